@@ -7,7 +7,7 @@
 
 A pickle can hold a program. Here transformers reads it by `torch.load(weights_only=True)`, which builds tensors and nothing
 else. A checkpoint of an architecture that needs code of its own is refused, and no code is copied. Memory holds the model, the
-disk both checkpoints. OUTPUT gets its name when it is complete. A tokenizer.model becomes tokenizer.json; a tokenizer is
+disk both checkpoints. OUTPUT gets its name when it is complete. A tokenizer of any form becomes tokenizer.json; a tokenizer is
 refused that cannot be loaded, or that does not give a causal model's texts back. With two inputs an adapter is merged into its
 base model by peft, in the base's dtype.
 """
@@ -20,10 +20,11 @@ from pathlib import Path
 import transformers
 
 from automedeval.models.checkpoints import FILES, check_architecture, checkpoint_folder, loading
+from automedeval.models.tokenization import load_tokenizer
 from automedeval.records import RecordError, option, read_json
 from automedeval.records.command_line import parse, run
 from automedeval.records.journal import lock, write_json
-from automedeval.training.base_model import TEXTS, load_tokenizer, round_trip_faults
+from automedeval.training.base_model import TEXTS, round_trip_faults
 
 PICKLES = "pytorch_model*.bin"
 
@@ -100,10 +101,11 @@ def settle_tokenizer(folder: Path, other: str | None) -> None:
 
     RecordError if it cannot be loaded, or if it is a causal model's and changes texts.
     """
-    if other is None and not any(folder.glob("tokenizer*")):
+    if other is None and not any(folder.glob("tokenizer*")) and not any(folder.glob("vocab*")):
         return  # as the checkpoint had none
     config, old = read_json(folder / "config.json", others=True), folder / "tokenizer.model"
-    alone = old.exists() and not (folder / "tokenizer.json").exists()
+    missing = not (folder / "tokenizer.json").exists()
+    alone = old.exists() and missing
     for file in (folder / "tokenizer_config.json", folder / "special_tokens_map.json"):
         content = read_json(file, others=True) if file.exists() else {}
         content = {key: value for key, value in content.items() if value != ""}  # blank tokens end in a RecursionError
@@ -118,7 +120,7 @@ def settle_tokenizer(folder: Path, other: str | None) -> None:
         own = SentencePieceProcessor(model_file=str(old))
         if any(own.encode(text) != tokenizer(text, add_special_tokens=False).input_ids for text in TEXTS):
             raise RecordError(f"{old}: transformers makes other tokens of a text than sentencepiece")
-    if other or alone:
+    if other or missing:
         tokenizer.save_pretrained(folder)
     architectures = config.get("architectures") or [""]
     if architectures[0].endswith("ForCausalLM") and (faults := round_trip_faults(tokenizer)):

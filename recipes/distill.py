@@ -15,21 +15,22 @@ from automedeval.distillation.completion_chain import CompletionChain, overview
 from automedeval.evidence.arguments import KnowledgeArguments
 from automedeval.judges.judge import Judge
 from automedeval.judges.requests import Requests
-from automedeval.judges.run import PromptArguments, expect_answers, refuse_failures, show_prompts, verdict_log
+from automedeval.judges.run import expect_answers, refuse_failures, verdict_log
 from automedeval.models.arguments import ChatArguments, parse_model
 from automedeval.models.replay import RecordedChat
 from automedeval.records import RecordError, Verdict, check_least, option, read_records, table_of
+from automedeval.records.arguments import TableArguments
 from automedeval.records.command_line import parse, run
 from automedeval.records.processes import print_notes
 from automedeval.records.run_record import record_run
 
 
 @dataclass
-class DistillArguments(PromptArguments):
+class DistillArguments(TableArguments):
     """Which teacher judges which cases, and what it is shown."""
 
     teacher: str = option("which of the paper's two teachers this is", choices=["strong", "weak"])
-    judge: str = option("openai:MODEL (see --base_url), a checkpoint, or recording:FILE, which plays back answers")
+    judge: str = option("openai:MODEL (see --base_url), or recording:FILE, which plays back answers")
     cases: str = option("cases, or a table of answers: .jsonl, .csv, .json, .parquet, or a Hub dataset id")
     output: str = option("folder for verdicts.jsonl")
     reference_as_response: bool = option("show the reference as one more response", False)
@@ -42,6 +43,10 @@ class DistillArguments(PromptArguments):
 
     def __post_init__(self) -> None:
         check_least(self, 1, "limit")
+        if parse_model(self.judge)[0] not in ("openai", "recording"):
+            raise RecordError(
+                f"{self.judge}: a teacher is openai:MODEL or recording:FILE; serve a checkpoint as an endpoint"
+            )
 
 
 def main() -> None:
@@ -49,15 +54,12 @@ def main() -> None:
     args, books, chat_args = parse((DistillArguments, KnowledgeArguments, ChatArguments), __doc__)
     # --- 1. Load the teacher and its books, and plan a request for each case -------------------------------------------------
     judged = any(Path(args.output).glob("verdicts*.jsonl"))
-    if args.show_prompt is not None or (args.dry_run and not judged):  # no server is asked
+    if args.dry_run and not judged:  # no server is asked
         chat_args.unasked, chat_args.loads = True, False
     chain = chain_of(args, books, chat_args)
     requests = Requests(args.cases, args.limit, lambda case: [chain.plan(case)], args.blank)
     if table := table_of(args.cases, blank=args.blank):
         print(f"{args.cases}: {'; '.join(table.notes)}")
-    if args.show_prompt is not None:
-        print(show_prompts(requests, args.show_prompt, chain.shown))
-        return
     log = verdict_log(Path(args.output), chain.judge, chain.fingerprint)
     if args.dry_run:
         log.join_parts()
@@ -90,10 +92,7 @@ def chain_of(args: DistillArguments, books: KnowledgeArguments, chat_args: ChatA
     models = [name.strip() for name in args.models.split(",")] if args.models is not None else None
     options = {"seed": args.seed, "models": models, "name": args.judge_name, "score_decoding": "free"}
     judge = Judge(chat, args.rubric, **options)
-    if args.show_prompt is not None and books.knowledge == "chain":
-        search, store = list, ""  # never called: the first prompt has no passages yet
-    else:
-        search, store = books.open(chat_args.device)
+    search, store = books.open(chat_args.device)
     shown = {"reference_as_response": args.reference_as_response, "shuffle": not recorded}
     return CompletionChain(judge, args.teacher, search, books.questions, store=store, **shown)
 

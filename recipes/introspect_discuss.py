@@ -39,7 +39,6 @@ class DiscussArguments(RoundArguments):
         None,
     )
     reviewer: str | None = option("model that accepts or objects: as --suggester", None)
-    dry_run: bool = option("count mistakes and tokens; ask no model", False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -62,34 +61,28 @@ def main() -> None:
     mistakes, lines = find_mistakes(recorded, judge)
     print("\n".join(lines))
     queue, by_case = args.discussion / "jury.jsonl", {each.case.id: each for each in recorded}
-    discussions, names, unreadable = {}, {"suggester": "nobody", "reviewer": "nobody"}, {}
+    discussions, names = {}, {"suggester": "nobody", "reviewer": "nobody"}
     with Journal(args.discussion / "discussion.jsonl") as journal:
         if args.suggester and mistakes:
             about = [dataset.statistics["fingerprint"], judge.name, judge.settings or ""]
             partners = partners_of(args, books, chat_args, about)
             names = {"suggester": partners.suggester.name, "reviewer": partners.reviewer.name}
             opened = partners.open(mistakes, journal)
-            if args.dry_run:
-                tokens = partners.suggester.estimate(partners.first_prompts(opened))
-                print(f"about {tokens:,} prompt tokens in the first suggestions")
-                return
             record_run(args.discussion / "run.json", args, books, chat_args)
             with tqdm(unit="message", desc="discussion") as bar:
                 for _ in partners.lead(opened, journal):
                     bar.update()
             for chat in {id(each): each for each in (partners.suggester, partners.reviewer)}.values():
                 print_notes(chat.notes())
-            said, unreadable = account(opened, **names)
+            said = account(opened, **names)
             print("\n".join(said))
             lines += said
             discussions = {each.case_id: each for each in opened}
-    if args.dry_run:
-        return
     records = [record_of(mistake, discussions.get(mistake.case_id)) for mistake in mistakes]
     rulings, filled = read_jury(queue, by_case)
     decide(records, rulings, by_case)
     facts = {"follows": dataset.statistics["fingerprint"], "judge": {"name": judge.name, "settings": judge.settings}}
-    write_discussion(args.discussion, records, **facts, partners=names, unreadable=unreadable, arithmetic=lines)
+    write_discussion(args.discussion, records, **facts, partners=names, arithmetic=lines)
     open_cases = [by_case[record["case_id"]] for record in records if record["decided_by"] is None]
     write_queue(queue, open_cases, filled)
     wait = {0: "no mistake waits", 1: "1 mistake waits"}.get(len(open_cases), f"{len(open_cases):,} mistakes wait")

@@ -15,8 +15,8 @@ from pathlib import Path
 import automedeval
 from automedeval.dataset.folder import new_dataset, row_limit, write_card
 from automedeval.introspection.jury import DECIDED, read_jury, write_queue
-from automedeval.introspection.revisions import REVISIONS, RoundArguments, decide, read_discussion
-from automedeval.introspection.round import STOP, WAITING, Round
+from automedeval.introspection.revisions import REVISIONS, RoundArguments, decide, read_discussion, waiting_in
+from automedeval.introspection.round import STOP, WAITING, decision_lines, round_facts, write_round
 from automedeval.records import option
 from automedeval.records.command_line import parse, run
 from automedeval.records.journal import write_lines
@@ -46,11 +46,11 @@ def main() -> None:
     by_case, queue = {each.case.id: each for each in recorded}, args.discussion / "jury.jsonl"
     rulings, filled = read_jury(queue, by_case)
     decide(records, rulings, by_case)
-    this = Round(dataset, recorded, records, discussion)
-    write_queue(queue, [by_case[case_id] for case_id in by_case if case_id in this.waiting], filled)
+    waiting = waiting_in(records)
+    write_queue(queue, [by_case[case_id] for case_id in by_case if case_id in waiting], filled)
     write_lines(args.discussion / REVISIONS, records)
-    this.report_decisions(rulings)
-    count = len(this.waiting)
+    lines, count = decision_lines(records, rulings), len(waiting)
+    print(*lines, sep="\n", end="\n" * bool(lines))
     waits = f"{count:,} {'case waits' if count == 1 else 'cases wait'} for the jury in {queue}"
     if count and args.waiting == STOP:
         print(
@@ -59,10 +59,11 @@ def main() -> None:
         )
         return
     with new_dataset(args.output) as folder:
-        facts = dataset.statistics | this.write(folder, encoder, max_length)
-        if encoder is None:
-            this.report("rows: no --training is given, so no length was checked")
-        facts |= this.facts()
+        written, line = write_round(folder, dataset, recorded, records, encoder, max_length)
+        more = [line] + ["rows: no --training is given, so no length was checked"] * (encoder is None)
+        print(*more, sep="\n")
+        facts = dataset.statistics | written
+        facts |= round_facts(dataset, len(recorded), records, discussion, [*lines, *more])
         facts |= {"folder": Path(args.output).name, "version": automedeval.__version__, "max_length": max_length}
         facts |= {"tokenizer": encoder and Path(encoder.tokenizer.name_or_path).name}
         write_card(folder, facts)

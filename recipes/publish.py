@@ -1,4 +1,4 @@
-"""Publish a data set, a judge or the metric on the Hub, with its card: private unless --public true says so.
+"""Publish a data set or a judge on the Hub, with its card: private unless --public true says so.
 
 Reads a folder of recipes/build_dataset.py, introspect_revise.py or sft.py and, for a judge's card, agreement.json, audit.json.
 Writes one commit of a repository, so that readers see either all of it or the former state.
@@ -6,7 +6,6 @@ Writes one commit of a repository, so that readers see either all of it or the f
     python recipes/publish.py dataset instructions/sample --repo ORG/NAME --dry_run
     python recipes/publish.py model checkpoints/sample-round1 --repo ORG/NAME --agreement reports/sample/agreement.json \\
       --base_model HuggingFaceTB/SmolLM2-135M-Instruct --license apache-2.0
-    python recipes/publish.py metric --repo ORG/rationale_score --public true
 
 All checks come first. The same command completes an interrupted push. The token is that of `hf auth login` or HF_TOKEN.
 """
@@ -22,13 +21,12 @@ from pathlib import Path
 from huggingface_hub import HfApi, get_token
 
 import automedeval
-from automedeval.publishing.checks import CARD, HUB_ID, KINDS, METRIC, MODEL, Parcel, pack
+from automedeval.publishing.checks import CARD, HUB_ID, KINDS, MODEL, Parcel, pack
 from automedeval.publishing.hub import push, reason
 from automedeval.records import RecordError, gone, option, read_text
 from automedeval.records.command_line import parse, run
 from automedeval.rubrics.published import files_to_publish, rubric_to_publish
 
-METRIC_FOLDER = Path(automedeval.__file__).parent / "metrics" / "rationale_score"
 MODEL_CARD = Path(__file__).parents[1] / "model_card.md"  # the card's template
 
 
@@ -100,12 +98,6 @@ def check_arguments(args: PublishArguments, about: CardArguments) -> None:
         for name, value in vars(CardArguments()).items():
             if getattr(about, name) != value:
                 raise RecordError(f"--{name} belongs to a model, not to a {args.kind}")
-    if args.kind == METRIC:
-        if args.folder is not None or args.repo.split("/")[1] != METRIC_FOLDER.name:
-            raise RecordError(
-                f"a metric is the packaged one, --repo ORG/{METRIC_FOLDER.name}: evaluate.load wants its name"
-            )
-        args.folder = str(METRIC_FOLDER)
     if args.folder is None:
         raise RecordError(f"which {args.kind}? `python recipes/publish.py {args.kind} FOLDER --repo ORG/NAME`")
     if not Path(args.folder).is_dir():
@@ -118,8 +110,7 @@ def parcel_of(args: PublishArguments, about: CardArguments) -> Parcel:
     if args.kind == MODEL:
         card, extra = about_model(folder, args, about)
     elif (folder / CARD).is_file():  # its example names the local folder
-        example = r'(load_dataset|evaluate\.load)\("[^"\n]*"\)'
-        card = re.sub(example, rf'\1("{args.repo}")', read_text(folder / CARD))
+        card = re.sub(r'load_dataset\("[^"\n]*"\)', f'load_dataset("{args.repo}")', read_text(folder / CARD))
     return pack(folder, args.kind, card, args.public, args.annotators_are_pseudonyms, extra)
 
 

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from datasets import Dataset
+from sentence_transformers.base.sampler import DefaultBatchSampler
 from sentence_transformers.cross_encoder import CrossEncoderTrainingArguments
 from sentence_transformers.cross_encoder.losses import CrossEntropyLoss
-from sentence_transformers.sampler import DefaultBatchSampler
 
 from automedeval.dataset.contrast import Rules, contrast_pairs, is_held_out
 from automedeval.evidence.checker import LABELS, NOT_FOUND, PAIR_TOKENS

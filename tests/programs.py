@@ -11,6 +11,8 @@ import signal
 import socket
 import subprocess
 import sys
+import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import SystemRandom
@@ -134,6 +136,24 @@ def free_port() -> int:
         with contextlib.suppress(OSError), socket.socket() as listener:
             listener.bind(("127.0.0.1", port))
             return port
+
+
+@contextlib.contextmanager
+def served(model: Path, log: Path) -> Iterator[str]:
+    """Run `transformers serve` with one model; yield the address of its API."""
+    port = free_port()
+    command = [Path(sys.executable).with_name("transformers"), "serve", model, "--port", str(port), "--device", "cpu"]
+    with log.open("wb") as file, subprocess.Popen(command, stdout=file, stderr=file) as server:
+        try:
+            for _ in range(240):
+                with contextlib.suppress(OSError):
+                    urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=5)
+                    break
+                assert server.poll() is None, log.read_text(errors="replace")[-3000:]
+                time.sleep(0.5)
+            yield f"http://127.0.0.1:{port}/v1"
+        finally:
+            server.terminate()
 
 
 def processes_of(output: Path) -> int:

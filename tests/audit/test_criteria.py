@@ -122,8 +122,9 @@ def test_the_page_begins_with_whether_the_judge_passes(audited) -> None:
 def test_two_processes_audit_a_checkpoint_as_the_judge_command_judges(cases, tiny_model, tmp_path: Path) -> None:
     model = ("--judge", tiny_model, "--rubric", "checklist", "--rationale", "false", "--device", "cpu")
     options = ("--cases", cases, "--edits", 2, "--gate", "false")
-    succeeded(run_recipe("audit", *model, *options, "--output", tmp_path / "out", launch=TWO_PROCESSES))
-    assert processes_of(tmp_path / "out") == 2
+    done = succeeded(run_recipe("audit", *model, *options, "--output", tmp_path / "out", launch=TWO_PROCESSES))
+    assert (processes_of(tmp_path / "out"), done.stdout.count("audit.html")) == (2, 1), "one process speaks for both"
+    assert not list(tmp_path.rglob("*.part*"))
     again = ("--cases", tmp_path / "out" / "changed.jsonl", "--output", tmp_path / "again")
     succeeded(run_command("judge", *model, *again))
     answers = [

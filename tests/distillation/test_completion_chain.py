@@ -7,16 +7,15 @@ from doubles.agreement_study import write
 from doubles.endpoint import EndpointDouble, answer
 from hypothesis import given
 from hypothesis import strategies as st
-from programs import SAMPLE
 from tables import rows_of
 
 from automedeval.distillation.completion_chain import CompletionChain, overview
 from automedeval.evidence.books import Passage
 from automedeval.judges.judge import Judge
-from automedeval.models.base import Answer, Chat, Prompt
+from automedeval.models.base import Answer
 from automedeval.models.endpoint import OpenAIChat
 from automedeval.models.replay import RecordedChat
-from automedeval.records import Case, RecordError, Response, read_cases
+from automedeval.records import Case, RecordError, Response
 from automedeval.records.language import normalise
 from automedeval.rubrics import read_rubric
 from automedeval.rubrics.prompts import chain_messages, fenced
@@ -261,47 +260,6 @@ def test_cases_run_at_once(monkeypatch):
         assert verdict.extra["knowledge"][0]["query"] == f"What is {verdict.case_id[1:]}?"
         assert verdict.extra["knowledge"][0]["passages"][0]["text"] == f"What is {verdict.case_id[1:]}?"
         assert verdict.usage == {"prompt_tokens": 200, "completion_tokens": 20}, "both calls count"
-
-
-def test_a_checkpoint_is_led_in_rounds(tiny_model):
-    from automedeval.models.local import LocalChat
-
-    chat = LocalChat(str(tiny_model), max_new_tokens=8, device="cpu", dtype="float32")
-    chain = chain_without(chat, search=FakeBooks())
-    requests = [chain.plan(case) for case in list(read_cases(SAMPLE / "train_cases.jsonl"))[:4]]
-    verdicts = {verdict.case_id: verdict for verdict in chain.verdicts(requests)}
-    assert [(each.extra["ended"], each.extra["rounds"]) for each in verdicts.values()] == [("invalid", 1)] * 4
-    # led again with all but one done, it says the same on the one
-    (again,) = chain.verdicts(requests, {request.key for request in requests[1:]})
-    assert again == verdicts[requests[0].case.id]
-    chat.window = 900
-    overlong = list(chain.verdicts(requests))
-    assert {verdict.error[:14] for verdict in overlong} == {"the prompt is "}
-
-
-def test_rounds_go_on_until_every_dialogue_has_ended():
-    class Echo(Chat):
-        def estimate(self, prompts):
-            return 0
-
-        def answer(self, prompts, wanted=None):
-            rounds.append(len(prompts))
-            return ((index, Answer(prompts[index].label)) for index in reversed(range(len(prompts))))
-
-    def dialogue(steps):
-        told = []
-        for step in range(steps):
-            told.append((yield Prompt([], label=f"{steps}.{step}")).text)
-        return told
-
-    rounds = []
-    told = dict(Echo().follow((steps, dialogue(steps)) for steps in (1, 3, 2)))
-    assert told == {1: ["1.0"], 2: ["2.0", "2.1"], 3: ["3.0", "3.1", "3.2"]}
-    assert rounds == [3, 2, 1]
-    # A window with a missing result is led as a whole, one without is not led at all.
-    assert list(Echo().follow([(steps, dialogue(steps)) for steps in (1, 2)], done={2})) == [(1, ["1.0"])]
-    assert rounds[3:] == [2, 1]
-    assert list(Echo().follow([(1, dialogue(1))], done={1})) == []
 
 
 def test_the_overview_counts_every_chain(teach):

@@ -218,12 +218,10 @@ class Loops:
             measures |= accuracies(self.groups(row, row.relations))
         if row.scores is not None:
             measures |= correlations(self.points(row, row.scores))
-        twins = dict.fromkeys((*MEASURES, *CORRELATIONS), UNDEFINED)
+        twins = dict.fromkeys(("concordance", *CORRELATIONS), UNDEFINED)
         if row.expected is not None:
-            banded, bands = self.banded(row, row.expected)
-            twins = accuracies(self.groups(row, banded)) | correlations(self.points(row, row.expected))
+            twins = correlations(self.points(row, row.expected))
             twins["concordance"] = accuracies(self.groups(row, self.ordered(row.expected)))["concordance"]
-            measures["tie_bands"] = bands
         return measures | {f"{name}_expected": twin for name, twin in twins.items()}
 
     def agreement(self, row: "Row") -> dict[str, Any]:
@@ -246,30 +244,6 @@ class Loops:
     def relations(self, scores: dict[tuple, float], bands: Sequence[float] = ()) -> dict[tuple, int | None]:
         sides = {(n, a, b): (scores.get((n, a)), scores.get((n, b))) for n, a, b in self.pairs}
         return {pair: relation(*two, bands[pair[0] % 5] if bands else 0.0) for pair, two in sides.items()}
-
-    def banded(self, row: "Row", expected: dict[tuple, float]) -> tuple[dict[tuple, int | None], list[float]]:
-        """Return relations with a tie band per fold, chosen on the cases of the other folds, and the bands.
-
-        The band is the smallest gap that makes most pairs right; 0 where no gap improves on no band. A pair of an empty
-        response and an answer has no part in this: the empty one loses a tie.
-        """
-        sharp, people, bands = self.ordered(expected), row.people_relations(), []
-        together = [pair for pair in self.pairs if not self.one_is_empty(pair)]
-        sides = {(n, a, b): (expected.get((n, a)), expected.get((n, b))) for n, a, b in together}
-        usable = [pair for pair in together if people[pair] is not None and None not in sides[pair]]
-        for fold in range(min(5, len(self.cases))):
-            gaps = [(abs(sides[pair][0] - sides[pair][1]), pair) for pair in usable if pair[0] % 5 != fold]
-
-            def right(band: float, gaps: list = gaps) -> int:
-                return sum(relation(*sides[pair], band) == people[pair] for _, pair in gaps)
-
-            best, most = 0.0, right(0.0)
-            for band in sorted({gap for gap, _ in gaps}):
-                if right(band) > most:
-                    best, most = band, right(band)
-            bands.append(best)
-        banded = self.relations(expected, bands)
-        return sharp | {pair: banded[pair] for pair in together}, bands
 
     def one_is_empty(self, pair: tuple[int, int, int]) -> bool:
         number, first, second = pair

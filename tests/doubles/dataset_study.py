@@ -39,17 +39,10 @@ def case_of(number: int, **more) -> Case:
 
 
 def verdict_of(case: Case, teacher: str, **more) -> Verdict:
-    fields = {
-        "case_id": case.id,
-        "judge": f"judge-{teacher}",
-        "rubric": "automedeval@1",
-        "order": (1, 0),
-        "valid": True,
-        "rationale": "Analyze:\nStep 1: a question.\nStep 2: Doctor 1 is right.\nStep 3: Doctor 2 is wrong.",
-        "scores": (2, 4),
-        "extra": {"teacher": teacher, "models": case.models, "case_digest": case.digest, "transcript": [{"role": "x"}]},
-    }
-    return Verdict(**fields | more)
+    rationale = "Analyze:\nStep 1: a question.\nStep 2: Doctor 1 is right.\nStep 3: Doctor 2 is wrong."
+    extra = {"teacher": teacher, "models": case.models, "case_digest": case.digest, "transcript": [{"role": "x"}]}
+    fields = {"order": (1, 0), "valid": True, "rationale": rationale, "scores": (2, 4), "extra": extra} | more
+    return Verdict(**{"case_id": case.id, "judge": f"judge-{teacher}", "rubric": "automedeval@1"} | fields)
 
 
 class Study:

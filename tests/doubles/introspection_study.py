@@ -122,7 +122,7 @@ class Lessons:
                 given[revises] += [option, value]
         about = ("--dataset", self.folder / "data", "--cases", self.folder / "cases.jsonl", "--output", self.output)
         done = run_recipe("introspect_discuss", *about, *given[False], **run)
-        if done.returncode or "--dry_run" in options:
+        if done.returncode:
             return done
         then = run_recipe("introspect_revise", *about, *given[True], **run)
         return CompletedProcess(then.args, then.returncode, done.stdout + then.stdout, done.stderr + then.stderr)

@@ -15,17 +15,11 @@ from automedeval.training.stages import write_card
 
 RECORD: dict[str, Any] = {
     "identity": {"rows": "0123456789ab", "start": "ba9876543210"},
-    "start": "models/base",
-    "base": "models/base",
-    "rubrics": ["automedeval@1"],
     "versions": {"automedeval": "0.1.0", "torch": "2.13.0"},
-    "commit": "f" * 40,
-    "device": "CPU, 2 cores",
     "precision": "computes in float32, weights in float32",
-    "seconds": 5400.0,
+    **{"start": "models/base", "base": "models/base", "rubrics": ["automedeval@1"]},
+    **{"commit": "f" * 40, "device": "CPU, 2 cores", "seconds": 5400.0},
 }
-
-
 ABOUT = ("--license", "apache-2.0", "--base_model", "some-org/base")
 
 

@@ -11,20 +11,9 @@ from automedeval.dataset.instructions import instruction
 from automedeval.records import Case, Verdict
 from automedeval.rubrics import read_rubric
 
-FACTS: dict[str, Any] = {
-    "title": "Tiny instructions",
-    "version": "0",
-    "arithmetic": [],
-    "verification": None,
-    "unrated": 0,
-    "quality_by": "nobody",
-    "quality_report": None,
-    "topics": [],
-    "tokenizer": None,
-    "max_length": 2048,
-    "seed": 0,
-    "plan": "none",
-}
+FACTS: dict[str, Any] = dict.fromkeys(("verification", "quality_report", "tokenizer"))
+FACTS |= {"title": "Tiny instructions", "version": "0", "quality_by": "nobody", "plan": "none"}
+FACTS |= {"arithmetic": [], "topics": [], "unrated": 0, "seed": 0, "max_length": 2048}
 
 
 def tiny_row(number: int, teacher: str = "strong") -> dict[str, Any]:

@@ -17,7 +17,7 @@ import pandas
 import pingouin
 import pytest
 from doubles.agreement_by_loops import Figure, Loops
-from doubles.agreement_study import CASES, RATINGS, case_of, evaluate, noisy_verdicts, pairwise_verdicts, read, write
+from doubles.agreement_study import CASES, RATINGS, evaluate, noisy_verdicts, pairwise_verdicts, read, write
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy import stats
@@ -384,21 +384,3 @@ def test_cases_worth_reading_have_the_largest_errors_gaps_and_doubts(files: dict
     assert doubt
     for name, measure in (("people_disagree", wrong), ("models_differ", differ), ("least_sure", doubt)):
         assert [measure[case] for case in lists[name]] == pytest.approx(sorted(measure.values(), reverse=True)[:10])
-
-
-def test_an_empty_response_never_ties_with_an_answer_within_the_tie_band(tmp_path: Path) -> None:
-    """People tie the two answers of each case; the judge keeps them 0.2 apart, and the empty response 0.1 below one."""
-    texts = {"a": "w", "b": "w w", "c": ""}
-    cases = [case_of(str(number), "why", texts) for number in range(10)]
-    expected = {"expected_scores": [1.1, 1.3, 1.0]}
-    verdicts = [a_verdict(case, "j", SCORES, [0, 1, 2], True, lambda _: 0) | expected for case in cases]
-    by = {"annotator": "a", "criterion": "overall"}
-    ratings = [
-        {"case_id": case["id"], "model": model, "score": score} | by
-        for case in cases
-        for model, score in zip("abc", (2, 2, 1))
-    ]
-    figures, _ = figures_of(tmp_path, {"cases": cases, "verdicts": verdicts, "ratings": ratings, "raters": None})
-    record = figures["judges"]["j"]
-    assert record["tie_bands"] == pytest.approx([0.2] * 5)
-    assert record["pairwise_accuracy_expected"]["value"] == record["triple_accuracy_expected"]["value"] == 1.0

@@ -10,8 +10,8 @@ from doubles.criteria_study import CRITERIA
 from programs import error_line, run_command, succeeded
 
 from automedeval.meta_evaluation.agreement.cases import Cases
-from automedeval.meta_evaluation.criteria.checklists import read_labels
-from automedeval.meta_evaluation.criteria.scores import people_of, read_criteria_scores
+from automedeval.meta_evaluation.criteria.checklists import people_of, read_labels
+from automedeval.meta_evaluation.verdict_files import read_verdicts
 from automedeval.stats.prediction_powered import prediction_powered
 
 
@@ -73,7 +73,7 @@ def test_intervals_hold_the_true_mean_however_biased_the_judge_is(tmp_path) -> N
         write(tmp_path / f"{name}.jsonl", records)
     known = Cases.read(str(tmp_path / "cases.jsonl"))
     people = people_of(read_labels(str(tmp_path / "labels.jsonl"), known)[0], known).scores
-    ((judge,), _) = read_criteria_scores([str(tmp_path / "verdicts.jsonl")], known)
+    ((judge,), _) = read_verdicts([str(tmp_path / "verdicts.jsonl")], known, kinds=["criteria"])
     true, draws = people.mean(), np.random.default_rng(0)
     held, naive, narrower = [], [], []
     for _ in range(200):

@@ -217,7 +217,7 @@ def test_the_list_is_ordered_and_trust_needs_ratings_or_an_audit() -> None:
 
 def test_the_audit_that_a_report_names_is_of_the_judge_of_its_verdicts(tiny_model: Path, tmp_path: Path) -> None:
     cases = write(tmp_path / "cases.jsonl", read(CASES)[:3])
-    options = flags(max_new_tokens=8, dtype="float32", device="cpu", on_overlong="skip", rationale="false")
+    options = flags(max_new_tokens=8, dtype="float32", device="cpu", rationale="false")
     succeeded(run_command("judge", cases, "--judge", tiny_model, "--output", tmp_path / "v", *options))
     printed, _ = reported(tmp_path, tmp_path / "r")
     (line,) = (line for line in printed.splitlines() if line.startswith("Next step"))
@@ -233,12 +233,7 @@ def test_the_audit_that_a_report_names_is_of_the_judge_of_its_verdicts(tiny_mode
 def audit_of(settings: str, *rows: dict) -> dict:
     """Return what audit.json holds of a judge that was audited by changes of doses, or by these rows, and nothing else."""
     share = {"value": 0.9, "low": 0.8, "high": 1.0, "n": 40}
-    danger = {
-        "name": "danger",
-        "outcome": "passed",
-        "share": share,
-        "kinds": {"dose": {"share": share}},
-    }
+    danger = {"name": "danger", "outcome": "passed", "share": share, "kinds": {"dose": {"share": share}}}
     judge = {"name": "j", "settings": settings}
     return {"judge": judge, "cases": {"cases": 20}, "passes": True, "perturbations": [*rows] or [danger]}
 

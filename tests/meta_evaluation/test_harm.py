@@ -6,7 +6,7 @@ from pathlib import Path
 from statistics import median_high
 
 import pytest
-from doubles.agreement_study import read, told, write
+from doubles.agreement_study import read, told, verdict, write
 from doubles.endpoint import EndpointDouble, answer
 from doubles.harm_raters import write_study
 from programs import error_line, flags, run_command, succeeded
@@ -16,7 +16,8 @@ from tables import rows_of
 from automedeval.meta_evaluation.harm.report import sentences
 from automedeval.rubrics import read_rubric
 
-FAULTS = rows_of(__file__)["test_a_fault_is_one_plain_line_and_nothing_is_written"]
+ROWS = rows_of(__file__)
+FAULTS = ROWS["test_a_fault_is_one_plain_line_and_nothing_is_written"]
 DEGREES = ["none", "mild", "moderate", "severe", "death"]
 UNTOLD = "cannot be told"
 
@@ -162,12 +163,9 @@ def test_a_judge_cannot_take_the_place_of_the_physicians(study, tmp_path):
 
 def test_the_facts_of_a_ranking_say_how_many_are_harmful_and_by_whom(study, tmp_path):
     scores = [
-        {
-            "case_id": case["id"], "judge": "scorer", "rubric": "automedeval@1", "order": [0, 1, 2], "valid": True,
-            "scores": [5, 3, 2], "models": [each["model"] for each in case["responses"]],
-        }
+        verdict(case, [5, 3, 2], "scorer", models=[each["model"] for each in case["responses"]])
         for case in read(study / "cases.jsonl")
-    ]  # fmt: skip
+    ]
     both = f"{write(tmp_path / 'scores.jsonl', scores)},{study / 'judge.jsonl'}"
     succeeded(report(study, verdicts=both, output=tmp_path / "report", encoder="none"))
     harm = next(line for line in told(study / "report").splitlines() if line.startswith("Harm: "))
@@ -206,14 +204,13 @@ def test_constrained_decoding_gives_a_word_to_every_criterion(tiny_model, tmp_pa
     responses = [{"model": "a", "text": "Take eight tablets."}, {"model": "b", "text": "Rest."}]
     cases = write(tmp_path / "cases.jsonl", [{"id": "c", "question": "What now?", "responses": responses}])
     options = flags(dtype="float32", rubric="harm", score_decoding="constrained", max_new_tokens=8, rationale="false")
-    done = run_command("judge", cases, "--judge", tiny_model, *options, "--output", tmp_path / "v")
-    assert done.returncode == 0, done.stderr
-    for verdict in read(tmp_path / "v" / "verdicts.jsonl"):
-        assert verdict["valid"], verdict["error"]
-        for criterion, odds in zip(read_rubric("harm").criteria, verdict["probabilities"], strict=True):
+    succeeded(run_command("judge", cases, "--judge", tiny_model, *options, "--output", tmp_path / "v"))
+    for each in read(tmp_path / "v" / "verdicts.jsonl"):
+        assert each["valid"], each["error"]
+        for criterion, odds in zip(read_rubric("harm").criteria, each["probabilities"], strict=True):
             assert tuple(odds) == criterion.words
             assert sum(odds.values()) == pytest.approx(1, abs=1e-3)
-            assert verdict["choices"][criterion.name] == max(odds, key=odds.get)
+            assert each["choices"][criterion.name] == max(odds, key=odds.get)
 
 
 def test_an_endpoint_judges_harm_and_what_cannot_be_read_is_no_degree(tmp_path, monkeypatch):
@@ -249,21 +246,11 @@ def test_an_endpoint_judges_harm_and_what_cannot_be_read_is_no_degree(tmp_path, 
 
 
 @pytest.mark.parametrize(
-    ("counts", "first"),
-    [
-        ({"v1": (0, 0), "v2": (0, 0)}, "j tells no degree of any answer."),
-        ({"v1": (0, 5), "v2": (0, 3)}, "No answer is moderate or worse by j, of 8 with a degree."),
-        ({"v1": (1, 8), "v2": (1, 8)}, "Moderate or worse by j: v1: 1 of 8 answers; v2: 1 of 8 answers."),
-        ({"v1": (1, 8), "v2": (3, 8)}, "v2 has most harm: 3 of 8 answers are moderate or worse by j."),
-        ({"v1": (1, 8)}, "Moderate or worse by j: v1: 1 of 8 answers."),
-    ],
+    ("counts", "first"), ROWS["test_the_first_sentence_names_a_model_only_if_it_alone_has_most_harm"]
 )
 def test_the_first_sentence_names_a_model_only_if_it_alone_has_most_harm(counts: dict, first: str) -> None:
-    shares = {
-        model: {"value": worse / n if n else None, "n": n, "low": None, "high": None}
-        for model, (worse, n) in counts.items()
-    }
-    models = {
-        model: {"worse": counts[model][0], "share": share, "untold": 0, "unread": 0} for model, share in shares.items()
-    }
+    models = {}
+    for model, (worse, n) in counts.items():
+        share = {"value": worse / n if n else None, "n": n, "low": None, "high": None}
+        models[model] = {"worse": worse, "share": share, "untold": 0, "unread": 0}
     assert sentences({"raters": {"j": models}, "threshold": "moderate", "judges": {}})[0] == first

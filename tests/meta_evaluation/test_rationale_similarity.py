@@ -4,7 +4,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pytest
 from doubles import agreement_study
 from doubles.introspection_study import case_of, rationale_of, verdict_of
 
@@ -12,7 +11,7 @@ from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.rationale_similarity import LABEL, compare_rationales, teacher_among
 from automedeval.meta_evaluation.table import VerdictTable, counted
 from automedeval.meta_evaluation.verdict_files import read_verdicts
-from automedeval.records import RecordError, Verdict
+from automedeval.records import Verdict
 from automedeval.stats.bootstrap import estimate
 
 CASES = Cases([case_of(number) for number in range(6)], "cases.jsonl")
@@ -112,42 +111,3 @@ def test_the_teacher_itself_and_one_without_partners_have_a_reason(tmp_path: Pat
     baseline = counted(CASES, "random", CASES.panel.case.astype(float))
     (*_, teacher) = tables(tmp_path, [verdict_on(1)], [verdict_on(0, "gpt")])
     assert compare_rationales(CASES, [baseline], teacher, overlap)["judges"] == {}
-
-
-def test_a_teacher_without_a_rationale_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(RecordError, match="teacher has no valid verdict with a rationale on any of these cases"):
-        tables(tmp_path, [verdict_on(0)], [verdict_on(0, "gpt", scores=None)])
-
-
-def test_what_the_metric_refuses_is_a_record_error(tmp_path: Path) -> None:
-    *judges, teacher = tables(tmp_path, [verdict_on(0)], [verdict_on(0, "gpt")])
-
-    def refuse(**call: Any) -> dict[str, Any]:
-        raise ValueError("bert_model 'x' cannot be loaded")
-
-    with pytest.raises(RecordError, match="the rationales cannot be compared: bert_model 'x' cannot be loaded"):
-        compare_rationales(CASES, judges, teacher, refuse)
-
-
-def test_the_metric_itself_takes_their_place(tmp_path: Path) -> None:
-    pytest.importorskip("evaluate", reason="the metric is a module of evaluate, which is not installed")
-    from doubles.tiny_bart import build_bart, build_roberta
-
-    from automedeval.metrics.rationale_score.rationale_score import rationale_score
-
-    settings = {"bert_model": str(build_roberta(tmp_path / "r")), "bert_num_layers": 2}
-    settings |= {"bart_model": str(build_bart(tmp_path / "b"))}
-    texts = [verdict_on(number, "gpt", rationale=f"Step 2: Doctor 1 is fine {number}.") for number in range(6)]
-    *judges, teacher = tables(tmp_path, [verdict_on(number) for number in range(6)], texts)
-    result = estimate(compare_rationales(CASES, judges, teacher, rationale_score, **settings), len(CASES), 200)
-    judge = result["judges"]["judge"]
-    assert 0 < judge["bert_score"]["f1"].value < 1
-    assert judge["bart_score"].value < 0
-    assert judge["bart_score"].low <= judge["bart_score"].value <= judge["bart_score"].high
-
-
-def test_the_rationales_of_every_judge_are_counted_by_themselves(tmp_path: Path) -> None:
-    verdicts = [verdict_on(number) for number in range(6)] + [verdict_on(number, "other") for number in range(4)]
-    result, _ = compare(tmp_path, verdicts, [verdict_on(number, "gpt") for number in range(6)])
-    judges = estimate(result, len(CASES), 200)["judges"]
-    assert {name: judge["rationales"] for name, judge in judges.items()} == {"judge": 6, "other": 4}

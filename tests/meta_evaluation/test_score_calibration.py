@@ -13,9 +13,8 @@ from doubles.likelihood_verdicts import FEEDBACK, rated
 
 from automedeval.meta_evaluation.calibration.scores import FEWEST, Calibration, calibration_facts
 from automedeval.records import Rating, RecordError, Verdict
-from automedeval.rubrics import read_rubric
 from automedeval.stats.bootstrap import estimate
-from automedeval.stats.calibration_error import FOLDS, calibration_error, reliability_bins
+from automedeval.stats.calibration_error import FOLDS, calibration_error
 
 SHAPE = ((1.0, 1.0), (2.0, 1.2), (4.0, 3.4), (5.0, 4.0))  # how people rate what the judge scores
 
@@ -211,11 +210,6 @@ def test_what_nothing_can_be_learnt_from_is_refused(verdicts: list, ratings: lis
         Calibration.fit(verdicts, ratings, FEEDBACK)
 
 
-def test_a_rubric_with_choices_is_refused() -> None:
-    with pytest.raises(RecordError, match="medical_pairwise@1 gives choices, not scores"):
-        Calibration.fit(study(), people(study()), read_rubric("medical_pairwise"))
-
-
 # --- how far scores can be taken at their word ------------------------------------------------------------------------
 
 
@@ -226,9 +220,6 @@ def test_the_error_is_the_mean_distance_of_the_bins() -> None:
     case = np.arange(20) // 2
     errors = estimate([calibration_error(judge, said, case, 10) for said in (people_say, judge)], 10)
     assert [each.value for each in errors] == pytest.approx([(9 * 0.5 + 1.0) / 10, 0.0])
-    bins = reliability_bins(judge, people_say)
-    assert [each["n"] for each in bins][:2] == [2, 2]
-    assert bins[0] == {"judge": 0.0, "people": -1.0, "n": 2}
 
 
 def test_each_of_a_few_values_has_its_own_bin() -> None:
@@ -236,14 +227,13 @@ def test_each_of_a_few_values_has_its_own_bin() -> None:
     people_say = np.select([judge == 4, judge == 5], [5.0, 4.0], judge)  # the two highest are swapped
     (error,) = estimate([calibration_error(judge, people_say, np.arange(100), 100)], 100)
     assert error.value == pytest.approx(0.4)
-    assert [each["people"] for each in reliability_bins(judge, people_say)] == [1, 2, 3, 5, 4]
 
 
 def test_a_decile_that_is_a_value_begins_its_bin() -> None:
     values = np.arange(21.0)  # the deciles are 0, 2, … 20
-    bins = reliability_bins(values, values)
-    assert [each["n"] for each in bins] == [2] * 9 + [3]
-    assert [each["judge"] for each in bins] == [0.5, 2.5, 4.5, 6.5, 8.5, 10.5, 12.5, 14.5, 16.5, 19.0]
+    people_say = values + np.array([1, -1] * 9 + [1, -1, 0])  # of equal means in nine bins of two and one of three
+    (error,) = estimate([calibration_error(values, people_say, np.arange(21), 21)], 21)
+    assert error.value == pytest.approx(0.0)
 
 
 def test_after_is_measured_on_cases_that_the_line_was_not_learnt_from() -> None:

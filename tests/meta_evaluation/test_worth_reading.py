@@ -1,13 +1,9 @@
-"""The cases to look at, and the main judge: the first or a given one; first places by a loop over resamples."""
+"""The cases to look at, and the main judge: the first or a given one."""
 
-import numpy as np
-import pytest
-from doubles.agreement_study import CASES, RATINGS, agreeing_verdicts, noisy_verdicts, write
+from doubles.agreement_study import CASES, RATINGS, agreeing_verdicts, write
 
-from automedeval.meta_evaluation.agreement.candidates import compare_candidates
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.ratings import read_ratings
-from automedeval.meta_evaluation.agreement.runs import main_row
 from automedeval.meta_evaluation.agreement.worth_reading import worth_reading
 from automedeval.meta_evaluation.table import rows_of
 from automedeval.meta_evaluation.verdict_files import read_verdicts
@@ -20,27 +16,6 @@ def judged(tmp_path, *verdicts: list[dict]):
     file = write(tmp_path / "v.jsonl", [each for some in verdicts for each in some])
     judges, _ = read_verdicts([str(file)], cases)
     return cases, judges, read_ratings(str(RATINGS), cases)
-
-
-def test_the_main_judge_is_the_given_one_or_the_first(tmp_path) -> None:
-    _, judges, _ = judged(tmp_path, noisy_verdicts("noisy", 1.5, 1), agreeing_verdicts("good"))
-    rows = rows_of(judges)
-    assert [main_row(rows, wanted).name for wanted in (None, "good")] == ["noisy", "good"]
-
-
-def test_first_places_are_those_of_a_loop_over_resamples(tmp_path) -> None:
-    cases, _, people = judged(tmp_path, agreeing_verdicts())
-    relation = cases.panel.relations(people.scores)
-    shares = compare_candidates(cases, relation, resamples=64)["first_places"]
-    drawn = np.random.default_rng(0).integers(0, len(cases), size=(64, len(cases)), dtype=np.int32)
-    points, first = np.zeros((len(cases), len(cases.models))), np.zeros(len(cases.models))
-    for left, right, way in zip(*cases.panel.pairs, relation):
-        points[cases.panel.case[left], cases.model_of[left]] += (1 + way) / 2
-        points[cases.panel.case[left], cases.model_of[right]] += (1 - way) / 2
-    for resample in drawn:
-        total = points[resample].sum(axis=0)
-        first += (total == total.max()) / (total == total.max()).sum() / len(drawn)
-    assert shares == pytest.approx(dict(zip(cases.models, first)))
 
 
 def test_only_cases_in_another_order_than_peoples_are_among_those_to_read(tmp_path) -> None:

@@ -1,27 +1,34 @@
-"""A model of typed decisions: OpenAI's requests to a double, `/v1/systemone` to a real `transformers serve`."""
+"""A model of typed decisions: a folder, OpenAI's requests to a double, `/v1/systemone` to a real `transformers serve`."""
 
 import json
+import shutil
 import subprocess
-import sys
-import time
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from doubles.agreement_study import read, write
 from doubles.endpoint import EndpointDouble
 from doubles.tiny_model import build_tiny_model
-from programs import error_line, free_port, run_command
+from programs import JUDGE, error_line, needs_judge, run_command, served, succeeded
 from transformers import AutoModelForCausalLM, AutoTokenizer, pipeline
+from transformers.decision import DecisionConfig
 
 from automedeval.models.arguments import ChatArguments
 from automedeval.models.questions import Question
+from automedeval.rubrics.published import files_to_publish
 
 RESPONSES = [{"model": "a", "text": "Once a day."}, {"model": "b", "text": "Never."}]
 CASES = [{"id": f"c{n}", "question": f"How often, {n}?", "responses": RESPONSES} for n in range(2)]
 ODDS = ([0.1, 0.1, 0.1, 0.2, 0.5], [0.4, 0.3, 0.1, 0.1, 0.1])  # of the scores 1 to 5 of two answers
+
+TEMPLATE = (
+    "{{ state }}\n{{ question.instructions }}{% for option in question.options %} {{ question.labels[loop.index0] }} is "
+    "{{ option }};{% endfor %} it is <|mark|>, is it not?"
+)
+WIDE = ("gemma", "gemma2", "qwen3")  # whose heads are not as wide as the model divided by them
+QUESTIONS = [Question("q@1", "How good is {answer}?", ("well", "so", "ill")), Question("r@1", "{answer}?", ("x", "y"))]
+INSTRUCTIONS = "Answer the question at the end of the input."
 
 
 @pytest.fixture(autouse=True)
@@ -77,38 +84,122 @@ def test_what_a_decision_model_cannot_do_is_one_line(tmp_path: Path) -> None:
         assert "answered 404" in error_line(judge(tmp_path, endpoint.url)[0])
 
 
-@contextmanager
-def served(model: Path, log: Path) -> Iterator[str]:
-    """Run `transformers serve` with one model; give the address of its API."""
-    program, port = Path(sys.executable).with_name("transformers"), free_port()
-    command = map(str, [program, "serve", model, "--port", port, "--device", "cpu"])
-    with log.open("wb") as file, subprocess.Popen(list(command), stdout=file, stderr=file) as server:
-        try:
-            until = time.monotonic() + 240
-            while time.monotonic() < until and server.poll() is None:
-                try:
-                    urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=5)
-                    break
-                except OSError:
-                    time.sleep(0.5)
-            yield f"http://127.0.0.1:{port}/v1"
-        finally:
-            server.terminate()
-
-
 @pytest.mark.slow
 def test_a_real_server_of_typed_decisions_gives_the_probabilities_of_the_pipeline(tmp_path: Path) -> None:
     folder = build_tiny_model(tmp_path / "m")
-    questions = [Question("q@1", "How good is {answer}?", tuple("12345")), Question("r@1", "{answer}?", ("x", "y"))]
-    prompts = [question.prompt({"answer": text}) for question in questions for text in ("rest", "a long walk at night")]
+    prompts = [question.prompt({"answer": text}) for question in QUESTIONS for text in ("rest", "a long walk at night")]
     with served(folder, tmp_path / "log") as url:
         chat = ChatArguments(base_url=url).load(f"decision:{folder}")
         answers = [answer for _, answer in sorted(chat.answer(prompts), key=lambda each: each[0])]
+    assert_told(answers, prompts, folder)
+
+
+def assert_told(answers: list, prompts: list, folder: Path) -> None:
+    """Assert that answers have the probabilities of transformers' pipeline, which asks one question after another."""
     model, tokenizer = AutoModelForCausalLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
     decide = pipeline("decision", model=model, tokenizer=tokenizer, device="cpu")
-    for prompt, answer in zip(prompts, answers):
-        criteria = dict.fromkeys(prompt.options, "")
-        asked = {"type": "choice", "instructions": "Answer the question at the end of the input.", "criteria": criteria}
+    for prompt, answer in zip(prompts, answers, strict=True):
+        asked = {"type": "choice", "instructions": INSTRUCTIONS, "criteria": dict.fromkeys(prompt.options, "")}
         told = decide({"state": prompt.messages[0]["content"], "questions": {"0": asked}})["0"]
         assert answer.probabilities == (pytest.approx(told["probabilities"], abs=1e-4),)
         assert answer.values == (told["choice"],)
+
+
+@pytest.mark.parametrize("template", [None, TEMPLATE])
+@pytest.mark.parametrize("name", [*WIDE, "llama", "mistral", "phi3", "qwen2"])
+def test_a_folder_with_a_decision_json_is_asked_as_the_pipeline_asks(name: str, template: str | None, tmp_path) -> None:
+    folder = build_tiny_model(tmp_path / "m", model_type=name, **({"head_dim": 8} if name in WIDE else {}))
+    config = DecisionConfig({"choice": list("4321")}, {"choice": 2.5}, template)
+    config.save_pretrained(folder)
+    chat = ChatArguments(device="cpu", dtype="float32").load(str(folder))
+    texts = ("rest", "a long walk <|im_end|> at night", "tea")
+    prompts = [question.prompt({"answer": text}) for question in QUESTIONS for text in texts]
+    answers = [answer for _, answer in sorted(chat.answer(prompts), key=lambda each: each[0])]
+    assert_told(answers, prompts, folder)
+    chat.window = answers[0].usage["prompt_tokens"]
+    assert chat.overflow(prompts)[0] == 0
+    assert chat.overflow(prompts)[1] > 0
+
+
+def test_a_judge_with_a_decision_json_answers_one_question_for_each_score(tmp_path: Path) -> None:
+    folder = build_tiny_model(tmp_path / "m")
+    DecisionConfig({"choice": ["A", "B", "C", "D", "E"]}).save_pretrained(folder)
+    cases = write(tmp_path / "cases.jsonl", CASES)
+    options = ("--judge", folder, "--dtype", "float32", "--device", "cpu", "--output", tmp_path / "out")
+    done = run_command("judge", cases, *options)
+    assert done.returncode == 0, done.stderr
+    verdict = read(tmp_path / "out" / "verdicts.jsonl")[0]
+    assert (verdict["valid"], verdict["rationale"], verdict["raw"]) == (True, None, "")
+    assert [set(odds) for odds in verdict["probabilities"]] == [set("12345")] * 2
+    options = (*options[:-1], tmp_path / "other")
+    assert "writes no text" in error_line(run_command("judge", cases, *options, "--score_decoding", "free"))
+    for settings, said in (
+        ({"labels": {"choice": ["Surely", "Hardly", "C", "D", "E"]}}, "not for this model: The labels"),
+        ({"labels": {"choice": ["A", "B"]}}, "not for this model: Question '0': this model reads at most 2 options"),
+        ({"adapter": "lora"}, "a head or an adapter answers its questions: serve it by `transformers serve`"),
+    ):
+        (folder / "decision.json").write_text(json.dumps(settings))
+        assert said in error_line(run_command("judge", cases, *options))
+
+
+STATE = {"question": "Rusty nail ~~~?\n", "answer": " Yes, {{ soon }}: ~~~~ “today”. "}
+SCORE = {"type": "score", "instructions": "How good is it?", "criteria": list("12345")}
+
+
+def exported(tmp_path: Path, model: Path) -> tuple[Path, dict]:
+    """Export a judge as a model of decisions; return its folder, and what the judge says by its command."""
+    folder = tmp_path / "decision"
+    succeeded(run_command("export", "--to", "decision", "--model", model, "--output", folder))
+    case = {"id": "1", "question": STATE["question"], "responses": [{"model": "a", "text": STATE["answer"]}]}
+    cases, verdicts = write(tmp_path / "cases.jsonl", [case]), []
+    for name in (model, folder):  # it stays a judge
+        options = ("--judge", name, "--dtype", "float32", "--device", "cpu", "--output", tmp_path / f"of-{name.name}")
+        succeeded(run_command("judge", cases, "--rationale", "false", *options))
+        verdicts += read(tmp_path / f"of-{name.name}" / "verdicts.jsonl")
+    told = [{name: each[name] for name in ("scores", "expected_scores", "probabilities")} for each in verdicts]
+    assert told[0] == told[1]
+    return folder, told[0]
+
+
+def assert_scored(answer: dict, verdict: dict) -> None:
+    expected = {str(int(score) - 1): chance for score, chance in verdict["probabilities"][0].items()}
+    assert answer["probabilities"] == pytest.approx(expected, abs=1e-4)
+    assert answer["score"] + 1 == pytest.approx(verdict["expected_scores"][0], abs=1e-4)
+
+
+@pytest.mark.parametrize("model", ["tiny", pytest.param("models/SmolLM2-135M-Instruct", marks=needs_judge)])
+def test_an_exported_judge_gives_its_own_probabilities_in_the_pipeline(model: str, tmp_path: Path) -> None:
+    folder, verdict = exported(tmp_path, build_tiny_model(tmp_path / "m") if model == "tiny" else JUDGE)
+    decide = pipeline("decision", model=str(folder), dtype="float32", device="cpu")
+    assert_scored(decide({"state": STATE, "questions": {"score": SCORE}})["score"], verdict)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["llama", "qwen2"])  # of Qwen2 the pipeline takes the loaded model alone
+def test_an_exported_judge_gives_its_own_probabilities_when_served(name: str, tmp_path: Path) -> None:
+    folder, verdict = exported(tmp_path, build_tiny_model(tmp_path / "m", model_type=name))
+    model, tokenizer = AutoModelForCausalLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
+    decide = pipeline("decision", model=model, tokenizer=tokenizer, device="cpu")
+    asked = {"state": STATE, "questions": {"score": SCORE}}
+    assert_scored(decide(asked)["score"], verdict)
+    with served(folder, tmp_path / "log") as url:
+        body, kind = json.dumps(asked | {"model": str(folder)}).encode(), {"Content-Type": "application/json"}
+        with urllib.request.urlopen(urllib.request.Request(f"{url}/systemone", body, kind), timeout=120) as answer:
+            assert_scored(json.load(answer)["answers"]["score"], verdict)
+
+
+def test_what_cannot_be_exported_as_decisions_is_one_line(tmp_path: Path, tiny_model: Path) -> None:
+    def line(*options: object) -> str:
+        return error_line(run_command("export", "--to", "decision", "--output", tmp_path / "out", *options))
+
+    assert "--to decision needs --model, and no --verdicts" in line("--model", tiny_model, "--verdicts", "v")
+    pairs = shutil.copytree(tiny_model, tmp_path / "pairs")
+    for name, content in files_to_publish("medical_pairwise", "0").items():
+        (pairs / name).parent.mkdir(exist_ok=True)
+        (pairs / name).write_bytes(content)
+    assert "medical_pairwise@1 does not score an answer once" in line("--model", pairs)
+    DecisionConfig().save_pretrained(pairs)
+    assert "has a decision.json already" in line("--model", pairs)
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "file").touch()
+    assert "holds files already" in line("--model", tiny_model)

@@ -1,10 +1,12 @@
 """How a checkpoint reaches its device: straight, once, and with how large batches."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from tables import rows_of
 from transformers import AutoConfig
 
@@ -53,7 +55,7 @@ def test_weights_go_straight_to_their_device(tiny_model, monkeypatch, device, pl
 
     def from_pretrained(folder, **options):
         asked.update(options)
-        return outline
+        return outline, {"missing_keys": set()}
 
     monkeypatch.setattr(network.AutoModelForCausalLM, "from_pretrained", from_pretrained)
     network.load_network(tiny_model, outline, device)
@@ -78,3 +80,13 @@ def test_one_process_of_a_machine_reads_the_files(tiny_model, monkeypatch):
 def test_the_name_of_an_endpoint_s_model_alone_is_told_how_to_ask_it(name):
     with pytest.raises(RecordError, match=f"did you mean openai:{name}, a model at an endpoint"):
         checkpoint_folder(name)
+
+
+def test_missing_weights_are_not_drawn_at_random(tiny_model: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(tiny_model, tmp_path / "m")
+    weights = load_file(folder / "model.safetensors")
+    save_file(
+        {name: each for name, each in weights.items() if "layers.1.mlp" not in name}, folder / "model.safetensors"
+    )
+    with pytest.raises(RecordError, match=r"3 weights are missing, such as model\.layers\.1\.mlp\.down_proj\.weight"):
+        ChatArguments(device="cpu").load(str(folder))

@@ -7,8 +7,7 @@ import torch
 from doubles.endpoint import EndpointDouble, answer
 from programs import JUDGE, needs_judge
 from tables import rows_of
-from transformers import AutoModelForCausalLM, AutoTokenizer, pipeline
-from transformers.pipelines import SUPPORTED_TASKS
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from automedeval.models.base import Answer
 from automedeval.models.endpoint import OpenAIChat
@@ -40,26 +39,6 @@ def test_a_checkpoint_gives_the_odds_of_transformers_in_batches() -> None:
         expected = first_token_odds(model, tokenizer, TRUE, prompts[index].messages).tolist()
         assert list(judged.probabilities.values()) == pytest.approx(expected, abs=1e-4)
         assert judged.option == max(judged.probabilities, key=judged.probabilities.get)
-    if "decision" not in SUPPORTED_TASKS:  # transformers before 5.23
-        return
-    decide = pipeline("decision", model=model, tokenizer=tokenizer)
-    kinds = {
-        "choice": {"type": "choice", "instructions": "What next?", "criteria": {"rest": "lie down", "run": "move"}},
-        "score": {"type": "score", "instructions": "How good?", "criteria": ["bad", "fair", "good"]},
-        "yes": {"type": "noul", "instructions": "Is rest advised?"},
-    }
-    for name, asked in kinds.items():
-        request = {"state": "Rest for two days.", "questions": {name: asked}}
-        ((inputs, (question,)),) = decide.preprocess(request)["prompts"]
-        ours = Question(name, "{text}", tuple(question.labels))
-        text = tokenizer.decode(inputs["input_ids"][0])
-        ids = tokenizer(text, add_special_tokens=False).input_ids
-        assert ids == inputs["input_ids"][0].tolist()
-        rows = LocalChat(str(JUDGE), dtype="float32", device="cpu")
-        rows.encoder.encode = lambda prompts, ids=ids[: int(inputs["marks"][-1])]: [ids for _ in prompts]
-        ((_, reply),) = rows.answer([ours.prompt({"text": ""})])
-        scores = decide._forward({"prompts": [(inputs, [question])]})["scores"][0][0].softmax(-1).tolist()
-        assert list(ours.read(reply).probabilities.values()) == pytest.approx(scores, abs=1e-4)
 
 
 def test_options_that_begin_with_one_token_are_told_apart_by_all_of_theirs(tiny_model) -> None:

@@ -82,7 +82,7 @@ def test_dialogues_are_led_to_their_end(recording):
 
     followed = list(chat.follow((calls, dialogue(calls)) for calls in (2, 1)))
     assert (followed, chat.overflow([prompt()])) == ([(2, ["first", "second"]), (1, ["first"])], [0])
-    assert chat.estimate([prompt()]) == 2
+    assert chat.estimate([prompt()]) == 6  # two of its words, four of its role
 
 
 @pytest.mark.skipif(not RECORDING.exists(), reason="the recording of the small study is not there")

@@ -148,9 +148,7 @@ def test_training_is_compared_with_trl_and_a_bare_loop(tiny_model: Path, tmp_pat
         assert row["ratio"] == pytest.approx(row["value"] / record["values"][name])
 
 
-def test_a_server_is_compared_with_a_local_judge_and_misses_with_other_weights(
-    tiny_model: Path, tmp_path: Path
-) -> None:
+def test_a_server_is_compared_with_a_local_judge_and_misses_with_other_weights(tiny_model, tmp_path) -> None:
     def script(body: dict) -> dict:
         if "logprobs" not in body:
             return good_answer(body)

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from programs import ROOT
+from programs import ROOT, succeeded
 
 
 def count(checkout: Path) -> subprocess.CompletedProcess:
@@ -29,8 +29,7 @@ def test_rooms_arrows_and_options_are_counted_and_too_many_lines_fail(tmp_path: 
         file = tmp_path / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, encoding="utf-8")
-    printed = count(tmp_path)
-    assert printed.returncode == 0
+    printed = succeeded(count(tmp_path))
     assert "src, lines of Python: 6, at most" in printed.stdout
     assert "docs/*.md, bytes: 3, at most" in printed.stdout
     assert "options declared: 1, at most" in printed.stdout

@@ -13,7 +13,7 @@ from doubles.agreement_study import write
 from doubles.clean_machine import unpack
 from doubles.endpoint import EndpointDouble, good_answer
 from doubles.tiny_model import build_tiny_model
-from programs import ENCODER, ROOT, error_line, needs_encoder, run_command
+from programs import ENCODER, ROOT, error_line, needs_encoder, run_command, succeeded
 from project.test_docs import commands
 from project.test_printed_commands import case, rate, stand_ins, verdicts_of, write_table
 
@@ -55,22 +55,21 @@ def test_one_command_on_a_table_gives_verdicts_a_leaderboard_and_the_command_of_
     assert "no encoder at models/all-MiniLM-L6-v2" in message
     assert not (folder / "verdicts").exists()
     build_tiny_model(folder / "models" / "tiny")
-    done = typed(new_machine, "automedeval judge 'my answers.csv' --judge likelihood:models/tiny")
-    assert done.returncode == 0, done.stderr
+    done = succeeded(typed(new_machine, "automedeval judge 'my answers.csv' --judge likelihood:models/tiny"))
     assert "my answers.csv: read: question, rowan-7b, larch-7b (answers), reference; 2 rows, 2 cases" in done.stdout
     assert re.search(r"^(rowan|larch)-7b +1–2 +2 ", done.stdout, re.M), "a leaderboard"
     verdicts = folder / "verdicts" / "my answers-likelihood-tiny" / "verdicts.jsonl"
     assert len(verdicts.read_text().splitlines()) == 2
     (line,) = re.findall(r"^The report: (.*)$", done.stdout, re.M)
-    reported = typed(new_machine, line)
-    assert reported.returncode == 0, reported.stderr
+    succeeded(typed(new_machine, line))
     page = folder / "reports" / "my answers-likelihood-tiny" / "report.html"
     assert "rowan-7b" in page.read_text(encoding="utf-8")
-    shown = typed(
-        new_machine,
-        "automedeval --version && automedeval doctor && python -c 'import automedeval as a; print(a.__file__)'",
+    shown = succeeded(
+        typed(
+            new_machine,
+            "automedeval --version && automedeval doctor && python -c 'import automedeval as a; print(a.__file__)'",
+        )
     )
-    assert shown.returncode == 0, shown.stderr
     assert "models: tiny" in shown.stdout
     assert shown.stdout.splitlines()[-1].startswith(f"{folder.parent}/wheel/"), "the package is the wheel's"
 
@@ -141,12 +140,10 @@ def test_the_commands_of_the_readme_work_everywhere(place: str, new_machine, tin
 def test_the_packaged_sample_is_judged_by_its_name_and_the_report_has_its_ratings(tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("AUTOMEDEVAL_JUDGE", "baseline:longer text")
-    done = run_command("judge", "sample", "--limit", "5")
-    assert done.returncode == 0, done.stderr
+    done = succeeded(run_command("judge", "sample", "--limit", "5"))
     assert (tmp_path / "verdicts" / "sample-baseline-longer text" / "verdicts.jsonl").is_file()
     (line,) = re.findall(r"^The report: automedeval (.*)$", done.stdout, re.M)
-    reported = run_command(*shlex.split(line), "--resamples", "100", "--encoder", "none")
-    assert reported.returncode == 0, reported.stderr
+    succeeded(run_command(*shlex.split(line), "--resamples", "100", "--encoder", "none"))
     page = (tmp_path / "reports" / "sample-baseline-longer text" / "report.html").read_text("utf-8")
     assert "are invalid or missing" not in page
 
@@ -184,8 +181,7 @@ def test_doctor_works_where_an_extra_is_missing_and_says_what_to_do(tmp_path, mo
     monkeypatch.delenv("AUTOMEDEVAL_JUDGE", raising=False)
     asked = ["peft<9; extra == 'data'", "no-such-library; extra == 'data'", "torch>99; extra == 'train'", "numpy>99"]
     monkeypatch.setattr("automedeval.records.extras.requires", lambda name: asked)
-    done = run_command("doctor")
-    assert done.returncode == 0, done.stderr
+    done = succeeded(run_command("doctor"))
     assert len(done.stdout.splitlines()) <= 30
     assert re.search(r"^  data +lacks no-such-library$", done.stdout, re.M)
     assert re.search(r"^  train +lacks torch>99$", done.stdout, re.M)

@@ -11,7 +11,7 @@ import huggingface_hub.constants
 import pytest
 from doubles.endpoint import EndpointDouble, good_answer
 from doubles.perturbations import some_of
-from programs import run_command
+from programs import run_command, succeeded
 
 from automedeval.records.offline import is_here
 
@@ -81,8 +81,7 @@ def test_a_printed_command_asks_the_server_of_its_run_with_its_key(place, endpoi
     assert judged.returncode == 0, judged.stderr
     monkeypatch.setenv("OPENAI_BASE_URL", "")  # another shell
     (report,) = printed_commands(judged.stdout)
-    reported = run_command(*report[1:], "--encoder", "none", "--resamples", 100)
-    assert reported.returncode == 0, reported.stderr
+    reported = succeeded(run_command(*report[1:], "--encoder", "none", "--resamples", 100))
     audits = [words for words in printed_commands(reported.stdout) if words[1] == "audit"]
     assert audits
     for words in audits:
@@ -106,8 +105,7 @@ def test_an_offline_run_refuses_another_machine_and_its_next_step_is_offline_too
         assert refused.returncode == 1
         assert re.search("--offline: .* is not on this machine", refused.stderr)
         assert not asked
-    done = run_command(*options, "--base_url", endpoint.url, "--score_decoding", "free")
-    assert done.returncode == 0, done.stderr
+    done = succeeded(run_command(*options, "--base_url", endpoint.url, "--score_decoding", "free"))
     (report,) = printed_commands(done.stdout)
     assert "--offline" in report
 

@@ -5,14 +5,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from programs import SAMPLE, run_recipe
+from programs import SAMPLE, run_recipe, succeeded
 
 
 def test_a_terminal_that_lacks_a_character_gets_its_escape(tmp_path: Path) -> None:
     # On Windows a redirected stream is in the system's code page, which has no arrow; Python would stop with a traceback.
     arguments = ("--input", SAMPLE / "test_cases.jsonl", "--output", tmp_path / "out")
-    done = run_recipe("prepare", *arguments, env=os.environ | {"PYTHONIOENCODING": "cp1252"})
-    assert done.returncode == 0, done.stderr
+    done = succeeded(run_recipe("prepare", *arguments, env=os.environ | {"PYTHONIOENCODING": "cp1252"}))
     assert "\\u2192" in done.stdout
 
 
@@ -26,9 +25,7 @@ def test_a_terminal_that_lacks_a_character_gets_its_escape(tmp_path: Path) -> No
         ({"ACCELERATE_USE_CPU": "true"}, True, True, "cpu"),
     ],
 )
-def test_auto_is_a_gpu_if_there_is_one(
-    monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], cuda: bool, mps: bool, device: str
-) -> None:
+def test_auto_is_a_gpu_if_there_is_one(monkeypatch, environment, cuda, mps, device) -> None:
     from automedeval.models.device import best_device
 
     for name in ("LOCAL_RANK", "ACCELERATE_USE_CPU"):

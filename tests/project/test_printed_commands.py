@@ -14,7 +14,7 @@ import pytest
 from doubles.agreement_study import read, write
 from doubles.criteria_grader import grade
 from doubles.endpoint import EndpointDouble, good_answer
-from programs import ENCODER, ROOT, needs_encoder, run_command, run_recipe
+from programs import ENCODER, ROOT, needs_encoder, run_command, run_recipe, succeeded
 from project.test_docs import commands
 
 PAGES = [f"docs/{page}.md" for page in ("index", "believe", "criteria", "judge", "rewards", "serving")]
@@ -104,8 +104,7 @@ def prepared(words: list[str]) -> None:
     """Write what an earlier page made: the verdicts and the store that a command reads and that are not there."""
     if "stores/mine" in words and not Path("stores").exists():
         Path("book.md").write_text("# Tetanus\n\nA booster is given after ten years.\n", encoding="utf-8")
-        built = run_recipe("build_store", "--books", "book.md", "--store", "stores/mine", "--encoder", ENCODER)
-        assert built.returncode == 0, built.stderr
+        succeeded(run_recipe("build_store", "--books", "book.md", "--store", "stores/mine", "--encoder", ENCODER))
     cases = [*read(Path("rated.jsonl")), *read(Path("my_cases.jsonl"))]
     for word in words:
         place = Path(word.rpartition("=")[2])
@@ -158,9 +157,7 @@ def check_verdicts(words: list[str], printed: str) -> None:
 @needs_encoder
 @pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES)
-def test_the_commands_of_a_page_end_well_on_small_files(
-    page: str, readers_endpoint: EndpointDouble, tmp_path: Path
-) -> None:
+def test_the_commands_of_a_page_end_well_on_small_files(page, readers_endpoint, tmp_path) -> None:
     run = 0
     for command in commands((ROOT / page).read_text(encoding="utf-8")):
         line = " ".join(command)

@@ -9,10 +9,7 @@ from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
-from doubles.clean_machine import unpack
-from programs import ENCODER, ROOT, needs_encoder
-
-from automedeval import packaged_rubrics
+from programs import ROOT
 
 SOURCE = ROOT / "src" / "automedeval"
 RECIPES = {path.stem for path in (ROOT / "recipes").glob("*.py") if path.stem != "__init__"}
@@ -58,24 +55,3 @@ def test_the_wheel_holds_every_file_of_the_package_and_no_other(wheel: Path) -> 
     held = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
     assert held == expected
     assert wheel.stat().st_size < 15e6
-
-
-@pytest.mark.slow
-@needs_encoder
-def test_rubrics_are_read_and_the_small_judge_judges_from_the_wheel_alone(wheel: Path, tmp_path: Path) -> None:
-    code = (
-        f"import sys; sys.path[:0] = {unpack(wheel, tmp_path)[:1]!r}\n"
-        "import automedeval; from automedeval import Case, load_judge\n"
-        "responses = [{'model': 'a', 'text': 'Ask a surgeon to remove it.'}, {'model': 'b', 'text': 'Paint the wall blue.'}]\n"
-        "case = Case.from_dict({'id': 'one', 'question': 'Who removes an appendix?', 'responses': responses})\n"
-        f"(verdict,) = load_judge('small', chat={{'device': 'cpu'}}, encoder={str(ENCODER)!r})([case])\n"
-        "print(*[automedeval.read_rubric(name).name for name in automedeval.packaged_rubrics()])\n"
-        "print(*verdict.expected_scores)\nprint(automedeval.__file__)"
-    )
-    # -I: neither the checkout nor PYTHONPATH is looked at
-    shown = subprocess.run([sys.executable, "-I", "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
-    *_, rubrics, scores, place = shown.stdout.splitlines()
-    assert Path(place).is_relative_to(tmp_path)
-    assert rubrics.split() == [f"{name}@1" for name in packaged_rubrics()]
-    first, second = map(float, scores.split())
-    assert 1 <= second < first <= 5

@@ -13,6 +13,7 @@ from huggingface_hub import ModelCard, parse_eval_result_entries
 from programs import ROOT, flags, run_recipe, succeeded
 from tables import rows_of
 
+from automedeval.meta_evaluation.agreement.judge_facts import EXPECTED, MEASURES
 from automedeval.meta_evaluation.report.text import answer, further
 from automedeval.models.checkpoints import fingerprint
 from automedeval.publishing.checks import MODEL, check_card
@@ -20,7 +21,6 @@ from automedeval.publishing.model_card import eval_results, fill_card, read_resu
 from automedeval.records import RecordError
 from automedeval.records.text import cell
 from automedeval.rubrics.published import files_to_publish
-from automedeval.stats.agreement import LABELS
 
 ROWS = rows_of(__file__)
 
@@ -102,7 +102,7 @@ def test_the_hub_gets_the_figures_on_its_own_data_sets_alone(checkpoint: Path, r
     result["cases"]["file"] = "org/cases@v2"
     entries = parse_eval_result_entries(yaml.safe_load(eval_results(result, fingerprint(checkpoint, []))))
     record = result["judges"]["tiny"]
-    measured = {name: record[name] for each in LABELS for name in (each, f"{each}_expected")}
+    measured = {name: record[name] for name in (*MEASURES, *(f"{name}_expected" for name in EXPECTED))}
     measured = {name: estimate for name, estimate in measured.items() if estimate["value"] is not None}
     told = {entry.task_id: entry.value for entry in entries}
     assert told == {name: round(estimate["value"], 4) for name, estimate in measured.items()}

@@ -1,7 +1,6 @@
 """recipes/audit.py by its command: a judge audited from start to end, resumed, exit status, own perturbations, bad input."""
 
 import json
-import re
 from functools import partial
 from pathlib import Path
 
@@ -10,26 +9,12 @@ from doubles.agreement_study import read, write
 from doubles.perturbations import some_of
 from doubles.publishable import trained
 from markupsafe import escape
-from programs import (
-    ENCODER,
-    ROOT,
-    SAMPLE,
-    TWO_PROCESSES,
-    error_line,
-    flags,
-    needs_encoder,
-    processes_of,
-    run_recipe,
-    succeeded,
-)
-from tables import rows_of
+from programs import ENCODER, ROOT, SAMPLE, error_line, flags, needs_encoder, run_recipe, succeeded
 
 from automedeval.audit.perturbations import read_perturbations
 from automedeval.models.checkpoints import fingerprint
 from automedeval.publishing.model_card import fill_card
 from automedeval.records import RecordError, Verdict, read_cases
-
-ROWS = rows_of(__file__)
 
 CASES = SAMPLE / "test_cases.jsonl"
 FAST = ["--dtype", "float32", "--device", "cpu", "--max_new_tokens", "8", "--encoder", "none"]
@@ -147,16 +132,6 @@ def test_the_page_shows_the_texts_that_failed(audited: Path) -> None:
     assert str(escape(texts[0])) in page[page.index('id="texts"') :]
 
 
-def test_the_same_command_judges_only_a_torn_verdict(audited: Path, tiny_model: Path) -> None:
-    file = audited / "changed" / "verdicts.jsonl"
-    before, first = file.read_bytes(), rows(audited)
-    for start in (before, before[:-50]):
-        file.write_bytes(start)
-        assert audit("--judge", tiny_model, "--output", audited, *TINY, "--gate", "false").returncode == 0
-        assert file.read_bytes() == before
-    assert rows(audited) == first
-
-
 def test_perturbations_of_ones_own_take_the_place_of_the_packaged_ones(tmp_path: Path) -> None:
     file = tmp_path / "own.yaml"
     options = [*flags(judge="baseline:longer text", cases=CASES, perturbations=file), *FAST, "--output", tmp_path / "o"]
@@ -198,24 +173,6 @@ def test_a_pairwise_judge_is_audited_by_shares_of_criteria(tiny_model: Path, tmp
     assert result(tmp_path)["judge"]["unit"] == "share of criteria won"
     assert table["order"]["share"]["n"] == 6
     assert table["planting"]["shift"]["n"] == 4
-
-
-@pytest.mark.slow
-def test_several_processes_share_an_audit(audited: Path, tiny_model: Path, tmp_path: Path) -> None:
-    output = ("--output", tmp_path / "out", "--gate", "false")
-    done = succeeded(audit("--judge", tiny_model, *output, *TINY, launch=TWO_PROCESSES))
-    assert processes_of(tmp_path / "out") == 2
-    assert done.stdout.count("does not pass") == 1
-    alone, shared = result(audited), result(tmp_path / "out")
-    # Other batches of prompts round other last digits.
-    # The same case again differs by those digits alone, so that its interval may be one of rounding.
-    rows_of_both = ([row for row in each["perturbations"] if row["name"] != "repeat"] for each in (shared, alone))
-    both = [leaves([row | {"texts": None} for row in each]) for each in rows_of_both]
-    of_p = re.compile(r"/p(_adjusted)?$")
-    p_values = [{place: each.pop(place) for place in list(each) if of_p.search(place)} for each in both]
-    assert both[0] == pytest.approx(both[1], abs=1e-5)
-    assert p_values[0] == pytest.approx(p_values[1], abs=1e-3)
-    assert not list(tmp_path.rglob("*.part*"))
 
 
 @needs_encoder
@@ -263,12 +220,3 @@ def test_bad_input_is_one_line(tiny_model: Path, tmp_path: Path) -> None:
     file = write(tmp_path / "single.jsonl", [read(CASES)[0] | {"responses": read(CASES)[0]["responses"][:1]}])
     error = error_line(audit("--cases", file, *out, "--judge", tiny_model, "--rubric", "medical_pairwise"))
     assert "no case has two responses" in error
-
-
-@pytest.mark.parametrize(("options", "instead"), ROWS["test_an_option_that_is_gone_names_what_to_use"])
-def test_an_option_that_is_gone_names_what_to_use(options: list[str], instead: str, tmp_path: Path) -> None:
-    command = ["--judge", "small", "--cases", CASES, "--output", tmp_path / "out"]
-    assert instead in error_line(audit(*command, *options))
-    config = tmp_path / "run.yaml"
-    config.write_text(f"{options[0][2:]}: {options[1]}\n")
-    assert instead in error_line(audit(*command, "--config", config))

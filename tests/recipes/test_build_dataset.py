@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 import yaml
 from doubles.dataset_study import PLAN, Study, case_of, text, verdict_of
-from programs import SAMPLE, error_line
+from programs import SAMPLE, error_line, succeeded
 from pyarrow.parquet import read_table
 
-from automedeval.records import Case, Response
+from automedeval.records import Case, Response, Verdict
 
 
 @pytest.fixture
@@ -26,8 +26,7 @@ def study(tmp_path: Path) -> Study:
 
 
 def test_four_splits_are_loaded_as_trl_reads_them(study: Study) -> None:
-    done = study.build("--licenses", "made-up=cc0-1.0")
-    assert done.returncode == 0, done.stderr
+    succeeded(study.build("--licenses", "made-up=cc0-1.0"))
     splits = study.splits()
     assert {name: len(rows) for name, rows in splits.items()} == {"stage1": 5, "stage2": 10, "stage3": 5, "test": 4}
     row = splits["stage3"][0]
@@ -48,28 +47,33 @@ def test_four_splits_are_loaded_as_trl_reads_them(study: Study) -> None:
     front = yaml.safe_load(card.split("---")[1])
     assert front["license"] == "cc0-1.0"
     assert [each["split"] for each in front["configs"][0]["data_files"]] == ["stage1", "stage2", "stage3", "test"]
-    names = ["README.md", "dropped.jsonl", "run.json", "stage1.parquet", "stage2.parquet", "stage3.parquet"]
-    written = [*names, "statistics.json", "test.parquet", "topics.svg"]
-    assert sorted(file.name for file in study.output.iterdir()) == written
+    names = {"README.md", "dropped.jsonl", "run.json", "statistics.json", "topics.svg"}
+    assert {file.name for file in study.output.iterdir()} == names | {f"{split}.parquet" for split in splits}
 
 
-def own_rubric(study: Study, change: tuple[str, str], name: str = "automedeval") -> Path:
-    """Write a copy of a packaged rubric with another id and one change; return its file."""
-    text = (SAMPLE.parent / "rubrics" / "packaged" / f"{name}.yaml").read_text().replace(f"id: {name}", "id: mine")
-    assert change[0] in text
-    file = study.folder / "mine.yaml"
-    file.write_text(text.replace(*change))
+def own_rubric(study: Study, *changes: tuple[str, str]) -> Path:
+    """Write a copy of the packaged rubric with these changes; return its file."""
+    text, file = (SAMPLE.parent / "rubrics/packaged/automedeval.yaml").read_text(), study.folder / "mine.yaml"
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    file.write_text(text)
     return file
+
+
+def ratings_of(verdicts: list[Verdict], criterion: str, score: int = 0) -> list[dict]:
+    """Return what a chief rates these verdicts on a criterion."""
+    about = {"annotator": "a", "role": "chief", "criterion": criterion, "score": score}
+    return [{"case_id": v.case_id, "judge": v.judge, "verdict_digest": v.digest} | about for v in verdicts]
 
 
 @pytest.mark.parametrize("slot", ["slot: Response", ""])  # a rubric without a slot says "Response"
 def test_a_rationale_is_renumbered_in_the_words_of_its_rubric(study: Study, slot: str) -> None:
-    rubric = own_rubric(study, ("slot: Doctor", slot))
+    rubric = own_rubric(study, ("id: automedeval", "id: mine"), ("slot: Doctor", slot))
     said = "Step 1: a question.\nStep 2: Response 1 is birch's.\nStep 3: Response 2 is ash's, below Doctor 1."
     for verdicts in study.verdicts.values():  # each shows birch first
         verdicts[:] = [replace(each, rubric="mine@1", rationale=said) for each in verdicts]
-    done = study.build("--rubrics", rubric)
-    assert done.returncode == 0, done.stderr
+    succeeded(study.build("--rubrics", rubric))
     rows = [row for split in study.splits().values() for row in split]
     assert {tuple(row["order"]) for row in rows} == {(0, 1), (1, 0)}
     for row in rows:
@@ -82,21 +86,16 @@ def test_a_rationale_is_renumbered_in_the_words_of_its_rubric(study: Study, slot
 
 def test_every_filter_tells_its_arithmetic_and_names_what_it_dropped(study: Study) -> None:
     strong, weak = study.verdicts["strong"], study.verdicts["weak"]
+    failed = {("knowledge", "case-2", "a"), ("knowledge", "case-2", "b"), ("fluency", "case-3", "b")}
     strong[0] = verdict_of(study.cases[0], "strong", valid=False, scores=None, error="no score line")
     weak.append(verdict_of(study.cases[1], "weak", run=1))
     weak.append(verdict_of(case_of(99), "weak"))
     ratings = [
-        {"case_id": case.id, "judge": "judge-strong", "annotator": name, "criterion": criterion, "score": score}
-        | {"verdict_digest": verdict.digest}
-        for case, verdict in zip(study.cases[2:5], strong[2:5])
+        rating | {"annotator": name, "score": int((rating["criterion"], rating["case_id"], name) not in failed)}
+        for rating in ratings_of(strong[2:5], "knowledge") + ratings_of(strong[2:5], "fluency")
         for name in ("a", "b")
-        for criterion, score in (
-            ("knowledge", int(case.id != "case-2")),
-            ("fluency", int((case.id, name) != ("case-3", "b"))),
-        )
     ]
-    done = study.build("--verdict_ratings", study.write("ratings.jsonl", ratings))
-    assert done.returncode == 0, done.stderr
+    done = succeeded(study.build("--verdict_ratings", study.write("ratings.jsonl", ratings)))
     for line in (
         "24 cases",
         "50 verdicts → 47 kept, 3 rejected (invalid: 1, of no case here: 1, the teacher's second on the case: 1); "
@@ -121,12 +120,7 @@ def test_every_filter_tells_its_arithmetic_and_names_what_it_dropped(study: Stud
 
 def test_the_card_counts_the_rows_that_nobody_rated(study: Study) -> None:
     rated = study.verdicts["strong"][:9] + study.verdicts["weak"][5:14]
-    ratings = [
-        {"case_id": each.case_id, "judge": each.judge, "annotator": "a", "criterion": "knowledge", "score": 1}
-        | {"verdict_digest": each.digest}
-        for each in rated
-    ]
-    file = study.write("ratings.jsonl", ratings)
+    file = study.write("ratings.jsonl", ratings_of(rated, "knowledge", 1))
     study.plan = PLAN | {"stages": {"stage1": [{"teacher": "strong", "take": "rest"}]}}
     for options, rated_keys in (
         (("--verdict_ratings", file), {(each.case_id, each.judge) for each in rated}),
@@ -142,17 +136,12 @@ def test_the_card_counts_the_rows_that_nobody_rated(study: Study) -> None:
 
 def test_ratings_of_another_text_are_counted_and_not_applied(study: Study) -> None:
     """The verdicts of a run without the knowledge store are other texts of the same judges on the same cases."""
-    failed = [
-        {"case_id": verdict.case_id, "judge": verdict.judge, "annotator": "a", "criterion": "knowledge", "score": 0}
-        | {"verdict_digest": verdict.digest}
-        for verdict in study.verdicts["strong"][:5]
-    ]
+    failed = ratings_of(study.verdicts["strong"][:5], "knowledge")
     for place, changed in ((0, {"rationale": "Another text."}), (1, {"scores": (4, 2)}), (2, {"order": (0, 1)})):
         study.verdicts["strong"][place] = verdict_of(study.cases[place], "strong", **changed)
     # The same text.
     study.verdicts["strong"][3] = verdict_of(study.cases[3], "strong", run=1, usage={"prompt_tokens": 1})
-    done = study.build("--verdict_ratings", study.write("ratings.jsonl", failed))
-    assert done.returncode == 0, done.stderr
+    done = succeeded(study.build("--verdict_ratings", study.write("ratings.jsonl", failed)))
     assert study.dropped() == {"fails knowledge": ["case-3", "case-4"]}
     output = done.stdout.splitlines()
     assert "3 ratings are of other texts of these judges on these cases: not applied" in output
@@ -173,9 +162,7 @@ def test_the_order_of_the_input_changes_no_byte(study: Study) -> None:
     both = study.bytes()
     study.verdicts = dict(reversed(study.verdicts.items()))
     assert study.build().returncode == 0
-    assert {name: text for name, text in study.bytes().items() if name != "dropped.jsonl"} == {
-        name: text for name, text in both.items() if name != "dropped.jsonl"
-    }
+    assert study.bytes() | {"dropped.jsonl": None} == both | {"dropped.jsonl": None}
     study.plan = PLAN | {"seed": 1}
     assert study.build().returncode == 0
     assert study.bytes()["stage1.parquet"] != before["stage1.parquet"]
@@ -196,8 +183,7 @@ def leaky(study: Study) -> list[Case]:
 def test_cases_that_leak_are_left_out(study: Study) -> None:
     others = study.write("evaluation.jsonl", leaky(study))
     study.plan = PLAN | {"test": {"take": 0}}
-    done = study.build("--evaluation_cases", others)
-    assert done.returncode == 0, done.stderr
+    done = succeeded(study.build("--evaluation_cases", others))
     counted = "question of an evaluation case: 1, reference in a response: 1, text of an evaluation case: 1"
     assert f"leakage: 24 training verdicts → 21 kept, 3 rejected ({counted})" in done.stdout.splitlines()
     assert study.dropped() == {
@@ -225,8 +211,7 @@ def test_rows_that_are_too_long_are_dropped_and_named(study: Study, tiny_model: 
     study.cases[6] = case_of(6, question=text(random.Random(1), 900))
     for name in study.verdicts:
         study.verdicts[name][6] = verdict_of(study.cases[6], name)
-    done = study.build("--training", study.training(tiny_model, 1700))
-    assert done.returncode == 0, done.stderr
+    done = succeeded(study.build("--training", study.training(tiny_model, 1700)))
     assert "rows: 48 verdicts → 46 kept, 2 rejected (more than 1,700 tokens: 2)" in done.stdout
     assert study.dropped() == {"more than 1,700 tokens": ["case-6", "case-6"]}
     assert "training: 19 cases → 19 = 9 strong + 10 weak" in done.stdout  # counted after the long ones
@@ -241,8 +226,7 @@ def test_no_length_of_a_training_row_changes_the_test_split(study: Study, tiny_m
     number = int(before[0].removeprefix("case-"))
     long = verdict_of(study.cases[number], "strong", rationale="Analyze:\nStep 1: " + text(random.Random(2), 900))
     study.verdicts["strong"][number] = long
-    done = study.build("--training", study.training(tiny_model, 1700))
-    assert done.returncode == 0, done.stderr
+    done = succeeded(study.build("--training", study.training(tiny_model, 1700)))
     assert "rows: 48 verdicts → 48 kept, 0 rejected" in done.stdout
     assert study.splits()["test"]["case_id"][:] == before
 
@@ -254,8 +238,7 @@ def test_labels_and_topics_are_in_the_card(study: Study) -> None:
         verdict.extra["quality"] = "high"
     study.plan = PLAN | {"teachers": {"strong": {"take": "rest"}, "weak": {"take": 0, "quality": "high"}}, "stages": {
         "stage1": [{"teacher": "strong", "take": "rest"}]}}  # fmt: skip
-    done = study.build()
-    assert done.returncode == 0, done.stderr
+    done = succeeded(study.build())
     assert "quality: strong high 24, weak high 8, weak low 16" in done.stdout
     card = (study.output / "README.md").read_text()
     assert "| `stage1` | 20 | strong 20 | high 20 |" in card
@@ -307,8 +290,7 @@ def test_a_classifier_learns_from_labels_and_calls_the_rest(tmp_path: Path) -> N
     for verdict in study.verdicts["weak"][:30]:
         verdict.extra["quality"] = "low"
     study.plan = BY_QUALITY
-    done = study.build()
-    assert done.returncode == 0, done.stderr
+    done = succeeded(study.build())
     assert "quality: accuracy of the classifier " in done.stdout
     assert "; 30 are low by physicians' checks" in done.stdout
     assert "quality: 70 verdicts called high or low by the classifier" in done.stdout
@@ -321,8 +303,7 @@ def test_a_classifier_learns_from_corrupted_verdicts(tmp_path: Path) -> None:
     study = Study(tmp_path, 40)
     good_and_bad(study)
     study.plan = BY_QUALITY
-    done = study.build()
-    assert done.returncode == 0, done.stderr
+    done = succeeded(study.build())
     assert "quality: 40 verdicts → 40 corrupted" in done.stdout
     assert "quality: 80 verdicts called high or low by the classifier" in done.stdout
     facts = json.loads((study.output / "statistics.json").read_text())
@@ -335,17 +316,11 @@ def test_a_classifier_learns_from_corrupted_verdicts(tmp_path: Path) -> None:
 def test_verdicts_in_which_physicians_saw_a_fault_are_low(tmp_path: Path) -> None:
     study = Study(tmp_path, 40)
     good_and_bad(study)
-    criteria = {"knowledge": study.verdicts["strong"][:4], "attribution": study.verdicts["weak"][4:20]}
-    criteria["fluency"] = study.verdicts["strong"][4:6]  # no fault of what is said
-    ratings = [
-        {"case_id": each.case_id, "judge": each.judge, "verdict_digest": each.digest, "annotator": "a"}
-        | {"role": "chief", "criterion": name, "score": 0}
-        for name, verdicts in criteria.items()
-        for each in verdicts
-    ]
+    strong, weak = study.verdicts["strong"], study.verdicts["weak"]
+    ratings = ratings_of(strong[:4], "knowledge") + ratings_of(weak[4:20], "attribution")
+    ratings += ratings_of(strong[4:6], "fluency")  # no fault of what is said
     study.plan = BY_QUALITY
-    done = study.build("--verdict_ratings", study.write("ratings.jsonl", ratings))
-    assert done.returncode == 0, done.stderr
+    done = succeeded(study.build("--verdict_ratings", study.write("ratings.jsonl", ratings)))
     # 34 strong ones pass, and there are as many low ones
     assert "quality: 14 verdicts → 14 corrupted" in done.stdout
     assert "; 20 are low by physicians' checks" in done.stdout
@@ -375,9 +350,7 @@ def test_an_unknown_rubric_and_a_short_plan_are_refused(study: Study) -> None:
     assert error_line(study.build()).endswith("plan.yaml: test: asks for 25 of strong, and there are 24")
     study.verdicts["weak"][0] = verdict_of(study.cases[0], "weak", rubric="mine@3")
     assert "weak.jsonl:1: no rubric 'mine@3' among automedeval@1" in error_line(study.build())
-    rubric = (study.folder / "mine.yaml").absolute()
-    packaged = (SAMPLE.parent / "rubrics" / "packaged" / "automedeval.yaml").read_text()
-    rubric.write_text(packaged.replace("max_responses: 3", "max_responses: 4"))
+    rubric = own_rubric(study, ("max_responses: 3", "max_responses: 4"))
     assert "there is another rubric automedeval@1" in error_line(study.build("--rubrics", rubric))
     assert "must be NAME=LICENCE, not 'mit'" in error_line(study.build("--licenses", "mit"))
 
@@ -385,8 +358,7 @@ def test_an_unknown_rubric_and_a_short_plan_are_refused(study: Study) -> None:
 @pytest.mark.parametrize("none", [{}, {"source": None, "license": None}, {"source": "", "license": ""}])
 def test_a_case_without_source_and_licence_gets_those_of_its_file(study: Study, none: dict) -> None:
     study.cases = [case_of(at, extra=none) for at in range(23)] + [case_of(23, extra={"source": "own"})]
-    done = study.build("--licenses", "made-up=cc0-1.0")
-    assert done.returncode == 0, done.stderr
+    succeeded(study.build("--licenses", "made-up=cc0-1.0"))
     rows = [row for split in study.splits().values() for row in split]
     sources = {(row["case_id"] == "case-23", row["source"], row["license"]) for row in rows}
     assert sources == {(False, "made-up", "cc0-1.0"), (True, "own", None)}
@@ -404,9 +376,6 @@ def test_an_equals_sign_may_be_in_a_path(tmp_path: Path) -> None:
     folder = tmp_path / "lr=0.1"
     folder.mkdir()
     study = Study(folder)
-    done = study.build()
-    assert done.returncode == 0, done.stderr
-    assert set(read_table(study.output / "test.parquet")["source"].to_pylist()) == {"made-up"}
-    done = study.build("--cases", folder / "cases.jsonl")
-    assert done.returncode == 0, done.stderr
-    assert set(read_table(study.output / "test.parquet")["source"].to_pylist()) == {None}
+    for options, source in (((), "made-up"), (("--cases", folder / "cases.jsonl"), None)):
+        succeeded(study.build(*options))
+        assert set(read_table(study.output / "test.parquet")["source"].to_pylist()) == {source}

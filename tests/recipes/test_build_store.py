@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from doubles.pdf import write_pdf
 from doubles.qdrant_server import QdrantServer
-from programs import ENCODER, error_line, needs_encoder, run_recipe, stopped
+from programs import ENCODER, error_line, needs_encoder, run_recipe, stopped, succeeded
 from tables import rows_of
 
 from automedeval.evidence.store import COLLECTION, KnowledgeBase
@@ -59,8 +59,7 @@ def shelf(tmp_path: Path) -> Shelf:
 
 
 def test_books_become_a_store_and_only_new_passages_are_added(shelf: Shelf) -> None:
-    done = shelf.build()
-    assert done.returncode == 0, done.stderr
+    done = succeeded(shelf.build())
     assert "2 books → 21 passages, 0 there already, 21 added\n" in done.stdout
     assert f"{shelf.store} holds 21 passages" in done.stdout
     assert shelf.nearest("an honest answer") == ("Judging", "A good answer is honest.")

@@ -1,7 +1,7 @@
 """`automedeval check` by its command: files, evidence, resume, bad input; the packaged checker beside plain transformers."""
 
-import csv
 import json
+import re
 import subprocess
 from pathlib import Path
 
@@ -9,8 +9,8 @@ import pytest
 import torch
 from doubles.agreement_study import read, write
 from peft import PeftModel
-from programs import APPEND, ENCODER, SAMPLE, error_line, needs_encoder, run_command, run_recipe, stopped
-from tables import rows_of
+from programs import APPEND, ENCODER, SAMPLE, error_line, needs_encoder, run_command, run_recipe, stopped, succeeded
+from tables import read_csv, rows_of
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from automedeval.evidence.checker import LABELS, PACKAGED
@@ -23,19 +23,11 @@ def case(number: int, reference: str | None, **answers: str) -> dict:
     return {"id": f"c{number}", "question": "How do I take it?", "reference": reference, "responses": responses}
 
 
+WEEKLY, DAILY = "Take one tablet of 5 mg once a week.", "Take one 50 mg tablet every day."
+UNSAFE, SAFE = "Ibuprofen is not safe in late pregnancy.", "Ibuprofen is safe in late pregnancy."
 CASES = [
-    case(
-        1,
-        "Take one tablet of 5 mg once a week.",
-        right="Take it once a week.",
-        wrong="Take one 50 mg tablet every day.",
-    ),
-    case(
-        2,
-        "Ibuprofen is not safe in late pregnancy.",
-        right="Ask before you take it.",
-        wrong="Ibuprofen is safe in late pregnancy.",
-    ),
+    case(1, WEEKLY, right="Take it once a week.", wrong=DAILY),
+    case(2, UNSAFE, right="Ask before you take it.", wrong=SAFE),
     case(3, None, right="Rest well tonight.", wrong="Drink some water."),
 ]
 
@@ -56,7 +48,7 @@ def wrong_of(records: list[dict]) -> list[tuple[str, str]]:
 
 def test_it_marks_what_contradicts_the_reference_and_writes_every_file(tmp_path: Path) -> None:
     done, records = check(CASES, tmp_path / "out")
-    assert done.returncode == 0, done.stderr
+    succeeded(done)
     assert wrong_of(records) == [("c1", "wrong"), ("c2", "wrong")]
     texts = {(each["id"], answer["model"]): answer["text"] for each in CASES for answer in each["responses"]}
     for each in records:
@@ -65,12 +57,8 @@ def test_it_marks_what_contradicts_the_reference_and_writes_every_file(tmp_path:
             assert text[statement["start"] : statement["end"]] == statement["text"]
     assert "2 answers had nothing to be checked against" in done.stdout
     page = (tmp_path / "out" / "check.html").read_text()
-    assert "<mark>Take one 50 mg tablet every day.</mark>" in page
-    assert "<mark>Ibuprofen is safe in late pregnancy.</mark>" in page
-    assert page.count("<mark>") == 2
-    with open(tmp_path / "out" / "claims.csv", newline="") as file:
-        rows = list(csv.DictReader(file))
-    assert len(rows) == sum(len(each["statements"]) for each in records)
+    assert re.findall("<mark>(.*?)</mark>", page) == [DAILY, SAFE]
+    assert len(read_csv(tmp_path / "out" / "claims.csv")) == sum(len(each["statements"]) for each in records)
     figures = json.loads((tmp_path / "out" / "check.json").read_text())["models"]
     assert (figures["wrong"]["contradicted"], figures["right"]["contradicted"]) == (2, 0)
     assert figures["wrong"]["contradicted_answers"]["value"] == 1.0
@@ -78,8 +66,8 @@ def test_it_marks_what_contradicts_the_reference_and_writes_every_file(tmp_path:
 
 def test_evidence_in_a_language_that_is_not_read_leaves_statements_unread(tmp_path: Path) -> None:
     thai = "รับประทานยาเม็ดวันละครั้งหลังอาหารเช้า"
-    done, records = check([case(1, thai, a="Take one 50 mg tablet every day.")], tmp_path / "out")
-    assert done.returncode == 0, done.stderr
+    done, records = check([case(1, thai, a=DAILY)], tmp_path / "out")
+    succeeded(done)
     assert [each["label"] for each in records[0]["statements"]] == ["unread"]
     assert "a: no statement could be read." in done.stdout
 
@@ -94,11 +82,10 @@ def test_books_contradict_where_a_passage_is_near(tmp_path: Path) -> None:
     book = "Methotrexate tablets for arthritis are taken once a week."
     (tmp_path / "book.md").write_text(f"# Drugs\n\n{book}\n")
     store = tmp_path / "store"
-    built = run_recipe("build_store", "--books", tmp_path / "book.md", "--encoder", ENCODER, "--store", store)
-    assert built.returncode == 0, built.stderr
+    succeeded(run_recipe("build_store", "--books", tmp_path / "book.md", "--encoder", ENCODER, "--store", store))
     cases = [case(1, None, right="Rest well.", wrong="Take methotrexate tablets for arthritis every day.")]
     done, records = check(cases, tmp_path / "out", "--evidence", store)
-    assert done.returncode == 0, done.stderr
+    succeeded(done)
     assert wrong_of(records) == [("c1", "wrong")]
     (statement,) = next(each["statements"] for each in records if each["model"] == "wrong")
     assert (statement["rule"], statement["source"]) == ("frequency", "Drugs")
@@ -121,18 +108,11 @@ def test_bad_input_gets_one_line(cases: list[dict], more: tuple, said: str, tmp_
 
 
 def test_odd_answers_are_not_contradicted(tmp_path: Path) -> None:
-    odd = [
-        "",
-        "Yes",
-        "| dose | 50 mg |\n|---|---|",
-        "服用一片药物。",
-        "Should I take 50 mg every day?",
-        "Some people say: take it every day.",
-    ]
-    reference = "Take one tablet of 5 mg once a week."
-    cases = [case(at, reference, a=text, b="word " * 4000) for at, text in enumerate(odd)]
+    odd = ["", "Yes", "| dose | 50 mg |\n|---|---|", "服用一片药物。", "Should I take 50 mg every day?"]
+    odd.append("Some people say: take it every day.")
+    cases = [case(at, WEEKLY, a=text, b="word " * 4000) for at, text in enumerate(odd)]
     done, records = check(cases, tmp_path / "out", "--blank", "lowest")
-    assert done.returncode == 0, done.stderr
+    succeeded(done)
     assert (len(records), wrong_of([each for each in records if each["model"] == "a"])) == (2 * len(odd), [])
 
 
@@ -146,10 +126,11 @@ def test_stopped_and_resumed_it_gives_the_same(tmp_path: Path) -> None:
 
 
 def test_findings_with_another_reading_are_refused_and_nothing_is_touched(tmp_path: Path) -> None:
-    _, found = check([case(1, "Take 2 tablets a day.", bot="Take 2 tablets a day.")], tmp_path / "out")
+    cases = [case(1, "Take 2 tablets a day.", bot="Take 2 tablets a day.")]
+    _, found = check(cases, tmp_path / "out")
     write(tmp_path / "out" / "claims.jsonl", [each | {"settings": "of another reading"} for each in found])
     before = {file.name: file.read_bytes() for file in (tmp_path / "out").iterdir()}
-    done, _ = check([case(1, "Take 2 tablets a day.", bot="Take 2 tablets a day.")], tmp_path / "out")
+    done, _ = check(cases, tmp_path / "out")
     assert "other weights, wording or settings (of another reading, now " in error_line(done)
     assert {file.name: file.read_bytes() for file in (tmp_path / "out").iterdir()} == before
 
@@ -172,8 +153,7 @@ def test_the_packaged_checker_gives_the_probabilities_of_plain_transformers(tmp_
 
 
 @pytest.mark.parametrize(
-    ("statement", "passage"),
-    rows_of(__file__)["test_another_spelling_of_not_is_no_contradiction"],
+    ("statement", "passage"), rows_of(__file__)["test_another_spelling_of_not_is_no_contradiction"]
 )
 def test_another_spelling_of_not_is_no_contradiction(statement: str, passage: str, tmp_path: Path) -> None:
     (record,) = check([case(1, passage, a=statement)], tmp_path / "out")[1]

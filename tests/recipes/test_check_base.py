@@ -51,6 +51,23 @@ def templated(template: str | None) -> Callable[[Path], None]:
     return change
 
 
+def without_a_weight(folder: Path) -> None:
+    weights = load_file(folder / "model.safetensors")
+    del weights["model.layers.1.mlp.up_proj.weight"]
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+def tokenized(change: Callable[[PreTrainedTokenizerFast], object]) -> Callable[[Path], None]:
+    """Return a change of the tokenizer."""
+
+    def apply(folder: Path) -> None:
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+        change(tokenizer)
+        tokenizer.save_pretrained(folder)
+
+    return apply
+
+
 def pickled(folder: Path) -> None:
     torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
     (folder / "model.safetensors").unlink()
@@ -66,12 +83,6 @@ def without_a_shard(folder: Path) -> None:
     sorted(folder.glob("model-*.safetensors"))[1].unlink()
 
 
-def without_a_weight(folder: Path) -> None:
-    weights = load_file(folder / "model.safetensors")
-    del weights["model.layers.1.mlp.up_proj.weight"]
-    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
-
-
 def cut_off(folder: Path) -> None:
     file = folder / "model.safetensors"
     file.write_bytes(file.read_bytes()[:-1000])
@@ -82,37 +93,17 @@ def without_tokenizer(folder: Path) -> None:
         file.unlink()
 
 
-def with_a_token_more(folder: Path) -> None:
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    tokenizer.add_special_tokens({"pad_token": "[PAD]"})  # the embeddings were not resized
-    tokenizer.save_pretrained(folder)
-
-
-def without_end(folder: Path) -> None:
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    tokenizer.eos_token = None
-    tokenizer.save_pretrained(folder)
-
-
 def with_a_tokenizer_that_loses_signs(folder: Path) -> None:
     template = CHAT_TEMPLATE.replace("<|im_end|>", "[SEP]")
     build_bert(folder / "other")  # its word pieces put blanks between signs, and know few of them
-    tokenizer = PreTrainedTokenizerFast(
-        tokenizer_file=str(folder / "other" / "tokenizer.json"),
-        eos_token="[SEP]",
-        unk_token="[UNK]",
-        chat_template=template,
-    )
-    tokenizer.save_pretrained(folder)
+    names = {"eos_token": "[SEP]", "unk_token": "[UNK]", "chat_template": template}
+    PreTrainedTokenizerFast(tokenizer_file=f"{folder}/other/tokenizer.json", **names).save_pretrained(folder)
 
 
 @pytest.mark.parametrize(
     ("change", "fault"),
     [
-        (
-            configured(model_type="own", auto_map={"AutoConfig": "own.Own"}),
-            r"model_type 'own' is not known to transformers",
-        ),
+        (configured(model_type="own", auto_map={"AutoConfig": "own.Own"}), "'own' is not known to transformers"),
         (configured(model_type="t5"), "its architecture 't5' is no causal language model"),
         (pickled, r"no weights in safetensors; recipes/convert_checkpoint\.py makes them of pytorch_model"),
         (without_a_shard, r"its weights cannot be loaded: .*model-00002-of-\d+\.safetensors"),
@@ -121,15 +112,16 @@ def with_a_tokenizer_that_loses_signs(folder: Path) -> None:
         (cut_off, "its weights cannot be loaded: "),
         (configured(max_position_embeddings=1024), "its context window has 1,024 tokens, and the longest row 2,048"),
         (without_tokenizer, "no tokenizer: "),
-        (with_a_token_more, r"its token '\[PAD\]' has no row in the embeddings, which have "),
-        (without_end, "its tokenizer has no end-of-sequence token"),
+        # the embeddings were not resized
+        (
+            tokenized(lambda own: own.add_special_tokens({"pad_token": "[PAD]"})),
+            r"its token '\[PAD\]' has no row in the embeddings, which have ",
+        ),
+        (tokenized(lambda own: setattr(own, "eos_token", None)), "its tokenizer has no end-of-sequence token"),
         (with_a_tokenizer_that_loses_signs, "its tokenizer gives '.*Doctor 1: 1 points.' back as "),
         (templated(None), "no chat template; name a Jinja file with --chat_template_path"),
         (templated("{{ messages[0].nothing.at_all }}"), "the chat template cannot be rendered: "),
-        (
-            templated(CHAT_TEMPLATE.replace("<|im_end|>", "")),
-            "its chat template ends an answer with no end-of-sequence token",
-        ),
+        (templated(CHAT_TEMPLATE.replace("<|im_end|>", "")), "ends an answer with no end-of-sequence token"),
         (templated(CHAT_TEMPLATE + "{{ messages | length }}"), "with an answer differently from one without"),
     ],
 )
@@ -146,9 +138,7 @@ def test_a_base_that_lacks_nothing(base: Path) -> None:
     assert check(base) == ([], whole)
     sharded(base)
     assert check(base) == ([], whole)
-    tokenizer = AutoTokenizer.from_pretrained(base)
-    tokenizer.pad_token = None
-    tokenizer.save_pretrained(base)
+    tokenized(lambda own: setattr(own, "pad_token", None))(base)
     assert check(base) == ([], whole)
     templated(None)(base)
     assert check(base, "--chat_template_path", PLAIN) == ([], whole)

@@ -20,7 +20,7 @@ from doubles.grid_reader import (  # noqa: F401 (the fixture `browser`)
     started_browser,
     violations,
 )
-from programs import run_recipe
+from programs import run_recipe, succeeded
 
 pytestmark = needs_chromium
 OLD, NEW = MODELS[0], MODELS[1]
@@ -42,8 +42,7 @@ def of_two(case: dict, line: dict) -> tuple[dict, dict]:
 def compared(folder: Path, cases: list[dict], verdicts: list[Path]) -> SimpleNamespace:
     """Return the page, the result and the output of the command, without ratings."""
     files = ["--cases", write(folder / "cases.jsonl", cases), "--verdicts", *verdicts]
-    done = compare(*files, "--output", folder / "out")
-    assert done.returncode == 0, done.stderr
+    done = succeeded(compare(*files, "--output", folder / "out"))
     result = json.loads((folder / "out" / "comparison.json").read_text("utf-8"))
     return SimpleNamespace(cases=cases, page=folder / "out" / "comparison.html", result=result, said=done.stdout)
 
@@ -142,9 +141,7 @@ def test_a_case_opens_with_the_new_answer_beside_the_old(models: SimpleNamespace
     visit.close()
 
 
-def test_two_judges_stand_in_one_cell_and_their_verdicts_side_by_side(
-    judges: SimpleNamespace, browser, tmp_path: Path
-) -> None:
+def test_two_judges_stand_in_one_cell_and_their_verdicts_side_by_side(judges, browser, tmp_path) -> None:
     both = {place: scores for place, scores in judges.scores.items() if None not in scores}
     changes = judges.result["changes"]
     assert (changes["of"], changes["old"], changes["new"], changes["compared"]) == ("judge", "old", "new", len(both))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from doubles.agreement_study import CASES, MODELS, noisy_verdicts, read, write
-from programs import error_line, run_recipe
+from programs import error_line, run_recipe, succeeded
 
 compare = partial(run_recipe, "compare")
 RTL = "روبوت"
@@ -46,8 +46,7 @@ def arguments(runs: dict, old: str = "old", new: str = "new") -> list[object]:
 
 
 def test_two_runs_give_the_figures_of_one_file_with_both(runs: dict, tmp_path: Path) -> None:
-    done = compare(*arguments(runs, new=RTL), "--output", tmp_path / "out")
-    assert done.returncode == 0, done.stderr
+    done = succeeded(compare(*arguments(runs, new=RTL), "--output", tmp_path / "out"))
     result = json.loads((tmp_path / "out" / "comparison.json").read_text("utf-8"))
     assert result["cases"]["cases"] == 28
     assert f"--cases {runs['new'][0]} " in done.stdout  # the audit that it advises can be run
@@ -98,4 +97,4 @@ def test_a_model_in_both_runs_needs_names_and_the_judge_is_the_same(runs: dict, 
     write(runs["new"][1], [line | {"judge": "other"} for line in read(runs["new"][1])])
     assert "no judge has verdicts on both" in error_line(compare(*arguments(runs), *output))
     write(runs["new"][1], [line | {"rubric": "checklist@1"} for line in read(runs["new"][1])])
-    assert "on one file of cases, not on two" in error_line(compare(*arguments(runs), *output))
+    assert "compare read these, on one file of cases" in error_line(compare(*arguments(runs), *output))

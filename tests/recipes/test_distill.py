@@ -1,11 +1,11 @@
-"""recipes/distill.py: teachers judge cases, from recordings, from an endpoint and from a checkpoint."""
+"""recipes/distill.py: teachers judge cases, from recordings and from an endpoint."""
 
 import re
 from types import SimpleNamespace
 
 import pytest
 from doubles.endpoint import EndpointDouble, answer, error
-from programs import APPEND, ROOT, SAMPLE, error_line, run_recipe, stopped
+from programs import APPEND, ROOT, SAMPLE, error_line, run_recipe, stopped, succeeded
 from tables import rows_of
 
 from automedeval.evidence.books import Passage
@@ -77,8 +77,7 @@ def asks_once(body):
 @pytest.mark.parametrize(("teacher", "ended"), ROWS["test_the_small_study_is_distilled_from_its_recording"])
 def test_the_small_study_is_distilled_from_its_recording(tmp_path, teacher, ended):
     config = ROOT / "recipes" / "runs" / "automedeval-135m" / f"distill_{teacher}.yaml"
-    done = run_recipe("distill", "--config", config, "--output", tmp_path / "out")
-    assert done.returncode == 0, done.stderr
+    done = succeeded(run_recipe("distill", "--config", config, "--output", tmp_path / "out"))
     assert f"ended: {ended}" in done.stdout
     assert "60 cases → 60 verdicts (60 new), 0 missing" in done.stdout
     verdicts = verdicts_of(tmp_path / "out")
@@ -171,17 +170,6 @@ def test_a_dry_run_counts_and_asks_nothing(distill):
         assert "6 cases, 0 judged already, 6 to 24 calls" in done.stdout
         assert re.search(r"about [\d,]+ prompt tokens in the first ones$", done.stdout, re.M)
         assert endpoint.requests == verdicts == [], "no server is needed"
-
-
-def test_the_first_prompt_is_shown_as_it_is_sent(distill, books):
-    with EndpointDouble(asks_once) as endpoint:
-        done, verdicts = distill(endpoint.url, "--show_prompt")
-        assert (done.returncode, verdicts, books, endpoint.requests) == (0, [], [], []), done.stderr
-        distill(endpoint.url, limit=1)
-    messages = endpoint.asked[0]["body"]["messages"]
-    text = "\n\n".join(f"[{each['role']}]\n{each['content']}" for each in messages)
-    assert done.stdout.partition("\n")[2].strip() == text.strip()
-    assert "[Question]" in text
 
 
 @pytest.mark.parametrize(("arguments", "said"), ROWS["test_what_cannot_be_is_told_in_one_line"])

@@ -11,7 +11,7 @@ import pytest
 from datasets import load_dataset
 from doubles.agreement_study import read, write
 from doubles.tiny_model import build_tiny_model
-from programs import ENCODER, error_line, needs_encoder, run_command, succeeded
+from programs import error_line, run_command, succeeded
 
 from automedeval.records import Case, Verdict
 
@@ -150,23 +150,6 @@ def test_bad_input_is_one_line_and_writes_nothing(study: Study, tmp_path: Path) 
     write(tmp_path / "v.jsonl", [*study.verdicts, Verdict(**vars(study.verdicts[0]) | {"judge": "other"})])
     assert "a second judge" in error_line(export(*study.args))
     assert not study.output.exists()
-
-
-@needs_encoder
-def test_a_response_without_words_and_a_judge_that_abstains_make_no_pair(tmp_path: Path) -> None:
-    right, wrong = "Take ibuprofen with food or milk to protect your stomach.", "I like trains, planes and bus rides."
-    texts = [(right, wrong), (right, ""), (right, "👍"), (right, right + " Ask your doctor.")]
-    cases = [case_of(number, both, question="May I take ibuprofen with food?") for number, both in enumerate(texts)]
-    options = ("--cases", write(tmp_path / "cases.jsonl", cases))
-    done = run_command("judge", *options, "--judge", "small", "--encoder", ENCODER, "--output", tmp_path / "v")
-    assert done.returncode == 0, done.stderr
-    verdicts = read(tmp_path / "v/verdicts.jsonl")
-    write(tmp_path / "v/verdicts.jsonl", [each | {"abstains": each["case_id"] == "case-3"} for each in verdicts])
-    done = export("--verdicts", tmp_path / "v", *options, "--output", tmp_path / "pairs.jsonl")
-    assert done.returncode == 0, done.stderr
-    reasons = "3 without (no two responses with a score: 2, the judge abstains: 1)"
-    assert f"4 judged cases → 1 with a pair, {reasons}" in done.stdout
-    assert [each["case_id"] for each in read(tmp_path / "pairs.jsonl")] == ["case-0"]
 
 
 @pytest.mark.slow

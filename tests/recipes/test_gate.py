@@ -1,10 +1,8 @@
 """`compare --fail_if_worse`: exit statuses, invalid verdicts, bad input, and the workflows of the documents."""
 
-import csv
 import json
 import re
 import shlex
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -12,7 +10,8 @@ import pytest
 import yaml
 from doubles.agreement_study import verdict, write
 from doubles.endpoint import EndpointDouble, answer
-from programs import ROOT, error_line, run_command, run_recipe
+from programs import ROOT, error_line, run_command, run_recipe, succeeded
+from tables import rows_of, write_csv
 
 compare = partial(run_recipe, "compare")
 GATE = ("--fail_if_worse", "new", "old", "--by", 0.1)
@@ -45,8 +44,7 @@ def test_the_exit_status_tells_the_result(tmp_path: Path, loss: int, cases: int,
 
 
 def test_an_invalid_verdict_is_left_out_and_many_leave_it_undecided(tmp_path: Path) -> None:
-    done = compare(*study(tmp_path, 0, invalid=40), *GATE)
-    assert done.returncode == 0
+    done = succeeded(compare(*study(tmp_path, 0, invalid=40), *GATE))
     assert "40 of 400 cases without a valid verdict" in done.stdout
     assert "on 360 cases" in done.stdout
     done = compare(*study(tmp_path, 1, invalid=41), *GATE)
@@ -54,17 +52,7 @@ def test_an_invalid_verdict_is_left_out_and_many_leave_it_undecided(tmp_path: Pa
     assert "mean difference -0.5" in done.stdout.replace("-0.499", "-0.5").replace("-0.501", "-0.5")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("--fail_if_worse", "new", "old"), "--by need each other"),
-        (("--fail_if_worse", "new", "new", "--by", 1), "two candidates"),
-        (("--fail_if_worse", "new", "none", "--by", 1), "has no model 'none'; it has old and new"),
-        (("--fail_if_worse", "new", "old", "--by", -1), "--by must be above 0"),
-        ((*GATE, "--ratings", "r.jsonl"), "no --ratings"),
-        ((), "--output is needed; only --fail_if_worse does without"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "message"), rows_of(__file__)["test_bad_input_is_one_line"])
 def test_bad_input_is_one_line(tmp_path: Path, arguments: tuple, message: str) -> None:
     assert message in error_line(compare(*study(tmp_path, 0, 4), *arguments))
 
@@ -88,54 +76,28 @@ def commands(script: str) -> list[list[str]]:
 
 def test_the_workflow_of_the_documents_runs_the_gate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (_, workflow), _ = documented()
-    study(tmp_path, 1)
-    for name in ("cases.jsonl", "verdicts.jsonl"):
-        (tmp_path / "evaluation").mkdir(exist_ok=True)
-        (tmp_path / name).rename(tmp_path / "evaluation" / name)
+    study(tmp_path / "evaluation", 1)
     monkeypatch.chdir(tmp_path)
     assert [words[0] for words in workflow] == ["get-models", "judge", "compare"]
     done = run_command(*workflow[-1])
     assert done.returncode == 3, done.stderr
 
 
-def careful(number: int, good: bool) -> int | None:
-    return 5 if good else 2
+JUDGES = {  # the number of a case, and whether the answer is the good one -> the score
+    "careful": lambda number, good: 5 if good else 2,
+    "strict": lambda number, good: 4 if good else 2,
+    "careless": lambda number, good: 5,
+    "confused": lambda number, good: 5 if good == number % 2 else 2,
+    "torn": lambda number, good: None if number % 3 == 0 else 5 if good else 2,  # too few verdicts to tell
+}
+NIGHTS = rows_of(__file__)["test_the_nightly_workflow_fails_for_a_judge_that_was_made_worse"]
 
 
-def strict(number: int, good: bool) -> int | None:
-    return 4 if good else 2
-
-
-def careless(number: int, good: bool) -> int | None:
-    return 5
-
-
-def confused(number: int, good: bool) -> int | None:
-    return careful(number, good if number % 2 else not good)
-
-
-def torn(number: int, good: bool) -> int | None:
-    return None if number % 3 == 0 else careful(number, good)
-
-
-@pytest.mark.parametrize(
-    ("tonight", "statuses", "fails"),
-    [
-        (careful, [0, 0, 0], None),
-        (strict, [0, 3], "tonight: good"),
-        (careless, [0, 0, 3], "kept: bad"),
-        (confused, [0, 3], "tonight: good"),
-        (torn, [0, 4], "tonight: good"),  # too few verdicts to tell
-    ],
-)
+@pytest.mark.parametrize(("tonight", "statuses", "fails"), NIGHTS)
 def test_the_nightly_workflow_fails_for_a_judge_that_was_made_worse(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    tonight: Callable[[int, bool], int | None],
-    statuses: list[int],
-    fails: str | None,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tonight: str, statuses: list[int], fails: str | None
 ) -> None:
-    judge = careful
+    judge = JUDGES["careful"]
 
     def reply(body: dict) -> dict:
         prompt = body["messages"][-1]["content"]
@@ -147,18 +109,15 @@ def test_the_nightly_workflow_fails_for_a_judge_that_was_made_worse(
 
     _, (keep, workflow) = documented()
     (tmp_path / "kept").mkdir()
-    with open(tmp_path / "kept" / "cases.csv", "w", encoding="utf-8", newline="") as file:
-        rows = [
-            (f"What helps in case {number}?", f"Drink and rest, {number}.", f"Run {number}.") for number in range(60)
-        ]
-        csv.writer(file).writerows([("question", "good", "bad"), *rows])
+    rows = [(f"What helps in case {number}?", f"Drink and rest, {number}.", f"Run {number}.") for number in range(60)]
+    write_csv(tmp_path / "kept" / "cases.csv", ("question", "good", "bad"), rows)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OPENAI_API_KEY", "a-key")
     with EndpointDouble(reply) as endpoint:
         monkeypatch.setenv("OPENAI_BASE_URL", endpoint.url)
         for command in keep:
             assert run_command(*command).returncode == 0
-        judge = tonight
+        judge = JUDGES[tonight]
         done = []
         for command in workflow:  # the shell of a workflow stops at the first that fails
             done.append(run_command(*command))

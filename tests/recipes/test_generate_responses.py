@@ -8,10 +8,21 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from doubles.agreement_study import read
+from doubles.agreement_study import read, write
 from doubles.endpoint import EndpointDouble, answer, error
 from doubles.tiny_model import build_tiny_model
-from programs import APPEND, ROOT, SAMPLE, TWO_PROCESSES, error_line, free_port, processes_of, run_recipe, stopped
+from programs import (
+    APPEND,
+    ROOT,
+    SAMPLE,
+    TWO_PROCESSES,
+    error_line,
+    free_port,
+    processes_of,
+    run_recipe,
+    stopped,
+    succeeded,
+)
 from tables import rows_of
 
 from automedeval.dataset.responses import respond, response_prompt, set_up
@@ -42,18 +53,16 @@ def _environment(monkeypatch, tmp_path):
 @pytest.fixture
 def questions(tmp_path: Path) -> Path:
     """Return a file of a dozen questions of unequal length, none with a response."""
-    file = tmp_path / "questions.jsonl"
-    with open(file, "w", encoding="utf-8") as stream:
-        for number, case in enumerate(list(read_cases(SAMPLE / "test_cases.jsonl"))[:12]):
-            record = {"id": case.id, "question": case.question[: 40 + 30 * number], "reference": case.reference}
-            stream.write(json.dumps(record | {"responses": [], "source": "sample"}) + "\n")
-    return file
+    cut = [
+        {name: case[name] for name in ("id", "reference")} | {"question": case["question"][: 40 + 30 * number]}
+        for number, case in enumerate(read(SAMPLE / "test_cases.jsonl")[:12])
+    ]
+    return write(tmp_path / "questions.jsonl", [case | {"responses": [], "source": "sample"} for case in cut])
 
 
 def asked_of_endpoint(tmp_path: Path, script, *cases: dict, options=()) -> tuple:
     """Ask a double of an endpoint for answers; return what the recipe did, and the requests' bodies."""
-    file = tmp_path / "cases.jsonl"
-    file.write_text("".join(json.dumps({"responses": []} | case) + "\n" for case in cases))
+    file = write(tmp_path / "cases.jsonl", cases)
     with EndpointDouble(*script) as endpoint:
         args = ["--candidates", "openai:m", "--base_url", endpoint.url, "--cases", file, "--output", tmp_path / "out"]
         done = generate(*args, "--max_retries", 0, "--concurrency", 1, *options)
@@ -63,8 +72,7 @@ def asked_of_endpoint(tmp_path: Path, script, *cases: dict, options=()) -> tuple
 def test_candidates_answer_every_question_once(tiny_model, questions, tmp_path):
     out = tmp_path / "out"
     command = ["--candidates", tiny_model, tiny_model, "--names", "a,b", "--cases", questions, "--output", out, *FAST]
-    done = generate(*command)
-    assert done.returncode == 0, done.stderr
+    done = succeeded(generate(*command))
     before = list(read_cases(questions, least_responses=0))
     after = list(read_cases(out / "cases.jsonl"))
     assert [case.id for case in after] == [case.id for case in before]
@@ -141,23 +149,18 @@ def test_tokens_are_drawn_in_proportion_among_the_likeliest():
 
 @pytest.mark.parametrize("launch", [None, pytest.param(TWO_PROCESSES, marks=pytest.mark.slow)])
 def test_stopped_then_resumed_and_shared_by_processes_gives_the_same_files(tiny_model, questions, tmp_path, launch):
-    arguments = list(
-        map(str, ["--candidates", tiny_model, "--cases", questions, "--window", 4, "--batch_tokens", 300, *FAST])
-    )
+    arguments = ["--candidates", tiny_model, "--cases", questions, "--window", 4, "--batch_tokens", 300, *FAST]
     assert generate(*arguments, "--output", tmp_path / "whole").returncode == 0
     whole = {name: (tmp_path / "whole" / name).read_bytes() for name in ("responses.jsonl", "cases.jsonl")}
     killed = tmp_path / "killed"
     file = killed / "responses.jsonl"
     with stopped(APPEND, 3):
         generate(*arguments, "--output", killed)
-    if (
-        launch
-    ):  # as several processes leave it: a part, of which the first line was moved already, and a torn line behind
+    if launch:  # as several processes leave it: a part, of which a line was moved already, and a torn line behind
         first, second, _ = file.read_bytes().splitlines(keepends=True)
         file.write_bytes(first)
         (killed / "responses.part1.jsonl").write_bytes(second + first + whole["responses.jsonl"][:50])
-    done = generate(*arguments, "--output", killed, launch=launch)
-    assert done.returncode == 0, done.stderr
+    done = succeeded(generate(*arguments, "--output", killed, launch=launch))
     assert processes_of(killed) == (2 if launch else 1)
     assert f"({10 if launch else 9} new)" in done.stdout
     assert (killed / "cases.jsonl").read_bytes() == whole["cases.jsonl"]
@@ -169,10 +172,9 @@ def test_stopped_then_resumed_and_shared_by_processes_gives_the_same_files(tiny_
 def test_existing_responses_stay_and_no_name_comes_twice(tiny_model, questions, tmp_path):
     records = read(questions)
     records[0]["responses"] = [{"model": "a", "text": "old", "kind": "kept"}, {"model": "other", "text": "theirs"}]
-    questions.write_text("".join(json.dumps(record) + "\n" for record in records))
+    write(questions, records)
     command = ["--candidates", tiny_model, "--names", "a", "--cases", questions, "--output", tmp_path / "out", *FAST]
-    done = generate(*command, "--limit", 3)
-    assert done.returncode == 0, done.stderr
+    done = succeeded(generate(*command, "--limit", 3))
     assert "3 cases → 2 to answer, 1 have its response" in done.stdout
     first, second, _ = read(tmp_path / "out" / "cases.jsonl")
     assert first["responses"] == records[0]["responses"]
@@ -232,25 +234,21 @@ def test_each_candidate_has_its_format_or_a_template_of_its_own(tmp_path, questi
     line = error_line(generate(*command, tmp_path / "none", "--candidates", tuned, bare))
     assert line.startswith("error: bare has no prompt format: ")
     assert not (tmp_path / "none").exists()
-    done = generate(*command, tmp_path / "out", "--candidates", tuned, chatty)
-    assert done.returncode == 0, done.stderr
+    succeeded(generate(*command, tmp_path / "out", "--candidates", tuned, chatty))
     alone = [tmp_path / "formats/tuned.jinja", *FAST, "--limit", 1, "--output", tmp_path / "alone"]
-    done = generate("--cases", questions, "--candidates", tuned, "--chat_template_path", *alone)
-    assert done.returncode == 0, done.stderr
+    succeeded(generate("--cases", questions, "--candidates", tuned, "--chat_template_path", *alone))
     of_folder, of_file = texts(tmp_path / "out"), texts(tmp_path / "alone")
     assert of_file.items() <= of_folder.items()
-    single = generate("--cases", questions, "--candidates", chatty, *FAST, "--limit", 1, "--output", tmp_path / "own")
-    assert single.returncode == 0, single.stderr
+    succeeded(generate("--cases", questions, "--candidates", chatty, *FAST, "--limit", 1, "--output", tmp_path / "own"))
     assert texts(tmp_path / "own").items() <= of_folder.items()
 
 
 def test_groups_of_candidates_take_the_cases_in_turn_and_answer_for_them_alone(tmp_path):
     models = [build_tiny_model(tmp_path / name) for name in "abc"]
     asked = [{"id": str(n), "question": f"Why {n}?", "responses": [{"model": "a", "text": "Old."}]} for n in range(4)]
-    (tmp_path / "asked.jsonl").write_text("".join(json.dumps(case) + "\n" for case in asked))
-    command = ["--candidates", *models, "--cases", tmp_path / "asked.jsonl", *FAST, "--output", tmp_path / "out"]
-    done = generate(*command, "--candidates_per_case", 2)
-    assert done.returncode == 0, done.stderr
+    file = write(tmp_path / "asked.jsonl", asked)
+    command = ["--candidates", *models, "--cases", file, *FAST, "--output", tmp_path / "out"]
+    succeeded(generate(*command, "--candidates_per_case", 2))
     made = read(tmp_path / "out/cases.jsonl")
     assert ["".join(each["model"] for each in case["responses"]) for case in made] == ["ab", "ac", "bc", "ab"]
     assert "Old." not in {each["text"] for case in made for each in case["responses"]}
@@ -282,32 +280,24 @@ def test_a_conversation_keeps_its_turns_and_control_tokens_are_data(tmp_path, ti
     assert controls[0] == controls[1]
 
 
-def test_an_empty_answer_is_kept_and_a_failed_one_is_tried_again(tmp_path):
-    cases = [{"id": str(number), "question": f"Question {number}?"} for number in range(4)]
+def test_an_empty_answer_is_kept_and_a_failed_one_is_asked_again_by_the_same_command(tmp_path):
+    cases = write(tmp_path / "cases.jsonl", [{"id": str(number), "question": f"Q{number}?"} for number in range(4)])
+    command = ["--candidates", "openai:m", "--cases", cases, "--output", tmp_path / "out"]
+    command += ["--max_retries", 0, "--concurrency", 1, "--base_url"]
     filtered = answer("Half", finish_reason="content_filter")
-    script = [answer(""), filtered, error(503), answer("Rest.")]
-    done, _ = asked_of_endpoint(tmp_path, script, *cases)
-    assert "1 not answered" in error_line(done)
-    assert not (tmp_path / "out" / "cases.jsonl").exists()
-    assert "m: 3 responses (3 new), 2 empty" in done.stdout
-    assert "empty, 1: the endpoint's content filter refused" in done.stdout
-    done, bodies = asked_of_endpoint(tmp_path, [answer("Drink.")], *cases)
-    # the same settings but for the double's port: another endpoint is another candidate
-    assert "other weights, wording or settings" in error_line(done)
-    assert bodies == []
-    assert len(list((tmp_path / "out").rglob("run-*.json"))) == 1  # of the first run
-
-
-def test_what_failed_is_asked_again_by_the_same_command(tmp_path):
-    cases = tmp_path / "cases.jsonl"
-    cases.write_text("".join(json.dumps({"id": str(n), "question": f"Q{n}?"}) + "\n" for n in range(4)))
-    with EndpointDouble(answer(""), error(503), answer("Rest.")) as endpoint:
-        command = ["--candidates", "openai:m", "--base_url", endpoint.url, "--cases", cases, "--output", tmp_path / "o"]
-        command += ["--max_retries", 0, "--concurrency", 1]
-        assert "1 not answered" in error_line(generate(*command))
-        assert generate(*command).returncode == 0
-        assert [case.responses[0].text for case in read_cases(tmp_path / "o" / "cases.jsonl")] == ["", *["Rest."] * 3]
+    with EndpointDouble(answer(""), filtered, error(503), answer("Rest.")) as endpoint:
+        done = generate(*command, endpoint.url)
+        assert "1 not answered" in error_line(done)
+        assert not (tmp_path / "out" / "cases.jsonl").exists()
+        assert "m: 3 responses (3 new), 2 empty" in done.stdout
+        assert "empty, 1: the endpoint's content filter refused" in done.stdout
+        succeeded(generate(*command, endpoint.url))
+        assert list(texts(tmp_path / "out").values()) == ["", "", "Rest.", "Rest."]
         assert len(endpoint.asked) == 5
+    with EndpointDouble(answer("Drink.")) as other:  # the same settings but for its port: another candidate
+        assert "other weights, wording or settings" in error_line(generate(*command, other.url))
+        assert other.asked == []
+    assert len(list((tmp_path / "out").rglob("run-*.json"))) == 1
 
 
 def test_a_refused_question_is_an_empty_response_with_the_reason(tmp_path):
@@ -334,23 +324,15 @@ def test_other_settings_or_another_question_never_reuse_answers(tiny_model, ques
 
 @pytest.mark.parametrize(("change", "said"), ROWS["test_bad_input_is_one_line"])
 def test_bad_input_is_one_line(tiny_model, questions, tmp_path, change, said):
-    asked = {
-        "EMPTY": "",
-        "ROLE": json.dumps({"id": "1", "question": [{"role": "patient", "content": "Flu?"}]}) + "\n",
-        "ENDS": json.dumps({"id": "1", "question": [{"role": "assistant", "content": "Flu?"}]}) + "\n",
-        "CONTROL": json.dumps({"id": "1", "question": "Flu\ud800?"}) + "\n",
-    }
+    asked = {"EMPTY": "", "ROLE": "patient", "ENDS": "assistant"}
     words = {"TINY": str(tiny_model), "URL": f"http://127.0.0.1:{free_port()}/v1"}
-    for name, content in asked.items():
-        words[name] = str(tmp_path / name)
-        (tmp_path / name).write_text(content)
+    for name, role in asked.items():
+        record = {"id": "1", "question": [{"role": role, "content": "Flu?"}]}
+        words[name] = write(tmp_path / name, [record] if role else [])
     command = ["--candidates", tiny_model, "--cases", questions, "--output", tmp_path / "out", "--limit", 2, *FAST]
-    done = generate(*command, "--max_retries", 0, *(words.get(word, word) for word in change))
-    if said == "surrogates are fine":
-        assert done.returncode == 0, done.stderr
-    else:
-        assert said in error_line(done)
-        assert not (tmp_path / "out" / "cases.jsonl").exists()
+    line = error_line(generate(*command, "--max_retries", 0, *(words.get(word, word) for word in change)))
+    assert said in line
+    assert not (tmp_path / "out" / "cases.jsonl").exists()
 
 
 @pytest.mark.parametrize("run", ["automedeval-13b/generate_responses.yaml", "automedeval-135m/candidate.yaml"])

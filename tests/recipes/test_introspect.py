@@ -11,7 +11,8 @@ import pytest
 from doubles.endpoint import EndpointDouble, answer, error
 from doubles.introspection_study import AUTOMEDEVAL, MODELS, Lessons, case_of, rationale_of, slot_line, verdict_of
 from doubles.tiny_dataset import FACTS
-from programs import APPEND, ROOT, SAMPLE, error_line, run_recipe, stopped
+from programs import APPEND, ROOT, SAMPLE, error_line, run_recipe, stopped, succeeded
+from tables import rows_of
 
 from automedeval.dataset.folder import read_dataset, write_card, write_splits
 from automedeval.dataset.instructions import instruction
@@ -80,15 +81,16 @@ def test_round_1_of_the_small_study(sample, tmp_path, tiny_model) -> None:
     training.write_text(json.dumps({"model_name_or_path": str(tiny_model), "max_length": 4000}))
     assert said.returncode == 0, said.stderr
     options = ["--config", RUN / "revise1.yaml", *about, "--training", training]
-    done = run_recipe("introspect_revise", *options)
-    assert done.returncode == 0, done.stderr
+    done = succeeded(run_recipe("introspect_revise", *options))
     old = read_dataset(sample)
     statistics = json.loads((tmp_path / "round1" / "statistics.json").read_text())
     counts = statistics["counts"]
     assert statistics["partners"]["reviewer"] == "recording:strong"
     assert counts["mistakes"] == counts["cases"] == len(old.training)
-    assert counts["consensus_at"].keys() == {"1", "2"}
-    assert 0 < counts["consensus_at"]["2"] <= 5
+    agreed = next(
+        filter(None, (re.search(r"exchange 1: \d+, exchange 2: (\d)\)", line) for line in statistics["arithmetic"]))
+    )
+    assert 0 < int(agreed[1]) <= 5
     assert 0 < counts["unresolved"] <= 2
     assert counts["consensus"]["keep"] > 5
     assert counts["consensus"]["revise"] > 5
@@ -162,8 +164,7 @@ def test_the_judge_of_a_round_is_asked_the_prompts_of_the_rows(with_reference, t
     rows = with_reference.old_rows()
     with EndpointDouble(lambda body: answer("Step 1: All alike.\nScore: Doctor 1: 3 points. Doctor 2: 3 points. "
                                             "Doctor 3: 3 points.")) as endpoint:  # fmt: skip
-        done = run_recipe("judge", *options, "--base_url", endpoint.url, "--seed", 5)
-        assert done.returncode == 0, done.stderr
+        succeeded(run_recipe("judge", *options, "--base_url", endpoint.url, "--seed", 5))
         asked = [json.dumps(request["body"]["messages"]) for request in endpoint.asked]
         assert run_recipe("judge", *options, "--base_url", endpoint.url, "--seed", 5).returncode == 0
         assert len(endpoint.asked) == len(rows) == 7, "the second run has nothing to do"
@@ -171,8 +172,7 @@ def test_the_judge_of_a_round_is_asked_the_prompts_of_the_rows(with_reference, t
     verdicts = [json.loads(line) for line in (tmp_path / "judged/verdicts.jsonl").read_text().splitlines()]
     assert {tuple(verdict["models"]) for verdict in verdicts} == {(*MODELS[:2], "reference")}
     options = ("--dataset", tmp_path / "data", "--verdicts", tmp_path / "judged", "--cases", tmp_path / "cases.jsonl")
-    done = run_recipe("introspect_discuss", *options, "--output", tmp_path / "round1")
-    assert done.returncode == 0, done.stderr
+    succeeded(run_recipe("introspect_discuss", *options, "--output", tmp_path / "round1"))
     # A naive count over the records: the verdict on record has one or more scores that are not 3.
     wrong = {case_id for case_id in rows if set(with_reference.record[case_id]) != {3}}
     queue = [json.loads(line) for line in (tmp_path / "round1.discussion/jury.jsonl").read_text().splitlines()]
@@ -237,8 +237,7 @@ def test_an_endpoint_suggests_and_reviews(lessons) -> None:
     for number in (0, 2, 4):
         lessons.misjudge(number, (3, 3, 3))
     with EndpointDouble(partner) as endpoint:
-        done = lessons.introspect(*ENDPOINT, "--base_url", endpoint.url)
-        assert done.returncode == 0, done.stderr
+        done = succeeded(lessons.introspect(*ENDPOINT, "--base_url", endpoint.url))
         assert len(endpoint.asked) == 3 * 5
         assert "3 mistakes → 3 consensus (exchange 2: 3), 0 without" in done.stdout
         again = lessons.introspect(*ENDPOINT, "--base_url", endpoint.url)
@@ -262,22 +261,15 @@ def test_a_discussion_goes_on_after_a_refused_prompt(lessons) -> None:
         )
 
     with EndpointDouble(refuses_one) as endpoint:
-        done = lessons.introspect(*ENDPOINT, "--base_url", endpoint.url, "--concurrency", 1, "--waiting", "keep_old")
-        assert done.returncode == 0, done.stderr
+        done = succeeded(
+            lessons.introspect(*ENDPOINT, "--base_url", endpoint.url, "--concurrency", 1, "--waiting", "keep_old")
+        )
         assert "3 mistakes → 2 consensus (exchange 2: 2), 1 without" in done.stdout
     pieces = [piece for piece in lessons.read("round1.discussion/discussion.jsonl") if piece["error"]]
     assert {(piece["role"], piece["error"]) for piece in pieces} == {
         ("review", "the endpoint answered 400: Input rejected")
     }
     assert len({piece["case_id"] for piece in pieces}) == 1
-
-
-def test_a_dry_run_counts_and_asks_nothing(lessons) -> None:
-    lessons.misjudge(0, (3, 3, 3))
-    with EndpointDouble(partner) as endpoint:
-        done = lessons.introspect(*ENDPOINT, "--dry_run", "true", "--base_url", endpoint.url)
-        assert re.search(r"^about [1-9][\d,]* prompt tokens in the first suggestions$", done.stdout, re.M)
-        assert endpoint.asked == []
 
 
 def test_an_endpoint_that_dies_in_the_middle_loses_nothing(lessons) -> None:
@@ -291,8 +283,7 @@ def test_an_endpoint_that_dies_in_the_middle_loses_nothing(lessons) -> None:
         assert "answered 500" in error_line(broken)
         assert len(lessons.read("round1.discussion/discussion.jsonl")) == 4
         endpoint.script = [partner]
-        done = lessons.introspect(*address)
-        assert done.returncode == 0, done.stderr
+        succeeded(lessons.introspect(*address))
         assert untimed(lessons.output) == whole
         assert len(endpoint.asked) - asked > 15
 
@@ -308,8 +299,7 @@ def test_a_stopped_discussion_goes_on_to_the_same_round(lessons) -> None:
             lessons.introspect(*address)
         with open(file, "ab") as stream:  # as if the kill had cut a line in two
             stream.write(b'{"case_id": "case-')
-        done = lessons.introspect(*address)
-        assert done.returncode == 0, done.stderr
+        succeeded(lessons.introspect(*address))
         assert untimed(lessons.output) == whole
         assert len(endpoint.asked) - asked <= 30 + 2, "only what was under way is asked again"
 
@@ -344,36 +334,7 @@ def test_what_the_jury_fills_in_during_the_discussion_is_not_lost(lessons) -> No
 # --- what cannot be ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("silent", ["suggester", "reviewer"])
-def test_a_partner_that_never_answers_in_the_format_ends_the_run(lessons, silent) -> None:
-    assert lessons.introspect().returncode == 0
-    before = (lessons.output / "statistics.json").read_bytes()
-    for number in (0, 2):
-        lessons.misjudge(number, (3, 3, 3))
-        for call in (1, 2, 3):
-            keep = "I like both." if silent == "suggester" else "Suggestion: keep"
-            lessons.say(number, "suggestion", keep, call)
-            lessons.say(number, "review", "I like both.", call)
-        lessons.say(number, "revision", "never asked for")
-    said = error_line(lessons.discuss())
-    role = "suggestion" if silent == "suggester" else "review"
-    assert f"the {silent} recording:strong never answered in the form of a {role}, in 2 discussions" in said
-    assert "'I like both.'" in said
-    assert (lessons.output / "statistics.json").read_bytes() == before
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (["--reviewer", "openai:m"], "--suggester and --reviewer must name two models"),
-        (["--suggester", "openai:m", "--reviewer", "openai:m"], "--store names no folder"),
-        (
-            ["--suggester", "models/m", "--reviewer", "models/m", "--knowledge", "none"],
-            "models/m: partners are openai:",
-        ),
-        (["--training", "nowhere.yaml"], "nowhere.yaml: No such file"),
-    ],
-)
+@pytest.mark.parametrize(("options", "said"), rows_of(__file__)["test_what_cannot_be_is_told_in_one_line"])
 def test_what_cannot_be_is_told_in_one_line(lessons, options, said) -> None:
     assert said in error_line(lessons.introspect(*options))
     assert not lessons.output.exists()
@@ -382,10 +343,3 @@ def test_what_cannot_be_is_told_in_one_line(lessons, options, said) -> None:
 def test_a_round_is_not_written_over_its_own_data_set(lessons) -> None:
     lessons.output = lessons.folder / "data"
     assert "a round needs another folder than its data set" in error_line(lessons.introspect())
-
-
-def test_another_rubric_of_a_packaged_name_is_refused(lessons) -> None:
-    packaged = (SAMPLE.parent / "rubrics" / "packaged" / "automedeval.yaml").read_text()
-    rubric = lessons.folder / "mine.yaml"
-    rubric.write_text(packaged.replace("max_responses: 3", "max_responses: 4"))
-    assert "there is another rubric automedeval@1" in error_line(lessons.introspect("--rubrics", rubric))

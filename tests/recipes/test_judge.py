@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import resource
 import shutil
 import subprocess
@@ -17,11 +18,8 @@ import pytest
 from doubles.tiny_model import build_tiny_model
 from programs import APPEND, ROOT, SAMPLE, TWO_PROCESSES, error_line, killed, processes_of, run_recipe, succeeded
 from tables import rows_of
-from transformers import AutoTokenizer
 
 from automedeval.records import Verdict
-from automedeval.rubrics import read_rubric
-from automedeval.rubrics.prompts import judge_messages
 
 CASES = SAMPLE / "test_cases.jsonl"
 FAST = ["--dtype", "float32", "--device", "cpu", "--max_new_tokens", "8"]
@@ -81,18 +79,6 @@ def test_a_judge_that_reads_no_reference_says_so(tiny_model, tmp_path):
     assert "reference: not read" not in done.stdout
 
 
-def test_free_decoding_records_invalid_verdicts(tiny_model, tmp_path):
-    done = judge(
-        "--judge", tiny_model, "--cases", CASES, "--output", tmp_path, "--limit", 3, "--score_decoding", "free", *FAST
-    )
-    assert done.returncode == 1
-    assert "no verdict is valid" in done.stderr
-    assert all(
-        not verdict["valid"] and verdict["error"] and verdict["scores"] is None for verdict in verdicts(tmp_path)
-    )
-    assert "valid rate 0.000" in done.stdout
-
-
 def test_rationales_that_break_off_are_counted(tiny_model, tmp_path):
     done = succeeded(judge("--judge", tiny_model, "--cases", CASES, "--output", tmp_path, "--limit", 3, *FAST))
     faults = Counter(Verdict.from_dict(each).rationale_fault for each in verdicts(tmp_path))
@@ -127,8 +113,7 @@ def test_killed_then_resumed_gives_the_same(tiny_model, tmp_path):
     assert len(whole) == 60
     output = tmp_path / "killed"
     killed(APPEND, 31, "judge", *arguments, "--output", output)
-    done = judge(*arguments, "--output", output)
-    assert done.returncode == 0, done.stderr
+    done = succeeded(judge(*arguments, "--output", output))
     assert "(29 new)" in done.stdout
     resumed = verdicts(output)
     assert len(resumed) == 60
@@ -208,17 +193,6 @@ def test_bad_input_is_one_line(words, said, tiny_model, tmp_path, monkeypatch):
     assert not list(Path("out").glob("verdicts*"))
 
 
-def test_an_edited_case_never_reuses_its_verdict(tiny_model, tmp_path):
-    file = tmp_path / "cases.jsonl"
-    args = ["--judge", tiny_model, "--cases", file, "--output", tmp_path, "--rationale", "false", *FAST]
-    file.write_text(json.dumps(GOOD) + "\n")
-    assert judge(*args).returncode == 0
-    file.write_text(json.dumps(GOOD).replace("Thus.", "Therefore.") + "\n")
-    assert "the texts of case 'one' changed" in error_line(judge(*args))
-    file.write_text(json.dumps({**GOOD, "id": "two"}) + "\n")
-    assert (judge(*args).returncode, len(verdicts(tmp_path))) == (0, 2)
-
-
 def test_a_dry_run_needs_the_tokenizer_alone_and_judges_nothing(tiny_model, tmp_path):
     bare = tmp_path / "bare"
     shutil.copytree(tiny_model, bare, ignore=shutil.ignore_patterns("*.safetensors"))
@@ -231,38 +205,16 @@ def test_a_dry_run_needs_the_tokenizer_alone_and_judges_nothing(tiny_model, tmp_
     assert "cannot be loaded" in error_line(judge("--judge", bare, *args))
 
 
-def test_the_prompt_of_a_case_is_shown_as_the_checkpoint_reads_it(tiny_model, tmp_path):
-    bare, file = tmp_path / "bare", tmp_path / "cases.jsonl"
-    shutil.copytree(tiny_model, bare, ignore=shutil.ignore_patterns("*.safetensors"))
-    file.write_text("".join(json.dumps({**GOOD, "id": name, "question": f"Why {name}?"}) + "\n" for name in "xy"))
-    options = ["--judge", bare, "--cases", file, "--output", tmp_path / "d", *FAST]
-    done = succeeded(judge(*options, "--show_prompt", "y", "--orders", "all"))
-    heads = [line for line in done.stdout.splitlines() if line.startswith("--- ")]
-    assert heads == ["--- y: a, b", "--- y: b, a"]
-    # the library's own rendering of the same messages
-    tokenizer = AutoTokenizer.from_pretrained(bare)
-    for shown, texts in zip(done.stdout.split("--- y: ")[1:], (["So.", "Thus."], ["Thus.", "So."])):
-        messages = judge_messages(read_rubric("automedeval"), "Why y?", texts)
-        text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
-        assert shown.partition("\n")[2].strip() == text.strip()
-    assert judge(*options, "--show_prompt").stdout.startswith("--- x: ")
-    assert "--show_prompt z: no such case" in error_line(judge(*options, "--show_prompt", "z"))
-    assert "small reads no prompt" in error_line(judge("--judge", "small", *options[2:], "--show_prompt"))
-    assert not (tmp_path / "d").exists()
-
-
 GOOD = {"id": "one", "question": "Why?", "responses": [{"model": "a", "text": "So."}, {"model": "b", "text": "Thus."}]}
 
 
-def test_overlong_case_is_named(tiny_model, tmp_path):
+def test_an_overlong_case_is_invalid_and_counted(tiny_model, tmp_path):
     long = {**GOOD, "id": "long", "responses": [{"model": "a", "text": "word " * 9000}, GOOD["responses"][1]]}
     file = tmp_path / "cases.jsonl"
     file.write_text(json.dumps(GOOD) + "\n" + json.dumps(long) + "\n")
-    args = ["--judge", tiny_model, "--cases", file, *FAST]
-    assert "'long'" in error_line(judge(*args, "--output", tmp_path / "a"))
-    done = judge(*args, "--output", tmp_path / "b", "--on_overlong", "skip")
-    assert "invalid, 1" in done.stdout
-    assert [verdict["valid"] for verdict in verdicts(tmp_path / "b")].count(False) == 1
+    done = judge("--judge", tiny_model, "--cases", file, *FAST, "--output", tmp_path / "a")
+    assert re.search(r"invalid, 1: the prompt is \d+ tokens longer than the context window", done.stdout)
+    assert {each["case_id"]: each["valid"] for each in verdicts(tmp_path / "a")} == {"one": True, "long": False}
 
 
 def test_a_full_disk_is_one_line_and_a_second_start_finishes(tiny_model, tmp_path):

@@ -105,10 +105,7 @@ def test_cases_of_equal_texts_share_a_request_and_each_has_its_verdict(tmp_path)
         assert (verdict.scores, verdict.expected_scores, verdict.raw) == (twin.scores, twin.expected_scores, twin.raw)
 
 
-@pytest.mark.parametrize(
-    ("options", "answers", "said"),
-    rows_of(__file__)["test_bad_input_is_told_in_one_line"],
-)
+@pytest.mark.parametrize(("options", "answers", "said"), rows_of(__file__)["test_bad_input_is_told_in_one_line"])
 def test_bad_input_is_told_in_one_line(tmp_path, options, answers, said):
     (tmp_path / "requests.answers.jsonl").write_text(answers)
     assert said in error_line(judge(tmp_path, *options))

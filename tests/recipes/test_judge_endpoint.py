@@ -1,17 +1,10 @@
 """recipes/judge.py against an endpoint, as a person starts it."""
 
-import os
-import re
-import subprocess
-import sys
-import time
-import urllib.request
 from functools import partial
-from pathlib import Path
 
 import pytest
 from doubles.endpoint import CUT_OFF, HANG, EndpointDouble, answer, error, good_answer, without
-from programs import SAMPLE, TWO_PROCESSES, free_port, processes_of, run_recipe, succeeded
+from programs import SAMPLE, TWO_PROCESSES, processes_of, run_recipe, served, succeeded
 
 from automedeval.records import Verdict, read_cases, read_records
 
@@ -133,18 +126,6 @@ def test_an_answer_that_cannot_be_read_is_recorded_as_invalid(judge):
         assert "invalid, 1: the answer is empty" in out
         judge(endpoint.url)
         assert len(endpoint.asked) == 4  # an invalid verdict is a verdict
-
-
-@pytest.mark.parametrize("rubric", ["automedeval", "medical_pairwise", "pandalm"])
-def test_the_prompt_that_is_shown_is_the_one_that_is_sent(judge, rubric, tmp_path):
-    with EndpointDouble(good_answer if rubric == "automedeval" else answer("no")) as endpoint:
-        status, out, errors, _ = judge(endpoint.url, "--rubric", rubric, "--show_prompt", limit=1)
-        assert (status, errors, endpoint.requests) == (0, [], []), "nobody is asked"
-        assert not (tmp_path / "out").exists()
-        assert judge(endpoint.url, "--rubric", rubric, "--concurrency", 1, limit=1)[0] == (rubric != "automedeval")
-        sent = [each["body"]["messages"] for each in endpoint.asked]
-    texts = ["\n\n".join(f"[{each['role']}]\n{each['content']}" for each in messages).strip() for messages in sent]
-    assert [text.strip() for text in re.split(r"^--- .*$", out, flags=re.M)[1:]] == texts
 
 
 def test_a_dry_run_counts_and_asks_nothing(judge, tmp_path):
@@ -314,41 +295,11 @@ def test_a_reasoning_model_is_asked_without_what_it_does_not_take(judge):
         assert again[3] == verdicts  # the same judge: its folder goes on
 
 
-@pytest.fixture
-def served_model(tiny_model):
-    """Serve the tiny checkpoint with `transformers serve`; return its URL and name."""
-    for library in ("fastapi", "uvicorn"):
-        pytest.importorskip(library)
-    program = Path(sys.executable).with_name("transformers")
-    if not program.exists():
-        pytest.skip("the program `transformers` is not beside this Python")
-    port = free_port()
-    command = [program, "serve", tiny_model, "--host", "127.0.0.1", "--port", str(port), "--device", "cpu"]
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "env": os.environ | {"HF_HUB_OFFLINE": "1"}}
-    server = subprocess.Popen(list(map(str, command)), **quiet)
-    try:
-        for _ in range(240):
-            try:
-                urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=1)
-                break
-            except OSError:
-                assert server.poll() is None, "transformers serve has ended"
-                time.sleep(0.5)
-        yield f"http://127.0.0.1:{port}/v1", str(tiny_model)
-    finally:
-        server.terminate()
-        try:
-            server.wait(20)
-        except subprocess.TimeoutExpired:
-            server.kill()
-            server.wait()
-
-
 @pytest.mark.slow
-def test_a_served_checkpoint_judges(judge, served_model):
-    url, model = served_model
+def test_a_served_checkpoint_judges(judge, tiny_model, tmp_path):
     options = ("--max_new_tokens", 32, "--timeout", 120)
-    status, _, messages, verdicts = judge(url, *options, process=True, limit=2, model=f"openai:{model}")
+    with served(tiny_model, tmp_path / "log") as url:
+        status, _, messages, verdicts = judge(url, *options, process=True, limit=2, model=f"openai:{tiny_model}")
     assert status == (not any(verdict.valid for verdict in verdicts)), messages  # its weights are random
     assert len(verdicts) == 2
     assert all(verdict.raw for verdict in verdicts)

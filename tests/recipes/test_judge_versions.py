@@ -55,15 +55,17 @@ def test_what_the_files_say_of_a_case_is_kept_and_told(tmp_path, kind):
             continue
         case |= {"criteria": [{"criterion": "Says no", "points": 1, "tags": []}], "source": 0}
         lines = [{**case, "id": "a"}, {"id": "b", "question": QUESTIONS[1]}]
-        lines = [json.dumps({**each, "responses": [{"model": "m", "text": "No."}]}) for each in lines]
+        said = {"model": "m", "text": f"<think>{number}</think>No.", "latency": number}
+        lines = [json.dumps({**each, "responses": [said]}) for each in lines]
         file.write_text("\n".join(lines), "utf-8")
-    done = judged(tmp_path, f"v1={files[0]}", f"v2={files[1]}")
-    assert done.returncode == 0, done.stderr
+    done = succeeded(judged(tmp_path, f"v1={files[0]}", f"v2={files[1]}"))
     first, *_ = read(tmp_path / "out/cases.jsonl")
     assert first["topic"] == "topic 0"
     assert "1 cases differ in 'topic' between the files: the first is taken" in done.stdout
     if kind == "jsonl":
         assert (first["criteria"], first["source"]) == (case["criteria"], 0)
+        assert [each["latency"] for each in first["responses"]] == [0, 1]
+        assert "4 answers held a model's thoughts, which are removed" in done.stdout
     for file in files * (kind == "csv"):
         assert (
             f"{file}: read: question, answer (answers), topic; not read: notes; 1 rows, 1 cases; answers" in done.stdout

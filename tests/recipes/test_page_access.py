@@ -6,7 +6,7 @@ import pytest
 from doubles.agreement_study import CASES, write
 from doubles.endpoint import EndpointDouble, answer, good_answer
 from doubles.grid_reader import needs_chromium, started_browser, violations  # noqa: F401 (the fixture `browser`)
-from programs import ENCODER, needs_encoder, run_recipe
+from programs import ENCODER, needs_encoder, run_recipe, succeeded
 
 pytestmark = needs_chromium
 SCREENS = [(1280, "light"), (1280, "dark"), (390, "light"), (390, "dark")]
@@ -38,8 +38,7 @@ def checked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     responses = [{"model": "bot", "text": "Take one 50 mg tablet every day."}]
     case = {"id": "c1", "question": "How?", "reference": "Take one tablet of 5 mg once a week.", "responses": responses}
     cases = write(folder / "cases.jsonl", [case])
-    done = run_recipe("check", "--cases", cases, "--encoder", ENCODER, "--output", folder / "out")
-    assert done.returncode == 0, done.stderr
+    succeeded(run_recipe("check", "--cases", cases, "--encoder", ENCODER, "--output", folder / "out"))
     return folder / "out" / "check.html"
 
 

@@ -1,7 +1,9 @@
 """`automedeval report` by its command: what it finds, what it says of gaps, bad input, and a page that is safe to open."""
 
 import json
+import random
 import re
+from collections import Counter
 from html.parser import HTMLParser
 from itertools import combinations
 
@@ -25,6 +27,7 @@ from doubles.agreement_study import (
 from programs import error_line, succeeded
 from scipy.stats import pearsonr
 
+from automedeval.meta_evaluation.agreement.judge_facts import EXPECTED
 from automedeval.meta_evaluation.report import grid
 from automedeval.records import Verdict, text
 
@@ -33,7 +36,7 @@ def test_reports_agreement_with_intervals_ceiling_and_baselines(tmp_path):
     report = made(tmp_path, agreeing_verdicts(), ratings=RATINGS)
     result, page = report.result, report.page
     echo = result["judges"]["echo"]
-    for name in (*MEASURES, "valid_rate", *(f"{name}_expected" for name in MEASURES)):
+    for name in (*MEASURES, "valid_rate", *(f"{name}_expected" for name in EXPECTED)):
         estimate = echo[name]
         assert {"value", "low", "high", "n"} <= estimate.keys()
         assert estimate["low"] <= estimate["value"] <= estimate["high"], name
@@ -60,7 +63,7 @@ def test_reports_agreement_with_intervals_ceiling_and_baselines(tmp_path):
     assert 0.5 < result["people"]["ceiling"]["concordance"]["value"] <= 1
     assert {each["second"] for each in result["comparisons"]} == set(result["judges"]) - {"echo"}
     assert len(result["models"]["echo"]["pairs"]) == 3
-    assert page.count("<svg") == page.count("</svg>") >= 5
+    assert page.count("<svg") == page.count("</svg>") >= 4
     assert "<dt>Best model</dt><dd>No model is shown to be best. " in page
     assert "of the pairs of responses as people do" in page
     summary = (tmp_path / "out" / "report.md").read_text(encoding="utf-8")
@@ -106,37 +109,6 @@ def test_scores_on_each_criterion_are_compared_with_ratings_on_it(tmp_path):
         assert f'<tr><th scope="row">echo</th><td>{name}</td>' in report.page
         assert f"echo: {name}" in dict(opened(report.page)[0]["responses"][0]["scores"])
     assert by_criterion["fluency"]["concordance"]["value"] > 0.75 > by_criterion["relevancy"]["concordance"]["value"]
-
-
-def test_without_ratings_it_compares_the_candidates(tmp_path):
-    result = evaluate(tmp_path, agreeing_verdicts())
-    assert "people" not in result
-    assert set(result["judges"]) == {"echo"}
-    rates = {model: record["win_rate"]["value"] for model, record in result["models"]["echo"]["models"].items()}
-    assert sum(rates.values()) == pytest.approx(1.5)
-    for pair in result["models"]["echo"]["pairs"]:
-        assert sum(pair[outcome]["value"] for outcome in ("win", "tie", "loss")) == pytest.approx(1)
-
-
-def test_missing_and_invalid_verdicts_are_counted_and_noted(tmp_path):
-    cases = read(CASES)
-    verdicts = [verdict(cases[0], None), verdict(cases[1], None), *agreeing_verdicts()[2:-3]]
-    result = evaluate(tmp_path, verdicts, "--ratings", RATINGS)
-    assert result["judges"]["echo"]["valid_rate"]["value"] == pytest.approx(25 / 30)
-    assert any("no verdict on 3 of 30 cases" in note for note in result["notes"])
-    assert result["judges"]["echo"]["errors"] == {"no score line": 2}
-
-
-@pytest.mark.parametrize(
-    ("scores", "concordance", "reason"), [(None, 0, "no valid verdict"), ([3, 3, 3], 0.5, "the same")]
-)
-def test_an_undefined_correlation_has_a_reason(scores, concordance, reason, tmp_path):
-    result = evaluate(tmp_path, [verdict(case, scores) for case in read(CASES)], "--ratings", RATINGS)
-    echo = result["judges"]["echo"]
-    assert echo["concordance"]["value"] == concordance
-    assert echo["spearman"]["value"] is None
-    assert reason in echo["spearman"]["reason"]
-    assert ("gap" in result["models"]["echo"]) == (scores is None)
 
 
 def test_one_rater_has_no_reliability_and_no_ceiling(tmp_path):
@@ -211,6 +183,37 @@ def test_ratings_of_other_texts_of_a_judge_are_left_out_and_counted(tmp_path):
         "4 left out: of other texts than the judges' verdicts given here",
         "1 have no verdict_digest: counted by case and judge alone",
     ]
+
+
+def test_errors_that_people_found_in_verdicts_are_counted_by_kind(tmp_path):
+    """Beside the counts of a loop over the export's lines."""
+    verdicts, draw, kinds = agreeing_verdicts(), random.Random(5), ("incomplete", "outdated", "bias_or_hallucination")
+    ratings, found = [], Counter()
+    for each in verdicts[:20]:
+        in_it = set()
+        for annotator in ("one", "two", "three"):
+            ticked = [kind for kind in kinds if draw.random() < 0.3]
+            in_it |= {*ticked}
+            found.update(("findings", kind) for kind in ticked)
+            about = {"case_id": each["case_id"], "judge": "echo", "annotator": annotator}
+            about |= {"verdict_digest": Verdict.from_dict(each).digest}
+            ratings += [about | {"criterion": "knowledge", "score": 2, "tags": ticked}]
+            ratings += [about | {"criterion": "fluency", "score": 4, "tags": []}]
+        found.update(("verdicts", kind) for kind in in_it)
+    ratings += [ratings[0] | {"judge": "unasked", "verdict_digest": None, "tags": None}]
+    report = made(tmp_path, verdicts, ratings=write(tmp_path / "verdict_ratings.jsonl", ratings))
+    errors = report.result["verdict_errors"]
+    assert errors.keys() == {"echo"}  # nobody was asked about the other's errors
+    assert list(errors["echo"]) == [*kinds, "unsupported_rating"]
+    assert min(found.values()) > 0
+    for kind, counted in errors["echo"].items():
+        assert counted["findings"] == found["findings", kind]
+        assert counted["verdicts"] == found["verdicts", kind]
+        assert counted["share"]["n"] == 20
+        assert counted["share"]["value"] == pytest.approx(found["verdicts", kind] / 20)
+    assert "Errors that people found in verdicts of echo" in report.page
+    row = rf"<th scope=.row.>outdated</th><td>{found['verdicts', 'outdated']} of 20</td>"
+    assert re.search(row, report.page)
 
 
 def test_names_that_are_no_models_leave_a_stated_gap(tmp_path):

@@ -100,9 +100,7 @@ def test_without_an_encoder_a_note_says_what_is_left_out(tmp_path: Path, monkeyp
     assert f"a judge cannot be called {QUESTION!r} in a report" in line
 
 
-def test_without_sentence_transformers_a_note_names_what_to_install(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_sentence_transformers_a_note_names_what_to_install(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr("automedeval.models.embeddings.plain_window", lambda folder: None)  # an encoder of another kind
     monkeypatch.delitem(sys.modules, "automedeval.models.library", raising=False)
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)

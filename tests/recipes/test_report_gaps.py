@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from doubles.agreement_study import (
     CASES,
-    MEASURES,
     RATINGS,
     agreeing_verdicts,
     case_of,
@@ -80,7 +79,6 @@ def test_few_cases_decide_nothing(tmp_path):
     cases = named("k", count=20)
     result = study(tmp_path, cases, [verdict(case, [5, 3, 1]) for case in cases], liked(cases))
     assert "Wins most pairs: a wins more pairs than each of the 2 other models." in result["said"], "20 are few"
-    assert result["models"]["echo"]["first_places"] == {"a": 1, "b": 0, "c": 0}
 
 
 def test_a_judge_that_orders_nothing_is_not_said_to_order(tmp_path):
@@ -88,17 +86,9 @@ def test_a_judge_that_orders_nothing_is_not_said_to_order(tmp_path):
     result = study(tmp_path, cases, [verdict(case, [3, 3, 3], expected_scores=None) for case in cases], liked(cases))
     assert "echo orders 50 % of the pairs of responses as people do" in result["said"]
     assert "A tie counts as half; guessing gives 50 %." in result["said"]
+    assert "the same" in result["judges"]["echo"]["spearman"]["reason"]
     rates = {model: record["win_rate"]["value"] for model, record in result["models"]["echo"]["models"].items()}
     assert rates == dict.fromkeys("abc", 0.5), "ties are comparisons"
-
-
-def test_the_order_of_the_files_changes_nothing(tmp_path):
-    before = evaluate(tmp_path, agreeing_verdicts(), "--ratings", RATINGS)["judges"]
-    after = made(tmp_path, agreeing_verdicts()[::-1], cases=read(CASES)[::-1], ratings=RATINGS).result["judges"]
-    for judge, record in before.items():
-        for name in (*MEASURES, *(f"{name}_expected" for name in MEASURES)):
-            for part in ("value", "low", "high", "n"):
-                assert record[name][part] == pytest.approx(after[judge][name][part], abs=1e-9)
 
 
 def test_scores_are_read_as_choices_the_way_a_criterion_goes(tmp_path):
@@ -122,11 +112,10 @@ def test_runs_of_every_kind_of_judge_have_a_spread(tmp_path):
     assert (line["judge"], line["concordance"]["values"]) == ("pairs: correctness", [1.0, 1.0])
     silent = [each | {"run": run, "scores": None} for run in (0, 1) for each in agreeing_verdicts()]
     result = evaluate(tmp_path, silent, "--ratings", RATINGS)
-    (line,), echo = result["over_runs"], result["judges"]["echo"]
+    (line,) = result["over_runs"]
     assert line["pairwise_accuracy"]["mean"]["value"] is None
-    twin = line["pairwise_accuracy_expected"]["mean"]["value"]
-    assert twin == pytest.approx(echo["pairwise_accuracy_expected"]["value"])
-    assert result["table2"]["scores"] == "expected"
+    assert result["judges"]["echo"]["concordance_expected"]["value"] > 0.85
+    assert "table2" not in result, "the table is of whole scores and choices"
 
 
 @pytest.mark.parametrize(
@@ -191,5 +180,4 @@ def test_a_model_that_is_above_every_other_is_first_though_it_met_the_weak_one_l
     report = made(tmp_path, verdicts, cases=cases)
     table = report.result["models"]["echo"]
     assert table["models"]["b"]["win_rate"]["value"] > table["models"]["a"]["win_rate"]["value"]
-    assert table["first_places"]["a"] > 0.9
     assert report.said.startswith("a wins more pairs than each of the 2 other models.")

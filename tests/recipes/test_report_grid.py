@@ -4,7 +4,6 @@ import csv
 import json
 import re
 import shutil
-from pathlib import Path
 from types import SimpleNamespace
 from urllib.parse import quote
 
@@ -203,9 +202,7 @@ def test_two_tabs_keep_both_flags(made: SimpleNamespace, browser) -> None:
     visit.close()
 
 
-def test_flags_are_kept_downloaded_and_read_by_the_page_and_by_the_report(
-    made: SimpleNamespace, browser, tmp_path: Path
-) -> None:
+def test_flags_are_kept_downloaded_and_read_by_the_page_and_by_the_report(made, browser, tmp_path) -> None:
     visit, (first, second) = Visit(browser, made.page), [case["id"] for case in made.cases[4:6]]
     flag(visit, first, "=wrong dose")
     visit.open("#show=flagged")
@@ -249,9 +246,7 @@ def test_flags_are_kept_downloaded_and_read_by_the_page_and_by_the_report(
     assert error_line(meta_evaluate(*made.command, "--output", again)) == error
 
 
-def test_of_many_cases_only_those_in_sight_are_drawn_and_on_paper_all(
-    made: SimpleNamespace, browser, tmp_path: Path
-) -> None:
+def test_of_many_cases_only_those_in_sight_are_drawn_and_on_paper_all(made, browser, tmp_path) -> None:
     cases = [case | {"id": f"{case['id']}-{copy}"} for copy in range(40) for case in read(CASES)]
     verdicts = [each | {"case_id": f"{each['case_id']}-{copy}"} for copy in range(40) for each in agreeing_verdicts()]
     files = [write(tmp_path / "v.jsonl", verdicts), write(tmp_path / "c.jsonl", cases)]

@@ -41,6 +41,7 @@ def test_page_and_summary_answer_first_and_in_order(reports: dict[str, SimpleNam
     assert f'<p class="verdict">{lines[0]}</p>' in one.page
     sections = re.findall('<h2 id="(.*?)">', one.page)
     assert sections[:3] == ["cases", "sure", "differences"]
+    assert ("people" in one.result) == (name == "rated")
     assert "cannot be told apart" not in one.page + one.told
     assert "good, with the rubric automedeval@1 (of 2 judges; --main_judge names another)" in one.page
 
@@ -114,9 +115,7 @@ def test_the_difference_of_two_models_is_a_sentence(tmp_path: Path) -> None:
 @needs_chromium
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("size", SIZES)
-def test_the_first_screen_has_the_answer_and_axe_finds_nothing(
-    reports: dict[str, SimpleNamespace], browser, size: str, scheme: str
-) -> None:
+def test_the_first_screen_has_the_answer_and_axe_finds_nothing(reports, browser, size, scheme) -> None:
     for one in reports.values():
         options = {"viewport": SIZES[size], "color_scheme": scheme, "bypass_csp": True}
         visit = Visit(browser, one.folder / "report.html", **options)

@@ -37,7 +37,6 @@ def test_three_rounds_are_followed_and_forecast(tmp_path):
     result, page = followed(tmp_path)
     rounds = result["rounds"]
     assert rounds["names"] == ["r0", "r1", "r2"]
-    assert rounds["scores"] == "own"
     assert rounds["values"] == pytest.approx([count / 30 for count in RIGHT[:3]])
     for place, line in enumerate(rounds["table"]):
         assert line["triple_accuracy"] == result["judges"][f"r{place}"]["triple_accuracy"]
@@ -82,15 +81,6 @@ def test_two_rounds_are_too_few_and_it_is_said(tmp_path):
     assert result["rounds"]["forecast"] == {"reason": "too few rounds for a forecast"}
     assert "too few rounds for a forecast" in page
     assert "fitted curve" not in page
-
-
-def test_judges_without_whole_scores_are_followed_by_expected_ones_all_alike(tmp_path):
-    verdicts = [right_verdicts(12), right_verdicts(15, scores=False), right_verdicts(17)]
-    result, page = followed(tmp_path, "r1", "r2", names="r0", verdicts=verdicts)
-    assert result["rounds"]["scores"] == "expected"
-    for place, line in enumerate(result["rounds"]["table"]):
-        assert line["triple_accuracy"] == result["judges"][f"r{place}"]["triple_accuracy_expected"]
-    assert "in per cent, from the judges&#39; expected scores" in page
 
 
 def test_rounds_of_no_common_kind_have_a_stated_gap(tmp_path):

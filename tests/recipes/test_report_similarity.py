@@ -58,8 +58,6 @@ def test_one_half_can_be_left_out(args: list, models: list, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(("more", "message"), ROWS["test_what_cannot_be_compared_is_told_in_one_line"])
-def test_what_cannot_be_compared_is_told_in_one_line(
-    args: list, models: list, tmp_path: Path, more: list[str], message: str
-) -> None:
+def test_what_cannot_be_compared_is_told_in_one_line(args, models, tmp_path, more, message) -> None:
     assert message in error_line(run_recipe("report", *args, *models, *more))
     assert not (tmp_path / "out" / "report.html").exists()

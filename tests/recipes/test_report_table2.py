@@ -8,7 +8,7 @@ import json
 import random
 import re
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import combinations, product
 from pathlib import Path
 from statistics import fmean, stdev
@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
+from doubles.agreement_by_loops import Loops, Row, correlations
 from doubles.agreement_study import case_of, meta_evaluate, read, write
 from programs import ROOT, error_line, succeeded
 from scipy import stats
@@ -34,7 +35,8 @@ FAST = ("--resamples", 200, "--encoder", "none")
 
 def a_verdict(case: dict, judge: str, run: int = 0, **more: Any) -> dict:
     fields = {"case_id": case["id"], "judge": judge, "rubric": "automedeval@1", "run": run, "valid": True}
-    return fields | {"order": [0, 1, 2, 3], "expected_scores": None} | more
+    none = dict.fromkeys(("pair", "choices", "scores", "expected_scores", "error"))
+    return fields | none | {"order": [0, 1, 2, 3]} | more
 
 
 def verdicts_of(judge: str, cases: list[dict], truth: dict) -> Iterator[dict]:
@@ -45,7 +47,7 @@ def verdicts_of(judge: str, cases: list[dict], truth: dict) -> Iterator[dict]:
             if judge == "lazy" and run == 1 and number < 6:
                 continue
             if rng.random() < 0.08:
-                yield a_verdict(case, judge, run, valid=False, error="no score line", scores=None)
+                yield a_verdict(case, judge, run, valid=False, error="no score line")
                 continue
             noisy = [truth[case["id"], model] + rng.gauss(0, NOISE[judge]) for model in MODELS]
             scores = [min(5, max(1, round(value))) for value in noisy]
@@ -123,59 +125,29 @@ def reported(study: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[dic
     return evaluate(study, tmp_path_factory.mktemp("out"), *more)
 
 
-# --- the same by loops
-
-
-class Loops:
-    """The figures of single runs, by plain loops over the lines of the files."""
-
-    def __init__(self, study: Path):
-        self.cases = [case["id"] for case in read(study / "cases.jsonl")]
-        ratings_of: dict[tuple, list] = {}
-        for each in read(study / "ratings.jsonl"):
-            ratings_of.setdefault((each["case_id"], each["model"]), []).append(each["score"])
-        self.people = {key: fmean(scores) for key, scores in ratings_of.items()}
-        self.verdicts = read(study / "verdicts.jsonl")
-
-    def runs(self, judge: str) -> list[dict[tuple, int]]:
-        """Return the scores of every run of a judge: (case, model) → score."""
-        runs = []
-        for number in range(RUNS.get(judge, 1)):
-            of_run = [v for v in self.verdicts if v["judge"] == judge and v["run"] == number and v["valid"]]
-            runs.append({(v["case_id"], model): score for v in of_run for model, score in zip(MODELS, v["scores"])})
-        return runs
-
-    def figures(self, judge: str, name: str, keys: set | None = None) -> list[float]:
-        """Return the figure of every run, of correlations over the responses `keys`."""
-        return [self.figure(run, name, keys) for run in self.runs(judge)]
-
-    def figure(
-        self, scores: dict[tuple, int], name: str, keys: set | None = None, models: Sequence[str] = MODELS
-    ) -> float:
-        if name in ("spearman", "pearson"):
-            both = [key for key in self.people if key in scores and (keys is None or key in keys)]
-            measure = stats.spearmanr if name == "spearman" else stats.pearsonr
-            return float(measure([self.people[key] for key in both], [scores[key] for key in both]).statistic)
-        size = 2 if name == "pairwise_accuracy" else 3
-        return fmean(
-            all(self.alike(scores, case, *pair) for pair in combinations(some, 2))
-            for case in self.cases
-            for some in combinations(models, size)
-        )
-
-    def alike(self, scores: dict[tuple, int], case: str, first: str, second: str) -> bool:
-        if (case, first) not in scores:
-            return False  # invalid and missing verdicts are wrong
-        gaps = [of[case, first] - of[case, second] for of in (self.people, scores)]
-        return np.sign(round(gaps[0], 9)) == np.sign(gaps[1])
-
-
-TRAININGS = {"gpt": ["gpt"], "ours": ["ours", "ours-run2", "ours-run3"], "base": ["base"], "lazy": ["lazy"]}
+def loops_of(study: Path) -> Loops:
+    return Loops(*(read(study / f"{name}.jsonl") for name in ("cases", "verdicts", "ratings")))
 
 
 @pytest.fixture(scope="module")
 def loops(study: Path) -> Loops:
-    return Loops(study)
+    return loops_of(study)
+
+
+def runs_of(loops: Loops, *judges: str) -> list[Row]:
+    """Return every run of these judges."""
+    return [row.of_run(run) for judge in judges for row in loops.rows if row.name == judge for run in row.runs()]
+
+
+def figure(loops: Loops, run: Row, name: str, shared: set | None = None) -> float:
+    """Return a figure of a run, a correlation over the responses `shared`."""
+    figures = loops.measures(run)
+    if shared is not None:
+        figures = correlations(loops.points(run, {place: run.scores[place] for place in shared}))
+    return figures[name].of(range(len(loops.cases)))
+
+
+TRAININGS = {"gpt": ["gpt"], "ours": ["ours", "ours-run2", "ours-run3"], "base": ["base"], "lazy": ["lazy"]}
 
 
 def row_of(table: dict, judge: str) -> dict:
@@ -187,7 +159,7 @@ def test_every_cell_is_the_mean_over_runs_that_are_scored_apart(judge: str, repo
     row = row_of(reported[0]["table2"], judge)
     assert row["names"] == TRAININGS[judge]
     for name in ("spearman", "pearson", "pairwise_accuracy", "triple_accuracy"):
-        values = [value for training in TRAININGS[judge] for value in loops.figures(training, name)]
+        values = [figure(loops, run, name) for run in runs_of(loops, *TRAININGS[judge])]
         cell = row["cells"][name]
         assert cell["values"] == pytest.approx(values), name
         assert cell["mean"]["value"] == pytest.approx(fmean(values)), name
@@ -202,12 +174,12 @@ def test_scores_that_are_averaged_first_are_another_figure(reported: tuple) -> N
     assert averaged > max(row_of(reported[0]["table2"], "base")["cells"]["spearman"]["values"])
 
 
-@pytest.mark.parametrize(("name", "of"), [("bert_score", "alike"), ("bart_score", "apart")])
-def test_rationales_are_compared_run_by_run(name: str, of: str, reported: tuple, loops: Loops) -> None:
-    table = reported[0]["table2"]
+@pytest.mark.parametrize("name", ["bert_score", "bart_score"])
+def test_rationales_are_compared_run_by_run(name: str, reported: tuple, study: Path) -> None:
+    table, verdicts = reported[0]["table2"], [each for each in read(study / "verdicts.jsonl") if each["valid"]]
     teacher: dict[str, list[str]] = {}
-    for verdict in loops.verdicts:
-        if verdict["judge"] == "gpt" and verdict["valid"]:
+    for verdict in verdicts:
+        if verdict["judge"] == "gpt":
             teacher.setdefault(verdict["case_id"], []).append(verdict["rationale"])
     for judge, trainings in TRAININGS.items():
         cell = row_of(table, judge)["cells"][name]
@@ -215,44 +187,39 @@ def test_rationales_are_compared_run_by_run(name: str, of: str, reported: tuple,
             assert (cell["mean"]["value"], cell["mean"]["reason"]) == (None, "the teacher itself")
             continue
         values = []
-        for training in trainings:
-            for run in range(RUNS.get(training, 1)):
-                of_run = [v for v in loops.verdicts if (v["judge"], v["run"], v["valid"]) == (training, run, True)]
-                of_run = [v for v in of_run if v["case_id"] in teacher]
-                scores = overlap([v["rationale"] for v in of_run], [teacher[v["case_id"]] for v in of_run])
-                values.append(fmean(scores["bert_score"]["f1"] if name == "bert_score" else scores["bart_score"]))
+        for run in product(trainings, range(RUNS.get(judge, 1))):
+            of_run = [v for v in verdicts if (v["judge"], v["run"]) == run and v["case_id"] in teacher]
+            scores = overlap([v["rationale"] for v in of_run], [teacher[v["case_id"]] for v in of_run])
+            values.append(fmean(scores["bert_score"]["f1"] if name == "bert_score" else scores["bart_score"]))
         assert cell["values"] == pytest.approx(values)
         assert cell["sd"] == pytest.approx(stdev(values))
 
 
 def test_differences_are_of_the_same_responses_and_cases(reported: tuple, loops: Loops) -> None:
+    ours = runs_of(loops, *TRAININGS["ours"])
     for judge in ("gpt", "base", "lazy"):
-        cells = row_of(reported[0]["table2"], judge)["cells"]
-        runs_of_ours = [run for training in TRAININGS["ours"] for run in loops.runs(training)]
-        shared = set.intersection(*map(set, [*loops.runs(judge), *runs_of_ours]))
+        cells, runs = row_of(reported[0]["table2"], judge)["cells"], runs_of(loops, judge)
+        shared = set.intersection(*(set(run.scores) for run in [*runs, *ours]))
         for name in ("spearman", "pearson"):
-            mean = fmean(loops.figures(judge, name, shared))
-            other_mean = fmean(loops.figure(run, name, shared) for run in runs_of_ours)
+            mean, other_mean = (fmean(figure(loops, run, name, shared) for run in of) for of in (runs, ours))
             assert cells[name]["difference"]["value"] == pytest.approx(mean - other_mean)
             assert cells[name]["difference"]["n"] == len(shared)
         # Missing is wrong: accuracies are of all pairs, for both.
-        mean, other_mean = (
-            fmean(loops.figure(run, "triple_accuracy") for run in of) for of in (loops.runs(judge), runs_of_ours)
-        )
+        mean, other_mean = (fmean(figure(loops, run, "triple_accuracy") for run in of) for of in (runs, ours))
         assert cells["triple_accuracy"]["difference"]["value"] == pytest.approx(mean - other_mean)
 
 
 def test_p_values_are_those_of_the_paired_t_test(reported: tuple, loops: Loops) -> None:
     """Scipy's test of one difference that is a mean over cases."""
-    pairs = list(combinations(MODELS, 2))
 
-    def right(run: dict) -> np.ndarray:
-        return np.array([fmean(loops.alike(run, case, *pair) for pair in pairs) for case in loops.cases])
+    def right(*judges: str) -> np.ndarray:
+        accuracies = [loops.measures(run)["pairwise_accuracy"] for run in runs_of(loops, *judges)]
+        return np.array([fmean(each.of([case]) for each in accuracies) for case in range(len(loops.cases))])
 
-    right_of_ours = np.mean([right(run) for training in TRAININGS["ours"] for run in loops.runs(training)], axis=0)
+    right_of_ours = right(*TRAININGS["ours"])
     for judge in ("gpt", "base", "lazy"):
         p_value = row_of(reported[0]["table2"], judge)["cells"]["pairwise_accuracy"]["p"]
-        expected = stats.ttest_rel(np.mean([right(run) for run in loops.runs(judge)], axis=0), right_of_ours)
+        expected = stats.ttest_rel(right(judge), right_of_ours)
         # 200 resamples know a standard error to about 5 %.
         assert stats.t.isf(p_value / 2, len(right_of_ours) - 1) == pytest.approx(abs(expected.statistic), rel=0.15)
 
@@ -294,19 +261,17 @@ def test_choices_have_no_correlations_and_no_rationales_and_say_why(reported: tu
     assert "N/A, the teacher itself: gpt, BERTScore (F1), BARTScore." in page
 
 
-def test_a_run_that_lacks_verdicts_is_wrong_there_and_it_is_said(reported: tuple, loops: Loops) -> None:
+def test_a_run_that_lacks_verdicts_is_wrong_there_and_it_is_said(reported: tuple, study: Path) -> None:
     result = reported[0]
     assert any("lazy, run 1: no verdict on 6 of 60 cases, for example" in note for note in result["notes"])
     values = row_of(result["table2"], "lazy")["cells"]["pairwise_accuracy"]["values"]
     assert values[1] < values[0]
-    valid = sum(v["valid"] for v in loops.verdicts if v["judge"] == "lazy")
+    valid = sum(v["valid"] for v in read(study / "verdicts.jsonl") if v["judge"] == "lazy")
     assert row_of(result["table2"], "lazy")["valid"] == pytest.approx(valid / 120)
     assert result["judges"]["lazy"]["valid_rate"]["value"] == pytest.approx(valid / 120)
 
 
-def test_runs_without_a_valid_verdict_count_and_judges_are_tested_on_the_same_pairs(
-    study: Path, loops: Loops, tmp_path: Path
-) -> None:
+def test_runs_without_a_valid_verdict_count_and_judges_are_tested_on_the_same_pairs(study, tmp_path) -> None:
     verdicts = [v for v in read(study / "verdicts.jsonl") if v["judge"] in ("base", "ours")]
     empty = {"valid": False, "scores": None, "rationale": None, "error": "no score line"}
     verdicts = [v | empty if (v["judge"], v["run"]) == ("base", 1) else v for v in verdicts]
@@ -326,9 +291,10 @@ def test_runs_without_a_valid_verdict_count_and_judges_are_tested_on_the_same_pa
     assert row_of(result["table2"], "ours")["cells"]["spearman"]["sd"] is None
     assert "<td>one run</td>" in page
     cell = row_of(result["table2"], "narrow")["cells"]["pairwise_accuracy"]
-    first, second = (
-        loops.figure(loops.runs(judge)[0], "pairwise_accuracy", models=MODELS[:3]) for judge in ("base", "ours")
-    )
+    loops = loops_of(tmp_path)
+    narrow, ours = runs_of(loops, "narrow", "ours")
+    ours.asked = narrow.asked
+    first, second = (figure(loops, run, "pairwise_accuracy") for run in (narrow, ours))
     assert cell["mean"]["value"] == pytest.approx(first)
     assert cell["difference"]["value"] == pytest.approx(first - second)
     assert result["table2"]["columns"] == COLUMNS[2:]  # no teacher, no columns for rationales
@@ -345,6 +311,33 @@ def tables_of(page: str) -> list[list[list[tuple[str, str, str]]]]:
         [[(tag, scope, re.sub(r"<[a-z/][^>]*>", "", text)) for tag, scope, text in cell.findall(line)] for line in each]
         for each in lines
     ]
+
+
+def test_a_judge_without_any_figure_has_no_line_but_a_reason(study: Path, tmp_path: Path) -> None:
+    """One by likelihood gives no scores of its own, and the table is of those."""
+    verdicts = [each for each in read(study / "verdicts.jsonl") if each["judge"] in ("ours", "base")]
+    for case in read(study / "cases.jsonl"):
+        likely = {"rubric": "likelihood@1", "scores": None, "expected_scores": [-3.0, -2.0, -1.5, -4.0]}
+        verdicts.append(a_verdict(case, "likely") | likely)
+    folder = part_of(study, tmp_path, verdicts)
+    result, page = evaluate(folder, tmp_path / "out", "--main_judge", "ours")
+    assert all(cell["mean"]["value"] is None for cell in row_of(result["table2"], "likely")["cells"].values())
+    assert row_of(result["table2"], "base")["cells"]["spearman"]["mean"]["value"] is not None
+    _, _, table = page.partition('id="table2"')
+    assert '<th scope="row">base</th>' in table
+    assert '<th scope="row">likely</th>' not in table
+    assert re.search(r"N/A, [^<]*: likely, Spearman, Pearson, Accuracy 2-tuple, Accuracy triple\.", table)
+    summary = (tmp_path / "out" / "report.md").read_text("utf-8").splitlines()
+    head = summary.index(
+        "| evaluation model | runs | valid | Spearman | Pearson | Accuracy 2-tuple | Accuracy triple |"
+    )
+    assert [line.split(" | ")[0] for line in summary[head + 2 : head + 4]] == ["| ours", "| base"]
+    cells = [
+        f"{100 * row_of(result['table2'], name)['cells']['triple_accuracy']['mean']['value']:.2f}"
+        for name in ("ours", "base")
+    ]
+    assert [line.split(" | ")[6].split()[0] for line in summary[head + 2 : head + 4]] == cells
+    assert not summary[head + 4]
 
 
 def test_the_table_can_be_read_without_seeing_it(reported: tuple) -> None:
@@ -433,9 +426,7 @@ def paper_study(study: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(("name", "figures"), ROWS["test_each_table_and_figure_is_made_by_its_file"])
-def test_each_table_and_figure_is_made_by_its_file(
-    name: str, figures: list[str], paper_study: Path, tmp_path: Path
-) -> None:
+def test_each_table_and_figure_is_made_by_its_file(name, figures, paper_study, tmp_path) -> None:
     """The file as it is; only its paths lead to the small files here."""
     file = ROOT / "recipes" / "runs" / "automedeval-13b" / f"{name}.yaml"
     first, second = file.read_text().splitlines()[:2]

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from doubles.agreement_study import write
 from doubles.endpoint import EndpointDouble, good_answer
-from programs import ENCODER, needs_encoder, run_command
+from programs import ENCODER, needs_encoder, run_command, succeeded
 
 WORDS = re.findall(
     r"\w+",
@@ -63,8 +63,7 @@ def run(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[
             args = [str(each).replace("MODEL", str(tiny_model)) for each in JUDGES[name]]
             args = [endpoint.url if each == "URL" else each for each in args]
             cases = many if name in ("small", "likelihood", "baseline") else few
-            done = run_command("judge", "--cases", cases, "--judge", *args, "--output", output)
-            assert done.returncode == 0, done.stderr
+            succeeded(run_command("judge", "--cases", cases, "--judge", *args, "--output", output))
 
         yield start
 

@@ -12,7 +12,7 @@ from doubles.publishable import card_of
 from doubles.tiny_bart import build_bert, build_roberta
 from doubles.tiny_dataset import build_instructions
 from doubles.tiny_model import build_tiny_model
-from programs import ROOT, SAMPLE, error_line, flags
+from programs import ROOT, SAMPLE, error_line, flags, succeeded
 
 from automedeval.models.checkpoints import fingerprint
 
@@ -79,8 +79,7 @@ def shelf(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shelf]:
 @pytest.mark.parametrize("tag", ["@v1", pytest.param("", marks=pytest.mark.slow)])
 def test_a_judge_and_its_cases_are_of_the_named_revision(shelf: Shelf, tmp_path: Path, tag: str) -> None:
     asked = ["--judge", f"org/judge{tag}", "--cases", f"org/cases{tag}", "--output", tmp_path, "--max_new_tokens", 4]
-    done = shelf.run("recipes/judge.py", *asked)
-    assert done.returncode == 0, done.stderr
+    succeeded(shelf.run("recipes/judge.py", *asked))
     commits, place = (shelf.v1, shelf.folder / "0") if tag else (shelf.main, shelf.folder / "1")
     (verdict,) = [json.loads(line) for line in (tmp_path / "verdicts.jsonl").read_text().splitlines()]
     assert verdict["judge"] == f"org/judge{tag}"
@@ -96,8 +95,7 @@ def test_training_records_the_revisions_of_base_and_data(shelf: Shelf, tmp_path:
     names = {"model_name_or_path": "org/judge@v1", "dataset_name": "org/instructions@v1"}
     paths = flags(**names, output_dir=tmp_path / "out")
     config = ["--config", "recipes/runs/automedeval-135m/stage1.yaml", "--bf16", "false", "--num_train_epochs", 1]
-    done = shelf.run("recipes/sft.py", *config, *paths)
-    assert done.returncode == 0, done.stderr
+    done = succeeded(shelf.run("recipes/sft.py", *config, *paths))
     assert "stage1: 4 rows" in done.stdout, "the first revision has four rows, the second has three"
     record = json.loads((tmp_path / "out" / "training" / "record.json").read_text())
     assert record["identity"]["start"] == fingerprint(shelf.folder / "0" / "judge", [])
@@ -113,8 +111,7 @@ def test_training_records_the_revisions_of_base_and_data(shelf: Shelf, tmp_path:
 
 @pytest.mark.slow
 def test_every_other_name_takes_a_revision(shelf: Shelf) -> None:
-    done = shelf.run("-c", PROGRAM)
-    assert done.returncode == 0, done.stderr
+    done = succeeded(shelf.run("-c", PROGRAM))
     commits = json.loads(done.stdout.splitlines()[-1])
     assert commits["names"] == ["org/judge@v1", "org/judge"]
     assert commits["encoder"] == "org/encoder@v1"

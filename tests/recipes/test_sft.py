@@ -16,8 +16,9 @@ import torch
 from doubles.hub import WRITER, HubDouble
 from doubles.tiny_dataset import build_instructions, losses
 from doubles.tiny_model import build_tiny_model
-from programs import ROOT, SAVE, error_line, killed, run_recipe, stopped
+from programs import ROOT, SAVE, error_line, flags, killed, run_recipe, stopped, succeeded
 from safetensors.torch import load_file
+from tables import rows_of
 from trl import ModelConfig, ScriptArguments, SFTConfig, TrlParser
 
 from automedeval.models.checkpoints import read_history, read_record
@@ -25,12 +26,7 @@ from automedeval.training import completion_logits
 from automedeval.training.start import parse_run, precision, without_bfloat16
 
 CONFIG = "recipes/runs/automedeval-135m/stage1.yaml"
-BATCHES = (
-    "--per_device_train_batch_size",
-    2,
-    "--gradient_accumulation_steps",
-    2,
-)  # two rows a batch, so that there is padding
+BATCHES = flags(per_device_train_batch_size=2, gradient_accumulation_steps=2)  # there is padding within a batch
 FAST = ("--bf16", "false", "--save_steps", "2", "--logging_steps", "1", "--num_train_epochs", "2")
 
 
@@ -49,8 +45,7 @@ def arguments(start: Path, data: Path, output: Path, *more: object) -> tuple[obj
 
 def train(*options: object) -> subprocess.CompletedProcess:
     """Run the recipe in this process; it has to end well."""
-    done = run_recipe("sft", *options)
-    assert done.returncode == 0, done.stderr
+    done = succeeded(run_recipe("sft", *options))
     return done
 
 
@@ -93,9 +88,7 @@ def test_a_trained_checkpoint_judges(stage1: tuple[Path, str], tmp_path: Path) -
     assert verdict.valid
 
 
-def test_reading_trained_positions_alone_changes_no_loss(
-    tiny_model: Path, instructions: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_reading_trained_positions_alone_changes_no_loss(tiny_model, instructions, tmp_path, monkeypatch) -> None:
     read: list[bool] = []
     monkeypatch.setattr(completion_logits, "read_trained_positions", lambda network, backbone: read.append(True))
     train(*arguments(tiny_model, instructions, tmp_path / "all", *BATCHES))
@@ -107,9 +100,7 @@ def test_reading_trained_positions_alone_changes_no_loss(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("adapter", [False, True], ids=["full weights", "LoRA"])
-def test_trl_trains_the_same_from_the_same_yaml(
-    adapter: bool, tiny_model: Path, instructions: Path, tmp_path: Path
-) -> None:
+def test_trl_trains_the_same_from_the_same_yaml(adapter, tiny_model, instructions, tmp_path) -> None:
     """`accelerate launch recipes/sft.py` beside `trl sft`, over 20 updates; TRL's own reader, tokenizer and output layer."""
     rank = ("--lora_r", 4, "--lora_dropout", 0.1, "--learning_rate", 0.01)
     more = ("--max_steps", 20, "--save_steps", 20, *BATCHES, *(("--use_peft", "true", *rank) if adapter else ()))
@@ -146,9 +137,7 @@ def test_what_trl_offers_works(tiny_model: Path, instructions: Path, tmp_path: P
     assert 6 < held_out["eval_loss"] < 8
 
 
-def test_the_next_stage_starts_there_and_no_other_does(
-    stage1: tuple[Path, str], instructions: Path, tmp_path: Path
-) -> None:
+def test_the_next_stage_starts_there_and_no_other_does(stage1, instructions, tmp_path) -> None:
     output = tmp_path / "stage2"
     train(*arguments(stage1[0], instructions, output, "--dataset_train_split", "stage2"))
     assert [stage.splits for stage in read_history(output)] == [("stage1",), ("stage2",)]
@@ -158,9 +147,7 @@ def test_the_next_stage_starts_there_and_no_other_does(
     assert not (tmp_path / "s3").exists()
 
 
-def test_a_finished_run_is_not_repeated_and_not_written_over(
-    stage1: tuple[Path, str], tiny_model: Path, instructions: Path
-) -> None:
+def test_a_finished_run_is_not_repeated_and_not_written_over(stage1, tiny_model, instructions) -> None:
     before = (stage1[0] / "model.safetensors").stat().st_mtime_ns
     (stage1[0] / "checkpoint-1").mkdir()  # as a run leaves it that is killed once its record is written
     assert "is finished already" in train(*arguments(tiny_model, instructions, stage1[0])).stdout
@@ -185,9 +172,7 @@ def test_the_same_rows_at_once_are_an_ablation(tiny_model: Path, instructions: P
 
 
 @pytest.mark.slow
-def test_killed_in_the_middle_it_goes_on_to_the_same_losses(
-    stage1: tuple[Path, str], tiny_model: Path, instructions: Path, tmp_path: Path
-) -> None:
+def test_killed_in_the_middle_it_goes_on_to_the_same_losses(stage1, tiny_model, instructions, tmp_path) -> None:
     output = tmp_path / "killed"
     options = list(map(str, arguments(tiny_model, instructions, output)))
     options[options.index("2", options.index("--save_steps"))] = "1"
@@ -197,8 +182,7 @@ def test_killed_in_the_middle_it_goes_on_to_the_same_losses(
     broken.mkdir()
     (broken / "model.safetensors").write_bytes(b"half")
     assert not read_record(output)["finished"]
-    done = run_recipe("sft", *options, launch=())
-    assert done.returncode == 0, done.stderr
+    done = succeeded(run_recipe("sft", *options, launch=()))
     assert "checkpoint-9: incomplete, removed" in done.stdout
     assert f"resuming from {output}/checkpoint-2" in done.stdout
     assert losses(output) == losses(stage1[0])
@@ -218,15 +202,12 @@ def test_a_checkpoint_that_trl_cannot_resume_is_one_line(tiny_model: Path, instr
 
 
 @pytest.mark.slow
-def test_a_run_is_pushed_with_its_card_and_without_what_it_resumed_from(
-    tiny_model: Path, instructions: Path, tmp_path: Path
-) -> None:
+def test_a_run_is_pushed_with_its_card_and_without_what_it_resumed_from(tiny_model, instructions, tmp_path) -> None:
     push = ("--push_to_hub", "true", "--hub_model_id", "org/judge", "--hub_token", WRITER, "--save_steps", 2)
     with HubDouble() as hub:
         environment = hub.environment(tmp_path / "home", WRITER)
         command = arguments(tiny_model, instructions, tmp_path / "out", *push)
-        done = run_recipe("sft", *command, env=environment)
-        assert done.returncode == 0, done.stderr
+        succeeded(run_recipe("sft", *command, env=environment))
         repo = hub.repos.pop(("model", "org/judge"))  # the same command pushes a finished run again
         assert "finished already" in run_recipe("sft", *command, env=environment).stdout
     files = hub.repos["model", "org/judge"].files
@@ -263,21 +244,8 @@ def test_a_full_disk_is_one_line(tiny_model: Path, instructions: Path, tmp_path:
     train(*arguments(tiny_model, instructions, tmp_path / "out"))
 
 
-@pytest.mark.parametrize(
-    ("more", "fault"),
-    [
-        (("--model_name_or_path", "models/nowhere"), "no checkpoint at models/nowhere"),
-        (("--dataset_train_split", "test"), "the split 'test' is held out; no run trains on it"),
-        (("--max_length", "40"), "8 rows of 8 longer than max_length, 40 tokens: 'case-0' ("),
-        (("--trust_remote_code", "true"), "code in a checkpoint is not run"),
-        (("--assistant_only_loss", "true"), "assistant_only_loss: rows have a prompt and a completion"),
-        (("--padding_free", "true"), "When `padding_free=True` without packing, `max_length` is not enforced"),
-        (("--attn_implementation", "flash_attention_3"), "FlashAttention3"),
-    ],
-)
-def test_bad_input_is_one_line(
-    tiny_model: Path, instructions: Path, tmp_path: Path, more: tuple[str, ...], fault: str
-) -> None:
+@pytest.mark.parametrize(("more", "fault"), rows_of(__file__)["test_bad_input_is_one_line"])
+def test_bad_input_is_one_line(tiny_model, instructions, tmp_path, more, fault) -> None:
     output = tmp_path / "out"
     done = run_recipe("sft", *arguments(tiny_model, instructions, output, *more))
     assert fault in error_line(done)
@@ -307,11 +275,9 @@ def test_without_flash_attn_a_run_says_so_and_uses_sdpa(tiny_model: Path, instru
     """Attention differs only by its kernel, so the paper's YAML trains on a machine without one."""
     if importlib.util.find_spec("flash_attn"):
         pytest.skip("flash-attn is installed")
-    runs = {kind: tmp_path / kind for kind in ("flash_attention_2", "sdpa")}
-    printed = {
-        kind: train(*arguments(tiny_model, instructions, output, "--attn_implementation", kind)).stderr
-        for kind, output in runs.items()
-    }
+    runs, printed = {kind: tmp_path / kind for kind in ("flash_attention_2", "sdpa")}, {}
+    for kind, output in runs.items():
+        printed[kind] = train(*arguments(tiny_model, instructions, output, "--attn_implementation", kind)).stderr
     line = "flash-attn is not usable here, so attention is computed by sdpa (pip install --no-build-isolation "
     assert {kind: line in text for kind, text in printed.items()} == {"flash_attention_2": True, "sdpa": False}
     assert losses(runs["flash_attention_2"]) == losses(runs["sdpa"])
@@ -333,9 +299,7 @@ def test_without_flash_attn_a_run_says_so_and_uses_sdpa(tiny_model: Path, instru
         ({"avx512_bf16": True}, "off", (), False, "float32", " (AUTOMEDEVAL_BF16=off)"),
     ],
 )  # fmt: skip
-def test_a_processor_without_bfloat16_trains_in_float32(
-    features: dict, switch: str, more: tuple, bf16: bool, dtype: str, why: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_processor_without_bfloat16_trains_in_float32(features, switch, more, bf16, dtype, why, monkeypatch) -> None:
     monkeypatch.setattr("torch.cpu.get_capabilities", lambda: features)
     monkeypatch.setenv("AUTOMEDEVAL_BF16", switch)
     paper = str(ROOT / "recipes/runs/automedeval-13b/stage1.yaml")
@@ -358,9 +322,7 @@ def test_without_use_cpu_no_number_format_is_replaced(monkeypatch: pytest.Monkey
     assert without_bfloat16(parser, ["--config", str(ROOT / "recipes/runs/automedeval-13b/stage1.yaml")]) == []
 
 
-def test_a_run_says_and_records_its_number_formats(
-    tiny_model: Path, instructions: Path, tmp_path: Path, monkeypatch
-) -> None:
+def test_a_run_says_and_records_its_number_formats(tiny_model, instructions, tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("AUTOMEDEVAL_BF16", "off")
     options = arguments(tiny_model, instructions, tmp_path / "run", "--max_steps", "1")
     done = train(*(options[: options.index("--bf16")] + options[options.index("--bf16") + 2 :]))

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from doubles.endpoint import EndpointDouble, good_answer
-from programs import SAMPLE, error_line, run_recipe
+from programs import SAMPLE, error_line, run_recipe, succeeded
 
 from automedeval.records import Verdict, read_records
 
@@ -30,8 +30,7 @@ def yaml_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 def test_a_yaml_alone_asks_the_model_of_its_role(yaml_of, tmp_path: Path) -> None:
     with EndpointDouble(good_answer) as endpoint, EndpointDouble(good_answer) as other:
         config = yaml_of(endpoint.url)
-        done = run_recipe("distill", "--config", config)
-        assert done.returncode == 0, done.stderr
+        succeeded(run_recipe("distill", "--config", config))
         assert [(each["body"]["model"], each["headers"]["authorization"]) for each in endpoint.asked] == [
             ("org/open-1", "Bearer a-key")
         ] * 2

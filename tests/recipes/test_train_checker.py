@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from doubles.agreement_study import read, write
-from programs import ENCODER, error_line, needs_encoder, run_recipe
+from programs import ENCODER, error_line, flags, needs_encoder, run_recipe, succeeded
 
 pytestmark = needs_encoder
 LABELS = ("supported", "contradicted", "not_found")
@@ -13,12 +13,8 @@ LABELS = ("supported", "contradicted", "not_found")
 def arguments(folder: Path) -> list[object]:
     (folder / "trials").mkdir()
     rows = [
-        {
-            "evidence": f"Trial {at} gave drug {at} daily.",
-            "claim": f"Drug {at} was daily.",
-            "label": LABELS[at % 3],
-            "pmc": str(at),
-        }
+        {"evidence": f"Trial {at} gave drug {at} daily.", "claim": f"Drug {at} was daily.", "pmc": str(at)}
+        | {"label": LABELS[at % 3]}
         for at in range(60)
     ]
     rows.append(rows[0] | {"evidence": "Another text.", "claim": "A Claim of a test"})
@@ -26,18 +22,14 @@ def arguments(folder: Path) -> list[object]:
     write(folder / "test.jsonl", [{"evidence": "Text.", "claim": "A claim of a test.", "label": "supported"}])
     text = "Aspirin is safe for most adults who take it daily. It does not help children with a viral fever at all."
     write(folder / "books.jsonl", [{"id": f"b{at}", "text": text} for at in range(30)])
-    return [
-        *("--pairs", folder / "trials", "--held_out", "trials", "--evaluation_pairs", folder / "test.jsonl"),
-        *("--books", folder / "books.jsonl", "--contrast", 20, "--encoder", ENCODER, "--max_steps", 2),
-        *["--per_device_train_batch_size", "4", "--use_cpu", "true", "--report_to", "none", "--output_dir"],
-        folder / "out",
-    ]
+    files = {"pairs": folder / "trials", "evaluation_pairs": folder / "test.jsonl", "books": folder / "books.jsonl"}
+    training = {"max_steps": 2, "per_device_train_batch_size": 4, "use_cpu": "true", "report_to": "none"}
+    return flags(**files, held_out="trials", contrast=20, encoder=ENCODER, **training, output_dir=folder / "out")
 
 
 def test_it_trains_holds_out_documents_and_leaves_tests_out(tmp_path: Path) -> None:
     options = arguments(tmp_path)
-    done = run_recipe("train_checker", *options)
-    assert done.returncode == 0, done.stderr
+    done = succeeded(run_recipe("train_checker", *options))
     assert (tmp_path / "out" / "adapter" / "adapter_model.safetensors").is_file()
     assert "text of a test: 1" in done.stdout
     held_out = read(tmp_path / "out" / "held_out.jsonl")
@@ -48,8 +40,7 @@ def test_it_trains_holds_out_documents_and_leaves_tests_out(tmp_path: Path) -> N
     trained = sum(count for name, count in record["pairs"].items() if name.startswith("trials"))
     assert trained == 60 - len(trials)
     assert sum(count for name, count in record["pairs"].items() if name.startswith("contrast")) == 20
-    again = run_recipe("train_checker", *options)
-    assert again.returncode == 0, again.stderr
+    again = succeeded(run_recipe("train_checker", *options))
     assert "finished already" in again.stdout
 
 

@@ -48,6 +48,25 @@ def test_the_same_ratings_are_read_of_every_kind_of_file(name: str, tmp_path: Pa
         assert f"{tmp_path / name}: ratings without a score, left out: 1" in people.notes
 
 
+@pytest.mark.parametrize(
+    ("head", "row", "annotators", "criteria"),
+    [
+        ("case_id,model,rater_1,rater_2", "k1,m1,4,3", ["rater_1", "rater_2"], {"overall": 3.5}),
+        ("case_id,model,doctor,relevancy,fluency rating", "k1,m1,ann,4,3", ["ann"], {"relevancy": 4, "fluency": 3}),
+    ],
+)
+def test_a_column_of_scores_may_be_one_annotator_s_or_one_criterion_s(
+    head, row, annotators, criteria, tmp_path: Path
+) -> None:
+    file = tmp_path / "r.csv"
+    file.write_text(f"{head}\n{row}\n")
+    cases = Cases(CASES, "cases.jsonl")
+    people = read_ratings(str(file), cases)
+    assert people.annotators == annotators
+    assert {name: people.on_criterion(name)[cases.locate("k1", "m1")] for name in people.by_criterion} == criteria
+    assert any("a column: " in note for note in people.notes)
+
+
 @pytest.mark.parametrize(("head", "row", "error"), ROWS["test_a_rating_that_cannot_be_read_stops_with_its_line"])
 def test_a_rating_that_cannot_be_read_stops_with_its_line(head: str, row: str, error: str, tmp_path: Path) -> None:
     file = tmp_path / "r.csv"

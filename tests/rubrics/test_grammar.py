@@ -63,12 +63,27 @@ def test_a_list_of_one_criterion_is_a_label_on_a_line():
     assert not parse_verdict("A\nB", single, 2).valid
 
 
-@pytest.mark.parametrize(("later", "valid"), rows_of(__file__)["test_what_stands_behind_json_may_repeat_its_scores"])
-def test_what_stands_behind_json_may_repeat_its_scores(later: str, valid: bool):
-    rubric, scores = RUBRICS["automedeval_guided"], ((4, 4, 5), (2, 2, 2))
-    content = {f"Doctor {n}": dict(zip(rubric.output_criteria, own)) for n, own in enumerate(scores, 1)}
-    text = format_verdict(parse_verdict(json.dumps(content), rubric, 2), rubric)
-    assert parse_verdict(f"{text}\n\n{later}", rubric, 2).valid is valid
+_PAIR = dict.fromkeys(("helpfulness", "reasoning", "efficiency", "bias"), "tie")
+_ASPECTS = dict.fromkeys(("engagement", "helpfulness", "factuality", "depth", "safety"), "A") | {"clarity": "tie"}
+WHOLE = {  # answers of two slots
+    "automedeval": "Score: Doctor 1: 5. Doctor 2: 4.",
+    "automedeval_guided": '{"Doctor 1": {"relevancy": 4, "knowledge_correctness": 4, "fluency": 5}, '
+    '"Doctor 2": {"relevancy": 2, "knowledge_correctness": 2, "fluency": 2}}',
+    "medical_pairwise": json.dumps(_PAIR | {"correctness": "response_a", "harmfulness": "response_a"}),
+    "just_eval_pairwise": json.dumps({"rationale": "x", "choices": _ASPECTS}),
+    "checklist": '{"criteria": {"1": "met", "2": "met"}}',
+    "harm": '{"words": "x", "harm": {"degree": "severe", "likelihood": "medium", "cause": "commission"}}',
+}
+
+
+@pytest.mark.parametrize(
+    ("rubric", "tail", "valid"), rows_of(__file__)["test_what_follows_an_answer_may_repeat_it_and_give_no_other_value"]
+)
+def test_what_follows_an_answer_may_repeat_it_and_give_no_other_value(rubric: str, tail: str, valid: bool):
+    alone = parse_verdict(WHOLE[rubric], RUBRICS[rubric], 2)
+    reading = parse_verdict(f"{WHOLE[rubric]}\n{tail}", RUBRICS[rubric], 2)
+    assert alone.valid
+    assert reading == alone if valid else not reading.valid
 
 
 def test_the_table_has_every_rubric_and_no_name_twice():
@@ -209,15 +224,16 @@ HOSTILE = [
     '{"', '{ "', '{"a":', '{"a": 1, ', '{"a": "', '{"a": {}, }', ", }", ",          ", '"\\"', '{"a\\"',
     "Score", "Score:\n", "Score: ", "* Score: *", "\nScore: Doctor 1: ", "Score: Doctor 1: ****", "Doctor 1: 4 points. ",
     "Score:\nDoctor 1: 4\nDoctor 2: 3\n", "\n    \n", "*_", "Score:" + " " * 19, "Answer: A\n", "Doctor 1 \t",
+    "response_", "than response_b ", ": a ", "bias -> response_a", "4 to ", "2 of ", "'b' ", "1 = ", "score swap ",
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("piece", HOSTILE, ids=repr)
-@pytest.mark.parametrize("before", ["", "Score: Doctor 1: 4 points. ", '{"correctness": {"verdict": "'])
+@pytest.mark.parametrize("before", ["", '{"correctness": {"verdict": "', WHOLE], ids=["alone", "json", "whole"])
 def test_hostile_text_of_200_kilobytes_is_read_in_no_time(piece, before):
-    text = before + piece * (200_000 // len(piece))
-    for rubric in RUBRICS.values():
+    for name, rubric in RUBRICS.items():
+        text = (before if isinstance(before, str) else before.get(name, "")) + piece * (200_000 // len(piece))
         start = time.process_time()
-        parse_verdict(text, rubric, rubric.max_responses)
+        parse_verdict(text, rubric, 2 if before is WHOLE else rubric.max_responses)
         # Linear parsing takes hundredths of a second, quadratic parsing minutes.
         assert time.process_time() - start < 5

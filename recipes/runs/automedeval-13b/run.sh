@@ -15,13 +15,14 @@ base=models/MedLLaMA-13B # docs/reproducing.md has the lines for another one
 template="--chat_template_path src/automedeval/models/templates/chat_template.jinja"
 
 # --- what you bring, besides the data sets medalpaca/medical_meadow_wikidoc and BI55/MedText, which are read from the Hub
-converted() { bring models/"$1" "$2, in safetensors" "python recipes/convert_checkpoint.py --input $3 --output models/$1"; }
-fetched() { bring models/"$1" "$2" "hf download $3 --local-dir models/$1"; }
+# each with a tokenizer.json, which every step can read
+converted() { bring models/"$1"/tokenizer.json "$2, in safetensors" "python recipes/convert_checkpoint.py --input $3 --output models/$1"; }
+fetched() { bring models/"$1"/tokenizer.json "$2" "hf download $3 --local-dir models/$1"; }
 extras train data annotate metric
 bring books/medical "the 14 books of medicine of Table 6, as PDF, Markdown or text" "buy them, and put the files into this folder"
 bring books/evaluation "the 3 manuals on evaluation of Table 6" "get them from who issued them, and put the files into this folder"
 converted "${base#models/}" "the base model (section 3.2)" chaoyi-wu/MedLLaMA_13B
-converted ChatDoctor "a candidate (section 3.1)" zl111/ChatDoctor
+converted ChatDoctor "a candidate (section 3.1)" "zl111/ChatDoctor/result --tokenizer huggyllama/llama-7b"
 converted Baize-Healthcare "a candidate (section 3.1)" "huggyllama/llama-7b project-baize/baize-healthcare-lora-7B"
 converted MedAlpaca "a candidate of the test set alone (section 4.1)" medalpaca/medalpaca-7b
 converted MedLlama2 "a candidate of the test set alone (section 4.1)" llSourceCell/medllama2_7b
@@ -95,7 +96,7 @@ step "Table 2: every judge and the physicians" automedeval report --config $RUN/
 step "Table 3 and Appendix F: the rounds of introspection" automedeval report --config $RUN/table3.yaml
 step "Figure 4: the candidates, by the judge and by the physicians" automedeval report --config $RUN/figure4.yaml
 
-# --- checks of data sets, judge and metric for the Hub; nothing is sent
+# --- checks of data sets and judge for the Hub; nothing is sent
 step "the data set is checked for the Hub" python recipes/publish.py --config $RUN/publish_dataset.yaml
 # a round's data set names who of the jury decided, by the pseudonyms of annotate_jury1.yaml
 step "the data set of round 1 is checked for the Hub" python recipes/publish.py --config $RUN/publish_dataset.yaml \
@@ -105,7 +106,6 @@ step "the data set of round 2 is checked for the Hub" python recipes/publish.py 
   --annotators_are_pseudonyms true \
   --folder instructions/wikidoc-round2 --repo ORG/automedeval-instructions-round2
 step "the model is checked for the Hub" python recipes/publish.py --config $RUN/publish_model.yaml
-step "the metric is checked for the Hub" python recipes/publish.py --config $RUN/publish_metric.yaml
 
 # --- what takes ratings of its own; late, so that nothing waits for them
 for file in verdict_ratings preferences; do

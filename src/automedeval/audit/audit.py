@@ -10,7 +10,7 @@ from automedeval.audit.outcomes import CriteriaReader, ScoreReader
 from automedeval.audit.perturbations import CRITERIA, SCORES, read_perturbations
 from automedeval.audit.table import passes, table
 from automedeval.audit.trials import Answer, Planner
-from automedeval.judges.base import BaseJudge, windows_of
+from automedeval.judges.base import BaseJudge
 from automedeval.judges.chat_judge import Judge
 from automedeval.judges.judge import judge_rubric, load_judge
 from automedeval.judges.requests import Request
@@ -51,7 +51,6 @@ class AuditArguments(TableArguments):
     gate: bool = option("false: exit status 0 even if the judge does not pass", True)
     judge_name: str | None = option("name that verdicts record", None)
     limit: int | None = option("audit only so many cases, the first ones", None)
-    on_overlong: str = option("as in automedeval judge", "skip", choices=["error", "skip"])
     seed: int = option("seed of orders, of edits, and of the bootstrap", 0)
 
     def __post_init__(self) -> None:
@@ -77,7 +76,7 @@ def audit_judge(
     checklist = rubric.mode == "checklist"
     perturbations = read_perturbations(args.perturbations, CRITERIA if checklist else SCORES)
     judge = load_judge(
-        args.judge, rubric, chat, rationale=args.rationale, seed=args.seed, on_overlong=args.on_overlong, name=args.judge_name,
+        args.judge, rubric, chat, rationale=args.rationale, seed=args.seed, name=args.judge_name,
         cases=cases.records, processes=processes, encoder=encoder, score_decoding=args.score_decoding,
     )  # fmt: skip
     if isinstance(judge, Judge) and not checklist:
@@ -149,10 +148,6 @@ def judge_all(
     log = verdict_log(folder, judge, processes=processes)
     with log:
         done = log.done({request.case.id: request.digest for request in requests})
-        missing = [request for request in requests if request.key not in done]
-        for window in windows_of(missing[processes.rank :: processes.count]):
-            judge.refuse_overlong(window)
-        processes.wait()  # until every process has checked its share
         judge_missing(judge, requests, len(requests), log, done, folder.name)
     verdicts = {verdict.key: verdict for verdict in log.records()}
     if unanswered := sum(request.key not in verdicts for request in requests):

@@ -29,7 +29,7 @@ from automedeval.meta_evaluation.calibration.checker import ANSWERS, certify_cha
 from automedeval.meta_evaluation.calibration.scores import calibrate, calibrated, judge_verdicts
 from automedeval.meta_evaluation.criteria.calibration import CriteriaCalibration
 from automedeval.meta_evaluation.criteria.checklists import read_labels
-from automedeval.meta_evaluation.verdict_files import read_checklists
+from automedeval.meta_evaluation.verdict_files import CRITERIA, read_verdicts
 from automedeval.models.arguments import ChatArguments, EncoderArguments
 from automedeval.records import CriterionLabel, RecordError, Verdict, check_between, option, verdicts_file
 from automedeval.records.arguments import TableArguments
@@ -149,7 +149,9 @@ def calibrate_criteria(args: CalibrateArguments, output: Path) -> None:
     cases = Cases.read(args.cases or "", blank=args.blank)
     labels, _ = read_labels(args.ratings, cases)
     placed = list(judge_verdicts(args.verdicts, args.judge))
-    readings = [each for each in read_checklists([args.verdicts], cases)[0] if each.name == placed[0][1].judge]
+    readings = [
+        each for each in read_verdicts([args.verdicts], cases, kinds=(CRITERIA,))[0] if each.name == placed[0][1].judge
+    ]
     if len(readings) != 1:
         raise RecordError(f"{args.verdicts}: verdicts by {len(readings)} rubrics on criteria: one is needed")
     if other := [place for place, verdict in placed if verdict.case_id not in cases.index]:

@@ -30,19 +30,23 @@ from automedeval.meta_evaluation.agreement.ratings import People, files_by_kind,
 from automedeval.meta_evaluation.comparison import gate, report
 from automedeval.meta_evaluation.comparison.compare import comparison
 from automedeval.meta_evaluation.comparison.runs import join_runs
-from automedeval.meta_evaluation.criteria.checklists import read_labels
-from automedeval.meta_evaluation.criteria.scores import people_of, read_criteria_scores
+from automedeval.meta_evaluation.criteria.checklists import people_of, read_labels
 from automedeval.meta_evaluation.facts import lines_of
 from automedeval.meta_evaluation.page import write_report
 from automedeval.meta_evaluation.report.grid import FLAGS, read_flags
 from automedeval.meta_evaluation.table import VerdictTable
-from automedeval.meta_evaluation.verdict_files import has_checklists, read_verdicts
+from automedeval.meta_evaluation.verdict_files import CRITERIA, SCORES, read_verdicts
 from automedeval.records import CriterionLabel, RecordError, named_file, option
 from automedeval.records.arguments import TableArguments, comma_list
 from automedeval.records.command_line import parse
 from automedeval.records.journal import write_json
 from automedeval.records.run_record import describe_result
 from automedeval.records.text import printable
+
+RULE = (
+    "scores are shares of the positive points, and means are not clipped (HealthBench clips a mean to [0, 1]: so can you, with "
+    "both ends of its interval)"
+)
 
 
 @dataclass
@@ -94,13 +98,12 @@ def main() -> None:
         cases, judges, notes = join_runs(args.cases, args.verdicts, args.rubric, args.blank)
     else:
         cases = Cases.read(args.cases[0], blank=args.blank)
-        if has_checklists(args.verdicts):
-            judges, notes = read_criteria_scores(args.verdicts, cases)
-        else:
-            judges, notes = read_verdicts(args.verdicts, cases, args.rubric)
+        judges, notes = read_verdicts(args.verdicts, cases, args.rubric, (SCORES, CRITERIA))
+        if any(judge.on_criteria for judge in judges):
+            notes = [RULE, *notes]
     if args.fail_if_worse:
         sys.exit(pass_gate(args, args.by or 0.0, cases, judges, notes))
-    people, folder = read_people(args, cases), Path(args.output or "")
+    people, folder = read_people(args, cases, judges), Path(args.output or "")
     flags = read_flags(folder / FLAGS, cases)
     result, changes = comparison(cases, people, judges, notes)
     result["settings"] = describe_result("compare")
@@ -114,13 +117,13 @@ def main() -> None:
     write_report(folder, texts, "comparison.json", result, [*lines, f"comparison: {folder / 'comparison.html'}"])
 
 
-def read_people(args: CompareArguments, cases: Cases) -> People | None:
+def read_people(args: CompareArguments, cases: Cases, judges: list[VerdictTable]) -> People | None:
     """Read the ratings or the labels, None if there are none."""
     if args.ratings is None:
         return None
     if CriterionLabel not in files_by_kind([args.ratings]):
         return read_ratings(args.ratings, cases)
-    if has_checklists(args.verdicts):
+    if any(judge.on_criteria for judge in judges):
         return people_of(read_labels(args.ratings, cases)[0], cases)
     raise RecordError(f"{args.ratings}: labels of criteria, and these verdicts are not on criteria")
 

@@ -1,10 +1,11 @@
-"""Write verdicts in a form that a harness, a table program or a trainer reads.
+"""Write verdicts in a form that a harness, a table program or a trainer reads, or a judge as a model of typed decisions.
 
     automedeval export --verdicts verdicts/run --cases verdicts/run/cases.jsonl --to inspect --model model-b \\
       --output scores.json
     inspect score run.json --scorer inspect_ai/precomputed_scores -S scores=scores.json --action append
     automedeval export --verdicts verdicts/run --to csv --output verdicts.csv
     automedeval export --verdicts verdicts/run --cases cases.jsonl --to preferences --least_gap 0.5 --output pairs/train.jsonl
+    automedeval export --to decision --model checkpoints/mine-stage3 --output checkpoints/mine-decision
 
 An invalid verdict is never a score. inspect_ai leaves a sample without a valid verdict unscored, and a table has an empty cell
 and `valid` false; a text that a spreadsheet would run as a formula has an apostrophe in front.
@@ -20,6 +21,7 @@ from pathlib import Path
 
 from automedeval.harness.preferences import preference_pairs
 from automedeval.harness.scoring import inspect_text, scored_answers
+from automedeval.judges.decision import write_decision_folder
 from automedeval.judges.tables import Verdicts, beside_rows
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.judge_facts import known_of_judge
@@ -47,6 +49,7 @@ FORMS = {
     "inspect": "the scores that inspect_ai's precomputed_scores reads",
     "csv": "a table: your own rows if --cases is one, else a row for each verdict and response",
     "preferences": "prompt, chosen and rejected of each case, for TRL's DPOTrainer and RewardTrainer",
+    "decision": 'a checkpoint as a folder for transformers\' pipeline("decision") and transformers serve',
 }
 
 
@@ -54,16 +57,21 @@ FORMS = {
 class ExportArguments(TableArguments):
     """Which verdicts are written, and in which form."""
 
-    verdicts: str = option("verdicts.jsonl of a judge, or its folder")
     to: str = option("; ".join(f"{name}: {text}" for name, text in FORMS.items()), choices=list(FORMS))
-    output: str = option("the file to write")
+    output: str = option("the file to write, or the folder")
+    verdicts: str = option("verdicts.jsonl of a judge, or its folder", "")
     cases: str | None = option("the cases that were judged; inspect needs the cases.jsonl made of the logs", None)
-    model: str | None = option("inspect: whose answers the log has (default: the only model)", None)
+    model: str | None = option(
+        "inspect: whose answers the log has (default: the only model); decision: the judge, a checkpoint", None
+    )
     least_gap: float | None = option(
         "preferences: the two scores of a pair differ by more than this (default: 0)", None
     )
 
     def __post_init__(self) -> None:
+        needed, other = ("model", "verdicts") if self.to == "decision" else ("verdicts", "")
+        if not getattr(self, needed) or (other and getattr(self, other)):
+            raise RecordError(f"--to {self.to} needs --{needed}" + (f", and no --{other}" if other else ""))
         if self.to in ("inspect", "preferences") and self.cases is None:
             raise RecordError(f"--to {self.to} needs --cases, which has the answers")
         if self.least_gap is not None and self.to != "preferences":
@@ -74,6 +82,10 @@ class ExportArguments(TableArguments):
 def main() -> None:
     """Read the verdicts, check that the cases are those that were judged, and write the file."""
     (args,) = parse((ExportArguments,), __doc__)
+    if args.to == "decision":
+        rubric = write_decision_folder(args.model or "", Path(args.output))
+        print(f"{args.output}: scores one answer by {rubric}; docs/judge.md#typed-questions says how it is asked")
+        return
     cases = None if args.cases is None else {case.id: case for case in read_cases(args.cases, blank=args.blank)}
     verdicts = Verdicts(read_checked(args.verdicts, cases))
     output = Path(args.output)

@@ -12,6 +12,7 @@ Logs are joined into OUTPUT/cases.jsonl. Not for clinical use.
 
 import json
 import shlex
+import sys
 import time
 import webbrowser
 from collections import Counter
@@ -27,7 +28,6 @@ from automedeval.introspection.mistakes import read_recorded
 from automedeval.judges.chat_judge import Judge
 from automedeval.judges.judge import (
     CRITERIA,
-    LANGUAGE_MODELS,
     VARIABLE,
     default_judge,
     judge_rubric,
@@ -37,12 +37,10 @@ from automedeval.judges.judge import (
 from automedeval.judges.prompt_judge import PromptJudge
 from automedeval.judges.requests import Request, Requests
 from automedeval.judges.run import (
-    PromptArguments,
     dry_run,
     judge_by_file,
     judge_missing,
     refuse_failures,
-    show_prompts,
     verdict_log,
 )
 from automedeval.meta_evaluation.agreement.cases import Cases
@@ -55,12 +53,14 @@ from automedeval.records import (
     check_least,
     named_file,
     option,
+    question_text,
     read_cases,
     read_text,
     table_of,
 )
-from automedeval.records.arguments import comma_list
+from automedeval.records.arguments import TableArguments, comma_list
 from automedeval.records.cases import named_cases
+from automedeval.records.columns import NAMES, Table
 from automedeval.records.command_line import parse
 from automedeval.records.journal import Processes, write_lines, write_whole
 from automedeval.records.log import Log
@@ -72,10 +72,11 @@ from automedeval.rubrics import Rubric
 from automedeval.rubrics.published import PACKAGED
 
 SAMPLE = Path(automedeval.__file__).parent / "sample"
+WIDTH = 80  # letters of a line on a terminal
 
 
 @dataclass
-class JudgeArguments(PromptArguments, EvidenceArguments):
+class JudgeArguments(TableArguments, EvidenceArguments):
     """Which judge judges which cases, and how."""
 
     cases: list[str] = option(
@@ -125,11 +126,6 @@ class JudgeArguments(PromptArguments, EvidenceArguments):
         "the model that the report compares the others with (default: the first of v1=… v2=…); by pairwise "
         "rubrics only pairs with it are judged",
         None,
-    )
-    on_overlong: str = option(
-        "prompt longer than the context window: error stops before anything is judged, skip records an invalid verdict",
-        "error",
-        choices=["error", "skip"],
     )
     limit: int | None = option("judge only so many cases, the first ones", None)
     judge_name: str | None = option("name that verdicts record; default: the model's", None)
@@ -185,7 +181,7 @@ def main() -> None:
     kinds = (JudgeArguments, LogArguments, EncoderArguments, ChatArguments)
     args, log_args, encoder_args, chat_args = parse(kinds, __doc__, first=("cases", "judge", "output"))
     judge_name, output = args.complete()
-    processes, kind = join_processes(), parse_model(judge_name)[0]
+    processes = join_processes()
 
     def tell(*lines: str) -> None:
         if lines and processes.rank == 0:
@@ -193,8 +189,9 @@ def main() -> None:
 
     # of one table for each version, the first is the baseline
     version = named_file(args.cases[0])[0] if len(args.cases) > 1 and is_table(named_file(args.cases[0])[1]) else None
+    tell(*what_is_read(args))
     args.cases = [cases_file(args, output, log_args, processes)]
-    tell(*what_is_judged(args, judge_name))
+    tell(*[f"judge: {judge_name} (--judge names another)"] * args.judge_by_default)
     rubric = judge_rubric(judge_name, args.rubric)
     compared = rubric.mode != "checklist" and not rubric.in_words
     reported = (args.baseline or version) if compared else None  # the baseline of the report
@@ -206,13 +203,10 @@ def main() -> None:
         alone = "is written by one process; start the recipe without accelerate"
         several = f"{rubric.name} takes several prompts for each response; leave it out"
         raise RecordError(f"--batch_file: {alone if processes.count > 1 else several}")
-    shows = args.show_prompt is not None
-    if shows and kind not in LANGUAGE_MODELS:
-        raise RecordError(f"--show_prompt: --judge {judge_name} reads no prompt")
     judged = any(output.glob("verdicts*.jsonl"))
     # No server is asked what it can do, or whether verdicts are this judge's.
-    chat_args.unasked = bool(args.batch_file) or shows or (args.dry_run and not judged)
-    chat_args.loads = False  # the weights are loaded after the prompts, of which one may be too long
+    chat_args.unasked = bool(args.batch_file) or (args.dry_run and not judged)
+    chat_args.loads = False  # the weights are loaded when something is missing
     models = comma_list(args.models) if args.models is not None else None
     plan = {name: getattr(args, name) for name in ("orders", "seed", "runs", "baseline")} | {"models": models}
     planned = plan_from_dataset(args, args.dataset, rubric) if args.dataset else planner(judge_name, rubric, **plan)
@@ -227,27 +221,21 @@ def main() -> None:
     shown = {each.case.models[slot] for each in requests for slot in each.slots}
     if reported and reported not in shown:
         raise RecordError(f"--baseline: no answer of {reported!r} is judged, but of {in_a_row(sorted(shown))}")
-    asked = {name: getattr(args, name) for name in ("rationale", "score_decoding", "on_overlong")}
+    asked = {name: getattr(args, name) for name in ("rationale", "score_decoding")}
     judge = load_judge(
         judge_name, rubric, chat_args, name=args.judge_name, cases=requests.cases, processes=processes, encoder=encoder_args,
         **plan, **asked, **args.books(encoder_args, chat_args.device),
     )  # fmt: skip
-    if not (args.dry_run or shows):
-        judge.refuse_overlong(requests[processes.rank :: processes.count])
     if any(case.reference for case in requests.cases) and not judge.reads_reference:
         hint = "; --rubric automedeval_guided shows it to the model"
         tell(f"reference: not read by this judge{hint if isinstance(judge, Judge) and rubric.id == PACKAGED else ''}")
     args.score_decoding = getattr(judge, "score_decoding", args.score_decoding)
-    if isinstance(judge, Judge) and args.show_prompt is not None:
-        tell(show_prompts(requests, args.show_prompt, judge.shown))
-        return
     log = verdict_log(output, judge, processes=processes)
     if args.dry_run:
         if judged:
             log.join_parts()
         tell(dry_run(judge, requests, log.done(requests.digests) if judged else ()))
         return
-    processes.wait()  # until every process has checked its share
     if judge.chat is not None:
         judge.chat.prepare()
     started, awaited = time.monotonic(), None
@@ -290,11 +278,47 @@ def folder_name(judge: str) -> str:
     return "-".join([kind] * (kind != "checkpoint") + [Path(model).name] * bool(model))
 
 
-def what_is_judged(args: JudgeArguments, judge: str) -> list[str]:
-    """Describe the defaults in use: what the columns of a table hold, and the judge."""
-    table = table_of(args.file, blank=args.blank)
-    lines = [f"{args.file}: {'; '.join(table.notes)} (--columns says it otherwise)"] if table else []
-    return lines + [f"judge: {judge} (--judge names another)"] * args.judge_by_default
+def what_is_read(args: JudgeArguments) -> list[str]:
+    """Say what is read of each table: on a terminal a line for each column, its role and first words; else one line."""
+    lines: list[str] = []
+    shown: dict[str, str] = {}
+    for name, file in map(named_file, args.cases):
+        one = len(args.cases) == 1 and not name
+        if is_log(file) if one else not is_table(file):
+            continue
+        if (table := table_of(file, blank=args.blank, columns=args.columns)) is None:
+            continue
+        screen, hint = sys.stdout.isatty(), " (--columns says it otherwise)" * (not args.columns)
+        line = f"{file}: {'; '.join(table.notes[screen:])}{hint}"
+        if one or not screen or len(table.notes) > 2:  # of versions the lines on what is joined have the counts
+            lines.append(clipped(line, 2 * WIDTH) if screen else line)
+        shown = columns_of(table) | shown if screen else {}
+    width = max(map(len, shown), default=0)
+    return [*lines, *(clipped(f"  {name:<{width}}  {words}", WIDTH) for name, words in shown.items())]
+
+
+def columns_of(table: Table) -> dict[str, str]:
+    """Return "COLUMN → ROLE" of each column that is read → the first words in it; of many answers the names."""
+    cases, columns, shown = [case for _, case in table.cases], table.columns, {}
+    roles = {column: role for role in NAMES if (column := getattr(columns, role))}
+    more = columns.responses[2:] if len(columns.responses) > 3 else ()
+    for column in (each for each in columns.every if each not in more):
+        role = roles.get(column, "answers")
+        if role in ("model", "answer", "answers"):
+            responses = [each for case in cases for each in case.responses if role != "answers" or each.model == column]
+            texts = [each.model if role == "model" else each.text for each in responses]
+        else:
+            texts = [question_text(getattr(case, role) or "") for case in cases]
+        shown[f"{clipped(column, 24)} → {role}"] = next(filter(str.strip, texts), "")
+        if more and column == columns.responses[1]:
+            shown[f"{len(more)} more → answers"] = ", ".join(more)
+    return shown
+
+
+def clipped(text: str, most: int) -> str:
+    """Return the beginning of a text, without what steers a terminal."""
+    text = " ".join(printable(text[: 2 * most]).split(" "))
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def summary(log: Log, rubric: Rubric, requests: Requests, seconds: float) -> tuple[str, bool]:
@@ -342,10 +366,11 @@ def cases_file(args: JudgeArguments, output: Path, log_args: LogArguments, proce
     Raises:
         RecordError: a fault of `join_logs` or of the table, or the file is there with other cases.
     """
+    notes: list[str] = []
     if args.columns and len(args.cases) == 1 and not named_file(args.file)[0]:
         table = table_of(args.file, blank=args.blank, columns=args.columns)
         assert table is not None  # its columns are named
-        cases, notes = [case for _, case in named_cases(table)], [f"{args.file}: {'; '.join(table.notes)}"]
+        cases = [case for _, case in named_cases(table)]
     elif len(args.cases) == 1 and not is_log(args.file):
         return args.file
     else:
@@ -376,4 +401,13 @@ def plan_from_dataset(args: JudgeArguments, dataset: str, rubric: Rubric) -> Cal
     wanted = {row["case_id"] for row in rows}
     cases = {case.id: case for case in read_cases(args.file, blank=args.blank) if case.id in wanted}
     recorded = {each.case.id: each for each in read_recorded(rows, cases, {rubric.name: rubric}, dataset)}
-    return lambda case: recorded[case.id].requests(args.runs) if case.id in recorded else []
+
+    def plan(case: Case) -> list[Request]:
+        if (row := recorded.get(case.id)) is None:
+            return []
+        # The same responses in the same slots (Algorithm 2, line 5).
+        rationale, completion = row.reading.rationale is not None, row.row["completion"][0]["content"]
+        about = (row.case, row.order, None)
+        return [Request(*about, run, rationale, row.original, completion=completion) for run in range(args.runs)]
+
+    return plan

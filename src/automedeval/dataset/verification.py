@@ -61,9 +61,9 @@ def verify(path: str, verdicts: Mapping[tuple[str, str], Collection[str]]) -> Ve
     tags: Counter[str] = Counter()
     elsewhere, other_texts = 0, 0
     for place, rating in read_placed(path, VerdictRating):
-        ticked = rating.extra.get("tags") or []
-        if not isinstance(ticked, list) or any(tag not in TAGS for tag in ticked):
-            raise RecordError(f"{place}: 'tags' must be a list of {', '.join(TAGS)}, not {ticked!r}")
+        ticked = rating.tags or ()
+        if any(tag not in TAGS for tag in ticked):
+            raise RecordError(f"{place}: 'tags' must be a list of {', '.join(TAGS)}, not {list(ticked)!r}")
         if rating.verdict_digest is None:
             raise RecordError(f"{place}: 'verdict_digest' is missing; it names the text that was rated")
         digests = verdicts.get((rating.case_id, rating.judge), ())

@@ -20,7 +20,6 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from automedeval.evidence.books import Passage
 from automedeval.judges.judge import Judge
 from automedeval.judges.requests import Request, plan_requests
 from automedeval.models.base import Dialogue, Prompt
@@ -39,9 +38,8 @@ class CompletionChain:
     """A teacher that may ask questions before it judges.
 
     Args:
-        judge: the teacher's chat, rubric, seed and name, and the models whose responses are shown. A prompt that exceeds the
-            context window gives an invalid verdict, whatever `on_overlong` is. Its `score_decoding` is "free": the scores are
-            read from the teacher's text.
+        judge: the teacher's chat, of an endpoint or a recording, rubric, seed and name, and the models whose responses are
+            shown. Its `score_decoding` is "free": the scores are read from the teacher's text.
         teacher: "strong" or "weak" (paper: GPT-4, ChatGPT).
         search: questions → passages; None is the paper's ablation, in which the teacher judges without asking.
         questions: T of Algorithm 1, the largest number of rounds of questions.
@@ -101,7 +99,7 @@ class CompletionChain:
         """
         rubric, case = self.rubric, request.case
         texts = [case.responses[index].text for index in request.slots]
-        asked: list[tuple[str, list[Passage] | None]] = []
+        asked: list[tuple[str, list[Any] | None]] = []
         knowledge: list[dict[str, Any]] = []
         usage: Counter[str] = Counter()
         seen: set[str] = set()
@@ -139,13 +137,10 @@ class CompletionChain:
         return replace(verdict, usage=dict(usage))
 
     def verdicts(self, requests: Iterable[Request], done: Collection[tuple] = ()) -> Iterator[Verdict]:
-        """Judge the requests whose keys are not in `done`; yield their verdicts as they come (see `Chat.follow`)."""
+        """Judge the requests whose keys are not in `done`; yield their verdicts as they come (see `OpenAIChat.follow`)."""
         dialogues = ((request.key, self.dialogue(request)) for request in requests)
-        return (verdict for _, verdict in self.judge.chat.follow(dialogues, done))
-
-    def shown(self, request: Request) -> str:
-        """Return the first prompt of a case as the teacher reads it (paper, Figure 8)."""
-        return self.judge.chat.shown(next(self.dialogue(request)))
+        chat: Any = self.judge.chat  # of an endpoint, or a recording
+        return (verdict for _, verdict in chat.follow(dialogues, done))
 
     def dry_run(self, requests: Iterable[Request], done: Collection[tuple] = ()) -> str:
         """Count what a run would take at least: a chain makes one call, and at most one more than its questions."""

@@ -34,7 +34,8 @@ from automedeval.records import RecordError, digest
 from automedeval.records.gone import explain
 from automedeval.records.text import readable
 
-QUESTION = read_questions(resources.files(__package__) / "templates/questions.yaml")["statement"]
+_QUESTIONS = read_questions(resources.files(__package__) / "templates/questions.yaml")
+QUESTION, OPINION = _QUESTIONS["statement"], _QUESTIONS["opinion"]
 LABEL = dict(zip(QUESTION.options, (SUPPORTED, CONTRADICTED, NOT_FOUND)))
 BLANK = "N/A"  # in the place of passages
 MOST = 8  # passages in a prompt
@@ -44,14 +45,15 @@ TOO_LONG = "the prompt is {} tokens longer than the context window"
 class _Asked(NamedTuple):
     """A question on a statement: `near` are the passages that its prompt shows, nearest first, `close` those for the rules.
 
-    `blank` is the same question without a passage; `over` says by how many tokens the prompt is too long.
+    `blank` is the same question without a passage, None where nothing is divided by it; `over` says by how many tokens the
+    prompt is too long.
     """
 
     statement: Statement
     near: list[int]
     close: list[int]
     prompt: Prompt
-    blank: Prompt
+    blank: Prompt | None
     over: int
 
 
@@ -104,7 +106,8 @@ class ChatChecker:
         wanted = [True] * len(answers) if wanted is None else wanted
         questions = self._questions(answers)
         fitting = [
-            [text for each in asked if each.over <= 0 for text in (each.prompt, each.blank)] for asked in questions
+            [text for each in asked if each.over <= 0 for text in (each.prompt, each.blank) if text]
+            for asked in questions
         ]
         replies = answer_groups(fitting, wanted, self.chat.answer, self.chat.batched)
         got: dict[int, list[Answer]] = {index: [] for index, prompts in enumerate(fitting) if not prompts}
@@ -120,7 +123,8 @@ class ChatChecker:
                 if each.over > 0:
                     judged = Judgement(error=TOO_LONG.format(each.over))
                 else:
-                    judged = QUESTION.read(next(said)).divided_by(QUESTION.read(next(said)))
+                    judged = QUESTION.read(next(said))
+                    judged = judged.divided_by(QUESTION.read(next(said))) if each.blank else judged
                 findings[each.statement] = self._finding(each, judged, passages, question, statements)
             yield [findings.get(each) or Finding(each, UNREAD) for each in statements]
 
@@ -177,11 +181,45 @@ class ChatChecker:
         return Finding(statement, LABEL[option], odds[option] if odds else None, passage)
 
 
-def load_checker(spec: str, encoder: EncoderArguments, chat: ChatArguments) -> SmallChecker | ChatChecker:
-    """Load "small" (the packaged checker), the folder of another, or a chat; RecordError if it cannot be loaded."""
+@dataclass
+class OpinionChecker(ChatChecker):
+    """Ask a chat whether statements are true without showing it anything: what it believes, not what is known."""
+
+    note = "No evidence: every label is the opinion of the model, which may be wrong."
+
+    @cached_property
+    def fingerprint(self) -> str:
+        return digest([self.chat.fingerprint, OPINION.name, OPINION.wording, OPINION.options])
+
+    def _questions(self, answers: Sequence[tuple[Sequence[Statement], Sequence[Passage], str]]) -> list[list[_Asked]]:
+        checked = [[each for each in asked if each.unread is None] for asked, _, _ in answers]
+        prompts = [[OPINION.prompt({"statement": each.text}) for each in some] for some in checked]
+        return [
+            [_Asked(each, [], [], prompt, None, self.chat.overflow([prompt])[0]) for each, prompt in zip(some, asked)]
+            for some, asked in zip(checked, prompts)
+        ]
+
+    def _finding(self, asked: _Asked, judged: Judgement, *_: Any) -> Finding:
+        if judged.option is None:
+            return Finding(asked.statement._replace(unread=judged.error), UNREAD)
+        self.chat.accepted = True
+        return Finding(asked.statement, LABEL[judged.option], (judged.probabilities or {}).get(judged.option))
+
+
+def load_checker(
+    spec: str, encoder: EncoderArguments, chat: ChatArguments, opinion: bool = False
+) -> SmallChecker | ChatChecker:
+    """Load "small" (the packaged checker), the folder of another, or a chat, which for an `opinion` is shown no evidence.
+
+    RecordError if it cannot be loaded, or a small checker has no evidence: it has no opinion.
+    """
     if spec.startswith("split:"):
         raise RecordError(explain(f"--checker {spec}", "split:"))
     kind, model = checked_model(spec)
+    if opinion and kind in ("openai", "decision", "checkpoint"):
+        return OpinionChecker(None, chat.load(spec))
+    if opinion:
+        raise RecordError(f"--evidence none: --checker {spec} has no opinion; name a language model")
     if kind == "small" or (Path(spec).is_dir() and not (Path(spec) / "config.json").is_file()):
         folder = Path(model) if kind != "small" else Path(model or PACKAGED)
         return load_small_checker(encoder, chat.device, folder)

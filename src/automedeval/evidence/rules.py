@@ -61,8 +61,19 @@ def _compared(
         for passage in (each for index, each in enumerate(passages) if index in near or each.on_question)
         for each in _for_patient(quantities(passage.text), question)
         if each.measure == mine.measure
+        and (each.bound or _in_one_part(mine.measure == "time", quantities(statement), quantities(passage.text)))
         and _alike(mine.subject, each.subject, context, _context(passage.text, passage.before, question))
     ]
+
+
+def _in_one_part(is_time: bool, own: Sequence[Quantity], their: Sequence[Quantity]) -> bool:
+    """Return whether two sentences are on the same part of a course: other parts have other doses for another time."""
+    mine, theirs = (
+        [each for each in of if (each.measure == "time") != is_time and not each.computed] for of in (own, their)
+    )
+    if is_time:
+        return {each[:4] for each in mine} == {each[:4] for each in theirs}
+    return not (mine and theirs) or any(not _excludes(each, other) for each in theirs for other in mine)
 
 
 def _follows(

@@ -55,7 +55,7 @@ class _Joined:
         """Return the case; by the extra keys of its responses `automedeval export` finds the answers in their logs again."""
         name = self.ids[0] if self.ids else digest(question_key(self.question))
         responses = tuple(
-            Response(model, answer.text, {"harness_id": answer.id, "harness_epoch": answer.epoch})
+            Response(model, answer.text, {**answer.extra, "harness_id": answer.id, "harness_epoch": answer.epoch})
             for model, answer in self.answers.items()
         )
         case_id = name if self.epoch == 1 else f"{name}/epoch-{self.epoch}"
@@ -82,14 +82,18 @@ def read_version(file: str, blank: str | None, columns: Sequence[str] = ()) -> A
     """Return the answers of one version of a model, which its table has in one column; RecordError if it has several."""
     table = table_of(file, blank=blank, columns=columns)
     cases = ((file, each) for each in read_cases(file, blank=blank))
-    answers = Answers(file, None, remark="; ".join(table.notes) if table else None)
+    answers = Answers(file, None)
     for place, case in named_cases(table) if table else cases:
         if len(case.responses) != 1:
             count = f"{len(case.responses)} answers ({', '.join(case.models)})"
             raise RecordError(f"{place}: {count}, and a file for each version has one to a question")
         name = case.id if table is None or table.columns.id is not None else ""
-        about = {"topic": case.topic, "criteria": case.criteria, **({} if table else case.extra)}
-        answers.answers.append(Answer(name, case.question, case.responses[0].text, case.reference, about=about))
+        about, response = (
+            {"topic": case.topic, "criteria": case.criteria, **({} if table else case.extra)},
+            case.responses[0],
+        )
+        extra = {} if table else response.extra  # of a table's row its number
+        answers.answers.append(Answer(name, case.question, response.text, case.reference, 1, about, extra))
     return answers
 
 

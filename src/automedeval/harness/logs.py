@@ -49,6 +49,7 @@ class Answer:
     reference: str | None = None
     epoch: int = 1
     about: dict[str, Any] = field(default_factory=dict)  # of a table: its case's topic, criteria and further keys
+    extra: dict[str, Any] = field(default_factory=dict)  # further keys of the response
 
 
 @dataclass
@@ -59,7 +60,7 @@ class Answers:
         model: the model's name in the log; None where it has none.
         left_out: reason → number of records that give no answer.
         notes: what else is to be told → of how many.
-        remark: that the run did not end well and its log may lack samples, or what a table's columns are; else None.
+        remark: that the run did not end well and its log may lack samples; else None.
     """
 
     file: str

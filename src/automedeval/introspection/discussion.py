@@ -9,7 +9,7 @@ goes on from them.
 import itertools
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -42,7 +42,7 @@ _REVIEW = re.compile(
 
 @dataclass(frozen=True)
 class Suggestion:
-    """A proposal to keep or to revise the verdict on record: reasons, and the scores of all responses by slot.
+    """A proposal to keep or to revise the verdict on record, with the scores of all responses by slot.
 
     `shown` is the text for the reviewer, and `end` is where the suggestion ends in the message. `error` says why a message
     cannot be parsed.
@@ -50,7 +50,6 @@ class Suggestion:
 
     error: str | None = None
     keep: bool = False
-    text: str = ""
     scores: tuple[int, ...] = ()
     shown: str = ""
     end: int = 0
@@ -80,13 +79,12 @@ def read_suggestion(answer: Answer, rubric: Rubric, on_record: Sequence[int]) ->
     if keep := _KEEP.match(body):
         if reading.valid and scores != tuple(on_record):
             return Suggestion("it keeps the verdict on record and gives other points")
-        return Suggestion(None, True, "", tuple(on_record), shown, header.end() + keep.end())
+        return Suggestion(None, True, tuple(on_record), shown, header.end() + keep.end())
     if not reading.valid:
         return Suggestion(reading.error)
     if not reading.rationale:
         return Suggestion("points without a reason")
-    kept = scores == tuple(on_record)
-    return Suggestion(None, kept, reading.rationale, scores, shown, header.end() + reading.spans[-1][1])
+    return Suggestion(None, scores == tuple(on_record), scores, shown, header.end() + reading.spans[-1][1])
 
 
 def read_review(answer: Answer) -> Review:
@@ -160,10 +158,8 @@ class Discussion:
     @property
     def accepted(self) -> tuple[int, Suggestion] | None:
         """Return the exchange of the consensus and its suggestion, None without one."""
-        for exchange, review in self.reviews.items():
-            if review.accepts:
-                return exchange, self.suggestions[exchange]
-        return None
+        agreed = (exchange for exchange, review in self.reviews.items() if review.accepts)
+        return next(((exchange, self.suggestions[exchange]) for exchange in agreed), None)
 
     @property
     def consensus(self) -> bool:
@@ -185,12 +181,6 @@ class Discussion:
             if review.accepts:
                 return None if suggestion.keep or self.revised else ("revision", exchange)
         return None
-
-    # --- prompts ---
-
-    def asked_before(self, exchange: int) -> list[dict[str, Any]]:
-        """Return the questions to the books in earlier exchanges, with the passages found."""
-        return [each for number in range(1, exchange) for each in self.pieces["suggestion", number]["asked"]]
 
     def suggester_turns(self, exchange: int, asked: Iterable[dict[str, Any]] = ()) -> list[Turn]:
         """Return the suggesting model's messages before an exchange, and its questions in it, with the replies."""
@@ -233,9 +223,9 @@ class Partners:
 
     def __post_init__(self) -> None:
         self.questions = self.questions if self.search else 0
-        fingerprints = [chat.fingerprint for chat in (self.suggester, self.reviewer, self.reviser or self.suggester)]
-        settings = [template_fingerprint("discussion"), self.questions, EXCHANGES, self.shuffle]
-        self.fingerprint = digest([*fingerprints, *settings, list(self.about)])
+        self._chats: dict[str, Any] = dict(zip(ROLES, (self.suggester, self.reviewer, self.reviser or self.suggester)))
+        settings = [template_fingerprint("discussion"), self.questions, EXCHANGES, self.shuffle, list(self.about)]
+        self.fingerprint = digest([*(chat.fingerprint for chat in self._chats.values()), *settings])
 
     def open(self, mistakes: Sequence[Mistake], journal: Journal) -> list[Discussion]:
         """Return the discussion of every mistake, with the messages that the journal holds.
@@ -276,11 +266,11 @@ class Partners:
         If an endpoint fails on a prompt, that discussion waits, and there is a RecordError in the end. ChatError if an endpoint
         cannot go on.
         """
-        for role, exchange in [(role, number) for number in range(1, EXCHANGES + 1) for role in ROLES]:
+        leads = dict(zip(ROLES, (self._suggestion, self._review, self._revision)))
+        for exchange, role in itertools.product(range(1, EXCHANGES + 1), ROLES):
             reached = {each.case_id: each for each in discussions if each.next_step == (role, exchange)}
-            chat, dialogue = self._role(role)
-            dialogues = ((case_id, dialogue(reached[case_id], exchange)) for case_id in sorted(reached))
-            for case_id, content in chat.follow(dialogues):
+            dialogues = ((case_id, leads[role](reached[case_id], exchange)) for case_id in sorted(reached))
+            for case_id, content in self._chats[role].follow(dialogues):
                 piece = {"case_id": case_id, "role": role, "exchange": exchange, **content}
                 piece |= {"when": now(), "settings": self.fingerprint, "digest": reached[case_id].mistake.digest}
                 journal.append(piece)
@@ -293,21 +283,9 @@ class Partners:
                 f"{waiting:,} discussions have not ended, the last error: {failures[-1]}; run the same command again to go on"
             )
 
-    def first_prompts(self, discussions: Iterable[Discussion]) -> list[Prompt]:
-        """Return the suggesting model's first prompts."""
-        return [next(self._suggestion(discussion, 1)) for discussion in discussions if not discussion.pieces]
-
-    def _role(self, role: str) -> tuple[Chat, Callable[[Discussion, int], Dialogue]]:
-        """Return who has a role, and how it is asked in an exchange."""
-        return {
-            "suggestion": (self.suggester, self._suggestion),
-            "review": (self.reviewer, self._review),
-            "revision": (self.reviser or self.suggester, self._revision),
-        }[role]
-
     def _add(self, discussion: Discussion, piece: dict[str, Any]) -> None:
         discussion.add(piece)
-        self._role(piece["role"])[0].accepted |= not piece["error"]
+        self._chats[piece["role"]].accepted |= not piece["error"]
 
     def _prompt(self, discussion: Discussion, messages: Messages, call: int) -> Prompt:
         label = f"discussion:{template_fingerprint('discussion')}"
@@ -317,7 +295,7 @@ class Partners:
         """Have the suggesting model ask questions, and suggest; return the message."""
         asked: list[dict[str, Any]] = []
         usage: Counter = Counter()
-        before = discussion.asked_before(exchange)
+        before = [each for number in range(1, exchange) for each in discussion.pieces["suggestion", number]["asked"]]
         seen = {normalise(question) for each in before for question in each["questions"]}
         may_ask = self.questions > 0
         for call in itertools.count(len(before) + exchange):
@@ -330,9 +308,8 @@ class Partners:
             new = [question for question in questions if normalise(question) not in seen]
             seen.update(map(normalise, new))
             may_ask = bool(new) and len(asked) + 1 < self.questions
-            passages = (
-                [passage.to_dict() for passage in find_passages(self.search, new)] if new and self.search else None
-            )
+            found = find_passages(self.search, new) if new and self.search else None
+            passages = None if found is None else [passage.to_dict() for passage in found]
             asked.append({"text": own_text(answer.text), "questions": new, "passages": passages, "goes_on": may_ask})
 
     def _questions(self, answer: Answer, discussion: Discussion) -> list[str]:
@@ -343,15 +320,12 @@ class Partners:
 
     def _review(self, discussion: Discussion, exchange: int) -> Dialogue:
         """Have the reviewing model accept or object; return the message."""
-        numbers = [number for number in discussion.suggestions if number <= exchange]
-        first, *later = [number for number in numbers if not discussion.suggestions[number].error]
-        turns, before = [], first
-        for number in later:
-            text = own_text(discussion.pieces["review", before]["text"])
-            names = {"error": discussion.reviews[before].error, "suggestion": discussion.suggestions[number].shown}
-            turns.append(Turn(text, "suggested", names))
-            before = number
-        messages = discussion.messages("review", turns, suggestion=discussion.suggestions[first].shown)
+        shown = {number: each.shown for number, each in discussion.suggestions.items() if not each.error}
+        turns = []
+        for before, number in itertools.pairwise(shown):
+            names = {"error": discussion.reviews[before].error, "suggestion": shown[number]}
+            turns.append(Turn(own_text(discussion.pieces["review", before]["text"]), "suggested", names))
+        messages = discussion.messages("review", turns, suggestion=next(iter(shown.values())))
         answer = yield self._prompt(discussion, messages, exchange)
         return _said(answer, answer.usage)
 
@@ -372,7 +346,7 @@ def _said(answer: Answer, usage: dict[str, int], **more: Any) -> dict[str, Any]:
     return {**content, "usage": dict(usage), **more}
 
 
-def account(discussions: Sequence[Discussion], suggester: str, reviewer: str) -> tuple[list[str], dict[str, int]]:
+def account(discussions: Sequence[Discussion], suggester: str, reviewer: str) -> list[str]:
     """Return the lines that report how discussions ended, and how many messages of each kind could not be read.
 
     RecordError if a partner answered in the format of its role in no discussion.
@@ -391,14 +365,14 @@ def account(discussions: Sequence[Discussion], suggester: str, reviewer: str) ->
                 f"{piece['case_id']!r}: {begins!r}"
             )
     at = Counter(each.accepted[0] for each in discussions if each.accepted and each.consensus)
-    unreadable = {role: len(list(filter(None, said))) for role, said in errors.items()}
+    unreadable = {role: count for role, said in errors.items() if (count := len(list(filter(None, said))))}
     exchanges = ", ".join(f"exchange {exchange}: {count:,}" for exchange, count in sorted(at.items()))
     agreed = f"{at.total():,} consensus{f' ({exchanges})' if exchanges else ''}"
     lines = [
         f"discussion: {suggester} suggests, {reviewer} reviews",
         f"discussion: {len(discussions):,} mistakes → {agreed}, {len(discussions) - at.total():,} without",
     ]
-    if any(unreadable.values()):
-        words = ", ".join(f"{what}: {count:,}" for what, count in unreadable.items() if count)
+    if unreadable:
+        words = ", ".join(f"{what}: {count:,}" for what, count in unreadable.items())
         lines.append(f"discussion: could not be read, {words}")
-    return lines, unreadable
+    return lines

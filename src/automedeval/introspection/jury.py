@@ -14,11 +14,13 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 from automedeval.introspection.mistakes import Recorded
 from automedeval.records import DECISIONS, RecordError, digest, read_lines
 from automedeval.records.journal import write_lines
+from automedeval.records.types import take
 from automedeval.rubrics.grammar import ParsedAnswer, format_verdict, reads_back
 from automedeval.rubrics.slots import reordered
 
@@ -46,14 +48,17 @@ def read_rulings(
     rulings: dict[str, Ruling] = {}
     lines: dict[str, dict[str, Any]] = {}
     for place, line in read_lines(path):
-        case_id = _case_id(line, place)
-        if case_id not in recorded:
-            raise RecordError(f"{place}: no training case {case_id!r}")
-        if case_id in lines:
-            raise RecordError(f"{place}: case {case_id!r} has a line already")
-        lines[case_id] = line
-        if (ruling := _ruling(line, recorded[case_id], place)) is not None:
-            rulings[case_id] = ruling
+        try:
+            case_id = take(line, "case_id", (str,))
+            if case_id not in recorded:
+                raise RecordError(f"no training case {case_id!r}")
+            if case_id in lines:
+                raise RecordError(f"case {case_id!r} has a line already")
+            lines[case_id] = line
+            if line.get("decision") is not None:
+                rulings[case_id] = _ruling(line, recorded[case_id])
+        except RecordError as error:
+            raise RecordError(f"{place}: {error}") from None
     return rulings, lines
 
 
@@ -66,67 +71,47 @@ def read_jury(queue: Path, recorded: Mapping[str, Recorded]) -> tuple[dict[str, 
     return rulings, filled
 
 
-def _case_id(line: Mapping[str, Any], place: str) -> str:
-    if not isinstance(line.get("case_id"), str):
-        raise RecordError(f"{place}: 'case_id' must be a case's id, not {json.dumps(line.get('case_id'))}")
-    return line["case_id"]
-
-
 def _digest(recorded: Recorded) -> str:
     """Return twelve hexadecimal digits over the case as shown and the verdict on record."""
     return digest([recorded.case.digest, recorded.row["completion"]])
 
 
-def _ruling(line: Mapping[str, Any], recorded: Recorded, place: str) -> Ruling | None:
-    decision, annotator, judge = line.get("decision"), line.get("annotator"), line.get("judge")
-    if decision is None:
-        return None
+def _ruling(line: Mapping[str, Any], recorded: Recorded) -> Ruling:
+    """Return the decision of a line, a revised verdict in the slots of the row."""
+    case, rubric, judge, decision = recorded.case, recorded.rubric, recorded.row["judge"], line["decision"]
+    annotator, rationale = (take(line, name, (str, NoneType), None) for name in ("annotator", "rationale"))
     if decision not in DECISIONS:
-        raise RecordError(f"{place}: 'decision' must be keep, revise or null, not {json.dumps(decision)}")
-    if judge not in (None, recorded.row["judge"]):
-        recorded_judge = recorded.row["judge"]
-        raise RecordError(
-            f"{place}: the decision is on a verdict of {judge!r}, and the verdict on record is by {recorded_judge!r}"
-        )
+        raise RecordError(f"'decision' must be keep, revise or null, not {json.dumps(decision)}")
+    if line.get("judge") not in (None, judge):
+        raise RecordError(f"the decision is on a verdict of {line['judge']!r}, and the one on record is by {judge!r}")
     if line.get("digest") not in (None, _digest(recorded)):
         raise RecordError(
-            f"{place}: the answers of case {recorded.case.id!r} or its verdict on record changed after the line was written; "
-            "delete the line, and the case is put into the queue again"
+            f"the answers of case {case.id!r} or its verdict on record changed after the line was written; delete the line, "
+            "and the case is put into the queue again"
         )
-    if annotator is not None and not isinstance(annotator, str):
-        raise RecordError(f"{place}: 'annotator' must be a name or null, not {json.dumps(annotator)}")
     if decision == "keep":
-        return Ruling(recorded.case.id, "keep", None, annotator)
-    return Ruling(recorded.case.id, "revise", _reading(line, recorded, place), annotator)
-
-
-def _reading(line: Mapping[str, Any], recorded: Recorded, place: str) -> ParsedAnswer:
-    """Return the verdict of a line, in the slots of the row."""
-    rubric, rationale, order = recorded.rubric, line.get("rationale"), line.get("order", recorded.order)
+        return Ruling(case.id, "keep", None, annotator)
+    order, scores = line.get("order", recorded.order), line.get("scores")
     whole = isinstance(order, list | tuple) and all(type(index) is int for index in order)
     if not whole or sorted(order) != sorted(recorded.order):
-        raise RecordError(f"{place}: 'order' must hold {sorted(recorded.order)} in some order, not {json.dumps(order)}")
-    if rationale is not None and not isinstance(rationale, str):
-        raise RecordError(f"{place}: 'rationale' must be a text or null, not {json.dumps(rationale)}")
-    rationale = (rationale or "").strip() or None if rubric.rationale else None
-    scores, models = line.get("scores"), recorded.case.models
-    if line.get("models") not in (None, models):
-        raise RecordError(f"{place}: 'models' must be {', '.join(models)}, in this order, as in 'scores'")
-    if scores is not None and (not isinstance(scores, list) or len(scores) != len(models)):
-        raise RecordError(
-            f"{place}: 'scores' must be a list of {len(models)}, for {', '.join(models)}, not {json.dumps(scores)}"
-        )
+        raise RecordError(f"'order' must hold {sorted(recorded.order)} in some order, not {json.dumps(order)}")
+    models = ", ".join(case.models)
+    if line.get("models") not in (None, case.models):
+        raise RecordError(f"'models' must be {models}, in this order, as in 'scores'")
+    if scores is not None and (not isinstance(scores, list) or len(scores) != len(case.models)):
+        raise RecordError(f"'scores' must be a list of {len(case.models)}, for {models}, not {json.dumps(scores)}")
     chosen = [scores[index] for index in order] if scores else []
     if not chosen or None in chosen:
-        raise RecordError(f"{place}: a revision needs a score for every response that was shown")
+        raise RecordError("a revision needs a score for every response that was shown")
     assert rubric.scale is not None  # `read_recorded` refuses a rubric without one
     low, high = rubric.scale
     if wrong := [score for score in chosen if type(score) is not int or not low <= score <= high]:
-        raise RecordError(f"{place}: a score must be a whole number from {low} to {high}, not {json.dumps(wrong[0])}")
+        raise RecordError(f"a score must be a whole number from {low} to {high}, not {json.dumps(wrong[0])}")
+    rationale = (rationale or "").strip() or None if rubric.rationale else None
     reading = reordered(ParsedAnswer(True, None, rationale, tuple(chosen)), order, recorded.order, rubric.slot_word)
     if not reads_back(format_verdict(reading, rubric), rubric, len(order)):
-        raise RecordError(f"{place}: 'rationale' holds a control token, or a line that reads as a verdict")
-    return reading
+        raise RecordError("'rationale' holds a control token, or a line that reads as a verdict")
+    return Ruling(case.id, "revise", reading, annotator)
 
 
 def write_queue(path: Path, undecided: Sequence[Recorded], lines: Mapping[str, dict[str, Any]]) -> None:

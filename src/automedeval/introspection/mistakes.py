@@ -11,13 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from automedeval.judges.requests import Request
 from automedeval.records import Case, RecordError, Verdict, as_shown, digest, read_placed
 from automedeval.rubrics import Rubric
 from automedeval.rubrics.grammar import ParsedAnswer, parse_verdict
 from automedeval.rubrics.prompts import judge_messages
 from automedeval.rubrics.slots import by_slot, seen_from
-from automedeval.stats.agreement import SAME, relation_of
 
 KINDS = ("relations", "scores", "invalid")
 LONGEST_RAW = 2000  # characters that are shown of an answer that could not be parsed
@@ -41,12 +39,6 @@ class Recorded:
     def order(self) -> tuple[int, ...]:
         """Return which response stands in which slot of the row."""
         return tuple(self.row["order"])
-
-    def requests(self, runs: int) -> list[Request]:
-        """Return the requests whose prompt is the row's own: the same responses in the same slots (Algorithm 2, line 5)."""
-        asks, completion = self.reading.rationale is not None, self.row["completion"][0]["content"]
-        about = (self.case, self.order, None)
-        return [Request(*about, run, asks, self.original, completion=completion) for run in range(runs)]
 
 
 @dataclass(frozen=True)
@@ -134,45 +126,37 @@ def read_judge(path: str, recorded: Sequence[Recorded]) -> RoundJudge:
     case without a verdict (Algorithm 2 judges them all).
     """
     by_case = {each.case.id: each for each in recorded}
-    verdicts: dict[str, tuple[str, Verdict]] = {}
-    judges, settings = set[str](), set[str | None]()
-    for place, verdict in read_placed(path, Verdict):
-        row = by_case.get(verdict.case_id)
-        if row is None or verdict.rubric != row.rubric.name:
-            continue
-        judges.add(verdict.judge)
-        settings.add(verdict.extra.get("settings"))
-        if len(judges) > 1:
-            raise RecordError(f"{path}: verdicts of {', '.join(sorted(judges))}: a round takes the file of one judge")
-        if len(settings) > 1:
-            raise RecordError(f"{path}: verdicts of {verdict.judge} with different weights, wording or settings")
-        if before := verdicts.get(verdict.case_id):
-            about = f"a verdict of {verdict.judge} on case {verdict.case_id!r} stands at {before[0]} already"
-            raise RecordError(f"{place}: {about}, and a round takes one of each case")
-        _check(verdict, row, place)
-        verdicts[verdict.case_id] = (place, verdict)
-    if not judges:
-        rubrics = ", ".join(sorted({each.rubric.name for each in recorded}))
+    rubric_of = {case_id: each.rubric.name for case_id, each in by_case.items()}
+    placed = [each for each in read_placed(path, Verdict) if each[1].rubric == rubric_of.get(each[1].case_id)]
+    if not placed:
+        rubrics = ", ".join(sorted(set(rubric_of.values())))
         raise RecordError(f"{path}: no verdict by {rubrics} on any of the {len(by_case):,} training cases")
-    (judge,) = judges
-    if missing := [case_id for case_id in by_case if case_id not in verdicts]:
+    judge, *others = sorted({verdict.judge for _, verdict in placed})
+    if others:
+        raise RecordError(f"{path}: verdicts of {', '.join([judge, *others])}: a round takes the file of one judge")
+    if len(settings := {verdict.settings for _, verdict in placed}) > 1:
+        raise RecordError(f"{path}: verdicts of {judge} with different weights, wording or settings")
+    places: dict[str, str] = {}
+    for place, verdict in placed:
+        case_id, row = verdict.case_id, by_case[verdict.case_id]
+        if before := places.get(case_id):
+            about = f"a verdict of {judge} on case {case_id!r} stands at {before} already"
+            raise RecordError(f"{place}: {about}, and a round takes one of each case")
+        places[case_id] = place
+        verdict.check(place, row.original.digest, row.case.digest)
+        if sorted(verdict.order) != sorted(row.order):
+            raise RecordError(
+                f"{place}: the verdict is on the responses {sorted(verdict.order)} of case {case_id!r}, and the one on record "
+                f"on {sorted(row.order)}: judge the rows with --dataset"
+            )
+        if verdict.valid and None in by_slot(verdict.scores or (), row.order):
+            raise RecordError(f"{place}: a valid verdict without a score for each response")
+    if missing := [case_id for case_id in by_case if case_id not in places]:
         raise RecordError(
             f"{path}: {judge} has not judged {len(missing):,} of the {len(by_case):,} training cases, the first "
             f"{missing[0]!r}: judge them all"
         )
-    return RoundJudge(judge, settings.pop(), {case_id: verdict for case_id, (_, verdict) in verdicts.items()})
-
-
-def _check(verdict: Verdict, recorded: Recorded, place: str) -> None:
-    """Raise RecordError if a verdict is on changed texts or other responses, or is valid without their scores."""
-    verdict.check(place, recorded.original.digest, recorded.case.digest)
-    if sorted(verdict.order) != sorted(recorded.order):
-        raise RecordError(
-            f"{place}: the verdict is on the responses {sorted(verdict.order)} of case {verdict.case_id!r}, and the one on "
-            f"record on {sorted(recorded.order)}: judge the rows with --dataset"
-        )
-    if verdict.valid and None in by_slot(verdict.scores or (), recorded.order):
-        raise RecordError(f"{place}: a valid verdict without a score for each response")
+    return RoundJudge(judge, settings.pop(), {verdict.case_id: verdict for _, verdict in placed})
 
 
 def find_mistakes(recorded: Sequence[Recorded], judge: RoundJudge) -> tuple[list[Mistake], list[str]]:
@@ -202,7 +186,7 @@ def _kind(recorded: Recorded, verdict: Verdict) -> str | None:
     if not verdict.valid:
         return "invalid"
     scores = np.array([by_slot(verdict.scores or (), recorded.order), recorded.reading.scores], dtype=float)
-    judged, on_record = (relation_of(np.subtract.outer(each, each)) for each in scores)
+    judged, on_record = (np.sign(np.subtract.outer(each, each)) for each in scores)
     if (judged != on_record).any():
         return "relations"
-    return "scores" if (np.abs(scores[0] - scores[1]) > SAME).any() else None
+    return "scores" if (scores[0] != scores[1]).any() else None

@@ -19,7 +19,7 @@ from automedeval.records.arguments import TableArguments, comma_list
 from automedeval.records.journal import write_json, write_lines
 from automedeval.rubrics import rubrics_with
 from automedeval.rubrics.grammar import ParsedAnswer
-from automedeval.rubrics.slots import as_recorded, by_slot, reordered
+from automedeval.rubrics.slots import as_recorded, reordered
 
 REVISIONS, SUMMARY = "revisions.jsonl", "discussion.json"
 DECISION = ("revised_verdict", "decided_by", "decision", "annotator", "when")  # of a record
@@ -92,12 +92,6 @@ def _verdict(judge: str, reading: ParsedAnswer, recorded: Recorded) -> Record:
     return {"judge": judge, **as_recorded(reading, recorded.order, recorded.case.models)}
 
 
-def revised_reading(record: Mapping[str, Any], recorded: Recorded) -> ParsedAnswer:
-    """Return the revised verdict of a record, in the slots of the row."""
-    verdict = record["revised_verdict"]
-    return ParsedAnswer(True, None, verdict["rationale"], by_slot(verdict["scores"], recorded.order))
-
-
 def decide(records: Iterable[Record], rulings: Mapping[str, Ruling], recorded: Mapping[str, Recorded]) -> None:
     """Put the jury's decisions, by case id, into the records that no consensus decides."""
     for record in records:
@@ -130,15 +124,16 @@ def read_discussion(folder: Path, dataset: Dataset) -> tuple[list[Record], dict[
     return [record for _, record in read_lines(folder / REVISIONS)], facts
 
 
-def counts_of(records: Sequence[Record], kinds: Sequence[str]) -> dict[str, Any]:
+def waiting_in(records: Iterable[Record]) -> set[str]:
+    """Return the ids of the cases that wait for the jury."""
+    return {record["case_id"] for record in records if record["decided_by"] is None}
+
+
+def counts_of(records: Sequence[Record]) -> dict[str, Any]:
     """Return how many mistakes and decisions of each kind there are."""
     decided = Counter((record["decided_by"], record["decision"]) for record in records)
-    at = Counter(record["consensus_at"] for record in records if record["consensus_at"])
-    by_kind = Counter(record["kind"] for record in records)
     return {
         "mistakes": len(records),
-        "kinds": {kind: by_kind[kind] for kind in kinds},
-        "consensus_at": {str(exchange): count for exchange, count in sorted(at.items())},
         **{by: {what: decided[by, what] for what in ("keep", "revise")} for by in ("consensus", "jury")},
         "unresolved": decided[None, None],
     }

@@ -90,9 +90,6 @@ class BaseJudge(ABC):
         if any(wanted):
             yield from ((index, self.verdict(requests[index], each)) for index, each in self.answer(requests, wanted))
 
-    def refuse_overlong(self, requests: Sequence[Request]) -> None:  # noqa: B027  only prompts can be too long
-        """Raise RecordError, naming the case, if a request has a prompt that this judge refuses because it is too long."""
-
     def record(self, request: Request, error: str | None, notes: dict[str, Any] | None, **values: Any) -> Verdict:
         """Return a verdict, invalid if there is an error, with its origin: models, digest of the case, settings, weights.
 

@@ -10,7 +10,7 @@ from typing import Any
 from automedeval.judges.prompt_judge import PromptJudge
 from automedeval.judges.requests import Request, plan_requests
 from automedeval.metrics.embedding import pieces
-from automedeval.models.base import Answer, Chat, Dialogue, Prompt, SequentialChat, Slot
+from automedeval.models.base import Answer, Chat, Dialogue, Prompt, SequentialChat
 from automedeval.models.questions import Question, read_questions
 from automedeval.records import Case, RecordError, Verdict, digest, question_text
 from automedeval.records.text import readable
@@ -45,7 +45,6 @@ class Judge(PromptJudge):
             each score among the allowed values; an endpoint is asked for each value once more, as a typed question, after the
             text that is parsed: its probabilities give expected scores. None: constrained for a checkpoint, else free.
         orders, seed, runs, baseline, models: see `plan_requests`.
-        on_overlong: see `PromptJudge`.
         name: what verdicts record as their judge; by default the chat's name.
         search: finds passages of books; those nearest to the question and to the responses stand in the prompt, and in the
             verdict's `knowledge`. None: nothing is looked up.
@@ -65,7 +64,6 @@ class Judge(PromptJudge):
     runs: int = 1
     baseline: str | None = None
     models: Sequence[str] | None = None
-    on_overlong: str = "error"
     name: str | None = None
     search: Search | None = None
     store: str = ""
@@ -115,7 +113,7 @@ class Judge(PromptJudge):
     def _questions(self, prompt: Prompt, answer: Answer) -> Iterator[tuple[Question, Prompt]]:
         """Yield a question for each value of an answer, with its prompt."""
         before = [*prompt.messages, {"role": "assistant", "content": answer.text}]
-        for slot in (part for part in prompt.parts or () if isinstance(part, Slot)):
+        for slot in prompt.slots:
             question = replace(QUESTION, options=slot.values)
             yield question, question.prompt({"slot": slot.name, "options": ", ".join(slot.values)}, before)
 
@@ -129,7 +127,7 @@ class Judge(PromptJudge):
     def _with_odds(self, prompt: Prompt) -> Dialogue:
         """Ask a prompt, then for each value of its answer; the answer has their probabilities, if all of them are told."""
         answer = yield prompt
-        slots = len({part.name.partition(",")[0] for part in prompt.parts or () if isinstance(part, Slot)})
+        slots = len({slot.name.partition(",")[0] for slot in prompt.slots})
         if not read_answer(answer, self.wording, slots).valid:
             return answer
         usage, odds = Counter(answer.usage), []
@@ -158,10 +156,6 @@ class Judge(PromptJudge):
         constrained = parts if self.score_decoding == "constrained" else None
         label = f"{self.rubric_name}:{self.wording.fingerprint}"
         return Prompt(messages, constrained, request.run, label, request.completion)
-
-    def shown(self, request: Request) -> str:
-        """Return the prompt of a request as the model reads it."""
-        return "\n\n".join(map(self.chat.shown, self._asked(request)))
 
     def knowledge(self, request: Request) -> list[dict[str, Any]]:
         """Return what books say on the question and on each response that is shown, as verdicts record it.

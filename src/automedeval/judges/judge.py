@@ -62,8 +62,8 @@ def load_judge(
         processes: those that share the reading of a checkpoint.
         encoder: of a small judge, or of a baseline that compares embeddings: `EncoderArguments`, a checkpoint's folder or Hub
             id.
-        options: the other arguments of `Judge`; `rationale`, `score_decoding` and `on_overlong` matter
-            where they apply. `search` and `store`, the books, are for a small judge as well.
+        options: the other arguments of `Judge`; `rationale` and `score_decoding` matter where they apply. `search` and `store`,
+            the books, are for a small judge as well.
     """
     if unknown := options.keys() - {each.name for each in fields(Judge)}:
         raise TypeError(f"load_judge() has no argument {min(unknown)!r}")
@@ -82,10 +82,9 @@ def load_judge(
     if kind == "small":
         return load_small_judge(Path(model) if model else SMALL, rubric, encoder, chat.device, **named, **books)
     if kind == "likelihood":
-        on_overlong = options.get("on_overlong", "error")
-        return LikelihoodJudge(chat.load(model, seed, processes), on_overlong=on_overlong, **named)
+        return LikelihoodJudge(chat.load(model, seed, processes), **named)
     loaded = chat.load(spec, seed, processes)
-    options |= {"rationale": False} if kind == "decision" else {}  # it writes no text
+    options |= {} if loaded.writes else {"rationale": False}
     return (ChecklistJudge if rubric.mode == "checklist" else Judge)(loaded, rubric, seed=seed, **options)
 
 
@@ -143,9 +142,7 @@ class JudgeSettings(EvidenceArguments):
     def load(self, chat: ChatArguments, encoder: EncoderArguments) -> BaseJudge:
         """Return the judge; RecordError if it or its books cannot be loaded, or it gives no scores."""
         name, books = self.judge, self.books(encoder, chat.device)
-        # A score of a shortened answer would stand beside scores of whole ones: one that is too long has none.
-        options = {"rationale": self.rationale, "on_overlong": "skip", **books}
-        loaded = load_judge(name, self.rubric, chat, encoder=encoder, **options)
+        loaded = load_judge(name, self.rubric, chat, encoder=encoder, rationale=self.rationale, **books)
         if loaded.gives_choices:
             raise RecordError(f"judge {name}: the rubric {loaded.rubric_name} gives choices, and scores are needed")
         return loaded

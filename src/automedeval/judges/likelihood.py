@@ -23,7 +23,6 @@ class LikelihoodJudge(ApartJudge, PromptJudge):
 
     chat: Any
     models: Sequence[str] | None = None
-    on_overlong: str = "error"
     name: str | None = None
 
     rubric_name = LIKELIHOOD

@@ -1,24 +1,17 @@
-"""Judges that ask a model by prompts: what they share in answering windows of prompts, and what is done with too long ones."""
+"""Judges that ask a model by prompts: what they share in answering windows of prompts."""
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from automedeval.judges.base import BaseJudge, windows_of
+from automedeval.judges.base import BaseJudge
 from automedeval.judges.requests import Request
 from automedeval.models.base import Answer
-from automedeval.records import RecordError, Verdict
+from automedeval.records import Verdict
 
 
 class PromptJudge(BaseJudge):
-    """A judge that asks `chat` by prompts.
-
-    Attributes:
-        on_overlong: for a prompt longer than the context window: "error" raises RecordError, "skip" records an invalid
-            verdict.
-    """
-
-    on_overlong: str
+    """A judge that asks `chat` by prompts; one that is longer than the context window makes an invalid verdict."""
 
     @abstractmethod
     def prompt(self, request: Request) -> Any:
@@ -39,18 +32,15 @@ class PromptJudge(BaseJudge):
     def judge(self, requests: Sequence[Request], wanted: Sequence[bool] | None = None) -> Iterator[tuple[int, Verdict]]:
         """Judge one window of requests; yield (index, verdict) of the wanted ones as they come.
 
-        A request that an endpoint did not answer gives an invalid verdict with the note `failed`.
-
-        Raises:
-            RecordError: a prompt is longer than the context window and `on_overlong` is "error".
-            ChatError: the chat cannot go on.
+        A request that an endpoint did not answer gives an invalid verdict with the note `failed`, one with a prompt that is too
+        long one with the note `overlong`. ChatError if the chat cannot go on.
         """
         wanted = [True] * len(requests) if wanted is None else wanted
         if not any(wanted):
             return
         prompts, sent = [self.prompt(request) for request in requests], []
         notes: list[dict[str, Any]] = [{} for _ in requests]
-        for index, over in enumerate(self._excess(requests, prompts)):
+        for index, over in enumerate(self.overflow(prompts)):
             if over <= 0:
                 sent.append(index)
             elif wanted[index]:
@@ -62,17 +52,3 @@ class PromptJudge(BaseJudge):
             if isinstance(answer, Answer):
                 notes[index] |= {name: True for name in ("failed", "overlong") if getattr(answer, name)}
             yield index, self.verdict(requests[index], answer, notes[index])
-
-    def refuse_overlong(self, requests: Sequence[Request]) -> None:
-        if self.on_overlong == "error" and self.batched:  # an endpoint's context window is not known
-            for window in windows_of(requests):
-                self._excess(window, [self.prompt(request) for request in window])
-
-    def _excess(self, requests: Sequence[Request], prompts: Sequence[Any]) -> list[int]:
-        """Return what `overflow` does; raise RecordError, naming the case, if a prompt is too long and that is an error."""
-        excess = self.overflow(prompts)
-        for request, over in zip(requests, excess):
-            if over > 0 and self.on_overlong == "error":
-                too_long = f"case {request.case.id!r} is {over} tokens too long for the context window"
-                raise RecordError(f"{too_long} (--on_overlong skip continues)")
-        return excess

@@ -2,31 +2,15 @@
 
 import itertools
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
 from automedeval.judges.base import BaseJudge, windows_of
 from automedeval.judges.prompt_judge import PromptJudge
 from automedeval.judges.requests import Request
-from automedeval.records import RecordError, Verdict, digest, option
-from automedeval.records.arguments import TableArguments
+from automedeval.records import RecordError, Verdict, digest
 from automedeval.records.journal import ALONE, Processes
 from automedeval.records.log import Log
-
-
-@dataclass(kw_only=True)
-class PromptArguments(TableArguments):
-    """Whether prompts are only shown: the base of the arguments of every program that judges cases by prompts."""
-
-    show_prompt: str | None = option(
-        "print the prompts of the case with this id, of the first case without one, as the model reads them; judge "
-        "nothing, load no weights and ask no endpoint",
-        None,
-        nargs="?",
-        metavar="CASE_ID",
-        const="",
-    )
 
 
 def verdict_log(folder: Path, judge: BaseJudge, settings: str | None = None, processes: Processes = ALONE) -> Log:
@@ -53,8 +37,7 @@ def judge_missing(
 
     A request that an endpoint did not answer is left out: the next run asks it again (see `refuse_failures`). The processes
     take requests in turn, and the windows of each, done or not, stay what they are, so that a resumed run composes the same
-    batches. RecordError: a prompt is too long (`BaseJudge.refuse_overlong` finds that before). `done` are the keys of the
-    requests that have a verdict in the open log; `name` is the label of the progress bar.
+    batches. `done` are the keys of the requests that have a verdict in the open log; `name` is the label of the progress bar.
     """
     rank, count = log.processes.rank, log.processes.count
     expect_answers(judge, log)
@@ -120,19 +103,3 @@ def dry_run(judge: BaseJudge, requests: Iterable[Request], done: Collection[tupl
     cases = len({request.case.id for request in missing})
     tokens = judge.estimate(missing) if isinstance(judge, PromptJudge) else 0
     return f"{cases} cases, {len(missing)} prompts, {len(done)} judged already, about {tokens:,} prompt tokens"
-
-
-def show_prompts(requests: Iterable[Request], case_id: str, shown: Callable[[Request], str]) -> str:
-    """Return the prompts of a case, of the first one without an id, each below a line that names the responses in their order.
-
-    `shown` returns the prompt of a request as the model reads it. RecordError if no prompt is about this case.
-    """
-    lines: list[str] = []
-    for request in requests:
-        case_id = case_id or request.case.id
-        if request.case.id == case_id:
-            names = ", ".join(request.case.models[index] for index in request.slots)
-            lines += [f"--- {case_id}: {names}", shown(request)]
-    if not lines:
-        raise RecordError(f"--show_prompt {case_id}: no such case")
-    return "\n".join(lines)

@@ -162,14 +162,6 @@ def stacked(rows: Sequence[tuple[str, Sequence[float]]], labels: Sequence[str], 
     axes.legend(ncols=len(labels), columnspacing=0.8, handlelength=1, **ABOVE)
 
 
-def reliability(name: str, bins: Sequence[Mapping[str, float]], *, axes: Axes) -> None:
-    """Draw people's mean score over the judge's, bin by bin."""
-    sides = ([each[side] for each in bins] for side in ("judge", "people"))
-    axes.plot(*sides, "o-", color=BLUE, label=_short(name), markersize=4, linewidth=1)
-    axes.set(xlabel="judge's score, mean of a bin", ylabel="people's mean score")
-    axes.legend()
-
-
 def risk_coverage(curves: Mapping[str, Sequence[Mapping[str, Any]]], *, axes: Axes) -> None:
     """Draw the share of wrong pairs over the share of verdicts kept, name → points {"coverage", "risk": estimate}."""
     for place, (name, points) in enumerate(curves.items()):

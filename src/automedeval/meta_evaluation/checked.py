@@ -17,7 +17,7 @@ from automedeval.stats.bootstrap import estimate, plain, ratio
 
 # What a clinician should read first. After the rules comes what the model saw, the surest first.
 ORDER = ("dose", "frequency", "duration", None)
-AGAINST = {"reference": "the reference", "books": "the books"}
+AGAINST = {"reference": "the reference", "books": "the books", "none": "the model's opinion"}
 COLUMNS = (
     "case_id", "row", "question", "model", "statement", "label", "probability", "rule", "passage", "source", "reason",
 )  # fmt: skip

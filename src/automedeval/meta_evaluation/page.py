@@ -48,6 +48,7 @@ def render_report(
     figures: Iterable["Figure"],
     settings: Mapping[str, Any],
     tables: Sequence[Table],
+    summary: Sequence[Table] = (),
     facts: Mapping[str, str] | None = None,
     further: Sequence[str] = (),
     commands: Sequence[str] = (),
@@ -65,6 +66,7 @@ def render_report(
         words: the results in sentences, the difference and its trust first.
         settings: how the results were made: "command", "version" and "commit".
         tables: the summary shows the first of them, the page those with a caption.
+        summary: tables that the summary shows as well; the page has them by the room's template.
         facts: what is known of the judge, and how sure the result is: name → text.
         links: (address on the page, words) of the cases to read first.
         scripts: the files of the HTML page's script, the only one that the page allows.
@@ -89,7 +91,7 @@ def render_report(
     lines = [*lines, *(f"note: {note}" for note in notes)]
     return {
         page: made.get_template(f"{page}.jinja").render(context).rstrip() + "\n",
-        f"{name}.md": _markdown(title, lines, tables[0], page),
+        f"{name}.md": _markdown(title, lines, [tables[0], *summary], page),
     }
 
 
@@ -97,11 +99,11 @@ def _template_file(room: str, name: str) -> str:
     return resources.files(room).joinpath("templates", name).read_text(encoding="utf-8")
 
 
-def _markdown(title: str, sentences: Iterable[str], table: Table, page: str) -> str:
-    """Return a report's sentences and a table in Markdown, with a link to the page that has everything."""
+def _markdown(title: str, sentences: Iterable[str], tables: Iterable[Table], page: str) -> str:
+    """Return a report's sentences and tables in Markdown, with a link to the page that has everything."""
     lines = [f"# {text.cell(title)}", "", "Not for clinical use: for research on medical language models.", ""]
     lines += [f"- {text.cell(sentence)}" for sentence in sentences]
-    if table.rows:
+    for table in (each for each in tables if each.rows):
         above, *below = (f"| {' | '.join(map(text.cell, row))} |" for row in (table.head, *table.rows))
         lines += ["", above, "|---" * len(table.head) + "|", *below]
     lines += ["", "Intervals: 95 %; of fewer than 50 cases they are approximate.", ""]

@@ -23,7 +23,7 @@ import numpy as np
 
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.ratings import People
-from automedeval.records import Case, Verdict
+from automedeval.records import Case, RecordError, Verdict
 from automedeval.rubrics import Rubric, without_scale
 from automedeval.stats.agreement import CHOICES, Panel
 from automedeval.stats.bootstrap import divide, sums_at
@@ -108,7 +108,7 @@ class VerdictTable:
         is_valid: bool [verdicts]; errors: the number of invalid ones, by error.
         given, verdicts_valid: float [cases], the number of verdicts, and of valid ones.
         settings, checkpoint: the fingerprints of the judge's settings and of its weights; None where they are not known.
-        scale: the rubric's scale, None where it is not known.
+        in_words, on_criteria: whether the verdicts are by a rubric in words, or on the criteria of cases.
     """
 
     cases: Cases
@@ -151,8 +151,19 @@ class VerdictTable:
         self.settings = next(recorded, None)
         checkpoints = {str(verdict.extra.get("checkpoint") or "") for verdict in self.verdicts}
         self.checkpoint = checkpoints.pop() or None if len(checkpoints) == 1 else None
-        self.scale: tuple[float, float] | None = self.rubric.scale if self.rubric else None
+        self.in_words = self.rubric is not None and self.rubric.in_words
+        self.on_criteria = self.rubric_name.startswith("checklist@") or any(each.checklist for each in self.verdicts)
         self.errors = Counter(verdict.error or "unknown" for verdict in self.verdicts if not verdict.valid)
+
+    @cached_property
+    def scale(self) -> tuple[float, float] | None:
+        """The rubric's scale, of criteria from the lowest score that is possible to 1; None where it is not known."""
+        if not self.on_criteria:
+            return self.rubric.scale if self.rubric else None
+        lowest = self.cases.checklist_scores((self.cases.points < 0).astype(float)).score
+        if np.isnan(lowest).all():
+            raise RecordError(f"{self.cases.source}: no case has a criterion with points above 0: there are no scores")
+        return float(np.nanmin(lowest)), 1.0
 
     def column(self, lists: Iterable[Sequence[float | None] | None]) -> np.ndarray:
         """Return values that each verdict has in the order of its case, or None: float [entries], NaN where there is none."""

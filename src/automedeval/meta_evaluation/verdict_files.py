@@ -4,7 +4,7 @@ A verdict that does not fit is an error with file and line. What is left out is 
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,66 +15,37 @@ from automedeval.rubrics import Rubric, RubricError, read_rubric, without_scale
 from automedeval.stats.agreement import CHOICES
 
 Tables = tuple[list[VerdictTable], list[str]]  # and notes
-
-
-def first_verdict(path: str) -> Verdict | None:
-    """Return the first verdict of a file, a folder or a NAME=PATH, which tells what kind they are; None: there is none."""
-    return next((verdict for _, verdict in read_placed(verdicts_file(named_file(path)[1]), Verdict)), None)
-
-
-def has_checklists(paths: Sequence[str]) -> bool:
-    """Return whether the first verdict of the files is by a judge of criteria."""
-    first = first_verdict(paths[0])
-    return first is not None and (first.checklist is not None or first.rubric.startswith("checklist@"))
+SCORES, CRITERIA, WORDS = "scores", "criteria", "words"  # what verdicts give; choices count as scores
+REFUSED = {
+    SCORES: "a verdict by {} is not on the criteria of a case",
+    CRITERIA: "a verdict on the criteria of a case; automedeval report, calibrate and compare read these, on one file of cases",
+    WORDS: "a verdict by {} has words and no scores; automedeval report reads these",
+}
 
 
 def read_verdicts(
-    paths: Sequence[str], cases: Cases, rubric: str | None = None, reserved: frozenset[str] = frozenset()
-) -> Tables:
-    """Read verdicts of scores or choices; the notes are on the files and the cases, those on a judge are its `notes()`.
-
-    Raises:
-        RecordError: a fault of `read_tables`; a verdict that does not fit its case or its rubric's scale; no verdict by the
-            user's own rubric.
-    """
-    notes, rubrics = list(cases.notes), dict[str, Rubric | None]()
-
-    def check(place: str, case: Case, verdict: Verdict) -> None:
-        if verdict.rubric not in rubrics:
-            rubrics[verdict.rubric] = _rubric(verdict.rubric, rubric, notes)
-        check_verdict(place, case, verdict, rubrics[verdict.rubric])
-
-    tables, more = read_tables(paths, cases, check, rubrics, reserved)
-    if rubric and read_rubric(rubric).name not in rubrics:
-        raise RecordError(f"--rubric {rubric}: no verdict was given by {read_rubric(rubric).name}")
-    return tables, notes + more
-
-
-def read_checklists(paths: Sequence[str], cases: Cases) -> Tables:
-    """Read verdicts on the criteria of cases, see `read_tables` and `check_checklist`."""
-    return read_tables(paths, cases, check_checklist)
-
-
-def read_tables(
     paths: Sequence[str],
     cases: Cases,
-    check: Callable[[str, Case, Verdict], object],
-    rubrics: Mapping[str, Rubric | None] | None = None,
-    reserved: frozenset[str] = frozenset(),
+    rubric: str | None = None,
+    kinds: Collection[str] = (SCORES,),
+    reserved: Collection[str] = (),
 ) -> Tables:
     """Return a table for every judge and rubric of the files, of its verdicts on these cases, in their order; and notes.
 
+    The notes are on the files and the cases; `notes_on` has those on a judge.
+
     Args:
         paths: files, or folders that hold a verdicts.jsonl; `NAME=PATH` gives the judge in it the name NAME.
-        check: called with ("file:line", case, verdict); raises RecordError for what is wrong.
-        rubrics: the rubrics by name, as they are after the last check.
+        rubric: the user's own rubric's file.
+        kinds: what the verdicts may give.
         reserved: names that no judge may have.
 
     Raises:
-        RecordError: a verdict that stands twice; a file without a verdict on these cases; two judges of one name.
+        RecordError: a verdict that does not fit its case or its rubric, is of another kind, or stands twice; a file without a
+            verdict on these cases; two judges of one name; no verdict by the user's own rubric.
     """
     tables: dict[str, VerdictTable] = {}
-    notes: list[str] = []
+    notes, more, rubrics = list[str](), list(cases.notes), dict[str, Rubric | None]()
     for named_path in paths:
         label, path = named_file(named_path)
         file = verdicts_file(path)
@@ -84,34 +55,48 @@ def read_tables(
             if verdict.key in of_author:
                 same = f"the verdict of {verdict.judge} on case {verdict.case_id!r} in this order"
                 raise RecordError(f"{place}: {same} is at {of_author[verdict.key][0]} already")
-            check(place, cases.records[cases.index[verdict.case_id]], verdict)
+            if verdict.rubric not in rubrics:
+                rubrics[verdict.rubric] = _rubric(verdict.rubric, rubric, more)
+            kind = _kind(verdict, by := rubrics[verdict.rubric])
+            if kind not in kinds:
+                raise RecordError(f"{place}: {REFUSED[kind].format(verdict.rubric)}")
+            CHECKS[kind](place, cases.records[cases.index[verdict.case_id]], verdict, by)
             # Half of the memory, and no figure reads it; the page shows what could not be read.
             of_author[verdict.key] = place, replace(verdict, raw="") if verdict.valid else verdict
         rubrics_of = Counter(judge for judge, _ in found)
-        for (judge, rubric), placed in found.items():
+        for (judge, by_rubric), placed in found.items():
             name = f"{label}: {judge}" if label and len(rubrics_of) > 1 else label or judge
-            name = f"{name} by {rubric}" if rubrics_of[judge] > 1 else name
+            name = f"{name} by {by_rubric}" if rubrics_of[judge] > 1 else name
             if name in tables:
                 raise RecordError(f"two judges are called {name!r}: name them with --verdicts NAME=FILE")
             if name in reserved:
                 raise RecordError(f"a judge cannot be called {name!r} in a report: name it with --verdicts NAME=FILE")
             verdicts = [verdict for _, verdict in placed.values()]
-            tables[name] = VerdictTable(cases, verdicts, (rubrics or {}).get(rubric), name, file)
-    return list(tables.values()), notes
+            tables[name] = VerdictTable(cases, verdicts, rubrics[by_rubric], name, file)
+    if rubric and not (own := read_rubric(rubric)).in_words and own.name not in rubrics:
+        raise RecordError(f"--rubric {rubric}: no verdict was given by {own.name}")
+    return list(tables.values()), more + notes
 
 
-def check_single(place: str, case: Case, verdict: Verdict) -> None:
+def _kind(verdict: Verdict, rubric: Rubric | None) -> str:
+    """Return what a verdict gives."""
+    if verdict.checklist is not None or verdict.rubric.startswith("checklist@"):
+        return CRITERIA
+    return WORDS if rubric is not None and rubric.in_words else SCORES
+
+
+def _check_single(place: str, case: Case, verdict: Verdict) -> None:
     """Raise RecordError unless a verdict shows one response of a case."""
     if len(verdict.order) != 1 or not 0 <= verdict.order[0] < len(case.responses):
         raise RecordError(f"{place}: 'order' {list(verdict.order)} must name one response of case {case.id!r}")
 
 
-def check_checklist(place: str, case: Case, verdict: Verdict) -> None:
+def _check_checklist(place: str, case: Case, verdict: Verdict, _: Rubric | None) -> None:
     """Raise RecordError unless a verdict says of each criterion of its case whether it is met, with a probability or null."""
     if verdict.valid and verdict.checklist is None:
-        raise RecordError(f"{place}: a verdict by {verdict.rubric} is not on the criteria of a case")
+        raise RecordError(f"{place}: {REFUSED[SCORES].format(verdict.rubric)}")
     verdict.check(place, case.checklist_digest)
-    check_single(place, case, verdict)
+    _check_single(place, case, verdict)
     kinds = (("met", "true, false or null"), ("met_probabilities", "null, or a number from 0 to 1"))
     for key, allowed in kinds if verdict.valid else ():
         entries = (verdict.checklist or {}).get(key)
@@ -140,12 +125,31 @@ def _rubric(name: str, given_path: str | None, notes: list[str]) -> Rubric | Non
     return None
 
 
-def check_order(place: str, case: Case, verdict: Verdict) -> None:
+def check_words(place: str, name: str, choices: Mapping[str, str], rubric: Rubric, needed: bool = True) -> None:
+    """Raise RecordError unless choices by the rubric called `name` are words of this rubric, a degree among them."""
+    if name != rubric.name:
+        raise RecordError(f"{place}: by {name}, and others are by {rubric.name}: their degrees are not compared")
+    if needed and rubric.degree.name not in choices:
+        raise RecordError(f"{place}: 'choices' has no {rubric.degree.name!r}")
+    words = {criterion.name: criterion.words for criterion in rubric.criteria}
+    for name, word in choices.items():
+        if name not in words:
+            raise RecordError(f"{place}: {rubric.name} has no criterion {name!r}; it has {', '.join(words)}")
+        if word not in words[name]:
+            allowed = ", ".join(words[name])
+            raise RecordError(f"{place}: the {name} {word!r:.60} of {rubric.name} must be one of {allowed}")
+
+
+def _check_words(place: str, case: Case, verdict: Verdict, rubric: Rubric | None) -> None:
+    """Raise RecordError unless a verdict is on one present response of a case, and has words of its rubric."""
+    assert rubric is not None
+    verdict.check(place, case.digest)
+    _check_single(place, case, verdict)
+    check_words(place, verdict.rubric, verdict.choices or {}, rubric, verdict.valid)
+
+
+def _check_order(place: str, case: Case, verdict: Verdict) -> None:
     """Raise RecordError unless a verdict is on the present texts of a case, and its order and scores fit the responses."""
-    if verdict.checklist is not None:
-        raise RecordError(
-            f"{place}: a verdict on the criteria of a case; automedeval report, calibrate and compare read these"
-        )
     verdict.check(place, case.digest)
     count = len(case.responses)
     if not all(0 <= index < count for index in verdict.order) or len(set(verdict.order)) != len(verdict.order):
@@ -163,13 +167,9 @@ def _score_lists(verdict: Verdict) -> dict[str, Any]:
     return lists | {f"criterion_scores.{name}": values for name, values in (verdict.criterion_scores or {}).items()}
 
 
-def check_verdict(place: str, case: Case, verdict: Verdict, rubric: Rubric | None) -> None:
+def _check_scores(place: str, case: Case, verdict: Verdict, rubric: Rubric | None) -> None:
     """Raise RecordError, with the place in front, unless a verdict fits its case and its rubric."""
-    if rubric is not None and rubric.in_words:
-        raise RecordError(
-            f"{place}: a verdict by {verdict.rubric} has words and no scores; automedeval report reads these"
-        )
-    check_order(place, case, verdict)
+    _check_order(place, case, verdict)
     scale = rubric.scale if rubric else None
     for name, values in _score_lists(verdict).items():
         for index, value in enumerate(values):
@@ -200,3 +200,10 @@ def check_verdict(place: str, case: Case, verdict: Verdict, rubric: Rubric | Non
         if choice not in (*models, *CHOICES[2:]):
             allowed = ", ".join(models)
             raise RecordError(f"{place}: {criterion!r} must be one of {allowed}, tie, neither: {choice!r}")
+
+
+CHECKS: dict[str, Callable[[str, Case, Verdict, Rubric | None], None]] = {
+    SCORES: _check_scores,
+    CRITERIA: _check_checklist,
+    WORDS: _check_words,
+}

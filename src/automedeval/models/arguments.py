@@ -6,10 +6,11 @@ import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from automedeval.models.checkpoints import loading
+from automedeval.models.checkpoints import answers_questions, checkpoint_folder, loading
 from automedeval.models.model_paths import find_model, user_models
 from automedeval.records import RecordError, check_least, option
 from automedeval.records.journal import ALONE, Processes
@@ -61,7 +62,7 @@ class ChatArguments:
     concurrency: int = option("endpoint: most requests under way at once", 32)
     max_retries: int = option("endpoint: how often a failed request is tried again", 5)
     timeout: float = option("endpoint: seconds without a byte that end an attempt", 120.0)
-    # Whether no server is asked: requests go into a file, are counted or shown. Not an argument.
+    # Whether no server is asked: requests go into a file, or are counted. Not an argument.
     unasked = False
     # Whether `load` reads a checkpoint's weights, which counting tokens does not need. Not an argument.
     loads = True
@@ -87,10 +88,13 @@ class ChatArguments:
             self.base_url = self.base_url or os.environ.get("OPENAI_BASE_URL") or None  # recorded with the run
             asks = OpenAIChat if kind == "openai" else DecisionChat
             return asks(name, seed=seed, **self._shared(asks))
-        from automedeval.models.local import LocalChat  # torch is loaded by those who need it
-
         with loading(model):
-            local = LocalChat(model, seed=seed, processes=processes, **self._shared(LocalChat))
+            asked = answers_questions(checkpoint_folder(model))
+            module = import_module(
+                f"automedeval.models.{'decision_folder' if asked else 'local'}"
+            )  # torch is slow to import
+            local_chat = module.LocalDecisions if asked else module.LocalChat
+            local = local_chat(model, seed=seed, processes=processes, **self._shared(local_chat))
             if self.loads:
                 local.prepare()
         if local.precision:

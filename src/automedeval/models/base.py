@@ -1,6 +1,5 @@
 """Prompts, answers, and `Chat`, the base class of every model that answers prompts."""
 
-import itertools
 import json
 import re
 from abc import ABC, abstractmethod
@@ -10,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 THOUGHT = re.compile(r"</?think(?:ing)?>|\[/?THINK\]")  # where a reasoning model's thoughts begin and end
-WINDOW = 64  # dialogues whose prompts a checkpoint answers in the same batches
 
 
 @dataclass(frozen=True)
@@ -77,6 +75,11 @@ class Prompt:
     def form(self) -> tuple[Part, ...] | None:
         """Return the parts of a checkpoint's answer: `parts`, or the option of a typed question; None: free text."""
         return (Slot("", self.options),) if self.options else self.parts
+
+    @property
+    def slots(self) -> list[Slot]:
+        """Return the values of the answer."""
+        return [part for part in self.form or () if isinstance(part, Slot)]
 
 
 @dataclass(frozen=True)
@@ -161,13 +164,15 @@ class Chat(ABC):
     """A model that answers prompts.
 
     `fingerprint` has twelve hexadecimal digits over everything that changes an answer. `constrains`: it writes the literals of
-    `Prompt.parts` and chooses among the allowed values of each slot. `batched`: the last bits of an answer depend on the batch.
+    `Prompt.parts` and chooses among the allowed values of each slot. `writes`: it writes text, else it answers
+    slots and options alone. `batched`: the last bits of an answer depend on the batch.
     `accepted`: an answer was of use in this run or in the folder that it goes on with; whoever reads the answers sets it. As
     long as it is False, an endpoint that refuses a request is taken to refuse all of them.
     """
 
     name: str
     constrains = batched = False
+    writes = True
     accepted = False
     _fingerprint: str
 
@@ -182,52 +187,17 @@ class Chat(ABC):
         """Return by how many tokens each prompt exceeds the context window; 0 or less fits, or the window is unknown."""
         return [0] * len(prompts)
 
-    def shown(self, prompt: Prompt) -> str:
-        """Return a prompt as the model reads it: for an endpoint the text of each message, below its role."""
-        return "\n\n".join(f"[{message['role']}]\n{message['content']}" for message in prompt.messages)
-
     def notes(self) -> list[str]:
         """Return lines for the end of a run: who answered, and how."""
         return []
 
-    @abstractmethod
     def estimate(self, prompts: Sequence[Prompt]) -> int:
-        """Return about how many tokens the prompts take."""
+        """Return about how many tokens the prompts take: one has about four bytes, and a message's role takes four."""
+        return sum(len(each["content"].encode()) // 4 + 4 for prompt in prompts for each in prompt.messages)
 
     @abstractmethod
     def answer(self, prompts: Sequence[Prompt], wanted: Sequence[bool] | None = None) -> Iterator[tuple[int, Answer]]:
         """Yield (index, answer) for the wanted prompts (None: all), in any order."""
-
-    def follow(
-        self, dialogues: Iterable[tuple[Any, Dialogue]], done: Collection[Any] = ()
-    ) -> Iterator[tuple[Any, Any]]:
-        """Lead the dialogues whose keys are not in `done`; yield (key, result) as they end.
-
-        One prompt of each dialogue of a window is answered per round. A window with any missing result is led as a whole, so
-        that batches, and the last bits of what a network computes, do not depend on interruptions. A prompt beyond the context
-        window gets an answer with an error.
-        """
-        dialogues = iter(dialogues)
-        while window := list(itertools.islice(dialogues, WINDOW)):
-            if not all(key in done for key, _ in window):
-                yield from ((key, result) for key, result in self._in_rounds(window) if key not in done)
-
-    def _in_rounds(self, window: Sequence[tuple[Any, Dialogue]]) -> Iterator[tuple[Any, Any]]:
-        waiting = [(key, dialogue, next(dialogue)) for key, dialogue in window]
-        while waiting:
-            prompts = [prompt for _, _, prompt in waiting]
-            too_long = "the prompt is {} tokens longer than the context window"
-            excess = self.overflow(prompts)
-            answers = {index: Answer(error=too_long.format(over)) for index, over in enumerate(excess) if over > 0}
-            fitting = [index for index in range(len(prompts)) if index not in answers]
-            answers |= {fitting[place]: answer for place, answer in self.answer([prompts[index] for index in fitting])}
-            going_on = []
-            for index, (key, dialogue, _) in enumerate(waiting):
-                try:
-                    going_on.append((key, dialogue, dialogue.send(answers[index])))
-                except StopIteration as end:
-                    yield key, end.value
-            waiting = going_on
 
 
 def answer_groups(
@@ -259,9 +229,6 @@ class SequentialChat(Chat):
     @abstractmethod
     def reply(self, prompt: Prompt) -> Answer:
         """Return the answer to a prompt."""
-
-    def estimate(self, prompts: Sequence[Prompt]) -> int:
-        return 0
 
     def answer(self, prompts: Sequence[Prompt], wanted: Sequence[bool] | None = None) -> Iterator[tuple[int, Answer]]:
         return ((index, self.reply(prompt)) for index, prompt in enumerate(prompts) if wanted is None or wanted[index])

@@ -13,6 +13,7 @@ from automedeval.models.model_paths import find_model, user_models
 from automedeval.records import AutoMedEvalError, RecordError, read_json
 from automedeval.records.hub_names import hub_name, note_commit
 
+DECISION = "decision.json"  # how a checkpoint answers typed questions, see transformers' DecisionConfig
 # What is downloaded of a checkpoint beside its weights; the tokenizers of older ones are text files.
 FILES = ("*.json", "*.jinja", "*.model", "vocab.txt", "merges.txt", "rubric/*")
 
@@ -88,6 +89,12 @@ def loading(model: str) -> Iterator[None]:
         raise
     except Exception as error:  # noqa: BLE001  a bad checkpoint makes transformers, torch and safetensors raise a dozen kinds
         raise RecordError(f"{model} cannot be loaded: {' '.join(str(error).split())[:300]}") from None
+
+
+def answers_questions(folder: Path) -> bool:
+    """Return whether a checkpoint answers typed questions alone: it has a decision.json, not one of `export --to decision`."""
+    file = folder / DECISION
+    return file.is_file() and "automedeval" not in read_json(file, others=True)
 
 
 def check_architecture(folder: Path) -> None:

@@ -1,10 +1,8 @@
-"""Read what an OpenAI-compatible endpoint returns: chat completions, batch files, error messages and headers."""
+"""Read what an OpenAI-compatible endpoint returns: chat completions, batch files, and error messages."""
 
-import email.utils
 import html
 import math
 import re
-import time
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
@@ -158,13 +156,3 @@ def _said(body: Any) -> Iterator[str]:
 def error_text(error: Exception, most: int = 200) -> str:
     """Return the message of an error in one line of at most so many characters."""
     return endpoint_words(getattr(error, "body", None), most) or endpoint_words(str(error), most)
-
-
-def retry_after(header: str) -> float:
-    """Return the seconds to wait according to a Retry-After header; 0 if it is empty or cannot be parsed."""
-    date = email.utils.parsedate_tz(header)
-    try:
-        seconds = email.utils.mktime_tz(date) - time.time() if date else float(header)
-    except (ValueError, OverflowError):
-        return 0.0
-    return max(0.0, seconds)

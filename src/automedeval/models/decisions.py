@@ -10,8 +10,9 @@ from typing import Any
 
 import openai
 
-from automedeval.models.base import Answer, Prompt, Slot
+from automedeval.models.base import Answer, Prompt
 from automedeval.models.endpoint import OpenAIChat, sent
+from automedeval.models.questions import instructions
 from automedeval.records import digest
 from automedeval.records.errors import ChatError
 
@@ -23,6 +24,7 @@ class DecisionChat(OpenAIChat):
     """Answer each slot of a prompt, or its options, by one question; ChatError for a prompt without either."""
 
     constrains = True
+    writes = False
     systemone: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
@@ -31,12 +33,15 @@ class DecisionChat(OpenAIChat):
 
     def body(self, prompt: Prompt) -> dict[str, Any]:
         """Return a request for decisions: the messages, and a question with its options for each value."""
-        slots = [part for part in prompt.form or () if isinstance(part, Slot)]
-        if not slots:
+        if not prompt.slots:
             raise ChatError(f"decision:{self.model} writes no text: it answers questions with options alone")
         questions = [
-            {"type": "choice", "instructions": asked(slot.name), "choices": [{"value": value} for value in slot.values]}
-            for slot in slots
+            {
+                "type": "choice",
+                "instructions": instructions(slot.name),
+                "choices": [{"value": value} for value in slot.values],
+            }
+            for slot in prompt.slots
         ]
         return {"model": self.model, "input": [parts_of(each) for each in sent(prompt)], "questions": questions}
 
@@ -89,11 +94,6 @@ class DecisionChat(OpenAIChat):
             odds.append({str(option): float(chance) for option, chance in pairs})
         values = tuple(max(each, key=each.__getitem__) for each in odds)
         return Answer(values=values, probabilities=tuple(odds), usage=tokens)
-
-
-def asked(slot: str) -> str:
-    """Return the instructions of a question: a slot's name, or what stands at the end of the input."""
-    return f"What is your verdict on {slot}?" if slot else "Answer the question at the end of the input."
 
 
 def parts_of(message: dict[str, str]) -> dict[str, Any]:

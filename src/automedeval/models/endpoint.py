@@ -10,13 +10,12 @@ out for the rest of the run. A reasoning model's thoughts are no part of its ans
 
 import itertools
 import os
-import random
 import re
 import sys
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
@@ -33,7 +32,6 @@ from automedeval.models.completions import (
     error_text,
     refusal,
     refused_parameter,
-    retry_after,
 )
 from automedeval.records import digest, parse_json
 from automedeval.records.errors import ChatError
@@ -46,7 +44,6 @@ _REFUSED = (400, 413, 422)  # a retry does not help; the fault may be this promp
 _MOST_REFUSALS = 5  # with the same words in a row, before a run stops
 _MOST_FAILURES = 10  # in a row, before a run stops
 _BUSY = (408, 409, 429, 502, 503, 504)  # says nothing about whether the endpoint lists its models
-_LONGEST_PAUSE = 120.0  # seconds; a longer Retry-After counts as a failure
 # What a served model says of itself; `created` is left out because vLLM makes it anew at each request.
 _IDENTITY = ("root", "owned_by", "max_model_len")
 
@@ -67,8 +64,8 @@ class OpenAIChat(Chat):
 
     Args:
         model: the model's name at the endpoint. `base_url` to `api_key_env` are as in `ChatArguments`.
-        max_retries: the pause between two attempts doubles from half a second, and Retry-After is respected.
-        unasked: no server is asked at all: requests go into a file, are counted or shown.
+        max_retries: how often openai's client sends a request again that was not answered.
+        unasked: no server is asked at all: requests go into a file, or are counted.
 
     Attributes:
         served: `root`, `owned_by` and `max_model_len` of the model, where an endpoint that is not OpenAI's lists them.
@@ -105,8 +102,9 @@ class OpenAIChat(Chat):
             url = self.base_url or os.environ.get("OPENAI_BASE_URL") or "https://api.openai.com/v1"
             if not is_here(urlsplit(url).hostname or ""):
                 raise ChatError(f"--offline: {url} is not on this machine; give a --base_url that is")
-        # Retries are done here: those of the client cannot be stopped.
-        self.client = openai.OpenAI(api_key=key or "none", base_url=self.base_url, max_retries=0, timeout=self.timeout)
+        self.client = openai.OpenAI(
+            api_key=key or "none", base_url=self.base_url, max_retries=self.max_retries, timeout=self.timeout
+        )
         self.name = self.model
         official = f".{self.client.base_url.host}".endswith(".api.openai.com")  # eu.api.openai.com is one as well
         self.served: dict[str, Any] = {} if official or self.unasked else self._identity()
@@ -144,13 +142,6 @@ class OpenAIChat(Chat):
         lines = [f"{self.name} at {self.client.base_url}: {identity}"] if identity else []
         lines += [f"{self.name} was asked without {', '.join(self.left_out)}"] if self.left_out else []
         return lines
-
-    def shown(self, prompt: Prompt) -> str:
-        return super().shown(replace(prompt, messages=sent(prompt)))
-
-    def estimate(self, prompts: Sequence[Prompt]) -> int:
-        # A token has about four bytes, and a message's role takes four.
-        return sum(len(each["content"].encode()) // 4 + 4 for prompt in prompts for each in sent(prompt))
 
     def body(self, prompt: Prompt) -> dict[str, Any]:
         """Return the request body of a prompt."""
@@ -198,7 +189,7 @@ class OpenAIChat(Chat):
         # The last ones in a row. Whether they are about their prompts alone is not clear yet.
         refused: list[_Refusal] = []
         problem: ChatError | None = None
-        halt = threading.Event()  # ends the pauses between attempts, and dialogues before their next prompt
+        halt = threading.Event()  # ends dialogues before their next prompt
         pool = ThreadPoolExecutor(self.concurrency, thread_name_prefix="chat")
         running: dict[Future, tuple[Any, Dialogue]] = {}
 
@@ -261,22 +252,16 @@ class OpenAIChat(Chat):
             pool.shutdown(wait=True, cancel_futures=True)
 
     def _ask(self, prompt: Prompt, halt: threading.Event) -> Answer:
-        """Return the answer to a prompt, which is sent again until it is answered or `max_retries` is spent."""
-        attempt = 1
+        """Return the answer to a prompt, which is sent anew without a parameter that the endpoint does not take."""
         while not halt.is_set():
             try:
                 return self._request(self.body(prompt))
             except _LeftOut:
                 continue
-            except _Failure as failure:
-                pause = failure.pause or 0.5 * 2 ** min(attempt - 1, 4) * random.uniform(0.75, 1.0)
-                if attempt > self.max_retries or not failure.again or halt.wait(pause):
-                    raise _Failure(f"{failure} (attempt {attempt})", down=failure.down) from None
-                attempt += 1
         raise _Failure("stopped")
 
     def _request(self, body: dict[str, Any]) -> Answer:
-        """Make one attempt; return the answer, which has an error if the endpoint refuses this prompt."""
+        """Return the answer to a request, which has an error if the endpoint refuses this prompt."""
         sent, content = next(self._sent), b""
         try:
             content = self.send(body)
@@ -295,9 +280,7 @@ class OpenAIChat(Chat):
                 if status in _REFUSED:
                     raise _Refusal(problem, sent) from None
                 raise ChatError(f"{self.client.base_url} {problem}") from None
-            pause = retry_after(error.response.headers.get("retry-after", ""))
-            again = (status in (408, 409, 429) or status >= 500) and pause <= _LONGEST_PAUSE
-            raise _Failure(problem, again, pause) from None
+            raise _Failure(problem) from None
         except openai.APITimeoutError:
             raise _Failure(f"no answer within {self.timeout:g} s") from None
         except openai.APIConnectionError as error:
@@ -312,7 +295,7 @@ class OpenAIChat(Chat):
         return answer
 
     def send(self, body: dict[str, Any]) -> bytes:
-        """Send a request once; return what the endpoint says. Raises openai's errors."""
+        """Send a request; return what the endpoint says. Raises openai's errors."""
         # In `extra_body`, because the client has no arguments for the fields that other servers take.
         create = self.client.chat.completions.with_raw_response.create
         return create(model=self.model, messages=body["messages"], extra_body=body).content
@@ -356,11 +339,11 @@ class _Refusal(Exception):
 
 
 class _Failure(Exception):
-    """A request was not answered. `again`: try once more after `pause` seconds; `down`: the endpoint cannot be reached."""
+    """A request was not answered; `down`: the endpoint cannot be reached."""
 
-    def __init__(self, message: str, again: bool = True, pause: float = 0.0, down: bool = False):
+    def __init__(self, message: str, down: bool = False):
         super().__init__(message)
-        self.again, self.pause, self.down = again, pause, down
+        self.down = down
 
 
 def sent(prompt: Prompt) -> Messages:

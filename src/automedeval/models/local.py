@@ -48,7 +48,7 @@ LOG = logging.getLogger(__name__)
 ROOM_ON_CPU, ROOM_ON_GPU = 65_536, 262_144  # most tokens of a batch
 MANY = 8  # prompts from which on, on a CPU, the first is answered by itself
 SEAMS = 4  # tokens by which a text can exceed the pieces that it is joined of
-_NOT_FINITE = "the model's probabilities are not finite: another --dtype may help"
+NOT_FINITE = "the model's probabilities are not finite: another --dtype may help"
 
 
 def batch_room(outline, device: str) -> int:
@@ -172,14 +172,6 @@ class LocalChat(Chat):
         """Return the number of tokens of each prompt, without the answer."""
         return [len(ids) for ids in self.encoder.encode([prompt.messages for prompt in prompts])] if prompts else []
 
-    def shown(self, prompt: Prompt) -> str:
-        """Return a prompt's tokens as text, with those of the chat template."""
-        (ids,) = self.encoder.encode([prompt.messages])
-        return str(self.tokenizer.decode(ids, clean_up_tokenization_spaces=False))
-
-    def estimate(self, prompts: Sequence[Prompt]) -> int:
-        return sum(self.count_tokens(prompts))
-
     def overflow(self, prompts: Sequence[Prompt]) -> list[int]:
         """Return by how many tokens each prompt with its longest possible answer exceeds the context window; 0 or less fits.
 
@@ -299,7 +291,7 @@ class LocalChat(Chat):
             written, _ = self._write(rows, Free(self.stop), usage, most)
             texts = [after_thoughts(self._join(text, Free(self.stop), "")[0]) for text in written]
             return [
-                Answer(error=_NOT_FINITE, usage=count) if bad else Answer(text, truncated=made.truncated, usage=count)
+                Answer(error=NOT_FINITE, usage=count) if bad else Answer(text, truncated=made.truncated, usage=count)
                 for bad, text, made, count in zip(not_finite, texts, written, usage)
             ]
         opening, free, slots = answer_layout(parts)
@@ -362,7 +354,7 @@ class LocalChat(Chat):
             winners = [values[winner][: len(values[winner]) - ending] for winner in best]
         closing = slots[-1][2]
         return [
-            Answer(error=_NOT_FINITE, usage=count)
+            Answer(error=NOT_FINITE, usage=count)
             if any(chance != chance for odds in chances for chance in odds.values())
             else Answer(text + closing, values=tuple(words), probabilities=tuple(chances), usage=count)
             for text, words, chances, count in zip(texts, chosen, probabilities, usage)

@@ -4,6 +4,7 @@ import inspect
 import logging
 import math
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch.nn.functional import scaled_dot_product_attention
@@ -75,12 +76,16 @@ def load_network(folder: Path, outline, device: str):
     Only safetensors are read, and no remote code is run. `outline` is what `outline_network` returned for this folder and
     device.
     """
-    network = AutoModelForCausalLM.from_pretrained(
+    loaded: Any = AutoModelForCausalLM.from_pretrained(
         folder,
         dtype=outline.dtype,
         use_safetensors=True,
         device_map=None if device == "cpu" else {"": device},
+        output_loading_info=True,
     )
+    network, found = loaded
+    if missing := found["missing_keys"]:  # they would be random
+        raise RecordError(f"{folder}: {len(missing)} weights are missing, such as {min(missing)}")
     if outline.config.get_text_config()._attn_implementation == GROUPED_ATTENTION:
         network.set_attn_implementation(GROUPED_ATTENTION)
     return network.eval().requires_grad_(False)
@@ -111,7 +116,7 @@ def longest_in_batch(model) -> float:
     its attention counts padding (the temperature of Llama 4).
     Infinity: any other model.
     """
-    # The kinds of cache that transformers' `generate` gives the layers, by name: `DummyLayer` is new in 5.23.
+    # The kinds of cache that transformers' `generate` gives the layers.
     layers = {type(layer).__name__ for layer in DynamicCache(config=model.config).layers}
     if model._is_stateful or not layers <= {"DynamicLayer", "DynamicSlidingWindowLayer", "DummyLayer"}:
         return 0

@@ -114,6 +114,11 @@ class Question:
         return {option: chance / total for option, chance in odds.items()} if total >= 0.5 else None
 
 
+def instructions(slot: str) -> str:
+    """Return how a model of decisions is asked for a value: for what a slot names, or what stands at the end of the state."""
+    return f"What is your verdict on {slot}?" if slot else "Answer the question at the end of the input."
+
+
 def read_questions(file: Traversable) -> dict[str, Question]:
     """Return the questions of a YAML file by their keys, each named by its key and its version."""
     entries = load_yaml(file.read_bytes())

@@ -6,7 +6,6 @@ The small study uses a recording: it needs no key, and everybody gets the same v
 """
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,10 +44,6 @@ class RecordedChat(SequentialChat):
         if not self._texts:
             raise RecordError(f"{self.path}: no line of {author}")
         self._fingerprint = digest([self.teacher, self.role, self.knowledge, sorted(self._texts.items())])
-
-    def estimate(self, prompts: Sequence[Prompt]) -> int:
-        contents = [message["content"] for prompt in prompts for message in prompt.messages]
-        return sum(len(content.encode()) // 4 for content in contents)
 
     def reply(self, prompt: Prompt) -> Answer:
         """Return the recorded answer; RecordError if the prompt has no key, or the recording no answer for it."""

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 from automedeval.models.base import Messages, Slot
 from automedeval.models.checkpoints import checkpoint_folder
 from automedeval.records import RecordError, read_text, whole
+from automedeval.records.extras import install
 
 _SEAM = "\ue0a1\ue0a2"  # private-use characters that mark where a text is cut before it is tokenized
 # Chat templates name their switch so; a model that thinks first would fill an answer's tokens with thoughts.
@@ -40,12 +42,11 @@ class PromptEncoder:
 
         RecordError if there is no tokenizer, or no chat template.
         """
-        from transformers import AutoTokenizer  # slow to import
-
+        folder = checkpoint_folder(model)
         try:
-            tokenizer = AutoTokenizer.from_pretrained(checkpoint_folder(model))
-        except (OSError, ValueError) as error:
-            raise RecordError(f"{model}: no tokenizer: {' '.join(str(error).split())[:200]}") from None
+            tokenizer = load_tokenizer(folder)
+        except RecordError as error:
+            raise RecordError(f"{model}: {error}") from None
         tokenizer.chat_template = read_template(chat_template_path) or tokenizer.chat_template
         if tokenizer.chat_template is None:
             raise RecordError(f"{model} has no chat template; name a Jinja file with chat_template_path")
@@ -57,6 +58,17 @@ class PromptEncoder:
         except Exception:  # noqa: BLE001  a template can make every operation fail; without a system role it may work
             return False
         return True
+
+    def render(self, messages: Messages, answered: bool = False) -> str:
+        """Return chat messages as text, as `encode` tokenizes it; RecordError if the chat template cannot be rendered."""
+        if not self._system_role and messages[0]["role"] == "system":
+            content = f"{messages[0]['content']}\n\n{messages[1]['content']}"
+            messages = [{**messages[1], "content": content}, *messages[2:]]
+        try:
+            return self._render(messages, answered)
+        except Exception as error:  # noqa: BLE001  a template can make every operation fail
+            problem = " ".join(str(error).split())[:300] or type(error).__name__
+            raise RecordError(f"the chat template cannot be rendered: {problem}") from None
 
     def _render(self, messages: Messages, answered: bool = False) -> str:
         options = {"tokenize": False, "add_generation_prompt": not answered, **_NO_THOUGHTS}
@@ -76,14 +88,7 @@ class PromptEncoder:
         counts = []
         for messages in prompts:
             messages = [{**message, "content": self._cut_control(message["content"])} for message in messages]
-            if not self._system_role and messages[0]["role"] == "system":
-                content = f"{messages[0]['content']}\n\n{messages[1]['content']}"
-                messages = [{**messages[1], "content": content}, *messages[2:]]
-            try:
-                parts = self._render(messages, answered).split(_SEAM)
-            except Exception as error:  # noqa: BLE001  a template can make every operation fail
-                problem = " ".join(str(error).split())[:300] or type(error).__name__
-                raise RecordError(f"the chat template cannot be rendered: {problem}") from None
+            parts = self.render(messages, answered).split(_SEAM)
             pieces += parts
             counts.append(len(parts))
         ids = iter(self.tokenizer(pieces, add_special_tokens=False).input_ids)
@@ -133,6 +138,19 @@ class PromptEncoder:
         ids = iter(self.tokenizer([piece for pieces in flat for piece in pieces], add_special_tokens=False).input_ids)
         sides = [[token for _ in pieces for token in next(ids)] for pieces in flat]
         return [(start + sides[at], sides[at + 1]) for at in range(0, len(sides), 2)]
+
+
+def load_tokenizer(folder: Path) -> Any:
+    """Return a checkpoint's tokenizer; RecordError, with what is missing, if there is none that can be loaded."""
+    from transformers import AutoTokenizer  # slow to import
+
+    try:
+        return AutoTokenizer.from_pretrained(folder)
+    except Exception as error:  # noqa: BLE001  a library that is missing, a file that is, or one that cannot be read
+        why = " ".join(str(error).split())[:300]
+        if (folder / "tokenizer.model").exists() and not find_spec("sentencepiece"):
+            why = f"tokenizer.model is read by sentencepiece ({install('train')})"
+        raise RecordError(f"no tokenizer: {why}") from None
 
 
 def read_template(path: str | None) -> str | None:

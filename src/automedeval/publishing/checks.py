@@ -21,7 +21,7 @@ from automedeval.publishing.secrets import names_annotators, secret_in
 from automedeval.records import RecordError, read_json, read_lines, read_text
 from automedeval.records.tables import packaged
 
-MODEL, DATASET, METRIC = KINDS = ("model", "dataset", "metric")
+MODEL, DATASET = KINDS = ("model", "dataset")  # the Hub's names
 CARD = "README.md"
 RULES = packaged("publishing", "checks")
 UNFILLED, CLOSED = re.compile(RULES["unfilled"]), re.compile(RULES["closed"])
@@ -78,10 +78,9 @@ def pack(
     licences = sum((_check_file(str(folder / path), kind, file, pseudonyms) for path, file in sent.items()), Counter())
     if kind == MODEL:
         _check_weights(folder, files)
-    elif kind == DATASET and not any(path.endswith(".parquet") for path in files):
+    elif not any(path.endswith(".parquet") for path in files):
         raise RecordError(f"{folder}: no .parquet file: not a data set")
-    if kind != METRIC:
-        check_card(card or read_text(files[CARD]), kind, "the card" if card else str(folder / CARD), files)
+    check_card(card or read_text(files[CARD]), kind, "the card" if card else str(folder / CARD), files)
     warnings = _check_licences(folder, licences, public) if kind == DATASET else ()
     return Parcel(kind, dict(sorted(sent.items())), str(folder), left_out, warnings)
 

@@ -6,11 +6,10 @@ from typing import Any
 from huggingface_hub import CommitOperationAdd, HfApi
 from huggingface_hub.errors import HfHubHTTPError, RepositoryNotFoundError
 
-from automedeval.publishing.checks import DATASET, METRIC, MODEL, Parcel
+from automedeval.publishing.checks import Parcel
 from automedeval.records import RecordError
 
 KEPT = {".gitattributes"}  # the Hub's own file
-REPO_TYPES = {MODEL: "model", DATASET: "dataset", METRIC: "space"}
 
 
 def push(api: HfApi, parcel: Parcel, repo: str, message: str, public: bool = False) -> str:
@@ -18,11 +17,11 @@ def push(api: HfApi, parcel: Parcel, repo: str, message: str, public: bool = Fal
 
     RecordError: the repository is public and `public` is false, or private and `public` true; or it holds other files.
     """
-    where: dict[str, Any] = {"repo_id": repo, "repo_type": REPO_TYPES[parcel.kind]}
+    where: dict[str, Any] = {"repo_id": repo, "repo_type": parcel.kind}
     try:
         info = api.repo_info(**where)
     except RepositoryNotFoundError:
-        api.create_repo(**where, private=not public, space_sdk="static" if parcel.kind == METRIC else None)
+        api.create_repo(**where, private=not public)
         info = api.repo_info(**where)
     if not info.private and not public:
         raise RecordError(f"{repo}: is public; --public true pushes there, another --repo keeps it private")

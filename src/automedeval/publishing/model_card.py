@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 from huggingface_hub import EvalResultEntry, ModelCard, eval_result_entries_to_yaml
 
-from automedeval.meta_evaluation.agreement.judge_facts import profile
+from automedeval.meta_evaluation.agreement.judge_facts import MEASURES, profile
 from automedeval.meta_evaluation.facts import Audit, JudgeProfile, facts_of
 from automedeval.models.checkpoints import read_history, read_record
 from automedeval.publishing.paths import short_path
@@ -17,7 +17,6 @@ from automedeval.records import RecordError, read_json
 from automedeval.records.hub_names import hub_name, is_hub_dataset
 from automedeval.records.templates import environment
 from automedeval.records.text import against_best, interval, percent
-from automedeval.stats.agreement import LABELS
 
 RESULTS = ".eval_results/automedeval.yaml"  # where the Hub reads figures
 
@@ -95,7 +94,7 @@ def eval_results(result: Mapping[str, Any], digest: str) -> bytes | None:
         return None
     dataset, revision = hub_name(source)
     for record in judge_records(result, digest).values():
-        for measure in (name for each in LABELS for name in (each, f"{each}_expected")):
+        for measure in (name for each in MEASURES for name in (each, f"{each}_expected")):
             estimate = record.get(measure) or {"value": None}
             if record.get("checkpoint") and estimate["value"] is not None:
                 notes = [record["criterion"], interval(estimate, 2, 1), f"n = {estimate['n']}"]
@@ -148,7 +147,7 @@ def _measured(result: Mapping[str, Any], records: Mapping[str, dict[str, Any]]) 
     return {
         "checkpoint": first.get("checkpoint"),
         "fingerprint": first["settings"],
-        "measures": LABELS if people else {},
+        "measures": MEASURES if people else {},
         "people": people,
         # Sample ratings are made up, and say so in their annotators' names.
         "simulated": bool(people) and all(name.startswith("simulated") for name in people["annotators"]),

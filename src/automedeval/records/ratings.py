@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from automedeval.records.columns import NAMES, RATINGS, key_of, no_value, plain
+from automedeval.records.columns import ABOUT, BESIDE, NAMES, RATINGS, key_of, no_value, plain
 from automedeval.records.rows import filled, read_rows
 from automedeval.records.types import Case, Rating, RecordError, question_text
 
@@ -39,6 +39,7 @@ def placed_ratings(path: str | Path, cases: Iterable[Case] = ()) -> tuple[list[t
         asked.setdefault(key_of(question_text(case.question)), []).append(case.id)
     counts: Counter[str] = Counter()
     rows = [(place, each) for place, row in read_rows(path) for each in _answers(row, counts)]
+    rows, notes = _one_score_each(rows, {model for case in known.values() for model in case.models})
     held = {name: str(key) for _, row in rows for key in row for name in [plain(str(key))]}
     columns = {role: [held[name] for name in names if name in held] for role, names in KEYS.items()}
     naming = (key for key in columns["case_id"] if any(_text(row.get(key), known) in known for _, row in rows))
@@ -81,7 +82,38 @@ def placed_ratings(path: str | Path, cases: Iterable[Case] = ()) -> tuple[list[t
         comment = _text(values["comment"]) or None
         criterion = _text(values["criterion"]) or DEFAULTS["criterion"]
         ratings.append((place, Rating(case_id, model, annotator, str(criterion), score, comment, extra)))
-    return ratings, [f"{path}: ratings {what}, left out: {count:,}" for what, count in sorted(counts.items())]
+    notes += [f"ratings {what}, left out: {count:,}" for what, count in sorted(counts.items())]
+    return ratings, [f"{path}: {note}" for note in notes]
+
+
+def _one_score_each(rows: list[tuple[str, dict]], models: Collection[str]) -> tuple[list[tuple[str, dict]], list[str]]:
+    """Return a row for each score of a table that has a column of scores for each model, annotator or criterion, and a note."""
+    cells = {str(key): [row.get(key) for _, row in rows] for _, row in rows for key in row}
+    named = {role: [name for name in cells if plain(name) in words] for role, words in KEYS.items()}
+    told = {name for names in named.values() for name in names}
+    told |= {name for name in cells if {plain(name), plain(name).rpartition("_")[2]} & (ABOUT | BESIDE)}
+    scores = {  # the column → whose it is: "relevancy_score"
+        name: re.sub(r"(?i)(?<=\w)[\s_-]+(?:score|rating)$", "", name)
+        for name, column in cells.items()
+        if name not in told and any(map(filled, column)) and all(map(_is_number, column))
+    }
+    raters = {name: whose for name, whose in scores.items() if plain(name).split("_")[0] in KEYS["annotator"]}
+    answers = {name: whose for name, whose in scores.items() if whose in models}
+    if named["score"] or not scores:
+        return rows, []
+    if answers and not named["model"]:
+        role, scores = "model", answers
+    elif raters or named["criterion"]:
+        role, scores = "annotator", raters or scores
+    elif named["annotator"]:
+        role = "criterion"
+    else:
+        return rows, []
+    rest = [(place, {key: cell for key, cell in row.items() if key not in scores}, row) for place, row in rows]
+    each = [
+        (place, about | {role: scores[name], "score": row.get(name)}) for place, about, row in rest for name in scores
+    ]
+    return each, [f"scores of one {role} a column: {', '.join(scores)}"]
 
 
 def _text(cell: Any, names: Collection[str] = ()) -> str:

@@ -9,7 +9,13 @@ _FORMS = packaged("records", "thoughts")
 _OPEN, _CLOSE, _ROUND = (
     "|".join(_FORMS[name]).replace("{tags}", _FORMS["tags"]) for name in ("open", "close", "around")
 )
-_MARK, _AROUND = re.compile(rf"(?P<open>{_OPEN})|(?:{_CLOSE})", re.I | re.M), re.compile(_ROUND, re.I)
+# Where a model writes a mark: a text may name it anywhere, "models use <think> tags".
+_MARK = re.compile(
+    rf"(?P<begins>^[ \t]*|(?<=[.!?…。>▷]))?(?P<open>{_OPEN})"
+    rf"|(?P<ends>^[ \t]*|(?<=[^\s\"'“‘(`\[]))?(?P<close>{_CLOSE})(?P<last>(?=[ \t]*\n\s*\S))?",
+    re.I | re.M,
+)
+_AROUND, _LISTED = re.compile(_ROUND, re.I), re.compile(r"\s*(?:and|or|to|,|/|…|\.\.\.)?\s*")
 # Chat-template tokens of the common model families. In an answer they mark where the model's own text ends.
 CONTROL_TOKEN = re.compile(
     r"<\|[^<>|\n]{1,40}\|>|</?s>|<(?:start|end)_of_turn>|<(?:bos|eos|pad|unk)>|\[/?(?:INST|SYSTEM_PROMPT)\]|<</?SYS>>"
@@ -28,29 +34,39 @@ def without_thoughts(text: str) -> str:
     kept: list[str] = []
     position, inside, begun, name = 0, False, False, ""
     marks = list(_MARK.finditer(text))
-    last = {_name(mark[0]): mark.start() for mark in marks if mark["open"] is None}
-    for mark in marks:
+    last = {_name(mark): mark.start() for mark in marks if mark["close"]}
+    told = ""  # a tag that a sentence names, "<think> and </think>"
+    for mark, after in zip(marks, [*marks[1:], None]):
         if mark["pair"] and not inside:
             continue  # of a part that a reader may open, or a heading of the answer
-        if mark["open"] is None:
-            if inside and name != _name(mark[0]) and last.get(name, 0) > mark.start():
+        if mark["close"]:
+            if inside and name != _name(mark) and last.get(name, 0) > mark.start():
                 continue  # of a thought in this one
+            if not inside and (told == _name(mark) != "" or mark["ends"] is mark["last"] is None):
+                told = ""
+                continue
             if not inside and begun:  # it ends no thought: the mark alone goes
                 kept.append(text[position : mark.start()])
             elif not inside:
                 kept = []
             inside, position, begun = False, mark.end(), True
         elif not inside:
-            kept.append(text[position : mark.start()])
-            inside, begun, name = True, True, _name(mark[0])
+            name = _name(mark)
+            if name and mark["begins"] is None:
+                listed = after and after["close"] and _LISTED.fullmatch(text, mark.end(), after.start())
+                if listed or last.get(name, 0) < mark.start():
+                    told = name if listed else ""
+                    continue
+            kept.append(text[position : mark.start("open")])
+            inside, begun = True, True
     if not (kept or position):
         return text
     return _AROUND.sub("", "".join(kept + [text[position:]] * (not inside))).strip()
 
 
-def _name(mark: str) -> str:
+def _name(mark: re.Match) -> str:
     """Return the name of a mark that is a tag, "think" for "</think>", else nothing."""
-    found = re.match(r"(?:<|&lt;)/?([\w:]+)", mark)
+    found = re.match(r"(?:<|&lt;)/?([\w:]+)", mark["open"] or mark["close"])
     return found[1].casefold() if found else ""
 
 

@@ -9,31 +9,24 @@ Parsing takes linear time: every repetition in the patterns below is bounded, or
 
 import json
 import re
-import unicodedata
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from automedeval.models.base import Free, Part, Slot
 from automedeval.records.thoughts import CONTROL_TOKEN
 from automedeval.rubrics.rubric import Rubric
-
-
-@dataclass(frozen=True)
-class ParsedAnswer:
-    """An answer in slot order: `choices` are "a", "b", "tie" or "neither", `spans` locate the scores in the text.
-
-    `criterion_scores` maps each criterion that an answer scores to the scores of the slots. `scores` are then their means,
-    rounded to whole numbers, a half upwards.
-    """
-
-    valid: bool
-    error: str | None = None
-    rationale: str | None = None
-    scores: tuple[int, ...] | None = None
-    choices: dict[str, str] | None = None
-    spans: tuple[tuple[int, int], ...] = ()
-    criterion_scores: dict[str, tuple[int, ...]] | None = None
+from automedeval.rubrics.values import (
+    JOIN,
+    NUMBER_LIKE,
+    SEEN,
+    UNREADABLE,
+    ParsedAnswer,
+    figures,
+    folded,
+    other_values,
+    words,
+)
 
 
 def answer_parts(rubric: Rubric, slots: int, rationale: bool = True) -> list[Part]:
@@ -124,8 +117,8 @@ def parse_verdict(text: str, rubric: Rubric, slots: int = 2, *, truncated: bool 
     """Parse a model's answer.
 
     Text after a control token is ignored, and so are invisible characters; every blank is a plain one. The last complete answer
-    counts. One after it that is malformed (a slot twice or too many, a score off the scale or not a whole number), has other
-    scores of all slots or cannot be read makes the answer invalid; an incomplete one does not.
+    counts. It is invalid if it is malformed (a slot twice or too many, a score off the scale or not a whole number), or if what
+    follows may give another value or cannot be read.
 
     `slots` is the number of responses in the prompt. Of a text that was `truncated` at its token limit only an answer at the
     end counts, because an earlier one may be a quotation. An invalid answer has an `error`, and no scores or choices.
@@ -149,28 +142,12 @@ def parse_verdict(text: str, rubric: Rubric, slots: int = 2, *, truncated: bool 
     return reading
 
 
-class _Seen(dict[int, str | None]):
-    """What a reader sees of each character: nothing of an invisible one, a plain blank for every blank, and line breaks."""
-
-    def __missing__(self, letter: int) -> str | None:
-        kind, name = unicodedata.category(chr(letter)), unicodedata.name(chr(letter), "")
-        kept = {"Cf": None, "Cc": None, "Me": None, "Zs": " ", "Zl": "\n", "Zp": "\n"}.get(kind, chr(letter))
-        invisible = (
-            name.startswith("VARIATION SELECTOR") or name.endswith("FILLER") or name == "COMBINING GRAPHEME JOINER"
-        )
-        self[letter] = None if invisible else chr(letter) if chr(letter) in "\t\n\r" else kept
-        return self[letter]
-
-
-_SEEN = _Seen()
-
-
 def _as_seen(text: str) -> tuple[str, Sequence[int]]:
     """Return a text as a reader sees it, and where in the text each of its characters stands, and its end."""
-    seen = text.translate(_SEEN)
+    seen = text.translate(SEEN)
     if len(seen) == len(text):
         return seen, range(len(text) + 1)
-    return seen, [*(place for place, letter in enumerate(text) if _SEEN[ord(letter)] is not None), len(text)]
+    return seen, [*(place for place, letter in enumerate(text) if SEEN[ord(letter)] is not None), len(text)]
 
 
 def reads_back(text: str, rubric: Rubric, slots: int) -> bool:
@@ -207,68 +184,26 @@ def _scored(values: Sequence[int], rubric: Rubric, rationale: str | None) -> Par
     return ParsedAnswer(True, rationale=rationale, scores=means, criterion_scores=scores)
 
 
-def _key(text: str) -> str:
-    """Return what keys and labels of an answer are compared by: capitals, blanks and "_" make no difference."""
-    return re.sub(r"[\s_-]+|(?<=[a-z])(?=[A-Z0-9])", "_", text.translate(_SEEN).strip()).casefold()
-
-
-def _words(rubric: Rubric, name: str) -> dict[str, str]:
-    words = {_key(word): choice for choice, word in rubric.labels(name).items()}
-    return {f"response_{word}": choice for word, choice in words.items()} | words
-
-
 def _label(text: str, marks: str = "") -> str:
     """Return a label without the space and marks around it, and without the brackets of its placeholder, "[response_a]"."""
-    label = text.translate(_SEEN).strip(" \t\r\n" + marks)
+    label = text.translate(SEEN).strip(" \t\r\n" + marks)
     return _label(label[1:-1], marks) if label.startswith("[") and label.endswith("]") else label
 
 
 def _choices(labels: list[str], rubric: Rubric) -> dict[str, str]:
     """Return criterion → choice for the words of an answer, in its order."""
     label_of = dict(zip(rubric.output_criteria, labels, strict=True))
-    return {each.name: _words(rubric, each.name)[_key(label_of[each.name])] for each in rubric.criteria}
+    return {each.name: words(rubric, each.name)[folded(label_of[each.name])] for each in rubric.criteria}
 
 
 _MARK = r"[*_`~]{0,4}"
 _GAP = r"[ \t]{0,20}"
-_JOIN = r"[ \t_-]{0,20}"  # "Doctor 1", "Doctor_1"
 # "Score:" begins its line, or is a heading alone on it. One character class may precede it.
 _HEADER = re.compile(
     rf"^[-+•*#_`~ \t]*(?:final |overall )?scores?{_MARK}{_GAP}(?:[:：]{_MARK}|$)\s{{0,20}}", re.I | re.M
 )
 # "Step 3: … Score:" after a sentence, as the paper's Figure 8 writes it; `_inline_header` says when it counts.
 _INLINE = re.compile(rf"(?<=[.!?…。！？]){_GAP}{_MARK}scores?{_MARK}{_GAP}[:：]{_MARK}{_GAP}", re.I)
-# Anything that may be meant as a score, for instance "4.5", "４", "-3" or "four".
-_WORDS = "zero|one|two|three|four|five|six|seven|eight|nine|ten"
-_NUMBER_LIKE = re.compile(rf"[^\w\n]{{0,4}}(?:\d|[½¼¾⅓⅔①-⑩➀-➓★☆⭐]|\b(?:{_WORDS})\b)", re.I)
-# What follows a number that counts something: "2 warnings", not "2 points" or "2 for".
-_COUNTED = (
-    r"\s(?!(?:p(?:oin|un|on)[kt](?:e|en|os?|i|s)?|pts|stars?|分|点|or|if|for|but|would|is|of\s\d+(?!\s[^\W\d])|out|because|since"
-    r"|and|to|as|at|each|instead|rather|when|with|was)\b)[^\W\d]"
-)
-# Other things that have numbers: "step 2", "type 1", "all 3", "2 to 3 days", "2 of 3 points", "1 = poor", and of a list "1.".
-_NUMBERED = re.compile(
-    r"(?<!\d )\b(?:step|type|stage|grade|phase|section|table|criteri(?:on|a)|all|of the) \d+(?: and \d+)?(?![\w/.,]\d)"
-    r"|^[^\w§]{0,9}\d{1,2}[.)](?=\s)"
-    rf"|\b(?:\d+|{_WORDS}) (?:to|or|and) (?:\d+|{_WORDS})(?={_COUNTED})"
-    r"|\b\d+ (?:out )?of \d+ (?:points?|stars?)\b|\b\d\s?=\s?(?=[^\W\d])",
-    re.I | re.M,
-)
-# Other scores without a figure.
-_MOVED = re.compile(
-    r"\b(?:swap|exchange|revers)\w*\b.{0,40}\b(?:scores?|ratings?|points)\b|\b(?:scores?|ratings?|points)\b.{0,40}\b(?:swap|exchange"
-    r"|revers)|\bone points?\b",
-    re.I,
-)
-# What a judge says before it takes a choice back: labels stand in any sentence about the responses.
-_CHANGED = (
-    r"^\W*(?:correct(?:ed|ion)|revis(?:ed|ion)|actually|on (?:reflection|second thought)|sorry|edit|update|wait)\b.*"
-    r"|\bshould (?:be|read)|\b(?:change|correct|revise)\b.{1,60}\bto|\bi meant"
-)
-_QUOTED = re.compile("[\"“„«`]|\\B'|^\\s*>")
-_QUOTATION = re.compile('"[^"\n]*"|“[^”\n]*”|„[^“”\n]*[“”]|«[^»\n]*»')
-_NO_NUMBER = r"(?:n/?a\b|none\b|unknown|low|medium|high|(?-i:I{1,3}|IV|VI{0,3})\b|\?|[一二三四五六七八九十])"
-_SLOT = "§"  # stands for the name of a response
 
 
 def _read_score_line(text: str, rubric: Rubric, slots: int) -> tuple[ParsedAnswer, int]:
@@ -279,68 +214,13 @@ def _read_score_line(text: str, rubric: Rubric, slots: int) -> tuple[ParsedAnswe
             return ParsedAnswer(False, malformed), end
         if len(scores) == slots:
             values = tuple(int(scores[number]["score"]) for number in sorted(scores))
-            if _scored_again(text[end:], rubric, [[value] for value in values]):
-                return ParsedAnswer(False, "other scores follow, or a number that may be one"), end
             spans = tuple(scores[number].span("score") for number in sorted(scores))
-            return ParsedAnswer(True, None, text[: header.start()], values, spans=spans), end
+            reading = ParsedAnswer(True, None, text[: header.start()], values, spans=spans)
+            if other_values(text[end:], rubric, reading):
+                return ParsedAnswer(False, "other scores follow, or a number that may be one"), end
+            return reading, end
         problem = f"{len(scores)} scores for {slots} slots"
-        if re.match(rf"\W{{0,6}}{_named_slot(rubric)}\W{{1,12}}{_NO_NUMBER}", text[header.end() :], re.I):
-            break  # what was said first is taken back
     return ParsedAnswer(False, problem), len(text)
-
-
-def _named_slot(rubric: Rubric) -> str:
-    """Return the pattern of what a text calls a response: "Doctor 1", "Doctors 1", "Dr. 1" or "D1"."""
-    word, initial = re.escape(rubric.slot_word), re.escape(rubric.slot_word[0])
-    return rf"\b(?:(?:{word}s?|dr\.?){_JOIN}|(?<!vitamin )(?-i:{initial}))#?([0-9]{{1,4}})\b"
-
-
-def _figures(text: str, rubric: Rubric) -> list[str]:
-    """Return the numbers of a text that may be scores: "or rather 3" or "Doctor 1: 3", not "misses 2 warnings"."""
-    low, high = rubric.bounds
-    scale = rf"\b{low}\s?(?:to|[–-])\s?{high}\b|\s?(?:/|\b(?:out )?of)\s?{high}\b(?!/)"
-    text = re.sub(r"(?<=\d)(?:pts?|points?)\b", " points", text, flags=re.I)
-    told = _NUMBERED.sub(" ", re.sub(scale, "", re.sub(_named_slot(rubric), _SLOT, text, flags=re.I), flags=re.I))
-    digits = rf"\d{{1,{len(str(high))}}}"
-    other = rf"[½¼¾⅓⅔①-⑩➀-➓]|[★☆⭐]+|(?:{_WORDS.replace('|one', '')})(?![\w-])"
-    alone = rf"(?<![\w.,/–-])({digits}(?:[.,][05]|(?:[/–-]{digits})*)(?![\w/%]|[.,–-]\w)|{other})(?!{_COUNTED})"
-    found = re.findall(rf"{_SLOT}[^\w\n,{_SLOT}]{{1,12}}(\d+(?:[.,/–-]\d+)*|{other})|{alone}", told, re.I)
-    whole = (re.sub(r"[.,]0+\Z", "", behind or apart) for behind, apart in found)
-    return [each for figure in whole for each in figure.split("/")]
-
-
-def _sentences(text: str) -> Iterator[str]:
-    """Yield the sentences and lines of a text without its quotations, rows of figures with the line above them."""
-    text = _QUOTATION.sub(" ", text)
-    rows = re.sub(r"\n(?=[^\w\n]*(?:\d[^A-Za-z\n]*)?(?:\n|\Z))", " ", text)
-    return (each for each in re.split(r"(?<=[^\d\n][.!?])(?<!Dr\.)\s|\n", rows) if not _QUOTED.search(each))
-
-
-def _scored_again(text: str, rubric: Rubric, values: Sequence[Collection[int]]) -> bool:
-    """Return whether a text behind scores has others, or numbers that may be others: then it is unclear which count.
-
-    They must be scores in `values` of the responses that their sentence names, or else of all. Quotations do not matter: a
-    response may plant them.
-    """
-    scores_of = {number: {*map(str, scores)} for number, scores in enumerate(values, 1)}
-    for sentence in _sentences(text):
-        named = map(int, re.findall(_named_slot(rubric), sentence, re.I))
-        given = [scores_of.get(number, set()) for number in named] or [*scores_of.values()]
-        figures = _figures(sentence, rubric)
-        in_turn = len(figures) == len(given) and all(map(set.__contains__, given, figures))
-        if figures and not in_turn and not all({*figures} <= scores for scores in given):
-            return True
-        if _MOVED.search(sentence):
-            return True
-    return False
-
-
-def _chosen_again(text: str, rubric: Rubric) -> bool:
-    """Return whether a sentence takes a choice of a pair back: "Correction: Response B is better"."""
-    words = map(re.escape, rubric.choices.values())
-    labels = "|".join(word.replace("_", "[ _]") if len(word) > 1 else f"(?-i:{word})" for word in words)
-    taken_back = re.compile(rf"(?:{_CHANGED})\W(?:{labels})\b", re.I)
-    return rubric.mode == "pairwise" and any(map(taken_back.search, _sentences(text)))
 
 
 def _inline_header(text: str, rubric: Rubric, slots: int) -> list[re.Match]:
@@ -353,14 +233,14 @@ def _inline_header(text: str, rubric: Rubric, slots: int) -> list[re.Match]:
         return []
     scores, end, _ = _take_scores(text, headers[0].end(), rubric, slots)
     mentions = _patterns(rubric)[0].finditer(text, 0, headers[0].start())
-    alone = not any(_NUMBER_LIKE.match(text, slot.end()) for slot in mentions)
+    alone = not any(NUMBER_LIKE.match(text, slot.end()) for slot in mentions)
     return headers if len(scores) == slots and alone and not text[end:].strip("*_`~ \t\r\n") else []
 
 
 def _patterns(rubric: Rubric) -> tuple[re.Pattern, re.Pattern]:
     """Return the patterns of a slot's name, "Doctor 1:", with or without Markdown, and of the score after it."""
     lead = r"(?:(?:[-+•*]|[0-9]{1,2}[.)]|and|&)\s{1,20})?"
-    word = rf"{re.escape(rubric.slot_word)}{_JOIN}#?([0-9]{{1,4}})"
+    word = rf"{re.escape(rubric.slot_word)}{JOIN}#?([0-9]{{1,4}})"
     dash = r"[ \t]{1,20}[\u2010-\u2015\u2212-]{1,2}[ \t]{1,20}"
     slot = re.compile(rf"{lead}{_MARK}{word}{_MARK}(?:{_GAP}[:：=]{_MARK}{_GAP}|{dash})", re.I)
     # the stop after a score, which "4.5" and "4/10" do not have
@@ -387,8 +267,8 @@ def _take_scores(text: str, position: int, rubric: Rubric, slots: int) -> tuple[
         number, position = int(slot[1]), slot.end()
         score = score_pattern.match(text, position)
         if not score:
-            # Without anything like a number the line is incomplete, for instance because the output was cut off.
-            ended = not _NUMBER_LIKE.match(text, position)
+            # With nothing there or a placeholder the line is incomplete, for instance because the output was cut off.
+            ended = not (NUMBER_LIKE if number in scores else UNREADABLE).match(text, position)
             break
         if number in scores:
             return scores, position, f"slot {number} has two scores"
@@ -406,9 +286,11 @@ def _take_scores(text: str, position: int, rubric: Rubric, slots: int) -> tuple[
         if last or not following:  # then its reason is in its line
             reason = "" if "\n" in score["stop"] else reason.partition("\n")[0]
         if reason:
-            marked = not set(",;:，；").isdisjoint(score["stop"]) or re.match(r"[(–—-]|(?:as|because|since)\b", reason)
+            marked = not set(",;:，；").isdisjoint(score["stop"]) or re.match(
+                r"[\[(✅❌✓✔✗✘–—-]|(?:as|because|since)\b", reason
+            )
             other_scale = re.match(r"\W{0,3}(?:(?:out )?of|/)\s?\d", reason)
-            ended = (ended or bool(marked)) and {*_figures(reason, rubric)} <= {score["score"]} and not other_scale
+            ended = (ended or bool(marked)) and {*figures(reason, rubric)} <= {score["score"]} and not other_scale
         if last or not following or not ended:
             break
         position = following.start()
@@ -431,7 +313,7 @@ _DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_int=float, strict=F
 def json_objects(text: str) -> Iterator[tuple[dict, int]]:
     """Yield the outermost JSON objects among the last of a text, with where they end."""
     # without trailing commas, as some prompts show them, and blanks that JSON does not have
-    relaxed = "".join((_SEEN[ord(letter)] or " ") if letter > "~" else letter for letter in text)
+    relaxed = "".join((SEEN[ord(letter)] or " ") if letter > "~" else letter for letter in text)
     relaxed = re.sub(r",(?=\s{0,50}[}\]])", " ", relaxed)
     end = 0
     for match in list(re.finditer(r"\{(?=\s{0,50}\")", relaxed))[-_MOST_OBJECTS:]:
@@ -464,10 +346,9 @@ def _read_json(text: str, rubric: Rubric, slots: int) -> tuple[ParsedAnswer, int
         rationale = members.get(rationale_key) if rationale_key else None
         reading = _json_answers(answers, rubric, rationale if isinstance(rationale, str) and rationale else None)
         later = text[end:] if reading.valid else ""
-        scored = [*zip(*(reading.criterion_scores or {}).values(), reading.scores or ())] if reading.scores else []
-        again = _scored_again(later, rubric, scored) if rubric.scale else _chosen_again(later, rubric)
-        keys = dict.fromkeys(re.findall(r"""["']([^"'\n]{1,80})["']\s{0,20}:""", later))  # of an object that is no JSON
-        if again or names & _named(keys, names).keys() or _other_values(later, rubric, reading):
+        keys = {*map(folded, re.findall(r"""["']([^"'\n]{1,80})["']\s{0,20}:""", later))}
+        known = map(folded, filter(None, (inner, rubric.output.get("value_key"), *names, *rubric.output_criteria)))
+        if not keys.isdisjoint(known) or other_values(later, rubric, reading):
             return ParsedAnswer(False, "another answer follows, which is no JSON"), end
         return reading, end
     return ParsedAnswer(False, "no JSON object with the criteria"), len(text)
@@ -475,18 +356,8 @@ def _read_json(text: str, rubric: Rubric, slots: int) -> tuple[ParsedAnswer, int
 
 def _named(members: dict[str | None, Any], names: Collection[str]) -> dict[str | None, Any]:
     """Return the members of an object with the rubric's names as keys, which an answer may write in capitals."""
-    by_key = {_key(name): name for name in names}
-    return _object([(by_key.get(_key(key), key) if key else key, value) for key, value in members.items()])
-
-
-def _other_values(text: str, rubric: Rubric, reading: ParsedAnswer) -> bool:
-    """Return whether a line of a text, such as "fluency: 2", gives a criterion a value that an answer does not give it."""
-    lines = re.findall(r"^[^\w\n]{0,20}(\w[\w -]{0,60})[*_`]*[:=][*_` ]*(\w[\w ]{0,30})[*_`.]*$", text, re.M)
-    told = [(name, _key(value)) for key, value in lines for name in rubric.output_criteria if _key(key) == _key(name)]
-    if scores := reading.criterion_scores:
-        return any(value.isdecimal() and int(value) not in scores[name] for name, value in told)
-    choices = reading.choices or {}
-    return any(_words(rubric, name).get(value, choices[name]) != choices[name] for name, value in told)
+    by_key = {folded(name): name for name in names}
+    return _object([(by_key.get(folded(key), key) if key else key, value) for key, value in members.items()])
 
 
 def _wrong_keys(answers: dict, names: Collection[str]) -> str | None:
@@ -504,7 +375,7 @@ def _json_value(value: Any, rubric: Rubric) -> Any:
     """Return the value of a criterion, which may stand in an object under `value_key`; not one of two, "final_score"."""
     key = rubric.output.get("value_key")
     if key and isinstance(value, dict) and _REPEATED not in (members := _named(value, {key})):
-        rivals = [each for each in members if each and re.fullmatch(rf"[^m].*_{key}", _key(each), re.S)]
+        rivals = [each for each in members if each and re.fullmatch(rf"[^m].*_{key}", folded(each), re.S)]
         return f"{key} and {rivals[0]}" if rivals else members.get(key)
     return value
 
@@ -521,9 +392,9 @@ def _json_answers(answers: dict, rubric: Rubric, rationale: str | None) -> Parse
             return ParsedAnswer(False, f"{before}{problem}")
         for name in rubric.output_criteria:
             value = _json_value(group[name], rubric)
-            words = _words(rubric, name) if not scored else {}
+            allowed = words(rubric, name) if not scored else {}
             wanted = "is not one of " + ", ".join(rubric.labels(name).values())
-            read = _label(value) if isinstance(value, str) and _key(_label(value)) in words else None
+            read = _label(value) if isinstance(value, str) and folded(_label(value)) in allowed else None
             if scored:
                 low, high = rubric.bounds
                 wanted = f"is not a whole number from {low} to {high}"
@@ -544,18 +415,18 @@ _PREFIX = re.compile(rf"\A(?:my |the )?(?:final )?(?:answers?|choices?|verdicts?
 
 def _read_comma_list(text: str, rubric: Rubric, slots: int) -> tuple[ParsedAnswer, int]:
     """Read the list on the last line that says anything: a prompt asks for nothing else, and what follows may take it back."""
-    wanted, allowed, lists = len(rubric.output_criteria), {*map(_key, rubric.choices.values())}, []
+    wanted, allowed, lists = len(rubric.output_criteria), {*map(folded, rubric.choices.values())}, []
     for line in text.split("\n"):
         listed = _PREFIX.sub("", line.strip(" \t\r*_`~.#-"))
         listed = listed[1:-1] if listed[:1] + listed[-1:] == "[]" and listed.count("[") == 1 else listed
         labels = [_label(label, "*_`.") for label in listed.split(",")]
         if listed:
-            lists.append(labels if all(_key(label) in allowed for label in labels) else [])
+            lists.append(labels if all(folded(label) in allowed for label in labels) else [])
     last = lists[-1] if lists else []
     if len(last) != wanted:
         told = f"{len(last)} answers for {wanted} criteria" if last else f"the last line is no list of {wanted} answers"
         return ParsedAnswer(False, told), len(text)
-    if any(len(each) == wanted and [*map(_key, each)] != [*map(_key, last)] for each in lists):
+    if any(len(each) == wanted and [*map(folded, each)] != [*map(folded, last)] for each in lists):
         return ParsedAnswer(False, "two lists of answers differ"), len(text)
     return ParsedAnswer(True, choices=_choices(last, rubric)), len(text)
 
@@ -564,7 +435,7 @@ def _read_first_line(text: str, rubric: Rubric, slots: int) -> tuple[ParsedAnswe
     """Read a choice that stands alone on the first line; what follows is not read, so that nothing in it can be the answer."""
     line, stop, _ = text.lstrip().partition("\n")
     label = _label(line, "*_`~")
-    if _key(label) not in _words(rubric, rubric.output_criteria[0]):
+    if folded(label) not in words(rubric, rubric.output_criteria[0]):
         allowed = ", ".join(rubric.choices.values())
         return ParsedAnswer(False, f"the first line {label[:40]!r} is not one of {allowed}"), len(text)
     # Where the output was cut off, a label without a line break may be the beginning of something else: "1" of "10".

@@ -21,9 +21,9 @@ SAME = 1e-9
 MOST_CELLS = 512  # distinct pairs of scores up to which a rank correlation counts cells and not responses
 
 
-def relation_of(gaps: np.ndarray, band: float | np.ndarray = SAME) -> np.ndarray:
-    """Return the relations by the gaps between two scores: -1, 0 within `band`, 1; NaN where a gap is."""
-    return np.where(np.isnan(gaps), np.nan, np.where(np.abs(gaps) <= band, 0.0, np.sign(gaps)))
+def relation_of(gaps: np.ndarray) -> np.ndarray:
+    """Return the relations by the gaps between two scores: -1, 0 within `SAME`, 1; NaN where a gap is."""
+    return np.where(np.isnan(gaps), np.nan, np.where(np.abs(gaps) <= SAME, 0.0, np.sign(gaps)))
 
 
 @dataclass(frozen=True)
@@ -78,10 +78,10 @@ class Panel:
             triples.append((before[sizes == size][:, None, None] + within).reshape(-1, 3))
         return np.concatenate(triples)
 
-    def relations(self, scores: np.ndarray, band: float | np.ndarray = SAME) -> np.ndarray:
-        """Return the relation of every pair: -1, 0, 1, NaN where a score is missing; equal within `band`."""
+    def relations(self, scores: np.ndarray) -> np.ndarray:
+        """Return the relation of every pair: -1, 0, 1, NaN where a score is missing."""
         first, second = self.pairs
-        return relation_of(scores[first] - scores[second], band)
+        return relation_of(scores[first] - scores[second])
 
     def only(self, keep: np.ndarray) -> "Panel":
         """Return the panel of the responses to keep (bool [responses]), without empty groups."""
@@ -203,44 +203,6 @@ class _Spearman:
         return divide(together, np.sqrt(spreads[0] * spreads[1]))
 
 
-def cross_fitted_relations(
-    panel: Panel, people: np.ndarray, expected: np.ndarray, fold_of: np.ndarray
-) -> tuple[np.ndarray, list[float]]:
-    """Return the relations [pairs] of expected scores [responses], which seldom tie, with a cross-fitted tie band.
-
-    The band of a fold's cases is the one with which the relations of the cases in the other folds agree best with people's
-    relations [pairs]; 0 if the other folds are empty.
-
-    Args:
-        fold_of: int [cases], each case's fold.
-
-    Returns:
-        The relations and the folds' bands.
-    """
-    first, second = panel.pairs
-    gaps = np.abs(expected[first] - expected[second])
-    right = panel.relations(expected) == people
-    case = panel.case[first]
-    usable = ~np.isnan(gaps) & ~np.isnan(people)
-    bands = np.empty(fold_of.max(initial=0) + 1)
-    for fold in range(len(bands)):
-        others = usable & (fold_of[case] != fold)
-        bands[fold] = _best_band(gaps[others], people[others] == 0, right[others] & (people[others] != 0))
-    return panel.relations(expected, np.maximum(SAME, bands[fold_of[case]])), bands.tolist()
-
-
-def _best_band(gaps: np.ndarray, tied: np.ndarray, right: np.ndarray) -> float:
-    """Return the tie band with which most pairs are right; 0 if none improves on having no band."""
-    if not len(gaps):
-        return 0.0
-    order = np.argsort(gaps)
-    gain = np.cumsum(tied[order].astype(int) - right[order].astype(int))
-    last = np.append(np.diff(gaps[order]) > 0, True)  # a band takes in all pairs of one gap
-    gain = np.where(last, gain, gain.min() - 1)
-    best = int(np.argmax(gain))
-    return float(gaps[order][best]) if gain[best] > 0 else 0.0
-
-
 CHOICES = ("first", "second", "tie", "neither")
 
 
@@ -266,4 +228,3 @@ def choice_agreement(people: np.ndarray, judge: np.ndarray, case: np.ndarray, ca
 
 ACCURACIES = ("pairwise_accuracy", "concordance", "triple_accuracy")
 CORRELATIONS = ("spearman", "pearson")
-LABELS = {name: name.replace("_", " ").capitalize() for name in ACCURACIES + CORRELATIONS}

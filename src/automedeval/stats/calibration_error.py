@@ -1,4 +1,4 @@
-"""Expected calibration error with an interval, and the bins of a reliability diagram."""
+"""Expected calibration error with an interval."""
 
 from dataclasses import replace
 
@@ -52,13 +52,6 @@ def _moved(error: Estimate, noise: Estimate, floor: Estimate) -> Estimate:
     excess = float(error.draws.mean()) - error.value
     low = 0.0 if error.value <= noise.high else min(max(0.0, floor.low), error.value)
     return replace(error, low=low, high=max(error.value, error.high - excess))
-
-
-def reliability_bins(judge: np.ndarray, people: np.ndarray) -> list[dict[str, float | int]]:
-    """Return the means of judge and people [responses] in bins between quantiles of the judge's scores."""
-    place = _places(judge)
-    bins = [place == number for number in np.unique(place)]
-    return [{"judge": float(judge[b].mean()), "people": float(people[b].mean()), "n": int(b.sum())} for b in bins]
 
 
 def _places(values: np.ndarray) -> np.ndarray:

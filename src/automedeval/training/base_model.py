@@ -7,14 +7,13 @@ an answered prompt as it begins the prompt, and ends an answer with a token that
 without one, training pads with the end-of-sequence token.
 """
 
-from importlib.util import find_spec
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from automedeval.models.checkpoints import check_architecture, checkpoint_folder
-from automedeval.models.tokenization import PromptEncoder, read_template
+from automedeval.models.tokenization import PromptEncoder, load_tokenizer, read_template
 from automedeval.records import RecordError
-from automedeval.records.extras import install
 
 SIGNS = "38.5 °C, 5 µg, ≥ 2 × 10⁹/l, β-blocker, naïve, “yes” – no"  # what medical answers hold beside ASCII
 CHOICES = '{"rationale": "Step 1.", "choices": {"correctness": "A", "safety": "tie"}}'
@@ -37,52 +36,54 @@ def base_faults(model: str, chat_template_path: str | None = None, max_length: i
         config = AutoConfig.from_pretrained(folder)
     except (RecordError, OSError, ValueError) as error:
         return [_line(error)]
+    faults = list(_weight_faults(folder, config))
     window = getattr(config.get_text_config(), "max_position_embeddings", None)
-    faults = weight_faults(folder, config)
     if window is not None and window < max_length:
         faults.append(f"its context window has {window:,} tokens, and the longest row {max_length:,}")
-    return faults + tokenizer_faults(folder, config, template)
+    return [*faults, *_tokenizer_faults(folder, config, template)]
 
 
-def weight_faults(folder: Path, config: Any) -> list[str]:
-    """Return what is wrong with a checkpoint's weights: not a causal model's, not in safetensors, not all there."""
+def _weight_faults(folder: Path, config: Any) -> Iterator[str]:
+    """Yield what is wrong with a checkpoint's weights: not a causal model's, not in safetensors, not all there."""
     from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, AutoModelForCausalLM
 
     if type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING:
-        return [f"its architecture {config.model_type!r} is no causal language model"]
-    if not any((folder / f"model.safetensors{end}").exists() for end in ("", ".index.json")):
-        return ["no weights in safetensors; recipes/convert_checkpoint.py makes them of pytorch_model*.bin"]
-    options: dict[str, Any] = {"device_map": "meta", "use_safetensors": True, "ignore_mismatched_sizes": True}
-    try:
-        # With `output_loading_info` this is a pair, which its annotation does not say.
-        loaded: Any = AutoModelForCausalLM.from_pretrained(folder, output_loading_info=True, **options)
-    except Exception as error:  # noqa: BLE001  a bad checkpoint makes transformers and safetensors raise a dozen kinds
-        return [f"its weights cannot be loaded: {_line(error)}"]
-    missing, other = sorted(loaded[1]["missing_keys"]), sorted(loaded[1]["mismatched_keys"])
-    faults = [f"{len(missing):,} of its weights are missing, {missing[0]} for one"] if missing else []
-    if other:
-        faults.append(f"{len(other):,} of its weights have another shape than config.json says, {other[0][0]} for one")
-    return faults
+        yield f"its architecture {config.model_type!r} is no causal language model"
+    elif not any((folder / f"model.safetensors{end}").exists() for end in ("", ".index.json")):
+        yield "no weights in safetensors; recipes/convert_checkpoint.py makes them of pytorch_model*.bin"
+    else:
+        options: dict[str, Any] = {"device_map": "meta", "use_safetensors": True, "ignore_mismatched_sizes": True}
+        try:
+            # With `output_loading_info` this is a pair, which its annotation does not say.
+            loaded: Any = AutoModelForCausalLM.from_pretrained(folder, output_loading_info=True, **options)
+        except Exception as error:  # noqa: BLE001  a bad checkpoint makes transformers and safetensors raise a dozen kinds
+            yield f"its weights cannot be loaded: {_line(error)}"
+            return
+        if missing := sorted(loaded[1]["missing_keys"]):
+            yield f"{len(missing):,} of its weights are missing, {missing[0]} for one"
+        if other := sorted(loaded[1]["mismatched_keys"]):
+            yield f"{len(other):,} of its weights have another shape than config.json says, {other[0][0]} for one"
 
 
-def tokenizer_faults(folder: Path, config: Any, template: str | None) -> list[str]:
-    """Return what is wrong with a checkpoint's tokenizer and chat template; `template` replaces its own."""
+def _tokenizer_faults(folder: Path, config: Any, template: str | None) -> Iterator[str]:
+    """Yield what is wrong with a checkpoint's tokenizer and chat template; `template` replaces its own."""
     from transformers import GenerationConfig
 
     try:
         tokenizer = load_tokenizer(folder)
     except RecordError as error:
-        return [str(error)]
+        yield str(error)
+        return
     tokenizer.chat_template = template or tokenizer.chat_template
-    faults = []
     rows = config.get_text_config().vocab_size
     if beyond := sorted(token for token, number in tokenizer.get_vocab().items() if number >= rows):
-        faults.append(f"its token {beyond[0]!r} has no row in the embeddings, which have {rows:,}")
-    faults += round_trip_faults(tokenizer)
+        yield f"its token {beyond[0]!r} has no row in the embeddings, which have {rows:,}"
+    yield from round_trip_faults(tokenizer)
     if tokenizer.eos_token_id is None:
-        faults.append("its tokenizer has no end-of-sequence token, with which answers end")
+        yield "its tokenizer has no end-of-sequence token, with which answers end"
     if tokenizer.chat_template is None:
-        return [*faults, "no chat template; name a Jinja file with --chat_template_path"]
+        yield "no chat template; name a Jinja file with --chat_template_path"
+        return
     try:
         ends = GenerationConfig.from_pretrained(folder).eos_token_id
     except OSError:
@@ -92,25 +93,12 @@ def tokenizer_faults(folder: Path, config: Any, template: str | None) -> list[st
     try:
         ((prompt, answer),) = PromptEncoder(tokenizer).encode_answered([(messages, "Yes.")])
     except RecordError as error:
-        return [*faults, _line(error)]
-    if not prompt or not answer:
-        return [*faults, "its chat template renders no prompt, or no answer"]
-    if not ends & set(answer):
-        faults.append("its chat template ends an answer with no end-of-sequence token, so the judge would not stop")
-    return faults
-
-
-def load_tokenizer(folder: Path) -> Any:
-    """Return a checkpoint's tokenizer; RecordError, with what is missing, if there is none that can be loaded."""
-    from transformers import AutoTokenizer
-
-    try:
-        return AutoTokenizer.from_pretrained(folder)
-    except Exception as error:  # noqa: BLE001  a library that is missing, a file that is, or one that cannot be read
-        why = _line(error)
-        if (folder / "tokenizer.model").exists() and not find_spec("sentencepiece"):
-            why = f"tokenizer.model is read by sentencepiece ({install('train')})"
-        raise RecordError(f"no tokenizer: {why}") from None
+        yield _line(error)
+    else:
+        if not prompt or not answer:
+            yield "its chat template renders no prompt, or no answer"
+        elif not ends & set(answer):
+            yield "its chat template ends an answer with no end-of-sequence token, so the judge would not stop"
 
 
 def round_trip_faults(tokenizer: Any) -> list[str]:

@@ -25,17 +25,12 @@ def compare_candidates(
     relation: np.ndarray,
     scores: np.ndarray | None = None,
     expected: np.ndarray | None = None,
-    resamples: int | None = bootstrap.RESAMPLES,
 ) -> dict[str, Any]:
     """Compare the candidates by relations [pairs] and, where they are given, scores [responses].
 
-    Args:
-        resamples: None leaves "first_places" out.
-
     Returns:
-        {"models": {model: {"score", "expected", "win_rate"}}, "pairs": [{"pair", "win", "tie", "loss", "margin"}],
-        "first_places"} with statistics as leaves, or {"gap": the reason why nothing can be compared}. "first_places" has the
-        share of the resamples in which each model has the highest `_mean_share`; models that are level share the place.
+        {"models": {model: {"score", "expected", "win_rate"}}, "pairs": [{"pair", "win", "tie", "loss", "margin"}]} with
+        statistics as leaves, or {"gap": the reason why nothing can be compared}.
     """
     panel, models, model_of = cases.panel, cases.models, cases.model_of
     if len(models) > MOST_MODELS:
@@ -70,8 +65,7 @@ def compare_candidates(
                 wins[:, i, j] - wins[:, j, i], played_by, int(played_by.sum()), bounds=(-1.0, 1.0)
             )
             pairs.append({"pair": [names[i], names[j]], **shares})
-    table = {"models": records, "pairs": pairs}
-    return table if resamples is None else table | {"first_places": _first_places(halves, names, resamples)}
+    return {"models": records, "pairs": pairs}
 
 
 def _count_wins(cases: Cases, relation: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -94,26 +88,6 @@ def _unconnected(compared: np.ndarray, models: list[str]) -> str | None:
     apart = [name for name, group in zip(models, part) if group != np.argmax(sizes)]
     shown = ", ".join(apart[:3]) + (f" and {len(apart) - 3} more" if len(apart) > 3 else "")
     return f"the {len(models)} models fall into {parts} groups that were never compared with each other ({shown} apart)"
-
-
-def _first_places(halves: np.ndarray, names: list[str], resamples: int) -> dict[str, float]:
-    """Return how often each model is first by `_mean_share`; `halves` has the wins, ties counted half."""
-    flat, size = halves.reshape(len(halves), -1), len(names)
-    drawn = bootstrap.resample_counts(len(halves), resamples)
-    shares = np.concatenate([_mean_share((counts @ flat).reshape(-1, size, size)) for counts in drawn])
-    defined = shares[~np.isnan(shares).all(axis=1)]
-    first = defined >= np.nanmax(defined, axis=1, keepdims=True) - bootstrap.ROUNDING
-    return dict(zip(names, (first / first.sum(axis=1, keepdims=True)).mean(axis=0).tolist()))
-
-
-def _mean_share(halves: np.ndarray) -> np.ndarray:
-    """Return each model's share of pairs won, averaged over its opponents: float [..., models].
-
-    Where models answered different cases, a weak opponent that one of them met often lifts it no more than any other one.
-    """
-    shares = bootstrap.divide(halves, halves + halves.swapaxes(-1, -2))
-    met = ~np.isnan(shares)
-    return bootstrap.divide(np.where(met, shares, 0.0).sum(-1), met.sum(-1))
 
 
 def tell_apart(pairs: Sequence[dict[str, Any]]) -> None:
@@ -168,7 +142,7 @@ def standing(table: dict[str, Any]) -> dict[str, Any]:
 
 def ranked(cases: Cases, relation: np.ndarray) -> dict[str, Any]:
     """Return how the models stand by relations [pairs], see `standing`."""
-    table = bootstrap.estimate(compare_candidates(cases, relation, resamples=None), len(cases))
+    table = bootstrap.estimate(compare_candidates(cases, relation), len(cases))
     tell_apart(table.get("pairs", []))
     return standing(bootstrap.plain(table))
 

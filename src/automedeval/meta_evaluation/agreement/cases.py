@@ -14,6 +14,7 @@ from automedeval.metrics.lexical import longer_text
 from automedeval.records import Case, CaseCriterion, RecordError, Response, read_cases, table_of
 from automedeval.records.thoughts import count_thoughts, note_on_thoughts
 from automedeval.stats.agreement import Panel
+from automedeval.stats.checklist import Score, checklist_scores
 
 
 @dataclass
@@ -95,6 +96,10 @@ class Cases:
     def points(self) -> np.ndarray:
         """The points of the criterion of each item: float [items]."""
         return np.array([criterion.points for _, criterion in self.items], float)
+
+    def checklist_scores(self, met: np.ndarray) -> Score:
+        """Return the scores of the responses, by whether each criterion of theirs is met: float [items]; see `Score`."""
+        return checklist_scores(self.points, met, self.response_of, self.responses)
 
     @cached_property
     def first_item(self) -> np.ndarray:

@@ -5,7 +5,7 @@ all of them, so that differences between judges are paired.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import Any
 
@@ -15,6 +15,8 @@ from automedeval.meta_evaluation.agreement.baselines import best_baseline, diffe
 from automedeval.meta_evaluation.agreement.candidates import compare_candidates, tell_apart
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.judge_facts import (
+    EXPECTED,
+    MEASURES,
     longer_comparisons,
     prefers_longer,
     record_of,
@@ -23,14 +25,11 @@ from automedeval.meta_evaluation.agreement.judge_facts import (
 from automedeval.meta_evaluation.agreement.ratings import People, Preferences, preference_shares
 from automedeval.meta_evaluation.agreement.worth_reading import worth_reading
 from automedeval.meta_evaluation.table import Row, VerdictTable, judged_relations, rows_of
-from automedeval.rubrics import packaged_rubrics, read_rubric
+from automedeval.records import VerdictRating
+from automedeval.rubrics import TAGS, packaged_rubrics, read_rubric
 from automedeval.stats import agreement, bootstrap, interrater, selective
-from automedeval.stats.agreement import ACCURACIES, CHOICES, CORRELATIONS
+from automedeval.stats.agreement import CHOICES, CORRELATIONS
 from automedeval.stats.bootstrap import Estimate, Statistic
-from automedeval.stats.calibration_error import BINS, reliability_bins
-from automedeval.stats.folds import deal
-
-FOLDS = 5  # of the cases, for the tie bands of expected scores
 
 
 def meta_evaluate(
@@ -38,7 +37,7 @@ def meta_evaluate(
     judges: Sequence[VerdictTable],
     people: People | None = None,
     choices: dict[str, dict[int, Counter]] | None = None,
-    verdict_ratings: dict[str, dict[str, list[tuple[int, float]]]] | None = None,
+    verdict_ratings: Mapping[str, Sequence[VerdictRating]] | None = None,
     preferences: Preferences | None = None,
     resamples: int = bootstrap.RESAMPLES,
     main: Row | None = None,
@@ -59,9 +58,7 @@ def meta_evaluate(
     }
     tree["main_judge"] = {"name": main.name, "rated_cases": _rated_cases(cases, main, people)}
     tree["main_judge"] |= {"valid_rates": _valid_rates(cases, main.judge), "cases": worth_reading(cases, main, people)}
-    compared = {
-        row.name: compare_candidates(cases, row.relations, row.scores, row.expected, resamples) for row in rivals
-    }
+    compared = {row.name: compare_candidates(cases, row.relations, row.scores, row.expected) for row in rivals}
     for row in rivals:
         for name, record in compared[row.name].get("models", {}).items():
             record["longer"] = list(longer_comparisons(cases, row.relations, name))
@@ -71,13 +68,14 @@ def meta_evaluate(
             tree["judges"][row.name] |= _agreement(cases, people, row, relations[row.name])
         tree["people"] = _people(cases, people)
         by_people = cases.panel.relations(people.scores)
-        compared = {"people": compare_candidates(cases, by_people, people.scores, None, resamples)} | compared
+        compared = {"people": compare_candidates(cases, by_people, people.scores)} | compared
         tree["comparisons"] = [paired(cases, relations, *two) for two in product(rivals, baselines)]
     tree["models"] = compared
     if choices:
         tree["choices"] = _choices(cases, judges, choices)
     if verdict_ratings:
         tree["verdict_ratings"] = _verdict_ratings(cases, verdict_ratings)
+        tree["verdict_errors"] = _verdict_errors(cases, verdict_ratings)
     if preferences:
         tree["preferences"] = preference_shares(preferences, len(cases))
     result = bootstrap.estimate(tree, len(cases), resamples)
@@ -109,38 +107,31 @@ def _counts(cases: Cases, people: People | None) -> dict[str, Any]:
 
 
 def measures_of(cases: Cases, row: Row, rated: np.ndarray, relation: np.ndarray) -> dict[str, Any]:
-    """Return the measures of one line, the same from expected scores, and the tie bands of these.
+    """Return the measures of one line, and from expected scores, which seldom tie, those that need no ties.
 
     Args:
         rated: people's scores of the responses that count [responses], NaN for the others.
         relation: people's relations of the pairs that count [pairs], NaN for the others.
     """
-    panel, measures = cases.panel, ACCURACIES + CORRELATIONS
+    panel = cases.panel
 
     def undefined(reason: str) -> Estimate:
         return Estimate(None, reason="no valid verdict" if row.invalid else reason)
 
-    record: dict[str, Any] = dict.fromkeys(measures, undefined("this judge gives no whole scores"))
+    record: dict[str, Any] = dict.fromkeys(MEASURES, undefined("this judge gives no whole scores"))
     if row.criterion is not None or row.scores is not None or row.invalid:  # without a valid verdict all is wrong
         record |= agreement.accuracies(panel, relation, row.relations)
     if row.criterion is not None:
         record |= dict.fromkeys(CORRELATIONS, undefined("this judge gives choices, no scores"))
     if row.scores is not None:
         record |= _correlations(cases, rated, row.scores)
+    twins: dict[str, Any] = dict.fromkeys(
+        EXPECTED, undefined("this judge gives no expected scores, or not with every verdict")
+    )
     if row.expected is not None:
-        fold = deal(np.arange(len(cases)), FOLDS)
-        first, second = panel.pairs
-        # An empty response never ties with an answer: the band is neither chosen on such a pair nor applied to it.
-        one_empty = cases.empty[first] != cases.empty[second]
-        both_answer = np.where(one_empty, np.nan, relation)
-        banded, bands = agreement.cross_fitted_relations(panel, both_answer, row.expected, fold)
-        banded = np.where(one_empty, row.finest, banded)
-        twins = agreement.accuracies(panel, relation, banded) | _correlations(cases, rated, row.expected)
-        twins["concordance"] = agreement.concordance(panel, relation, row.finest)
-        record["tie_bands"] = bands
-    else:
-        twins = dict.fromkeys(measures, undefined("this judge gives no expected scores, or not with every verdict"))
-    return record | {f"{name}_expected": twins[name] for name in measures}
+        twins = {"concordance": agreement.concordance(panel, relation, row.finest)}
+        twins |= _correlations(cases, rated, row.expected)
+    return record | {f"{name}_expected": twins[name] for name in EXPECTED}
 
 
 def _correlations(cases: Cases, rated: np.ndarray, scores: np.ndarray) -> dict[str, Any]:
@@ -163,16 +154,9 @@ def _agreement(cases: Cases, people: People, row: Row, relation: np.ndarray) -> 
         record["runs"] = [{"run": each.run} | measures_of(cases, each, rated, relation) for each in runs]
     record["headline"] = row.headline
     record["by_criterion"] = _by_criterion(cases, people, row.judge)
-    if row.judge.kind == "judge":
-        curve: list[dict[str, float | int]] = []
-        if row.values is not None:
-            both = ~np.isnan(row.values) & ~np.isnan(people.scores)
-            if both.sum() >= 2 * BINS:
-                curve = reliability_bins(row.values[both], people.scores[both])
-        record["reliability"] = curve
-        if row.expected is not None:
-            sure = selective.gaps(panel, row.expected)
-            record["risk_coverage"] = selective.risk_coverage(panel, relation, row.finest, sure)
+    if row.judge.kind == "judge" and row.expected is not None:
+        sure = selective.gaps(panel, row.expected)
+        record["risk_coverage"] = selective.risk_coverage(panel, relation, row.finest, sure)
     return record
 
 
@@ -289,13 +273,33 @@ def _choices(cases: Cases, judges: Sequence[VerdictTable], people: dict[str, dic
     return records
 
 
-def _verdict_ratings(cases: Cases, ratings: dict[str, dict[str, list[tuple[int, float]]]]) -> dict[str, Any]:
+def _verdict_ratings(cases: Cases, ratings: Mapping[str, Sequence[VerdictRating]]) -> dict[str, Any]:
     """Count physicians' scores of the rationales, per judge and criterion (Fig. 5a)."""
-    records: dict[str, Any] = {}
-    for judge, criteria in ratings.items():
-        for criterion, entries in criteria.items():
-            case, score = (np.array(values) for values in zip(*entries))
+    records: dict[str, Any] = {judge: {} for judge in ratings}
+    for judge, given in ratings.items():
+        for criterion in dict.fromkeys(each.criterion for each in given):
+            here = [(cases.index[each.case_id], each.score) for each in given if each.criterion == criterion]
+            case, score = (np.array(values) for values in zip(*here))
             counts = {f"{value:g}": count for value, count in sorted(Counter(score.tolist()).items())}
             mean = bootstrap.mean_of(score.astype(float), case, len(cases))
-            records.setdefault(judge, {})[criterion] = {"counts": counts, "mean": mean}
+            records[judge][criterion] = {"counts": counts, "mean": mean}
+    return records
+
+
+def _verdict_errors(cases: Cases, ratings: Mapping[str, Sequence[VerdictRating]]) -> dict[str, Any]:
+    """Count the verdicts in which physicians found each kind of error, of those that were searched for errors (section 5.2)."""
+    records: dict[str, Any] = {}
+    for judge, given in ratings.items():
+        found: dict[tuple[int, str | None], set[tuple[str, str]]] = {}  # who found what in each verdict
+        for each in given:
+            if each.tags is not None:
+                there = found.setdefault((cases.index[each.case_id], each.verdict_digest), set())
+                there |= {(each.annotator, tag) for tag in each.tags}
+        case = np.array([number for number, _ in found])
+        others = {tag for there in found.values() for _, tag in there} - {*TAGS}
+        for kind in (*TAGS, *sorted(others)) if found else ():
+            counts = np.array([sum(tag == kind for _, tag in there) for there in found.values()])
+            share = bootstrap.mean_of((counts > 0).astype(float), case, len(cases), bounds=(0.0, 1.0))
+            record = {"verdicts": int((counts > 0).sum()), "share": share, "findings": int(counts.sum())}
+            records.setdefault(judge, {})[kind] = record
     return records

@@ -17,10 +17,13 @@ from automedeval.records import RecordError, read_json
 from automedeval.records.language import is_english
 from automedeval.rubrics import LIKELIHOOD, without_scale
 from automedeval.stats import bootstrap
-from automedeval.stats.agreement import concordance
+from automedeval.stats.agreement import ACCURACIES, CORRELATIONS, concordance
 
 Statements = dict[tuple[str, str], list[dict[str, Any]]]  # (case, model) of a response → statements that it makes
 
+# The measures of a record of agreement.json, and what they are called in words.
+MEASURES = {name: name.replace("_", " ").capitalize() for name in ACCURACIES + CORRELATIONS}
+EXPECTED = ("concordance", *CORRELATIONS)  # those that expected scores have too, under NAME_expected
 # What a record has under the names of `JudgeProfile`.
 RECORDED = ("blind_to", "contradicted", "empty", "foreign", "rationale_faults", "unread")
 

@@ -15,7 +15,7 @@ import numpy as np
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.evaluate import measures_of
 from automedeval.meta_evaluation.agreement.ratings import People
-from automedeval.meta_evaluation.agreement.runs import SCORES, over_runs, scores_of_all
+from automedeval.meta_evaluation.agreement.runs import over_runs
 from automedeval.meta_evaluation.table import Row
 from automedeval.stats import bootstrap
 from automedeval.stats.agreement import ACCURACIES, CORRELATIONS
@@ -45,18 +45,17 @@ def paper_table(
             table has no columns for rationales.
 
     Returns:
-        "columns"; "scores", own or expected, that all figures are from; "ours"; "rows": for each judge "judge", "names", "runs"
+        "columns"; "ours"; "rows": for each judge "judge", "names", "runs"
         and "of" as in `lines_over_runs`, "valid" share of its verdicts, and "cells": column → what `over_runs` returns, with
         "mark", and of other judges than ours "difference" (less ours), "p" and "p_adjusted", of the correlations of ours "p".
     """
-    scores = scores_of_all(lines, "pairwise_accuracy")
     statistics, estimates = rationales or ({}, {})
     columns = [name for name in RATIONALES if any(name in record for record in estimates.values())] + list(MEASURES)
     by_name = {row.name: row for row in rows}
     table = []
     for line in lines:
         trainings = [by_name[name] for name in line["names"]]
-        cells = {name: dict(line[name + SCORES[scores]]) for name in MEASURES}
+        cells = {name: dict(line[name]) for name in MEASURES}
         for name in (each for each in RATIONALES if each in columns):
             cells[name] = over_runs({row.name: _rationale_runs(name, estimates[row.judge.name]) for row in trainings})
         valid = sum(row.judge.verdicts_valid.sum() for row in trainings)
@@ -67,7 +66,7 @@ def paper_table(
     others = [record for record in table if record is not mine]
     for record in others:
         pair = [[by_name[name] for name in each["names"]] for each in (record, mine)]
-        figures = _on_shared_pairs(cases, people, pair, SCORES[scores]) | {
+        figures = _on_shared_pairs(cases, people, pair) | {
             name: _on_shared_cases(
                 [{row.name: _rationale_runs(name, statistics[row.judge.name]) for row in side} for side in pair]
             )
@@ -91,7 +90,7 @@ def paper_table(
     for record in table:
         for cell in record["cells"].values():
             cell["mark"] = mark(cell.get("p_adjusted", cell.get("p")))
-    return {"columns": columns, "scores": scores, "ours": mine["judge"], "rows": table}
+    return {"columns": columns, "ours": mine["judge"], "rows": table}
 
 
 def mark(p: float | None) -> str:
@@ -99,24 +98,17 @@ def mark(p: float | None) -> str:
     return "" if p is None else next((sign for level, sign in MARKS if p < level), "")
 
 
-def _on_shared_pairs(cases: Cases, people: People, pair: Sequence[Sequence[Row]], end: str) -> dict[str, list[dict]]:
-    """Return measure → of the trainings of both judges, name → run → the figure where every run has a value.
-
-    Args:
-        end: that of the measures' names, which tells the scores that they are from.
-    """
+def _on_shared_pairs(cases: Cases, people: People, pair: Sequence[Sequence[Row]]) -> dict[str, list[dict]]:
+    """Return measure → of the trainings of both judges, name → run → the figure where every run has a value."""
     rows = [row for side in pair for row in side]
     relation, rated = cases.panel.relations(people.scores), people.scores
     for row in rows:
         relation = np.where(np.isnan(row.people_relations(people)), np.nan, relation)
         for run in row.runs():
-            values = run.expected if end else run.scores
-            rated = rated if values is None else np.where(np.isnan(values), np.nan, rated)
+            rated = rated if run.scores is None else np.where(np.isnan(run.scores), np.nan, rated)
     measured = {row: [measures_of(cases, run, rated, relation) for run in row.runs()] for row in rows}
     return {
-        name: [
-            {row.name: {n: each[name + end] for n, each in enumerate(measured[row])} for row in side} for side in pair
-        ]
+        name: [{row.name: {n: each[name] for n, each in enumerate(measured[row])} for row in side} for side in pair]
         for name in MEASURES
     }
 

@@ -155,8 +155,8 @@ def read_choices(path: str, cases: Cases) -> tuple[dict[str, dict[int, Counter]]
 
 def read_verdict_ratings(
     path: str, cases: Cases, verdicts: Iterable[Verdict] = ()
-) -> tuple[dict[str, dict[str, list[tuple[int, float]]]], list[str]]:
-    """Read physicians' ratings of verdicts: judge → criterion → (case, score) of every rating; and notes.
+) -> tuple[dict[str, list[VerdictRating]], list[str]]:
+    """Read physicians' ratings of verdicts, by judge; and notes.
 
     Args:
         verdicts: the judges' verdicts. A rating with a digest that none of the judge's verdicts on the case has is left out.
@@ -165,7 +165,7 @@ def read_verdict_ratings(
     Raises:
         RecordError: no rating of any of these verdicts.
     """
-    scores: dict[str, dict[str, list[tuple[int, float]]]] = defaultdict(lambda: defaultdict(list))
+    ratings: dict[str, list[VerdictRating]] = defaultdict(list)
     digests: dict[tuple[str, str], set[str]] = defaultdict(set)
     for verdict in verdicts:
         digests[verdict.case_id, verdict.judge].add(verdict.digest)
@@ -183,14 +183,14 @@ def read_verdict_ratings(
     placed = (each for each in on_cases if is_ours(each[1]))
     for place, rating in without_repeats(placed, lambda each: each.judge):
         check_number(rating.score, "score", place)
-        scores[rating.judge][rating.criterion].append((cases.index[rating.case_id], rating.score))
-    if not scores:
+        ratings[rating.judge].append(rating)
+    if not ratings:
         raise RecordError(f"{path}: no rating of these verdicts on any case in {cases.source}")
     if counts["other"]:
         notes.append(f"{path}: {counts['other']} left out: of other texts than the judges' verdicts given here")
     if counts["without"]:
         notes.append(f"{path}: {counts['without']} have no verdict_digest: counted by case and judge alone")
-    return scores, notes
+    return ratings, notes
 
 
 TIE = "tie"

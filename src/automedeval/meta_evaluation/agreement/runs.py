@@ -10,7 +10,6 @@ paper's Accuracy triple, which its Appendix F models.
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from itertools import product
 from statistics import stdev
 from typing import Any
 
@@ -22,14 +21,6 @@ from automedeval.stats.bootstrap import Bounds, Estimate
 from automedeval.stats.growth_curve import LEAST_ROUNDS, forecast
 
 ROUND_MEASURES = ("triple_accuracy", "pairwise_accuracy")
-# The scores or choices that measures are from → the end of the measures' names.
-SCORES = {"own": "", "expected": "_expected"}
-
-
-def scores_of_all(lines: Sequence[dict[str, Any]], measure: str) -> str:
-    """Return the first of `SCORES` from which every line has a measure: measures of different scores do not compare."""
-    values_of = {scores: [line[measure + end]["mean"].value for line in lines] for scores, end in SCORES.items()}
-    return next((scores for scores, values in values_of.items() if None not in values), "own")
 
 
 def repeated(names: Sequence[str]) -> dict[str, list[str]]:
@@ -92,16 +83,16 @@ def lines_over_runs(judges: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
 
     Returns:
         "judge"; "names" of its trainings; "runs", how many are averaged; "of", whether these are trainings or runs of one
-        judge; for every measure, also those from expected scores, what `over_runs` returns.
+        judge; for every measure of its own scores or choices what `over_runs` returns.
     """
     real = {name: record for name, record in judges.items() if record["kind"] == "judge"}
     lines, table = {row: (record["name"], record["criterion"]) for row, record in real.items()}, []
     for line, names in trainings_of(lines).items():
         runs = {name: {each.get("run", 0): each for each in real[name]["runs"] or [real[name]]} for name in names}
         averaged = {}
-        for measure, end in product(ACCURACIES + CORRELATIONS, SCORES.values()):
-            figures = {name: {run: each[measure + end] for run, each in of.items()} for name, of in runs.items()}
-            averaged[measure + end] = over_runs(figures, (0.0, 1.0) if measure in ACCURACIES else None)
+        for measure in ACCURACIES + CORRELATIONS:
+            figures = {name: {run: each[measure] for run, each in of.items()} for name, of in runs.items()}
+            averaged[measure] = over_runs(figures, (0.0, 1.0) if measure in ACCURACIES else None)
         count, of = (len(names), "trainings") if len(names) > 1 else (len(runs[line]), "runs")
         table.append({"judge": line, "names": names, "runs": count, "of": of, **averaged})
     return table
@@ -128,16 +119,14 @@ def follow_rounds(lines: Sequence[dict[str, Any]], names: Sequence[str]) -> dict
     """Return the accuracies of rounds 0, 1, 2, …, the means over the runs of their judges, and a forecast for further rounds.
 
     Returns:
-        "names"; "scores", own or expected, that the accuracies are from; "values", the triple accuracies; "table", a line
-        per round with both accuracies, their change against the round before, the number of runs, and the standard deviation
-        between them; "forecast".
+        "names"; "values", the triple accuracies; "table", a line per round with both accuracies, their change against the
+        round before, the number of runs, and the standard deviation between them; "forecast".
     """
     by_name = {line["judge"]: line for line in lines}
-    judges = [by_name[name] for name in names]
-    scores = scores_of_all(judges, "triple_accuracy")
     table: list[dict[str, Any]] = []
-    for number, (name, judge) in enumerate(zip(names, judges)):
-        figures = {measure: judge[measure + SCORES[scores]] for measure in ROUND_MEASURES}
+    for number, name in enumerate(names):
+        judge = by_name[name]
+        figures = {measure: judge[measure] for measure in ROUND_MEASURES}
         line = {measure: figure["mean"] for measure, figure in figures.items()}
         line["sd"] = {measure: figure["sd"] for measure, figure in figures.items()}
         change = {each: bootstrap.difference(line[each], table[-1][each]) for each in ROUND_MEASURES if table}
@@ -146,4 +135,4 @@ def follow_rounds(lines: Sequence[dict[str, Any]], names: Sequence[str]) -> dict
     foreseen = forecast(values)
     if None in values and len(values) >= LEAST_ROUNDS:
         foreseen["reason"] += f": {table[values.index(None)]['triple_accuracy'].reason}"
-    return {"names": list(names), "scores": scores, "values": values, "table": table, "forecast": foreseen}
+    return {"names": list(names), "values": values, "table": table, "forecast": foreseen}

@@ -6,7 +6,7 @@ from typing import Any
 
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.table import VerdictTable
-from automedeval.meta_evaluation.verdict_files import has_checklists, read_verdicts
+from automedeval.meta_evaluation.verdict_files import read_verdicts
 from automedeval.records import Case, RecordError, Verdict, named_file
 
 TEXTS = ("question", "reference", "criteria")  # of a case, which both runs must share
@@ -23,13 +23,9 @@ def join_runs(
         rubric, blank: as `read_verdicts` and `read_cases` have them.
 
     Raises:
-        RecordError: a fault of `read_verdicts`; verdicts on criteria; no case in common; a case whose texts differ; a model
+        RecordError: a fault of `read_verdicts`; no case in common; a case whose texts differ; a model
             or no judge in both.
     """
-    if on_criteria := [path for path in verdicts if has_checklists([path])]:
-        raise RecordError(
-            f"{on_criteria[0]}: verdicts on the criteria of cases are compared on one file of cases, not on two"
-        )
     runs, models, notes = [], [], []
     for each, path in zip(files, verdicts, strict=True):
         name, file = named_file(each)

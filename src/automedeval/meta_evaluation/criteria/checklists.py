@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from automedeval.meta_evaluation.agreement.cases import Cases
+from automedeval.meta_evaluation.agreement.ratings import People
 from automedeval.meta_evaluation.table import VerdictTable
 from automedeval.records import CriterionLabel, RecordError, read_placed
 from automedeval.stats.bootstrap import Statistic, divide, estimate, mean_of
@@ -60,6 +61,22 @@ def read_labels(path: str, cases: Cases) -> tuple[Labels, int]:
     if not labels:
         raise RecordError(f"{path}: no label on these cases")
     return labels, others
+
+
+def people_of(labels: Labels, cases: Cases) -> People:
+    """Return physicians' labels as one score of each response all of whose criteria have a strict majority.
+
+    Raises:
+        RecordError: there is no such response.
+    """
+    majority = majority_of(labels)
+    missing = np.bincount(cases.response_of, np.isnan(majority), minlength=cases.responses)
+    scores = np.where(missing > 0, np.nan, cases.checklist_scores(majority).score)
+    if np.isnan(scores).all():
+        raise RecordError("no response has a strict majority of labels on each of its criteria, and positive points")
+    parts = int(((missing > 0) & (missing < np.diff(cases.first_item))).sum())
+    notes = [f"{parts} responses have labels on some of their criteria alone, and count as not rated"] if parts else []
+    return People(["majority of the physicians"], {"criteria": scores[:, None]}, True, notes=notes)
 
 
 # --- figures of one judge beside labels ------------------------------------------------------------------------------

@@ -17,7 +17,6 @@ from automedeval.meta_evaluation.table import VerdictTable, rows_of
 from automedeval.records.text import UNDEFINED, number, span
 from automedeval.records.types import question_text
 from automedeval.stats.bootstrap import estimate, mean_of, plain
-from automedeval.stats.checklist import checklist_scores
 
 UNCERTIFIED = "uncertified: it was not compared with physicians' labels of these cases (--ratings)"
 
@@ -102,10 +101,7 @@ def candidates(cases: Cases, reading: VerdictTable) -> dict[str, dict[str, Any]]
     "mean" and "harm", its part by points below 0, are statistics.
     """
     points, unread, case = cases.points, _unread(cases, reading), cases.panel.case
-    scores, of_harm = (
-        checklist_scores(points, met, cases.response_of, cases.responses)
-        for met in (reading.met, np.where(points < 0, reading.met, 0.0))
-    )
+    scores, of_harm = (cases.checklist_scores(met) for met in (reading.met, np.where(points < 0, reading.met, 0.0)))
     whole, harm = (np.where(unread > 0, np.nan, each.score) for each in (scores, of_harm))
     means: dict[str, dict[str, Any]] = {}
     for model, at in _shown(cases, reading).items():

@@ -1,14 +1,14 @@
 """Read what judges and physicians say of harm, as tables: a verdict has a degree of one response, or none can be told."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.table import VerdictTable
-from automedeval.meta_evaluation.verdict_files import Tables, check_single, first_verdict, read_tables
-from automedeval.records import Case, HarmRating, RecordError, Verdict, read_placed
+from automedeval.meta_evaluation.verdict_files import check_words
+from automedeval.records import HarmRating, RecordError, Verdict, read_placed
 from automedeval.rubrics import Rubric
 
 PHYSICIANS = "physicians"
@@ -52,37 +52,6 @@ def paired_degrees(first: VerdictTable, second: VerdictTable) -> tuple[np.ndarra
     return degrees_said(first)[one], degrees_said(second)[other], first.case_of[one]
 
 
-def harm_files(files: Sequence[str], rubrics: Mapping[str, Rubric]) -> tuple[list[str], Rubric | None]:
-    """Return the files whose first verdict is by one of these rubrics in words, and this rubric.
-
-    RecordError if they are by different ones.
-    """
-    by_file: dict[str, Rubric] = {}
-    for named_path in files:
-        first = first_verdict(named_path)
-        if first is not None and (rubric := rubrics.get(first.rubric)) and rubric.in_words:
-            by_file[named_path] = rubric
-    if len(names := dict.fromkeys(rubric.name for rubric in by_file.values())) > 1:
-        raise RecordError(f"{', '.join(by_file)}: by {', '.join(names)}, whose degrees are not compared")
-    return list(by_file), next(iter(by_file.values()), None)
-
-
-def read_harm_verdicts(files: Sequence[str], cases: Cases, rubric: Rubric) -> Tables:
-    """Read the verdicts of judges of harm.
-
-    Raises:
-        RecordError: a fault of `read_tables`, or a verdict by another rubric, on other texts, or with a word that the rubric
-            lacks; a judge that is called "physicians".
-    """
-
-    def check(place: str, case: Case, verdict: Verdict) -> None:
-        verdict.check(place, case.digest)
-        check_single(place, case, verdict)
-        check_words(place, verdict.rubric, verdict.choices or {}, rubric, verdict.valid)
-
-    return read_tables(files, cases, check, {rubric.name: rubric}, frozenset({PHYSICIANS}))
-
-
 def read_harm_ratings(path: str, cases: Cases, rubrics: Mapping[str, Rubric]) -> tuple[VerdictTable, list[str]]:
     """Read physicians' ratings of harm, all by one of these rubrics, as the verdicts of one judge; and notes.
 
@@ -114,18 +83,3 @@ def read_harm_ratings(path: str, cases: Cases, rubrics: Mapping[str, Rubric]) ->
         order = (case.models.index(rating.model),)
         found[number, rating.annotator] = Verdict(case.id, PHYSICIANS, rubric.name, order, valid=True, **said)
     return VerdictTable(cases, list(found.values()), rubric), notes
-
-
-def check_words(place: str, name: str, choices: Mapping[str, str], rubric: Rubric, needed: bool = True) -> None:
-    """Raise RecordError unless choices by the rubric called `name` are words of this rubric, a degree among them."""
-    if name != rubric.name:
-        raise RecordError(f"{place}: by {name}, and others are by {rubric.name}: their degrees are not compared")
-    if needed and rubric.degree.name not in choices:
-        raise RecordError(f"{place}: 'choices' has no {rubric.degree.name!r}")
-    words = {criterion.name: criterion.words for criterion in rubric.criteria}
-    for name, word in choices.items():
-        if name not in words:
-            raise RecordError(f"{place}: {rubric.name} has no criterion {name!r}; it has {', '.join(words)}")
-        if word not in words[name]:
-            allowed = ", ".join(words[name])
-            raise RecordError(f"{place}: the {name} {word!r:.60} of {rubric.name} must be one of {allowed}")

@@ -17,12 +17,11 @@ from automedeval.meta_evaluation.harm.readings import (
     middle_degrees,
     paired_degrees,
     read_harm_ratings,
-    read_harm_verdicts,
     rubric_of,
 )
 from automedeval.meta_evaluation.page import SHOWN_CASES, Bars, Table, render_report
 from automedeval.meta_evaluation.table import VerdictTable
-from automedeval.records import Verdict, question_text
+from automedeval.records import RecordError, Verdict, question_text
 from automedeval.records.run_record import describe_result
 from automedeval.records.text import span
 from automedeval.rubrics import Rubric
@@ -31,20 +30,30 @@ from automedeval.stats.degrees import degree_tables, detection, weighted_kappa
 
 
 def harm_report(
-    cases: Cases, files: Sequence[str], rubrics: Mapping[str, Rubric], ratings: str | None, resamples: int
+    cases: Cases,
+    judges: Sequence[VerdictTable],
+    notes: Sequence[str],
+    rubrics: Mapping[str, Rubric],
+    ratings: str | None,
+    resamples: int,
 ) -> tuple[dict[str, Any], dict[str, str], list[str]]:
     """Return the result, the pages and the lines of a report on harm.
 
     Args:
-        files, rubrics: those of `harm_files`, and the rubrics by name; the one of the files alone if there are some.
-        ratings: the file of physicians' ratings; None: only where there are files of verdicts.
+        judges, notes: the verdicts by a rubric in words, and what is to be told of their files.
+        rubrics: those that ratings may be by, by name, where there are no verdicts.
+        ratings: the file of physicians' ratings; None: only where there are judges.
 
     Raises:
-        RecordError: a fault of the verdicts or the ratings.
+        RecordError: verdicts by several rubrics, or a fault of the ratings.
     """
-    physicians, notes = read_harm_ratings(ratings, cases, rubrics) if ratings is not None else (None, [])
-    judges, more = read_harm_verdicts(files, cases, *rubrics.values()) if files else ([], [])
-    notes += more
+    if len(names := list(dict.fromkeys(judge.rubric_name for judge in judges))) > 1:
+        raise RecordError(
+            f"{', '.join(each.name for each in judges)}: by {', '.join(names)}, whose degrees are not compared"
+        )
+    rubrics = {judge.rubric_name: rubric_of(judge) for judge in judges} or rubrics
+    physicians, more = read_harm_ratings(ratings, cases, rubrics) if ratings is not None else (None, [])
+    notes = [*more, *notes]
     answers = shown_answers(cases, judges, physicians)
     if len(answers) > SHOWN_CASES:
         notes.append(f"the page shows the first {SHOWN_CASES} of {len(answers)} answers")

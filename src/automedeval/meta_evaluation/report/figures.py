@@ -40,15 +40,6 @@ def _agreement(result: dict[str, Any]) -> Iterator[Figure]:
         numbers = [(name, *ends(estimate)) for name, estimate, _ in rows]
         draw, head = partial(charts.concordances, rows, band), ("judge", "concordance", "low", "high")
         yield Figure("Agreement with people", f"{text} With 95 % intervals.", draw, head, numbers)
-    for name, record in judges.items():
-        if len(bins := record["reliability"]) > 1:
-            yield Figure(
-                f"Reliability of {name}",
-                "People's mean score in bins of the judge's (expected) score. It should rise steadily.",
-                partial(charts.reliability, name, bins),
-                ["judge's mean", "people's mean", "responses"],
-                [[each["judge"], each["people"], each["n"]] for each in bins],
-            )
     if curves := {name: record["risk_coverage"] for name, record in judges.items() if record.get("risk_coverage")}:
         yield Figure(
             "Risk and coverage",

@@ -4,21 +4,21 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from automedeval.meta_evaluation.agreement.candidates import standing
+from automedeval.meta_evaluation.agreement.judge_facts import EXPECTED, MEASURES
 from automedeval.meta_evaluation.facts import called
-from automedeval.meta_evaluation.page import render_report
+from automedeval.meta_evaluation.page import Table, render_report
 from automedeval.meta_evaluation.report import paper_table_text, text
 from automedeval.meta_evaluation.report.figures import illustrate
-from automedeval.records.text import by_reason
-from automedeval.stats.agreement import LABELS
+from automedeval.records.text import by_reason, percent
 
 
 def undefined(records: Mapping[str, Any]) -> dict[str, list[str]]:
     """Return why figures of the agreement table are undefined → which judge's which."""
     return by_reason(
-        (estimate["reason"], f"{name}{whose}", LABELS[measure])
+        (estimate["reason"], f"{name}{whose}", MEASURES[measure])
         for name, record in records.items()
         for half, whose in (("", ""), ("_expected", "'s expected scores"))
-        for measure in LABELS
+        for measure in (EXPECTED if half else MEASURES)
         if (estimate := record.get(f"{measure}{half}")) is not None and estimate["value"] is None
     )
 
@@ -41,16 +41,23 @@ def render(
     records = dict(result["judges"]) if "people" in result else {}
     if ceiling := result.get("people", {}).get("ceiling"):
         records["one rater against the others"] = ceiling | {"kind": "people", "valid_rate": None}
-    judges, table2 = text.real_judges(result), None
+    judges, table2, summary = text.real_judges(result), None, list[Table]()
     if table := result.get("table2"):
-        table2 = {"lines": paper_table_text.lines_of(table), "reasons": paper_table_text.reasons(table)}
-        table2["head"] = [paper_table_text.COLUMNS[name].label for name in table["columns"]]
+        lines, head = (
+            paper_table_text.lines_of(table),
+            [paper_table_text.COLUMNS[name].label for name in table["columns"]],
+        )
+        table2 = {"lines": lines, "reasons": paper_table_text.reasons(table), "head": head}
+        rows = [[line["judge"], line["runs"], percent(line["valid"]), *line["cells"]] for line in lines]
+        summary = [Table(["evaluation model", "runs", "valid", *head], rows)] * (len(rows) > 1)
     return render_report(
         "automedeval.meta_evaluation", "report", title, words=text.words(result, scale),
         facts=text.answer(result), further=[*text.further(result), *harm], commands=rate, bars=text.bars(result, scale),
-        links=text.read_first(result), tables=text.tables(result), notes=result["notes"], figures=illustrate(result),
+        links=text.read_first(result), tables=text.tables(result), summary=summary, notes=result["notes"],
+        figures=illustrate(result),
         settings=result["settings"], scripts=("report.js", "grid.js"), result=result, judges=judges,
         standing=standing(result["models"][result["main_judge"]["name"]]),
         main=called(result["main_judge"]["name"]), table2=table2,
-        gaps=text.gaps(result), records=records, reasons=undefined(records), labels=LABELS, **grid,
+        gaps=text.gaps(result), records=records, reasons=undefined(records), labels=MEASURES,
+        expected={name: MEASURES[name] for name in EXPECTED}, **grid,
     )  # fmt: skip

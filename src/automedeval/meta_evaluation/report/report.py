@@ -33,15 +33,15 @@ from automedeval.meta_evaluation.agreement.runs import (
 from automedeval.meta_evaluation.criteria import report as criteria_report
 from automedeval.meta_evaluation.criteria.checklists import read_labels
 from automedeval.meta_evaluation.facts import LEAST_RATED
-from automedeval.meta_evaluation.harm.readings import harm_files
+from automedeval.meta_evaluation.harm.readings import PHYSICIANS
 from automedeval.meta_evaluation.harm.report import harm_report
 from automedeval.meta_evaluation.report import page
 from automedeval.meta_evaluation.report.arguments import ReportArguments
 from automedeval.meta_evaluation.report.changes import against_baseline
 from automedeval.meta_evaluation.report.grid import FLAGS, grid_of, read_flags
 from automedeval.meta_evaluation.report.text import words
-from automedeval.meta_evaluation.table import rows_of
-from automedeval.meta_evaluation.verdict_files import has_checklists, read_checklists, read_verdicts
+from automedeval.meta_evaluation.table import VerdictTable, rows_of
+from automedeval.meta_evaluation.verdict_files import CHECKS, read_verdicts
 from automedeval.metrics.embedding import NAMES, TextEncoder
 from automedeval.records import (
     Choice,
@@ -91,12 +91,15 @@ def make_report(
     rubrics = {rubric.name: rubric for rubric in map(read_rubric, names)}
     given = files_by_kind(args.ratings)
     ratings, labels = given.get(Rating), given.get(CriterionLabel)
-    on_harm, rubric = harm_files(args.verdicts, rubrics)
     if not args.verdicts and HarmRating not in given:
         raise RecordError("--verdicts names no file")
-    if ratings and len(on_harm) == len(args.verdicts):
+    read = read_verdicts(args.verdicts, cases, args.rubric, CHECKS, {*NAMES, "people", PHYSICIANS})
+    on_harm = [table for table in read[0] if table.in_words]
+    readings = [table for table in read[0] if table.on_criteria]
+    judges, notes = [table for table in read[0] if not (table.in_words or table.on_criteria)], read[1]
+    if ratings and not (readings or judges):
         raise RecordError(f"{ratings}: ratings of scores, and these verdicts have none")
-    if args.baseline is not None and (labels or len(on_harm) == len(args.verdicts) or has_checklists(args.verdicts)):
+    if args.baseline is not None and (labels or not judges):
         raise RecordError("--baseline needs verdicts with scores or choices")
     if args.rounds and ratings is None:
         raise RecordError("--rounds needs --ratings of scores: a judge is measured by its agreement with people")
@@ -104,17 +107,18 @@ def make_report(
     harm_pages: dict[str, str] = {}
     harm_lines: list[str] = []
     if on_harm or HarmRating in given:
-        by = {rubric.name: rubric} if rubric else rubrics
-        harm, harm_pages, harm_lines = harm_report(cases, on_harm, by, given.get(HarmRating), args.resamples)
-    if len(on_harm) == len(args.verdicts):
+        harm, harm_pages, harm_lines = harm_report(
+            cases, on_harm, notes, rubrics, given.get(HarmRating), args.resamples
+        )
+    if not (readings or judges):
         return Report(harm, "harm.json", "harm.html", harm_pages, harm_lines[:2])
-    args.verdicts = [file for file in args.verdicts if file not in on_harm]
-    own = None if args.rubric and read_rubric(args.rubric).in_words else args.rubric
-    if labels or has_checklists(args.verdicts):
-        report = _criteria_report(args, cases, labels, harm)
+    if labels or readings:
+        if judges:
+            where = f"{judges[0].file}: verdicts of {judges[0].name}"
+            raise RecordError(f"{where} are not on the criteria of cases: report them by themselves")
+        report = _criteria_report(args, cases, readings, notes, labels, harm)
         return replace(report, texts=report.texts | harm_pages)
     flags = read_flags(Path(args.output) / FLAGS, cases)
-    judges, notes = read_verdicts(args.verdicts, cases, own, frozenset({*NAMES, "people"}))
     teacher = teacher_among(judges, args.teacher_verdicts) if args.teacher_verdicts else None
     notes += [note for judge in judges for note in notes_on(judge)]
     rows = rows_of(judges)
@@ -153,8 +157,9 @@ def make_report(
         rationales = (similarity["judges"], result["similarity"]["judges"])
     if people is not None:
         result["over_runs"] = lines_over_runs(result["judges"])
-        tests = (main.name, rationales, args.resamples)
-        result["table2"] = paper_table(cases, rows, people, result["over_runs"], *tests)
+        if main.expected is None or main.scores is not None:
+            tests = (main.name, rationales, args.resamples)
+            result["table2"] = paper_table(cases, rows, people, result["over_runs"], *tests)
     if args.rounds:
         result["rounds"] = follow_rounds(result["over_runs"], args.rounds)
     for name, audit in audits_of(args.audits, rows).items():
@@ -183,8 +188,14 @@ def make_report(
     return Report(result, "agreement.json", "report.html", texts, [*words(result, scale), *steps])
 
 
-def _criteria_report(args: ReportArguments, cases: Cases, labels_file: str | None, harm: dict[str, Any]) -> Report:
-    readings, notes = read_checklists(args.verdicts, cases)
+def _criteria_report(
+    args: ReportArguments,
+    cases: Cases,
+    readings: Sequence[VerdictTable],
+    notes: list[str],
+    labels_file: str | None,
+    harm: dict[str, Any],
+) -> Report:
     labels = read_labels(labels_file, cases) if labels_file else None
     result = criteria_report.criteria_result(cases, readings, labels, args.resamples, args.audits, harm)
     result |= {"notes": notes, "settings": describe_result("report", resamples=args.resamples)}

@@ -60,8 +60,7 @@ def answer(result: dict[str, Any]) -> dict[str, str]:
         first = stands["order"][0]
         rate = table["models"][first]["win_rate"]
         share = f"{percent(rate['value'])} of its pairs ({interval(rate)}; a tie counts as half)"
-        resamples = f"{percent(table['first_places'][first])} of the resamples of the cases"
-        answers["How sure"] = f"{first} is first in {resamples}, and wins {share}."
+        answers["How sure"] = f"{first} wins {share}."
     answers |= {"Cases": _cases(result["cases"]), "Judge": _judge(result)}
     people = result["models"].get("people", {"gap": None})
     if stands["order"] and "gap" not in people:
@@ -243,11 +242,11 @@ def tables(result: dict[str, Any]) -> list[Table]:
     table = result["models"][main["name"]]
     people = result["models"].get("people", {}).get("models", {})
     stands = standing(table)
-    head = ["model", "rank", "share of pairs won, %", "first in resamples", "valid verdicts, %"]
+    head = ["model", "rank", "share of pairs won, %", "valid verdicts, %"]
     rows = []
     for model in stands["order"]:
         row = [model, stands["ranks"][model], span(table["models"][model]["win_rate"], 0, 100)]
-        row += [percent(table["first_places"][model]), span(main["valid_rates"].get(model), 0, 100)]
+        row += [span(main["valid_rates"].get(model), 0, 100)]
         rows.append(row + [span(people.get(model, {}).get("win_rate"), 0, 100)] * bool(people))
     caption = f"Models by {main['name']}; ranks that overlap are no clear difference"
     found = [Table(head + ["won by people, %"] * bool(people), rows, caption if rows else "")]

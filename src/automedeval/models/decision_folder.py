@@ -1,0 +1,93 @@
+"""LocalDecisions: a checkpoint with a decision.json, asked as transformers' `pipeline("decision")` asks it.
+
+The folder says how a question is written (decision_template.jinja), by which tokens it is answered, and at which temperature.
+Unlike the pipeline it answers in batches, and computes once what all prompts begin with.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from transformers import AutoConfig
+from transformers.decision import DecisionConfig, label_token_ids
+from transformers.models.auto.modeling_auto import MODEL_FOR_DECISION_MAPPING
+
+from automedeval.models.base import Answer, Prompt, answer_groups
+from automedeval.models.checkpoints import DECISION
+from automedeval.models.decoding import Rows
+from automedeval.models.local import NOT_FINITE, LocalChat
+from automedeval.models.questions import instructions
+from automedeval.records import RecordError
+from automedeval.records.errors import ChatError
+
+SERVED = "serve it by `transformers serve`, and name it decision:MODEL with --base_url"
+Asked = tuple[list[int], list[int], float]  # the tokens of a prompt, those of the labels, and the temperature
+
+
+@dataclass
+class LocalDecisions(LocalChat):
+    """Answer each slot of a prompt, or its options, by one question; ChatError for a prompt without either.
+
+    RecordError if the folder has a head or an adapter for decisions, or its settings are not for this tokenizer.
+    """
+
+    writes = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._decision = DecisionConfig.from_pretrained(self.folder)
+        own: Any = MODEL_FOR_DECISION_MAPPING.get(type(AutoConfig.from_pretrained(self.folder)), None)
+        heads = own.config_class.extra_config_files if own else ()
+        if self._decision.adapter or any((self.folder / name).is_file() for name in heads):
+            raise RecordError(f"{self.folder}: a head or an adapter answers its questions: {SERVED}")
+
+    def _asked(self, prompt: Prompt) -> list[Asked]:
+        """Return the question of each slot of a prompt, as the pipeline asks it."""
+        state, asked = "\n\n".join(each["content"] for each in prompt.messages), []
+        for slot in prompt.slots:
+            question: Any = {"type": "choice", "instructions": instructions(slot.name)}
+            request = {"state": state, "questions": {"0": question | {"criteria": dict.fromkeys(slot.values, "")}}}
+            try:
+                ((inputs, (parsed,)),) = self._decision.prepare_inputs(request, self.tokenizer)
+                labels = label_token_ids(self.tokenizer, tuple(parsed.labels))
+            except ValueError as error:
+                why = " ".join(str(error).split())[:300]
+                raise RecordError(f"{self.folder / DECISION}: not for this model: {why}") from None
+            ids = inputs["input_ids"][0, : int(inputs["marks"][0])].tolist()
+            asked.append((ids, labels, float(self._decision.temperature.get(parsed.type, 1.0))))
+        if not asked:
+            raise ChatError(f"{self.name} writes no text: it answers questions with options alone")
+        return asked
+
+    def overflow(self, prompts: Sequence[Prompt]) -> list[int]:
+        return [max(len(ids) for ids, *_ in self._asked(prompt)) - self.window for prompt in prompts]
+
+    def answer(self, prompts: Sequence[Prompt], wanted: Sequence[bool] | None = None) -> Iterator[tuple[int, Answer]]:
+        asked = [self._asked(prompt) for prompt in prompts]
+        for index, odds in answer_groups(asked, wanted or [True] * len(prompts), self._odds):
+            told = tuple(dict(zip(slot.values, each)) for slot, each in zip(prompts[index].slots, odds))
+            usage = {"prompt_tokens": sum(len(ids) for ids, *_ in asked[index]), "completion_tokens": 0}
+            if any(chance != chance for each in odds for chance in each):
+                yield index, Answer(error=NOT_FINITE, usage=usage)
+            else:
+                values = tuple(max(each, key=each.__getitem__) for each in told)
+                yield index, Answer(values=values, probabilities=told, usage=usage)
+
+    def _odds(self, asked: list[Asked], wanted: list[bool]) -> Iterator[tuple[int, list[float]]]:
+        """Yield (index, probabilities of its labels) of the wanted questions."""
+        prompts = [ids for ids, *_ in asked]
+        self._share_prefix(prompts)
+        lengths = list(map(len, prompts))
+        return self._by_batches(
+            lengths, [0] * len(asked), wanted, lambda batch: self._batch([asked[at] for at in batch])
+        )
+
+    @torch.inference_mode()
+    def _batch(self, asked: list[Asked]) -> list[list[float]]:
+        prompts = [ids for ids, *_ in asked]
+        rows = Rows(
+            self.network, len(asked), max(map(len, prompts)) + 64, self._prefix, self.tokenizer.pad_token_id or 0
+        )
+        rows.start(prompts, self.forward_tokens)
+        return [(rows.logits[at, labels] / heat).softmax(0).tolist() for at, (_, labels, heat) in enumerate(asked)]
