@@ -108,7 +108,8 @@ def test_report_says_it_in_words_and_draws_it_and_the_same_input_gives_the_same_
     assert "default-src 'none'" in page
     assert "://" not in page.replace("http://www.w3.org/", "")
     for text in (page, summary, half.said):
-        assert "No model is shown to be best. larch-7b is first" in text
+        assert "No model is shown to be best." in text
+        assert "larch-7b is first" in text
         assert "0 of 3 pairs of models differ clearly" in text
         assert "15 rated cases give a difference as precisely as" in text
     assert "assumes that the rated cases are a random draw of all cases" in page
@@ -150,6 +151,24 @@ def test_one_sentence_says_which_candidate_is_best(tmp_path: Path, shifts: dict,
     for pattern in patterns:
         assert re.search(pattern, said), said
     assert len(said[: said.index("Harm:")].splitlines()) <= 6, "not a sentence for each pair"
+
+
+def test_seven_are_compared_with_the_baseline_and_without_one_a_line_says_how_to_name_it(tmp_path: Path) -> None:
+    made = of_candidates({name: -2.0 * (name == "b") for name in "abcdefg"}, tmp_path)
+    assert made.result["pairs"] == []
+    assert "7 models are too many to compare every two: name one, --baseline MODEL" in made.said
+    files = flags(cases=tmp_path / "cases.jsonl", verdicts=tmp_path / "verdicts.jsonl", output=tmp_path / "out")
+    assert "has no model 'h'" in error_line(compare(*files, "--baseline", "h"))
+    beside = outcome(tmp_path, *files, "--baseline", "c")
+    assert [pair["pair"] for pair in beside.result["pairs"]] == [["c", name] for name in "abdefg"]
+    scores = {line["case_id"]: line["expected_scores"] for line in read(tmp_path / "verdicts.jsonl")}
+    at = {case["id"]: [each["model"] for each in case["responses"]] for case in read(tmp_path / "cases.jsonl")}
+    for pair in beside.result["pairs"]:
+        gaps = [np.subtract(*(each[at[case].index(name)] for name in pair["pair"])) for case, each in scores.items()]
+        assert pair["difference"]["good"]["naive"]["value"] == pytest.approx(np.mean(gaps))
+    first = beside.said.splitlines()[0]
+    assert first.startswith("Beside c – ")
+    assert "clearly lower: b" in first
 
 
 @pytest.mark.parametrize("shift", [0.0, 0.12])

@@ -15,7 +15,6 @@ criteria.md and criteria.html instead, with a certificate beside physicians wher
 """
 
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 from automedeval.meta_evaluation.page import write_report
@@ -25,15 +24,11 @@ from automedeval.models.arguments import EncoderArguments
 from automedeval.records.command_line import parse
 
 
-def main(words: Sequence[str] | None = None) -> Path:
-    """Make the report, write its files, print the difference, its trust and what to do next; return the page's file.
-
-    Args:
-        words: the options; None: those of the command line.
-    """
-    words, kinds = sys.argv[1:] if words is None else words, (ReportArguments, EncoderArguments)
-    args, encoder_args = parse(kinds, __doc__, words, first=("verdicts", "cases", "baseline", "ratings"))
-    report = make_report(args, encoder_args.load_if_there, words)
+def main() -> Path:
+    """Make the report, write its files, print the difference, its trust and what to do next; return the page's file."""
+    kinds = (ReportArguments, EncoderArguments)
+    args, encoder_args = parse(kinds, __doc__, first=("verdicts", "cases", "baseline", "ratings"))
+    report = make_report(args, encoder_args.load_if_there, sys.argv[1:])
     page = Path(args.output) / report.page
     write_report(args.output, report.texts, report.data, report.result, [*report.lines, f"report: {page}"])
     return page

@@ -27,7 +27,7 @@ from automedeval.stats import bootstrap
 from automedeval.stats.agreement import concordance, relation_of
 from automedeval.stats.prediction_powered import Powered, prediction_powered
 
-MOST_PAIRED = 6  # candidates whose pairs are all compared
+MOST_PAIRED = 6  # candidates of which every two are compared where none is the baseline
 NO_SCORES = "this judge compares pairs and gives no scores"
 OFF_SCALE = "this judge's figures are not on people's scale"
 
@@ -54,11 +54,18 @@ def scales_of(cases: Cases, people: People, rows: Sequence[Row], notes: list[str
     return scales
 
 
-def compare(cases: Cases, people: People, rows: Sequence[Row], candidates: Mapping[str, np.ndarray]) -> dict[str, Any]:
+def compare(
+    cases: Cases,
+    people: People,
+    rows: Sequence[Row],
+    candidates: Mapping[str, np.ndarray],
+    baseline: str | None = None,
+) -> dict[str, Any]:
     """Return the figures of `comparison.json`: nested dicts with numbers, `Powered` and `bootstrap.Estimate` as leaves.
 
     Args:
         candidates: name → its response in every case, see `candidates_of`.
+        baseline: the candidate that the others are compared with; None: every two are compared, if they are few.
     """
     notes: list[str] = []
     judges = scales_of(cases, people, rows, notes)
@@ -74,11 +81,11 @@ def compare(cases: Cases, people: People, rows: Sequence[Row], candidates: Mappi
         judged = {judge: values[at] for judge, values in scores.items()}
         result["models"][name] = {"mean": _figures(judges, people.scores[at], judged)}
     pairs = []
-    if len(candidates) > MOST_PAIRED:
-        notes.append(
-            f"{len(candidates)} models are too many to compare every two: put at most {MOST_PAIRED} into a file of their own"
-        )
-    for first, second in combinations(candidates, 2) if len(candidates) <= MOST_PAIRED else ():
+    compared = [each for each in combinations(candidates, 2) if baseline in (None, *each)]
+    if len(candidates) > MOST_PAIRED and baseline is None:
+        notes.append(f"{len(candidates)} models are too many to compare every two: name one, --baseline MODEL")
+        compared = []
+    for first, second in compared:
         sides = in_common(candidates, first, second)
         both = sides.shape[1]
         if both < 2:
@@ -100,6 +107,7 @@ def comparison(
     people: People | None,
     judges: Sequence[VerdictTable],
     notes: Sequence[str] = (),
+    baseline: str | None = None,
 ) -> tuple[dict[str, Any], Changes | None]:
     """Return the content of `comparison.json`, and what changed from the first version to the second.
 
@@ -116,7 +124,9 @@ def comparison(
     notes = [*people.notes, *notes, *(note for judge in judges for note in notes_on(judge))]
     rows = rows_of(judges)
     candidates = candidates_of(cases)
-    figures = compare(cases, people, rows, candidates)
+    if baseline is not None:
+        candidates = candidates_of(cases, [baseline, *candidates], "--baseline")
+    figures = compare(cases, people, rows, candidates, baseline)
     changes = changes_of(cases, [row for row in rows if not row.invalid], candidates)
     result = bootstrap.plain(figures, Powered)
     lead = next(row for row in rows if row.name == result["lead"])
@@ -134,7 +144,7 @@ def comparison(
     profile = known_of_judge(cases, lead, best, **answers, **agreement)
     result["facts"] = [list(fact) for fact in facts_of(profile)]
     result["cases"] = {"file": cases.source, "cases": len(cases), "responses": cases.responses, "rated_cases": rated}
-    result["changes"] = changes and changes.to_dict()
+    result |= {"changes": changes and changes.to_dict(), "baseline": baseline}
     return result | {"notes": notes + result["notes"]}, changes
 
 

@@ -8,7 +8,7 @@ from automedeval.meta_evaluation.facts import best_of
 from automedeval.meta_evaluation.page import Bars, Table, render_report
 from automedeval.meta_evaluation.report.changes import WORDS
 from automedeval.meta_evaluation.report.text import is_clear
-from automedeval.records.text import number, span
+from automedeval.records.text import in_a_row, number, span
 
 KINDS = {"classical": "ratings alone", "naive": "judge alone", "prediction_powered": "ratings and judge"}
 JUDGE_ALONE = {"naive": KINDS["naive"]}  # without ratings
@@ -41,7 +41,7 @@ def words(result: Result) -> list[str]:
         return [f"The models cannot be compared: {reason}.", *changed]
     level = [pair for pair, figure in defined if not is_clear(figure[kind])]
     if len(pairs) > 1:
-        sentences = [_best(pairs, kind, lead), *changed]
+        sentences = [(_against if result["baseline"] else _best)(pairs, kind, lead), *changed]
         sentences.append(f"{len(defined) - len(level)} of {len(pairs)} pairs of models differ clearly, by {alone}.")
         if len(defined) < len(pairs):
             sentences.append(f"{len(pairs) - len(defined)} pairs cannot be compared; comparison.json says why.")
@@ -84,6 +84,17 @@ def _best(pairs: Sequence[Result], kind: str, lead: str) -> str:
     level = [name for name in others if (first, name) not in ahead]
     higher = "scores higher" if kind == "naive" else "is rated higher"
     return best_of([first, *others], level, higher, "is shown to be best")
+
+
+def _against(pairs: Sequence[Result], kind: str, lead: str) -> str:
+    """Say which models are clearly above or below the baseline, with which every pair begins."""
+    stands: dict[str, list[str]] = {"clearly higher": [], "clearly lower": [], "not clearly different": []}
+    for pair in pairs:
+        estimate, (_, name) = pair["difference"][lead][kind], pair["pair"]
+        way = "clearly lower" if (estimate["value"] or 0) > 0 else "clearly higher"
+        stands[way if is_clear(estimate) else "not clearly different"].append(name)
+    said = "; ".join(f"{how}: {in_a_row(names)}" for how, names in stands.items() if names)
+    return f"Beside {pairs[0]['pair'][0]} – {said}."
 
 
 def _range(numbers: Sequence[float]) -> str:
@@ -147,7 +158,7 @@ def render(result: Result, title: str, grid: dict[str, Any], scale: tuple[float,
     kind = "prediction_powered" if rated else "naive"
     means = [(name, each["mean"][lead][kind], "") for name, each in result["models"].items()]
     means = sorted((each for each in means if each[1]["value"] is not None), key=lambda each: -each[1]["value"])
-    bars = Bars(f"Mean score, from {scale[0]:g} to {scale[1]:g}, with 95 % intervals", means, scale) if scale else None
+    bars = Bars(f"Mean score, {scale[0]:g} to {scale[1]:g}, with 95 % intervals", means, scale) if scale else None
     return render_report(
         "automedeval.meta_evaluation", "comparison", title, words=words(result), facts=dict(result["facts"]), bars=bars,
         notes=[*([ASSUMPTION] if rated else []), *result["notes"]], tables=tables(result),
