@@ -12,11 +12,7 @@ from typing import Any
 import numpy as np
 
 from automedeval.meta_evaluation.agreement.cases import Cases
-from automedeval.meta_evaluation.agreement.judge_facts import (
-    contradicted_by_model,
-    known_of_judge,
-    notes_on,
-)
+from automedeval.meta_evaluation.agreement.judge_facts import contradicted_by_model, known_of_judge, notes_on
 from automedeval.meta_evaluation.agreement.ratings import People
 from automedeval.meta_evaluation.facts import facts_of
 from automedeval.meta_evaluation.report.changes import Changes, better, candidates_of, changes_of, in_common
@@ -55,11 +51,7 @@ def scales_of(cases: Cases, people: People, rows: Sequence[Row], notes: list[str
 
 
 def compare(
-    cases: Cases,
-    people: People,
-    rows: Sequence[Row],
-    candidates: Mapping[str, np.ndarray],
-    baseline: str | None = None,
+    cases: Cases, people: People, rows: Sequence[Row], candidates: Mapping[str, np.ndarray], baseline: str | None = None
 ) -> dict[str, Any]:
     """Return the figures of `comparison.json`: nested dicts with numbers, `Powered` and `bootstrap.Estimate` as leaves.
 
