@@ -144,7 +144,7 @@ def test_a_comparison_says_it_beside_the_ratings(study: Path, tmp_path: Path) ->
     page = (tmp_path / "c" / "comparison.html").read_text()
     for text in (done.stdout, page):
         assert NOT_SEEN in text
-        assert re.search(r"small orders \d+ % of the rated pairs of responses as people do", text)
+        assert re.search(r"small orders \d+ % of the pairs of responses as people do", text)
 
 
 @needs_encoder

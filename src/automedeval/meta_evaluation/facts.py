@@ -167,6 +167,14 @@ def _trust(profile: JudgeProfile, judge: str) -> str:
     return f"nothing shows yet how far {judge} can be believed."
 
 
+def orders(judge: str, concordance: Mapping[str, Any]) -> str:
+    """Say how many pairs of responses a judge orders as people do, or why that is not known."""
+    if concordance["value"] is None:
+        return f"Not known. The agreement of {judge} with people is undefined: {concordance['reason']}."
+    share = f"{percent(concordance['value'])} of the pairs of responses as people do"
+    return f"{judge} orders {share} ({interval(concordance)})."
+
+
 def against_best(judge: str, best: Mapping[str, Any] | None) -> list[str]:
     """Say whether a judge is better than the best baseline, as `baselines.best_baseline` found it."""
     if best is None:

@@ -14,6 +14,7 @@ from automedeval.meta_evaluation.facts import (
     called,
     facts_of,
     is_trusted,
+    orders,
     trust,
 )
 from automedeval.meta_evaluation.page import Bars, Table
@@ -194,9 +195,8 @@ def credit(result: dict[str, Any]) -> list[str]:
         return _chosen(record["name"], result.get("choices", {}).get(record["name"], {}))
     figure, best = record[record["headline"]], record["best_baseline"]
     if figure["value"] is None:
-        return [f"Not known. The agreement of {name} with people is undefined: {figure['reason']}."]
-    share = f"{percent(figure['value'])} of the pairs of responses as people do ({interval(figure)})"
-    said = [f"{name} orders {share}."]
+        return [orders(name, figure)]
+    said = [orders(name, figure)]
     if rated < LEAST_RATED:
         few = f"Rate at least {LEAST_RATED} cases: so far {rated} count."
         return ["Not known yet: few cases are rated.", *said, few]
