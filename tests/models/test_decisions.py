@@ -18,14 +18,8 @@ from automedeval.models.arguments import ChatArguments
 from automedeval.models.questions import Question
 from automedeval.rubrics.published import files_to_publish
 
-CASES = [
-    {
-        "id": f"c{number}",
-        "question": f"How often, {number}?",
-        "responses": [{"model": "a", "text": "Once a day."}, {"model": "b", "text": "Never."}],
-    }
-    for number in range(2)
-]
+RESPONSES = [{"model": "a", "text": "Once a day."}, {"model": "b", "text": "Never."}]
+CASES = [{"id": f"c{n}", "question": f"How often, {n}?", "responses": RESPONSES} for n in range(2)]
 ODDS = ([0.1, 0.1, 0.1, 0.2, 0.5], [0.4, 0.3, 0.1, 0.1, 0.1])  # of the scores 1 to 5 of two answers
 
 TEMPLATE = (
@@ -35,10 +29,7 @@ TEMPLATE = (
 SHAPES: dict[str, dict] = {name: {} for name in ("llama", "mistral", "phi3", "qwen2")}
 SHAPES |= {name: {"head_dim": 8} for name in ("gemma", "gemma2", "qwen3")}
 SHAPES |= {"lfm2": {"layer_types": ["conv", "full_attention"]}}  # answers one prompt after another
-QUESTIONS = [
-    Question("q@1", "How good is {answer}?", ("well", "so", "ill")),
-    Question("r@1", "{answer}?", ("x", "y")),
-]
+QUESTIONS = [Question("q@1", "How good is {answer}?", ("well", "so", "ill")), Question("r@1", "{answer}?", ("x", "y"))]
 INSTRUCTIONS = "Answer the question at the end of the input."
 
 
@@ -69,9 +60,7 @@ def judge(tmp_path: Path, url: str, *more: object) -> tuple[subprocess.Completed
     return done, sorted(read(file), key=lambda each: each["case_id"]) if file.exists() else []
 
 
-def test_decisions_give_scores_with_their_probabilities_and_a_refused_question_makes_an_invalid_verdict(
-    tmp_path: Path,
-) -> None:
+def test_decisions_give_scores_with_probabilities_and_a_refused_question_an_invalid_verdict(tmp_path: Path) -> None:
     with EndpointDouble(decides) as endpoint:
         endpoint.path = "/v1/decisions"
         done, (verdict, refused) = judge(tmp_path, endpoint.url)
