@@ -7,7 +7,7 @@ from functools import cached_property, lru_cache
 from importlib import resources
 from typing import Any
 
-from automedeval.judges.prompt_judge import PromptJudge
+from automedeval.judges.base import BaseJudge
 from automedeval.judges.requests import Request, plan_requests
 from automedeval.metrics.embedding import pieces
 from automedeval.models.base import Answer, Chat, Dialogue, Prompt, SequentialChat
@@ -34,7 +34,7 @@ def read_answer(answer: Answer, rubric: Rubric, slots: int) -> ParsedAnswer:
 
 
 @dataclass
-class Judge(PromptJudge):
+class Judge(BaseJudge):
     """Judge by a rubric with a chat; `load_judge` loads one by its name.
 
     Args:
