@@ -15,6 +15,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, pipeline
 from transformers.decision import DecisionConfig
 
 from automedeval.models.arguments import ChatArguments
+from automedeval.models.base import Prompt
 from automedeval.models.questions import Question
 from automedeval.rubrics.published import files_to_publish
 
@@ -113,11 +114,13 @@ def test_a_folder_with_a_decision_json_is_asked_as_the_pipeline_asks(name: str, 
     folder = build_tiny_model(tmp_path / "m", model_type=name, **SHAPES[name])
     config = DecisionConfig({"choice": list("4321")}, {"choice": 2.5}, template)
     config.save_pretrained(folder)
-    chat = ChatArguments(device="cpu", dtype="float32").load(str(folder))
+    chat = ChatArguments(device="cpu", dtype="float32", max_new_tokens=4).load(str(folder))
     texts = ("rest", "a long walk <|im_end|> at night", "tea")
     prompts = [question.prompt({"answer": text}) for question in QUESTIONS for text in texts]
     answers = [answer for _, answer in sorted(chat.answer(prompts), key=lambda each: each[0])]
     assert_told(answers, prompts, folder)
+    ((_, written),) = chat.answer([Prompt(prompts[0].messages)])  # a candidate writes
+    assert (written.probabilities, written.truncated) == (None, True)
     chat.window = answers[0].usage["prompt_tokens"]
     assert chat.overflow(prompts)[0] == 0
     assert chat.overflow(prompts)[1] > 0
@@ -134,7 +137,6 @@ def test_a_judge_with_a_decision_json_answers_one_question_for_each_score(tmp_pa
     assert (verdict["valid"], verdict["rationale"], verdict["raw"]) == (True, None, "")
     assert [set(odds) for odds in verdict["probabilities"]] == [set("12345")] * 2
     options = (*options[:-1], tmp_path / "other")
-    assert "writes no text" in error_line(run_command("judge", cases, *options, "--score_decoding", "free"))
     for settings, said in (
         ({"labels": {"choice": ["Surely", "Hardly", "C", "D", "E"]}}, "not for this model: The labels"),
         ({"labels": {"choice": ["A", "B"]}}, "not for this model: Question '0': this model reads at most 2 options"),
