@@ -33,7 +33,6 @@ from doubles.agreement_study import read as lines
 from doubles.agreement_study import write
 from doubles.endpoint import EndpointDouble, answer
 from programs import ENCODER, JUDGE, ROOT, SAMPLE, run_command, run_recipe
-from study_scripts import dry_run, steps
 
 from automedeval.audit.table import table
 from automedeval.meta_evaluation.agreement.cases import Cases
@@ -327,12 +326,7 @@ def splits() -> Any:
     return found | {"statistics": kept(json.loads((WORK / "instructions" / "statistics.json").read_text("utf-8")))}
 
 
-def studies() -> Any:
-    """The steps of both studies, as a dry run prints them; tests/studies fixes the other counts of the rehearsal."""
-    return {name: Counter(steps(dry_run(name))) for name in ("paper", "small")}
-
-
-ALL = (small, checker, agreement, comparison, calibration, criteria, harm, audit, language_model, splits, studies)
+ALL = (small, checker, agreement, comparison, calibration, criteria, harm, audit, language_model, splits)
 STEPS = {each.__name__: each for each in ALL}
 
 

@@ -102,9 +102,7 @@ def mutations(root: Path) -> list[Mutation]:
         seen: Counter[tuple[str, bytes, str]] = Counter()
         for node, function, start, end, text in changes(source, ast.parse(source)):
             between = source[start:end]
-            if any(
-                mark in between for mark in b"()#\n"
-            ):  # brackets and line ends belong to the parts beside the operator
+            if any(mark in between for mark in b"()#\n"):  # these belong to the parts beside the operator
                 continue
             before = ast.unparse(node)
             seen[function, before, text] += 1

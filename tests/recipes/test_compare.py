@@ -16,6 +16,7 @@ from doubles.agreement_study import (
     noisy_verdicts,
     pairwise_verdicts,
     people_means,
+    rating,
     read,
     verdict,
     write,
@@ -128,13 +129,11 @@ def of_candidates(shifts: dict[str, float], folder: Path) -> SimpleNamespace:
     draw = np.random.default_rng(0)
     cases, ratings, verdicts = [], [], []
     for number in range(40):
-        case, scores = {"id": f"c{number}", "question": "What helps?", "responses": []}, []
+        case, scores = case_of(f"c{number}", "What helps?", {model: f"Rest, says {model}." for model in shifts}), []
         for model, shift in shifts.items():
-            case["responses"].append({"model": model, "text": f"Rest, says {model}."})
             points = 3 + shift + draw.normal(0, 0.3)
             scores.append(points + draw.normal(0, 0.1))
-            about = {"case_id": case["id"], "model": model, "annotator": "r1", "criterion": "overall"}
-            ratings += [about | {"score": points}] * (number < 20)
+            ratings += [rating(case["id"], model, points)] * (number < 20)
         cases.append(case)
         rounded = [min(5, max(1, round(score))) for score in scores]
         verdicts.append(verdict(case, rounded, "good", expected_scores=[min(5, max(1, score)) for score in scores]))
@@ -297,11 +296,8 @@ def halves(folder: Path) -> list[object]:
 
 
 def half_models(folder: Path) -> list[object]:
-    cases = [
-        case | {"responses": [case["responses"][0] | {"model": f"v{n % 2}"}]} for n, case in enumerate(read(CASES))
-    ]
-    rating = read(RATINGS)[0] | {"case_id": cases[0]["id"], "model": "v0"}
-    files = {"cases": cases, "verdicts": [verdict(case, [3]) for case in cases], "ratings": [rating]}
+    cases = [case_of(f"c{n}", "What helps?", {f"v{n % 2}": "Rest."}) for n in range(30)]
+    files = {"cases": cases, "verdicts": [verdict(case, [3]) for case in cases], "ratings": [rating("c0", "v0", 3)]}
     return flags(**{name: write(folder / f"{name}.jsonl", own) for name, own in files.items()})
 
 
@@ -322,13 +318,14 @@ def test_files_that_do_not_fit_are_refused_in_a_line(args: list, tmp_path: Path,
 
 def test_an_empty_response_loses_a_tie_with_an_answer(tmp_path: Path) -> None:
     """Of twelve cases the judge gives an answer and an empty one its lowest score; people prefer the answer."""
-    responses = [{"model": "a", "text": "Yes."}, {"model": "b", "text": ""}]
-    cases = [{"id": f"c{n}", "question": "Q?", "responses": responses} for n in range(12)]
+    cases = [case_of(f"c{n}", "Q?", {"a": "Yes.", "b": ""}) for n in range(12)]
     verdicts = [verdict(case, [1, 1]) | {"expected_scores": None} for case in cases]
     rated = [
-        {"case_id": case["id"], "model": model, "annotator": rater, "criterion": "q", "score": score}
-        for case in cases for model, score in (("a", 3 + int(case["id"][1:]) % 2), ("b", 1)) for rater in "xy"
-    ]  # fmt: skip
+        rating(f"c{n}", model, score, rater)
+        for n in range(12)
+        for model, score in (("a", 3 + n % 2), ("b", 1))
+        for rater in "xy"
+    ]
     files = {"cases": cases, "verdicts": verdicts, "ratings": rated}
     options = flags(**{name: write(tmp_path / f"{name}.jsonl", own) for name, own in files.items()})
     result = outcome(tmp_path, *options, "--output", tmp_path / "out").result

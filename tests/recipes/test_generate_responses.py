@@ -17,7 +17,6 @@ from programs import (
     SAMPLE,
     TWO_PROCESSES,
     error_line,
-    free_port,
     processes_of,
     run_recipe,
     stopped,
@@ -325,7 +324,7 @@ def test_other_settings_or_another_question_never_reuse_answers(tiny_model, ques
 @pytest.mark.parametrize(("change", "said"), ROWS["test_bad_input_is_one_line"])
 def test_bad_input_is_one_line(tiny_model, questions, tmp_path, change, said):
     asked = {"EMPTY": "", "ROLE": "patient", "ENDS": "assistant"}
-    words = {"TINY": str(tiny_model), "URL": f"http://127.0.0.1:{free_port()}/v1"}
+    words = {"TINY": str(tiny_model), "URL": "http://127.0.0.1:1/v1"}
     for name, role in asked.items():
         record = {"id": "1", "question": [{"role": role, "content": "Flu?"}]}
         words[name] = write(tmp_path / name, [record] if role else [])
