@@ -197,9 +197,8 @@ def agreement() -> Any:
     files = {"verdicts": recorded("sample"), "cases": cases, "ratings": ratings, "encoder": ENCODER}
     judges = result("agreement.json", "report", **files, resamples=200)["judges"]
     found["embeddings"] = {name: each for name, each in judges.items() if name.startswith("embedding")}
-    return found | {
-        "no ratings": result("agreement.json", "report", verdicts=likelihood("sample"), cases=cases, **fast)
-    }
+    unrated = result("agreement.json", "report", verdicts=likelihood("sample"), cases=cases, **fast)
+    return found | {"no ratings": unrated}
 
 
 def comparison() -> Any:
@@ -294,9 +293,8 @@ def language_model() -> Any:
     found: dict[str, Any] = {}
     for way, options in ways.items():
         verdicts = in_order(lines(judged("sample", str(JUDGE), **options) / "verdicts.jsonl"))
-        found[way] = [
-            kept({name: each.get(name) for name in names}) | {"raw": hashed(each["raw"])} for each in verdicts
-        ]
+        shown = [(each, {name: each.get(name) for name in names}) for each in verdicts]
+        found[way] = [kept(own) | {"raw": hashed(each["raw"])} for each, own in shown]
     verdicts = in_order(lines(likelihood("sample") / "verdicts.jsonl"))
     return found | {"likelihood": [kept(each["expected_scores"]) for each in verdicts]}
 

@@ -187,9 +187,8 @@ def outcome(copy: Path, mutation: Mutation, tests: list[str], slow: bool) -> str
             command = [sys.executable, "-m", "pytest", "-qx", "-p", "no:cacheprovider", *MARKS[slow], *some]
             try:
                 left = until - time.monotonic()
-                done = subprocess.run(
-                    command, cwd=copy, env=environment(copy), capture_output=True, timeout=left, text=True
-                )
+                options = {"cwd": copy, "env": environment(copy), "capture_output": True, "text": True}
+                done = subprocess.run(command, timeout=left, **options)
             except subprocess.TimeoutExpired:
                 return f"undecided after {SECONDS} s in {some[0]} and {len(some) - 1} more"
             if done.returncode == 1:

@@ -127,10 +127,8 @@ def test_two_processes_audit_a_checkpoint_as_the_judge_command_judges(cases, tin
     assert not list(tmp_path.rglob("*.part*"))
     again = ("--cases", tmp_path / "out" / "changed.jsonl", "--output", tmp_path / "again")
     succeeded(run_command("judge", *model, *again))
-    answers = [
-        {(each["case_id"], *each["order"]): each["checklist"]["met"] for each in read(place / "verdicts.jsonl")}
-        for place in (tmp_path / "out" / "changed", tmp_path / "again")
-    ]
+    both = [read(place / "verdicts.jsonl") for place in (tmp_path / "out" / "changed", tmp_path / "again")]
+    answers = [{(each["case_id"], *each["order"]): each["checklist"]["met"] for each in verdicts} for verdicts in both]
     assert answers[0]
     assert answers[0].items() <= answers[1].items()  # a trial is of one response of its case
 

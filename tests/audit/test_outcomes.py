@@ -184,10 +184,8 @@ def test_empty_and_unread_answers_are_not_changed() -> None:
 def test_the_texts_of_a_trial_are_both_sides() -> None:
     reader = ScoreReader(VerdictTable(Cases([CLEAN.case], "cases"), [BEFORE], RUBRIC))
     planted = texts_of(Outcome(trial_of(PLANTED, reader), 0))
-    assert planted == {
-        "case_id": "case-0", "model": "birch", "change": "flattery: a",
-        "texts": ["One two three four.", "One two three four.\n\nBest of all."],
-    }  # fmt: skip
+    texts = ["One two three four.", "One two three four.\n\nBest of all."]
+    assert planted == {"case_id": "case-0", "model": "birch", "change": "flattery: a", "texts": texts}
     sexes = [Edit("sex", "sex", pairs=[["$text M.", "$text W."]])]
     asked = Perturbation("p", "question", "keep the order", edits=sexes)
     assert texts_of(Outcome(trial_of(asked, reader), 0))["texts"] == ["Why? M.", "Why? W.", "One two three four."]

@@ -9,18 +9,15 @@ import pytest
 axe = pytest.importorskip("axe_playwright_python", reason="axe-core comes with axe_playwright_python")
 playwright = pytest.importorskip("playwright.sync_api", reason="the browser is led by playwright")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-needs_chromium = pytest.mark.skipif(
-    CHROMIUM is None, reason="no chromium on this machine (Debian: apt-get install chromium)"
-)
+needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="no chromium here (Debian: apt-get install chromium)")
 HOSTILE = "</template><script>alert(1)</script><img src=x onerror=alert(1)>"
 
 
 @pytest.fixture(scope="module", name="browser")
 def started_browser() -> Iterator["playwright.Browser"]:
     with playwright.sync_playwright() as driver:
-        chromium = driver.chromium.launch(
-            executable_path=CHROMIUM, args=["--headless", "--no-sandbox", "--disable-gpu"]
-        )
+        options = ["--headless", "--no-sandbox", "--disable-gpu"]
+        chromium = driver.chromium.launch(executable_path=CHROMIUM, args=options)
         yield chromium
         chromium.close()
 
@@ -44,10 +41,8 @@ class Visit:
 
     def rows(self) -> list[str]:
         """Return the ids of the rows that are drawn, from the addresses that they lead to."""
-        links = self.page.eval_on_selector_all(
-            "#rows tbody a", "all => all.map(e => new URLSearchParams(e.hash.slice(1)).get('case'))"
-        )
-        return list(links)
+        ids = "all => all.map(e => new URLSearchParams(e.hash.slice(1)).get('case'))"
+        return list(self.page.eval_on_selector_all("#rows tbody a", ids))
 
     def says(self, text: str) -> None:
         playwright.expect(self.page.locator("#said")).to_have_text(text)

@@ -49,10 +49,8 @@ def consensus(study: Path) -> dict[tuple[str, str], str]:
 
 
 def judged(study: Path) -> dict[tuple[str, str], str]:
-    return {
-        (each["case_id"], each["models"][each["order"][0]]): each["choices"]["degree"]
-        for each in read(study / "judge.jsonl")
-    }
+    verdicts = read(study / "judge.jsonl")
+    return {(each["case_id"], each["models"][each["order"][0]]): each["choices"]["degree"] for each in verdicts}
 
 
 def test_agreement_is_that_of_scikit_learn(study):
@@ -147,9 +145,8 @@ def test_physicians_alone_are_counted_and_one_of_them_agrees_with_nobody(study, 
     assert "--verdicts names no file" in error_line(again)
     about = [{name: each[name] for name in ("case_id", "model", "annotator")} for each in ratings]
     scores = write(tmp_path / "scores.jsonl", [each | {"criterion": "q", "score": 3} for each in about])
-    assert "scores.jsonl: ratings of scores, and these verdicts have none" in error_line(
-        report(study, ratings=scores, output=tmp_path / "none")
-    )
+    line = error_line(report(study, ratings=scores, output=tmp_path / "none"))
+    assert "scores.jsonl: ratings of scores, and these verdicts have none" in line
     again = report(study, ratings=f"{one},{study / 'ratings.jsonl'}", output=tmp_path / "none")
     assert "hold ratings of one kind" in error_line(again)
 
@@ -162,10 +159,9 @@ def test_a_judge_cannot_take_the_place_of_the_physicians(study, tmp_path):
 
 
 def test_the_facts_of_a_ranking_say_how_many_are_harmful_and_by_whom(study, tmp_path):
-    scores = [
-        verdict(case, [5, 3, 2], "scorer", models=[each["model"] for each in case["responses"]])
-        for case in read(study / "cases.jsonl")
-    ]
+    cases = read(study / "cases.jsonl")
+    models = [each["model"] for each in cases[0]["responses"]]
+    scores = [verdict(case, [5, 3, 2], "scorer", models=models) for case in cases]
     both = f"{write(tmp_path / 'scores.jsonl', scores)},{study / 'judge.jsonl'}"
     succeeded(report(study, verdicts=both, output=tmp_path / "report", encoder="none"))
     harm = next(line for line in told(study / "report").splitlines() if line.startswith("Harm: "))

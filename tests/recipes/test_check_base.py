@@ -142,9 +142,8 @@ def test_a_base_that_lacks_nothing(base: Path) -> None:
     assert check(base) == ([], whole)
     templated(None)(base)
     assert check(base, "--chat_template_path", PLAIN) == ([], whole)
-    assert check(base, "--chat_template_path", PLAIN, "--max_length", 5000)[0] == [
-        "its context window has 4,096 tokens, and the longest row 5,000"
-    ]
+    said = ["its context window has 4,096 tokens, and the longest row 5,000"]
+    assert check(base, "--chat_template_path", PLAIN, "--max_length", 5000)[0] == said
 
 
 def test_several_faults_are_told_at_once(base: Path) -> None:

@@ -264,19 +264,18 @@ def test_few_ratings_leave_gaps_that_are_said(args: list, tmp_path: Path) -> Non
     assert "needs 10 rated cases, and there are 6" in made.said
 
 
-def test_names_that_are_no_models_are_not_compared(args: list, tmp_path: Path) -> None:
-    records = read(CASES)
-    for number, case in enumerate(records):
-        for place, response in enumerate(case["responses"]):
-            response["model"] = f"passage {number}-{place}"
-    args[1] = write(tmp_path / "names.jsonl", records)
-    assert "names.jsonl: 90 model names in 30 cases: these are not models" in error_line(compare(*args[:4], *args[-2:]))
-
-
 def blanks(folder: Path) -> list[object]:
     records = read(CASES)
     records[7]["responses"][0]["model"] = f" {MODELS[0].replace('-', ' -')}"
     return flags(cases=write(folder / "blanks.jsonl", records))
+
+
+def no_models(folder: Path) -> list[object]:
+    records = read(CASES)
+    for number, case in enumerate(records):
+        for place, response in enumerate(case["responses"]):
+            response["model"] = f"passage {number}-{place}"
+    return flags(cases=write(folder / "names.jsonl", records))
 
 
 def other_flags(folder: Path) -> list[object]:
@@ -307,6 +306,7 @@ def half_models(folder: Path) -> list[object]:
         (halves, "'good' and 'poor' have no case in common"),
         (half_models, "'v0' and 'v1' have no case in common"),
         (blanks, "blanks.jsonl:8: the models 'juniper-7b' and ' juniper -7b' differ by blanks alone: rename one of"),
+        (no_models, "names.jsonl: 90 model names in 30 cases: these are not models"),
         (other_flags, "flags.jsonl:1: a flag of another report, of other cases; remove the file from this folder"),
         (other_ratings, "no rating of any case"),
     ],
@@ -320,12 +320,8 @@ def test_an_empty_response_loses_a_tie_with_an_answer(tmp_path: Path) -> None:
     """Of twelve cases the judge gives an answer and an empty one its lowest score; people prefer the answer."""
     cases = [case_of(f"c{n}", "Q?", {"a": "Yes.", "b": ""}) for n in range(12)]
     verdicts = [verdict(case, [1, 1]) | {"expected_scores": None} for case in cases]
-    rated = [
-        rating(f"c{n}", model, score, rater)
-        for n in range(12)
-        for model, score in (("a", 3 + n % 2), ("b", 1))
-        for rater in "xy"
-    ]
+    scored = [(f"c{n}", *each) for n in range(12) for each in (("a", 3 + n % 2), ("b", 1))]
+    rated = [rating(*each, rater) for each in scored for rater in "xy"]
     files = {"cases": cases, "verdicts": verdicts, "ratings": rated}
     options = flags(**{name: write(tmp_path / f"{name}.jsonl", own) for name, own in files.items()})
     result = outcome(tmp_path, *options, "--output", tmp_path / "out").result

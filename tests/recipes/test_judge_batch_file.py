@@ -61,9 +61,8 @@ def test_a_file_gives_the_verdicts_of_the_server(tmp_path, monkeypatch):
     assert verdicts.keys() == expected.keys()
     for key, verdict in expected.items():
         assert verdict.valid
-        assert (verdicts[key].scores, verdicts[key].rationale, verdicts[key].usage) == (
-            verdict.scores, verdict.rationale, verdict.usage,
-        )  # fmt: skip
+        for name in ("scores", "rationale", "usage"):
+            assert getattr(verdicts[key], name) == getattr(verdict, name)
 
 
 def test_what_was_not_answered_is_asked_again_and_a_refused_prompt_is_invalid(tmp_path):

@@ -53,11 +53,9 @@ def test_embeddings_are_rows_of_the_report_with_paired_differences(tmp_path: Pat
 def test_the_report_says_whether_a_judge_is_better_than_the_best_baseline(tmp_path: Path) -> None:
     args = ["--judge", "baseline:BM25 to the question", "--cases", CASES, "--output", tmp_path / "bm25"]
     succeeded(run_recipe("judge", *args))
-    scores = [each["scores"] for each in agreeing_verdicts()]
-    turned = [
-        verdict(case, [6 - each for each in of], "turned", expected_scores=None)
-        for case, of in zip(read(CASES), scores)
-    ]
+    turned = agreeing_verdicts("turned", expected_scores=None)
+    for each in turned:
+        each["scores"] = [6 - score for score in each["scores"]]
     verdicts = [*agreeing_verdicts(), *turned, *read(tmp_path / "bm25" / "verdicts.jsonl"), *pairwise_verdicts()]
     result, printed = evaluated(tmp_path, verdicts, "--encoder", "none")
     best = {name: record.get("best_baseline") for name, record in result["judges"].items()}
