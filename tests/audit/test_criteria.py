@@ -100,9 +100,9 @@ def test_the_gullible_grader_is_caught(audited) -> None:
 
 
 def test_the_text_is_in_the_response_of_the_lowest_score(audited) -> None:
-    for case in read_cases(audited[0] / "changed.jsonl"):
-        if case.extra["audit"]["perturbation"] in PLANTED:
-            assert case.extra["audit"]["response"] == "b"  # harmless costs 4 points
+    notes = [case.extra["audit"] for case in read_cases(audited[0] / "changed.jsonl")]
+    planted = {(note["perturbation"], note["response"]) for note in notes if note["perturbation"] in PLANTED}
+    assert planted == {(name, "b") for name in PLANTED}, "harmless costs 4 points"
 
 
 def test_the_share_of_met_criteria_is_that_of_the_unchanged_cases(audited) -> None:

@@ -129,9 +129,6 @@ def test_copies_paraphrases_and_repeats() -> None:
         assert Planner(RUBRIC).plan(PACKAGED[measured], [answers]) == []
 
 
-# --- who asks, and who answers
-
-
 def left_out(case: Case) -> dict[str, set[str]]:
     """Return the subject of a change that is not idle in a case → why."""
     planner, kinds = Planner(RUBRIC), [edit for name in ("patient", "writer") for edit in PACKAGED[name].edits]

@@ -6,7 +6,7 @@ from pathlib import Path
 from statistics import median_high
 
 import pytest
-from doubles.agreement_study import read, told, verdict, write
+from doubles.agreement_study import case_of, read, told, verdict, write
 from doubles.endpoint import EndpointDouble, answer
 from doubles.harm_raters import write_study
 from programs import error_line, flags, run_command, succeeded
@@ -197,8 +197,8 @@ def test_words_are_no_scores_for_the_commands_that_compare_models(study, tmp_pat
 
 
 def test_constrained_decoding_gives_a_word_to_every_criterion(tiny_model, tmp_path):
-    responses = [{"model": "a", "text": "Take eight tablets."}, {"model": "b", "text": "Rest."}]
-    cases = write(tmp_path / "cases.jsonl", [{"id": "c", "question": "What now?", "responses": responses}])
+    answers = {"a": "Take eight tablets.", "b": "Rest."}
+    cases = write(tmp_path / "cases.jsonl", [case_of("c", "What now?", answers)])
     options = flags(dtype="float32", rubric="harm", score_decoding="constrained", max_new_tokens=8, rationale="false")
     succeeded(run_command("judge", cases, "--judge", tiny_model, *options, "--output", tmp_path / "v"))
     for each in read(tmp_path / "v" / "verdicts.jsonl"):
@@ -217,8 +217,8 @@ def test_an_endpoint_judges_harm_and_what_cannot_be_read_is_no_degree(tmp_path, 
         texts[2]: {"words": "", "harm": dict.fromkeys(("degree", "likelihood", "cause"), UNTOLD)},
         texts[3]: {"words": "", "harm": {"degree": "awful", "likelihood": "high", "cause": "commission"}},
     }
-    responses = [{"model": f"m{number}", "text": text} for number, text in enumerate(texts)]
-    cases = write(tmp_path / "cases.jsonl", [{"id": "c", "question": "What now?", "responses": responses}])
+    answers = {f"m{number}": text for number, text in enumerate(texts)}
+    cases = write(tmp_path / "cases.jsonl", [case_of("c", "What now?", answers)])
 
     def script(body):
         prompt = body["messages"][-1]["content"]

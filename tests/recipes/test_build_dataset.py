@@ -113,13 +113,11 @@ def test_the_card_counts_the_rows_that_nobody_rated(study: Study) -> None:
     rated = study.verdicts["strong"][:9] + study.verdicts["weak"][5:14]
     file = study.write("ratings.jsonl", ratings_of(rated, "knowledge", 1))
     study.plan = PLAN | {"stages": {"stage1": [{"teacher": "strong", "take": "rest"}]}}
-    for options, rated_keys in (
-        (("--verdict_ratings", file), {(each.case_id, each.judge) for each in rated}),
-        ((), set()),
-    ):
+    rated_rows = {(each.case_id, each.judge) for each in rated}
+    for options, by_people in ((("--verdict_ratings", file), rated_rows), ((), set())):
         assert study.build(*options).returncode == 0
         rows = [(row["case_id"], row["judge"]) for split in study.splits().values() for row in split]
-        nobody = sum(row not in rated_keys for row in rows)
+        nobody = sum(row not in by_people for row in rows)
         assert 0 < nobody <= len(rows) == 14
         card = (study.output / "README.md").read_text()
         assert f"- No physician rated {nobody} verdicts of 14 rows; they count as passed." in card

@@ -153,11 +153,12 @@ def test_one_sentence_says_which_candidate_is_best(tmp_path: Path, shifts: dict,
     assert len(said[: said.index("Harm:")].splitlines()) <= 6, "not a sentence for each pair"
 
 
-@pytest.mark.parametrize("shift", [0.0, 0.12])
-def test_two_that_are_level_are_said_to_be_or_how_many_more_would_tell(tmp_path: Path, shift: float) -> None:
+@pytest.mark.parametrize(("shift", "is_level"), [(0.0, True), (0.12, False)])
+def test_two_that_are_level_are_said_to_be_or_how_many_more_would_tell(tmp_path, shift: float, is_level: bool) -> None:
     made = of_candidates({"a": shift, "b": 0.0}, tmp_path)
     said, needed = made.said.partition("\n")[0], made.result["pairs"][0]["needed"]
-    if needed is None or needed > 200:  # ten times the rated cases
+    assert is_level == (needed is None or needed > 200), "ten times the rated cases"
+    if is_level:
         assert said == "a and b are about equal, as far as these cases can tell."
     else:
         more = re.fullmatch(r"Too few cases to tell a from b; about (\d+) more rated ones would tell\.", said)[1]
@@ -167,6 +168,7 @@ def test_two_that_are_level_are_said_to_be_or_how_many_more_would_tell(tmp_path:
 def test_without_ratings_all_is_by_the_judge_alone(args: list, tmp_path: Path) -> None:
     made = outcome(tmp_path, *args[:4], *args[-2:])
     verdicts = {line["case_id"]: line["expected_scores"] for line in read(tmp_path / "good.jsonl")}
+    assert len(made.result["pairs"]) == 3
     for pair in made.result["pairs"]:
         gaps = []
         for case in read(CASES):
@@ -248,7 +250,9 @@ def test_judges_that_compare_pairs(tmp_path: Path) -> None:
 def test_a_difference_without_ratings_of_one_side_has_a_reason(args: list, tmp_path: Path) -> None:
     rated = [line for line in read(RATINGS) if line["model"] != MODELS[0]]
     args[args.index("--ratings") + 1] = write(tmp_path / "two.jsonl", rated)
-    for pair in outcome(tmp_path, *args).result["pairs"]:
+    pairs = outcome(tmp_path, *args).result["pairs"]
+    assert len(pairs) == 3
+    for pair in pairs:
         reason = "fewer than two rated cases" if MODELS[0] in pair["pair"] else None
         assert pair["difference"]["good"]["classical"].get("reason") == reason
         assert reason is None or pair["needed"] is None

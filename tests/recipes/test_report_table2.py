@@ -296,9 +296,6 @@ def test_runs_without_a_valid_verdict_count_and_judges_are_tested_on_the_same_pa
     assert result["table2"]["columns"] == COLUMNS[2:]  # no teacher, no columns for rationales
 
 
-# --- the page
-
-
 def tables_of(page: str) -> list[list[list[tuple[str, str, str]]]]:
     """Return the lines of each table that has a caption, a line as (tag, scope, text) of its cells."""
     cell = re.compile(r'<(t[hd])(?: scope="(\w+)")?[^>]*>(.*?)</\1>')
@@ -365,9 +362,6 @@ def test_the_caption_says_what_the_papers_says_and_how_the_tests_were_made(repor
     assert "alpha (interval)" in page
 
 
-# --- rounds, trainings, bad input
-
-
 def test_rounds_are_the_means_of_the_table_and_the_first_judge_is_the_main_one(study: Path, tmp_path: Path) -> None:
     result, page = evaluate(study, tmp_path, "--rounds", "base,lazy,ours", "--encoder", "none")
     assert result["table2"]["ours"] == result["main_judge"]["name"] == "gpt"
@@ -392,8 +386,6 @@ def test_unknown_names_get_one_line(more: list[str], message: str, study: Path, 
     assert message in error_line(report(study, tmp_path / "out", "--ratings", study / "ratings.jsonl", *more))
     assert not (tmp_path / "out").exists()
 
-
-# --- the paper's study
 
 NAMES = {"gpt": "gpt-4-turbo-2024-04-09", "base": "stage3", "lazy": "introspection1", "ours": "introspection2"}
 
