@@ -32,7 +32,7 @@ pytestmark = needs_encoder
 
 @pytest.fixture(scope="module")
 def encoder() -> Encoder:
-    return Encoder(str(ENCODER), device="cpu", dtype="float32")
+    return Encoder(str(ENCODER), device="cpu")
 
 
 class Shelf:

@@ -151,35 +151,20 @@ def test_overlong(kind, narrow, cases):
     assert "context window" in skipped.error
 
 
-def test_the_prompt_of_a_training_row_needs_room_for_its_own_completion_alone(narrow):
-    """In a window of 1,500 tokens, with answers of up to 400: a row of 1,500 is judged, one of 1,501 is overlong."""
+def test_a_rationale_takes_what_the_window_leaves_and_64_tokens_at_least(narrow):
+    """In a window of 1,500 tokens, with rationales of up to 400."""
     judge = Judge(LocalChat(narrow.model, dtype="float32", device="cpu", max_new_tokens=400))
-    text = "word " * 300
-    (request,) = judge.plan(Case("c", "Why?", (Response("a", text),)))
-    prompt = judge.prompt(request)
-    (free,) = (judge.chat.window - count for count in judge.chat.count_tokens([prompt]))
-    assert 0 < free < 400
-    score = "\nScore: Doctor 1: 3 points."
-
-    def completed(words: int) -> Request:
-        return replace(request, completion="Analyze:\n" + "a" * words + score)
-
-    def length(request: Request) -> int:
-        messages = [*prompt.messages, {"role": "assistant", "content": request.completion}]
-        (ids,) = judge.chat.encoder.encode([messages], answered=True)
-        return len(ids)
-
-    rows = [completed(letters) for letters in range(1, 4 * free, 2)]
-    longest = max((row for row in rows if length(row) <= 1500), key=length)
-    longer = min((row for row in rows if length(row) > 1500), key=length)
-    ((_, alone),) = judge.judge([request])
-    ((_, fits),) = judge.judge([longest])
-    ((_, overlong),) = judge.judge([longer])
-    assert (alone.valid, alone.extra["overlong"]) == (False, True)
-    assert fits.valid
-    assert sum(fits.usage.values()) <= 1500
+    texts = ["word " * count for count in range(200, 900, 5)]
+    cases = [
+        Case.from_dict({"id": "c", "question": "Why?", "responses": [{"model": "a", "text": each}]}) for each in texts
+    ]
+    fits = [over <= 0 for over in judge.chat.overflow([judge.prompt(judge.plan(case)[0]) for case in cases])]
+    most = fits.index(False) - 1
+    verdict, overlong = judge(cases[most : most + 2])
+    assert verdict.valid
+    assert 64 <= verdict.usage["completion_tokens"] < 200
+    assert sum(verdict.usage.values()) <= 1500
     assert (overlong.valid, overlong.extra["overlong"]) == (False, True)
-    assert f"{length(longer) - 1500} tokens longer" in overlong.error
 
 
 @needs_judge

@@ -236,7 +236,7 @@ def test_what_is_learnt_from_is_the_nearest_piece_of_a_scored_response() -> None
     responses = [{"model": model, "text": text} for model, text in texts.items()]
     case = Case.from_dict({"id": "c", "question": "How is gout treated?", "responses": responses})
     short = Case.from_dict({"id": "d", "question": "Why?", "responses": responses[1:]})
-    encoder = Encoder(str(ENCODER), "cpu", "float32")
+    encoder = Encoder(str(ENCODER), "cpu")
     rows = lists_of([(case, [4, 2, 1, None]), (short, [2, None, 3])], encoder)
     vectors = encoder.encode([case.question, *pieces(texts["long"])])
     nearest = pieces(texts["long"])[int((vectors[1:] @ vectors[0]).argmax())]

@@ -104,7 +104,7 @@ def test_scores_are_those_of_plain_sentence_transformers() -> None:
                 pairs = product(chunks(response.text), chunks(text))
                 expected[name].append(max(float(util.cos_sim(*map(vector, pair))) for pair in pairs))
     assert len(chunks(whole)) > 3
-    scores = nearest_pieces(cases, Encoder(str(ENCODER), "cpu", "float32"))
+    scores = nearest_pieces(cases, Encoder(str(ENCODER), "cpu"))
     for name, values in expected.items():
         np.testing.assert_allclose(scores[name], values, atol=1e-5)
 
@@ -117,7 +117,7 @@ def test_the_figures_of_the_results_are_reached(data: str, concordance: float, h
 
     cases = Cases.read(str(human_data / data / "cases.jsonl"))
     people = read_ratings(str(human_data / data / "ratings.jsonl"), cases, "anonymous").scores
-    scores = nearest_pieces(cases.records, Encoder(str(ENCODER), "cpu", "float32"), [QUESTION])[QUESTION]
+    scores = nearest_pieces(cases.records, Encoder(str(ENCODER), "cpu"), [QUESTION])[QUESTION]
     first, second = cases.panel.pairs
     apart = people[first] != people[second]
     right = np.sign(scores[first] - scores[second]) == np.sign(people[first] - people[second])

@@ -26,7 +26,9 @@ TEMPLATE = (
     "{{ state }}\n{{ question.instructions }}{% for option in question.options %} {{ question.labels[loop.index0] }} is "
     "{{ option }};{% endfor %} it is <|mark|>, is it not?"
 )
-WIDE = ("gemma", "gemma2", "qwen3")  # whose heads are not as wide as the model divided by them
+SHAPES: dict[str, dict] = {name: {} for name in ("llama", "mistral", "phi3", "qwen2")}
+SHAPES |= {name: {"head_dim": 8} for name in ("gemma", "gemma2", "qwen3")}
+SHAPES |= {"lfm2": {"layer_types": ["conv", "full_attention"]}}  # answers one prompt after another
 QUESTIONS = [Question("q@1", "How good is {answer}?", ("well", "so", "ill")), Question("r@1", "{answer}?", ("x", "y"))]
 INSTRUCTIONS = "Answer the question at the end of the input."
 
@@ -106,9 +108,9 @@ def assert_told(answers: list, prompts: list, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("template", [None, TEMPLATE])
-@pytest.mark.parametrize("name", [*WIDE, "llama", "mistral", "phi3", "qwen2"])
+@pytest.mark.parametrize("name", SHAPES)
 def test_a_folder_with_a_decision_json_is_asked_as_the_pipeline_asks(name: str, template: str | None, tmp_path) -> None:
-    folder = build_tiny_model(tmp_path / "m", model_type=name, **({"head_dim": 8} if name in WIDE else {}))
+    folder = build_tiny_model(tmp_path / "m", model_type=name, **SHAPES[name])
     config = DecisionConfig({"choice": list("4321")}, {"choice": 2.5}, template)
     config.save_pretrained(folder)
     chat = ChatArguments(device="cpu", dtype="float32").load(str(folder))

@@ -243,13 +243,13 @@ def test_scores_alone_take_two_forward_passes_and_rationales_one_more_for_each_t
         assert abs(widths.count(1) - steps) <= 1
 
 
-def test_training_rows_whose_answers_have_different_room_are_answered_together_as_alone(tmp_path):
-    """In a window of 300 tokens the long row has room for some twenty tokens, and the short one writes its hundred."""
+def test_prompts_whose_answers_have_different_room_are_answered_together_as_alone(tmp_path):
+    """In a window of 300 tokens the long one has room for some twenty tokens, and the short one writes its hundred."""
     folder = build_tiny_model(tmp_path / "narrow", window=300)
     fresh = LocalChat(str(folder), dtype="float32", device="cpu", max_new_tokens=100)
     parts = (Free("\nScore"), "\nScore: ", Slot("score", ("1", "2", "3", "4", "5")))
     asked = [[{"role": "user", "content": f"How good is {'very ' * words}good?"}] for words in (1, 125)]
-    rows = [Prompt(messages, parts, completion="It is.\nScore: 5") for messages in asked]
+    rows = [Prompt(messages, parts) for messages in asked]
     short, long = fresh.count_tokens(rows)
     assert 300 - short > 100
     assert 0 < 300 - long < 50

@@ -18,12 +18,11 @@ from automedeval.models.checkpoints import Stage, read_history, read_record
 from automedeval.models.tokenization import PromptEncoder
 from automedeval.records import RecordError
 from automedeval.training.run import DECISIVE, WHOLE, Run
-from automedeval.training.stages import _UNUSED, check_start, read_rows, refuse_unused, tokenize, write_card
+from automedeval.training.stages import REFUSED, check_start, read_rows, refuse_unused, tokenize, write_card
 
 SPLITS = {"fingerprint": "d1", "splits": {"stage1": {}, "stage2": {}, "stage3": {}, "test": {}}}
-# Fields of TRL's SFTConfig that decide no weights: `_UNUSED` refuses the rest.
 ROWS = rows_of(__file__)
-HARMLESS = ROWS["harmless"]
+HARMLESS = ROWS["harmless"]  # fields of TRL's SFTConfig that decide no weights: `REFUSED` refuses the rest
 ROUND = {"fingerprint": "d2", "follows": "d1", "splits": {"train": {}, "test": {}}}
 
 
@@ -180,7 +179,7 @@ def test_a_run_goes_on_from_the_last_whole_checkpoint(tmp_path: Path, mark: byte
     assert 1200.5 <= run.seconds < 1300
 
 
-@pytest.mark.parametrize("name", _UNUSED)
+@pytest.mark.parametrize("name", REFUSED)
 def test_arguments_that_would_have_no_effect_are_refused(name: str, tmp_path: Path) -> None:
     arguments = {**vars(ScriptArguments()), **vars(SFTConfig(str(tmp_path), use_cpu=True)), **vars(ModelConfig())}
     refuse_unused(arguments)
@@ -200,6 +199,6 @@ def test_every_argument_of_training_decides_the_weights_or_is_known_not_to() -> 
     """A field that a later version brings fails here until somebody has said which of the two it is; earlier ones lack some."""
     harmless = [name for names in HARMLESS.values() for name in names.split()]
     existing = {field.name for field in fields(SFTConfig)}
-    known = [*DECISIVE, *harmless, *(_UNUSED.keys() & existing)]
+    known = [*DECISIVE, *harmless, *(REFUSED.keys() & existing)]
     assert len(known) == len(set(known))
     assert set(DECISIVE) <= existing <= set(known)
