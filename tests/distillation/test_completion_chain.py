@@ -229,8 +229,8 @@ def scripted(body):
     messages = body["messages"]
     name = messages[1]["content"].partition("case ")[2].split()[0]
     if len(messages) == 2:
-        return answer(f"[Question]: What is {name}?", delay=0.1)
-    return answer(VERDICT, delay=0.1)
+        return answer(f"[Question]: What is {name}?", delay=0.3)
+    return answer(VERDICT, delay=0.3)
 
 
 def test_cases_run_at_once(monkeypatch):
