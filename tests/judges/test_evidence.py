@@ -125,9 +125,8 @@ def reward_file(folder: Path, **settings: object) -> Path:
 def test_a_reward_is_lower_where_the_store_contradicts_the_completion(store: Path, tmp_path: Path) -> None:
     search, content = KnowledgeArguments(store=str(store), encoder=str(ENCODER)).open("cpu")
     completions = [CASE["question"]] * 2, [each["text"] for each in CASE["responses"][:2]]
-    judges = (
-        load_judge("small", encoder=str(ENCODER), **books) for books in ({}, {"search": search, "store": content})
-    )
+    options = ({}, {"search": search, "store": content})
+    judges = (load_judge("small", encoder=str(ENCODER), **books) for books in options)
     plain, beside = (JudgeReward(judge)(*completions) for judge in judges)
     assert beside[0] < plain[0]
     assert beside[1] == plain[1]
