@@ -343,9 +343,3 @@ def test_bad_input_is_one_line(tiny_model, questions, tmp_path, change, said):
     line = error_line(generate(*command, "--max_retries", 0, *(words.get(word, word) for word in change)))
     assert said in line
     assert not (tmp_path / "out" / "cases.jsonl").exists()
-
-
-@pytest.mark.parametrize("run", ["automedeval-13b/generate_responses.yaml", "automedeval-135m/candidate.yaml"])
-def test_the_runs_in_yaml_are_read(run, tmp_path):
-    done = generate("--config", ROOT / "recipes" / "runs" / run, "--candidates", "models/none")
-    assert "no checkpoint at models/none" in error_line(done)

@@ -11,8 +11,10 @@ from doubles.agreement_study import (
     case_of,
     evaluate,
     made,
+    pair_verdict,
     pairwise_verdicts,
     people_means,
+    rating,
     read,
     verdict,
     write,
@@ -26,13 +28,8 @@ def named(prefix: str, models: dict[str, str] | None = None, count: int = 12) ->
     return [case_of(f"{prefix}{n}", "What helps?", answers[n]) for n in range(count)]
 
 
-def liked(cases: list[dict], raters: int = 1) -> list[dict]:
-    return [
-        {"case_id": case["id"], "model": r["model"], "annotator": f"r{k}", "criterion": "overall", "score": score}
-        for case in cases
-        for k in range(raters)
-        for r, score in zip(case["responses"], (5, 3, 1))
-    ]
+def liked(cases: list[dict]) -> list[dict]:
+    return [rating(case["id"], r["model"], score) for case in cases for r, score in zip(case["responses"], (5, 3, 1))]
 
 
 def study(tmp_path, cases: list[dict], verdicts: list[dict], ratings: list[dict] | None = None) -> dict:
@@ -42,11 +39,7 @@ def study(tmp_path, cases: list[dict], verdicts: list[dict], ratings: list[dict]
 
 def test_pairs_without_the_baseline_were_not_asked_and_are_not_wrong(tmp_path):
     cases = named("k")
-    verdicts = [
-        {"case_id": case["id"], "judge": "P", "rubric": "medical_pairwise@1", "order": [0, other], "valid": True,
-         "pair": ["a", "abc"[other]], "choices": {"correctness": "a"}}
-        for case in cases for other in (1, 2)
-    ]  # fmt: skip
+    verdicts = [pair_verdict(case, 0, other, "P", correctness="a") for case in cases for other in (1, 2)]
     result = study(tmp_path, cases, verdicts, liked(cases))
     judge = result["judges"]["P: correctness"]
     assert (judge["concordance"]["value"], judge["concordance"]["n"]) == (1.0, 24)
@@ -69,10 +62,7 @@ def test_where_there_is_no_reference_rouge_is_not_asked(tmp_path):
 def test_few_cases_decide_nothing(tmp_path):
     cases = named("k", count=3)
     result = study(tmp_path, cases, [verdict(case, [5, 3, 1]) for case in cases], liked(cases))
-    assert (
-        "Wins most pairs: No model clearly wins most pairs. a is first, but not clearly above b and c."
-        in result["said"]
-    )
+    assert "No model clearly wins most pairs. a is first, but not clearly above b and c." in result["said"]
     assert "Not known yet: few cases are rated." in result["said"]
     assert " is better than " not in result["said"]
     assert all(each["p"] is None or each["p"] > 0.05 for each in result["comparisons"])
@@ -122,14 +112,23 @@ def test_runs_of_every_kind_of_judge_have_a_spread(tmp_path):
     ("shown", "scores", "said"),
     [
         (3, None, "echo has no valid verdict, so that no model can be compared."),
-        (1, [4], "There is one model, and nothing to compare it with. Nothing shows yet how far echo can be believed."),
+        (
+            1,
+            [4],
+            "There is one model, and nothing to compare it with. "
+            "Do not rely on it alone: nothing shows yet how far echo can be believed.",
+        ),
     ],
 )
 def test_what_cannot_be_compared_is_said_first(tmp_path, shown, scores, said):
     cases = [case | {"responses": case["responses"][:shown]} for case in named("k")]
     result = study(tmp_path, cases, [verdict(case, scores, raw="I am not sure.") for case in cases])
     assert f"\n{said}\n" in result["said"]
-    assert f'<p class="verdict">{said}</p>' in result["page"]
+    bold, dot, more = said.partition(". ")
+    assert f'<p class="verdict">{bold}{dot.strip()}</p>' in result["page"]
+    assert more in result["page"]
+    for sign in ('href="#show=invalid"', "Next step: Read what the judge wrote"):
+        assert (sign in result["page"] + result["said"]) == (scores is None)
 
 
 def test_names_cannot_steer_markdown_or_the_terminal(tmp_path):
@@ -150,32 +149,27 @@ def test_with_a_baseline_the_first_sentence_has_the_paired_difference_and_its_in
     told = made(tmp_path, verdicts, "--baseline", first, cases=cases).told
     gaps, (before, after) = drawn[:, 1] - drawn[:, 0], drawn.mean(axis=0)
     low, high = ttest_1samp(gaps, 0).confidence_interval(0.95)
-    figures = f"{before:.2f} → {after:.2f} of 5 ({gaps.mean():+.2f}, 95 % interval {low:+.2f} to {high:+.2f})"
-    assert f"{second} is not clearly different from {first}: {figures}, worse in" in told
+    figures = f"mean {before:.2f} → {after:.2f} of 5 ({gaps.mean():+.2f}, 95 % interval {low:+.2f} to {high:+.2f})"
+    assert f"{second} is not clearly different from {first}: {figures}. It is worse in" in told
 
 
 def test_a_judge_of_pairs_is_heard_on_the_pair_with_the_baseline(tmp_path):
     """a wins against b and loses to c: both are compared with a by their own pair, not by what a won in all."""
     cases = named("k")
-    verdicts = [
-        {"case_id": case["id"], "judge": "P", "rubric": "medical_pairwise@1", "order": [0, other], "valid": True,
-         "pair": ["a", "abc"[other]], "choices": {"correctness": "ac"[other - 1]}}
-        for case in cases for other in (1, 2)
-    ]  # fmt: skip
+    verdicts = [pair_verdict(case, 0, n, "P", correctness=won) for case in cases for n, won in ((1, "a"), (2, "c"))]
     report = made(tmp_path, verdicts, "--baseline", "a", cases=cases)
     models = report.result["baseline"]["models"]
     assert [models[name][way] for name in "bc" for way in ("better", "worse")] == [0, 12, 12, 0]
     assert report.said.startswith(
-        "b scores lower than a, worse in 12 of 12 cases and better in 0. c scores higher than a"
+        "b scores lower than a. It is worse in 12 of 12 cases and better in 0. c scores higher than a"
     )
 
 
 def test_a_model_that_is_above_every_other_is_first_though_it_met_the_weak_one_less_often(tmp_path):
     """a is above b in 75 of 100 cases, and above c in 40 of 40; b, above c in 400 of 400, wins a larger share of its pairs."""
     met = [("ab", n % 4 > 0) for n in range(100)] + [("ac", True)] * 40 + [("bc", True)] * 400
-    cases = [
-        case_of(f"k{n}", "What helps?", {name: f"{name} {n}" for name in names}) for n, (names, _) in enumerate(met)
-    ]
+    texts = [{name: f"{name} {n}" for name in names} for n, (names, _) in enumerate(met)]
+    cases = [case_of(f"k{n}", "What helps?", answers) for n, answers in enumerate(texts)]
     verdicts = [verdict(case, [4, 2] if first else [2, 4]) for case, (_, first) in zip(cases, met)]
     report = made(tmp_path, verdicts, cases=cases)
     table = report.result["models"]["echo"]

@@ -79,17 +79,14 @@ def test_rows_have_each_models_score_length_and_marks(made: SimpleNamespace, bro
 def test_sorting_filters_and_search_stay_in_the_address(made: SimpleNamespace, browser) -> None:
     visit = Visit(browser, made.page, viewport={"width": 1280, "height": 4000})
     ids = [case["id"] for case in made.cases]
-    spread = {
-        case_id: max(each) - min(each)
-        for case_id, each in ((case_id, made.verdicts[case_id]["expected_scores"]) for case_id in ids)
-        if each
-    }
+    scores = {case_id: made.verdicts[case_id]["expected_scores"] for case_id in ids}
+    spread = {case_id: max(each) - min(each) for case_id, each in scores.items() if each}
     gaps = [round(spread.get(case_id, -1), 4) for case_id in visit.rows()]
     assert gaps == sorted(gaps, reverse=True)
     model = made.cases[0]["responses"][0]["model"]
     visit.page.locator("#rows thead button", has_text=model).click()
     places = {case["id"]: [response["model"] for response in case["responses"]].index(model) for case in made.cases}
-    score = {i: (made.verdicts[i]["expected_scores"] or [-1, -1, -1])[places[i]] for i in ids}
+    score = {case_id: (each or [-1, -1, -1])[places[case_id]] for case_id, each in scores.items()}
     by_model = [score[case_id] for case_id in visit.rows()]
     assert by_model == sorted(by_model, reverse=True)
     visit.page.locator("#rows thead button", has_text=model).click()
@@ -265,6 +262,25 @@ def test_of_many_cases_only_those_in_sight_are_drawn_and_on_paper_all(made, brow
     visit.page.emulate_media(media="screen")
     visit.says("")
     assert len(visit.rows()) < 60
+    visit.close()
+
+
+def test_a_case_opens_on_the_answers_and_says_which_it_is_of_how_many(made: SimpleNamespace, browser) -> None:
+    visit = Visit(browser, made.page, viewport={"width": 390, "height": 844})
+    assert not visit.page.locator("#search").is_visible(), "filters are folded on a telephone"
+    case, count = made.cases[4], len(made.cases)
+    visit.open(f"#case={quote(case['id'])}&search={case['id']}")
+    case_is(visit, case["id"])
+    assert visit.page.locator("#case header").text_content().count(f"1 of 1 shown, {count} in all") == 1
+    *answers, reference = (
+        visit.page.locator("#case .response", has_text=text[:40]).first.bounding_box()["y"]
+        for text in (*(response["text"] for response in case["responses"]), case["reference"])
+    )
+    assert min(answers) < 0.5 * 844
+    assert reference > max(answers), "the reference follows"
+    assert visit.page.get_by_role("checkbox", name="Flag").bounding_box()["y"] > reference
+    visit.open(f"#case={quote(case['id'])}")
+    playwright.expect(visit.page.locator("#case header")).to_contain_text(re.compile(rf" of {count}Previous"))
     visit.close()
 
 

@@ -38,7 +38,8 @@ def test_page_and_summary_answer_first_and_in_order(reports: dict[str, SimpleNam
     assert len(lines) <= 5
     assert lines[-2:] == [f"report: {one.folder / 'report.html'}", "Not for clinical use."]
     assert lines[0] in one.told
-    assert f'<p class="verdict">{lines[0]}</p>' in one.page
+    bold, _, more = lines[0].partition(". ")
+    assert f'<p class="verdict">{bold}.</p>\n<p class="trust">{more}</p>' in one.page
     sections = re.findall('<h2 id="(.*?)">', one.page)
     assert sections[:3] == ["cases", "sure", "differences"]
     assert ("people" in one.result) == (name == "rated")
@@ -192,6 +193,30 @@ def test_each_topic_has_the_mean_score_of_each_model(reports: dict[str, SimpleNa
                 (*expected, len(values))
             )
     assert "in the topics with most cases" in reports["rated"].page
+
+
+@needs_chromium
+def test_the_page_draws_the_scores_in_each_topic(reports: dict[str, SimpleNamespace], browser) -> None:
+    """Each bar is beside numbers that a loop over the verdicts counts."""
+    counts: dict[str, Counter] = {}
+    for case, judged in zip(read(CASES), agreeing_verdicts("good")):
+        for response, score in zip(case["responses"], judged["expected_scores"]):
+            counts.setdefault(f"{case['topic']}, {response['model']}", Counter())[f"{round(2 * score) / 2:g}"] += 1
+    page = browser.new_page(viewport=SIZES["telephone"])
+    page.goto((reports["rated"].folder / "report.html").as_uri())
+    page.locator("summary:has(#sure)").click()
+    figure = page.locator("figure", has_text="Scores in each topic")
+    assert figure.locator("svg").bounding_box()["width"] > 250
+    figure.locator("summary").click()
+    _, *steps = figure.locator("thead th").all_text_contents()
+    rows = [each.locator("td").all_text_contents() for each in figure.locator("tbody tr").all()]
+    assert len(rows) == 24, "of the topics with most cases"
+    for name, *numbers in rows:
+        assert dict(zip(steps, map(int, numbers))) == {step: counts[name][step] for step in steps}
+    drawn, first = figure.locator("svg text").all_text_contents(), counts[rows[0][0]]
+    shares = [number / first.total() for number in first.values()]
+    assert {f"{share:.0%}" for share in shares if share >= 0.08} <= set(drawn)
+    page.close()
 
 
 def test_a_topic_counts_the_cases_that_were_scored(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ from automedeval.meta_evaluation.report.grid import FLAGS, read_flags
 from automedeval.meta_evaluation.table import VerdictTable
 from automedeval.meta_evaluation.verdict_files import CRITERIA, SCORES, read_verdicts
 from automedeval.records import CriterionLabel, RecordError, named_file, option
-from automedeval.records.arguments import TableArguments, comma_list
+from automedeval.records.arguments import BaselineArguments, comma_list
 from automedeval.records.command_line import parse
 from automedeval.records.journal import write_json
 from automedeval.records.run_record import describe_result
@@ -50,7 +50,7 @@ RULE = (
 
 
 @dataclass
-class CompareArguments(TableArguments):
+class CompareArguments(BaselineArguments):
     """The files to compare, and the options of the report and the gate."""
 
     cases: list[str] = option("the cases, or the table of answers, that were judged; of two runs NAME=FILE of each")
@@ -87,13 +87,13 @@ class CompareArguments(TableArguments):
             raise RecordError("--fail_if_worse names two candidates: NEW OLD")
         if self.by is None or not 0 < self.by < math.inf:
             raise RecordError(f"--by must be above 0, not {self.by}")
-        if self.ratings:
-            raise RecordError("--fail_if_worse compares verdicts alone: no --ratings")
+        if self.ratings or self.baseline:
+            raise RecordError("--fail_if_worse compares two by verdicts alone: no --ratings, no --baseline")
 
 
 def main() -> None:
     """Read the files, compare the candidates, and write the report."""
-    (args,) = parse((CompareArguments,), __doc__, first=("cases", "verdicts", "ratings"))
+    (args,) = parse((CompareArguments,), __doc__, first=("cases", "verdicts", "ratings", "baseline"))
     if len(args.cases) > 1:
         cases, judges, notes = join_runs(args.cases, args.verdicts, args.rubric, args.blank)
     else:
@@ -105,7 +105,7 @@ def main() -> None:
         sys.exit(pass_gate(args, args.by or 0.0, cases, judges, notes))
     people, folder = read_people(args, cases, judges), Path(args.output or "")
     flags = read_flags(folder / FLAGS, cases)
-    result, changes = comparison(cases, people, judges, notes)
+    result, changes = comparison(cases, people, judges, notes, args.baseline)
     result["settings"] = describe_result("compare")
     grid = changes.grid(cases, judges, people, list(result["models"]), flags) if changes else {"grid": None}
     title = f"Comparison: {' and '.join(Path(named_file(each)[1]).stem for each in args.cases)}"

@@ -58,7 +58,7 @@ from automedeval.records import (
     read_text,
     table_of,
 )
-from automedeval.records.arguments import TableArguments, comma_list
+from automedeval.records.arguments import BaselineArguments, comma_list
 from automedeval.records.cases import named_cases
 from automedeval.records.columns import NAMES, Table
 from automedeval.records.command_line import parse
@@ -76,7 +76,7 @@ WIDTH = 80  # letters of a line on a terminal
 
 
 @dataclass
-class JudgeArguments(TableArguments, EvidenceArguments):
+class JudgeArguments(BaselineArguments, EvidenceArguments):
     """Which judge judges which cases, and how."""
 
     cases: list[str] = option(
@@ -122,11 +122,6 @@ class JudgeArguments(TableArguments, EvidenceArguments):
     runs: int = option("judge every prompt so many times (useful with --temperature)", 1)
     seed: int = option("seed of the orders and of sampling", 0)
     models: str | None = option("judge only these models' responses: A,B,C", None)
-    baseline: str | None = option(
-        "the model that the report compares the others with (default: the first of v1=… v2=…); by pairwise "
-        "rubrics only pairs with it are judged",
-        None,
-    )
     limit: int | None = option("judge only so many cases, the first ones", None)
     judge_name: str | None = option("name that verdicts record; default: the model's", None)
     dry_run: bool = option("count cases, prompts and tokens; judge nothing", False)
@@ -267,7 +262,8 @@ def main() -> None:
         words = report_command(args, output)
         tell(f"\nThe report: {words}")
         if args.open or args.baseline:  # of two versions the report says which is better
-            page = report.main(shlex.split(words)[2:])
+            sys.argv = ["automedeval report", *shlex.split(words)[2:]]  # the page names this command
+            page = report.main()
             if args.open and not webbrowser.open(page.resolve().as_uri()):
                 print(f"no browser on this machine: open {page}")
 
@@ -317,7 +313,7 @@ def columns_of(table: Table) -> dict[str, str]:
 
 def clipped(text: str, most: int) -> str:
     """Return the beginning of a text, without what steers a terminal."""
-    text = " ".join(printable(text[: 2 * most]).split(" "))
+    text = printable(text)
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
@@ -406,8 +402,7 @@ def plan_from_dataset(args: JudgeArguments, dataset: str, rubric: Rubric) -> Cal
         if (row := recorded.get(case.id)) is None:
             return []
         # The same responses in the same slots (Algorithm 2, line 5).
-        rationale, completion = row.reading.rationale is not None, row.row["completion"][0]["content"]
-        about = (row.case, row.order, None)
-        return [Request(*about, run, rationale, row.original, completion=completion) for run in range(args.runs)]
+        rationale = row.reading.rationale is not None
+        return [Request(row.case, row.order, None, run, rationale, row.original) for run in range(args.runs)]
 
     return plan

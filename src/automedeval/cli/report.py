@@ -15,7 +15,7 @@ criteria.md and criteria.html instead, with a certificate beside physicians wher
 """
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,15 +28,11 @@ from automedeval.records.command_line import parse
 from automedeval.records.extras import install
 
 
-def main(words: Sequence[str] | None = None) -> Path:
-    """Make the report, write its files, print the difference, its trust and what to do next; return the page's file.
-
-    Args:
-        words: the options; None: those of the command line.
-    """
-    words, kinds = sys.argv[1:] if words is None else words, (ReportArguments, EncoderArguments)
-    args, encoder_args = parse(kinds, __doc__, words, first=("verdicts", "cases", "baseline", "ratings"))
-    report = make_report(args, encoder_args.load_if_there, words, rationale_metric)
+def main() -> Path:
+    """Make the report, write its files, print the difference, its trust and what to do next; return the page's file."""
+    kinds = (ReportArguments, EncoderArguments)
+    args, encoder_args = parse(kinds, __doc__, first=("verdicts", "cases", "baseline", "ratings"))
+    report = make_report(args, encoder_args.load_if_there, sys.argv[1:], rationale_metric)
     page = Path(args.output) / report.page
     write_report(args.output, report.texts, report.data, report.result, [*report.lines, f"report: {page}"])
     return page

@@ -143,13 +143,15 @@ def called(judge: str) -> str:
 def trust(profile: JudgeProfile) -> str:
     """Say in one sentence how far to trust the judge: it stands beside every difference that it found."""
     said = _trust(profile, called(profile.judge))
+    if not is_trusted(profile) or profile.rationale_faults:
+        return f"Do not rely on it alone: {said}"
     return said[0].upper() + said[1:] if profile.judge == "small" else said
 
 
 def _trust(profile: JudgeProfile, judge: str) -> str:
     audit = profile.audit
     if profile.rationale_faults:
-        return f"The rationales of {judge} are broken: do not trust these scores."
+        return f"the rationales of {judge} are broken."
     if audit is not None and audit.found is not None and not audit.enough:
         return f"{judge} misses {percent(1 - audit.found['value'])} of the dangerous answers of its audit."
     if profile.outcome == "better":
@@ -162,7 +164,7 @@ def _trust(profile: JudgeProfile, judge: str) -> str:
         return f"{judge} misses most wrong statements."
     if profile.blind_to:
         return f"{judge} does not notice whether a statement is true."
-    return f"Nothing shows yet how far {judge} can be believed."
+    return f"nothing shows yet how far {judge} can be believed."
 
 
 def best_of(order: Sequence[str], level: Sequence[str], higher: str, none: str) -> str:
@@ -176,7 +178,8 @@ def best_of(order: Sequence[str], level: Sequence[str], higher: str, none: str) 
     if not level:
         return f"{first} {higher} than {order[1] if others == 1 else f'each of the {others} other models'}."
     names = in_a_row(level) if len(level) <= 3 else f"{len(level)} other models"
-    behind = f" It {higher} than the other {others - len(level)}." if others > len(level) else ""
+    rest = others - len(level)
+    behind = f" It {higher} than the {f'{rest} others' if rest > 1 else 'other one'}." if rest else ""
     return f"No model {none}. {first} is first, but not clearly above {names}.{behind}"
 
 

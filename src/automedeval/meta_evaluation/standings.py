@@ -40,6 +40,8 @@ def rank(
     # Of a judge of pairs who wins on more of the criteria:
     stands = ranked(cases, rows[0].relations if len(rows) == 1 else np.sign(sum(row.relations for row in rows)))
     table.sort(key=lambda row: ([-_value(row.get(name)) for name in BEST_FIRST], row["model"]))
+    places = {model: place for place, model in enumerate(stands["order"])}  # as in the report
+    table.sort(key=lambda row: places.get(row["model"], len(places)))
     first = table[0]["model"] if any(verdict.valid for verdict in verdicts) else None
     ranks = stands["ranks"]
     table = [{"model": row["model"]} | ({"rank": ranks.get(row["model"])} if ranks else {}) | row for row in table]

@@ -68,3 +68,14 @@ class TableArguments:
         None,
         choices=list(BLANK),
     )
+
+
+@dataclass(kw_only=True)
+class BaselineArguments(TableArguments):
+    """The arguments of programs that compare models."""
+
+    baseline: str | None = option(
+        "the model that each other one is compared with, case by case (judge: default the first of v1=… v2=…; by pairwise "
+        "rubrics only pairs with it are judged)",
+        None,
+    )

@@ -109,12 +109,12 @@ def standing(table: dict[str, Any]) -> dict[str, Any]:
     """Return how the models of one judge's table stand.
 
     Returns:
-        "order": the models by clear wins less clear losses, then by their mean share of pairs won; "best": the first of them if
-        it is better than every other one, each with an adjusted p-value below `LEVEL`, else None; "level": the models that the
-        first is not shown to be better than; "signs": (model, model) → ">" better, "<" worse, "≈" no clear difference, "" not
-        compared; "wins": (model, model) → the share of their cases that the first wins, ties counted half; "ranks": model → the
-        ranks that clear differences leave it, as "1" or "1–2"; "unclear": the first model, the one that is hardest to tell from
-        it, and about how many more cases would (None: no number would), else None.
+        "order": the models by their mean share of pairs won, none before one that it is clearly worse than; "best": the first
+        if it is better than every other one, each with an adjusted p-value below `LEVEL`, else None; "level": the models that
+        the first is not shown to be better than; "signs": (model, model) → ">" better, "<" worse, "≈" no clear difference, ""
+        not compared; "wins": (model, model) → the share of their cases that the first wins, ties counted half; "ranks": model →
+        the ranks that clear differences leave it, as "1" or "1–2"; "unclear": the first model, the one that is hardest to tell
+        from it, and about how many more cases would (None: no number would), else None.
     """
     if "gap" in table:
         return {"order": [], "best": None, "level": [], "signs": {}, "wins": {}, "ranks": {}, "unclear": None}
@@ -130,7 +130,11 @@ def standing(table: dict[str, Any]) -> dict[str, Any]:
         more[first, second] = more[second, first] = pair["more_cases"]
     losses, beaten = (Counter(model for (model, _), sign in signs.items() if sign == which) for which in "<>")
     shares = {model: fmean(share for (name, _), share in wins.items() if name == model) for model in table["models"]}
-    order = sorted(table["models"], key=lambda model: (losses[model] - beaten[model], -shares[model]))
+    order, rest = [], sorted(table["models"], key=lambda model: -shares[model])
+    while rest:
+        free = (model for model in rest if not any(signs.get((other, model)) == ">" for other in rest))
+        order.append(next(free, rest[0]))
+        rest.remove(order[-1])
     level = [model for model in order[1:] if signs.get((order[0], model), "") != ">"]
     ends = {model: (1 + losses[model], len(order) - beaten[model]) for model in order}
     unclear = [(order[0], model, more[order[0], model]) for model in level if signs.get((order[0], model)) == "≈"]

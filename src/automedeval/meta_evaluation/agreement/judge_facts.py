@@ -109,6 +109,8 @@ def run_record(judge: VerdictTable) -> dict[str, Any]:
 
 def next_steps(judge: VerdictTable, rated: bool, audited: bool) -> list[str]:
     """Return what to do next, so that more is known of the judge: rate cases, audit it."""
+    if not judge.valid:
+        return ["Read what the judge wrote, in the cases of the page."]
     steps = [] if rated else [f"Rate {min(LEAST_RATED, len(judge.cases))} cases."]
     if not audited:
         run = run_record(judge).get("arguments", {})
@@ -137,8 +139,6 @@ def record_of(cases: Cases, row: Row) -> dict[str, Any]:
     record |= {"empty": judge.by_model(cases.empty), "unread": judge.by_model(judge.unread)}
     record["valid_rate"] = bootstrap.ratio(judge.verdicts_valid, judge.verdicts_due, reason="no verdict")
     record["prefers_longer"] = prefers_longer(cases, row.relations)
-    if row.consistent is not None:
-        record["order_consistency"] = bootstrap.ratio(*row.consistent)
     return record
 
 

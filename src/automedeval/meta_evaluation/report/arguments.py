@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 
 from automedeval.records import RecordError, check_least, option
-from automedeval.records.arguments import TableArguments, comma_list
+from automedeval.records.arguments import BaselineArguments, comma_list
 from automedeval.stats.bootstrap import RESAMPLES
 
 
 @dataclass
-class ReportArguments(TableArguments):
+class ReportArguments(BaselineArguments):
     """The files to compare, and the options of the report."""
 
     cases: str = option("the cases, or the table of answers, that were judged")
@@ -17,9 +17,6 @@ class ReportArguments(TableArguments):
         "verdict files, or folders with a verdicts.jsonl; NAME=FILE names its judge NAME (not needed for ratings of "
         "harm)",
         [],
-    )
-    baseline: str | None = option(
-        "name of the model that the others are compared with, case by case: better, worse or equal", None
     )
     main_judge: str | None = option(
         "name of the judge whose leaderboard the report shows first, and that every other one is tested against in the "

@@ -13,6 +13,8 @@ from automedeval.meta_evaluation.report.text import real_judges
 from automedeval.records.text import ends
 from automedeval.stats.growth_curve import AHEAD, Curve
 
+MOST_BARS = 24  # of a figure of topics
+
 
 def illustrate(result: dict[str, Any]) -> Iterator[Figure]:
     """Yield every figure there is data for."""
@@ -83,7 +85,10 @@ def _rounds(rounds: dict[str, Any]) -> Iterator[Figure]:
 
 def _candidates(result: dict[str, Any]) -> Iterator[Figure]:
     text = f"Share of its answers at every score by {result['main_judge']['name']}, rounded."
-    yield from _shares("Scores of each model", text, "model", result.get("score_counts", {}))
+    yield from _shares("Scores of each model", text, "model", result["score_counts"])
+    topics = result["topics"][: MOST_BARS // max(1, len(result["score_counts"]))]  # those with most cases
+    counts = {f"{each['topic']}, {name}": of for each in topics for name, of in each["score_counts"].items()}
+    yield from _shares("Scores in each topic", text, "topic, model", counts)
     if outcomes := sorted(_outcomes(result)):
         yield Figure(
             "Wins, ties and losses",

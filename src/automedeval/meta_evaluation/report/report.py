@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import yaml
 
 from automedeval.meta_evaluation.agreement.baselines import measure_baselines
@@ -178,9 +179,13 @@ def make_report(
     grid = grid_of(cases, judges, people, main, flags, result["main_judge"]["cases"], **changes)
     result |= {"score_counts": {}, "topics": []}
     if (values := main.values) is not None and len(cases.models) <= MOST_MODELS:
-        of_models = {name: values[cases.model_of == number] for number, name in enumerate(cases.models)}
-        result["score_counts"] = {name: histogram(scores, values) for name, scores in of_models.items()}
+        at_models = {name: cases.model_of == number for number, name in enumerate(cases.models)}
+        result["score_counts"] = {name: histogram(values[at], values) for name, at in at_models.items()}
         result["topics"] = by_topic(cases, values, scale)
+        topics = np.array([case.topic or "" for case in cases.records])[cases.panel.case]
+        for each in result["topics"]:
+            of_topic = np.where(topics == each["topic"], values, np.nan)
+            each["score_counts"] = {name: histogram(of_topic[at], values) for name, at in at_models.items()}
     name = Path(args.cases).stem  # a run's own file is always called so
     title = "Report: " + (", ".join(cases.models[:3]) if name == "cases" else name)
     texts = study | harm_pages | page.render(result, title, grid, commands, scale, harm_lines[2:])

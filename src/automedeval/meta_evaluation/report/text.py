@@ -81,7 +81,8 @@ def bars(result: dict[str, Any], scale: tuple[float, float] | None) -> Bars:
         mean = (each.get("expected") or each.get("score") if scale else None) or each["win_rate"]
         counts = {"contradicted": record["contradicted"].get(name, (0, 0))[0], "empty": record["empty"].get(name, 0)}
         rows.append((name, mean, ", ".join(f"{count} {what}" for what, count in counts.items() if count)))
-    what = f"Mean score, from {scale[0]:g} to {scale[1]:g}, the best" if scale else "Share of pairs won"
+    what = f"Mean score, {scale[0]:g} (worst) to {scale[1]:g} (best)" if scale else "Share of pairs won"
+    rows.sort(key=lambda row: -row[1]["value"])
     return Bars(f"{what}. Lines: 95 % intervals", rows, scale)
 
 
@@ -105,7 +106,8 @@ def read_first(result: dict[str, Any]) -> list[tuple[str, str]]:
     who = others[0] if len(others) == 1 else "a model"
     links = [("#show=lost", f"{several(len(worse), 'case')} in which {who} is worse")] * bool(worse)
     text = f"{several(len(contradicted), 'case')} with an answer that contradicts the reference"
-    return links + [("#show=contradicted", text)] * bool(contradicted)
+    links += [("#show=contradicted", text)] * bool(contradicted)
+    return links or [("#show=invalid", "what the judge wrote")] * (known_of(result)[2].valid == 0)
 
 
 def _worse(result: dict[str, Any]) -> list[str]:
@@ -140,9 +142,9 @@ def _beside(name: str, each: dict[str, Any], base: str, scale: tuple[float, floa
     if scale:
         before, after = each["means"]
         low, high = difference["low"], difference["high"]
-        spread = "" if low is None else f", 95 % interval {low:+.2f} to {high:+.2f}"
-        text += f": {before:.2f} → {after:.2f} of {scale[1]:g} ({after - before:+.2f}{spread})"
-    return f"{text}, worse in {each['worse']} of {cases} cases and better in {each['better']}."
+        spread = "" if low is None else f", 95 % interval {low:+z.2f} to {high:+z.2f}"
+        text += f": mean {before:.2f} → {after:.2f} of {scale[1]:g} ({after - before:+z.2f}{spread})"
+    return f"{text}. It is worse in {each['worse']} of {cases} cases and better in {each['better']}."
 
 
 def is_clear(estimate: dict[str, Any]) -> bool:

@@ -129,6 +129,7 @@
   const redraw = () => {
     drawn = "";
     draw();
+    if (innerWidth > 640) at("filters").open = true; // folded on a telephone
     at("wide").hidden = frame.scrollWidth <= frame.clientWidth;
   };
   const PRINTED = 1000; // more rows than these take a browser minutes to print
@@ -243,13 +244,15 @@
   const answer = (response, base) => {
     const scores = response.scores.map(([name, score]) => [name, score.toFixed(2)]);
     const different = base && base !== response ? differing(response.text, base.text) : [];
-    return make("div", { className: "response" },
+    const box = make("div", { className: "response" },
       make("h3", { dir: "auto", textContent: response.model }),
       list([...(response.people ? [["people", response.people]] : []), ...scores, ["letters", [...response.text].length.toLocaleString("en")]]),
       block(`Text of ${response.model}`, nodes(response.text, response.wrong, different ?? [])),
       ...(different ? [] : [make("p", { className: "soft", textContent: "Too long to compare." })]),
       ...(response.wrong.length ? [make("ul", { className: "wrong" }, ...response.wrong.map(passage))] : []),
       ...response.comments.map(([who, comment]) => make("p", { className: "soft", dir: "auto", textContent: `${who}: ${comment}` })));
+    box.classList.toggle("reference", response.model === "Reference");
+    return box;
   };
   let base = first; // the model whose answer the others are compared with; "" for none
   const open = async () => {
@@ -271,6 +274,7 @@
     const title = make("h2", { id: "case-title", dir: "auto", tabIndex: -1, textContent: row.id });
     if (row.topic) title.append(make("span", { className: "soft", textContent: ` · ${row.topic}` }));
     const where = make("span", { className: "soft", textContent: place < 0 ? "not in this view" : `${(place + 1).toLocaleString("en")} of ${shown.length.toLocaleString("en")}` });
+    if (place >= 0 && shown.length < rows.length) where.append(` shown, ${rows.length.toLocaleString("en")} in all`);
     // The answers stand in the order of the columns, the reference before them.
     const columns = text.responses.sort((a, b) => models.indexOf(a.model) - models.indexOf(b.model));
     if (text.reference) columns.unshift({ model: "Reference", text: text.reference, scores: [], wrong: [], comments: [] });
@@ -294,11 +298,10 @@
         button("Previous", () => put({ case: shown[place - 1].id }), place <= 0),
         button("Next", () => put({ case: shown[place + 1].id }), place < 0 || place + 1 >= shown.length),
         button("Close", () => dialog.close())),
-      make("div", { className: "flag" }, make("label", {}, flagged, " ⚑ Flag"), make("label", {}, "Comment", comment)),
       make("h3", { textContent: "Question" }), block("Question", text.question),
       make("h3", { textContent: "Answers" }),
       ...(columns.length > 1 ? [make("label", { className: "soft" }, "Underline the words that differ from ", others)] : []),
-      answers, ...rest);
+      answers, make("div", { className: "flag" }, make("label", {}, flagged, " ⚑ Flag"), make("label", {}, "Comment", comment)), ...rest);
     if (!dialog.open) dialog.showModal();
     title.focus();
     dialog.scrollTop = 0;
