@@ -101,17 +101,6 @@ def test_a_danger_has_as_many_clean_twins_of_its_kind_in_the_same_answer() -> No
     assert {(each.kind, each.target) for each in trials} == {("dose", 0)}
 
 
-def test_without_its_reference_a_trial_shows_only_the_changed_answers() -> None:
-    case = case_of("Why?", ("Take 500 mg.", "Rest."), reference="500 mg.")
-    (trial, *_) = Planner(RUBRIC, apart=True, aided=True).plan(PACKAGED["danger"], [answers_of(case)])
-    bare = trial.without_reference()
-    assert (trial.aided, bare.aided, bare.bare) == (True, False, True)
-    assert bare.before.case.reference is bare.after.case.reference is None
-    assert bare.before.slots == bare.after.slots == (0,)
-    assert bare.before.case.id != bare.after.case.id
-    assert {bare.before.case.id, bare.after.case.id}.isdisjoint({"c", trial.after.case.id})
-
-
 def test_copies_paraphrases_and_repeats() -> None:
     case = case_of("Why?", ("See a doctor, and do not take this medicine often.", "Rest.", "Wait."))
     answers = answers_of(case)
