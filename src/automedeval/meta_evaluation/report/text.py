@@ -56,12 +56,7 @@ def answer(result: dict[str, Any]) -> dict[str, str]:
     table, stands, known = known_of(result)
     trusted = is_trusted(known)
     answers = {"Best model" if trusted else "Wins most pairs": _best(table, stands, trusted)} | dict(facts_of(known))
-    if stands["order"]:
-        first = stands["order"][0]
-        rate = table["models"][first]["win_rate"]
-        share = f"{percent(rate['value'])} of its pairs ({interval(rate)}; a tie counts as half)"
-        answers["How sure"] = f"{first} wins {share}."
-    answers |= {"Cases": _cases(result["cases"]), "Judge": _judge(result)}
+    answers["Judge"] = _judge(result)
     people = result["models"].get("people", {"gap": None})
     if stands["order"] and "gap" not in people:
         answers["By people's own ratings"] = _best(people, standing(people), True)
@@ -171,11 +166,6 @@ def _means(table: dict[str, Any], stands: dict[str, Any], scale: tuple[float, fl
         return ""
     others_have = f"of {others[0]}" if len(others) == 1 else "of the others at most"
     return f" Mean score of {first}: {means[first]:.2f} of {scale[1]:g}, {others_have} {max(of_others):.2f}."
-
-
-def _cases(counts: dict[str, Any]) -> str:
-    text = f"{counts['cases']:,} cases, {counts['responses']:,} responses of {counts['models']} models"
-    return f"{text}; people rated {counts['rated_cases']:,} of the cases." if "rated_cases" in counts else f"{text}."
 
 
 def _judge(result: dict[str, Any]) -> str:
