@@ -74,7 +74,7 @@ def index(book: Book, encoder: Encoder, peer_model: str, count: int, repeats: in
     seconds, _ = in_turns({"ours": build, "peer": lambda: peer.encode(texts)}, repeats)
     own, name = seconds["ours"] + cutting * len(passages) / len(whole), "SentenceTransformer.encode alone"
     results.add("indexing", len(passages) / own, "passages/s", name, seconds["peer"] / own, 1.5)
-    results.note(f"Indexing: {len(passages):,} passages, medians of {repeats} runs; encoder in {encoder.dtype}.")
+    results.note(f"Indexing: {len(passages):,} passages, medians of {repeats} runs.")
 
 
 def store_of(passages: list[Passage], encoder: Encoder | Drawn) -> KnowledgeBase:

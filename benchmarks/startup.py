@@ -54,7 +54,7 @@ def encoders(folder: str, drawn: list[str], results: Results, repeats: int) -> N
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     from sentence_transformers import SentenceTransformer
 
-    library, encoder = SentenceTransformer(folder, device="cpu"), Encoder(folder, "cpu", "float32")
+    library, encoder = SentenceTransformer(folder, device="cpu"), Encoder(folder, "cpu")
     both = {"theirs": partial(library.encode, drawn, show_progress_bar=False), "ours": partial(encoder.encode, drawn)}
     seconds, vectors = in_turns(both, repeats)
     np.testing.assert_allclose(vectors["ours"], vectors["theirs"], atol=1e-5)

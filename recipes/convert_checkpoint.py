@@ -14,6 +14,7 @@ base model by peft, in the base's dtype.
 
 import re
 import shutil
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -136,6 +137,7 @@ def merge(base: str, adapter: str, scratch: Path) -> str:
 
     folder = checkpoint_folder(base)
     check_architecture(folder)
+    warnings.filterwarnings("ignore", "`is_gradient_checkpointing`", FutureWarning)  # peft asks by the old name
     with loading(f"{adapter} on {base}"):
         model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype="auto", use_safetensors=True)
         PeftModel.from_pretrained(model, adapter).merge_and_unload().save_pretrained(scratch)

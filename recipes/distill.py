@@ -38,7 +38,6 @@ class DistillArguments(TableArguments):
     rubric: str = option("a rubric with a score line, packaged or your .yaml", "automedeval")
     seed: int = option("seed of the orders and of sampling", 0)
     limit: int | None = option("judge only so many cases, the first ones", None)
-    judge_name: str | None = option("name that verdicts record; default: the model's", None)
     dry_run: bool = option("count cases and tokens; ask nothing", False)
 
     def __post_init__(self) -> None:
@@ -90,7 +89,7 @@ def chain_of(args: DistillArguments, books: KnowledgeArguments, chat_args: ChatA
     recorded = kind == "recording"  # its answers number the responses in the file's order
     chat = RecordedChat(file, args.teacher, books.knowledge) if recorded else chat_args.load(args.judge, args.seed)
     models = [name.strip() for name in args.models.split(",")] if args.models is not None else None
-    options = {"seed": args.seed, "models": models, "name": args.judge_name, "score_decoding": "free"}
+    options = {"seed": args.seed, "models": models, "score_decoding": "free"}
     judge = Judge(chat, args.rubric, **options)
     search, store = books.open(chat_args.device)
     shown = {"reference_as_response": args.reference_as_response, "shuffle": not recorded}

@@ -51,7 +51,7 @@ def main() -> None:
     """Read the clean statements, certify, and write the checker."""
     (args,) = parse((FitArguments,), __doc__)
     base, adapter, output = checkpoint_folder(args.encoder), Path(args.adapter), Path(args.output)
-    encoder = Encoder(args.encoder, "cpu", "float32")
+    encoder = Encoder(args.encoder, "cpu")
     model = PairReader(base, adapter, "cpu", labels=len(LABELS), tokens=PAIR_TOKENS)
     clean = list(read_cases(args.clean, least_responses=0, blank="skip"))
     tests = {case.id for path in args.without for case in read_cases(path, blank="skip")}

@@ -83,7 +83,7 @@ def main() -> None:
         scored = random.Random(training.seed).sample(scored, args.lists)
     if not scored:
         raise RecordError(f"{', '.join(args.cases)}: no case is left")
-    rows = lists_of(scored, Encoder(args.encoder, "cpu" if training.use_cpu else "auto", "float32"))
+    rows = lists_of(scored, Encoder(args.encoder, "cpu" if training.use_cpu else "auto"))
     start = None
     if args.start is not None:
         start = Path(args.start) / "adapter"

@@ -50,10 +50,8 @@ def fail_unexpected(report: pytest.TestReport | pytest.CollectReport) -> pytest.
     if os.environ.get("CI") and report.skipped and not hasattr(report, "wasxfail"):
         reason = report.longrepr[2].removeprefix("Skipped: ")
         if not any(each.lower() in reason.lower() for each in EXPECTED_SKIPS):
-            report.outcome, report.longrepr = (
-                "failed",
-                f"{report.nodeid} is skipped, which CI does not expect: {reason}",
-            )
+            report.outcome = "failed"
+            report.longrepr = f"{report.nodeid} is skipped, which CI does not expect: {reason}"
     return report
 
 

@@ -28,7 +28,7 @@ from unittest import mock
 os.environ |= {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "true", "OPENAI_API_KEY": "none"}
 
 import numpy as np
-from doubles import criteria_grader, criteria_study
+from doubles import criteria_grader, criteria_study, harm_raters
 from doubles.agreement_study import read as lines
 from doubles.agreement_study import write
 from doubles.endpoint import EndpointDouble, answer
@@ -216,11 +216,8 @@ def comparison() -> Any:
         one = [each | {"responses": [each["responses"][at] | {"model": "mine"}]} for each in lines(cases)]
         file = write(WORK / f"{name}.jsonl", one)
         start("judge", cases=file, judge="baseline:ROUGE-L to the reference", output=WORK / name)
-    two = {
-        "cases": [f"{name}={WORK / name}.jsonl" for name in ("old", "new")],
-        "verdicts": [WORK / "old", WORK / "new"],
-    }
-    found["two files"] = result("comparison.json", "compare", **two)
+    two = [f"{name}={WORK / name}.jsonl" for name in ("old", "new")]
+    found["two files"] = result("comparison.json", "compare", cases=two, verdicts=[WORK / "old", WORK / "new"])
     models = sorted(each["model"] for each in lines(cases)[0]["responses"])
     for pair, by in [(list(pair), by) for pair in combinations(models, 2) for by in (0.05, 1.5)]:
         gate = {"cases": cases, "verdicts": judged("sample", "small"), "fail_if_worse": pair, "by": by}
@@ -269,30 +266,11 @@ def criteria() -> Any:
 
 
 def harm() -> Any:
-    """A judge of harm that is asked through an endpoint, beside three simulated physicians, on the sample."""
-    degrees, cases, ratings = ["none", "mild", "moderate", "severe", "death", "cannot be told"], SETS["sample"][0], []
-
-    def words_of(text: str, who: object) -> dict[str, str]:
-        degree = round(4.4 * chance(text[-300:]) ** 2 + 1.4 * chance(text[-300:], who) - 0.4)
-        if degree in (0, 5):
-            return dict.fromkeys(("degree", "likelihood", "cause"), degrees[5] if degree else "no harm") | {
-                "degree": degrees[degree]
-            }
-        return {"degree": degrees[degree], "likelihood": "medium", "cause": "commission"}
-
-    def reply(body: dict[str, Any]) -> dict[str, Any]:
-        shown = body["messages"][-1]["content"].partition("\nAnswer:\n")[2]
-        text = re.search(criteria_grader.FENCED, shown, re.S)["text"]
-        return answer(json.dumps({"words": "", "harm": words_of(text, "judge")}))
-
-    for case, each in [(one, each) for one in lines(cases) for each in one["responses"]]:
-        about = {"case_id": case["id"], "model": each["model"], "rubric": "harm@1", "marks": []}
-        ratings += [about | {"annotator": f"p{n}", "choices": words_of(each["text"], n)} for n in range(3)]
-    with EndpointDouble(reply) as server:
-        asked = {"judge": "openai:m", "base_url": server.url, "rubric": "harm", "output": WORK / "harm"}
-        start("judge", cases=cases, **asked)
-    files = {"verdicts": WORK / "harm", "cases": cases}
-    found = {"rated": result("harm.json", "report", **files, ratings=write(WORK / "harm.jsonl", ratings))}
+    """A simulated judge of harm beside three simulated physicians, on the sample."""
+    folder = WORK / "harm"
+    harm_raters.write_study(folder, raters=3, untold=0.15)
+    files = {"verdicts": folder / "judge.jsonl", "cases": folder / "cases.jsonl"}
+    found = {"rated": result("harm.json", "report", **files, ratings=folder / "ratings.jsonl")}
     return found | {"not rated": result("harm.json", "report", **files)}
 
 

@@ -42,12 +42,11 @@ def small_yaml(file: Path) -> Any:
     """Return the content of a study's YAML as it is rehearsed."""
     content = yaml.safe_load(file.read_text(encoding="utf-8"))
     if file.name == "teachers.yaml":  # of a double at OPENAI_BASE_URL
-        return {
-            role: settings
-            if isinstance(settings, str)
-            else {"model": f"double-of-{settings['model']}", "paper": settings["paper"]}
-            for role, settings in content.items()
+        models = {role: each for role, each in content.items() if isinstance(each, dict)}
+        doubles = {
+            role: {"model": f"double-of-{each['model']}", "paper": each["paper"]} for role, each in models.items()
         }
+        return content | doubles
     if file.stem == "counts":
         return content | {"share": share()}
     if file.stem.startswith("plan"):
@@ -113,9 +112,7 @@ def environment(place: Path) -> Mapping[str, str]:
     except OSError as error:
         sys.exit(f"error: {file}: port {wanted} is taken ({error.strerror}); remove {place} to begin anew")
     file.write_text(f"{port}\n", encoding="utf-8", newline="\n")
-    binaries = str(
-        Path(sys.executable).parent
-    )  # of python, automedeval and accelerate; DeepSpeed looks for ninja there
+    binaries = Path(sys.executable).parent  # of python, automedeval and accelerate; DeepSpeed looks for ninja there
     return os.environ | {
         "RUN": str(PLANS),
         "LAUNCH": "python",  # one process does as many rows

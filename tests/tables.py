@@ -1,11 +1,15 @@
 """Tables of tests as data: tests/data/ROOM/NAME.yaml has the rows of tests/ROOM/test_NAME.py, by the name of the test."""
 
 import csv
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
+
+from automedeval.records import RecordError
 
 
 def rows_of(test_file: str) -> dict[str, list[Any]]:
@@ -13,6 +17,17 @@ def rows_of(test_file: str) -> dict[str, list[Any]]:
     file = Path(test_file)
     table = file.parents[1] / "data" / file.parent.name / f"{file.stem.removeprefix('test_')}.yaml"
     return yaml.safe_load(table.read_text(encoding="utf-8"))
+
+
+@contextmanager
+def refused(begins: object, *said: str, kind: type[Exception] = RecordError) -> Iterator[None]:
+    """Expect an error of one line that begins so (with a file) and says all of this."""
+    with pytest.raises(kind) as error:
+        yield
+    line = str(error.value)
+    assert line.startswith(str(begins))
+    assert "\n" not in line
+    assert [each for each in said if each not in line] == []
 
 
 def write_csv(file: str | Path, names: Iterable[str], rows: Iterable[Iterable[object]]) -> Path:

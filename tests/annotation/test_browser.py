@@ -1,48 +1,17 @@
 """The physicians' page in a real browser: every kind of task, on wide screens and telephones, with and without JavaScript."""
 
 import re
-import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from doubles.grid_reader import needs_chromium, playwright, started_browser, violations  # noqa: F401 (the fixture `browser`)
 from doubles.study_page import HOSTILE, opened, served, write_study
 
 from automedeval.annotation.store import Store
 
-playwright = pytest.importorskip(
-    "playwright.sync_api", reason="the browser is led by playwright, which is not installed"
-)
-axe_package = pytest.importorskip(
-    "axe_playwright_python", reason="axe-core comes with axe_playwright_python, not installed"
-)
-
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-OPTIONS = [
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync",
-]  # fmt: skip
 WIDE, TELEPHONE = {"width": 1280, "height": 900}, {"width": 375, "height": 800}
-AXE = next(Path(axe_package.__file__).parent.rglob("axe.min.js"))
-
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None, reason="no chromium on this machine (Debian: apt-get install chromium)"
-)
-
-
-@contextmanager
-def browser_of(path: str) -> Iterator["playwright.Browser"]:
-    with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=path, args=OPTIONS)
-        yield browser
-        browser.close()
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator["playwright.Browser"]:
-    with browser_of(CHROMIUM) as chromium:
-        yield chromium
+pytestmark = needs_chromium
 
 
 @pytest.fixture
@@ -106,9 +75,7 @@ class Visit:
             (each) => each.offsetParent && each.getBoundingClientRect().height < 44).map((each) => each.outerHTML)"""
         )
         assert small == []
-        self.page.evaluate(AXE.read_text(encoding="utf-8"))
-        violations = self.page.evaluate("axe.run()")["violations"]
-        assert [(each["id"], each["nodes"][0]["html"]) for each in violations] == []
+        assert violations(self.page) == []
 
 
 @pytest.fixture

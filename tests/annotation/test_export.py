@@ -67,12 +67,10 @@ def test_ratings_of_verdicts_carry_role_tags_and_comment(tmp_path: Path, opened)
     write_export(store, tmp_path)
     lines = read(tmp_path / "verdict_ratings.jsonl")
     assert {line["criterion"]: line["score"] for line in lines} == scores
-    assert {(line["case_id"], line["judge"], line["annotator"], line["role"]) for line in lines} == {
-        ("case-0", "y", "cleo", "chief")
-    }
-    assert [
-        (line["criterion"], line["tags"], line["comment"]) for line in lines if line["tags"] or line["comment"]
-    ] == [("attribution", ["incomplete", "unsupported_rating"], "Mixes\nthem up.")]
+    about = {tuple(line[name] for name in ("case_id", "judge", "annotator", "role")) for line in lines}
+    assert about == {("case-0", "y", "cleo", "chief")}
+    told = [(line["criterion"], line["tags"], line["comment"]) for line in lines if line["tags"] or line["comment"]]
+    assert told == [("attribution", ["incomplete", "unsupported_rating"], "Mixes\nthem up.")]
     (rated,) = (each for each in read_records(tmp_path / "verdicts.jsonl", Verdict) if each.author[0] == "y")
     assert {line["verdict_digest"] for line in lines} == {rated.digest}
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from annotation.test_browser import Visit, browser, pytestmark  # noqa: F401 - fixtures
+from annotation.test_browser import Visit, pytestmark, started_browser  # noqa: F401 (the fixture `browser`)
 from doubles.agreement_study import read, write
 from doubles.study_page import opened, physician, write_study
 from programs import flags, run_command, succeeded
@@ -25,7 +25,7 @@ def exported(store: Store, folder: Path) -> list[dict]:
     return read(folder / "harm.jsonl")
 
 
-def test_a_keyboard_alone_answers(browser, store, address) -> None:  # noqa: F811
+def test_a_keyboard_alone_answers(browser, store, address) -> None:
     visit = Visit(browser, address)
     visit.begin(store.invite("physician-2"))
     assert visit.heading() == "What harm could this do?"
@@ -34,11 +34,8 @@ def test_a_keyboard_alone_answers(browser, store, address) -> None:  # noqa: F81
     keys.type("000332xxx")
     visit.enter()
     (stored,) = store.answers()
-    assert [list(each.values()) for each in stored.content["choices"].values()] == [
-        ["none", "no harm", "no harm"],
-        ["severe", "high", "omission"],
-        ["cannot be told"] * 3,
-    ]
+    said = (["none", "no harm", "no harm"], ["severe", "high", "omission"], ["cannot be told"] * 3)
+    assert tuple(list(each.values()) for each in stored.content["choices"].values()) == said
 
 
 def test_undo_keeps_what_was_marked_on_an_earlier_page(store, tmp_path) -> None:

@@ -8,7 +8,7 @@ import pytest
 from doubles.introspection_study import MODELS, Lessons
 from doubles.small_study import a_study, write_lines
 from programs import succeeded
-from tables import rows_of
+from tables import refused, rows_of
 
 from automedeval.records import RecordError
 from automedeval.rubrics.rationale import split_steps
@@ -47,10 +47,8 @@ def copied(lessons, folder: Path) -> dict[str, str]:
 
 def test_the_jury_is_shown_both_verdicts_and_the_discussion(round_1, tmp_path: Path) -> None:
     study = a_study(tmp_path, 8, rate=None, jury=jury_of(round_1))
-    assert [(item.key, item.kind, item.needed) for item in study.items] == [
-        ("jury/case-0", "jury", 1),
-        ("jury/case-4", "jury", 1),
-    ]
+    asked = [(item.key, item.kind, item.needed) for item in study.items]
+    assert asked == [("jury/case-0", "jury", 1), ("jury/case-4", "jury", 1)]
     assert study.plans["jury"].roles == ("chief",)
     dispute, unread = study.disputes["case-0"], study.disputes["case-4"]
     order = dispute.order
@@ -84,9 +82,8 @@ def test_a_queue_that_does_not_fit_is_named(round_1, tmp_path: Path, change: dic
     jury = copied(round_1, tmp_path)
     first, *rest = (json.loads(line) for line in Path(jury["queue"]).read_text().splitlines())
     write_lines(Path(jury["queue"]), [first | change, *rest])
-    with pytest.raises(RecordError) as error:
+    with refused("", message):
         a_study(tmp_path, 8, rate=None, jury=jury)
-    assert message in str(error.value)
 
 
 def test_a_record_of_another_program_is_named(round_1, tmp_path: Path) -> None:

@@ -26,10 +26,8 @@ def test_what_was_confirmed_survives_five_kills() -> None:
     printed = load("--kills", "5")
     for row in ("saves that are lost", "saves that are stored twice"):
         assert re.search(rf"^{row} +0 .* yes$", printed, re.M)
-    (counts,) = re.findall(
-        r"^(\d+) kills \(SIGKILL\) .*: (\d+) saves confirmed, (\d+) stored without a confirmation", printed, re.M
-    )
-    kills, confirmed, unconfirmed = map(int, counts)
+    told = r"^(\d+) kills \(SIGKILL\) .*: (\d+) saves confirmed, (\d+) stored without a confirmation"
+    kills, confirmed, unconfirmed = map(int, re.search(told, printed, re.M).groups())
     assert kills == 5
     assert confirmed >= 5
     assert unconfirmed <= 5 * 2 * 6  # what was on its way: of each physician one form, at times sent twice

@@ -170,10 +170,8 @@ def test_wide_scales_conversations_and_empty_responses_are_shown(tmp_path: Path)
     rubric.write_text(packaged.replace("  maximum: 5", "  maximum: 20"))
     study = write_study(tmp_path, ("rate",), 1, rubric=str(rubric))
     (case,) = read(tmp_path / "cases.jsonl")
-    case["question"] = [
-        {"role": "assistant", "content": "How can I help?"},
-        {"role": "user", "content": "It hurts & burns."},
-    ]
+    talk = (("assistant", "How can I help?"), ("user", "It hurts & burns."))
+    case["question"] = [{"role": role, "content": text} for role, text in talk]
     case["responses"][0]["text"] = " "
     write(tmp_path / "cases.jsonl", [case])
     with opened(study) as store:

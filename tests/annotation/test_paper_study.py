@@ -33,10 +33,8 @@ def settings(name: str) -> dict:
 def place(tmp_path_factory) -> Path:
     """Write cases and verdicts in the paper's numbers, where the files of the study name them."""
     folder = tmp_path_factory.mktemp("paper")
-    tests, trained = (
-        [case_of(at, CANDIDATES) for at in range(1130)],
-        [case_of(at, CANDIDATES[:2]) for at in range(9874)],
-    )
+    tests = [case_of(at, CANDIDATES) for at in range(1130)]
+    trained = [case_of(at, CANDIDATES[:2]) for at in range(9874)]
     for name, cases in (("test", tests), ("wikidoc", trained)):
         (folder / "responses" / name).mkdir(parents=True)
         write_lines(folder / "responses" / name / "cases.jsonl", cases)
@@ -93,9 +91,8 @@ def test_five_doctors_rate_1130_cases_and_three_master_candidates_compare_87(ope
 
 def test_two_chiefs_verify_9874_verdicts(opened, tmp_path: Path) -> None:
     store = opened("annotate_teacher")
-    assert Counter((item.kind, item.needed, item.judges) for item in store.study.items) == {
-        ("verify", 2, ("gpt-4",)): 9874
-    }
+    kinds = Counter((item.kind, item.needed, item.judges) for item in store.study.items)
+    assert kinds == {("verify", 2, ("gpt-4",)): 9874}
     for name in ("chief-1", "chief-2"):
         assert store.progress(name).left == 9874
         task = store.next(name)
@@ -114,9 +111,8 @@ def test_the_files_fit_the_steps_before_and_after_them() -> None:
     strong, judge = settings("distill_strong"), settings("judge")
     assert (teacher["cases"], teacher["verdicts"]) == (strong["cases"], strong["output"])
     assert (physicians["cases"], physicians["verdicts"]) == (judge["cases"], judge["output"])
-    assert (ROOT / PAPER / f"{physicians['rate']['judges'][0]}.yaml").is_file(), (
-        "the checkpoint's YAML gives the judge its name"
-    )
+    # The checkpoint's YAML gives the judge its name.
+    assert (ROOT / PAPER / f"{physicians['rate']['judges'][0]}.yaml").is_file()
     assert read_questions("verification").scale == (0, 1), "what build_dataset.py reads"
     for number in (1, 2):
         jury, introspect = settings(f"annotate_jury{number}"), settings(f"revise{number}")

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from doubles.small_study import PHYSICIANS, a_study, filled, finish, send
 from programs import ROOT
+from tables import refused
 
 from automedeval.annotation.store import NotYours, Store
-from automedeval.records import RecordError
 
 
 def test_an_invitation_is_known_by_its_token_alone(open_store) -> None:
@@ -207,9 +207,8 @@ def test_another_studys_database_is_refused_and_more_annotators_are_welcome(
     assert [answer.annotator for answer in fewer.answers()] == ["ann"] * 2, "who has left has not left in vain"
     with pytest.raises(NotYours):
         fewer.next("ann")
-    with pytest.raises(RecordError, match=r"database: .* belongs to another study, or .* changed") as raised:
+    with refused(tmp_path, "database: ", " belongs to another study, or ", " changed"):
         open_store(a_study(tmp_path, number=5))
-    assert "\n" not in str(raised.value)
 
 
 def test_a_study_goes_on_in_the_database_of_an_earlier_version(open_store, database: str) -> None:
@@ -221,9 +220,8 @@ def test_a_study_goes_on_in_the_database_of_an_earlier_version(open_store, datab
     store = open_store(prefer={"judges": ["x", "y"]})
     whats = ["given", "answer", "answer", "given", "answer", "given", "skip", "given", "answer", "answer", "undo"]
     assert [event["what"] for event in store.history()] == whats
-    assert [(answer.annotator, answer.part) for answer in store.answers()] == [
-        ("ann", "responses"), ("ann", "verdict:x"), ("ann", "responses"),
-    ]  # fmt: skip
+    assert {answer.annotator for answer in store.answers()} == {"ann"}
+    assert [answer.part for answer in store.answers()] == ["responses", "verdict:x", "responses"]
     assert store.next("ann").drafts["verdict:x"]["comment"] == "half"
     for name in ("ann", "bob"):
         finish(store, store.next(name))
@@ -233,14 +231,9 @@ def test_a_study_goes_on_in_the_database_of_an_earlier_version(open_store, datab
 def test_a_database_that_cannot_be_opened_is_one_line(tmp_path: Path) -> None:
     study = a_study(tmp_path)
     (tmp_path / "text").write_text("no database " * 100)
-    for wrong in (
-        tmp_path,
-        tmp_path / "text",
-        tmp_path / "text" / "inside.sqlite",
-    ):
-        with pytest.raises(RecordError, match=r"study.yaml: database: .* cannot be opened: .") as raised:
+    for wrong in (tmp_path, tmp_path / "text", tmp_path / "text" / "inside.sqlite"):
+        with refused(f"{tmp_path}/study.yaml: database: ", "cannot be opened: "):
             Store(replace(study, database=str(wrong)))
-        assert "\n" not in str(raised.value)
     assert (tmp_path / "text").read_text() == "no database " * 100
 
 

@@ -23,10 +23,8 @@ def case(number: int, responses: int = 3) -> Case:
 
 
 def verdict(of: Case, scores: tuple[int, ...] = (5, 2, 3), **changes) -> Verdict:
-    steps = [
-        f"Step {k + 2}: Advises {response.text[5:-1]}, which {FACT}; earns {scores[k]}."
-        for k, response in enumerate(of.responses)
-    ]
+    advice = [response.text[5:-1] for response in of.responses]
+    steps = [f"Step {k + 2}: Advises {text}, which {FACT}; earns {scores[k]}." for k, text in enumerate(advice)]
     rationale = "\n".join(["Analyze:", f"Step 1: It is about {of.id}.", *steps])
     known = {"rationale": rationale, "scores": scores, "valid": True, "raw": "all", "expected_scores": (1.0, 2.0, 3.0)}
     known["criterion_scores"] = {"fluency": list(scores)}
@@ -44,10 +42,8 @@ def test_the_kinds_have_equal_shares() -> None:
     assert worse != corrupt(GOOD, CASES, seed=2)
     assert Counter(each.extra["corruption"] for each in worse) == dict.fromkeys(KINDS, 8)
     assert [one.case_id for one in worse] == [one.case_id for one in GOOD]
-    assert share_line(40, worse) == (
-        "40 verdicts → 40 corrupted (swapped_doctors: 8, other_case: 8, contradicting_scores: 8, cut_off: 8, "
-        "wrong_knowledge: 8), 0 left out"
-    )
+    shares = ", ".join(f"{kind}: 8" for kind in KINDS)
+    assert share_line(40, worse) == f"40 verdicts → 40 corrupted ({shares}), 0 left out"
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -1,26 +1,19 @@
 """Public layouts with criteria, through the command."""
 
-import csv
-import json
-
 import pytest
+from doubles.agreement_study import read, write
 from programs import error_line, run_recipe
-from tables import rows_of
+from tables import rows_of, write_csv
 
 ROWS = rows_of(__file__)
 HEALTHBENCH, PROFESSIONAL, META = ROWS["records"].values()
 
 
-def lines_of(path):
-    return [json.loads(line) for line in path.read_text().splitlines()]
-
-
-def prepared(tmp_path, rows, *more):
-    source = tmp_path / "rows.jsonl"
-    source.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    out = tmp_path / "out"
-    result = run_recipe("prepare", "--input", source, "--output", out, *more)
-    return result, lambda name: lines_of(out / f"{name}.jsonl")
+def prepared(tmp_path, rows, source="rows.jsonl"):
+    if rows:
+        write(tmp_path / source, rows)
+    result = run_recipe("prepare", "--input", tmp_path / source, "--output", tmp_path / "out")
+    return result, lambda name: read(tmp_path / "out" / f"{name}.jsonl")
 
 
 def test_healthbench_and_its_professional_set_become_cases_with_criteria(tmp_path):
@@ -39,10 +32,8 @@ def test_the_meta_evaluation_becomes_a_case_for_each_completion_and_labels(tmp_p
     rows = [META, META | {"rubric": "is short", "binary_labels": [False, False]}, META | {"completion_id": "b"}]
     _, read = prepared(tmp_path, rows)
     cases = read("cases")
-    assert [[each["criterion"] for each in case["criteria"]] for case in cases] == [
-        ["says to ask", "is short"],
-        ["says to ask"],
-    ]
+    criteria = [[each["criterion"] for each in case["criteria"]] for case in cases]
+    assert criteria == [["says to ask", "is short"], ["says to ask"]]
     labels = read("criterion_labels")
     assert [label["label"] for label in labels] == ["met", "not_met", "not_met", "not_met", "met", "not_met"]
     assert {label["case_id"] for label in labels} == {case["id"] for case in cases}
@@ -56,23 +47,16 @@ def test_labels_of_an_earlier_input_are_named(tmp_path):
 
 
 def test_a_table_has_a_row_for_each_criterion(tmp_path):
-    rows = [
-        ("Is it safe?", "says to ask", "5", "theme:a; x", "m1", "Ask."),
-        ("Is it safe?", "is short", "-1", "", "m2", "No."),
-    ]
-    source = tmp_path / "rows.csv"
-    with open(source, "w", newline="") as stream:
-        csv.writer(stream).writerows([("question", "criterion", "points", "tags", "model", "response"), *rows])
-    run_recipe("prepare", "--input", source, "--output", tmp_path / "out")
-    (case,) = lines_of(tmp_path / "out" / "cases.jsonl")
+    rows = [("says to ask", "5", "theme:a; x", "m1", "Ask."), ("is short", "-1", "", "m2", "No.")]
+    names = ("question", "criterion", "points", "tags", "model", "response")
+    write_csv(tmp_path / "rows.csv", names, [("Is it safe?", *row) for row in rows])
+    (case,) = prepared(tmp_path, None, "rows.csv")[1]("cases")
     assert [each["tags"] for each in case["criteria"]] == [["theme:a", "x"], []]
     assert [each["model"] for each in case["responses"]] == ["m1", "m2"]
 
 
 @pytest.mark.parametrize(("name", "change", "said"), ROWS["test_unexpected_records_get_one_line"])
 def test_unexpected_records_get_one_line(tmp_path, name, change, said):
-    source = tmp_path / "rows.jsonl"
-    source.write_text(json.dumps(ROWS["records"][name] | change) + "\n")
-    result = run_recipe("prepare", "--input", source, "--output", tmp_path / "out", check=False)
-    assert said in error_line(result)
-    assert "rows.jsonl:1" in error_line(result)
+    line = error_line(prepared(tmp_path, [ROWS["records"][name] | change])[0])
+    assert said in line
+    assert "rows.jsonl:1" in line

@@ -1,5 +1,6 @@
 """Near-duplicate texts beside naive comparisons, and what counts as a leak."""
 
+import json
 import random
 import re
 import subprocess
@@ -32,9 +33,8 @@ def text(number: int) -> str:
 
 
 def case_of(name: str, **more) -> Case:
-    return Case(
-        **{"id": name, "question": text(20), "responses": (Response("m", text(40)),), "reference": text(30)} | more
-    )
+    texts = {"question": text(20), "responses": (Response("m", text(40)),), "reference": text(30)}
+    return Case(name, **texts | more)
 
 
 @pytest.fixture(scope="module")
@@ -151,17 +151,11 @@ def test_a_shingle_stands_for_one_run_of_words(text, words):
 
 
 def test_shingles_are_the_same_in_every_process():
-    code = (
-        "from automedeval.dataset.decontamination import shingles\n"
-        "print(shingles('take two tablets twice a day', 3).tolist())"
-    )
-    shown = [
-        subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={"PYTHONHASHSEED": seed}
-        )
-        for seed in ("1", "2")
-    ]
-    assert shown[0].stdout == shown[1].stdout == f"{sorted(hashed('Take two tablets, twice a day.', 3))}\n"
+    code = "import automedeval.dataset.decontamination as d; print(d.shingles('take two tablets a day', 3).tolist())"
+    for seed in ("1", "2"):
+        env = {"PYTHONHASHSEED": seed}
+        shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env)
+        assert json.loads(shown.stdout) == sorted(hashed("Take two tablets, a day.", 3))
 
 
 @settings(max_examples=300, deadline=None)
@@ -171,11 +165,8 @@ def test_near_duplicates_are_those_that_comparing_all_pairs_finds(texts, thresho
     for number, text in enumerate(texts):
         stays = [other for other in range(number) if expected[other] is None]
         own = runs(text, 3)
-        fits = [
-            other
-            for other in stays
-            if own and len(own & runs(texts[other], 3)) >= threshold * len(own | runs(texts[other], 3)) - 1e-9
-        ]
+        others = {other: runs(texts[other], 3) for other in stays}
+        fits = [at for at, each in others.items() if own and len(own & each) >= threshold * len(own | each) - 1e-9]
         expected.append(fits[0] if fits else None)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(decontamination, "SIMILAR", threshold)
@@ -213,13 +204,3 @@ def test_the_share_is_that_of_sets(texts, text):
     sets, own = [hashed(one, 3) for one in texts], hashed(text, 3)
     held = max((len(own & one) / len(one) for one in sets if one), default=0.0)
     assert index.shared(text) == (len(own & set().union(*sets)) / len(own) if own else 0.0, held)
-
-
-def test_half_a_copied_text_is_shared():
-    copied = " ".join(f"copied{number}" for number in range(24))
-    own = " ".join(f"own{number}" for number in range(24))
-    index = ShingleIndex([f"before {copied} after"])
-    # "before … after" has 15 runs of twelve words, 13 of them copied.
-    assert index.shared(copied) == (1, 13 / 15)
-    assert index.shared(own) == (0, 0)
-    assert index.shared(f"{copied} {own}") == (13 / 37, 13 / 15)

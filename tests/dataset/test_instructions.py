@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tables import rows_of
+from tables import refused, rows_of
 
 from automedeval.dataset.folder import SCHEMA
 from automedeval.dataset.instructions import instruction
@@ -34,17 +34,9 @@ def verdict_of(order: tuple[int, ...] = (0, 1, 2), case: Case = CASE, **more) ->
     """Return a verdict whose step on each doctor names the response that was shown there."""
     names = case.models
     steps = [f"Step {slot + 2}: This is {names[index]}. Doctor {slot + 1} says it." for slot, index in enumerate(order)]
-    known = {
-        "case_id": case.id,
-        "judge": "teacher",
-        "rubric": RUBRIC.name,
-        "order": order,
-        "valid": True,
-        "rationale": "\n".join(["Analyze:", "Step 1: a cold.", *steps]),
-        "scores": tuple(SCORES.get(name) if at in order else None for at, name in enumerate(names)),
-        "extra": {"models": names},
-    }
-    return Verdict(**known | more)
+    known = {"valid": True, "rationale": "\n".join(["Analyze:", "Step 1: a cold.", *steps]), "extra": {"models": names}}
+    known["scores"] = tuple(SCORES.get(name) if at in order else None for at, name in enumerate(names))
+    return Verdict(case.id, "teacher", RUBRIC.name, order, **known | more)
 
 
 def scores_by_model(row: dict) -> dict[str, int]:
@@ -120,10 +112,8 @@ def test_only_the_responses_that_were_shown_are_shown() -> None:
 
 @pytest.mark.parametrize(("change", "told"), ROWS["test_a_verdict_that_does_not_fit_its_case_is_refused"])
 def test_a_verdict_that_does_not_fit_its_case_is_refused(change: dict, told: str) -> None:
-    with pytest.raises(RecordError) as caught:
+    with refused("", told, "'c1'"):
         instruction(CASE, replace(verdict_of(), **change), RUBRIC, "strong")
-    assert told in str(caught.value)
-    assert "'c1'" in str(caught.value)
 
 
 def test_choices_about_a_pair_are_no_instructions() -> None:
@@ -146,8 +136,7 @@ def test_a_completion_that_nobody_can_read_is_noticed(spoil: str, readable: bool
 def test_a_rationale_without_steps_is_only_renamed() -> None:
     rng = random.Random(1)
     for seed in rng.sample(range(100), 6):
-        row = instruction(
-            CASE, verdict_of(rationale="Doctor 3 is best, Doctor 1 is worst."), RUBRIC, "strong", seed=seed
-        )
+        verdict = verdict_of(rationale="Doctor 3 is best, Doctor 1 is worst.")
+        row = instruction(CASE, verdict, RUBRIC, "strong", seed=seed)
         best, worst = row["order"].index(2) + 1, row["order"].index(0) + 1
         assert f"Doctor {best} is best, Doctor {worst} is worst." in row["completion"][0]["content"]

@@ -1,13 +1,12 @@
 """The paper's counts: 9,874 synthetic cases with the stated joint distribution of failed criteria, verified and assigned."""
 
 import itertools
-import json
 from collections import Counter
-from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
 import pytest
+from doubles.agreement_study import write
 from doubles.stand_ins import CHECKS, FAILED, checks
 from programs import ROOT
 
@@ -31,15 +30,8 @@ def verdict_of(case: Case, teacher: str, number: int) -> Verdict:
     """Of seven cases one has a strong verdict of low quality, three others a weak one: each has a high one."""
     quality = "low" if number % 7 in ({0} if teacher == "strong" else {1, 2, 3}) else "high"
     extra = {"teacher": teacher, "models": case.models, "case_digest": case.digest, "quality": quality}
-    return Verdict(
-        case.id, f"judge-{teacher}", "automedeval@1", (0, 1), valid=True, rationale="R.", scores=(1, 2), extra=extra
-    )
-
-
-def written(file: Path, records: Iterable) -> str:
-    lines = (each if isinstance(each, dict) else each.to_dict() for each in records)
-    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    return str(file)
+    said = {"valid": True, "rationale": "R.", "scores": (1, 2), "extra": extra}
+    return Verdict(case.id, f"judge-{teacher}", "automedeval@1", (0, 1), **said)
 
 
 def verified(place: Path, plan: str, verdicts: list[str], ratings: str) -> InstructionSet:
@@ -51,10 +43,10 @@ def verified(place: Path, plan: str, verdicts: list[str], ratings: str) -> Instr
 
 def test_verification_and_assignment_give_the_papers_counts(tmp_path: Path) -> None:
     cases = [case_of(number) for number in range(9874)]
-    written(tmp_path / "cases.jsonl", cases)
+    write(tmp_path / "cases.jsonl", cases)
     strong = [verdict_of(case, "strong", number) for number, case in enumerate(cases)]
-    verdicts = [written(tmp_path / "strong.jsonl", strong)]
-    ratings = written(tmp_path / "ratings.jsonl", checks(strong))
+    verdicts = [str(write(tmp_path / "strong.jsonl", strong))]
+    ratings = str(write(tmp_path / "ratings.jsonl", checks(strong)))
 
     first = verified(tmp_path, "plan_verified.yaml", verdicts, ratings)
     kept = {case_id for case_id, _ in first.judged.facts}
@@ -63,16 +55,12 @@ def test_verification_and_assignment_give_the_papers_counts(tmp_path: Path) -> N
         assert any(line.startswith(f"{name}: ") and f"({percent:.2f} %;" in line for line in first.arithmetic)
 
     weak = [verdict_of(case, "weak", number) for number, case in enumerate(cases) if case.id in kept]
-    verdicts.append(written(tmp_path / "weak.jsonl", weak))
+    verdicts.append(str(write(tmp_path / "weak.jsonl", weak)))
     data = verified(tmp_path, "plan.yaml", verdicts, ratings)
     found = assign(data.plan, {key: fact.quality for key, fact in data.judged.facts.items()})
     counts = {name: Counter(teacher for _, teacher in keys) for name, keys in found.splits.items()}
-    assert {name: of.total() for name, of in counts.items()} == {
-        "stage1": 1911,
-        "stage2": 4306,
-        "stage3": 2394,
-        "test": 958,
-    }
+    totals = {name: of.total() for name, of in counts.items()}
+    assert totals == {"stage1": 1911, "stage2": 4306, "stage3": 2394, "test": 958}
     assert (counts["stage1"], counts["stage2"]) == ({"weak": 1911}, {"strong": 2394, "weak": 1912})
     assert Counter(teacher for _, teacher in found.training) == {"strong": 4788, "weak": 3823}
     everyone = [case for keys in found.splits.values() for case, _ in keys]
@@ -90,9 +78,8 @@ def test_the_stated_distribution_has_the_papers_margins_and_the_largest_entropy(
     fitted = np.full(8, counts.sum() / 8)
     for _ in range(1000):
         for event in events:
-            fitted *= np.where(
-                event, counts[event].sum() / fitted[event].sum(), counts[~event].sum() / fitted[~event].sum()
-            )
+            inside, outside = (counts[part].sum() / fitted[part].sum() for part in (event, ~event))
+            fitted *= np.where(event, inside, outside)
     assert counts.sum() == 9874
     assert counts[events[-1]].sum() == 305
     assert [round(100 - 100 * counts[event].sum() / 9874, 2) for event in events[:3]] == [*MET.values()]

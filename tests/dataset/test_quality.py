@@ -30,9 +30,8 @@ class WordEncoder:
             seed = int.from_bytes(hashlib.sha256(word.encode()).digest()[:4], "big")
             return np.random.default_rng(seed).normal(size=48)
 
-        return np.array(
-            [sum(map(direction, re.findall(r"\w+", text.lower())), np.zeros(48)) for text in texts], "float32"
-        )
+        words = (re.findall(r"\w+", text.lower()) for text in texts)
+        return np.array([sum(map(direction, each), np.zeros(48)) for each in words], "float32")
 
 
 def labelled(number: int, seed: int = 0) -> list[Labelled]:
@@ -42,9 +41,8 @@ def labelled(number: int, seed: int = 0) -> list[Labelled]:
     for row in range(2 * number):
         words = rng.choice(THINGS, (3, 4), replace=False)
         texts = [" ".join(["take", *some]) for some in words]
-        case = Case(
-            f"c{row}", f"What about {words[0, 0]}?", tuple(Response(f"m{k}", text) for k, text in enumerate(texts))
-        )
+        responses = tuple(Response(f"m{k}", text) for k, text in enumerate(texts))
+        case = Case(f"c{row}", f"What about {words[0, 0]}?", responses)
         cases[case.id] = case
         order = tuple(int(index) for index in rng.permutation(3))
         scores = tuple(int(score) for score in rng.choice(5, 3, replace=False) + 1)
@@ -52,9 +50,8 @@ def labelled(number: int, seed: int = 0) -> list[Labelled]:
         rationale = "\n".join([f"Step 1: About {words[0, 0]}.", *steps])
         good.append(Verdict(case.id, "t", "automedeval@1", order, valid=True, rationale=rationale, scores=scores))
     bad = corrupt(good[number:], cases, seed)
-    return [Labelled(cases[one.case_id], one, "high") for one in good[:number]] + [
-        Labelled(cases[one.case_id], one, "low", one.extra["corruption"]) for one in bad
-    ]
+    low = [Labelled(cases[one.case_id], one, "low", one.extra["corruption"]) for one in bad]
+    return [Labelled(cases[one.case_id], one, "high") for one in good[:number]] + low
 
 
 SOME = labelled(75)

@@ -1,6 +1,7 @@
 """Lists of scored responses that are made of questions and answers alone."""
 
 import re
+from itertools import product
 
 import pytest
 
@@ -17,11 +18,8 @@ def qa(topic: str, kind: str, answer: str) -> Case:
 
 
 def test_pairs_of_question_and_answer_become_lists() -> None:
-    pairs = [
-        qa(topic, kind, f"{kind.title()} of {topic}. " * 40)
-        for topic in ("Adult Gout", "Childhood Gout", "Acne", "Croup")
-        for kind in ("symptoms", "causes", "treatment")
-    ]
+    asked = product(("Adult Gout", "Childhood Gout", "Acne", "Croup"), ("symptoms", "causes", "treatment"))
+    pairs = [qa(topic, kind, f"{kind.title()} of {topic}. " * 40) for topic, kind in asked]
     lonely, same = qa("Measles", "causes", "A virus."), [qa("Mumps", kind, "A virus.") for kind in ("a", "b")]
     made, without = lists_of_pairs([*pairs, lonely, *same])
     assert without == {"no other answer on the same topic": 3}

@@ -1,9 +1,9 @@
 """The chain of questions and passages that leads a teacher to its verdict."""
 
-import json
 from dataclasses import replace
 
 import pytest
+from doubles.agreement_study import write
 from doubles.endpoint import EndpointDouble, answer
 from hypothesis import given
 from hypothesis import strategies as st
@@ -29,6 +29,9 @@ VERDICT = "Analyze:\nStep 1: Help.\nScore: Doctor 1: 4 points. Doctor 2: 2 point
 ASKS = ["[Question]: What is rest?", "[Question]: What is waiting?", "[Question]: What is help?"]
 
 
+EXTRA = {"models", "case_digest", "settings", "teacher", "knowledge", "rounds", "ended", "transcript"}
+
+
 class FakeBooks:
     """Search that finds for every question one passage of its own and one that all share."""
 
@@ -38,10 +41,8 @@ class FakeBooks:
     def __call__(self, questions):
         self.searches.append(list(questions))
         shared = Passage("0", "Basics", "", None, "Shared.", 0.5)
-        return [
-            [replace(shared, id=normalise(question), page=7, score=1 / 3, text=question), shared]
-            for question in questions
-        ]
+        own = (replace(shared, id=normalise(each), page=7, score=1 / 3, text=each) for each in questions)
+        return [[each, shared] for each in own]
 
 
 @pytest.fixture
@@ -49,17 +50,14 @@ def teach(tmp_path):
     """Return what lets a teacher say some texts, one a call, on a case, and gives its verdict and what it searched for."""
 
     def start(*texts, case=CASE, books=True, **options):
-        file = tmp_path / "said.jsonl"
         keys = {"case_id": case.id, "teacher": "strong", "role": "judge", "knowledge": "chain"}
-        lines = [{**keys, "round": number, "text": text} for number, text in enumerate(texts, 1)]
-        file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        said = ({**keys, "round": number, "text": text} for number, text in enumerate(texts, 1))
+        file = write(tmp_path / "said.jsonl", said)
         found = FakeBooks()
         options = {"shuffle": False, **options}
         chain = CompletionChain(Judge(RecordedChat(file, "strong")), "strong", found if books else None, **options)
         (verdict,) = chain.verdicts([chain.plan(case)])
-        assert set(verdict.extra) == {
-            *("models", "case_digest", "settings", "teacher", "knowledge", "rounds", "ended", "transcript")
-        }
+        assert set(verdict.extra) == EXTRA
         assert verdict.extra["rounds"] == len(texts), "every line was asked for"
         return verdict, found
 
@@ -86,20 +84,11 @@ def test_what_is_found_is_shown_as_data_and_recorded(teach):
     first, second = verdict.extra["knowledge"]
     assert first["query"] == "What is a ~~~ b"
     assert [passage["id"] for passage in second["passages"]] == ["what is rest", "0"]
-    assert second["passages"][0] == {
-        **{"id": "what is rest", "book": "Basics", "section": "", "page": 7},
-        **{"score": 0.3333, "text": "What is rest?"},
-    }
+    found = {"id": "what is rest", "book": "Basics", "section": "", "page": 7, "score": 0.3333, "text": "What is rest?"}
+    assert second["passages"][0] == found
     assert fenced("Basics, page 7:\nWhat is a ~~~ b") in said_to(verdict)[1]
     assert fenced("Basics:\nShared.") in said_to(verdict)[1]
     assert [message["role"] for message in verdict.extra["transcript"][1:]] == ["user", "assistant"] * 3
-
-
-def test_questions_that_differ_in_a_vowel_are_no_repetition(teach):
-    heart, lentils = "[Question]: दिल क्या है?", "[Question]: दाल क्या है?"
-    verdict, books = teach(heart, lentils, VERDICT)
-    assert (verdict.valid, verdict.extra["ended"]) == (True, "verdict")
-    assert books.searches == [["दिल क्या है?"], ["दाल क्या है?"]]
 
 
 def test_a_teacher_that_asks_for_ever_is_asked_for_its_verdict_and_counted(teach):

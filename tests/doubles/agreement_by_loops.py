@@ -173,7 +173,6 @@ class Loops:
         return counts | {"rated_pairs": len(relations) - relations.count(None), "tied_pairs": relations.count(0)}
 
     def judge(self, row: "Row") -> dict[str, Any]:
-        valid = [verdict for verdict in row.verdicts if verdict["valid"]]
         units = [(self.number[verdict["case_id"]], float(verdict["valid"])) for verdict in row.verdicts]
         units += [(case, 0.0) for case in row.missing()]
         if row.kind == "baseline":
@@ -184,8 +183,6 @@ class Loops:
         record["checkpoint"] = checkpoints.pop() or None if len(checkpoints) == 1 else None
         record["unread"] = {} if row.kind == "baseline" else row.unread()
         record |= {"valid_rate": share(units), "prefers_longer": self.prefers_longer(row.relations)}
-        if alike := row.alike(valid):
-            record["order_consistency"] = share(alike)
         return record | (self.agreement(row) if self.ratings is not None else {})
 
     def prefers_longer(self, relations: dict[tuple, int | None]) -> Figure:
@@ -447,20 +444,3 @@ class Row:
         better = -1 if self.criterion in WORSE else 1
         sign = {"first": better, "second": -better, "tie": 0, "neither": 0, None: None}
         return {pair: sign[choice] for pair, choice in choices.items()}
-
-    def alike(self, valid: list[dict]) -> list[tuple[int, float]]:
-        """Return (case, 1 or 0) for every pair and run with several orders: whether the pair is judged alike in all."""
-        answers: dict[tuple, list] = {}
-        if self.rubric in ("likelihood@1", "baseline@1", "counted"):
-            return []
-        for verdict in valid:
-            number = self.loops.number[verdict["case_id"]]
-            for first, second in itertools.combinations(sorted(verdict["order"]), 2):
-                if self.criterion is not None:
-                    outcome: Any = self.answer(verdict)
-                else:
-                    scores = verdict["scores"] or verdict["expected_scores"]
-                    outcome = relation(scores[first], scores[second])
-                if outcome is not None:
-                    answers.setdefault((number, first, second, verdict["run"]), []).append(outcome)
-        return [(key[0], float(len(set(outcomes)) == 1)) for key, outcomes in answers.items() if len(outcomes) > 1]

@@ -80,6 +80,17 @@ def case_of(name: str, question: str, answers: dict[str, str], **more: object) -
     return {"id": name, "question": question, "responses": responses} | more
 
 
+def rating(case_id: str, model: str, score: float, annotator: str = "x", criterion: str = "q") -> dict:
+    return {"case_id": case_id, "model": model, "annotator": annotator, "criterion": criterion, "score": score}
+
+
+def pair_verdict(case: dict, first: int, second: int, judge: str, **choices: str) -> dict:
+    """Return a verdict on two responses of a case, by their places."""
+    pair = [case["responses"][place]["model"] for place in (first, second)]
+    record = {"case_id": case["id"], "judge": judge, "rubric": "medical_pairwise@1", "valid": True}
+    return record | {"order": [first, second], "pair": pair, "choices": choices}
+
+
 def made(folder: Path, verdicts: list[dict], *arguments: object, **files: Any) -> SimpleNamespace:
     """Run the recipe; return agreement.json, the page, the sentences of the summary, and what the terminal says.
 
@@ -87,10 +98,9 @@ def made(folder: Path, verdicts: list[dict], *arguments: object, **files: Any) -
         files: "cases" and "ratings", as records that are written or as a path; by default the sample's cases, and no ratings.
     """
     files = {"verdicts": verdicts, "cases": CASES} | files
-    paths = {
-        name: each if isinstance(each, Path) else write(folder / f"{name}.jsonl", each) for name, each in files.items()
-    }
-    done = succeeded(meta_evaluate(*flags(**paths, output=folder / "out"), *FAST, *arguments))
+    for name, each in files.items():
+        files[name] = each if isinstance(each, Path) else write(folder / f"{name}.jsonl", each)
+    done = succeeded(meta_evaluate(*flags(**files, output=folder / "out"), *FAST, *arguments))
     page = (folder / "out" / "report.html").read_text(encoding="utf-8")
     result = json.loads((folder / "out" / "agreement.json").read_text(encoding="utf-8"))
     return SimpleNamespace(folder=folder / "out", result=result, page=page, told=told(folder / "out"), said=done.stdout)
@@ -108,13 +118,8 @@ def pairwise_verdicts() -> list[dict]:
         for first, second in ((0, 1), (0, 2), (1, 2)):
             gap = means[case["id"], names[first]] - means[case["id"], names[second]]
             better, worse = (names[first], names[second]) if gap > 0 else (names[second], names[first])
-            records.append(
-                {
-                    "case_id": case["id"], "judge": "pairs", "rubric": "medical_pairwise@1",
-                    "order": [first, second], "pair": [names[first], names[second]], "valid": True,
-                    "choices": {"correctness": better if gap else "tie", "harmfulness": worse if gap else "neither"},
-                }
-            )  # fmt: skip
+            choices = {"correctness": better if gap else "tie", "harmfulness": worse if gap else "neither"}
+            records.append(pair_verdict(case, first, second, "pairs", **choices))
     return records
 
 
@@ -135,7 +140,6 @@ def noisy_verdicts(judge: str, noise: float, seed: int, **more) -> list[dict]:
     for case in read(CASES):
         noisy = [means[case["id"], response["model"]] - 0.8 + noise * rng.normal() for response in case["responses"]]
         scores = np.clip(noisy, 1, 5)
-        records.append(
-            verdict(case, np.round(scores).astype(int).tolist(), judge, **more) | {"expected_scores": scores.tolist()}
-        )
+        record = verdict(case, np.round(scores).astype(int).tolist(), judge, **more)
+        records.append(record | {"expected_scores": scores.tolist()})
     return records

@@ -59,9 +59,7 @@ def takes_no(name: str, like: str) -> dict[str, Any]:
         reply["json"]["error"]["param"] = name
         return reply
     return {
-        "parameter": error(
-            400, f"Unsupported parameter: '{name}' is not supported with this model.", "unsupported_parameter"
-        ),
+        "parameter": error(400, f"Unsupported parameter: '{name}' is not supported here.", "unsupported_parameter"),
         "openai 403": error(403, f"You are not allowed to request {name} from this model."),
         "vllm 0.6": {"status": 400, "json": {"object": "error", "message": str(detail), "param": None, "code": 400}},
         "fastapi": {"status": 422, "json": {"detail": detail}},
@@ -137,11 +135,8 @@ class EndpointDouble(LocalServer):
         path = handler.path.partition("?")[0]
         is_json = "json" in (handler.headers.get("content-type") or "")
         request = {"path": path, "body": json.loads(content) if is_json and content else content}
-        request |= {
-            "headers": {name.lower(): value for name, value in handler.headers.items()},
-            "came": came,
-            "answered": None,
-        }
+        headers = {name.lower(): value for name, value in handler.headers.items()}
+        request |= {"headers": headers, "came": came, "answered": None}
         with self._lock:
             self.requests.append(request)
         if path == "/v1/models" and self.models is not None:
@@ -156,10 +151,9 @@ class EndpointDouble(LocalServer):
             listed = [entry for entry in self.models if entry["id"] == model]
             # vLLM has the list alone.
             entry = next((entry for entry in listed if entry.get("owned_by") != "vllm"), None)
-            missing = error(
-                404, f"The model `{model}` does not exist or you do not have access to it.", "model_not_found"
-            )
-            self._send(handler, {"status": 200, "json": {"object": "model"} | entry} if entry else missing)
+            missing = f"The model `{model}` does not exist or you do not have access to it."
+            found = {"status": 200, "json": {"object": "model"} | entry} if entry else None
+            self._send(handler, found or error(404, missing, "model_not_found"))
             return
         if path != self.path:
             self._send(handler, error(404, "no such thing"))

@@ -78,9 +78,8 @@ class Repo:
     def at(self, revision: str) -> dict[str, File]:
         """Return the files of a revision."""
         revision = unquote(revision)
-        name = (
-            self.head if revision in ("main", "refs/heads/main") else self.refs.get(f"refs/tags/{revision}", revision)
-        )
+        is_main = revision in ("main", "refs/heads/main")
+        name = self.head if is_main else self.refs.get(f"refs/tags/{revision}", revision)
         if name not in self.revisions:
             raise Refusal(404, f"no revision {revision}", "RevisionNotFound")
         return self.revisions[name]
@@ -201,11 +200,8 @@ class HubDouble(LocalServer):
             return self._store(path.removeprefix("/lfs/"), body)
         if match := BATCH.fullmatch(path):
             self._writable(self._repo(match, token), token)
-            return (
-                200,
-                {"transfer": "basic", "objects": [self._object(each) for each in json.loads(body)["objects"]]},
-                {},
-            )
+            objects = [self._object(each) for each in json.loads(body)["objects"]]
+            return 200, {"transfer": "basic", "objects": objects}, {}
         if match := RESOLVE.fullmatch(path):
             return self._file(self._repo(match, token), match)
         if match := API.fullmatch(path):

@@ -41,13 +41,9 @@ def verdict_of(case: Case, scores: Sequence[int | None] | None, judge: str = "ju
     models = more.pop("models", case.models)
     order = tuple(more.pop("order", range(len(models))))
     extra = {"models": models, "case_digest": case.digest, "settings": "s1"} | more.pop("extra", {})
-    fields = {
-        "valid": scores is not None,
-        "error": None if scores is not None else "no score line",
-        "rationale": rationale_of(models, order) if scores is not None else None,
-        "scores": scores and tuple(scores),
-        "raw": "What the judge wrote.",
-    }
+    valid = scores is not None
+    fields = {"valid": valid, "error": None if valid else "no score line", "raw": "What the judge wrote."}
+    fields |= {"scores": scores and tuple(scores), "rationale": rationale_of(models, order) if valid else None}
     return Verdict(case.id, judge, "automedeval@1", order, extra=extra, **fields | more)
 
 

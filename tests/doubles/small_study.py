@@ -22,14 +22,9 @@ def write_study(folder: Path, number: int = 4, physicians: Mapping[str, str] = P
     verdicts = [verdict_of(case, (1 + at % 5, 3, 5), judge) for judge in "xy" for at, case in enumerate(cases)]
     write_lines(folder / "cases.jsonl", cases)
     write_lines(folder / "verdicts.jsonl", verdicts)
-    content = {
-        "title": "A ward",
-        "cases": str(folder / "cases.jsonl"),
-        "verdicts": [str(folder)],
-        "rate": {"judges": ["x"]},
-        "annotators": [{"name": name, "role": role} for name, role in physicians.items()],
-        "database": str(folder / "ward.sqlite"),
-    }
+    content = {"title": "A ward", "cases": str(folder / "cases.jsonl"), "verdicts": [str(folder)]}
+    content |= {"rate": {"judges": ["x"]}, "database": str(folder / "ward.sqlite")}
+    content |= {"annotators": [{"name": name, "role": role} for name, role in physicians.items()]}
     content = {key: value for key, value in (content | more).items() if value is not None}
     file = folder / "study.yaml"
     file.write_text(yaml.safe_dump(content, sort_keys=False))

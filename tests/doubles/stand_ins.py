@@ -42,18 +42,14 @@ FAILED |= {("knowledge",): 398, ("attribution",): 679, ("fluency",): 399, (): 80
 
 
 TESTED = "verdicts/wikidoc/verdicts.jsonl"
+LLAMAS = ("MedLLaMA-13B", "ChatDoctor", "Baize-Healthcare", "MedAlpaca", "MedLlama2")
+LLAMAS += ("Vicuna-7B", "Vicuna-13B", "PandaLM-7B")
 # What the user of the paper's study brings: path → the stand-in, and the file of the study that people rate in it.
 BROUGHT: dict[str, tuple[str, str | None]] = {
     "medalpaca/medical_meadow_wikidoc": ("wikidoc", None),
     "BI55/MedText": ("medtext", None),
     **{f"books/{name}": ("book", None) for name in ("medical", "evaluation")},
-    **{
-        f"models/{name}": ("llama", None)
-        for name in (
-            *("MedLLaMA-13B", "ChatDoctor", "Baize-Healthcare", "MedAlpaca", "MedLlama2"),
-            *("Vicuna-7B", "Vicuna-13B", "PandaLM-7B"),
-        )
-    },
+    **{f"models/{name}": ("llama", None) for name in LLAMAS},
     "models/DeepSeek-R1-Distill-Llama-8B": ("chat_llama", None),
     **{f"models/{name}": ("bert", None) for name in ("roberta-large", "sup-simcse-roberta-large")},
     "models/bart-large-cnn": ("bart", None),
@@ -213,10 +209,8 @@ def _llama(folder: Path, place: Path, chat: bool = False) -> None:
     backend.decoder = decoders.ByteLevel()
     special = ["<unk>", "<s>", "</s>"]
     alphabet = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(
-        vocab_size=2000, special_tokens=special, initial_alphabet=alphabet, show_progress=False
-    )
-    backend.train([str(place / TEXTS)], trainer)
+    options = {"special_tokens": special, "initial_alphabet": alphabet, "show_progress": False}
+    backend.train([str(place / TEXTS)], trainers.BpeTrainer(vocab_size=2000, **options))
     names = {"unk_token": "<unk>", "bos_token": "<s>", "eos_token": "</s>", "pad_token": "<unk>"}
     window = CHAT_WINDOW if chat else WINDOW
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, model_max_length=window, **names)

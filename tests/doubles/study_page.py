@@ -55,15 +55,10 @@ def write_study(
     for name, records in files.items():
         write(folder / f"{name}.jsonl", records)
     plans = GIVEN["plans"] | {"jury": {"queue": GIVEN["plans"]["jury"]["queue"].format(folder=folder)}}
-    content = {
-        "title": "Pain pills <2026>",
-        "cases": str(folder / "cases.jsonl"),
-        "verdicts": [str(folder / "verdicts.jsonl")],
-        **{kind: plans[kind] for kind in kinds},
-        "annotators": [{"name": name, "role": role} for name, role in ANNOTATORS.items()],
-        "database": str(folder / "answers.sqlite"),
-        **more,
-    }
+    content = {name: str(folder / file) for name, file in (("cases", "cases.jsonl"), ("database", "answers.sqlite"))}
+    content |= {"title": "Pain pills <2026>", "verdicts": [str(folder / "verdicts.jsonl")]}
+    content |= {"annotators": [{"name": name, "role": role} for name, role in ANNOTATORS.items()]}
+    content |= {kind: plans[kind] for kind in kinds} | more
     path = folder / "study.yaml"
     path.write_text(yaml.safe_dump(content, sort_keys=False))
     return path

@@ -32,13 +32,9 @@ def roberta_tokenizer(texts: Sequence[str], window: int | None = 512) -> Roberta
     """Return a byte-level tokenizer in the layout of RoBERTa and BART, trained on texts; `window` None sets no limit."""
     backend = Tokenizer(models.BPE())
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    trainer = trainers.BpeTrainer(
-        vocab_size=600,
-        special_tokens=["<s>", "<pad>", "</s>", "<unk>", "<mask>"],
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    backend.train_from_iterator(texts, trainer)
+    learn = {"initial_alphabet": pre_tokenizers.ByteLevel.alphabet(), "show_progress": False, "vocab_size": 600}
+    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    backend.train_from_iterator(texts, trainers.BpeTrainer(special_tokens=special, **learn))
     learned = json.loads(backend.to_str())["model"]
     merges = [tuple(pair) for pair in learned["merges"]]
     options = {} if window is None else {"model_max_length": window}
@@ -84,11 +80,8 @@ def build_bart(folder: Path, tokenizer: RobertaTokenizer | None = None, window: 
     """Save a BART of two layers a side."""
     tokenizer = tokenizer or roberta_tokenizer(TEXTS, window=window)
     tiny = {"d_model": 32, "encoder_layers": 2, "decoder_layers": 2, "vocab_size": len(tokenizer)}
-    tiny |= {
-        f"{side}_{name}": size
-        for side in ("encoder", "decoder")
-        for name, size in (("attention_heads", 4), ("ffn_dim", 48))
-    }
+    for side in ("encoder", "decoder"):
+        tiny |= {f"{side}_attention_heads": 4, f"{side}_ffn_dim": 48}
     torch.manual_seed(3)
     starts = {"decoder_start_token_id": 2, "forced_eos_token_id": 2}
     config = BartConfig(**FRAMED, **starts, **tiny, max_position_embeddings=window)

@@ -59,11 +59,7 @@ def _tokens():
         [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
     )
     backend.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=800,
-        special_tokens=["<|endoftext|>", "<|im_start|>", "<|im_end|>"],
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
+    learn = {"initial_alphabet": pre_tokenizers.ByteLevel.alphabet(), "show_progress": False, "vocab_size": 800}
+    trainer = trainers.BpeTrainer(special_tokens=["<|endoftext|>", "<|im_start|>", "<|im_end|>"], **learn)
     backend.train([str(SAMPLE / "train_cases.jsonl")], trainer)
     return backend

@@ -23,11 +23,8 @@ pytestmark = needs_encoder
 
 REFERENCE = "Take one tablet of 5 mg once a week. Never take it ~~~ with warfarin."
 ANSWER = "Take it once a week. It goes well with warfarin. Is it safe? Drink tea at noon."
-SAID = {
-    "Take it once a week.": "Yes.",
-    "It goes well with warfarin.": "**no**, the text says",
-    "Drink tea at noon.": "I cannot say.",
-}
+ROWS = rows_of(__file__)
+SAID = ROWS["said"]
 
 
 @pytest.fixture(autouse=True)
@@ -37,15 +34,13 @@ def key(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def cases(count: int = 1, text: str = ANSWER, reference: str = REFERENCE) -> list[dict]:
     responses = [{"model": "a", "text": text}, {"model": "b", "text": "Take it once a week."}]
-    return [
-        {"id": f"c{n}", "question": f"How, {n}?", "reference": reference, "responses": responses} for n in range(count)
-    ]
+    case = {"reference": reference, "responses": responses}
+    return [case | {"id": f"c{n}", "question": f"How, {n}?"} for n in range(count)]
 
 
 def statement_in(body: dict) -> str:
-    return re.search(r'is it true that: "(.*)"\? Answer yes, no, or maybe\.\Z', body["messages"][-1]["content"], re.S)[
-        1
-    ]
+    text = body["messages"][-1]["content"]
+    return re.search(r'is it true that: "(.*)"\? Answer yes, no, or maybe\.\Z', text, re.S)[1]
 
 
 def says(body: dict) -> dict:
@@ -119,10 +114,7 @@ def test_a_server_that_tells_log_probabilities_gives_a_label_its_probability(tmp
     assert others == [("contradicted", round(3 / (3 + 0.75 + 0.125), 4))] * 2  # 0.6 / 0.2, 0.3 / 0.4, 0.05 / 0.4
 
 
-@pytest.mark.parametrize(
-    ("statement", "said", "label", "rule"),
-    rows_of(__file__)["test_quantities_stand_beside_the_model"],
-)
+@pytest.mark.parametrize(("statement", "said", "label", "rule"), ROWS["test_quantities_stand_beside_the_model"])
 def test_quantities_stand_beside_the_model(statement: str, said: str, label: str, rule: object, tmp_path: Path) -> None:
     reference = "The dose of ibuprofen is 200 to 800 mg. The dose is 1.2 g a day at most."
     with EndpointDouble(answer(said)) as endpoint:
@@ -134,9 +126,8 @@ def test_quantities_stand_beside_the_model(statement: str, said: str, label: str
 
 def test_a_checkpoint_gives_the_probabilities_of_plain_transformers_and_the_passages_of_a_loop(tmp_path: Path) -> None:
     folder = build_tiny_model(tmp_path / "tiny")
-    sentences = [
-        f"The {word} is taken with {word * 3} and water." for word in "abcdefghijkl"
-    ]  # no quantities: rules decide
+    # No quantities, which rules decide.
+    sentences = [f"The {word} is taken with {word * 3} and water." for word in "abcdefghijkl"]
     chat = ("--checker", folder, "--dtype", "float32", "--device", "cpu")
     text = "The k is taken with kkk and water. The b is taken with milk."
     done, (record, *_) = check(cases(1, text, " ".join(sentences)), tmp_path / "out", *chat)
@@ -251,10 +242,7 @@ def test_what_cannot_be_calibrated_is_one_line(options: tuple, said: str) -> Non
     assert said in error_line(run_command("calibrate", *options))
 
 
-@pytest.mark.parametrize(
-    ("checker", "said"),
-    rows_of(__file__)["test_a_checker_that_is_none_is_one_line"],
-)
+@pytest.mark.parametrize(("checker", "said"), ROWS["test_a_checker_that_is_none_is_one_line"])
 def test_a_checker_that_is_none_is_one_line(checker: str, said: str, tmp_path: Path) -> None:
     done, records = check(cases(), tmp_path / "out", "--checker", checker)
     assert said in error_line(done)

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from doubles.qdrant_server import QdrantServer
 from programs import ENCODER, needs_encoder
+from tables import rows_of
 
 from automedeval.evidence import store
 from automedeval.evidence.arguments import KnowledgeArguments
@@ -22,13 +23,7 @@ from automedeval.evidence.store import COLLECTION, KnowledgeBase, StoreWriter
 from automedeval.models.embeddings import Encoder
 from automedeval.records import RecordError, digest
 
-TEXTS = [
-    "Aspirin is chewed at the first sign of a heart attack.",
-    "Insulin lowers the sugar in the blood.",
-    "Sertraline takes four to six weeks to lift a depression.",
-    "A good answer names its sources and admits doubt.",
-    "Zopiclone 7.5 mg is for short use only.",
-]
+TEXTS = rows_of(__file__)["texts"]
 PASSAGES = [Passage.of("Book", "", 1, text) for text in TEXTS]
 HOLD = "import sys, qdrant_client; c = qdrant_client.QdrantClient(path=sys.argv[1]); print('open', flush=True); input()"
 
@@ -37,7 +32,7 @@ pytestmark = needs_encoder
 
 @pytest.fixture(scope="module")
 def encoder() -> Encoder:
-    return Encoder(str(ENCODER), device="cpu", dtype="float32")
+    return Encoder(str(ENCODER), device="cpu")
 
 
 class Shelf:
@@ -166,9 +161,7 @@ def test_a_folder_that_is_in_use_is_waited_for_and_then_told(folder: Shelf, monk
         assert holder.stdout.readline() == "open\n"
         monkeypatch.setattr(store, "PATIENCE", 0)
         for attempt in (folder.read, folder.write().__enter__):
-            with pytest.raises(
-                RecordError, match="another process is using this store: wait for it, or put the store on"
-            ):
+            with pytest.raises(RecordError, match="another process is using this store: wait for it, or put the store"):
                 attempt()
         monkeypatch.setattr(store, "PATIENCE", 60)
         threading.Timer(0.3, holder.kill).start()

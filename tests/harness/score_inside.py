@@ -27,12 +27,6 @@ if __name__ == "__main__":
     scored = score(read_eval_log(log), scorer, action="append", display="none")
     scores = [each.scores["judge"] for each in scored.samples]
     (metrics,) = [each.metrics for each in scored.results.scores if each.name == "judge"]
-    scores = {
-        "values": [each.value for each in scores],
-        "reasons": [each.reason for each in scores],
-        "explanations": [each.explanation for each in scores],
-        "ids": [each.id for each in scored.samples],
-        "mean": metrics["mean"].value,
-        "together": together,
-    }
-    print("\n" + json.dumps(scores))
+    told = {f"{name}s": [getattr(each, name) for each in scores] for name in ("value", "reason", "explanation")}
+    told |= {"ids": [each.id for each in scored.samples], "mean": metrics["mean"].value, "together": together}
+    print("\n" + json.dumps(told))

@@ -23,21 +23,6 @@ def test_details_of_lighteval_join_the_same_questions(logs: dict[str, Path], tmp
     assert first["reference"] == "Acetaminophen lowers a fever."
 
 
-def test_logs_of_two_harnesses_become_cases(logs: dict[str, Path], tmp_path: Path) -> None:
-    both = (f"model-a={logs['lm']}", f"model-b={logs['json']}")
-    printed = succeeded(judge(tmp_path, *both, question_pattern=PATTERN)).stdout
-    assert "3 answers of model-a; left out: 3 (the same answer, by a further filter)" in printed
-    assert "6 cases, 3 with an answer of all 2 models" in printed
-    assert "only model-b has 3 of them" in printed, "the second epoch"
-    first, *others = read(tmp_path / "cases.jsonl")
-    assert first["question"] == "What lowers a fever?"
-    assert first["reference"] == "Acetaminophen lowers a fever."
-    assert [each["model"] for each in first["responses"]] == ["model-a", "model-b"]
-    assert first["responses"][0]["text"] == "lol", "lm_eval's dummy model says so"
-    assert {len(case["responses"]) for case in others[2:]} == {1}
-    assert len(read(tmp_path / "verdicts.jsonl")) == 6
-
-
 def test_a_run_that_ended_with_an_error_is_told(logs: dict[str, Path], tmp_path: Path) -> None:
     done = succeeded(judge(tmp_path / "out", f"model-a={logs['error']}"))
     assert "2 answers of model-a; left out: 1 (no answer)" in done.stdout
@@ -51,11 +36,9 @@ def test_a_packed_log_of_inspect_needs_inspect(logs: dict[str, Path], tmp_path: 
 
 def test_the_outputs_of_alpaca_eval_are_a_table(tmp_path: Path) -> None:
     # Not written by the library: its documented format.
-    records = [
-        {"instruction": f"What helps {number}?", "output": text, "generator": name, "dataset": "own"}
-        for name, answers in (("one", ["Rest.", "Drink."]), ("two", ["Sleep."]))
-        for number, text in enumerate(answers)
-    ]
+    said = (("one", 0, "Rest."), ("one", 1, "Drink."), ("two", 0, "Sleep."))
+    asked = [(name, text, {"instruction": f"What helps {number}?", "dataset": "own"}) for name, number, text in said]
+    records = [about | {"output": text, "generator": name} for name, text, about in asked]
     (tmp_path / "outputs.json").write_text(json.dumps(records), encoding="utf-8")
     done = succeeded(judge(tmp_path / "out", tmp_path / "outputs.json"))
     assert "not read: dataset; 3 rows, 2 cases" in done.stdout

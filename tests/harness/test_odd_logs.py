@@ -162,12 +162,9 @@ def overlap(reference: str, text: str) -> float:
 
 
 def test_the_scorer_in_inspect_reads_the_same(harness: Callable, logs: dict, tmp_path: Path) -> None:
-    choices = {"one": ("A) Ibuprofen", "ANSWER: B"), "two": ("A) Rest C) Water", "ANSWER: A")}
-    targets = {  # reference and answer
-        "choices": choices | {"text": ("Rest", "Say ANSWER: A")},
-        "mixed": {"draft": ("x", "Rest."), "empty": ("one two", "")},
-        "turns": {"1": ("x", "Two.")},
-    }
+    choices = {"one": ("A) Ibuprofen", "ANSWER: B"), "two": ("A) Rest C) Water", "ANSWER: A")}  # reference and answer
+    targets = {"choices": choices | {"text": ("Rest", "Say ANSWER: A")}, "turns": {"1": ("x", "Two.")}}
+    targets["mixed"] = {"draft": ("x", "Rest."), "empty": ("one two", "")}
     for name, texts in targets.items():
         wanted = {key: overlap(*each) for key, each in texts.items()}
         command = ["inspect", "score", inspect_log(logs, name), "--scorer", "automedeval/judge", "--action", "append"]

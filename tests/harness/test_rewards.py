@@ -21,9 +21,8 @@ def test_completions_of_one_prompt_are_judged_together_and_an_invalid_verdict_is
     completions = ["a", "a b c", "a b", "fail", "", "a b"]
     rewards = JudgeReward(judge)(prompts, completions, log_metric=logged.__setitem__, other=[1] * 6)
     assert rewards == [1.0, 3.0, None, None, 0.0, 2.0]
-    assert [(case.question, [each.text for each in case.responses]) for case in judge.seen] == [
-        ("p", ["a", "a b c"]), ("q", ["a b", "fail"]), ("p", ["", "a b"]),
-    ]  # fmt: skip
+    asked = [(case.question, [each.text for each in case.responses]) for case in judge.seen]
+    assert asked == [("p", ["a", "a b c"]), ("q", ["a b", "fail"]), ("p", ["", "a b"])]
     assert (len({case.id for case in judge.seen}), logged) == (3, {"judge/valid_rate": 4 / 6})
 
 
@@ -54,10 +53,8 @@ def test_the_packaged_judge_rewards_as_its_verdicts_say_and_planted_texts_raise_
     # The candidates' names do not change a score.
     renamed = [score for verdict in judge(cases) for score in verdict.expected_scores]
     assert rewards == pytest.approx(renamed, abs=1e-5)
-    planted = [
-        texts[number % len(texts)].apply(text, names_for(rubric, 3, slot, prompts[number]))
-        for number, (text, slot) in enumerate(zip(clean, slots))
-    ]
+    names = [names_for(rubric, 3, slot, prompt) for slot, prompt in zip(slots, prompts)]
+    planted = [texts[number % len(texts)].apply(text, names[number]) for number, text in enumerate(clean)]
     assert len(set(planted) - set(clean)) == len(clean)
     attacked = JudgeReward(judge)(prompts, planted, reference=references)
     assert fmean(attacked) - fmean(rewards) <= 0.1

@@ -4,15 +4,8 @@ import json
 from types import SimpleNamespace
 
 import pytest
-from doubles.introspection_study import (
-    AUTOMEDEVAL,
-    MODELS,
-    case_of,
-    rationale_of,
-    recorded_of,
-    slot_line,
-    verdict_of,
-)
+from doubles.introspection_study import AUTOMEDEVAL, MODELS, case_of, rationale_of, recorded_of, slot_line, verdict_of
+from tables import rows_of
 
 from automedeval.evidence.books import Passage
 from automedeval.introspection.discussion import Partners, account, read_review, read_suggestion
@@ -110,15 +103,7 @@ def test_what_is_no_suggestion_says_why(answer, said) -> None:
 
 @pytest.mark.parametrize(
     ("text", "accepts", "reason"),
-    [
-        ("Review: accept", True, ""),
-        ("**Review:** Accepted.", True, ""),
-        ("Review: object\nToo harsh.", False, "Too harsh."),
-        ("Too harsh.\nReview: object", False, "Too harsh."),
-        ("Review: object – too harsh", False, "too harsh"),
-        ("Review: accept\nOn second thought:\nReview: object\nNo.", False, "No."),
-        ("Review: object", False, ""),
-    ],
+    rows_of(__file__)["test_a_review_is_read"],
 )
 def test_a_review_is_read(text, accepts, reason) -> None:
     read = read_review(Answer(text))
@@ -141,10 +126,11 @@ def shown_revision(order, scores=(4, 3, 3)):
     return f"{rationale_of(MODELS, order, 'poor')}\n{slot_line(in_row(order, scores))}"
 
 
+REVISED = [shown_revision(ROW_ORDER)]
+
+
 def test_accepted_at_once_and_rewritten(discuss) -> None:
-    said, suggester, reviewer, reviser = discuss(
-        [shown_suggestion(ROW_ORDER)], ["Review: accept"], reviser=[shown_revision(ROW_ORDER)]
-    )
+    said, suggester, reviewer, reviser = discuss([shown_suggestion(ROW_ORDER)], ["Review: accept"], reviser=REVISED)
     assert said.consensus
     assert said.accepted[0] == 1
     assert said.next_step is None
@@ -170,14 +156,9 @@ def test_kept_verdicts_are_not_rewritten(discuss) -> None:
 
 
 def test_an_objection_is_heard_in_the_next_exchange(discuss) -> None:
-    first, second = (
-        shown_suggestion(ROW_ORDER, text, scores) for text, scores in (("A.", (3, 2, 5)), ("B.", (4, 3, 3)))
-    )
-    said, suggester, reviewer, _ = discuss(
-        [first, second],
-        ["Review: object\nThat misses the dose.", "Review: accept"],
-        reviser=[shown_revision(ROW_ORDER)],
-    )
+    first, second = shown_suggestion(ROW_ORDER, "A.", (3, 2, 5)), shown_suggestion(ROW_ORDER, "B.")
+    reviews = ["Review: object\nThat misses the dose.", "Review: accept"]
+    said, suggester, reviewer, _ = discuss([first, second], reviews, reviser=REVISED)
     assert said.consensus
     assert said.accepted[0] == 2
     assert [message["role"] for message in suggester.shown[1]] == ["system", "user", "assistant", "user"]
@@ -197,9 +178,8 @@ def test_without_agreement_it_ends_after_three_exchanges(discuss) -> None:
 
 def test_unreadable_messages_use_up_exchanges(discuss) -> None:
     good = shown_suggestion(ROW_ORDER)
-    said, suggester, reviewer, _ = discuss(
-        ["Dunno.", good, good], ["Fine by me.", "Review: accept"], reviser=[shown_revision(ROW_ORDER)]
-    )
+    reviews = ["Fine by me.", "Review: accept"]
+    said, suggester, reviewer, _ = discuss(["Dunno.", good, good], reviews, reviser=REVISED)
     assert said.consensus
     assert said.accepted[0] == 3
     assert [bool(each.error) for each in said.suggestions.values()] == [True, False, False]
@@ -240,9 +220,8 @@ def test_a_rewriting_that_does_not_hold_goes_to_the_jury(discuss, change, said) 
 def test_a_row_without_rationale_stays_without(discuss) -> None:
     mistake = mistake_of(rationale=False)
     order = mistake.recorded.order
-    said, *_, reviser = discuss(
-        [shown_suggestion(order)], ["Review: accept"], mistake, [slot_line(in_row(order, (4, 3, 3)))]
-    )
+    revised = slot_line(in_row(order, (4, 3, 3)))
+    said, *_, reviser = discuss([shown_suggestion(order)], ["Review: accept"], mistake, [revised])
     assert said.consensus
     assert said.revised.rationale is None
     assert "Keep its form" not in reviser.shown[0][-1]["content"]
@@ -258,9 +237,8 @@ def books(questions):
 def test_the_suggesting_model_asks_and_the_reviewing_one_does_not(discuss) -> None:
     good = shown_suggestion(ROW_ORDER)
     asks = ["[Question]: What is a dose?", "[Question]: What is a dose?", good, "[Question]: What is rest?", good]
-    said, suggester, reviewer, _ = discuss(
-        asks, ["Review: object\nNo.", "Review: accept"], reviser=[shown_revision(ROW_ORDER)], search=books, questions=3
-    )
+    reviews = ["Review: object\nNo.", "Review: accept"]
+    said, suggester, reviewer, _ = discuss(asks, reviews, reviser=REVISED, search=books, questions=3)
     assert said.consensus
     first, second = (said.pieces["suggestion", exchange]["asked"] for exchange in (1, 2))
     assert [each["questions"] for each in first] == [["What is a dose?"], []]

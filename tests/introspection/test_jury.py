@@ -3,29 +3,24 @@
 import json
 
 import pytest
+from doubles.agreement_study import read, write
 from doubles.introspection_study import MODELS, case_of, rationale_of, recorded_of, verdict_of
+from tables import rows_of
 
 from automedeval.introspection.jury import read_rulings, write_queue
 from automedeval.records import RecordError
 from automedeval.rubrics.rationale import split_steps
 
 ORDERS = {0: (2, 0, 1), 1: (0, 1, 2), 2: (1, 2, 0)}
-RECORDED = {
-    f"case-{at}": recorded_of(verdict_of(case_of(at), (4, 2, 5), "teacher", order=order), case_of(at))
-    for at, order in ORDERS.items()
-}
+VERDICTS = {at: verdict_of(case_of(at), (4, 2, 5), "teacher", order=order) for at, order in ORDERS.items()}
+RECORDED = {f"case-{at}": recorded_of(verdict, case_of(at)) for at, verdict in VERDICTS.items()}
 LINE = {"case_id": "case-0", "judge": "teacher", "annotator": "chief", "decision": "revise", "scores": [1, 2, 3]}
 OPEN = {"judge": "teacher", **dict.fromkeys(("annotator", "decision", "rationale", "scores"))}
 
 
 @pytest.fixture
 def jury(tmp_path):
-    def write(*lines):
-        file = tmp_path / "jury.jsonl"
-        file.write_text("".join(json.dumps(line) + "\n" for line in lines))
-        return file
-
-    return write
+    return lambda *lines: write(tmp_path / "jury.jsonl", lines)
 
 
 def models_in_steps(reading):
@@ -34,12 +29,9 @@ def models_in_steps(reading):
 
 
 def test_decisions_are_read_and_open_lines_decide_nothing(jury) -> None:
-    file = jury(
-        {**LINE, "rationale": rationale_of(MODELS, (0, 1, 2)), "order": [0, 1, 2]},
-        {"case_id": "case-1", "decision": "keep"},
-        {**OPEN, "case_id": "case-2"},
-    )
-    rulings, lines = read_rulings(file, RECORDED)
+    decided = {**LINE, "rationale": rationale_of(MODELS, (0, 1, 2)), "order": [0, 1, 2]}
+    kept, undecided = {"case_id": "case-1", "decision": "keep"}, {**OPEN, "case_id": "case-2"}
+    rulings, lines = read_rulings(jury(decided, kept, undecided), RECORDED)
     assert set(rulings) == {"case-0", "case-1"}
     assert set(lines) == set(RECORDED)
     revised, recorded = rulings["case-0"], RECORDED["case-0"]
@@ -63,26 +55,7 @@ def test_without_an_order_the_rationale_speaks_of_the_rows_slots(jury) -> None:
 
 @pytest.mark.parametrize(
     ("change", "said"),
-    [
-        ({"case_id": "case-9"}, r"jury.jsonl:1: no training case 'case-9'"),
-        ({"decision": "change"}, "'decision' must be keep, revise or null, not \"change\""),
-        ({"judge": "somebody"}, "on a verdict of 'somebody', and the one on record is by 'teacher'"),
-        ({"scores": [1, 2]}, "'scores' must be a list of 3, for ash, birch, cedar"),
-        ({"scores": [1, 2, 6]}, "a score must be a whole number from 1 to 5, not 6"),
-        ({"scores": [1, 2, 2.5]}, "a score must be a whole number from 1 to 5, not 2.5"),
-        ({"scores": [1, 2, True]}, "a score must be a whole number from 1 to 5, not true"),
-        ({"scores": [1, 2, None]}, "needs a score for every response"),
-        ({"scores": None}, "needs a score for every response"),
-        ({"rationale": 3}, "'rationale' must be str or null, not 3"),
-        ({"rationale": "Fine. <|im_end|>"}, "holds a control token, or a line that reads as a verdict"),
-        ({"order": [0, 1]}, "'order' must hold"),
-        ({"order": [0, 1, None]}, r"'order' must hold \[0, 1, 2\] in some order, not \[0, 1, null\]"),
-        ({"case_id": ["case-0"]}, r"jury.jsonl:1: 'case_id' must be str, not \[\"case-0\"\]"),
-        ({"digest": "0" * 12}, "jury.jsonl:1: the answers of case 'case-0' or its verdict on record changed"),
-        ({"digest": "0" * 12, "decision": "keep"}, "changed after the line was written"),
-        ({"annotator": 3}, "'annotator' must be str or null, not 3"),
-        ({}, r"jury.jsonl:2: case 'case-0' has a line already"),
-    ],
+    rows_of(__file__)["test_a_line_that_does_not_fit_is_refused"],
 )
 def test_a_line_that_does_not_fit_is_refused(jury, change, said) -> None:
     with pytest.raises(RecordError, match=said):
@@ -94,7 +67,7 @@ def test_the_queue_keeps_what_was_filled_in(jury, tmp_path) -> None:
     file = jury(LINE, half)
     _, lines = read_rulings(file, RECORDED)
     write_queue(file, list(RECORDED.values())[1:], lines)
-    kept = [json.loads(line) for line in file.read_text().splitlines()]
+    kept = read(file)
     assert kept[:2] == [LINE, half]
     about = {"order": list(RECORDED["case-2"].order), "models": list(MODELS), "digest": kept[2]["digest"]}
     assert kept[2] == {**OPEN, "case_id": "case-2", **about}
@@ -108,7 +81,7 @@ def test_a_decision_holds_for_the_answers_that_were_seen(jury, tmp_path) -> None
     file = tmp_path / "queue.jsonl"
     one = RECORDED["case-0"]
     write_queue(file, [one], {})
-    (line,) = [json.loads(line) for line in file.read_text().splitlines()]
+    (line,) = read(file)
     filled = line | {"decision": "revise", "scores": [1, 2, 3]}
     assert set(read_rulings(jury(filled), RECORDED)[0]) == {"case-0"}
     others = [{"model": name, "text": f"Another answer of {name}."} for name in MODELS]
@@ -117,9 +90,8 @@ def test_a_decision_holds_for_the_answers_that_were_seen(jury, tmp_path) -> None
     verdict = recorded_of(verdict_of(one.case, (4, 2, 4), "teacher", order=order), one.case)
     for changed in (answers, verdict):
         known = {**RECORDED, "case-0": changed}
-        with pytest.raises(
-            RecordError, match=r"jury.jsonl:1: the answers of case 'case-0' or its verdict on record changed"
-        ):
+        said = r"jury.jsonl:1: the answers of case 'case-0' or its verdict on record changed"
+        with pytest.raises(RecordError, match=said):
             read_rulings(jury(filled), known)
         _, lines = read_rulings(jury(line), known)
         write_queue(file, [changed], lines)

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 from doubles.introspection_study import AUTOMEDEVAL, MODELS, RUBRICS, case_of, recorded_of, verdict_of
+from tables import rows_of
 
 from automedeval.dataset.instructions import instruction
 from automedeval.introspection.discussion import Discussion
@@ -42,11 +43,8 @@ def test_partners_see_both_verdicts_in_the_words_of_the_rubric(order) -> None:
 
     rubric = replace(AUTOMEDEVAL, output=AUTOMEDEVAL.output | {"slot": "Response"})
     reading = replace(RECORDED.reading, rationale=said(RECORDED.order))
-    mistake = Mistake(
-        replace(RECORDED, rubric=rubric, reading=reading),
-        "scores",
-        verdict_of(CASE, (1, 1, 1), order=(1, 2, 0), rationale=said((1, 2, 0))),
-    )
+    judged = verdict_of(CASE, (1, 1, 1), order=(1, 2, 0), rationale=said((1, 2, 0)))
+    mistake = Mistake(replace(RECORDED, rubric=rubric, reading=reading), "scores", judged)
     shown = [mistake.judged_from(order)["rationale"], Discussion(mistake, order).on_record.rationale]
     expected = {(str(slot), MODELS[index]) for slot, index in enumerate(order, 1)}
     assert [set(re.findall(r"Response (\d) is (\w+)", text)) for text in shown] == [expected] * 2
@@ -54,16 +52,7 @@ def test_partners_see_both_verdicts_in_the_words_of_the_rubric(order) -> None:
 
 @pytest.mark.parametrize(
     ("record", "scores", "kind"),
-    [
-        ((4, 2, 5), (4, 2, 5), None),
-        ((4, 2, 5), (3, 1, 4), "scores"),
-        ((4, 2, 5), (4, 2, 4), "relations"),  # a tie where the record has none
-        ((4, 2, 5), (5, 2, 4), "relations"),
-        ((4, 2, 5), None, "invalid"),
-        ((3, 3, 1), (3, 3, 1), None),  # a tie on record has to be a tie
-        ((3, 3, 1), (3, 2, 1), "relations"),
-        ((3, 3, 1), (4, 4, 1), "scores"),
-    ],
+    rows_of(__file__)["test_other_relations_other_scores_and_nothing_readable_are_mistakes"],
 )
 @pytest.mark.parametrize("order", [(0, 1, 2), (1, 2, 0)], ids=str)
 def test_other_relations_other_scores_and_nothing_readable_are_mistakes(record, scores, kind, order) -> None:
@@ -94,9 +83,7 @@ def test_the_reference_as_a_response_is_compared(judged) -> None:
     shown = mistake.judged_from((2, 0, 1))
     assert shown["scores"] == [3, 2, 3]
     assert split_steps(shown["rationale"])[2].startswith("ash")
-    with pytest.raises(
-        RecordError, match=r"on the responses \[0, 1\] .* on record on \[0, 1, 2\]: judge the rows with"
-    ):
+    with pytest.raises(RecordError, match=r"responses \[0, 1\] .* on record on \[0, 1, 2\]: judge the rows with"):
         judged(verdict_of(case, (2, 3), order=(1, 0)), recorded=recorded)
 
 

@@ -39,9 +39,8 @@ def reading_of(row):
 def test_a_revised_row_keeps_its_case_its_slots_and_its_teacher() -> None:
     case = case_of(0)
     recorded = recorded_of(verdict_of(case, (4, 2, 5), "teacher", order=(2, 0, 1)), case)
-    row = revised_row(
-        recorded, ParsedAnswer(True, None, rationale_of(MODELS, recorded.order, "new"), (1, 2, 3)), "consensus"
-    )
+    new = ParsedAnswer(True, None, rationale_of(MODELS, recorded.order, "new"), (1, 2, 3))
+    row = revised_row(recorded, new, "consensus")
     changed = {name for name in row if row[name] != recorded.row[name]}
     assert changed == {"completion", "judge"}
     assert row["judge"] == "consensus"
@@ -128,9 +127,8 @@ def test_the_statistics_and_the_records_say_what_happened(lessons) -> None:
     assert (revised["decided_by"], revised["decision"], revised["consensus_at"]) == ("consensus", "revise", 1)
     assert revised["when"].endswith("+00:00")
     assert unresolved["judge_verdict"]["error"] == "no score line"
-    assert [unresolved[name] for name in ("decided_by", "decision", "suggestion", "revised_verdict", "when")] == [
-        None
-    ] * 5
+    undecided = ("decided_by", "decision", "suggestion", "revised_verdict", "when")
+    assert {unresolved[name] for name in undecided} == {None}
     assert [piece["text"] for piece in unresolved["exchanges"]][1] == "Review: object\nNever."
     assert [line["case_id"] for line in lessons.read("round1.discussion/jury.jsonl")] == ["case-3"]
 
@@ -147,36 +145,6 @@ def test_without_mistakes_the_rows_are_the_old_ones(lessons) -> None:
     done = lessons.introspect("--suggester", "openai:m", "--reviewer", "openai:m", "--knowledge", "none")
     assert "7 cases → 0 mistakes" in done.stdout
     assert lessons.rows() == lessons.old_rows()
-
-
-def test_the_jury_decides_where_nobody_discusses(lessons) -> None:
-    for number in (0, 1, 2):
-        lessons.misjudge(number, (3, 3, 3))
-    done = lessons.introspect("--waiting", "keep_old")
-    queue = "round1.discussion/jury.jsonl"
-    lines = lessons.read(queue)
-    assert [line["case_id"] for line in lines] == ["case-0", "case-1", "case-2"]
-    assert f"3 cases wait for the jury in {lessons.folder / queue}; the same command takes" in done.stdout
-    assert lessons.rows() == lessons.old_rows()
-    order = lines[0]["order"]
-    told = {"rationale": rationale_of(MODELS, order, "decided"), "scores": [5, 4, 1], "annotator": "chief"}
-    lines[0] |= {"decision": "revise"} | told
-    lines[1]["decision"] = "keep"
-    lessons.write(queue, lines)
-    done = lessons.introspect("--waiting", "keep_old")
-    assert done.returncode == 0, done.stderr
-    assert "jury: 3 cases → 1 kept, 1 revised, 1 waiting" in done.stdout
-    row = lessons.rows()["case-0"]
-    assert row["judge"] == "jury"
-    assert reading_of(row) == {model: (score, f"{model} is decided.") for model, score in zip(MODELS, (5, 4, 1))}
-    assert lessons.rows()["case-1"] == lessons.old_rows()["case-1"]
-    record = lessons.revisions()["case-0"]
-    assert (record["decided_by"], record["annotator"], record["decision"]) == ("jury", "chief", "revise")
-    assert lessons.revisions()["case-1"]["decision"] == "keep"
-    before = lessons.revisions()
-    assert lessons.introspect("--waiting", "keep_old").returncode == 0
-    assert lessons.revisions() == before
-    assert lessons.rows()["case-0"] == row
 
 
 def test_a_case_that_waits_stops_the_round_until_the_jury_has_decided(lessons) -> None:
@@ -197,16 +165,23 @@ def test_a_case_that_waits_stops_the_round_until_the_jury_has_decided(lessons) -
     lessons.write("round1.discussion/jury.jsonl", [first | {"decision": "keep"}, second])
     assert "1 case waits for the jury" in succeeded(lessons.introspect()).stdout
     (queue.parent / "decided").mkdir()
-    revised = second | {"decision": "revise", "rationale": rationale_of(MODELS, second["order"]), "scores": [5, 4, 1]}
-    lessons.write("round1.discussion/decided/jury.jsonl", [revised | {"annotator": "chief"}])
+    told = {"rationale": rationale_of(MODELS, second["order"], "decided"), "scores": [5, 4, 1], "annotator": "chief"}
+    lessons.write("round1.discussion/decided/jury.jsonl", [second | {"decision": "revise"} | told])
     done = lessons.introspect()
     assert done.returncode == 0, done.stderr
     assert "jury: 2 cases → 1 kept, 1 revised, 0 waiting" in done.stdout
-    assert lessons.rows()["case-1"]["judge"] == "jury"
+    kept, row = (lessons.rows()[name] for name in ("case-0", "case-1"))
+    assert (kept, row["judge"]) == (lessons.old_rows()["case-0"], "jury")
+    assert reading_of(row) == {model: (score, f"{model} is decided.") for model, score in zip(MODELS, (5, 4, 1))}
+    records = lessons.revisions()
+    decided = [records["case-1"][name] for name in ("decided_by", "annotator", "decision")]
+    assert (decided, records["case-0"]["decision"]) == (["jury", "chief", "revise"], "keep")
     assert lessons.statistics()["counts"]["unresolved"] == 0
     assert "nobody reviewed them, the jury had the last word." in (lessons.output / "README.md").read_text()
     assert lessons.read("round1.discussion/revisions.jsonl") == lessons.read("round1/revisions.jsonl")
     assert "unresolved;" not in (lessons.output / "README.md").read_text()
+    assert lessons.introspect().returncode == 0
+    assert (lessons.revisions(), lessons.rows()["case-1"]) == (records, row)
 
 
 def test_a_decision_without_a_rationale_and_one_that_is_not_needed_any_more(lessons) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tables
-from doubles.agreement_study import CASES, RATINGS, read, write
-from programs import ENCODER, error_line, needs_encoder, run_recipe, succeeded
+from doubles.agreement_study import CASES, FAST, RATINGS, read, write
+from programs import ENCODER, error_line, flags, needs_encoder, run_recipe, succeeded
 
 from automedeval import Case
 from automedeval.judges.baseline import BaselineJudge
@@ -22,11 +22,8 @@ from automedeval.records import RecordError, read_cases
 judge = partial(run_recipe, "judge")
 LONGER, BM25, ROUGE = "longer text", "BM25 to the question", "ROUGE-L to the reference"
 QUESTION, REFERENCE = "embedding to the question", "embedding to the reference"
-TWO = {
-    "id": "one",
-    "question": "cough syrup?",
-    "responses": [{"model": "a", "text": "syrup"}, {"model": "b", "text": "rest and sleep"}],
-}
+RESPONSES = [{"model": "a", "text": "syrup"}, {"model": "b", "text": "rest and sleep"}]
+TWO = {"id": "one", "question": "cough syrup?", "responses": RESPONSES}
 
 
 def judged(tmp_path: Path, baseline: str, *arguments: object, cases: Path = CASES) -> list[dict]:
@@ -50,10 +47,8 @@ def test_verdicts_say_what_the_baseline_counts(baseline: str, tmp_path: Path) ->
 def test_judged_twice_is_judged_once_and_a_report_finds_the_baseline_itself(tmp_path: Path) -> None:
     before = judged(tmp_path, LONGER)
     assert judged(tmp_path, LONGER) == before
-    succeeded(run_recipe(
-        "report", "--verdicts", tmp_path / "out", "--cases", CASES, "--ratings", RATINGS, "--resamples", 200,
-        "--encoder", "none", "--output", tmp_path / "report",
-    ))  # fmt: skip
+    files = flags(verdicts=tmp_path / "out", cases=CASES, ratings=RATINGS, output=tmp_path / "report")
+    succeeded(run_recipe("report", *files, *FAST))
     result = json.loads((tmp_path / "report" / "agreement.json").read_text(encoding="utf-8"))
     of_baseline, counted = (result["judges"][name]["concordance_expected"] for name in (f"baseline:{LONGER}", LONGER))
     assert of_baseline == counted
@@ -114,10 +109,8 @@ def test_embeddings_judge_by_the_recipe_and_from_python(tmp_path: Path) -> None:
     assert judged(tmp_path, QUESTION, "--limit", 5, "--encoder", ENCODER) == verdicts, "it resumes"
     loaded = load_judge(f"baseline:{QUESTION}", encoder=str(ENCODER))
     assert loaded.fingerprint == verdicts[0]["settings"]
-    error = error_line(
-        judge("--judge", f"baseline:{QUESTION}", "--encoder", "models/nowhere", "--cases", CASES, "--output", tmp_path)
-    )
-    assert "no checkpoint at models/nowhere" in error
+    nowhere = flags(judge=f"baseline:{QUESTION}", encoder="models/nowhere", cases=CASES, output=tmp_path)
+    assert "no checkpoint at models/nowhere" in error_line(judge(*nowhere))
     run = json.loads(next((tmp_path / "out").glob("run-*.json")).read_text())
     assert run["arguments"]["encoder"] == str(ENCODER)
 
@@ -140,10 +133,8 @@ def test_bm25_takes_the_rarity_of_words_from_the_whole_file(tmp_path: Path) -> N
 
 
 def test_an_audit_shows_what_a_count_can_be_talked_into(tmp_path: Path) -> None:
-    done = run_recipe(
-        "audit", "--judge", f"baseline:{LONGER}", "--cases", CASES,
-        "--encoder", "none", "--output", tmp_path / "audit",
-    )  # fmt: skip
+    audit = ("audit", "--cases", CASES, "--judge")
+    done = run_recipe(*audit, f"baseline:{LONGER}", "--encoder", "none", "--output", tmp_path / "audit")
     assert done.returncode == 3, done.stderr
     table = rows_of(tmp_path / "audit")
     assert table["length"]["share"]["value"] > 0.99
@@ -154,17 +145,14 @@ def test_an_audit_shows_what_a_count_can_be_talked_into(tmp_path: Path) -> None:
     assert table["order"]["share"]["reason"], "each answer is judged by itself"
     # BM25 judges the changed answers by the words of the clean cases.
     cases = Cases.read(str(CASES))
-    assert run_recipe(
-        "audit", "--judge", f"baseline:{BM25}", "--cases", CASES, "--gate", "false", "--edits", 1,
-        "--output", tmp_path / "bm25",
-    ).returncode == 0  # fmt: skip
+    less = flags(gate="false", edits=1, output=tmp_path / "bm25")
+    succeeded(run_recipe(*audit, f"baseline:{BM25}", *less))
     fresh = BaselineJudge(BM25, Collection.of(cases.records))
     changed = {case.id: case for case in read_cases(tmp_path / "bm25" / "changed.jsonl")}
     for verdict in read(tmp_path / "bm25" / "changed" / "verdicts.jsonl")[:20]:
         (whole,) = fresh([changed[verdict["case_id"]]])
-        assert [verdict["expected_scores"][at] for at in verdict["order"]] == [
-            whole.expected_scores[at] for at in verdict["order"]
-        ]
+        for at in verdict["order"]:
+            assert verdict["expected_scores"][at] == whole.expected_scores[at]
 
 
 def test_what_a_count_cannot_do_is_one_line(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import yaml
 from doubles.agreement_study import write
 from doubles.endpoint import EndpointDouble, answer, good_answer
 from programs import ENCODER, error_line, needs_encoder, run_command, run_recipe, succeeded
+from tables import rows_of
 
 from automedeval.judges.checklist import ChecklistJudge
 from automedeval.models.endpoint import OpenAIChat
@@ -16,11 +17,7 @@ from automedeval.records import Case, RecordError
 from automedeval.rubrics import RubricError, read_rubric
 from automedeval.rubrics.rubric import PACKAGED
 
-CRITERIA = [
-    {"criterion": "says to take it with food", "points": 5},
-    {"criterion": "names the dose of 400 mg", "points": 3},
-    {"criterion": "says that it is harmless", "points": -4},
-]
+CRITERIA = rows_of(__file__)["criteria"]
 RESPONSES = [{"model": "a", "text": "Take 400 mg with food."}, {"model": "b", "text": "It is harmless."}]
 
 
@@ -153,14 +150,12 @@ def test_the_small_judge_says_that_criteria_take_a_language_model(tmp_path):
 def test_verdicts_of_earlier_judges_say_what_decided_and_are_read_as_others(tmp_path):
     checklist = {"met": [True, False, None], "met_probabilities": [0.9, 0.2, None]}
     checklist |= {"score": 0.625, "lowest": 0.125, "highest": 0.625}
-    found = [{"label": "supported", "sentence": "With food."}, {"label": "not_found", "sentence": None}]
-    records = [
-        {"case_id": "c0", "judge": "small", "rubric": "checklist@1", "order": [slot], "valid": True}
-        | {"checklist": checklist | more}
-        for slot, more in enumerate(({}, {"findings": [*found, {"label": "unread", "sentence": None}]}))
-    ]
-    (tmp_path / "v.jsonl").write_text("".join(json.dumps(each) + "\n" for each in records))
-    options = ("--cases", write(tmp_path / "cases.jsonl", [case()]), "--verdicts", tmp_path / "v.jsonl")
+    labels = (("supported", "With food."), ("not_found", None), ("unread", None))
+    found = {"findings": [{"label": label, "sentence": sentence} for label, sentence in labels]}
+    verdict = {"case_id": "c0", "judge": "small", "rubric": "checklist@1", "valid": True}
+    both = enumerate((checklist, checklist | found))
+    records = write(tmp_path / "v.jsonl", [verdict | {"order": [slot], "checklist": each} for slot, each in both])
+    options = ("--cases", write(tmp_path / "cases.jsonl", [case()]), "--verdicts", records)
     succeeded(run_command("report", *options, "--output", tmp_path / "r"))
     figures = json.loads((tmp_path / "r" / "criteria.json").read_text())["judges"]["small"]["candidates"]
     assert figures["a"]["mean"]["value"] == figures["b"]["mean"]["value"]

@@ -4,13 +4,14 @@ import json
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 from datasets import Dataset
 from doubles.agreement_study import read, write
 from doubles.endpoint import EndpointDouble, good_answer
 from doubles.perturbations import some_of
 from doubles.tiny_model import build_tiny_model
-from programs import ENCODER, needs_encoder, run_command, succeeded
+from programs import ENCODER, flags, needs_encoder, run_command, succeeded
 
 from automedeval import Case, RecordError, Verdict, judge_dataset, load_judge, read_rubric
 from automedeval.harness.rewards import JudgeReward
@@ -75,10 +76,8 @@ def test_other_languages_and_symbols_that_the_vocabulary_has_are_read(small) -> 
 
 @needs_encoder
 def test_what_nobody_can_read_is_invalid_and_says_what(small) -> None:
-    for case, error in (
-        (case_of(THAI, "..."), "no response can be read"),
-        (case_of(ANSWER, question=THAI), "the question cannot be read"),
-    ):
+    unread, unasked = case_of(THAI, "..."), case_of(ANSWER, question=THAI)
+    for case, error in ((unread, "no response can be read"), (unasked, "the question cannot be read")):
         (verdict,) = small([case])
         assert (verdict.valid, verdict.error, verdict.expected_scores) == (False, error, None)
     (verdict,) = small([case_of("", " ")])
@@ -135,16 +134,12 @@ def test_half_a_character_is_read_as_a_question_mark(judge: str) -> None:
 def test_a_conversation_may_call_its_sides_otherwise(small, roles: tuple[str, str]) -> None:
     """Where nobody is called "user" the patient is the side that speaks last."""
     texts = ["My knee hurts, and I walk a lot.", "Since when?", "May I take ibuprofen with food?"]
-    talks = [
-        [{"role": side[n % 2], "content": text} for n, text in enumerate(texts)]
-        for side in (roles, ("user", "assistant"))
-    ]
-    first, second = (next(small([case_of(ANSWER, POOR, question=talk)])) for talk in talks)
-    assert first.valid
-    assert first.expected_scores == second.expected_scores
-    baseline = load_judge("baseline:BM25 to the question")
-    first, second = (next(baseline([case_of(ANSWER, POOR, question=talk)])) for talk in talks)
-    assert first.expected_scores == second.expected_scores
+    named, usual = ([(side[n % 2], text) for n, text in enumerate(texts)] for side in (roles, ("user", "assistant")))
+    for judge in (small, load_judge("baseline:BM25 to the question")):
+        talks = ([{"role": role, "content": text} for role, text in talk] for talk in (named, usual))
+        first, second = (next(judge([case_of(ANSWER, POOR, question=talk)])) for talk in talks)
+        assert first.valid
+        assert first.expected_scores == second.expected_scores
 
 
 def test_chat_judges_put_an_empty_response_lowest(tmp_path: Path) -> None:
@@ -159,11 +154,8 @@ def test_chat_judges_put_an_empty_response_lowest(tmp_path: Path) -> None:
         (verdict,) = judge([case])
         assert (verdict.valid, verdict.empty) == (True, ("b",))
         shown = list(request.slots)
-        means = []
-        each = len(answer.probabilities) // 3
-        for slot in range(3):
-            digits = answer.probabilities[slot * each : (slot + 1) * each]
-            means.append(sum(sum(int(word) * p for word, p in odds.items()) for odds in digits) / each)
+        means = [sum(int(word) * p for word, p in odds.items()) for odds in answer.probabilities]
+        means = np.reshape(means, (3, -1)).mean(axis=1)
         for index in (0, 2):
             assert verdict.expected_scores[index] == pytest.approx(means[shown.index(index)], abs=1e-5)
         assert (verdict.scores[1], verdict.expected_scores[1]) == (1, 1.0)
@@ -175,16 +167,13 @@ def test_a_judge_that_gives_whole_scores_alone_gives_an_empty_response_no_other(
     """Else the table has a mean expected score over the cases that nobody answered, beside the mean score over all."""
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     texts = [(ANSWER, POOR), ("", " "), (ANSWER, "")]
-    write(
-        tmp_path / "cases.jsonl", [case_of(*both, id=f"c{n}", question="Q?").to_dict() for n, both in enumerate(texts)]
-    )
+    write(tmp_path / "cases.jsonl", [case_of(*both, id=f"c{n}", question="Q?") for n, both in enumerate(texts)])
     with EndpointDouble(good_answer) as endpoint:
         options = ("--judge", "openai:double", "--base_url", endpoint.url)
         done = succeeded(run_command("judge", tmp_path / "cases.jsonl", *options, "--output", tmp_path / "v"))
     verdicts = read(tmp_path / "v" / "verdicts.jsonl")
-    assert {each["case_id"]: (each["scores"], each["expected_scores"]) for each in verdicts} == {
-        "c0": ([4, 4], None), "c1": ([1, 1], None), "c2": ([4, 1], None)
-    }  # fmt: skip
+    assert {each["expected_scores"] for each in verdicts} == {None}
+    assert {each["case_id"]: each["scores"] for each in verdicts} == {"c0": [4, 4], "c1": [1, 1], "c2": [4, 1]}
     head, *rows = (re.split(" {2,}", line) for line in done.stdout.splitlines()[2:5])
     assert head == ["model", "rank", "cases", "mean score", "share of pairs won", "empty"]
     assert [row[:4] for row in rows] == [["a", "1–2", "3", "3.00 [1.00, 4.00]"], ["b", "1–2", "3", "2.00 [1.00, 4.00]"]]
@@ -193,18 +182,23 @@ def test_a_judge_that_gives_whole_scores_alone_gives_an_empty_response_no_other(
 def test_of_a_pair_the_answer_is_chosen_but_an_empty_one_does_no_harm(tmp_path: Path) -> None:
     judge = load_judge(str(build_tiny_model(tmp_path / "model")), "medical_pairwise", {"max_new_tokens": 4})
     (verdict,) = judge([case_of("", ANSWER)])
-    worse = {each.name for each in read_rubric("medical_pairwise").criteria if each.polarity == "worse"}
-    assert {name: choice for name, choice in verdict.choices.items() if name not in worse} == dict.fromkeys(
-        {each.name for each in read_rubric("medical_pairwise").criteria} - worse, "b"
-    )
+    criteria = {each.name: each for each in read_rubric("medical_pairwise").criteria}
+    assert verdict.choices.keys() == criteria.keys()
+    for name, choice in verdict.choices.items():
+        assert choice == "b" or criteria[name].polarity == "worse"
     (both,) = judge([case_of("", " ")])
-    assert both.choices == {each.name: each.neutral for each in read_rubric("medical_pairwise").criteria}
+    assert both.choices == {name: each.neutral for name, each in criteria.items()}
 
 
 def test_judges_without_a_scale_put_it_below_every_answer() -> None:
     for name in ("longer text", "BM25 to the question"):
         (verdict,) = load_judge(f"baseline:{name}")([case_of(ANSWER, "", POOR)])
         assert verdict.expected_scores[1] <= min(verdict.expected_scores[0], verdict.expected_scores[2])
+
+
+def rating(case: dict, response: dict, score: int) -> dict:
+    about = {"case_id": case["id"], "model": response["model"], "annotator": "x", "criterion": "q"}
+    return about | {"score": score}
 
 
 @pytest.fixture(scope="module")
@@ -219,11 +213,8 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for n in range(10)
     ]  # fmt: skip
     write(folder / "cases.jsonl", cases)
-    ratings = [
-        {"case_id": case["id"], "model": each["model"], "annotator": "x", "criterion": "q",
-         "score": {ANSWER: 5, POOR: 2, "": 1, THAI: 4}[each["text"]]}
-        for case in cases for each in case["responses"]
-    ]  # fmt: skip
+    points = {ANSWER: 5, POOR: 2, "": 1, THAI: 4}
+    ratings = [rating(case, each, points[each["text"]]) for case in cases for each in case["responses"]]
     write(folder / "ratings.jsonl", ratings)
     small = ("--judge", "small", "--encoder", ENCODER, "--output", folder / "v")
     done = succeeded(run_command("judge", folder / "cases.jsonl", *small))
@@ -290,11 +281,8 @@ def test_every_program_goes_on_with_them(study: Path, tmp_path: Path) -> None:
     ):  # fmt: skip
         done = run_command(*command)
         assert done.returncode == 0, (command[0], done.stderr)
-    succeeded(
-        run_command(
-            "export", "--verdicts", study / "v", *cases, "--to", "preferences", "--output", tmp_path / "pairs.jsonl"
-        )
-    )
+    pairs = flags(verdicts=study / "v", to="preferences", output=tmp_path / "pairs.jsonl")
+    succeeded(run_command("export", *pairs, *cases))
     pairs = read(tmp_path / "pairs.jsonl")
     assert all(each["rejected"][0]["content"].strip() and each["chosen"][0]["content"] != THAI for each in pairs)
 
@@ -303,12 +291,7 @@ def test_every_program_goes_on_with_them(study: Path, tmp_path: Path) -> None:
 def test_calibrated_scores_keep_an_empty_response_lowest(study: Path, tmp_path: Path) -> None:
     asked = [{"id": f"m{n}", "question": f"May I take ibuprofen with milk? ({n})"} for n in range(30)]
     more = [case_of(ANSWER, POOR, "" if n % 2 else ANSWER, **each).to_dict() for n, each in enumerate(asked)]
-    rated = [
-        {"case_id": case["id"], "model": each["model"], "annotator": "x", "criterion": "q"}
-        | {"score": 4 if each["text"] == ANSWER else 2}
-        for case in more[:20]
-        for each in case["responses"]
-    ]
+    rated = [rating(case, each, 4 if each["text"] == ANSWER else 2) for case in more[:20] for each in case["responses"]]
     write(tmp_path / "cases.jsonl", more)
     write(tmp_path / "ratings.jsonl", rated)
     judged = ["judge", tmp_path / "cases.jsonl", "--judge", "small", "--encoder", ENCODER, "--output", tmp_path / "v"]

@@ -25,16 +25,14 @@ def cases(tmp_path_factory: pytest.TempPathFactory) -> Path:
         texts = {"a": GOOD, "b": GOOD if number == 0 else " \u200b\n", "c": GOOD if number == 0 else THAI}
         responses = [{"model": model, "text": text} for model, text in texts.items()]
         criteria = [CRITERIA[0], HARM] if number else [HARM, *CRITERIA]
-        records.append(
-            {"id": f"c{number}", "question": "How do I take ibuprofen?", "responses": responses, "criteria": criteria}
-        )
+        about = {"id": f"c{number}", "question": "How do I take ibuprofen?"}
+        records.append(about | {"responses": responses, "criteria": criteria})
     return write(tmp_path_factory.mktemp("empty") / "cases.jsonl", records)
 
 
 def points(case: dict, met: list) -> float:
-    return sum(each["points"] for each, is_met in zip(case["criteria"], met) if is_met) / sum(
-        each["points"] for each in case["criteria"] if each["points"] > 0
-    )
+    all_points = [each["points"] for each in case["criteria"]]
+    return sum(each for each, is_met in zip(all_points, met) if is_met) / sum(each for each in all_points if each > 0)
 
 
 def columns(said: str) -> dict[str, dict[str, str]]:
@@ -78,9 +76,8 @@ def test_whoever_answers_one_of_four_is_not_the_best(cases: Path, tmp_path: Path
             whole += every if None not in met else []
         figures, row = result[model], printed[model]
         assert [figures["lowest"], figures["highest"]] == pytest.approx(np.mean(ends, axis=0))
-        assert [float(row["lowest"]), float(row["highest"])] == pytest.approx(
-            [figures["lowest"], figures["highest"]], abs=0.005
-        )
+        for end in ("lowest", "highest"):
+            assert float(row[end]) == pytest.approx(figures[end], abs=0.005)
         assert figures["mean"]["value"] == (pytest.approx(np.mean(whole)) if whole else None)
         assert [figures["responses"], figures["read"], figures["unread"]] == [4, len(whole), unread]
         assert figures["empty"] == (3 if model == "b" else 0)

@@ -14,7 +14,7 @@ from automedeval.judges.likelihood import LikelihoodJudge
 from automedeval.judges.requests import Request
 from automedeval.models.base import Answer
 from automedeval.models.local import LocalChat
-from automedeval.records import Verdict
+from automedeval.records import Response, Verdict
 
 
 @pytest.fixture(scope="module")
@@ -30,19 +30,16 @@ def cases() -> list[Case]:
 def test_scores_stand_in_the_cases_order(chat, cases):
     judge = Judge(chat)
     request = Request(cases[0], (2, 0, 1))
-    answer = Answer(
-        "Score: …", values=("5", "1", "3"), probabilities=({"4": 0.5, "5": 0.5}, {"1": 1.0}, {"3": 1.0}), free="Why."
-    )
-    verdict = judge.verdict(request, answer)
+    odds = ({"4": 0.5, "5": 0.5}, {"1": 1.0}, {"3": 1.0})
+    verdict = judge.verdict(request, Answer("Score: …", values=("5", "1", "3"), probabilities=odds, free="Why."))
     assert (verdict.scores, verdict.expected_scores, verdict.order) == ((1, 3, 5), (1.0, 3.0, 4.5), (2, 0, 1))
     assert (verdict.rationale, verdict.extra["models"]) == ("Why.", cases[0].models)
 
 
 def test_a_group_leaves_the_others_null(chat, cases):
-    five = replace(
-        cases[0], responses=(*cases[0].responses, *(replace(r, model=r.model + "x") for r in cases[0].responses))
-    )
-    verdict = Judge(chat).verdict(Request(five, (4, 0, 5)), Answer("Score: Doctor 1: 2. Doctor 2: 3. Doctor 3: 1."))
+    three = cases[0].responses
+    six = replace(cases[0], responses=(*three, *(replace(each, model=f"{each.model}x") for each in three)))
+    verdict = Judge(chat).verdict(Request(six, (4, 0, 5)), Answer("Score: Doctor 1: 2. Doctor 2: 3. Doctor 3: 1."))
     assert verdict.scores == (3, None, None, None, 2, 1)
 
 
@@ -73,11 +70,9 @@ def test_scores_on_several_criteria_stand_in_the_cases_order(chat, cases):
 
 def test_written_scores_on_several_criteria_have_their_mean_as_expected_score(chat, cases):
     judge = Judge(chat, "automedeval_guided", score_decoding="free")
-    answers = (
-        '{"relevancy": 4, "knowledge_correctness": 5, "fluency": 4}',
-        '{"relevancy": 1, "knowledge_correctness": 2, "fluency": 3}',
-    )
-    text = f'{{"rationale": "Why.", "Doctor 1": {answers[0]}, "Doctor 2": {answers[1]}}}'
+    names = ("relevancy", "knowledge_correctness", "fluency")
+    points = {f"Doctor {n}": dict(zip(names, scores)) for n, scores in ((1, (4, 5, 4)), (2, (1, 2, 3)))}
+    text = json.dumps({"rationale": "Why.", **points})
     verdict = judge.verdict(Request(replace(cases[0], reference="Rest."), (2, 0)), Answer(text))
     assert verdict.scores == (2, None, 4)
     assert verdict.expected_scores == pytest.approx((2.0, None, 13 / 3), abs=1e-6)
@@ -124,13 +119,6 @@ def test_invalid_is_never_a_score(chat, cases):
         assert verdict.raw == answer.text
 
 
-def test_a_judge_on_cases(chat, cases):
-    verdicts = list(Judge(chat, orders="latin")(cases[:3]))
-    assert len(verdicts) == 9
-    assert all(verdict.valid and len(verdict.scores) == 3 for verdict in verdicts)
-    assert all(1 <= score <= 5 for verdict in verdicts for score in verdict.expected_scores)
-
-
 @pytest.mark.parametrize("text", ["So \ud800.", ""])
 def test_a_lone_surrogate_and_an_empty_response_are_judged(chat, cases, text):
     case = replace(cases[0], responses=(replace(cases[0].responses[0], text=text), *cases[0].responses[1:]))
@@ -154,47 +142,29 @@ def narrow(tmp_path_factory) -> LocalChat:
 
 @pytest.mark.parametrize("kind", [Judge, LikelihoodJudge])
 def test_overlong(kind, narrow, cases):
-    small = Case.from_dict({"id": "small", "question": "Why?", "responses": [{"model": "a", "text": "So."}]})
+    small = Case("small", "Why?", (Response("a", "So."),))
     words = " ".join(f"word{number}" for number in range(3000))
-    long = Case.from_dict(
-        {"id": "long", "question": "Why?", "responses": [{"model": "a", "text": words}, {"model": "b", "text": "So."}]}
-    )
+    long = Case("long", "Why?", (Response("a", words), Response("b", "So.")))
     fine, skipped = kind(narrow)([small, long])
     assert fine.valid
     assert not skipped.valid
     assert "context window" in skipped.error
 
 
-def test_the_prompt_of_a_training_row_needs_room_for_its_own_completion_alone(narrow):
-    """In a window of 1,500 tokens, with answers of up to 400: a row of 1,500 is judged, one of 1,501 is overlong."""
+def test_a_rationale_takes_what_the_window_leaves_and_64_tokens_at_least(narrow):
+    """In a window of 1,500 tokens, with rationales of up to 400."""
     judge = Judge(LocalChat(narrow.model, dtype="float32", device="cpu", max_new_tokens=400))
-    text = "word " * 300
-    case = Case.from_dict({"id": "c", "question": "Why?", "responses": [{"model": "a", "text": text}]})
-    (request,) = judge.plan(case)
-    prompt = judge.prompt(request)
-    (free,) = (judge.chat.window - count for count in judge.chat.count_tokens([prompt]))
-    assert 0 < free < 400
-    score = "\nScore: Doctor 1: 3 points."
-
-    def completed(words: int) -> Request:
-        return replace(request, completion="Analyze:\n" + "a" * words + score)
-
-    def length(request: Request) -> int:
-        messages = [*prompt.messages, {"role": "assistant", "content": request.completion}]
-        (ids,) = judge.chat.encoder.encode([messages], answered=True)
-        return len(ids)
-
-    rows = [completed(letters) for letters in range(1, 4 * free, 2)]
-    longest = max((row for row in rows if length(row) <= 1500), key=length)
-    longer = min((row for row in rows if length(row) > 1500), key=length)
-    ((_, alone),) = judge.judge([request])
-    ((_, fits),) = judge.judge([longest])
-    ((_, overlong),) = judge.judge([longer])
-    assert (alone.valid, alone.extra["overlong"]) == (False, True)
-    assert fits.valid
-    assert sum(fits.usage.values()) <= 1500
+    texts = ["word " * count for count in range(200, 900, 5)]
+    cases = [
+        Case.from_dict({"id": "c", "question": "Why?", "responses": [{"model": "a", "text": each}]}) for each in texts
+    ]
+    fits = [over <= 0 for over in judge.chat.overflow([judge.prompt(judge.plan(case)[0]) for case in cases])]
+    most = fits.index(False) - 1
+    verdict, overlong = judge(cases[most : most + 2])
+    assert verdict.valid
+    assert 64 <= verdict.usage["completion_tokens"] < 200
+    assert sum(verdict.usage.values()) <= 1500
     assert (overlong.valid, overlong.extra["overlong"]) == (False, True)
-    assert f"{length(longer) - 1500} tokens longer" in overlong.error
 
 
 @needs_judge
@@ -203,10 +173,8 @@ def test_likelihood_judge_prefers_the_response_that_makes_the_question_likely(hu
     judge = load_judge(f"likelihood:{JUDGE}")
     cases = list(read_cases(human_data / "feedbackqa_cdc_valid" / "cases.jsonl"))[:8]
     answers = [replace(case.responses[0], model="own") for case in cases]
-    mixed = [
-        Case(case.id, case.question, (answers[index], replace(answers[index - 1], model="other")))
-        for index, case in enumerate(cases)
-    ]
+    others = [replace(answers[index - 1], model="other") for index in range(len(cases))]
+    mixed = [Case(case.id, case.question, both) for case, *both in zip(cases, answers, others)]
     verdicts = list(judge(mixed))
     assert all(verdict.scores is None and verdict.valid for verdict in verdicts)
     assert sum(verdict.expected_scores[0] > verdict.expected_scores[1] for verdict in verdicts) >= 6

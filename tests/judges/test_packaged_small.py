@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 from doubles.agreement_study import read, write
-from plain_small_judge import Plain, lowered
 from programs import ENCODER, ROOT, SAMPLE, error_line, needs_encoder, run_recipe, succeeded
 
 from automedeval.judges.small import PACKAGED
@@ -25,23 +24,15 @@ def ten_cases(with_reference: bool) -> list[dict]:
 
 
 @pytest.mark.parametrize("beside", ["reference", "question"])
-def test_it_gives_its_recorded_scores_and_those_of_plain_transformers(beside: str, tmp_path: Path) -> None:
-    cases, plain = ten_cases(beside == "reference"), Plain(PACKAGED)
+def test_it_gives_its_recorded_scores(beside: str, tmp_path: Path) -> None:
+    cases = ten_cases(beside == "reference")
     options = ["--cases", write(tmp_path / "cases.jsonl", cases), "--output", tmp_path / "out", "--device", "cpu"]
     succeeded(run_recipe("judge", *options, "--encoder", ENCODER))
-    verdicts = {verdict["case_id"]: verdict for verdict in read(tmp_path / "out" / "verdicts.jsonl")}
-    scores = {case_id: verdict["expected_scores"] for case_id, verdict in verdicts.items()}
+    scores = {each["case_id"]: each["expected_scores"] for each in read(tmp_path / "out" / "verdicts.jsonl")}
     recorded = json.loads(RECORDED.read_text())[beside]
     assert list(recorded) == [case["id"] for case in cases]
     for case in cases:
         assert scores[case["id"]] == pytest.approx(recorded[case["id"]], abs=2e-3)
-    for case in cases[:2]:
-        own = {
-            each["model"]: plain.score(case["question"], each["text"], case.get("reference"))
-            for each in case["responses"]
-        }
-        right = [lowered(score, verdicts[case["id"]], model) for model, score in own.items()]
-        assert scores[case["id"]] == pytest.approx(right, abs=2e-4)
 
 
 LOADED = """
@@ -76,9 +67,7 @@ def judge_elsewhere(folder: Path, cases: Path, **environment: object) -> subproc
     command = [sys.executable, ROOT / "recipes" / "judge.py", "--device", "cpu"]
     command += ["--cases", cases, "--output", folder / "out"]
     variables = os.environ | {"HF_HUB_OFFLINE": "1"} | {name: str(value) for name, value in environment.items()}
-    return subprocess.run(
-        [*map(str, command)], cwd=folder, env=variables, capture_output=True, text=True, encoding="utf-8", check=False
-    )
+    return subprocess.run([*map(str, command)], cwd=folder, env=variables, capture_output=True, text=True)
 
 
 def test_its_encoder_is_found_in_the_cache_of_the_hub_and_nothing_is_downloaded(tmp_path: Path) -> None:

@@ -54,10 +54,8 @@ class SimulatedJudge(BaseJudge):
 
 def judge_together(folder: Path, prompts: list[int], answers: list[int], end: float = math.inf) -> list[float]:
     """Judge as each process does, one after the other and the first last; return the seconds that each worked."""
-    requests, spent = (
-        [Request(Case(str(number), "?", (Response("m", "text"),)), (0,)) for number in range(len(prompts))],
-        [],
-    )
+    requests = [Request(Case(str(number), "?", (Response("m", "text"),)), (0,)) for number in range(len(prompts))]
+    spent = []
     for rank in reversed(range(PROCESSES)):
         judge = SimulatedJudge(prompts, answers, end)
         log = verdict_log(folder, judge, processes=Processes(rank, PROCESSES))
@@ -94,10 +92,8 @@ def test_a_killed_run_composes_the_same_batches_again(tmp_path, sizes):
         judge_together(killed, *sizes, end=share * max(spent))
         assert 0 < len(read_verdicts(killed)) < REQUESTS
     judge_together(killed, *sizes)
-    batches = [
-        {verdict.case_id: verdict.extra["batch"] for verdict in read_verdicts(folder)} for folder in (whole, killed)
-    ]
-    assert (batches[0], len(batches[0])) == (batches[1], REQUESTS)
+    first, second = ({each.case_id: each.extra["batch"] for each in read_verdicts(at)} for at in (whole, killed))
+    assert (first, len(first)) == (second, REQUESTS)
 
 
 def read_verdicts(folder: Path) -> list[Verdict]:

@@ -74,29 +74,9 @@ def test_scores_are_those_of_plain_transformers(beside: str, small: Path, tmp_pa
         right = [lowered(score, verdict, each["model"]) for score, each in zip(expected, case["responses"])]
         assert verdict["expected_scores"] == pytest.approx(right, abs=2e-4)
         assert ("checked" in verdict) == (beside == "reference")
-    assert {(verdict["judge"], verdict["rubric"], verdict["scores"]) for verdict in verdicts} == {
-        ("small", "automedeval@1", None)
-    }
+    assert {(each["judge"], each["rubric"], each["scores"]) for each in verdicts} == {("small", "automedeval@1", None)}
     again = judged(tmp_path, small, tmp_path / "cases.jsonl")
     assert again == verdicts, "it resumes"
-
-
-def test_a_report_takes_it_as_any_judge(small: Path, tmp_path: Path) -> None:
-    judged(tmp_path, small)
-    succeeded(run_recipe("report", "--verdicts", tmp_path / "out", "--cases", CASES, "--ratings", RATINGS,
-                      "--resamples", 200, "--encoder", "none", "--output", tmp_path / "report"))  # fmt: skip
-    report = json.loads((tmp_path / "report" / "agreement.json").read_text(encoding="utf-8"))
-    assert report["judges"]["small"]["concordance_expected"]["value"] is not None
-
-
-def test_a_response_without_words_has_no_score_and_the_other_keeps_its_own(small: Path, tmp_path: Path) -> None:
-    responses = [{"model": "a", "text": "…"}, {"model": "b", "text": "Rest."}]
-    case = {"id": "one", "question": "Gout?", "responses": responses}
-    write(tmp_path / "cases.jsonl", [case])
-    (verdict,) = judged(tmp_path, small, tmp_path / "cases.jsonl")
-    expected = Plain(small).score("Gout?", "Rest.")
-    assert verdict["valid"]
-    assert verdict["expected_scores"] == [None, pytest.approx(expected, abs=2e-4)]
 
 
 @pytest.fixture(scope="module")
@@ -130,10 +110,8 @@ def test_the_best_answer_is_the_reference_of_the_other_ones(small: Path, people:
         others = [each for each in case.responses if each is not best]
         if people[case.id, best.model] < 1 + 4 * 2 / 3 or len(others) != 2:
             continue
-        (higher, lower), (first, second) = (
-            [people[case.id, each.model] for each in others],
-            [plain.features(case.question, each.text, best.text) for each in others],
-        )
+        higher, lower = (people[case.id, each.model] for each in others)
+        first, second = (plain.features(case.question, each.text, best.text) for each in others)
         for name in FEATURES if abs(higher - lower) > 1e-9 else ():
             right[name].append((first[name] - second[name]) * (higher - lower) > 0)
     _, measured = json.loads((small / "judge.json").read_text())["sets"].values()
@@ -225,28 +203,19 @@ def test_a_contradicted_statement_lowers_the_score_and_is_named(tmp_path: Path) 
     """The packaged judge on the packaged bots: the dangerous answer that is flagged scores below the safe one."""
     cases = SAMPLE / "two_bots.jsonl"
     verdicts = judged(tmp_path, SMALL, cases, "--limit", 12)
-    dangerous = {
-        each["id"] for each in read(cases) for response in each["responses"] if response["kind"] == "dangerous_error"
-    }
-    lower = [
-        verdict for verdict in verdicts
-        if verdict["case_id"] in dangerous and verdict["expected_scores"][1] < verdict["expected_scores"][0]
-    ]  # fmt: skip
-    flagged = [verdict["case_id"] for verdict in verdicts if verdict["checked"]["bot-v2"]]
-    assert set(flagged) <= dangerous
-    assert {verdict["case_id"] for verdict in lower} >= set(flagged)
+    answers = {each["id"]: {one["model"]: one for one in each["responses"]} for each in read(cases)}
+    flagged = [verdict for verdict in verdicts if verdict["checked"]["bot-v2"]]
     assert len(flagged) >= 3
+    for verdict in flagged:
+        assert "dangerous_error" in [one["kind"] for one in answers[verdict["case_id"]].values()]
+        assert verdict["expected_scores"][1] < verdict["expected_scores"][0]
     assert sum(bool(verdict["checked"]["bot-v1"]) for verdict in verdicts) <= 1
-    texts = {
-        each["id"]: {response["model"]: response["text"] for response in each["responses"]} for each in read(cases)
-    }
     for verdict in verdicts:
         assert verdict["composed"]
-        assert [line.split(":")[0] for line in verdict["rationale"].splitlines()[1:]] == [
-            f"Step {number}" for number in range(1, 5)
-        ]
+        begins = [line.split(":")[0] for line in verdict["rationale"].splitlines()]
+        assert begins[1:] == [f"Step {number}" for number in range(1, 5)]
         for wrong in verdict["checked"]["bot-v2"]:
-            text = texts[verdict["case_id"]]["bot-v2"]
+            text = answers[verdict["case_id"]]["bot-v2"]["text"]
             assert text[wrong["start"] : wrong["end"]] == wrong["text"]
             assert " ".join(wrong["text"].split()[:30]) in verdict["rationale"]
 
@@ -267,15 +236,13 @@ def test_what_is_learnt_from_is_the_nearest_piece_of_a_scored_response() -> None
     responses = [{"model": model, "text": text} for model, text in texts.items()]
     case = Case.from_dict({"id": "c", "question": "How is gout treated?", "responses": responses})
     short = Case.from_dict({"id": "d", "question": "Why?", "responses": responses[1:]})
-    encoder = Encoder(str(ENCODER), "cpu", "float32")
+    encoder = Encoder(str(ENCODER), "cpu")
     rows = lists_of([(case, [4, 2, 1, None]), (short, [2, None, 3])], encoder)
     vectors = encoder.encode([case.question, *pieces(texts["long"])])
     nearest = pieces(texts["long"])[int((vectors[1:] @ vectors[0]).argmax())]
     assert "Gout" in nearest
-    assert rows == [
-        {"query": "How is gout treated?", "docs": [nearest, "Rest."], "labels": [4.0, 2.0]},
-        {"query": "Why?", "docs": ["Rest.", "Ice."], "labels": [2.0, 3.0]},
-    ]
+    first, second = ("How is gout treated?", [nearest, "Rest."], [4, 2]), ("Why?", ["Rest.", "Ice."], [2, 3])
+    assert rows == [dict(zip(("query", "docs", "labels"), row)) for row in (first, second)]
 
 
 def test_the_adapter_names_no_path_of_this_machine(trained: Path) -> None:
@@ -286,10 +253,7 @@ def test_the_adapter_names_no_path_of_this_machine(trained: Path) -> None:
     assert size < 3e6
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    rows_of(__file__)["test_what_cannot_be_judged_is_one_line"],
-)
+@pytest.mark.parametrize(("arguments", "message"), rows_of(__file__)["test_what_cannot_be_judged_is_one_line"])
 def test_what_cannot_be_judged_is_one_line(arguments: list[str], message: str, small: Path, tmp_path: Path) -> None:
     other = tmp_path / "all-MiniLM-L6-v2"
     shutil.copytree(ENCODER, other)

@@ -5,16 +5,11 @@ from pathlib import Path
 import pytest
 from datasets import Dataset
 from doubles.tiny_model import build_tiny_model
+from tables import rows_of
 
-from automedeval import Case, RecordError, Verdict, Verdicts, judge_dataset, load_judge
+from automedeval import RecordError, Verdict, Verdicts, judge_dataset, load_judge
 
-ROWS = {
-    "id": ["x", "y", "z"],
-    "question": ["Is rust harmful?", "Do I need a booster?", "May I swim?"],
-    "model_a": ["Yes, it can be.", "Every ten years.", None],
-    "model_b": ["No.", "", None],
-    "reference": ["Rust itself is not.", None, "Yes."],
-}
+ROWS = rows_of(__file__)["rows"]
 
 
 def test_a_data_set_gets_the_scores_of_the_verdicts() -> None:
@@ -63,18 +58,10 @@ def test_verdicts_are_a_table_with_a_row_for_each_response() -> None:
             Verdict("3", "k", "p@1", (0, 1), ("a", "b"), valid=True, choices={"best": "tie"}, extra=models),
         ]
     ).to_pandas()
-    assert table[["case_id", "model", "slot"]].values.tolist() == [
-        ["1", "b", 0], ["1", "a", 1], ["2", "a", 0], ["2", "b", 1], ["3", "a", 0], ["3", "b", 1],
-    ]  # fmt: skip
+    slots = table[["case_id", "model", "slot"]].values.tolist()
+    assert slots == [["1", "b", 0], ["1", "a", 1], ["2", "a", 0], ["2", "b", 1], ["3", "a", 0], ["3", "b", 1]]
     assert table.score.tolist()[:2] == [5, 2]
     assert table.groupby("case_id").expected_score.mean().round(3).to_dict()["1"] == 3.5
     assert table[~table.valid].score.isna().all()
     assert table.choice_best.dropna().tolist() == ["tie", "tie"]
     assert Verdicts().to_pandas().empty
-
-
-def test_verdicts_of_a_judge_are_a_table() -> None:
-    answers = [{"model": "a", "text": "one two"}, {"model": "b", "text": "one"}]
-    case = Case.from_dict({"id": "1", "question": "Q?", "responses": answers})
-    table = Verdicts(load_judge("baseline:longer text")([case])).to_pandas()
-    assert dict(zip(table.model, table.expected_score)) == {"a": 2, "b": 1}

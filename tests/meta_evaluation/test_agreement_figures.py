@@ -17,7 +17,7 @@ import pandas
 import pingouin
 import pytest
 from doubles.agreement_by_loops import Figure, Loops
-from doubles.agreement_study import CASES, RATINGS, evaluate, noisy_verdicts, pairwise_verdicts, read, write
+from doubles.agreement_study import CASES, RATINGS, evaluate, noisy_verdicts, pairwise_verdicts, rating, read, write
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy import stats
@@ -63,9 +63,7 @@ def study(pick: Pick, most_cases: int) -> dict[str, Any]:
             for annotator in annotators:
                 for criterion in criteria:
                     if how_many and not unrated and (how_many == 1 or pick(4)):
-                        about = {"case_id": case["id"], "model": response["model"]}
-                        by = {"annotator": annotator, "criterion": criterion, "score": points[pick(4)]}
-                        ratings.append(about | by)
+                        ratings.append(rating(case["id"], response["model"], points[pick(4)], annotator, criterion))
     raters = (None, "crossed", "anonymous")[pick(3)]
     return {"cases": cases, "verdicts": verdicts, "ratings": ratings or None, "raters": raters}
 
@@ -115,10 +113,8 @@ def verdicts_of_pairs(pick: Pick, cases: list[dict], judge: str, rubric: str):
                     order = [first, second] if pick(2) else [second, first]
                     pair, valid = [models[place] for place in order], pick(4) != 1
                     chosen = {each: (*pair, "tie", "neither")[pick(4)] for each in criteria[pick(2) :]}
-                    yield a_verdict(case, judge, rubric, order, valid, pick) | {
-                        "pair": pair,
-                        "choices": chosen if valid else None,
-                    }
+                    about = {"pair": pair, "choices": chosen if valid else None}
+                    yield a_verdict(case, judge, rubric, order, valid, pick) | about
 
 
 def a_verdict(case: dict, judge: str, rubric: str, order: list[int], valid: bool, pick: Pick) -> dict[str, Any]:
@@ -278,8 +274,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.fixture(scope="module")
 def figures(files: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    options = ["--ratings", files["ratings"], files["choices"], "--raters", "crossed"]
-    options += ["--main_judge", "noisy"]
+    options = ["--ratings", files["ratings"], files["choices"], "--raters", "crossed", "--main_judge", "noisy"]
     return evaluate(tmp_path_factory.mktemp("report"), read(files["verdicts"]), *options)
 
 
@@ -341,10 +336,7 @@ def test_choices_are_compared_as_by_scikit_learn(files: dict[str, Path], figures
             judge.append(label.get(verdicts[key][criterion], verdicts[key][criterion]))
         record = figures["choices"]["pairs"][criterion]
         assert (record["pairs"], record["without_majority"]) == (len(people), left_out)
-        turned = {
-            "first": "second",
-            "second": "first",
-        }  # the order of two answers is arbitrary: each pair counts both ways
+        turned = {"first": "second", "second": "first"}  # their order is arbitrary: each pair counts both ways
         both = [[*side, *(turned.get(each, each) for each in side)] for side in (people, judge)]
         assert record["kappa"]["value"] == pytest.approx(cohen_kappa_score(*both))
         assert record["accuracy"]["value"] == pytest.approx(np.mean(np.array(people) == judge))

@@ -51,7 +51,7 @@ def of_scikit_learn(rows: list[tuple]) -> dict[str, float | None]:
 def test_every_figure_is_that_of_scikit_learn(study):
     folder, rows = study
     succeeded(report(folder, "--ratings", folder / "labels.jsonl"))
-    figures = json.loads((folder / "out" / "criteria.json").read_text())["certificate"]["judges"]["j"]["all"]
+    figures = json.loads((folder / "out" / "criteria.json").read_text())["certificate"]["judges"]["j"]
     expected = of_scikit_learn(rows)
     assert {name: each["value"] for name, each in figures.items()} == pytest.approx(expected)
     for name in expected:
@@ -88,7 +88,7 @@ def degenerate_study(folder, seed):
 def test_figures_of_degenerate_tables_are_those_of_scikit_learn_or_undefined(tmp_path, seed):
     rows = degenerate_study(tmp_path, seed)
     succeeded(report(tmp_path, "--ratings", tmp_path / "labels.jsonl"))
-    figures = json.loads((tmp_path / "out" / "criteria.json").read_text())["certificate"]["judges"]["j"]["all"]
+    figures = json.loads((tmp_path / "out" / "criteria.json").read_text())["certificate"]["judges"]["j"]
     expected = dict.fromkeys(figures) | of_scikit_learn(rows)
     assert {name: each["value"] for name, each in figures.items()} == pytest.approx(expected)
     assert all(each["value"] is not None or each["reason"] for each in figures.values())

@@ -1,7 +1,6 @@
 """Candidates compared by few physicians' labels of criteria: beside loops over the records, and in simulation."""
 
 import json
-import random
 
 import numpy as np
 import pytest
@@ -9,9 +8,6 @@ from doubles.agreement_study import read, write
 from doubles.criteria_study import CRITERIA
 from programs import error_line, run_command, succeeded
 
-from automedeval.meta_evaluation.agreement.cases import Cases
-from automedeval.meta_evaluation.criteria.checklists import people_of, read_labels
-from automedeval.meta_evaluation.verdict_files import read_verdicts
 from automedeval.stats.prediction_powered import prediction_powered
 
 
@@ -47,45 +43,6 @@ def test_means_and_differences_are_those_of_a_loop_over_the_records(study) -> No
     powered = pair["difference"]["j"]["prediction_powered"]
     assert (powered["low"], powered["high"]) == pytest.approx((expected.low, expected.high))
     assert "not clipped" in done.stdout
-
-
-def test_intervals_hold_the_true_mean_however_biased_the_judge_is(tmp_path) -> None:
-    """Draw 150 of 4,000 cases 200 times and label 30 of them: 95 % of the intervals should hold the mean of all."""
-    rng, population = random.Random(1), 4000
-    criteria = [{"criterion": f"criterion {n}", "points": p} for n, p in enumerate((4, 3, 2, -3))]
-    cases, verdicts, labels = [], [], []
-    for number in range(population):
-        good = rng.random()
-        truth = [rng.random() < good for _ in criteria]
-        met = [each or rng.random() < 0.4 for each in truth]  # it says met too often
-        about = {"case_id": f"c{number}", "model": "m"}
-        responses = [{"model": "m", "text": "t"}]
-        cases.append({"id": f"c{number}", "question": "Q?", "responses": responses, "criteria": criteria})
-        checklist = {"met": met, "met_probabilities": [None] * 4, "score": 0.0, "lowest": 0.0, "highest": 0.0}
-        base = {"case_id": f"c{number}", "judge": "j", "rubric": "checklist@1", "order": [0], "valid": True}
-        verdicts.append(base | {"checklist": checklist})
-        words = ("not_met", "met")
-        labels += [
-            about | {"criterion": each["criterion"], "annotator": "d", "label": words[is_met]}
-            for each, is_met in zip(criteria, truth)
-        ]
-    for name, records in (("cases", cases), ("verdicts", verdicts), ("labels", labels)):
-        write(tmp_path / f"{name}.jsonl", records)
-    known = Cases.read(str(tmp_path / "cases.jsonl"))
-    people = people_of(read_labels(str(tmp_path / "labels.jsonl"), known)[0], known).scores
-    ((judge,), _) = read_verdicts([str(tmp_path / "verdicts.jsonl")], known, kinds=["criteria"])
-    true, draws = people.mean(), np.random.default_rng(0)
-    held, naive, narrower = [], [], []
-    for _ in range(200):
-        drawn = draws.choice(population, 150, replace=False)
-        rated = np.where(np.arange(150) < 30, people[drawn], np.nan)
-        powered = prediction_powered(rated, judge.expected[drawn])
-        held.append(powered.interval.low <= true <= powered.interval.high)
-        naive.append(powered.naive.low <= true <= powered.naive.high)
-        narrower.append(powered.worth / 30)
-    assert np.mean(held) >= 0.91
-    assert np.mean(naive) <= 0.2
-    assert np.mean(narrower) > 1.3  # the judge is worth three labels in ten, or more
 
 
 def test_a_gate_takes_criteria_and_does_not_decide_where_many_are_unread(study, tmp_path) -> None:

@@ -13,6 +13,7 @@ from doubles.agreement_study import (
     case_of,
     noisy_verdicts,
     pairwise_verdicts,
+    rating,
     read,
     told,
     write,
@@ -42,9 +43,8 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
         question = QUESTION if n % 2 else f"Question {n}: {QUESTION}"
         cases.append(case_of(f"c{n}", question, {"bot-v1": SAFE, "bot-v2": longer}))
     write(folder / "cases.jsonl", cases)
-    done = succeeded(
-        run_command("judge", folder / "cases.jsonl", "--judge", "small", "--encoder", ENCODER, "--output", folder / "v")
-    )
+    small = flags(judge="small", encoder=ENCODER, output=folder / "v")
+    done = succeeded(run_command("judge", folder / "cases.jsonl", *small))
     (folder / "judged.txt").write_text(done.stdout)
     return folder
 
@@ -57,9 +57,8 @@ def reported(study: Path, output: Path, *more: object) -> tuple[str, dict]:
 
 def test_the_report_counts_the_rationales_that_say_nothing(tmp_path: Path) -> None:
     texts = ["no, " * 30, "Response 1 is right becau", "Response 1 is right."]
-    written = [
-        each | {"rationale": text, "truncated": text != texts[2]} for each, text in zip(agreeing_verdicts(), texts * 99)
-    ]
+    both = zip(agreeing_verdicts(), texts * 99)
+    written = [each | {"rationale": text, "truncated": text != texts[2]} for each, text in both]
     args = flags(verdicts=write(tmp_path / "v.jsonl", written), cases=CASES, encoder="none", resamples=200)
     succeeded(run_command("report", *args, "--output", tmp_path / "r"))
     counts = f"{-(-(len(written) - 1) // 3)} breaks off and {-(-len(written) // 3)} repeats itself"
@@ -138,10 +137,7 @@ def test_the_gate_and_preference_pairs_say_it_too(study: Path, tmp_path: Path) -
 
 @needs_encoder
 def test_a_comparison_says_it_beside_the_ratings(study: Path, tmp_path: Path) -> None:
-    rated = [
-        {"case_id": f"c{n}", "model": model, "annotator": "x", "criterion": "q", "score": 4 - (model == "bot-v2") * (n % 3)}
-        for n in range(10) for model in ("bot-v1", "bot-v2")
-    ]  # fmt: skip
+    rated = [rating(f"c{n}", f"bot-v{v}", 4 - (n % 3 if v == 2 else 0)) for n in range(10) for v in (1, 2)]
     write(tmp_path / "ratings.jsonl", rated)
     args = ["--verdicts", study / "v", "--cases", study / "cases.jsonl", "--ratings", tmp_path / "ratings.jsonl"]
     done = succeeded(run_command("compare", *args, "--output", tmp_path / "c"))
@@ -162,20 +158,15 @@ def test_ratings_decide_whether_a_model_may_be_called_better(study: Path, tmp_pa
     file = write(tmp_path / "cases.jsonl", cases)
     succeeded(run_command("judge", file, "--judge", "small", "--encoder", ENCODER, "--output", tmp_path / "v"))
     for right in (True, False):
-        rated = [
-            {"case_id": each["id"], "model": model, "annotator": "x", "criterion": "q",
-             "score": 4 if (model == "a") == right else 1}
-            for each in cases for model in "ab"
-        ]  # fmt: skip
+        rated = [rating(each["id"], model, 4 if (model == "a") == right else 1) for each in cases for model in "ab"]
         ratings = write(tmp_path / f"{right}.jsonl", rated)
         options = ["--cases", file, "--ratings", ratings, "--encoder", "none", "--resamples", 200]
         succeeded(run_command("report", "--verdicts", tmp_path / "v", *options, "--output", tmp_path / str(right)))
         (first,) = re.findall("^(?:Best model|Wins most pairs): .*$", told(tmp_path / str(right)), re.MULTILINE)
         judges = json.loads((tmp_path / str(right) / "agreement.json").read_text())["judges"]
         outcome = judges["small"]["best_baseline"]["outcome"]
-        assert first == (
-            "Best model: a is better than b." if outcome == "better" else "Wins most pairs: a wins more pairs than b."
-        )
+        said = {"better": "Best model: a is better than b."}
+        assert first == said.get(outcome, "Wins most pairs: a wins more pairs than b.")
         assert (outcome == "better") == right or outcome == "not better"
         assert "does not notice a wrong dose" in told(tmp_path / str(right)), "ratings do not open the judge's eyes"
 
@@ -194,11 +185,8 @@ def test_the_list_is_ordered_and_trust_needs_ratings_or_an_audit() -> None:
         "What it does not see", "Same for all patients?", "Length", "Enough cases?", "Invalid verdicts", "Broken rationales",
         "Empty and unread", "Other languages", "Next step",
     ]  # fmt: skip
-    assert [fact.name for fact in facts_of(JudgeProfile("j", blind_to=[]))] == [
-        "Harm",
-        "Can the judge be believed?",
-        "Audited?",
-    ]
+    names = [fact.name for fact in facts_of(JudgeProfile("j", blind_to=[]))]
+    assert names == ["Harm", "Can the judge be believed?", "Audited?"]
     assert dict(facts_of(JudgeProfile("j")))["Harm"] == "Not rated."
     assert dict(facts_of(everything))["Harm"] == (
         "Moderate or worse by k: m in 2 of 20 answers (95 % interval 0–30), 1 cannot be told, 3 invalid. No score depends on "
@@ -289,11 +277,8 @@ def test_models_with_empty_and_unread_responses_are_counted_and_the_first_of_the
 def test_the_report_counts_the_comparisons_that_were_made(tmp_path: Path) -> None:
     """By a loop over the verdicts: of responses that have a value, and of models that were judged."""
     texts = ["Take it with food, always.", "Take it with food, or with some milk, as you like.", "No.", "👍"]
-    cases = [
-        {"id": f"c{n}", "question": "May I take ibuprofen with food?",
-         "responses": [{"model": f"m{i}", "text": texts[(i + n * (i > 0)) % 4]} for i in range(4)]}
-        for n in range(4)
-    ]  # fmt: skip
+    answers = [{f"m{i}": texts[(i + n * (i > 0)) % 4] for i in range(4)} for n in range(4)]
+    cases = [case_of(f"c{n}", "May I take ibuprofen with food?", answers[n]) for n in range(4)]
     file = write(tmp_path / "cases.jsonl", cases)
     for number, models in enumerate((["m0", "m1"], ["m0", "m1", "m2", "m3"])):
         args = ["--judge", "baseline:embedding to the question", "--encoder", ENCODER, "--models", ",".join(models)]

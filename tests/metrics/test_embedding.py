@@ -2,6 +2,7 @@
 
 import re
 from functools import lru_cache
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -90,28 +91,20 @@ def test_scores_are_those_of_plain_sentence_transformers() -> None:
     # The sample's texts are short: joined, they make several pieces.
     whole = " ".join(response.text for each in cases for response in each.responses)
     cases.append(case(cases[0].question, whole, cases[1].responses[0].text, reference=whole[: len(whole) // 2]))
-    vector, expected = (
-        lru_cache(SentenceTransformer(str(ENCODER), device="cpu").encode),
-        {name: [] for name in EMBEDDINGS},
-    )
+    vector = lru_cache(SentenceTransformer(str(ENCODER), device="cpu").encode)
+    expected = {name: [] for name in EMBEDDINGS}
 
     def chunks(text: str) -> list[str]:
-        starts = [match.start() for match in re.finditer(r"[^\W_]+", text)]
-        return [
-            text[start : [*starts, len(text)][min(at + 100, len(starts))]]
-            for at, start in list(enumerate(starts))[::100]
-        ]
+        starts = [match.start() for match in re.finditer(r"[^\W_]+", text)][::100]
+        return [text[start:end] for start, end in zip(starts, [*starts[1:], len(text)])]
 
     for each in cases:
         for response in each.responses:
             for name, text in ((QUESTION, each.question), (REFERENCE, each.reference)):
-                best = -1.0
-                for chunk in chunks(response.text):
-                    for other in chunks(text):
-                        best = max(best, float(util.cos_sim(vector(chunk), vector(other))))
-                expected[name].append(best)
+                pairs = product(chunks(response.text), chunks(text))
+                expected[name].append(max(float(util.cos_sim(*map(vector, pair))) for pair in pairs))
     assert len(chunks(whole)) > 3
-    scores = nearest_pieces(cases, Encoder(str(ENCODER), "cpu", "float32"))
+    scores = nearest_pieces(cases, Encoder(str(ENCODER), "cpu"))
     for name, values in expected.items():
         np.testing.assert_allclose(scores[name], values, atol=1e-5)
 
@@ -124,7 +117,7 @@ def test_the_figures_of_the_results_are_reached(data: str, concordance: float, h
 
     cases = Cases.read(str(human_data / data / "cases.jsonl"))
     people = read_ratings(str(human_data / data / "ratings.jsonl"), cases, "anonymous").scores
-    scores = nearest_pieces(cases.records, Encoder(str(ENCODER), "cpu", "float32"), [QUESTION])[QUESTION]
+    scores = nearest_pieces(cases.records, Encoder(str(ENCODER), "cpu"), [QUESTION])[QUESTION]
     first, second = cases.panel.pairs
     apart = people[first] != people[second]
     right = np.sign(scores[first] - scores[second]) == np.sign(people[first] - people[second])

@@ -26,9 +26,8 @@ def test_longer_text_counts_words() -> None:
 
 
 def test_bm25_by_hand() -> None:
-    scores = lexical.bm25(
-        [case("cough syrup", "cough cough syrup", "rest and water"), case("sleep", "sleep well tonight")]
-    )
+    coughs = case("cough syrup", "cough cough syrup", "rest and water")
+    scores = lexical.bm25([coughs, case("sleep", "sleep well tonight")])
     # Three documents of three words each, so the length norm is k1; "cough" and "syrup" stand in one of them.
     weight = math.log(1 + (3 - 1 + 0.5) / (1 + 0.5))
     assert scores[0] == pytest.approx(weight * (2 * 2.5 / (2 + 1.5) + 1 * 2.5 / (1 + 1.5)))

@@ -162,10 +162,8 @@ def test_items_with_a_text_that_was_cut_are_listed(tiny: dict[str, str]) -> None
 def test_a_tokenizer_that_knows_no_window_takes_the_models(tiny: dict[str, str], tmp_path: Path) -> None:
     tokenizer = roberta_tokenizer(TEXTS, window=None)
     assert tokenizer.model_max_length > 1e20
-    unknown = {
-        "roberta": str(build_roberta(tmp_path / "r", tokenizer)),
-        "bart": str(build_bart(tmp_path / "b", tokenizer)),
-    }
+    unknown = {"roberta": build_roberta(tmp_path / "r", tokenizer), "bart": build_bart(tmp_path / "b", tokenizer)}
+    unknown = {name: str(folder) for name, folder in unknown.items()}
     for score in (berts, barts):
         first, second = (score(folders, [LONG, "a"], ["a", LONG]) for folders in (tiny, unknown))
         # The hash names the folder.

@@ -18,25 +18,18 @@ from automedeval.models.arguments import ChatArguments
 from automedeval.models.questions import Question
 from automedeval.rubrics.published import files_to_publish
 
-CASES = [
-    {
-        "id": f"c{number}",
-        "question": f"How often, {number}?",
-        "responses": [{"model": "a", "text": "Once a day."}, {"model": "b", "text": "Never."}],
-    }
-    for number in range(2)
-]
+RESPONSES = [{"model": "a", "text": "Once a day."}, {"model": "b", "text": "Never."}]
+CASES = [{"id": f"c{n}", "question": f"How often, {n}?", "responses": RESPONSES} for n in range(2)]
 ODDS = ([0.1, 0.1, 0.1, 0.2, 0.5], [0.4, 0.3, 0.1, 0.1, 0.1])  # of the scores 1 to 5 of two answers
 
 TEMPLATE = (
     "{{ state }}\n{{ question.instructions }}{% for option in question.options %} {{ question.labels[loop.index0] }} is "
     "{{ option }};{% endfor %} it is <|mark|>, is it not?"
 )
-WIDE = ("gemma", "gemma2", "qwen3")  # whose heads are not as wide as the model divided by them
-QUESTIONS = [
-    Question("q@1", "How good is {answer}?", ("well", "so", "ill")),
-    Question("r@1", "{answer}?", ("x", "y")),
-]
+SHAPES: dict[str, dict] = {name: {} for name in ("llama", "mistral", "phi3", "qwen2")}
+SHAPES |= {name: {"head_dim": 8} for name in ("gemma", "gemma2", "qwen3")}
+SHAPES |= {"lfm2": {"layer_types": ["conv", "full_attention"]}}  # answers one prompt after another
+QUESTIONS = [Question("q@1", "How good is {answer}?", ("well", "so", "ill")), Question("r@1", "{answer}?", ("x", "y"))]
 INSTRUCTIONS = "Answer the question at the end of the input."
 
 
@@ -67,9 +60,7 @@ def judge(tmp_path: Path, url: str, *more: object) -> tuple[subprocess.Completed
     return done, sorted(read(file), key=lambda each: each["case_id"]) if file.exists() else []
 
 
-def test_decisions_give_scores_with_their_probabilities_and_a_refused_question_makes_an_invalid_verdict(
-    tmp_path: Path,
-) -> None:
+def test_decisions_give_scores_with_probabilities_and_a_refused_question_an_invalid_verdict(tmp_path: Path) -> None:
     with EndpointDouble(decides) as endpoint:
         endpoint.path = "/v1/decisions"
         done, (verdict, refused) = judge(tmp_path, endpoint.url)
@@ -117,9 +108,9 @@ def assert_told(answers: list, prompts: list, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("template", [None, TEMPLATE])
-@pytest.mark.parametrize("name", [*WIDE, "llama", "mistral", "phi3", "qwen2"])
+@pytest.mark.parametrize("name", SHAPES)
 def test_a_folder_with_a_decision_json_is_asked_as_the_pipeline_asks(name: str, template: str | None, tmp_path) -> None:
-    folder = build_tiny_model(tmp_path / "m", model_type=name, **({"head_dim": 8} if name in WIDE else {}))
+    folder = build_tiny_model(tmp_path / "m", model_type=name, **SHAPES[name])
     config = DecisionConfig({"choice": list("4321")}, {"choice": 2.5}, template)
     config.save_pretrained(folder)
     chat = ChatArguments(device="cpu", dtype="float32").load(str(folder))

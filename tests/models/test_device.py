@@ -6,10 +6,9 @@ from types import MappingProxyType
 
 import pytest
 import torch
-from programs import ENCODER, SAMPLE, error_line, needs_encoder, run_recipe, succeeded
+from programs import SAMPLE, error_line, run_recipe, succeeded
 
 from automedeval.models.device import best_dtype, bfloat16_missing
-from automedeval.models.embeddings import Encoder
 from automedeval.models.local import LocalChat
 
 FAST = {"Xeon with AMX": {"amx_bf16": True, "avx512_bf16": True}, "Zen 4": {"avx512_bf16": True}, "Arm": {"bf16": True}}
@@ -72,11 +71,3 @@ def test_the_choice_of_the_judge_is_said_and_recorded(tiny_model: Path, tmp_path
     assert list(dtypes.values()) == [torch.bfloat16, torch.float32]
     chosen = run_recipe("judge", *args, "--device", "cpu", "--dtype", "float32", "--output", tmp_path / "chosen")
     assert "on cpu" not in chosen.stderr  # the user's own choice needs no announcement
-
-
-@needs_encoder
-def test_the_index_follows(monkeypatch: pytest.MonkeyPatch) -> None:
-    processor(monkeypatch, FAST["Zen 4"])
-    assert Encoder(str(ENCODER), device="cpu").dtype == "bfloat16"
-    processor(monkeypatch, SLOW["AVX2"])
-    assert Encoder(str(ENCODER), device="cpu").dtype == "float32"

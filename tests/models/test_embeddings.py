@@ -33,7 +33,7 @@ pytestmark = needs_encoder
 
 @pytest.fixture(scope="module")
 def exact() -> Encoder:
-    return Encoder(str(ENCODER), device="cpu", dtype="float32")
+    return Encoder(str(ENCODER), device="cpu")
 
 
 def test_vectors_are_the_librarys_own(exact: Encoder) -> None:
@@ -49,7 +49,7 @@ def test_vectors_are_the_librarys_own(exact: Encoder) -> None:
 
 def test_tokens_and_pairs_are_the_librarys_own(exact: Encoder) -> None:
     """The network in torch alone, with the checker's adapter merged into it, beside sentence-transformers and peft."""
-    library = Library(ENCODER, None, "cpu", torch.float32)
+    library = Library(ENCODER, None, "cpu")
     for (vector, tokens), right, own in zip(exact.encode_tokens(TEXTS), *library.read(TEXTS)):
         np.testing.assert_allclose(vector, right, atol=1e-5)
         np.testing.assert_allclose(tokens, torch.nn.functional.normalize(own, dim=1), atol=1e-5)
@@ -69,12 +69,6 @@ def test_batches_keep_to_the_budget_and_change_nothing(exact: Encoder, monkeypat
     assert done == [1, 3, 1]  # the long text exceeds the budget by itself; three of at most 18 tokens; one more
     assert exact.encode([]).shape == (0, exact.dimensions)
     assert exact.count(TEXTS[:2]) == [exact.count([TEXTS[0]])[0], 0]
-
-
-def test_bfloat16_is_close_enough_to_be_the_same(exact: Encoder) -> None:
-    half = Encoder(str(ENCODER), device="cpu", dtype="bfloat16")
-    assert (half.encode(TEXTS) * exact.encode(TEXTS)).sum(axis=1).min() >= 0.999
-    assert (half.fingerprint, half.dtype, half.name) == (exact.fingerprint, "bfloat16", "all-MiniLM-L6-v2")
 
 
 def test_the_fingerprint_is_of_weights_and_pooling(exact: Encoder, tmp_path: Path) -> None:
@@ -102,8 +96,6 @@ def test_what_cannot_be_loaded_is_told(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(RecordError, match="cannot be loaded"):
         Encoder(str(tmp_path), pooling="cls")
-    with pytest.raises(RecordError, match="--dtype must be one of"):
-        Encoder(str(ENCODER), dtype="int8")
 
 
 def test_a_vocabulary_of_many_scripts_reads_short_words_that_it_cuts_into_letters(tmp_path: Path) -> None:

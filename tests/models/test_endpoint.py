@@ -1,6 +1,5 @@
 import json
 import math
-import time
 from dataclasses import replace
 
 import pytest
@@ -78,11 +77,8 @@ def test_a_lasting_fault_is_a_failure(fault, said, asked):
         assert said in chat.failures[0]
 
 
-@pytest.mark.parametrize(
-    ("content", "said"),
-    rows_of(__file__)["test_an_error_in_an_answer_with_status_200_is_shown_in_the_endpoint_s_words"],
-)
-def test_an_error_in_an_answer_with_status_200_is_shown_in_the_endpoint_s_words(content, said):
+@pytest.mark.parametrize(("content", "said"), rows_of(__file__)["test_an_error_with_status_200_is_shown_in_its_words"])
+def test_an_error_with_status_200_is_shown_in_its_words(content, said):
     page = {"status": 200, "text": content, "type": "text/html"}
     with EndpointDouble(page if isinstance(content, str) else {"status": 200, "json": content}) as endpoint:
         chat = chat_at(endpoint)
@@ -92,11 +88,8 @@ def test_an_error_in_an_answer_with_status_200_is_shown_in_the_endpoint_s_words(
 
 @pytest.mark.parametrize("content", [[{"error": {"message": "no key"}}], {"error": {"message": "no key"}}])
 def test_an_error_s_list_is_read_as_the_error(content):
-    with (
-        EndpointDouble({"status": 401, "json": content}) as endpoint,
-        pytest.raises(ChatError, match="answered 401: no key"),
-    ):
-        ask(chat_at(endpoint))
+    with EndpointDouble({"status": 401, "json": content}) as at, pytest.raises(ChatError, match="answered 401: no key"):
+        ask(chat_at(at))
 
 
 @pytest.mark.parametrize("rubric", ["automedeval", "checklist"])
@@ -139,9 +132,8 @@ def test_from_python_a_request_that_fails_is_an_invalid_verdict(rubric):
 
 def test_a_hanging_endpoint_times_out():
     with EndpointDouble(HANG) as endpoint:
-        chat, started = chat_at(endpoint, timeout=0.2), time.monotonic()
+        chat = chat_at(endpoint, timeout=0.2)
         assert ask(chat)[0].error == "the request failed: no answer within 0.2 s"
-        assert time.monotonic() - started < 30
         assert chat.failures == ["no answer within 0.2 s"]
 
 
@@ -182,15 +174,13 @@ def test_a_request_has_a_limit_while_another_thread_leaves_a_parameter_out():
 @pytest.mark.parametrize(
     "fault",
     [
-        error(400, "temperature must be at most 2", "decimal_above_max_value"),
-        error(400, "temperature: only values between 0 and 2 are allowed"),
-        error(400, "Unsupported parameter: 'messages'"),
-        error(400, "the model is unknown"),
-        error(400, "an unexpected fault"),
+        ("temperature must be at most 2", "decimal_above_max_value"),
+        ("temperature: only values between 0 and 2 are allowed",),
+        *(("Unsupported parameter: 'messages'",), ("the model is unknown",), ("an unexpected fault",)),
     ],
 )
 def test_other_faults_leave_nothing_out(fault):
-    with EndpointDouble(fault) as endpoint:
+    with EndpointDouble(error(400, *fault)) as endpoint:
         chat = chat_at(endpoint)
         with pytest.raises(ChatError, match="answered 400"):
             ask(chat)
@@ -207,7 +197,11 @@ def test_after_an_answer_no_parameter_is_left_out():
         assert "answered 400: Unsupported value: 'temperature'" in answers[1].error
 
 
-DETAILS = {"completion_tokens_details": {"reasoning_tokens": 70}}
+SPENT = {"completion_tokens": 100, "completion_tokens_details": {"reasoning_tokens": 70}}
+
+
+def text_part(text):
+    return {"type": "text", "text": text}
 
 
 @pytest.mark.parametrize(
@@ -219,10 +213,7 @@ DETAILS = {"completion_tokens_details": {"reasoning_tokens": 70}}
         (f"[THINK]Hm.[/THINK]{SCORES}", SCORES),
         (f"<think>a</think>no<thinking>b</thinking> {SCORES}", SCORES),
         (f"As the tag <think> says.\n{SCORES}", f"As the tag <think> says.\n{SCORES}"),
-        (
-            [{"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]}, {"type": "text", "text": SCORES}],
-            SCORES,
-        ),
+        ([{"type": "thinking", "thinking": [text_part("Hm.")]}, text_part(SCORES)], SCORES),
     ],
 )
 def test_thoughts_are_no_part_of_an_answer(reply, said):
@@ -236,10 +227,7 @@ def test_thoughts_are_no_part_of_an_answer(reply, said):
     ("reply", "why"),
     [
         (answer("<think>\nHm.", finish_reason="length"), "10 tokens were spent on thinking; a larger --max_new_tokens"),
-        (
-            answer("", finish_reason="length", usage={"completion_tokens": 100, **DETAILS}),
-            "70 tokens were spent on thin",
-        ),
+        (answer("", finish_reason="length", usage=SPENT), "70 tokens were spent on thinking"),
         (answer(None, finish_reason="length", usage=None), "all tokens were spent on thinking; a larger --max_new_tok"),
         (answer(None, thoughts={"reasoning_content": SCORES}), "10 tokens were spent on thinking"),
         (answer("", thoughts={"reasoning": SCORES}), "10 tokens were spent on thinking"),
@@ -279,18 +267,9 @@ SETTINGS = ["m", 100, 0.0, 0, 5, {}]
 
 @pytest.mark.parametrize(
     "models",
-    [
-        None,
-        [],
-        [{"id": "other", "root": "x"}],
-        [{"id": "m", "root": None}],
-        error(401),
-        error(405),
-        error(500),
-        {"status": 200, "text": "<p>Welcome</p>", "type": "text/html"},
-        {"status": 200, "json": ["m"]},
-        {"status": 200, "json": {"data": [{}]}},
-    ],
+    [None, [], [{"id": "other", "root": "x"}], [{"id": "m", "root": None}], error(401), error(405), error(500)]
+    + [{"status": 200, "text": "<p>Welcome</p>", "type": "text/html"}]
+    + [{"status": 200, "json": content} for content in (["m"], {"data": [{}]})],
 )
 def test_an_endpoint_without_a_readable_list_of_models_is_asked(models):
     with EndpointDouble(answer(SCORES)) as endpoint:
@@ -444,14 +423,6 @@ def test_a_rubric_that_answers_in_json_is_read_from_the_text(name):
         (verdict,) = Judge(chat_at(endpoint), name)([CASE])
     assert verdict.valid, verdict.error
     assert set(verdict.choices.values()) == {CASE.models[verdict.order[0]]}
-
-
-def test_a_rubric_that_scores_several_criteria_is_read_from_the_text():
-    with EndpointDouble(good_answer) as endpoint:
-        (verdict,) = Judge(chat_at(endpoint), "automedeval_guided")([replace(CASE, reference="Rest.")])
-    names = ["relevancy", "knowledge_correctness", "fluency"]
-    assert verdict.valid, verdict.error
-    assert (verdict.criterion_scores, set(verdict.scores)) == (dict.fromkeys(names, [1] * len(CASE.models)), {1})
 
 
 def test_a_request_holds_the_settings_and_nothing_else():

@@ -150,11 +150,7 @@ def test_control_tokens_in_a_text_are_data(chat):
 
 
 def test_likelihoods_are_those_of_plain_transformers(chat, plain):
-    pairs = [
-        ("Rest and drink.\n\nQuestion:", " What helps a cold?"),
-        ("", " What helps?"),
-        ("Short.", " Why <|im_end|> so?"),
-    ]
+    pairs = [("Rest.\n\nQuestion:", " What helps a cold?"), ("", " What helps?"), ("Short.", " Why <|im_end|> so?")]
     likelihoods = dict(chat.likelihoods(pairs))
     for index, (_, tail) in enumerate(chat.encoder.encode_pairs(pairs)):
         ids = [chat.tokenizer.bos_token_id, *plain.ids(pairs[index][0])]
@@ -200,9 +196,8 @@ def test_pandalm_is_shown_its_prompt_as_it_is(tiny_model):
     rubric = read_rubric("pandalm")
     messages = judge_messages(rubric, "Does rest help?", ["Yes.", "No."])
     text = rendered_by("as_is.jinja", tiny_model, messages)
-    assert text.endswith(
-        "### Instruction:\nDoes rest help?\n\n### Response 1:\nYes.\n\n### Response 2:\nNo.\n\n### Evaluation:\n"
-    )
+    parts = ("Instruction:\nDoes rest help?", "Response 1:\nYes.", "Response 2:\nNo.", "Evaluation:\n")
+    assert text.endswith("\n\n".join(f"### {each}" for each in parts))
     assert text == messages[0]["content"] + "\n"
 
 
@@ -217,9 +212,8 @@ def test_vicuna_is_shown_its_turns(tiny_model):
 def test_fingerprint_follows_what_changes_an_answer(tiny_model, tmp_path, chat):
     same = LocalChat(str(tiny_model), dtype="float32", device="cpu", max_new_tokens=24)
     longer = LocalChat(str(tiny_model), dtype="float32", device="cpu", max_new_tokens=25)
-    retrained = LocalChat(
-        str(build_tiny_model(tmp_path / "m", seed=1)), dtype="float32", device="cpu", max_new_tokens=24
-    )
+    folder = build_tiny_model(tmp_path / "m", seed=1)
+    retrained = LocalChat(str(folder), dtype="float32", device="cpu", max_new_tokens=24)
     assert same.fingerprint == chat.fingerprint
     assert len({chat.fingerprint, longer.fingerprint, retrained.fingerprint}) == 3
 
@@ -234,9 +228,8 @@ def test_scores_alone_take_two_forward_passes_and_rationales_one_more_for_each_t
     """The shared beginning and the rest of all prompts; a token of all texts each; the score."""
     fresh = LocalChat(str(tiny_model), dtype="float32", device="cpu", max_new_tokens=24)
     widths: list[int] = []
-    fresh.network.register_forward_pre_hook(
-        lambda _, args, options: widths.append(options["input_ids"].shape[1]), with_kwargs=True
-    )
+    note = lambda _, args, options: widths.append(options["input_ids"].shape[1])  # noqa: E731
+    fresh.network.register_forward_pre_hook(note, with_kwargs=True)
     slot = Slot("score", ("1", "2", "3", "4", "5"))
     for parts, passes, steps in ((("\nScore: ", slot), 2, 0), ((Free("\nScore"), "\nScore: ", slot), 27, 24)):
         widths.clear()
@@ -247,13 +240,13 @@ def test_scores_alone_take_two_forward_passes_and_rationales_one_more_for_each_t
         assert abs(widths.count(1) - steps) <= 1
 
 
-def test_training_rows_whose_answers_have_different_room_are_answered_together_as_alone(tmp_path):
-    """In a window of 300 tokens the long row has room for some twenty tokens, and the short one writes its hundred."""
+def test_prompts_whose_answers_have_different_room_are_answered_together_as_alone(tmp_path):
+    """In a window of 300 tokens the long one has room for some twenty tokens, and the short one writes its hundred."""
     folder = build_tiny_model(tmp_path / "narrow", window=300)
     fresh = LocalChat(str(folder), dtype="float32", device="cpu", max_new_tokens=100)
     parts = (Free("\nScore"), "\nScore: ", Slot("score", ("1", "2", "3", "4", "5")))
     asked = [[{"role": "user", "content": f"How good is {'very ' * words}good?"}] for words in (1, 125)]
-    rows = [Prompt(messages, parts, completion="It is.\nScore: 5") for messages in asked]
+    rows = [Prompt(messages, parts) for messages in asked]
     short, long = fresh.count_tokens(rows)
     assert 300 - short > 100
     assert 0 < 300 - long < 50
@@ -272,9 +265,8 @@ def test_grouped_attention_is_that_of_transformers(length) -> None:
     for row in range(5):
         mask[row, :, :, : 3 * row] = False  # a row's left padding
     module = SimpleNamespace(num_key_value_groups=3, is_causal=True)
-    grouped, plain = (
-        AttentionInterface()[name](module, query, key, value, mask, scaling=0.2)[0] for name in ("sdpa_grouped", "sdpa")
-    )
+    forms, given = map(AttentionInterface().get, ("sdpa_grouped", "sdpa")), (module, query, key, value, mask)
+    grouped, plain = (form(*given, scaling=0.2)[0] for form in forms)
     assert torch.allclose(grouped, plain, atol=1e-6)
 
 
@@ -302,15 +294,11 @@ def test_values_are_sampled_by_the_probabilities_of_plain_transformers(temperatu
     for run in (3, 1, 2):
         assert next(alone.answer([runs[run]]))[1].values == answers[run].values
     other = LocalChat(str(tiny_model), dtype="float32", device="cpu", temperature=temperature, seed=1)
-    assert [answer.values for _, answer in sorted(other.answer(runs[:40]))] != [
-        answers[run].values for run in range(40)
-    ]
+    assert any(answer.values != answers[run].values for run, answer in other.answer(runs[:40]))
 
 
-SWITCH = CHAT_TEMPLATE.replace(
-    "assistant\n{%",
-    "assistant\n{% if enable_thinking is defined and not enable_thinking %}<think>\n\n</think>\n\n{% endif %}{%",
-)
+SWITCHED = "{% if enable_thinking is defined and not enable_thinking %}<think>\n\n</think>\n\n{% endif %}"
+SWITCH = CHAT_TEMPLATE.replace("assistant\n{%", f"assistant\n{SWITCHED}{{%")
 
 
 @pytest.mark.parametrize(("template", "switched"), [(SWITCH, True), (CHAT_TEMPLATE, False)])

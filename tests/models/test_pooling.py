@@ -25,7 +25,7 @@ def plain(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 def loaded(folder: Path, pooling: str | None) -> Encoder:
-    return Encoder(str(folder), device="cpu", dtype="float32", pooling=pooling)
+    return Encoder(str(folder), device="cpu", pooling=pooling)
 
 
 @torch.no_grad()

@@ -16,11 +16,7 @@ from automedeval.models.questions import Judgement, Question
 from automedeval.records import RecordError
 
 TRUE = Question("true@1", "{passage} Is it true that {statement}?", ("Yes", "No", "Maybe"))
-STATES = [
-    {"passage": "Take 5 mg a week.", "statement": "the tablet is taken daily"},
-    {"passage": "Take 5 mg a week. Never take it with milk, tea, coffee or wine.", "statement": "{passage}"},
-    {"passage": "Rest.", "statement": "rest helps"},
-]
+STATES = rows_of(__file__)["states"]
 
 
 def first_token_odds(model, tokenizer, question: Question, messages: list[dict]) -> list[float]:
@@ -34,10 +30,8 @@ def first_token_odds(model, tokenizer, question: Question, messages: list[dict])
 @needs_judge
 def test_a_checkpoint_gives_the_odds_of_transformers_in_batches() -> None:
     chat = LocalChat(str(JUDGE), dtype="float32", device="cpu")
-    tokenizer, model = (
-        AutoTokenizer.from_pretrained(JUDGE),
-        AutoModelForCausalLM.from_pretrained(JUDGE, dtype="float32"),
-    )
+    tokenizer = AutoTokenizer.from_pretrained(JUDGE)
+    model = AutoModelForCausalLM.from_pretrained(JUDGE, dtype="float32")
     prompts = [TRUE.prompt(state) for state in STATES]
     assert prompts[1].messages[0]["content"].endswith("Is it true that {passage}?")  # a state is text, no wording
     for index, reply in chat.answer(prompts):

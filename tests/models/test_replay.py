@@ -1,9 +1,9 @@
 """Playing back what teachers said."""
 
-import json
 from collections import Counter
 
 import pytest
+from doubles.agreement_study import write
 from programs import ROOT, SAMPLE
 
 from automedeval.models.base import Answer, Prompt
@@ -19,12 +19,7 @@ LINE = {"case_id": "c1", "teacher": "strong", "role": "judge", "knowledge": "cha
 
 @pytest.fixture
 def recording(tmp_path):
-    def write(*lines):
-        file = tmp_path / "said.jsonl"
-        file.write_text("".join(json.dumps(line) + "\n" for line in lines))
-        return file
-
-    return write
+    return lambda *lines: write(tmp_path / "said.jsonl", lines)
 
 
 def prompt(case_id="c1", call=1):
@@ -40,14 +35,9 @@ def test_an_answer_is_found_by_case_teacher_role_knowledge_and_round(recording):
     said = {index: answer.text for index, answer in chat.answer(prompts)}
     assert said == {0: "{}", 1: "{'case_id': 'c2'}", 2: "{'round': 2}"}
     assert [index for index, _ in chat.answer(prompts, [False, True, False])] == [1]
-    others = [
-        RecordedChat(file, "weak"),
-        RecordedChat(file, "strong", "none"),
-        RecordedChat(file, "strong", role="reviewer"),
-    ]
-    assert [next(other.answer([prompt()]))[1].text for other in others] == [
-        repr(changes[number]) for number in (2, 4, 3)
-    ]
+    others = [RecordedChat(file, "weak"), RecordedChat(file, "strong", role="reviewer")]
+    others.append(RecordedChat(file, "strong", "none"))
+    assert [next(other.answer([prompt()]))[1].text for other in others] == list(map(repr, changes[2:5]))
     assert len({one.fingerprint for one in (chat, *others)}) == 4
 
 
@@ -59,9 +49,8 @@ def test_the_fingerprint_follows_the_teachers_own_lines(recording):
 
 def test_what_was_not_recorded_is_an_error_that_names_the_key(recording):
     chat = RecordedChat(recording(LINE), "strong")
-    with pytest.raises(
-        RecordError, match="no line of case 'c9', teacher 'strong', role 'judge', knowledge 'chain', round 2"
-    ):
+    asked = "no line of case 'c9', teacher 'strong', role 'judge', knowledge 'chain', round 2"
+    with pytest.raises(RecordError, match=asked):
         list(chat.answer([prompt("c9", 2)]))
     with pytest.raises(RecordError, match="have a key"):
         list(chat.answer([Prompt([])]))

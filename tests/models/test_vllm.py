@@ -21,9 +21,8 @@ LIMITS = ("--install_limit", "600", "--limit", "1200")  # seconds, for a machine
 def test_typed_questions_to_vllm_have_the_answers_of_the_same_weights_here(tmp_path):
     command = [sys.executable, ROOT / "benchmarks" / "serving.py", *LIMITS, "--model", JUDGE, "--threads", "1"]
     command += ["--cases", "8", "--max_new_tokens", "16", "--at_once", "--no_restart"]
-    done = subprocess.run(
-        [*map(str, command), "--json", tmp_path / "figures.json"], capture_output=True, text=True, cwd=ROOT
-    )
+    command = [*map(str, command), "--json", tmp_path / "figures.json"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     if "could not be installed" in done.stderr:
         pytest.skip(done.stderr.strip().splitlines()[-1])
     assert done.returncode == 0, done.stdout + done.stderr[-2000:]

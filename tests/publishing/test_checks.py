@@ -53,6 +53,9 @@ tags: [medical]
 """
 
 
+WEIGHTS, INDEX = "model.safetensors", '{"weight_map": {"a": "model-1.safetensors"}}'
+
+
 @pytest.fixture
 def dataset(tmp_path: Path) -> Path:
     return build_instructions(tmp_path / "tiny", {"stage1": 2, "test": 1})
@@ -91,11 +94,7 @@ def test_weights_that_can_run_code_stay(checkpoint: Path, name: str) -> None:
         (MODEL, lambda f: (f / "model.safetensors").write_bytes(b"\x80\x04 a pickle"), "not a safetensors file"),
         (MODEL, lambda f: (f / "config.json").unlink(), r"no config\.json with"),
         (MODEL, lambda f: (f / "model.safetensors").unlink(), r"with \.safetensors beside it"),
-        (
-            MODEL,
-            lambda f: (f / "model.safetensors.index.json").write_text('{"weight_map": {"a": "model-1.safetensors"}}'),
-            "names model-1.safetensors, which is not there",
-        ),
+        (MODEL, lambda f: (f / f"{WEIGHTS}.index.json").write_text(INDEX), "names model-1.safetensors, which is not t"),
         (DATASET, lambda f: (f / "README.md").unlink(), "no README.md: a repository needs a card"),
         (DATASET, lambda f: (f / "stage1.parquet").write_bytes(b"PAR1"), r"stage1\.parquet: cannot be read"),
         (MODEL, lambda f: (f / "pytorch_model").write_bytes(b"\x80\x02}\0."), "pytorch_model: must be text in UTF-8"),
@@ -213,9 +212,7 @@ def test_rows_that_may_not_be_passed_on_stay_private(dataset: Path, licence: str
 
 
 def test_licences_of_rows_beside_the_data_set_count(dataset: Path) -> None:
-    (dataset / "rows.jsonl").write_text(
-        '{"prompt": "What?", "license": "proprietary"}\n{"prompt": "Why?", "license": " "}\n'
-    )
+    (dataset / "rows.jsonl").write_text('{"license": "proprietary"}\n{"license": " "}\n')
     (warning,) = pack(dataset, DATASET).warnings
     assert "4 under 'not stated', 1 under 'proprietary'" in warning  # three of them in its tables
     with pytest.raises(RecordError, match="rows whose licence"):

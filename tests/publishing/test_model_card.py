@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 import yaml
+from doubles.agreement_study import CASES, RATINGS, read, write
 from doubles.publishable import agreement, trained
 from doubles.tiny_model import build_tiny_model
 from huggingface_hub import ModelCard, parse_eval_result_entries
-from programs import ROOT, SAMPLE, run_recipe, succeeded
+from programs import ROOT, flags, run_recipe, succeeded
 from tables import rows_of
 
 from automedeval.meta_evaluation.agreement.judge_facts import EXPECTED, MEASURES
@@ -82,10 +83,8 @@ def test_the_figures_of_the_card_are_those_that_were_measured(checkpoint: Path, 
 
 def test_the_card_has_every_fact_of_the_page_but_those_of_the_ranking(checkpoint: Path, results: Path) -> None:
     result = of_weights(results, tiny=checkpoint)
-    result["judges"]["tiny"] |= {
-        "rationale_faults": {"breaks off": 30}, "foreign": [12, 90], "empty": {"rowan-7b": 3}, "unread": {"larch-7b": 2},
-        "contradicted": {"larch-7b": [4, 9]},
-    }  # fmt: skip
+    result["judges"]["tiny"] |= {"rationale_faults": {"breaks off": 30}, "foreign": [12, 90], "empty": {"rowan-7b": 3}}
+    result["judges"]["tiny"] |= {"unread": {"larch-7b": 2}, "contradicted": {"larch-7b": [4, 9]}}
     page = answer(result | {"main_judge": result["main_judge"] | {"name": "tiny"}})
     shown = part(filled(checkpoint, result), "How good it is")
     facts = {"Contradicts its evidence", "Harm", "Audited?", "What it does not see", "Broken rationales"}
@@ -105,9 +104,8 @@ def test_the_hub_gets_the_figures_on_its_own_data_sets_alone(checkpoint: Path, r
     record = result["judges"]["tiny"]
     measured = {name: record[name] for name in (*MEASURES, *(f"{name}_expected" for name in EXPECTED))}
     measured = {name: estimate for name, estimate in measured.items() if estimate["value"] is not None}
-    assert {entry.task_id: entry.value for entry in entries} == {
-        name: round(estimate["value"], 4) for name, estimate in measured.items()
-    }
+    told = {entry.task_id: entry.value for entry in entries}
+    assert told == {name: round(estimate["value"], 4) for name, estimate in measured.items()}
     assert {(entry.dataset_id, entry.dataset_revision) for entry in entries} == {("org/cases", "v2")}
     low, high, n = (record["concordance"][key] for key in ("low", "high", "n"))
     (notes,) = [entry.notes for entry in entries if entry.task_id == "concordance"]
@@ -158,13 +156,10 @@ def test_what_was_not_measured_is_said(checkpoint: Path) -> None:
 
 def test_the_card_counts_the_cases_that_people_rated(checkpoint: Path, tmp_path: Path) -> None:
     results = agreement(tmp_path / "results")
-    ratings = [json.loads(line) for line in (SAMPLE / "test_ratings.jsonl").read_text().splitlines()]
+    ratings = read(RATINGS)
     few = [rating for rating in ratings if rating["case_id"] in sorted({each["case_id"] for each in ratings})[:7]]
-    (tmp_path / "few.jsonl").write_text("".join(json.dumps(rating) + "\n" for rating in few))
-    succeeded(run_recipe(
-        "report", "--verdicts", results.parent / "tiny.jsonl", "--cases", SAMPLE / "test_cases.jsonl",
-        "--ratings", tmp_path / "few.jsonl", "--resamples", 100, "--encoder", "none", "--output", results.parent,
-    ))  # fmt: skip
+    files = {"verdicts": results.parent / "tiny.jsonl", "cases": CASES, "ratings": write(tmp_path / "few.jsonl", few)}
+    succeeded(run_recipe("report", *flags(**files, resamples=100, encoder="none", output=results.parent)))
     card = filled(checkpoint, read_result(results))
     responses, raters = {(each["case_id"], each["model"]) for each in few}, {each["annotator"] for each in few}
     rated = f"{len(responses)} responses to 7 of the cases are rated by {len(raters)} raters on "
@@ -202,9 +197,7 @@ def test_the_audit_is_shown_line_by_line(checkpoint: Path) -> None:
     audit = {"judge": {"name": "tiny", "checkpoint": None}, "cases": cases, "passes": False, "perturbations": rows}
     card = filled(checkpoint, audit=audit)
     shown = part(card, "Audit")
-    assert shown.startswith(
-        "Audited on 60 cases as tiny: it does not pass; 0 of 1 limits are kept, 0 were not measured."
-    )
+    assert shown.startswith("Audited on 60 cases as tiny: it does not pass; 0 of 1 limits are kept, 0 were not measur")
     assert "| another order | 0.25 [0.10, 0.40] | 0.50 [0.30, 0.60] | at most 0.1 | 60 |" in shown
     assert "| a text of ours | – | – | – | 0 |" in shown
     assert "- Audited? On 60 cases." in card

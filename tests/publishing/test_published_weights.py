@@ -32,7 +32,6 @@ def test_a_report_is_published_with_the_weights_that_it_is_about(tiny_model: Pat
         assert f"its weights alone: `{checkpoints[folder.name]}`" in card
         assert f"| {folder.name} | from its expected scores |" in card
     (trained_folder / "generation_config.json").unlink()
-    line = error_line(
-        run_recipe("publish", "model", trained_folder, "--repo", "org/judge", *ABOUT, "--agreement", results)
-    )
+    options = ("--repo", "org/judge", *ABOUT, "--agreement", results)
+    line = error_line(run_recipe("publish", "model", trained_folder, *options))
     assert f"no judge was measured on this checkpoint, {fingerprint(trained_folder, [])}, but ours (" in line

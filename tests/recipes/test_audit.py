@@ -149,10 +149,9 @@ def test_perturbations_of_ones_own_take_the_place_of_the_packaged_ones(tmp_path:
 
 
 def test_a_likelihood_judge_has_no_order_and_needs_no_scale(tiny_model: Path, tmp_path: Path) -> None:
-    succeeded(audit(
-        "--judge", f"likelihood:{tiny_model}", "--cases", CASES, "--limit", 3, "--edits", 2, "--output", tmp_path,
-        "--gate", "false", "--perturbations", some_of(tmp_path, "order", "copy", "repeat", "planting", "danger"), *FAST,
-    ))  # fmt: skip
+    perturbations = some_of(tmp_path, "order", "copy", "repeat", "planting", "danger")
+    options = flags(judge=f"likelihood:{tiny_model}", cases=CASES, limit=3, edits=2, output=tmp_path, gate="false")
+    succeeded(audit(*options, "--perturbations", perturbations, *FAST))
     table = rows(tmp_path)
     assert "cannot be separated" in table["order"]["share"]["reason"]
     assert result(tmp_path)["judge"]["unit"] == "standard deviations of its values"
@@ -163,11 +162,9 @@ def test_a_likelihood_judge_has_no_order_and_needs_no_scale(tiny_model: Path, tm
 
 
 def test_a_pairwise_judge_is_audited_by_shares_of_criteria(tiny_model: Path, tmp_path: Path) -> None:
-    succeeded(audit(
-        "--judge", tiny_model, "--rubric", "medical_pairwise", "--edits", 2,
-        "--perturbations", some_of(tmp_path, "order", "planting", "patient"), "--cases", CASES, "--limit", 2,
-        "--output", tmp_path, "--gate", "false", *FAST,
-    ))  # fmt: skip
+    perturbations = some_of(tmp_path, "order", "planting", "patient")
+    options = flags(judge=tiny_model, rubric="medical_pairwise", cases=CASES, limit=2, edits=2, output=tmp_path)
+    succeeded(audit(*options, "--perturbations", perturbations, "--gate", "false", *FAST))
     table = rows(tmp_path)
     assert list(table) == ["reading", "order", "planting", "patient"]
     assert result(tmp_path)["judge"]["unit"] == "share of criteria won"
@@ -180,13 +177,11 @@ def test_a_response_that_the_judge_cannot_read_changes_no_figure_of_the_others(t
     figures = []
     for more in ([], [{"model": "silent", "text": "👍"}]):
         cases = [case | {"responses": case["responses"] + more} for case in read(CASES)[:3]]
-        file = write(tmp_path / "cases.jsonl", cases)
-        succeeded(audit(
-            "--judge", "baseline:embedding to the question", "--encoder", ENCODER, "--cases", file, "--edits", 2,
-            "--perturbations", some_of(tmp_path, "copy", "repeat", "planting", "danger"), "--gate", "false",
-            "--output", tmp_path / f"{len(more)}",
-        ))  # fmt: skip
-        figures.append(rows(tmp_path / f"{len(more)}"))
+        files = {"cases": write(tmp_path / "cases.jsonl", cases), "output": tmp_path / f"{len(more)}"}
+        files["perturbations"] = some_of(tmp_path, "copy", "repeat", "planting", "danger")
+        judge = {"judge": "baseline:embedding to the question", "encoder": ENCODER}
+        succeeded(audit(*flags(**judge, **files, edits=2, gate="false")))
+        figures.append(rows(files["output"]))
     assert figures[0]["repeat"]["share"]["n"] == figures[0]["planting"]["controls"]["control"]["share"]["n"] == 3
     for check in ("copy", "repeat", "danger"):
         both = [leaves(each[check] | {"texts": None}) for each in figures]

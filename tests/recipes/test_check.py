@@ -39,11 +39,8 @@ def check(cases: list[dict] | Path, output: Path, *more: object) -> tuple[subpro
 
 
 def wrong_of(records: list[dict]) -> list[tuple[str, str]]:
-    return [
-        (each["case_id"], each["model"])
-        for each in records
-        if any(statement["label"] == "contradicted" for statement in each["statements"])
-    ]
+    labels = {(each["case_id"], each["model"]): [one["label"] for one in each["statements"]] for each in records}
+    return [place for place, own in labels.items() if "contradicted" in own]
 
 
 def test_it_marks_what_contradicts_the_reference_and_writes_every_file(tmp_path: Path) -> None:
@@ -169,11 +166,8 @@ def test_the_packaged_checker_is_small_certified_and_finds_what_its_card_says(tm
     assert last["p"] <= certificate["delta"]
     assert certificate["risk"] == 0.05
     records = check(SAMPLE / "two_bots.jsonl", tmp_path / "out")[1]
-    kinds = {
-        (each["id"], answer["model"]): answer["kind"]
-        for each in read(SAMPLE / "two_bots.jsonl")
-        for answer in each["responses"]
-    }
+    bots = read(SAMPLE / "two_bots.jsonl")
+    kinds = {(each["id"], answer["model"]): answer["kind"] for each in bots for answer in each["responses"]}
     flagged = [kinds[each] for each in wrong_of(records)]
     card = (PACKAGED / "README.md").read_text()
     dangerous, safe = flagged.count("dangerous_error"), flagged.count("safe")

@@ -21,7 +21,6 @@ from doubles.agreement_study import (
     write,
 )
 from programs import error_line, flags, run_recipe, succeeded
-from statsmodels.stats.power import TTestPower
 from tables import rows_of
 
 from automedeval.meta_evaluation.agreement.cases import Cases
@@ -113,7 +112,6 @@ def test_report_says_it_in_words_and_draws_it_and_the_same_input_gives_the_same_
         assert "larch-7b is first" in text
         assert "0 of 3 pairs of models differ clearly" in text
         assert "15 rated cases give a difference as precisely as" in text
-        assert "In 3 of them the two are about equal, as far as these cases can tell." in text
     assert "assumes that the rated cases are a random draw of all cases" in page
     rows = [line.split(" | ")[0] for line in summary.splitlines() if line.startswith("| ")]
     assert rows[0] == "| mean score"
@@ -174,14 +172,9 @@ def test_seven_are_compared_with_the_baseline_and_without_one_a_line_says_how_to
 
 
 @pytest.mark.parametrize("shift", [0.0, 0.12])
-def test_two_that_are_level_are_said_to_be_or_how_many_more_would_tell(tmp_path: Path, shift: float) -> None:
-    made = of_candidates({"a": shift, "b": 0.0}, tmp_path)
-    said, needed = made.said.partition("\n")[0], made.result["pairs"][0]["needed"]
-    if needed is None or needed > 200:  # ten times the rated cases
-        assert said == "a and b are about equal, as far as these cases can tell."
-    else:
-        more = re.fullmatch(r"Too few cases to tell a from b; about (\d+) more rated ones would tell\.", said)[1]
-        assert int(more) == pytest.approx(needed - 20, rel=0.05)
+def test_two_that_are_level_are_said_to_be(tmp_path: Path, shift: float) -> None:
+    said = of_candidates({"a": shift, "b": 0.0}, tmp_path).said
+    assert said.startswith("a and b are not clearly different, as far as these cases can tell.\n")
 
 
 def test_without_ratings_all_is_by_the_judge_alone(args: list, tmp_path: Path) -> None:
@@ -196,9 +189,6 @@ def test_without_ratings_all_is_by_the_judge_alone(args: list, tmp_path: Path) -
         figure = pair["difference"]["good"]
         assert figure["naive"]["value"] == pytest.approx(np.mean(gaps))
         assert figure["prediction_powered"]["value"] is None
-        # As many cases as statsmodels' t test asks for.
-        needed = TTestPower().solve_power(abs(np.mean(gaps)) / np.std(gaps, ddof=1), power=0.8, alpha=0.05)
-        assert pair["needed"] == pytest.approx(needed, abs=1)
     assert "differ clearly, by good alone." in made.said
     assert "rated higher" not in made.said
     assert "Not known. No ratings are given." in made.said
@@ -271,7 +261,6 @@ def test_a_difference_without_ratings_of_one_side_has_a_reason(args: list, tmp_p
     for pair in outcome(tmp_path, *args).result["pairs"]:
         reason = "fewer than two rated cases" if MODELS[0] in pair["pair"] else None
         assert pair["difference"]["good"]["classical"].get("reason") == reason
-        assert reason is None or pair["needed"] is None
 
 
 def test_few_ratings_leave_gaps_that_are_said(args: list, tmp_path: Path) -> None:

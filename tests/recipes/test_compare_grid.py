@@ -93,10 +93,8 @@ def test_each_change_between_two_models_is_counted_and_filters(models: SimpleNam
     expected = {
         "won": [case_id for case_id, gap in gaps.items() if gap > 1e-9],
         "lost": [case_id for case_id, gap in gaps.items() if gap < -1e-9 or case_id == ids[1]],
-        "newly_contradicted": ids[:1],
-        "newly_empty": ids[1:2],
-        "newly_failing": ids[2:3],
     }
+    expected |= {"newly_contradicted": ids[:1], "newly_empty": ids[1:2], "newly_failing": ids[2:3]}
     versions = {"of": "model", "old": OLD, "new": NEW, "judge": "good", "compared": 28}
     assert models.result["changes"] == versions | {name: len(each) for name, each in expected.items()}
     words = {"won": "better", "lost": "worse"}

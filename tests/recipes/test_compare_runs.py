@@ -16,14 +16,10 @@ def split(case: dict, verdict: dict, model: str, name: str) -> tuple[dict, dict]
     """Return a case with the answer of one model, under a name, and the verdict on it."""
     place = [response["model"] for response in case["responses"]].index(model)
     response = case["responses"][place] | {"model": name}
-    wrong = [
-        {"text": "x", "start": 0, "end": 1, "label": "contradicted", "passage": "y", "source": "reference", "rule": "r"}
-    ]
+    wrong = {"text": "x", "start": 0, "end": 1, "label": "contradicted", "passage": "y", "rule": "r"}
+    checked = {name: [wrong | {"source": "reference"}] * (model == MODELS[1])}
     values = {key: [verdict[key][place]] for key in ("scores", "expected_scores")}
-    return case | {"responses": [response]}, verdict | values | {
-        "order": [0],
-        "checked": {name: wrong * (model == MODELS[1])},
-    }
+    return case | {"responses": [response]}, verdict | values | {"order": [0], "checked": checked}
 
 
 @pytest.fixture
@@ -53,11 +49,10 @@ def test_two_runs_give_the_figures_of_one_file_with_both(runs: dict, tmp_path: P
     assert any("29 and 29 cases; the 28 that are in both are compared" in note for note in result["notes"])
     lines = list(zip(read(CASES), noisy_verdicts("good", 0.3, 1), strict=True))[1:-1]
     places = {case["id"]: [r["model"] for r in case["responses"]] for case, _ in lines}
-    gaps = [
-        verdict["expected_scores"][places[case["id"]].index(MODELS[1])]
-        - verdict["expected_scores"][places[case["id"]].index(MODELS[0])]
-        for case, verdict in lines
+    both = [
+        [verdict["expected_scores"][places[case["id"]].index(name)] for name in MODELS[:2]] for case, verdict in lines
     ]
+    gaps = [new - old for old, new in both]
     (pair,), changes = result["pairs"], result["changes"]
     assert pair["pair"] == ["old", RTL]
     assert pair["difference"]["good"]["naive"]["value"] == pytest.approx(-sum(gaps) / len(gaps))

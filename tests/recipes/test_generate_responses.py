@@ -2,6 +2,7 @@
 
 import json
 import random
+import shutil
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -322,6 +323,15 @@ def test_other_settings_or_another_question_never_reuse_answers(tiny_model, ques
     assert "the question of case" in error_line(generate(*command))
 
 
+def test_a_candidate_without_a_tokenizer_is_found_before_another_answers(tiny_model, questions, tmp_path):
+    other = shutil.copytree(tiny_model, tmp_path / "other")
+    for file in other.glob("tokenizer*"):
+        file.unlink()
+    done = generate("--candidates", tiny_model, other, "--cases", questions, "--output", tmp_path / "out", *FAST)
+    assert error_line(done).startswith(f"error: {other}: no tokenizer: ")
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize(("change", "said"), ROWS["test_bad_input_is_one_line"])
 def test_bad_input_is_one_line(tiny_model, questions, tmp_path, change, said):
     asked = {"EMPTY": "", "ROLE": "patient", "ENDS": "assistant"}
@@ -333,9 +343,3 @@ def test_bad_input_is_one_line(tiny_model, questions, tmp_path, change, said):
     line = error_line(generate(*command, "--max_retries", 0, *(words.get(word, word) for word in change)))
     assert said in line
     assert not (tmp_path / "out" / "cases.jsonl").exists()
-
-
-@pytest.mark.parametrize("run", ["automedeval-13b/generate_responses.yaml", "automedeval-135m/candidate.yaml"])
-def test_the_runs_in_yaml_are_read(run, tmp_path):
-    done = generate("--config", ROOT / "recipes" / "runs" / run, "--candidates", "models/none")
-    assert "no checkpoint at models/none" in error_line(done)

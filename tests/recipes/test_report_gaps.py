@@ -11,8 +11,10 @@ from doubles.agreement_study import (
     case_of,
     evaluate,
     made,
+    pair_verdict,
     pairwise_verdicts,
     people_means,
+    rating,
     read,
     verdict,
     write,
@@ -26,13 +28,8 @@ def named(prefix: str, models: dict[str, str] | None = None, count: int = 12) ->
     return [case_of(f"{prefix}{n}", "What helps?", answers[n]) for n in range(count)]
 
 
-def liked(cases: list[dict], raters: int = 1) -> list[dict]:
-    return [
-        {"case_id": case["id"], "model": r["model"], "annotator": f"r{k}", "criterion": "overall", "score": score}
-        for case in cases
-        for k in range(raters)
-        for r, score in zip(case["responses"], (5, 3, 1))
-    ]
+def liked(cases: list[dict]) -> list[dict]:
+    return [rating(case["id"], r["model"], score) for case in cases for r, score in zip(case["responses"], (5, 3, 1))]
 
 
 def study(tmp_path, cases: list[dict], verdicts: list[dict], ratings: list[dict] | None = None) -> dict:
@@ -42,11 +39,7 @@ def study(tmp_path, cases: list[dict], verdicts: list[dict], ratings: list[dict]
 
 def test_pairs_without_the_baseline_were_not_asked_and_are_not_wrong(tmp_path):
     cases = named("k")
-    verdicts = [
-        {"case_id": case["id"], "judge": "P", "rubric": "medical_pairwise@1", "order": [0, other], "valid": True,
-         "pair": ["a", "abc"[other]], "choices": {"correctness": "a"}}
-        for case in cases for other in (1, 2)
-    ]  # fmt: skip
+    verdicts = [pair_verdict(case, 0, other, "P", correctness="a") for case in cases for other in (1, 2)]
     result = study(tmp_path, cases, verdicts, liked(cases))
     judge = result["judges"]["P: correctness"]
     assert (judge["concordance"]["value"], judge["concordance"]["n"]) == (1.0, 24)
@@ -69,10 +62,7 @@ def test_where_there_is_no_reference_rouge_is_not_asked(tmp_path):
 def test_few_cases_decide_nothing(tmp_path):
     cases = named("k", count=3)
     result = study(tmp_path, cases, [verdict(case, [5, 3, 1]) for case in cases], liked(cases))
-    assert (
-        "Wins most pairs: No model clearly wins most pairs. a is first, but not clearly above b and c."
-        in result["said"]
-    )
+    assert "No model clearly wins most pairs. a is first, but not clearly above b and c." in result["said"]
     assert "Not known yet: few cases are rated." in result["said"]
     assert " is better than " not in result["said"]
     assert all(each["p"] is None or each["p"] > 0.05 for each in result["comparisons"])
@@ -166,11 +156,7 @@ def test_with_a_baseline_the_first_sentence_has_the_paired_difference_and_its_in
 def test_a_judge_of_pairs_is_heard_on_the_pair_with_the_baseline(tmp_path):
     """a wins against b and loses to c: both are compared with a by their own pair, not by what a won in all."""
     cases = named("k")
-    verdicts = [
-        {"case_id": case["id"], "judge": "P", "rubric": "medical_pairwise@1", "order": [0, other], "valid": True,
-         "pair": ["a", "abc"[other]], "choices": {"correctness": "ac"[other - 1]}}
-        for case in cases for other in (1, 2)
-    ]  # fmt: skip
+    verdicts = [pair_verdict(case, 0, n, "P", correctness=won) for case in cases for n, won in ((1, "a"), (2, "c"))]
     report = made(tmp_path, verdicts, "--baseline", "a", cases=cases)
     models = report.result["baseline"]["models"]
     assert [models[name][way] for name in "bc" for way in ("better", "worse")] == [0, 12, 12, 0]
@@ -182,9 +168,8 @@ def test_a_judge_of_pairs_is_heard_on_the_pair_with_the_baseline(tmp_path):
 def test_a_model_that_is_above_every_other_is_first_though_it_met_the_weak_one_less_often(tmp_path):
     """a is above b in 75 of 100 cases, and above c in 40 of 40; b, above c in 400 of 400, wins a larger share of its pairs."""
     met = [("ab", n % 4 > 0) for n in range(100)] + [("ac", True)] * 40 + [("bc", True)] * 400
-    cases = [
-        case_of(f"k{n}", "What helps?", {name: f"{name} {n}" for name in names}) for n, (names, _) in enumerate(met)
-    ]
+    texts = [{name: f"{name} {n}" for name in names} for n, (names, _) in enumerate(met)]
+    cases = [case_of(f"k{n}", "What helps?", answers) for n, answers in enumerate(texts)]
     verdicts = [verdict(case, [4, 2] if first else [2, 4]) for case, (_, first) in zip(cases, met)]
     report = made(tmp_path, verdicts, cases=cases)
     table = report.result["models"]["echo"]

@@ -79,17 +79,14 @@ def test_rows_have_each_models_score_length_and_marks(made: SimpleNamespace, bro
 def test_sorting_filters_and_search_stay_in_the_address(made: SimpleNamespace, browser) -> None:
     visit = Visit(browser, made.page, viewport={"width": 1280, "height": 4000})
     ids = [case["id"] for case in made.cases]
-    spread = {
-        case_id: max(each) - min(each)
-        for case_id, each in ((case_id, made.verdicts[case_id]["expected_scores"]) for case_id in ids)
-        if each
-    }
+    scores = {case_id: made.verdicts[case_id]["expected_scores"] for case_id in ids}
+    spread = {case_id: max(each) - min(each) for case_id, each in scores.items() if each}
     gaps = [round(spread.get(case_id, -1), 4) for case_id in visit.rows()]
     assert gaps == sorted(gaps, reverse=True)
     model = made.cases[0]["responses"][0]["model"]
     visit.page.locator("#rows thead button", has_text=model).click()
     places = {case["id"]: [response["model"] for response in case["responses"]].index(model) for case in made.cases}
-    score = {i: (made.verdicts[i]["expected_scores"] or [-1, -1, -1])[places[i]] for i in ids}
+    score = {case_id: (each or [-1, -1, -1])[places[case_id]] for case_id, each in scores.items()}
     by_model = [score[case_id] for case_id in visit.rows()]
     assert by_model == sorted(by_model, reverse=True)
     visit.page.locator("#rows thead button", has_text=model).click()

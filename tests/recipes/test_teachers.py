@@ -27,27 +27,24 @@ def yaml_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     return write
 
 
+def asked_for(endpoint: EndpointDouble) -> list[tuple[str, str]]:
+    """Return the model that each request names, and its key."""
+    return [(each["body"]["model"], each["headers"]["authorization"]) for each in endpoint.asked]
+
+
 def test_a_yaml_alone_asks_the_model_of_its_role(yaml_of, tmp_path: Path) -> None:
     with EndpointDouble(good_answer) as endpoint, EndpointDouble(good_answer) as other:
         config = yaml_of(endpoint.url)
         succeeded(run_recipe("distill", "--config", config))
-        assert [(each["body"]["model"], each["headers"]["authorization"]) for each in endpoint.asked] == [
-            ("org/open-1", "Bearer a-key")
-        ] * 2
+        assert asked_for(endpoint) == [("org/open-1", "Bearer a-key")] * 2
         verdicts = list(read_records(tmp_path / "out/verdicts.jsonl", Verdict))
         assert {verdict.judge for verdict in verdicts} == {"org/open-1"}
         # A model on the command line brings no endpoint of the role, and a setting there has priority over the role's.
-        here = ("--judge", "openai:m", "--base_url", other.url, "--output", tmp_path / "other")
-        assert run_recipe("distill", "--config", config, *here).returncode == 0
-        assert (
-            run_recipe("distill", "--config", config, "--base_url", other.url, "--output", tmp_path / "same").returncode
-            == 0
-        )
+        for name, judge in (("other", ["--judge", "openai:m"]), ("same", [])):
+            here = (*judge, "--base_url", other.url, "--output", tmp_path / name)
+            succeeded(run_recipe("distill", "--config", config, *here))
         assert len(endpoint.asked) == 2
-        assert [(each["body"]["model"], each["headers"]["authorization"]) for each in other.asked] == [
-            *[("m", "Bearer none")] * 2,
-            *[("org/open-1", "Bearer a-key")] * 2,
-        ]
+        assert asked_for(other) == [("m", "Bearer none")] * 2 + [("org/open-1", "Bearer a-key")] * 2
 
 
 def test_verdicts_of_two_teachers_are_not_mixed(yaml_of, tmp_path: Path) -> None:

@@ -128,7 +128,7 @@ def test_criteria_are_compared_with_physicians_labels(old: Path) -> None:
             cast = votes[each["case_id"], each["models"][each["order"][0]], criterion["criterion"]]
             if sum(cast) * 2 != len(cast):
                 right.append(met == (sum(cast) * 2 > len(cast)))
-    figure = result["certificate"]["judges"]["SmolLM2-135M-Instruct"]["all"]["accuracy"]
+    figure = result["certificate"]["judges"]["SmolLM2-135M-Instruct"]["accuracy"]
     assert (figure["value"], figure["n"]) == (pytest.approx(fmean(right)), len(right))
 
 

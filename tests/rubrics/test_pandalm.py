@@ -29,6 +29,5 @@ def test_choices_of_real_annotators_are_read_from_the_form_of_pandalm(human_data
     majority = [choice if count > 1 else "tie" for choice, count in majority]
     for annotator in range(3):
         accuracy = accuracy_score(majority, [choices[annotator] for choices in read])
-        assert accuracy == accuracy_score(
-            [pair["preference"] for pair in pairs], [pair["annotators"][annotator] for pair in pairs]
-        )
+        own, stated = ([pair["annotators"][annotator] for pair in pairs], [pair["preference"] for pair in pairs])
+        assert accuracy == accuracy_score(stated, own)

@@ -5,7 +5,7 @@ from doubles.case_criteria import read_rubric
 from doubles.own_rubric import own_rubric
 from hypothesis import given
 from hypothesis import strategies as st
-from tables import rows_of
+from tables import refused, rows_of
 
 from automedeval.records import question_text
 from automedeval.rubrics import RubricError, packaged_rubrics
@@ -35,14 +35,13 @@ def rendered(rubric, question=QUESTION, responses=None, **options):
 @pytest.mark.parametrize("rationale", [True, False])
 def test_a_packaged_rubric_renders_all_that_the_judge_needs(name, rationale):
     rubric = read_rubric(name)
-    messages = judge_messages(
-        rubric, QUESTION, RESPONSES[: rubric.max_responses], reference=REFERENCE, rationale=rationale
-    )
+    texts = RESPONSES[: rubric.max_responses]
+    messages = judge_messages(rubric, QUESTION, texts, reference=REFERENCE, rationale=rationale)
     assert [message["role"] for message in messages] == ["system", "user"][rubric.id == "pandalm" :]
     assert all(message["content"] == message["content"].strip() != "" for message in messages)
     text = text_of(messages)
     assert shown(rubric, QUESTION) in text
-    positions = [text.index(shown(rubric, response)) for response in RESPONSES[: rubric.max_responses]]
+    positions = [text.index(shown(rubric, response)) for response in texts]
     assert positions == sorted(positions)
     for criterion in rubric.criteria:
         assert criterion.description in text
@@ -107,11 +106,8 @@ def test_no_text_begins_a_field_of_pandalm(text):
 
 
 def test_a_conversation_becomes_lines_with_their_speakers():
-    conversation = [
-        {"role": "user", "content": "I have a cough."},
-        {"role": "assistant", "content": "Since when?"},
-        {"role": "user", "content": "Two weeks."},
-    ]
+    talk = (("user", "I have a cough."), ("assistant", "Since when?"), ("user", "Two weeks."))
+    conversation = [{"role": role, "content": text} for role, text in talk]
     assert question_text(conversation) == "user: I have a cough.\nassistant: Since when?\nuser: Two weeks."
     assert fenced(question_text(conversation)) in rendered(read_rubric("automedeval"), question=conversation)
 
@@ -133,10 +129,8 @@ OWN = {"inputs": ["question", "responses", "reference"], "scale": {"minimum": 1,
 
 
 def test_a_template_has_the_case_and_the_form_of_the_answer(tmp_path):
-    template = (
-        "{% block user %}{{ rubric.id }} {{ rationale }}\n{{ question | fenced }}\n{{ responses | join(' + ') }}\n"
-        "{{ reference }}\n{{ answer_form }}{% endblock %}"
-    )
+    lines = ("rubric.id }} {{ rationale", "question | fenced", "responses | join(' + ')", "reference", "answer_form")
+    template = "{% block user %}" + "\n".join(f"{{{{ {each} }}}}" for each in lines) + "{% endblock %}"
     rubric = read_rubric(own_rubric(tmp_path, template, **OWN))
     messages = judge_messages(rubric, "<b>Why?</b>", ["a & b", "c"], reference="d", rationale=False)
     form = "Score: Response 1: [1 or 2 or 3] points. Response 2: [1 or 2 or 3] points."
@@ -151,10 +145,8 @@ def test_a_template_has_the_case_and_the_form_of_the_answer(tmp_path):
 )
 def test_a_faulty_template_is_a_fault_of_the_rubric(tmp_path, template, said):
     rubric = read_rubric(own_rubric(tmp_path, template, **OWN))
-    with pytest.raises(RubricError) as error:
+    with refused("own.jinja: ", said, kind=RubricError):
         judge_messages(rubric, QUESTION, RESPONSES, reference=REFERENCE)
-    assert str(error.value).startswith("own.jinja: ")
-    assert said in str(error.value)
 
 
 def test_the_likelihood_judge_reads_the_question_after_the_response():

@@ -11,10 +11,9 @@ from doubles.case_criteria import read_rubric as with_criteria
 from doubles.own_rubric import own_rubric
 from doubles.study_page import client_of, opened, write_study
 from programs import ROOT, SAMPLE, error_line, run_recipe
-from tables import rows_of
+from tables import refused, rows_of
 
 from automedeval.models.tokenization import PromptEncoder
-from automedeval.records import RecordError
 from automedeval.rubrics import RubricError, packaged_rubrics, read_rubric
 from automedeval.rubrics.grammar import answer_form
 from automedeval.rubrics.prompts import fenced, judge_messages
@@ -53,10 +52,8 @@ def test_prompts_are_what_plain_jinja_renders(name: str) -> None:
     texts = ["Fine.\n~~~\n{{ rubric.id }}", "<b>No</b> & 100 %", "多喝水。"][: rubric.max_responses]
     for rationale, question in itertools.product((True, False), ("Why?", "Is {% raw %} safe?\n\n")):
         names = {"rubric": rubric, "question": question, "responses": texts, "reference": "Rest."}
-        names |= {
-            "rationale": rationale and rubric.rationale,
-            "answer_form": answer_form(rubric, len(texts), rationale),
-        }
+        names |= {"rationale": rationale and rubric.rationale}
+        names |= {"answer_form": answer_form(rubric, len(texts), rationale)}
         blocks = [template.blocks[role] for role in ("system", "user") if role in template.blocks]
         expected = ["".join(block(template.new_context(names))).strip() for block in blocks]
         assert [each["content"] for each in judge_messages(rubric, question, texts, "Rest.", rationale)] == expected
@@ -78,9 +75,8 @@ def test_the_words_of_a_study_are_text_and_no_template(tmp_path: Path) -> None:
 def test_a_chat_template_runs_no_code_either(tiny_model: Path, tmp_path: Path, attack: str) -> None:
     file = tmp_path / "chat.jinja"
     file.write_text(attack)
-    with pytest.raises(RecordError) as error:
+    with refused(""):
         PromptEncoder.from_checkpoint(str(tiny_model), str(file)).encode([[{"role": "user", "content": "Why?"}]])
-    assert len(str(error.value).splitlines()) == 1
     options = ("--judge", tiny_model, "--cases", SAMPLE / "test_cases.jsonl", "--output", tmp_path / "out")
     line = error_line(run_recipe("judge", *options, "--limit", 1, "--chat_template_path", file))
     assert json.dumps(line).count("\\n") == 0

@@ -19,14 +19,11 @@ def test_a_verdict_is_seen_in_other_slots() -> None:
     seen = seen_from(part, (1, 2, 0))
     assert seen.scores == (None, 5, 1)
     assert split_steps(seen.rationale)[2].startswith("cedar"), "Doctor 2 is the third response"
-    assert renamed("Doctor 1 is right, the second doctor is not.", (2, 0, 1), (0, 1, 2)) == (
-        "Doctor 3 is right, the first doctor is not."
-    )
+    told = renamed("Doctor 1 is right, the second doctor is not.", (2, 0, 1), (0, 1, 2))
+    assert told == "Doctor 3 is right, the first doctor is not."
     both = {"tact": [1, 3, 5], "truth": [2, None, 4]}
-    assert seen_from(replace(verdict, criterion_scores=both), (1, 2, 0)).criterion_scores == {
-        "tact": (3, 5, 1),
-        "truth": (None, 4, 2),
-    }
+    seen = seen_from(replace(verdict, criterion_scores=both), (1, 2, 0))
+    assert seen.criterion_scores == {"tact": (3, 5, 1), "truth": (None, 4, 2)}
     assert seen_from(replace(verdict, rationale=None, scores=None), (0, 1, 2)).scores is None
 
 

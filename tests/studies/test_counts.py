@@ -1,33 +1,24 @@
 """The paper's counts beside those of a run, with what was left out."""
 
-import json
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet
 import yaml
+from doubles.agreement_study import write
 from programs import run_recipe, succeeded
-
-
-def written(file: Path, records: list[dict]) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text("".join(json.dumps(record) + "\n" for record in records))
 
 
 def test_files_are_counted_and_what_is_left_out_is_named_once_for_a_folder(tmp_path: Path, monkeypatch) -> None:
     judged = [{"valid": True}, {"valid": False, "overlong": True}, {"valid": False, "error": "no score line"}]
-    written(tmp_path / "verdicts" / "verdicts.jsonl", judged)
+    write(tmp_path / "verdicts" / "verdicts.jsonl", judged)
     said = {"arithmetic": ["9 verdicts", "verification: no ratings of verdicts are given, all pass"]}
-    written(tmp_path / "data" / "statistics.json", [said])
-    written(tmp_path / "data" / "dropped.jsonl", [{"reason": "more than 2,048 tokens"}] * 2)
+    write(tmp_path / "data" / "statistics.json", [said])
+    write(tmp_path / "data" / "dropped.jsonl", [{"reason": "more than 2,048 tokens"}] * 2)
     for name, rows in (("stage1", 3), ("test", 1)):
         pa.parquet.write_table(pa.table({"case_id": ["c"] * rows}), tmp_path / "data" / f"{name}.parquet")
-    paper = {
-        "verdicts/verdicts.jsonl": 9874,
-        "data/stage1.parquet": 1911,
-        "data/test.parquet": None,
-        "data/none.jsonl": 5,
-    }
+    paper = {"verdicts/verdicts.jsonl": 9874, "data/stage1.parquet": 1911}
+    paper |= {"data/test.parquet": None, "data/none.jsonl": 5}
     (tmp_path / "counts.yaml").write_text(yaml.safe_dump({"share": 0.01, "files": paper}, sort_keys=False))
     monkeypatch.chdir(tmp_path)
     done = succeeded(run_recipe("counts", "--paper", "counts.yaml"))

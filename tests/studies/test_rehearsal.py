@@ -130,10 +130,7 @@ def test_the_papers_counts_stand_beside_those_of_the_rehearsal(rehearsed: tuple[
 
 def test_nobody_is_taken_for_a_teacher_and_no_verdict_is_there_twice(rehearsed: tuple[Path, str]) -> None:
     folder, _ = rehearsed
-    teachers = (
-        ("strong", "gpt-4-turbo-2024-04-09", 60),
-        ("weak", "gpt-3.5-turbo-0125", 58),
-    )  # of the cases that passed
+    teachers = (("strong", "gpt-4-turbo-2024-04-09", 60), ("weak", "gpt-3.5-turbo-0125", 58))  # of those that passed
     for teacher, model, number in teachers:
         verdicts = list(read_records(folder / "verdicts" / f"wikidoc-{teacher}" / "verdicts.jsonl", Verdict))
         assert {verdict.judge for verdict in verdicts} == {f"double-of-{model}"}

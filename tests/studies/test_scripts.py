@@ -14,11 +14,12 @@ from doubles.stand_ins import BROUGHT
 from programs import ROOT
 from project.test_docs import faults
 from study_scripts import RUNS, SCRIPTS, arguments, dry_run, of, program, script, steps
+from tables import rows_of
 
 from automedeval.rubrics import read_rubric
 
 PAPER = ROOT / RUNS / "automedeval-13b"
-OTHERS = ["judge_weak", "judge_strong", "judge_gemini", *["judge"] * 4]
+STEPS = {name: words.split() for name, words in rows_of(__file__)["steps"].items()}
 WRITTEN = ("cases", "responses", "verdicts", "instructions", "checkpoints", "stores", "reports", "ratings", "demo")
 OUTPUTS = ("output", "output_dir", "store")
 
@@ -26,39 +27,16 @@ OUTPUTS = ("output", "output_dir", "store")
 def test_the_papers_study_from_top_to_bottom() -> None:
     commands = dry_run("paper")
     assert all(each["dry_run"] for each in of(commands, "publish")), "nothing is sent to the Hub"
-    assert steps(commands) == [
-        *("check_base", "check_teachers"),
-        *("prepare_cases", "prepare_medtext", "generate_responses", "build_store"),
-        *("distill_strong", "verify", "prepare_verified", "distill_weak"),
-        *("build_dataset", "prepare_test", "generate_test"),
-        *("judge", "judge_likelihood", *OTHERS),
-        *("stage1", "judge", "stage2", "judge", "stage3", "judge"),
-        *("judge_training1", "discuss1", "revise1", "introspection1", "judge"),
-        *("judge_training2", "discuss2", "revise2", "introspection2", "judge"),
-        *("report", "audit", "table2", "table3", "figure4"),
-        *["publish_dataset"] * 3,
-        *("publish_model", "figure5"),
-        *("prepare_calibration", "judge_likelihood_rated", "calibrate", "compare", "counts"),
-    ]
+    assert steps(commands) == STEPS["paper"]
     files = {file.name for file in PAPER.glob("*.yaml") if not file.stem.startswith(("annotate", "plan", "teachers"))}
     named = {f"{name}.yaml" for name in [*SCRIPTS, *(name for each in SCRIPTS for name in steps(dry_run(each)))]}
     assert files - named == {"audit.yaml"} - named, "every YAML is a step of the study or of a variant"
 
 
 def test_the_small_study_and_the_demo_from_top_to_bottom() -> None:
-    small = [
-        *("build_store", "distill_strong", "distill_weak", "build_dataset", "judge", "judge_likelihood", "judge_small"),
-        *("stage1", "judge", "stage2", "judge", "stage3", "judge"),
-        *("judge_training1", "discuss1", "revise1", "introspection1", "judge"),
-        *("report", "audit", "judge_likelihood_rated", "calibrate", "compare"),
-    ]
-    assert steps(dry_run("small")) == small
+    assert steps(dry_run("small")) == STEPS["small"]
     commands = dry_run("demo")
-    assert steps(commands) == [
-        *("judge_small", "report", "check", "build_store", "distill_strong", "distill_weak"),
-        *("build_dataset", "judge", "stage1", "stage2", "stage3", "judge", "judge_training1", "discuss1"),
-        *("revise1", "introspection1", "judge", "report", "audit"),
-    ]
+    assert steps(commands) == STEPS["demo"]
     for values in map(arguments, commands):  # the small study's own files stay
         assert [values[name] for name in OUTPUTS if name in values and not values[name].startswith("demo/")] == []
 
@@ -141,9 +119,8 @@ def test_a_variant_changes_what_its_name_says_and_writes_beside_the_study() -> N
         commands = dry_run(name)
         assert plain.isdisjoint(run["output_dir"] for run in of(commands, "sft"))
         assert of(commands, "report")[0]["output"].endswith(name)
-    assert {
-        each["knowledge"] for each in of(dry_run("no_chain"), "distill") + of(dry_run("no_chain"), "introspect_discuss")
-    } == {"none"}
+    without = dry_run("no_chain")
+    assert {each["knowledge"] for each in of(without, "distill") + of(without, "introspect_discuss")} == {"none"}
     assert of(dry_run("no_introspection"), "sft") == []
     for name in ("no_chain", "vanilla"):  # no test case of the study is trained on
         (built,) = of(dry_run(name), "build_dataset")
@@ -183,10 +160,8 @@ def test_what_is_missing_is_told_with_the_command_that_gets_it_and_nothing_runs(
     brought = {path for path in BROUGHT if path.startswith(("books/", "models/"))}
     assert told == {path for path in brought if not (ROOT / path).exists()}
     done = script("small", "--runs", "2")
-    assert (done.returncode, done.stderr) == (
-        2,
-        "error: --runs: there are --dry_run and --unverified (docs/reproducing.md)\n",
-    )
+    assert done.returncode == 2
+    assert done.stderr == "error: --runs: there are --dry_run and --unverified (docs/reproducing.md)\n"
 
 
 OWN = """

@@ -19,19 +19,15 @@ from transformers import AutoTokenizer
 
 from automedeval.training.start import parse_run
 
-RUNS = sorted(
-    path.relative_to(ROOT)
-    for path in (ROOT / "recipes").rglob("*.yaml")
-    if "recipes/sft.py" in path.read_text(encoding="utf-8").splitlines()[0]
-)
+FILES = sorted(path.relative_to(ROOT) for path in (ROOT / "recipes").rglob("*.yaml"))
+RUNS = [path for path in FILES if "recipes/sft.py" in (ROOT / path).read_text(encoding="utf-8").splitlines()[0]]
 MACHINES = sorted(path.relative_to(ROOT) for path in (ROOT / "accelerate_configs").glob("*.yaml"))
 ZERO3 = [path for path in MACHINES if path.stem.startswith("zero3")]
 # What a run of one folder may have of its own: where it starts, what it reads, where it ends. A stage or an ablation that
 # changed anything else at the same time would compare nothing.
 MAY_DIFFER = {"model_name_or_path", "dataset_name", "dataset_train_split", "datasets", "output_dir"}
-ADAPTER = {
-    "use_peft", "lora_target_modules", "lora_r", "lora_alpha", "lora_dropout", "learning_rate", "gradient_accumulation_steps",
-}  # fmt: skip
+ADAPTER = {"use_peft", "lora_target_modules", "lora_r", "lora_alpha", "lora_dropout"}
+ADAPTER |= {"learning_rate", "gradient_accumulation_steps"}
 PAPER = Path("recipes/runs/automedeval-13b")
 FOLDERS = sorted({run.parent for run in RUNS})
 
@@ -66,12 +62,9 @@ def curriculum(folder: Path) -> list[Path]:
 
 
 def test_all_runs_are_found() -> None:
-    assert {"stage1", "stage2", "stage3", "introspection1", "introspection2", "lora"} <= {
-        run.stem for run in RUNS if run.parent == PAPER
-    }
-    assert {"stage1", "stage2", "stage3", "introspection1"} <= {
-        run.stem for run in RUNS if run.parent.name == "automedeval-135m"
-    }
+    small = {"stage1", "stage2", "stage3", "introspection1"}
+    for folder, names in ((PAPER, small | {"introspection2", "lora"}), (PAPER.with_name("automedeval-135m"), small)):
+        assert names <= {run.stem for run in RUNS if run.parent == folder}
 
 
 @pytest.mark.parametrize("run", RUNS, ids=str)
@@ -212,9 +205,8 @@ def test_a_machine_holds_no_number_of_a_run(machine: Path) -> None:
         "main_process_port", "rdzv_backend", "use_cpu", "mixed_precision", "fsdp_config",
     }  # fmt: skip
     if machine in ZERO3:
-        assert set(config.deepspeed_config) <= {
-            "deepspeed_config_file", "zero3_init_flag", "deepspeed_multinode_launcher"
-        }  # fmt: skip
+        known = {"deepspeed_config_file", "zero3_init_flag", "deepspeed_multinode_launcher"}
+        assert set(config.deepspeed_config) <= known
         assert config.deepspeed_config["deepspeed_config_file"] == str(numbers_of(machine))
         assert update_rows(flags, read(Path(flags["--config"]))) == (128 if "13b" in flags["--config"] else 8)
 

@@ -10,6 +10,7 @@ from unittest import mock
 import pytest
 from datasets import Dataset
 from doubles.tiny_dataset import build_instructions
+from tables import rows_of
 from transformers import AutoTokenizer
 from trl import DatasetMixtureConfig, ModelConfig, ScriptArguments, SFTConfig
 
@@ -17,31 +18,11 @@ from automedeval.models.checkpoints import Stage, read_history, read_record
 from automedeval.models.tokenization import PromptEncoder
 from automedeval.records import RecordError
 from automedeval.training.run import DECISIVE, WHOLE, Run
-from automedeval.training.stages import _UNUSED, check_start, read_rows, refuse_unused, tokenize, write_card
+from automedeval.training.stages import REFUSED, check_start, read_rows, refuse_unused, tokenize, write_card
 
 SPLITS = {"fingerprint": "d1", "splits": {"stage1": {}, "stage2": {}, "stage3": {}, "test": {}}}
-# Fields of TRL's SFTConfig that decide no weights: `_UNUSED` refuses the rest.
-HARMLESS = {
-    "evaluation": """
-        eval_strategy eval_steps eval_delay per_device_eval_batch_size prediction_loss_only eval_on_start eval_do_concat_batches
-        eval_use_gather_object eval_accumulation_steps include_for_metrics batch_eval_metrics bf16_full_eval fp16_full_eval
-        metric_for_best_model greater_is_better eval_packing do_eval do_predict label_names""",
-    "what is written and told": """
-        output_dir logging_strategy logging_steps logging_first_step log_on_each_node logging_nan_inf_filter
-        include_num_input_tokens_seen log_level log_level_replica disable_tqdm report_to run_name project trackio_space_id
-        trackio_bucket_id trackio_static_space_id save_strategy save_steps save_on_each_node save_total_limit
-        enable_jit_checkpoint restore_callback_states_from_checkpoint debug skip_memory_metrics do_train""",
-    "publishing": """
-        push_to_hub hub_token hub_private_repo hub_model_id hub_strategy hub_always_push hub_revision""",
-    "the same numbers, faster or in less memory": """
-        activation_checkpointing activation_checkpointing_kwargs gradient_checkpointing gradient_checkpointing_kwargs
-        activation_offloading torch_compile torch_compile_backend torch_compile_mode use_liger_kernel liger_kernel_config
-        use_cache torch_empty_cache_steps full_determinism use_cpu dataloader_num_workers dataloader_pin_memory
-        dataloader_persistent_workers dataloader_prefetch_factor dataloader_multiprocessing_context local_rank
-        ddp_find_unused_parameters ddp_bucket_cap_mb ddp_broadcast_buffers ddp_static_graph ddp_backend ddp_timeout""",
-    "the making of rows, which are compared themselves": """
-        chat_template_path dataset_text_field dataset_num_proc remove_unused_columns""",
-}
+# Fields of TRL's SFTConfig that decide no weights: `REFUSED` refuses the rest.
+HARMLESS = rows_of(__file__)["harmless"]
 ROUND = {"fingerprint": "d2", "follows": "d1", "splits": {"train": {}, "test": {}}}
 
 
@@ -103,10 +84,7 @@ def test_a_template_that_answers_otherwise_than_it_asks_is_refused(tiny_model: P
     [
         ([{"text": "t"}], "no column 'prompt'; there are text"),
         ([row(" ", case_id="c7")], "1 row without a completion of one message: 'c7'"),
-        (
-            [row(case_id="short"), row("word " * 80, case_id="long")],
-            r"1 row of 2 longer than max_length, 60 tokens: 'long' \(\d+\)",
-        ),
+        ([row(), row("word " * 80, case_id="long")], r"1 row of 2 longer than max_length, 60 tokens: 'long' \(\d+\)"),
         ([], "not a single row"),
     ],
 )
@@ -118,11 +96,7 @@ def test_rows_that_cannot_be_trained_on(rows: list[dict], fault: str, encoder: P
 
 @pytest.mark.parametrize(
     ("parts", "fault"),
-    [
-        ([("nowhere/at/all", "stage1")], "nowhere/at/all, stage1: "),
-        ([("a", "stage1"), ("b", "stage1")], "must name one data set"),
-        ([(None, "train")], "must name one data set"),
-    ],
+    rows_of(__file__)["test_a_dataset_that_cannot_be_read"],
 )
 def test_a_dataset_that_cannot_be_read(parts: list, fault: str) -> None:
     with pytest.raises(RecordError, match=fault):
@@ -225,7 +199,7 @@ def test_a_run_goes_on_from_the_last_whole_checkpoint(tmp_path: Path, mark: byte
     assert 1200.5 <= run.seconds < 1300
 
 
-@pytest.mark.parametrize("name", _UNUSED)
+@pytest.mark.parametrize("name", REFUSED)
 def test_arguments_that_would_have_no_effect_are_refused(name: str, tmp_path: Path) -> None:
     arguments = {**vars(ScriptArguments()), **vars(SFTConfig(str(tmp_path), use_cpu=True)), **vars(ModelConfig())}
     refuse_unused(arguments)
@@ -235,11 +209,7 @@ def test_arguments_that_would_have_no_effect_are_refused(name: str, tmp_path: Pa
 
 @pytest.mark.parametrize(
     ("more", "fault"),
-    [
-        ({"fraction": 0.5}, "datasets: fraction: a part has a path and a split alone"),
-        ({"data_files": "a.parquet"}, "datasets: data_files: "),
-        ({}, "dataset_name: the rows are those of datasets"),
-    ],
+    rows_of(__file__)["test_parts_of_a_mixture_have_nothing_that_is_not_read"],
 )
 def test_parts_of_a_mixture_have_nothing_that_is_not_read(more: dict, fault: str) -> None:
     mixture = DatasetMixtureConfig([{"path": "instructions", "split": "stage1", **more}])
@@ -252,6 +222,6 @@ def test_every_argument_of_training_decides_the_weights_or_is_known_not_to() -> 
     """A field that a later version brings fails here until somebody has said which of the two it is; earlier ones lack some."""
     harmless = [name for names in HARMLESS.values() for name in names.split()]
     existing = {field.name for field in fields(SFTConfig)}
-    known = [*DECISIVE, *harmless, *(_UNUSED.keys() & existing)]
+    known = [*DECISIVE, *harmless, *(REFUSED.keys() & existing)]
     assert len(known) == len(set(known))
     assert set(DECISIVE) <= existing <= set(known)

@@ -17,7 +17,7 @@ from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.table import VerdictTable, expected_values, own_values
 from automedeval.records import Verdict, question_text
 from automedeval.stats.agreement import SAME
-from automedeval.stats.bootstrap import Statistic, divide, ratio, undefined
+from automedeval.stats.bootstrap import Statistic, divide, ratio, sums_at, undefined
 
 LEAST = 0.5  # steps from which a score counts as risen or fallen: half a point
 ALIKE = 0.05  # steps within which numbers without a scale are equal: in bfloat16 another batch changes them by a third of that
@@ -115,11 +115,13 @@ def _order(judge: VerdictTable, step: float) -> Measure:
     if len(judge.valid) == 1:
         why = "there is one valid verdict: the effects of places and of responses cannot be separated"
         return Measure(undefined(cases, 0, why), undefined(cases, 0, why))
-    above, below, level = judge.tally(panel.relations(judge.own), (1, -1, 0))
+    relations, pairs = panel.relations(judge.own), judge.cases.panel
+    count_of = [np.bincount(judge.pairs, relations == kind, minlength=len(pairs.pairs[0])) for kind in (1, -1, 0)]
+    above, below, level = count_of
     count = above + below + level
     flips = above * below / np.maximum(count * (count - 1) / 2, 1)
-    share = ratio(judge.per_case(flips), judge.per_case(count > 1), reason="every pair was shown in one order only")
-    effects = judge.slot_effects(judge.finest / step)
+    share = ratio(pairs.per_case(flips), pairs.per_case(count > 1), reason="every pair was shown in one order only")
+    effects = _slot_effects(judge, judge.finest / step)
     if not len(effects):
         return Measure(share, undefined(cases, 0, "no case has two responses"))
 
@@ -127,10 +129,23 @@ def _order(judge: VerdictTable, step: float) -> Measure:
         means = divide(sums[:, ::2], sums[:, 1::2])
         return means.max(axis=1) - means.min(axis=1)
 
-    turned = np.unique(judge.pair_runs[1][above * below > 0]).tolist()
-    sides = judge.cases.panel.pairs
-    shown = [(int(side[pair]), "ahead in one order, not in another") for pair in turned for side in sides]
+    turned = np.flatnonzero(above * below).tolist()
+    shown = [(int(side[pair]), "ahead in one order, not in another") for pair in turned for side in pairs.pairs]
     return Measure(share, Statistic(np.concatenate(effects).T, span, round(effects[:, 1].sum())), shown)
+
+
+def _slot_effects(judge: VerdictTable, values: np.ndarray) -> np.ndarray:
+    """Sum by how much values [entries] in each slot lie above the mean of their verdict, and count: [slots, 2, cases].
+
+    Verdicts on one response, and those that lack a value, are left out.
+    """
+    panel = judge.panel
+    count = panel.per_group(np.ones(len(values)))
+    apart = values - (panel.per_group(values) / np.maximum(count, 1))[panel.group]
+    apart[count[panel.group] < 2] = np.nan
+    slots = range(judge.slot[~np.isnan(apart)].max(initial=-1) + 1)
+    here = [np.where(judge.slot == slot, apart, np.nan) for slot in slots]
+    return np.array([sums_at(each, panel.case, panel.cases) for each in here]).reshape(-1, 2, panel.cases)
 
 
 class CriteriaReader:

@@ -402,8 +402,7 @@ def plan_from_dataset(args: JudgeArguments, dataset: str, rubric: Rubric) -> Cal
         if (row := recorded.get(case.id)) is None:
             return []
         # The same responses in the same slots (Algorithm 2, line 5).
-        rationale, completion = row.reading.rationale is not None, row.row["completion"][0]["content"]
-        about = (row.case, row.order, None)
-        return [Request(*about, run, rationale, row.original, completion=completion) for run in range(args.runs)]
+        rationale = row.reading.rationale is not None
+        return [Request(row.case, row.order, None, run, rationale, row.original) for run in range(args.runs)]
 
     return plan

@@ -17,7 +17,7 @@ from automedeval.models.arguments import parse_model
 from automedeval.models.base import Messages, Prompt
 from automedeval.models.checkpoints import checkpoint_folder
 from automedeval.models.model_paths import find_model
-from automedeval.models.tokenization import read_template
+from automedeval.models.tokenization import load_tokenizer, read_template
 from automedeval.records import Case, RecordError, Response, digest
 from automedeval.records.journal import write_lines
 from automedeval.records.log import Log
@@ -57,7 +57,7 @@ class Generated(LogRecord):
 def candidate_names(candidates: Sequence[str], names: Sequence[str] = ()) -> list[str]:
     """Return the name of each candidate: the given one, or the checkpoint's folder, its Hub id, or the endpoint's model.
 
-    RecordError for not one name per candidate, the same name twice, or a reserved one; no such checkpoint.
+    RecordError for not one name per candidate, the same name twice, or a reserved one; no such checkpoint, or no tokenizer.
     """
     if names and len(names) != len(candidates):
         raise RecordError(f"--names gives {len(names)} names for {len(candidates)} candidates")
@@ -67,7 +67,7 @@ def candidate_names(candidates: Sequence[str], names: Sequence[str] = ()) -> lis
         if kind == "openai":
             chosen += [] if names else [name]
         else:  # before anything is generated: the last candidate may be loaded a day later
-            folder = checkpoint_folder(model)
+            load_tokenizer(folder := checkpoint_folder(model))
             chosen += [] if names else [folder.resolve().name if find_model(model) else model]
     for name in chosen:
         if chosen.count(name) > 1:

@@ -48,8 +48,7 @@ class KnowledgeArguments:
         from automedeval.models.embeddings import Encoder
 
         def load(pooling: str | None) -> Encoder:
-            # In float32 the passages found for a question do not depend on the other questions of the batch.
-            return Encoder(self.encoder, device=device, dtype="float32", pooling=pooling)
+            return Encoder(self.encoder, device=device, pooling=pooling)
 
         base = KnowledgeBase(self.store, load, self.qdrant_url)
         fingerprint = f"{base.encoder.fingerprint}:{base.content}:{self.passages}"

@@ -155,7 +155,7 @@ class Judge(PromptJudge):
         parts = tuple(answer_parts(rubric, len(texts), rationale))
         constrained = parts if self.score_decoding == "constrained" else None
         label = f"{self.rubric_name}:{self.wording.fingerprint}"
-        return Prompt(messages, constrained, request.run, label, request.completion)
+        return Prompt(messages, constrained, request.run, label)
 
     def knowledge(self, request: Request) -> list[dict[str, Any]]:
         """Return what books say on the question and on each response that is shown, as verdicts record it.

@@ -25,7 +25,6 @@ class Request:
         rationale: whether the prompt asks for one; None leaves it to the judge.
         original: the case as in its file, if `case` has the reference as one more response.
         checklist: whether the prompt shows the criteria of the case.
-        completion: the answer of the training row whose prompt this is, see `Prompt.completion`.
     """
 
     case: Case
@@ -35,7 +34,6 @@ class Request:
     rationale: bool | None = None
     original: Case | None = None
     checklist: bool = False
-    completion: str | None = None
 
     @property
     def key(self) -> tuple:

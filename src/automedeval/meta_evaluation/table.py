@@ -24,7 +24,7 @@ import numpy as np
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.ratings import People
 from automedeval.records import Case, RecordError, Verdict
-from automedeval.rubrics import Rubric, without_scale
+from automedeval.rubrics import Rubric
 from automedeval.stats.agreement import CHOICES, Panel
 from automedeval.stats.bootstrap import divide, sums_at
 from automedeval.stats.checklist import checklist_score
@@ -102,7 +102,6 @@ class VerdictTable:
         response: int [entries], the number of the response; slot: int [entries], its place in the order shown, from 0.
         score, expected_score: float [entries], NaN where there is none; scores, expected: their means, float [responses].
         has_own: whether there are whole scores or choices; has_expected: whether every valid verdict has expected scores.
-        has_orders: whether it may matter in which order responses are shown.
         of_pairs: whether the judge compares pairs, also where no verdict is valid.
         criteria: the criteria of which there are choices; worse: those of which a choice means the worse response.
         is_valid: bool [verdicts]; errors: the number of invalid ones, by error.
@@ -140,7 +139,6 @@ class VerdictTable:
         self.runs: list[int] = np.unique(self.run).tolist()
         self.scores, self.expected = self.per_response(self.score), self.per_response(self.expected_score)
         self.has_own = any(verdict.scores is not None or verdict.choices for verdict in self.valid)
-        self.has_orders = self.kind == "judge" and not without_scale(self.rubric_name)
         self.of_pairs = any(verdict.pair is not None for verdict in self.verdicts)
         self.criteria = list(dict.fromkeys(name for verdict in self.valid for name in verdict.choices or ()))
         criteria = self.rubric.criteria if self.rubric else ()
@@ -216,43 +214,6 @@ class VerdictTable:
         pairs, count = self.cases.panel.pairs, self.cases.responses
         first, second = (self.response[side] for side in self.panel.pairs)
         return np.searchsorted(pairs[0].astype(np.int64) * count + pairs[1], first.astype(np.int64) * count + second)
-
-    @cached_property
-    def pair_runs(self) -> tuple[np.ndarray, np.ndarray]:
-        """The group of every pair of verdicts by pair of cases and run, and each group's number among the pairs of cases."""
-        runs = self.run.max(initial=0) + 1
-        keys = self.pairs * runs + self.run[self.panel.group[self.panel.pairs[0]]]
-        keys, group = np.unique(keys, return_inverse=True)
-        return group, keys // runs
-
-    def tally(self, values: np.ndarray, kinds: Sequence[int]) -> np.ndarray:
-        """Count how often each kind is among the values [pairs of verdicts] of a group of `pair_runs`: [kinds, groups]."""
-        group, pair = self.pair_runs
-        return np.stack([np.bincount(group, values == kind, minlength=len(pair)) for kind in kinds])
-
-    def per_case(self, values: np.ndarray) -> np.ndarray:
-        """Sum values of the groups of `pair_runs` over each case."""
-        case = self.cases.panel.case[self.cases.panel.pairs[0][self.pair_runs[1]]]
-        return np.bincount(case, values, minlength=len(self.cases))
-
-    def consistency(self, values: np.ndarray) -> np.ndarray:
-        """Count pairs with one value in all orders of a run, and pairs in several orders: float [2, cases]."""
-        counts = self.tally(values, range(-1, len(CHOICES)))
-        several = counts.sum(axis=0) > 1
-        return np.stack([self.per_case(several & ((counts > 0).sum(axis=0) == 1)), self.per_case(several)])
-
-    def slot_effects(self, values: np.ndarray) -> np.ndarray:
-        """Sum by how much values [entries] in each slot lie above the mean of their verdict, and count: [slots, 2, cases].
-
-        Verdicts on one response, and those that lack a value, are left out.
-        """
-        panel = self.panel
-        count = panel.per_group(np.ones(len(values)))
-        apart = values - (panel.per_group(values) / np.maximum(count, 1))[panel.group]
-        apart[count[panel.group] < 2] = np.nan
-        slots = range(self.slot[~np.isnan(apart)].max(initial=-1) + 1)
-        here = [np.where(self.slot == slot, apart, np.nan) for slot in slots]
-        return np.array([sums_at(each, panel.case, panel.cases) for each in here]).reshape(-1, 2, panel.cases)
 
     # --- choices of a pairwise judge
 
@@ -489,17 +450,6 @@ class Row:
     def finest(self) -> np.ndarray:
         """The relations behind the headline: by the expected scores where there are any: float [pairs]."""
         return self.relations if self.expected is None else self.judge.relations(self.expected)
-
-    @cached_property
-    def consistent(self) -> np.ndarray | None:
-        """The number of pairs judged alike in several orders, and of all pairs in several orders: float [2, cases]."""
-        judge = self.judge
-        if self.criterion is None:
-            counts = judge.consistency(judge.panel.relations(judge.own)) if judge.has_orders else None
-        else:
-            codes = judge.codes(self.criterion)[judge.panel.group[judge.panel.pairs[0]]]
-            counts = judge.consistency(np.where(codes < 0, np.nan, codes))
-        return counts if counts is not None and counts[1].any() else None
 
     def rated(self, people: People) -> np.ndarray:
         """Return people's scores of the responses that this judge was asked about, NaN for the others."""

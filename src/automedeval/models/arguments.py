@@ -150,7 +150,7 @@ class EncoderArguments:
         """
         from automedeval.models.embeddings import Encoder
 
-        return Encoder(self.place, device, "float32")
+        return Encoder(self.place, device)
 
     def load_if_there(self, notes: list[str]) -> Any:
         """Return the encoder for a report, None if there is none; where none was named, a note says what is left out and why.

@@ -58,7 +58,6 @@ class Prompt:
         parts: literals, free texts and slots of the answer, for chats with `constrains`. None: the answer is free text.
         run: number of the repetition; a sampled answer depends on it.
         label: rubric and version, on which a sampled answer depends.
-        completion: the answer of the training row whose prompt this is: the window needs room for it alone, and cuts an answer.
         key: (case id, number of the call in its dialogue), by which a recorded chat finds its answer.
         options: of a typed question: the answer is one of these, and what counts is how likely each of them is.
     """
@@ -67,7 +66,6 @@ class Prompt:
     parts: tuple[Part, ...] | None = None
     run: int = 0
     label: str = ""
-    completion: str | None = None
     key: tuple[str, int] | None = None
     options: tuple[str, ...] | None = None
 

@@ -26,7 +26,6 @@ class Bert:
         folder: Path,
         window: int,
         device: str = "cpu",
-        dtype: torch.dtype = torch.float32,
         adapter: Path | None = None,
     ):
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
@@ -37,7 +36,7 @@ class Bert:
         weights = load_file(folder / "model.safetensors")
         if adapter is not None:
             _merge(weights, adapter)
-        self._weights = {name: each.to(self.device, dtype) for name, each in weights.items()}
+        self._weights = {name: each.to(self.device, torch.float32) for name, each in weights.items()}
         self.tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
         self.tokenizer.no_padding()
         self.tokenizer.enable_truncation(window)

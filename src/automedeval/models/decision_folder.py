@@ -15,7 +15,6 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_DECISION_MAPPING
 
 from automedeval.models.base import Answer, Prompt, answer_groups
 from automedeval.models.checkpoints import DECISION
-from automedeval.models.decoding import Rows
 from automedeval.models.local import NOT_FINITE, LocalChat
 from automedeval.models.questions import instructions
 from automedeval.records import RecordError
@@ -86,8 +85,6 @@ class LocalDecisions(LocalChat):
     @torch.inference_mode()
     def _batch(self, asked: list[Asked]) -> list[list[float]]:
         prompts = [ids for ids, *_ in asked]
-        rows = Rows(
-            self.network, len(asked), max(map(len, prompts)) + 64, self._prefix, self.tokenizer.pad_token_id or 0
-        )
+        rows = self._rows(prompts, [0] * len(prompts))
         rows.start(prompts, self.forward_tokens)
         return [(rows.logits[at, labels] / heat).softmax(0).tolist() for at, (_, labels, heat) in enumerate(asked)]

@@ -23,7 +23,6 @@ from automedeval.records.extras import install
 if TYPE_CHECKING:  # torch is loaded by those who need it
     import torch
 
-DTYPES = ("auto", "bfloat16", "float16", "float32")
 # The vector of the first token; the mean over the tokens; the first token's after the checkpoint's own dense layer.
 # SimCSE is tested with the first, unsupervised, or the last, supervised (README of github.com/princeton-nlp/SimCSE).
 POOLINGS = ("cls", "mean", "pooler")
@@ -34,21 +33,19 @@ BATCH_TOKENS, BATCH_TOKENS_ON_CPU = 8192, 1024
 
 
 class Encoder:
-    """Encode texts as unit vectors, in batches of texts of similar length.
+    """Encode texts as unit vectors in float32, in batches of texts of similar length: they are the same on every machine.
 
-    Vectors of all dtypes are interchangeable (their cosine is at least .999), so `fingerprint` is the same for all.
     RecordError: no such checkpoint, one that cannot be loaded or whose modules are its own code; a pooling that is missing, not
     needed, or not possible.
 
     Args:
         model: checkpoint folder or Hub id.
-        device, dtype: "auto" is what `best_device` and `best_dtype` choose.
+        device: "auto" is what `best_device` chooses.
         pooling: one of `POOLINGS`, for a checkpoint without a modules.json; None for one with it.
     """
 
-    def __init__(self, model: str, device: str = "auto", dtype: str = "auto", pooling: str | None = None):
-        check_choice("dtype", dtype, DTYPES)
-        self._device, self._dtype, self._pooling = device, dtype, pooling
+    def __init__(self, model: str, device: str = "auto", pooling: str | None = None):
+        self._device, self._pooling = device, pooling
         self._folder = folder = checkpoint_folder(model)
         _check_modules(model, folder, pooling)
         self.name = folder.name if find_model(model) else model
@@ -66,31 +63,18 @@ class Encoder:
         return best_device() if self._device == "auto" else self._device
 
     @cached_property
-    def _loaded_dtype(self) -> "torch.dtype":
-        import torch
-
-        from automedeval.models.device import best_dtype
-
-        return best_dtype(self.device) if self._dtype == "auto" else getattr(torch, self._dtype)
-
-    @property
-    def dtype(self) -> str:
-        """The format of the weights: "bfloat16", "float16" or "float32"."""
-        return str(self._loaded_dtype).removeprefix("torch.")
-
-    @cached_property
     def _network(self) -> Any:
         """The `Bert`, or the `Library` of any other checkpoint; loaded when it is first needed."""
         with loading(self.name):
             if self._plain:
                 from automedeval.models.bert import Bert
 
-                return Bert(self._folder, self._plain, self.device, self._loaded_dtype)
+                return Bert(self._folder, self._plain, self.device)
             try:
                 from automedeval.models.library import Library
             except ImportError as error:
                 raise RecordError(f"the encoder cannot be loaded: {error}; {install('data')}") from None
-            return Library(self._folder, self._pooling, self.device, self._loaded_dtype)
+            return Library(self._folder, self._pooling, self.device)
 
     @property
     def dimensions(self) -> int:
@@ -175,15 +159,12 @@ class Encoder:
             yield batch, encoded, tokens
 
     def _unit(self, vectors: "torch.Tensor") -> np.ndarray:
-        """Return vectors with length 1 in float32; RecordError if one is not finite.
-
-        Normalised ones too: in bfloat16 the lengths are between 0.99 and 1.01.
-        """
+        """Return vectors with length 1; RecordError if one is not finite."""
         from torch.nn.functional import normalize
 
-        of_length_one = normalize(vectors.float(), dim=-1).cpu().numpy()
+        of_length_one = normalize(vectors, dim=-1).cpu().numpy()
         if not np.isfinite(of_length_one).all():
-            raise RecordError(f"{self.name}: a vector is not finite; --dtype float32 may help")
+            raise RecordError(f"{self.name}: a vector is not finite")
         return of_length_one
 
 

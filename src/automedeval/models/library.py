@@ -20,8 +20,8 @@ class Library:
     RecordError if the checkpoint has no weights for the pooling.
     """
 
-    def __init__(self, folder: Path, pooling: str | None, device: str, dtype: torch.dtype):
-        options = {"dtype": dtype, "use_safetensors": True}
+    def __init__(self, folder: Path, pooling: str | None, device: str):
+        options = {"dtype": torch.float32, "use_safetensors": True}
         source: dict[str, Any] = {"model_name_or_path": str(folder), "local_files_only": True, "model_kwargs": options}
         if pooling:
             source = {"modules": _modules(folder, pooling, options)}

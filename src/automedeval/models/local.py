@@ -47,7 +47,7 @@ from automedeval.records.journal import ALONE, Processes
 LOG = logging.getLogger(__name__)
 ROOM_ON_CPU, ROOM_ON_GPU = 65_536, 262_144  # most tokens of a batch
 MANY = 8  # prompts from which on, on a CPU, the first is answered by itself
-SEAMS = 4  # tokens by which a text can exceed the pieces that it is joined of
+LEAST = 64  # tokens of a free text that the window must leave
 NOT_FINITE = "the model's probabilities are not finite: another --dtype may help"
 
 
@@ -173,41 +173,25 @@ class LocalChat(Chat):
         return [len(ids) for ids in self.encoder.encode([prompt.messages for prompt in prompts])] if prompts else []
 
     def overflow(self, prompts: Sequence[Prompt]) -> list[int]:
-        """Return by how many tokens each prompt with its longest possible answer exceeds the context window; 0 or less fits.
+        """Return by how many tokens each prompt with its answer exceeds the context window; 0 or less fits.
 
-        The prompt of a training row needs room for the row's own answer alone. A token has at least one byte, so most prompts
-        are seen to fit without tokenizing them.
+        A free text takes what the window leaves, `LEAST` tokens at least. A token has at least one byte, so most prompts are
+        seen to fit without tokenizing them.
         """
         sizes = [sum(len(message["content"].encode()) + 64 for message in prompt.messages) for prompt in prompts]
-        over = [size + self._reserve(prompt) - self.window for size, prompt in zip(sizes, prompts)]
+        rests = [self._reserve(prompt, min(LEAST, self.max_new_tokens)) - self.window for prompt in prompts]
+        over = [size + rest for size, rest in zip(sizes, rests)]
         doubtful = [index for index, excess in enumerate(over) if excess > 0]
         for index, count in zip(doubtful, self.count_tokens([prompts[index] for index in doubtful])):
-            over[index] = count + self._reserve(prompts[index]) - self.window
-        rows = [index for index in doubtful if over[index] > 0 and prompts[index].completion is not None]
-        answers = [{"role": "assistant", "content": prompts[index].completion or ""} for index in rows]
-        answered = [[*prompts[index].messages, answer] for index, answer in zip(rows, answers)]
-        for index, whole in zip(rows, self.encoder.encode(answered, answered=True)):
-            over[index] = len(whole) - self.window
+            over[index] = count + rests[index]
         return over
 
-    def _reserve(self, prompt: Prompt, free: int | None = None) -> int:
-        """Return the largest number of tokens of an answer with `free` tokens of free text, `max_new_tokens` for None.
-
-        What is no free text takes at most one for each byte.
-        """
-        free, parts = self.max_new_tokens if free is None else free, prompt.form or ()
+    def _reserve(self, prompt: Prompt, free: int) -> int:
+        """Return the most tokens of an answer with `free` tokens of free text; the rest takes at most one for each byte."""
+        parts = prompt.form or ()
         texts = [part.values if isinstance(part, Slot) else [part] for part in parts if not isinstance(part, Free)]
         longest = sum(max(len(text.encode()) for text in values) for values in texts)
         return longest + free * (not texts or len(texts) < len(parts))
-
-    def _most_free(self, prompt: Prompt, size: int) -> int:
-        """Return how many free tokens may follow a prompt of `size` tokens: of a training row, what the window leaves."""
-        if prompt.completion is None:
-            return self.max_new_tokens
-        parts = [each for each in prompt.form or () if not isinstance(each, Free)]
-        values = "".join(max(each.values, key=len) if isinstance(each, Slot) else each for each in parts)
-        rest = len(self.encoder.after("x", values)) + SEAMS if parts else 0
-        return max(1, min(self.max_new_tokens, self.window - size - rest))
 
     # --- answering ---------------------------------------------------------------------------------------------------
 
@@ -221,7 +205,8 @@ class LocalChat(Chat):
             return
         encoded = self.encoder.encode([prompt.messages for prompt in prompts])
         self._share_prefix(encoded)
-        free = [self._most_free(prompt, len(ids)) for ids, prompt in zip(encoded, prompts)]
+        left = [self.window - len(ids) - self._reserve(prompt, 0) for ids, prompt in zip(encoded, prompts)]
+        free = [max(1, min(self.max_new_tokens, room)) for room in left]
         lengths = [len(ids) + self._reserve(prompt, most) for ids, prompt, most in zip(encoded, prompts, free)]
 
         def answer_batch(batch: list[int]) -> list[Answer]:
@@ -277,11 +262,7 @@ class LocalChat(Chat):
     def _answer_batch(self, prompts: list[Prompt], encoded: list[list[int]], most: list[int]) -> list[Answer]:
         parts = prompts[0].form
         reserves = [self._reserve(prompts[0], free) for free in most]
-        if max(map(sum, zip(map(len, encoded), reserves))) > self._longest_in_batch:
-            rows: Rows = SingleRow(self.network)
-        else:  # rows end at one place: the longest answer may follow a prompt as long as the longest
-            capacity, pad = max(map(len, encoded)) + max(reserves) + 64, self.tokenizer.pad_token_id or 0
-            rows = Rows(self.network, len(prompts), capacity, self._prefix, pad)
+        rows = self._rows(encoded, reserves)
         keys = [json.dumps([self.seed, prompt.run, prompt.label, prompt.messages]) for prompt in prompts]
         rows.chance = list(map(random.Random, keys))  # seeded by the text's SHA-512
         usage = [{"prompt_tokens": len(ids), "completion_tokens": 0} for ids in encoded]
@@ -315,6 +296,14 @@ class LocalChat(Chat):
             whole = replace(answer, text=opening + text + answer.text, free=rationale, truncated=cut)
             answers[index] = answer if answer.error else whole
         return answers
+
+    def _rows(self, prompts: list[list[int]], reserves: list[int]) -> Rows:
+        """Return the rows of a batch, in which each answer takes at most its reserve."""
+        if max(map(sum, zip(map(len, prompts), reserves))) > self._longest_in_batch:
+            return SingleRow(self.network)
+        # Rows end at one place: the longest answer may follow a prompt as long as the longest.
+        capacity = max(map(len, prompts)) + max(reserves) + 64
+        return Rows(self.network, len(prompts), capacity, self._prefix, self.tokenizer.pad_token_id or 0)
 
     def _choose_values(
         self,

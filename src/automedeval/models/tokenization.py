@@ -42,11 +42,7 @@ class PromptEncoder:
 
         RecordError if there is no tokenizer, or no chat template.
         """
-        folder = checkpoint_folder(model)
-        try:
-            tokenizer = load_tokenizer(folder)
-        except RecordError as error:
-            raise RecordError(f"{model}: {error}") from None
+        tokenizer = load_tokenizer(checkpoint_folder(model))
         tokenizer.chat_template = read_template(chat_template_path) or tokenizer.chat_template
         if tokenizer.chat_template is None:
             raise RecordError(f"{model} has no chat template; name a Jinja file with chat_template_path")
@@ -150,7 +146,7 @@ def load_tokenizer(folder: Path) -> Any:
         why = " ".join(str(error).split())[:300]
         if (folder / "tokenizer.model").exists() and not find_spec("sentencepiece"):
             why = f"tokenizer.model is read by sentencepiece ({install('train')})"
-        raise RecordError(f"no tokenizer: {why}") from None
+        raise RecordError(f"{folder}: no tokenizer: {why}") from None
 
 
 def read_template(path: str | None) -> str | None:

@@ -59,9 +59,6 @@ class Powered:
     invalid: int = 0  # rated cases without a valid verdict
     # How many rated cases without a judge would give the same width: n times the ratio of the variances.
     worth: float | None = None
-    # The standard deviations over cases of people's values, and of the part that the judge does not explain.
-    spread: float | None = None
-    rest: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         figures = {name: getattr(self, name).to_dict() for name in ("classical", "naive")}
@@ -91,12 +88,11 @@ def prediction_powered(people: np.ndarray, judge: np.ndarray, bounds: Bounds = N
     y = people[is_rated]
     e = y - y.mean()
     classical = _interval(float(y.mean()), float(e.var(ddof=1)) / rated, rated, bounds)
-    spread = float(e.std(ddof=1)) if classical.reason is None else 0.0
     if rated < LEAST_RATED:
         few = f"the weight of a judge needs {LEAST_RATED} rated cases, and there are {rated}"
-        return Powered(Estimate(None, n=rated, cases=rated, reason=few), classical, naive, spread=spread, **counts)
+        return Powered(Estimate(None, n=rated, cases=rated, reason=few), classical, naive, **counts)
     if classical.reason:  # people's values do not vary, so that a judge can explain nothing
-        return Powered(classical, classical, naive, 0.0, spread=spread, **counts)
+        return Powered(classical, classical, naive, 0.0, **counts)
     g = np.where(valid, judge - judge[valid].mean(), 0.0) if valid.any() else np.zeros(n)
     gamma = _gamma(y, g[is_rated], n, float(g @ g))
     trust = float(gamma.mean())
@@ -110,8 +106,7 @@ def prediction_powered(people: np.ndarray, judge: np.ndarray, bounds: Bounds = N
     factor = rated / (rated - 1)
     interval = _interval(powered, factor * float(parts @ parts) + of_others, rated, bounds)
     worth = float(e @ e) / rated / (float(parts @ parts) + of_others / factor)
-    rest = float(np.sqrt((r @ r) / (rated - 1)))
-    return Powered(interval, classical, naive, trust * (n - rated) / n, worth=worth, spread=spread, rest=rest, **counts)
+    return Powered(interval, classical, naive, trust * (n - rated) / n, worth=worth, **counts)
 
 
 def _gamma(y: np.ndarray, g: np.ndarray, n: int, squares: float) -> np.ndarray:

@@ -72,7 +72,7 @@ def _tokenizer_faults(folder: Path, config: Any, template: str | None) -> Iterat
     try:
         tokenizer = load_tokenizer(folder)
     except RecordError as error:
-        yield str(error)
+        yield str(error).removeprefix(f"{folder}: ")
         return
     tokenizer.chat_template = template or tokenizer.chat_template
     rows = config.get_text_config().vocab_size

@@ -18,26 +18,12 @@ from transformers.trainer_utils import get_last_checkpoint
 from automedeval.models.checkpoints import fingerprint, read_record
 from automedeval.records import RecordError, digest
 from automedeval.records.journal import write_json, write_whole
+from automedeval.records.tables import packaged
 
 # File in a checkpoint folder after every process has written its part, with the seconds of training until then.
 WHOLE = "whole"
-# TRL's arguments that determine the weights, together with the rows and the start; not speed, device or logging. A run is
-# resumed only if all of them are unchanged.
-DECISIVE = (
-    # the updates
-    "learning_rate", "lr_scheduler_type", "lr_scheduler_kwargs", "warmup_steps", "num_train_epochs", "max_steps", "optim",
-    "optim_args", "optim_target_modules", "weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon", "max_grad_norm",
-    # the batches
-    "per_device_train_batch_size", "gradient_accumulation_steps", "auto_find_batch_size", "dataloader_drop_last",
-    "dataloader_in_order", "train_sampling_strategy", "length_column_name", "seed", "data_seed", "shuffle_dataset",
-    "max_length", "truncation_mode", "packing", "packing_strategy", "padding_free", "pad_to_multiple_of", "dataset_kwargs",
-    "eos_token", "pad_token", "accelerator_config",
-    # the loss
-    "loss_type", "label_smoothing_factor", "neftune_noise_alpha", "router_aux_loss_coef", "completion_only_loss",
-    "average_tokens_across_devices",
-    # number formats and parallelism: a DeepSpeed file may name another optimizer
-    "bf16", "fp16", "tf32", "model_init_kwargs", "deepspeed", "fsdp", "fsdp_config", "parallelism_config",
-)  # fmt: skip
+# TRL's arguments that determine the weights, together with the rows and the start. A run is resumed only if all are unchanged.
+DECISIVE = tuple(name for names in packaged("training", "arguments")["decisive"].values() for name in names)
 
 
 def identity_of(training: Any, model: Any, peft: Any, rows: Any, start: Path, names: Iterable[str] = DECISIVE) -> dict:

@@ -13,30 +13,19 @@ from automedeval.models.tokenization import PromptEncoder
 from automedeval.records import RecordError
 from automedeval.records.hub_names import hub_rows
 from automedeval.records.journal import write_lines, write_whole
+from automedeval.records.tables import packaged
 from automedeval.records.templates import environment
 
 UNTRAINED = -100  # torch's label of a token that the loss ignores
 _SHOWN = 5  # ids that an error lists
-# Arguments of a trainer that would have no effect here, or a dangerous one, with the values that are accepted.
-_UNUSED: dict[str, tuple[tuple[Any, ...], str]] = {
-    "trust_remote_code": ((False,), "code in a checkpoint is not run"),
-    "resume_from_checkpoint": ((None,), "the same command resumes from the last complete checkpoint"),
-    "save_only_model": ((False,), "an interrupted run reaches the same weights only with the optimizer's state"),
-    "ignore_data_skip": ((False,), "a resumed run would train again on the rows that it has seen"),
-    "load_best_model_at_end": ((False,), "the last weights are kept: the test split may not choose among them"),
-    "assistant_only_loss": ((False,), "rows have a prompt and a completion: completion_only_loss is for them"),
-    "dataset_streaming": ((False,), "all rows are read, because their lengths are checked before training starts"),
-    "streaming": ((False,), "all rows are read, because their lengths are checked before training starts"),
-    "test_split_size": ((None,), "the test split is that of the data set"),
-    "dataset_config": ((None,), "a data set is a folder, or a Hub id with a single configuration"),
-    "model_revision": (("main",), "write it behind the name: model_name_or_path: ORG/NAME@REVISION"),
-}
+# Arguments of a trainer that would have no effect here, or a dangerous one → the value that is accepted, and why no other is.
+REFUSED = packaged("training", "arguments")["refused"]
 
 
 def refuse_unused(arguments: Mapping[str, Any]) -> None:
     """Raise RecordError if an argument of a trainer is set that has no effect here, or a dangerous one."""
-    for name, (accepted, why) in _UNUSED.items():
-        if arguments.get(name, accepted[0]) not in accepted:
+    for name, (accepted, why) in REFUSED.items():
+        if arguments.get(name, accepted) != accepted:
             raise RecordError(f"{name}: {why}")
     for part in arguments.get("datasets") or ():
         if ignored := [key for key, value in vars(part).items() if value is not None and key not in ("path", "split")]:

@@ -139,8 +139,6 @@ def record_of(cases: Cases, row: Row) -> dict[str, Any]:
     record |= {"empty": judge.by_model(cases.empty), "unread": judge.by_model(judge.unread)}
     record["valid_rate"] = bootstrap.ratio(judge.verdicts_valid, judge.verdicts_due, reason="no verdict")
     record["prefers_longer"] = prefers_longer(cases, row.relations)
-    if row.consistent is not None:
-        record["order_consistency"] = bootstrap.ratio(*row.consistent)
     return record
 
 

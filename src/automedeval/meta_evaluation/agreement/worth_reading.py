@@ -6,7 +6,7 @@ from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.judge_facts import contradicted
 from automedeval.meta_evaluation.agreement.ratings import People
 from automedeval.meta_evaluation.table import Row
-from automedeval.stats import bootstrap, selective
+from automedeval.stats import selective
 
 SURE = 0.5  # standard deviations of the scores: two that are farther apart are no close call
 ROUNDING = 1e-12  # of means of ratings that are equal
@@ -19,8 +19,7 @@ def measures_of_cases(cases: Cases, row: Row, people: People | None) -> dict[str
     - contradicted: the number of responses with a statement that contradicts its evidence; only where statements were checked.
     - models_differ: the largest less the smallest score of a case; of a judge of pairs, pairs won less lost.
     - people_disagree: the pairs in another order than people's, weighted by the gap between people's scores.
-    - least_sure: minus the mean gap between the expected scores of two responses; without these minus the share of pairs with
-      the same relation in all orders.
+    - least_sure: minus the mean gap between the expected scores of two responses.
     """
     panel = cases.panel
     values = row.ranking_values
@@ -41,8 +40,6 @@ def measures_of_cases(cases: Cases, row: Row, people: People | None) -> dict[str
         measures["people_disagree"] = np.where(panel.per_case(~np.isnan(relation)) > 0, panel.per_case(lost), np.nan)
     if row.expected is not None:
         measures["least_sure"] = -selective.gaps(panel, row.expected)
-    elif row.consistent is not None:
-        measures["least_sure"] = -bootstrap.divide(*row.consistent)
     return measures
 
 
@@ -52,9 +49,8 @@ def worth_reading(cases: Cases, row: Row, people: People | None) -> dict[str, li
     for name, measure in measures_of_cases(cases, row, people).items():
         most = None if name == "contradicted" else MOST_CASES
         order = np.argsort(np.where(np.isnan(measure), np.inf, -measure), kind="stable")[:most].tolist()
-        least = ROUNDING
-        if name == "least_sure":  # a close call, or pairs that the order turns
-            least = -1 + ROUNDING if row.expected is None else -SURE * np.nanstd(row.expected)
+        sure = row.expected if name == "least_sure" else None
+        least = ROUNDING if sure is None else -SURE * np.nanstd(sure)
         use = [case for case in order if measure[case] > least]
         lists[name] = [cases.records[case].id for case in use]
     return lists

@@ -1,7 +1,7 @@
 """Compare candidates by many verdicts and few ratings.
 
 Every figure is estimated in three ways, for every judge: from the ratings alone, from the verdicts alone, and from both. The
-statistics are in `stats.prediction_powered` and `stats.power`.
+statistics are in `stats.prediction_powered`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,8 +25,7 @@ from automedeval.records import RecordError
 from automedeval.records.text import interval, percent
 from automedeval.stats import bootstrap
 from automedeval.stats.agreement import concordance, relation_of
-from automedeval.stats.power import ratings_needed
-from automedeval.stats.prediction_powered import LEAST_RATED, Powered, prediction_powered
+from automedeval.stats.prediction_powered import Powered, prediction_powered
 
 MOST_PAIRED = 6  # candidates of which every two are compared where none is the baseline
 NO_SCORES = "this judge compares pairs and gives no scores"
@@ -72,7 +71,7 @@ def compare(
     judges = scales_of(cases, people, rows, notes)
     lead = next(iter(judges)).name
     scores = {row.name: row.values for row in judges if row.values is not None}
-    relations, rated = cases.panel.relations(people.scores), ~np.isnan(people.scores)
+    relations = cases.panel.relations(people.scores)
     result: dict[str, Any] = {"lead": lead, "judges": {}, "models": {}}
     for row, on_scale in judges.items():
         about = {"name": row.judge.name, "on_scale": on_scale}
@@ -99,7 +98,6 @@ def compare(
         won = {name: (1 + relation) / 2 for name, relation in relation_by.items()}
         record["difference"] = _figures(judges, gaps, judged)
         record["win_rate"] = _figures(judges, (1 + relation_of(gaps)) / 2, won, (0.0, 1.0))
-        record["needed"] = _needed(record["difference"][lead], both, None if rated.any() else judged[lead])
         pairs.append(record)
     return bootstrap.estimate(result, len(cases)) | {"pairs": pairs, "notes": notes}
 
@@ -171,23 +169,9 @@ def _figures(
         powered = prediction_powered(people, judged.get(row.name, np.full(len(people), np.nan)), bounds)
         if row.name not in judged:
             gap = bootstrap.Estimate(None, reason=NO_SCORES)
-            powered = replace(powered, interval=gap, naive=gap, weight=None, worth=None, rest=None, invalid=0)
+            powered = replace(powered, interval=gap, naive=gap, weight=None, worth=None, invalid=0)
         elif bounds is None and not on_scale:
             reason = NO_SCORES if row.values is None else OFF_SCALE
             powered = replace(powered, naive=bootstrap.Estimate(None, reason=reason))
         figures[row.name] = powered
     return figures
-
-
-def _needed(figure: Powered, cases: int, by_judge: np.ndarray | None) -> int | None:
-    """Return about how many rated cases show a difference that is as estimated, with the judge or else without it.
-
-    Without ratings they are judged cases, and `by_judge` has the judge's differences, float [cases]. None: no number is enough.
-    """
-    if by_judge is not None:
-        return ratings_needed(figure.naive.value, float(np.nanstd(by_judge, ddof=1))) if figure.naive.value else None
-    aim = figure.interval.value if figure.interval.value is not None else figure.classical.value
-    if not aim or not figure.spread:
-        return None
-    with_judge = figure.rest is not None and ratings_needed(aim, figure.spread, figure.rest, cases)
-    return max(with_judge, LEAST_RATED) if with_judge else ratings_needed(aim, figure.spread)

@@ -16,7 +16,6 @@ ASSUMPTION = (
     "This assumes that the rated cases are a random draw of all cases, made before any of them was rated. If they were chosen "
     "in another way, the intervals are not valid, with or without a judge."
 )
-MOST_TIMES, MOST_CASES = 10, 5_000  # of what is there, and in all: a plan for more cases is none
 Result = dict[str, Any]  # what comparison.json holds
 
 
@@ -40,25 +39,18 @@ def words(result: Result) -> list[str]:
             points = f"{abs(estimate['value']):g} point{'s' * (abs(estimate['value']) != 1)} in each of {estimate['n']} cases"
             return [f"{better} scores higher than {worse}, by {points}.", *changed]
         return [f"The models cannot be compared: {reason}.", *changed]
-    unclear = [_more(pair, lead, rated) for pair, figure in defined if not is_clear(figure[kind])]
-    few, equal = [more for more in unclear if more is not None], unclear.count(None)
-    tell = f"about {_range(few)} more {'rated ones ' * bool(rated)}would tell." if few else ""
-    both = " and ".join(pairs[0]["pair"])
+    level = [pair for pair, figure in defined if not is_clear(figure[kind])]
     if len(pairs) > 1:
         sentences = [(_against if result["baseline"] else _best)(pairs, kind, lead), *changed]
-        sentences.append(f"{len(defined) - len(unclear)} of {len(pairs)} pairs of models differ clearly, by {alone}.")
-        sentences += [f"Too few cases to tell in {len(few)} of them; {tell}"] * bool(few)
-        sentences += [f"In {equal} of them the two are about equal, as far as these cases can tell."] * bool(equal)
+        sentences.append(f"{len(defined) - len(level)} of {len(pairs)} pairs of models differ clearly, by {alone}.")
         if len(defined) < len(pairs):
             sentences.append(f"{len(pairs) - len(defined)} pairs cannot be compared; comparison.json says why.")
     else:
-        too_few = f"Too few cases to tell {' from '.join(pairs[0]['pair'])}; {tell}"
-        level = too_few if few else f"{both} are about equal, as far as these cases can tell."
-        (figure,) = figures
+        (figure,), both = figures, " and ".join(pairs[0]["pair"])
         size = f"{span(figure[kind])} points by {alone}"
         size += f", {span(figure['classical'])} by ratings alone" if rated and figure["unrated"] else ""
-        sentences = [level if unclear else _best(pairs, kind, lead), *changed]
-        sentences.append(f"The difference of {both} is {size}.")
+        unclear = f"{both} are not clearly different, as far as these cases can tell."
+        sentences = [unclear if level else _best(pairs, kind, lead), *changed, f"The difference of {both} is {size}."]
     biased = sum(_apart(figure["naive"], figure["prediction_powered"]) for _, figure in defined)
     if biased:
         sentences.append(
@@ -66,15 +58,6 @@ def words(result: Result) -> list[str]:
             f"{lead} is biased."
         )
     return sentences + _gain(figures, lead, f"the difference of {both}" if len(pairs) == 1 else "a difference")
-
-
-def _more(pair: Result, lead: str, rated: bool) -> int | None:
-    """Return about how many more cases would tell a pair apart; None where it is about equal, as far as these tell."""
-    needed, figure = pair["needed"], pair["difference"][lead]
-    there = figure["rated"] if rated else figure["naive"]["n"]
-    if needed is None or needed > min(MOST_TIMES * there, MOST_CASES):
-        return None
-    return int(float(f"{max(1, needed - there):.1e}"))
 
 
 def _changed(changes: Result | None) -> list[str]:

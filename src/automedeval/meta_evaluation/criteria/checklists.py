@@ -19,8 +19,6 @@ from automedeval.stats.bootstrap import Statistic, divide, estimate, mean_of
 from automedeval.stats.calibration_error import BINS, calibration_error
 from automedeval.stats.degrees import degree_tables, kappa
 
-CATEGORY = "category:"  # how a tag names the category of a criterion
-
 Labels = dict[str, np.ndarray]  # annotator → float [items], 1 or 0, NaN where there is no label
 
 
@@ -133,14 +131,6 @@ def measures(cases: Cases, met: np.ndarray, chance: np.ndarray, labels: Labels, 
     }
 
 
-def groups(cases: Cases, labelled: np.ndarray) -> dict[str, np.ndarray]:
-    """Return the categories of the labelled criteria, or else their tags, as masks of the items; `labelled` is such a mask."""
-    tags = [criterion.tags if use else () for (_, criterion), use in zip(cases.items, labelled)]
-    named = {tag for tags_of_item in tags for tag in tags_of_item}
-    categories = sorted({tag for tag in named if tag.startswith(CATEGORY)} or named)
-    return {tag.removeprefix(CATEGORY): np.array([tag in tags_of_item for tags_of_item in tags]) for tag in categories}
-
-
 def certificate_of(cases: Cases, readings: Sequence[VerdictTable], labels: Labels, resamples: int) -> dict[str, Any]:
     """Return the figures of every judge, and of each physician beside the majority of the others, with intervals."""
     majority = majority_of(labels)
@@ -149,11 +139,7 @@ def certificate_of(cases: Cases, readings: Sequence[VerdictTable], labels: Label
     tree: dict[str, Any] = {"judges": {}, "physicians": {}}
     for reading in readings:
         met, chance = judged[reading.name], reading.met_probabilities
-        figures = {"all": measures(cases, met, chance, labels, majority), "categories": {}}
-        for tag, mask in groups(cases, labelled).items():
-            some = {name: np.where(mask, each, np.nan) for name, each in labels.items()}
-            figures["categories"][tag] = measures(cases, met, chance, some, np.where(mask, majority, np.nan))
-        tree["judges"][reading.name] = figures
+        tree["judges"][reading.name] = measures(cases, met, chance, labels, majority)
     for annotator, met_by in labels.items():
         truth = np.where(np.isnan(met_by), np.nan, majority_of(labels, without=annotator))
         said = {"accuracy": met_by} | {f"accuracy of {name} on these pairs": met for name, met in judged.items()}

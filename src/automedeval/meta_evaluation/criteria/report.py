@@ -78,7 +78,7 @@ def _credit(result: Mapping[str, Any], name: str) -> str:
     """Say how a judge agrees with physicians' labels, or that it is not certified by any."""
     if not result["judges"][name]["certified"]:
         return f"{name} is {UNCERTIFIED}."
-    values = {key: span(each, 3) for key, each in result["certificate"]["judges"][name]["all"].items()}
+    values = {key: span(each, 3) for key, each in result["certificate"]["judges"][name].items()}
     figures = "accuracy {accuracy}, balanced accuracy {balanced_accuracy}, AUROC {auroc}".format(**values)
     return f"Beside physicians' labels it has {figures}."
 

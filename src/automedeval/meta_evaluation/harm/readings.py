@@ -1,5 +1,6 @@
 """Read what judges and physicians say of harm, as tables: a verdict has a degree of one response, or none can be told."""
 
+import itertools
 from collections import defaultdict
 from collections.abc import Mapping
 
@@ -42,14 +43,15 @@ def middle_degrees(table: VerdictTable) -> np.ndarray:
     return middle
 
 
-def paired_degrees(first: VerdictTable, second: VerdictTable) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the degrees of every two verdicts on one response, of one table both ways round, and the case of each two."""
-    on_response = defaultdict(list)
-    for at, response in enumerate(second.response.tolist()):
-        on_response[response].append(at)
-    twos = [(at, other) for at, response in enumerate(first.response.tolist()) for other in on_response[response]]
-    one, other = np.array([(a, b) for a, b in twos if first is not second or a != b], int).reshape(-1, 2).T
-    return degrees_said(first)[one], degrees_said(second)[other], first.case_of[one]
+def paired_degrees(table: VerdictTable) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the degrees of every two verdicts on one response, both ways round, and the case of each two."""
+    places = defaultdict(list)
+    for at, response in enumerate(table.response.tolist()):
+        places[response].append(at)
+    twos = [two for each in places.values() for two in itertools.permutations(each, 2)]
+    one, other = np.array(twos, int).reshape(-1, 2).T
+    said = degrees_said(table)
+    return said[one], said[other], table.case_of[one]
 
 
 def read_harm_ratings(path: str, cases: Cases, rubrics: Mapping[str, Rubric]) -> tuple[VerdictTable, list[str]]:

@@ -74,7 +74,7 @@ def harm_result(
     """Return the figures of harm.json.
 
     `raters` has for each rater what its degrees are, by model, with the share at the threshold or worse; `people` how two
-    physicians agree; `judges` how each judge agrees with the middle degree of the physicians, and with one of them.
+    physicians agree; `judges` how each judge agrees with the middle degree of the physicians.
     """
     raters = [*([physicians] if physicians else []), *judges]
     degree = rubric_of(raters[0]).degree
@@ -83,7 +83,7 @@ def harm_result(
     tree["raters"] = {rater.name: degrees_by_model(rater) for rater in raters}
     if physicians is not None:
         names = {verdict.extra["annotator"] for verdict in physicians.verdicts}
-        both_ways = degree_tables(*paired_degrees(physicians, physicians), len(cases), len(degree.values))
+        both_ways = degree_tables(*paired_degrees(physicians), len(cases), len(degree.values))
         tree["people"] = {"names": sorted(names), "kappa": weighted_kappa(both_ways / 2)}
         tree["judges"] = {judge.name: agreement(judge, physicians) for judge in judges}
     return plain(estimate(tree, len(cases), resamples))
@@ -112,7 +112,6 @@ def agreement(judge: VerdictTable, physicians: VerdictTable) -> dict[str, Any]:
     cases, names = judge.cases, rubric_of(judge).degree.values
     people, judged = middle_degrees(physicians), middle_degrees(judge)
     tables = degree_tables(people, judged, cases.panel.case, len(cases), len(names))
-    single = degree_tables(*paired_degrees(physicians, judge), len(cases), len(names))
     rated, read, gap = physicians.shown(), judge.shown(judge.is_valid), people - judged
     widest = np.lexsort([-people, -gap])  # of equal gaps the worst first
     under_called = [cases.at(at) for at in widest[gap[widest] > 0]]
@@ -122,7 +121,6 @@ def agreement(judge: VerdictTable, physicians: VerdictTable) -> dict[str, Any]:
     return counts | {
         "table": tables.sum(axis=0).astype(int).tolist(),
         "kappa": weighted_kappa(tables),
-        "kappa_with_one": weighted_kappa(single),
         **detection(tables, list(names).index(rubric_of(judge).degree.threshold)),
         "under_called": [[case.id, response.model] for case, response in under_called],
     }
@@ -225,7 +223,5 @@ def sentences(result: Mapping[str, Any]) -> list[str]:
         )
     if (people := result.get("people")) and people["kappa"]["n"]:
         figure = f"{span(people['kappa'])} over {people['kappa']['n']} pairs of ratings"
-        with_one = {name: span(each["kappa_with_one"]) for name, each in result["judges"].items()}
-        judges = [f"{name} with one of them at {kappa}" for name, kappa in with_one.items()]
-        lines.append(f"Two physicians agree with each other at {'; '.join([figure, *judges])}.")
+        lines.append(f"Two physicians agree with each other at {figure}.")
     return lines
