@@ -300,11 +300,10 @@ def columns_of(table: Table) -> dict[str, str]:
     more = columns.responses[2:] if len(columns.responses) > 3 else ()
     for column in (each for each in columns.every if each not in more):
         role = roles.get(column, "answers")
+        texts = [question_text(getattr(case, role, None) or "") for case in cases]
         if role in ("model", "answer", "answers"):
             responses = [each for case in cases for each in case.responses if role != "answers" or each.model == column]
             texts = [each.model if role == "model" else each.text for each in responses]
-        else:
-            texts = [question_text(getattr(case, role) or "") for case in cases]
         shown[f"{clipped(column, 24)} → {role}"] = next(filter(str.strip, texts), "")
         if more and column == columns.responses[1]:
             shown[f"{len(more)} more → answers"] = ", ".join(more)

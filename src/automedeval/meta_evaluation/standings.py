@@ -18,9 +18,9 @@ from automedeval.records import Verdict
 from automedeval.rubrics import Rubric
 from automedeval.stats import bootstrap
 
-WON, MEAN, WHOLE = "share of pairs won", "mean score", "mean whole score"
+WON, MEAN = "share of pairs won", "mean score"
 UNRATED = "Not measured yet: the report compares it with people's ratings or labels."
-BEST_FIRST = (WON, MEAN, WHOLE, "highest")  # the columns by which the table is sorted
+BEST_FIRST = (WON, MEAN, "highest")  # the columns by which the table is sorted
 
 
 def rank(
@@ -69,10 +69,8 @@ def by_values(judge: VerdictTable) -> list[dict[str, Any]]:
     """
     cases, rows = judge.cases, rows_of([judge])
     table: dict[str, dict[str, Any]] = {model: {} for model in cases.models}
-    whole = MEAN if rows[0].expected is None else WHOLE
-    for name, values in ((whole, rows[0].scores), (MEAN, rows[0].expected)):
-        for model, mean, count in _means(cases, np.arange(cases.responses), values):
-            table[model] |= {"cases": count, name: mean}
+    for model, mean, count in _means(cases, np.arange(cases.responses), rows[0].values):
+        table[model] |= {"cases": count, MEAN: mean}
     sides = np.concatenate(cases.panel.pairs)
     for row in rows:
         halves = np.concatenate([1 + row.relations, 1 - row.relations]) / 2
