@@ -280,9 +280,8 @@ def what_is_read(args: JudgeArguments) -> list[str]:
     shown: dict[str, str] = {}
     for name, file in map(named_file, args.cases):
         one = len(args.cases) == 1 and not name
-        if is_log(file) if one else not is_table(file):
-            continue
-        if (table := table_of(file, blank=args.blank, columns=args.columns)) is None:
+        answers = not is_log(file) if one else is_table(file)
+        if not answers or (table := table_of(file, blank=args.blank, columns=args.columns)) is None:
             continue
         screen, hint = sys.stdout.isatty(), " (--columns says it otherwise)" * (not args.columns)
         line = f"{file}: {'; '.join(table.notes[screen:])}{hint}"

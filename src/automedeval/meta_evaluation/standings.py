@@ -20,7 +20,6 @@ from automedeval.stats import bootstrap
 
 WON, MEAN = "share of pairs won", "mean score"
 UNRATED = "Not measured yet: the report compares it with people's ratings or labels."
-BEST_FIRST = (WON, MEAN, "highest")  # the columns by which the table is sorted
 
 
 def rank(
@@ -39,9 +38,9 @@ def rank(
     rows = rows_of([judge])
     # Of a judge of pairs who wins on more of the criteria:
     stands = ranked(cases, rows[0].relations if len(rows) == 1 else np.sign(sum(row.relations for row in rows)))
-    table.sort(key=lambda row: ([-_value(row.get(name)) for name in BEST_FIRST], row["model"]))
     places = {model: place for place, model in enumerate(stands["order"])}  # as in the report
-    table.sort(key=lambda row: places.get(row["model"], len(places)))
+    values = {row["model"]: _value(row.get(WON) or row.get(MEAN) or row.get("highest")) for row in table}
+    table.sort(key=lambda row: (places.get(row["model"], len(places)), -values[row["model"]], row["model"]))
     first = table[0]["model"] if any(verdict.valid for verdict in verdicts) else None
     ranks = stands["ranks"]
     table = [{"model": row["model"]} | ({"rank": ranks.get(row["model"])} if ranks else {}) | row for row in table]
