@@ -129,9 +129,8 @@ def test_the_first_screen_has_the_answer_and_axe_finds_nothing(reports, browser,
         for part in ("p.verdict", "table.bars", "#rows thead"):
             box = page.locator(part).first.bounding_box()
             assert box["y"] + box["height"] <= SIZES[size]["height"], part
-        shown = page.locator("main > *:visible").evaluate_all(
-            "all => all.map(each => each.id || each.className || each.tagName)"
-        )
+        name = "all => all.map(each => each.id || each.className || each.tagName)"
+        shown = page.locator("main > *:visible").evaluate_all(name)
         assert shown == ["H1", "notice", "summary", "cases", "grid", "fold"], "everything else is folded"
         for fold in page.query_selector_all("details"):
             fold.evaluate("each => each.open = true")
@@ -193,9 +192,8 @@ def test_each_topic_has_the_mean_score_of_each_model(reports: dict[str, SimpleNa
             mean, error = np.mean(values), scipy.stats.sem(values)
             low, high = scipy.stats.t.interval(0.95, len(values) - 1, mean, error) if error else (None, None)
             expected = (mean, low and max(low, 1), high and min(high, 5))
-            assert (found["value"], found["low"], found["high"], topic["cases"]) == pytest.approx(
-                (*expected, len(values))
-            )
+            figures = [found["value"], found["low"], found["high"], topic["cases"]]
+            assert figures == pytest.approx([*expected, len(values)])
     assert "in the topics with most cases" in reports["rated"].page
 
 

@@ -34,7 +34,6 @@ from automedeval.judges.judge import (
     load_judge,
     planner,
 )
-from automedeval.judges.prompt_judge import PromptJudge
 from automedeval.judges.requests import Request, Requests
 from automedeval.judges.run import (
     dry_run,
@@ -238,7 +237,7 @@ def main() -> None:
         done = log.done(requests.digests)  # refuses another judge's verdicts before anything is written
         if processes.rank == 0:
             record_run(log.run_file, args, encoder_args, chat_args)
-        if args.batch_file and isinstance(judge, PromptJudge):
+        if args.batch_file:
             missing = (request for request in requests if request.key not in done)
             awaited = judge_by_file(judge, missing, len(requests) - len(done), log, Path(args.batch_file))
         else:

@@ -9,14 +9,16 @@ from automedeval.meta_evaluation.facts import (
     LEAST_RATED,
     SHOWN,
     JudgeProfile,
+    against_best,
     best_of,
     called,
     facts_of,
     is_trusted,
+    orders,
     trust,
 )
 from automedeval.meta_evaluation.page import Bars, Table
-from automedeval.records.text import UNDEFINED, against_best, interval, percent, several, span
+from automedeval.records.text import UNDEFINED, interval, percent, several, span
 
 READ_FIRST = 3  # cases that a line names
 
@@ -174,9 +176,8 @@ def credit(result: dict[str, Any]) -> list[str]:
         return _chosen(record["name"], result.get("choices", {}).get(record["name"], {}))
     figure, best = record[record["headline"]], record["best_baseline"]
     if figure["value"] is None:
-        return [f"Not known. The agreement of {name} with people is undefined: {figure['reason']}."]
-    share = f"{percent(figure['value'])} of the pairs of responses as people do ({interval(figure)})"
-    said = [f"{name} orders {share}. A tie counts as half; guessing gives 50 %."]
+        return [orders(name, figure)]
+    said = [f"{orders(name, figure)} A tie counts as half; guessing gives 50 %."]
     if rated < LEAST_RATED:
         few = f"Rate at least {LEAST_RATED} cases: so far {rated} count."
         return ["Not known yet: few cases are rated.", *said, few]
