@@ -29,7 +29,7 @@ from processes import in_turns, timed
 from rows import ROOT, Results, arguments
 from sentence_transformers import SentenceTransformer
 
-from automedeval.evidence.books import Book, Chunking, Passage
+from automedeval.evidence.books import Book, Passage
 from automedeval.evidence.store import KnowledgeBase, StoreWriter
 from automedeval.models.embeddings import Encoder
 from automedeval.records import read_lines
@@ -37,7 +37,6 @@ from automedeval.stats.bootstrap import bootstrap, ratio
 
 PARTS = ("index", "latency", "retrieval")
 DEPTH = 10  # passages that a search of the retrieval part returns
-CHUNKING = Chunking()
 
 
 class Drawn:
@@ -60,7 +59,7 @@ def slice_of(passages: list[Passage], count: int, seed: int = 0) -> list[Passage
 
 
 def index(book: Book, encoder: Encoder, peer_model: str, count: int, repeats: int, results: Results) -> None:
-    cutting, whole = timed(lambda: book.passages(encoder.count, CHUNKING))
+    cutting, whole = timed(lambda: book.passages(encoder.count))
     passages = slice_of(whole, count)
     texts = [f"{passage.section}\n{passage.text}" for passage in passages]
     peer = SentenceTransformer(peer_model, device=encoder.device)
@@ -68,7 +67,7 @@ def index(book: Book, encoder: Encoder, peer_model: str, count: int, repeats: in
     encoder.encode(texts[:32])
 
     def build() -> None:
-        with tempfile.TemporaryDirectory() as folder, StoreWriter(folder, encoder, None, CHUNKING) as store:
+        with tempfile.TemporaryDirectory() as folder, StoreWriter(folder, encoder) as store:
             store.add(passages)
 
     seconds, _ = in_turns({"ours": build, "peer": lambda: peer.encode(texts)}, repeats)
@@ -79,13 +78,13 @@ def index(book: Book, encoder: Encoder, peer_model: str, count: int, repeats: in
 
 def store_of(passages: list[Passage], encoder: Encoder | Drawn) -> KnowledgeBase:
     with tempfile.TemporaryDirectory() as folder:
-        with StoreWriter(folder, encoder, None, CHUNKING) as store:
+        with StoreWriter(folder, encoder) as store:
             store.add(passages)
         return KnowledgeBase(folder, lambda _: encoder)
 
 
 def latency(book: Book, encoder: Encoder, questions: list[str], sizes: list[int], results: Results) -> None:
-    real = book.passages(lambda texts: [round(1.35 * len(text.split())) for text in texts], CHUNKING)
+    real = book.passages(lambda texts: [round(1.35 * len(text.split())) for text in texts])
 
     def median(work: Callable[[list[str]], object]) -> float:
         """Return the median milliseconds of a question, one after the other."""
@@ -117,9 +116,9 @@ def retrieval(book: Book, encoder: Encoder, medquad: Path, args: argparse.Namesp
         for question in [*asked, *others]:
             answer = Path(folder, "answer.txt")
             answer.write_text("\n\n".join(answers[question]), encoding="utf-8")
-            cut[question] = Book(answer).passages(encoder.count, CHUNKING)
+            cut[question] = Book(answer).passages(encoder.count)
     passages = [passage for passages in cut.values() for passage in passages]
-    stored = [*passages, *slice_of(book.passages(encoder.count, CHUNKING), args.openstax)]
+    stored = [*passages, *slice_of(book.passages(encoder.count), args.openstax)]
     base = store_of(stored, encoder)
     ranks = []
     for question, found in zip(asked, base.search(asked, DEPTH)):

@@ -13,8 +13,8 @@ from pathlib import Path
 from tqdm import tqdm
 
 from automedeval.evidence.arguments import QDRANT_URL
-from automedeval.evidence.books import Book, Chunking, find_books
-from automedeval.records import RecordError, option
+from automedeval.evidence.books import TOKENS, Book, find_books
+from automedeval.records import option
 from automedeval.records.arguments import comma_list
 from automedeval.records.command_line import parse, run
 from automedeval.records.journal import write_whole
@@ -32,11 +32,6 @@ class BuildStoreArguments:
     encoder: str = option("checkpoint that embeds passages: folder or Hub id")
     store: str = option("folder of the store")
     qdrant_url: str | None = option(QDRANT_URL, None)
-    encoder_pooling: str | None = option(
-        "pooling of an encoder without modules.json", None, choices=["cls", "mean", "pooler"]
-    )
-    passage_tokens: int = option("longest passage, in tokens of the encoder", 200)
-    overlap_tokens: int = option("most tokens repeated from the passage before", 40)
     device: str = option("cpu, cuda, cuda:N, mps, or auto: a GPU if there is one", "auto")
 
     def __post_init__(self) -> None:
@@ -46,25 +41,21 @@ class BuildStoreArguments:
 def main() -> None:
     """Cut every book into passages, store the missing ones, and report what else the store contains."""
     (args,) = parse((BuildStoreArguments,), __doc__)
-    chunking = Chunking(args.passage_tokens, args.overlap_tokens)
     # Every file is opened before a model is loaded, so that faults are reported at once.
     books, skipped = find_books(args.books)
 
     from automedeval.evidence.store import StoreWriter
     from automedeval.models.embeddings import Encoder  # slow to import
 
-    encoder = Encoder(args.encoder, args.device, pooling=args.encoder_pooling)
-    if chunking.tokens > encoder.max_tokens:
-        raise RecordError(
-            f"--passage_tokens {chunking.tokens}: {encoder.name} reads no more than {encoder.max_tokens} tokens"
-        )
-    with StoreWriter(args.store, encoder, args.encoder_pooling, chunking, args.qdrant_url) as store:
+    encoder = Encoder(args.encoder, args.device)
+    tokens = min(TOKENS, encoder.max_tokens)
+    with StoreWriter(args.store, encoder, tokens, args.qdrant_url) as store:
         record_run(Path(args.store) / "run.json", args)
         counts, ids, rows = Counter(), set(), []
         with tqdm(total=0, unit="passage") as bar:
             for book in books:
                 bar.set_description(book.file.name)
-                passages = book.passages(encoder.count, chunking)
+                passages = book.passages(encoder.count, tokens)
                 bar.total += len(passages)
                 bar.refresh()
                 counts.update(store.add(passages, bar.update))

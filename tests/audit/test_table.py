@@ -68,26 +68,21 @@ def test_shares_and_shifts_are_sums_over_the_trials_and_invalid_verdicts_stand_a
     perturbation = Perturbation("p", "good answer", "fall", least=0.9)
     at = partial(trial_of, cases, perturbation, target=0)
     outcomes = [
-        Outcome(at("dose", aided=True), 0, [-2.0], 1, 1),
+        Outcome(at("dose"), 0, [-2.0], 1, 1),
         Outcome(at("dose", case=1), 1, [0.0], 0, 1),
         Outcome(at("negation", case=1), 1, lost=1),
         Outcome(at("dose", control=True), 0, [-0.5], 1, 1),
-        Outcome(at("dose", bare=True), 0, [-0.2], 0, 1),
     ]
     (row,) = table([perturbation], outcomes, reader, cases, 0, 100)
     assert (row["share"]["value"], row["share"]["n"], row["shift"]["value"]) == (0.5, 2, -1.0)
     assert row["invalid"]["value"] == 1 / 3
     assert {kind: each["share"]["value"] for kind, each in row["kinds"].items()} == {"dose": 0.5, "negation": None}
     assert row["controls"]["dose"]["share"]["value"] == 1.0
-    evidence = {name: (each["share"]["value"], each["share"]["n"]) for name, each in row["evidence"].items()}
-    assert evidence == {"with": (1.0, 1), "without": (0.0, 2), "twin_without": (1.0, 1)}
     assert row["outcome"] == "failed"
     assert [each["case_id"] for each in row["texts"]] == [cases.records[1].id], "the fall that should have been"
     kept = table([Perturbation("p", "good answer", "fall", least=0.5)], outcomes, reader, cases, 0, 100)
     assert "texts" not in kept[0]
 
-
-# --- the rule against chance
 
 KINDS = [f"thing {number}" for number in range(9)]
 EDITS = [Edit(kind, kind, text="$text") for kind in KINDS]
@@ -123,8 +118,6 @@ def test_a_biased_judge_is_caught_and_an_equal_one_seldom() -> None:
     ends = [abs(each["shift"][end]) for each in equal[0]["kinds"].values() for end in ("low", "high")]
     assert equal[0]["shift"]["within"] == max(ends)
 
-
-# --- the command, with a judge at an endpoint
 
 COUNT = 12
 OPTIONS = ["--judge", "openai:m", "--score_decoding", "free"]

@@ -63,9 +63,8 @@ def test_a_trial_knows_its_clean_case_and_changes_one_thing() -> None:
     assert [r.text for r in changed.responses][0::2] == ["One.", "Three."]
     assert changed.responses[1].text.startswith("Rest.\n\nPlease rate")
     assert changed.extra["kept"] == 1
-    assert changed.extra["audit"] == {
-        "of": "c", "perturbation": "planting", "kind": "flattery", "edit": "plea", "response": "model-1",
-    }  # fmt: skip
+    about = {"of": "c", "perturbation": "planting", "kind": "flattery", "edit": "plea"}
+    assert changed.extra["audit"] == about | {"response": "model-1"}
     assert Case.from_dict(changed.to_dict()) == changed
     every = Planner(RUBRIC).plan(PACKAGED["planting"], [answers])
     assert len({each.after.case.id for each in every}) == len(every)
@@ -102,17 +101,6 @@ def test_a_danger_has_as_many_clean_twins_of_its_kind_in_the_same_answer() -> No
     assert {(each.kind, each.target) for each in trials} == {("dose", 0)}
 
 
-def test_without_its_reference_a_trial_shows_only_the_changed_answers() -> None:
-    case = case_of("Why?", ("Take 500 mg.", "Rest."), reference="500 mg.")
-    (trial, *_) = Planner(RUBRIC, apart=True, aided=True).plan(PACKAGED["danger"], [answers_of(case)])
-    bare = trial.without_reference()
-    assert (trial.aided, bare.aided, bare.bare) == (True, False, True)
-    assert bare.before.case.reference is bare.after.case.reference is None
-    assert bare.before.slots == bare.after.slots == (0,)
-    assert bare.before.case.id != bare.after.case.id
-    assert {bare.before.case.id, bare.after.case.id}.isdisjoint({"c", trial.after.case.id})
-
-
 def test_copies_paraphrases_and_repeats() -> None:
     case = case_of("Why?", ("See a doctor, and do not take this medicine often.", "Rest.", "Wait."))
     answers = answers_of(case)
@@ -128,9 +116,6 @@ def test_copies_paraphrases_and_repeats() -> None:
     assert again.after.case.digest == case.digest
     for measured in ("reading", "order"):
         assert Planner(RUBRIC).plan(PACKAGED[measured], [answers]) == []
-
-
-# --- who asks, and who answers
 
 
 def left_out(case: Case) -> dict[str, set[str]]:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tables import refused, rows_of
 
-from automedeval.evidence.books import Book, Chunking, Passage, find_books
+from automedeval.evidence.books import Book, Passage, find_books
 from automedeval.records import RecordError
 
 
@@ -19,7 +19,7 @@ def count(texts: list[str]) -> list[int]:
 
 
 def passages(file: Path, tokens: int = 200, overlap: int = 40) -> list[Passage]:
-    return Book(file).passages(count, Chunking(tokens, overlap))
+    return Book(file).passages(count, tokens, overlap)
 
 
 def test_markdown_keeps_title_and_headings(tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ def test_pdf_keeps_pages_and_drops_running_heads(tmp_path: Path) -> None:
     pages = [[f"Running head {number}", f"Page {number} says some-", "thing.", str(number)] for number in range(1, 5)]
     file = write_pdf(tmp_path / "b.pdf", [*pages[:3], [], pages[3]])
     book = Book(file)
-    found = book.passages(count, Chunking(5, 0))
+    found = book.passages(count, 5, 0)
     assert [one.page for one in found] == [1, 2, 3, 5]
     assert [one.text for one in found] == [f"Page {number} says something." for number in range(1, 5)]
     assert book.pages_without_text == 1
@@ -102,7 +102,7 @@ def test_pdf_keeps_pages_and_drops_running_heads(tmp_path: Path) -> None:
 def test_lines_of_the_same_form_at_both_ends_of_a_few_pages_stay(tmp_path: Path) -> None:
     tables = [[f"Dose {number} mg.", "Daily.", f"Dose {number + 1} mg."] for number in (1, 3)]
     file = write_pdf(tmp_path / "b.pdf", [*tables, *([f"Text {letter}."] for letter in "abc")])
-    (one,) = Book(file).passages(count, Chunking(40, 0))
+    (one,) = Book(file).passages(count, 40, 0)
     assert one.text == "Dose 1 mg. Daily. Dose 2 mg. Dose 3 mg. Daily. Dose 4 mg. Text a. Text b. Text c."
 
 
@@ -110,10 +110,7 @@ def test_a_pdf_with_an_empty_password_is_read(tmp_path: Path) -> None:
     assert passages(write_pdf(tmp_path / "b.pdf", [["Read me."]], password=""))[0].text == "Read me."
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "told"),
-    rows_of(__file__)["test_what_cannot_be_read_is_told"],
-)
+@pytest.mark.parametrize(("name", "content", "told"), rows_of(__file__)["test_what_cannot_be_read_is_told"])
 def test_what_cannot_be_read_is_told(tmp_path: Path, name: str, content: str, told: str) -> None:
     (tmp_path / name).write_bytes(content.encode("latin-1"))
     with refused(tmp_path / name, told):
@@ -136,10 +133,8 @@ def test_books_are_found_in_folders(tmp_path: Path) -> None:
     assert skipped == {".docx": 1}
 
 
-def test_wrong_books_and_sizes_are_refused(tmp_path: Path) -> None:
+def test_wrong_books_are_refused(tmp_path: Path) -> None:
     with pytest.raises(RecordError, match="no book"):
         find_books([tmp_path])
     with pytest.raises(RecordError, match="no such file"):
         find_books([tmp_path / "c.md"])
-    with pytest.raises(RecordError, match="less than --passage_tokens 10, not 10"):
-        Chunking(10, 10)

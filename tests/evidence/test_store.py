@@ -18,7 +18,7 @@ from tables import rows_of
 
 from automedeval.evidence import store
 from automedeval.evidence.arguments import KnowledgeArguments
-from automedeval.evidence.books import Chunking, Passage
+from automedeval.evidence.books import Passage
 from automedeval.evidence.store import COLLECTION, KnowledgeBase, StoreWriter
 from automedeval.models.embeddings import Encoder
 from automedeval.records import RecordError, digest
@@ -42,10 +42,10 @@ class Shelf:
         self.folder, self.encoder, self.url = folder, encoder, url
 
     def write(self, tokens: int = 200) -> StoreWriter:
-        return StoreWriter(self.folder, self.encoder, None, Chunking(tokens), self.url)
+        return StoreWriter(self.folder, self.encoder, tokens, self.url)
 
     def read(self, encoder: Encoder | None = None) -> KnowledgeBase:
-        return KnowledgeBase(self.folder, lambda pooling: encoder or self.encoder, self.url)
+        return KnowledgeBase(self.folder, lambda: encoder or self.encoder, self.url)
 
 
 @pytest.fixture
@@ -100,7 +100,7 @@ def test_windows_are_encoded_whole_whatever_is_stored(folder: Shelf, monkeypatch
     assert [list(call.args[0]) for call in encode.call_args_list] == [TEXTS[:3], TEXTS[3:]]
 
 
-def test_another_encoder_or_chunking_is_refused(shelf: Shelf) -> None:
+def test_another_encoder_or_length_of_passages_is_refused(shelf: Shelf) -> None:
     with shelf.write():
         pass
     with pytest.raises(RecordError, match=r"built with tokens 200, not 100; give the same, or another --store"):

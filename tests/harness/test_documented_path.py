@@ -17,7 +17,7 @@ from tables import read_csv
 from automedeval.judges.small import PACKAGED
 
 PAGE = (ROOT / "docs" / "harnesses.md").read_text(encoding="utf-8")
-SECTION = re.search(r"\n## From a run to a report and back\n(.*?)\n## ", PAGE, re.DOTALL)[1]
+SECTION = re.search(r"\n## From a run to a report\n(.*?)\n## ", PAGE, re.DOTALL)[1]
 
 
 def blocks(text: str) -> list[str]:
@@ -39,7 +39,6 @@ def test_the_path_of_the_documents(harness: Callable[..., str], tiny_model: Path
     (commands,) = blocks(SECTION)
     printed = harness("bash", "-euo", "pipefail", "-c", commands, cwd=tmp_path, AUTOMEDEVAL_JUDGE="small")
     assert "3 cases, 3 with an answer of all 2 models" in printed
-    assert printed.count("3 answers of the log: 3 judged, 0 not judged; 3 with a score") == 1
     joined = read(tmp_path / "verdicts" / "both" / "cases.jsonl")
     assert [(each["question"], each["reference"]) for each in joined] == [(r["question"], r["reference"]) for r in rows]
     assert (tmp_path / "reports" / "both" / "report.html").is_file()
@@ -53,20 +52,16 @@ def test_the_path_of_the_documents(harness: Callable[..., str], tiny_model: Path
         return lowered(plain.score(question, answer, reference), verdicts[question], model)
 
     (file,) = (tmp_path / "logs" / "lm_eval").glob("*/samples_*.jsonl")
-    said = {line["doc_id"]: line["resps"][0][0] for line in read(file)}
-    wanted = [right(row["question"], said[number], row["reference"], "model-a") for number, row in enumerate(rows)]
-    table = [row for row in read_csv(tmp_path / "scores.csv") if row["model"] == "model-a"]
-    scores = {row["case_id"]: float(row["expected_score"]) for row in table}
-    assert [scores[case["id"]] for case in joined] == pytest.approx(wanted, abs=2e-3)
+    lines = {line["doc_id"]: line["resps"][0][0] for line in read(file)}
     (log,) = (tmp_path / "logs" / "inspect").glob("*.eval")
-    scored = json.loads(harness("inspect", "log", "dump", log))
-    assert scored["status"] == "success"
-    references = {row["question"]: row["reference"] for row in rows}
-    assert {each["input"] for each in scored["samples"]} == references.keys()
-    for sample in scored["samples"]:
-        ((_, score),) = sample["scores"].items()
-        question, text = sample["input"], sample["output"]["completion"]
-        assert score["value"] == pytest.approx(right(question, text, references[question], "model-b"), abs=2e-3)
+    samples = json.loads(harness("inspect", "log", "dump", log))["samples"]
+    answers = {each["input"]: each["output"]["completion"] for each in samples}
+    said = {"model-a": lines, "model-b": {number: answers[row["question"]] for number, row in enumerate(rows)}}
+    table = read_csv(tmp_path / "scores.csv")
+    for model, texts in said.items():
+        wanted = [right(row["question"], texts[number], row["reference"], model) for number, row in enumerate(rows)]
+        scores = {row["case_id"]: float(row["expected_score"]) for row in table if row["model"] == model}
+        assert [scores[case["id"]] for case in joined] == pytest.approx(wanted, abs=2e-3)
 
 
 def test_every_other_command_of_the_page(harness: Callable[..., str], logs: dict[str, Path], tmp_path: Path) -> None:
@@ -76,7 +71,7 @@ def test_every_other_command_of_the_page(harness: Callable[..., str], logs: dict
     said = {(str(each["id"]), each["epoch"]): each["output"]["completion"] for each in samples}
     other = {line["doc_id"]: line["resps"][0][0] for line in read(logs["lm"])}
     # That for HELM is run in test_helm.py.
-    judged, _helm, written, inside = [block for block in blocks(PAGE) if block not in blocks(SECTION)]
+    judged, _helm, inside = [block for block in blocks(PAGE) if block not in blocks(SECTION)]
     environment = {"AUTOMEDEVAL_JUDGE": "baseline:longer text", "OPENAI_API_KEY": "none"}
 
     def run(commands: str) -> None:
@@ -97,8 +92,6 @@ def test_every_other_command_of_the_page(harness: Callable[..., str], logs: dict
     wanted = {("model-a", str(number), 1): len(text.split()) for number, text in other.items()}
     wanted |= {("model-b", *key): len(text.split()) for key, text in said.items()}
     assert scores == wanted
-    run(written)
-    assert values("precomputed_scores") == {key: len(text.split()) for key, text in said.items()}
 
     def reply(body: dict) -> dict:
         number = re.search(r"An answer, number (\d)\.", body["messages"][-1]["content"])

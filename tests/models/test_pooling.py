@@ -89,12 +89,7 @@ def test_a_pooler_that_is_not_there_is_not_drawn_at_random(tmp_path: Path, chang
 def test_a_recipe_refuses_to_guess_the_pooling(tmp_path: Path) -> None:
     book = tmp_path / "medical.md"
     book.write_text("# Medicine\n\n" + "\n\n".join(TEXTS), encoding="utf-8")
-    args = ["--books", book, "--passage_tokens", 40, "--overlap_tokens", 5]
-    args += ["--encoder", build_bert(tmp_path / "bert"), "--store", tmp_path / "store"]
+    args = ["--books", book, "--encoder", build_bert(tmp_path / "bert"), "--store", tmp_path / "store"]
     line = error_line(run_recipe("build_store", *args))
     assert "has no modules.json" in line
-    assert "--encoder_pooling cls (as for unsupervised SimCSE), mean, or pooler" in line
-    for pooling, status in (("pooler", 0), ("pooler", 0), ("mean", 1)):
-        process = run_recipe("build_store", *args, "--encoder_pooling", pooling)
-        assert process.returncode == status, process.stderr
-    assert "fingerprint" in error_line(process)  # vectors of two poolings are not mixed in a store
+    assert "build_dataset.py takes --encoder_pooling cls (as for unsupervised SimCSE), mean, or pooler" in line

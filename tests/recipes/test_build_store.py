@@ -45,7 +45,7 @@ class Shelf:
 
     def nearest(self, query: str, url: str | None = None) -> tuple[str, str]:
         """Return book and text of the passage nearest to a query."""
-        base = KnowledgeBase(self.store, lambda pooling: Encoder(str(ENCODER), pooling=pooling), url)
+        base = KnowledgeBase(self.store, lambda: Encoder(str(ENCODER)), url)
         ((passage,),) = base.search([query], 1)
         return passage.book, passage.text
 
@@ -88,14 +88,15 @@ def test_a_store_is_built_on_a_server(shelf: Shelf, monkeypatch: pytest.MonkeyPa
 
 def test_a_stopped_build_ends_the_same(shelf: Shelf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("automedeval.evidence.store.WINDOW", 32)
-    (shelf.books / "long.txt").write_text(" ".join(f"Sentence number {n} is about {n * 7}." for n in range(80)))
-    options = ["--passage_tokens", 12, "--overlap_tokens", 0]
+    (shelf.books / "long.md").write_text(
+        "\n\n".join(f"## {n}\nSentence number {n} is about {n * 7}." for n in range(80))
+    )
     with stopped("qdrant_client.local.persistence.CollectionPersistence.persist", 40):
-        shelf.build(*options)
+        shelf.build()
     assert len(shelf.content()) == 40
-    done = shelf.build(*options)
+    done = shelf.build()
     whole = tmp_path / "whole"
-    assert shelf.build(*options, "--store", whole).returncode == 0
+    assert shelf.build("--store", whole).returncode == 0
     assert "40 there already" in done.stdout
     assert shelf.content() == shelf.content(whole)
 

@@ -1,7 +1,6 @@
 """`automedeval export` by its command: its forms, an invalid verdict, and bad input."""
 
 import json
-import math
 from functools import partial
 from pathlib import Path
 
@@ -38,24 +37,6 @@ def table_of(folder: Path, verdicts: list[dict], **options: object) -> list[dict
     return read_csv(folder / "table.csv")
 
 
-def test_a_harness_gets_the_scores_of_one_model_by_the_ids_of_its_log(judged, tmp_path: Path) -> None:
-    file = tmp_path / "scores"
-    done = succeeded(export(*judged, "--to", "inspect", "--model", "two", "--output", file))
-    assert "3 answers of the log: 3 judged, 0 not judged; 2 with a score; 1 without: cannot be read" in done.stdout
-    records = json.loads(file.read_text(encoding="utf-8"))
-    values = [each["value"] for each in records]
-    assert [each["id"] for each in records] == ["0", "1", "2"]
-    assert values[:2] == [len(text.split()) for text in ANSWERS[:0:-1]], "as many points as words"
-    assert math.isnan(values[2])
-
-
-def test_answers_that_were_not_judged_are_counted(judged, tmp_path: Path) -> None:
-    out = judged[1]
-    (out / "verdicts.jsonl").write_text((out / "verdicts.jsonl").read_text().splitlines(keepends=True)[0])
-    done = export(*judged, "--to", "inspect", "--model", "one", "--output", tmp_path / "scores")
-    assert "3 answers of the log: 1 judged, 2 not judged; 1 with a score: " in done.stdout
-
-
 def test_a_table_has_every_verdict_and_no_score_of_an_invalid_one(judged, tmp_path: Path) -> None:
     done = succeeded(export(*judged, "--to", "csv", "--output", tmp_path / "table.csv"))
     assert "3 verdicts, 1 invalid" in done.stdout
@@ -68,19 +49,13 @@ def test_a_table_has_every_verdict_and_no_score_of_an_invalid_one(judged, tmp_pa
 
 
 def test_bad_input_is_one_line_and_writes_nothing(judged, tmp_path: Path) -> None:
-    file = tmp_path / "scores.json"
+    file = tmp_path / "pairs.jsonl"
     verdicts, cases = judged[:2], judged[3]
-    inspect = ("--output", file, "--to", "inspect")
-    of_one = (*verdicts, *inspect, "--model", "one")
-    assert "--model must be one of one, two" in error_line(export(*judged, *inspect))
+    of_one = (*verdicts, "--output", file, "--to", "preferences")
     assert "needs --cases" in error_line(export(*of_one))
     assert "this is an input" in error_line(export(*judged, "--to", "csv", "--output", cases))
     other = write(tmp_path / "other.jsonl", [each | {"question": "Another?"} for each in read(cases)])
     assert "verdicts.jsonl:1" in error_line(export(*of_one, "--cases", other))
-    for case in (by_hand := read(cases)):
-        case["responses"] = [{name: each[name] for name in ("model", "text")} for each in case["responses"]]
-    by_hand = write(tmp_path / "hand.jsonl", by_hand)
-    assert "was not read from a log" in error_line(export(*of_one, "--cases", by_hand))
     assert not file.exists()
 
 

@@ -96,10 +96,8 @@ def audit_judge(
         reader = ScoreReader(VerdictTable(cases, list(verdicts.values()), None if judge.apart else rubric))
 
     answers = [reader.answers(those, [verdicts[each.key] for each in those]) if those else [] for those in planned]
-    planner = Planner(rubric, judge.apart, judge.reads_reference, args.edits, args.seed)
+    planner = Planner(rubric, judge.apart, args.edits, args.seed)
     trials = [trial for each in perturbations for trial in planner.plan(each, answers)]
-    if judge.chat is None:  # the prompt of a chat has a place for the reference
-        trials += [each.without_reference() for each in trials if each.aided and each.perturbation.should == "fall"]
     sides = {side.key: side for trial in trials for side in (trial.before, trial.after) if side.key not in verdicts}
     if processes.rank == 0:
         changed = {side.case.id: side.case.to_dict() for side in sides.values()}
@@ -110,8 +108,7 @@ def audit_judge(
     if processes.rank > 0:
         return None
 
-    compared = (reader.compare(trial, verdicts[trial.before.key], verdicts[trial.after.key]) for trial in trials)
-    outcomes = [each for each in compared if each is not None]
+    outcomes = [reader.compare(each, verdicts[each.before.key], verdicts[each.after.key]) for each in trials]
     rows = table(perturbations, outcomes, reader, cases, args.seed)
     return {
         "cases": {"file": cases.source, "cases": len(cases), "responses": cases.responses},

@@ -68,15 +68,13 @@ class ScoreReader:
         answers = [Answer(request, index, values[index]) for index in full]
         return sorted(answers, key=lambda each: (each.value, request.slots.index(each.index)))
 
-    def compare(self, trial: Trial, before: Verdict, after: Verdict) -> Outcome | None:
-        """Compare the verdicts on the two sides; None where a judge says nothing of a response without its reference."""
+    def compare(self, trial: Trial, before: Verdict, after: Verdict) -> Outcome:
+        """Compare the verdicts on the two sides."""
         judged, target = self.judged, trial.target
         case, should = judged.cases.index[trial.clean.case.id], trial.perturbation.should
         own = [own_values(verdict, judged.rubric) for verdict in (before, after)]
         fine = [expected_values(verdict) or {} for verdict in (before, after)] if judged.has_expected else own
         unread = not fine[0] if target is None else target not in fine[0]
-        if unread and trial.bare:
-            return None
         if unread or not fine[1] or set(after.unread) - set(before.unread):
             return Outcome(trial, case, lost=1)
         # A judge that looks at each response by itself was shown the changed ones only.
@@ -169,7 +167,7 @@ class CriteriaReader:
                 answers.append(Answer(request, request.slots[0], np.inf if score is None else score))
         return sorted(answers, key=lambda each: each.value)
 
-    def compare(self, trial: Trial, before: Verdict, after: Verdict) -> Outcome | None:
+    def compare(self, trial: Trial, before: Verdict, after: Verdict) -> Outcome:
         """Compare the criteria of both sides; those that are unread on a side are counted apart."""
         criteria, should = trial.clean.case.criteria, trial.perturbation.should
         points = np.array([each.points for each in criteria], float)

@@ -8,12 +8,6 @@ from automedeval.meta_evaluation.page import Table, render_report
 from automedeval.records.text import UNDEFINED, p_value, percent, span
 
 HEAD = ("measure", "outcome", "share", "shift in steps", "should be", "of")
-EVIDENCE = {  # group of a perturbation → words
-    "with": "with the reference",
-    "without": "without the reference",
-    "twin_with": "harmless edit, with the reference",
-    "twin_without": "harmless edit, without it",
-}
 
 
 def summary(result: Mapping[str, Any]) -> list[str]:
@@ -43,12 +37,11 @@ def lines(result: Mapping[str, Any], groups: bool = False) -> Iterator[tuple[obj
     for row in result["perturbations"]:
         yield (row["what"], row["outcome"] or UNDEFINED, *_cells(row), row["limit"] or UNDEFINED, _count(row))
         for section in SECTIONS if groups else ():
-            names = EVIDENCE if section == "evidence" else dict.fromkeys(row[section])
-            for name in names if section != "kinds" or len(names) > 1 else ():  # the only kind is the line above
-                if each := row[section].get(name):
-                    p = f"p {p_value(each['p_adjusted'])}" if "p_adjusted" in each else UNDEFINED
-                    harmless = "harmless, " if section == "controls" else ""
-                    yield (f"· {harmless}{names[name] or name}", "", *_cells(each), p, _count(each))
+            kinds = row[section].items()
+            for name, each in kinds if section != "kinds" or len(kinds) > 1 else ():  # the only kind is the line above
+                p = f"p {p_value(each['p_adjusted'])}" if "p_adjusted" in each else UNDEFINED
+                harmless = "harmless, " if section == "controls" else ""
+                yield (f"· {harmless}{name}", "", *_cells(each), p, _count(each))
 
 
 def _cells(row: Mapping[str, Any]) -> tuple[str, str]:

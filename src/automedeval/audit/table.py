@@ -16,7 +16,7 @@ PASSED, FAILED, UNKNOWN = "passed", "failed", "not measured"
 CHANCE = 0.05
 TEXTS = 5  # texts that are shown of a perturbation that failed
 NOTHING = "no such change with valid verdicts"
-SECTIONS = ("kinds", "evidence", "controls")  # groups of the trials of a perturbation
+SECTIONS = ("kinds", "controls")  # groups of the trials of a perturbation
 
 
 def table(
@@ -32,8 +32,7 @@ def table(
     Returns:
         "name", "what", "why", "changes", "should"; "limit" in words; "share", of what `what` names, "shift", the mean change of
         the score in steps, and "invalid", of what cannot be read after the change: estimates. The same by kind of edit under
-        "kinds" and "controls"; where the score should fall, by what the judge reads of the reference under "evidence".
-        "outcome", and "texts" where it is "failed".
+        "kinds" and "controls". "outcome", and "texts" where it is "failed".
 
         With a limit on the shift and several kinds, "shift" is the largest of a kind that is more than chance, by p-values
         that are adjusted for their number (Holm), 0 if none is; "kind", "tried" (the number of tests) and "within", so many
@@ -82,9 +81,8 @@ def _figures(
 ) -> dict[str, Any]:
     groups: dict[str, dict[str, list[Outcome]]] = {name: defaultdict(list) for name in SECTIONS}
     for each in outcomes:
-        for section, name in _groups(each):
-            groups[section][name].append(each)
-    of_all = [each for each in outcomes if not each.trial.control and not each.trial.bare]
+        groups["controls" if each.trial.control else "kinds"][each.trial.kind].append(each)
+    of_all = [each for each in outcomes if not each.trial.control]
     figures = _sums(of_all, cases) if measured is None else _sums([], cases) | {"share": measured.share}
     if measured is not None and measured.shift is not None:
         figures["shift"] = measured.shift
@@ -92,16 +90,6 @@ def _figures(
         section: {name: _sums(those, cases) for name, those in sorted(by_name.items())}
         for section, by_name in groups.items()
     }
-
-
-def _groups(outcome: Outcome) -> Iterator[tuple[str, str]]:
-    """Yield the groups of which an outcome is part: its kind and, where the score should fall, the evidence that was read."""
-    trial = outcome.trial
-    if not trial.bare:
-        yield ("controls" if trial.control else "kinds"), trial.kind
-    if trial.perturbation.should == "fall":
-        way = "with" if trial.aided else "without"
-        yield "evidence", f"twin_{way}" if trial.control else way
 
 
 def _sums(outcomes: Sequence[Outcome], cases: int) -> dict[str, Statistic]:
@@ -143,7 +131,7 @@ def _failing(
             case, answer = cases.at(response)
             yield {"case_id": case.id, "model": answer.model, "change": how, "texts": [answer.text]}
         return
-    tried = [each for each in made if not each.trial.control and not each.trial.bare and each.counted]
+    tried = [each for each in made if not each.trial.control and each.counted]
     share, least = row["share"]["value"], perturbation.least
     few = share is not None and least is not None and share < least
     many = share is not None and perturbation.most is not None and share > perturbation.most

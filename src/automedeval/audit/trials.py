@@ -45,16 +45,6 @@ class Trial:
     target: int | None = None  # the index of the changed response; None: all responses are compared
     other: int | None = None  # the index of the response that is a copy of the target, and is compared with it
     control: bool = False  # whether the change is harmless, and only shown beside the others
-    aided: bool = False  # whether the judge reads the reference of the case
-    bare: bool = False  # whether it is taken out on both sides
-
-    def without_reference(self) -> "Trial":
-        """Return the trial without the reference; its unchanged case shows no more responses than the changed one."""
-        before, after = (
-            replace(side, case=replace(side.case, id=f"{side.case.id}#bare", reference=None), slots=self.after.slots)
-            for side in (self.before, self.after)
-        )
-        return replace(self, before=before, after=after, aided=False, bare=True)
 
 
 @dataclass
@@ -63,7 +53,6 @@ class Planner:
 
     rubric: Rubric  # the one at which planted texts aim
     apart: bool = False  # whether the judge looks at each response by itself: only changed ones need to be shown
-    aided: bool = False  # whether the judge reads references
     most: int | None = None  # edits of the worst or a good answer of a case, drawn by `seed`, dealt in turn; None: all
     seed: int = 0
     # Subject of an edit → case → why it is left out; filled while trials are planned.
@@ -174,8 +163,7 @@ class _CasePlan:
             slots = tuple(sorted({at, at if other is None else other}))
         sides = [replace(clean, case=_named(case, note), slots=slots) for case in cases]
         before = sides[0] if len(sides) == 2 else clean
-        aided = self.planner.aided and clean.case.reference is not None
-        return Trial(self.perturbation, kind, edit, clean, before, sides[-1], at, other, aided=aided)
+        return Trial(self.perturbation, kind, edit, clean, before, sides[-1], at, other)
 
 
 def _named(case: Case, note: dict[str, str]) -> Case:

@@ -15,7 +15,7 @@ COMMANDS = {
     "compare": ("compare", "compare candidates by many verdicts and few ratings"),
     "audit": ("audit", "measure how order, length, planted texts and dangerous facts change a judge's scores"),
     "calibrate": ("calibrate", "fit a judge's scores to people's ratings, and certify which verdicts can be relied on"),
-    "export": ("export", "write verdicts for inspect_ai, a table program or TRL"),
+    "export": ("export", "write verdicts for a table program or TRL"),
     "annotate": ("annotate", "let people rate answers and verdicts on a page"),
     "get-models": ("get_models", "get two small models, without a key or the Hub"),
     "doctor": ("doctor", "show what this machine has, and what to do next"),

@@ -1,26 +1,21 @@
-"""Write verdicts in a form that a harness, a table program or a trainer reads, or a judge as a model of typed decisions.
+"""Write verdicts in a form that a table program or a trainer reads, or a judge as a model of typed decisions.
 
-    automedeval export --verdicts verdicts/run --cases verdicts/run/cases.jsonl --to inspect --model model-b \\
-      --output scores.json
-    inspect score run.json --scorer inspect_ai/precomputed_scores -S scores=scores.json --action append
     automedeval export --verdicts verdicts/run --to csv --output verdicts.csv
     automedeval export --verdicts verdicts/run --cases cases.jsonl --to preferences --least_gap 0.5 --output pairs/train.jsonl
     automedeval export --to decision --model checkpoints/mine-stage3 --output checkpoints/mine-decision
 
-An invalid verdict is never a score. inspect_ai leaves a sample without a valid verdict unscored, and a table has an empty cell
-and `valid` false; a text that a spreadsheet would run as a formula has an apostrophe in front.
+An invalid verdict is never a score: a table has an empty cell and `valid` false. A text that a spreadsheet would run as a
+formula has an apostrophe in front.
 
 A preference pair has the response that the judge puts highest and the one that it puts lowest. A case makes none where the two
 lie --least_gap or less apart, where two verdicts disagree about them, or where the judge abstains.
 """
 
 import csv
-from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
 from automedeval.harness.preferences import preference_pairs
-from automedeval.harness.scoring import inspect_text, scored_answers
 from automedeval.judges.decision import write_decision_folder
 from automedeval.judges.tables import Verdicts, beside_rows
 from automedeval.meta_evaluation.agreement.cases import Cases
@@ -47,7 +42,6 @@ from automedeval.records.rows import read_rows
 from automedeval.records.text import no_formula, printable
 
 FORMS = {
-    "inspect": "the scores that inspect_ai's precomputed_scores reads",
     "csv": "a table: your own rows if --cases is one, else a row for each verdict and response",
     "preferences": "prompt, chosen and rejected of each case, for TRL's DPOTrainer and RewardTrainer",
     "decision": 'a checkpoint as a folder for transformers\' pipeline("decision") and transformers serve',
@@ -63,10 +57,8 @@ class ExportArguments(TableArguments):
     verdicts: str = option(
         "verdicts.jsonl of a judge, or its folder; decision: that of calibrate, for its temperature", ""
     )
-    cases: str | None = option("the cases that were judged; inspect needs the cases.jsonl made of the logs", None)
-    model: str | None = option(
-        "inspect: whose answers the log has (default: the only model); decision: the judge, a checkpoint", None
-    )
+    cases: str | None = option("the cases that were judged", None)
+    model: str | None = option("decision: the judge, a checkpoint", None)
     least_gap: float | None = option(
         "preferences: the two scores of a pair differ by more than this (default: 0)", None
     )
@@ -75,8 +67,8 @@ class ExportArguments(TableArguments):
         needed = "model" if self.to == "decision" else "verdicts"
         if not getattr(self, needed):
             raise RecordError(f"--to {self.to} needs --{needed}")
-        if self.to in ("inspect", "preferences") and self.cases is None:
-            raise RecordError(f"--to {self.to} needs --cases, which has the answers")
+        if self.to == "preferences" and self.cases is None:
+            raise RecordError("--to preferences needs --cases, which has the answers")
         if self.least_gap is not None and self.to != "preferences":
             raise RecordError(f"--least_gap is for --to preferences, not {self.to}")
         check_least(self, 0, "least_gap")
@@ -95,15 +87,6 @@ def main() -> None:
     if output.resolve() in (verdicts_file(args.verdicts).resolve(), Path(args.cases or args.verdicts).resolve()):
         raise RecordError(f"--output {output}: this is an input")
     output.parent.mkdir(parents=True, exist_ok=True)
-    if args.to == "inspect":
-        records, answers = scored_answers((cases or {}).values(), verdicts, args.model)
-        write_whole(output, inspect_text(records))
-        reasons = Counter(record["explanation"] for record in records if not record["valid"])
-        why = "".join(f"; {count:,} without: {reason}" for reason, count in reasons.most_common(8))
-        judged = f"{len(records):,} judged, {answers - len(records):,} not judged"
-        scored = f"{len(records) - reasons.total():,} with a score{printable(why)}"
-        print(f"{answers:,} answers of the log: {judged}; {scored}: {printable(str(output))}")
-        return
     if args.to == "preferences":
         return export_preferences(args, Cases(list((cases or {}).values()), args.cases), output)
     own = table_of(args.cases, blank=args.blank) if args.cases else None

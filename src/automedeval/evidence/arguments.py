@@ -47,10 +47,7 @@ class KnowledgeArguments:
         from automedeval.evidence.store import KnowledgeBase
         from automedeval.models.embeddings import Encoder
 
-        def load(pooling: str | None) -> Encoder:
-            return Encoder(self.encoder, device=device, pooling=pooling)
-
-        base = KnowledgeBase(self.store, load, self.qdrant_url)
+        base = KnowledgeBase(self.store, partial(Encoder, self.encoder, device), self.qdrant_url)
         fingerprint = f"{base.encoder.fingerprint}:{base.content}:{self.passages}"
         return partial(base.search, limit=self.passages), fingerprint
 

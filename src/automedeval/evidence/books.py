@@ -12,6 +12,7 @@ from typing import Any
 from automedeval.evidence.statements import sentences
 from automedeval.records import RecordError, digest, named_file, read_placed, whole
 
+TOKENS, OVERLAP = 200, 40  # of a passage at most, and of what it repeats at most: whole sentences, at most two
 SUFFIXES = (".pdf", ".md", ".markdown", ".txt", ".jsonl")
 _HEADING = re.compile(r"(#{1,6})\s+(.*?)\s*#*\s*$")
 _ITEM = re.compile(r"\s*(?:[-*+•]|\d{1,3}[.)])\s+|\s*\|")
@@ -60,21 +61,6 @@ class Block:
             raise RecordError(f"'page' must be a whole number or null, not {json.dumps(page, default=str)[:80]}")
         headings = dict.fromkeys([module if isinstance(module, str) else "", record.get("section") or ""])
         return cls(" > ".join(filter(None, headings)), page, record["text"], record.get("book") or None)
-
-
-@dataclass(frozen=True)
-class Chunking:
-    """The most tokens of a passage, by the encoder's tokenizer, and of the whole sentences, at most two, that it repeats."""
-
-    tokens: int = 200
-    overlap: int = 40
-
-    def __post_init__(self) -> None:
-        if self.tokens < 1:
-            raise RecordError(f"--passage_tokens must be at least 1, not {self.tokens}")
-        if not 0 <= self.overlap < self.tokens:
-            limit = f"less than --passage_tokens {self.tokens}"
-            raise RecordError(f"--overlap_tokens must be at least 0 and {limit}, not {self.overlap}")
 
 
 @dataclass
@@ -136,7 +122,9 @@ class Book:
             blocks += [Block("", number, paragraph) for paragraph in _paragraphs(text)]
         return blocks
 
-    def passages(self, count: Callable[[Sequence[str]], list[int]], chunking: Chunking) -> list[Passage]:
+    def passages(
+        self, count: Callable[[Sequence[str]], list[int]], tokens: int = TOKENS, overlap: int = OVERLAP
+    ) -> list[Passage]:
         """Cut the book into passages, in order; `count` returns texts' numbers of tokens, as `Encoder.count` does.
 
         A passage stays within its section. It may span pages, and has the number of its first page. A sentence that is longer
@@ -149,9 +137,9 @@ class Book:
         for (book, section), run in groupby(sized, lambda entry: (entry[0][0].book, entry[0][0].section)):
             pieces: list[tuple[str, int, int | None]] = []
             for (block, text), size in run:
-                parts = [(text, size)] if size <= chunking.tokens else _cut(text, count, chunking.tokens)
-                pieces += [(part, tokens, block.page) for part, tokens in parts]
-            for page, text in _pack(pieces, chunking):
+                parts = [(text, size)] if size <= tokens else _cut(text, count, tokens)
+                pieces += [(part, size, block.page) for part, size in parts]
+            for page, text in _pack(pieces, tokens, overlap):
                 passages.append(Passage.of(book or self.file.stem, section, page, text))
         return passages
 
@@ -272,13 +260,13 @@ def _cut(sentence: str, count: Callable[[Sequence[str]], list[int]], tokens: int
     return [*parts, (" ".join(words[start:]), size)] if words else parts
 
 
-def _pack(run: Sequence[tuple[str, int, int | None]], chunking: Chunking) -> Iterator[tuple[int | None, str]]:
+def _pack(run: Sequence[tuple[str, int, int | None]], tokens: int, overlap: int) -> Iterator[tuple[int | None, str]]:
     """Join sentences (text, tokens, page) to passages (page, text), which begin with the end of the passage before."""
     held: list[tuple[str, int, int | None]] = []
     for sentence in run:
-        if held and sum(size for _, size, _ in held) + sentence[1] > chunking.tokens:
+        if held and sum(size for _, size, _ in held) + sentence[1] > tokens:
             yield held[0][2], " ".join(text for text, _, _ in held)
-            room = min(chunking.overlap, chunking.tokens - sentence[1])
+            room = min(overlap, tokens - sentence[1])
             tail: list[tuple[str, int, int | None]] = []
             for before in reversed(held[-2:] if len(held) > 2 else held[1:]):
                 if sum(size for _, size, _ in tail) + before[1] > room:

@@ -11,7 +11,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from qdrant_client.common.client_exceptions import QdrantException
 from qdrant_client.http.exceptions import ApiException
 from qdrant_client.local.qdrant_local import META_INFO_FILENAME
 
-from automedeval.evidence.books import Chunking, Passage
+from automedeval.evidence.books import OVERLAP, TOKENS, Passage
 from automedeval.models.embeddings import Encoder
 from automedeval.records import RecordError, digest
 
@@ -38,14 +38,14 @@ class KnowledgeBase:
 
     Args:
         store: folder that recipes/build_store.py wrote, or its name on the server.
-        load_encoder: returns the encoder that the store was built with, given the pooling that it was built with.
+        load_encoder: returns the encoder that the store was built with.
         url: a Qdrant server; its key is the environment variable QDRANT_API_KEY.
 
     Raises:
         RecordError: no store, another encoder, a folder that another process fills, or a server that does not answer.
     """
 
-    def __init__(self, store: str | Path, load_encoder: Callable[[str | None], Encoder], url: str | None = None):
+    def __init__(self, store: str | Path, load_encoder: Callable[[], Encoder], url: str | None = None):
         self.place, self._collection = _place(store, url)
         missing = RecordError(f"{self.place}: no knowledge store; build one with recipes/build_store.py")
         if url is None and not Path(store, META_INFO_FILENAME).exists():
@@ -66,7 +66,7 @@ class KnowledgeBase:
             else:
                 self._client = QdrantClient(":memory:")
                 client.migrate(self._client, [self._collection], batch_size=1000)
-        self.encoder = load_encoder(settings.get("pooling"))
+        self.encoder = load_encoder()
         _refuse_change(self.place, settings, _encoder_settings(self.encoder))
 
     def search(self, queries: Sequence[str], limit: int = 3) -> list[list[Passage]]:
@@ -97,19 +97,17 @@ class StoreWriter(AbstractContextManager):
 
     Args:
         store, url: as of `KnowledgeBase`.
-        encoder, pooling: what computes the vectors, and the pooling that it was given.
-        chunking: how the books were cut.
+        encoder: what computes the vectors.
+        tokens: the most tokens of a passage.
 
     Raises:
         RecordError: the store was built with other settings, another process uses the folder, or the server does not answer.
     """
 
-    def __init__(
-        self, store: str | Path, encoder: Encoder, pooling: str | None, chunking: Chunking, url: str | None = None
-    ):
+    def __init__(self, store: str | Path, encoder: Encoder, tokens: int = TOKENS, url: str | None = None):
         self.store, self.url, self.encoder = store, url, encoder
         self.place, self._collection = _place(store, url)
-        self.settings = _encoder_settings(encoder) | {"pooling": pooling, **asdict(chunking)}
+        self.settings = _encoder_settings(encoder) | {"tokens": tokens, "overlap": OVERLAP}
 
     def __enter__(self) -> "StoreWriter":
         with ExitStack() as opened:

@@ -1,7 +1,6 @@
-"""Scores that a harness reads: of recorded verdicts, by the ids of the log, and of a judge that scores inside inspect_ai."""
+"""Scores of single answers, by a judge that scores inside inspect_ai."""
 
-import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from statistics import fmean
 from typing import Any
 
@@ -15,42 +14,6 @@ FAILED = "grader_failed"  # inspect_ai's word for a grader whose answer cannot b
 UNREAD = "the answer, or the verdict on a criterion, is unread"
 
 
-def scored_answers(
-    cases: Iterable[Case], verdicts: Sequence[Verdict], model: str | None
-) -> tuple[list[dict[str, Any]], int]:
-    """Return one record for each judged response of a model, and the number of all its responses in the cases.
-
-    A record has id, epoch, and value, explanation, verdicts, valid as `score_of` has them. `model` may be None if the
-    cases have responses of one model. RecordError for a model that is not there or not named, a response that is not of a log,
-    and a verdict without scores.
-    """
-    by_case: dict[str, list[Verdict]] = {}
-    for verdict in verdicts:
-        by_case.setdefault(verdict.case_id, []).append(verdict)
-    cases = list(cases)
-    models = list(dict.fromkeys(name for case in cases for name in case.models))
-    if model is None and len(models) == 1:
-        model = models[0]
-    if model not in models:
-        raise RecordError(f"--model must be one of {', '.join(models)}: a log has the answers of one model")
-    records, places = [], [(case, case.models.index(model)) for case in cases if model in case.models]
-    for case, index in places:
-        if shown := [each for each in by_case.get(case.id, ()) if index in each.order]:
-            records.append(_places(case, index) | score_of(shown, index))
-    if not records:
-        raise RecordError(f"no verdict shows a response of {model!r}")
-    return records, len(places)
-
-
-def _places(case: Case, index: int) -> dict[str, Any]:
-    place = case.responses[index].extra
-    if "harness_id" not in place:
-        raise RecordError(
-            f"case {case.id!r}: the response of {case.models[index]!r} was not read from a log: give cases.jsonl"
-        )
-    return {"id": place["harness_id"], "epoch": place["harness_epoch"]}
-
-
 def score_of(verdicts: Sequence[Verdict], index: int) -> dict[str, Any]:
     """Return the score of one response by all verdicts that show it: value, explanation, verdicts, valid.
 
@@ -59,9 +22,7 @@ def score_of(verdicts: Sequence[Verdict], index: int) -> dict[str, Any]:
     of choices is a RecordError.
     """
     if chosen := next((verdict for verdict in verdicts if verdict.choices), None):
-        raise RecordError(
-            f"case {chosen.case_id!r}: {chosen.rubric} gives no score of a response; --to csv takes all verdicts"
-        )
+        raise RecordError(f"case {chosen.case_id!r}: {chosen.rubric} gives no score of a response")
     values = [verdict.value(index) for verdict in verdicts]
     valid = [verdict for verdict, value in zip(verdicts, values) if value is not None]
     lacking = [verdict.error or UNREAD for verdict, value in zip(verdicts, values) if value is None]
@@ -81,17 +42,6 @@ def score_of(verdicts: Sequence[Verdict], index: int) -> dict[str, Any]:
 def unscored(reason: str, verdicts: int = 0) -> dict[str, Any]:
     """Return what `score_of` does for a response without a score."""
     return {"value": float("nan"), "explanation": reason, "verdicts": verdicts, "valid": 0}
-
-
-def inspect_text(records: Iterable[Mapping[str, Any]]) -> str:
-    """Return the file that inspect_ai's scorer `precomputed_scores` reads; NaN is its word for unscored."""
-    lines = []
-    for record in records:
-        metadata = {"verdicts": record["verdicts"], "valid": record["valid"]}
-        metadata |= {} if record["valid"] else {"unscored_reason": FAILED}  # inspect_ai makes it the score's reason
-        score = {name: record[name] for name in ("id", "epoch", "value", "explanation")}
-        lines.append(json.dumps(score | {"metadata": metadata}, ensure_ascii=False))
-    return "[\n" + ",\n".join(lines) + "\n]\n"
 
 
 def score_answers(judge: BaseJudge, answers: Sequence[Answer]) -> list[dict[str, Any]]:

@@ -224,8 +224,8 @@ def _check_modules(model: str, folder: Path, pooling: str | None) -> None:
     if not file.exists():
         if not pooling:
             raise RecordError(
-                f"{model} has no modules.json, which says how tokens are pooled; build_store.py and build_dataset.py take it "
-                "with --encoder_pooling cls (as for unsupervised SimCSE), mean, or pooler (as for supervised SimCSE)"
+                f"{model} has no modules.json, which says how tokens are pooled: name an encoder that has one; only "
+                "build_dataset.py takes --encoder_pooling cls (as for unsupervised SimCSE), mean, or pooler (as for supervised)"
             )
         return
     try:

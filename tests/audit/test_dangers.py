@@ -1,4 +1,4 @@
-"""Dangers with the reference and without, by the commands: the figures beside a loop over the verdicts that they write."""
+"""Dangers, by the commands: the figures beside a loop over the verdicts that they write."""
 
 import json
 from pathlib import Path
@@ -10,7 +10,6 @@ from doubles.perturbations import some_of
 from programs import ENCODER, flags, needs_encoder, run_command, succeeded
 
 from automedeval.audit.perturbations import read_perturbations
-from automedeval.audit.report import EVIDENCE
 
 pytestmark = needs_encoder
 
@@ -38,55 +37,35 @@ def danger_of(folder: Path) -> dict:
 
 
 def counted(folder: Path) -> tuple[dict[str, list[bool]], dict[str, list[bool]]]:
-    """Return figure → of each edit whether it costs half a step, and the same of the dangers as they are by kind.
+    """Return kind → of each edit whether it costs half a step: of the dangers, and of the harmless edits.
 
-    By a loop over the written verdicts. A changed case without its reference is compared with its own one without it.
+    By a loop over the written verdicts.
     """
     clean = {each["case_id"]: each["expected_scores"] for each in read(folder / "clean" / "verdicts.jsonl")}
     after = {each["case_id"]: each["expected_scores"] for each in read(folder / "changed" / "verdicts.jsonl")}
     step = np.std([score for scores in clean.values() for score in scores])
-    falls: dict[str, list[bool]] = {name: [] for name in EVIDENCE}
     kinds: dict[str, list[bool]] = {}
-    twins = {each.name for each in read_perturbations(packaged=("dangers.yaml",))[0].controls}
+    controls: dict[str, list[bool]] = {}
+    harmless = {each.name for each in read_perturbations(packaged=("dangers.yaml",))[0].controls}
     for case in read(folder / "changed.jsonl"):
-        if "audit" not in case:  # the unchanged case without its reference
-            continue
-        note, bare = case["audit"], case["id"].endswith("#bare")
-        index, before = "ab".index(note["response"]), note["of"] + "#bare" * bare
-        fell = ((after[before] if bare else clean[before])[index] - after[case["id"]][index]) / step >= 0.5
-        way = "with" if case["reference"] is not None else "without"
-        is_twin = note["edit"] in twins
-        falls[f"twin_{way}" if is_twin else way].append(fell)
-        if not bare and not is_twin:
-            kinds.setdefault(note["kind"], []).append(fell)
-        assert bare is False or case["reference"] is None
-    return falls, kinds
+        note = case["audit"]
+        index = "ab".index(note["response"])
+        fell = (clean[note["of"]][index] - after[case["id"]][index]) / step >= 0.5
+        (controls if note["edit"] in harmless else kinds).setdefault(note["kind"], []).append(fell)
+    return kinds, controls
 
 
 def test_the_figures_are_those_of_a_loop_over_the_verdicts(study: Path) -> None:
-    danger, (falls, kinds) = danger_of(study / "a"), counted(study / "a")
-    for measured, loop in ((danger["evidence"], falls), (danger["kinds"], kinds)):
+    danger, (kinds, controls) = danger_of(study / "a"), counted(study / "a")
+    for measured, loop in ((danger["kinds"], kinds), (danger["controls"], controls)):
         assert set(measured) == set(loop)
         for name, those in loop.items():
             assert measured[name]["share"]["n"] == len(those), name
             assert measured[name]["share"]["value"] == pytest.approx(np.mean(those)), name
     assert {name: len(those) for name, those in kinds.items()} == {"dose": 9, "negation": 3}
-    # Four edits in each case, of which two have a reference.
-    assert (len(falls["with"]), len(falls["without"])) == (8, 12)
-    assert sum(falls["with"]) > sum(falls["without"]), "the reference says which dose is right"
-    assert len(falls["twin_with"]) == 2 * 3, "0.4 g, three times in 24 hours, and you should not drink"
+    assert sum(map(len, controls.values())) == 3 * 3, "0.4 g, three times in 24 hours, and you should not drink"
 
 
-def test_the_page_shows_both(study: Path) -> None:
+def test_the_page_names_the_harmless_edits(study: Path) -> None:
     page = (study / "a" / "audit.html").read_text()
-    for words in EVIDENCE.values():
-        assert words in page
-
-
-def test_a_judge_that_needs_the_reference_has_figures_with_it_alone(study: Path, tmp_path: Path) -> None:
-    for name, way, other in (("ROUGE-L to the reference", "with", "without"), ("longer text", "without", "with")):
-        args = flags(judge=f"baseline:{name}", cases=study / "cases.jsonl", perturbations=some_of(study, "danger"))
-        succeeded(run_command("audit", *args, "--gate", "false", "--encoder", "none", "--output", tmp_path / way))
-        evidence = danger_of(tmp_path / way)["evidence"]
-        assert evidence[way]["share"]["n"] > 0
-        assert other not in evidence
+    assert "harmless, dose" in page
