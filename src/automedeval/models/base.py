@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 THOUGHT = re.compile(r"</?think(?:ing)?>|\[/?THINK\]")  # where a reasoning model's thoughts begin and end
 
@@ -116,18 +116,12 @@ class Answer:
 
 # Yields prompts one after another, receives the answer to each, and returns a result.
 Dialogue = Generator[Prompt, Answer, Any]
-_Asked = TypeVar("_Asked")
-_Replied = TypeVar("_Replied")
-_Result = TypeVar("_Result")
 
 
-def lead(
-    dialogue: Generator[_Asked, _Replied, _Result], reply: Callable[[_Asked], _Replied], answer: _Replied | None = None
-) -> _Result:
+def lead(dialogue: Dialogue, reply: Callable[[Prompt], Answer], answer: Answer | None = None) -> Any:
     """Answer every prompt of a dialogue with `reply`; return the dialogue's result.
 
-    Args:
-        answer: the answer to the prompt at which the dialogue waits; None if it has not begun.
+    `answer` is that to the prompt at which the dialogue waits; None if it has not begun.
     """
     try:
         prompt = next(dialogue) if answer is None else dialogue.send(answer)
