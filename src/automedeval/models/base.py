@@ -4,7 +4,7 @@ import json
 import re
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -213,19 +213,3 @@ def answer_groups(
             of_group[place] = value
             if len(of_group) == len(groups[owner]):
                 yield owner, [value for _, value in sorted(answers.pop(owner).items())]
-
-
-class SequentialChat(Chat):
-    """A chat that answers one prompt after another, without a model: `reply` returns the answer to one prompt."""
-
-    @abstractmethod
-    def reply(self, prompt: Prompt) -> Answer:
-        """Return the answer to a prompt."""
-
-    def answer(self, prompts: Sequence[Prompt], wanted: Sequence[bool] | None = None) -> Iterator[tuple[int, Answer]]:
-        return ((index, self.reply(prompt)) for index, prompt in enumerate(prompts) if wanted is None or wanted[index])
-
-    def follow(
-        self, dialogues: Iterable[tuple[Any, Dialogue]], done: Collection[Any] = ()
-    ) -> Iterator[tuple[Any, Any]]:
-        return ((key, lead(dialogue, self.reply)) for key, dialogue in dialogues if key not in done)
