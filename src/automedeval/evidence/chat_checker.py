@@ -26,7 +26,7 @@ from automedeval.evidence.checker import (
     load_small_checker,
 )
 from automedeval.evidence.rules import agreement, contradiction
-from automedeval.evidence.statements import Passage, Statement
+from automedeval.evidence.statements import Evidence, Statement
 from automedeval.models.arguments import ChatArguments, EncoderArguments, checked_model
 from automedeval.models.base import Answer, Chat, Prompt, answer_groups
 from automedeval.models.questions import Judgement, read_questions
@@ -95,7 +95,7 @@ class ChatChecker:
 
     def check(
         self,
-        answers: Sequence[tuple[Sequence[Statement], Sequence[Passage], str]],
+        answers: Sequence[tuple[Sequence[Statement], Sequence[Evidence], str]],
         wanted: Sequence[bool] | None = None,
     ) -> Iterator[list[Finding] | None]:
         """Yield the findings of each answer, in order; None if it is not wanted, or an endpoint did not answer.
@@ -128,7 +128,7 @@ class ChatChecker:
                 findings[each.statement] = self._finding(each, judged, passages, question, statements)
             yield [findings.get(each) or Finding(each, UNREAD) for each in statements]
 
-    def _questions(self, answers: Sequence[tuple[Sequence[Statement], Sequence[Passage], str]]) -> list[list[_Asked]]:
+    def _questions(self, answers: Sequence[tuple[Sequence[Statement], Sequence[Evidence], str]]) -> list[list[_Asked]]:
         """Return the questions on the statements of each answer that are to be checked."""
         texts = [each.text for statements, _, _ in answers for each in statements if each.unread is None]
         texts += [passage.text for _, passages, _ in answers for passage in passages]
@@ -145,7 +145,7 @@ class ChatChecker:
                 asked[-1].append(self._ask(statement, near, close, passages))
         return asked
 
-    def _ask(self, statement: Statement, near: list[int], close: list[int], passages: Sequence[Passage]) -> _Asked:
+    def _ask(self, statement: Statement, near: list[int], close: list[int], passages: Sequence[Evidence]) -> _Asked:
         """Return the question beside as many of the nearest passages as fit, in the order of their texts."""
         while True:
             text = " ".join(passages[index].text for index in sorted(near))
@@ -159,7 +159,7 @@ class ChatChecker:
         self,
         asked: _Asked,
         judged: Judgement,
-        passages: Sequence[Passage],
+        passages: Sequence[Evidence],
         question: str,
         statements: Sequence[Statement],
     ) -> Finding:
@@ -191,7 +191,7 @@ class OpinionChecker(ChatChecker):
     def fingerprint(self) -> str:
         return digest([self.chat.fingerprint, OPINION.name, OPINION.wording, OPINION.options])
 
-    def _questions(self, answers: Sequence[tuple[Sequence[Statement], Sequence[Passage], str]]) -> list[list[_Asked]]:
+    def _questions(self, answers: Sequence[tuple[Sequence[Statement], Sequence[Evidence], str]]) -> list[list[_Asked]]:
         checked = [[each for each in asked if each.unread is None] for asked, _, _ in answers]
         prompts = [[OPINION.prompt({"statement": each.text}) for each in some] for some in checked]
         return [
