@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from automedeval.evidence.certificate import RISK, kept_threshold
 from automedeval.evidence.checker import (
     CONTRADICTED,
     NEAR,
@@ -29,8 +28,9 @@ from automedeval.evidence.rules import agreement, contradiction
 from automedeval.evidence.statements import Evidence, Statement
 from automedeval.models.arguments import ChatArguments, EncoderArguments, checked_model
 from automedeval.models.base import Answer, Chat, Prompt, answer_groups
+from automedeval.models.model_paths import user_models
 from automedeval.models.questions import Judgement, read_questions
-from automedeval.records import RecordError, digest
+from automedeval.records import RecordError, digest, read_json
 from automedeval.records.gone import explain
 from automedeval.records.text import readable
 
@@ -39,6 +39,7 @@ QUESTION, OPINION = _QUESTIONS["statement"], _QUESTIONS["opinion"]
 LABEL = dict(zip(QUESTION.options, (SUPPORTED, CONTRADICTED, NOT_FOUND)))
 BLANK = "N/A"  # in the place of passages
 MOST = 8  # passages in a prompt
+RISK = 0.05  # the allowed share of statements that nothing contradicts and that are called contradicted
 TOO_LONG = "the prompt is {} tokens longer than the context window"
 
 
@@ -67,7 +68,7 @@ class ChatChecker:
     Args:
         encoder: an `Encoder`, for the nearest passages.
         chat: the model that is asked.
-        threshold: least probability of a contradiction that is called one (`certificate`); None: the likeliest answer counts.
+        threshold: least probability of a contradiction that is called one; None: the likeliest answer counts.
     """
 
     encoder: Any
@@ -92,6 +93,11 @@ class ChatChecker:
         """Return a digest of everything that changes a finding."""
         wording = [QUESTION.name, QUESTION.wording, QUESTION.options, BLANK]
         return digest([3, self.encoder.fingerprint, self.chat.fingerprint, wording, MOST, self.threshold])
+
+    @property
+    def certificate(self) -> Path:
+        """Return where the user's cache keeps the certified threshold; another model or wording has another file."""
+        return user_models().parent / "checkers" / f"{replace(self, threshold=None).fingerprint}.json"
 
     def check(
         self,
@@ -229,4 +235,5 @@ def load_checker(
         )
     network = encoder.load(chat.device)
     checker = ChatChecker(network, chat.load(spec))
-    return replace(checker, threshold=kept_threshold(checker))
+    kept = read_json(checker.certificate)["threshold"] if checker.certificate.is_file() else None
+    return replace(checker, threshold=kept)
