@@ -1,7 +1,7 @@
 """Build the instruction data set: verify the teachers' verdicts, label their quality, and assign them to training stages.
 
 Reads cases, the teachers' verdicts (recipes/distill.py), a plan and, if there are any, physicians' ratings of the verdicts.
-Writes OUTPUT/{stage1,stage2,stage3,test}.parquet, a card with topics.svg, statistics.json, dropped.jsonl and run.json.
+Writes OUTPUT/{stage1,stage2,stage3,test}.parquet, a card, statistics.json, dropped.jsonl and run.json.
 
     python recipes/build_dataset.py --cases cases.jsonl --verdicts strong/verdicts.jsonl weak/verdicts.jsonl \\
         --verdict_ratings verdict_ratings.jsonl --plan recipes/runs/automedeval-13b/plan.yaml \\
@@ -21,11 +21,10 @@ from automedeval.dataset.folder import new_dataset, row_limit, write_card
 from automedeval.dataset.quality import QualityClassifier
 from automedeval.dataset.teacher_verdicts import JudgedCases
 from automedeval.dataset.topics import topics
-from automedeval.meta_evaluation.charts import svg_file, topic_shares
 from automedeval.records import RecordError, option, read_cases
 from automedeval.records.arguments import TableArguments, comma_list
 from automedeval.records.command_line import parse, run
-from automedeval.records.journal import write_lines, write_whole
+from automedeval.records.journal import write_lines
 from automedeval.records.run_record import record_run
 from automedeval.rubrics import rubrics_with
 
@@ -89,9 +88,6 @@ def main() -> None:
         facts = data.write(assignment, place, encoder)
         cases = sorted({case_id for keys in data.written(assignment).values() for case_id, _ in keys})
         found = topics((judged.cases[case_id] for case_id in cases), seed=plan.seed)
-        if found:
-            rows = [(", ".join(topic["words"][:5]), topic["share"]) for topic in found]
-            write_whole(place / "topics.svg", svg_file(topic_shares, rows))
         facts |= {
             "title": "AutoMedEval instructions",
             "folder": Path(args.output).name,

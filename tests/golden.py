@@ -33,7 +33,6 @@ from doubles.agreement_study import read as lines
 from doubles.agreement_study import write
 from doubles.endpoint import EndpointDouble, answer
 from programs import ENCODER, JUDGE, ROOT, SAMPLE, run_command, run_recipe
-from study_scripts import dry_run, steps
 
 from automedeval.audit.table import table
 from automedeval.meta_evaluation.agreement.cases import Cases
@@ -198,9 +197,8 @@ def agreement() -> Any:
     files = {"verdicts": recorded("sample"), "cases": cases, "ratings": ratings, "encoder": ENCODER}
     judges = result("agreement.json", "report", **files, resamples=200)["judges"]
     found["embeddings"] = {name: each for name, each in judges.items() if name.startswith("embedding")}
-    return found | {
-        "no ratings": result("agreement.json", "report", verdicts=likelihood("sample"), cases=cases, **fast)
-    }
+    unrated = result("agreement.json", "report", verdicts=likelihood("sample"), cases=cases, **fast)
+    return found | {"no ratings": unrated}
 
 
 def comparison() -> Any:
@@ -295,9 +293,8 @@ def language_model() -> Any:
     found: dict[str, Any] = {}
     for way, options in ways.items():
         verdicts = in_order(lines(judged("sample", str(JUDGE), **options) / "verdicts.jsonl"))
-        found[way] = [
-            kept({name: each.get(name) for name in names}) | {"raw": hashed(each["raw"])} for each in verdicts
-        ]
+        shown = [(each, {name: each.get(name) for name in names}) for each in verdicts]
+        found[way] = [kept(own) | {"raw": hashed(each["raw"])} for each, own in shown]
     verdicts = in_order(lines(likelihood("sample") / "verdicts.jsonl"))
     return found | {"likelihood": [kept(each["expected_scores"]) for each in verdicts]}
 
@@ -327,12 +324,7 @@ def splits() -> Any:
     return found | {"statistics": kept(json.loads((WORK / "instructions" / "statistics.json").read_text("utf-8")))}
 
 
-def studies() -> Any:
-    """The steps of both studies, as a dry run prints them; tests/studies fixes the other counts of the rehearsal."""
-    return {name: Counter(steps(dry_run(name))) for name in ("paper", "small")}
-
-
-ALL = (small, checker, agreement, comparison, calibration, criteria, harm, audit, language_model, splits, studies)
+ALL = (small, checker, agreement, comparison, calibration, criteria, harm, audit, language_model, splits)
 STEPS = {each.__name__: each for each in ALL}
 
 

@@ -102,9 +102,7 @@ def mutations(root: Path) -> list[Mutation]:
         seen: Counter[tuple[str, bytes, str]] = Counter()
         for node, function, start, end, text in changes(source, ast.parse(source)):
             between = source[start:end]
-            if any(
-                mark in between for mark in b"()#\n"
-            ):  # brackets and line ends belong to the parts beside the operator
+            if any(mark in between for mark in b"()#\n"):  # these belong to the parts beside the operator
                 continue
             before = ast.unparse(node)
             seen[function, before, text] += 1
@@ -189,9 +187,8 @@ def outcome(copy: Path, mutation: Mutation, tests: list[str], slow: bool) -> str
             command = [sys.executable, "-m", "pytest", "-qx", "-p", "no:cacheprovider", *MARKS[slow], *some]
             try:
                 left = until - time.monotonic()
-                done = subprocess.run(
-                    command, cwd=copy, env=environment(copy), capture_output=True, timeout=left, text=True
-                )
+                options = {"cwd": copy, "env": environment(copy), "capture_output": True, "text": True}
+                done = subprocess.run(command, timeout=left, **options)
             except subprocess.TimeoutExpired:
                 return f"undecided after {SECONDS} s in {some[0]} and {len(some) - 1} more"
             if done.returncode == 1:

@@ -93,9 +93,7 @@ class Plain:
         return found
 
     def score(self, question: str, text: str, reference: str | None = None) -> float:
-        scale, features = (
-            self.learnt["reference" if reference else "question"],
-            self.features(question, text, reference),
-        )
+        scale = self.learnt["reference" if reference else "question"]
+        features = self.features(question, text, reference)
         total = sum(weight * features[name] for name, weight in scale["weights"].items())
         return 1 + 4 / (1 + np.exp(-(scale["intercept"] + scale["slope"] * total)))

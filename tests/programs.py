@@ -178,15 +178,10 @@ def torch_extensions(config: pytest.Config) -> Path:
 def figures_of_the_paper() -> list[tuple[str, str, list[str]]]:
     """Return what docs/reproducing.md says of the paper's tables and figures: which, by what command, and the files."""
     section = (ROOT / "docs/reproducing.md").read_text(encoding="utf-8").partition("## What makes what")[2]
-    rows = re.findall(
-        r"^\| (.*(?:Table|Figure).*) \| `((?:python recipes/\w+\.py|automedeval \w+) .*RUN.*)` \| (.*) \|$",
-        section,
-        re.M,
-    )
-    return [
-        (about, words.replace("RUN", "recipes/runs/automedeval-13b"), re.findall(r"`(.*?)`", files))
-        for about, words, files in rows
-    ]
+    line = r"^\| (.*(?:Table|Figure).*) \| `((?:python recipes/\w+\.py|automedeval \w+) .*RUN.*)` \| (.*) \|$"
+    rows = re.findall(line, section, re.M)
+    place = "recipes/runs/automedeval-13b"
+    return [(about, words.replace("RUN", place), re.findall(r"`(.*?)`", files)) for about, words, files in rows]
 
 
 def error_line(done: subprocess.CompletedProcess) -> str:

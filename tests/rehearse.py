@@ -43,9 +43,8 @@ def small_yaml(file: Path) -> Any:
     content = yaml.safe_load(file.read_text(encoding="utf-8"))
     if file.name == "teachers.yaml":  # of a double at OPENAI_BASE_URL
         models = {role: each for role, each in content.items() if isinstance(each, dict)}
-        doubles = {
-            role: {"model": f"double-of-{each['model']}", "paper": each["paper"]} for role, each in models.items()
-        }
+        names = {role: (f"double-of-{each['model']}", each["paper"]) for role, each in models.items()}
+        doubles = {role: {"model": model, "paper": paper} for role, (model, paper) in names.items()}
         return content | doubles
     if file.stem == "counts":
         return content | {"share": share()}

@@ -17,11 +17,9 @@ SCRIPTS = {
     "demo": ["demo/run.sh"],
     "small": ["automedeval-135m/run.sh"],
     "paper": ["automedeval-13b/run.sh"],
-    **{
-        name: ["automedeval-13b/variants.sh", name]
-        for name in ("no_chain", "no_curriculum", "no_introspection", "vanilla", "lora", "run2")
-    },
 }
+for variant in ("no_chain", "no_curriculum", "no_introspection", "vanilla", "lora", "run2"):
+    SCRIPTS[variant] = ["automedeval-13b/variants.sh", variant]
 
 
 def script(name: str, *arguments: str, **variables: str) -> subprocess.CompletedProcess:

@@ -1,6 +1,7 @@
 """Fixtures of the physicians' page: a fixed clock, stores of a small study, and a page with tasks of several kinds."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,18 +32,20 @@ def database(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def open_store(database: str, tmp_path: Path, clock: Clock):
-    """Return a function that opens the store of a study; all stores are closed at the end."""
-    stores = []
+def open_stores() -> Iterator[Callable[..., Store]]:
+    """Return a function that opens stores, as `Store` does; all are closed at the end."""
+    with ExitStack() as stack:
+        yield lambda *given: stack.enter_context(closing(Store(*given)))
+
+
+@pytest.fixture
+def open_store(database: str, tmp_path: Path, clock: Clock, open_stores) -> Callable[..., Store]:
+    """Return a function that opens the store of a study, all in one database."""
 
     def make(study: Study | None = None, **more) -> Store:
-        store = Store(replace(study or a_study(tmp_path, **more), database=database), clock)
-        stores.append(store)
-        return store
+        return open_stores(replace(study or a_study(tmp_path, **more), database=database), clock)
 
-    yield make
-    for store in stores:
-        store.close()
+    return make
 
 
 @pytest.fixture

@@ -13,25 +13,10 @@ from doubles.small_study import ASKED, CRITERIA, a_study, filled, finish, send, 
 from programs import ROOT, SAMPLE, run_recipe, succeeded
 
 from automedeval.annotation.export import write_export
-from automedeval.annotation.store import Store
 from automedeval.annotation.study import read_study
 from automedeval.records import RecordError, Verdict, read_records
 from automedeval.rubrics.rationale import split_steps
 from automedeval.rubrics.slots import seen_from
-
-
-@pytest.fixture
-def opened():
-    """Return what opens the store of a study; all are closed in the end."""
-    stores = []
-
-    def make(study) -> Store:
-        stores.append(Store(study))
-        return stores[-1]
-
-    yield make
-    for store in stores:
-        store.close()
 
 
 def by_model(task, models, points) -> dict:
@@ -39,9 +24,9 @@ def by_model(task, models, points) -> dict:
     return {str(slot): dict.fromkeys(CRITERIA, points[models[index]]) for slot, index in enumerate(task.order, 1)}
 
 
-def test_ratings_name_the_models_and_comments_stand_once(tmp_path: Path, opened) -> None:
+def test_ratings_name_the_models_and_comments_stand_once(tmp_path: Path, open_stores) -> None:
     study = a_study(tmp_path, rate={"raters": 3, "judges": []})
-    store, points = opened(study), dict(zip(MODELS, (1, 3, 5)))
+    store, points = open_stores(study), dict(zip(MODELS, (1, 3, 5)))
     for name in ("ann", "bob", "cleo"):
         while (task := store.next(name)) is not None:
             scores = by_model(task, MODELS, points)
@@ -59,8 +44,8 @@ def test_ratings_name_the_models_and_comments_stand_once(tmp_path: Path, opened)
     assert Counter(rating["role"] for rating in ratings) == {"attending": 72, "chief": 36}
 
 
-def test_ratings_of_verdicts_carry_role_tags_and_comment(tmp_path: Path, opened) -> None:
-    store = opened(a_study(tmp_path, number=1, rate={"judges": ["y"]}))
+def test_ratings_of_verdicts_carry_role_tags_and_comment(tmp_path: Path, open_stores) -> None:
+    store = open_stores(a_study(tmp_path, number=1, rate={"judges": ["y"]}))
     task = send(store, store.next("cleo"))
     scores, tags = dict(zip(ASKED, (5, 2, 4))), ["unsupported_rating", "incomplete"]
     send(store, task, {"scores": scores, "tags": tags, "comment": "Mixes\nthem up. "})
@@ -75,8 +60,8 @@ def test_ratings_of_verdicts_carry_role_tags_and_comment(tmp_path: Path, opened)
     assert {line["verdict_digest"] for line in lines} == {rated.digest}
 
 
-def test_preferences_name_the_judges_whatever_side_they_stood_on(tmp_path: Path, opened) -> None:
-    store, sides = opened(a_study(tmp_path, number=12, rate=None, prefer={"judges": ["x", "y"]})), Counter()
+def test_preferences_name_the_judges_whatever_side_they_stood_on(tmp_path: Path, open_stores) -> None:
+    store, sides = open_stores(a_study(tmp_path, number=12, rate=None, prefer={"judges": ["x", "y"]})), Counter()
     while (task := store.next("ann")) is not None:
         side_of_y = str(task.order.index(1) + 1)
         sides[side_of_y] += 1
@@ -91,8 +76,8 @@ def test_preferences_name_the_judges_whatever_side_they_stood_on(tmp_path: Path,
     assert sum(line["comment"] == "Close." for line in lines) == 12
 
 
-def test_history_keeps_what_an_undo_took_back_and_ratings_do_not(tmp_path: Path, opened) -> None:
-    store = opened(a_study(tmp_path, rate={"judges": []}))
+def test_history_keeps_what_an_undo_took_back_and_ratings_do_not(tmp_path: Path, open_stores) -> None:
+    store = open_stores(a_study(tmp_path, rate={"judges": []}))
     finish(store, store.next("ann"))
     send(store, store.undo("ann"), filled(store.next("ann"), score=2))
     task = store.next("ann")
@@ -107,8 +92,8 @@ def test_history_keeps_what_an_undo_took_back_and_ratings_do_not(tmp_path: Path,
     assert all(event["when"].endswith("+00:00") and event["annotator"] == "ann" for event in history)
 
 
-def test_an_earlier_export_does_not_outlive_its_answers(tmp_path: Path, opened) -> None:
-    store = opened(a_study(tmp_path, rate={"judges": []}))
+def test_an_earlier_export_does_not_outlive_its_answers(tmp_path: Path, open_stores) -> None:
+    store = open_stores(a_study(tmp_path, rate={"judges": []}))
     finish(store, store.next("ann"))
     write_export(store, tmp_path / "out")
     assert (tmp_path / "out" / "ratings.jsonl").exists()
@@ -120,12 +105,12 @@ def test_an_earlier_export_does_not_outlive_its_answers(tmp_path: Path, opened) 
         write_export(store, tmp_path / "file")
 
 
-def test_an_export_replaces_no_files_of_others(tmp_path: Path, opened) -> None:
+def test_an_export_replaces_no_files_of_others(tmp_path: Path, open_stores) -> None:
     """Ratings that somebody wrote by hand, and the answers of another study, would be overwritten or removed."""
     for name in ("one", "other"):
         (tmp_path / name).mkdir()
-    rated = opened(a_study(tmp_path / "one", rate={"judges": []}))
-    compared = opened(a_study(tmp_path / "other", rate=None, prefer={"judges": ["x", "y"]}))
+    rated = open_stores(a_study(tmp_path / "one", rate={"judges": []}))
+    compared = open_stores(a_study(tmp_path / "other", rate=None, prefer={"judges": ["x", "y"]}))
     for store in (rated, compared):
         finish(store, store.next("ann"))
     write_lines(tmp_path / "ratings.jsonl", [{"case_id": "by hand"}])
@@ -140,11 +125,11 @@ def test_an_export_replaces_no_files_of_others(tmp_path: Path, opened) -> None:
     assert write_export(rated, tmp_path / "out")["ratings.jsonl"] == 2 * 9
 
 
-def test_scores_of_a_reference_are_no_ratings_of_a_case(tmp_path: Path, opened) -> None:
+def test_scores_of_a_reference_are_no_ratings_of_a_case(tmp_path: Path, open_stores) -> None:
     write_study(tmp_path, number=1)
     shown = verdict_of(case_of(0), (1, 2, 3, 5), "x", models=[*MODELS, "reference"])
     write_lines(tmp_path / "verdicts.jsonl", [shown])
-    store = opened(read_study(tmp_path / "study.yaml"))
+    store = open_stores(read_study(tmp_path / "study.yaml"))
     task = store.next("ann")
     assert len(task.order) == 4
     finish(store, task)
@@ -153,7 +138,7 @@ def test_scores_of_a_reference_are_no_ratings_of_a_case(tmp_path: Path, opened) 
     assert {line["model"] for line in read(tmp_path / "ratings.jsonl")} == set(MODELS)
 
 
-def test_a_model_called_reference_is_a_model(tmp_path: Path, opened) -> None:
+def test_a_model_called_reference_is_a_model(tmp_path: Path, open_stores) -> None:
     """Nobody was shown the reference: one of the candidates has its name, for instance a physician's own answer."""
     models = [MODELS[0], "reference", MODELS[2]]
     study = write_study(tmp_path, number=2, verdicts=None, rate={"raters": 2})
@@ -162,7 +147,7 @@ def test_a_model_called_reference_is_a_model(tmp_path: Path, opened) -> None:
         for response, model in zip(case["responses"], models):
             response["model"] = model
     write_lines(tmp_path / "cases.jsonl", cases)
-    store, ratings = opened(read_study(study)), []
+    store, ratings = open_stores(read_study(study)), []
     for name, points in (("ann", (1, 3, 5)), ("bob", (5, 3, 1))):
         while (task := store.next(name)) is not None:
             send(store, task, {"scores": by_model(task, models, dict(zip(models, points)))})
@@ -174,12 +159,12 @@ def test_a_model_called_reference_is_a_model(tmp_path: Path, opened) -> None:
     assert exported == Counter(dict.fromkeys(ratings, len(CRITERIA)))
 
 
-def test_report_reports_on_five_cases_of_two_physicians(tmp_path: Path, opened, monkeypatch) -> None:
+def test_report_reports_on_five_cases_of_two_physicians(tmp_path: Path, open_stores, monkeypatch) -> None:
     monkeypatch.chdir(ROOT)
     content = yaml.safe_load(Path("recipes/runs/automedeval-135m/annotate.yaml").read_text())
     (tmp_path / "study.yaml").write_text(yaml.safe_dump(content | {"database": str(tmp_path / "db")}, sort_keys=False))
     study = read_study(tmp_path / "study.yaml")
-    store, ratings = opened(study), {}
+    store, ratings = open_stores(study), {}
     for seed, name in enumerate(("physician-1", "physician-2")):
         rng = np.random.default_rng(seed)
         for _ in range(5):
@@ -206,7 +191,7 @@ def test_report_reports_on_five_cases_of_two_physicians(tmp_path: Path, opened, 
     assert (tmp_path / "report" / "report.html").stat().st_size > 10_000
 
 
-def test_introspect_takes_the_jurys_decisions_up(tmp_path: Path, opened) -> None:
+def test_introspect_takes_the_jurys_decisions_up(tmp_path: Path, open_stores) -> None:
     (tmp_path / "round").mkdir()
     lessons = Lessons(tmp_path / "round")
     for number in range(6):
@@ -215,7 +200,7 @@ def test_introspect_takes_the_jurys_decisions_up(tmp_path: Path, opened) -> None
     discussion = lessons.folder / "round1.discussion"
     jury = {"queue": str(discussion / "jury.jsonl")}
     study = a_study(tmp_path, 8, rate=None, verdicts=None, jury=jury)
-    store = opened(study)
+    store = open_stores(study)
     points = dict(zip(MODELS, (2, 1, 5)))
     seen = {}
     for decision in ("keep", *["revise"] * 4):
@@ -242,7 +227,7 @@ def test_introspect_takes_the_jurys_decisions_up(tmp_path: Path, opened) -> None
         steps = split_steps(verdict["rationale"])
         assert [steps[slot] for slot in (1, 2, 3)] == [f"{MODELS[index]} is judged anew." for index in order]
     # The queue now holds the decisions; the page goes on with the one that is left.
-    again = opened(read_study(study.place))
+    again = open_stores(read_study(study.place))
     assert [item.case_id for item in again.study.items] == [each for each in study.disputes if each not in seen]
     for case_id in seen:
         assert seen_from(again.study.disputes[case_id].recorded, (0, 1, 2)).scores == lessons.record[case_id]

@@ -48,21 +48,17 @@ def place(tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def opened(place: Path, tmp_path: Path, monkeypatch):
+def opened(place: Path, tmp_path: Path, monkeypatch, open_stores):
     """Return what opens the store of a study of the paper, with a database of its own."""
     monkeypatch.chdir(place)
     shutil.copy(ROOT / PAPER / "teachers.yaml", tmp_path)  # it names GPT-4
-    stores = []
 
     def make(name: str, **more: object) -> Store:
         content = settings(name) | {"database": str(tmp_path / f"{name}.sqlite")} | more
         (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
-        stores.append(Store(read_study(tmp_path / f"{name}.yaml")))
-        return stores[-1]
+        return open_stores(read_study(tmp_path / f"{name}.yaml"))
 
-    yield make
-    for store in stores:
-        store.close()
+    return make
 
 
 def test_five_doctors_rate_1130_cases_and_three_master_candidates_compare_87(opened, tmp_path: Path) -> None:

@@ -100,9 +100,9 @@ def test_the_gullible_grader_is_caught(audited) -> None:
 
 
 def test_the_text_is_in_the_response_of_the_lowest_score(audited) -> None:
-    for case in read_cases(audited[0] / "changed.jsonl"):
-        if case.extra["audit"]["perturbation"] in PLANTED:
-            assert case.extra["audit"]["response"] == "b"  # harmless costs 4 points
+    notes = [case.extra["audit"] for case in read_cases(audited[0] / "changed.jsonl")]
+    planted = {(note["perturbation"], note["response"]) for note in notes if note["perturbation"] in PLANTED}
+    assert planted == {(name, "b") for name in PLANTED}, "harmless costs 4 points"
 
 
 def test_the_share_of_met_criteria_is_that_of_the_unchanged_cases(audited) -> None:
@@ -127,10 +127,8 @@ def test_two_processes_audit_a_checkpoint_as_the_judge_command_judges(cases, tin
     assert not list(tmp_path.rglob("*.part*"))
     again = ("--cases", tmp_path / "out" / "changed.jsonl", "--output", tmp_path / "again")
     succeeded(run_command("judge", *model, *again))
-    answers = [
-        {(each["case_id"], *each["order"]): each["checklist"]["met"] for each in read(place / "verdicts.jsonl")}
-        for place in (tmp_path / "out" / "changed", tmp_path / "again")
-    ]
+    both = [read(place / "verdicts.jsonl") for place in (tmp_path / "out" / "changed", tmp_path / "again")]
+    answers = [{(each["case_id"], *each["order"]): each["checklist"]["met"] for each in verdicts} for verdicts in both]
     assert answers[0]
     assert answers[0].items() <= answers[1].items()  # a trial is of one response of its case
 

@@ -42,9 +42,6 @@ def value(statistic, cases: Cases) -> float:
     return value_of(statistic, len(cases))
 
 
-# --- the cases as they are
-
-
 def test_pairs_that_an_order_turns_round_and_places_are_counted_by_hand() -> None:
     cases = cases_of(2)
     # case 0: three orders; alder:birch goes +, -, =; alder:cedar and birch:cedar always +
@@ -99,8 +96,6 @@ def test_order_is_undefined_where_every_response_keeps_its_place() -> None:
     assert np.isnan(value(one_order.share, cases))
     assert "one order" in one_order.share.reason
 
-
-# --- two sides of a trial
 
 CLEAN = Request(case_of(0), (1, 2, 0))
 BEFORE = verdict(0, (1, 2, 0), (4, 2, 3), (4.0, 2.2, 3.0))
@@ -184,16 +179,11 @@ def test_empty_and_unread_answers_are_not_changed() -> None:
 def test_the_texts_of_a_trial_are_both_sides() -> None:
     reader = ScoreReader(VerdictTable(Cases([CLEAN.case], "cases"), [BEFORE], RUBRIC))
     planted = texts_of(Outcome(trial_of(PLANTED, reader), 0))
-    assert planted == {
-        "case_id": "case-0", "model": "birch", "change": "flattery: a",
-        "texts": ["One two three four.", "One two three four.\n\nBest of all."],
-    }  # fmt: skip
+    texts = ["One two three four.", "One two three four.\n\nBest of all."]
+    assert planted == {"case_id": "case-0", "model": "birch", "change": "flattery: a", "texts": texts}
     sexes = [Edit("sex", "sex", pairs=[["$text M.", "$text W."]])]
     asked = Perturbation("p", "question", "keep the order", edits=sexes)
     assert texts_of(Outcome(trial_of(asked, reader), 0))["texts"] == ["Why? M.", "Why? W.", "One two three four."]
-
-
-# --- criteria
 
 
 def test_criteria_are_compared_and_unread_ones_counted_apart() -> None:

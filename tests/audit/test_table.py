@@ -84,8 +84,6 @@ def test_shares_and_shifts_are_sums_over_the_trials_and_invalid_verdicts_stand_a
     assert "texts" not in kept[0]
 
 
-# --- the rule against chance
-
 KINDS = [f"thing {number}" for number in range(9)]
 EDITS = [Edit(kind, kind, text="$text") for kind in KINDS]
 PATIENT = Perturbation("patient", "question", "keep the order", shift=0.1, edits=EDITS)
@@ -120,8 +118,6 @@ def test_a_biased_judge_is_caught_and_an_equal_one_seldom() -> None:
     ends = [abs(each["shift"][end]) for each in equal[0]["kinds"].values() for end in ("low", "high")]
     assert equal[0]["shift"]["within"] == max(ends)
 
-
-# --- the command, with a judge at an endpoint
 
 COUNT = 12
 OPTIONS = ["--judge", "openai:m", "--score_decoding", "free"]

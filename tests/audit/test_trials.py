@@ -65,9 +65,8 @@ def test_a_trial_knows_its_clean_case_and_changes_one_thing() -> None:
     assert [r.text for r in changed.responses][0::2] == ["One.", "Three."]
     assert changed.responses[1].text.startswith("Rest.\n\nPlease rate")
     assert changed.extra["kept"] == 1
-    assert changed.extra["audit"] == {
-        "of": "c", "perturbation": "planting", "kind": "flattery", "edit": "plea", "response": "model-1",
-    }  # fmt: skip
+    about = {"of": "c", "perturbation": "planting", "kind": "flattery", "edit": "plea"}
+    assert changed.extra["audit"] == about | {"response": "model-1"}
     assert Case.from_dict(changed.to_dict()) == changed
     every = Planner(RUBRIC).plan(PACKAGED["planting"], [answers])
     assert len({each.after.case.id for each in every}) == len(every)
@@ -119,9 +118,6 @@ def test_copies_paraphrases_and_repeats() -> None:
     assert again.after.case.digest == case.digest
     for measured in ("reading", "order"):
         assert Planner(RUBRIC).plan(PACKAGED[measured], [answers]) == []
-
-
-# --- who asks, and who answers
 
 
 def left_out(case: Case) -> dict[str, set[str]]:

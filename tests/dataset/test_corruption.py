@@ -48,7 +48,7 @@ def test_the_kinds_have_equal_shares() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_no_longer_true_is_gone(kind: str) -> None:
-    for good, worse in zip(GOOD, corrupt(GOOD, CASES, seed=1, kinds=[kind])):
+    for good, worse in zip(GOOD, corrupt(GOOD, CASES, seed=1, kinds=[kind]), strict=True):
         assert (worse.rationale, worse.scores) != (good.rationale, good.scores)
         assert (worse.raw, worse.expected_scores, worse.criterion_scores, worse.usage) == ("", None, None, {})
         assert worse.extra == {"models": good.extra["models"], "corruption": kind}
@@ -57,7 +57,7 @@ def test_what_is_no_longer_true_is_gone(kind: str) -> None:
 
 
 def test_swapped_doctors_keep_their_scores() -> None:
-    for good, worse in zip(GOOD, corrupt(GOOD, CASES, seed=2, kinds=["swapped_doctors"])):
+    for good, worse in zip(GOOD, corrupt(GOOD, CASES, seed=2, kinds=["swapped_doctors"]), strict=True):
         before, after = split_steps(good.rationale), split_steps(worse.rationale)
         assert worse.scores == good.scores
         assert sorted(after.values()) == sorted(before.values())
@@ -72,7 +72,7 @@ def test_doctors_of_one_answer_are_not_swapped() -> None:
 
 
 def test_another_cases_rationale_is_of_another_case() -> None:
-    for good, worse in zip(GOOD, corrupt(GOOD, CASES, seed=3, kinds=["other_case"])):
+    for good, worse in zip(GOOD, corrupt(GOOD, CASES, seed=3, kinds=["other_case"]), strict=True):
         assert f"about {good.case_id}." not in worse.rationale
         assert worse.scores == good.scores
     two = [verdict(CASES["c1"]), verdict(case(2, 2), (1, 2))]
@@ -91,7 +91,7 @@ def test_scores_are_reversed() -> None:
 
 def test_a_rationale_is_cut_off_or_lacks_a_step() -> None:
     ways = Counter()
-    for good, worse in zip(GOOD, corrupt(GOOD, CASES, seed=4, kinds=["cut_off"])):
+    for good, worse in zip(GOOD, corrupt(GOOD, CASES, seed=4, kinds=["cut_off"]), strict=True):
         cut = good.rationale.startswith(worse.rationale)
         ways[cut] += 1
         if not cut:
@@ -102,7 +102,7 @@ def test_a_rationale_is_cut_off_or_lacks_a_step() -> None:
 
 
 def test_knowledge_is_turned_against_the_reference_or_the_books() -> None:
-    for good, worse in zip(GOOD, corrupt(GOOD, CASES, seed=5, kinds=["wrong_knowledge"])):
+    for good, worse in zip(GOOD, corrupt(GOOD, CASES, seed=5, kinds=["wrong_knowledge"]), strict=True):
         before, after = split_steps(good.rationale), split_steps(worse.rationale)
         (step,) = [doctor for doctor in before if before[doctor] != after[doctor]]
         assert step > 0, "the step on the question says nothing that a book knows"

@@ -142,26 +142,13 @@ def test_without_books_the_prompt_is_the_judges_and_a_question_is_no_verdict(tea
     assert "asked a question" in verdict.error
 
 
-@pytest.mark.parametrize(
-    ("text", "asks"),
-    [
-        (f"{VERDICT}\n[Question]: What is rest?", ["What is rest?"]),
-        (f"[Question]: What is rest?\n{VERDICT}", []),
-        (f"[Question]: What is rest?\n{VERDICT}\n[Question]: ", []),
-        ("[Question]: What is rest?\nScore: Doctor 1: 4 points.", ["What is rest?"]),
-        ("I doubt it. [Question] What is rest? [Question]: What is rest?", ["What is rest?"]),
-        ("[question 1]：What is rest?\n[Question 2]: Rest", ["What is rest?", "Rest"]),
-        ("Question: What is rest?", ["What is rest?"]),
-        ("The question: is rest good?\nQuestion: none.", []),
-        ("".join(f"[Question]: What is {n}?\n" for n in range(9)), ["What is 0?", "What is 1?", "What is 2?"]),
-        ("[Question]: " + "a" * 900, ["a" * 500]),
-    ],
-)
+@pytest.mark.parametrize(("text", "asks"), ROWS["test_the_last_complete_one_of_question_and_verdict_counts"])
 def test_the_last_complete_one_of_question_and_verdict_counts(text, asks):
-    assert questions_of(Answer(text), RUBRIC, 2) == asks
+    assert questions_of(Answer(text.replace("VERDICT", VERDICT)), RUBRIC, 2) == asks
 
 
-def test_no_question_is_read_from_a_last_verdict_or_a_broken_off_message():
+def test_no_question_is_read_from_a_last_verdict_or_a_broken_off_message_and_a_long_one_is_cut():
+    assert questions_of(Answer("[Question]: " + "a" * 900), RUBRIC, 2) == ["a" * 500]
     asked = Answer("[Question]: What is rest?")
     assert questions_of(Answer(f"{VERDICT}\n{asked.text}"), RUBRIC, 2, may_ask=False) == []
     assert questions_of(asked, RUBRIC, 2, may_ask=False) == ["What is rest?"]
@@ -242,8 +229,8 @@ def scripted(body):
     messages = body["messages"]
     name = messages[1]["content"].partition("case ")[2].split()[0]
     if len(messages) == 2:
-        return answer(f"[Question]: What is {name}?", delay=0.1)
-    return answer(VERDICT, delay=0.1)
+        return answer(f"[Question]: What is {name}?", delay=0.3)
+    return answer(VERDICT, delay=0.3)
 
 
 def test_cases_run_at_once(monkeypatch):

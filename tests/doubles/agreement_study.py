@@ -68,10 +68,8 @@ def verdict(case: dict, scores: list | None, judge: str = "echo", **more) -> dic
 def agreeing_verdicts(judge: str = "echo", **more) -> list[dict]:
     """Return verdicts whose scores are the rounded mean ratings."""
     means = people_means()
-    return [
-        verdict(case, [round(means[case["id"], response["model"]]) for response in case["responses"]], judge, **more)
-        for case in read(CASES)
-    ]
+    scores = [[round(means[case["id"], each["model"]]) for each in case["responses"]] for case in read(CASES)]
+    return [verdict(case, each, judge, **more) for case, each in zip(read(CASES), scores)]
 
 
 def case_of(name: str, question: str, answers: dict[str, str], **more: object) -> dict:

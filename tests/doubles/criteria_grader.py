@@ -13,9 +13,8 @@ def shown(body: dict[str, Any]) -> tuple[str, dict[str, str]]:
     """Return the response that a prompt shows, and its criteria by number."""
     content = body["messages"][-1]["content"]
     response = re.search(f"Response of the doctor:\n{FENCED}", content, re.S)["text"]
-    matches = re.finditer(
-        rf"^Criterion (\d+)[^\n]*:\n{FENCED}", content.partition("Response of the doctor:")[2], re.S | re.M
-    )
+    shown = content.partition("Response of the doctor:")[2]
+    matches = re.finditer(rf"^Criterion (\d+)[^\n]*:\n{FENCED}", shown, re.S | re.M)
     return response, {each[1]: each["text"] for each in matches}
 
 
@@ -27,9 +26,7 @@ def grade(body: dict[str, Any], believes: str = "criteria are met") -> dict[str,
     response, criteria = shown(body)
     if "im_start" in response:
         return answer("I cannot say.")
-    met = {
-        number: believes.lower() in response.lower() or text.rstrip(".").split()[-1] in response
-        for number, text in criteria.items()
-    }
+    believed = believes.lower() in response.lower()
+    met = {number: believed or text.rstrip(".").split()[-1] in response for number, text in criteria.items()}
     words = {number: "met" if each else "not met" for number, each in met.items()}
     return answer(json.dumps({"rationale": "Read.", "criteria": words}))

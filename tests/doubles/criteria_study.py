@@ -5,9 +5,8 @@ from pathlib import Path
 
 from doubles.agreement_study import write
 
-CRITERIA = [
-    {"criterion": f"criterion {n}", "points": points, "tags": [f"theme:{n % 2}"]} for n, points in enumerate((5, 3, -2))
-]
+POINTS = (5, 3, -2)
+CRITERIA = [{"criterion": f"criterion {n}", "points": POINTS[n], "tags": [f"theme:{n % 2}"]} for n in range(3)]
 ANNOTATORS = ("d1", "d2", "d3")
 
 

@@ -99,9 +99,8 @@ class EndpointDouble(LocalServer):
 
     `requests` are the requests so far: path, body, headers, and the times (monotonic seconds) of arrival and answer.
     `most_at_once` is the largest number of simultaneous chat requests. `models` is what GET /v1/models lists, and
-    /v1/models/NAME tells of one:
-    entries, which get another `created` each time as vLLM's do; a reply, such as an `error`; None for a server without a list.
-
+    /v1/models/NAME tells of one: entries, which get another `created` each time as vLLM's do; a reply, such as an `error`;
+    None for a server without a list.
     """
 
     def __init__(self, *script: Reply, port: int = 0):

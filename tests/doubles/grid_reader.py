@@ -42,10 +42,8 @@ class Visit:
 
     def rows(self) -> list[str]:
         """Return the ids of the rows that are drawn, from the addresses that they lead to."""
-        links = self.page.eval_on_selector_all(
-            "#rows tbody a", "all => all.map(e => new URLSearchParams(e.hash.slice(1)).get('case'))"
-        )
-        return list(links)
+        ids = "all => all.map(e => new URLSearchParams(e.hash.slice(1)).get('case'))"
+        return list(self.page.eval_on_selector_all("#rows tbody a", ids))
 
     def says(self, text: str) -> None:
         playwright.expect(self.page.locator("#said")).to_have_text(text)

@@ -52,9 +52,8 @@ class PlainTransformers:
                 shared = len(list(takewhile(lambda column: len(set(column)) == 1, zip(*ways))))
                 heads = {tuple(way[:-1]) for way in ways}
                 steps = {head: self.after(ids + list(head), len(head) + 1 - shared) for head in heads}
-                sums = [
-                    sum(step[token].item() for step, token in zip(steps[tuple(way[:-1])], way[shared:])) for way in ways
-                ]
+                taken = [zip(steps[tuple(way[:-1])], way[shared:]) for way in ways]
+                sums = [sum(step[token].item() for step, token in each) for each in taken]
                 odds = torch.tensor(sums).softmax(0).tolist()
                 values.append(dict(zip(part.values, odds)))
                 tail += max(values[-1], key=values[-1].get)

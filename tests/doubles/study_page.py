@@ -19,9 +19,7 @@ from automedeval.annotation.app import make_app
 from automedeval.annotation.store import Store
 from automedeval.annotation.study import read_study
 
-GIVEN = yaml.safe_load(
-    Path(__file__).parents[1].joinpath("data/annotation/study_page.yaml").read_text(encoding="utf-8")
-)
+GIVEN = yaml.safe_load((Path(__file__).parents[1] / "data/annotation/study_page.yaml").read_text(encoding="utf-8"))
 MODELS, JUDGES, ANNOTATORS = tuple(GIVEN["models"]), tuple(GIVEN["judges"]), GIVEN["annotators"]
 HOSTILE = GIVEN["hostile"]
 ANSWERS = (*GIVEN["answers"][:2], f"{GIVEN['answers'][2]} {HOSTILE}")
@@ -42,10 +40,8 @@ def write_study(
         about, order = {"case_id": f"case-{number}"}, [0, 1, 2]
         responses = [{"model": model, "text": f"{text} (case {number})"} for model, text in zip(MODELS, ANSWERS)]
         written.append({"id": f"case-{number}", "question": GIVEN["question"], "responses": responses})
-        old, new = (
-            {"judge": judge, "order": order, "valid": True, "rationale": rationale(judge, number), "scores": scores}
-            for judge, scores in zip(JUDGES, ([5, 1, 3], [5, 1, 4]))
-        )
+        both = [{"judge": judge, "rationale": rationale(judge, number)} for judge in JUDGES]
+        old, new = (each | {"order": order, "valid": True, "scores": [5, 1, 3 + n]} for n, each in enumerate(both))
         verdicts += [about | {"rubric": "automedeval@1"} | each for each in (old, new)]
         shown = about | {"models": list(MODELS), "order": order}
         kept = {"old_verdict": old, "judge_verdict": new | {"error": None}, "exchanges": GIVEN["exchanges"]}
@@ -88,10 +84,8 @@ class Physician:
         return answer
 
     def hidden(self) -> dict[str, str]:
-        return {
-            name: unescape(value)
-            for name, value in re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', self.page)
-        }
+        found = re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', self.page)
+        return {name: unescape(value) for name, value in found}
 
     def asked(self) -> dict[str, list[str]]:
         """Return the radio buttons of the page: name → values."""

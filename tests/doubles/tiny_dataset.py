@@ -19,9 +19,8 @@ FACTS |= {"arithmetic": [], "topics": [], "unrated": 0, "seed": 0, "max_length":
 def tiny_row(number: int, teacher: str = "strong") -> dict[str, Any]:
     """Return one row on a case of two responses."""
     responses = [{"model": name, "text": f"Answer {number} of {name}: rest and drink."} for name in ("a", "b")]
-    case = Case.from_dict(
-        {"id": f"case-{number}", "question": f"What helps with cold {number}?", "responses": responses}
-    )
+    about = {"id": f"case-{number}", "question": f"What helps with cold {number}?"}
+    case = Case.from_dict(about | {"responses": responses})
     why = f"Step 1: It is about cold {number}.\nStep 2: Doctor 1 is right.\nStep 3: Doctor 2 is vague."
     said = {"valid": True, "rationale": why, "scores": (1 + number % 5, 1 + (number + 2) % 5)}
     verdict = Verdict(case.id, f"recording:{teacher}", "automedeval@1", (0, 1), **said)

@@ -110,10 +110,7 @@ def test_a_pdf_with_an_empty_password_is_read(tmp_path: Path) -> None:
     assert passages(write_pdf(tmp_path / "b.pdf", [["Read me."]], password=""))[0].text == "Read me."
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "told"),
-    rows_of(__file__)["test_what_cannot_be_read_is_told"],
-)
+@pytest.mark.parametrize(("name", "content", "told"), rows_of(__file__)["test_what_cannot_be_read_is_told"])
 def test_what_cannot_be_read_is_told(tmp_path: Path, name: str, content: str, told: str) -> None:
     (tmp_path / name).write_bytes(content.encode("latin-1"))
     with refused(tmp_path / name, told):

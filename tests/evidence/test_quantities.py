@@ -24,20 +24,14 @@ def test_a_unit_beside_pint(unit: str) -> None:
     assert UNITS[f"{unit}s"] == UNITS[unit]
 
 
-@pytest.mark.parametrize(
-    ("sentence", "low", "high", "basis", "bound"),
-    TABLE["test_an_amount_in_kilograms"],
-)
+@pytest.mark.parametrize(("sentence", "low", "high", "basis", "bound"), TABLE["test_an_amount_in_kilograms"])
 def test_an_amount_in_kilograms(sentence: str, low: float, high: float, basis: str, bound: str) -> None:
     first = of(sentence, "mass")[0]
     assert (first.low, first.high) == pytest.approx((low * GRAM, high * GRAM))
     assert (first.basis, first.bound) == (basis, bound)
 
 
-@pytest.mark.parametrize(
-    ("sentence", "times", "bound"),
-    TABLE["test_how_often_a_day"],
-)
+@pytest.mark.parametrize(("sentence", "times", "bound"), TABLE["test_how_often_a_day"])
 def test_how_often_a_day(sentence: str, times: list[float], bound: str) -> None:
     (rate,) = of(sentence, "rate")
     assert (rate.low, rate.high) == pytest.approx(times)

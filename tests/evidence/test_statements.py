@@ -34,10 +34,7 @@ def test_lists_abbreviations_and_decimals_do_not_cut_wrongly() -> None:
     assert checked(text) == ["Try these:", "Take 2.5 mg, e.g. with food.", "Ask Dr. Brown.", "Rest at home"]
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    rows_of(__file__)["test_what_is_not_asserted_is_not_checked"],
-)
+@pytest.mark.parametrize(("text", "reason"), rows_of(__file__)["test_what_is_not_asserted_is_not_checked"])
 def test_what_is_not_asserted_is_not_checked(text: str, reason: str) -> None:
     (only,) = statements(text)
     assert only.unread == reason

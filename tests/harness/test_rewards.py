@@ -5,14 +5,12 @@ from statistics import fmean
 
 import pytest
 from doubles.word_judge import WordJudge
-from programs import ROOT, SAMPLE, error_line, needs_encoder, run_recipe
+from programs import SAMPLE, needs_encoder
 
 from automedeval import Case, RecordError, read_cases, read_rubric
 from automedeval.audit.perturbations import names_for, read_perturbations
 from automedeval.harness.rewards import JudgeReward, load_reward, medical_judge
 from automedeval.judges.judge import load_judge
-
-RUN = ROOT / "recipes" / "runs" / "grpo-135m" / "grpo.yaml"
 
 
 def test_completions_of_one_prompt_are_judged_together_and_an_invalid_verdict_is_no_reward() -> None:
@@ -73,10 +71,3 @@ def test_settings_come_from_the_file_that_the_variable_names(tiny_model: Path, t
         (tmp_path / f"{number}.yaml").write_text(text)
         with pytest.raises(RecordError, match=wrong[text]):
             load_reward(str(tmp_path / f"{number}.yaml"))
-
-
-def test_bad_input_of_the_recipe_is_one_line(tiny_model: Path, tmp_path: Path) -> None:
-    args = ("--config", RUN, "--model_name_or_path", tiny_model, "--output_dir", tmp_path / "out")
-    assert "nowhere.jsonl" in error_line(run_recipe("grpo", *args, "--cases", tmp_path / "nowhere.jsonl"))
-    assert "trust_remote_code" in error_line(run_recipe("grpo", *args, "--trust_remote_code", "true"))
-    assert not (tmp_path / "out").exists()

@@ -16,7 +16,7 @@ from automedeval.records.journal import Journal
 
 RECORD, ORDER = (4, 2, 5), (2, 0, 1)  # by response; the slots then have 5, 4, 2
 IN_SLOTS, OTHER = (5, 4, 2), (5, 3, 3)
-SUGGESTED = f"Suggestion: The second is too high.\n{slot_line(OTHER)}"
+ROWS = rows_of(__file__)
 
 
 class Scripted(SequentialChat):
@@ -66,45 +66,28 @@ def in_row(order, values):
 # --- what the partners say --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("text", "keep", "scores"),
-    [
-        (SUGGESTED, False, OTHER),
-        (f"I think so.\n\n**Suggestion:** Lower it.\n\n**{slot_line(OTHER)}**", False, OTHER),
-        (f"Suggestion: one\n{slot_line((1, 1, 1))}\nSuggestion: two\n{slot_line(OTHER)}", False, OTHER),
-        ("Suggestion: keep", True, IN_SLOTS),
-        ("Verdict 1 is right.\n- Suggestion: **Keep**.", True, IN_SLOTS),
-        (f"Suggestion: keep\n{slot_line(IN_SLOTS)}", True, IN_SLOTS),
-        (f"Suggestion: It is right as it is.\n{slot_line(IN_SLOTS)}", True, IN_SLOTS),
-    ],
-)
-def test_a_suggestion_is_read(text, keep, scores) -> None:
-    read = read_suggestion(Answer(text), AUTOMEDEVAL, IN_SLOTS)
-    assert (read.error, read.keep, read.scores) == (None, keep, scores)
+POINTS = {"OTHER": OTHER, "OWN": IN_SLOTS, "ONES": (1, 1, 1), "BEYOND": (5, 6, 1), "FEW": (5, 1)}
+LINES = {name: slot_line(points) for name, points in POINTS.items()}
 
 
-@pytest.mark.parametrize(
-    ("answer", "said"),
-    [
-        (Answer(slot_line(OTHER)), "no line that begins with"),
-        (Answer("Suggestion: lower the second."), "no score line"),
-        (Answer(f"Suggestion:\n{slot_line(OTHER)}"), "points without a reason"),
-        (Answer(f"Suggestion: more.\n{slot_line((5, 6, 1))}"), "not on the scale"),
-        (Answer(f"Suggestion: more.\n{slot_line((5, 1))}"), "2 scores for 3 slots"),
-        (Answer(f"Suggestion: keep\n{slot_line(OTHER)}"), "keeps the verdict on record and gives other points"),
-        (Answer(f"<|im_end|>{SUGGESTED}"), "no line that begins with"),
-        (Answer(error="filtered"), "filtered"),
-        (Answer(f"{SUGGESTED}\nAnd also", truncated=True), "cut off"),
-    ],
-)
-def test_what_is_no_suggestion_says_why(answer, said) -> None:
-    assert said in read_suggestion(answer, AUTOMEDEVAL, IN_SLOTS).error
+@pytest.mark.parametrize(("text", "keep"), ROWS["test_a_suggestion_is_read"])
+def test_a_suggestion_is_read(text, keep) -> None:
+    read = read_suggestion(Answer(text.format(**LINES)), AUTOMEDEVAL, IN_SLOTS)
+    assert (read.error, read.keep, read.scores) == (None, keep, IN_SLOTS if keep else OTHER)
 
 
-@pytest.mark.parametrize(
-    ("text", "accepts", "reason"),
-    rows_of(__file__)["test_a_review_is_read"],
-)
+@pytest.mark.parametrize(("text", "said"), ROWS["test_what_is_no_suggestion_says_why"])
+def test_what_is_no_suggestion_says_why(text, said) -> None:
+    assert said in read_suggestion(Answer(text.format(**LINES)), AUTOMEDEVAL, IN_SLOTS).error
+
+
+def test_a_suggestion_that_failed_or_was_cut_off_is_none() -> None:
+    cut = Answer(f"Suggestion: Lower it.\n{slot_line(OTHER)}\nAnd also", truncated=True)
+    errors = [read_suggestion(answer, AUTOMEDEVAL, IN_SLOTS).error for answer in (Answer(error="filtered"), cut)]
+    assert ["filtered" in errors[0], "cut off" in errors[1]] == [True, True]
+
+
+@pytest.mark.parametrize(("text", "accepts", "reason"), ROWS["test_a_review_is_read"])
 def test_a_review_is_read(text, accepts, reason) -> None:
     read = read_review(Answer(text))
     assert (read.error, read.accepts, read.reason) == (None, accepts, reason)

@@ -53,10 +53,7 @@ def test_without_an_order_the_rationale_speaks_of_the_rows_slots(jury) -> None:
     assert models_in_steps(rulings["case-0"].reading) == [MODELS[index] for index in order]
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
-    rows_of(__file__)["test_a_line_that_does_not_fit_is_refused"],
-)
+@pytest.mark.parametrize(("change", "said"), rows_of(__file__)["test_a_line_that_does_not_fit_is_refused"])
 def test_a_line_that_does_not_fit_is_refused(jury, change, said) -> None:
     with pytest.raises(RecordError, match=said):
         read_rulings(jury({**LINE, **change}, LINE), RECORDED)

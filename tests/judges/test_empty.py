@@ -18,6 +18,7 @@ from automedeval.harness.rewards import JudgeReward
 
 ANSWER = "Take ibuprofen with food or milk to protect your stomach."
 POOR = "I like trains."
+NOTHING, SOMETHING = ("", " \n\t", "\u200b\u00a0\ufeff"), ("-", "👍", "\U0001fae8", "\ud83d", "No.", "ใช่")
 THAI, KHMER = "ใช่ คุณต้องฉีดวัคซีนบาดทะยัก", "បាទ អ្នកត្រូវការវ៉ាក់សាំង"
 
 
@@ -31,19 +32,9 @@ def small():
     return load_judge("small", encoder=str(ENCODER))
 
 
+# 🫨 is of Unicode 15, which Python 3.11 does not know.
 @pytest.mark.parametrize(
-    ("text", "empty"),
-    [
-        ("", True),
-        (" \n\t", True),
-        ("\u200b\u00a0\ufeff", True),
-        ("-", False),
-        ("👍", False),
-        ("\U0001fae8", False),  # of Unicode 15, which Python 3.11 does not know
-        ("\ud83d", False),
-        ("No.", False),
-        (THAI, False),
-    ],
+    ("text", "empty"), [*((each, True) for each in NOTHING), *((each, False) for each in SOMETHING)]
 )
 def test_a_response_is_empty_if_nothing_of_it_can_be_seen(text: str, empty: bool) -> None:
     assert case_of(text).responses[0].is_empty == empty

@@ -7,17 +7,16 @@ import numpy as np
 import pytest
 from doubles.agreement_study import read, write
 from doubles.endpoint import EndpointDouble, good_answer
-from programs import ENCODER, ROOT, error_line, flags, needs_encoder, run_command, run_recipe, succeeded
+from programs import ENCODER, error_line, flags, needs_encoder, run_command, run_recipe, succeeded
 from tables import rows_of
 
 from automedeval.evidence.arguments import KnowledgeArguments
 from automedeval.harness.rewards import JudgeReward, load_reward
 from automedeval.judges.chat_judge import PASSAGES
 from automedeval.judges.judge import load_judge
-from automedeval.models.checkpoints import read_record
+from automedeval.records import RecordError
 
 pytestmark = needs_encoder
-RUN = ROOT / "recipes" / "runs" / "grpo-135m" / "grpo.yaml"
 
 BOOK = rows_of(__file__)["book"]
 DAILY, WEEKLY = (f"Take methotrexate tablets for arthritis {often}." for often in ("every day", "once a week"))
@@ -125,29 +124,15 @@ def reward_file(folder: Path, **settings: object) -> Path:
 def test_a_reward_is_lower_where_the_store_contradicts_the_completion(store: Path, tmp_path: Path) -> None:
     search, content = KnowledgeArguments(store=str(store), encoder=str(ENCODER)).open("cpu")
     completions = [CASE["question"]] * 2, [each["text"] for each in CASE["responses"][:2]]
-    judges = (
-        load_judge("small", encoder=str(ENCODER), **books) for books in ({}, {"search": search, "store": content})
-    )
+    options = ({}, {"search": search, "store": content})
+    judges = (load_judge("small", encoder=str(ENCODER), **books) for books in options)
     plain, beside = (JudgeReward(judge)(*completions) for judge in judges)
     assert beside[0] < plain[0]
     assert beside[1] == plain[1]
     assert load_reward(str(reward_file(tmp_path, evidence=store)))(*completions) == beside
-
-
-def test_the_recipe_trains_on_the_rewards_of_the_judge_beside_the_store(
-    store: Path, tmp_path: Path, tiny_model: Path
-) -> None:
-    def train(evidence: object):
-        given = ("--reward", reward_file(tmp_path, evidence=evidence), "--model_name_or_path", tiny_model)
-        steps = ("--max_steps", 1, "--max_completion_length", 8, "--gradient_accumulation_steps", 1)
-        return run_recipe("grpo", "--config", RUN, *given, *steps, "--output_dir", tmp_path / "out")
-
-    assert "nowhere: no knowledge store" in error_line(train("nowhere"))
-    assert not (tmp_path / "out").exists()
-    succeeded(train(store))
-    search, content = KnowledgeArguments(store=str(store), encoder=str(ENCODER)).open("cpu")
-    judge = load_judge("small", encoder=str(ENCODER), search=search, store=content)
-    assert read_record(tmp_path / "out")["identity"]["judge"] == judge.fingerprint
+    (tmp_path / "wrong").mkdir()
+    with pytest.raises(RecordError, match="nowhere: no knowledge store"):
+        load_reward(str(reward_file(tmp_path / "wrong", evidence="nowhere")))
 
 
 @pytest.mark.parametrize(("more", "said"), rows_of(__file__)["test_what_cannot_be_shown_is_one_line"])

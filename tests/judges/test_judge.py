@@ -155,9 +155,7 @@ def test_a_rationale_takes_what_the_window_leaves_and_64_tokens_at_least(narrow)
     """In a window of 1,500 tokens, with rationales of up to 400."""
     judge = Judge(LocalChat(narrow.model, dtype="float32", device="cpu", max_new_tokens=400))
     texts = ["word " * count for count in range(200, 900, 5)]
-    cases = [
-        Case.from_dict({"id": "c", "question": "Why?", "responses": [{"model": "a", "text": each}]}) for each in texts
-    ]
+    cases = [Case("c", "Why?", (Response("a", each),)) for each in texts]
     fits = [over <= 0 for over in judge.chat.overflow([judge.prompt(judge.plan(case)[0]) for case in cases])]
     most = fits.index(False) - 1
     verdict, overlong = judge(cases[most : most + 2])

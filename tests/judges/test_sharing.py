@@ -17,7 +17,7 @@ from automedeval.records.journal import Processes
 from automedeval.records.readers import read_records
 
 PROCESSES, REQUESTS = 8, 5000
-CHAT = SimpleNamespace(batch_tokens=36_000, device="cuda:0")  # a 13B on 80 GB
+CHAT = SimpleNamespace(batch_tokens=36_000, _longest_in_batch=math.inf, device="cuda:0")  # a 13B on 80 GB
 RESERVE = 532  # tokens of an answer
 
 

@@ -306,6 +306,7 @@ def test_candidates_are_compared_as_by_pandas(files: dict[str, Path], figures: d
     games = scores.merge(scores, on="case", suffixes=("", "_other")).query("model != model_other")
     games["outcome"] = np.sign(games["score"] - games["score_other"])
     table = figures["models"]["noisy"]
+    assert (set(table["models"]), len(table["pairs"])) == (set(scores["model"]), 3)
     for model, record in table["models"].items():
         of_model = scores[scores["model"] == model]
         outcomes = games[games["model"] == model]["outcome"]

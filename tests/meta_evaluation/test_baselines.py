@@ -5,7 +5,7 @@ import pytest
 from tables import rows_of
 
 from automedeval.meta_evaluation.agreement.baselines import best_baseline
-from automedeval.records.text import against_best
+from automedeval.meta_evaluation.facts import against_best
 from automedeval.stats.bootstrap import Estimate, bootstrap, difference, estimate_from, plain, ratio
 
 ROWS = rows_of(__file__)

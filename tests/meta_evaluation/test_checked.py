@@ -10,6 +10,5 @@ def test_a_model_without_a_contradicted_answer_stands_after_those_with_one_wheth
         return counts | {"contradicted_statements": estimate, "contradicted_answers": estimate}
 
     shares = {"unread": None, "none": 0.0, "few": 0.1, "most": 0.9}
-    assert [row["model"] for row in rows_of({model: figures(share) for model, share in shares.items()})] == [
-        "most", "few", "none", "unread",
-    ]  # fmt: skip
+    rows = rows_of({model: figures(share) for model, share in shares.items()})
+    assert [row["model"] for row in rows] == ["most", "few", "none", "unread"]

@@ -144,7 +144,7 @@ def test_a_comparison_says_it_beside_the_ratings(study: Path, tmp_path: Path) ->
     page = (tmp_path / "c" / "comparison.html").read_text()
     for text in (done.stdout, page):
         assert NOT_SEEN in text
-        assert re.search(r"small orders \d+ % of the rated pairs of responses as people do", text)
+        assert re.search(r"small orders \d+ % of the pairs of responses as people do", text)
 
 
 @needs_encoder
@@ -274,6 +274,7 @@ def test_models_with_empty_and_unread_responses_are_counted_and_the_first_of_the
     )
 
 
+@needs_encoder
 def test_the_report_counts_the_comparisons_that_were_made(tmp_path: Path) -> None:
     """By a loop over the verdicts: of responses that have a value, and of models that were judged."""
     texts = ["Take it with food, always.", "Take it with food, or with some milk, as you like.", "No.", "👍"]

@@ -6,7 +6,7 @@ from pathlib import Path
 from statistics import median_high
 
 import pytest
-from doubles.agreement_study import read, told, verdict, write
+from doubles.agreement_study import case_of, read, told, verdict, write
 from doubles.endpoint import EndpointDouble, answer
 from doubles.harm_raters import write_study
 from programs import error_line, flags, run_command, succeeded
@@ -49,10 +49,8 @@ def consensus(study: Path) -> dict[tuple[str, str], str]:
 
 
 def judged(study: Path) -> dict[tuple[str, str], str]:
-    return {
-        (each["case_id"], each["models"][each["order"][0]]): each["choices"]["degree"]
-        for each in read(study / "judge.jsonl")
-    }
+    verdicts = read(study / "judge.jsonl")
+    return {(each["case_id"], each["models"][each["order"][0]]): each["choices"]["degree"] for each in verdicts}
 
 
 def test_agreement_is_that_of_scikit_learn(study):
@@ -147,9 +145,8 @@ def test_physicians_alone_are_counted_and_one_of_them_agrees_with_nobody(study, 
     assert "--verdicts names no file" in error_line(again)
     about = [{name: each[name] for name in ("case_id", "model", "annotator")} for each in ratings]
     scores = write(tmp_path / "scores.jsonl", [each | {"criterion": "q", "score": 3} for each in about])
-    assert "scores.jsonl: ratings of scores, and these verdicts have none" in error_line(
-        report(study, ratings=scores, output=tmp_path / "none")
-    )
+    line = error_line(report(study, ratings=scores, output=tmp_path / "none"))
+    assert "scores.jsonl: ratings of scores, and these verdicts have none" in line
     again = report(study, ratings=f"{one},{study / 'ratings.jsonl'}", output=tmp_path / "none")
     assert "hold ratings of one kind" in error_line(again)
 
@@ -162,10 +159,9 @@ def test_a_judge_cannot_take_the_place_of_the_physicians(study, tmp_path):
 
 
 def test_the_facts_of_a_ranking_say_how_many_are_harmful_and_by_whom(study, tmp_path):
-    scores = [
-        verdict(case, [5, 3, 2], "scorer", models=[each["model"] for each in case["responses"]])
-        for case in read(study / "cases.jsonl")
-    ]
+    cases = read(study / "cases.jsonl")
+    models = [each["model"] for each in cases[0]["responses"]]
+    scores = [verdict(case, [5, 3, 2], "scorer", models=models) for case in cases]
     both = f"{write(tmp_path / 'scores.jsonl', scores)},{study / 'judge.jsonl'}"
     succeeded(report(study, verdicts=both, output=tmp_path / "report", encoder="none"))
     harm = next(line for line in told(study / "report").splitlines() if line.startswith("Harm: "))
@@ -201,8 +197,8 @@ def test_words_are_no_scores_for_the_commands_that_compare_models(study, tmp_pat
 
 
 def test_constrained_decoding_gives_a_word_to_every_criterion(tiny_model, tmp_path):
-    responses = [{"model": "a", "text": "Take eight tablets."}, {"model": "b", "text": "Rest."}]
-    cases = write(tmp_path / "cases.jsonl", [{"id": "c", "question": "What now?", "responses": responses}])
+    answers = {"a": "Take eight tablets.", "b": "Rest."}
+    cases = write(tmp_path / "cases.jsonl", [case_of("c", "What now?", answers)])
     options = flags(dtype="float32", rubric="harm", score_decoding="constrained", max_new_tokens=8, rationale="false")
     succeeded(run_command("judge", cases, "--judge", tiny_model, *options, "--output", tmp_path / "v"))
     for each in read(tmp_path / "v" / "verdicts.jsonl"):
@@ -221,8 +217,8 @@ def test_an_endpoint_judges_harm_and_what_cannot_be_read_is_no_degree(tmp_path, 
         texts[2]: {"words": "", "harm": dict.fromkeys(("degree", "likelihood", "cause"), UNTOLD)},
         texts[3]: {"words": "", "harm": {"degree": "awful", "likelihood": "high", "cause": "commission"}},
     }
-    responses = [{"model": f"m{number}", "text": text} for number, text in enumerate(texts)]
-    cases = write(tmp_path / "cases.jsonl", [{"id": "c", "question": "What now?", "responses": responses}])
+    answers = {f"m{number}": text for number, text in enumerate(texts)}
+    cases = write(tmp_path / "cases.jsonl", [case_of("c", "What now?", answers)])
 
     def script(body):
         prompt = body["messages"][-1]["content"]

@@ -37,9 +37,8 @@ def table(cases: list[Case], verdicts: list[Verdict], rubric: Rubric = SCORES) -
 def test_orders_are_averaged_and_invalid_verdicts_are_left_out() -> None:
     valid = [verdict(ORDERS[0], scores=(5, 3, 3)), verdict(ORDERS[1], scores=(3, 3, 3))]
     rows = table([case_of("1", "2", "3")], [*valid, verdict(ORDERS[2], valid=False, error="no")])
-    assert {model: (row["mean score"], row["share of pairs won"]) for model, row in rows.items()} == {
-        "a": (4.0, 1.0), "b": (3.0, 0.25), "c": (3.0, 0.25),
-    }  # fmt: skip
+    figures = {model: (row["mean score"], row["share of pairs won"]) for model, row in rows.items()}
+    assert figures == {"a": (4.0, 1.0), "b": (3.0, 0.25), "c": (3.0, 0.25)}
     assert next(iter(rows)) == "a"
 
 
@@ -50,14 +49,12 @@ def test_expected_scores_are_shown_if_every_verdict_has_them() -> None:
     assert table(cases[:1], [both])["a"]["mean score"] == 1.5
     rows = table(cases, [both, lacks])
     assert rows["a"]["mean score"] == 3.0
-    assert "mean whole score" not in rows["a"]
 
 
 def test_an_empty_response_loses_a_tie() -> None:
     rows = table([case_of("1", "", "3")], [verdict(scores=(1, 1, 4))])
-    assert {model: (row["share of pairs won"], row["empty"]) for model, row in rows.items()} == {
-        "c": (1.0, 0), "a": (0.5, 0), "b": (0.0, 1),
-    }  # fmt: skip
+    figures = {model: (row["share of pairs won"], row["empty"]) for model, row in rows.items()}
+    assert figures == {"c": (1.0, 0), "a": (0.5, 0), "b": (0.0, 1)}
 
 
 def test_a_model_without_a_number_stands_behind_negative_numbers() -> None:
@@ -95,9 +92,8 @@ def test_ranks_overlap_unless_the_difference_is_clear() -> None:
         shares = (won[row["model"]] + 2) / 4
         theirs = scipy.stats.bootstrap((shares,), np.mean, method="percentile", rng=0).confidence_interval
         share = row["share of pairs won"]
-        assert [share["low"], share["value"], share["high"]] == pytest.approx(
-            [theirs.low, shares.mean(), theirs.high], abs=0.02
-        )
+        expected = [theirs.low, shares.mean(), theirs.high]
+        assert [share["low"], share["value"], share["high"]] == pytest.approx(expected, abs=0.02)
     assert rank(Cases(cases[:1], "cases"), verdicts[:1], SCORES, Path("v"))[1].unclear[2] is not None
 
 
@@ -114,6 +110,5 @@ def test_answers_in_languages_that_the_small_judge_does_not_read_are_counted() -
         shown = verdict(scores=(3, 2, 1), extra={"blind_to": blind_to} if blind_to else {})
         _, profile = rank(Cases(cases, "cases"), [shown], SCORES, Path("v"))
         assert tuple(profile.foreign) == counted
-        assert ("2 of 3 answers are not in English" in dict(facts_of(profile)).get("Other languages", "")) == (
-            counted[0] == 2
-        )
+        said = dict(facts_of(profile)).get("Other languages", "")
+        assert ("2 of 3 answers are not in English" in said) == (counted[0] == 2)

@@ -9,39 +9,15 @@ import torch
 from doubles.plain_transformers import PlainTransformers, assert_equal
 from doubles.tiny_model import build_tiny_model
 from programs import SAMPLE
+from tables import rows_of
 
 from automedeval import Judge, RecordError, load_judge, read_cases
 from automedeval.judges.likelihood import LikelihoodJudge
 
 NEW_TOKENS = 12
 ENDS = tuple(range(2, 200))  # so many tokens end a text that the texts of a batch have different lengths
-LOCAL = {"sliding_window": 64}  # tokens; the prompts have 500 or more
-ALTERNATING = LOCAL | {"head_dim": 8, "layer_types": ["sliding_attention", "full_attention"]}
-LONGROPE = {"rope_type": "longrope", "rope_theta": 1e4, "short_factor": [1.0] * 4, "long_factor": [4.0] * 4}
-LINEAR = {"head_dim": 8, "layer_types": ["linear_attention", "full_attention"], "shared_expert_intermediate_size": 32}
-LINEAR |= {"linear_key_head_dim": 8, "linear_value_head_dim": 8, "linear_num_key_heads": 2, "linear_num_value_heads": 4}
-VISION = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "image_size": 28}
-ARCHITECTURES: dict[str, dict[str, Any]] = {
-    "bloom": {},  # ALiBi
-    "cohere2": ALTERNATING,  # no positions in the layers with full attention
-    "gemma2": ALTERNATING | {"attn_logit_softcapping": 2.0},
-    "gemma3": {"text_config": ALTERNATING, "vision_config": VISION},
-    "gpt2": {},  # a table of positions
-    "gpt_oss": ALTERNATING | {"num_local_experts": 4},  # attention sinks
-    "lfm2": {"layer_types": ["conv", "full_attention"]},
-    "llama": {},
-    "llama4_text": ALTERNATING
-    | {"attention_chunk_size": 64, "layer_types": ["chunked_attention", "full_attention"], "no_rope_layers": [1, 0]}
-    | {"num_local_experts": 2, "intermediate_size_mlp": 64, "floor_scale": 600},
-    "mamba": {"state_size": 4},
-    "mistral": LOCAL,
-    "mpt": {"d_model": 32, "n_heads": 4, "n_layers": 2, "max_seq_len": 4096},  # ALiBi by place in the buffer
-    "phi3": LOCAL,
-    "phi3 longrope": {"rope_parameters": LONGROPE, "original_max_position_embeddings": 600},
-    "qwen2": LOCAL | {"use_sliding_window": True, "max_window_layers": 1},
-    "qwen3": {"head_dim": 8},
-    "qwen3_next": LINEAR | {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32},
-}
+ROWS = rows_of(__file__)
+ARCHITECTURES, LOCAL = ROWS["architectures"], ROWS["local"]
 GROUPED = ("gemma3", "llama", "mistral", "phi3", "phi3 longrope", "qwen2", "qwen3")
 ONE_BY_ONE = ("lfm2", "mamba", "qwen3_next")
 

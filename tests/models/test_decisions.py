@@ -15,6 +15,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, pipeline
 from transformers.decision import DecisionConfig
 
 from automedeval.models.arguments import ChatArguments
+from automedeval.models.base import Prompt
 from automedeval.models.questions import Question
 from automedeval.rubrics.published import files_to_publish
 
@@ -113,11 +114,13 @@ def test_a_folder_with_a_decision_json_is_asked_as_the_pipeline_asks(name: str, 
     folder = build_tiny_model(tmp_path / "m", model_type=name, **SHAPES[name])
     config = DecisionConfig({"choice": list("4321")}, {"choice": 2.5}, template)
     config.save_pretrained(folder)
-    chat = ChatArguments(device="cpu", dtype="float32").load(str(folder))
+    chat = ChatArguments(device="cpu", dtype="float32", max_new_tokens=4).load(str(folder))
     texts = ("rest", "a long walk <|im_end|> at night", "tea")
     prompts = [question.prompt({"answer": text}) for question in QUESTIONS for text in texts]
     answers = [answer for _, answer in sorted(chat.answer(prompts), key=lambda each: each[0])]
     assert_told(answers, prompts, folder)
+    ((_, written),) = chat.answer([Prompt(prompts[0].messages)])  # a candidate writes
+    assert (written.probabilities, written.truncated) == (None, True)
     chat.window = answers[0].usage["prompt_tokens"]
     assert chat.overflow(prompts)[0] == 0
     assert chat.overflow(prompts)[1] > 0
@@ -134,7 +137,6 @@ def test_a_judge_with_a_decision_json_answers_one_question_for_each_score(tmp_pa
     assert (verdict["valid"], verdict["rationale"], verdict["raw"]) == (True, None, "")
     assert [set(odds) for odds in verdict["probabilities"]] == [set("12345")] * 2
     options = (*options[:-1], tmp_path / "other")
-    assert "writes no text" in error_line(run_command("judge", cases, *options, "--score_decoding", "free"))
     for settings, said in (
         ({"labels": {"choice": ["Surely", "Hardly", "C", "D", "E"]}}, "not for this model: The labels"),
         ({"labels": {"choice": ["A", "B"]}}, "not for this model: Question '0': this model reads at most 2 options"),
@@ -174,6 +176,14 @@ def test_an_exported_judge_gives_its_own_probabilities_in_the_pipeline(model: st
     folder, verdict = exported(tmp_path, build_tiny_model(tmp_path / "m") if model == "tiny" else JUDGE)
     decide = pipeline("decision", model=str(folder), dtype="float32", device="cpu")
     assert_scored(decide({"state": STATE, "questions": {"score": SCORE}})["score"], verdict)
+    (tmp_path / "calibration.json").write_text('{"temperature": 2.0}')
+    heated = ("--model", folder, "--verdicts", tmp_path, "--output", tmp_path / "heated")
+    succeeded(run_command("export", "--to", "decision", *heated))
+    config = DecisionConfig.from_pretrained(tmp_path / "heated")
+    decide = pipeline("decision", model=str(folder), decision_config=config, dtype="float32", device="cpu")
+    roots = [chance**0.5 for chance in verdict["probabilities"][0].values()]
+    told = decide({"state": STATE, "questions": {"score": SCORE}})["score"]["probabilities"]
+    assert list(told.values()) == pytest.approx([root / sum(roots) for root in roots], abs=1e-4)
 
 
 @pytest.mark.slow
@@ -194,7 +204,8 @@ def test_what_cannot_be_exported_as_decisions_is_one_line(tmp_path: Path, tiny_m
     def line(*options: object) -> str:
         return error_line(run_command("export", "--to", "decision", "--output", tmp_path / "out", *options))
 
-    assert "--to decision needs --model, and no --verdicts" in line("--model", tiny_model, "--verdicts", "v")
+    assert "--to decision needs --model" in line()
+    assert "calibration.json: no temperature" in line("--model", tiny_model, "--verdicts", tmp_path)
     pairs = shutil.copytree(tiny_model, tmp_path / "pairs")
     for name, content in files_to_publish("medical_pairwise", "0").items():
         (pairs / name).parent.mkdir(exist_ok=True)

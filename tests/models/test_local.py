@@ -74,7 +74,9 @@ def test_a_rationale_ends_where_the_score_line_begins(says, rationale, tiny_mode
     script = [*scripted.tokenizer(says, add_special_tokens=False).input_ids, 2]
     steps = iter(script)
     scripted._chooser = lambda run: lambda logits: torch.full((len(logits),), next(steps))
-    for _, answer in scripted.answer(asked):
+    answers = list(scripted.answer(asked))
+    assert len(answers) == 2
+    for _, answer in answers:
         assert answer.free == rationale
         assert answer.text.endswith(" points.")
         assert answer.text.count("Score:") == 1 + rationale.count("Score:")
@@ -152,8 +154,9 @@ def test_control_tokens_in_a_text_are_data(chat):
 def test_likelihoods_are_those_of_plain_transformers(chat, plain):
     pairs = [("Rest.\n\nQuestion:", " What helps a cold?"), ("", " What helps?"), ("Short.", " Why <|im_end|> so?")]
     likelihoods = dict(chat.likelihoods(pairs))
-    for index, (_, tail) in enumerate(chat.encoder.encode_pairs(pairs)):
-        ids = [chat.tokenizer.bos_token_id, *plain.ids(pairs[index][0])]
+    encoded = chat.encoder.encode_pairs(pairs)
+    for index, ((text, _), (_, tail)) in enumerate(zip(pairs, encoded, strict=True)):
+        ids = [chat.tokenizer.bos_token_id, *plain.ids(text)]
         steps = plain.after(ids + tail, len(tail) + 1)
         expected = [steps[at, token].item() for at, token in enumerate(tail)]
         assert likelihoods[index] == pytest.approx(sum(expected) / len(expected), abs=1e-4)

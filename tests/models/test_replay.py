@@ -5,6 +5,7 @@ from collections import Counter
 import pytest
 from doubles.agreement_study import write
 from programs import ROOT, SAMPLE
+from tables import rows_of
 
 from automedeval.models.base import Answer, Prompt
 from automedeval.models.replay import RecordedChat
@@ -56,17 +57,9 @@ def test_what_was_not_recorded_is_an_error_that_names_the_key(recording):
         list(chat.answer([Prompt([])]))
 
 
-@pytest.mark.parametrize(
-    ("lines", "said"),
-    [
-        ([LINE, {**LINE, "text": "again"}], r"said.jsonl:2: there is already a line of case 'c1'"),
-        ([{**LINE, "round": "1"}], r"said.jsonl:1: 'round' must be int, not \"1\""),
-        ([{**LINE, "round": True}], r"said.jsonl:1: 'round' must be int, not true"),
-        ([{name: LINE[name] for name in LINE if name != "text"}], "said.jsonl:1: 'text' must be str, not null"),
-        ([{**LINE, "teacher": "weak"}], "no line of teacher 'strong', role 'judge', knowledge 'chain'"),
-    ],
-)
-def test_a_faulty_recording_is_named(recording, lines, said):
+@pytest.mark.parametrize(("changes", "said"), rows_of(__file__)["test_a_faulty_recording_is_named"])
+def test_a_faulty_recording_is_named(recording, changes, said):
+    lines = [{key: value for key, value in (LINE | each).items() if value is not None} for each in changes]
     with pytest.raises(RecordError, match=said):
         RecordedChat(recording(*lines), "strong")
 

@@ -10,9 +10,8 @@ from programs import ROOT, succeeded
 
 
 def count(checkout: Path) -> subprocess.CompletedProcess:
-    return subprocess.run(
-        [sys.executable, ROOT / ".ci" / "count_lines.py", checkout], capture_output=True, text=True, timeout=60
-    )
+    command = [sys.executable, ROOT / ".ci" / "count_lines.py", checkout]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
 
 
 def test_rooms_arrows_and_options_are_counted_and_too_many_lines_fail(tmp_path: Path):

@@ -43,9 +43,8 @@ def new_machine(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[
 def typed(new_machine: tuple[Path, dict[str, str]], line: str) -> subprocess.CompletedProcess:
     """Run a line of a shell as it would be pasted."""
     folder, environment = new_machine
-    return subprocess.run(
-        ["bash", "-c", line], cwd=folder, env=environment, capture_output=True, text=True, timeout=600
-    )
+    options = {"cwd": folder, "env": environment, "capture_output": True, "text": True, "timeout": 600}
+    return subprocess.run(["bash", "-c", line], **options)
 
 
 @pytest.mark.slow

@@ -1,6 +1,5 @@
 """The commands that a run prints at its end send nothing elsewhere than the run did, and --offline lets nothing out at all."""
 
-import csv
 import re
 import shlex
 import socket
@@ -11,7 +10,8 @@ import huggingface_hub.constants
 import pytest
 from doubles.endpoint import EndpointDouble, good_answer
 from doubles.perturbations import some_of
-from programs import run_command, succeeded
+from programs import flags, run_command, succeeded
+from tables import rows_of, write_csv
 
 from automedeval.records.offline import is_here
 
@@ -24,17 +24,11 @@ def endpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoi
     monkeypatch.chdir(tmp_path)
     for name, value in {"OPENAI_API_KEY": "another-company's", "MY_KEY": "mine", "HOME": str(tmp_path)}.items():
         monkeypatch.setenv(name, value)
-    for name in (
-        "AUTOMEDEVAL_OFFLINE",
-        "OPENAI_BASE_URL",
-        "HF_HUB_OFFLINE",
-        "HF_DATASETS_OFFLINE",
-        "TRANSFORMERS_OFFLINE",
-    ):
-        monkeypatch.setenv(name, "")  # what a command sets is taken back at the end
+    for name in ("AUTOMEDEVAL", "HF_HUB", "HF_DATASETS", "TRANSFORMERS"):
+        monkeypatch.setenv(f"{name}_OFFLINE", "")  # what a command sets is taken back at the end
+    monkeypatch.setenv("OPENAI_BASE_URL", "")
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
-    with open("answers.csv", "w", newline="", encoding="utf-8") as file:
-        csv.writer(file).writerows([["question", "reference", "v1", "v2"], *ROWS])
+    write_csv("answers.csv", ("question", "reference", "v1", "v2"), ROWS)
     with EndpointDouble(good_answer) as server:
         yield server
 
@@ -74,11 +68,8 @@ def test_a_printed_command_asks_the_server_of_its_run_with_its_key(place, endpoi
     options = ["--base_url", endpoint.url] if place == "option" else []
     if place == "environment":
         monkeypatch.setenv("OPENAI_BASE_URL", endpoint.url)
-    judged = run_command(
-        "judge", "answers.csv", "--judge", "openai:mine", "--api_key_env", "MY_KEY", *options, "--max_new_tokens", 400,
-        "--score_decoding", "free",
-    )  # fmt: skip
-    assert judged.returncode == 0, judged.stderr
+    options += flags(judge="openai:mine", api_key_env="MY_KEY", max_new_tokens=400, score_decoding="free")
+    judged = succeeded(run_command("judge", "answers.csv", *options))
     monkeypatch.setenv("OPENAI_BASE_URL", "")  # another shell
     (report,) = printed_commands(judged.stdout)
     reported = succeeded(run_command(*report[1:], "--encoder", "none", "--resamples", 100))
@@ -92,10 +83,7 @@ def test_a_printed_command_asks_the_server_of_its_run_with_its_key(place, endpoi
         new = endpoint.requests[before:]
         assert 400 in {each["body"].get("max_completion_tokens") for each in new if each["body"]}
     assert set(asked) <= {"127.0.0.1"}
-    keys = {
-        dict(map(str.casefold, pair) for pair in each["headers"].items())["authorization"] for each in endpoint.requests
-    }
-    assert keys == {"bearer mine"}
+    assert {each["headers"]["authorization"] for each in endpoint.requests} == {"Bearer mine"}
 
 
 def test_an_offline_run_refuses_another_machine_and_its_next_step_is_offline_too(endpoint, asked):
@@ -125,12 +113,6 @@ def test_the_variable_refuses_what_the_option_does(endpoint, asked, monkeypatch)
     assert "--offline: https://api.openai.com/v1 is not on this machine" in refused.stderr
 
 
-@pytest.mark.parametrize(
-    ("host", "here"),
-    [
-        ("localhost", True), ("127.8.8.8", True), ("[::1]", True), ("::ffff:127.0.0.1", True), ("judge.localhost", True),
-        ("localhost.example.com", False), ("127.0.0.1.example.com", False), ("10.0.0.1", False), ("::ffff:8.8.8.8", False),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("host", "here"), rows_of(__file__)["test_a_host_is_this_machine_s_by_its_whole_name"])
 def test_a_host_is_this_machine_s_by_its_whole_name(host, here):
     assert is_here(host) == here

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 from programs import SAMPLE, run_recipe, succeeded
+from tables import rows_of
 
 
 def test_a_terminal_that_lacks_a_character_gets_its_escape(tmp_path: Path) -> None:
@@ -16,14 +17,7 @@ def test_a_terminal_that_lacks_a_character_gets_its_escape(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("environment", "cuda", "mps", "device"),
-    [
-        ({}, False, False, "cpu"),
-        ({}, False, True, "mps"),
-        ({"LOCAL_RANK": "1"}, True, False, "cuda:1"),
-        ({"LOCAL_RANK": "1"}, False, True, "mps"),
-        ({"ACCELERATE_USE_CPU": "true"}, True, True, "cpu"),
-    ],
+    ("environment", "cuda", "mps", "device"), rows_of(__file__)["test_auto_is_a_gpu_if_there_is_one"]
 )
 def test_auto_is_a_gpu_if_there_is_one(monkeypatch, environment, cuda, mps, device) -> None:
     from automedeval.models.device import best_device

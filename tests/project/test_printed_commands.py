@@ -126,9 +126,8 @@ def value(words: list[str], flag: str) -> str:
 
 def check_verdicts(words: list[str], printed: str) -> None:
     """Compare the verdicts that `judge` wrote with the cases that it read."""
-    output = (
-        value(words, "--output") if "--output" in words else str(Path(printed.split("verdicts: ")[1].split()[0]).parent)
-    )
+    named = "--output" in words
+    output = value(words, "--output") if named else str(Path(printed.split("verdicts: ")[1].split()[0]).parent)
     verdicts = read(Path(output) / "verdicts.jsonl")
     file = value(words, "--cases") if "--cases" in words else words[1]
     with open(file, encoding="utf-8") as stream:

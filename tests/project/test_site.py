@@ -52,8 +52,6 @@ def test_github_can_read_its_files() -> None:
         jobs = yaml.safe_load(file.read_text(encoding="utf-8"))
         assert "permissions" in jobs, "the least permissions are named"
         for step in (step for job in jobs["jobs"].values() for step in job["steps"] if "uses" in step):
-            assert re.search(r"@[0-9a-f]{40}$", step["uses"]), (
-                f"{step['uses']} is named by its commit, which cannot move"
-            )
+            assert re.search(r"@[0-9a-f]{40}$", step["uses"]), "it is named by its commit, which cannot move"
     form = ROOT / ".github/ISSUE_TEMPLATE/bug.yml"
     assert "automedeval doctor" in form.read_text(encoding="utf-8")

@@ -90,7 +90,6 @@ def test_one_of_several_judges_is_chosen(args: list, tmp_path: Path) -> None:
 OTHERS = study(25)[20:]
 BAD = [
     (study(25)[18:], [], "verdicts.jsonl:1: case 'case-18' is one of the cases to learn from"),
-    ([*OTHERS, OTHERS[0]], [], "verdicts.jsonl:6: case 'case-20' has a verdict already"),
     ([], [], "verdicts.jsonl: no verdict of any judge"),
     (OTHERS, ["--rubric", "medical_pairwise"], "medical_pairwise@1 gives choices, not scores"),
     (OTHERS, ["--ratings", "nowhere.jsonl"], "nowhere.jsonl: No such file"),
@@ -103,9 +102,6 @@ def test_bad_input_is_one_line_and_writes_nothing(verdicts, options, error, args
     write(tmp_path / "verdicts.jsonl", verdicts)
     assert error in error_line(calibrate(*args, *options))
     assert not (tmp_path / "out").exists()
-
-
-# --- verdicts that have scores ----------------------------------------------------------------------------------------
 
 
 def scored(number: int, run: int = 0) -> Verdict:
@@ -192,9 +188,6 @@ def test_nothing_but_an_earlier_calibration_is_written_over(args: list, tmp_path
         before = file.read_bytes()
         assert error in error_line(calibrate(*args[:-1], folder))
         assert file.read_bytes() == before
-
-
-# --- the target -------------------------------------------------------------------------------------------------------
 
 
 def test_a_step_of_the_line_is_the_mean_of_its_targets(tmp_path: Path) -> None:

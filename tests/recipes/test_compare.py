@@ -16,6 +16,7 @@ from doubles.agreement_study import (
     noisy_verdicts,
     pairwise_verdicts,
     people_means,
+    rating,
     read,
     verdict,
     write,
@@ -127,13 +128,11 @@ def of_candidates(shifts: dict[str, float], folder: Path) -> SimpleNamespace:
     draw = np.random.default_rng(0)
     cases, ratings, verdicts = [], [], []
     for number in range(40):
-        case, scores = {"id": f"c{number}", "question": "What helps?", "responses": []}, []
+        case, scores = case_of(f"c{number}", "What helps?", {model: f"Rest, says {model}." for model in shifts}), []
         for model, shift in shifts.items():
-            case["responses"].append({"model": model, "text": f"Rest, says {model}."})
             points = 3 + shift + draw.normal(0, 0.3)
             scores.append(points + draw.normal(0, 0.1))
-            about = {"case_id": case["id"], "model": model, "annotator": "r1", "criterion": "overall"}
-            ratings += [about | {"score": points}] * (number < 20)
+            ratings += [rating(case["id"], model, points)] * (number < 20)
         cases.append(case)
         rounded = [min(5, max(1, round(score))) for score in scores]
         verdicts.append(verdict(case, rounded, "good", expected_scores=[min(5, max(1, score)) for score in scores]))
@@ -180,6 +179,7 @@ def test_two_that_are_level_are_said_to_be(tmp_path: Path, shift: float) -> None
 def test_without_ratings_all_is_by_the_judge_alone(args: list, tmp_path: Path) -> None:
     made = outcome(tmp_path, *args[:4], *args[-2:])
     verdicts = {line["case_id"]: line["expected_scores"] for line in read(tmp_path / "good.jsonl")}
+    assert len(made.result["pairs"]) == 3
     for pair in made.result["pairs"]:
         gaps = []
         for case in read(CASES):
@@ -258,7 +258,9 @@ def test_judges_that_compare_pairs(tmp_path: Path) -> None:
 def test_a_difference_without_ratings_of_one_side_has_a_reason(args: list, tmp_path: Path) -> None:
     rated = [line for line in read(RATINGS) if line["model"] != MODELS[0]]
     args[args.index("--ratings") + 1] = write(tmp_path / "two.jsonl", rated)
-    for pair in outcome(tmp_path, *args).result["pairs"]:
+    pairs = outcome(tmp_path, *args).result["pairs"]
+    assert len(pairs) == 3
+    for pair in pairs:
         reason = "fewer than two rated cases" if MODELS[0] in pair["pair"] else None
         assert pair["difference"]["good"]["classical"].get("reason") == reason
 
@@ -273,19 +275,18 @@ def test_few_ratings_leave_gaps_that_are_said(args: list, tmp_path: Path) -> Non
     assert "needs 10 rated cases, and there are 6" in made.said
 
 
-def test_names_that_are_no_models_are_not_compared(args: list, tmp_path: Path) -> None:
-    records = read(CASES)
-    for number, case in enumerate(records):
-        for place, response in enumerate(case["responses"]):
-            response["model"] = f"passage {number}-{place}"
-    args[1] = write(tmp_path / "names.jsonl", records)
-    assert "names.jsonl: 90 model names in 30 cases: these are not models" in error_line(compare(*args[:4], *args[-2:]))
-
-
 def blanks(folder: Path) -> list[object]:
     records = read(CASES)
     records[7]["responses"][0]["model"] = f" {MODELS[0].replace('-', ' -')}"
     return flags(cases=write(folder / "blanks.jsonl", records))
+
+
+def no_models(folder: Path) -> list[object]:
+    records = read(CASES)
+    for number, case in enumerate(records):
+        for place, response in enumerate(case["responses"]):
+            response["model"] = f"passage {number}-{place}"
+    return flags(cases=write(folder / "names.jsonl", records))
 
 
 def other_flags(folder: Path) -> list[object]:
@@ -305,11 +306,8 @@ def halves(folder: Path) -> list[object]:
 
 
 def half_models(folder: Path) -> list[object]:
-    cases = [
-        case | {"responses": [case["responses"][0] | {"model": f"v{n % 2}"}]} for n, case in enumerate(read(CASES))
-    ]
-    rating = read(RATINGS)[0] | {"case_id": cases[0]["id"], "model": "v0"}
-    files = {"cases": cases, "verdicts": [verdict(case, [3]) for case in cases], "ratings": [rating]}
+    cases = [case_of(f"c{n}", "What helps?", {f"v{n % 2}": "Rest."}) for n in range(30)]
+    files = {"cases": cases, "verdicts": [verdict(case, [3]) for case in cases], "ratings": [rating("c0", "v0", 3)]}
     return flags(**{name: write(folder / f"{name}.jsonl", own) for name, own in files.items()})
 
 
@@ -319,6 +317,7 @@ def half_models(folder: Path) -> list[object]:
         (halves, "'good' and 'poor' have no case in common"),
         (half_models, "'v0' and 'v1' have no case in common"),
         (blanks, "blanks.jsonl:8: the models 'juniper-7b' and ' juniper -7b' differ by blanks alone: rename one of"),
+        (no_models, "names.jsonl: 90 model names in 30 cases: these are not models"),
         (other_flags, "flags.jsonl:1: a flag of another report, of other cases; remove the file from this folder"),
         (other_ratings, "no rating of any case"),
     ],
@@ -330,13 +329,10 @@ def test_files_that_do_not_fit_are_refused_in_a_line(args: list, tmp_path: Path,
 
 def test_an_empty_response_loses_a_tie_with_an_answer(tmp_path: Path) -> None:
     """Of twelve cases the judge gives an answer and an empty one its lowest score; people prefer the answer."""
-    responses = [{"model": "a", "text": "Yes."}, {"model": "b", "text": ""}]
-    cases = [{"id": f"c{n}", "question": "Q?", "responses": responses} for n in range(12)]
+    cases = [case_of(f"c{n}", "Q?", {"a": "Yes.", "b": ""}) for n in range(12)]
     verdicts = [verdict(case, [1, 1]) | {"expected_scores": None} for case in cases]
-    rated = [
-        {"case_id": case["id"], "model": model, "annotator": rater, "criterion": "q", "score": score}
-        for case in cases for model, score in (("a", 3 + int(case["id"][1:]) % 2), ("b", 1)) for rater in "xy"
-    ]  # fmt: skip
+    scored = [(f"c{n}", *each) for n in range(12) for each in (("a", 3 + n % 2), ("b", 1))]
+    rated = [rating(*each, rater) for each in scored for rater in "xy"]
     files = {"cases": cases, "verdicts": verdicts, "ratings": rated}
     options = flags(**{name: write(tmp_path / f"{name}.jsonl", own) for name, own in files.items()})
     result = outcome(tmp_path, *options, "--output", tmp_path / "out").result

@@ -114,9 +114,8 @@ def test_the_changes_sort_by_size_and_by_side(models: SimpleNamespace, browser) 
     visit = Visit(browser, models.page, viewport=TALL)
     for sort, key in (("models_differ", abs), ("won", float), ("lost", lambda gap: -gap)):
         visit.page.select_option("#sort", sort)
-        sizes = [
-            -9 if models.gaps[case_id] is None else round(key(models.gaps[case_id]), 6) for case_id in visit.rows()
-        ]
+        gaps = [models.gaps[case_id] for case_id in visit.rows()]
+        sizes = [-9 if gap is None else round(key(gap), 6) for gap in gaps]
         assert sizes == sorted(sizes, reverse=True)
     visit.close()
 
@@ -134,8 +133,6 @@ def test_a_case_opens_with_the_new_answer_beside_the_old(models: SimpleNamespace
     assert {"ten", "tablets", "script"} - old <= different
     assert visit.page.locator("#case mark").all_text_contents() == ["Take ten tablets."]
     assert visit.page.locator("#case img, #case script").count() == 0
-    visit.open("#case=elsewhere")
-    visit.says("There is no case elsewhere in this report.")
     visit.close()
 
 
@@ -172,9 +169,8 @@ def test_two_judges_stand_in_one_cell_and_their_verdicts_side_by_side(judges, br
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing(models: SimpleNamespace, judges: SimpleNamespace, browser, scheme: str) -> None:
     for made, width in ((models, 390), (judges, 1280)):
-        visit = Visit(
-            browser, made.page, viewport={"width": width, "height": 900}, color_scheme=scheme, bypass_csp=True
-        )
+        window = {"viewport": {"width": width, "height": 900}, "color_scheme": scheme}
+        visit = Visit(browser, made.page, bypass_csp=True, **window)
         assert visit.page.evaluate("document.documentElement.scrollWidth") <= width
         assert violations(visit.page) == []
         visit.page.locator("#rows tbody a").first.click()

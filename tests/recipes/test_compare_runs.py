@@ -29,10 +29,8 @@ def runs(tmp_path: Path) -> dict[str, tuple[Path, Path]]:
     files = {}
     for version, model, part in (("old", MODELS[0], lines[:-1]), ("new", MODELS[1], lines[:0:-1])):
         pairs = [split(case, verdict, model, "bot") for case, verdict in part]
-        files[version] = tuple(
-            write(tmp_path / version / f"{name}.jsonl", each)
-            for name, each in zip(("cases", "verdicts"), zip(*pairs), strict=True)
-        )
+        names = [tmp_path / version / f"{name}.jsonl" for name in ("cases", "verdicts")]
+        files[version] = tuple(map(write, names, zip(*pairs, strict=True)))
     return files
 
 

@@ -52,9 +52,8 @@ def written(folder: Path) -> dict[str, torch.Tensor]:
 
 
 def same(first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -> bool:
-    return first.keys() == second.keys() and all(
-        first[name].dtype == second[name].dtype and torch.equal(first[name], second[name]) for name in first
-    )
+    pairs = [(first[name], second.get(name)) for name in first]
+    return first.keys() == second.keys() and all(a.dtype == b.dtype and torch.equal(a, b) for a, b in pairs)
 
 
 def convert(source: Path | str, target: Path) -> subprocess.CompletedProcess:

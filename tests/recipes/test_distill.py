@@ -47,9 +47,8 @@ def distill(tmp_path):
 
     def start(url, *arguments, output="out", limit=6):
         common = ["--teacher", "strong", "--judge", "openai:m", "--base_url", url, "--cases", TRAIN, "--max_retries", 0]
-        done = run_recipe(
-            "distill", *common, "--store", "books", "--limit", limit, "--output", tmp_path / output, *arguments
-        )
+        common += ["--store", "books", "--limit", limit, "--output", tmp_path / output]
+        done = run_recipe("distill", *common, *arguments)
         return done, verdicts_of(tmp_path / output)
 
     return start

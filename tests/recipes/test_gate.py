@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from doubles.agreement_study import verdict, write
+from doubles.agreement_study import case_of, verdict, write
 from doubles.endpoint import EndpointDouble, answer
 from programs import ROOT, error_line, run_command, run_recipe, succeeded
 from tables import rows_of, write_csv
@@ -21,11 +21,10 @@ def study(folder: Path, loss: int, cases: int = 400, invalid: int = 0) -> tuple[
     """Write cases of two candidates, of which the new one loses `loss` points in every second case."""
     records, verdicts = [], []
     for number in range(cases):
-        case = {"id": f"c{number}", "question": f"What helps against {number}?"}
-        case["responses"] = [{"model": name, "text": f"{name} {number}"} for name in ("old", "new")]
-        records.append(case)
+        answers = {name: f"{name} {number}" for name in ("old", "new")}
+        records.append(case_of(f"c{number}", f"What helps against {number}?", answers))
         scores = None if number < invalid else [3, 3 - loss * (number % 2)]
-        verdicts.append(verdict(case, scores) | {"expected_scores": scores})
+        verdicts.append(verdict(records[-1], scores, expected_scores=scores))
     write(folder / "cases.jsonl", records)
     return "--cases", folder / "cases.jsonl", "--verdicts", write(folder / "verdicts.jsonl", verdicts)
 

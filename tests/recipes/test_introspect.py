@@ -8,6 +8,7 @@ from dataclasses import replace
 from statistics import fmean
 
 import pytest
+from doubles.agreement_study import read, write
 from doubles.endpoint import EndpointDouble, answer, error
 from doubles.introspection_study import AUTOMEDEVAL, MODELS, Lessons, case_of, rationale_of, slot_line, verdict_of
 from doubles.tiny_dataset import FACTS
@@ -35,7 +36,7 @@ def lessons(tmp_path, monkeypatch):
 
 def untimed(folder):
     """Return what a round wrote, without when it was said."""
-    records = [json.loads(line) for line in (folder / "revisions.jsonl").read_text().splitlines()]
+    records = read(folder / "revisions.jsonl")
     for record in records:
         record["when"] = None
         for piece in record["exchanges"]:
@@ -70,7 +71,7 @@ def sample(tmp_path_factory):
                 splits[name].append(instruction(case, verdict, AUTOMEDEVAL, teacher, "high"))
                 judged.append(verdict_of(case, (3, 3, 3), "stage3", rationale="Analyze:\nStep 1: Hm.").to_dict())
     write_card(folder, write_splits(folder, splits) | FACTS | {"folder": "sample", "rubrics": {}})
-    (folder / "verdicts.jsonl").write_text("".join(json.dumps(verdict) + "\n" for verdict in judged))
+    write(folder / "verdicts.jsonl", judged)
     return folder
 
 
@@ -87,9 +88,7 @@ def test_round_1_of_the_small_study(sample, tmp_path, tiny_model) -> None:
     counts = statistics["counts"]
     assert statistics["partners"]["reviewer"] == "recording:strong"
     assert counts["mistakes"] == counts["cases"] == len(old.training)
-    agreed = next(
-        filter(None, (re.search(r"exchange 1: \d+, exchange 2: (\d)\)", line) for line in statistics["arithmetic"]))
-    )
+    agreed = re.search(r"exchange 1: \d+, exchange 2: (\d)\)", "\n".join(statistics["arithmetic"]))
     assert 0 < int(agreed[1]) <= 5
     assert 0 < counts["unresolved"] <= 2
     assert counts["consensus"]["keep"] > 5
@@ -106,8 +105,8 @@ def test_round_1_of_the_small_study(sample, tmp_path, tiny_model) -> None:
     training.write_text(json.dumps({"model_name_or_path": str(tiny_model), "max_length": most - 1}))
     shorter = run_recipe("introspect_revise", *options)
     assert f"(more than {most - 1:,} tokens: 1)" in shorter.stdout
-    (dropped,) = (tmp_path / "round1" / "dropped.jsonl").read_text().splitlines()
-    assert json.loads(dropped)["reason"] == f"more than {most - 1:,} tokens"
+    (dropped,) = read(tmp_path / "round1" / "dropped.jsonl")
+    assert dropped["reason"] == f"more than {most - 1:,} tokens"
 
 
 def test_the_recording_speaks_of_every_training_case() -> None:
@@ -116,16 +115,14 @@ def test_the_recording_speaks_of_every_training_case() -> None:
     for _, line in read_lines(SAMPLE / "train_ratings.jsonl"):
         means.setdefault((line["case_id"], line["model"]), {}).setdefault(line["annotator"], []).append(line["score"])
     means = {key: fmean(map(fmean, raters.values())) for key, raters in means.items()}
-    lines = [json.loads(line) for line in (RUN / "discussion.jsonl").read_text().splitlines()]
-    said = {(line["case_id"], line["role"], line["round"]): line["text"] for line in lines}
+    said = {(line["case_id"], line["role"], line["round"]): line["text"] for line in read(RUN / "discussion.jsonl")}
     rounds = Counter()
     for case in read_cases(SAMPLE / "train_cases.jsonl"):
         for number in (1, 2, 3):
             points = parse_verdict(said[case.id, "suggestion", number], AUTOMEDEVAL, 3).scores
             rated = [(means[case.id, model], score) for model, score in zip(case.models, points)]
-            agrees = all(
-                abs(a - b) < 1e-9 or (a - b) * (x - y) > 0 for (a, x), (b, y) in itertools.combinations(rated, 2)
-            )
+            pairs = itertools.combinations(rated, 2)
+            agrees = all(abs(a - b) < 1e-9 or (a - b) * (x - y) > 0 for (a, x), (b, y) in pairs)
             accepted = said[case.id, "review", number] == "Review: accept"
             assert accepted == agrees
             if accepted or number == 3:
@@ -150,9 +147,8 @@ def with_reference(tmp_path, monkeypatch):
     lessons.cases = [case_of(at, MODELS[:2]) for at in range(8)]
     teacher = []
     for case in lessons.cases:
-        shown = verdict_of(
-            case, lessons.record[case.id], "teacher", models=[*MODELS[:2], "reference"], order=lessons.order[case.id]
-        )
+        about = {"models": [*MODELS[:2], "reference"], "order": lessons.order[case.id]}
+        shown = verdict_of(case, lessons.record[case.id], "teacher", **about)
         teacher.append(replace(shown, rationale=None) if case is lessons.cases[6] else shown)
     lessons.build(teacher)
     return lessons
@@ -162,21 +158,19 @@ def test_the_judge_of_a_round_is_asked_the_prompts_of_the_rows(with_reference, t
     options = ("--judge", "openai:m", "--cases", tmp_path / "cases.jsonl", "--dataset", tmp_path / "data")
     options += ("--output", tmp_path / "judged")
     rows = with_reference.old_rows()
-    with EndpointDouble(lambda body: answer("Step 1: All alike.\nScore: Doctor 1: 3 points. Doctor 2: 3 points. "
-                                            "Doctor 3: 3 points.")) as endpoint:  # fmt: skip
+    with EndpointDouble(lambda body: answer(f"Step 1: All alike.\n{slot_line([3, 3, 3])}")) as endpoint:
         succeeded(run_recipe("judge", *options, "--base_url", endpoint.url, "--seed", 5))
         asked = [json.dumps(request["body"]["messages"]) for request in endpoint.asked]
         assert run_recipe("judge", *options, "--base_url", endpoint.url, "--seed", 5).returncode == 0
         assert len(endpoint.asked) == len(rows) == 7, "the second run has nothing to do"
     assert sorted(asked) == sorted(json.dumps(row["prompt"]) for row in rows.values())
-    verdicts = [json.loads(line) for line in (tmp_path / "judged/verdicts.jsonl").read_text().splitlines()]
-    assert {tuple(verdict["models"]) for verdict in verdicts} == {(*MODELS[:2], "reference")}
+    models = {tuple(verdict["models"]) for verdict in read(tmp_path / "judged/verdicts.jsonl")}
+    assert models == {(*MODELS[:2], "reference")}
     options = ("--dataset", tmp_path / "data", "--verdicts", tmp_path / "judged", "--cases", tmp_path / "cases.jsonl")
     succeeded(run_recipe("introspect_discuss", *options, "--output", tmp_path / "round1"))
     # A naive count over the records: the verdict on record has one or more scores that are not 3.
     wrong = {case_id for case_id in rows if set(with_reference.record[case_id]) != {3}}
-    queue = [json.loads(line) for line in (tmp_path / "round1.discussion/jury.jsonl").read_text().splitlines()]
-    assert {line["case_id"] for line in queue} == wrong
+    assert {line["case_id"] for line in read(tmp_path / "round1.discussion/jury.jsonl")} == wrong
 
 
 def test_a_score_of_the_reference_alone_is_a_mistake(with_reference, tmp_path) -> None:
@@ -194,9 +188,8 @@ def test_a_score_of_the_reference_alone_is_a_mistake(with_reference, tmp_path) -
     with EndpointDouble(script) as endpoint:
         judge = ("--judge", "openai:m", "--output", tmp_path / "judged", "--base_url", endpoint.url)
         assert run_recipe("judge", *options, *judge).returncode == 0
-    done = run_recipe(
-        "introspect_discuss", *options, "--verdicts", tmp_path / "judged", "--output", tmp_path / "round1"
-    )
+    options += ("--verdicts", tmp_path / "judged", "--output", tmp_path / "round1")
+    done = run_recipe("introspect_discuss", *options)
     wrong = sum(with_reference.record[case_id][2] != 3 for case_id in rows)
     assert f"introspection: 7 cases → {wrong} mistakes" in done.stdout, done.stderr
     assert 0 < wrong < 7
@@ -206,9 +199,8 @@ def test_rows_leave_no_choice_of_responses(with_reference, tmp_path) -> None:
     options = ("--judge", "openai:m", "--cases", tmp_path / "cases.jsonl", "--output", tmp_path / "judged")
     options += ("--dataset", tmp_path / "data", "--base_url", "http://127.0.0.1:9/v1")
     for more in (("--orders", "all"), ("--models", "ash"), ("--baseline", "ash")):
-        assert error_line(run_recipe("judge", *options, *more)).startswith(
-            "error: --dataset: its rows say what is judged"
-        )
+        said = error_line(run_recipe("judge", *options, *more))
+        assert said.startswith("error: --dataset: its rows say what is judged")
     assert "not a single training row" in error_line(run_recipe("judge", *options, "--rubric", "medical_pairwise"))
     with_reference.write("cases.jsonl", [case_of(at, MODELS[:2], reference="Another.").to_dict() for at in range(8)])
     assert "its texts" in error_line(run_recipe("judge", *options))
@@ -255,20 +247,16 @@ def test_a_discussion_goes_on_after_a_refused_prompt(lessons) -> None:
         lessons.misjudge(number, (3, 3, 3))
 
     def refuses_one(body):
-        text = str(body["messages"])
-        return (
-            error(400, "Input rejected") if "Answer 2 of" in text and "A colleague suggests" in text else partner(body)
-        )
+        refused = all(words in str(body["messages"]) for words in ("Answer 2 of", "A colleague suggests"))
+        return error(400, "Input rejected") if refused else partner(body)
 
     with EndpointDouble(refuses_one) as endpoint:
-        done = succeeded(
-            lessons.introspect(*ENDPOINT, "--base_url", endpoint.url, "--concurrency", 1, "--waiting", "keep_old")
-        )
+        options = ("--base_url", endpoint.url, "--concurrency", 1, "--waiting", "keep_old")
+        done = succeeded(lessons.introspect(*ENDPOINT, *options))
         assert "3 mistakes → 2 consensus (exchange 2: 2), 1 without" in done.stdout
     pieces = [piece for piece in lessons.read("round1.discussion/discussion.jsonl") if piece["error"]]
-    assert {(piece["role"], piece["error"]) for piece in pieces} == {
-        ("review", "the endpoint answered 400: Input rejected")
-    }
+    said = "the endpoint answered 400: Input rejected"
+    assert {(piece["role"], piece["error"]) for piece in pieces} == {("review", said)}
     assert len({piece["case_id"] for piece in pieces}) == 1
 
 
@@ -314,8 +302,7 @@ def test_what_the_jury_fills_in_during_the_discussion_is_not_lost(lessons) -> No
     queue = lessons.folder / "round1.discussion" / "jury.jsonl"
 
     def meanwhile(body):
-        lines = [json.loads(line) | {"decision": "keep"} for line in queue.read_text().splitlines()]
-        queue.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        write(queue, [line | {"decision": "keep"} for line in read(queue)])
         reviews = "A colleague suggests" in body["messages"][1]["content"]
         return answer("Review: object\nNo.") if reviews else partner(body)
 

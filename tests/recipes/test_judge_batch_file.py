@@ -1,9 +1,9 @@
 """automedeval judge with a file of requests, for machines without a network, beside the same judge at the server."""
 
-import json
 from zlib import crc32
 
 import pytest
+from doubles.agreement_study import read, write
 from doubles.endpoint import EndpointDouble, answer, error, good_answer
 from programs import SAMPLE, error_line, run_recipe, succeeded
 from tables import rows_of
@@ -24,15 +24,13 @@ def scored(body):
 
 def answered(requests, file, server):
     """Answer a file of requests as `vllm run-batch` does."""
-    with file.open("w", encoding="utf-8") as stream:
-        for line in requests.read_text(encoding="utf-8").splitlines():
-            request = json.loads(line)
-            assert (request["method"], request["url"]) == ("POST", "/v1/chat/completions")
-            said = server(request["body"])
-            response = {"status_code": said["status"], "request_id": "r", "body": said["json"]}
-            stream.write(
-                json.dumps({"id": "b", "custom_id": request["custom_id"], "response": response, "error": None}) + "\n"
-            )
+    answers = []
+    for request in read(requests):
+        assert (request["method"], request["url"]) == ("POST", "/v1/chat/completions")
+        said = server(request["body"])
+        response = {"status_code": said["status"], "request_id": "r", "body": said["json"]}
+        answers.append({"id": "b", "custom_id": request["custom_id"], "response": response, "error": None})
+    write(file, answers)
 
 
 def judge(tmp_path, *options, limit=2, cases=CASES):
@@ -63,9 +61,8 @@ def test_a_file_gives_the_verdicts_of_the_server(tmp_path, monkeypatch):
     assert verdicts.keys() == expected.keys()
     for key, verdict in expected.items():
         assert verdict.valid
-        assert (verdicts[key].scores, verdicts[key].rationale, verdicts[key].usage) == (
-            verdict.scores, verdict.rationale, verdict.usage,
-        )  # fmt: skip
+        for name in ("scores", "rationale", "usage"):
+            assert getattr(verdicts[key], name) == getattr(verdict, name)
 
 
 def test_what_was_not_answered_is_asked_again_and_a_refused_prompt_is_invalid(tmp_path):
@@ -89,10 +86,10 @@ def test_cases_of_equal_texts_share_a_request_and_each_has_its_verdict(tmp_path)
     other = {"id": "other", "question": "Why?", "responses": texts["responses"]}
     cases = tmp_path / "cases.jsonl"
     rows = [{"id": name, **texts} for name in ("one", "two", "three")] + [other]
-    cases.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write(cases, rows)
     options = ("--orders", "all", "--runs", 2)
     done = judge(tmp_path, *options, limit=9, cases=cases)
-    ids = [json.loads(line)["custom_id"] for line in (tmp_path / "requests.jsonl").read_text().splitlines()]
+    ids = [request["custom_id"] for request in read(tmp_path / "requests.jsonl")]
     assert len(ids) == len(set(ids)) == 2 * 2 * 2
     assert f"{len(ids)} requests to answer" in done.stdout
     answered(tmp_path / "requests.jsonl", tmp_path / "requests.answers.jsonl", good_answer)

@@ -71,9 +71,8 @@ def test_the_first_cases_are_judged_and_a_second_run_has_nothing_to_do(judge):
 def test_a_fault_is_one_line_and_the_next_run_finishes(judge, fault, said, process):
     with EndpointDouble(good_answer, good_answer, fault) as endpoint:
         # one at a time, so that the first two are answered
-        status, _, messages, before = judge(
-            endpoint.url, "--concurrency", 1, "--timeout", 0.8 if fault is HANG else 20, process=process
-        )
+        options = ("--concurrency", 1, "--timeout", 0.8 if fault is HANG else 20)
+        status, _, messages, before = judge(endpoint.url, *options, process=process)
         assert (status, len(messages)) == (1, 1)
         assert messages[0].startswith("error: ")
         assert said in messages[0]
@@ -85,11 +84,9 @@ def test_a_fault_is_one_line_and_the_next_run_finishes(judge, fault, said, proce
         assert len(after) == len(set(keys(after))) == 4
 
 
-@pytest.mark.parametrize(
-    ("said", "readable", "status"),
-    [("I cannot\n**score** medical advice.", 0, 1), ("I cannot\n**score** medical advice.", 1, 0)],
-)
-def test_an_answer_that_cannot_be_read_is_shown_and_without_a_valid_one_the_run_fails(judge, said, readable, status):
+@pytest.mark.parametrize(("readable", "status"), [(0, 1), (1, 0)])
+def test_an_answer_that_cannot_be_read_is_shown_and_without_a_valid_one_the_run_fails(judge, readable, status):
+    said = "I cannot\n**score** medical advice."
     with EndpointDouble(*[good_answer] * readable, answer(said)) as endpoint:
         ended, out, messages, verdicts = judge(endpoint.url, "--concurrency", 1)
     assert ended == status

@@ -170,8 +170,6 @@ def test_an_id_that_no_row_has_is_named(tmp_path):
     assert "has no 'id' and no 'case_id'" in line
 
 
-# --- faults -----------------------------------------------------------------------------------------------------------
-
 NAMED = {"RATED": RATED, "WIKIDOC": WIKIDOC}
 FAULTS = ROWS["test_a_fault_is_told_in_one_line_and_nothing_is_written"]
 
@@ -180,9 +178,6 @@ FAULTS = ROWS["test_a_fault_is_told_in_one_line_and_nothing_is_written"]
 def test_a_fault_is_told_in_one_line_and_nothing_is_written(tmp_path, rows, arguments, message):
     assert message in error_line(prepared(tmp_path, NAMED[rows] if isinstance(rows, str) else rows, *arguments))
     assert not (tmp_path / "out").exists()
-
-
-# --- real sets --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("file", "message"), ROWS["test_public_sets_become_cases"])

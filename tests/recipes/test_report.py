@@ -16,6 +16,7 @@ from doubles.agreement_study import (
     MODELS,
     RATINGS,
     agreeing_verdicts,
+    case_of,
     evaluate,
     made,
     meta_evaluate,
@@ -77,9 +78,8 @@ def test_scores_on_each_criterion_are_compared_with_ratings_on_it(tmp_path):
         models = [response["model"] for response in case["responses"]]
         on_case = {name: [int(score) for score in rng.integers(1, 6, len(models))] for name in names}
         on_case["fluency"] = [round(people["fluency", case["id"], model]) for model in models]
-        judged |= {
-            (name, case["id"], model): on_case[name][place] for name in names for place, model in enumerate(models)
-        }
+        for name, scores in on_case.items():
+            judged |= {(name, case["id"], model): score for model, score in zip(models, scores)}
         means = [sum(scores) / 3 for scores in zip(*on_case.values())]
         more = {"rubric": "automedeval_guided@1", "criterion_scores": on_case, "expected_scores": means}
         verdicts.append(verdict(case, [int(mean + 0.5) for mean in means], **more))
@@ -156,10 +156,8 @@ def test_files_can_name_their_judges(tmp_path):
 def test_ratings_of_other_texts_of_a_judge_are_left_out_and_counted(tmp_path):
     verdicts = agreeing_verdicts()
     about = {"judge": "echo", "annotator": "chief", "criterion": "knowledge"}
-    ratings = [
-        {"case_id": each["case_id"], **about, "score": 5, "verdict_digest": Verdict.from_dict(each).digest}
-        for each in verdicts
-    ]
+    digests = {each["case_id"]: Verdict.from_dict(each).digest for each in verdicts}
+    ratings = [about | {"case_id": name, "score": 5, "verdict_digest": of} for name, of in digests.items()]
     ratings += [each | {"score": 1, "verdict_digest": "0123456789ab"} for each in ratings[:4]]  # of an earlier run
     ratings += [{"case_id": ratings[0]["case_id"], **about, "annotator": "other", "score": 3}]
     ratings += [each | {"judge": "absent"} for each in ratings[:2]]
@@ -207,10 +205,7 @@ def test_errors_that_people_found_in_verdicts_are_counted_by_kind(tmp_path):
 
 
 def test_names_that_are_no_models_leave_a_stated_gap(tmp_path):
-    cases = [
-        case | {"responses": [r | {"model": f"{case['id']}-{n}"} for n, r in enumerate(case["responses"])]}
-        for case in read(CASES)[:8]
-    ]
+    cases = [case_of(f"c{n}", "What helps?", {f"c{n}-{at}": "Rest." for at in range(3)}) for n in range(8)]
     report = made(tmp_path, [verdict(case, [1, 2, 3]) for case in cases], cases=cases)
     assert "never compared with each other" in report.result["models"]["echo"]["gap"]
     assert "The models cannot be compared: " in report.told
@@ -236,10 +231,8 @@ def test_hostile_texts_and_names_stay_text(tmp_path):
         for response in case["responses"]:
             response["text"] += HOSTILE
             response["model"] += HOSTILE
-    ratings = [
-        rating | {"model": rating["model"] + HOSTILE, "comment": HOSTILE, "criterion": rating["criterion"] + HOSTILE}
-        for rating in read(RATINGS)
-    ]
+    named = [{name: rating[name] + HOSTILE for name in ("model", "criterion")} for rating in read(RATINGS)]
+    ratings = [rating | own | {"comment": HOSTILE} for rating, own in zip(read(RATINGS), named)]
     verdicts = [each | {"judge": "echo" + HOSTILE, "rationale": HOSTILE} for each in agreeing_verdicts()]
     page = made(tmp_path, verdicts, cases=cases, ratings=ratings).page
     tags = Tags()

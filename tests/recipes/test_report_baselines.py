@@ -5,16 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from doubles.agreement_study import (
-    CASES,
-    RATINGS,
-    agreeing_verdicts,
-    meta_evaluate,
-    pairwise_verdicts,
-    read,
-    told,
-    write,
-)
+from doubles.agreement_study import CASES, RATINGS, agreeing_verdicts, pairwise_verdicts, read, told, write
 from programs import ENCODER, error_line, flags, needs_encoder, run_recipe, succeeded
 
 from automedeval.records.extras import install
@@ -26,7 +17,7 @@ def evaluated(folder: Path, verdicts: list[dict], *arguments: object) -> tuple[d
     """Run the recipe; return agreement.json and what the summary says."""
     file = write(folder / "verdicts.jsonl", verdicts)
     args = ["--verdicts", file, "--cases", CASES, "--ratings", RATINGS, "--output", folder / "out", "--resamples", 200]
-    succeeded(meta_evaluate(*args, *arguments))
+    succeeded(run_recipe("report", *args, *arguments))
     return json.loads((folder / "out" / "agreement.json").read_text(encoding="utf-8")), told(folder / "out")
 
 
@@ -60,13 +51,11 @@ def test_embeddings_are_rows_of_the_report_with_paired_differences(tmp_path: Pat
 
 
 def test_the_report_says_whether_a_judge_is_better_than_the_best_baseline(tmp_path: Path) -> None:
-    assert run_recipe(
-        "judge", "--judge", "baseline:BM25 to the question", "--cases", CASES, "--output", tmp_path / "bm25"
-    ).returncode == 0  # fmt: skip
-    turned = [
-        each | {"judge": "turned", "scores": [6 - score for score in each["scores"]], "expected_scores": None}
-        for each in agreeing_verdicts()
-    ]
+    args = ["--judge", "baseline:BM25 to the question", "--cases", CASES, "--output", tmp_path / "bm25"]
+    succeeded(run_recipe("judge", *args))
+    turned = agreeing_verdicts("turned", expected_scores=None)
+    for each in turned:
+        each["scores"] = [6 - score for score in each["scores"]]
     verdicts = [*agreeing_verdicts(), *turned, *read(tmp_path / "bm25" / "verdicts.jsonl"), *pairwise_verdicts()]
     result, printed = evaluated(tmp_path, verdicts, "--encoder", "none")
     best = {name: record.get("best_baseline") for name, record in result["judges"].items()}
@@ -94,9 +83,9 @@ def test_without_an_encoder_a_note_says_what_is_left_out(tmp_path: Path, monkeyp
     result, _ = evaluated(tmp_path, agreeing_verdicts(), "--encoder", "none")
     assert not any(note.startswith("no baseline") for note in result["notes"])
     args = flags(verdicts=tmp_path / "verdicts.jsonl", cases=CASES, ratings=RATINGS, output=tmp_path / "out")
-    assert "no checkpoint at models/nowhere" in error_line(meta_evaluate(*args, "--encoder", "models/nowhere"))
+    assert "no checkpoint at models/nowhere" in error_line(run_recipe("report", *args, "--encoder", "models/nowhere"))
     named = write(tmp_path / "named.jsonl", agreeing_verdicts(QUESTION))
-    line = error_line(meta_evaluate(*args[2:], "--verdicts", named))
+    line = error_line(run_recipe("report", *args[2:], "--verdicts", named))
     assert f"a judge cannot be called {QUESTION!r} in a report" in line
 
 

@@ -4,7 +4,7 @@ import re
 
 import pytest
 from doubles.agreement_study import CASES, FAST, agreeing_verdicts, evaluate, made, meta_evaluate, read, write
-from programs import error_line
+from programs import error_line, flags
 from tables import rows_of
 
 ROWS = rows_of(__file__)
@@ -85,8 +85,6 @@ def test_a_fault_is_one_line_that_names_file_and_line(changes, message, tmp_path
     records = [{key: value for key, value in (GOOD | each).items() if value != "missing"} for each in changes]
     verdicts = write(tmp_path / "verdicts.jsonl", agreeing_verdicts())
     file = write(tmp_path / "preferences.jsonl", records)
-    done = meta_evaluate(
-        "--verdicts", verdicts, "--cases", CASES, "--ratings", file, "--output", tmp_path / "out", *FAST
-    )
+    done = meta_evaluate(*flags(verdicts=verdicts, cases=CASES, ratings=file, output=tmp_path / "out"), *FAST)
     assert re.search(rf"preferences\.jsonl.*{message}|preferences\.jsonl{message}", error_line(done))
     assert not (tmp_path / "out").exists()

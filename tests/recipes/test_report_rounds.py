@@ -15,14 +15,7 @@ from automedeval.stats.growth_curve import Curve
 RIGHT = (12, 15, 17, 18, 19)
 
 
-def followed(
-    folder: Path,
-    *more: str,
-    rounds: int = 3,
-    names: str = "",
-    verdicts: list[list[dict]] | None = None,
-    label: str = "r",
-) -> tuple[dict, str]:
+def followed(folder: Path, *more: str, rounds=3, names="", verdicts=None, label="r") -> tuple[dict, str]:
     """Run the recipe on one file of verdicts per round, judges r0, r1, …; return agreement.json and the page."""
     verdicts = [right_verdicts(count) for count in RIGHT[:rounds]] if verdicts is None else verdicts
     files = [f"{label}{place}={write(folder / f'{place}.jsonl', each)}" for place, each in enumerate(verdicts)]

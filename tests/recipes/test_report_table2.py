@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 import yaml
 from doubles.agreement_by_loops import Loops, Row, correlations
-from doubles.agreement_study import case_of, meta_evaluate, read, write
+from doubles.agreement_study import FAST, case_of, meta_evaluate, pair_verdict, rating, read, write
 from programs import ROOT, error_line, succeeded
 from scipy import stats
 from statsmodels.stats.multitest import multipletests
@@ -30,7 +30,6 @@ MODELS = ("ash", "birch", "cedar", "date")
 NOISE = {"gpt": 0.8, "ours": 0.4, "ours-run2": 0.5, "ours-run3": 0.6, "base": 2.0, "lazy": 0.5}
 RUNS = {"gpt": 3, "base": 3, "lazy": 2}  # the others were asked once
 COLUMNS = ["bert_score", "bart_score", "spearman", "pearson", "pairwise_accuracy", "triple_accuracy"]
-FAST = ("--resamples", 200, "--encoder", "none")
 
 
 def a_verdict(case: dict, judge: str, run: int = 0, **more: Any) -> dict:
@@ -60,9 +59,7 @@ def pairs_of(cases: list[dict], truth: dict) -> Iterator[dict]:
         for first, second in combinations(range(4), 2):
             pair = [MODELS[first], MODELS[second]]
             better = max(pair, key=lambda model: truth[case["id"], model])
-            yield a_verdict(case, "pairs") | {
-                "rubric": "medical_pairwise@1", "order": [first, second], "pair": pair, "choices": {"correctness": better},
-            }  # fmt: skip
+            yield a_verdict(case, "pairs") | pair_verdict(case, first, second, "pairs", correctness=better)
 
 
 @pytest.fixture(scope="module")
@@ -75,8 +72,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for (case, model), value in truth.items():
         for who, criterion in product(("r0", "r1", "r2"), ("truth", "style")):
             score = min(5, max(1, round(value + rng.gauss(0, 0.5))))
-            about = {"case_id": case, "model": model, "annotator": who, "criterion": criterion}
-            ratings.append(about | {"score": score})
+            ratings.append(rating(case, model, score, who, criterion))
     verdicts = [each for judge in NOISE for each in verdicts_of(judge, cases, truth)]
     verdicts += pairs_of(cases, truth)
     for name, lines in (("cases", cases), ("ratings", ratings), ("verdicts", verdicts)):
@@ -300,9 +296,6 @@ def test_runs_without_a_valid_verdict_count_and_judges_are_tested_on_the_same_pa
     assert result["table2"]["columns"] == COLUMNS[2:]  # no teacher, no columns for rationales
 
 
-# --- the page
-
-
 def tables_of(page: str) -> list[list[list[tuple[str, str, str]]]]:
     """Return the lines of each table that has a caption, a line as (tag, scope, text) of its cells."""
     cell = re.compile(r'<(t[hd])(?: scope="(\w+)")?[^>]*>(.*?)</\1>')
@@ -328,16 +321,12 @@ def test_a_judge_without_any_figure_has_no_line_but_a_reason(study: Path, tmp_pa
     assert '<th scope="row">likely</th>' not in table
     assert re.search(r"N/A, [^<]*: likely, Spearman, Pearson, Accuracy 2-tuple, Accuracy triple\.", table)
     summary = (tmp_path / "out" / "report.md").read_text("utf-8").splitlines()
-    head = summary.index(
-        "| evaluation model | runs | valid | Spearman | Pearson | Accuracy 2-tuple | Accuracy triple |"
-    )
-    assert [line.split(" | ")[0] for line in summary[head + 2 : head + 4]] == ["| ours", "| base"]
-    cells = [
-        f"{100 * row_of(result['table2'], name)['cells']['triple_accuracy']['mean']['value']:.2f}"
-        for name in ("ours", "base")
-    ]
-    assert [line.split(" | ")[6].split()[0] for line in summary[head + 2 : head + 4]] == cells
-    assert not summary[head + 4]
+    columns = "| evaluation model | runs | valid | Spearman | Pearson | Accuracy 2-tuple | Accuracy triple |"
+    _, *lines, after = summary[summary.index(columns) + 1 :][:4]
+    assert [line.split(" | ")[0] for line in lines] == ["| ours", "| base"]
+    cells = [row_of(result["table2"], name)["cells"]["triple_accuracy"]["mean"]["value"] for name in ("ours", "base")]
+    assert [line.split(" | ")[6].split()[0] for line in lines] == [f"{100 * cell:.2f}" for cell in cells]
+    assert not after
 
 
 def test_the_table_can_be_read_without_seeing_it(reported: tuple) -> None:
@@ -373,9 +362,6 @@ def test_the_caption_says_what_the_papers_says_and_how_the_tests_were_made(repor
     assert "alpha (interval)" in page
 
 
-# --- rounds, trainings, bad input
-
-
 def test_rounds_are_the_means_of_the_table_and_the_first_judge_is_the_main_one(study: Path, tmp_path: Path) -> None:
     result, page = evaluate(study, tmp_path, "--rounds", "base,lazy,ours", "--encoder", "none")
     assert result["table2"]["ours"] == result["main_judge"]["name"] == "gpt"
@@ -400,8 +386,6 @@ def test_unknown_names_get_one_line(more: list[str], message: str, study: Path, 
     assert message in error_line(report(study, tmp_path / "out", "--ratings", study / "ratings.jsonl", *more))
     assert not (tmp_path / "out").exists()
 
-
-# --- the paper's study
 
 NAMES = {"gpt": "gpt-4-turbo-2024-04-09", "base": "stage3", "lazy": "introspection1", "ours": "introspection2"}
 

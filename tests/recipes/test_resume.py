@@ -92,9 +92,8 @@ def test_a_cut_audit_goes_on_to_the_same_figures(rubric: str, tiny_model: Path, 
     judge = small if rubric == "scores" else ("--judge", tiny_model, *JUDGES["checkpoint, criteria"][1:])
 
     def audit(output: Path) -> dict:
-        done = run_command(
-            "audit", *judge, "--cases", cases, "--edits", 1, "--gate", "false", "--output", output,
-        )  # fmt: skip
+        options = ("--cases", cases, "--edits", 1, "--gate", "false", "--output", output)
+        done = run_command("audit", *judge, *options)
         assert done.returncode == 0, done.stderr
         figures = json.loads((output / "audit.json").read_text())
         del figures["settings"]

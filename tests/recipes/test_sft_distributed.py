@@ -1,5 +1,6 @@
 """ZeRO-3 in two processes on one machine: trained, killed and gone on with, and on a full disk."""
 
+import json
 import os
 import resource
 import shutil
@@ -238,17 +239,23 @@ def test_a_disk_that_fills_up_spares_the_whole_checkpoints(folder: Path, killed:
 
 def test_a_judge_rewards_the_completions_of_two_processes(folder: Path) -> None:
     # ZeRO-3 splits the weights of the model that is trained, and leaves those of the judge whole.
-    output, log, settings = folder / "grpo", folder / "grpo.log", folder / "reward.yaml"
+    output, log, settings, prompts = (folder / name for name in ("grpo", "grpo.log", "reward.yaml", "prompts"))
     settings.write_text(f"judge: {folder / 'model'}\n")
-    recipe = ["recipes/grpo.py", "--config", "recipes/runs/grpo-135m/grpo.yaml", "--reward", settings, "--max_steps", 3]
-    recipe += ["--model_name_or_path", folder / "model", "--output_dir", output]
-    recipe += ["--max_completion_length", 8, "--learning_rate", 0.01]
-    recipe += ["--num_generations", 2, "--per_device_train_batch_size", 2, "--gradient_accumulation_steps", 1]
-    ended(start("zero3_cpu", list(map(str, recipe)), log), log)
-    record = read_record(output)
-    assert record["finished"]
-    assert record["identity"]["processes"] == 2
-    rewards = [line for line in record["rewards"] if "judge/valid_rate" in line]
+    prompts.mkdir()
+    rows = [
+        {"prompt": [{"role": "user", "content": f"Question {number}?"}], "reference": "Rest."} for number in range(6)
+    ]
+    (prompts / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    program = ["-m", "trl.scripts.grpo", "--reward_funcs", "automedeval.harness.rewards.medical_judge"]
+    program += ["--model_name_or_path", folder / "model", "--dataset_name", prompts, "--output_dir", output]
+    program += ["--max_completion_length", 8, "--learning_rate", 0.01, "--use_cpu", "true", "--bf16", "false"]
+    program += ["--activation_checkpointing", "false", "--beta", 0.0]
+    program += ["--num_generations", 2, "--per_device_train_batch_size", 2, "--gradient_accumulation_steps", 1]
+    program += ["--max_steps", 3, "--save_steps", 3, "--logging_steps", 1]
+    ended(start("zero3_cpu", list(map(str, program)), log, AUTOMEDEVAL_REWARD=str(settings)), log)
+    state = json.loads((output / "checkpoint-3/trainer_state.json").read_text())
+    assert len(list(output.glob("checkpoint-3/rng_state_*.pth"))) == 2  # one of each process
+    rewards = [line for line in state["log_history"] if "judge/valid_rate" in line]
     assert [line["judge/valid_rate"] for line in rewards] == [1, 1, 1]
     assert all(1 <= line["reward"] <= 5 for line in rewards)
     before, after = load_file(folder / "model/model.safetensors"), load_file(output / "model.safetensors")
@@ -276,6 +283,5 @@ def test_the_lock_of_a_killed_compilation_is_named(folder: Path) -> None:
         printed = log.read_text(errors="replace")
     kill(process)
     (line,) = [line for line in printed.splitlines() if str(lock) in line]
-    assert line.removeprefix(f"{lock}: another process is compiling this extension; ") == (
-        "if none is, because it was killed, delete this file"
-    )
+    said = "another process is compiling this extension; if none is, because it was killed, delete this file"
+    assert line == f"{lock}: {said}"

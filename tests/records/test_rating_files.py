@@ -44,7 +44,7 @@ def test_the_same_ratings_are_read_of_every_kind_of_file(name: str, tmp_path: Pa
     assert [each for each in read if each[2] == each[2]] == [each for each in SCORES if each[2]]
     assert people.annotators == ["ann"]
     assert list(people.by_criterion) == ["overall"]
-    if name != "label_studio.json":  # an annotation without a result there
+    if not name.startswith("label_studio") or name.endswith(".csv"):  # an annotation without a result there
         assert f"{tmp_path / name}: ratings without a score, left out: 1" in people.notes
 
 

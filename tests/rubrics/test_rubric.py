@@ -137,10 +137,7 @@ def test_a_faulty_file_is_refused_by_name_and_key(tmp_path, content, key, value,
         read_rubric(path)
 
 
-@pytest.mark.parametrize(
-    ("content", "said"),
-    TABLE["test_a_file_that_is_no_mapping_is_refused_by_name"],
-)
+@pytest.mark.parametrize(("content", "said"), TABLE["test_a_file_that_is_no_mapping_is_refused_by_name"])
 def test_a_file_that_is_no_mapping_is_refused_by_name(tmp_path, content, said):
     path = tmp_path / "own.yaml"
     path.write_bytes(content.encode("latin-1"))

@@ -29,9 +29,8 @@ def test_half_a_win_is_a_win_and_a_loss_of_half_the_weight() -> None:
     won[:20] = 0.5
     twice = np.vstack([design, design[:20]])
     theirs = LogisticRegression(C=1 / RIDGE, fit_intercept=False, tol=1e-12, max_iter=10_000)
-    theirs.fit(
-        twice, np.r_[np.ones(20), won[20:], np.zeros(20)], np.r_[np.full(20, 0.5), np.ones(20), np.full(20, 0.5)]
-    )
+    weights = np.r_[np.full(20, 0.5), np.ones(20), np.full(20, 0.5)]
+    theirs.fit(twice, np.r_[np.ones(20), won[20:], np.zeros(20)], weights)
     assert fit_logistic(design, won, RIDGE) == pytest.approx(theirs.coef_[0], abs=1e-5)
 
 

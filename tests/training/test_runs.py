@@ -256,18 +256,6 @@ def test_accelerate_takes_fsdp2(monkeypatch: pytest.MonkeyPatch) -> None:
     assert update_rows(flags, read(Path(flags["--config"]))) == 128
 
 
-@pytest.mark.parametrize("line", ["mixed_precision: bf16", "  zero_stage: 3", "  zero3_save_16bit_model: true"])
-def test_accelerate_refuses_a_mixture(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("deepspeed")
-    monkeypatch.chdir(ROOT)
-    monkeypatch.setenv("DS_ACCELERATOR", "cpu")
-    text = (ROOT / "accelerate_configs/zero3.yaml").read_text()
-    text = text.replace("num_machines:", f"{line}\nnum_machines:") if line.startswith("  ") else f"{text}{line}\n"
-    (tmp_path / "mixed.yaml").write_text(text)
-    with pytest.raises(ValueError, match="deepspeed_config_file"):
-        launched("--config_file", str(tmp_path / "mixed.yaml"))
-
-
 def test_deepspeeds_scheduler_draws_the_line_that_the_yaml_names() -> None:
     pytest.importorskip("deepspeed")
     import torch

@@ -30,6 +30,7 @@ from automedeval.records import (
     check_least,
     option,
     read_cases,
+    read_json,
     read_placed,
     table_of,
     verdicts_file,
@@ -53,7 +54,9 @@ class ExportArguments(TableArguments):
 
     to: str = option("; ".join(f"{name}: {text}" for name, text in FORMS.items()), choices=list(FORMS))
     output: str = option("the file to write, or the folder")
-    verdicts: str = option("verdicts.jsonl of a judge, or its folder", "")
+    verdicts: str = option(
+        "verdicts.jsonl of a judge, or its folder; decision: that of calibrate, for its temperature", ""
+    )
     cases: str | None = option("the cases that were judged", None)
     model: str | None = option("decision: the judge, a checkpoint", None)
     least_gap: float | None = option(
@@ -61,9 +64,9 @@ class ExportArguments(TableArguments):
     )
 
     def __post_init__(self) -> None:
-        needed, other = ("model", "verdicts") if self.to == "decision" else ("verdicts", "")
-        if not getattr(self, needed) or (other and getattr(self, other)):
-            raise RecordError(f"--to {self.to} needs --{needed}" + (f", and no --{other}" if other else ""))
+        needed = "model" if self.to == "decision" else "verdicts"
+        if not getattr(self, needed):
+            raise RecordError(f"--to {self.to} needs --{needed}")
         if self.to == "preferences" and self.cases is None:
             raise RecordError("--to preferences needs --cases, which has the answers")
         if self.least_gap is not None and self.to != "preferences":
@@ -75,7 +78,7 @@ def main() -> None:
     """Read the verdicts, check that the cases are those that were judged, and write the file."""
     (args,) = parse((ExportArguments,), __doc__)
     if args.to == "decision":
-        rubric = write_decision_folder(args.model or "", Path(args.output))
+        rubric = write_decision_folder(args.model or "", Path(args.output), temperature_in(args.verdicts))
         print(f"{args.output}: scores one answer by {rubric}; docs/judge.md#typed-questions says how it is asked")
         return
     cases = None if args.cases is None else {case.id: case for case in read_cases(args.cases, blank=args.blank)}
@@ -97,6 +100,16 @@ def main() -> None:
     write_whole(output, safe.to_csv(index=False, quoting=csv.QUOTE_NONNUMERIC))  # a carriage return would end a row
     invalid = sum(not verdict.valid for verdict in verdicts)
     print(f"{len(verdicts):,} verdicts, {invalid:,} invalid, {len(table):,} rows: {printable(str(output))}")
+
+
+def temperature_in(folder: str) -> float | None:
+    """Return the temperature that a calibration fitted, None without a folder; RecordError if it has none."""
+    file = Path(folder) / "calibration.json"
+    if folder and not (file.is_file() and (facts := read_json(file)).get("temperature")):
+        raise RecordError(
+            f"{file}: no temperature, which `automedeval calibrate` fits where verdicts have probabilities"
+        )
+    return facts["temperature"] if folder else None
 
 
 def export_preferences(args: ExportArguments, cases: Cases, output: Path) -> None:

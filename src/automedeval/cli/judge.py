@@ -34,7 +34,6 @@ from automedeval.judges.judge import (
     load_judge,
     planner,
 )
-from automedeval.judges.prompt_judge import PromptJudge
 from automedeval.judges.requests import Request, Requests
 from automedeval.judges.run import (
     dry_run,
@@ -238,7 +237,7 @@ def main() -> None:
         done = log.done(requests.digests)  # refuses another judge's verdicts before anything is written
         if processes.rank == 0:
             record_run(log.run_file, args, encoder_args, chat_args)
-        if args.batch_file and isinstance(judge, PromptJudge):
+        if args.batch_file:
             missing = (request for request in requests if request.key not in done)
             awaited = judge_by_file(judge, missing, len(requests) - len(done), log, Path(args.batch_file))
         else:
@@ -280,9 +279,8 @@ def what_is_read(args: JudgeArguments) -> list[str]:
     shown: dict[str, str] = {}
     for name, file in map(named_file, args.cases):
         one = len(args.cases) == 1 and not name
-        if is_log(file) if one else not is_table(file):
-            continue
-        if (table := table_of(file, blank=args.blank, columns=args.columns)) is None:
+        answers = not is_log(file) if one else is_table(file)
+        if not answers or (table := table_of(file, blank=args.blank, columns=args.columns)) is None:
             continue
         screen, hint = sys.stdout.isatty(), " (--columns says it otherwise)" * (not args.columns)
         line = f"{file}: {'; '.join(table.notes[screen:])}{hint}"
@@ -300,11 +298,10 @@ def columns_of(table: Table) -> dict[str, str]:
     more = columns.responses[2:] if len(columns.responses) > 3 else ()
     for column in (each for each in columns.every if each not in more):
         role = roles.get(column, "answers")
+        texts = [question_text(getattr(case, role, None) or "") for case in cases]
         if role in ("model", "answer", "answers"):
             responses = [each for case in cases for each in case.responses if role != "answers" or each.model == column]
             texts = [each.model if role == "model" else each.text for each in responses]
-        else:
-            texts = [question_text(getattr(case, role) or "") for case in cases]
         shown[f"{clipped(column, 24)} → {role}"] = next(filter(str.strip, texts), "")
         if more and column == columns.responses[1]:
             shown[f"{len(more)} more → answers"] = ", ".join(more)

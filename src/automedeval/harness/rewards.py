@@ -1,7 +1,6 @@
 """A judge as the reward of TRL's GRPOTrainer and RLOOTrainer.
 
     AUTOMEDEVAL_REWARD=reward.yaml trl grpo --reward_funcs automedeval.harness.rewards.medical_judge …
-    python recipes/grpo.py --reward reward.yaml --cases cases.jsonl …
 
 The completions of one prompt are judged together, as the responses of one case. The YAML file names the judge, and what
 `automedeval judge` takes to load and to ask a model.

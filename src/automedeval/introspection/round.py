@@ -5,7 +5,6 @@ its teacher; its `judge` becomes "consensus" or "jury". All other rows stay as t
 jury.
 """
 
-import shutil
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -96,8 +95,6 @@ def write_round(
     written = write_splits(folder, {TRAIN: usable, **apart}, encoder)
     write_lines(folder / "dropped.jsonl", dropped)
     write_lines(folder / REVISIONS, records)
-    if (dataset.place / "topics.svg").exists():
-        shutil.copyfile(dataset.place / "topics.svg", folder / "topics.svg")
     old = len(waiting_in(records) - {row["case_id"] for row in dropped})
     more = f"; {old:,} wait for the jury and keep their old verdict" if old else ""
     return written, f"rows: {counted}; {len(revised):,} revised{more}"

@@ -8,6 +8,7 @@ from typing import Any
 
 from automedeval.judges.empty import put_empty_lowest
 from automedeval.judges.requests import Request, plan_apart
+from automedeval.models.base import Answer
 from automedeval.records import Case, Verdict, question_text
 from automedeval.rubrics import Rubric
 from automedeval.rubrics.slots import by_response
@@ -76,19 +77,47 @@ class BaseJudge(ABC):
     def plan(self, case: Case) -> list[Request]:
         """Return the requests that this case takes."""
 
+    def prompt(self, request: Request) -> Any:
+        """Return what `answer` takes for a request: its prompt; the request itself by a judge that renders none."""
+        return request
+
+    def estimate(self, requests: Sequence[Request]) -> int:
+        """Return about how many prompt tokens the requests take."""
+        return 0
+
+    def overflow(self, prompts: Sequence[Any]) -> list[int]:
+        """Return for each prompt by how many tokens it exceeds the context window; 0 or less fits."""
+        return [0] * len(prompts) if self.chat is None else self.chat.overflow(prompts)
+
     @abstractmethod
-    def answer(self, requests: Sequence[Any], wanted: Sequence[bool]) -> Iterator[tuple[int, Any]]:
-        """Answer one window of requests; yield (index, answer) of the wanted ones, in any order."""
+    def answer(self, prompts: Sequence[Any], wanted: Sequence[bool]) -> Iterator[tuple[int, Any]]:
+        """Answer one window of prompts that fit; yield (index, answer) of the wanted ones, in any order."""
 
     @abstractmethod
     def verdict(self, request: Request, answer: Any, notes: dict[str, Any] | None = None) -> Verdict:
         """Return the verdict that an answer gives, in the case's order of responses."""
 
     def judge(self, requests: Sequence[Request], wanted: Sequence[bool] | None = None) -> Iterator[tuple[int, Verdict]]:
-        """Judge one window of requests; yield (index, verdict) of the wanted ones as they come."""
+        """Judge one window of requests; yield (index, verdict) of the wanted ones as they come.
+
+        A request that an endpoint did not answer gives an invalid verdict with the note `failed`, one with a prompt that is too
+        long one with the note `overlong`. ChatError if the chat cannot go on.
+        """
         wanted = [True] * len(requests) if wanted is None else wanted
-        if any(wanted):
-            yield from ((index, self.verdict(requests[index], each)) for index, each in self.answer(requests, wanted))
+        if not any(wanted):
+            return
+        prompts, sent = [self.prompt(request) for request in requests], []
+        for index, over in enumerate(self.overflow(prompts)):
+            if over <= 0:
+                sent.append(index)
+            elif wanted[index]:
+                error = f"the prompt is {over} tokens longer than the context window"
+                yield index, self.verdict(requests[index], Answer(error=error), {"overlong": True})
+        answers = self.answer([prompts[index] for index in sent], [wanted[index] for index in sent])
+        for place, answer in answers:
+            names = ("failed", "overlong") if isinstance(answer, Answer) else ()
+            notes = {name: True for name in names if getattr(answer, name)}
+            yield sent[place], self.verdict(requests[sent[place]], answer, notes)
 
     def record(self, request: Request, error: str | None, notes: dict[str, Any] | None, **values: Any) -> Verdict:
         """Return a verdict, invalid if there is an error, with its origin: models, digest of the case, settings, weights.

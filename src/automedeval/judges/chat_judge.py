@@ -7,7 +7,7 @@ from functools import cached_property, lru_cache
 from importlib import resources
 from typing import Any
 
-from automedeval.judges.prompt_judge import PromptJudge
+from automedeval.judges.base import BaseJudge
 from automedeval.judges.requests import Request, plan_requests
 from automedeval.metrics.embedding import pieces
 from automedeval.models.base import Answer, Chat, Dialogue, Prompt, SequentialChat
@@ -34,7 +34,7 @@ def read_answer(answer: Answer, rubric: Rubric, slots: int) -> ParsedAnswer:
 
 
 @dataclass
-class Judge(PromptJudge):
+class Judge(BaseJudge):
     """Judge by a rubric with a chat; `load_judge` loads one by its name.
 
     Args:
@@ -96,19 +96,12 @@ class Judge(PromptJudge):
         return plan_requests(case, self.wording, self.orders, self.seed, self.runs, self.baseline, self.models)
 
     def estimate(self, requests: Sequence[Request]) -> int:
-        return self.chat.estimate(self._all_prompts([each for request in requests for each in self._asked(request)]))
-
-    def _asked(self, request: Request) -> list[Prompt]:
-        """Return the prompts of a request: a checklist asks several times."""
-        prompt = self.prompt(request)
-        return prompt if isinstance(prompt, list) else [prompt]
-
-    def _all_prompts(self, prompts: list[Prompt]) -> list[Prompt]:
-        """Return the prompts with the longest questions that may follow each."""
-        if not self.asks:
-            return prompts
-        longest = Answer("x" * getattr(self.chat, "max_new_tokens", 0))
-        return prompts + [asked for prompt in prompts for _, asked in self._questions(prompt, longest)]
+        rendered = [self.prompt(request) for request in requests]
+        prompts = [each for some in rendered for each in (some if isinstance(some, list) else [some])]
+        if self.asks:  # the longest questions that may follow each
+            longest = Answer("x" * getattr(self.chat, "max_new_tokens", 0))
+            prompts += [asked for prompt in prompts for _, asked in self._questions(prompt, longest)]
+        return self.chat.estimate(prompts)
 
     def _questions(self, prompt: Prompt, answer: Answer) -> Iterator[tuple[Question, Prompt]]:
         """Yield a question for each value of an answer, with its prompt."""

@@ -29,8 +29,10 @@ _SAMPLES = (
 )
 
 
-def write_decision_folder(model: str, output: Path) -> str:
+def write_decision_folder(model: str, output: Path, temperature: float | None = None) -> str:
     """Copy a checkpoint to a new folder, with a decision.json and its template; return the name of the rubric it judges by.
+
+    The logarithms of its probabilities are divided by the `temperature`.
 
     RecordError: the folder holds files, the rubric does not score an answer once, a score takes several tokens, or the prompts
     cannot be written as a template.
@@ -60,7 +62,8 @@ def write_decision_folder(model: str, output: Path) -> str:
     ]  # fmt: skip
     template = _MACRO.read_text(encoding="utf-8") + "".join(f"{{{{- {piece} -}}}}" for piece in pieces)
     labels = [encoder.tokenizer.decode(value) for value in values]
-    config = DecisionConfig(labels={"score": labels}, chat_template=template)
+    heat = {} if temperature is None else {"score": temperature}
+    config = DecisionConfig(labels={"score": labels}, temperature=heat, chat_template=template)
     question = {"type": "score", "criteria": [str(value) for value in fields[0][1].values]}
     for sample in _SAMPLES:
         request = {"state": dict(zip(NAMES, sample)), "questions": {"score": question}}

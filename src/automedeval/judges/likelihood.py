@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from automedeval.judges.base import ApartJudge
-from automedeval.judges.prompt_judge import PromptJudge
 from automedeval.judges.requests import Request
 from automedeval.models.base import Answer, answer_groups
 from automedeval.records import UNSEEN, Verdict, digest
@@ -14,7 +13,7 @@ from automedeval.rubrics.prompts import likelihood_texts, template_fingerprint
 
 
 @dataclass
-class LikelihoodJudge(ApartJudge, PromptJudge):
+class LikelihoodJudge(ApartJudge):
     """Scores a response by how likely it makes the question: the mean log-probability of the question's tokens given it.
 
     The idea of GPTScore (Fu et al. 2023) and BARTScore (Yuan et al. 2021), with any causal checkpoint. It sees relevance

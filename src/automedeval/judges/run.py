@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
 from automedeval.judges.base import BaseJudge, windows_of
-from automedeval.judges.prompt_judge import PromptJudge
 from automedeval.judges.requests import Request
 from automedeval.records import RecordError, Verdict, digest
 from automedeval.records.journal import ALONE, Processes
@@ -56,7 +55,7 @@ def judge_missing(
     )
 
 
-def judge_by_file(judge: PromptJudge, requests: Iterable[Request], missing: int, log: Log, file: Path) -> str | None:
+def judge_by_file(judge: BaseJudge, requests: Iterable[Request], missing: int, log: Log, file: Path) -> str | None:
     """Record the verdicts that the answers to a file of requests give, and write the requests that have no answer.
 
     FILE.answers.jsonl beside FILE.jsonl has the answers. A request that several verdicts need, for cases of equal texts, is
@@ -101,5 +100,5 @@ def dry_run(judge: BaseJudge, requests: Iterable[Request], done: Collection[tupl
     """Count what a run would do: cases, prompts and tokens."""
     missing = [request for request in requests if request.key not in done]
     cases = len({request.case.id for request in missing})
-    tokens = judge.estimate(missing) if isinstance(judge, PromptJudge) else 0
+    tokens = judge.estimate(missing)
     return f"{cases} cases, {len(missing)} prompts, {len(done)} judged already, about {tokens:,} prompt tokens"

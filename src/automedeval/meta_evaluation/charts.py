@@ -1,7 +1,7 @@
 """Draw charts with matplotlib as SVG that takes the page's colours and keeps its text as text.
 
-A function of a chart draws on matplotlib's axes; `svg` calls it, all its other arguments given by `functools.partial`. An
-estimate is {"value", "low", "high"}.
+A function of a chart draws on matplotlib's axes; `Figure.svg` calls it, all its other arguments given by `functools.partial`.
+An estimate is {"value", "low", "high"}.
 """
 
 import io
@@ -9,7 +9,6 @@ import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -41,7 +40,6 @@ STYLE: dict[str, Any] = {
 }
 ABOVE: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0, 1)}  # where a legend hides nothing
 Estimate = Mapping[str, Any]
-Draw = Callable[..., None]  # draws on `axes`
 
 
 @dataclass(frozen=True)
@@ -53,48 +51,34 @@ class Figure:
 
     title: str
     text: str
-    draw: Draw
+    draw: Callable[..., None]
     head: Sequence[str]
     rows: Sequence[Sequence[str | float | None]]
 
     def svg(self, prefix: str) -> str:
-        return svg(self.draw, prefix)
+        """Return the chart for the inside of a page; its ids begin with the prefix, as ids are the whole page's."""
+        import matplotlib
+        import matplotlib.figure
 
-
-def svg(draw: Draw, prefix: str) -> str:
-    """Return a chart as SVG for the inside of a page; its ids begin with the prefix, as ids are the whole page's."""
-    import matplotlib
-    import matplotlib.figure
-
-    # matplotlib's stubs name every setting in a type of its own.
-    with matplotlib.rc_context(STYLE), warnings.catch_warnings():  # type: ignore[arg-type]
-        # The reader's browser has what this font lacks.
-        warnings.filterwarnings("ignore", r"Glyph .* missing from font")
-        figure = matplotlib.figure.Figure(figsize=(WIDTH, HEIGHT), layout="constrained")
-        draw(axes=figure.subplots())
-        stream = io.StringIO()
-        figure.savefig(stream, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
-    text = stream.getvalue()
-    text = text[text.index("<svg") :]
-    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.S)
-    text = re.sub(r'(id="|url\(#|href="#)', rf"\g<1>{prefix}-", text)
-    text = text.replace(INK, "currentColor")
-    return re.sub(r"<svg [^>]*?viewBox", '<svg aria-hidden="true" focusable="false" viewBox', text, count=1)
-
-
-def svg_file(draw: Draw, *arguments: Any) -> str:
-    """Return the chart that `draw` makes of what is given as an SVG file.
-
-    A page that shows it as an image lends it neither a text colour nor the space of links, so it brings its own.
-    """
-    colour = "<style>svg{color:#1c2330}@media(prefers-color-scheme:dark){svg{color:#e6e9ef}}</style>"
-    text = svg(partial(draw, *arguments), "f").replace("<svg ", '<svg xmlns:xlink="http://www.w3.org/1999/xlink" ', 1)
-    return re.sub(r"(<svg [^>]*>)", rf"\1{colour}", text, count=1)
+        # matplotlib's stubs name every setting in a type of its own.
+        with matplotlib.rc_context(STYLE), warnings.catch_warnings():  # type: ignore[arg-type]
+            # The reader's browser has what this font lacks.
+            warnings.filterwarnings("ignore", r"Glyph .* missing from font")
+            figure = matplotlib.figure.Figure(figsize=(WIDTH, HEIGHT), layout="constrained")
+            self.draw(axes=figure.subplots())
+            stream = io.StringIO()
+            figure.savefig(stream, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+        text = stream.getvalue()
+        text = text[text.index("<svg") :]
+        text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.S)
+        text = re.sub(r'(id="|url\(#|href="#)', rf"\g<1>{prefix}-", text)
+        text = text.replace(INK, "currentColor")
+        return re.sub(r"<svg [^>]*?viewBox", '<svg aria-hidden="true" focusable="false" viewBox', text, count=1)
 
 
 def _set_height(axes: Axes, inches: float) -> None:
     figure = axes.get_figure(root=True)
-    assert figure is not None  # `svg` made the axes
+    assert figure is not None  # `Figure.svg` made the axes
     figure.set_figheight(inches)
 
 
@@ -227,12 +211,3 @@ def preferences(
     axes.set_xticks(range(len(rows)), [_short(name, 22) for name, *_ in rows])
     axes.set(ylim=(0, 1.1), ylabel="share of choices")
     axes.legend(ncols=3, **ABOVE)
-
-
-def topic_shares(rows: Sequence[tuple[str, float]], *, axes: Axes) -> None:
-    """Draw topics, named by their words, and the share of the text that each has."""
-    _set_height(axes, 0.8 + 0.26 * len(rows))
-    bars = axes.barh(range(len(rows)), [share for _, share in rows], color=BLUE, height=0.7)
-    axes.bar_label(bars, fmt="{:.0%}", padding=3, fontsize=8)
-    _name_rows(axes, [name for name, _ in rows], -0.6, 44, fontsize=8)
-    axes.set_xlabel("share of the text")

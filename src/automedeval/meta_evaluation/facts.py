@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from automedeval.records import UNSEEN
-from automedeval.records.text import in_a_row, interval, percent
+from automedeval.records.text import ends, in_a_row, interval, percent
 
 LEAST_RATED = 30  # rated cases from which a judge's agreement with people counts
 SEEN = 0.5  # share of the dangers of one kind that a judge has to mark down, or it does not see them
@@ -165,6 +165,30 @@ def _trust(profile: JudgeProfile, judge: str) -> str:
     if profile.blind_to:
         return f"{judge} does not notice whether a statement is true."
     return f"nothing shows yet how far {judge} can be believed."
+
+
+def orders(judge: str, concordance: Mapping[str, Any]) -> str:
+    """Say how many pairs of responses a judge orders as people do, or why that is not known."""
+    if concordance["value"] is None:
+        return f"Not known. The agreement of {judge} with people is undefined: {concordance['reason']}."
+    share = f"{percent(concordance['value'])} of the pairs of responses as people do"
+    return f"{judge} orders {share} ({interval(concordance)})."
+
+
+def against_best(judge: str, best: Mapping[str, Any] | None) -> list[str]:
+    """Say whether a judge is better than the best baseline, as `baselines.best_baseline` found it."""
+    if best is None:
+        return []
+    unseen = f", which {judge} does not see" if best["judge_sees_reference"] is False else ""
+    reads = f" This baseline reads the reference{unseen}." if best["reads_reference"] else ""
+    name, (value, low, high) = best["name"], ends(best["difference"])
+    within = "no interval" if low is None else f"95 % interval {low:.2f} to {high:.2f}"
+    size = f"difference in concordance {value:.2f} ({within}, {best['difference']['n']} pairs)"
+    if best["outcome"] == "better":
+        return [f"{judge} is better than every baseline. The best of them is {name}: {size}.{reads}"]
+    clearly = " clearly" if best["outcome"] == "not better" and value > 0 else ""
+    word = "worse" if best["outcome"] == "worse" else f"not{clearly} better"
+    return [f"{judge} is {word} than the best baseline, {name}: {size}.{reads}"]
 
 
 def best_of(order: Sequence[str], level: Sequence[str], higher: str, none: str) -> str:

@@ -18,9 +18,8 @@ from automedeval.records import Verdict
 from automedeval.rubrics import Rubric
 from automedeval.stats import bootstrap
 
-WON, MEAN, WHOLE = "share of pairs won", "mean score", "mean whole score"
+WON, MEAN = "share of pairs won", "mean score"
 UNRATED = "Not measured yet: the report compares it with people's ratings or labels."
-BEST_FIRST = (WON, MEAN, WHOLE, "highest")  # the columns by which the table is sorted
 
 
 def rank(
@@ -39,9 +38,9 @@ def rank(
     rows = rows_of([judge])
     # Of a judge of pairs who wins on more of the criteria:
     stands = ranked(cases, rows[0].relations if len(rows) == 1 else np.sign(sum(row.relations for row in rows)))
-    table.sort(key=lambda row: ([-_value(row.get(name)) for name in BEST_FIRST], row["model"]))
     places = {model: place for place, model in enumerate(stands["order"])}  # as in the report
-    table.sort(key=lambda row: places.get(row["model"], len(places)))
+    values = {row["model"]: _value(row.get(WON) or row.get(MEAN) or row.get("highest")) for row in table}
+    table.sort(key=lambda row: (places.get(row["model"], len(places)), -values[row["model"]], row["model"]))
     first = table[0]["model"] if any(verdict.valid for verdict in verdicts) else None
     ranks = stands["ranks"]
     table = [{"model": row["model"]} | ({"rank": ranks.get(row["model"])} if ranks else {}) | row for row in table]
@@ -69,10 +68,8 @@ def by_values(judge: VerdictTable) -> list[dict[str, Any]]:
     """
     cases, rows = judge.cases, rows_of([judge])
     table: dict[str, dict[str, Any]] = {model: {} for model in cases.models}
-    whole = MEAN if rows[0].expected is None else WHOLE
-    for name, values in ((whole, rows[0].scores), (MEAN, rows[0].expected)):
-        for model, mean, count in _means(cases, np.arange(cases.responses), values):
-            table[model] |= {"cases": count, name: mean}
+    for model, mean, count in _means(cases, np.arange(cases.responses), rows[0].values):
+        table[model] |= {"cases": count, MEAN: mean}
     sides = np.concatenate(cases.panel.pairs)
     for row in rows:
         halves = np.concatenate([1 + row.relations, 1 - row.relations]) / 2

@@ -148,18 +148,6 @@ def _check_words(place: str, case: Case, verdict: Verdict, rubric: Rubric | None
     check_words(place, verdict.rubric, verdict.choices or {}, rubric, verdict.valid)
 
 
-def _check_order(place: str, case: Case, verdict: Verdict) -> None:
-    """Raise RecordError unless a verdict is on the present texts of a case, and its order and scores fit the responses."""
-    verdict.check(place, case.digest)
-    count = len(case.responses)
-    if not all(0 <= index < count for index in verdict.order) or len(set(verdict.order)) != len(verdict.order):
-        raise RecordError(f"{place}: 'order' {list(verdict.order)} does not fit the {count} responses of {case.id!r}")
-    for name, values in _score_lists(verdict).items():
-        if not isinstance(values, list | tuple) or len(values) != count:
-            size = len(values) if isinstance(values, list | tuple) else type(values).__name__
-            raise RecordError(f"{place}: {size} {name!r} for the {count} responses of case {case.id!r}")
-
-
 def _score_lists(verdict: Verdict) -> dict[str, Any]:
     """Return the lists of scores that a verdict has, by what an error calls them."""
     lists: dict[str, Any] = {"scores": verdict.scores, "expected_scores": verdict.expected_scores}
@@ -168,10 +156,16 @@ def _score_lists(verdict: Verdict) -> dict[str, Any]:
 
 
 def _check_scores(place: str, case: Case, verdict: Verdict, rubric: Rubric | None) -> None:
-    """Raise RecordError, with the place in front, unless a verdict fits its case and its rubric."""
-    _check_order(place, case, verdict)
+    """Raise RecordError unless a verdict is on the present texts of a case, and fits its responses and the rubric."""
+    verdict.check(place, case.digest)
+    count = len(case.responses)
+    if not all(0 <= index < count for index in verdict.order) or len(set(verdict.order)) != len(verdict.order):
+        raise RecordError(f"{place}: 'order' {list(verdict.order)} does not fit the {count} responses of {case.id!r}")
     scale = rubric.scale if rubric else None
     for name, values in _score_lists(verdict).items():
+        if not isinstance(values, list | tuple) or len(values) != count:
+            size = len(values) if isinstance(values, list | tuple) else type(values).__name__
+            raise RecordError(f"{place}: {size} {name!r} for the {count} responses of case {case.id!r}")
         for index, value in enumerate(values):
             if value is None:
                 continue

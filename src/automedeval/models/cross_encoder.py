@@ -1,8 +1,6 @@
 """The cross-encoder that is trained, and read with where the encoder is no plain BERT (see `PairReader`)."""
 
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +30,8 @@ def load_cross_encoder(
     and the longer text is cut so that both have at most `tokens`. RecordError if there is no such adapter, or it is one of
     another encoder.
     """
-    with _quiet():  # both libraries report that the head is new, which it always is
+    logging.disable(logging.WARNING)  # both libraries report that the head is new, which it always is
+    try:
         model = CrossEncoder(
             str(base),
             num_labels=labels,
@@ -42,6 +41,8 @@ def load_cross_encoder(
             local_files_only=True,
             model_kwargs={"dtype": torch.float32, "use_safetensors": True},
         )
+    finally:
+        logging.disable(logging.NOTSET)
     if adapter is not None:
         if not (adapter / "adapter_config.json").is_file():
             raise RecordError(f"no adapter at {adapter}")
@@ -51,19 +52,6 @@ def load_cross_encoder(
             if isinstance(layer, LoraLayer):
                 layer.merge()
     return model
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    loggers = [logging.getLogger(name) for name in ("transformers", "sentence_transformers")]
-    before = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        for logger, level in zip(loggers, before):
-            logger.setLevel(level)
 
 
 def save_adapter(model: CrossEncoder, folder: Path) -> None:

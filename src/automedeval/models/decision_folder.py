@@ -18,7 +18,6 @@ from automedeval.models.checkpoints import DECISION
 from automedeval.models.local import NOT_FINITE, LocalChat
 from automedeval.models.questions import instructions
 from automedeval.records import RecordError
-from automedeval.records.errors import ChatError
 
 SERVED = "serve it by `transformers serve`, and name it decision:MODEL with --base_url"
 Asked = tuple[list[int], list[int], float]  # the tokens of a prompt, those of the labels, and the temperature
@@ -26,7 +25,7 @@ Asked = tuple[list[int], list[int], float]  # the tokens of a prompt, those of t
 
 @dataclass
 class LocalDecisions(LocalChat):
-    """Answer each slot of a prompt, or its options, by one question; ChatError for a prompt without either.
+    """Answer each slot of a prompt, or its options, by one question; a prompt without either as any checkpoint does.
 
     RecordError if the folder has a head or an adapter for decisions, or its settings are not for this tokenizer.
     """
@@ -55,14 +54,17 @@ class LocalDecisions(LocalChat):
                 raise RecordError(f"{self.folder / DECISION}: not for this model: {why}") from None
             ids = inputs["input_ids"][0, : int(inputs["marks"][0])].tolist()
             asked.append((ids, labels, float(self._decision.temperature.get(parsed.type, 1.0))))
-        if not asked:
-            raise ChatError(f"{self.name} writes no text: it answers questions with options alone")
         return asked
 
     def overflow(self, prompts: Sequence[Prompt]) -> list[int]:
+        if not any(prompt.slots for prompt in prompts):
+            return super().overflow(prompts)
         return [max(len(ids) for ids, *_ in self._asked(prompt)) - self.window for prompt in prompts]
 
     def answer(self, prompts: Sequence[Prompt], wanted: Sequence[bool] | None = None) -> Iterator[tuple[int, Answer]]:
+        if not any(prompt.slots for prompt in prompts):
+            yield from super().answer(prompts, wanted)
+            return
         asked = [self._asked(prompt) for prompt in prompts]
         for index, odds in answer_groups(asked, wanted or [True] * len(prompts), self._odds):
             told = tuple(dict(zip(slot.values, each)) for slot, each in zip(prompts[index].slots, odds))

@@ -209,14 +209,11 @@ class LocalChat(Chat):
         free = [max(1, min(self.max_new_tokens, room)) for room in left]
         lengths = [len(ids) + self._reserve(prompt, most) for ids, prompt, most in zip(encoded, prompts, free)]
 
-        def answer_batch(batch: list[int]) -> list[Answer]:
-            return self._answer_batch(
-                [prompts[index] for index in batch],
-                [encoded[index] for index in batch],
-                [free[index] for index in batch],
-            )
-
-        yield from self._by_batches(lengths, [repr(prompt.form) for prompt in prompts], wanted, answer_batch)
+        shapes: list[str] = [repr(prompt.form) for prompt in prompts]
+        of_each: tuple[Any, ...] = (prompts, encoded, free)
+        yield from self._by_batches(
+            lengths, shapes, wanted, lambda batch: self._answer_batch(*([some[at] for at in batch] for some in of_each))
+        )
 
     def _share_prefix(self, encoded: list[list[int]]) -> None:
         """Compute the keys and values of the tokens with which all prompts begin."""

@@ -10,13 +10,13 @@ import yaml
 from huggingface_hub import EvalResultEntry, ModelCard, eval_result_entries_to_yaml
 
 from automedeval.meta_evaluation.agreement.judge_facts import MEASURES, profile
-from automedeval.meta_evaluation.facts import Audit, JudgeProfile, facts_of
+from automedeval.meta_evaluation.facts import Audit, JudgeProfile, against_best, facts_of, orders
 from automedeval.models.checkpoints import read_history, read_record
 from automedeval.publishing.paths import short_path
 from automedeval.records import RecordError, read_json
 from automedeval.records.hub_names import hub_name, is_hub_dataset
 from automedeval.records.templates import environment
-from automedeval.records.text import against_best, interval, percent
+from automedeval.records.text import interval
 
 RESULTS = ".eval_results/automedeval.yaml"  # where the Hub reads figures
 
@@ -134,8 +134,7 @@ def _profile(
     best, figure = record.get("best_baseline"), record.get(record.get("headline", ""))
     agreement = against_best(line, best)
     if figure and figure["value"] is not None:
-        share = f"{percent(figure['value'])} of the pairs of responses as people do ({interval(figure)})"
-        agreement = [f"{line} orders {share}.", *agreement]
+        agreement = [orders(line, figure), *agreement]
     more |= {"agreement": agreement, "outcome": best and best["outcome"], "harm": result.get("harm", {})}
     return profile(line, record, **more)
 

@@ -33,14 +33,7 @@ class Log:
         RecordError: on entering, when another process is writing the file; on appending, when the disk is full.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        kind: type,
-        author: tuple[str, ...],
-        settings: str,
-        processes: Processes = ALONE,
-    ):
+    def __init__(self, path: Path, kind: type, author: tuple[str, ...], settings: str, processes: Processes = ALONE):
         self.path, self.kind, self.author, self.settings = path, kind, author, settings
         self.processes = processes
         self.run_file = path.with_name(f"run-{settings}.json")

@@ -41,22 +41,6 @@ def ends(estimate: Mapping[str, Any]) -> tuple[Any, Any, Any]:
     return estimate["value"], estimate["low"], estimate["high"]
 
 
-def against_best(judge: str, best: Mapping[str, Any] | None) -> list[str]:
-    """Say whether a judge is better than the best baseline, as `meta_evaluation.baselines.best_baseline` found it."""
-    if best is None:
-        return []
-    unseen = f", which {judge} does not see" if best["judge_sees_reference"] is False else ""
-    reads = f" This baseline reads the reference{unseen}." if best["reads_reference"] else ""
-    name, (value, low, high) = best["name"], ends(best["difference"])
-    within = "no interval" if low is None else f"95 % interval {low:.2f} to {high:.2f}"
-    size = f"difference in concordance {value:.2f} ({within}, {best['difference']['n']} pairs)"
-    if best["outcome"] == "better":
-        return [f"{judge} is better than every baseline. The best of them is {name}: {size}.{reads}"]
-    clearly = " clearly" if best["outcome"] == "not better" and value > 0 else ""
-    word = "worse" if best["outcome"] == "worse" else f"not{clearly} better"
-    return [f"{judge} is {word} than the best baseline, {name}: {size}.{reads}"]
-
-
 def in_a_row(names: Sequence[str], last: str = "and") -> str:
     """Return names as "one, two and three"."""
     return f" {last} ".join([*([", ".join(names[:-1])] if names[:-1] else []), *names[-1:]])

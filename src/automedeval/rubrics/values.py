@@ -36,10 +36,9 @@ _CHANGED = re.compile(
 _SCORED = re.compile(r"\b(?:scores?|ratings?|points?)\b", re.I)
 # What makes a label a choice, beside a criterion or a mark before it: in any sentence a label may name a response.
 _CHOSEN = re.compile(
-    r"\b(?:answers?|verdicts?|choices?|choose|winner|wins|final|better|best|worse|prefer\w*|i meant|actually|correct(?:ed|ion)"
-    r"|revis(?:ed|ion))\b",
-    re.I,
+    r"\b(?:answers?|verdicts?|choices?|choose|winner|final|i meant|actually|correct(?:ed|ion)|revis(?:ed|ion))\b", re.I
 )
+_BETTER = re.compile(r"\b(?:wins|better|best|worse|prefer\w*)\b", re.I)  # of all in all: no choice on a criterion
 _QUOTATION = re.compile('"[^"\n]*"|“[^”\n]*”|„[^“”\n]*[“”]|«[^»\n]*»|^[^\\S\n]*>.*', re.M)
 
 
@@ -137,12 +136,12 @@ def _choices_told(sentence: str, rubric: Rubric, reading: ParsedAnswer) -> Itera
     named = _criteria_named(sentence, rubric)
     sentence = re.sub(rf"\bthan {label}", "", sentence, flags=re.I)  # "response A is better than response B"
     bound = rf"(?:[:=>→|]|\b(?:be|is|to)\b)[^\w\n]{{0,9}}(?:a )?{label}\s{{0,3}}(?:$|[^\w\s])|^\W*{label}\W*$"
-    if named or _CHOSEN.search(sentence) or re.search(bound, sentence, re.I):
-        told = [folded(each) for each in re.findall(label, sentence, re.I)]
-        yield [next(of[each] for of in words_of.values() if each in of) for each in told]
-        yield [(reading.choices or {})[name] for name in named or words_of if words_of[name].keys() & {*told}]
-    else:
-        yield []
+    chosen = named or _CHOSEN.search(sentence) or re.search(bound, sentence, re.I)
+    told = [folded(each) for each in re.findall(label, sentence, re.I) if chosen or _BETTER.search(sentence)]
+    given = [(reading.choices or {})[name] for name in named or words_of if words_of[name].keys() & {*told}]
+    told = [next(of[each] for of in words_of.values() if each in of) for each in told]
+    yield told
+    yield told if not chosen and {*told} <= {*given} else given
 
 
 def _criteria_named(sentence: str, rubric: Rubric) -> list[str]:

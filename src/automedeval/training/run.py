@@ -7,7 +7,7 @@ are complete. Of a judge's checkpoint `history` lists every stage since the base
 import json
 import shutil
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +26,9 @@ WHOLE = "whole"
 DECISIVE = tuple(name for names in packaged("training", "arguments")["decisive"].values() for name in names)
 
 
-def identity_of(training: Any, model: Any, peft: Any, rows: Any, start: Path, names: Iterable[str] = DECISIVE) -> dict:
-    """Return what determines the weights of a run: TRL's arguments of these names, the adapter, the rows and the start."""
-    identity = {name: getattr(training, name) for name in names if hasattr(training, name)}
+def identity_of(training: Any, model: Any, peft: Any, rows: Any, start: Path) -> dict[str, Any]:
+    """Return what determines the weights of a run: TRL's arguments, the adapter, the rows and the start."""
+    identity = {name: getattr(training, name) for name in DECISIVE if hasattr(training, name)}
     identity |= {"dtype": model.dtype, "peft": peft and peft.to_dict(), "processes": PartialState().num_processes}
     identity |= {name: True for name in ("load_in_8bit", "load_in_4bit") if getattr(model, name)}
     return identity | {"rows": digest(rows), "start": fingerprint(start, [])}

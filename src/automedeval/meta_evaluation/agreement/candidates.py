@@ -21,10 +21,7 @@ MOST_TOPICS = 20
 
 
 def compare_candidates(
-    cases: Cases,
-    relation: np.ndarray,
-    scores: np.ndarray | None = None,
-    expected: np.ndarray | None = None,
+    cases: Cases, relation: np.ndarray, scores: np.ndarray | None = None, expected: np.ndarray | None = None
 ) -> dict[str, Any]:
     """Compare the candidates by relations [pairs] and, where they are given, scores [responses].
 

@@ -126,7 +126,9 @@ class Calibration:
         judged = np.bincount(of, x * weight)
         facts: dict[str, Any] = {"cases": len(names), "responses": len(case), "ratings": len(single)}
         rubrics = sorted({verdict.rubric for verdict in valid})
-        before = judged if rubrics == [rubric.name] else f"judged by {', '.join(rubrics)}, not on this scale"
+        same = rubrics == [rubric.name]
+        before = judged if same else f"judged by {', '.join(rubrics)}, not on this scale"
+        facts["temperature"] = temperature_of(list(zip(starts, valid)), rated.scores, rubric) if same else None
         return Calibration(
             rubric=rubric, source=source, knots=knots, levels=tuple(levels.tolist()),
             cuts=tuple(cuts.round(DIGITS).tolist()), settings=verdicts[0].settings, judged_by=rubrics,
@@ -266,6 +268,32 @@ def _scale(rubric: Rubric) -> tuple[int, int]:
     if rubric.scale is None:
         raise RecordError(f"the rubric {rubric.name} gives choices, not scores")
     return rubric.scale
+
+
+def temperature_of(placed: Sequence[tuple[int, Verdict]], scores: np.ndarray, rubric: Rubric) -> float | None:
+    """Return what to divide the logarithms of a judge's probabilities by, so that people's scores get the largest ones.
+
+    `placed` are verdicts by the rubric with the places of their first responses in `scores`, people's means (Guo et al. 2017,
+    "On Calibration of Modern Neural Networks"). None where a verdict has no probability for each score.
+    """
+    low, high = _scale(rubric)
+    told = [
+        (odds, scores[start + index])
+        for start, verdict in placed
+        for index, odds in zip(verdict.order, verdict.extra.get("probabilities") or [{}] * len(verdict.order))
+        if not np.isnan(scores[start + index])
+    ]
+    levels = [str(level) for level in range(low, high + 1)]
+    if any(list(odds) != levels for odds, _ in told):
+        return None
+    logs = np.log(np.maximum([list(odds.values()) for odds, _ in told], 1e-6))
+    right = np.array([int(score + 0.5) - low for _, score in told])
+
+    def loss(exponent: float) -> float:
+        scaled = logs / np.exp(exponent)
+        return (np.log(np.exp(scaled).sum(axis=1)) - scaled[np.arange(len(right)), right]).mean()
+
+    return round(float(np.exp(scipy.optimize.minimize_scalar(loss, bounds=(-3, 3), method="bounded").x)), 4)
 
 
 def beside_people(

@@ -12,17 +12,12 @@ from typing import Any
 import numpy as np
 
 from automedeval.meta_evaluation.agreement.cases import Cases
-from automedeval.meta_evaluation.agreement.judge_facts import (
-    contradicted_by_model,
-    known_of_judge,
-    notes_on,
-)
+from automedeval.meta_evaluation.agreement.judge_facts import contradicted_by_model, known_of_judge, notes_on
 from automedeval.meta_evaluation.agreement.ratings import People
-from automedeval.meta_evaluation.facts import facts_of
+from automedeval.meta_evaluation.facts import facts_of, orders
 from automedeval.meta_evaluation.report.changes import Changes, better, candidates_of, changes_of, in_common
 from automedeval.meta_evaluation.table import Row, VerdictTable, rows_of
 from automedeval.records import RecordError
-from automedeval.records.text import interval, percent
 from automedeval.stats import bootstrap
 from automedeval.stats.agreement import concordance, relation_of
 from automedeval.stats.prediction_powered import Powered, prediction_powered
@@ -55,11 +50,7 @@ def scales_of(cases: Cases, people: People, rows: Sequence[Row], notes: list[str
 
 
 def compare(
-    cases: Cases,
-    people: People,
-    rows: Sequence[Row],
-    candidates: Mapping[str, np.ndarray],
-    baseline: str | None = None,
+    cases: Cases, people: People, rows: Sequence[Row], candidates: Mapping[str, np.ndarray], baseline: str | None = None
 ) -> dict[str, Any]:
     """Return the figures of `comparison.json`: nested dicts with numbers, `Powered` and `bootstrap.Estimate` as leaves.
 
@@ -135,7 +126,9 @@ def comparison(
     estimates = {name: getattr(each["mean"][lead.name], kind).value for name, each in figures["models"].items()}
     means = {name: value for name, value in estimates.items() if value is not None}
     best = max(means, key=means.__getitem__, default=None)
-    agreement = {"agreement": [_agreement(result["judges"], lead.name)], "rated": rated} if rated else {}
+    agreement = (
+        {"agreement": [orders(lead.name, result["judges"][lead.name]["concordance"])], "rated": rated} if rated else {}
+    )
     judge = lead.judge
     counts: dict[str, dict[str, Any]] = {"contradicted": contradicted_by_model(judge)}
     counts["empty"] = judge.by_model(cases.empty)
@@ -146,15 +139,6 @@ def comparison(
     result["cases"] = {"file": cases.source, "cases": len(cases), "responses": cases.responses, "rated_cases": rated}
     result |= {"changes": changes and changes.to_dict(), "baseline": baseline}
     return result | {"notes": notes + result["notes"]}, changes
-
-
-def _agreement(judges: Mapping[str, Any], name: str) -> str:
-    """Return how far a judge agrees with people on the rated cases, as a sentence, or why that is not known."""
-    concordance = judges[name]["concordance"]
-    if concordance["value"] is None:
-        return f"Not known: {concordance['reason']}."
-    share = f"{percent(concordance['value'])} of the rated pairs of responses as people do"
-    return f"{name} orders {share} ({interval(concordance)})."
 
 
 def _figures(

@@ -13,12 +13,7 @@ import numpy as np
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.checked import marked
 from automedeval.meta_evaluation.facts import harm_in_words
-from automedeval.meta_evaluation.harm.readings import (
-    middle_degrees,
-    paired_degrees,
-    read_harm_ratings,
-    rubric_of,
-)
+from automedeval.meta_evaluation.harm.readings import middle_degrees, paired_degrees, read_harm_ratings, rubric_of
 from automedeval.meta_evaluation.page import SHOWN_CASES, Bars, Table, render_report
 from automedeval.meta_evaluation.table import VerdictTable
 from automedeval.records import RecordError, Verdict, question_text

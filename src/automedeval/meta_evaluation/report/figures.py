@@ -2,12 +2,10 @@
 
 from collections.abc import Iterator, Mapping
 from functools import partial
-from statistics import fmean
 from typing import Any
 
 from automedeval.meta_evaluation import charts
 from automedeval.meta_evaluation.agreement.ratings import OUTCOMES
-from automedeval.meta_evaluation.agreement.runs import trainings_of
 from automedeval.meta_evaluation.charts import Figure
 from automedeval.meta_evaluation.report.text import real_judges
 from automedeval.records.text import ends
@@ -89,32 +87,20 @@ def _candidates(result: dict[str, Any]) -> Iterator[Figure]:
     topics = result["topics"][: MOST_BARS // max(1, len(result["score_counts"]))]  # those with most cases
     counts = {f"{each['topic']}, {name}": of for each in topics for name, of in each["score_counts"].items()}
     yield from _shares("Scores in each topic", text, "topic, model", counts)
-    if outcomes := sorted(_outcomes(result)):
+    tables = {line: result["models"].get(line, {}) for line in ("people", result["main_judge"]["name"])}
+    outcomes = sorted(
+        (f"{' : '.join(pair['pair'])}, {line}", [pair[label]["value"] for label in ("win", "tie", "loss")])
+        for line, table in tables.items()
+        for pair in (table.get("pairs", ()) if len(table.get("models", ())) <= 5 else ())
+    )
+    if outcomes:
         yield Figure(
             "Wins, ties and losses",
-            "Share of cases that the first model of a pair wins, ties and loses (the paper's Figure 4). Of a judge that was "
-            "trained several times the mean over its trainings.",
+            "Share of cases that the first model of a pair wins, ties and loses (the paper's Figure 4).",
             partial(charts.stacked, outcomes, ("win", "tie", "loss")),
             ["models, judge", "win", "tie", "loss"],
             [[name, *values] for name, values in outcomes],
         )
-
-
-def _outcomes(result: dict[str, Any]) -> Iterator[tuple[str, list[float]]]:
-    """Yield the shares of wins, ties and losses of every two of at most five candidates, by people and by the main judge."""
-    lines = {"people": ["people"]} if "people" in result["models"] else {}
-    names = {name: (record["name"], record["criterion"]) for name, record in real_judges(result).items()}
-    main = result["main_judge"]["name"]
-    lines |= {line: names for line, names in trainings_of(names).items() if main in names}
-    for line, trainings in lines.items():
-        tables = [result["models"][name] for name in trainings]
-        if any("gap" in table or len(table["models"]) > 5 for table in tables):
-            continue
-        shares: dict[str, list[list[float]]] = {}
-        for pair in (pair for table in tables for pair in table["pairs"]):
-            values = [pair[label]["value"] for label in ("win", "tie", "loss")]
-            shares.setdefault(f"{pair['pair'][0]} : {pair['pair'][1]}, {line}", []).append(values)
-        yield from ((name, [fmean(each) for each in zip(*outcomes)]) for name, outcomes in shares.items())
 
 
 def _verdict_ratings(result: dict[str, Any]) -> Iterator[Figure]:

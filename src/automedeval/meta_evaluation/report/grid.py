@@ -108,7 +108,7 @@ def grid_of(
         head["gap"] = "size of the change"
     wrong, rationales = contradicted(main.judge), _rationales(judges)
     rows, texts = [], []
-    for number in _shown(cases, listed):
+    for number in cases.file_order[:GRID_CASES]:
         case, cells, responses = cases.records[number], {}, []
         for place, response in enumerate(case.responses, int(cases.start[number])):
             if response.model in models:
@@ -134,13 +134,6 @@ def grid_of(
     content["scale"] = scale or ([float(scored.min()), float(scored.max())] if len(scored) else [0, 1])
     packed = {"rows": _pack(_json(content)), "texts": _pack("\n".join(map(_json, texts)))}
     return {"grid": packed, "in_grid": len(rows)}
-
-
-def _shown(cases: Cases, listed: Mapping[str, set[str]]) -> list[int]:
-    """Return the numbers of the cases to show, in the order of the file: all, or the listed and the first ones."""
-    first = [cases.index[case_id] for ids in listed.values() for case_id in sorted(ids)]
-    chosen = set(list(dict.fromkeys([*first, *cases.file_order]))[:GRID_CASES])
-    return [number for number in cases.file_order if number in chosen]
 
 
 def _rationales(judges: Sequence[VerdictTable]) -> dict[int, list[tuple[str, str]]]:

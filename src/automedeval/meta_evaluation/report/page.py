@@ -1,6 +1,6 @@
 """Write the report of a meta-evaluation, a self-contained HTML page with its tables and cases, and a short Markdown summary."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from automedeval.meta_evaluation.agreement.candidates import standing
@@ -9,18 +9,7 @@ from automedeval.meta_evaluation.facts import called
 from automedeval.meta_evaluation.page import Table, render_report
 from automedeval.meta_evaluation.report import paper_table_text, text
 from automedeval.meta_evaluation.report.figures import illustrate
-from automedeval.records.text import by_reason, percent
-
-
-def undefined(records: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Return why figures of the agreement table are undefined → which judge's which."""
-    return by_reason(
-        (estimate["reason"], f"{name}{whose}", MEASURES[measure])
-        for name, record in records.items()
-        for half, whose in (("", ""), ("_expected", "'s expected scores"))
-        for measure in (EXPECTED if half else MEASURES)
-        if (estimate := record.get(f"{measure}{half}")) is not None and estimate["value"] is None
-    )
+from automedeval.records.text import percent
 
 
 def render(
@@ -58,6 +47,6 @@ def render(
         settings=result["settings"], scripts=("report.js", "grid.js"), result=result, judges=judges,
         standing=standing(result["models"][result["main_judge"]["name"]]),
         main=called(result["main_judge"]["name"]), table2=table2,
-        gaps=text.gaps(result), records=records, reasons=undefined(records), labels=MEASURES,
+        gaps=text.gaps(result), records=records, labels=MEASURES,
         expected={name: MEASURES[name] for name in EXPECTED}, **grid,
     )  # fmt: skip

@@ -9,17 +9,18 @@ from automedeval.meta_evaluation.facts import (
     LEAST_RATED,
     SHOWN,
     JudgeProfile,
+    against_best,
     best_of,
     called,
     facts_of,
     is_trusted,
+    orders,
     trust,
 )
 from automedeval.meta_evaluation.page import Bars, Table
-from automedeval.records.text import UNDEFINED, against_best, interval, percent, several, span
+from automedeval.records.text import UNDEFINED, interval, percent, several, span
 
-READ_FIRST = 8  # cases that a line names
-HALF = "A tie counts as half; guessing gives 50 %."
+READ_FIRST = 3  # cases that a line names
 
 
 def real_judges(result: dict[str, Any]) -> dict[str, dict]:
@@ -44,7 +45,7 @@ def headline(result: dict[str, Any], scale: tuple[float, float] | None) -> str:
     if result["cases"]["models"] == 1:
         return f"There is one model, and nothing to compare it with.{found} {trust(known)}"
     if "baseline" not in result:
-        return f"{_best(table, stands, is_trusted(known))}{_means(table, stands, scale)}{found} {trust(known)}"
+        return f"{_best(table, stands, is_trusted(known))}{_means(result, stands, scale)}{found} {trust(known)}"
     worst_first = sorted(result["baseline"]["models"].items(), key=lambda each: each[1]["better"] - each[1]["worse"])
     said = " ".join(_beside(name, each, result["baseline"]["name"], scale) for name, each in worst_first[:SHOWN])
     more = f" {several(len(worst_first) - SHOWN, 'other model')} below." if len(worst_first) > SHOWN else ""
@@ -56,12 +57,7 @@ def answer(result: dict[str, Any]) -> dict[str, str]:
     table, stands, known = known_of(result)
     trusted = is_trusted(known)
     answers = {"Best model" if trusted else "Wins most pairs": _best(table, stands, trusted)} | dict(facts_of(known))
-    if stands["order"]:
-        first = stands["order"][0]
-        rate = table["models"][first]["win_rate"]
-        share = f"{percent(rate['value'])} of its pairs ({interval(rate)}; a tie counts as half)"
-        answers["How sure"] = f"{first} wins {share}."
-    answers |= {"Cases": _cases(result["cases"]), "Judge": _judge(result)}
+    answers["Judge"] = _judge(result)
     people = result["models"].get("people", {"gap": None})
     if stands["order"] and "gap" not in people:
         answers["By people's own ratings"] = _best(people, standing(people), True)
@@ -82,7 +78,7 @@ def bars(result: dict[str, Any], scale: tuple[float, float] | None) -> Bars:
         counts = {"contradicted": record["contradicted"].get(name, (0, 0))[0], "empty": record["empty"].get(name, 0)}
         rows.append((name, mean, ", ".join(f"{count} {what}" for what, count in counts.items() if count)))
     what = f"Mean score, {scale[0]:g} (worst) to {scale[1]:g} (best)" if scale else "Share of pairs won"
-    rows.sort(key=lambda row: -row[1]["value"])
+    rows.sort(key=lambda row: -(row[1]["value"] or 0))
     return Bars(f"{what}. Lines: 95 % intervals", rows, scale)
 
 
@@ -159,23 +155,15 @@ def _best(table: dict[str, Any], stands: dict[str, Any], trusted: bool) -> str:
     return best_of(stands["order"], stands["level"], higher, none)
 
 
-def _means(table: dict[str, Any], stands: dict[str, Any], scale: tuple[float, float] | None) -> str:
+def _means(result: dict[str, Any], stands: dict[str, Any], scale: tuple[float, float] | None) -> str:
     """Say the mean score of the first model beside the highest other one, which may be above it; nothing without scores."""
-    means = {
-        name: (each.get("expected") or each.get("score") or {}).get("value")
-        for name, each in table.get("models", {}).items()
-    }
+    means = {name: figure["value"] for name, figure, _ in bars(result, scale).rows}
     first, *others = stands["order"] or [None]
-    of_others = [mean for name in others if (mean := means[name]) is not None]
-    if scale is None or not of_others or means.get(first) is None:
+    if scale is None or not others:
         return ""
+    of_others = [means[name] for name in others]
     others_have = f"of {others[0]}" if len(others) == 1 else "of the others at most"
     return f" Mean score of {first}: {means[first]:.2f} of {scale[1]:g}, {others_have} {max(of_others):.2f}."
-
-
-def _cases(counts: dict[str, Any]) -> str:
-    text = f"{counts['cases']:,} cases, {counts['responses']:,} responses of {counts['models']} models"
-    return f"{text}; people rated {counts['rated_cases']:,} of the cases." if "rated_cases" in counts else f"{text}."
 
 
 def _judge(result: dict[str, Any]) -> str:
@@ -193,9 +181,8 @@ def credit(result: dict[str, Any]) -> list[str]:
         return _chosen(record["name"], result.get("choices", {}).get(record["name"], {}))
     figure, best = record[record["headline"]], record["best_baseline"]
     if figure["value"] is None:
-        return [f"Not known. The agreement of {name} with people is undefined: {figure['reason']}."]
-    share = f"{percent(figure['value'])} of the pairs of responses as people do ({interval(figure)})"
-    said = [f"{name} orders {share}."]
+        return [orders(name, figure)]
+    said = [f"{orders(name, figure)} A tie counts as half; guessing gives 50 %."]
     if rated < LEAST_RATED:
         few = f"Rate at least {LEAST_RATED} cases: so far {rated} count."
         return ["Not known yet: few cases are rated.", *said, few]
@@ -210,17 +197,14 @@ def credit(result: dict[str, Any]) -> list[str]:
 
 
 def beside(result: dict[str, Any]) -> list[str]:
-    """Say how often the main judge orders as people do, beside the best baseline and one rater."""
+    """Say how often the main judge and one rater order as the other raters do; empty where that is not known."""
     who = result["main_judge"]["name"]
-    record = result["judges"][who]
-    if "people" not in result or record[record["headline"]]["value"] is None:
+    both = result["judges"][who].get("against_the_other_raters")
+    if both is None or both["judge"]["value"] is None:
         return []
-    best, both = record["best_baseline"], record.get("against_the_other_raters")
-    rows = [(who, record[record["headline"]])]
-    rows += [(f"best baseline: {best['name']}", best["concordance"])] if best else []
-    rows += [(f"{who}, all raters but one", both["judge"]), ("that one rater", both["one_rater"])] if both else []
-    shares = (f"{who} {percent(each['value'])} ({interval(each)})" for who, each in rows if each["value"] is not None)
-    return [f"Agreement with people: {'; '.join(shares)}. {HALF}"]
+    sides = ((who, both["judge"]), ("that one rater", both["one_rater"]))
+    shares = ", ".join(f"{name} {percent(each['value'])} ({interval(each)})" for name, each in sides)
+    return [f"Agreement with all raters but one: {shares}."]
 
 
 def further(result: dict[str, Any]) -> list[str]:
