@@ -34,6 +34,8 @@ def answer_from_completion(completion: Mapping[str, Any]) -> Answer:
 
     UNREADABLE is raised if it does not have the shape of a completion, or has no choice.
     """
+    if not completion.get("choices"):
+        raise ValueError("it has no choices")
     choice = completion["choices"][0]
     if choice.get("error"):  # of a provider behind the endpoint
         raise ValueError(endpoint_words(choice))
