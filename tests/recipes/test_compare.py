@@ -286,7 +286,8 @@ def no_models(folder: Path) -> list[object]:
     for number, case in enumerate(records):
         for place, response in enumerate(case["responses"]):
             response["model"] = f"passage {number}-{place}"
-    return flags(cases=write(folder / "names.jsonl", records))
+    ratings = write(folder / "r.jsonl", [rating(records[0]["id"], "passage 0-0", 3)])
+    return flags(cases=write(folder / "names.jsonl", records), ratings=ratings)
 
 
 def other_flags(folder: Path) -> list[object]:
