@@ -282,11 +282,12 @@ def blanks(folder: Path) -> list[object]:
 
 
 def no_models(folder: Path) -> list[object]:
-    records = read(CASES)
+    records, names = read(CASES), {}
     for number, case in enumerate(records):
         for place, response in enumerate(case["responses"]):
-            response["model"] = f"passage {number}-{place}"
-    return flags(cases=write(folder / "names.jsonl", records))
+            names[case["id"], response["model"]] = response["model"] = f"passage {number}-{place}"
+    ratings = [line | {"model": names[line["case_id"], line["model"]]} for line in read(RATINGS)]
+    return flags(cases=write(folder / "names.jsonl", records), ratings=write(folder / "renamed.jsonl", ratings))
 
 
 def other_flags(folder: Path) -> list[object]:
