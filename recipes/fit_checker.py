@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from automedeval.dataset.contrast import Rules
-from automedeval.evidence.certificate import RISK
+from automedeval.evidence.chat_checker import RISK
 from automedeval.evidence.checker import LABELS, PAIR_TOKENS, SmallChecker
 from automedeval.meta_evaluation.calibration.checker import ANSWERS, DELTA, alarm_scores, certified
 from automedeval.models.arguments import ENCODER

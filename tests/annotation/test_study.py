@@ -11,7 +11,7 @@ from doubles.small_study import CRITERIA, PHYSICIANS, a_study, write_lines, writ
 from programs import ROOT
 from tables import refused, rows_of
 
-from automedeval.annotation.study import Annotator, Plan, read_study
+from automedeval.annotation.study import Annotator, KindPlan, read_study
 from automedeval.records import RecordError
 from automedeval.rubrics import TAGS, read_questions
 
@@ -55,7 +55,7 @@ def test_the_packaged_questions_are_the_papers() -> None:
 
 def test_defaults_and_plans(tmp_path: Path) -> None:
     study = a_study(tmp_path, prefer={"judges": ["y", "x"], "overlap": 1, "raters": 2}, rate=None)
-    assert study.plans == {"prefer": Plan("prefer", 2, 1, ("attending", "chief", "master_candidate"), ("y", "x"))}
+    assert study.plans == {"prefer": KindPlan("prefer", 2, 1, ("attending", "chief", "master_candidate"), ("y", "x"))}
     assert [(item.key, item.needed) for item in study.items[:2]] == [("prefer/case-0/y/x", 3), ("prefer/case-1/y/x", 2)]
     study = a_study(tmp_path, rate={})
     assert study.plans["rate"].judges == ("x", "y")

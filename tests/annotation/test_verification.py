@@ -14,7 +14,7 @@ from doubles.small_study import ASKED, a_study, filled, send, write_lines
 from doubles.study_page import Physician, client_of, opened, physician, served
 from programs import ROOT, run_recipe, succeeded
 
-from automedeval.annotation.study import Plan
+from automedeval.annotation.study import KindPlan
 from automedeval.annotation.validation import Invalid
 from automedeval.rubrics import read_questions
 
@@ -110,7 +110,7 @@ def test_the_first_page_speaks_of_this_task_alone(tmp_path: Path) -> None:
 
 def test_several_judges_verdicts_are_parts_of_one_task(open_store) -> None:
     store = open_store(rate=None, verify={"roles": ["attending", "chief"]})
-    assert store.study.plans["verify"] == Plan("verify", 1, 0, ("attending", "chief"), ("x", "y"))
+    assert store.study.plans["verify"] == KindPlan("verify", 1, 0, ("attending", "chief"), ("x", "y"))
     task = store.next("ann")
     assert sorted(task.parts) == ["verdict:x", "verdict:y"]
     with pytest.raises(Invalid):

@@ -8,7 +8,7 @@ import pytest
 from tables import rows_of
 
 from automedeval.audit.perturbations import Edit, Perturbation, read_perturbations
-from automedeval.audit.trials import Answer, Planner, Trial
+from automedeval.audit.trials import Planner, Trial, ValuedAnswer
 from automedeval.judges.requests import Request
 from automedeval.records import Case
 from automedeval.rubrics import read_rubric
@@ -24,12 +24,14 @@ def case_of(question: Any, answers: tuple[str, ...] = TWO, **more: Any) -> Case:
     return Case.from_dict({"id": "c", "question": question, "responses": responses} | more)
 
 
-def answers_of(case: Case, values: tuple[float, ...] = (), slots: tuple[int, ...] = ()) -> list[Answer]:
+def answers_of(case: Case, values: tuple[float, ...] = (), slots: tuple[int, ...] = ()) -> list[ValuedAnswer]:
     """Return the answers of a case by their values, by default falling, the worst first."""
     count = len(case.responses)
     request = Request(case, slots or tuple(range(count)))
     values = values or tuple(float(count - index) for index in range(count))
-    return sorted((Answer(request, index, value) for index, value in enumerate(values)), key=lambda each: each.value)
+    return sorted(
+        (ValuedAnswer(request, index, value) for index, value in enumerate(values)), key=lambda each: each.value
+    )
 
 
 def texts(*names: str, kind: str = "f") -> list[Edit]:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from programs import ROOT
 from tables import refused, rows_of
 
-from automedeval.dataset.curriculum import Assignment, Part, Plan, assign, read_plan
+from automedeval.dataset.curriculum import Curriculum, Part, Plan, assign, read_plan
 from automedeval.records import RecordError
 from automedeval.records.yaml_file import YamlFile
 
@@ -36,7 +36,7 @@ def both(number: int, quality: str | None = "high") -> dict[tuple[str, str], str
     return {(f"case-{at}", teacher): quality for at in range(number) for teacher in ("strong", "weak")}
 
 
-def counts(assignment: Assignment) -> dict[str, Counter]:
+def counts(assignment: Curriculum) -> dict[str, Counter]:
     return {name: Counter(teacher for _, teacher in keys) for name, keys in assignment.splits.items()}
 
 

@@ -11,7 +11,7 @@ from tables import rows_of
 
 from automedeval.evidence.rules import contradiction
 from automedeval.evidence.run import passages_of
-from automedeval.evidence.statements import Passage
+from automedeval.evidence.statements import Evidence
 from automedeval.records import read_cases
 
 SOURCE = ROOT / "src" / "automedeval"
@@ -22,7 +22,7 @@ SAME = ("number", "unit", "product", "interval", "day part", "approximate")  # e
 
 def rule(statement: str, *passages: str, near: bool = True, question: str = "", before: str = "") -> str | None:
     """The rule that sees a contradiction; the sentence before each passage is the one before it in the list."""
-    evidence = [Passage(each, "reference", last) for each, last in zip(passages, [question, *passages])]
+    evidence = [Evidence(each, "reference", last) for each, last in zip(passages, [question, *passages])]
     finding = contradiction(statement, evidence, range(len(evidence)) if near else (), question, before)
     return finding and finding[0]
 
@@ -74,7 +74,7 @@ def test_subject_conditions_and_what_other_passages_allow(
 
 
 def test_of_a_book_only_near_passages_are_read() -> None:
-    passage = Passage("Take aspirin once a day.", "a book", on_question=False)
+    passage = Evidence("Take aspirin once a day.", "a book", on_question=False)
     assert contradiction("Take aspirin every hour.", [passage]) is None
     assert contradiction("Take aspirin every hour.", [passage], near=(0,)) == ("frequency", passage)
 

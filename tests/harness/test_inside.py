@@ -12,7 +12,7 @@ from harness.make_logs import QUESTIONS
 from programs import ENCODER, needs_encoder, run_recipe, succeeded
 
 from automedeval import Case, RecordError, Verdict
-from automedeval.harness.logs import Answer
+from automedeval.harness.logs import LoggedAnswer
 from automedeval.harness.scoring import score_answers
 from automedeval.judges.judge import load_by_settings
 from automedeval.records.errors import ChatError
@@ -92,7 +92,11 @@ def test_the_scorer_marks_down_what_a_store_contradicts(harness: Callable, logs:
 
 def test_the_judge_reads_the_question_and_the_reference() -> None:
     judge, talk = WordJudge(), [{"role": "user", "content": "Is it safe?"}]
-    answers = [Answer("7", talk, "One two."), Answer("7", talk, "One.", "No.", epoch=2), Answer("8", " ", "One.")]
+    answers = [
+        LoggedAnswer("7", talk, "One two."),
+        LoggedAnswer("7", talk, "One.", "No.", epoch=2),
+        LoggedAnswer("8", " ", "One."),
+    ]
     *scores, blank = score_answers(judge, answers)
     assert scores == [{"value": value, "explanation": "So.", "verdicts": 1, "valid": 1} for value in (2, 1)]
     assert (scored(blank["value"]), blank["explanation"]) == (None, "the question has no text")
@@ -116,7 +120,7 @@ def test_only_the_answers_that_stop_the_judge_have_no_score() -> None:
     texts = ["word " * number for number in range(10)]
     texts[3], texts[8] = "no reference", "fault"
     judge = Faulty()
-    answers = [Answer(f"s{number}", "Safe?", text) for number, text in enumerate(texts)]
+    answers = [LoggedAnswer(f"s{number}", "Safe?", text) for number, text in enumerate(texts)]
     scores = score_answers(judge, [*answers, answers[4]])
     values = [scored(each["value"]) for each in scores]
     assert values == [None if number in (3, 8) else number for number in range(10)] + [4]
@@ -125,7 +129,7 @@ def test_only_the_answers_that_stop_the_judge_have_no_score() -> None:
     judged = sorted([*texts[:3], *texts[4:8], texts[9], texts[4]])
     assert sorted(case.responses[0].text for case in judge.seen) == judged
     with pytest.raises(ChatError):
-        score_answers(judge, [*answers, Answer("s10", "Safe?", "down")])
+        score_answers(judge, [*answers, LoggedAnswer("s10", "Safe?", "down")])
 
 
 def test_a_setting_that_is_wrong_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from sqlite3 import Connection
 from typing import Any
 
-from automedeval.annotation.database import OPEN, Row
+from automedeval.annotation.database import OPEN, DatabaseRow
 from automedeval.annotation.study import DECISION, HARM, PREFERENCE, RESPONSES, VERDICT, Annotator, Item, Study
 
 
@@ -40,7 +40,7 @@ class Assignment:
 
 
 @dataclass(frozen=True)
-class Answer:
+class StoredAnswer:
     """The stored answer to one part; `role` is the annotator's role at that time."""
 
     assignment: int
@@ -117,7 +117,7 @@ def new_row(study: Study, item: Item, who: Annotator) -> dict[str, Any]:
     return about | numbers | {"slots": slots, "parts": parts, "state": OPEN}
 
 
-def read_assignment(connection: Connection, row: Row) -> Assignment:
+def read_assignment(connection: Connection, row: DatabaseRow) -> Assignment:
     """Return an assignment with its stored content."""
     stored = connection.execute(
         "SELECT part, content FROM events WHERE assignment = ? AND what = 'answer' AND id > ? ORDER BY id",
@@ -130,5 +130,5 @@ def read_assignment(connection: Connection, row: Row) -> Assignment:
     return Assignment(row.id, item_of(row), row.annotator, order, parts, answers, drafts, part, row.version, row.state)
 
 
-def item_of(row: Row) -> Item:
+def item_of(row: DatabaseRow) -> Item:
     return Item(row.item, row.kind, row.case_id, tuple(row.judges))

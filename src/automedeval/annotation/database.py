@@ -41,7 +41,7 @@ CREATE TABLE IF NOT EXISTS drafts (
 """
 
 
-class Row(SimpleNamespace):
+class DatabaseRow(SimpleNamespace):
     """A row of a table by the names of its columns, with what JSON held."""
 
     def __init__(self, cursor: sqlite3.Cursor, values: tuple):
@@ -65,7 +65,7 @@ class Database:
                 os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
                 self._connection = sqlite3.connect(path, BUSY, isolation_level=None, check_same_thread=False)
                 opened.callback(self.close)
-                self._connection.row_factory = Row
+                self._connection.row_factory = DatabaseRow
                 for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON"):
                     self._connection.execute(f"PRAGMA {pragma}")
                 with self.transaction() as connection:

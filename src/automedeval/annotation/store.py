@@ -14,9 +14,9 @@ from typing import Any
 
 from automedeval.annotation import database as db
 from automedeval.annotation.assignment import (
-    Answer,
     Assignment,
     Progress,
+    StoredAnswer,
     free_items,
     item_of,
     new_row,
@@ -180,11 +180,11 @@ class Store:
 
     # --- reading everything ---
 
-    def answers(self) -> Iterator[Answer]:
+    def answers(self) -> Iterator[StoredAnswer]:
         """Return the answers that count, in the order in which they were stored."""
         for row in self._events("WHERE what = 'answer' AND events.id > since"):
             fields = (row.part, tuple(row.slots), row.content)
-            yield Answer(row.assignment, item_of(row), row.annotator, row.role, *fields)
+            yield StoredAnswer(row.assignment, item_of(row), row.annotator, row.role, *fields)
 
     def history(self) -> Iterator[dict[str, Any]]:
         """Return all events in order: "given", "answer", "skip", "undo", each with its time (UTC, ISO 8601).
@@ -208,7 +208,7 @@ class Store:
 
     # --- rows ---
 
-    def _events(self, which: str = "") -> list[db.Row]:
+    def _events(self, which: str = "") -> list[db.DatabaseRow]:
         """Return events with their assignments, in chronological order."""
         joined = f"SELECT * FROM assignments JOIN events ON assignment = assignments.id {which} ORDER BY events.id"
         with self._transaction() as connection:
@@ -230,7 +230,7 @@ class Store:
             raise NotYours("There is no such task for you.")
         return assignment
 
-    def _last(self, connection: Connection, number: int) -> db.Row:
+    def _last(self, connection: Connection, number: int) -> db.DatabaseRow:
         query = "SELECT * FROM events WHERE assignment = ? ORDER BY id DESC LIMIT 1"
         return connection.execute(query, [number]).fetchone()
 

@@ -57,7 +57,7 @@ class Annotator:
 
 
 @dataclass(frozen=True)
-class Plan:
+class KindPlan:
     """How the items of one kind are assigned.
 
     An item needs `raters` annotators; the first `overlap` items need every annotator of the `roles`. Of the cases, `draw` are
@@ -111,7 +111,7 @@ class Study:
     verdicts: Mapping[tuple[str, str], Verdict]
     disputes: Mapping[str, Dispute]
     annotators: tuple[Annotator, ...]
-    plans: Mapping[str, Plan]
+    plans: Mapping[str, KindPlan]
     items: tuple[Item, ...]
     seed: int
     database: str
@@ -158,10 +158,10 @@ def read_study(path: str | Path) -> Study:
     Of several verdicts of a judge on a case the first by run and order is used. Verdicts that are invalid or have no rationale
     are left out. Raise RecordError for a faulty key, or a fault of a file that the study names.
     """
-    return _Reader(str(path)).study()
+    return _StudyReader(str(path)).study()
 
 
-class _Reader(YamlFile):
+class _StudyReader(YamlFile):
     def texts(
         self, mapping: Mapping[str, Any], key: str, default: Any = ..., allowed: Sequence[str] = (), inside: str = ""
     ) -> tuple[str, ...]:
@@ -309,7 +309,7 @@ class _Reader(YamlFile):
 
     def plan(
         self, kind: str, entry: Any, annotators: Sequence[Annotator], verdicts: Mapping[tuple[str, str], Verdict]
-    ) -> Plan:
+    ) -> KindPlan:
         entry, inside = {} if entry is None else entry, f"{kind}."
         self.only(entry, PLAN_KEYS[kind], inside)
         entry = {**entry, **teacher_arguments(entry, self.place)}
@@ -331,4 +331,4 @@ class _Reader(YamlFile):
         if missing := [judge for judge in judges if judge not in all_judges]:
             there = f"there are {', '.join(all_judges)}" if all_judges else "there is none of any judge"
             self.fail(f"{inside}judges", f"no valid verdict with a rationale of {missing[0]!r} on these cases; {there}")
-        return Plan(kind, raters, overlap, roles, judges, draw)
+        return KindPlan(kind, raters, overlap, roles, judges, draw)

@@ -9,7 +9,7 @@ from typing import Any
 from automedeval.audit.outcomes import CriteriaReader, ScoreReader
 from automedeval.audit.perturbations import CRITERIA, SCORES, read_perturbations
 from automedeval.audit.table import passes, table
-from automedeval.audit.trials import Answer, Planner
+from automedeval.audit.trials import Planner, ValuedAnswer
 from automedeval.judges.base import BaseJudge
 from automedeval.judges.chat_judge import Judge
 from automedeval.judges.judge import judge_rubric, load_judge
@@ -125,7 +125,7 @@ def audit_judge(
     }  # fmt: skip
 
 
-def _left_out(cases: Cases, answers: Sequence[Sequence[Answer]], planner: Planner) -> list[str]:
+def _left_out(cases: Cases, answers: Sequence[Sequence[ValuedAnswer]], planner: Planner) -> list[str]:
     notes = []
     if invalid := sum(not each for each in answers):
         notes.append(f"{invalid} of {len(cases)} cases have no answer with a valid verdict, and no changed case")

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from automedeval.audit.perturbations import READ, Perturbation
-from automedeval.audit.trials import Answer, Trial
+from automedeval.audit.trials import Trial, ValuedAnswer
 from automedeval.judges.requests import Request
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.table import VerdictTable, expected_values, own_values
@@ -59,13 +59,13 @@ class ScoreReader:
             self.unit, self.step = "share of criteria won" if judged.criteria else "points", 1.0
         self.step = self.step or 1.0
 
-    def answers(self, requests: Sequence[Request], verdicts: Sequence[Verdict]) -> list[Answer]:
+    def answers(self, requests: Sequence[Request], verdicts: Sequence[Verdict]) -> list[ValuedAnswer]:
         """Return the answers that the first of a case's requests shows and its verdict has a value of, the worst first."""
         request, verdict = requests[0], verdicts[0]
         values = expected_values(verdict) or own_values(verdict, self.judged.rubric)
         responses = request.case.responses
         full = [index for index in values if not responses[index].is_empty]  # an empty one cannot be changed
-        answers = [Answer(request, index, values[index]) for index in full]
+        answers = [ValuedAnswer(request, index, values[index]) for index in full]
         return sorted(answers, key=lambda each: (each.value, request.slots.index(each.index)))
 
     def compare(self, trial: Trial, before: Verdict, after: Verdict) -> Outcome:
@@ -158,13 +158,13 @@ class CriteriaReader:
     def __init__(self, cases: Cases, verdicts: Sequence[Verdict]):
         self.cases, self.verdicts = cases, verdicts
 
-    def answers(self, requests: Sequence[Request], verdicts: Sequence[Verdict]) -> list[Answer]:
+    def answers(self, requests: Sequence[Request], verdicts: Sequence[Verdict]) -> list[ValuedAnswer]:
         """Return the answers that a verdict has a score of, the worst first; one without positive points is the last."""
         answers = []
         for request, verdict in zip(requests, verdicts):
             if verdict.valid and verdict.checklist and not verdict.empty:
                 score = verdict.checklist["score"]
-                answers.append(Answer(request, request.slots[0], np.inf if score is None else score))
+                answers.append(ValuedAnswer(request, request.slots[0], np.inf if score is None else score))
         return sorted(answers, key=lambda each: each.value)
 
     def compare(self, trial: Trial, before: Verdict, after: Verdict) -> Outcome:

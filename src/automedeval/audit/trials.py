@@ -20,7 +20,7 @@ COPY = Edit("identical", "identical", text="$text")
 
 
 @dataclass(frozen=True)
-class Answer:
+class ValuedAnswer:
     """An answer that a valid verdict on the unchanged case has a value of, by its index in the case."""
 
     request: Request
@@ -58,7 +58,7 @@ class Planner:
     # Subject of an edit → case → why it is left out; filled while trials are planned.
     left_out: dict[str, dict[str, str]] = field(default_factory=lambda: defaultdict(dict))
 
-    def plan(self, perturbation: Perturbation, cases: Sequence[Sequence[Answer]]) -> list[Trial]:
+    def plan(self, perturbation: Perturbation, cases: Sequence[Sequence[ValuedAnswer]]) -> list[Trial]:
         """Return the trials of a perturbation, each edit about equally often over the cases.
 
         Args:
@@ -75,7 +75,7 @@ class _CasePlan:
     planner: Planner
     perturbation: Perturbation
     number: int
-    answers: Sequence[Answer]
+    answers: Sequence[ValuedAnswer]
 
     def all(self) -> Iterator[Trial]:
         """Yield the trials, and then the controls: as many of the kind of an edit as there are in an answer, and one other."""
@@ -119,7 +119,9 @@ class _CasePlan:
             for request in {answer.request.key: answer.request for answer in self.answers}.values():
                 yield self._trial("again", "again", request, [request.case])
 
-    def _edited(self, edit: Edit, answer: Answer, place: int | None = None, control: bool = False) -> Iterator[Trial]:
+    def _edited(
+        self, edit: Edit, answer: ValuedAnswer, place: int | None = None, control: bool = False
+    ) -> Iterator[Trial]:
         """Yield the trials of an edit on an answer or its question, none where it cannot be made.
 
         Args:
@@ -146,7 +148,7 @@ class _CasePlan:
         trial = self._trial(edit.kind, edit.name, request, cases, None if asks else answer.index, place)
         yield replace(trial, control=control)
 
-    def _names(self, answer: Answer) -> dict[str, object]:
+    def _names(self, answer: ValuedAnswer) -> dict[str, object]:
         request, rubric = answer.request, self.planner.rubric
         rubric = rubric.about(request.case.criteria) if request.checklist else rubric
         place = request.slots.index(answer.index)

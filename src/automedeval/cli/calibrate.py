@@ -19,8 +19,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from automedeval.evidence.certificate import RISK, certificate_file
-from automedeval.evidence.chat_checker import ChatChecker, load_checker
+from automedeval.evidence.chat_checker import RISK, ChatChecker, load_checker
 from automedeval.evidence.checker import SmallChecker
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.ratings import files_by_kind
@@ -124,10 +123,9 @@ def calibrate_checker(checker: SmallChecker | ChatChecker) -> None:
         raise RecordError(
             f"no threshold keeps false alarms below {RISK:g} of the statements and {ANSWERS:g} of the answers"
         )
-    file = certificate_file(checker)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    write_json(file, facts)
-    print(f"certified: from {facts['threshold']:g} on; automedeval check --checker uses it, from {file}")
+    checker.certificate.parent.mkdir(parents=True, exist_ok=True)
+    write_json(checker.certificate, facts)
+    print(f"certified: from {facts['threshold']:g} on; automedeval check --checker uses it, from {checker.certificate}")
 
 
 def certificate_lines(certificate: dict[str, Any]) -> list[str]:

@@ -23,7 +23,7 @@ from automedeval.dataset.decontamination import near_duplicates, normalise
 from automedeval.dataset.sources import (
     EXCLUSIONS,
     LAYOUTS,
-    Row,
+    SourceRow,
     excluded,
     identified,
     recognised,
@@ -117,7 +117,7 @@ def main() -> None:
         print(f"{name}: {output / name}.jsonl, {len(records):,} lines")
 
 
-def without_excluded(rows: list[Row], dropped: list[dict[str, Any]]) -> list[Row]:
+def without_excluded(rows: list[SourceRow], dropped: list[dict[str, Any]]) -> list[SourceRow]:
     """Return the rows, with unique ids, that no exclusion pattern fits; RecordError if one of them is no case."""
     kept, counts = [], Counter(dict.fromkeys((name for name, *_ in EXCLUSIONS), 0))
     for row in identified(rows):
@@ -134,7 +134,7 @@ def without_excluded(rows: list[Row], dropped: list[dict[str, Any]]) -> list[Row
     return kept
 
 
-def rows_of(args: PrepareCasesArguments) -> Iterator[Row]:
+def rows_of(args: PrepareCasesArguments) -> Iterator[SourceRow]:
     """Yield the rows of all inputs as cases; print the layout of each, or what the columns of a table hold."""
     for path in args.input:
         rows = read_rows(path, args.split)
@@ -150,7 +150,7 @@ def rows_of(args: PrepareCasesArguments) -> Iterator[Row]:
             continue
         tqdm.write(f"{path}: layout {layout.name}{'' if args.layout else ', by its keys'}")
         unread: Counter[str] | None = Counter() if args.layout else None
-        cased: Iterable[Row] = rows_as_cases(itertools.chain([first], rows), layout, layout.name, unread)
+        cased: Iterable[SourceRow] = rows_as_cases(itertools.chain([first], rows), layout, layout.name, unread)
         if layout.parts:
             cased = joined(cased)
         if layout.cells:
@@ -164,7 +164,7 @@ def rows_of(args: PrepareCasesArguments) -> Iterator[Row]:
             tqdm.write(f"{path}: not read: {name!r}, {cells:,} cells")
 
 
-def named(rows: list[Row], files: list[str], dropped: list[dict[str, Any]]) -> list[Row]:
+def named(rows: list[SourceRow], files: list[str], dropped: list[dict[str, Any]]) -> list[SourceRow]:
     """Return the rows whose ids the files name, drop and count the others; RecordError for an id that no row has."""
     wanted: dict[str, str] = {}
     for path in files:
@@ -183,7 +183,7 @@ def named(rows: list[Row], files: list[str], dropped: list[dict[str, Any]]) -> l
     return kept
 
 
-def without_duplicates(rows: list[Row], rule: str | None, dropped: list[dict[str, Any]]) -> list[Row]:
+def without_duplicates(rows: list[SourceRow], rule: str | None, dropped: list[dict[str, Any]]) -> list[SourceRow]:
     """Count the cases whose question repeats an earlier one, and drop them as the rule of --near_duplicates says."""
     questions = [question_text(row.case.question) for row in rows]
     kept, out, staying = [], Counter({"equal question": 0, "near question": 0}), 0

@@ -13,12 +13,12 @@ from typing import Any
 from tqdm import tqdm
 
 from automedeval.dataset.corruption import corrupt, share_line
-from automedeval.dataset.curriculum import Assignment, Key, Plan, assign, shuffled
+from automedeval.dataset.curriculum import Curriculum, Key, Plan, assign, shuffled
 from automedeval.dataset.decontamination import Evaluation
 from automedeval.dataset.folder import row_faults, write_splits
 from automedeval.dataset.instructions import instruction
 from automedeval.dataset.quality import Labelled, QualityClassifier
-from automedeval.dataset.teacher_verdicts import Fact, JudgedCases
+from automedeval.dataset.teacher_verdicts import JudgedCase, JudgedCases
 from automedeval.dataset.verification import Verification, verify
 from automedeval.models.tokenization import PromptEncoder
 from automedeval.records import Case, Verdict, as_shown
@@ -48,7 +48,7 @@ class InstructionSet:
     rubrics: Mapping[str, Rubric]
     arithmetic: list[str] = field(default_factory=list)
     unrated: set[Key] = field(default_factory=set)
-    faulty: dict[Key, Fact] = field(default_factory=dict)
+    faulty: dict[Key, JudgedCase] = field(default_factory=dict)
     untrainable: dict[Key, str] = field(default_factory=dict)
 
     def report(self, *lines: str) -> None:
@@ -68,7 +68,7 @@ class InstructionSet:
             return None
         verification = verify(path, self.judged.digests())
 
-        def reason(key: Key, fact: Fact) -> str | None:
+        def reason(key: Key, fact: JudgedCase) -> str | None:
             failed = verification.failures.get((key[0], fact.judge, fact.digest))
             if failed is None:
                 return None
@@ -148,7 +148,7 @@ class InstructionSet:
             + ", ".join(f"{teacher} {quality} {count:,}" for (teacher, quality), count in sorted(counts.items()))
         )
 
-    def assign(self) -> Assignment:
+    def assign(self) -> Curriculum:
         """Assign the verdicts to splits by the plan (section 3.2)."""
         qualities = {key: fact.quality for key, fact in self.judged.facts.items()}
         assignment = assign(self.plan, qualities, self.untrainable.keys())
@@ -159,7 +159,7 @@ class InstructionSet:
         self.report(*assignment.lines)
         return assignment
 
-    def drop_leaks(self, assignment: Assignment, others: Iterable[Case]) -> None:
+    def drop_leaks(self, assignment: Curriculum, others: Iterable[Case]) -> None:
         """Drop the training cases that repeat a case of the test split, or one of the `others`."""
         cases = self.judged.cases
         evaluation = Evaluation(itertools.chain((cases[case_id] for case_id, _ in assignment.splits["test"]), others))
@@ -168,19 +168,19 @@ class InstructionSet:
         reasons = self.judged.filter("training verdicts", lambda key, _: leaks.get(key[0]), assignment.training)
         self.report(f"leakage: {reasons}")
 
-    def write(self, assignment: Assignment, folder: Path, encoder: PromptEncoder | None) -> dict[str, Any]:
+    def write(self, assignment: Curriculum, folder: Path, encoder: PromptEncoder | None) -> dict[str, Any]:
         """Write the rows of every split; return the facts of `write_splits`."""
         rows = {name: self.rows(keys, name) for name, keys in self.written(assignment).items()}
         return write_splits(folder, rows, encoder)
 
-    def written(self, assignment: Assignment) -> dict[str, list[Key]]:
+    def written(self, assignment: Curriculum) -> dict[str, list[Key]]:
         """Return split → its verdicts, without those that were dropped."""
         return {name: [key for key in keys if key in self.judged.facts] for name, keys in assignment.splits.items()}
 
-    def unrated_rows(self, assignment: Assignment) -> int:
+    def unrated_rows(self, assignment: Curriculum) -> int:
         """Return how many rows have a verdict that no physician rated."""
         return sum(key in self.unrated for keys in self.written(assignment).values() for key in keys)
 
 
-def _shown(fact: Fact) -> tuple[Case, Verdict]:
+def _shown(fact: JudgedCase) -> tuple[Case, Verdict]:
     return as_shown(fact.case, fact.verdict), fact.verdict

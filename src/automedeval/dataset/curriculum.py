@@ -84,7 +84,7 @@ class Plan:
 
 
 @dataclass
-class Assignment:
+class Curriculum:
     """Split → (case id, teacher) in the order of training, the stages first and then "test"; `lines` report the numbers."""
 
     splits: dict[str, list[Key]]
@@ -129,7 +129,7 @@ def read_plan(path: str | Path) -> Plan:
     return Plan(str(path), test, tuple(teachers), stages, failed, file.take(content, "seed", int, 0))
 
 
-def assign(plan: Plan, verdicts: Mapping[Key, str | None], untrainable: Collection[Key] = ()) -> Assignment:
+def assign(plan: Plan, verdicts: Mapping[Key, str | None], untrainable: Collection[Key] = ()) -> Curriculum:
     """Choose the test cases, one teacher's verdict for every other case, and the stage of each of these verdicts.
 
     `verdicts` maps (case id, teacher) to a quality, None if unknown; only a test case may carry one of the `untrainable`.
@@ -162,7 +162,7 @@ def assign(plan: Plan, verdicts: Mapping[Key, str | None], untrainable: Collecti
         lines.append(f"{stage}: {_counted(Counter(teacher for _, teacher in splits[stage]), plan)}")
     if unused := len(carried) - len(stage_of):
         lines.append(f"{unused:,} cases are in no stage")
-    return Assignment(splits | {"test": [(case, plan.test.teacher) for case in apart]}, lines)
+    return Curriculum(splits | {"test": [(case, plan.test.teacher) for case in apart]}, lines)
 
 
 def _choose_teachers(plan: Plan, verdicts: Mapping[Key, str | None], apart: set[str]) -> tuple[dict[str, str], str]:

@@ -27,7 +27,7 @@ GENERIC_INSTRUCTION = re.compile(
 )
 
 
-class Row(NamedTuple):
+class SourceRow(NamedTuple):
     """One row of a public set: its place in the file and its unchecked case.
 
     With `own_id` the id comes from the source: ratings may refer to it, so it is kept. `labels` are people's labels of the
@@ -102,7 +102,7 @@ def recognised(row: dict) -> Layout | None:
 
 def rows_as_cases(
     rows: Iterable[tuple[str, dict]], layout: Layout, source: str, unread: Counter | None = None
-) -> Iterator[Row]:
+) -> Iterator[SourceRow]:
     """Yield each row as a case with a stable id: SOURCE-ROWID, or SOURCE- and twelve digits over the row's content.
 
     `unread` counts the filled cells in columns that the layout does not have; None: there may be none. RecordError if a row
@@ -125,12 +125,12 @@ def rows_as_cases(
             if not layout.own_ids:
                 case = replace(case, id=_source_id(source, case))
             labels = criteria_sources.physicians(row, case) if layout.labels else ()
-            yield Row(place, case, layout.own_ids, labels)
+            yield SourceRow(place, case, layout.own_ids, labels)
         except RecordError as error:
             raise RecordError(f"{place}: {error}") from None
 
 
-def table_as_cases(table: Table, source: str | None) -> Iterator[Row]:
+def table_as_cases(table: Table, source: str | None) -> Iterator[SourceRow]:
     """Yield the cases of a table of answers with the ids of `read_cases`, which begin with `source` if there is one.
 
     Where there are neither responses nor a trusted answer, although the table has a column for it, that answer is empty.
@@ -138,20 +138,20 @@ def table_as_cases(table: Table, source: str | None) -> Iterator[Row]:
     for place, case in named_cases(table):
         if table.columns.reference and case.reference is None and not case.responses:
             case = replace(case, reference="")
-        yield Row(place, replace(case, id=_source_id(source, case) if source else case.id))
+        yield SourceRow(place, replace(case, id=_source_id(source, case) if source else case.id))
 
 
 def _source_id(source: str, case: Case) -> str:
     return f"{source}-{case.id.removeprefix(f'{source}-') or case.digest}"
 
 
-def identified(rows: Iterable[Row]) -> Iterator[Row]:
+def identified(rows: Iterable[SourceRow]) -> Iterator[SourceRow]:
     """Yield the rows with unique ids.
 
     If two different rows have one id, twelve digits over the content are appended to the second; if two equal rows have, a
     number. If both have an `own_id`, it is a RecordError.
     """
-    seen: dict[str, Row] = {}
+    seen: dict[str, SourceRow] = {}
     for row in rows:
         name, first = row.case.id, seen.get(row.case.id)
         if first and row.own_id:

@@ -16,7 +16,7 @@ PROCEEDINGS = ("transcript", "knowledge")
 
 
 @dataclass(slots=True)
-class Fact:
+class JudgedCase:
     """A case, one teacher's verdict on it, the verdict's digest as it was read, and its quality, None if unknown."""
 
     case: Case
@@ -34,7 +34,7 @@ class JudgedCases:
 
     def __init__(self) -> None:
         self.cases: dict[str, Case] = {}
-        self.facts: dict[Key, Fact] = {}
+        self.facts: dict[Key, JudgedCase] = {}
         self.dropped: list[dict[str, Any]] = []
 
     def read(
@@ -90,7 +90,7 @@ class JudgedCases:
                     raise RecordError(f"{place}: 'quality' must be high, low or null, not {quality!r}")
                 extra = {name: value for name, value in verdict.extra.items() if name not in PROCEEDINGS}
                 case, kept = self.cases[verdict.case_id], replace(verdict, raw="", extra=extra)
-                self.facts[key] = Fact(case, kept, verdict.digest, quality)
+                self.facts[key] = JudgedCase(case, kept, verdict.digest, quality)
         if not self.facts:
             raise RecordError(f"{arithmetic('verdicts', read, reasons)}: no verdict is left")
         teachers = sorted(Counter(teacher for _, teacher in self.facts).items())
@@ -116,7 +116,9 @@ class JudgedCases:
             by_verdict[case_id, fact.judge].add(fact.digest)
         return by_verdict
 
-    def filter(self, what: str, reason: Callable[[Key, Fact], str | None], keys: Iterable[Key] | None = None) -> str:
+    def filter(
+        self, what: str, reason: Callable[[Key, JudgedCase], str | None], keys: Iterable[Key] | None = None
+    ) -> str:
         """Reject the verdicts, all or those with these keys, for which there is a reason; return the line that reports it."""
         keys = list(self.facts if keys is None else keys)
         reasons: Counter = Counter()

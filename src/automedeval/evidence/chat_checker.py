@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from automedeval.evidence.certificate import RISK, kept_threshold
 from automedeval.evidence.checker import (
     CONTRADICTED,
     NEAR,
@@ -26,11 +25,12 @@ from automedeval.evidence.checker import (
     load_small_checker,
 )
 from automedeval.evidence.rules import agreement, contradiction
-from automedeval.evidence.statements import Passage, Statement
+from automedeval.evidence.statements import Evidence, Statement
 from automedeval.models.arguments import ChatArguments, EncoderArguments, checked_model
 from automedeval.models.base import Answer, Chat, Prompt, answer_groups
+from automedeval.models.model_paths import user_models
 from automedeval.models.questions import Judgement, read_questions
-from automedeval.records import RecordError, digest
+from automedeval.records import RecordError, digest, read_json
 from automedeval.records.gone import explain
 from automedeval.records.text import readable
 
@@ -39,6 +39,7 @@ QUESTION, OPINION = _QUESTIONS["statement"], _QUESTIONS["opinion"]
 LABEL = dict(zip(QUESTION.options, (SUPPORTED, CONTRADICTED, NOT_FOUND)))
 BLANK = "N/A"  # in the place of passages
 MOST = 8  # passages in a prompt
+RISK = 0.05  # the allowed share of statements that nothing contradicts and that are called contradicted
 TOO_LONG = "the prompt is {} tokens longer than the context window"
 
 
@@ -67,7 +68,7 @@ class ChatChecker:
     Args:
         encoder: an `Encoder`, for the nearest passages.
         chat: the model that is asked.
-        threshold: least probability of a contradiction that is called one (`certificate`); None: the likeliest answer counts.
+        threshold: least probability of a contradiction that is called one; None: the likeliest answer counts.
     """
 
     encoder: Any
@@ -93,9 +94,14 @@ class ChatChecker:
         wording = [QUESTION.name, QUESTION.wording, QUESTION.options, BLANK]
         return digest([3, self.encoder.fingerprint, self.chat.fingerprint, wording, MOST, self.threshold])
 
+    @property
+    def certificate(self) -> Path:
+        """Return where the user's cache keeps the certified threshold; another model or wording has another file."""
+        return user_models().parent / "checkers" / f"{replace(self, threshold=None).fingerprint}.json"
+
     def check(
         self,
-        answers: Sequence[tuple[Sequence[Statement], Sequence[Passage], str]],
+        answers: Sequence[tuple[Sequence[Statement], Sequence[Evidence], str]],
         wanted: Sequence[bool] | None = None,
     ) -> Iterator[list[Finding] | None]:
         """Yield the findings of each answer, in order; None if it is not wanted, or an endpoint did not answer.
@@ -128,7 +134,7 @@ class ChatChecker:
                 findings[each.statement] = self._finding(each, judged, passages, question, statements)
             yield [findings.get(each) or Finding(each, UNREAD) for each in statements]
 
-    def _questions(self, answers: Sequence[tuple[Sequence[Statement], Sequence[Passage], str]]) -> list[list[_Asked]]:
+    def _questions(self, answers: Sequence[tuple[Sequence[Statement], Sequence[Evidence], str]]) -> list[list[_Asked]]:
         """Return the questions on the statements of each answer that are to be checked."""
         texts = [each.text for statements, _, _ in answers for each in statements if each.unread is None]
         texts += [passage.text for _, passages, _ in answers for passage in passages]
@@ -145,7 +151,7 @@ class ChatChecker:
                 asked[-1].append(self._ask(statement, near, close, passages))
         return asked
 
-    def _ask(self, statement: Statement, near: list[int], close: list[int], passages: Sequence[Passage]) -> _Asked:
+    def _ask(self, statement: Statement, near: list[int], close: list[int], passages: Sequence[Evidence]) -> _Asked:
         """Return the question beside as many of the nearest passages as fit, in the order of their texts."""
         while True:
             text = " ".join(passages[index].text for index in sorted(near))
@@ -159,7 +165,7 @@ class ChatChecker:
         self,
         asked: _Asked,
         judged: Judgement,
-        passages: Sequence[Passage],
+        passages: Sequence[Evidence],
         question: str,
         statements: Sequence[Statement],
     ) -> Finding:
@@ -191,7 +197,7 @@ class OpinionChecker(ChatChecker):
     def fingerprint(self) -> str:
         return digest([self.chat.fingerprint, OPINION.name, OPINION.wording, OPINION.options])
 
-    def _questions(self, answers: Sequence[tuple[Sequence[Statement], Sequence[Passage], str]]) -> list[list[_Asked]]:
+    def _questions(self, answers: Sequence[tuple[Sequence[Statement], Sequence[Evidence], str]]) -> list[list[_Asked]]:
         checked = [[each for each in asked if each.unread is None] for asked, _, _ in answers]
         prompts = [[OPINION.prompt({"statement": each.text}) for each in some] for some in checked]
         return [
@@ -229,4 +235,5 @@ def load_checker(
         )
     network = encoder.load(chat.device)
     checker = ChatChecker(network, chat.load(spec))
-    return replace(checker, threshold=kept_threshold(checker))
+    kept = read_json(checker.certificate)["threshold"] if checker.certificate.is_file() else None
+    return replace(checker, threshold=kept)

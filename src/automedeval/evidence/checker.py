@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from automedeval.evidence.rules import contradiction
-from automedeval.evidence.statements import Passage, Statement
+from automedeval.evidence.statements import Evidence, Statement
 from automedeval.models.checkpoints import checkpoint_folder, fingerprint, matching_encoder, weights_fingerprint
 from automedeval.models.pair_reader import PairReader
 from automedeval.records import RecordError, digest
@@ -40,7 +40,7 @@ class Finding:
     statement: Statement
     label: str
     probability: float | None = None
-    passage: Passage | None = None
+    passage: Evidence | None = None
     rule: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
@@ -82,7 +82,7 @@ class SmallChecker:
 
     def check(
         self,
-        answers: Sequence[tuple[Sequence[Statement], Sequence[Passage], str]],
+        answers: Sequence[tuple[Sequence[Statement], Sequence[Evidence], str]],
         wanted: Sequence[bool] | None = None,
     ) -> Iterator[list[Finding]]:
         """Yield the findings of each answer: of its statements, beside the passages that say what is true, on a question.
@@ -115,7 +115,7 @@ class SmallChecker:
         return self.precision if any(each.label == CONTRADICTED for each in findings) else 0.0
 
     def _near(
-        self, statement: Statement, passages: Sequence[Passage], vectors: dict[str, np.ndarray], reads: dict[str, bool]
+        self, statement: Statement, passages: Sequence[Evidence], vectors: dict[str, np.ndarray], reads: dict[str, bool]
     ) -> list[int] | None:
         """Return the indices of the nearest passages, nearest first; None if statement or passages cannot be read."""
         text = readable(statement.text)
@@ -141,7 +141,7 @@ class SmallChecker:
         self,
         statement: Statement,
         indices: list[int] | None,
-        passages: Sequence[Passage],
+        passages: Sequence[Evidence],
         question: str,
         before: str,
         read: dict[tuple[str, str], np.ndarray],

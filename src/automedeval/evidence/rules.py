@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 
 from automedeval.evidence.quantities import KNOWN, Quantity, normal, quantities, words
-from automedeval.evidence.statements import Passage
+from automedeval.evidence.statements import Evidence
 
 # Factors above which two values contradict (people round), a limit is not kept, and a range ends far above another one.
 APART, BEYOND, WIDE = 1.25, 1.05, 4.0
@@ -16,8 +16,8 @@ _PRONOUN = re.compile(r"\b(?:it|them|this|these|those|they)\b", re.I)
 
 
 def contradiction(
-    statement: str, passages: Sequence[Passage], near: Collection[int] = (), question: str = "", before: str = ""
-) -> tuple[str, Passage] | None:
+    statement: str, passages: Sequence[Evidence], near: Collection[int] = (), question: str = "", before: str = ""
+) -> tuple[str, Evidence] | None:
     """Return the rule by which a statement contradicts evidence ("dose", "frequency" or "duration"), and the passage.
 
     Read are the passages `near`, by index, which are known to be on its subject, and those whose text answers the question. A
@@ -41,7 +41,7 @@ def contradiction(
 
 
 def agreement(
-    statement: str, passages: Sequence[Passage], near: Collection[int] = (), question: str = "", before: str = ""
+    statement: str, passages: Sequence[Evidence], near: Collection[int] = (), question: str = "", before: str = ""
 ) -> bool:
     """Return whether a statement has quantities, and evidence on the same subject allows each; arguments of `contradiction`."""
     compared = _compared(statement, passages, near, question, before)
@@ -51,8 +51,8 @@ def agreement(
 
 
 def _compared(
-    statement: str, passages: Sequence[Passage], near: Collection[int], question: str, before: str
-) -> list[tuple[Quantity, Quantity, Passage]]:
+    statement: str, passages: Sequence[Evidence], near: Collection[int], question: str, before: str
+) -> list[tuple[Quantity, Quantity, Evidence]]:
     """Return (quantity of the statement, quantity of a passage, passage) of the same measure and subject."""
     context = _context(statement, before, question)
     return [
@@ -77,7 +77,7 @@ def _in_one_part(is_time: bool, own: Sequence[Quantity], their: Sequence[Quantit
 
 
 def _follows(
-    mine: Quantity, each: Quantity, passage: Passage, compared: Sequence[tuple[Quantity, Quantity, Passage]]
+    mine: Quantity, each: Quantity, passage: Evidence, compared: Sequence[tuple[Quantity, Quantity, Evidence]]
 ) -> bool:
     """Return whether amounts a day differ because the single doses do, which are compared by themselves."""
     doses = (

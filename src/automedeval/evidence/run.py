@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from automedeval.evidence.statements import Passage, spans, statements
+from automedeval.evidence.statements import Evidence, spans, statements
 from automedeval.records import Case, CheckedResponse, question_text
 from automedeval.rubrics.questions import Search
 
@@ -11,13 +11,13 @@ CHUNK = 16  # cases that are read together; texts that share a batch change the 
 NO_EVIDENCE = "no evidence"
 
 
-def passages_of(text: str, source: str, on_question: bool = True, question: str = "") -> list[Passage]:
+def passages_of(text: str, source: str, on_question: bool = True, question: str = "") -> list[Evidence]:
     """Return the sentences of a text as passages, each with the sentence before it; before the first stands the question."""
     cut = [text[start:end] for start, end in spans(text)]
-    return [Passage(each, source, before, on_question) for each, before in zip(cut, [question, *cut])]
+    return [Evidence(each, source, before, on_question) for each, before in zip(cut, [question, *cut])]
 
 
-def evidence_of(case: Case, index: int, kind: str, search: Search | None = None) -> list[Passage]:
+def evidence_of(case: Case, index: int, kind: str, search: Search | None = None) -> list[Evidence]:
     """Return what a response is checked against: the sentences of the case's "reference", or of "books"; nothing for "none".
 
     `search` finds passages of books, each with `text`, `book` and `section`.

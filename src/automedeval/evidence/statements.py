@@ -47,7 +47,7 @@ class Statement(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Passage:
+class Evidence:
     """A sentence of a text that says what is true.
 
     Args:

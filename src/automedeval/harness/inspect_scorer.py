@@ -10,7 +10,7 @@ import anyio
 from inspect_ai.scorer import Score, Scorer, Target, mean, scorer, stderr
 from inspect_ai.solver import TaskState
 
-from automedeval.harness.logs import Answer
+from automedeval.harness.logs import LoggedAnswer
 from automedeval.harness.questions import (
     lettered,
     question_expression,
@@ -30,10 +30,10 @@ class Together:
     def __init__(self, settings: dict[str, Any]):
         self.settings, self.lock = settings, anyio.Lock()
         self.judge: BaseJudge | None = None
-        self.waiting: dict[object, Answer] = {}
+        self.waiting: dict[object, LoggedAnswer] = {}
         self.done: dict[object, dict[str, Any] | Exception] = {}
 
-    async def score(self, answer: Answer) -> dict[str, Any]:
+    async def score(self, answer: LoggedAnswer) -> dict[str, Any]:
         """Return the score of an answer, see `score_answers`."""
         ticket = object()
         self.waiting[ticket] = answer
@@ -51,7 +51,7 @@ class Together:
             raise outcome
         return outcome
 
-    def _judge(self, answers: list[Answer]) -> Sequence[dict[str, Any] | Exception]:
+    def _judge(self, answers: list[LoggedAnswer]) -> Sequence[dict[str, Any] | Exception]:
         try:
             self.judge = self.judge or load_by_settings(self.settings)
             return score_answers(self.judge, answers)
@@ -78,7 +78,7 @@ def judge(question_pattern: str | None = None, **settings: Any) -> Scorer:
         if question is None:
             return Score.unscored(reason="scoring_failed", explanation="the prompt does not fit question_pattern")
         reference = reference_of_letters(list(target), options)
-        scored = await together.score(Answer(str(state.sample_id), question, text, reference, state.epoch))
+        scored = await together.score(LoggedAnswer(str(state.sample_id), question, text, reference, state.epoch))
         counts = {"verdicts": scored["verdicts"], "valid": scored["valid"]}
         facts = {"answer": text, "explanation": scored["explanation"], "metadata": counts}
         return Score(value=scored["value"], **facts) if scored["valid"] else Score.unscored(reason=FAILED, **facts)

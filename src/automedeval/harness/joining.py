@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from automedeval.harness.logs import STATE, Answer, Answers, read_log
+from automedeval.harness.logs import STATE, Answers, LoggedAnswer, read_log
 from automedeval.harness.questions import Question, is_blank, question_expression, question_in, question_key
 from automedeval.records import Case, RecordError, Response, digest, named_file, option, read_cases, read_json, table_of
 from automedeval.records.cases import named_cases
@@ -47,7 +47,7 @@ class _Joined:
 
     question: Question
     epoch: int
-    answers: dict[str, Answer] = field(default_factory=dict)
+    answers: dict[str, LoggedAnswer] = field(default_factory=dict)
     about: dict[str, list] = field(default_factory=dict)
     ids: list[str] = field(default_factory=list)  # of the rows of tables
 
@@ -93,7 +93,7 @@ def read_version(file: str, blank: str | None, columns: Sequence[str] = ()) -> A
             case.responses[0],
         )
         extra = {} if table else response.extra  # of a table's row its number
-        answers.answers.append(Answer(name, case.question, response.text, case.reference, 1, about, extra))
+        answers.answers.append(LoggedAnswer(name, case.question, response.text, case.reference, 1, about, extra))
     return answers
 
 
@@ -155,7 +155,7 @@ def _add(
     model: str,
     question_pattern: str | None,
     twice: set[str] | None,
-) -> list[Answer]:
+) -> list[LoggedAnswer]:
     """Add the answers of one model and return them; count in the log what cannot be added.
 
     `twice` are the questions that a table has several times, which are told apart by their ids; None for a log.

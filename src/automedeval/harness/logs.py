@@ -40,7 +40,7 @@ STATE = "scenario_state.json"  # of a run of HELM
 
 
 @dataclass(frozen=True)
-class Answer:
+class LoggedAnswer:
     """One answer of a log: `id` as the harness has it, and `epoch` from 1 if the question was asked several times."""
 
     id: str
@@ -65,7 +65,7 @@ class Answers:
 
     file: str
     model: str | None
-    answers: list[Answer] = field(default_factory=list)
+    answers: list[LoggedAnswer] = field(default_factory=list)
     left_out: Counter = field(default_factory=Counter)
     notes: Counter = field(default_factory=Counter)
     remark: str | None = None
@@ -74,7 +74,7 @@ class Answers:
         """Add what `answer` makes of each record, an answer or the reason why there is none; errors call them `what`."""
         for number, record in enumerate(records, 1):
             read = answer(self, record, f"{self.file}, {what} {number}")
-            if isinstance(read, Answer):
+            if isinstance(read, LoggedAnswer):
                 self.answers.append(read)
             else:
                 self.left_out[read] += 1
@@ -89,7 +89,7 @@ class Answers:
             return None
 
 
-Reader = Callable[[Answers, Any, str], Answer | str]
+Reader = Callable[[Answers, Any, str], LoggedAnswer | str]
 
 
 def read_log(path: str) -> Answers:
@@ -145,7 +145,7 @@ def _find(kind: type, record: Any, *path: str | int) -> Any:
     return value if isinstance(value, kind) else kind()
 
 
-def _lm_eval(log: Answers, line: Any, place: str) -> Answer | str:
+def _lm_eval(log: Answers, line: Any, place: str) -> LoggedAnswer | str:
     request = _get(line, place, "arguments", "gen_args_0")
     prompt, texts = _get(request, place, "arg_0"), _find(list, line, "resps", 0)
     # A likelihood is written as a text too; only a request for a text has a dict of settings.
@@ -156,7 +156,7 @@ def _lm_eval(log: Answers, line: Any, place: str) -> Answer | str:
     question = question_of(prompt, place)
     log.notes[FURTHER] += len(texts) - 1
     log.notes[MORE] += shows_more(prompt) or "arg_2" in request
-    return Answer(
+    return LoggedAnswer(
         str(_get(line, place, "doc_id")), question, texts[0], log.reference(lm_eval_reference, line.get("target"))
     )
 
@@ -181,7 +181,7 @@ def _inspect(path: str, content: dict[str, Any]) -> Answers:
     return log.read("sample", samples, _inspect_sample)
 
 
-def _inspect_sample(log: Answers, sample: Any, place: str) -> Answer | str:
+def _inspect_sample(log: Answers, sample: Any, place: str) -> LoggedAnswer | str:
     prompt, options = _get(sample, place, "input"), lettered(_find(list, sample, "choices"))
     said = _find(list, sample, "output", "choices")
     text = None  # what inspect_ai's own scorers read
@@ -199,10 +199,10 @@ def _inspect_sample(log: Answers, sample: Any, place: str) -> Answer | str:
     log.notes += {MORE: shows_more(prompt), AGAIN: again}
     reference = log.reference(reference_of_letters, sample.get("target"), options)
     epoch = _find(int, sample, "epoch") or 1
-    return Answer(str(_get(sample, place, "id")), question, text, reference, epoch)
+    return LoggedAnswer(str(_get(sample, place, "id")), question, text, reference, epoch)
 
 
-def _lighteval(log: Answers, row: Any, place: str) -> Answer | str:
+def _lighteval(log: Answers, row: Any, place: str) -> LoggedAnswer | str:
     question, doc = question_of(_get(row, place, "doc", "query"), place), row["doc"]
     texts = _find(list, row, "model_response", "text_post_processed")
     if not any(isinstance(each, str) and each.strip() for each in texts[:1]):
@@ -213,10 +213,10 @@ def _lighteval(log: Answers, row: Any, place: str) -> Answer | str:
     log.notes[MORE] += bool(_find(list, doc, "images"))
     reference = log.reference(reference_of_choices, _find(list, doc, "choices"), doc.get("gold_index"))
     number = len(log.answers) + log.left_out.total()  # of the row, from 0
-    return Answer(str(doc.get("id") or number), question, texts[0], reference)
+    return LoggedAnswer(str(doc.get("id") or number), question, texts[0], reference)
 
 
-def _helm(log: Answers, request: Any, place: str) -> Answer | str:
+def _helm(log: Answers, request: Any, place: str) -> LoggedAnswer | str:
     instance, completions = _get(request, place, "instance"), _find(list, request, "result", "completions")
     if request.get("train_trial_index", 0) > 0:
         return "a further trial with other examples: the first is read"
@@ -235,6 +235,6 @@ def _helm(log: Answers, request: Any, place: str) -> Answer | str:
     log.notes[FURTHER] += len(completions) - 1
     log.notes[MORE] += "multimedia_content" in instance["input"]
     question = with_options(question_of(prompt, place), {key: f"{key}) {option}" for key, option in named.items()})
-    return Answer(
+    return LoggedAnswer(
         str(_get(instance, place, "id")), question, text, reference_of([shown.get(each, each) for each in right])
     )

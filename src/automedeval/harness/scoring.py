@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import Any
 
-from automedeval.harness.logs import Answer
+from automedeval.harness.logs import LoggedAnswer
 from automedeval.harness.questions import is_blank
 from automedeval.judges.base import BaseJudge
 from automedeval.records import AutoMedEvalError, Case, RecordError, Response, Verdict
@@ -44,7 +44,7 @@ def unscored(reason: str, verdicts: int = 0) -> dict[str, Any]:
     return {"value": float("nan"), "explanation": reason, "verdicts": verdicts, "valid": 0}
 
 
-def score_answers(judge: BaseJudge, answers: Sequence[Answer]) -> list[dict[str, Any]]:
+def score_answers(judge: BaseJudge, answers: Sequence[LoggedAnswer]) -> list[dict[str, Any]]:
     """Return the score of each answer, as `score_of` does; all are judged in one call.
 
     An answer that cannot be judged has no score, and its explanation says why; the others are judged without it. ChatError if

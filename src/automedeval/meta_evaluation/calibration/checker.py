@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from automedeval.evidence.certificate import RISK
+from automedeval.evidence.chat_checker import RISK
 from automedeval.evidence.checker import CONTRADICTED
 from automedeval.evidence.run import evidence_of
 from automedeval.evidence.statements import Statement, statements
