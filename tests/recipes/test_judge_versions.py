@@ -140,6 +140,9 @@ def test_the_first_version_is_the_baseline_of_a_report_that_open_makes(tmp_path,
     unopened = judged(tmp_path, *versions)
     done = succeeded(judged(tmp_path, *versions, "--open"))
     assert unopened.stdout.splitlines()[-5:] == done.stdout.splitlines()[-5:]
+    monkeypatch.setattr("webbrowser.open", lambda address: False)
+    without = succeeded(judged(tmp_path, *versions, "--open")).stdout.splitlines()
+    assert without[-1] == "no browser on this machine: open reports/out/report.html"
     assert "--baseline v1 " in done.stdout
     cases = [each for each in read(tmp_path / "out/cases.jsonl") if len(each["responses"]) == 2]
     lengths = [[len(re.findall(r"\w+", one["text"])) for one in each["responses"]] for each in cases]

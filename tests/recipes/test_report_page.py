@@ -211,6 +211,7 @@ def test_the_page_draws_the_scores_in_each_topic(reports: dict[str, SimpleNamesp
     assert figure.locator("svg").bounding_box()["width"] > 250
     figure.locator("summary").click()
     _, *steps = figure.locator("thead th").all_text_contents()
+    assert set(steps) == {step for each in counts.values() for step in each}, "those of the figure of all topics"
     rows = [each.locator("td").all_text_contents() for each in figure.locator("tbody tr").all()]
     assert len(rows) == 24, "of the topics with most cases"
     for name, *numbers in rows:

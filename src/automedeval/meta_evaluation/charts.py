@@ -124,7 +124,7 @@ def stacked(rows: Sequence[tuple[str, Sequence[float]]], labels: Sequence[str], 
     import matplotlib
 
     shades = matplotlib.colormaps["viridis"](np.linspace(0, 0.8, len(labels)))
-    colours = (BLUE, GREY, ORANGE) if len(labels) == 3 else shades
+    colours = (BLUE, GREY, ORANGE) if "tie" in labels else shades
     _set_height(axes, 0.8 + 0.26 * len(rows))
     left = [0.0] * len(rows)
     for number, label in enumerate(labels):
@@ -135,7 +135,7 @@ def stacked(rows: Sequence[tuple[str, Sequence[float]]], labels: Sequence[str], 
             bars,
             texts,
             label_type="center",
-            color="white" if number < 3 or number < len(labels) / 2 else "black",
+            color="white" if "tie" in labels or number < len(labels) / 2 else "black",
             fontsize=7,
         )
         left = [start + value for start, value in zip(left, values)]

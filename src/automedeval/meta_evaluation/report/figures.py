@@ -85,7 +85,8 @@ def _candidates(result: dict[str, Any]) -> Iterator[Figure]:
     text = f"Share of its answers at every score by {result['main_judge']['name']}, rounded."
     yield from _shares("Scores of each model", text, "model", result["score_counts"])
     topics = result["topics"][: MOST_BARS // max(1, len(result["score_counts"]))]  # those with most cases
-    counts = {f"{each['topic']}, {name}": of for each in topics for name, of in each["score_counts"].items()}
+    none = {step: 0 for of in result["score_counts"].values() for step in of}  # so that a score has one colour
+    counts = {f"{each['topic']}, {name}": none | of for each in topics for name, of in each["score_counts"].items()}
     yield from _shares("Scores in each topic", text, "topic, model", counts)
     tables = {line: result["models"].get(line, {}) for line in ("people", result["main_judge"]["name"])}
     outcomes = sorted(
