@@ -10,7 +10,8 @@ from tables import rows_of
 from automedeval.evidence.books import Passage
 from automedeval.introspection.discussion import Partners, account, read_review, read_suggestion
 from automedeval.introspection.mistakes import Mistake
-from automedeval.models.base import Answer, SequentialChat
+from automedeval.models.base import Answer
+from automedeval.models.replay import RecordedChat
 from automedeval.records import RecordError
 from automedeval.records.journal import Journal
 
@@ -19,7 +20,7 @@ IN_SLOTS, OTHER = (5, 4, 2), (5, 3, 3)
 ROWS = rows_of(__file__)
 
 
-class Scripted(SequentialChat):
+class Scripted(RecordedChat):
     """A chat that answers with its lines one after the other, and records the messages it received."""
 
     def __init__(self, *lines, name="scripted"):

@@ -116,7 +116,7 @@ def test_runs_of_every_kind_of_judge_have_a_spread(tmp_path):
             1,
             [4],
             "There is one model, and nothing to compare it with. "
-            "Do not rely on it alone: nothing shows yet how far echo can be believed.",
+            "Do not rely on these scores alone: nothing shows yet how far echo can be believed.",
         ),
     ],
 )

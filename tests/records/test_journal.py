@@ -107,6 +107,15 @@ def test_of_two_writers_of_one_file_each_reader_gets_a_whole_content(tmp_path):
     assert [left.name for left in tmp_path.iterdir()] == ["report.html"]
 
 
+@pytest.mark.parametrize(
+    ("place", "why"), [("file/j.jsonl", "its folder is a file"), ("file/folder/j.jsonl", "Not a directory")]
+)
+def test_a_folder_that_cannot_be_made_is_told(tmp_path, place, why):
+    (tmp_path / "file").touch()
+    with pytest.raises(RecordError, match=f"^{tmp_path / place}: cannot be written: {why}$"):
+        Journal(tmp_path / place).__enter__()
+
+
 def test_a_write_that_fails_leaves_the_old_content_and_nothing_else(tmp_path):
     path = tmp_path / "a.json"
     write_whole(path, "old\n")

@@ -10,8 +10,9 @@ from typing import Any
 from automedeval.judges.base import BaseJudge
 from automedeval.judges.requests import Request, plan_requests
 from automedeval.metrics.embedding import pieces
-from automedeval.models.base import Answer, Chat, Dialogue, Prompt, SequentialChat
+from automedeval.models.base import Answer, Chat, Dialogue, Prompt
 from automedeval.models.questions import Question, read_questions
+from automedeval.models.replay import RecordedChat
 from automedeval.records import Case, RecordError, Verdict, digest, question_text
 from automedeval.records.text import readable
 from automedeval.rubrics import Rubric, read_rubric
@@ -73,7 +74,7 @@ class Judge(BaseJudge):
         self.name = self.name or self.chat.name
         self.rubric_name = self.wording.name
         self.rationale = self.rationale and self.wording.rationale
-        if self.score_decoding == "constrained" and isinstance(self.chat, SequentialChat):
+        if self.score_decoding == "constrained" and isinstance(self.chat, RecordedChat):
             raise RecordError(f"--score_decoding constrained needs a checkpoint or an endpoint, not {self.chat.name}")
         self.score_decoding = self.score_decoding or ("constrained" if self.chat.constrains else "free")
         self._found = lru_cache(maxsize=4096)(self._look_up)

@@ -37,7 +37,7 @@ def write_decision_folder(model: str, output: Path, temperature: float | None = 
     RecordError: the folder holds files, the rubric does not score an answer once, a score takes several tokens, or the prompts
     cannot be written as a template.
     """
-    from transformers.decision import DecisionConfig, label_token_ids  # slow to import
+    from transformers.decision import DecisionConfig  # slow to import
 
     folder, rubric, encoder = checkpoint_folder(model), rubric_of(model, None), PromptEncoder.from_checkpoint(model)
     if answers_questions(folder):
@@ -54,13 +54,11 @@ def write_decision_folder(model: str, output: Path, temperature: float | None = 
         return judge_messages(rubric, texts[0], [texts[1]], reference, rationale=False)
 
     text = encoder.render(messages(tuple(_MARKS))) + encoder.tokenizer.decode(shared)
-    pieces = [
-        f"fenced(state.{_MARKS[piece[4]]})" if len(piece) > 1 and piece[4:5] in _MARKS
-        else f"state.{_MARKS[piece]}" if piece in _MARKS
-        else json.dumps(piece, ensure_ascii=False)
-        for piece in re.split("(~~~\n[\ue0b0-\ue0b2]\n~~~|[\ue0b0-\ue0b2])", text)
-    ]  # fmt: skip
-    template = _MACRO.read_text(encoding="utf-8") + "".join(f"{{{{- {piece} -}}}}" for piece in pieces)
+    template = _MACRO.read_text(encoding="utf-8")
+    for piece in re.split("(~~~\n[\ue0b0-\ue0b2]\n~~~|[\ue0b0-\ue0b2])", text):
+        name = _MARKS.get(piece.strip("~\n"))
+        shown = json.dumps(piece, ensure_ascii=False) if name is None else f"state.{name}"
+        template += f"{{{{- fenced({shown}) -}}}}" if name and len(piece) > 1 else f"{{{{- {shown} -}}}}"
     labels = [encoder.tokenizer.decode(value) for value in values]
     heat = {} if temperature is None else {"score": temperature}
     config = DecisionConfig(labels={"score": labels}, temperature=heat, chat_template=template)
@@ -69,11 +67,7 @@ def write_decision_folder(model: str, output: Path, temperature: float | None = 
         request = {"state": dict(zip(NAMES, sample)), "questions": {"score": question}}
         ((inputs, _),) = config.prepare_inputs(request, encoder.tokenizer)
         same = inputs["input_ids"][0].tolist() == encoder.encode([messages(sample)])[0] + shared
-        try:
-            same = same and [[label] for label in label_token_ids(encoder.tokenizer, tuple(labels))] == values
-        except ValueError:
-            same = False
-        if not same:
+        if not same or encoder.tokenizer(labels, add_special_tokens=False).input_ids != values:
             raise RecordError(
                 f"{model}: its prompts and scores cannot be written as a template with labels of one token"
             )

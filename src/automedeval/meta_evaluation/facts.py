@@ -144,7 +144,7 @@ def trust(profile: JudgeProfile) -> str:
     """Say in one sentence how far to trust the judge: it stands beside every difference that it found."""
     said = _trust(profile, called(profile.judge))
     if not is_trusted(profile) or profile.rationale_faults:
-        return f"Do not rely on it alone: {said}"
+        return f"Do not rely on these scores alone: {said}"
     return said[0].upper() + said[1:] if profile.judge == "small" else said
 
 

@@ -4,9 +4,9 @@ import json
 import re
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 THOUGHT = re.compile(r"</?think(?:ing)?>|\[/?THINK\]")  # where a reasoning model's thoughts begin and end
 
@@ -116,18 +116,12 @@ class Answer:
 
 # Yields prompts one after another, receives the answer to each, and returns a result.
 Dialogue = Generator[Prompt, Answer, Any]
-_Asked = TypeVar("_Asked")
-_Replied = TypeVar("_Replied")
-_Result = TypeVar("_Result")
 
 
-def lead(
-    dialogue: Generator[_Asked, _Replied, _Result], reply: Callable[[_Asked], _Replied], answer: _Replied | None = None
-) -> _Result:
+def lead(dialogue: Dialogue, reply: Callable[[Prompt], Answer], answer: Answer | None = None) -> Any:
     """Answer every prompt of a dialogue with `reply`; return the dialogue's result.
 
-    Args:
-        answer: the answer to the prompt at which the dialogue waits; None if it has not begun.
+    `answer` is that to the prompt at which the dialogue waits; None if it has not begun.
     """
     try:
         prompt = next(dialogue) if answer is None else dialogue.send(answer)
@@ -219,19 +213,3 @@ def answer_groups(
             of_group[place] = value
             if len(of_group) == len(groups[owner]):
                 yield owner, [value for _, value in sorted(answers.pop(owner).items())]
-
-
-class SequentialChat(Chat):
-    """A chat that answers one prompt after another, without a model: `reply` returns the answer to one prompt."""
-
-    @abstractmethod
-    def reply(self, prompt: Prompt) -> Answer:
-        """Return the answer to a prompt."""
-
-    def answer(self, prompts: Sequence[Prompt], wanted: Sequence[bool] | None = None) -> Iterator[tuple[int, Answer]]:
-        return ((index, self.reply(prompt)) for index, prompt in enumerate(prompts) if wanted is None or wanted[index])
-
-    def follow(
-        self, dialogues: Iterable[tuple[Any, Dialogue]], done: Collection[Any] = ()
-    ) -> Iterator[tuple[Any, Any]]:
-        return ((key, lead(dialogue, self.reply)) for key, dialogue in dialogues if key not in done)

@@ -6,17 +6,19 @@ The small study uses a recording: it needs no key, and everybody gets the same v
 """
 
 import json
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from automedeval.models.base import Answer, Prompt, SequentialChat
+from automedeval.models.base import Answer, Chat, Dialogue, Prompt, lead
 from automedeval.records import RecordError, digest, read_lines
 
 _KINDS = {"case_id": str, "teacher": str, "role": str, "knowledge": str, "round": int, "text": str}
 
 
 @dataclass
-class RecordedChat(SequentialChat):
+class RecordedChat(Chat):
     """The recorded answers of one teacher in one role. A prompt's `key` selects the answer; its text has no influence.
 
     `knowledge` is "chain" for the lines of completion chains, "none" for those of a teacher that may not ask. RecordError: the
@@ -52,6 +54,14 @@ class RecordedChat(SequentialChat):
         if prompt.key not in self._texts:
             raise RecordError(f"{self.path}: no line of {self._shown(prompt.key)}")
         return Answer(self._texts[prompt.key])
+
+    def answer(self, prompts: Sequence[Prompt], wanted: Sequence[bool] | None = None) -> Iterator[tuple[int, Answer]]:
+        return ((index, self.reply(prompt)) for index, prompt in enumerate(prompts) if wanted is None or wanted[index])
+
+    def follow(
+        self, dialogues: Iterable[tuple[Any, Dialogue]], done: Collection[Any] = ()
+    ) -> Iterator[tuple[Any, Any]]:
+        return ((key, lead(dialogue, self.reply)) for key, dialogue in dialogues if key not in done)
 
     def _shown(self, key: tuple[str, int]) -> str:
         return f"case {key[0]!r}, teacher {self.teacher!r}, role {self.role!r}, knowledge {self.knowledge!r}, round {key[1]}"

@@ -1,6 +1,7 @@
 """Compare judges' rationales with a teacher's on the same cases (paper section 4.3, Table 2).
 
-This is the similarity to one teacher; it does not tell whether either rationale is right.
+This is the similarity to one teacher; it does not tell whether either rationale is right. The metric is passed in as `score`:
+the `rationale_score` of `automedeval.metrics`.
 """
 
 from collections import Counter
@@ -13,7 +14,6 @@ from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.runs import check_names
 from automedeval.meta_evaluation.table import VerdictTable
 from automedeval.records import RecordError
-from automedeval.records.extras import install
 from automedeval.rubrics.rationale import DOCTOR, permute
 from automedeval.stats import bootstrap
 
@@ -51,15 +51,6 @@ def teacher_among(judges: Sequence[VerdictTable], name: str) -> VerdictTable:
     if not any(each.valid and (each.rationale or "").strip() for each in teacher.verdicts):
         raise RecordError(f"--teacher_verdicts: {name} has no valid verdict with a rationale on any of these cases")
     return teacher
-
-
-def rationale_metric() -> Callable[..., dict[str, Any]]:
-    """Return the metric of rationales, which loads torch; raise RecordError if what it needs is not installed."""
-    try:
-        from automedeval.metrics.rationale_score.rationale_score import rationale_score
-    except ImportError as error:
-        raise RecordError(f"--teacher_verdicts: {error}; {install('metric')}") from None
-    return rationale_score
 
 
 def compare_rationales(

@@ -23,11 +23,7 @@ from automedeval.meta_evaluation.agreement.ratings import (
     read_ratings,
     read_verdict_ratings,
 )
-from automedeval.meta_evaluation.agreement.rationale_similarity import (
-    compare_rationales,
-    rationale_metric,
-    teacher_among,
-)
+from automedeval.meta_evaluation.agreement.rationale_similarity import compare_rationales, teacher_among
 from automedeval.meta_evaluation.agreement.runs import (
     check_names,
     follow_rounds,
@@ -63,6 +59,7 @@ from automedeval.records.run_record import describe_result
 from automedeval.rubrics import packaged_rubrics, read_rubric
 from automedeval.stats.bootstrap import estimate, plain
 
+Score = Callable[..., dict[str, Any]]
 LoadEncoder = Callable[[list[str]], TextEncoder | None]
 
 
@@ -77,12 +74,15 @@ class Report:
     lines: list[str]  # what the terminal shows
 
 
-def make_report(args: ReportArguments, load_encoder: LoadEncoder, options: Sequence[str]) -> Report:
+def make_report(
+    args: ReportArguments, load_encoder: LoadEncoder, options: Sequence[str], load_score: Callable[[], Score]
+) -> Report:
     """Return the report of these files: on criteria if the verdicts are on criteria, else on agreement with people.
 
     Args:
         load_encoder: returns the encoder of embeddings, or None and adds to notes why; called where they are compared.
         options: the words of the command line after `automedeval report`.
+        load_score: returns the metric of rationales, see `compare_rationales`; called where there is a teacher.
 
     Raises:
         RecordError: a file or an argument is wrong.
@@ -153,7 +153,7 @@ def make_report(args: ReportArguments, load_encoder: LoadEncoder, options: Seque
     if teacher is not None:
         models = {name: getattr(args, name) for name in ("bert_model", "bert_num_layers", "bart_model")}
         models = {name: None if value == "none" else value for name, value in models.items()}
-        similarity = compare_rationales(cases, judges, teacher, rationale_metric(), **models)
+        similarity = compare_rationales(cases, judges, teacher, load_score(), **models)
         result["similarity"] = estimate(similarity, len(cases), args.resamples)
         rationales = (similarity["judges"], result["similarity"]["judges"])
     if people is not None:

@@ -39,7 +39,7 @@ def headline(result: dict[str, Any], scale: tuple[float, float] | None) -> str:
     if len(wrong) > 2:
         answers = f"{sum(wrong.values())} answers"
     verb = "contradicts" if sum(wrong.values()) == 1 else "contradict"
-    found = f" {answers} {verb} the reference, by {called(known.judge)}'s check." if wrong else ""
+    found = f" By {called(known.judge)}'s check {answers} {verb} the reference." if wrong else ""
     if known.valid == 0:
         return f"{known.judge} has no valid verdict, so that no model can be compared."
     if result["cases"]["models"] == 1:
@@ -57,7 +57,9 @@ def answer(result: dict[str, Any]) -> dict[str, str]:
     table, stands, known = known_of(result)
     trusted = is_trusted(known)
     answers = {"Best model" if trusted else "Wins most pairs": _best(table, stands, trusted)} | dict(facts_of(known))
-    answers["Judge"] = _judge(result)
+    judges, main = real_judges(result), result["main_judge"]["name"]
+    others = f" (of {len(judges)} judges; --main_judge names another)" if len(judges) > 1 else ""
+    answers["Judge"] = f"{main}, with the rubric {judges[main]['rubric']}{others}."
     people = result["models"].get("people", {"gap": None})
     if stands["order"] and "gap" not in people:
         answers["By people's own ratings"] = _best(people, standing(people), True)
@@ -166,13 +168,6 @@ def _means(result: dict[str, Any], stands: dict[str, Any], scale: tuple[float, f
     return f" Mean score of {first}: {means[first]:.2f} of {scale[1]:g}, {others_have} {max(of_others):.2f}."
 
 
-def _judge(result: dict[str, Any]) -> str:
-    name, judges = result["main_judge"]["name"], real_judges(result)
-    text = f"{name}, with the rubric {judges[name]['rubric']}"
-    text += f" (of {len(judges)} judges; --main_judge names another)" if len(judges) > 1 else ""
-    return f"{text}."
-
-
 def credit(result: dict[str, Any]) -> list[str]:
     """Say how the main judge agrees with people, and whether it does better than a baseline; empty if nobody rated."""
     name, rated = result["main_judge"]["name"], result["main_judge"]["rated_cases"]
@@ -196,23 +191,14 @@ def credit(result: dict[str, Any]) -> list[str]:
     return [against[best["outcome"]], *said]
 
 
-def beside(result: dict[str, Any]) -> list[str]:
-    """Say how often the main judge and one rater order as the other raters do; empty where that is not known."""
-    who = result["main_judge"]["name"]
-    both = result["judges"][who].get("against_the_other_raters")
-    if both is None or both["judge"]["value"] is None:
-        return []
-    sides = ((who, both["judge"]), ("that one rater", both["one_rater"]))
-    shares = ", ".join(f"{name} {percent(each['value'])} ({interval(each)})" for name, each in sides)
-    return [f"Agreement with all raters but one: {shares}."]
-
-
 def further(result: dict[str, Any]) -> list[str]:
-    """Return sentences on what the answer leaves out: agreement, other judges, people's choices."""
-    sentences, judges, main = beside(result), real_judges(result), result["main_judge"]["name"]
-    for gap, names in gaps(result).items():
-        if set(names) != {main}:
-            sentences.append(f"The models cannot be compared by {', '.join(names)}: {gap}.")
+    """Return sentences on what the answer leaves out: agreement beside one rater, other judges, people's choices."""
+    judges, main, sentences = real_judges(result), result["main_judge"]["name"], []
+    both = result["judges"][main].get("against_the_other_raters")
+    if both is not None and both["judge"]["value"] is not None:
+        sides = ((main, both["judge"]), ("that one rater", both["one_rater"]))
+        shares = ", ".join(f"{name} {percent(each['value'])} ({interval(each)})" for name, each in sides)
+        sentences.append(f"Agreement with all raters but one: {shares}.")
     if "people" in result:
         for name in sorted(judges, key=lambda name: name != main):
             sentences += against_best(name, judges[name]["best_baseline"])
