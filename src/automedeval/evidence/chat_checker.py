@@ -22,7 +22,9 @@ from automedeval.evidence.checker import (
     UNREAD,
     Finding,
     SmallChecker,
+    StatedAnswers,
     load_small_checker,
+    vectors_of,
 )
 from automedeval.evidence.rules import agreement, contradiction
 from automedeval.evidence.statements import Evidence, Statement
@@ -99,11 +101,7 @@ class ChatChecker:
         """Return where the user's cache keeps the certified threshold; another model or wording has another file."""
         return user_models().parent / "checkers" / f"{replace(self, threshold=None).fingerprint}.json"
 
-    def check(
-        self,
-        answers: Sequence[tuple[Sequence[Statement], Sequence[Evidence], str]],
-        wanted: Sequence[bool] | None = None,
-    ) -> Iterator[list[Finding] | None]:
+    def check(self, answers: StatedAnswers, wanted: Sequence[bool] | None = None) -> Iterator[list[Finding] | None]:
         """Yield the findings of each answer, in order; None if it is not wanted, or an endpoint did not answer.
 
         Answers are given as statements, the passages that say what is true, and the question; those that are not `wanted` take
@@ -134,12 +132,9 @@ class ChatChecker:
                 findings[each.statement] = self._finding(each, judged, passages, question, statements)
             yield [findings.get(each) or Finding(each, UNREAD) for each in statements]
 
-    def _questions(self, answers: Sequence[tuple[Sequence[Statement], Sequence[Evidence], str]]) -> list[list[_Asked]]:
+    def _questions(self, answers: StatedAnswers) -> list[list[_Asked]]:
         """Return the questions on the statements of each answer that are to be checked."""
-        texts = [each.text for statements, _, _ in answers for each in statements if each.unread is None]
-        texts += [passage.text for _, passages, _ in answers for passage in passages]
-        different = list(dict.fromkeys(map(readable, texts)))
-        vectors = dict(zip(different, self.encoder.encode(different)))
+        vectors = vectors_of(self.encoder, answers)
         asked: list[list[_Asked]] = []
         for statements, passages, _ in answers:
             rows = np.array([vectors[readable(each.text)] for each in passages])
@@ -197,7 +192,7 @@ class OpinionChecker(ChatChecker):
     def fingerprint(self) -> str:
         return digest([self.chat.fingerprint, OPINION.name, OPINION.wording, OPINION.options])
 
-    def _questions(self, answers: Sequence[tuple[Sequence[Statement], Sequence[Evidence], str]]) -> list[list[_Asked]]:
+    def _questions(self, answers: StatedAnswers) -> list[list[_Asked]]:
         checked = [[each for each in asked if each.unread is None] for asked, _, _ in answers]
         prompts = [[OPINION.prompt({"statement": each.text}) for each in some] for some in checked]
         return [

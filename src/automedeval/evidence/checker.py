@@ -28,6 +28,8 @@ NEAR = 0.5  # least cosine of a passage that is read
 NEAREST = 2  # most passages that are read beside a statement
 _NOT = re.compile(r"n['’]t\b|(?<=\bcan)not\b", re.I)
 PACKAGED = Path(__file__).parent / "packaged" / "small"
+# Of each answer its statements, what says what is true, and the question.
+StatedAnswers = Sequence[tuple[Sequence[Statement], Sequence[Evidence], str]]
 
 
 @dataclass(frozen=True)
@@ -80,20 +82,13 @@ class SmallChecker:
         """Return a digest of everything that changes a finding."""
         return digest([6, self.encoder.fingerprint, self.adapter, self.threshold, self.precision, NEAR, NEAREST])
 
-    def check(
-        self,
-        answers: Sequence[tuple[Sequence[Statement], Sequence[Evidence], str]],
-        wanted: Sequence[bool] | None = None,
-    ) -> Iterator[list[Finding]]:
+    def check(self, answers: StatedAnswers, wanted: Sequence[bool] | None = None) -> Iterator[list[Finding]]:
         """Yield the findings of each answer: of its statements, beside the passages that say what is true, on a question.
 
         All are read, `wanted` or not, since they share batches.
         """
-        texts = [each.text for asked, _, _ in answers for each in asked if each.unread is None]
-        texts += [passage.text for _, passages, _ in answers for passage in passages]
-        different = list(dict.fromkeys(map(readable, texts)))
-        vectors = dict(zip(different, self.encoder.encode(different)))
-        reads = dict(zip(different, self.encoder.reads(different)))
+        vectors = vectors_of(self.encoder, answers)
+        reads = dict(zip(vectors, self.encoder.reads(list(vectors))))
         near = [
             [self._near(statement, passages, vectors, reads) for statement in asked] for asked, passages, _ in answers
         ]
@@ -160,6 +155,14 @@ class SmallChecker:
             if column[best] >= least:
                 return Finding(statement, label, float(column[best]), passages[indices[best]])
         return Finding(statement, NOT_FOUND, float(probabilities[0, LABELS.index(NOT_FOUND)]), passages[indices[0]])
+
+
+def vectors_of(encoder: Any, answers: StatedAnswers) -> dict[str, np.ndarray]:
+    """Return the vector of each text, made readable: of the statements that are checked, and of all evidence."""
+    texts = [each.text for asked, _, _ in answers for each in asked if each.unread is None]
+    texts += [passage.text for _, passages, _ in answers for passage in passages]
+    different = list(dict.fromkeys(map(readable, texts)))
+    return dict(zip(different, encoder.encode(different)))
 
 
 def was_read(findings: Sequence[Finding]) -> bool:
