@@ -372,11 +372,11 @@ def test_rounds_are_the_means_of_the_table_and_the_first_judge_is_the_main_one(s
     assert "± between runs" in page
 
 
-def test_a_training_stands_for_its_judge_and_figure_4_has_the_mean_over_trainings(reported: tuple) -> None:
+def test_a_training_stands_for_its_judge_and_figure_4_is_by_the_main_judge_and_by_people(reported: tuple) -> None:
     result, page = reported
     assert (result["main_judge"]["name"], result["similarity"]["teacher"]) == ("ours", "gpt")
-    wins = [result["models"][name]["pairs"][0]["win"]["value"] for name in TRAININGS["ours"]]
-    assert re.search(rf"<td>ash : birch, ours</td><td>{fmean(wins):.3f}</td>", page)
+    won = result["models"]["ours"]["pairs"][0]["win"]["value"]
+    assert f"<td>ash : birch, ours</td><td>{won:.3f}</td>" in page
     assert "<td>ash : birch, people</td>" in page
     assert not re.search("ash : birch, (ours-run2|base)", page)
 

@@ -305,6 +305,11 @@ def test_a_processor_without_bfloat16_trains_in_float32(feature, switch, more, b
     assert precision(training, model.dtype) == f"computes in {dtype}, weights in {dtype}{why}"
 
 
+def test_a_config_that_is_no_mapping_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "run.yaml").write_text("- bf16: true\n")
+    assert "must contain a YAML mapping" in error_line(run_recipe("sft", "--config", tmp_path / "run.yaml"))
+
+
 def test_without_use_cpu_no_number_format_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AUTOMEDEVAL_BF16", "off")
     parser = TrlParser((ScriptArguments, SFTConfig, ModelConfig))
