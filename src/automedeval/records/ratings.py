@@ -88,7 +88,8 @@ def placed_ratings(path: str | Path, cases: Iterable[Case] = ()) -> tuple[list[t
 
 def _one_score_each(rows: list[tuple[str, dict]], models: Collection[str]) -> tuple[list[tuple[str, dict]], list[str]]:
     """Return a row for each score of a table that has a column of scores for each model, annotator or criterion, and a note."""
-    cells = {str(key): [row.get(key) for _, row in rows] for _, row in rows for key in row}
+    keys = dict.fromkeys(key for _, row in rows for key in row)
+    cells = {str(key): [row.get(key) for _, row in rows] for key in keys}
     named = {role: [name for name in cells if plain(name) in words] for role, words in KEYS.items()}
     told = {name for names in named.values() for name in names}
     told |= {name for name in cells if {plain(name), plain(name).rpartition("_")[2]} & (ABOUT | BESIDE)}
