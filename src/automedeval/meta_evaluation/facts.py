@@ -161,7 +161,7 @@ def _trust(profile: JudgeProfile, judge: str) -> str:
     if is_trusted(profile):
         return f"{judge} marks down enough of the dangerous answers of its audit."
     if profile.contradicted:
-        return f"{judge} misses most wrong statements."
+        return f"{judge}, a program, misses most wrong statements."
     if profile.blind_to:
         return f"{judge} does not notice whether a statement is true."
     return f"nothing shows yet how far {judge} can be believed."

@@ -102,9 +102,9 @@ def read_first(result: dict[str, Any]) -> list[tuple[str, str]]:
     worse, contradicted = _worse(result), result["main_judge"]["cases"].get("contradicted", ())
     others = list(result["baseline"]["models"]) if "baseline" in result else []
     who = others[0] if len(others) == 1 else "a model"
-    links = [("#show=lost", f"{several(len(worse), 'case')} in which {who} is worse")] * bool(worse)
     text = f"{several(len(contradicted), 'case')} with an answer that contradicts the reference"
-    links += [("#show=contradicted", text)] * bool(contradicted)
+    links = [("#show=contradicted", text)] * bool(contradicted)
+    links += [("#show=lost", f"{several(len(worse), 'case')} in which {who} is worse")] * bool(worse)
     return links or [("#show=invalid", "what the judge wrote")] * (known_of(result)[2].valid == 0)
 
 

@@ -78,7 +78,7 @@
   const drawnMarks = (all) => all.filter((name) => !all.includes(`newly_${kinds[name] ?? name}`));
   const points = (score) => (score === null ? "–" : score.toFixed(2));
   const sorts = { models_differ: gap ?? "gap between models", file: "place in the file" };
-  if (sort === "lost") Object.assign(sorts, { lost: "largest loss first", won: "largest gain first" });
+  if (sort === "lost") Object.assign(sorts, { lost: "largest drop first", won: "largest rise first" });
   for (const name of Object.keys(marks)) if (rows.some((row) => name in row.measures)) sorts[name] ??= names[name];
   for (const model of models) sorts[`score:${model}`] = `score of ${model}`;
   const value = (row, key) => (key.startsWith("score:") ? row.cells[models.indexOf(key.slice(6))]?.[0] : row.measures[key]) ?? -Infinity;
@@ -246,7 +246,7 @@
     const different = base && base !== response ? differing(response.text, base.text) : [];
     const box = make("div", { className: "response" },
       make("h3", { dir: "auto", textContent: response.model }),
-      list([...(response.people ? [["people", response.people]] : []), ...scores, ["letters", [...response.text].length.toLocaleString("en")]]),
+      list([...(response.people ? [["people", response.people]] : []), ...scores, ["characters", [...response.text].length.toLocaleString("en")]]),
       block(`Text of ${response.model}`, nodes(response.text, response.wrong, different ?? [])),
       ...(different ? [] : [make("p", { className: "soft", textContent: "Too long to compare." })]),
       ...(response.wrong.length ? [make("ul", { className: "wrong" }, ...response.wrong.map(passage))] : []),
@@ -351,7 +351,7 @@
   at("save-table").addEventListener("click", () => {
     // No table program may take a text for a formula.
     const cell = (each) => `"${String(each).replace(/^[=+\-@\t\r]/, "'$&").replaceAll('"', '""')}"`;
-    const head = ["case_id", "topic", "question", ...models.flatMap((name) => ["score", "letters", "marks", ...(old ? [`score by ${old}`] : [])].map((what) => `${name} ${what}`)), "flagged", "comment"];
+    const head = ["case_id", "topic", "question", ...models.flatMap((name) => ["score", "characters", "marks", ...(old ? [`score by ${old}`] : [])].map((what) => `${name} ${what}`)), "flagged", "comment"];
     const lines = shown.map((row) => [row.id, row.topic, row.question,
       ...row.cells.flatMap((each) => [...(each ?? ["", "", []]), ...(each || !old ? [] : [""])].map((part) => part?.join?.(" ") ?? part ?? "")),
       flags[row.id]?.flagged ? "yes" : "", flags[row.id]?.comment ?? ""]);
