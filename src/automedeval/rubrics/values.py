@@ -137,7 +137,8 @@ def _choices_told(sentence: str, rubric: Rubric, reading: ParsedAnswer) -> Itera
     sentence = re.sub(rf"\bthan {label}", "", sentence, flags=re.I)  # "response A is better than response B"
     bound = rf"(?:[:=>→|]|\b(?:be|is|to)\b)[^\w\n]{{0,9}}(?:a )?{label}\s{{0,3}}(?:$|[^\w\s])|^\W*{label}\W*$"
     chosen = named or _CHOSEN.search(sentence) or re.search(bound, sentence, re.I)
-    told = [folded(each) for each in re.findall(label, sentence, re.I) if chosen or _BETTER.search(sentence)]
+    found = re.findall(label, sentence, re.I) if chosen or _BETTER.search(sentence) else []
+    told = [folded(each) for each in found]
     given = [(reading.choices or {})[name] for name in named or words_of if words_of[name].keys() & {*told}]
     told = [next(of[each] for of in words_of.values() if each in of) for each in told]
     yield told
