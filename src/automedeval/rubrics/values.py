@@ -16,29 +16,43 @@ NUMBER_LIKE = re.compile(rf"[^\w\n]{{0,4}}(?:\d|{_SIGNS}|\b(?:{_WORDS})\b)", re.
 UNREADABLE = re.compile(rf"{NUMBER_LIKE.pattern}|[^\w\n]{{0,4}}(?!(?-i:[XYZ])\b)[\w?]", re.I)
 # What follows a number that counts something: "2 warnings", not "2 points" or a word of grammar, "2 for".
 _COUNTED = (
-    r"\s(?!(?:p(?:oin|un|on)k?t\w{0,2}|pts?|stars?|分|点|of\s\d+(?!\s[^\W\d])|or|if|for|but|is|was|would|should|could"
+    r"\s(?!(?:p(?:oin|un|on)k?t\w{0,2}|pts?|stars?|marks?|分|点|of\s\d+(?!\s[^\W\d])|or|if|for|but|is|was|would|should|could"
     r"|out|because|since|and|to|as|at|on|in|by|than|from|each|instead|rather|when|with|not|now|here|too|then|overall|only|so"
     r"|respectively|this|that|the|it)\b)[^\W\d]"
 )
+_UNCOUNTED = "".join(
+    rf"(?<!{number} )" for number in [r"\d", *_WORDS.split("|")]
+)  # "of the two", not "three of the five"
 # Other things that have numbers: "step 2", "type 1", "all 3", "2 to 3 days", "2 of 3 points", "1 = poor", and of a list "1.".
 _NUMBERED = re.compile(
-    r"(?<!\d )\b(?:step|type|stage|grade|phase|section|table|criteri(?:on|a)|all|of the) \d+(?: and \d+)?(?![\w/.,]\d)"
+    r"(?<!\d )\b(?:step|type|stage|grade|phase|section|table|criteri(?:on|a)|all) \d+(?: and \d+)?(?![\w/.,]\d)"
+    rf"|{_UNCOUNTED}\bof the (?:\d+|{_WORDS})\b(?![/.,]\d)"
     r"|^[^\w§]{0,9}\d{1,2}[.)](?=\s)"
     rf"|\b(?:\d+|{_WORDS}) (?:to|or|and) (?:\d+|{_WORDS})(?={_COUNTED})"
     r"|\b\d+ (?:out )?of \d+ (?:points?|stars?)\b|\b\d\s?=\s?(?=[^\W\d])",
     re.I | re.M,
 )
+_POINTS = "分(?!钟)|[点점](?![\u4e00-\u9fff])"  # in languages without blanks; not "3分钟", three minutes
 _SLOT = "§"  # stands for the name of a response
-# Scores become others, and no figure says which.
+_FEW_WORDS = rf"(?:[\w{_SLOT}'’]{{1,20}}\s){{0,4}}"
+_SCORED = r"(?:scores?|ratings?)\b"
+# Scores become others, and no figure says which: "Lower Doctor 1's score", not "has a lower score".
 _CHANGED = re.compile(
-    r"\b(?:swap|switch|exchang|revers|lower|rais|deduct|half a point|a point (?:off|less|more))", re.I
+    rf"\b(?:swap|switch|exchang|revers)\w{{0,4}}\s(?!to\b){_FEW_WORDS}{_SCORED}"
+    rf"|\b(?:lower|raise|reduce|deduct)\s(?:the|its|their|my|both|{_SLOT})(?:['’]s)?\s{_FEW_WORDS}{_SCORED}"
+    rf"|\b{_SCORED}\s{_FEW_WORDS}(?:swapped|switched|exchanged|reversed|the other way)\b"
+    rf"|\b{_SCORED}\s{_FEW_WORDS}(?:should|must)\sbe\s(?:lower|rais|reduc|higher)"
+    r"|\b(?:half|deduct|by) a point\b|\ba point (?:off|less|more)\b",
+    re.I,
 )
-_SCORED = re.compile(r"\b(?:scores?|ratings?|points?)\b", re.I)
+_NO_SCORE = re.compile(
+    rf"\W*(?:final |overall )?{_SCORED}\W{{0,4}}[:：][^\w\n\[<]{{0,9}}(?!{_SLOT}|(?-i:[XYZ])\b)[\w?]", re.I
+)
 # What makes a label a choice, beside a criterion or a mark before it: in any sentence a label may name a response.
 _CHOSEN = re.compile(
     r"\b(?:answers?|verdicts?|choices?|choose|winner|final|i meant|actually|correct(?:ed|ion)|revis(?:ed|ion))\b", re.I
 )
-_BETTER = re.compile(r"\b(?:wins|better|best|worse|prefer\w*)\b", re.I)  # of all in all: no choice on a criterion
+_BETTER = r"(?:wins|better|best|worse|prefer\w{0,5})\b"  # of all in all: no choice on a criterion
 _QUOTATION = re.compile('"[^"\n]*"|“[^”\n]*”|„[^“”\n]*[“”]|«[^»\n]*»|^[^\\S\n]*>.*', re.M)
 
 
@@ -118,8 +132,8 @@ def _scores_told(sentence: str, rubric: Rubric, reading: ParsedAnswer) -> Iterat
     scores, of_criteria = reading.scores or (), reading.criterion_scores or {}
     numbers = [int(number) for number in re.findall(named_slot(rubric), sentence, re.I)]
     slots = dict.fromkeys(number - 1 for number in numbers if 0 < number <= len(scores)) or range(len(scores))
-    changed = _CHANGED.search(sentence) and _SCORED.search(sentence)
-    yield figures(sentence, rubric) + ["another"] * bool(changed)
+    told, unnamed = figures(sentence, rubric), re.sub(named_slot(rubric), _SLOT, sentence, flags=re.I)
+    yield told + ["another"] * bool(_CHANGED.search(unnamed) or (not told and _NO_SCORE.match(unnamed)))
     named = _criteria_named(sentence, rubric)
     if of_criteria:
         yield [str(of_criteria[name][slot]) for slot in slots for name in named or of_criteria]
@@ -130,14 +144,28 @@ def _scores_told(sentence: str, rubric: Rubric, reading: ParsedAnswer) -> Iterat
 def _choices_told(sentence: str, rubric: Rubric, reading: ParsedAnswer) -> Iterator[list[str]]:
     """Yield what may be the choices of a sentence; then those of an answer in their place."""
     words_of = {name: words(rubric, name) for name in rubric.output_criteria}
+    words_of = {name: {key.removeprefix("response_"): of[key] for key in of} | of for name, of in words_of.items()}
     known = sorted({label for name in words_of for label in rubric.labels(name).values()}, key=len, reverse=True)
-    label = "|".join(f"(?-i:{each})" if len(each) == 1 else _spaced(each) for each in known)
-    label = rf"\b(?:response[\s_-]?)?(?:{label})\b"
-    named = _criteria_named(sentence, rubric)
-    sentence = re.sub(rf"\bthan {label}", "", sentence, flags=re.I)  # "response A is better than response B"
-    bound = rf"(?:[:=>→|]|\b(?:be|is|to)\b)[^\w\n]{{0,9}}(?:a )?{label}\s{{0,3}}(?:$|[^\w\s])|^\W*{label}\W*$"
-    chosen = named or _CHOSEN.search(sentence) or re.search(bound, sentence, re.I)
-    found = re.findall(label, sentence, re.I) if chosen or _BETTER.search(sentence) else []
+    label = rf"\b(?:{'|'.join(map(_label_pattern, known))})\b"
+    named, names = _criteria_named(sentence, rubric), "|".join(map(_spaced, rubric.output_criteria))
+    # "response A is better than response B"
+    sentence = re.sub(
+        rf"\b(?:than|unlike|in|by|from|vitamin|hepatitis|compared (?:to|with)) {label}", "", sentence, flags=re.I
+    )
+    chosen = named or _CHOSEN.search(sentence)
+    bound = rf"(?:[:=>→|]|\b(?:be|is|to|{names})\b)[^\w\n]{{0,9}}(?:a )?"
+    picked = rf"\b(?:meant|choose|{_BETTER})(?:[^\w,;.\n]{{1,3}}(?:one|response|answer|is|the)){{0,4}}[^\w,;.\n]{{1,9}}"
+    ways = [
+        rf"{bound}({label})(?=\s{{0,3}}(?:$|(?!['’]\w)[^\w\s]))",
+        rf"^\W*({label})\W*$",
+        rf"({label})(?=(?: [\w-]{{1,20}}){{0,5}} {_BETTER})",
+        rf"{picked}({label})",
+    ]
+    if chosen:
+        ways.append(rf"""({label})(?=[*_`"'’)\]}}\s]{{0,6}}(?:$|[.;!?|]))""")
+    if _CHOSEN.search(sentence):
+        ways.append(rf"{bound}({label})")
+    found = [match[match.lastindex or 0] for match in re.finditer("|".join(ways), sentence, re.I)]
     told = [folded(each) for each in found]
     given = [(reading.choices or {})[name] for name in named or words_of if words_of[name].keys() & {*told}]
     told = [next(of[each] for of in words_of.values() if each in of) for each in told]
@@ -152,6 +180,14 @@ def _criteria_named(sentence: str, rubric: Rubric) -> list[str]:
     return list(dict.fromkeys(by_key[folded(each)] for each in found))
 
 
+def _label_pattern(label: str) -> str:
+    """Return the pattern of a label in a sentence: "response_a" may be "A" there."""
+    bare = re.sub(r"\Aresponse[\s_-]", "", label, flags=re.I)
+    if len(bare) > 1:
+        return rf"(?:response[\s_-]?)?{_spaced(bare)}"
+    return rf"response[\s_-]?{re.escape(bare)}|(?-i:{re.escape(bare if bare == label else bare.upper())})"
+
+
 def _spaced(name: str) -> str:
     """Return the pattern of a name or label in a sentence, which may have blanks for "_"."""
     return re.escape(name).replace("_", r"[\s_-]").replace(r"\ ", r"[\s_-]")
@@ -160,18 +196,19 @@ def _spaced(name: str) -> str:
 def named_slot(rubric: Rubric) -> str:
     """Return the pattern of what a text calls a response: "Doctor 1", "Doctors 1", "Dr. 1" or "D1"."""
     word, initial = re.escape(rubric.slot_word), re.escape(rubric.slot_word[0])
-    return rf"\b(?:(?:{word}s?|dr\.?){JOIN}|(?<!vitamin )(?-i:{initial}))#?([0-9]{{1,4}})\b"
+    return rf"\b(?:(?:{word}s?|dr\.?){JOIN}|(?<!vitamin )(?-i:{initial}))#?([0-9]{{1,4}})(?![0-9A-Za-z_])"
 
 
 def figures(text: str, rubric: Rubric) -> list[str]:
     """Return the numbers of a text that may be scores: "or rather 3" or "Doctor 1: 3", not "misses 2 warnings"."""
     low, high = rubric.bounds
-    scale = rf"\b{low}\s?(?:to|[–-])\s?{high}\b|\s?(?:/|\b(?:out )?of)\s?{high}\b(?!/)"
+    scale = rf"\b{low}(?: \([^()\n]{{1,40}}\))?\s?(?:to|[–-])\s?{high}\b|\s?(?:/|\b(?:out )?of)\s?{high}\b(?!/)"
     text = re.sub(r"(?<=\d)(?:pts?|points?)\b", " points", text, flags=re.I)
     told = _NUMBERED.sub(" ", re.sub(scale, "", re.sub(named_slot(rubric), _SLOT, text, flags=re.I), flags=re.I))
     digits = rf"\d{{1,{len(str(high))}}}"
     other = rf"{_SIGNS}|one(?=\spoints?\b)|(?:{_WORDS.replace('|one', '')})(?![\w-])"
-    alone = rf"(?<![\w.,/–-])({digits}(?:[.,][05]|(?:[/–-]{digits})*)(?![\w/%]|[.,–-]\w)|{other})(?!{_COUNTED})"
+    listed = rf"{digits}(?:[.,][05]|(?:[,/–-]{digits})*)"
+    alone = rf"(?<![\w.,/–-])({listed}(?![\w/%]|[.,–-]\w)|{other})(?!{_COUNTED})|(?<![\d.,/–-])({digits})(?={_POINTS})"
     found = re.findall(rf"{_SLOT}[^\w\n,{_SLOT}]{{1,12}}(\d+(?:[.,/–-]\d+)*|{other})|{alone}", told, re.I)
-    whole = (re.sub(r"[.,]0+\Z", "", behind or apart) for behind, apart in found)
-    return [each for figure in whole for each in figure.split("/")]
+    whole = (re.sub(r"[.,]0+\Z", "", "".join(places)) for places in found)
+    return [str(int(each)) if each.isdecimal() else each for figure in whole for each in re.split("[,/]", figure)]
