@@ -20,9 +20,8 @@ _COUNTED = (
     r"|out|because|since|and|to|as|at|on|in|by|than|from|each|instead|rather|when|with|not|now|here|too|then|overall|only|so"
     r"|respectively|this|that|the|it)\b)[^\W\d]"
 )
-_UNCOUNTED = "".join(
-    rf"(?<!{number} )" for number in [r"\d", *_WORDS.split("|")]
-)  # "of the two", not "three of the five"
+# "of the two", not "three of the five"
+_UNCOUNTED = "".join(rf"(?<!{number} )" for number in [r"\d", *_WORDS.split("|")])
 # Other things that have numbers: "step 2", "type 1", "all 3", "2 to 3 days", "2 of 3 points", "1 = poor", and of a list "1.".
 _NUMBERED = re.compile(
     r"(?<!\d )\b(?:step|type|stage|grade|phase|section|table|criteri(?:on|a)|all) \d+(?: and \d+)?(?![\w/.,]\d)"
@@ -32,27 +31,37 @@ _NUMBERED = re.compile(
     r"|\b\d+ (?:out )?of \d+ (?:points?|stars?)\b|\b\d\s?=\s?(?=[^\W\d])",
     re.I | re.M,
 )
-_POINTS = "分(?!钟)|[点점](?![\u4e00-\u9fff])"  # in languages without blanks; not "3分钟", three minutes
+_POINTS = "分(?![钟之制])|[点점](?! ?[만\u4e00-\u9fff])"  # in languages without blanks; not "3分钟", three minutes
 _SLOT = "§"  # stands for the name of a response
-_FEW_WORDS = rf"(?:[\w{_SLOT}'’]{{1,20}}\s){{0,4}}"
-_SCORED = r"(?:scores?|ratings?)\b"
+_FEW = rf"(?:(?!(?:so|which|hence|thus|as|but|because|with|and(?! {_SLOT}))\b)[\w{_SLOT}'’]{{1,20}}\s){{0,4}}"
+_SCORE = r"(?:scores?|ratings?)\b"
 # Scores become others, and no figure says which: "Lower Doctor 1's score", not "has a lower score".
 _CHANGED = re.compile(
-    rf"\b(?:swap|switch|exchang|revers)\w{{0,4}}\s(?!to\b){_FEW_WORDS}{_SCORED}"
-    rf"|\b(?:lower|raise|reduce|deduct)\s(?:the|its|their|my|both|{_SLOT})(?:['’]s)?\s{_FEW_WORDS}{_SCORED}"
-    rf"|\b{_SCORED}\s{_FEW_WORDS}(?:swapped|switched|exchanged|reversed|the other way)\b"
-    rf"|\b{_SCORED}\s{_FEW_WORDS}(?:should|must)\sbe\s(?:lower|rais|reduc|higher)"
+    rf"\b(?:swap|switch|exchang|revers)\w{{0,4}}\s(?!to\b){_FEW}{_SCORE}"
+    rf"|\b(?:lower|raise|reduce|increase|deduct)\s(?:the|its|their|my|both|{_SLOT})(?:['’]s)?\s{_FEW}{_SCORE}"
+    rf"|\b{_SCORE}\s{_FEW}(?:swapped|switched|exchanged|reversed|the other way)\b"
+    rf"|\b{_SCORE}\s{_FEW}(?:should|must)\sbe\s(?:lower|rais|reduc|increas|higher)"
+    rf"|\b(?:should|must)\s(?:get|have|receive)\sa\s(?:higher|lower)\s{_SCORE}"
     r"|\b(?:half|deduct|by) a point\b|\ba point (?:off|less|more)\b",
     re.I,
 )
+# In the place of scores only words: "Score: N/A", not "Score: [your scores]" or "Score: X points".
 _NO_SCORE = re.compile(
-    rf"\W*(?:final |overall )?{_SCORED}\W{{0,4}}[:：][^\w\n\[<]{{0,9}}(?!{_SLOT}|(?-i:[XYZ])\b)[\w?]", re.I
+    rf"\W*(?:final |overall )?{_SCORE}\W{{0,4}}[:：][^\w\n\[<]{{0,9}}(?!{_SLOT}|(?-i:[XYZ])\b)[\w?]", re.I
 )
-# What makes a label a choice, beside a criterion or a mark before it: in any sentence a label may name a response.
+# Words of a sentence that may give choices; in any other a label may just name a response.
 _CHOSEN = re.compile(
-    r"\b(?:answers?|verdicts?|choices?|choose|winner|final|i meant|actually|correct(?:ed|ion)|revis(?:ed|ion))\b", re.I
+    r"\b(?:(?:answers?|verdicts?|choices?)(?=\W{0,4}[:=\n]|\sis\b)|choose|winner|final|i meant|actually"
+    r"|correct(?:ed|ion)|revis(?:ed|ion))\b",
+    re.I,
 )
-_BETTER = r"(?:wins|better|best|worse|prefer\w{0,5})\b"  # of all in all: no choice on a criterion
+_BETTER = r"wins|better|best|superior|prefer\w{0,5}"  # of all in all: no choice on a criterion
+_PICKED = (
+    rf"\b(?:meant|chose|choose|go with|winner|verdict|choice|answer(?=\s?(?:[:=]|is\b))|{_BETTER})"
+    r"(?:[^\w,;.\n]{1,3}(?:one|response|answer|is|the)){0,4}[^\w,;.\n]{1,9}"
+)
+# Before a label that is no choice: "better than B", "in Response B", "vitamin B".
+_BESIDE = r"\b(?:than|over|unlike|in|by|from|vitamin|hepatitis|(?:compared|superior|inferior|similar|equal|prior) (?:to|with))"
 _QUOTATION = re.compile('"[^"\n]*"|“[^”\n]*”|„[^“”\n]*[“”]|«[^»\n]*»|^[^\\S\n]*>.*', re.M)
 
 
@@ -118,11 +127,13 @@ def other_values(tail: str, rubric: Rubric, reading: ParsedAnswer) -> bool:
 
 
 def _sentences(text: str) -> Iterator[str]:
-    """Return the sentences and lines of a text, each once, without its quotations, rows of figures with the line above them.
+    """Return the sentences and lines of a text, each once, without its quotations.
 
+    A row of figures stands with the line above it, and so do words under a header of scores.
     A single word in quotation marks is none: "response_b".
     """
     text = re.sub(r"""(?<!\w)["'“‘„«`]([\w.-]{1,40}(?: [A-Za-z\d])?)["'”’“»`]""", r"\1", text)
+    text = re.sub(r"(\bscores?\W{0,4}[:：][*_`~ \t]{0,9})\n\s{0,9}(?=[^\W\d])", r"\1 ", text, flags=re.I)
     rows = re.sub(r"\n(?=[^\w\n]*(?:\d[^A-Za-z\n]*)?(?:\n|\Z))", " ", _QUOTATION.sub(" ", text))
     return filter(str.strip, dict.fromkeys(re.split(r"(?<=[^\d\n][.!?])(?<!Dr\.)\s|\n", rows)))
 
@@ -148,23 +159,18 @@ def _choices_told(sentence: str, rubric: Rubric, reading: ParsedAnswer) -> Itera
     known = sorted({label for name in words_of for label in rubric.labels(name).values()}, key=len, reverse=True)
     label = rf"\b(?:{'|'.join(map(_label_pattern, known))})\b"
     named, names = _criteria_named(sentence, rubric), "|".join(map(_spaced, rubric.output_criteria))
-    # "response A is better than response B"
-    sentence = re.sub(
-        rf"\b(?:than|unlike|in|by|from|vitamin|hepatitis|compared (?:to|with)) {label}", "", sentence, flags=re.I
-    )
-    chosen = named or _CHOSEN.search(sentence)
+    sentence = re.sub(rf"{_BESIDE} {label}", "", sentence, flags=re.I)
     bound = rf"(?:[:=>→|]|\b(?:be|is|to|{names})\b)[^\w\n]{{0,9}}(?:a )?"
-    picked = rf"\b(?:meant|choose|{_BETTER})(?:[^\w,;.\n]{{1,3}}(?:one|response|answer|is|the)){{0,4}}[^\w,;.\n]{{1,9}}"
+    better = _BETTER + "|worse" * any(rubric.criterion(name).polarity == "worse" for name in named)
     ways = [
         rf"{bound}({label})(?=\s{{0,3}}(?:$|(?!['’]\w)[^\w\s]))",
-        rf"^\W*({label})\W*$",
-        rf"({label})(?=(?: [\w-]{{1,20}}){{0,5}} {_BETTER})",
-        rf"{picked}({label})",
+        rf"^\W*(?:boxed\W)?({label})\W*$",
+        rf"({label})(?=(?: [\w-]{{1,20}}){{0,5}} (?:{better})\b)",
+        rf"{_PICKED}({label})",
     ]
-    if chosen:
+    chosen = named or _CHOSEN.search(sentence)
+    if chosen:  # a label at the end
         ways.append(rf"""({label})(?=[*_`"'’)\]}}\s]{{0,6}}(?:$|[.;!?|]))""")
-    if _CHOSEN.search(sentence):
-        ways.append(rf"{bound}({label})")
     found = [match[match.lastindex or 0] for match in re.finditer("|".join(ways), sentence, re.I)]
     told = [folded(each) for each in found]
     given = [(reading.choices or {})[name] for name in named or words_of if words_of[name].keys() & {*told}]
