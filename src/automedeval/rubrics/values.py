@@ -52,7 +52,7 @@ _NO_SCORE = re.compile(
 # Words of a sentence that may give choices; in any other a label may just name a response.
 _CHOSEN = re.compile(
     r"\b(?:(?:answers?|verdicts?|choices?)(?=\W{0,4}[:=\n]|\sis\b)|choose|winner|final|i meant|actually"
-    r"|correct(?:ed|ion)|revis(?:ed|ion))\b",
+    r"|correct(?:ed|ion)|revis(?:ed|ion)|thought|think|instead)\b",
     re.I,
 )
 _BETTER = r"wins|better|best|superior|prefer\w{0,5}"  # of all in all: no choice on a criterion
@@ -173,8 +173,8 @@ def _choices_told(sentence: str, rubric: Rubric, reading: ParsedAnswer) -> Itera
         ways.append(rf"""({label})(?=[*_`"'’)\]}}\s]{{0,6}}(?:$|[.;!?|]))""")
     found = [match[match.lastindex or 0] for match in re.finditer("|".join(ways), sentence, re.I)]
     told = [folded(each) for each in found]
-    given = [(reading.choices or {})[name] for name in named or words_of if words_of[name].keys() & {*told}]
-    told = [next(of[each] for of in words_of.values() if each in of) for each in told]
+    given = [(reading.choices or {})[name] for name in named or words_of if words_of[name].keys() & {*told}] or ["none"]
+    told = [next((of[each] for of in words_of.values() if each in of), "another") for each in told]
     yield told
     yield told if not chosen and {*told} <= {*given} else given
 
@@ -183,7 +183,7 @@ def _criteria_named(sentence: str, rubric: Rubric) -> list[str]:
     """Return the criteria that a sentence names, in its order."""
     by_key = {folded(name): name for name in rubric.output_criteria}
     found = re.findall(rf"\b(?:{'|'.join(map(_spaced, by_key))})\b", sentence, re.I)
-    return list(dict.fromkeys(by_key[folded(each)] for each in found))
+    return list(dict.fromkeys(by_key[key] for key in map(folded, found) if key in by_key))
 
 
 def _label_pattern(label: str) -> str:
