@@ -31,6 +31,7 @@ def written(name: str, row: dict) -> str:
     return json.dumps(rows) if name.endswith(".json") else "".join(json.dumps(each) + "\n" for each in rows)
 
 
+PEOPLE = ("evaluator", "annotator_name", "rater name", "physician_id")
 FILES = ROWS["tables"] | {name: written(name, row) for name, row in ROWS["rows"].items()}
 
 
@@ -53,6 +54,13 @@ def test_the_same_ratings_are_read_of_every_kind_of_file(name: str, tmp_path: Pa
     [
         ("case_id,model,rater_1,rater_2", "k1,m1,4,3", ["rater_1", "rater_2"], {"overall": 3.5}),
         ("case_id,model,doctor,relevancy,fluency rating", "k1,m1,ann,4,3", ["ann"], {"relevancy": 4, "fluency": 3}),
+        (
+            "case_id,model,Email Address,harm,fluency,tone",
+            "k1,m1,ann,0,10,1",
+            ["ann"],
+            {"harm": 0, "fluency": 10, "tone": 1},
+        ),
+        *((f"case_id,model,{who},score", "k1,m1,ann,4", ["ann"], {"overall": 4}) for who in PEOPLE),
     ],
 )
 def test_a_column_of_scores_may_be_one_annotator_s_or_one_criterion_s(
@@ -64,7 +72,13 @@ def test_a_column_of_scores_may_be_one_annotator_s_or_one_criterion_s(
     people = read_ratings(str(file), cases)
     assert people.annotators == annotators
     assert {name: people.on_criterion(name)[cases.locate("k1", "m1")] for name in people.by_criterion} == criteria
-    assert any("a column: " in note for note in people.notes)
+    assert any("a column: " in note for note in people.notes) == (",score" not in head)
+
+
+NO_RATINGS = (
+    "no ratings, by the name or the scale: leave them out of the table, or give each score a row of its own, with the columns "
+    "criterion and score"
+)
 
 
 @pytest.mark.parametrize(("head", "row", "error"), ROWS["test_a_rating_that_cannot_be_read_stops_with_its_line"])
@@ -73,7 +87,7 @@ def test_a_rating_that_cannot_be_read_stops_with_its_line(head: str, row: str, e
     file.write_text(f"{head}\n{row}\n")
     with pytest.raises(RecordError) as raised:
         read_ratings(str(file), Cases(CASES, "cases.jsonl"))
-    assert str(raised.value) == f"{tmp_path}/{error}"
+    assert str(raised.value) == f"{tmp_path}/{error.replace('NO_RATINGS', NO_RATINGS)}"
 
 
 def test_a_question_that_two_cases_ask_needs_an_id(tmp_path: Path) -> None:

@@ -17,8 +17,8 @@ from automedeval.records.types import Case, RecordError, Response
 _WORDS = packaged("records", "columns")
 NAMES: dict[str, list[str]] = _WORDS["names"]
 RATINGS: dict[str, list[str]] = _WORDS["ratings"]
-BESIDE, REMARKS, ABOUT, ASKED, TRUSTED, NO_VALUE = (
-    frozenset[str](_WORDS[name]) for name in ("beside", "remarks", "about", "asked", "trusted", "no_value")
+BESIDE, REMARKS, ABOUT, ASKED, TRUSTED, NO_VALUE, NO_RATING = (
+    frozenset[str](_WORDS[name]) for name in ("beside", "remarks", "about", "asked", "trusted", "no_value", "no_rating")
 )
 NO_ANSWER = re.compile("|".join(_WORDS["no_answer"]), re.I | re.S)
 PERSON = re.compile(r"(?:(?:Dr|Prof|Mr|Ms|Mrs)\.? )?[A-Z][\w'’-]+(?: [A-Z][\w'’.-]*){0,2}")
