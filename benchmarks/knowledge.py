@@ -80,7 +80,7 @@ def store_of(passages: list[Passage], encoder: Encoder | Drawn) -> KnowledgeBase
     with tempfile.TemporaryDirectory() as folder:
         with StoreWriter(folder, encoder) as store:
             store.add(passages)
-        return KnowledgeBase(folder, lambda _: encoder)
+        return KnowledgeBase(folder, lambda: encoder)
 
 
 def latency(book: Book, encoder: Encoder, questions: list[str], sizes: list[int], results: Results) -> None:

@@ -103,7 +103,7 @@ def test_windows_are_encoded_whole_whatever_is_stored(folder: Shelf, monkeypatch
 def test_another_encoder_or_length_of_passages_is_refused(shelf: Shelf) -> None:
     with shelf.write():
         pass
-    with pytest.raises(RecordError, match=r"built with tokens 200, not 100; give the same, or another --store"):
+    with pytest.raises(RecordError, match=r"built with tokens 200, not 100: name another --store"):
         shelf.write(100).__enter__()
     other = mock.Mock(wraps=shelf.encoder, fingerprint="0" * 12)
     other.name = "other"

@@ -13,6 +13,8 @@ from doubles.agreement_study import told, write
 from programs import error_line, flags, run_command, succeeded
 from tables import rows_of
 
+from automedeval import Case
+
 ROWS = rows_of(__file__)
 
 MODELS, RUNS = ("a", "b"), 3
@@ -166,6 +168,22 @@ def test_what_is_known_of_a_judge_stands_beside_its_scores(study, tmp_path: Path
     (tmp_path / "audit.json").write_text(json.dumps(audit | {"judge": audited | {"settings": "2"}}))
     done = run_command("report", *args, "--audits", tmp_path / "audit.json")
     assert "no judge of these verdicts has them" in error_line(done)
+
+
+def test_an_invalid_verdict_by_a_checklist_of_one_s_own_is_one_of_criteria(study, tmp_path: Path) -> None:
+    folder, cases, verdicts = study
+    digests = {case["id"]: Case.from_dict(case).checklist_digest for case in cases}
+    own = [each | {"rubric": "mine@1", "case_digest": digests[each["case_id"]]} for each in verdicts]
+    own.sort(key=lambda each: each["valid"])
+    assert not own[0]["valid"]
+    files = ["--verdicts", write(tmp_path / "verdicts.jsonl", own), "--cases", folder / "cases.jsonl"]
+    succeeded(run_command("report", *files, "--output", tmp_path / "out"))
+    judges = json.loads((tmp_path / "out" / "criteria.json").read_text())["judges"]
+    of_checklist = write(tmp_path / "theirs.jsonl", verdicts)
+    args = ["--verdicts", of_checklist, "--cases", folder / "cases.jsonl", "--output", tmp_path / "theirs"]
+    succeeded(run_command("report", *args))
+    theirs = json.loads((tmp_path / "theirs" / "criteria.json").read_text())["judges"]["j"]
+    assert judges["j"]["candidates"] == theirs["candidates"]
 
 
 @pytest.mark.parametrize(("changed", "said"), ROWS["test_a_checklist_that_does_not_fit_gets_one_line"])

@@ -297,6 +297,10 @@ def test_the_temperature_of_a_judge_that_is_twice_too_sure_is_two() -> None:
     assert fitted == pytest.approx(heats[np.argmax([np.log(each).sum() for each in chances])], abs=0.01)
     without = [replace(each, extra={"models": list(MODELS)}) for each in verdicts]
     assert Calibration.fit(without, ratings, FEEDBACK).facts["temperature"] is None
+    of_criteria = [
+        replace(each, extra=each.extra | {"probabilities": each.extra["probabilities"] * 2}) for each in verdicts
+    ]
+    assert Calibration.fit(of_criteria, ratings, FEEDBACK).facts["temperature"] is None, "six for three responses"
 
 
 def test_a_tie_at_a_cut_stays_on_its_side() -> None:

@@ -170,6 +170,19 @@ def test_seven_are_compared_with_the_baseline_and_without_one_a_line_says_how_to
     assert "clearly lower: b" in first
 
 
+def test_a_model_that_is_lower_by_one_difference_in_every_case_is_clearly_lower_than_the_baseline(
+    tmp_path: Path,
+) -> None:
+    cases = [
+        case_of(f"c{number}", "What helps?", {model: f"Rest, {model}." for model in "abc"}) for number in range(14)
+    ]
+    scores = [[4, 3, 2 + number % 3] for number in range(14)]
+    files = {"cases": cases, "verdicts": [verdict(*each, "good") for each in zip(cases, scores)]}
+    files = {name: write(tmp_path / f"{name}.jsonl", lines) for name, lines in files.items()}
+    said = outcome(tmp_path, *flags(**files, output=tmp_path / "out", baseline="a")).said
+    assert said.startswith("Beside a – clearly lower: b and c.")
+
+
 @pytest.mark.parametrize("shift", [0.0, 0.12])
 def test_two_that_are_level_are_said_to_be(tmp_path: Path, shift: float) -> None:
     said = of_candidates({"a": shift, "b": 0.0}, tmp_path).said

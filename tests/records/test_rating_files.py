@@ -81,6 +81,13 @@ NO_RATINGS = (
 )
 
 
+def test_the_index_that_pandas_writes_is_no_criterion(tmp_path: Path) -> None:
+    rows = [f"{number},{case},{model},ann,{score}" for number, (case, model, score) in enumerate(SCORES) if score]
+    (tmp_path / "r.csv").write_text("\n".join([",case_id,model,annotator,accuracy", *rows]) + "\n")
+    people = read_ratings(str(tmp_path / "r.csv"), Cases(CASES, "cases.jsonl"))
+    assert list(people.by_criterion) == ["accuracy"]
+
+
 @pytest.mark.parametrize(("head", "row", "error"), ROWS["test_a_rating_that_cannot_be_read_stops_with_its_line"])
 def test_a_rating_that_cannot_be_read_stops_with_its_line(head: str, row: str, error: str, tmp_path: Path) -> None:
     file = tmp_path / "r.csv"

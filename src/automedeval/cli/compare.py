@@ -93,7 +93,7 @@ class CompareArguments(BaselineArguments):
 
 def main() -> None:
     """Read the files, compare the candidates, and write the report."""
-    (args,) = parse((CompareArguments,), __doc__, first=("cases", "verdicts", "ratings", "baseline"))
+    (args,) = parse((CompareArguments,), __doc__, first=("cases", "verdicts", "ratings"))
     if len(args.cases) > 1:
         cases, judges, notes = join_runs(args.cases, args.verdicts, args.rubric, args.blank)
     else:

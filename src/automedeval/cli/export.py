@@ -78,7 +78,7 @@ def main() -> None:
     """Read the verdicts, check that the cases are those that were judged, and write the file."""
     (args,) = parse((ExportArguments,), __doc__)
     if args.to == "decision":
-        rubric = write_decision_folder(args.model or "", Path(args.output), temperature_in(args.verdicts))
+        rubric = write_decision_folder(args.model or "", Path(args.output), *temperature_in(args.verdicts))
         print(f"{args.output}: scores one answer by {rubric}; docs/judge.md#typed-questions says how it is asked")
         return
     cases = None if args.cases is None else {case.id: case for case in read_cases(args.cases, blank=args.blank)}
@@ -102,14 +102,17 @@ def main() -> None:
     print(f"{len(verdicts):,} verdicts, {invalid:,} invalid, {len(table):,} rows: {printable(str(output))}")
 
 
-def temperature_in(folder: str) -> float | None:
-    """Return the temperature that a calibration fitted, None without a folder; RecordError if it has none."""
+def temperature_in(folder: str) -> tuple[float, str] | tuple[()]:
+    """Return the temperature that a calibration fitted and its rubric, nothing without a folder; RecordError if it has none."""
+    if not folder:
+        return ()
     file = Path(folder) / "calibration.json"
-    if folder and not (file.is_file() and (facts := read_json(file)).get("temperature")):
+    facts = read_json(file) if file.is_file() else {}
+    if not facts.get("temperature"):
         raise RecordError(
             f"{file}: no temperature, which `automedeval calibrate` fits where verdicts have probabilities"
         )
-    return facts["temperature"] if folder else None
+    return facts["temperature"], facts["rubric"]
 
 
 def export_preferences(args: ExportArguments, cases: Cases, output: Path) -> None:

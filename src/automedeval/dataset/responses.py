@@ -171,8 +171,9 @@ def answer_missing(chat: Any, cases: Sequence[Case], window: int, log: Log) -> N
     since it was answered.
     """
     (name,), processes = log.author, log.processes
-    for case in cases[processes.rank :: processes.count]:
-        (excess,) = chat.overflow([response_prompt(case, name)])
+    for case in cases[processes.rank :: processes.count] if chat.batched else ():  # an endpoint's window is not known
+        # A judge's rationale takes what the window leaves; an answer that is cut short would be judged as a worse one.
+        excess = chat.count_tokens([response_prompt(case, name)])[0] + chat.max_new_tokens - chat.window
         if excess > 0:
             raise RecordError(
                 f"case {case.id!r}: the question and --max_new_tokens exceed the context window of {name} by {excess} tokens"

@@ -220,5 +220,5 @@ def _refuse_change(place: str, settings: dict[str, Any], wanted: dict[str, Any])
         if name != "encoder" and settings.get(name) != value:
             encoder = f" (encoder {settings.get('encoder')}, not {wanted['encoder']})" if name == "fingerprint" else ""
             raise RecordError(
-                f"{place}: was built with {name} {settings.get(name)}, not {value}{encoder}; give the same, or another --store"
+                f"{place}: was built with {name} {settings.get(name)}, not {value}{encoder}: name another --store"
             )

@@ -29,13 +29,13 @@ _SAMPLES = (
 )
 
 
-def write_decision_folder(model: str, output: Path, temperature: float | None = None) -> str:
+def write_decision_folder(model: str, output: Path, temperature: float | None = None, fitted: str = "") -> str:
     """Copy a checkpoint to a new folder, with a decision.json and its template; return the name of the rubric it judges by.
 
-    The logarithms of its probabilities are divided by the `temperature`.
+    The logarithms of its probabilities are divided by the `temperature`, which was fitted to verdicts by the rubric `fitted`.
 
-    RecordError: the folder holds files, the rubric does not score an answer once, a score takes several tokens, or the prompts
-    cannot be written as a template.
+    RecordError: the folder holds files, the temperature is of another rubric, the rubric does not score an answer once, a score
+    takes several tokens, or the prompts cannot be written as a template.
     """
     from transformers.decision import DecisionConfig  # slow to import
 
@@ -44,6 +44,8 @@ def write_decision_folder(model: str, output: Path, temperature: float | None = 
         raise RecordError(f"{model} has a {DECISION} already")
     if output.exists() and any(output.iterdir()):
         raise RecordError(f"--output {output}: holds files already; choose another folder")
+    if fitted not in ("", rubric.name):
+        raise RecordError(f"{model} judges by {rubric.name}: the temperature was fitted to verdicts by {fitted}")
     fields = answer_layout(answer_parts(rubric, 1, rationale=False))[2]
     if rubric.scale is None or len(fields) != 1:
         raise RecordError(f"{rubric.name} does not score an answer once: a model of decisions cannot judge by it")

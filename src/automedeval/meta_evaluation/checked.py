@@ -80,9 +80,8 @@ def sentences_of(figures: Mapping[str, Any], evidence: str, without: int) -> lis
         lines.append(f"{model}: {count} hold a statement that contradicts {AGAINST[evidence]}.")
     if without:
         lines.append(f"{without} answers had nothing to be checked against: of them nothing is known.")
-    lines.append(
-        "What no passage speaks of is not found, which is neither right nor wrong. What answers leave out is not looked for."
-    )
+    unknown = "What the model is unsure of" if evidence == "none" else "What no passage speaks of"
+    lines.append(f"{unknown} is not found, which is neither right nor wrong. What answers leave out is not looked for.")
     return lines
 
 

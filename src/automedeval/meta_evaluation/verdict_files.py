@@ -57,10 +57,11 @@ def read_verdicts(
                 raise RecordError(f"{place}: {same} is at {of_author[verdict.key][0]} already")
             if verdict.rubric not in rubrics:
                 rubrics[verdict.rubric] = _rubric(verdict.rubric, rubric, more)
-            kind = _kind(verdict, by := rubrics[verdict.rubric])
+            case = cases.records[cases.index[verdict.case_id]]
+            kind = _kind(verdict, by := rubrics[verdict.rubric], case)
             if kind not in kinds:
                 raise RecordError(f"{place}: {REFUSED[kind].format(verdict.rubric)}")
-            CHECKS[kind](place, cases.records[cases.index[verdict.case_id]], verdict, by)
+            CHECKS[kind](place, case, verdict, by)
             # Half of the memory, and no figure reads it; the page shows what could not be read.
             of_author[verdict.key] = place, replace(verdict, raw="") if verdict.valid else verdict
         rubrics_of = Counter(judge for judge, _ in found)
@@ -78,9 +79,14 @@ def read_verdicts(
     return list(tables.values()), more + notes
 
 
-def _kind(verdict: Verdict, rubric: Rubric | None) -> str:
-    """Return what a verdict gives."""
-    if verdict.checklist is not None or verdict.rubric.startswith("checklist@"):
+def _kind(verdict: Verdict, rubric: Rubric | None, case: Case) -> str:
+    """Return what a verdict gives; an invalid one gives it by its rubric, or by the texts that it was shown."""
+    if rubric is not None:
+        is_checklist = rubric.mode == "checklist"
+    else:
+        seen = verdict.extra.get(verdict.digest_key)
+        is_checklist = verdict.rubric.startswith("checklist@") or seen == case.checklist_digest != case.digest
+    if is_checklist or verdict.checklist is not None:
         return CRITERIA
     return WORDS if rubric is not None and rubric.in_words else SCORES
 

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from automedeval.records.columns import ABOUT, BESIDE, NAMES, NO_RATING, RATINGS, key_of, no_value, plain
+from automedeval.records.columns import ABOUT, BESIDE, NAMELESS, NAMES, NO_RATING, RATINGS, key_of, no_value, plain
 from automedeval.records.rows import filled, read_rows
 from automedeval.records.types import Case, Rating, RecordError, question_text
 
@@ -93,6 +93,7 @@ def _one_score_each(rows: list[tuple[str, dict]], models: Collection[str]) -> tu
     named = {role: [name for name in cells if plain(name) in words] for role, words in KEYS.items()}
     told = {name for names in named.values() for name in names}
     told |= {name for name in cells if {plain(name), plain(name).rpartition("_")[2]} & (ABOUT | BESIDE)}
+    told |= {name for name in cells if NAMELESS.fullmatch(name)}  # the index that pandas writes
     scores = {  # the column → whose it is: "relevancy_score"
         name: re.sub(r"(?i)(?<=\w)[\s_-]+(?:score|rating)$", "", name)
         for name, column in cells.items()

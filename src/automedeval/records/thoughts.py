@@ -11,8 +11,8 @@ _OPEN, _CLOSE, _ROUND = (
 )
 # Where a model writes a mark: a text may name it anywhere, "models use <think> tags".
 _MARK = re.compile(
-    rf"(?P<begins>^[ \t]*|(?<=[.!?…。>▷]))?(?P<open>{_OPEN})"
-    rf"|(?P<ends>^[ \t]*|(?<=[^\s\"'“‘(`\[]))?(?P<close>{_CLOSE})(?P<last>(?=[ \t]*\n\s*\S))?",
+    rf"(?P<begins>^[ \t]*|(?<=[.!?…。>▷])|(?<=[.!?…] ))?(?P<open>{_OPEN})"
+    rf"|(?P<ends>^[ \t]*|(?<=[^\s\"'“‘(`\[])|(?<=[.!?…] ))?(?P<close>{_CLOSE})(?P<last>(?=[ \t]*\n\s*\S))?",
     re.I | re.M,
 )
 _AROUND, _LISTED = re.compile(_ROUND, re.I), re.compile(r"\s*(?:and|or|to|,|/|…|\.\.\.)?\s*")

@@ -116,7 +116,7 @@ def next_steps(judge: VerdictTable, rated: bool, audited: bool) -> list[str]:
         run = run_record(judge).get("arguments", {})
         follows_none = bool(run) or without_scale(judge.rubric_name)
         rubric = run.get("rubric") or (None if follows_none else judge.rubric_name.partition("@")[0])
-        chosen = ((name, run.get(name)) for name in ("rationale", "blank", "judge_name"))
+        chosen = ((name, run.get(name)) for name in ("rationale", "score_decoding", "blank", "judge_name"))
         judged = {name: value for name, value in chosen if value not in (None, True)}
         command = command_line(
             "audit", run, (EncoderArguments, ChatArguments), judge=run.get("judge") or "JUDGE", cases=judge.cases.source,

@@ -274,13 +274,17 @@ def temperature_of(placed: Sequence[tuple[int, Verdict]], scores: np.ndarray, ru
     """Return what to divide the logarithms of a judge's probabilities by, so that people's scores get the largest ones.
 
     `placed` are verdicts by the rubric with the places of their first responses in `scores`, people's means (Guo et al. 2017,
-    "On Calibration of Modern Neural Networks"). None where a verdict has no probability for each score.
+    "On Calibration of Modern Neural Networks"). None where a verdict has no probability for each score, and
+    for scores on several criteria.
     """
     low, high = _scale(rubric)
+    odds_of = [verdict.extra.get("probabilities") or [] for _, verdict in placed]
+    if any(len(odds) != len(verdict.order) for odds, (_, verdict) in zip(odds_of, placed)):
+        return None  # there are none, or one for each of several criteria
     told = [
-        (odds, scores[start + index])
-        for start, verdict in placed
-        for index, odds in zip(verdict.order, verdict.extra.get("probabilities") or [{}] * len(verdict.order))
+        (each, scores[start + index])
+        for (start, verdict), odds in zip(placed, odds_of)
+        for index, each in zip(verdict.order, odds)
         if not np.isnan(scores[start + index])
     ]
     levels = [str(level) for level in range(low, high + 1)]

@@ -34,7 +34,7 @@ def words(result: Result) -> list[str]:
     defined = [(pair, figure) for pair, figure in zip(pairs, figures) if figure[kind]["low"] is not None]
     if not defined:
         (estimate, pair), reason = (figures[0][kind], pairs[0]["pair"]), figures[0][kind].get("reason", "no interval")
-        if len(pairs) == 1 and not rated and estimate["value"] and estimate["n"] > 5:  # a sign test of six has p < 0.05
+        if len(pairs) == 1 and _always(estimate, kind):
             better, worse = pair if estimate["value"] > 0 else pair[::-1]
             points = f"{abs(estimate['value']):g} point{'s' * (abs(estimate['value']) != 1)} in each of {estimate['n']} cases"
             return [f"{better} scores higher than {worse}, by {points}.", *changed]
@@ -86,13 +86,21 @@ def _best(pairs: Sequence[Result], kind: str, lead: str) -> str:
     return best_of([first, *others], level, higher, "is shown to be best")
 
 
+def _always(estimate: Result, kind: str) -> bool:
+    """Return whether a judge alone finds one difference in all of more than five cases: a sign test of six has p < 0.05."""
+    return kind == "naive" and bool(estimate["value"]) and estimate["low"] is None and estimate["n"] > 5
+
+
 def _against(pairs: Sequence[Result], kind: str, lead: str) -> str:
     """Say which models are clearly above or below the baseline, with which every pair begins."""
     stands: dict[str, list[str]] = {"clearly higher": [], "clearly lower": [], "not clearly different": []}
     for pair in pairs:
         estimate, (_, name) = pair["difference"][lead][kind], pair["pair"]
         way = "clearly lower" if (estimate["value"] or 0) > 0 else "clearly higher"
-        stands[way if is_clear(estimate) else "not clearly different"].append(name)
+        if estimate["low"] is not None and not is_clear(estimate):
+            way = "not clearly different"
+        if estimate["low"] is not None or _always(estimate, kind):
+            stands[way].append(name)
     said = "; ".join(f"{how}: {in_a_row(names)}" for how, names in stands.items() if names)
     return f"Beside {pairs[0]['pair'][0]} – {said}."
 
