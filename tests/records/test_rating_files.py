@@ -31,7 +31,6 @@ def written(name: str, row: dict) -> str:
     return json.dumps(rows) if name.endswith(".json") else "".join(json.dumps(each) + "\n" for each in rows)
 
 
-PEOPLE = ("evaluator", "annotator_name", "rater name", "physician_id")
 FILES = ROWS["tables"] | {name: written(name, row) for name, row in ROWS["rows"].items()}
 
 
@@ -50,21 +49,11 @@ def test_the_same_ratings_are_read_of_every_kind_of_file(name: str, tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("head", "row", "annotators", "criteria"),
-    [
-        ("case_id,model,rater_1,rater_2", "k1,m1,4,3", ["rater_1", "rater_2"], {"overall": 3.5}),
-        ("case_id,model,doctor,relevancy,fluency rating", "k1,m1,ann,4,3", ["ann"], {"relevancy": 4, "fluency": 3}),
-        (
-            "case_id,model,Email Address,harm,fluency,tone",
-            "k1,m1,ann,0,10,1",
-            ["ann"],
-            {"harm": 0, "fluency": 10, "tone": 1},
-        ),
-        *((f"case_id,model,{who},score", "k1,m1,ann,4", ["ann"], {"overall": 4}) for who in PEOPLE),
-    ],
+    ("head", "row", "annotators", "criteria", "note"),
+    ROWS["test_a_column_of_scores_may_be_one_annotator_s_or_one_criterion_s"],
 )
 def test_a_column_of_scores_may_be_one_annotator_s_or_one_criterion_s(
-    head, row, annotators, criteria, tmp_path: Path
+    head, row, annotators, criteria, note, tmp_path: Path
 ) -> None:
     file = tmp_path / "r.csv"
     file.write_text(f"{head}\n{row}\n")
@@ -72,7 +61,14 @@ def test_a_column_of_scores_may_be_one_annotator_s_or_one_criterion_s(
     people = read_ratings(str(file), cases)
     assert people.annotators == annotators
     assert {name: people.on_criterion(name)[cases.locate("k1", "m1")] for name in people.by_criterion} == criteria
-    assert any("a column: " in note for note in people.notes) == (",score" not in head)
+    assert f"{file}: scores of one {note}" in people.notes
+
+
+@pytest.mark.parametrize("who", ["evaluator", "annotator_name", "rater name", "physician_id", "Email Address"])
+def test_the_rater_has_many_names(who, tmp_path: Path) -> None:
+    file = tmp_path / "r.csv"
+    file.write_text(f"case_id,model,{who},score\nk1,m1,ann,4\n")
+    assert read_ratings(str(file), Cases(CASES, "cases.jsonl")).annotators == ["ann"]
 
 
 NO_RATINGS = (

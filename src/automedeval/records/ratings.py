@@ -92,12 +92,16 @@ def _one_score_each(rows: list[tuple[str, dict]], models: Collection[str]) -> tu
     cells = {str(key): [row.get(key) for _, row in rows] for key in keys}
     named = {role: [name for name in cells if plain(name) in words] for role, words in KEYS.items()}
     told = {name for names in named.values() for name in names}
-    told |= {name for name in cells if {plain(name), plain(name).rpartition("_")[2]} & (ABOUT | BESIDE)}
     told |= {name for name in cells if NAMELESS.fullmatch(name)}  # the index that pandas writes
+    numbers = [
+        name
+        for name in cells
+        if name not in told and any(map(filled, cells[name])) and all(map(_is_number, cells[name]))
+    ]
     scores = {  # the column → whose it is: "relevancy_score"
         name: re.sub(r"(?i)(?<=\w)[\s_-]+(?:score|rating)$", "", name)
-        for name, column in cells.items()
-        if name not in told and any(map(filled, column)) and all(map(_is_number, column))
+        for name in numbers
+        if not {plain(name), plain(name).rpartition("_")[2]} & (ABOUT | BESIDE)
     }
     raters = {name: whose for name, whose in scores.items() if plain(name).split("_")[0] in KEYS["annotator"]}
     answers = {name: whose for name, whose in scores.items() if whose in models}
@@ -120,7 +124,8 @@ def _one_score_each(rows: list[tuple[str, dict]], models: Collection[str]) -> tu
     each = [
         (place, about | {role: scores[name], "score": row.get(name)}) for place, about, row in rest for name in scores
     ]
-    return each, [f"scores of one {role} a column: {', '.join(scores)}"]
+    unread = ", ".join(name for name in numbers if name not in scores)
+    return each, [f"scores of one {role} a column: {', '.join(scores)}" + f"; not read: {unread}" * bool(unread)]
 
 
 def _no_ratings(columns: dict[str, list]) -> list[str]:
