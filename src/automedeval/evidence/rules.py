@@ -47,7 +47,11 @@ def agreement(
 ) -> bool:
     """Return whether a statement has quantities, and evidence on the same subject allows each; arguments of `contradiction`."""
     compared = _compared(statement, passages, near, question, before)
-    allowed = {mine for mine, each, _ in compared if mine.conditions == each.conditions and not _excludes(each, mine)}
+    allowed = {  # a range of hours whole, and a least time between doses as how often it lets them be
+        mine
+        for mine, each, _ in compared
+        if mine.conditions == each.conditions and not _excludes(each, mine._replace(gap=""))
+    }
     stated = set(_for_patient(quantities(statement), question))
     return bool(stated) and stated <= allowed and not contradiction(statement, passages, near, question, before)
 
