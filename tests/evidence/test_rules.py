@@ -9,7 +9,7 @@ import yaml
 from programs import ROOT, SAMPLE
 from tables import rows_of
 
-from automedeval.evidence.rules import contradiction
+from automedeval.evidence.rules import agreement, contradiction
 from automedeval.evidence.run import passages_of
 from automedeval.evidence.statements import Evidence
 from automedeval.records import read_cases
@@ -71,6 +71,20 @@ def test_subject_conditions_and_what_other_passages_allow(
     statement: str, passages: list[str], question: str, before: str, expected: str | None
 ) -> None:
     assert rule(statement, *passages, question=question, before=before) == expected
+
+
+@pytest.mark.parametrize(
+    ("statement", "agrees"),
+    [
+        ("Take paracetamol every 6 to 8 hours.", True),
+        ("Take paracetamol every 4 to 6 hours.", False),
+        ("Wait at least 6 hours between doses of paracetamol.", True),
+        ("Wait at least 1 hour between doses of paracetamol.", False),
+    ],
+)
+def test_hours_that_a_limit_does_not_contradict_agree_with_it_only_if_each_of_them_does(statement, agrees) -> None:
+    evidence = [Evidence("Take paracetamol no more than four times a day.", "reference")]
+    assert (contradiction(statement, evidence), agreement(statement, evidence)) == (None, agrees)
 
 
 def test_of_a_book_only_near_passages_are_read() -> None:

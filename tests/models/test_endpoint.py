@@ -66,7 +66,8 @@ def test_a_passing_fault_is_tried_again(fault):
     ]
     + [(fault, "cannot be read", 1) for fault in (NOT_JSON, BROKEN_JSON, NO_CHOICES, answer(["not", "a", "text"]))]
     + [({"status": 200, "json": each}, "cannot be read", 1) for each in ([], {"choices": ["x"]})]
-    + [({"status": 200, "json": {}}, "it has no choices", 1)],
+    + [({"status": 200, "json": {}}, "it has no choices", 1)]
+    + [({"status": 200, "json": {"choices": [{"text": "4", "finish_reason": "stop"}]}}, "cannot be read", 1)],
 )
 def test_a_lasting_fault_is_a_failure(fault, said, asked):
     with EndpointDouble(fault) as endpoint:

@@ -76,9 +76,9 @@ def test_one_process_of_a_machine_reads_the_files(tiny_model, monkeypatch):
     assert (other.fingerprint, other.checkpoint) == (alone, fingerprint(tiny_model, []))
 
 
-@pytest.mark.parametrize("name", ["gpt-4o", "claude-sonnet-4"])
+@pytest.mark.parametrize("name", ["gpt-4o", "claude-sonnet-4", "openai/gpt-4o"])
 def test_the_name_of_an_endpoint_s_model_alone_is_told_how_to_ask_it(name):
-    with pytest.raises(RecordError, match=f"did you mean openai:{name}, a model at an endpoint"):
+    with pytest.raises(RecordError, match=f"did you mean openai:{name.split('/')[-1]}, a model at an endpoint"):
         checkpoint_folder(name)
 
 

@@ -59,7 +59,13 @@ def test_a_column_that_may_be_the_reference_stops_the_run(name, tmp_path):
     assert f"{name!r} may be the reference, or a candidate's responses" in error_line(done)
 
 
-@pytest.mark.parametrize(("names", "form"), [(("standard", "best-v2"), "{}"), (("v1", "v2"), '{{"text": "{}"}}')])
+NUMBERED = [("answer_1", "answer_2"), ("response_1", "response_2"), ("model_1", "gpt4"), ("qwen-thinking", "qwen2")]
+
+
+@pytest.mark.parametrize(
+    ("names", "form"),
+    [*((names, "{}") for names in NUMBERED), (("standard", "best-v2"), "{}"), (("v1", "v2"), '{{"text": "{}"}}')],
+)
 def test_names_of_versions_and_candidates_that_all_answer_in_json_are_candidates(names, form, tmp_path):
     columns = {name: [form.format(text) for text in texts] for name, texts in zip(names, ANSWERS.values())}
     assert f"read: question, {', '.join(names)} (answers);" in judged(tmp_path, columns).stdout

@@ -49,14 +49,11 @@ def test_the_same_ratings_are_read_of_every_kind_of_file(name: str, tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("head", "row", "annotators", "criteria"),
-    [
-        ("case_id,model,rater_1,rater_2", "k1,m1,4,3", ["rater_1", "rater_2"], {"overall": 3.5}),
-        ("case_id,model,doctor,relevancy,fluency rating", "k1,m1,ann,4,3", ["ann"], {"relevancy": 4, "fluency": 3}),
-    ],
+    ("head", "row", "annotators", "criteria", "note"),
+    ROWS["test_a_column_of_scores_may_be_one_annotator_s_or_one_criterion_s"],
 )
 def test_a_column_of_scores_may_be_one_annotator_s_or_one_criterion_s(
-    head, row, annotators, criteria, tmp_path: Path
+    head, row, annotators, criteria, note, tmp_path: Path
 ) -> None:
     file = tmp_path / "r.csv"
     file.write_text(f"{head}\n{row}\n")
@@ -64,7 +61,20 @@ def test_a_column_of_scores_may_be_one_annotator_s_or_one_criterion_s(
     people = read_ratings(str(file), cases)
     assert people.annotators == annotators
     assert {name: people.on_criterion(name)[cases.locate("k1", "m1")] for name in people.by_criterion} == criteria
-    assert any("a column: " in note for note in people.notes)
+    assert f"{file}: scores of one {note}" in people.notes
+
+
+@pytest.mark.parametrize("who", ["evaluator", "annotator_name", "rater name", "physician_id", "Email Address"])
+def test_the_rater_has_many_names(who, tmp_path: Path) -> None:
+    file = tmp_path / "r.csv"
+    file.write_text(f"case_id,model,{who},score\nk1,m1,ann,4\n")
+    assert read_ratings(str(file), Cases(CASES, "cases.jsonl")).annotators == ["ann"]
+
+
+NO_RATINGS = (
+    "no ratings, by the name or the scale: leave them out of the table, or give each score a row of its own, with the columns "
+    "criterion and score"
+)
 
 
 def test_the_index_that_pandas_writes_is_no_criterion(tmp_path: Path) -> None:
@@ -80,7 +90,7 @@ def test_a_rating_that_cannot_be_read_stops_with_its_line(head: str, row: str, e
     file.write_text(f"{head}\n{row}\n")
     with pytest.raises(RecordError) as raised:
         read_ratings(str(file), Cases(CASES, "cases.jsonl"))
-    assert str(raised.value) == f"{tmp_path}/{error}"
+    assert str(raised.value) == f"{tmp_path}/{error.replace('NO_RATINGS', NO_RATINGS)}"
 
 
 def test_a_question_that_two_cases_ask_needs_an_id(tmp_path: Path) -> None:

@@ -81,6 +81,7 @@ class Quantity(NamedTuple):
         period: in days, of a rate or an amount per time: limits of other periods are not compared.
         computed: whether it follows from others ("1 to 2 tablets every 4 to 6 hours"), or is "daily": `high` may not be meant.
         subject, conditions: the words that name what it is a quantity of, which may stand elsewhere, and what it holds for.
+        gap: of a rate that is told by the time between doses "every", or "least" if that is the least time; else "".
     """
 
     low: float
@@ -92,6 +93,7 @@ class Quantity(NamedTuple):
     computed: bool = False
     subject: frozenset[str] = frozenset()
     conditions: frozenset[str] = frozenset()
+    gap: str = ""
 
 
 @lru_cache(4096)  # a sentence is read beside many others
@@ -167,7 +169,9 @@ def _read_clause(clause: str) -> tuple[str, list[Quantity]]:
             if kind == "apart":  # at least 6 hours apart is at most 4 times a day
                 limit = {"most": "least", "least": "most"}.get(limit or "", limit)
             if limit is not None:
-                found += [each._replace(bound=limit) for each in own if not (limit and each.computed)]
+                gap = "least" if limit == "most" else "every"
+                own = [each for each in own if not (limit and each.computed)]
+                found += [each._replace(bound=limit, gap=each.gap and gap) for each in own]
             clause, place = f"{before} @ {between}{after}", start + 2
     return clause, found
 
@@ -190,7 +194,7 @@ def _rate(kind: str, match: re.Match) -> Quantity:
         return Quantity(low * days * DAY, high * days * DAY, "time")
     if kind == "times":
         return Quantity(low / days, high / days, "rate", period=days)
-    return Quantity(1 / (high * days), 1 / (low * days), "rate", period=max(1.0, high * days))
+    return Quantity(1 / (high * days), 1 / (low * days), "rate", period=max(1.0, high * days), gap="every")
 
 
 def _amounts(match: re.Match, per: re.Match | None, basis: str) -> Iterator[Quantity]:

@@ -33,6 +33,8 @@ def contradiction(
     for mine, each, passage in compared:
         if mine.computed and each.computed and _follows(mine, each, passage, compared):
             continue
+        if any(other == each and _keeps(own, mine, each) for own, other, _ in compared):
+            continue
         others = [other for own, other, _ in compared if own == mine]
         is_apart = mine.conditions == each.conditions and _excludes(each, mine) and not _allowed(mine, each, others)
         if is_apart and (each.bound or mine.basis == "day" or passage not in even):
@@ -45,7 +47,11 @@ def agreement(
 ) -> bool:
     """Return whether a statement has quantities, and evidence on the same subject allows each; arguments of `contradiction`."""
     compared = _compared(statement, passages, near, question, before)
-    allowed = {mine for mine, each, _ in compared if mine.conditions == each.conditions and not _excludes(each, mine)}
+    allowed = {  # a range of hours whole, and a least time between doses as how often it lets them be
+        mine
+        for mine, each, _ in compared
+        if mine.conditions == each.conditions and not _excludes(each, mine._replace(gap=""))
+    }
     stated = set(_for_patient(quantities(statement), question))
     return bool(stated) and stated <= allowed and not contradiction(statement, passages, near, question, before)
 
@@ -86,6 +92,13 @@ def _follows(
         if of is passage and not own.computed and own.measure == mine.measure
     )
     return mine.measure != "rate" and any(_excludes(other, own) for own, other in doses)
+
+
+def _keeps(own: Quantity, mine: Quantity, limit: Quantity) -> bool:
+    """Return whether the `own` most of a statement holds how often doses are taken, or what they add up to, within a limit."""
+    is_held = (mine.gap or mine.computed) and own.conditions <= mine.conditions
+    is_same = own.bound == limit.bound == "most" and own[2:4] == mine[2:4] == limit[2:4] and own.period == limit.period
+    return bool(is_held) and is_same and own != mine and own.high <= BEYOND * limit.high
 
 
 def _for_patient(stated: Sequence[Quantity], question: str) -> Iterator[Quantity]:
@@ -130,8 +143,10 @@ def _excludes(given: Quantity, mine: Quantity) -> bool:
         return is_whole and mine.bound != "least" and mine.low > BEYOND * given.high
     if given.bound and given.bound == mine.bound and given.period != mine.period:
         return False
+    is_gap = bool(mine.gap and not given.gap)  # "every 4 to 6 hours" may be as seldom as every 6
     if given.bound == "most":
-        return (mine.low if mine.bound == "least" or mine.computed else mine.high) > BEYOND * given.high
+        most = mine.low if mine.bound == "least" or mine.computed or is_gap else mine.high
+        return most > BEYOND * given.high and not (is_gap and mine.gap == "least")
     if given.bound == "least":
         return BEYOND * (mine.low if mine.bound == "least" else mine.high) < given.low
     if mine.bound != "most" and mine.low > APART * given.high:

@@ -39,6 +39,8 @@ def answer_from_completion(completion: Mapping[str, Any]) -> Answer:
     choice = completion["choices"][0]
     if choice.get("error"):  # of a provider behind the endpoint
         raise ValueError(endpoint_words(choice))
+    if "text" in choice and not choice.get("message"):
+        raise ValueError("it is a completion of a text, and no message of a chat")
     reason, message = choice.get("finish_reason"), choice.get("message") or {}
     counts = completion.get("usage") or {}
     usage = {name: counts[name] for name in ("prompt_tokens", "completion_tokens") if isinstance(counts.get(name), int)}

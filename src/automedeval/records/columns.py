@@ -17,8 +17,8 @@ from automedeval.records.types import Case, RecordError, Response
 _WORDS = packaged("records", "columns")
 NAMES: dict[str, list[str]] = _WORDS["names"]
 RATINGS: dict[str, list[str]] = _WORDS["ratings"]
-BESIDE, REMARKS, ABOUT, ASKED, TRUSTED, NO_VALUE = (
-    frozenset[str](_WORDS[name]) for name in ("beside", "remarks", "about", "asked", "trusted", "no_value")
+BESIDE, REMARKS, ABOUT, ASKED, TRUSTED, NO_VALUE, NO_RATING = (
+    frozenset[str](_WORDS[name]) for name in ("beside", "remarks", "about", "asked", "trusted", "no_value", "no_rating")
 )
 NO_ANSWER = re.compile("|".join(_WORDS["no_answer"]), re.I | re.S)
 PERSON = re.compile(r"(?:(?:Dr|Prof|Mr|Ms|Mrs)\.? )?[A-Z][\w'’-]+(?: [A-Z][\w'’.-]*){0,2}")
@@ -116,7 +116,7 @@ class Columns:
         rest = [name for name in rest if name not in others]
         # Where responses are not needed, an answer without a reference beside it may be the trusted one.
         alone = not least_responses and "reference" not in columns and [plain(name) for name in rest] == ["answer"]
-        trusted = [name for name in rest if TRUSTED & {plain(name), *plain(name).split("_")}]
+        trusted = [name for name in rest if TRUSTED & {_unnumbered(name), *_unnumbered(name).split("_")}]
         if unsure := candidates["answer"] if candidates["answer"] and (alone or len(rest) > 1) else trusted:
             raise UnclearColumns(f"{unsure[0]!r} may be the reference, or a candidate's responses; {listed}", True)
         told = ", ".join(map(_listed, others))
@@ -293,6 +293,11 @@ def plain(name: str) -> str:
     return re.sub(r"[\s_-]+", "_", name.strip().casefold())
 
 
+def _unnumbered(name: str) -> str:
+    """Return the plain name of a column without a number at its end, "context" for "Context 2"."""
+    return plain(name).rstrip("_0123456789")
+
+
 def key_of(cell: Any) -> str:
     """Return what two questions, references or topics of one case are compared by: blanks do not count."""
     return " ".join(str(cell or "").split())
@@ -332,8 +337,8 @@ def _are_short(texts: Iterable[str]) -> bool:
 
 def _is_beside(name: str, rows: Sequence[dict], question: str) -> bool:
     """Return whether a column of text is no candidate's, by its name or by what it holds."""
-    words = plain(name)
-    if words in BESIDE or words.rstrip("_0123456789").rpartition("_")[2] in REMARKS or words.endswith("_id"):
+    words = _unnumbered(name)
+    if words in BESIDE or words.rpartition("_")[2] in REMARKS or words.endswith("_id"):
         return True
     cells = _filled(name, rows)
     values = {cell.casefold() for cell in cells}
@@ -357,9 +362,9 @@ def _doubt(names: Sequence[str], rows: Sequence[dict]) -> tuple[str, str] | None
     cells = {name: _filled(name, rows) for name in names}
     people = [name for name in names if len(set(cells[name])) > 2 and all(map(PERSON.fullmatch, cells[name]))]
     length = {name: sorted(map(len, cells[name]))[len(cells[name]) // 2] for name in names}
-    parts = {name: plain(name).split("_") for name in names}
+    parts = {name: _unnumbered(name).split("_") for name in names}
     thoughts = ("_reasoning", " reasoning", "_thinking", " thinking", "_thoughts")  # with "-" a model has such a name
-    named = [each for each in names if each.casefold().endswith(thoughts)]
+    named = [each for each in names if f"_{each.casefold()}".rstrip("_ 0123456789").endswith(thoughts)]
     named += [
         each for each in names if {parts[each][-1]} & ABOUT or parts[each][0] in REMARKS or ASKED & {*parts[each]}
     ]

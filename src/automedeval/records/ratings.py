@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from automedeval.records.columns import ABOUT, BESIDE, NAMELESS, NAMES, RATINGS, key_of, no_value, plain
+from automedeval.records.columns import ABOUT, BESIDE, NAMELESS, NAMES, NO_RATING, RATINGS, key_of, no_value, plain
 from automedeval.records.rows import filled, read_rows
 from automedeval.records.types import Case, Rating, RecordError, question_text
 
@@ -92,12 +92,16 @@ def _one_score_each(rows: list[tuple[str, dict]], models: Collection[str]) -> tu
     cells = {str(key): [row.get(key) for _, row in rows] for key in keys}
     named = {role: [name for name in cells if plain(name) in words] for role, words in KEYS.items()}
     told = {name for names in named.values() for name in names}
-    told |= {name for name in cells if {plain(name), plain(name).rpartition("_")[2]} & (ABOUT | BESIDE)}
     told |= {name for name in cells if NAMELESS.fullmatch(name)}  # the index that pandas writes
+    numbers = [
+        name
+        for name in cells
+        if name not in told and any(map(filled, cells[name])) and all(map(_is_number, cells[name]))
+    ]
     scores = {  # the column → whose it is: "relevancy_score"
         name: re.sub(r"(?i)(?<=\w)[\s_-]+(?:score|rating)$", "", name)
-        for name, column in cells.items()
-        if name not in told and any(map(filled, column)) and all(map(_is_number, column))
+        for name in numbers
+        if not {plain(name), plain(name).rpartition("_")[2]} & (ABOUT | BESIDE)
     }
     raters = {name: whose for name, whose in scores.items() if plain(name).split("_")[0] in KEYS["annotator"]}
     answers = {name: whose for name, whose in scores.items() if whose in models}
@@ -111,11 +115,28 @@ def _one_score_each(rows: list[tuple[str, dict]], models: Collection[str]) -> tu
         role = "criterion"
     else:
         return rows, []
+    if role != "model" and (others := _no_ratings({name: cells[name] for name in scores})):
+        raise RecordError(
+            f"{rows[0][0]}: {', '.join(map(repr, others))} may be no ratings, by the name or the scale: leave them out of the "
+            "table, or give each score a row of its own, with the columns criterion and score"
+        )
     rest = [(place, {key: cell for key, cell in row.items() if key not in scores}, row) for place, row in rows]
     each = [
         (place, about | {role: scores[name], "score": row.get(name)}) for place, about, row in rest for name in scores
     ]
-    return each, [f"scores of one {role} a column: {', '.join(scores)}"]
+    unread = ", ".join(name for name in numbers if name not in scores)
+    return each, [f"scores of one {role} a column: {', '.join(scores)}" + f"; not read: {unread}" * bool(unread)]
+
+
+def _no_ratings(columns: dict[str, list]) -> list[str]:
+    """Return the columns of numbers that are named as amounts are, or are on a far larger scale than another one."""
+    largest = {
+        name: max((abs(score) for cell in column if (score := _score(cell, ""))), default=0)
+        for name, column in columns.items()
+    }
+    least = min(filter(None, largest.values()), default=0)
+    words = {name: plain(name).split("_") for name in columns}
+    return [name for name in columns if largest[name] > 10 * least or NO_RATING & {words[name][0], words[name][-1]}]
 
 
 def _text(cell: Any, names: Collection[str] = ()) -> str:
