@@ -141,6 +141,8 @@ def _sentences(text: str) -> Iterator[str]:
 def _scores_told(sentence: str, rubric: Rubric, reading: ParsedAnswer) -> Iterator[list[str]]:
     """Yield what may be the scores of a sentence; then those of an answer in their place, by criterion and all in all."""
     scores, of_criteria = reading.scores or (), reading.criterion_scores or {}
+    both = rf"\b({re.escape(rubric.slot_word)})s (\d{{1,4}} (?:and|or|&)) (?=\d{{1,4}}\b)"
+    sentence = re.sub(both, r"\1 \2 \1 ", sentence, flags=re.I)  # "Doctors 1 and 2"
     numbers = [int(number) for number in re.findall(named_slot(rubric), sentence, re.I)]
     slots = dict.fromkeys(number - 1 for number in numbers if 0 < number <= len(scores)) or range(len(scores))
     told, unnamed = figures(sentence, rubric), re.sub(named_slot(rubric), _SLOT, sentence, flags=re.I)
