@@ -225,7 +225,8 @@ HOSTILE = [
     "Score", "Score:\n", "Score: ", "* Score: *", "\nScore: Doctor 1: ", "Score: Doctor 1: ****", "Doctor 1: 4 points. ",
     "Score:\nDoctor 1: 4\nDoctor 2: 3\n", "\n    \n", "*_", "Score:" + " " * 19, "Answer: A\n", "Doctor 1 \t",
     "response_", "than response_b ", ": a ", "bias -> response_a", "4 to ", "2 of ", "'b' ", "1 = ", "score swap ",
-    "scores should ", "swap the ", "better the ", "response_a is ", "Score:\n\n", "of the two ", "3分", "1,", "1 (a", "Doctors 1 and ",
+    "scores should ", "swap the ", "better the ", "response_a is ", "Score:\n\n", "of the two ", "3分", "1,",
+    "1 (a", "Doctors 1 and ",
 ]  # fmt: skip
 
 
