@@ -36,8 +36,9 @@ def write(path: Path, records: Iterable[Any]) -> Path:
 
 
 def told(folder: Path) -> str:
-    """Return the sentences of the reports in a folder: their Markdown, without its escapes and bullets."""
+    """Return the sentences of the reports in a folder: their Markdown, without its escapes, bullets and code."""
     text = "\n".join(file.read_text(encoding="utf-8") for file in sorted(Path(folder).glob("*.md")))
+    text = re.sub(r": `(automedeval .*)`$", r": \1", text, flags=re.MULTILINE)
     return html.unescape(re.sub(r"\\([|\[\]`*_~\\#])", r"\1", re.sub("^- ", "", text, flags=re.MULTILINE)))
 
 
