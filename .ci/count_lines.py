@@ -8,15 +8,15 @@ import sys
 from pathlib import Path
 
 LIMITS = {
-    "src, lines of Python": 30_240,
-    "tests, lines of Python": 34_960,
-    "recipes, lines of Python": 2_130,
+    "src, lines of Python": 29_970,
+    "tests, lines of Python": 32_830,
+    "recipes, lines of Python": 2_030,
     "benchmarks, lines of Python": 2_940,
-    "recipes, lines of YAML": 1_620,
-    "docs/*.md, bytes": 110_000,
-    "options declared": 209,
+    "recipes, lines of YAML": 1_580,
+    "docs/*.md, bytes": 109_000,
+    "options declared": 198,
     "rooms": 17,
-    "arrows between rooms": 94,
+    "arrows between rooms": 89,
 }
 ROOT = Path(sys.argv[1] if sys.argv[1:] else ".")
 PACKAGE = ROOT / "src/automedeval"
