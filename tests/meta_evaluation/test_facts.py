@@ -196,7 +196,7 @@ def test_the_list_is_ordered_and_trust_needs_ratings_or_an_audit() -> None:
         profile = JudgeProfile("j", outcome=outcome, audit=Audit(9, enough, None, enough))
         assert is_trusted(profile) == (outcome == "better" or enough)
     assert not is_trusted(JudgeProfile("j"))
-    doubt = "Do not rely on these scores alone: the small judge is not shown to agree with people"
+    doubt = "Do not rely on these scores alone: there is no proof that the small judge agrees with people"
     assert trust(JudgeProfile("small", outcome="worse")).startswith(doubt)
     assert trust(JudgeProfile("small", outcome="better")).startswith("The small judge agrees with people better")
     enough = dict(facts_of(everything))["Enough cases?"]

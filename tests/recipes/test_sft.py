@@ -211,6 +211,7 @@ def test_a_run_is_pushed_with_its_card_and_without_what_it_resumed_from(tiny_mod
         assert "finished already" in run_recipe("sft", *command, env=environment).stdout
     files = hub.repos["model", "org/judge"].files
     assert files.keys() == repo.files.keys()
+    assert repo.private, "unless --hub_private_repo false"
     assert len(repo.revisions) > 2, "checkpoints are pushed too"
     uploaded = [file.content for held in repo.revisions.values() for file in held.values()]
     assert WRITER.encode() not in b"".join([*uploaded, *hub.objects.values()])

@@ -157,7 +157,7 @@ def _trust(profile: JudgeProfile, judge: str) -> str:
     if profile.outcome == "better":
         return f"{judge} agrees with people better than every simple baseline."
     if profile.outcome is not None:
-        return f"{judge} is not shown to agree with people better than a simple baseline."
+        return f"there is no proof that {judge} agrees with people better than a simple baseline."
     if is_trusted(profile):
         return f"{judge} marks down enough of the dangerous answers of its audit."
     if profile.contradicted:

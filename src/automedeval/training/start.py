@@ -47,6 +47,7 @@ def parse_run(parser: "TrlParser") -> tuple[Any, ...]:
     training.model_init_kwargs = {**(training.model_init_kwargs or {}), **loading}
     if training.hub_token:  # transformers pickles its arguments into every checkpoint, also those that it pushes
         os.environ["HF_TOKEN"], training.hub_token = training.hub_token, None
+    training.hub_private_repo = training.hub_private_repo is not False  # where nothing is said, the Hub makes it public
     return groups
 
 
