@@ -176,14 +176,12 @@ def test_an_invalid_verdict_by_a_checklist_of_one_s_own_is_one_of_criteria(study
     own = [each | {"rubric": "mine@1", "case_digest": digests[each["case_id"]]} for each in verdicts]
     own.sort(key=lambda each: each["valid"])
     assert not own[0]["valid"]
-    files = ["--verdicts", write(tmp_path / "verdicts.jsonl", own), "--cases", folder / "cases.jsonl"]
-    succeeded(run_command("report", *files, "--output", tmp_path / "out"))
-    judges = json.loads((tmp_path / "out" / "criteria.json").read_text())["judges"]
-    of_checklist = write(tmp_path / "theirs.jsonl", verdicts)
-    args = ["--verdicts", of_checklist, "--cases", folder / "cases.jsonl", "--output", tmp_path / "theirs"]
-    succeeded(run_command("report", *args))
-    theirs = json.loads((tmp_path / "theirs" / "criteria.json").read_text())["judges"]["j"]
-    assert judges["j"]["candidates"] == theirs["candidates"]
+    judges = []
+    for name, given in (("own", own), ("packaged", verdicts)):
+        files = ["--verdicts", write(tmp_path / f"{name}.jsonl", given), "--cases", folder / "cases.jsonl"]
+        succeeded(run_command("report", *files, "--output", tmp_path / name))
+        judges.append(json.loads((tmp_path / name / "criteria.json").read_text())["judges"]["j"])
+    assert judges[0]["candidates"] == judges[1]["candidates"]
 
 
 @pytest.mark.parametrize(("changed", "said"), ROWS["test_a_checklist_that_does_not_fit_gets_one_line"])

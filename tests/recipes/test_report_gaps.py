@@ -153,6 +153,15 @@ def test_with_a_baseline_the_first_sentence_has_the_paired_difference_and_its_in
     assert f"{second} is not clearly different from {first}: {figures}. It is worse in" in told
 
 
+def test_an_interval_of_two_cases_is_no_wider_than_the_scale(tmp_path):
+    cases = [case | {"responses": case["responses"][:2]} for case in named("k")][:2]
+    verdicts = [verdict(case, scores, expected_scores=None) for case, scores in zip(cases, [[1, 5], [3, 2]])]
+    first, second = (each["model"] for each in cases[0]["responses"])
+    models = made(tmp_path, verdicts, "--baseline", first, cases=cases).result["baseline"]["models"]
+    assert ttest_1samp([4, -1], 0).confidence_interval(0.95)[1] > 4
+    assert (models[second]["difference"]["low"], models[second]["difference"]["high"]) == (-4, 4)
+
+
 def test_a_judge_of_pairs_is_heard_on_the_pair_with_the_baseline(tmp_path):
     """a wins against b and loses to c: both are compared with a by their own pair, not by what a won in all."""
     cases = named("k")

@@ -33,7 +33,6 @@ def write_decision_folder(model: str, output: Path, temperature: float | None = 
     """Copy a checkpoint to a new folder, with a decision.json and its template; return the name of the rubric it judges by.
 
     The logarithms of its probabilities are divided by the `temperature`, which was fitted to verdicts by the rubric `fitted`.
-
     RecordError: the folder holds files, the temperature is of another rubric, the rubric does not score an answer once, a score
     takes several tokens, or the prompts cannot be written as a template.
     """

@@ -77,7 +77,7 @@ def count_thoughts(case: Any) -> int:
 
 def note_on_thoughts(count: int) -> list[str]:
     """Return a line that tells of so many answers, none of 0."""
-    return [f"{count:,} answers held a model's thoughts, which are removed"] if count else []
+    return [f"{count:,} answer{'s' * (count > 1)} held a model's thoughts, which are removed"] if count else []
 
 
 def own_text(text: str) -> str:

@@ -274,8 +274,7 @@ def temperature_of(placed: Sequence[tuple[int, Verdict]], scores: np.ndarray, ru
     """Return what to divide the logarithms of a judge's probabilities by, so that people's scores get the largest ones.
 
     `placed` are verdicts by the rubric with the places of their first responses in `scores`, people's means (Guo et al. 2017,
-    "On Calibration of Modern Neural Networks"). None where a verdict has no probability for each score, and
-    for scores on several criteria.
+    "On Calibration of Modern Neural Networks"). None where a score has no probabilities, as on several criteria.
     """
     low, high = _scale(rubric)
     odds_of = [verdict.extra.get("probabilities") or [] for _, verdict in placed]

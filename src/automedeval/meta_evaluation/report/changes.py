@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
@@ -89,9 +89,13 @@ def better(row: Row, cases: Cases, first: np.ndarray, second: np.ndarray) -> np.
     return turn * np.append(row.finest, np.nan)[places]
 
 
-def paired_difference(gaps: np.ndarray) -> Estimate:
-    """Return the mean of a judge's differences, float [cases], with its interval; NaN where not both have a score."""
-    return prediction_powered(np.full(len(gaps), np.nan), gaps).naive
+def paired_difference(gaps: np.ndarray, scale: tuple[float, float] | None) -> Estimate:
+    """Return the mean of a judge's differences, float [cases], NaN where one has no score; no interval exceeds the scale."""
+    found = prediction_powered(np.full(len(gaps), np.nan), gaps).naive
+    if found.low is None or found.high is None or scale is None:
+        return found
+    most = float(scale[1] - scale[0])
+    return replace(found, low=max(found.low, -most), high=min(found.high, most))
 
 
 def changes_of(cases: Cases, rows: Sequence[Row], candidates: Mapping[str, np.ndarray]) -> Changes | None:
@@ -150,7 +154,7 @@ def against_baseline(cases: Cases, row: Row, baseline: str) -> tuple[dict[str, A
         counts = {"better": better, "worse": len(worse), "equal": int(both.sum()) - better - len(worse)}
         means = [float(values[at][both].mean()) if both.any() else None for at in (old, new)]
         about = {"cases": [case.id for case in worse], "means": means}
-        record["models"][name] = counts | about | {"difference": paired_difference(gap[new]).to_dict()}
+        record["models"][name] = counts | about | {"difference": paired_difference(gap[new], row.judge.scale).to_dict()}
         for case in (case for case in worse if DIGEST.fullmatch(case.id)):
             question = " ".join(question_text(case.question).split())
             record["questions"][case.id] = f"“{question[:FIRST_WORDS]}{'…' * (len(question) > FIRST_WORDS)}”"
