@@ -17,13 +17,13 @@ from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.judge_facts import (
     EXPECTED,
     MEASURES,
+    contradicted,
     longer_comparisons,
     prefers_longer,
     record_of,
     sees_reference,
 )
 from automedeval.meta_evaluation.agreement.ratings import People, Preferences, preference_shares
-from automedeval.meta_evaluation.agreement.worth_reading import worth_reading
 from automedeval.meta_evaluation.table import Row, VerdictTable, judged_relations, rows_of
 from automedeval.records import VerdictRating
 from automedeval.rubrics import TAGS, packaged_rubrics, read_rubric
@@ -57,7 +57,8 @@ def meta_evaluate(
         "judges": {row.name: record_of(cases, row) for row in rows},
     }
     tree["main_judge"] = {"name": main.name, "rated_cases": _rated_cases(cases, main, people)}
-    tree["main_judge"] |= {"valid_rates": _valid_rates(cases, main.judge), "cases": worth_reading(cases, main, people)}
+    wrong = {case for (case, _), statements in contradicted(main.judge).items() if statements}
+    tree["main_judge"] |= {"valid_rates": _valid_rates(cases, main.judge), "contradicted_cases": len(wrong)}
     compared = {row.name: compare_candidates(cases, row.relations, row.scores, row.expected) for row in rivals}
     for row in rivals:
         for name, record in compared[row.name].get("models", {}).items():

@@ -99,10 +99,10 @@ def regressions(result: dict[str, Any]) -> list[str]:
 
 def read_first(result: dict[str, Any]) -> list[tuple[str, str]]:
     """Return (mark of the grid in an address, words) of the cases to read first."""
-    worse, contradicted = _worse(result), result["main_judge"]["cases"].get("contradicted", ())
+    worse, contradicted = _worse(result), result["main_judge"]["contradicted_cases"]
     others = list(result["baseline"]["models"]) if "baseline" in result else []
     who = others[0] if len(others) == 1 else "a model"
-    text = f"{several(len(contradicted), 'case')} with an answer that contradicts the reference"
+    text = f"{several(contradicted, 'case')} with an answer that contradicts the reference"
     links = [("#show=contradicted", text)] * bool(contradicted)
     links += [("#show=lost", f"{several(len(worse), 'case')} in which {who} is worse")] * bool(worse)
     return links or [("#show=invalid", "what the judge wrote")] * (known_of(result)[2].valid == 0)
