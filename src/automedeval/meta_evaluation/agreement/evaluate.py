@@ -18,7 +18,6 @@ from automedeval.meta_evaluation.agreement.judge_facts import (
     EXPECTED,
     MEASURES,
     contradicted,
-    longer_comparisons,
     prefers_longer,
     record_of,
     sees_reference,
@@ -60,9 +59,6 @@ def meta_evaluate(
     wrong = {case for (case, _), statements in contradicted(main.judge).items() if statements}
     tree["main_judge"] |= {"valid_rates": _valid_rates(cases, main.judge), "contradicted_cases": len(wrong)}
     compared = {row.name: compare_candidates(cases, row.relations, row.scores, row.expected) for row in rivals}
-    for row in rivals:
-        for name, record in compared[row.name].get("models", {}).items():
-            record["longer"] = list(longer_comparisons(cases, row.relations, name))
     if people is not None:
         relations = {row.name: row.people_relations(people) for row in rows}
         for row in rows:

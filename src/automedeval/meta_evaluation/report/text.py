@@ -119,12 +119,10 @@ def known_of(result: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any], Ju
     main = result["main_judge"]
     table = result["models"][main["name"]]
     stands = standing(table)
-    first = next(iter(stands["order"]), None)
     rated = main["rated_cases"] if "people" in result else 0
     best = result["judges"][main["name"]].get("best_baseline") if rated >= LEAST_RATED else None
     more = {"harm": result.get("harm", {}), "steps": result.get("next_steps", ()), "unclear": stands["unclear"]}
-    more |= {"agreement": credit(result), "rated": rated, "outcome": best and best["outcome"], "first": first}
-    more |= {"longer": tuple(table["models"][first]["longer"])} if first is not None else {}
+    more |= {"agreement": credit(result), "rated": rated, "outcome": best and best["outcome"]}
     return table, stands, profile(main["name"], result["judges"][main["name"]], **more)
 
 
