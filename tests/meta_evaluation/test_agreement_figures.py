@@ -239,9 +239,6 @@ def check(folder: Path, files: dict[str, Any]) -> None:
         for name in (*intervals, "pearson_expected"):
             if (figure := record.get(name)) and figure.of(range(count)) is not None:
                 compare_intervals(figures["judges"][judge][name], figure, f"{judge} → {name}", count)
-        for name, figure in record.get("against_the_other_raters", {}).items():
-            of_raters = figures["judges"][judge]["against_the_other_raters"]
-            compare_intervals(of_raters[name], figure, f"{judge} against the other raters → {name}", count)
 
 
 @settings(max_examples=60, deadline=None, derandomize=True, print_blob=True, suppress_health_check=list(HealthCheck))

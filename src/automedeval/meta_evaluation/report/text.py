@@ -190,14 +190,14 @@ def credit(result: dict[str, Any]) -> list[str]:
 
 
 def further(result: dict[str, Any]) -> list[str]:
-    """Return sentences on what the answer leaves out: agreement beside one rater, other judges, people's choices."""
+    """Return sentences on what the answer leaves out: one rater beside the others, other judges, people's choices."""
     judges, main, sentences = real_judges(result), result["main_judge"]["name"], []
-    both = result["judges"][main].get("against_the_other_raters")
-    if both is not None and both["judge"]["value"] is not None:
-        sides = ((main, both["judge"]), ("that one rater", both["one_rater"]))
-        shares = ", ".join(f"{name} {percent(each['value'])} ({interval(each)})" for name, each in sides)
-        sentences.append(f"Agreement with all raters but one: {shares}.")
     if "people" in result:
+        one = result["people"].get("ceiling", {"concordance": {"value": None}})["concordance"]
+        if one["value"] is not None:
+            sentences.append(
+                f"One rater orders {percent(one['value'])} as the mean of the others does ({interval(one)})."
+            )
         for name in sorted(judges, key=lambda name: name != main):
             sentences += against_best(name, judges[name]["best_baseline"])
     for judge in dict.fromkeys(record["name"] for record in judges.values()):
