@@ -10,15 +10,8 @@ import anyio
 from inspect_ai.scorer import Score, Scorer, Target, mean, scorer, stderr
 from inspect_ai.solver import TaskState
 
-from automedeval.harness.logs import LoggedAnswer
-from automedeval.harness.questions import (
-    lettered,
-    question_expression,
-    question_in,
-    question_of,
-    reference_of_letters,
-    with_options,
-)
+from automedeval.harness.logs import MULTIPLE_CHOICE, LoggedAnswer
+from automedeval.harness.questions import question_expression, question_in, question_of, reference_of
 from automedeval.harness.scoring import FAILED, score_answers
 from automedeval.judges.base import BaseJudge
 from automedeval.judges.judge import load_by_settings
@@ -72,12 +65,13 @@ def judge(question_pattern: str | None = None, **settings: Any) -> Scorer:
         text = state.output.completion
         if not state.output.choices and not text:
             return Score.unscored(reason="no_response")
+        if len(state.choices):
+            return Score.unscored(reason="scoring_failed", explanation=MULTIPLE_CHOICE)
         prompt = state.input if isinstance(state.input, str) else [each.model_dump() for each in state.input]
-        options = lettered([each.value for each in sorted(state.choices, key=lambda each: each.original_position)])
-        question = question_in(with_options(question_of(prompt, "input"), options), question_pattern)
+        question = question_in(question_of(prompt, "input"), question_pattern)
         if question is None:
             return Score.unscored(reason="scoring_failed", explanation="the prompt does not fit question_pattern")
-        reference = reference_of_letters(list(target), options)
+        reference = reference_of(list(target))
         scored = await together.score(LoggedAnswer(str(state.sample_id), question, text, reference, state.epoch))
         counts = {"verdicts": scored["verdicts"], "valid": scored["valid"]}
         facts = {"answer": text, "explanation": scored["explanation"], "metadata": counts}

@@ -16,15 +16,12 @@ from typing import Any
 
 from automedeval.harness.questions import (
     Question,
-    lettered,
     lm_eval_reference,
     question_of,
     reference_of,
     reference_of_choices,
-    reference_of_letters,
     shows_more,
     text_of,
-    with_options,
 )
 from automedeval.records import RecordError, parse_json, read_lines, read_text
 
@@ -34,6 +31,7 @@ FILTERED = "the same answer, by a further filter"
 FURTHER = "further answers to a question of which the first is read"
 LIMITED = "samples ended at a limit: what the model had said is the answer"
 MORE = "questions have images or other parts that are not read"
+MULTIPLE_CHOICE = "a multiple-choice question, which its key scores"
 NO_REFERENCE = "answers have no reference, because it cannot be told what their target stands for"
 NO_TEXT = "not a generated text"
 STATE = "scenario_state.json"  # of a run of HELM
@@ -182,7 +180,9 @@ def _inspect(path: str, content: dict[str, Any]) -> Answers:
 
 
 def _inspect_sample(log: Answers, sample: Any, place: str) -> LoggedAnswer | str:
-    prompt, options = _get(sample, place, "input"), lettered(_find(list, sample, "choices"))
+    prompt = _get(sample, place, "input")
+    if _find(list, sample, "choices"):
+        return MULTIPLE_CHOICE
     said = _find(list, sample, "output", "choices")
     text = None  # what inspect_ai's own scorers read
     if not sample.get("error"):
@@ -190,14 +190,14 @@ def _inspect_sample(log: Answers, sample: Any, place: str) -> LoggedAnswer | str
         text = text or (text_of(_get(said, place, 0, "message", "content")) if said else None)
     if text is None or sample.get("invalidation"):
         return "no answer" if text is None else "marked as invalid"
-    question = with_options(question_of(prompt, place), options)
+    question = question_of(prompt, place)
     # a message of a user after one that the model wrote; those of examples it did not write
     messages = _find(list, sample, "messages")
     wrote = (number for number, each in enumerate(messages) if _find(str, each, "source") == "generate")
     again = any(_find(str, each, "role") == "user" for each in messages[next(wrote, len(messages)) :])
     log.notes += {FURTHER: max(len(said) - 1, 0), LIMITED: bool(sample.get("limit"))}
     log.notes += {MORE: shows_more(prompt), AGAIN: again}
-    reference = log.reference(reference_of_letters, sample.get("target"), options)
+    reference = log.reference(reference_of, sample.get("target"))
     epoch = _find(int, sample, "epoch") or 1
     return LoggedAnswer(str(_get(sample, place, "id")), question, text, reference, epoch)
 
@@ -226,15 +226,12 @@ def _helm(log: Answers, request: Any, place: str) -> LoggedAnswer | str:
         return "the question is perturbed"
     if not completions or not _find(bool, request, "result", "success"):
         return "no answer"
+    if _find(dict, request, "output_mapping"):  # letter → the text of a choice
+        return MULTIPLE_CHOICE
     text = _get(completions, place, 0, "text")
     prompt = _find(list, instance, "input", "messages") or _get(instance, place, "input", "text")
-    named = _find(dict, request, "output_mapping")  # letter → the text of a choice
-    shown = {option: f"{key}) {option}" for key, option in named.items()}
     references = [each for each in _find(list, instance, "references") if "correct" in _find(list, each, "tags")]
-    right = [_find(str, each, "output", "text") for each in references]
+    right = reference_of([_find(str, each, "output", "text") for each in references])
     log.notes[FURTHER] += len(completions) - 1
     log.notes[MORE] += "multimedia_content" in instance["input"]
-    question = with_options(question_of(prompt, place), {key: f"{key}) {option}" for key, option in named.items()})
-    return LoggedAnswer(
-        str(_get(instance, place, "id")), question, text, reference_of([shown.get(each, each) for each in right])
-    )
+    return LoggedAnswer(str(_get(instance, place, "id")), question_of(prompt, place), text, right)
