@@ -50,7 +50,9 @@ def agreement(
     allowed = {  # a range of hours whole, and a least time between doses as how often it lets them be
         mine
         for mine, each, _ in compared
-        if mine.conditions == each.conditions and not _excludes(each, mine._replace(gap="")) and not _opposite(each, mine)
+        if mine.conditions == each.conditions
+        and not _excludes(each, mine._replace(gap=""))
+        and not _opposite(each, mine)
     }
     stated = set(_for_patient(quantities(statement), question))
     return bool(stated) and stated <= allowed and not contradiction(statement, passages, near, question, before)
