@@ -76,6 +76,13 @@ NO_RATINGS = (
 )
 
 
+ONE_SCALE = "leave them out, or give all scores on one scale"
+
+
+def told(error: str) -> str:
+    return error.replace("NO_RATINGS", NO_RATINGS).replace("ONE_SCALE", ONE_SCALE)
+
+
 def test_the_index_that_pandas_writes_is_no_criterion(tmp_path: Path) -> None:
     rows = [f"{number},{case},{model},ann,{score}" for number, (case, model, score) in enumerate(SCORES) if score]
     (tmp_path / "r.csv").write_text("\n".join([",case_id,model,annotator,accuracy", *rows]) + "\n")
@@ -89,7 +96,7 @@ def test_a_rating_that_cannot_be_read_stops_with_its_line(head: str, row: str, e
     file.write_text(f"{head}\n{row}\n")
     with pytest.raises(RecordError) as raised:
         read_ratings(str(file), Cases(CASES, "cases.jsonl"))
-    assert str(raised.value) == f"{tmp_path}/{error.replace('NO_RATINGS', NO_RATINGS)}"
+    assert str(raised.value) == f"{tmp_path}/{told(error)}"
 
 
 @pytest.mark.parametrize("kind", ROWS["test_a_cell_in_words_among_numbers_stops_with_its_line"])
@@ -98,7 +105,7 @@ def test_a_cell_in_words_among_numbers_stops_with_its_line(kind: str, tmp_path: 
     (tmp_path / "r.csv").write_text(table)
     with pytest.raises(RecordError) as raised:
         read_ratings(str(tmp_path / "r.csv"), Cases(CASES, "cases.jsonl"))
-    assert str(raised.value) == f"{tmp_path}/{error.replace('NO_RATINGS', NO_RATINGS)}"
+    assert str(raised.value) == f"{tmp_path}/{told(error)}"
 
 
 @pytest.mark.parametrize("program", ["label_studio", "argilla"])
@@ -118,7 +125,7 @@ def test_a_question_of_a_form_is_read_as_a_column_is(given, read, program: str, 
     file = tmp_path / "r.json"
     file.write_text(json.dumps(rows))
     if isinstance(read, str):
-        with pytest.raises(RecordError, match=re.escape(read.replace("NO_RATINGS", NO_RATINGS))):
+        with pytest.raises(RecordError, match=re.escape(told(read))):
             read_ratings(str(file), Cases(CASES, "cases.jsonl"))
         return
     cases = Cases(CASES, "cases.jsonl")
@@ -128,6 +135,29 @@ def test_a_question_of_a_form_is_read_as_a_column_is(given, read, program: str, 
     assert {name: [score for score in each if score == score] for name, each in scores.items()} == read
     in_words = 3 * (len(given) - len(read))
     assert (f"{file}: ratings in words, left out: {in_words}" in people.notes) == bool(in_words)
+
+
+@pytest.mark.parametrize("long", [True, False])
+@pytest.mark.parametrize(
+    ("given", "scores", "noted"), ROWS["test_answers_are_compared_on_the_criteria_that_all_of_their_case_have"]
+)
+def test_answers_are_compared_on_the_criteria_that_all_of_their_case_have(given, scores, noted, long, tmp_path) -> None:
+    places = [(case, model) for case, model, _ in SCORES]
+    rows = [
+        {"case_id": case, "model": model, "rater": "ann", "criterion": name, "score": values[at]}
+        for at, (case, model) in enumerate(places)
+        for name, values in given.items()
+    ]
+    if not long:
+        wide = [{name: values[at] for name, values in given.items()} for at in range(4)]
+        rows = [{"case_id": case, "model": model, "rater": "ann"} | each for (case, model), each in zip(places, wide)]
+    (tmp_path / "r.json").write_text(json.dumps(rows))
+    cases = Cases(CASES, "cases.jsonl")
+    people = read_ratings(str(tmp_path / "r.json"), cases)
+    read = people.scores[[cases.locate(*place) for place in places]]
+    assert [None if score != score else score for score in read] == scores
+    note = f"{noted} of 2 cases have answers that lack a criterion: there the mean is over those that all rated answers have"
+    assert (note in people.notes) == bool(noted)
 
 
 def test_a_question_that_two_cases_ask_needs_an_id(tmp_path: Path) -> None:

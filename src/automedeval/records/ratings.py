@@ -41,7 +41,7 @@ def placed_ratings(path: str | Path, cases: Iterable[Case] = ()) -> tuple[list[t
         asked.setdefault(key_of(question_text(case.question)), []).append(case.id)
     counts: Counter[str] = Counter()
     given = [(place, *each) for place, row in read_rows(path) for each in _answers(row, counts)]
-    rows, notes = _one_score_each(
+    rows, columns_of, notes = _one_score_each(
         _without_words(given, counts), {model for case in known.values() for model in case.models}
     )
     held = {name: str(key) for _, row in rows for key in row for name in [plain(str(key))]}
@@ -84,6 +84,9 @@ def placed_ratings(path: str | Path, cases: Iterable[Case] = ()) -> tuple[list[t
         comment = _text(values["comment"]) or None
         criterion = _text(values["criterion"]) or DEFAULTS["criterion"]
         ratings.append((place, Rating(case_id, model, annotator, str(criterion), score, comment)))
+    _check_scales(ratings, "criterion", path)
+    if columns_of == "annotator":
+        _check_scales(ratings, columns_of, path)
     notes += [f"ratings {what}, left out: {count:,}" for what, count in sorted(counts.items())]
     return ratings, [f"{path}: {note}" for note in notes]
 
@@ -101,8 +104,10 @@ def _without_words(given: list[tuple[str, str | None, dict]], counts: Counter[st
     return [(place, row) for place, question, row in given if question is None or question in scores]
 
 
-def _one_score_each(rows: list[tuple[str, dict]], models: Collection[str]) -> tuple[list[tuple[str, dict]], list[str]]:
-    """Return a row for each score of a table that has a column of scores for each model, annotator or criterion, and notes."""
+def _one_score_each(
+    rows: list[tuple[str, dict]], models: Collection[str]
+) -> tuple[list[tuple[str, dict]], str, list[str]]:
+    """Return a row for each score; the role of which a table has a column of scores for each, if there is one; and notes."""
     keys = dict.fromkeys(key for _, row in rows for key in row)
     cells = {str(key): [row.get(key) for _, row in rows] for key in keys}
     named = {role: [name for name in cells if plain(name) in words] for role, words in KEYS.items()}
@@ -121,20 +126,19 @@ def _one_score_each(rows: list[tuple[str, dict]], models: Collection[str]) -> tu
         role, scores = "model", answers
     elif raters or named["criterion"]:
         role, scores = "annotator", raters or scores
-    if named["score"] or (role == "criterion" and not named["annotator"]):
-        scores = {}
-    if scores and role != "model":
+    if named["score"] or not scores or (role == "criterion" and not named["annotator"]):
+        role, scores = "", {}
+    elif role != "model":
         _refuse_amounts({name: cells[name] for name in scores}, rows[0][0])
     notes = [f"scores of one {role} a column: {', '.join(scores)}"] if scores else []
     if unread := [name for name in others if name not in scores]:
         notes.append(f"not read: {', '.join(unread)}")
-    if not scores:
-        return rows, notes
-    rest = [(place, {key: cell for key, cell in row.items() if key not in scores}, row) for place, row in rows]
-    each = [
-        (place, about | {role: scores[name], "score": row.get(name)}) for place, about, row in rest for name in scores
-    ]
-    return each, notes
+    if scores:
+        rest = [(place, {key: cell for key, cell in row.items() if key not in scores}, row) for place, row in rows]
+        rows = [
+            (place, row | {role: scores[name], "score": of.get(name)}) for place, row, of in rest for name in scores
+        ]
+    return rows, role, notes
 
 
 def _are_scores(cells: Iterable[Any]) -> bool:
@@ -144,24 +148,32 @@ def _are_scores(cells: Iterable[Any]) -> bool:
 
 
 def _refuse_amounts(columns: dict[str, list], place: str) -> None:
-    """Raise a RecordError for numbers that are named as amounts are, on a far larger scale than others, or only ascend."""
-    scores = {
-        name: [score for cell in cells if _is_number(cell) and (score := _score(cell, "")) is not None]
-        for name, cells in columns.items()
-    }
-    largest = {name: max(map(abs, each), default=0) for name, each in scores.items()}
-    least = min(filter(None, largest.values()), default=0)
+    """Raise a RecordError for numbers that are named as amounts are, or only ascend."""
     words = {name: plain(name).split("_") for name in columns}
-    ascending = [name for name, each in scores.items() if len(each) > 5 and all(a < b for a, b in pairwise(each))]
-    doubtful = [
-        name
-        for name in columns
-        if largest[name] > 10 * least or NO_RATING & {words[name][0], words[name][-1]} or name in ascending
-    ]
+    doubtful = [name for name in columns if NO_RATING & {words[name][0], words[name][-1]} or _ascend(columns[name])]
     if doubtful:
         raise RecordError(
             f"{place}: {', '.join(map(repr, doubtful))} may be no ratings, by the name or the numbers: leave them out, or give "
             "each score a row of its own, with the columns criterion and score"
+        )
+
+
+def _ascend(cells: Iterable[Any]) -> bool:
+    numbers = [score for cell in cells if _is_number(cell) and (score := _score(cell, "")) is not None]
+    return len(numbers) > 5 and all(first < second for first, second in pairwise(numbers))
+
+
+def _check_scales(ratings: Iterable[tuple[str, Rating]], what: str, path: str | Path) -> None:
+    """Raise a RecordError if the scores of some criteria or annotators are on a far larger scale than those of another."""
+    largest: dict[str, float] = {}
+    for _, rating in ratings:
+        name = getattr(rating, what)
+        largest[name] = max(abs(rating.score), largest.get(name, 0))
+    least = min(filter(None, largest.values()), default=0)
+    if larger := ", ".join(repr(name) for name, most in largest.items() if most > 10 * least):
+        raise RecordError(
+            f"{path}: the scores of {larger} are far larger than those of another {what}: leave them out, or give all scores "
+            "on one scale"
         )
 
 
