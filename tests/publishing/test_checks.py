@@ -15,8 +15,7 @@ from huggingface_hub import RepoCard
 from programs import error_line, run_recipe
 from tables import rows_of
 
-from automedeval.publishing.checks import DATASET, MODEL, check_card, pack
-from automedeval.publishing.secrets import SECRETS
+from automedeval.publishing.checks import DATASET, MODEL, SECRETS, check_card, pack
 from automedeval.records import RecordError
 
 ROWS = rows_of(__file__)

@@ -17,7 +17,6 @@ from huggingface_hub import RepoCard
 from safetensors import SafetensorError, safe_open
 
 from automedeval.publishing.paths import without_paths
-from automedeval.publishing.secrets import names_annotators, secret_in
 from automedeval.records import RecordError, read_json, read_lines, read_text
 from automedeval.records.tables import packaged
 
@@ -25,6 +24,9 @@ MODEL, DATASET = KINDS = ("model", "dataset")  # the Hub's names
 CARD = "README.md"
 RULES = packaged("publishing", "checks")
 UNFILLED, CLOSED = re.compile(RULES["unfilled"]), re.compile(RULES["closed"])
+SECRETS = {kind: re.compile(pattern.encode()) for kind, pattern in packaged("publishing", "secrets").items()}
+# Where a file of some suffix names annotators: as the value of a key, in a column, or as the judge of a person's own scores.
+PEOPLE = {f".{suffix}": re.compile(pattern.encode()) for suffix, pattern in RULES["annotators"].items()}
 HUB_ID = re.compile(r"(?!models/)[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _NOT_SENT = re.compile(r"\..*|__pycache__|checkpoint-\d+")  # hidden files, caches, and what training could resume from
 NAMES = "{}: names annotators; if these are pseudonyms, set --annotators_are_pseudonyms true"
@@ -59,15 +61,10 @@ def pack(
     pseudonyms: bool = False,
     extra: Mapping[str, Path | bytes] | None = None,
 ) -> Parcel:
-    """Return the files of a folder that are published, after all checks.
+    """Return the files of a folder that are published, after all checks; RecordError, which names the file, if one fails.
 
-    Args:
-        card: text to publish as README.md instead of the folder's own.
-        pseudonyms: whether annotators' names in the files are pseudonyms.
-        extra: further files, or their content, by their path in the repository.
-
-    Raises:
-        RecordError: a check fails; the line names the file.
+    `card` is published as README.md instead of the folder's own, `extra` are further files by their path in the repository.
+    `pseudonyms` says that annotators' names in the files are such.
     """
     folder = Path(folder)
     files, left_out = gather(folder)
@@ -201,9 +198,11 @@ def _header(file: Path) -> bytes:
 
 def _check_text(place: str, text: bytes, suffix: str = "", where: str = "line {}") -> None:
     """Raise RecordError if a text holds a key, or, as a file of this suffix, names of annotators."""
-    if secret := secret_in(text):
-        raise RecordError(f"{place}, {where.format(secret[0])}: looks like {secret[1]}; remove it and revoke it")
-    if names_annotators(text, suffix.removeprefix(".")):
+    if found := [(match.start(), kind) for kind, pattern in SECRETS.items() if (match := pattern.search(text))]:
+        start, kind = min(found)
+        line = where.format(text.count(b"\n", 0, start) + 1)
+        raise RecordError(f"{place}, {line}: looks like {kind}; remove it and revoke it")
+    if suffix in PEOPLE and PEOPLE[suffix].search(text):
         raise RecordError(NAMES.format(place))
 
 
