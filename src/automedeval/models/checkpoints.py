@@ -2,17 +2,18 @@
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from automedeval.models.model_paths import find_model, user_models
 from automedeval.records import AutoMedEvalError, RecordError, read_json
 from automedeval.records.hub_names import hub_name, note_commit
 
+T = TypeVar("T")
 DECISION = "decision.json"  # how a checkpoint answers typed questions, see transformers' DecisionConfig
 # What is downloaded of a checkpoint beside its weights; the tokenizers of older ones are text files.
 FILES = ("*.json", "*.jinja", "*.model", "vocab.txt", "merges.txt", "rubric/*")
@@ -140,16 +141,20 @@ def fingerprint_of(digests: Mapping[str, str], settings: list) -> str:
     return hashlib.sha256(files + json.dumps(settings).encode()).hexdigest()[:12]
 
 
-def matching_encoder(model: str, base: Mapping[str, str], whose: str) -> Path:
-    """Return the folder of an encoder.
+def described(file: Path, what: str, encoder: str, read: Callable[[Any], T]) -> tuple[T, Path]:
+    """Return what `read` makes of the JSON file that describes something trained on an encoder, and the encoder's folder.
 
-    RecordError if it is not the `base`, with its name and fingerprint, that something, `whose`, was trained on.
+    RecordError if the file is not such a description, or the encoder is not the one that it names.
     """
-    place = checkpoint_folder(model)
-    if weights_fingerprint(place) != base["fingerprint"]:
-        trained = f"that {whose} was trained on (fingerprint {base['fingerprint']})"
-        raise RecordError(f"{place} is not the {base['name']} {trained}")
-    return place
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+        name, base, made = content["encoder"]["name"], content["encoder"]["fingerprint"], read(content)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise RecordError(f"{file}: not the description of a {what} ({error})") from None
+    place = checkpoint_folder(encoder)
+    if weights_fingerprint(place) != base:
+        raise RecordError(f"{place} is not the {name} that the {what} was trained on (fingerprint {base})")
+    return made, place
 
 
 def weights_fingerprint(encoder: Path) -> str:
