@@ -76,8 +76,6 @@ class JudgeProfile:
     outcome: str | None = None  # "better", "not better" or "worse" than the best baseline by `LEAST_RATED` rated cases
     blind_to: Sequence[str] | None = None  # the kinds of danger that it cannot see; None: not known
     audit: Audit | None = None
-    first: str | None = None  # the model that is first
-    longer: tuple[int, int] | None = None  # the comparisons of the first model in which its response is longer, and all
     prefers_longer: float | None = None  # the share of comparisons in which the judge puts the longer response first
     valid: float | None = None  # the share of valid verdicts
     empty: Mapping[str, int] = field(default_factory=dict)  # model → number of its responses that are empty
@@ -109,6 +107,9 @@ def facts_of(profile: JudgeProfile) -> list[Fact]:
     valid = 1.0 if profile.valid is None else profile.valid
     faults = " and ".join(f"{count} {fault}" for fault, count in profile.rationale_faults.items())
     foreign, answers = profile.foreign
+    length = ""
+    if profile.prefers_longer is not None:
+        length = f"{called(profile.judge)} puts the longer response first in {percent(profile.prefers_longer)}."
     reads = f"and {called(profile.judge)} reads English: doubt their scores."
     doubt = f"{foreign:,} of {answers:,} answers are not in English, {reads}"
     invalid = f"{percent(1 - valid)} of the verdicts are invalid or missing. They have no score."
@@ -119,7 +120,7 @@ def facts_of(profile: JudgeProfile) -> list[Fact]:
         "Audited?": _audited(profile.audit),
         "What it does not see": _blind(profile),
         "Same for all patients?": _alike(profile.audit),
-        "Length": _length(profile),
+        "Length": length,
         "Enough cases?": _enough(profile),
         "Invalid verdicts": invalid if valid < 1 else "",
         "Broken rationales": faults and f"Of the valid verdicts' rationales {faults}. Do not trust these scores.",
@@ -282,15 +283,6 @@ def harm_in_words(harm: Mapping[str, Any]) -> str:
         who = f"{name} ({people})" if names and not said else name
         said.append(f"{who}: {'; '.join(parts[:SHOWN] + more)}.")
     return f"{harm['threshold'].capitalize()} or worse by {' By '.join(said)} No score depends on it."
-
-
-def _length(profile: JudgeProfile) -> str:
-    parts = []
-    if profile.first is not None and profile.longer is not None and profile.longer[1]:
-        parts.append(f"{profile.first} is the longer one in {profile.longer[0]} of {profile.longer[1]} comparisons")
-    if profile.prefers_longer is not None:
-        parts.append(f"{called(profile.judge)} puts the longer response first in {percent(profile.prefers_longer)}")
-    return f"{'; '.join(parts)}." if parts else ""
 
 
 def _enough(profile: JudgeProfile) -> str:

@@ -12,7 +12,7 @@ import openai
 
 from automedeval.models.base import Answer, Prompt
 from automedeval.models.endpoint import OpenAIChat, sent
-from automedeval.models.questions import instructions
+from automedeval.models.questions import NO_STATE, instructions
 from automedeval.records import digest
 from automedeval.records.errors import ChatError
 
@@ -49,8 +49,11 @@ class DecisionChat(OpenAIChat):
             except openai.NotFoundError as error:
                 try:
                     answered = self._systemone(body)
+                    other = self._systemone(body | {"input": [{"content": "0"}]})
                 except openai.NotFoundError:
                     raise error from None  # which may say that there is no such model
+            if json.loads(answered)["answers"] == json.loads(other)["answers"]:
+                raise ChatError(f"decision:{self.model}: {NO_STATE}")
             self.systemone = True
             return answered
         return self._systemone(body)

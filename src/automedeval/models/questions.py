@@ -17,6 +17,9 @@ from automedeval.records.yaml_file import load_yaml
 
 MOST = 26  # options of a question
 CUT_OFF = "the answer was cut off at its token limit"
+NO_STATE = (
+    "the template of its questions shows nothing of a state that is one text (an exported judge is --judge FOLDER)"
+)
 
 
 @dataclass(frozen=True)
