@@ -265,7 +265,7 @@ class OpenAIChat(Chat):
         sent, content = next(self._sent), b""
         try:
             content = self.send(body)
-            answer = self.read(parse_json(content.decode(), others=True))
+            answer = self.read(parse_json(content.decode(), others=True), body)
         except openai.APIStatusError as error:
             status, words = error.status_code, error_text(error)
             if status in _REFUSED and (refused := refusal(error.code, words)):
@@ -302,8 +302,8 @@ class OpenAIChat(Chat):
         create = self.client.chat.completions.with_raw_response.create
         return create(model=self.model, messages=body["messages"], extra_body=body).content
 
-    def read(self, completion: Any) -> Answer:
-        """Return the answer in what the endpoint says; one of `UNREADABLE` if there is none."""
+    def read(self, completion: Any, body: Any) -> Answer:
+        """Return the answer to a request in what the endpoint says; one of `UNREADABLE` if there is none."""
         return answer_from_completion(completion)
 
     def _leave_out(self, name: str, late: bool = False) -> bool:
