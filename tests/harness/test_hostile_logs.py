@@ -70,7 +70,7 @@ def test_samples_of_lm_eval(rows: list[dict]) -> None:
             lines += [line | {"filtered_resps": [said], "filter": name} for name in ("none", "word")]
         write(log, lines)
         if not rows:
-            with pytest.raises(RecordError, match="no answer"):
+            with pytest.raises(RecordError, match="the file is empty"):
                 join_logs([f"m={log}"], LogArguments())
             return
         cases, counted, _ = join(log)

@@ -3,13 +3,11 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
-from automedeval.harness.logs import STATE, Answers, LoggedAnswer, read_log
+from automedeval.harness.logs import Answers, LoggedAnswer, is_log, read_log
 from automedeval.harness.questions import Question, is_blank, question_expression, question_in, question_key
-from automedeval.records import Case, RecordError, Response, digest, named_file, option, read_cases, read_json, table_of
+from automedeval.records import Case, RecordError, Response, digest, named_file, option, read_cases, table_of
 from automedeval.records.cases import named_cases
-from automedeval.records.rows import SHEETS, read_rows
 
 
 @dataclass
@@ -24,21 +22,6 @@ class LogArguments:
 
     def __post_init__(self) -> None:
         question_expression(self.question_pattern)
-
-
-def is_log(value: str) -> bool:
-    """Return whether --cases names a log: NAME=FILE, .eval, details of lighteval, a run of HELM, .json that is no table."""
-    file = Path(value)
-    details = file.name.startswith("details_") and file.suffix == ".parquet"
-    if named_file(value)[0] or file.suffix == ".eval" or details or (file / STATE).is_file():
-        return True
-    if file.suffix != ".json" or not file.is_file():
-        return False
-    try:
-        content = read_json(file, others=True)
-        return isinstance(content, dict) and ("eval" in content or "results" not in content)  # else promptfoo's
-    except RecordError:  # whoever reads it as a table says what is wrong
-        return False
 
 
 @dataclass
@@ -64,36 +47,19 @@ class _Joined:
         return Case(case_id, self.question, responses, reference, topic, extra, criteria or ())
 
 
-def is_table(file: str) -> bool:
-    """Return whether a file is a table of answers: of a kind that no harness writes, or JSON that is a list of rows."""
-    kind = Path(file).suffix.lower()
-    if kind in SHEETS:
-        return True
-    if kind not in (".json", ".jsonl") or not Path(file).is_file():
-        return False
-    try:
-        first = next(read_rows(file), ("", {}))[1]
-    except RecordError:
-        return False
-    return bool(first) and "arguments" not in first and "eval" not in first and "request_states" not in first
-
-
 def read_version(file: str, blank: str | None, columns: Sequence[str] = ()) -> Answers:
     """Return the answers of one version of a model, which its table has in one column; RecordError if it has several."""
     table = table_of(file, blank=blank, columns=columns)
-    cases = ((file, each) for each in read_cases(file, blank=blank))
     answers = Answers(file, None)
-    for place, case in named_cases(table) if table else cases:
+    for place, case in named_cases(table) if table else ((file, each) for each in read_cases(file, blank=blank)):
         if len(case.responses) != 1:
             count = f"{len(case.responses)} answers ({', '.join(case.models)})"
             raise RecordError(f"{place}: {count}, and a file for each version has one to a question")
+        (response,) = case.responses
         name = case.id if table is None or table.columns.id is not None else ""
-        about, response = (
-            {"topic": case.topic, "criteria": case.criteria, **({} if table else case.extra)},
-            case.responses[0],
-        )
-        extra = {} if table else response.extra  # of a table's row its number
-        answers.answers.append(LoggedAnswer(name, case.question, response.text, case.reference, 1, about, extra))
+        of_case, of_response = ({}, {}) if table else (case.extra, response.extra)  # of a table's row its number
+        about = {"topic": case.topic, "criteria": case.criteria, **of_case}
+        answers.answers.append(LoggedAnswer(name, case.question, response.text, case.reference, 1, about, of_response))
     return answers
 
 
@@ -111,7 +77,7 @@ def join_logs(
     notes: list[str] = []
     models: list[str] = []
     files = [file for _, file in map(named_file, values)]
-    tables = [read_version(file, blank, columns) if is_table(file) else None for file in files]
+    tables = [None if is_log(file) else read_version(file, blank, columns) for file in files]
     asked = [Counter(question_key(each.question) for each in log.answers if each.id) for log in tables if log]
     several = {key for counts in asked for key, count in counts.items() if count > 1}
     for value, table in zip(values, tables):

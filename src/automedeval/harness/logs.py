@@ -90,8 +90,22 @@ class Answers:
 Reader = Callable[[Answers, Any, str], LoggedAnswer | str]
 
 
+def is_log(path: str) -> bool:
+    """Return whether a harness wrote a file, by its name and its keys. Of one that cannot be read a table's reader tells."""
+    file = Path(path)
+    if file.suffix in (".eval", ".parquet") or file.is_dir():
+        return file.suffix == ".eval" or file.name.startswith("details_") or (file / STATE).is_file()
+    try:
+        with open(file, encoding="utf-8") as stream:
+            first = {".json": stream.read, ".jsonl": lambda: next(filter(str.strip, stream), "")}.get(file.suffix, str)
+            content = parse_json(first(), others=True)
+    except (OSError, ValueError):
+        return False
+    return isinstance(content, dict) and not {"arguments", "eval", "request_states"}.isdisjoint(content)
+
+
 def read_log(path: str) -> Answers:
-    """Read a log; its kind is known by its name and its keys; RecordError if it is none, or cannot be read."""
+    """Read what `is_log` says is a log; RecordError if it cannot be read."""
     file = Path(path) / STATE if Path(path).is_dir() else Path(path)
     if file.suffix == ".eval":
         return _inspect(path, _read_eval(path))
@@ -107,14 +121,12 @@ def read_log(path: str) -> Answers:
         log = Answers(path, None, left_out=+Counter({FILTERED: len(lines) - len(first)}))
         return log.read("record", first, _lm_eval)
     whole = _parsed(text, path)
-    if isinstance(whole, dict) and "eval" in whole:
+    if "request_states" not in whole:
         return _inspect(path, whole)
-    if isinstance(whole, dict) and "request_states" in whole:
-        if not file.with_name("run_spec.json").is_file():  # HELM writes it when a run ends
-            raise RecordError(f"{file}: no run_spec.json beside it: not a whole run of HELM")
-        log = Answers(str(file), _find(str, whole, "adapter_spec", "model") or None)
-        return log.read("request", _find(list, whole, "request_states"), _helm)
-    raise RecordError(f"{path}: no log of lm-evaluation-harness, inspect_ai, lighteval or HELM")
+    if not file.with_name("run_spec.json").is_file():  # HELM writes it when a run ends
+        raise RecordError(f"{file}: no run_spec.json beside it: not a whole run of HELM")
+    log = Answers(str(file), _find(str, whole, "adapter_spec", "model") or None)
+    return log.read("request", _find(list, whole, "request_states"), _helm)
 
 
 def _parsed(text: str, place: str) -> Any:
