@@ -180,7 +180,7 @@ def test_doctor_works_where_an_extra_is_missing_and_says_what_to_do(tmp_path, mo
 
 
 @pytest.mark.parametrize(
-    "size, gpu, name",
+    ("size", "gpu", "name"),
     [(16, False, "1.5B"), (15, True, "1.5B"), (24, True, "7B"), (81, True, "32B"), (8, False, "MODEL")],
 )
 def test_doctor_names_the_language_model_of_the_table_for_this_memory(size: int, gpu: bool, name: str) -> None:

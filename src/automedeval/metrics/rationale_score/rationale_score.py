@@ -69,7 +69,8 @@ def rationale_score(
     pairs = [(prediction, reference) for prediction, each in zip(predictions, references) for reference in each]
     owners = [item for item, each in enumerate(references) for _ in each]
     result: dict[str, Any] = {"revisions": {}}
-    empty, cut = set(), set()
+    empty: set[int] = set()
+    cut: set[int] = set()
 
     def best_of(model: _Model, shown: list[Pair], blank: list[float]) -> list[list[float]]:
         rows, over = model.score(shown)
