@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 import openai
 from tqdm import tqdm
 
-from automedeval.models.base import THOUGHT, Answer, Chat, Dialogue, Messages, Prompt, lead
+from automedeval.models.base import Answer, Chat, Dialogue, Messages, Prompt, lead
 from automedeval.models.completions import (
     OPTIONAL,
     UNREADABLE,
@@ -36,7 +36,7 @@ from automedeval.models.completions import (
 from automedeval.records import digest, parse_json
 from automedeval.records.errors import ChatError
 from automedeval.records.offline import is_here, is_offline
-from automedeval.records.thoughts import CONTROL_TOKEN
+from automedeval.records.thoughts import CONTROL_TOKEN, THOUGHT_TAG
 
 TOP_LOGPROBS = 5  # alternatives of each token of the answer to a typed question
 _FATAL = (401, 403, 404)  # a retry does not help, and every other request would get the same status
@@ -53,7 +53,7 @@ def defuse(text: str) -> str:
 
     A quoted thought tag would otherwise cut the answer.
     """
-    for pattern in (CONTROL_TOKEN, THOUGHT):
+    for pattern in (CONTROL_TOKEN, THOUGHT_TAG):
         text = pattern.sub(lambda match: match[0][0] + "\u2060" + match[0][1:], text)
     return text
 

@@ -1,4 +1,4 @@
-"""Take a reasoning model's thoughts out of its answer: a patient does not read them."""
+"""Take a reasoning model's thoughts out of its answer: a patient does not read them, and a judge may change its mind."""
 
 import re
 from typing import Any
@@ -16,6 +16,7 @@ _MARK = re.compile(
     re.I | re.M,
 )
 _AROUND, _LISTED = re.compile(_ROUND, re.I), re.compile(r"\s*(?:and|or|to|,|/|…|\.\.\.)?\s*")
+THOUGHT_TAG = re.compile(rf"(?=[<&\[◁])(?:{_OPEN}|{_CLOSE})", re.I)  # that a quotation may hold
 # Chat-template tokens of the common model families. In an answer they mark where the model's own text ends.
 CONTROL_TOKEN = re.compile(
     r"<\|[^<>|\n]{1,40}\|>|</?s>|<(?:start|end)_of_turn>|<(?:bos|eos|pad|unk)>|\[/?(?:INST|SYSTEM_PROMPT)\]|<</?SYS>>"
@@ -59,9 +60,8 @@ def without_thoughts(text: str) -> str:
                     continue
             kept.append(text[position : mark.start("open")])
             inside, begun = True, True
-    if not (kept or position):
-        return text
-    return _AROUND.sub("", "".join(kept + [text[position:]] * (not inside))).strip()
+    own = _AROUND.sub("", "".join(kept + [text[position:]] * (not inside)))
+    return text if own == text else own.strip()
 
 
 def _name(mark: re.Match) -> str:
