@@ -23,7 +23,7 @@ from automedeval.harness.questions import (
     shows_more,
     text_of,
 )
-from automedeval.records import RecordError, parse_json, read_lines, read_text
+from automedeval.records import Case, RecordError, Response, parse_json, read_lines, read_text
 
 # What is told of a log, after a number
 AGAIN = "samples went on after the first answer: the last answer is read, and the question is the input"
@@ -37,42 +37,22 @@ NO_TEXT = "not a generated text"
 STATE = "scenario_state.json"  # of a run of HELM
 
 
-@dataclass(frozen=True)
-class LoggedAnswer:
-    """One answer of a log: `id` as the harness has it, and `epoch` from 1 if the question was asked several times."""
-
-    id: str
-    question: Question
-    text: str
-    reference: str | None = None
-    epoch: int = 1
-    about: dict[str, Any] = field(default_factory=dict)  # of a table: its case's topic, criteria and further keys
-    extra: dict[str, Any] = field(default_factory=dict)  # further keys of the response
-
-
 @dataclass
 class Answers:
-    """The answers of one log.
-
-    Args:
-        model: the model's name in the log; None where it has none.
-        left_out: reason → number of records that give no answer.
-        notes: what else is to be told → of how many.
-        remark: that the run did not end well and its log may lack samples; else None.
-    """
+    """The answers of one log, or of a table of one version: a case with one response for each, whose model has no name yet."""
 
     file: str
-    model: str | None
-    answers: list[LoggedAnswer] = field(default_factory=list)
-    left_out: Counter = field(default_factory=Counter)
-    notes: Counter = field(default_factory=Counter)
-    remark: str | None = None
+    model: str | None  # None where the log has no name of it
+    answers: list[Case] = field(default_factory=list)
+    left_out: Counter = field(default_factory=Counter)  # reason → number of records that give no answer
+    notes: Counter = field(default_factory=Counter)  # what else is to be told → of how many
+    remark: str | None = None  # that the run did not end well, and its log may lack samples
 
     def read(self, what: str, records: Iterable[Any], answer: "Reader") -> "Answers":
         """Add what `answer` makes of each record, an answer or the reason why there is none; errors call them `what`."""
         for number, record in enumerate(records, 1):
             read = answer(self, record, f"{self.file}, {what} {number}")
-            if isinstance(read, LoggedAnswer):
+            if isinstance(read, Case):
                 self.answers.append(read)
             else:
                 self.left_out[read] += 1
@@ -87,7 +67,12 @@ class Answers:
             return None
 
 
-Reader = Callable[[Answers, Any, str], LoggedAnswer | str]
+Reader = Callable[[Answers, Any, str], Case | str]
+
+
+def _answer(name: Any, question: Question, text: str, reference: str | None, epoch: int = 1) -> Case:
+    """Return an answer by its name in the log; `epoch` is from 1, if a question is asked several times."""
+    return Case("", question, (Response("", text, {"harness_id": str(name), "harness_epoch": epoch}),), reference)
 
 
 def is_log(path: str) -> bool:
@@ -155,7 +140,7 @@ def _find(kind: type, record: Any, *path: str | int) -> Any:
     return value if isinstance(value, kind) else kind()
 
 
-def _lm_eval(log: Answers, line: Any, place: str) -> LoggedAnswer | str:
+def _lm_eval(log: Answers, line: Any, place: str) -> Case | str:
     request = _get(line, place, "arguments", "gen_args_0")
     prompt, texts = _get(request, place, "arg_0"), _find(list, line, "resps", 0)
     # A likelihood is written as a text too; only a request for a text has a dict of settings.
@@ -166,8 +151,8 @@ def _lm_eval(log: Answers, line: Any, place: str) -> LoggedAnswer | str:
     question = question_of(prompt, place)
     log.notes[FURTHER] += len(texts) - 1
     log.notes[MORE] += shows_more(prompt) or "arg_2" in request
-    return LoggedAnswer(
-        str(_get(line, place, "doc_id")), question, texts[0], log.reference(lm_eval_reference, line.get("target"))
+    return _answer(
+        _get(line, place, "doc_id"), question, texts[0], log.reference(lm_eval_reference, line.get("target"))
     )
 
 
@@ -191,7 +176,7 @@ def _inspect(path: str, content: dict[str, Any]) -> Answers:
     return log.read("sample", samples, _inspect_sample)
 
 
-def _inspect_sample(log: Answers, sample: Any, place: str) -> LoggedAnswer | str:
+def _inspect_sample(log: Answers, sample: Any, place: str) -> Case | str:
     prompt = _get(sample, place, "input")
     if _find(list, sample, "choices"):
         return MULTIPLE_CHOICE
@@ -211,10 +196,10 @@ def _inspect_sample(log: Answers, sample: Any, place: str) -> LoggedAnswer | str
     log.notes += {MORE: shows_more(prompt), AGAIN: again}
     reference = log.reference(reference_of, sample.get("target"))
     epoch = _find(int, sample, "epoch") or 1
-    return LoggedAnswer(str(_get(sample, place, "id")), question, text, reference, epoch)
+    return _answer(_get(sample, place, "id"), question, text, reference, epoch)
 
 
-def _lighteval(log: Answers, row: Any, place: str) -> LoggedAnswer | str:
+def _lighteval(log: Answers, row: Any, place: str) -> Case | str:
     question, doc = question_of(_get(row, place, "doc", "query"), place), row["doc"]
     texts = _find(list, row, "model_response", "text_post_processed")
     if not any(isinstance(each, str) and each.strip() for each in texts[:1]):
@@ -225,10 +210,10 @@ def _lighteval(log: Answers, row: Any, place: str) -> LoggedAnswer | str:
     log.notes[MORE] += bool(_find(list, doc, "images"))
     reference = log.reference(reference_of_choices, _find(list, doc, "choices"), doc.get("gold_index"))
     number = len(log.answers) + log.left_out.total()  # of the row, from 0
-    return LoggedAnswer(str(doc.get("id") or number), question, texts[0], reference)
+    return _answer(doc.get("id") or number, question, texts[0], reference)
 
 
-def _helm(log: Answers, request: Any, place: str) -> LoggedAnswer | str:
+def _helm(log: Answers, request: Any, place: str) -> Case | str:
     instance, completions = _get(request, place, "instance"), _find(list, request, "result", "completions")
     if request.get("train_trial_index", 0) > 0:
         return "a further trial with other examples: the first is read"
@@ -246,4 +231,4 @@ def _helm(log: Answers, request: Any, place: str) -> LoggedAnswer | str:
     right = reference_of([_find(str, each, "output", "text") for each in references])
     log.notes[FURTHER] += len(completions) - 1
     log.notes[MORE] += "multimedia_content" in instance["input"]
-    return LoggedAnswer(str(_get(instance, place, "id")), question_of(prompt, place), text, right)
+    return _answer(_get(instance, place, "id"), question_of(prompt, place), text, right)

@@ -36,6 +36,7 @@ PACKAGED = Path(__file__).parent / "packaged" / "small"
 ADAPTER = "relevance"  # folder of the adapter
 READING = 3  # version of what is read, for the fingerprint: 2 checked no statements
 CHUNK = 32  # cases that are read together, but for the first one: the vectors of all their tokens are kept
+Read = tuple[np.ndarray, list[list[Finding]]]  # the features, and the findings of each response
 SCALES = {"question": QUESTION, "reference": FEATURES}  # what is read without and with a reference
 
 
@@ -124,9 +125,7 @@ class SmallJudge(ApartJudge):
     def reads_reference(self) -> bool:
         return "reference" in self.scales or self.checker is not None
 
-    def answer(
-        self, prompts: Sequence[Request], wanted: Sequence[bool]
-    ) -> Iterator[tuple[int, tuple[np.ndarray, list[list[Finding]]]]]:
+    def answer(self, prompts: Sequence[Request], wanted: Sequence[bool]) -> Iterator[tuple[int, Read]]:
         """Yield (index, (features, findings of the responses in the slots)) of the wanted requests, the shortest cases first.
 
         Cases are read together as they stand in `prompts`, wanted or not: which texts share a batch changes the last digits of
@@ -160,9 +159,7 @@ class SmallJudge(ApartJudge):
         checked = self.checker.check(answers)
         yield from (list(itertools.islice(checked, len(case.responses))) for case in cases)
 
-    def verdict(
-        self, request: Request, answer: tuple[np.ndarray, list[list[Finding]]], notes: dict[str, Any] | None = None
-    ) -> Verdict:
+    def verdict(self, request: Request, answer: Read, notes: dict[str, Any] | None = None) -> Verdict:
         """Return the verdict of what was read of a case; it is invalid if no response could be read, and none is empty."""
         features, findings = answer
         (low, high), shares = self._scale, shares_by(self.scales, features)

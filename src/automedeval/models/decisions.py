@@ -36,11 +36,8 @@ class DecisionChat(OpenAIChat):
         if not prompt.slots:
             raise ChatError(f"decision:{self.model} writes no text: it answers questions with options alone")
         questions = [
-            {
-                "type": "choice",
-                "instructions": instructions(slot.name),
-                "choices": [{"value": value} for value in slot.values],
-            }
+            {"type": "choice", "instructions": instructions(slot.name)}
+            | {"choices": [{"value": value} for value in slot.values]}
             for slot in prompt.slots
         ]
         return {"model": self.model, "input": [parts_of(each) for each in sent(prompt)], "questions": questions}
@@ -65,11 +62,8 @@ class DecisionChat(OpenAIChat):
         contents = [each["content"] for each in body["input"]]
         state = "\n\n".join(each if isinstance(each, str) else each[0]["text"] for each in contents)
         questions = {
-            str(number): {
-                "type": "choice",
-                "instructions": each["instructions"],
-                "criteria": {choice["value"]: "" for choice in each["choices"]},
-            }
+            str(number): {"type": "choice", "instructions": each["instructions"]}
+            | {"criteria": {choice["value"]: "" for choice in each["choices"]}}
             for number, each in enumerate(body["questions"])
         }
         asked = {"model": body["model"], "state": state, "questions": questions}
@@ -78,11 +72,8 @@ class DecisionChat(OpenAIChat):
     def read(self, completion: Mapping[str, Any], body: Mapping[str, Any]) -> Answer:
         """Return the likeliest option of each question with all probabilities; an error if one is refused or has none."""
         said, usage = completion["answers"], completion.get("usage") or {}
-        told = {
-            name: usage.get(f"{kind}_tokens")
-            for name, kind in (("prompt_tokens", "input"), ("completion_tokens", "output"))
-        }
-        tokens = {name: count for name, count in told.items() if isinstance(count, int)}
+        told = (("prompt_tokens", usage.get("input_tokens")), ("completion_tokens", usage.get("output_tokens")))
+        tokens = {name: count for name, count in told if isinstance(count, int)}
         if isinstance(said, Mapping):
             said = [said[str(number)] for number in range(len(said))]
         if len(said) != len(body["questions"]):
@@ -105,7 +96,8 @@ class DecisionChat(OpenAIChat):
         return Answer(values=values, probabilities=tuple(odds), usage=tokens)
 
 
-def parts_of(message: dict[str, str]) -> dict[str, Any]:
+def parts_of(message: dict[str, Any]) -> dict[str, Any]:
     """Return a message as decisions take it: that of the model itself in parts."""
-    own = message["role"] == "assistant"
-    return message | {"content": [{"type": "output_text", "text": message["content"]}]} if own else dict(message)
+    if message["role"] != "assistant":
+        return message
+    return message | {"content": [{"type": "output_text", "text": message["content"]}]}

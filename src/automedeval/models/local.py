@@ -28,7 +28,7 @@ from automedeval.models.base import (
     answer_layout,
     unescaped,
 )
-from automedeval.models.checkpoints import checkpoint_folder, file_digests, fingerprint_of, loading
+from automedeval.models.checkpoints import checkpoint_folder, file_digests, fingerprint, loading
 from automedeval.models.decoding import Prefix, Rows, SingleRow, Written, cache_dtype, compete, draw, write_free
 from automedeval.models.device import best_device, best_dtype, described, gpu_memory, kind_of
 from automedeval.models.model_paths import find_model
@@ -68,7 +68,7 @@ def batch_room(outline, device: str) -> int:
     token = 2 * config.num_hidden_layers * heads * head * cache_dtype(outline, device).itemsize
     room, most = 2 * 2**30, ROOM_ON_CPU
     if (memory := gpu_memory(device)) is not None:
-        total, free = memory
+        free, total = memory
         weights = sum(each.numel() * each.itemsize for each in outline.parameters())
         room, most = max(room, int((total if free > 0.9 * total else free) - weights) // 2), ROOM_ON_GPU
     return max(2048, min(most, room // token))
@@ -156,12 +156,12 @@ class LocalChat(Chat):
 
     @property
     def fingerprint(self) -> str:
-        return fingerprint_of(self._digests, self._settings)
+        return fingerprint(self.folder, self._settings, self._digests)
 
     @property
     def checkpoint(self) -> str:
         """Twelve hexadecimal digits over the checkpoint alone."""
-        return fingerprint_of(self._digests, [])
+        return fingerprint(self.folder, [], self._digests)
 
     def prepare(self) -> None:
         """Load the network now."""

@@ -37,18 +37,11 @@ class UnclearColumns(RecordError):
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns that are read.
-
-    Args:
-        question: the column with the question.
-        responses: wide: the columns with responses; their names become the models.
-        model, answer: long: the columns with the model's name and its response.
-        reference, topic, id: the columns with these, if there are any.
-    """
+    """The columns that are read, by what they hold."""
 
     question: str
-    responses: tuple[str, ...] = ()
-    model: str | None = None
+    responses: tuple[str, ...] = ()  # of a wide table: their names become the models
+    model: str | None = None  # of a long table, as the answer
     answer: str | None = None
     reference: str | None = None
     topic: str | None = None
@@ -215,18 +208,11 @@ class Columns:
 
 
 class Table(NamedTuple):
-    """What a table of answers holds.
+    """What a table of answers holds."""
 
-    Args:
-        columns: what was read.
-        cases: place and unchecked case; the id is empty where the table has none.
-        notes: which columns are read, which are not if there are any, how many rows and cases there are and, if there is
-            something, what is blank or not the same.
-    """
-
-    columns: Columns
-    cases: list[tuple[str, Case]]
-    notes: list[str]
+    columns: Columns  # that were read
+    cases: list[tuple[str, Case]]  # place and unchecked case, whose id is empty where the table has none
+    notes: list[str]  # on columns, rows and cases, and on what is blank or not the same
 
 
 def without_blanks(
@@ -234,13 +220,9 @@ def without_blanks(
 ) -> tuple[list[tuple[str, Case]], list[str]]:
     """Settle what the blank cells of candidates are, which every reader of a table hands over as responses without text.
 
-    Args:
-        source: the file, for the error line.
-        blank: "lowest": the model was asked and gave no answer, so that the response is an empty text; "skip": it was not
-            asked, and has no response; None: nobody said so, and blank cells are a RecordError.
-
-    Returns:
-        The cases, and a line with the count if there are blank cells.
+    `blank` says it: "lowest": the model was asked and gave no answer, so that the response is an empty text; "skip": it was not
+    asked, and has no response; None: nobody said so, and blank cells are a RecordError, which names the `source`.
+    Return the cases, and a line with the count if there are blank cells.
     """
     if blank not in (None, *BLANK):
         raise RecordError(f"blank cells are {' or '.join(BLANK)}, not {blank!r}")

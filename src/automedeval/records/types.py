@@ -391,9 +391,7 @@ class Preference(Record):
 class VerdictRating(Record):
     """One number that one physician gave a judge's verdict on one criterion.
 
-    `verdict_digest` is the `Verdict.digest` of the verdict that was rated: it tells the judge's verdicts on a case apart. It is
-    None in ratings that were made without it; these cannot be told from ratings of another verdict. `tags` are the kinds of
-    error that the physician found in the verdict, on one of its criteria; None where nobody asked for them.
+    Without the digest, ratings of two verdicts of a judge on a case cannot be told apart.
     """
 
     case_id: str
@@ -403,8 +401,8 @@ class VerdictRating(Record):
     score: float
     role: str | None = None
     comment: str | None = None
-    verdict_digest: str | None = None
-    tags: tuple[str, ...] | None = None
+    verdict_digest: str | None = None  # `Verdict.digest` of the verdict that was rated
+    tags: tuple[str, ...] | None = None  # the kinds of error in the verdict, on one of its criteria; None: nobody asked
     extra: dict[str, Any] = field(default_factory=dict)
 
 
@@ -523,17 +521,16 @@ class Verdict(LogRecord):
 class CheckedResponse(LogRecord):
     """What a checker found of the statements of one response.
 
-    `evidence` says what they were compared with: "reference", "books" or "none". Each of `statements`
-    has its `text`, its place in the response (`start`, `end`, in characters) and a `label`: "supported", "contradicted",
-    "not_found", or "unread" with a `reason`. Where a passage decided, it has the `passage`, its `source` and the `probability`
-    of the label; a contradiction that a rule saw names the `rule`.
+    Each of `statements` has its `text`, its place in the response (`start`, `end`, in characters) and a `label`: "supported",
+    "contradicted", "not_found", or "unread" with a `reason`. Where a passage decided, it has the `passage`, its `source` and
+    the `probability` of the label; a contradiction that a rule saw names the `rule`.
     """
 
     verb, by, about = "checked", ("checker", "evidence"), ("case_id", "model")
 
     model: str
     checker: str
-    evidence: str
+    evidence: str  # what they were compared with: "reference", "books" or "none"
     statements: tuple[dict, ...]
     extra: dict[str, Any] = field(default_factory=dict)
 
