@@ -30,7 +30,9 @@ def without_thoughts(text: str) -> str:
     Some chat templates open the thought in the prompt, so that the text has only the end of it.
     """
     seen = text.casefold()
-    if not any(sign in seen for sign in ("<", "&lt;", "think", "thought", "assistantfinal")):  # each mark has one
+    if not any(
+        sign in seen for sign in ("<", "&lt;", "[inst]", "think", "thought", "assistantfinal")
+    ):  # each mark has one
         return text
     kept: list[str] = []
     position, inside, begun, name = 0, False, False, ""
@@ -77,7 +79,7 @@ def count_thoughts(case: Any) -> int:
 
 def note_on_thoughts(count: int) -> list[str]:
     """Return a line that tells of so many answers, none of 0."""
-    return [f"{count:,} answer{'s' * (count > 1)} held a model's thoughts, which are removed"] if count else []
+    return [f"{count:,} answer{'s' * (count > 1)} held thoughts or control tokens, which are removed"] if count else []
 
 
 def own_text(text: str) -> str:
