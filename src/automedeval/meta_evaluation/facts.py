@@ -167,20 +167,14 @@ def _trust(profile: JudgeProfile, judge: str) -> str:
     return f"nothing shows yet how far {judge} can be believed."
 
 
-def credit(
-    judge: str, concordance: Mapping[str, Any], rated: int, best: Mapping[str, Any] | None = None
-) -> dict[str, Any]:
-    """Return what people's ratings say of a judge, as arguments of `JudgeProfile`.
+def credit(judge: str, figure: Mapping[str, Any], rated: int, best: Mapping | None = None) -> dict[str, Any]:
+    """Return what the ratings of some cases say of a judge, as arguments of `JudgeProfile`.
 
-    Args:
-        rated: the rated cases that count; below `LEAST_RATED` nothing is said against baselines.
-        best: the best baseline, as `baselines.best_baseline` found it; None if none was measured.
+    `figure` is its concordance with people, and `best` the best baseline, as `baselines.best_baseline` found it.
     """
-    if concordance["value"] is None:
-        return {
-            "agreement": [f"Not known. The agreement of {judge} with people is undefined: {concordance['reason']}."]
-        }
-    share = f"{percent(concordance['value'])} of the pairs of responses as people do ({interval(concordance)})"
+    if figure["value"] is None:
+        return {"agreement": [f"Not known. The agreement of {judge} with people is undefined: {figure['reason']}."]}
+    share = f"{percent(figure['value'])} of the pairs of responses as people do ({interval(figure)})"
     said = [f"{judge} orders {share}. A tie counts as half; guessing gives 50 %."]
     if rated < LEAST_RATED:
         few = f"Rate at least {LEAST_RATED} cases: so far {rated} count."
