@@ -1,5 +1,6 @@
 """The commands that a run prints at its end send nothing elsewhere than the run did, and --offline lets nothing out at all."""
 
+import json
 import re
 import shlex
 import socket
@@ -13,7 +14,7 @@ import pytest
 from doubles.endpoint import EndpointDouble, good_answer
 from doubles.local_server import LocalServer
 from doubles.perturbations import some_of
-from programs import flags, run_command, succeeded
+from programs import error_line, flags, run_command, succeeded
 from qdrant_client import QdrantClient
 from qdrant_client.http.exceptions import ResponseHandlingException
 from tables import rows_of, write_csv
@@ -31,6 +32,8 @@ def endpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoi
         monkeypatch.setenv(name, value)
     for name in ("AUTOMEDEVAL", "HF_HUB", "HF_DATASETS", "TRANSFORMERS"):
         monkeypatch.setenv(f"{name}_OFFLINE", "")  # what a command sets is taken back at the end
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.setenv(name, "127.0.0.1")
     monkeypatch.setenv("OPENAI_BASE_URL", "")
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
     write_csv("answers.csv", ("question", "reference", "v1", "v2"), ROWS)
@@ -73,7 +76,7 @@ def test_a_printed_command_asks_the_server_of_its_run_with_its_key(place, endpoi
     options = ["--base_url", endpoint.url] if place == "option" else []
     if place == "environment":
         monkeypatch.setenv("OPENAI_BASE_URL", endpoint.url)
-    options += flags(judge="openai:mine", api_key_env="MY_KEY", max_new_tokens=400, score_decoding="free")
+    options += flags(judge="openai:mine", api_key_env="MY_KEY", max_new_tokens=400, score_decoding="free", seed=7)
     judged = succeeded(run_command("judge", "answers.csv", *options))
     monkeypatch.setenv("OPENAI_BASE_URL", "")  # another shell
     (report,) = printed_commands(judged.stdout)
@@ -87,8 +90,41 @@ def test_a_printed_command_asks_the_server_of_its_run_with_its_key(place, endpoi
         assert done.returncode in (0, 3), done.stderr
         new = endpoint.requests[before:]
         assert 400 in {each["body"].get("max_completion_tokens") for each in new if each["body"]}
+        audit = words[words.index("--output") + 1]
+        succeeded(run_command(*report[1:], "--encoder", "none", "--resamples", 100, "--audits", audit))  # of this judge
     assert set(asked) <= {"127.0.0.1"}
     assert {each["headers"]["authorization"] for each in endpoint.requests} == {"Bearer mine"}
+
+
+def test_no_audit_is_printed_where_it_could_not_ask_the_judge_as_the_run_did(endpoint):
+    options = (
+        "judge",
+        "answers.csv",
+        *flags(judge="openai:org/my model", batch_file="r q.jsonl", score_decoding="free"),
+    )
+    (command,) = re.findall(r"vllm run-batch .*(?=;)", succeeded(run_command(*options)).stdout)
+    words = shlex.split(command)
+    assert words[2:] == ["-i", "r q.jsonl", "-o", "r q.answers.jsonl", "--model", "MODEL", *words[-2:]]
+    assert words[-2:] == ["--served-model-name", "org/my model"]
+    requests = [json.loads(line) for line in Path("r q.jsonl").read_text().splitlines()]
+    answers = [
+        {"custom_id": each["custom_id"], "response": {"body": good_answer(each["body"])["json"]}} for each in requests
+    ]
+    Path("r q.answers.jsonl").write_text("\n".join(map(json.dumps, answers)))
+    (report,) = printed_commands(succeeded(run_command(*options)).stdout)
+    (record,) = Path(report[report.index("--verdicts") + 1]).glob("run-*.json")
+    content = json.loads(record.read_text())
+    for changed, audits in (({}, 0), ({"batch_file": None}, 1), ({"batch_file": None, "evidence": "stores/mine"}, 0)):
+        record.write_text(json.dumps(content | {"arguments": content["arguments"] | changed}))
+        done = succeeded(run_command(*report[1:], "--encoder", "none", "--resamples", 100))
+        assert done.stdout.count("automedeval audit") == audits
+
+
+def test_an_audit_of_degrees_of_harm_is_refused_before_the_first_request(endpoint):
+    options = flags(judge="openai:m", rubric="harm", base_url=endpoint.url, cases="answers.csv", output="audits/harm")
+    message = error_line(run_command("audit", *options))
+    assert message == "error: --rubric harm: is answered in words, and an audit needs scores or choices"
+    assert endpoint.asked == []
 
 
 def test_an_offline_run_refuses_another_machine_and_its_next_step_is_offline_too(endpoint, asked):
@@ -129,8 +165,6 @@ def test_offline_lets_nothing_out_through_a_proxy_of_this_machine(endpoint, monk
     with Onward() as server:
         for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
             monkeypatch.setenv(name, server.url)
-        for name in ("NO_PROXY", "no_proxy"):
-            monkeypatch.setenv(name, "127.0.0.1")
         options = (
             "judge",
             "answers.csv",

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import shlex
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
@@ -84,9 +85,10 @@ def judge_by_file(judge: BaseJudge, requests: Iterable[Request], missing: int, l
         log.fill(verdicts(), missing)
     if not written:
         return None
+    asked, said, model = map(shlex.quote, (str(file), str(answers), judge.chat.model))
     return (
-        f"{len(written)} requests to answer in {file}: vllm run-batch -i {file} -o {answers} --model MODEL "
-        f"--served-model-name {judge.chat.model}; then the same command"
+        f"{len(written)} requests to answer in {file}: vllm run-batch -i {asked} -o {said} --model MODEL "
+        f"--served-model-name {model}; then the same command"
     )
 
 
