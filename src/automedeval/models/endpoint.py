@@ -60,21 +60,12 @@ def defuse(text: str) -> str:
 
 @dataclass
 class OpenAIChat(Chat):
-    """A model behind an OpenAI-compatible endpoint. The key is read from the environment, never from an argument.
+    """A model behind an OpenAI-compatible endpoint, by its name there; the other arguments are those of `ChatArguments`.
 
-    Args:
-        model: the model's name at the endpoint. `base_url` to `api_key_env` are as in `ChatArguments`.
-        max_retries: how often openai's client sends a request again that was not answered.
-        unasked: no server is asked at all: requests go into a file, or are counted.
-
-    Attributes:
-        served: `root`, `owned_by` and `max_model_len` of the model, where an endpoint that is not OpenAI's lists them.
-        left_out: parameters that the endpoint refused; they are not sent.
-        failures: why requests got no answer.
-        asked: number of answers.
-
-    Raises:
-        ChatError: no key, a malformed URL, or an endpoint that cannot be reached.
+    The key is read from the environment, never from an argument. `served` has `root`, `owned_by` and `max_model_len` of the
+    model, where an endpoint that is not OpenAI's lists them; `left_out` the parameters that the endpoint refused, which are not
+    sent; `failures` why requests got no answer; `asked` is the number of answers. ChatError: no key, a malformed URL, or an
+    endpoint that cannot be reached.
     """
 
     model: str
@@ -120,7 +111,7 @@ class OpenAIChat(Chat):
     def _identity(self) -> dict[str, Any]:
         """Return what the endpoint's list of models says of this one; nothing if there is no list, or the model is not in it.
 
-        ChatError if the endpoint cannot be reached, or is busy: without its list the model behind the name is not known.
+        ChatError if the endpoint cannot be reached, or is busy.
         """
         asking = self.client.with_options(max_retries=min(2, self.max_retries), timeout=min(20.0, self.timeout))
         try:
@@ -309,8 +300,7 @@ class OpenAIChat(Chat):
     def _leave_out(self, name: str, late: bool = False) -> bool:
         """Leave a parameter out of all later requests, and say so once; return False if answers were given with it.
 
-        Args:
-            late: leave it out even then: it has changed none of them.
+        `late`: leave it out even then, since it has changed none of them.
         """
         with self._lock:
             if name in self.left_out:

@@ -24,12 +24,9 @@ NO_STATE = (
 
 @dataclass(frozen=True)
 class Judgement:
-    """What was answered to a question.
+    """What was answered to a question: the likeliest `option`, or the one that was written, or an error.
 
-    Args:
-        option: the most probable option, or the one that was written; None without an answer.
-        probabilities: option → probability, in the question's order; None where only an option is known.
-        error: why there is no answer.
+    `probabilities` are those of the options, in the question's order; None where only an option is known.
     """
 
     option: str | None = None
@@ -47,15 +44,9 @@ class Judgement:
 
 @dataclass(frozen=True)
 class Question:
-    """One question on a state.
+    """One question on a state, whose values replace `{passage}` and its kin in the wording; `name` has its version.
 
-    Args:
-        name: what records call it, with the version of its wording.
-        wording: what the model reads; `{passage}` and its kin are replaced by the state.
-        options: as the model writes them.
-
-    Raises:
-        RecordError: options that are no 2 to 26 different ones.
+    RecordError: the options, as the model writes them, are no 2 to 26 different ones.
     """
 
     name: str
@@ -105,10 +96,8 @@ class Question:
         return Judgement(max(self.options, key=odds.__getitem__), odds)
 
     def _odds(self, answer: Answer) -> dict[str, float] | None:
-        """Return the odds in the alternatives of the answer's first token; None if they do not tell the options apart.
-
-        A server may list the tokens of thoughts before it, and strip the ends of its text.
-        """
+        """Return the odds in the alternatives of the answer's first token; None if they do not tell the options apart."""
+        # A server may list the tokens of thoughts before it, and strip the ends of its text.
         at = b"".join(piece for piece, _ in answer.tokens).rfind(answer.text.strip().encode())
         ends = itertools.accumulate(len(piece) for piece, _ in answer.tokens)
         own = (rivals for (piece, rivals), end in zip(answer.tokens, ends) if end > at and re.search(rb"\w", piece))
