@@ -21,6 +21,7 @@ from tables import rows_of
 from automedeval import judge_dataset, load_judge
 from automedeval.harness.scoring import score_answers
 from automedeval.judges.judge import Judge
+from automedeval.judges.run import judge_by_file, verdict_log
 from automedeval.models.arguments import ChatArguments
 from automedeval.models.base import Prompt
 from automedeval.models.endpoint import OpenAIChat, defuse
@@ -66,6 +67,8 @@ def test_a_passing_fault_is_tried_again(fault):
     + [(fault, "cannot be read", 1) for fault in (NOT_JSON, BROKEN_JSON, NO_CHOICES, answer(["not", "a", "text"]))]
     + [({"status": 200, "json": each}, "cannot be read", 1) for each in ([], {"choices": ["x"]})]
     + [({"status": 200, "json": {}}, "it has no choices", 1)]
+    + [(answer(SCORES, finish_reason="error"), "cannot be read", 1)]
+    + [({"status": 200, "json": answer(SCORES)["json"] | {"error": {"message": "gone midway"}}}, "gone midway", 1)]
     + [({"status": 200, "json": {"choices": [{"text": "4", "finish_reason": "stop"}]}}, "cannot be read", 1)],
 )
 def test_a_lasting_fault_is_a_failure(fault, said, asked):
@@ -89,6 +92,29 @@ def test_an_error_with_status_200_is_shown_in_its_words(content, said):
 def test_an_error_s_list_is_read_as_the_error(content):
     with EndpointDouble({"status": 401, "json": content}) as at, pytest.raises(ChatError, match="answered 401: no key"):
         ask(chat_at(at))
+
+
+@pytest.mark.parametrize("read", [12, 150])
+def test_a_prompt_that_the_endpoint_cut_gives_an_invalid_verdict(read, tmp_path):
+    text = "Take one tablet of 5 mg a day, with water and after a meal. " * 40
+    case = Case("c", "What helps?", (Response("a", text), Response("b", "Wait.")))
+    reply = answer(SCORES, usage={"prompt_tokens": read, "completion_tokens": 9})
+    with EndpointDouble(reply) as endpoint:
+        judge = Judge(chat_at(endpoint))
+        (cut,), (whole,) = judge([case]), judge([CASE]) if read == 150 else judge([case])
+        body = endpoint.asked[0]["body"]
+    assert (cut.valid, cut.scores, cut.raw) == (False, None, SCORES)
+    assert cut.error.startswith(f"the endpoint read {read} tokens of a prompt of about ")
+    assert whole.valid == (read == 150)
+    requests, file = judge.plan(case), tmp_path / "requests.jsonl"
+    with verdict_log(tmp_path, judge) as log:
+        assert judge_by_file(judge, requests, 1, log, file)
+        named = json.loads(file.read_text())
+        assert named["body"] == body
+        said = {"custom_id": named["custom_id"], "response": {"body": reply["json"]}}
+        (tmp_path / "requests.answers.jsonl").write_text(json.dumps(said))
+        assert judge_by_file(judge, requests, 1, log, file) is None
+    assert [each.error for each in log.records()] == [cut.error]
 
 
 @pytest.mark.parametrize("rubric", ["automedeval", "checklist"])
@@ -470,7 +496,7 @@ def test_typed_questions_after_the_text_give_expected_scores(rubric):
     assert verdict.expected_scores == pytest.approx((means[0], means[1]), abs=1e-4)
     criteria = 3 if rubric == "automedeval_guided" else 1
     assert asked == 1 + 2 * criteria
-    assert verdict.usage["prompt_tokens"] == 100 * asked
+    assert verdict.usage["prompt_tokens"] == 9000 * asked
     assert len(verdict.extra["probabilities"]) == 2 * criteria
 
 

@@ -268,7 +268,7 @@ def test_processes_that_share_a_run_record_refused_prompts(judge, tmp_path):
 
 def thinks(body):
     """Answer like a reasoning model of OpenAI: temperature and log-probabilities are refused, thoughts are only counted."""
-    usage = {"prompt_tokens": 100, "completion_tokens": 90, "completion_tokens_details": {"reasoning_tokens": 64}}
+    usage = {"prompt_tokens": 9000, "completion_tokens": 90, "completion_tokens_details": {"reasoning_tokens": 64}}
     return answer(good_text(body), usage=usage)
 
 
