@@ -15,7 +15,7 @@ from automedeval.distillation.completion_chain import CompletionChain, overview
 from automedeval.evidence.arguments import KnowledgeArguments
 from automedeval.judges.judge import Judge
 from automedeval.judges.requests import Requests
-from automedeval.judges.run import expect_answers, first_unread, refuse_failures, refuse_invalid, verdict_log
+from automedeval.judges.run import expect_answers, first_unread, refuse_failures, verdict_log
 from automedeval.models.arguments import ChatArguments, parse_model
 from automedeval.models.replay import RecordedChat
 from automedeval.records import RecordError, Verdict, check_least, option, read_records, table_of
@@ -80,8 +80,7 @@ def main() -> None:
     print(f"{args.teacher} teacher, {' by '.join(log.author)}: {overview(judged, len(requests), log.new)}")
     print("\n".join([*first_unread(judged), f"verdicts: {log.path}"]))
     print_notes(chain.judge.chat.notes())
-    refuse_failures(chain.judge)
-    refuse_invalid(log.path, judged)
+    refuse_failures(chain.judge, log.path, judged)
 
 
 def chain_of(args: DistillArguments, books: KnowledgeArguments, chat_args: ChatArguments) -> CompletionChain:

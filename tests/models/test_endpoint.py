@@ -94,26 +94,19 @@ def test_an_error_s_list_is_read_as_the_error(content):
         ask(chat_at(at))
 
 
-@pytest.mark.parametrize("read", [12, 150])
-def test_a_prompt_that_the_endpoint_cut_gives_an_invalid_verdict(read, tmp_path):
-    text = "Take one tablet of 5 mg a day, with water and after a meal. " * 40
-    case = Case("c", "What helps?", (Response("a", text), Response("b", "Wait.")))
-    reply = answer(SCORES, usage={"prompt_tokens": read, "completion_tokens": 9})
+def test_a_prompt_that_the_endpoint_cut_gives_an_invalid_verdict(tmp_path):
+    long = Case("c", "What helps?", (Response("a", "Take 5 mg a day, with water. " * 90), Response("b", "Wait.")))
+    reply, file = answer(SCORES, usage={"prompt_tokens": 150}), tmp_path / "requests.jsonl"
     with EndpointDouble(reply) as endpoint:
         judge = Judge(chat_at(endpoint))
-        (cut,), (whole,) = judge([case]), judge([CASE]) if read == 150 else judge([case])
-        body = endpoint.asked[0]["body"]
-    assert (cut.valid, cut.scores, cut.raw) == (False, None, SCORES)
-    assert cut.error.startswith(f"the endpoint read {read} tokens of a prompt of about ")
-    assert whole.valid == (read == 150)
-    requests, file = judge.plan(case), tmp_path / "requests.jsonl"
-    with verdict_log(tmp_path, judge) as log:
-        assert judge_by_file(judge, requests, 1, log, file)
-        named = json.loads(file.read_text())
-        assert named["body"] == body
-        said = {"custom_id": named["custom_id"], "response": {"body": reply["json"]}}
-        (tmp_path / "requests.answers.jsonl").write_text(json.dumps(said))
-        assert judge_by_file(judge, requests, 1, log, file) is None
+        cut, whole = judge([long, CASE])
+    assert (cut.valid, cut.scores, cut.raw, whole.valid) == (False, None, SCORES, True)
+    assert cut.error.startswith("the endpoint read 150 tokens of a prompt of about ")
+    with verdict_log(tmp_path, judge) as log:  # by a file
+        judge_by_file(judge, judge.plan(long), 1, log, file)
+        said = {"custom_id": json.loads(file.read_text())["custom_id"], "response": {"body": reply["json"]}}
+        file.with_suffix(".answers.jsonl").write_text(json.dumps(said))
+        judge_by_file(judge, judge.plan(long), 1, log, file)
     assert [each.error for each in log.records()] == [cut.error]
 
 
@@ -280,11 +273,8 @@ def test_the_odds_of_a_typed_question_are_those_after_the_thoughts():
     question = Question("q", "How good?", ("3", "4", "5"))
     tokens = [{"token": each, "logprob": 0.0, "top_logprobs": []} for each in ("<think>", "4", "</think>", "\n")]
     tokens += level("4", t4=0.75, t5=0.25)["json"]["choices"][0]["logprobs"]["content"]
-    for content in (
-        "<think>4</think>\n4",
-        "<thought>4 or 5</thought>4",
-        "4",
-    ):  # a server with a parser of thoughts lists their tokens all the same
+    # A server with a parser of thoughts lists their tokens all the same.
+    for content in ("<think>4</think>\n4", "<thought>4 or 5</thought>4", "4"):
         with EndpointDouble(answer(content, logprobs={"content": tokens})) as endpoint:
             ((_, reply),) = chat_at(endpoint).answer([question.prompt({})])
         assert question.read(reply).probabilities == pytest.approx({"3": 0, "4": 0.75, "5": 0.25})

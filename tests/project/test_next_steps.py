@@ -6,13 +6,11 @@ import shlex
 import socket
 import urllib.request
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import huggingface_hub.constants
 import pytest
 from doubles.endpoint import EndpointDouble, good_answer
-from doubles.local_server import LocalServer
 from doubles.perturbations import some_of
 from programs import error_line, flags, run_command, succeeded
 from qdrant_client import QdrantClient
@@ -104,13 +102,12 @@ def test_no_audit_is_printed_where_it_could_not_ask_the_judge_as_the_run_did(end
     )
     (command,) = re.findall(r"vllm run-batch .*(?=;)", succeeded(run_command(*options)).stdout)
     words = shlex.split(command)
-    assert words[2:] == ["-i", "r q.jsonl", "-o", "r q.answers.jsonl", "--model", "MODEL", *words[-2:]]
-    assert words[-2:] == ["--served-model-name", "org/my model"]
+    assert [words[3], words[5], words[-1]] == ["r q.jsonl", "r q.answers.jsonl", "org/my model"]
     requests = [json.loads(line) for line in Path("r q.jsonl").read_text().splitlines()]
-    answers = [
+    said = (
         {"custom_id": each["custom_id"], "response": {"body": good_answer(each["body"])["json"]}} for each in requests
-    ]
-    Path("r q.answers.jsonl").write_text("\n".join(map(json.dumps, answers)))
+    )
+    Path("r q.answers.jsonl").write_text("\n".join(map(json.dumps, said)))
     (report,) = printed_commands(succeeded(run_command(*options)).stdout)
     (record,) = Path(report[report.index("--verdicts") + 1]).glob("run-*.json")
     content = json.loads(record.read_text())
@@ -147,41 +144,19 @@ def test_offline_refuses_what_another_library_wants_to_send(endpoint):
         socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b"question", ("10.1.2.3", 53))
 
 
-class Onward(LocalServer):
-    """A server that sends every request on to another machine, and the proxy that would fetch it from there."""
-
-    fetched: tuple[str, ...] = ()
-
-    def serve(self, handler: BaseHTTPRequestHandler) -> None:
-        handler.rfile.read(int(handler.headers.get("content-length") or 0))
-        self.fetched += (handler.path,) * ("://" in handler.path)
-        handler.send_response(307)
-        handler.send_header("Location", f"http://models.example.com{handler.path}")
-        handler.send_header("Content-Length", "0")
-        handler.end_headers()
-
-
 def test_offline_lets_nothing_out_through_a_proxy_of_this_machine(endpoint, monkeypatch):
-    with Onward() as server:
+    onward = {"Location": "http://models.example.com/v1/chat/completions"}
+    with EndpointDouble({"status": 307, "json": {}, "headers": onward}) as proxy:
         for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
-            monkeypatch.setenv(name, server.url)
-        options = (
-            "judge",
-            "answers.csv",
-            "--judge",
-            "openai:mine",
-            "--max_retries",
-            0,
-            "--base_url",
-            f"{server.url}/v1",
-        )
-        refused = run_command(*options, "--offline")
-        assert refused.returncode == 1
+            monkeypatch.setenv(name, proxy.url.removesuffix("/v1"))
+        options = flags(judge="openai:mine", base_url=proxy.url, max_retries=0)
+        assert run_command("judge", "answers.csv", *options, "--offline").returncode == 1
         with pytest.raises(ResponseHandlingException):
             QdrantClient(url="http://qdrant.example.com:6333", check_compatibility=False).get_collections()
         with pytest.raises(ValueError, match="--offline: books"):
             urllib.request.urlopen("http://books.example.com/tetanus.md")
-        assert server.fetched == ()
+        assert proxy.asked
+        assert [each["path"] for each in proxy.requests if "://" in each["path"]] == []
 
 
 def test_the_variable_refuses_what_the_option_does(endpoint, asked, monkeypatch):

@@ -42,7 +42,6 @@ from automedeval.judges.run import (
     judge_by_file,
     judge_missing,
     refuse_failures,
-    refuse_invalid,
     verdict_log,
 )
 from automedeval.meta_evaluation.agreement.cases import Cases
@@ -256,8 +255,7 @@ def main() -> None:
     if judge.chat is not None:
         print_notes(judge.chat.notes(), processes)
     processes.wait()  # a process that ends with an error stops the others
-    refuse_failures(judge)
-    refuse_invalid(log.path, verdicts)
+    refuse_failures(judge, log.path, verdicts)
     if processes.rank == 0 and not awaited:
         args.baseline = reported
         if args.limit:  # the others' verdicts are not missing

@@ -91,14 +91,10 @@ def judge_by_file(judge: BaseJudge, requests: Iterable[Request], missing: int, l
     )
 
 
-def refuse_failures(judge: BaseJudge) -> None:
-    """Raise RecordError if an endpoint did not answer requests: they have no verdict, and are asked again next time."""
+def refuse_failures(judge: BaseJudge, file: Path, verdicts: Collection[Verdict]) -> None:
+    """Raise RecordError if an endpoint did not answer requests, which are asked again next time, or no verdict is valid."""
     if failures := getattr(judge.chat, "failures", ()):
         raise RecordError(f"{len(failures)} not judged, the last: {failures[-1]}; the same command tries them again")
-
-
-def refuse_invalid(file: Path, verdicts: Collection[Verdict]) -> None:
-    """Raise RecordError if there are verdicts, and none of them is valid."""
     if verdicts and not any(each.valid for each in verdicts):
         raise RecordError(f"{file}: no verdict is valid, so that there is nothing to report")
 

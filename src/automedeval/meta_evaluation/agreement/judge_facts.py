@@ -113,9 +113,8 @@ def next_steps(judge: VerdictTable, rated: bool, audited: bool) -> list[str]:
         return ["Read what the judge wrote, in the cases of the page."]
     steps = [] if rated else [f"Rate {min(LEAST_RATED, len(judge.cases))} cases."]
     run = run_record(judge).get("arguments", {})
-    # An audit asks the judge itself, of scores or choices, and without books.
     in_words = judge.rubric is not None and judge.rubric.in_words
-    if not (audited or run.get("batch_file") or run.get("evidence") or in_words):
+    if not (audited or in_words or run.get("batch_file") or run.get("evidence")):  # an audit asks, and has no books
         follows_none = bool(run) or without_scale(judge.rubric_name)
         rubric = run.get("rubric") or (None if follows_none else judge.rubric_name.partition("@")[0])
         chosen = ((name, run.get(name)) for name in ("rationale", "score_decoding", "blank", "judge_name"))
