@@ -25,7 +25,7 @@ CONTROL_TOKEN = re.compile(
 
 
 def without_thoughts(text: str) -> str:
-    """Return an answer without thoughts, the same text if it has none; nothing of it if it is one unfinished thought.
+    """Return an answer without thoughts, tool calls and turns around it; nothing of it if it is one unfinished thought.
 
     Some chat templates open the thought in the prompt, so that the text has only the end of it.
     """
