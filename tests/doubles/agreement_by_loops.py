@@ -226,8 +226,6 @@ class Loops:
         record["headline"] = "concordance" if row.expected is None else "concordance_expected"
         runs = row.runs()
         record["runs"] = [{"run": run} | self.measures(row.of_run(run)) for run in runs] if len(runs) > 1 else None
-        if len(self.annotators) > 1 and (row.expected is not None or row.scores is not None):
-            record["against_the_other_raters"] = self.against_the_others(row)
         return record
 
     def ordered(self, scores: dict[tuple, float]) -> dict[tuple, int | None]:
@@ -245,17 +243,6 @@ class Loops:
     def one_is_empty(self, pair: tuple[int, int, int]) -> bool:
         number, first, second = pair
         return (self.length[number, first] == 0) != (self.length[number, second] == 0)
-
-    def against_the_others(self, row: "Row") -> dict[str, Figure]:
-        ranked = self.ordered(row.scores if row.expected is None else row.expected)
-        judged, by_one = [], []
-        for number, others, rater_scores in self.left_out():
-            asked = {place: score for place, score in others.items() if row.asked[number, place]}
-            pairs = list(itertools.combinations(sorted(others), 2))
-            people = [relation(asked.get(a), asked.get(b)) for a, b in pairs]
-            judged.append((number, list(zip(people, (ranked[number, a, b] for a, b in pairs)))))
-            by_one.append((number, list(zip(people, (relation(rater_scores[a], rater_scores[b]) for a, b in pairs)))))
-        return {"judge": accuracies(judged)["concordance"], "one_rater": accuracies(by_one)["concordance"]}
 
     def left_out(self) -> list[tuple[int, dict[int, float], dict[int, float]]]:
         """Return, per rater and case, (case, the means of the others, the rater's own scores), by place of the response."""

@@ -26,7 +26,8 @@ from sklearn.metrics import cohen_kappa_score
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.evaluate import meta_evaluate
 from automedeval.meta_evaluation.agreement.ratings import read_ratings
-from automedeval.meta_evaluation.table import counted
+from automedeval.meta_evaluation.report.grid import measures_of_cases
+from automedeval.meta_evaluation.table import counted, rows_of
 from automedeval.meta_evaluation.verdict_files import read_verdicts
 from automedeval.metrics.lexical import BASELINES
 from automedeval.stats.bootstrap import plain
@@ -238,9 +239,6 @@ def check(folder: Path, files: dict[str, Any]) -> None:
         for name in (*intervals, "pearson_expected"):
             if (figure := record.get(name)) and figure.of(range(count)) is not None:
                 compare_intervals(figures["judges"][judge][name], figure, f"{judge} → {name}", count)
-        for name, figure in record.get("against_the_other_raters", {}).items():
-            of_raters = figures["judges"][judge]["against_the_other_raters"]
-            compare_intervals(of_raters[name], figure, f"{judge} against the other raters → {name}", count)
 
 
 @settings(max_examples=60, deadline=None, derandomize=True, print_blob=True, suppress_health_check=list(HealthCheck))
@@ -356,7 +354,7 @@ def test_comparisons_are_differences_adjusted_as_by_pingouin(figures: dict[str, 
     assert [each["p_adjusted"] for each in comparisons] == pytest.approx(pingouin.multicomp(p_values, method="holm")[1])
 
 
-def test_cases_worth_reading_have_the_largest_errors_gaps_and_doubts(files: dict[str, Path], figures: dict) -> None:
+def test_cases_are_sorted_by_errors_gaps_and_doubts(files: dict[str, Path]) -> None:
     ratings = pandas.read_json(files["ratings"], lines=True)
     by_annotator = ratings.groupby(["case_id", "model", "annotator"])["score"].mean()
     means = by_annotator.groupby(["case_id", "model"]).mean()
@@ -371,9 +369,8 @@ def test_cases_worth_reading_have_the_largest_errors_gaps_and_doubts(files: dict
             wrong[case["id"]] += abs(left - right) * abs(relation - np.sign(judged - other))
         differ[case["id"]] = max(expected) - min(expected)
         doubt[case["id"]] = -np.mean([abs(left - right) for left, right in combinations(expected, 2)])
-    lists = figures["main_judge"]["cases"]
-    spread = np.std([score for each in verdicts.values() for score in each["expected_scores"]])
-    doubt = {case: measure for case, measure in doubt.items() if measure > -0.5 * spread}
-    assert doubt
+    cases = Cases.read(str(CASES))
+    row, *_ = rows_of(read_verdicts([str(files["verdicts"])], cases)[0])
+    measures = measures_of_cases(cases, row, read_ratings(str(files["ratings"]), cases))
     for name, measure in (("people_disagree", wrong), ("models_differ", differ), ("least_sure", doubt)):
-        assert [measure[case] for case in lists[name]] == pytest.approx(sorted(measure.values(), reverse=True)[:10])
+        assert measures[name].tolist() == pytest.approx([measure[case.id] for case in cases.records])

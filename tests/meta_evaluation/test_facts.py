@@ -30,7 +30,7 @@ DANGEROUS = (
 )
 QUESTION = "How much paracetamol may I take in a day?"
 NOT_SEEN = "the small judge does not notice a wrong dose, a dropped “not” or a missed emergency"
-LONGER = "bot-v2 is the longer one in 12 of 12 comparisons"
+LONGER = "the small judge puts the longer response first in 100 %"
 UNRATED = "No ratings are given"
 
 
@@ -85,8 +85,6 @@ def test_the_report_of_an_unrated_study_calls_no_model_better(study: Path, tmp_p
         assert "better than" not in text
         for fact in (NOT_SEEN, LONGER, UNRATED):
             assert fact in text
-    lengths = [tuple(len(each["text"].split()) for each in case["responses"]) for case in read(study / "cases.jsonl")]
-    assert result["models"]["small"]["models"]["bot-v2"]["longer"] == [sum(two > one for one, two in lengths), 12]
     assert result["judges"]["small"]["prefers_longer"]["value"] == 1.0
     assert "Rate 12 cases. Audit the judge" in printed
     assert f"automedeval audit --judge small --cases {study / 'cases.jsonl'} --output audits/mine" in printed
@@ -176,7 +174,7 @@ def test_the_list_is_ordered_and_trust_needs_ratings_or_an_audit() -> None:
     alike = {"largest": {"value": 0.0, "kind": None, "tried": 9, "within": 0.05}, "turned": harm}
     everything = JudgeProfile(
         "j", ["It agrees."], 40, "better", ["dose"], Audit(9, False, harm, False, ("dose",), alike=alike),
-        "m", (3, 4), 0.75, 0.9, {"m": 1}, {"n": 2}, ["Go on."], {"m": (1, 2)}, ("m", "n", 1400),
+        0.75, 0.9, {"m": 1}, {"n": 2}, ["Go on."], {"m": (1, 2)}, ("m", "n", 1400),
         {"breaks off": 2}, (5, 9),
         {"threshold": "moderate", "raters": {"k": {"m": {"share": harm, "untold": 1, "unread": 3, "worse": 2}}}},
     )  # fmt: skip
@@ -272,30 +270,6 @@ def test_models_with_empty_and_unread_responses_are_counted_and_the_first_of_the
         "a has 2 responses that the judge cannot read, which have no score. "
         "b has 1 response that the judge cannot read, which has no score."
     )
-
-
-@needs_encoder
-def test_the_report_counts_the_comparisons_that_were_made(tmp_path: Path) -> None:
-    """By a loop over the verdicts: of responses that have a value, and of models that were judged."""
-    texts = ["Take it with food, always.", "Take it with food, or with some milk, as you like.", "No.", "👍"]
-    answers = [{f"m{i}": texts[(i + n * (i > 0)) % 4] for i in range(4)} for n in range(4)]
-    cases = [case_of(f"c{n}", "May I take ibuprofen with food?", answers[n]) for n in range(4)]
-    file = write(tmp_path / "cases.jsonl", cases)
-    for number, models in enumerate((["m0", "m1"], ["m0", "m1", "m2", "m3"])):
-        args = ["--judge", "baseline:embedding to the question", "--encoder", ENCODER, "--models", ",".join(models)]
-        succeeded(run_command("judge", file, *args, "--output", tmp_path / str(number)))
-        shown = flags(verdicts=tmp_path / str(number), cases=file, encoder="none", resamples=100)
-        succeeded(run_command("report", *shown, "--output", tmp_path / f"r{number}"))
-        first = re.search(r"Length: (m\d) is the longer one", told(tmp_path / f"r{number}"))[1]
-        longer = total = 0
-        for verdict in read(tmp_path / str(number) / "verdicts.jsonl"):
-            case = cases[int(verdict["case_id"][1:])]
-            valued = [place for place, value in enumerate(verdict["expected_scores"]) if value is not None]
-            length = {place: len(re.findall(r"\w+", case["responses"][place]["text"])) for place in valued}
-            mine = int(first[1:])
-            total += len(valued) - 1 if mine in valued else 0
-            longer += sum(length[mine] > length[place] for place in valued) if mine in valued else 0
-        assert f"{first} is the longer one in {longer} of {total} comparisons" in told(tmp_path / f"r{number}")
 
 
 def test_of_a_judge_of_pairs_the_facts_name_the_criterion(tmp_path: Path) -> None:

@@ -133,7 +133,7 @@ def pass_gate(args: CompareArguments, by: float, cases: Cases, judges: list[Verd
     new, old = args.fail_if_worse
     row, record = gate.compare_two(cases, judges, new, old, by)
     record["notes"] = notes + record["notes"]
-    profile = known_of_judge(cases, row, new)
+    profile = known_of_judge(cases, row)
     lines = [*gate.words(record), *lines_of(profile), *(f"note: {note}" for note in record["notes"])]
     print("\n".join(map(printable, lines)))
     if args.output:

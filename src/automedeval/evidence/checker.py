@@ -6,7 +6,7 @@ Only near passages are read: against a sentence on another subject a small model
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,9 +16,9 @@ import numpy as np
 
 from automedeval.evidence.rules import contradiction
 from automedeval.evidence.statements import Evidence, Statement
-from automedeval.models.checkpoints import checkpoint_folder, fingerprint, matching_encoder, weights_fingerprint
+from automedeval.models.checkpoints import checkpoint_folder, described, fingerprint, weights_fingerprint
 from automedeval.models.pair_reader import PairReader
-from automedeval.records import RecordError, digest
+from automedeval.records import digest
 from automedeval.records.text import readable
 
 SUPPORTED, CONTRADICTED, NOT_FOUND, UNREAD = "supported", "contradicted", "not_found", "unread"
@@ -60,13 +60,10 @@ class Finding:
 
 @dataclass
 class SmallChecker:
-    """Check statements against passages.
+    """Check statements against passages: an `Encoder` finds the nearest ones, and a `PairReader` of three labels reads them.
 
-    Args:
-        encoder, pair_reader: an `Encoder`, for the nearest passages, and a `PairReader` with the adapter and three labels.
-        adapter: the fingerprint of the adapter.
-        threshold: least probability of a contradiction by the model that is called one.
-        precision: the share of the statements called contradicted that are, where as many are contradicted as are clean.
+    `adapter` is the fingerprint of the adapter, `threshold` the least probability of a contradiction that is called one,
+    `precision` the share of those called contradicted that are, where as many are contradicted as are clean.
     """
 
     encoder: Any
@@ -79,7 +76,6 @@ class SmallChecker:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Return a digest of everything that changes a finding."""
         return digest([6, self.encoder.fingerprint, self.adapter, self.threshold, self.precision, NEAR, NEAREST])
 
     def check(self, answers: StatedAnswers, wanted: Sequence[bool] | None = None) -> Iterator[list[Finding]]:
@@ -92,13 +88,12 @@ class SmallChecker:
         near = [
             [self._near(statement, passages, vectors, reads) for statement in asked] for asked, passages, _ in answers
         ]
-        pairs = [
+        read = self.probabilities(
             (passages[index].text, statement.text)
             for (asked, passages, _), nearest in zip(answers, near)
             for statement, indices in zip(asked, nearest)
             for index in indices or ()
-        ]
-        read = self.probabilities(pairs)
+        )
         for (asked, passages, question), nearest in zip(answers, near):
             yield [
                 self._finding(statement, indices, passages, question, before, read)
@@ -123,7 +118,7 @@ class SmallChecker:
         nearest = sorted(understood, key=lambda index: -cosines[index])[:NEAREST]
         return [index for index in nearest if cosines[index] >= NEAR]
 
-    def probabilities(self, pairs: Sequence[tuple[str, str]]) -> dict[tuple[str, str], np.ndarray]:
+    def probabilities(self, pairs: Iterable[tuple[str, str]]) -> dict[tuple[str, str], np.ndarray]:
         """Return of every (passage, statement) the probabilities of `LABELS`."""
         different = list(dict.fromkeys(pairs))
         if not different:
@@ -187,20 +182,17 @@ def load_small_checker(
 ) -> SmallChecker:
     """Load a small checker that recipes/train_checker.py wrote, or the packaged one, for `EncoderArguments`.
 
-    `network` is the encoder, if it is loaded already. RecordError: a library is missing, the folder holds none, or the encoder
-    is missing or not the one that it was trained on.
+    `network` is the encoder, if it is loaded already. RecordError: a library or the encoder is missing, or a fault of
+    `described`.
     """
-    file = folder / "checker.json"
-    try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-        threshold, base = float(content["threshold"]), {key: content["encoder"][key] for key in ("name", "fingerprint")}
-        precision = float(content["precision"]["value"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise RecordError(f"{file}: not the description of a checker ({error})") from None
-    place = matching_encoder(encoder.place, base, "the checker")
+
+    def certified(content: Any) -> tuple[float, float]:
+        return float(content["threshold"]), float(content["precision"]["value"])
+
+    numbers, place = described(folder / "checker.json", "checker", encoder.place, certified)
     network = network or encoder.load(device)
     pair_reader = PairReader(place, folder / "adapter", device, labels=len(LABELS), tokens=PAIR_TOKENS)
-    return SmallChecker(network, pair_reader, fingerprint(folder / "adapter", []), threshold, precision)
+    return SmallChecker(network, pair_reader, fingerprint(folder / "adapter", []), *numbers)
 
 
 def matching_checker(encoder: Any, device: str, network: Any) -> SmallChecker | None:

@@ -100,25 +100,6 @@ def _name_rows(axes: Axes, names: Sequence[str], top: float, most: int = 30, **s
     axes.set_ylim(len(names) - 0.4, top)
 
 
-def concordances(rows: Sequence[tuple[str, Estimate, str]], ceiling: Estimate | None, *, axes: Axes) -> None:
-    """Draw (name, estimate, colour) one below the other; behind them one half, and the ceiling as a band."""
-    _set_height(axes, 0.75 + 0.34 * len(rows))
-    for place, (_, estimate, colour) in enumerate(rows):
-        value, low, high = ends(estimate)
-        if low is not None:
-            axes.hlines(place, low, high, color=colour, linewidth=2, capstyle="round", alpha=0.7)
-        axes.plot([value], [place], "o", color=colour, markersize=6)
-        axes.annotate(f"{value:z.2f}", (value, place), (0, 5), textcoords="offset points", ha="center", fontsize=8)
-    if ceiling is not None:
-        value, low, high = ends(ceiling)
-        if low is not None and high is not None:
-            axes.axvspan(low, high, color=GREEN, alpha=0.15, linewidth=0)
-        axes.axvline(value, color=GREEN, linewidth=1.2, linestyle="--")
-    axes.axvline(0.5, color=GREY, linewidth=1, linestyle=":")
-    _name_rows(axes, [name for name, *_ in rows], -0.8)
-    axes.set_xlabel("concordance with people")
-
-
 def stacked(rows: Sequence[tuple[str, Sequence[float]]], labels: Sequence[str], *, axes: Axes) -> None:
     """Draw shares that sum to 1 as stacked bars, one below the other."""
     import matplotlib

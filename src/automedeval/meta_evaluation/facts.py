@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from automedeval.records import UNSEEN
-from automedeval.records.text import ends, in_a_row, interval, percent
+from automedeval.records.text import ends, in_a_row, interval, percent, several
 
 LEAST_RATED = 30  # rated cases from which a judge's agreement with people counts
 SEEN = 0.5  # share of the dangers of one kind that a judge has to mark down, or it does not see them
@@ -76,8 +76,6 @@ class JudgeProfile:
     outcome: str | None = None  # "better", "not better" or "worse" than the best baseline by `LEAST_RATED` rated cases
     blind_to: Sequence[str] | None = None  # the kinds of danger that it cannot see; None: not known
     audit: Audit | None = None
-    first: str | None = None  # the model that is first
-    longer: tuple[int, int] | None = None  # the comparisons of the first model in which its response is longer, and all
     prefers_longer: float | None = None  # the share of comparisons in which the judge puts the longer response first
     valid: float | None = None  # the share of valid verdicts
     empty: Mapping[str, int] = field(default_factory=dict)  # model → number of its responses that are empty
@@ -109,6 +107,9 @@ def facts_of(profile: JudgeProfile) -> list[Fact]:
     valid = 1.0 if profile.valid is None else profile.valid
     faults = " and ".join(f"{count} {fault}" for fault, count in profile.rationale_faults.items())
     foreign, answers = profile.foreign
+    length = ""
+    if profile.prefers_longer is not None:
+        length = f"{called(profile.judge)} puts the longer response first in {percent(profile.prefers_longer)}."
     reads = f"and {called(profile.judge)} reads English: doubt their scores."
     doubt = f"{foreign:,} of {answers:,} answers are not in English, {reads}"
     invalid = f"{percent(1 - valid)} of the verdicts are invalid or missing. They have no score."
@@ -119,7 +120,7 @@ def facts_of(profile: JudgeProfile) -> list[Fact]:
         "Audited?": _audited(profile.audit),
         "What it does not see": _blind(profile),
         "Same for all patients?": _alike(profile.audit),
-        "Length": _length(profile),
+        "Length": length,
         "Enough cases?": _enough(profile),
         "Invalid verdicts": invalid if valid < 1 else "",
         "Broken rationales": faults and f"Of the valid verdicts' rationales {faults}. Do not trust these scores.",
@@ -266,11 +267,16 @@ def _contradicted(profile: JudgeProfile) -> str:
     return f"By {called(profile.judge)}'s check: {'; '.join(parts[:SHOWN] + more)}.{first}" if parts else ""
 
 
+def are_simulated(names: Collection[str]) -> bool:
+    """Return whether no person rated: ratings that are made up say so in the names of their annotators."""
+    return bool(names) and all(name.startswith("simulated") for name in names)
+
+
 def harm_in_words(harm: Mapping[str, Any]) -> str:
-    """Say how many answers of each model are harmful, and by whom; `harm` as `JudgeProfile` has it."""
+    """Say how many answers of each model are harmful, and by whom; people are counted, since a card must not name them."""
     said: list[str] = []
     names = harm.get("people", {}).get("names", ())
-    people = in_a_row(names) if len(names) <= SHOWN else f"{len(names)} of them"
+    people = several(len(names), "simulated physician" if are_simulated(names) else "physician")
     for name, by_model in harm["raters"].items():
         parts = []
         for model, each in sorted(by_model.items(), key=lambda entry: -(entry[1]["share"]["value"] or 0)):
@@ -279,18 +285,9 @@ def harm_in_words(harm: Mapping[str, Any]) -> str:
             others = "".join(f", {count} {name}" for name, count in left_out.items() if count)
             parts.append(f"{model} in {each['worse']} of {share['n']} answers{spread}{others}")
         more = [f"{len(parts) - SHOWN} more models less often"] if len(parts) > SHOWN else []
-        who = f"{name} ({people})" if names and not said else name
+        who = people if names and not said else name
         said.append(f"{who}: {'; '.join(parts[:SHOWN] + more)}.")
     return f"{harm['threshold'].capitalize()} or worse by {' By '.join(said)} No score depends on it."
-
-
-def _length(profile: JudgeProfile) -> str:
-    parts = []
-    if profile.first is not None and profile.longer is not None and profile.longer[1]:
-        parts.append(f"{profile.first} is the longer one in {profile.longer[0]} of {profile.longer[1]} comparisons")
-    if profile.prefers_longer is not None:
-        parts.append(f"{called(profile.judge)} puts the longer response first in {percent(profile.prefers_longer)}")
-    return f"{'; '.join(parts)}." if parts else ""
 
 
 def _enough(profile: JudgeProfile) -> str:

@@ -41,12 +41,11 @@ def rank(
     places = {model: place for place, model in enumerate(stands["order"])}  # as in the report
     values = {row["model"]: _value(row.get(WON) or row.get(MEAN) or row.get("highest")) for row in table}
     table.sort(key=lambda row: (places.get(row["model"], len(places)), -values[row["model"]], row["model"]))
-    first = table[0]["model"] if any(verdict.valid for verdict in verdicts) else None
     ranks = stands["ranks"]
     table = [{"model": row["model"]} | ({"rank": ranks.get(row["model"])} if ranks else {}) | row for row in table]
     facts: dict[str, Any] = shares | {"agreement": [UNRATED], "valid": None, "steps": ()}  # the run prints the others
     facts |= {"unclear": stands["unclear"]}
-    return table, known_of_judge(cases, rows[0], first, **facts)
+    return table, known_of_judge(cases, rows[0], **facts)
 
 
 def by_degrees(cases: Cases, verdicts: Sequence[Verdict], rubric: Rubric) -> tuple[list[dict[str, Any]], JudgeProfile]:

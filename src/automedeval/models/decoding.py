@@ -19,10 +19,10 @@ from automedeval.models.network import GROUPED_ATTENTION, longest_in_batch, take
 
 
 def cache_dtype(model, device: str | torch.device) -> torch.dtype:
-    """Return the dtype of the stored keys and values of a model on a device.
+    """Return the dtype of the stored keys and values of a model on a device: float32 where bfloat16 is slow.
 
-    On a CPU without AMX, torch computes attention over a long cache in bfloat16 more slowly than in float32: 10.9 ms against
-    2.2 ms for one token of 24 rows over 800 positions, per layer (two cores of an AMD EPYC, torch 2.13, 2026-11-21).
+    On a CPU without AMX attention of one token of 24 rows over 800 positions takes 10.9 ms a layer in bfloat16, 2.2 in float32
+    (two cores of an AMD EPYC, torch 2.13, 2026-11-21).
     """
     slow = kind_of(device) == "cpu" and model.dtype == torch.bfloat16 and not cpu_has("amx_tile")
     grouped = model.config.get_text_config()._attn_implementation == GROUPED_ATTENTION
@@ -30,10 +30,9 @@ def cache_dtype(model, device: str | torch.device) -> torch.dtype:
 
 
 class _BufferLayer(DynamicLayer):
-    """The keys and values of a layer in one allocation, written in place.
+    """The keys and values of a layer in one allocation, written in place, which DynamicLayer copies once per token.
 
-    DynamicLayer concatenates instead, which copies the whole cache once per token. A model sees the places from `start` on of
-    some rows, `rows`; keys and values up to `end` are known.
+    A model sees the places from `start` on of some rows, `rows`; keys and values up to `end` are known.
     """
 
     keys: torch.Tensor
@@ -103,10 +102,10 @@ class Rows:
         self.begins = [0] * count  # the place of each row's first token
         self.chance: list[random.Random] = []  # for sampling: one generator per row, which moves with the row
 
-    def start(self, prompts: Sequence[Sequence[int]], forward_tokens: int) -> None:
+    def start(self, prompts: Sequence[Sequence[int]], forward_tokens: int, keep: int = 1) -> torch.Tensor:
         """Feed the rows' prompts, token ids that begin with those of the prefix, about `forward_tokens` per forward pass.
 
-        Too many do not fit a CPU's caches. Rows of similar length should be neighbours.
+        Too many do not fit a CPU's caches. Rows of similar length should be neighbours. Returns what `feed` does.
         """
         self.tokens = list(map(list, prompts))
         self.length, first = max(map(len, self.tokens)), 0
@@ -126,9 +125,13 @@ class Rows:
                 width = min(-(-width // 32) * 32, self.length)
             rows = range(first, first + count)
             self._place_prefix(rows, self.length - width)
-            logits.append(self._forward(rows, width, keep=1)[:, -1])
+            logits.append(self._forward(rows, max(width, keep), keep))
             first += count
-        self.logits = torch.cat(logits)
+        return self._keep(torch.cat(logits))
+
+    def _keep(self, logits: torch.Tensor) -> torch.Tensor:
+        self.logits = logits[:, -1].float()
+        return logits
 
     def _place_prefix(self, rows: Sequence[int], end: int) -> None:
         """Copy the prefix to the beginning of each row, as far as `end`; what follows is fed."""
@@ -145,7 +148,7 @@ class Rows:
         """Append tokens to the active rows; set `self.logits` to those of the last position.
 
         A row that gets fewer tokens than others, or that was retired, moves to the common end, and its own last tokens fill the
-        forward pass. Return the logits of the last `keep` positions, float32, (active rows, keep, vocabulary).
+        forward pass. Return the logits of the last `keep` positions, (active rows, keep, vocabulary).
         """
         width = max(map(len, tokens))
         end, self.length = self.length, self.length + width
@@ -156,9 +159,7 @@ class Rows:
                 for states in self._states():
                     states[row, :, begin:end] = states[row, :, before : before + max(end - begin, 0)].clone()
                 self.begins[row] = begin
-        logits = self._forward(range(len(tokens)), max(width, 1), keep)
-        self.logits = logits[:, -1]
-        return logits
+        return self._keep(self._forward(range(len(tokens)), max(width, 1), keep))
 
     def _states(self) -> Iterator[torch.Tensor]:
         return (states for layer in self.layers if layer.is_initialized for states in (layer.keys, layer.values))
@@ -178,7 +179,7 @@ class Rows:
         if takes_positions(self.model):
             fed["position_ids"] = places[:, -width:].clamp(min=0)
         output = self.model(**fed, past_key_values=self.cache, use_cache=True, logits_to_keep=keep)
-        return output.logits.view(len(rows), keep, -1).float()
+        return output.logits.view(len(rows), keep, -1)
 
     def roll_back(self, count: int) -> None:
         """Remove the last `count` tokens of every active row."""
@@ -216,8 +217,8 @@ class SingleRow(Rows):
         self.kept: dict = {}
         self.chance = []
 
-    def start(self, prompts: Sequence[Sequence[int]], forward_tokens: int) -> None:
-        self.feed(prompts)
+    def start(self, prompts: Sequence[Sequence[int]], forward_tokens: int, keep: int = 1) -> torch.Tensor:
+        return self.feed(prompts, keep)
 
     def feed(self, tokens: Sequence[Sequence[int]], keep: int = 1) -> torch.Tensor:
         """Append tokens one by one: what a recurrent layer computes of several at once after its start differs by model."""
@@ -229,11 +230,8 @@ class SingleRow(Rows):
             self.kept = {}
         if self.kept:
             steps = [self._forward_at([token], before + at, 1) for at, token in enumerate(new)]
-            logits = torch.cat(steps, dim=1) if steps else self.logits[:, None]
-        else:
-            logits = self._forward_at(fed, 0, keep)
-        self.logits = logits[:, -1]
-        return logits
+            return self._keep(torch.cat(steps, dim=1) if steps else self.logits[:, None])
+        return self._keep(self._forward_at(fed, 0, keep))
 
     def _forward_at(self, tokens: Sequence[int], at: int, keep: int) -> torch.Tensor:
         fed = {"input_ids": torch.tensor([tokens], device=self.model.device)}
@@ -241,7 +239,7 @@ class SingleRow(Rows):
             fed["position_ids"] = torch.arange(at, at + len(tokens), device=self.model.device)[None]
         output = self.model(**fed, **self.kept, use_cache=True, logits_to_keep=keep)
         self.kept = {name: output[name] for name in ALL_CACHE_NAMES if output.get(name) is not None}
-        return output.logits.view(1, keep, -1).float()
+        return output.logits.view(1, keep, -1)
 
     def roll_back(self, count: int) -> None:
         """Remove the last `count` tokens; the others are computed again when the next are fed."""
@@ -255,11 +253,7 @@ class SingleRow(Rows):
 
 @dataclass
 class Written:
-    """The free text of one row.
-
-    `tokens` are its ids. `pending` is the id that completed the stop pattern, chosen but not fed; None if an end token or the
-    limit ended the text. `truncated` marks the limit.
-    """
+    """The ids of the free text of one row; `pending` completed its stop and is not fed, `truncated` marks the limit."""
 
     tokens: list[int]
     pending: int | None = None
@@ -276,12 +270,9 @@ def write_free(
 ) -> tuple[list[Written], list[int]]:
     """Write free text in every row, until an end token (neither fed nor kept), a stop, or the row's `most` tokens.
 
-    Finished rows are excluded from later forward passes. On return all rows are active again, in another order than before:
-    one `Written` per row in the original order, and `owner`, the original row at each present position.
-
-    Args:
-        stops_at: (the last twelve tokens and the new one, whether these are all tokens) → whether the text ends.
-        choose: picks a token per row from logits of shape (rows, vocabulary).
+    `stops_at` tells from the last twelve tokens and the new one, and whether these are all, whether the text ends; `choose`
+    picks a token per row from logits [rows, vocabulary]. Finished rows are excluded from later forward passes. On return all
+    rows are active again, in another order: one `Written` per row in the original order, and the original row at each place.
     """
     count = rows.active
     owner = list(range(count))  # owner[r]: the original number of the row now at r
@@ -318,10 +309,7 @@ def _ended(text: Written, token: int, most: int, ends: set[int], stops_at: Calla
 
 
 def draw(rows: Rows, logits: torch.Tensor, temperature: float, top_k: int = 0) -> torch.Tensor:
-    """Sample a token for each active row among its `top_k` most probable ones (0: all), with the row's own generator.
-
-    The logits have the shape (active rows, vocabulary); the temperature is above 0.
-    """
+    """Sample a token for each active row among its `top_k` most probable ones (0: all), with the row's own generator."""
     kept = min(top_k or logits.shape[-1], logits.shape[-1])
     best, tokens = logits.nan_to_num().topk(kept, dim=-1)
     if kind_of(logits.device) == "mps":  # it has no float64
@@ -350,7 +338,7 @@ def compete(rows: Rows, values: Sequence[Sequence[int]]) -> torch.Tensor:
         if head:
             if head not in behind:
                 fed = rows.feed([head] * rows.active, keep=len(head))
-                behind[head] = torch.log_softmax(fed, dim=-1)
+                behind[head] = torch.log_softmax(fed.float(), dim=-1)
                 rows.roll_back(len(head))
             steps = torch.tensor(value[1:], device=logits.device)
             total = total + behind[head][:, range(len(steps)), steps].sum(1)

@@ -11,7 +11,7 @@ import random
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import takewhile
 from typing import Any
 
@@ -25,11 +25,10 @@ from automedeval.models.base import (
     Free,
     Prompt,
     Slot,
-    after_thoughts,
     answer_layout,
     unescaped,
 )
-from automedeval.models.checkpoints import checkpoint_folder, file_digests, fingerprint_of, loading
+from automedeval.models.checkpoints import checkpoint_folder, file_digests, fingerprint, loading
 from automedeval.models.decoding import Prefix, Rows, SingleRow, Written, cache_dtype, compete, draw, write_free
 from automedeval.models.device import best_device, best_dtype, described, gpu_memory, kind_of
 from automedeval.models.model_paths import find_model
@@ -38,11 +37,11 @@ from automedeval.models.network import (
     load_network,
     longest_in_batch,
     outline_network,
-    takes_positions,
 )
 from automedeval.models.tokenization import PromptEncoder, read_template
 from automedeval.records import RecordError
 from automedeval.records.journal import ALONE, Processes
+from automedeval.records.thoughts import without_thoughts
 
 LOG = logging.getLogger(__name__)
 ROOM_ON_CPU, ROOM_ON_GPU = 65_536, 262_144  # most tokens of a batch
@@ -54,14 +53,9 @@ NOT_FINITE = "the model's probabilities are not finite: another --dtype may help
 def batch_room(outline, device: str) -> int:
     """Return how many tokens of keys and values a batch may have on a device.
 
-    On a GPU they take half of the memory that the weights leave. The other half is for what a forward pass computes, for
-    copies of a layer's keys and values that attention makes, and for what the allocator cannot use. Elsewhere they take 2 GiB.
-
-    It depends on the hardware alone, not on the free memory: batches have to be the same when a run is resumed. Where others
+    On a GPU they take half of the memory that the weights leave: a forward pass and the allocator need the rest. Elsewhere they
+    take 2 GiB. It depends on the hardware alone, since batches have to be the same when a run is resumed; only where others
     hold more than a tenth of a GPU, what they leave counts.
-
-    Args:
-        outline: of `outline_network`.
     """
     config = outline.config.get_text_config()
     head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
@@ -69,7 +63,7 @@ def batch_room(outline, device: str) -> int:
     token = 2 * config.num_hidden_layers * heads * head * cache_dtype(outline, device).itemsize
     room, most = 2 * 2**30, ROOM_ON_CPU
     if (memory := gpu_memory(device)) is not None:
-        total, free = memory
+        free, total = memory
         weights = sum(each.numel() * each.itemsize for each in outline.parameters())
         room, most = max(room, int((total if free > 0.9 * total else free) - weights) // 2), ROOM_ON_GPU
     return max(2048, min(most, room // token))
@@ -77,18 +71,15 @@ def batch_room(outline, device: str) -> int:
 
 @dataclass
 class LocalChat(Chat):
-    """A checkpoint on this machine, as a chat.
+    """A checkpoint on this machine, as a chat; the weights are loaded when they are first needed.
 
     Args:
         model: folder or Hub id of a causal language model; only safetensors are read, and no remote code is run. The others
             are as in `ChatArguments`; for "auto" and 0 see `best_dtype`, `best_device` and `batch_room`.
-        temperature: above 0 the seed of an answer is made of `seed` and its prompt, run and label, so that it depends neither
-            on the batch nor on interruptions.
+        temperature: above 0 the seed of an answer is made of `seed` and its prompt, run and label, not of its batch.
         top_k: sample among so many of the most probable tokens; 0: all.
         stop: an answer without parts ends before this text; "" for models that end their answers themselves.
         processes: those that judge together; one of each machine reads the weights' files for the fingerprint.
-
-    The weights are loaded when they are first needed; counting tokens needs the tokenizer alone.
     """
 
     model: str
@@ -135,7 +126,6 @@ class LocalChat(Chat):
 
     @cached_property
     def network(self):
-        """The network, loaded when it is first asked for; RecordError if it cannot be loaded."""
         with loading(self.model):
             try:
                 network = load_network(self.folder, self._outline, self.device)
@@ -147,7 +137,6 @@ class LocalChat(Chat):
 
     @cached_property
     def _ends(self) -> set[int]:
-        """The tokens that end an answer."""
         ends = self.network.generation_config.eos_token_id
         return {*(ends if isinstance(ends, list) else [ends]), self.tokenizer.eos_token_id} - {None}
 
@@ -157,12 +146,12 @@ class LocalChat(Chat):
 
     @property
     def fingerprint(self) -> str:
-        return fingerprint_of(self._digests, self._settings)
+        return fingerprint(self.folder, self._settings, self._digests)
 
     @property
     def checkpoint(self) -> str:
         """Twelve hexadecimal digits over the checkpoint alone."""
-        return fingerprint_of(self._digests, [])
+        return fingerprint(self.folder, [], self._digests)
 
     def prepare(self) -> None:
         """Load the network now."""
@@ -175,8 +164,7 @@ class LocalChat(Chat):
     def overflow(self, prompts: Sequence[Prompt]) -> list[int]:
         """Return by how many tokens each prompt with its answer exceeds the context window; 0 or less fits.
 
-        A free text takes what the window leaves, `LEAST` tokens at least. A token has at least one byte, so most prompts are
-        seen to fit without tokenizing them.
+        A free text takes what the window leaves, `LEAST` tokens at least. A token has a byte at least: most fit at a glance.
         """
         sizes = [sum(len(message["content"].encode()) + 64 for message in prompt.messages) for prompt in prompts]
         rests = [self._reserve(prompt, min(LEAST, self.max_new_tokens)) - self.window for prompt in prompts]
@@ -196,10 +184,9 @@ class LocalChat(Chat):
     # --- answering ---------------------------------------------------------------------------------------------------
 
     def answer(self, prompts: Sequence[Prompt], wanted: Sequence[bool] | None = None) -> Iterator[tuple[int, Answer]]:
-        """Answer the prompts of one window, batch by batch; yield (index, answer) as they come.
+        """Answer the prompts of one window, which fit, batch by batch; yield (index, answer) as they come.
 
-        A batch without a wanted prompt is skipped. Batches are composed of all prompts, wanted or not, so that a resumed run
-        gives the same answers to the last bit. Prompts have to fit (see `overflow`).
+        Batches are composed of all prompts, wanted or not, so that a resumed run gives the same answers to the last bit.
         """
         if wanted is not None and not any(wanted):
             return
@@ -210,9 +197,9 @@ class LocalChat(Chat):
         lengths = [len(ids) + self._reserve(prompt, most) for ids, prompt, most in zip(encoded, prompts, free)]
 
         shapes: list[str] = [repr(prompt.form) for prompt in prompts]
-        of_each: tuple[Any, ...] = (prompts, encoded, free)
+        asked = list(zip(prompts, encoded, free))
         yield from self._by_batches(
-            lengths, shapes, wanted, lambda batch: self._answer_batch(*([some[at] for at in batch] for some in of_each))
+            lengths, shapes, wanted, lambda batch: self._answer_batch(*map(list, zip(*(asked[at] for at in batch))))
         )
 
     def _share_prefix(self, encoded: list[list[int]]) -> None:
@@ -241,7 +228,7 @@ class LocalChat(Chat):
     def _batches(self, lengths: list[int], shapes: Sequence) -> Iterator[list[int]]:
         """Yield indices in batches of one shape, shortest first, each within the token budget.
 
-        On a CPU the first one of many is a batch by itself: an answer, and the time that the others take, is there soon.
+        On a CPU the first one of many is a batch by itself, so that an answer is there soon.
         """
         batch: list[int] = []
         alone = self.device == "cpu" and len(lengths) > MANY
@@ -258,49 +245,49 @@ class LocalChat(Chat):
     @torch.inference_mode()
     def _answer_batch(self, prompts: list[Prompt], encoded: list[list[int]], most: list[int]) -> list[Answer]:
         parts = prompts[0].form
-        reserves = [self._reserve(prompts[0], free) for free in most]
-        rows = self._rows(encoded, reserves)
+        opening, free, slots = answer_layout(parts) if parts else ("", Free(self.stop), [])
+        rows = self._rows(encoded, [self._reserve(prompts[0], free) for free in most])
         keys = [json.dumps([self.seed, prompt.run, prompt.label, prompt.messages]) for prompt in prompts]
         rows.chance = list(map(random.Random, keys))  # seeded by the text's SHA-512
         usage = [{"prompt_tokens": len(ids), "completion_tokens": 0} for ids in encoded]
-        if parts is None:
-            rows.start(encoded, self.forward_tokens)
-            not_finite = rows.logits.isnan().any(dim=1).tolist()
-            written, _ = self._write(rows, Free(self.stop), usage, most)
-            texts = [after_thoughts(self._join(text, Free(self.stop), "")[0]) for text in written]
-            return [
-                Answer(error=NOT_FINITE, usage=count) if bad else Answer(text, truncated=made.truncated, usage=count)
-                for bad, text, made, count in zip(not_finite, texts, written, usage)
-            ]
-        opening, free, slots = answer_layout(parts)
         if free is None:
             return self._choose_values(rows, None, encoded, slots, usage)
         start = self.encoder.after("\n", opening) if opening else []
         rows.start([ids + start for ids in encoded], self.forward_tokens)
-        literal, slot, following = slots[0]
+        not_finite = rows.logits.isnan().any(dim=1).tolist()
         written, owner = self._write(rows, free, usage, most)
+        literal, slot, following = slots[0] if slots else ("", None, "")
         joined = [self._join(text, free, literal) for text in written]
-        tail = [self.encoder.after("x", joined[index][1] + slot.values[0]) for index in owner]
-        _, values, ending = self.encoder.segment(literal, slot, following)
-        spare = len(values[0]) - ending
-        valued = self._choose_values(
-            rows, [ids[: len(ids) - spare] for ids in tail], [], slots, [usage[i] for i in owner]
-        )
-        answers: list[Answer] = [Answer()] * len(prompts)
-        for index, answer in zip(owner, valued):
-            text, cut = joined[index][0], written[index].truncated
-            rationale = unescaped(text) if free.json_string else text.strip()
-            whole = replace(answer, text=opening + text + answer.text, free=rationale, truncated=cut)
-            answers[index] = answer if answer.error else whole
-        return answers
+        if slot is None:
+            answers = [Answer(without_thoughts(text)) for text, _ in joined]
+        else:
+            tail = [self.encoder.after("x", joined[index][1] + slot.values[0]) for index in owner]
+            _, values, ending = self.encoder.segment(literal, slot, following)
+            spare = len(values[0]) - ending
+            forced = [ids[: len(ids) - spare] for ids in tail]
+            valued = dict(zip(owner, self._choose_values(rows, forced, [], slots, [usage[index] for index in owner])))
+            answers = [
+                replace(
+                    valued[index],
+                    text=opening + text + valued[index].text,
+                    free=unescaped(text) if free.json_string else text.strip(),
+                )
+                for index, (text, _) in enumerate(joined)
+            ]
+        return [
+            Answer(error=NOT_FINITE, usage=count)
+            if bad or answer.error
+            else replace(answer, truncated=made.truncated, usage=count)
+            for answer, bad, made, count in zip(answers, not_finite, written, usage)
+        ]
 
-    def _rows(self, prompts: list[list[int]], reserves: list[int]) -> Rows:
+    def _rows(self, prompts: list[list[int]], reserves: list[int], prefix: Prefix | None = None) -> Rows:
         """Return the rows of a batch, in which each answer takes at most its reserve."""
         if max(map(sum, zip(map(len, prompts), reserves))) > self._longest_in_batch:
             return SingleRow(self.network)
         # Rows end at one place: the longest answer may follow a prompt as long as the longest.
         capacity = max(map(len, prompts)) + max(reserves) + 64
-        return Rows(self.network, len(prompts), capacity, self._prefix, self.tokenizer.pad_token_id or 0)
+        return Rows(self.network, len(prompts), capacity, prefix or self._prefix, self.tokenizer.pad_token_id or 0)
 
     def _choose_values(
         self,
@@ -312,11 +299,9 @@ class LocalChat(Chat):
     ) -> list[Answer]:
         """Feed the literals, and choose an allowed value of each slot, one slot after another.
 
-        It is the most probable one, or with a temperature one that is sampled by these probabilities at that temperature. The
-        probabilities of an answer are those at temperature 1 in either case.
-
-        After free text, `forced` holds the tokens that each row still needs up to its first slot, the first literal included.
-        Without free text it is None, and the `prompts` are fed together with the first literal.
+        It is the most probable one, or with a temperature a sampled one; probabilities are those at temperature 1. After free
+        text `forced` holds the tokens that each row still needs up to its first slot, the first literal included. Without it
+        the `prompts` are fed together with the first literal.
         """
         texts = ["" for _ in usage]
         chosen: list[list[str]] = [[] for _ in usage]
@@ -348,7 +333,7 @@ class LocalChat(Chat):
 
     def _chooser(self, rows: Rows) -> Callable[[torch.Tensor], torch.Tensor]:
         if not self.temperature:
-            return lambda logits: logits.argmax(dim=-1)
+            return partial(torch.argmax, dim=-1)
         return lambda logits: draw(rows, logits, self.temperature, self.top_k)
 
     def _write(
@@ -372,10 +357,7 @@ class LocalChat(Chat):
         return written, owner
 
     def _final_tokens(self, free: Free) -> set[int]:
-        """Return the tokens with which a stop can be complete: those that hold it, or begin with an end of it.
-
-        Only after one of these is the text decoded and searched; others are most of what is written.
-        """
+        """Return the tokens with which a stop can be complete, after which alone the text is decoded and searched."""
         if free not in self._final:
             ends = "|".join(re.escape(free.stop[at:]) for at in range(1, len(free.stop))) or r"(?!)"
             final = re.compile(rf"\A(?:{ends})|{re.escape(free.stop)}", re.I)
@@ -390,15 +372,13 @@ class LocalChat(Chat):
     def _join(self, written: Written, free: Free, literal: str) -> tuple[str, str]:
         """Return the free text, and the text that is still to be fed so that the row continues with `literal`."""
         pattern, lead = _stop_pattern(free)
-        fed = lead + self._decode(written.tokens)
+        text = fed = lead + self._decode(written.tokens)
         if written.pending is None:
-            cut = free.json_string and (len(fed) - len(fed.rstrip("\\"))) % 2 == 1  # within an escape
-            return fed[len(lead) :] + "\\" * cut, "\\" * cut + literal
-        whole = lead + self._decode([*written.tokens, written.pending])
-        match = pattern.search(whole)
-        at = match.end() - len(free.stop) if match else len(fed)
-        forced = whole[len(fed) : at] + literal if at >= len(fed) else literal[len(fed) - at :]
-        return whole[len(lead) : max(at, len(lead))], forced
+            within_escape = free.json_string and (len(fed) - len(fed.rstrip("\\"))) % 2
+            text += "\\" * within_escape
+        elif match := pattern.search(whole := lead + self._decode([*written.tokens, written.pending])):
+            text = whole[: match.end() - len(free.stop)]
+        return text[len(lead) :], (text + literal)[len(fed) :]
 
     # --- likelihoods ---------------------------------------------------------------------------------------------------
 
@@ -409,10 +389,7 @@ class LocalChat(Chat):
     def likelihoods(
         self, pairs: Sequence[tuple[str, str]], wanted: Sequence[bool] | None = None
     ) -> Iterator[tuple[int, float]]:
-        """Yield (index, mean log-probability of the target's tokens given the condition), in nats per token.
-
-        As in `answer`, batches are composed of all pairs, and skipped if nothing in them is wanted. Pairs have to fit.
-        """
+        """Yield (index, mean log-probability of the target's tokens given the condition), in nats per token, as `answer`."""
         rows = self.encoder.encode_pairs(pairs)
         lengths = [len(condition) + len(target) for condition, target in rows]
         yield from self._by_batches(
@@ -420,22 +397,13 @@ class LocalChat(Chat):
         )
 
     @torch.inference_mode()
-    def _likelihood_batch(self, rows: list[tuple[list[int], list[int]]]) -> list[float]:
-        pad = self.tokenizer.pad_token_id or 0
-        width = max(len(condition) + len(target) for condition, target in rows)
-        whole = [condition + target for condition, target in rows]
-        ids = torch.tensor([[pad] * (width - len(row)) + row for row in whole], device=self.device)
-        mask = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in whole], device=self.device)
-        keep = max(len(target) for _, target in rows) + 1
-        places = (mask.cumsum(1) - 1).clamp(min=0)
-        fed = {"input_ids": ids, "attention_mask": mask, "use_cache": False}
-        if takes_positions(self.network):
-            fed["position_ids"] = places
-        logits = self.network(**fed, logits_to_keep=keep).logits.view(len(rows), keep, -1)
+    def _likelihood_batch(self, pairs: list[tuple[list[int], list[int]]]) -> list[float]:
+        whole, keep = [condition + target for condition, target in pairs], max(len(target) for _, target in pairs) + 1
+        logits = self._rows(whole, [0] * len(pairs), Prefix()).start(whole, self.batch_tokens, keep)
         means = []
-        for row, (_, target) in enumerate(rows):  # row by row: the full vocabulary in float32 is large
-            steps = logits[row, -len(target) - 1 : -1].float()
-            chosen = steps.gather(1, ids[row, -len(target) :, None]).squeeze(1)
+        for (_, target), read in zip(pairs, logits):  # one by one: the full vocabulary in float32 is large
+            steps = read[-len(target) - 1 : -1].float()
+            chosen = steps.gather(1, torch.tensor(target, device=steps.device)[:, None]).squeeze(1)
             means.append((chosen - steps.logsumexp(dim=1)).mean().item())
         return means
 

@@ -10,7 +10,7 @@ import yaml
 from huggingface_hub import EvalResultEntry, ModelCard, eval_result_entries_to_yaml
 
 from automedeval.meta_evaluation.agreement.judge_facts import MEASURES, profile
-from automedeval.meta_evaluation.facts import Audit, JudgeProfile, against_best, facts_of, orders
+from automedeval.meta_evaluation.facts import Audit, JudgeProfile, against_best, are_simulated, facts_of, orders
 from automedeval.models.checkpoints import read_history, read_record
 from automedeval.publishing.paths import short_path
 from automedeval.records import RecordError, read_json
@@ -33,16 +33,9 @@ def fill_card(
 ) -> str:
     """Return a judge's card with everything that is known of it.
 
-    Args:
-        template: the card's front matter and Markdown, with the names of the facts.
-        checkpoint, digest: the folder that recipes/sft.py left, and the `fingerprint` of its weights.
-        license: the Hub's name of its license, which the base model's has to allow.
-        base_model: the Hub id of the model that training started from; None takes the training record's, if that is one.
-        result: what automedeval report found, `agreement.json`; None where nothing was measured.
-        audit: what automedeval audit found, `audit.json`; None where there was none.
-
-    Raises:
-        RecordError: the checkpoint's training is not finished or not known here; results or audit are of other weights.
+    `checkpoint` is the folder that recipes/sft.py left, `digest` the `fingerprint` of its weights, `result` an agreement.json,
+    `audit` an audit.json. Without a `base_model` the training record's is taken, if it is a Hub id. RecordError if training is
+    not finished or not known here, or results or audit are of other weights.
     """
     history, record = read_history(checkpoint), read_record(checkpoint)
     if record is None:
@@ -148,8 +141,7 @@ def _measured(result: Mapping[str, Any], records: Mapping[str, dict[str, Any]]) 
         "fingerprint": first["settings"],
         "measures": MEASURES if people else {},
         "people": people,
-        # Sample ratings are made up, and say so in their annotators' names.
-        "simulated": bool(people) and all(name.startswith("simulated") for name in people["annotators"]),
+        "simulated": are_simulated(people.get("annotators", ())),
         "cases": {**result["cases"], "file": short_path(result["cases"]["file"])},
         "settings": result["settings"],
         "baselines": {name: record[record["headline"]] for name, record in counted.items()} if people else {},

@@ -17,14 +17,13 @@ from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.judge_facts import (
     EXPECTED,
     MEASURES,
-    longer_comparisons,
+    contradicted,
     prefers_longer,
     record_of,
     sees_reference,
 )
 from automedeval.meta_evaluation.agreement.ratings import People, Preferences, preference_shares
-from automedeval.meta_evaluation.agreement.worth_reading import worth_reading
-from automedeval.meta_evaluation.table import Row, VerdictTable, judged_relations, rows_of
+from automedeval.meta_evaluation.table import Row, VerdictTable, rows_of
 from automedeval.records import VerdictRating
 from automedeval.rubrics import TAGS, packaged_rubrics, read_rubric
 from automedeval.stats import agreement, bootstrap, interrater, selective
@@ -57,11 +56,9 @@ def meta_evaluate(
         "judges": {row.name: record_of(cases, row) for row in rows},
     }
     tree["main_judge"] = {"name": main.name, "rated_cases": _rated_cases(cases, main, people)}
-    tree["main_judge"] |= {"valid_rates": _valid_rates(cases, main.judge), "cases": worth_reading(cases, main, people)}
+    wrong = {case for (case, _), statements in contradicted(main.judge).items() if statements}
+    tree["main_judge"] |= {"valid_rates": _valid_rates(cases, main.judge), "contradicted_cases": len(wrong)}
     compared = {row.name: compare_candidates(cases, row.relations, row.scores, row.expected) for row in rivals}
-    for row in rivals:
-        for name, record in compared[row.name].get("models", {}).items():
-            record["longer"] = list(longer_comparisons(cases, row.relations, name))
     if people is not None:
         relations = {row.name: row.people_relations(people) for row in rows}
         for row in rows:
@@ -147,8 +144,6 @@ def _agreement(cases: Cases, people: People, row: Row, relation: np.ndarray) -> 
     """
     panel, rated, runs = cases.panel, row.rated(people), row.runs()
     record = measures_of(cases, row, rated, relation)
-    if row.values is not None:  # the pairs of a judge of pairs are not laid out per rater
-        record |= _beside_one_rater(cases, people, row.values, row.judge.asked)
     record["runs"] = None
     if len(runs) > 1:
         record["runs"] = [{"run": each.run} | measures_of(cases, each, rated, relation) for each in runs]
@@ -177,23 +172,6 @@ def _valid_rates(cases: Cases, judge: VerdictTable) -> dict[str, bootstrap.Stati
             sums = [cases.panel.per_case(np.where(of_model, each, 0.0), "responses") for each in (valid, due)]
             rates[name] = bootstrap.ratio(sums[0], sums[1], reason="no verdict")
     return rates
-
-
-def _beside_one_rater(cases: Cases, people: People, values: np.ndarray, asked: np.ndarray) -> dict[str, Any]:
-    """Compare a judge, and one rater, with the mean of the other raters on the same pairs; empty if there is one rater.
-
-    Args:
-        values, asked: the judge's scores, and whether it was asked about each response [responses].
-    """
-    if (each_rater := people.leave_one_out(cases.panel)) is None:
-        return {}
-    panel, keep, rater, others = each_rater
-    times = len(people.annotators)
-    same = panel.relations(np.where(np.tile(asked, times)[keep], others, np.nan))
-    every, empty = (np.tile(each, times)[keep] for each in (values, cases.empty))
-    judged = {"judge": judged_relations(panel, every, empty), "one_rater": panel.relations(rater)}
-    concordances = {name: agreement.concordance(panel, same, each) for name, each in judged.items()}
-    return {"against_the_other_raters": concordances}
 
 
 def _by_criterion(cases: Cases, people: People, judge: VerdictTable) -> dict[str, dict[str, Statistic]]:

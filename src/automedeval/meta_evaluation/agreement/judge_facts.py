@@ -165,20 +165,11 @@ def profile(name: str, record: Mapping[str, Any], **more: Any) -> JudgeProfile:
     return JudgeProfile(name, **known | more)
 
 
-def known_of_judge(cases: Cases, row: Row, first: str | None = None, **more: Any) -> JudgeProfile:
-    """Return what is known of a line by its verdicts; `first` is the model that is first, or that is compared."""
+def known_of_judge(cases: Cases, row: Row, **more: Any) -> JudgeProfile:
+    """Return what is known of a line by its verdicts; `more` are further arguments of `JudgeProfile`."""
     record = record_of(cases, row)
     for figure in ("valid_rate", "prefers_longer"):
         value = bootstrap.value_of(record[figure], len(cases))
         record[figure] = {"value": None if np.isnan(value) else value}
-    if first is not None:
-        more["longer"] = longer_comparisons(cases, row.relations, first)
     steps = next_steps(row.judge, bool(more.get("agreement")), more.get("audit") is not None)
-    return profile(row.name, record, **{"first": first, "steps": steps} | more)
-
-
-def longer_comparisons(cases: Cases, relation: np.ndarray, model: str) -> tuple[int, int]:
-    """Return in how many comparisons of a model its response is the longer one, and how many there are."""
-    first, second = (cases.model_of[side] == cases.models.index(model) for side in cases.panel.pairs)
-    compared = ~np.isnan(relation) & (first | second)
-    return int((compared & (np.where(first, cases.longer, -cases.longer) == 1)).sum()), int(compared.sum())
+    return profile(row.name, record, **{"steps": steps} | more)

@@ -122,10 +122,6 @@ def comparison(
     result = bootstrap.plain(figures, Powered)
     lead = next(row for row in rows if row.name == result["lead"])
     rated = len(np.unique(cases.panel.case[~np.isnan(people.scores)]))
-    kind = "interval" if rated else "naive"
-    estimates = {name: getattr(each["mean"][lead.name], kind).value for name, each in figures["models"].items()}
-    means = {name: value for name, value in estimates.items() if value is not None}
-    best = max(means, key=means.__getitem__, default=None)
     agreement = (
         {"agreement": [orders(lead.name, result["judges"][lead.name]["concordance"])], "rated": rated} if rated else {}
     )
@@ -134,7 +130,7 @@ def comparison(
     counts["empty"] = judge.by_model(cases.empty)
     counts["unread"] = judge.by_model(judge.unread)
     answers = {what: {name: of[name] for name in candidates if name in of} for what, of in counts.items()}
-    profile = known_of_judge(cases, lead, best, **answers, **agreement)
+    profile = known_of_judge(cases, lead, **answers, **agreement)
     result["facts"] = [list(fact) for fact in facts_of(profile)]
     result["cases"] = {"file": cases.source, "cases": len(cases), "responses": cases.responses, "rated_cases": rated}
     result |= {"changes": changes and changes.to_dict(), "baseline": baseline}

@@ -56,7 +56,7 @@ def criteria_result(
     audited = audits_of(audits, rows)
     for reading, row in zip(readings, rows):
         stands = ranked(cases, row.relations)
-        more = {"first": next(iter(stands["order"]), None), "unclear": stands["unclear"], "harm": harm or {}}
+        more = {"unclear": stands["unclear"], "harm": harm or {}}
         for model, each in judges[row.name]["candidates"].items():
             each["rank"] = stands["ranks"].get(model)
         judges[row.name] |= {"order": stands["order"], "level": stands["level"]}

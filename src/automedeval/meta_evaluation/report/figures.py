@@ -7,7 +7,6 @@ from typing import Any
 from automedeval.meta_evaluation import charts
 from automedeval.meta_evaluation.agreement.ratings import OUTCOMES
 from automedeval.meta_evaluation.charts import Figure
-from automedeval.meta_evaluation.report.text import real_judges
 from automedeval.records.text import ends
 from automedeval.stats.growth_curve import AHEAD, Curve
 
@@ -16,8 +15,7 @@ MOST_BARS = 24  # of a figure of topics
 
 def illustrate(result: dict[str, Any]) -> Iterator[Figure]:
     """Yield every figure there is data for."""
-    if "people" in result:
-        yield from _agreement(result)
+    yield from _risk_coverage(result)
     if "rounds" in result:
         yield from _rounds(result["rounds"])
     yield from _candidates(result)
@@ -25,22 +23,9 @@ def illustrate(result: dict[str, Any]) -> Iterator[Figure]:
     yield from illustrate_preferences(result.get("preferences", []))
 
 
-def _agreement(result: dict[str, Any]) -> Iterator[Figure]:
-    judges = real_judges(result)
-    rows = [
-        (name, each[each["headline"]], charts.BLUE if name in judges else charts.GREY)
-        for name, each in result["judges"].items()
-        if each[each["headline"]]["value"] is not None
-    ]
-    ceiling = result["people"].get("ceiling", {}).get("concordance")
-    band = ceiling if ceiling and ceiling["value"] is not None else None
-    text = "Concordance of every judge. Dotted: one half, which is what guessing gives."
-    text += " Dashed: one rater against the mean of the others." if band else ""
-    if len(rows) > 1:  # one is a sentence
-        numbers = [(name, *ends(estimate)) for name, estimate, _ in rows]
-        draw, head = partial(charts.concordances, rows, band), ("judge", "concordance", "low", "high")
-        yield Figure("Agreement with people", f"{text} With 95 % intervals.", draw, head, numbers)
-    if curves := {name: record["risk_coverage"] for name, record in judges.items() if record.get("risk_coverage")}:
+def _risk_coverage(result: dict[str, Any]) -> Iterator[Figure]:
+    curves = {name: each["risk_coverage"] for name, each in result["judges"].items() if each.get("risk_coverage")}
+    if curves:
         yield Figure(
             "Risk and coverage",
             "Share of wrong pairs when only the most confident verdicts are kept. A verdict's confidence is the mean distance "

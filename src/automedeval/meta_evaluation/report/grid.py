@@ -17,19 +17,19 @@ import numpy as np
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.judge_facts import contradicted
 from automedeval.meta_evaluation.agreement.ratings import People
-from automedeval.meta_evaluation.agreement.worth_reading import measures_of_cases
 from automedeval.meta_evaluation.table import Row, VerdictTable
 from automedeval.records import RecordError, digest, question_text, read_lines
+from automedeval.stats import selective
 
 GRID_CASES = 20_000  # of more cases the file would be too large to send
 FLAGS = "flags.jsonl"  # what the page writes, and the report reads again from its folder
 QUESTION = 200  # letters of a question that a row has
 RAW = 10_000  # letters of an invalid verdict's text
-MARKS = {  # list of cases in agreement.json → mark of a case
+SIZES = {  # what cases are sorted by, see `measures_of_cases` → its words
     "contradicted": "contradicted",
     "models_differ": "models differ",
     "people_disagree": "people disagree",
-    "least_sure": "judge unsure",
+    "least_sure": "judge unsure first",
 }
 NEWLY = {"contradicted": ("contradicted",), "empty": ("empty",), "failing": ("unread", "invalid")}
 WORDS = {  # mark of a change → its words, of two models and of two judges
@@ -69,13 +69,40 @@ def marks_of(cases: Cases, judge: VerdictTable) -> dict[str, np.ndarray]:
     return {"contradicted": np.array(wrong, bool), "empty": cases.empty, "unread": judge.unread, "invalid": invalid}
 
 
+def measures_of_cases(cases: Cases, row: Row, people: People | None) -> dict[str, np.ndarray]:
+    """Return what makes cases worth reading: measure → float [cases], the higher the more; NaN where it is not known.
+
+    - contradicted: the number of responses with a statement that contradicts its evidence; only where statements were checked.
+    - models_differ: the largest less the smallest score of a case; of a judge of pairs, pairs won less lost.
+    - people_disagree: the pairs in another order than people's, weighted by the gap between people's scores.
+    - least_sure: minus the mean gap between the expected scores of two responses.
+    """
+    panel, values, measures = cases.panel, row.ranking_values, {}
+    low, high = np.full((2, len(cases)), np.nan)
+    np.fmin.at(low, panel.case, values)
+    np.fmax.at(high, panel.case, values)
+    if statements_of := contradicted(row.judge):
+        measures["contradicted"] = wrong = np.full(len(cases), np.nan)
+        for (case_id, _), statements in statements_of.items():
+            number = cases.index[case_id]
+            wrong[number] = np.nan_to_num(wrong[number]) + bool(statements)
+    measures["models_differ"] = high - low
+    if people is not None:
+        rated, relation = row.rated(people), row.people_relations(people)
+        first, second = panel.pairs
+        lost = np.nan_to_num(np.abs(rated[first] - rated[second]) * np.abs(relation - row.relations))
+        measures["people_disagree"] = np.where(panel.per_case(~np.isnan(relation)) > 0, panel.per_case(lost), np.nan)
+    if row.expected is not None:
+        measures["least_sure"] = -selective.gaps(panel, row.expected)
+    return measures
+
+
 def grid_of(
     cases: Cases,
     judges: Sequence[VerdictTable],
     people: People | None,
     main: Row,
     flags: Mapping[str, Any],
-    lists: Mapping[str, Sequence[str]] | None = None,
     *,
     changed: tuple[np.ndarray, Mapping[str, np.ndarray]] | None = None,
     of_judges: bool = False,
@@ -88,7 +115,6 @@ def grid_of(
     Args:
         main: the line whose scores the cells have.
         flags: what readers flagged, see `read_flags`.
-        lists: the ids of the cases to look at, by list of `MARKS`.
         changed: the gap and the marks of `changes.Changes`; its size sorts the cases then.
         of_judges: whether a judge changed, not a model.
         models: the columns; by default all models.
@@ -97,14 +123,13 @@ def grid_of(
     """
     judges = [judge for judge in judges if judge.kind == "judge"]
     models, values = models or cases.models, main.ranking_values
-    listed = {name: set(ids) for name, ids in (lists or {}).items()}
-    measures, marks, marked = measures_of_cases(cases, main, people), MARKS, marks_of(cases, main.judge)
+    measures, marks, marked = measures_of_cases(cases, main, people), SIZES, marks_of(cases, main.judge)
     if changed is not None:
         gap, more = changed
         for name, size in {"won": gap, "lost": -gap, "models_differ": np.abs(gap)}.items():
             measures[name] = np.full(len(cases), np.nan)
             np.fmax.at(measures[name], cases.panel.case, size)
-        marks, marked = {name: words[of_judges] for name, words in WORDS.items()} | MARKS, marked | dict(more)
+        marks, marked = {name: words[of_judges] for name, words in WORDS.items()} | SIZES, marked | dict(more)
         head["gap"] = "size of the change"
     wrong, rationales = contradicted(main.judge), _rationales(judges)
     rows, texts = [], []
@@ -122,9 +147,8 @@ def grid_of(
         question = question_text(case.question)
         short = " ".join(question.split())
         short = short if len(short) <= QUESTION else f"{short[:QUESTION]}…"
-        reasons = [name for name, ids in listed.items() if case.id in ids]
         sizes = {name: float(each[number]) for name, each in measures.items() if not np.isnan(each[number])}
-        rows.append([case.id, case.topic or "", short, [cells.get(model) for model in models], reasons, sizes])
+        rows.append([case.id, case.topic or "", short, [cells.get(model) for model in models], sizes])
         text = {"question": question, "reference": case.reference, "choices": _choices(cases, judges, number)}
         texts.append(text | {"rationales": rationales[number], "responses": responses})
     scored = values[~np.isnan(values)]

@@ -176,7 +176,7 @@ def make_report(
     if args.baseline is not None:
         result["baseline"], *changed = against_baseline(cases, main, args.baseline)
         changes = {"changed": changed, "base": args.baseline, "sort": "lost"}
-    grid = grid_of(cases, judges, people, main, flags, result["main_judge"]["cases"], **changes)
+    grid = grid_of(cases, judges, people, main, flags, **changes)
     result |= {"score_counts": {}, "topics": []}
     if (values := main.values) is not None and len(cases.models) <= MOST_MODELS:
         at_models = {name: cases.model_of == number for number, name in enumerate(cases.models)}

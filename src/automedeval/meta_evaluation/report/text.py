@@ -99,10 +99,10 @@ def regressions(result: dict[str, Any]) -> list[str]:
 
 def read_first(result: dict[str, Any]) -> list[tuple[str, str]]:
     """Return (mark of the grid in an address, words) of the cases to read first."""
-    worse, contradicted = _worse(result), result["main_judge"]["cases"].get("contradicted", ())
+    worse, contradicted = _worse(result), result["main_judge"]["contradicted_cases"]
     others = list(result["baseline"]["models"]) if "baseline" in result else []
     who = others[0] if len(others) == 1 else "a model"
-    text = f"{several(len(contradicted), 'case')} with an answer that contradicts the reference"
+    text = f"{several(contradicted, 'case')} with an answer that contradicts the reference"
     links = [("#show=contradicted", text)] * bool(contradicted)
     links += [("#show=lost", f"{several(len(worse), 'case')} in which {who} is worse")] * bool(worse)
     return links or [("#show=invalid", "what the judge wrote")] * (known_of(result)[2].valid == 0)
@@ -119,12 +119,10 @@ def known_of(result: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any], Ju
     main = result["main_judge"]
     table = result["models"][main["name"]]
     stands = standing(table)
-    first = next(iter(stands["order"]), None)
     rated = main["rated_cases"] if "people" in result else 0
     best = result["judges"][main["name"]].get("best_baseline") if rated >= LEAST_RATED else None
     more = {"harm": result.get("harm", {}), "steps": result.get("next_steps", ()), "unclear": stands["unclear"]}
-    more |= {"agreement": credit(result), "rated": rated, "outcome": best and best["outcome"], "first": first}
-    more |= {"longer": tuple(table["models"][first]["longer"])} if first is not None else {}
+    more |= {"agreement": credit(result), "rated": rated, "outcome": best and best["outcome"]}
     return table, stands, profile(main["name"], result["judges"][main["name"]], **more)
 
 
@@ -192,14 +190,14 @@ def credit(result: dict[str, Any]) -> list[str]:
 
 
 def further(result: dict[str, Any]) -> list[str]:
-    """Return sentences on what the answer leaves out: agreement beside one rater, other judges, people's choices."""
+    """Return sentences on what the answer leaves out: one rater beside the others, other judges, people's choices."""
     judges, main, sentences = real_judges(result), result["main_judge"]["name"], []
-    both = result["judges"][main].get("against_the_other_raters")
-    if both is not None and both["judge"]["value"] is not None:
-        sides = ((main, both["judge"]), ("that one rater", both["one_rater"]))
-        shares = ", ".join(f"{name} {percent(each['value'])} ({interval(each)})" for name, each in sides)
-        sentences.append(f"Agreement with all raters but one: {shares}.")
     if "people" in result:
+        one = result["people"].get("ceiling", {"concordance": {"value": None}})["concordance"]
+        if one["value"] is not None:
+            sentences.append(
+                f"One rater orders {percent(one['value'])} as the mean of the others does ({interval(one)})."
+            )
         for name in sorted(judges, key=lambda name: name != main):
             sentences += against_best(name, judges[name]["best_baseline"])
     for judge in dict.fromkeys(record["name"] for record in judges.values()):

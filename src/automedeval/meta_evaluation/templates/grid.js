@@ -20,9 +20,9 @@
   };
   const { report, models, scale, marks, gap, old, base: first, sort, flags: embedded, rows: packed } = JSON.parse(await unpack("packed-rows"));
   const order = sort ?? (models.length > 1 ? "models_differ" : `-score:${models[0]}`);
-  const rows = packed.map(([id, topic, question, cells, reasons, measures], number) => ({
+  const rows = packed.map(([id, topic, question, cells, measures], number) => ({
     id, topic, question, cells, measures, number,
-    marks: new Set([...reasons, ...cells.flatMap((cell) => cell?.[2] ?? [])]),
+    marks: new Set(cells.flatMap((cell) => cell?.[2] ?? [])),
   }));
   const key = `automedeval-flags-${report}`;
   const stored = () => {
@@ -64,7 +64,7 @@
 
   // Rows: filter, sort, draw.
   const frame = at("frame"), canvas = at("canvas"), table = at("rows");
-  const signs = { contradicted: "✗", invalid: "!", unread: "?", empty: "∅", flagged: "⚑", least_sure: "~",
+  const signs = { contradicted: "✗", invalid: "!", unread: "?", empty: "∅", flagged: "⚑",
     won: "▲", lost: "▼", newly_contradicted: "✗⁺", newly_empty: "∅⁺", newly_failing: "!⁺" };
   const names = { ...marks, invalid: "invalid verdict", unread: "not read", empty: "empty", flagged: "flagged" };
   const sign = (name) => {
@@ -114,7 +114,7 @@
     line.setAttribute("aria-selected", place === current);
     const link = make("a", { href: address({ case: row.id }), tabIndex: -1, dir: "auto", textContent: row.question || row.id });
     const head = make("th", { scope: "row" }, link);
-    for (const name of ["flagged", "least_sure"]) if (name === "flagged" ? flags[row.id]?.flagged : row.marks.has(name)) link.prepend(sign(name), " ");
+    if (flags[row.id]?.flagged) link.prepend(sign("flagged"), " ");
     line.append(head, ...row.cells.map((cell) => {
       if (!cell) return make("td", { textContent: "–" });
       const [score, length, itsMarks, ...before] = cell;
