@@ -91,9 +91,7 @@ def _check_same_study(folder: Path, history: str) -> None:
     lines = read_lines(folder / "history.jsonl") if "history.jsonl" in there else iter(())
     before, first = next((record for _, record in lines), {}), json.loads(history.partition("\n")[0] or "{}")
     if there and (not first or any(before.get(key) != first[key] for key in ("when", "annotator", "item"))):
-        raise RecordError(
-            f"{folder}: its {there[0]} is not of this study's database: choose another folder, or move it"
-        )
+        raise RecordError(f"{folder}: its {there[0]} is not of this study's database: choose another folder")
 
 
 def _by(answer: StoredAnswer, about: Mapping[str, Any]) -> dict[str, Any]:
