@@ -36,7 +36,7 @@ class LikelihoodJudge(ApartJudge):
 
     def estimate(self, requests: Sequence[Request]) -> int:
         pairs = [pair for request in requests for pair in self.prompt(request)]
-        return sum(over + self.chat.window for over in self.chat.overflow_pairs(pairs))
+        return sum(self.chat.overflow_pairs(pairs)) + self.chat.window * len(pairs)
 
     def prompt(self, request: Request) -> list[tuple[str, str]]:
         """Return (condition, target) of every response."""
@@ -46,9 +46,7 @@ class LikelihoodJudge(ApartJudge):
     def overflow(self, prompts: Sequence[list[tuple[str, str]]]) -> list[int]:
         return [max(self.chat.overflow_pairs(pairs)) for pairs in prompts]
 
-    def answer(
-        self, prompts: Sequence[list[tuple[str, str]]], wanted: Sequence[bool]
-    ) -> Iterator[tuple[int, list[float]]]:
+    def answer(self, prompts: Sequence[Any], wanted: Sequence[bool]) -> Iterator[tuple[int, list[float]]]:
         """Yield (index, log-probabilities in the order of its pairs) of the wanted requests."""
         return answer_groups(prompts, wanted, self.chat.likelihoods)
 

@@ -36,15 +36,15 @@ PACKAGED = Path(__file__).parent / "packaged" / "small"
 ADAPTER = "relevance"  # folder of the adapter
 READING = 3  # version of what is read, for the fingerprint: 2 checked no statements
 CHUNK = 32  # cases that are read together, but for the first one: the vectors of all their tokens are kept
+Read = tuple[np.ndarray, list[list[Finding]]]  # the features, and the findings of each response
 SCALES = {"question": QUESTION, "reference": FEATURES}  # what is read without and with a reference
 
 
 @dataclass(frozen=True)
 class Scale:
-    """How features become a share of a scale, from 0, its lowest score, to 1.
+    """How features become a share of a scale, from 0, its lowest score, to 1: a logistic function of a weighted sum.
 
-    `weights` are those of the features that are read, by name, each 0 or more; the others are those of the logistic function
-    of the weighted sum.
+    `weights` are those of the features that are read, by name, each 0 or more.
     """
 
     weights: Mapping[str, float]
@@ -124,13 +124,10 @@ class SmallJudge(ApartJudge):
     def reads_reference(self) -> bool:
         return "reference" in self.scales or self.checker is not None
 
-    def answer(
-        self, prompts: Sequence[Request], wanted: Sequence[bool]
-    ) -> Iterator[tuple[int, tuple[np.ndarray, list[list[Finding]]]]]:
+    def answer(self, prompts: Sequence[Request], wanted: Sequence[bool]) -> Iterator[tuple[int, Read]]:
         """Yield (index, (features, findings of the responses in the slots)) of the wanted requests, the shortest cases first.
 
-        Cases are read together as they stand in `prompts`, wanted or not: which texts share a batch changes the last digits of
-        their vectors, and a resumed run has to give the same.
+        All cases are read, wanted or not: which texts share a batch changes the last digits of their vectors.
         """
         cases = [shown(prompt) for prompt in prompts]
         by_length = sorted(range(len(cases)), key=lambda index: sum(len(each.text) for each in cases[index].responses))
@@ -160,9 +157,7 @@ class SmallJudge(ApartJudge):
         checked = self.checker.check(answers)
         yield from (list(itertools.islice(checked, len(case.responses))) for case in cases)
 
-    def verdict(
-        self, request: Request, answer: tuple[np.ndarray, list[list[Finding]]], notes: dict[str, Any] | None = None
-    ) -> Verdict:
+    def verdict(self, request: Request, answer: Read, notes: dict[str, Any] | None = None) -> Verdict:
         """Return the verdict of what was read of a case; it is invalid if no response could be read, and none is empty."""
         features, findings = answer
         (low, high), shares = self._scale, shares_by(self.scales, features)

@@ -1,19 +1,15 @@
 """Prompts, answers, and `Chat`, the base class of every model that answers prompts."""
 
 import json
-import re
 from abc import ABC, abstractmethod
-from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-THOUGHT = re.compile(r"</?think(?:ing)?>|\[/?THINK\]")  # where a reasoning model's thoughts begin and end
-
 
 @dataclass(frozen=True)
 class Free:
-    """Free text of an answer. It ends before `stop`, with which the next part begins."""
+    """Free text of an answer, which ends before `stop`, with which the next part begins."""
 
     stop: str
     json_string: bool = False
@@ -36,17 +32,18 @@ Messages = list[dict[str, str]]
 def answer_layout(parts: Sequence[Part]) -> tuple[str, Free | None, list[Field]]:
     """Return the literal before an answer's free text, the free text if it has one, and all slots, which follow it."""
     opening, free, literal = "", None, ""
-    slots: list[tuple[str, Slot]] = []
+    literals: list[str] = []
+    slots: list[Slot] = []
     for part in parts:
         if isinstance(part, str):
             literal += part
         elif isinstance(part, Free):
             opening, free, literal = literal, part, ""
         else:
-            slots.append((literal, part))
+            literals.append(literal)
+            slots.append(part)
             literal = ""
-    following = [*(before for before, _ in slots[1:]), literal]
-    return opening, free, [(before, slot, after) for (before, slot), after in zip(slots, following)]
+    return opening, free, list(zip(literals, slots, [*literals[1:], literal]))
 
 
 @dataclass(frozen=True)
@@ -56,8 +53,7 @@ class Prompt:
     Args:
         messages: chat messages with "role" and "content".
         parts: literals, free texts and slots of the answer, for chats with `constrains`. None: the answer is free text.
-        run: number of the repetition; a sampled answer depends on it.
-        label: rubric and version, on which a sampled answer depends.
+        run, label: number of the repetition, and rubric with version; a sampled answer depends on them.
         key: (case id, number of the call in its dialogue), by which a recorded chat finds its answer.
         options: of a typed question: the answer is one of these, and what counts is how likely each of them is.
     """
@@ -85,15 +81,13 @@ class Answer:
     """A chat's answer to a prompt.
 
     Args:
-        values, probabilities: the chosen value and the probability of each allowed value, per slot; None without parts or
-            options.
+        values, probabilities: the chosen value and the probability of each allowed value, per slot; None without slots.
         free: the free text of an answer in parts.
         tokens: those of an endpoint's text, each as its bytes and (bytes, probability) of its alternatives.
         truncated: the answer reached the limit of new tokens.
         usage: "prompt_tokens" and "completion_tokens".
-        error: why there is no answer; such an answer makes an invalid verdict. It is what the endpoint made of this very prompt
-            (`refused`), that the prompt exceeds the window (`overlong`), or says nothing about it: it may be answered
-            (`failed`).
+        error: why there is no answer, which makes an invalid verdict: the endpoint `refused` this very prompt, it is `overlong`,
+            or the request `failed` and may be answered another time.
     """
 
     text: str = ""
@@ -119,10 +113,7 @@ Dialogue = Generator[Prompt, Answer, Any]
 
 
 def lead(dialogue: Dialogue, reply: Callable[[Prompt], Answer], answer: Answer | None = None) -> Any:
-    """Answer every prompt of a dialogue with `reply`; return the dialogue's result.
-
-    `answer` is that to the prompt at which the dialogue waits; None if it has not begun.
-    """
+    """Answer every prompt of a dialogue with `reply`, the one at which it waits with `answer`; return its result."""
     try:
         prompt = next(dialogue) if answer is None else dialogue.send(answer)
         while True:
@@ -139,27 +130,13 @@ def unescaped(text: str) -> str:
         return text
 
 
-def after_thoughts(text: str) -> str:
-    """Return what follows a reasoning model's last thought; nothing if the text ends within its first one.
-
-    Some chat templates open the thought in the prompt, so that the text has only the end of it. Candidates' answers are read by
-    `records.thoughts`.
-    """
-    marks = list(THOUGHT.finditer(text))
-    ends = [mark.end() for mark in marks if "/" in mark[0]]
-    if ends:
-        return text[ends[-1] :].lstrip()
-    return "" if marks and not text[: marks[0].start()].strip() else text
-
-
 class Chat(ABC):
     """A model that answers prompts.
 
-    `fingerprint` has twelve hexadecimal digits over everything that changes an answer. `constrains`: it writes the literals of
-    `Prompt.parts` and chooses among the allowed values of each slot. `writes`: it writes text, else it answers
-    slots and options alone. `batched`: the last bits of an answer depend on the batch.
-    `accepted`: an answer was of use in this run or in the folder that it goes on with; whoever reads the answers sets it. As
-    long as it is False, an endpoint that refuses a request is taken to refuse all of them.
+    `fingerprint` is a digest of everything that changes an answer. `constrains`: it writes the literals of `Prompt.parts` and
+    chooses among the values of each slot. `writes`: it writes text, not slots and options alone. `batched`: the last bits of
+    an answer depend on the batch. `accepted`: an answer was of use in this run or in the folder that it goes on with; whoever
+    reads the answers sets it. Until then an endpoint that refuses a request is taken to refuse all of them.
     """
 
     name: str
@@ -200,16 +177,14 @@ def answer_groups(
 ) -> Iterator[tuple[int, list[Any]]]:
     """Answer the prompts of all groups at once; yield (index, answers) of each wanted group as its last prompt is answered.
 
-    Args:
-        answer: yields (index, answer) of the wanted ones among prompts, in any order.
-        apart: answer one group after another: a checkpoint computes once what the prompts of a group begin with.
+    `answer` yields (index, answer) of the wanted ones among prompts, in any order. `apart`: one group after another, since a
+    checkpoint computes once what the prompts of a group begin with.
     """
     for some in [[index] for index in range(len(groups))] if apart else [range(len(groups))]:
         owners = [index for index in some for _ in groups[index]]
-        answers: dict[int, dict[int, Any]] = defaultdict(dict)
+        got: dict[int, dict[int, Any]] = {index: {} for index in some}
         every = [prompt for index in some for prompt in groups[index]]
         for place, value in answer(every, [wanted[owner] for owner in owners]):
-            of_group = answers[owner := owners[place]]
-            of_group[place] = value
-            if len(of_group) == len(groups[owner]):
-                yield owner, [value for _, value in sorted(answers.pop(owner).items())]
+            got[owner := owners[place]][place] = value
+            if len(got[owner]) == len(groups[owner]):
+                yield owner, [value for _, value in sorted(got.pop(owner).items())]

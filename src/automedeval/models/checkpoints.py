@@ -57,8 +57,7 @@ def read_history(checkpoint: str | Path) -> list[Stage]:
 def checkpoint_folder(model: str, weights: str = "*.safetensors") -> Path:
     """Return the folder of a checkpoint: as `find_model`, or the cached copy of ORG/NAME or ORG/NAME@REVISION from the Hub.
 
-    `weights` is the pattern of the files of weights that are downloaded. RecordError for neither a folder with a config.json
-    nor a checkpoint that can be downloaded.
+    `weights` is the pattern of the files of weights that are downloaded. RecordError if there is none.
     """
     if folder := find_model(model):
         if not (folder / "config.json").exists():
@@ -112,9 +111,11 @@ def check_architecture(folder: Path) -> None:
         )
 
 
-def fingerprint(folder: Path, settings: list) -> str:
-    """Return twelve hexadecimal digits over a checkpoint's weights, configuration and tokenizer, and over `settings`."""
-    return fingerprint_of(file_digests(folder), settings)
+def fingerprint(folder: Path, settings: list, digests: Mapping[str, str] | None = None) -> str:
+    """Return twelve hexadecimal digits over the `file_digests` of a checkpoint, which may be given, and over `settings`."""
+    digests = file_digests(folder) if digests is None else digests
+    files = b"".join(name.encode() + bytes.fromhex(content) for name, content in digests.items())
+    return hashlib.sha256(files + json.dumps(settings).encode()).hexdigest()[:12]
 
 
 def file_digests(folder: Path) -> dict[str, str]:
@@ -133,12 +134,6 @@ def _sha256(file: Path) -> str:
 def _sha256_of(file: Path, *_: int) -> str:
     with open(file, "rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def fingerprint_of(digests: Mapping[str, str], settings: list) -> str:
-    """Return what `fingerprint` does of a checkpoint's `file_digests`."""
-    files = b"".join(name.encode() + bytes.fromhex(content) for name, content in digests.items())
-    return hashlib.sha256(files + json.dumps(settings).encode()).hexdigest()[:12]
 
 
 def described(file: Path, what: str, encoder: str, read: Callable[[Any], T]) -> tuple[T, Path]:

@@ -26,9 +26,8 @@ def load_cross_encoder(
 ) -> CrossEncoder:
     """Return the cross-encoder of an encoder's folder, with an adapter of `save_adapter` or with a new head, in float32.
 
-    A `trainable` adapter stays beside the weights; else it is added to them, which is faster. The head gives `labels` numbers,
-    and the longer text is cut so that both have at most `tokens`. RecordError if there is no such adapter, or it is one of
-    another encoder.
+    A `trainable` adapter stays beside the weights; else it is added to them, which is faster. `labels` and `tokens` are as for
+    `PairReader`. RecordError if there is no such adapter, or it is one of another encoder.
     """
     logging.disable(logging.WARNING)  # both libraries report that the head is new, which it always is
     try:
@@ -60,8 +59,7 @@ def save_adapter(model: CrossEncoder, folder: Path) -> None:
     network: Any = model[0].model
     config = network.peft_config["default"].to_dict()
     config |= {"base_model_name_or_path": None, "target_modules": sorted(config["target_modules"])}
-    weights = {
-        f"base_model.model.{name}": each.contiguous() for name, each in get_peft_model_state_dict(network).items()
-    }
+    weights = get_peft_model_state_dict(network)
+    weights = {f"base_model.model.{name}": each.contiguous() for name, each in weights.items()}
     save_file(weights, folder / "adapter_model.safetensors")
     write_json(folder / "adapter_config.json", config)

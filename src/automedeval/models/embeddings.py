@@ -35,13 +35,9 @@ BATCH_TOKENS, BATCH_TOKENS_ON_CPU = 8192, 1024
 class Encoder:
     """Encode texts as unit vectors in float32, in batches of texts of similar length: they are the same on every machine.
 
-    RecordError: no such checkpoint, one that cannot be loaded or whose modules are its own code; a pooling that is missing, not
-    needed, or not possible.
-
-    Args:
-        model: checkpoint folder or Hub id.
-        device: "auto" is what `best_device` chooses.
-        pooling: one of `POOLINGS`, for a checkpoint without a modules.json; None for one with it.
+    `model` is a folder or Hub id, `device` "auto" what `best_device` chooses, `pooling` one of `POOLINGS` for a checkpoint
+    without a modules.json, else None. RecordError: no such checkpoint, one that cannot be loaded or whose modules are its own
+    code; a pooling that is missing, not needed, or not possible.
     """
 
     def __init__(self, model: str, device: str = "auto", pooling: str | None = None):
@@ -57,7 +53,6 @@ class Encoder:
 
     @cached_property
     def device(self) -> str:
-        """The device that the encoder runs on."""
         from automedeval.models.device import best_device
 
         return best_device() if self._device == "auto" else self._device
@@ -100,10 +95,9 @@ class Encoder:
         return encodings
 
     def reads(self, texts: Sequence[str]) -> list[bool]:
-        """Return whether the vocabulary has tokens for each text: for at least half of its letters and digits.
+        """Return whether the vocabulary has tokens for each text: for at least half of its letters and digits, one at least.
 
-        A letter counts as unknown if its token is the unknown one, or if it is one letter of a word of a script that the
-        vocabulary can only spell. A text without letters and digits cannot be read.
+        A letter is unknown if its token is, or if it is one letter of a word of a script that the vocabulary can only spell.
         """
         readable = []
         for text, encoding in zip(texts, self._whole(texts)):
@@ -169,10 +163,7 @@ class Encoder:
 
 
 def batches(lengths: Sequence[int], on_cpu: bool) -> Iterator[list[int]]:
-    """Yield indices in batches of like lengths, the longest first: one that is too large for the memory fails at once.
-
-    The lengths are in tokens, special ones included; a text that is longer than a batch may be is one by itself.
-    """
+    """Yield indices in batches of like lengths in tokens, the longest first: one that is too large fails at once."""
     budget = BATCH_TOKENS_ON_CPU if on_cpu else BATCH_TOKENS
     batch: list[int] = []
     for index in sorted(range(len(lengths)), key=lambda index: (-lengths[index], index)):
@@ -196,8 +187,7 @@ def plain_window(folder: Path) -> int | None:
         )
         kinds = [each["type"].rpartition(".")[2] for each in modules]
         plain = (
-            network["model_type"] == "bert"
-            and network["hidden_act"] == "gelu"
+            (network["model_type"], network["hidden_act"]) == ("bert", "gelu")
             and network.get("position_embedding_type", "absolute") == "absolute"
             and not network.get("is_decoder")
             and kinds in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"])
@@ -221,13 +211,13 @@ def _check_modules(model: str, folder: Path, pooling: str | None) -> None:
     """Refuse modules that are code of the checkpoint, which the library would run, and a pooling missing or said twice."""
     check_choice("encoder_pooling", pooling, POOLINGS)
     file = folder / "modules.json"
-    if not file.exists():
-        if not pooling:
-            raise RecordError(
-                f"{model} has no modules.json, which says how tokens are pooled: name an encoder that has one; only "
-                "build_dataset.py takes --encoder_pooling cls (as for unsupervised SimCSE), mean, or pooler (as for supervised)"
-            )
+    if pooling and not file.exists():
         return
+    if not file.exists():
+        raise RecordError(
+            f"{model} has no modules.json, which says how tokens are pooled: name an encoder that has one; only "
+            "build_dataset.py takes --encoder_pooling cls (as for unsupervised SimCSE), mean, or pooler (as for supervised)"
+        )
     try:
         kinds = [str(module["type"]) for module in read_json(file, others=True)]
     except (OSError, ValueError, KeyError, TypeError) as error:

@@ -1,4 +1,4 @@
-"""Take a reasoning model's thoughts out of its answer: a patient does not read them."""
+"""Take a reasoning model's thoughts out of its answer: a patient does not read them, and a judge may change its mind."""
 
 import re
 from typing import Any
@@ -15,7 +15,8 @@ _MARK = re.compile(
     rf"|(?P<ends>^[ \t]*|(?<=[^\s\"'“‘(`\[])|(?<=[.!?…] ))?(?P<close>{_CLOSE})(?P<last>(?=[ \t]*\n\s*\S))?",
     re.I | re.M,
 )
-_AROUND, _LISTED = re.compile(_ROUND, re.I), re.compile(r"\s*(?:and|or|to|,|/|…|\.\.\.)?\s*")
+_AROUND, _LISTED = re.compile(_ROUND, re.I), re.compile(r"""[\s`"'”’]*(?:and|or|to|,|/|…|\.\.\.)?[\s`"'“‘]*""")
+THOUGHT_TAG = re.compile(rf"(?=[<&\[◁])(?:{_OPEN}|{_CLOSE})", re.I)  # that a quotation may hold
 # Chat-template tokens of the common model families. In an answer they mark where the model's own text ends.
 CONTROL_TOKEN = re.compile(
     r"<\|[^<>|\n]{1,40}\|>|</?s>|<(?:start|end)_of_turn>|<(?:bos|eos|pad|unk)>|\[/?(?:INST|SYSTEM_PROMPT)\]|<</?SYS>>"
@@ -29,21 +30,23 @@ def without_thoughts(text: str) -> str:
     Some chat templates open the thought in the prompt, so that the text has only the end of it.
     """
     seen = text.casefold()
-    if not any(sign in seen for sign in ("<", "&lt;", "think", "thought", "assistantfinal")):  # each mark has one
+    if not any(
+        sign in seen for sign in ("<", "&lt;", "[inst]", "think", "thought", "assistantfinal")
+    ):  # each mark has one
         return text
     kept: list[str] = []
     position, inside, begun, name = 0, False, False, ""
     marks = list(_MARK.finditer(text))
     last = {_name(mark): mark.start() for mark in marks if mark["close"]}
-    told = ""  # a tag that a sentence names, "<think> and </think>"
+    told: str | None = None  # a mark that a sentence names, "<think> and </think>"
     for mark, after in zip(marks, [*marks[1:], None]):
         if mark["pair"] and not inside:
             continue  # of a part that a reader may open, or a heading of the answer
         if mark["close"]:
             if inside and name != _name(mark) and last.get(name, 0) > mark.start():
                 continue  # of a thought in this one
-            if not inside and (told == _name(mark) != "" or mark["ends"] is mark["last"] is None):
-                told = ""
+            if not inside and (told == _name(mark) or mark["ends"] is mark["last"] is None):
+                told = None
                 continue
             if not inside and begun:  # it ends no thought: the mark alone goes
                 kept.append(text[position : mark.start()])
@@ -52,16 +55,15 @@ def without_thoughts(text: str) -> str:
             inside, position, begun = False, mark.end(), True
         elif not inside:
             name = _name(mark)
-            if name and mark["begins"] is None:
+            if mark["begins"] is None:
                 listed = after and after["close"] and _LISTED.fullmatch(text, mark.end(), after.start())
                 if listed or last.get(name, 0) < mark.start():
-                    told = name if listed else ""
+                    told = name if listed else None
                     continue
             kept.append(text[position : mark.start("open")])
             inside, begun = True, True
-    if not (kept or position):
-        return text
-    return _AROUND.sub("", "".join(kept + [text[position:]] * (not inside))).strip()
+    own = _AROUND.sub("", "".join(kept + [text[position:]] * (not inside)))
+    return text if own == text else own.strip()
 
 
 def _name(mark: re.Match) -> str:
@@ -77,7 +79,7 @@ def count_thoughts(case: Any) -> int:
 
 def note_on_thoughts(count: int) -> list[str]:
     """Return a line that tells of so many answers, none of 0."""
-    return [f"{count:,} answer{'s' * (count > 1)} held a model's thoughts, which are removed"] if count else []
+    return [f"{count:,} answer{'s' * (count > 1)} held thoughts or control tokens, which are removed"] if count else []
 
 
 def own_text(text: str) -> str:
