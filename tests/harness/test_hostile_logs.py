@@ -15,6 +15,7 @@ from tables import rows_of
 
 from automedeval import Case, RecordError
 from automedeval.harness.joining import LogArguments, join_logs
+from automedeval.harness.logs import is_log
 
 ODD = ["", " ", "None", "nan", "3", "['a']", "Rest.", "A", "AB", "\x00", "٣"]
 TEXTS = st.one_of(st.text(max_size=12), st.sampled_from(ODD))
@@ -247,3 +248,9 @@ def test_a_model_without_a_name_is_asked_for(tmp_path: Path) -> None:
     log.write_text(json.dumps(INSPECT | {"eval": {"model": None}}))
     with pytest.raises(RecordError, match="give NAME="):
         join_logs([str(log)], LogArguments())
+
+
+def test_a_table_may_have_columns_that_logs_have(tmp_path: Path) -> None:
+    row = {"question": "Q?", "m": "Rest.", "eval": "good", "arguments": "none"}
+    logs = [is_log(str(write(tmp_path / "x.jsonl", [each]))) for each in (row, LM_LINE)]
+    assert logs == [False, True]
