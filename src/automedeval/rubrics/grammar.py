@@ -79,16 +79,13 @@ def _slot_names(rubric: Rubric, slots: int) -> list[str]:
 
 def answer_form(rubric: Rubric, slots: int, rationale: bool = True) -> str:
     """Return the answer with placeholders in brackets, for a prompt to show."""
-    form = ""
+    form, choice = "", "verdict" if rubric.output.get("value_key") else None
     for part in answer_parts(rubric, slots, rationale):
-        if isinstance(part, str):
-            form += part
-        elif isinstance(part, Free):
-            form += "[your assessment]"
-        elif rubric.scores_criteria:
-            form += f"[{part.values[0]} to {part.values[-1]}]"
+        if isinstance(part, Slot):
+            scale = f"{part.values[0]} to {part.values[-1]}" if rubric.scores_criteria else None
+            form += f"[{scale or choice or ' or '.join(part.values)}]"
         else:
-            form += "[verdict]" if rubric.output.get("value_key") else f"[{' or '.join(part.values)}]"
+            form += "[your assessment]" if isinstance(part, Free) else part
     return form
 
 
@@ -382,7 +379,7 @@ def _json_value(value: Any, rubric: Rubric) -> Any:
     low, high = rubric.bounds if rubric.scale else (0, 0)
     labels = {folded(word) for name in rubric.output_criteria for word in words(rubric, name)}
     for name, other in members.items():
-        is_value = isinstance(other, float) and (other in range(low, high) or (other > high) == ("max" in folded(name)))
+        is_value = isinstance(other, float) and (other in range(low, high) or (other > high) == ("max" in folded(name or "")))
         if name != key and (is_value or (isinstance(other, str) and folded(other) in labels)):
             return f"{key} and {name}"
     return members.get(key)
