@@ -29,10 +29,8 @@ def without_thoughts(text: str) -> str:
 
     Some chat templates open the thought in the prompt, so that the text has only the end of it.
     """
-    seen = text.casefold()
-    if not any(
-        sign in seen for sign in ("<", "&lt;", "[inst]", "think", "thought", "assistantfinal")
-    ):  # each mark has one
+    seen = text.casefold()  # each mark has one of the signs
+    if not any(sign in seen for sign in ("<", "&lt;", "[inst]", "think", "thought", "assistantfinal")):
         return text
     kept: list[str] = []
     position, inside, begun, name = 0, False, False, ""
