@@ -58,7 +58,9 @@ class _Seen(dict[int, str | None]):
         kind, is_blank = unicodedata.category(sign), sign.isspace()
         named = re.search(r"\AVARIATION SELECTOR|FILLER\Z|\ACOMBINING GRAPHEME JOINER\Z", name)
         blank = sign if sign in "\t\n\r" else " " if kind == "Zs" else "\n"
+        plain = unicodedata.normalize("NFKC", sign)  # of a full-width letter
         invisible = named or kind in ("Cf", "Me") or (kind == "Cc" and not is_blank)
+        sign = plain if kind[0] == "L" and len(plain) == 1 else sign
         self[letter] = None if invisible else blank if is_blank else sign
         return self[letter]
 
@@ -112,7 +114,7 @@ def _scores_agree(sentence: str, rubric: Rubric, reading: ParsedAnswer) -> bool:
     asked = [of_criteria[name] for name in named if of_criteria] or [scores]
     unnamed = re.sub(named_slot(rubric), "§", sentence, flags=re.I)
     told = figures(sentence, rubric, [score for each in asked for score in each])
-    if _SEARCH["changed"].search(unnamed) or (not told and _SEARCH["no_score"].match(unnamed)):
+    if _SEARCH["changed"].search(unnamed) or _SEARCH["taken_back"].search(marked) or (not told and _SEARCH["no_score"].match(unnamed)):
         return False
     rivals = slots if len(slots) > 1 else range(len(scores))
     for name, ahead in _compared(marked, named if of_criteria else ()):
@@ -129,6 +131,8 @@ def _choices_agree(sentence: str, rubric: Rubric, reading: ParsedAnswer) -> bool
     known = {word: choice for name in names for word, choice in words(rubric, name).items()}
     known |= {word.removeprefix("response_"): choice for word, choice in known.items()}
     marked, named = _marked(sentence, rubric)
+    if _SEARCH["taken_back"].search(marked):
+        return False
     worse = any(rubric.criterion(name).polarity == "worse" for name in named)
     told = [known.get(match[match.lastindex or 0], "another") for match in _SEARCH["chosen"].finditer(marked)]
     compared = [(known.get(label, "another"), ahead) for label, ahead in _compared(marked, named, worse)]
@@ -174,6 +178,7 @@ def _compared(marked: str, named: Collection[str], worse: bool = False) -> Itera
 
     A sentence that names no criterion compares all in all: "is better", not "is more detailed" or "is better at explaining".
     """
+    yield from ((name, sign == ">") for name, sign in re.findall(r"§(\w+)§\s?([<>])(?=\s?§)", marked))
     for match in _SEARCH["compared"].finditer(marked):
         judged = bool(match["ahead"] or match["behind"] or match["wins"])
         if named or (judged and not match["aspect"] and not match["has"]):
