@@ -21,10 +21,7 @@ FILES = ("*.json", "*.jinja", "*.model", "vocab.txt", "merges.txt", "rubric/*")
 
 @dataclass(frozen=True)
 class Stage:
-    """One finished training run of a checkpoint: the splits of a data set and their size.
-
-    `fingerprint` is the data set's. `tokens` counts the tokens of the rows once; `trained` of them are in the loss.
-    """
+    """One finished training run on splits of a data set; of its `tokens`, counted once, `trained` are in the loss."""
 
     splits: tuple[str, ...]
     dataset: str
@@ -83,7 +80,7 @@ def checkpoint_folder(model: str, weights: str = "*.safetensors") -> Path:
 
 @contextmanager
 def loading(model: str) -> Iterator[None]:
-    """Turn whatever is raised while a checkpoint is loaded into a RecordError that names it; the project's own errors stay."""
+    """Turn whatever is raised while a checkpoint is loaded into a RecordError that names it, but the project's own errors."""
     try:
         yield
     except AutoMedEvalError:
@@ -153,14 +150,9 @@ def described(file: Path, what: str, encoder: str, read: Callable[[Any], T]) -> 
 
 
 def weights_fingerprint(encoder: Path) -> str:
-    """Return twelve hexadecimal digits over the weights and the vocabulary of an encoder, wherever its copy is from.
-
-    RecordError if the encoder has no safetensors or no fast tokenizer.
-    """
-    digest = hashlib.sha256()
-    for name in ("model.safetensors", "tokenizer.json"):
-        try:
-            digest.update(bytes.fromhex(_sha256(encoder / name)))
-        except OSError as error:
-            raise RecordError(f"{encoder}: not an encoder that can be recognised ({error})") from None
-    return digest.hexdigest()[:12]
+    """Return twelve hexadecimal digits over the weights and the vocabulary of an encoder; RecordError if it lacks either."""
+    try:
+        files = [bytes.fromhex(_sha256(encoder / name)) for name in ("model.safetensors", "tokenizer.json")]
+    except OSError as error:
+        raise RecordError(f"{encoder}: not an encoder that can be recognised ({error})") from None
+    return hashlib.sha256(b"".join(files)).hexdigest()[:12]

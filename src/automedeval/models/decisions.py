@@ -83,8 +83,7 @@ class DecisionChat(OpenAIChat):
             if not isinstance(chances, Mapping):
                 chances = {each["value"]: each["probability"] for each in chances}
             odds.append({str(option): float(chance) for option, chance in chances.items()})
-        values = tuple(max(each, key=each.__getitem__) for each in odds)
-        return Answer(values=values, probabilities=tuple(odds), usage=tokens)
+        return Answer.of_odds(odds, tokens)
 
 
 def parts_of(message: dict[str, Any]) -> dict[str, Any]:

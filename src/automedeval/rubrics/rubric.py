@@ -199,10 +199,7 @@ def without_scale(rubric: str) -> bool:
 
 
 def read_rubric(name: str | Path) -> Rubric:
-    """Read a packaged rubric by id, or a user's own by the path of its YAML file; RubricError if it is faulty.
-
-    A template is searched beside the YAML file first, then among the packaged ones.
-    """
+    """Read a packaged rubric by id, or a user's own by the path of its YAML file; RubricError if it is faulty."""
     path, place = _rubric_path(name)
     reader = _Reader(place)
     return reader.rubric(reader.read(path), beside=path.parent if isinstance(path, Path) else None)
@@ -233,15 +230,12 @@ def _template_path(name: str, beside: Path | None) -> Any:
 
 
 def read_questions(path: str | Path | None = None) -> Questions:
-    """Read the questions about verdicts: the packaged "verdict" (the default) or "verification", or those of a YAML file.
-
-    RubricError if the file cannot be read, is not YAML, or has a key that is missing, unknown or wrong.
-    """
-    name = "verdict" if path is None else str(path)
+    """Read the questions about verdicts: the packaged "verdict" (the default) or "verification", or those of a YAML file."""
+    name, file = str(path or "verdict"), None
     if name in PACKAGED_QUESTIONS:
-        reader, file = _Reader(f"{name}.yaml"), PACKAGED / "questions" / f"{name}.yaml"
-    else:
-        reader, file = _Reader(name), Path(name)
+        name = f"{name}.yaml"
+        file = PACKAGED / "questions" / name
+    reader = _Reader(name)
     return reader.questions(reader.read(file))
 
 
@@ -294,9 +288,8 @@ class _Reader(YamlFile):
         keys = self.values(content, QUESTIONS)
         scale, anchors = self.scale(keys["scale"])
         tags = keys["tags"]
-        for name in tags:
-            if not isinstance(name, str):
-                self.fail(f"tags.{name}", "a tag's name must be a text")
+        if odd := [name for name in tags if not isinstance(name, str)]:
+            self.fail(f"tags.{odd[0]}", "a tag's name must be a text")
         tags = {name: self.take(tags, name, str, inside="tags.").strip() for name in tags}
         fingerprint = digest(content, sort_keys=True, default=str)
         criteria = tuple(self.criteria(keys["criteria"]))
