@@ -1,14 +1,12 @@
 """Prompts, answers, and `Chat`, the base class of every model that answers prompts."""
 
 import json
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 NOT_FINITE = "the model's probabilities are not finite: another --dtype may help"
-THOUGHT = re.compile(r"</?think(?:ing)?>|\[/?THINK\]")  # where a reasoning model's thoughts begin and end
 
 
 @dataclass(frozen=True)
@@ -139,18 +137,6 @@ def unescaped(text: str) -> str:
         return json.loads(f'"{text}"', strict=False)
     except ValueError:
         return text
-
-
-def after_thoughts(text: str) -> str:
-    """Return what follows a reasoning model's last thought; nothing if the text ends within its first one.
-
-    Some chat templates open the thought in the prompt, so that the text has only the end of it.
-    """
-    marks = list(THOUGHT.finditer(text))
-    ends = [mark.end() for mark in marks if "/" in mark[0]]
-    if ends:
-        return text[ends[-1] :].lstrip()
-    return "" if marks and not text[: marks[0].start()].strip() else text
 
 
 class Chat(ABC):

@@ -8,8 +8,9 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from automedeval.models.base import Answer, Tokens, after_thoughts
+from automedeval.models.base import Answer, Tokens
 from automedeval.records import RecordError, parse_json, read_lines
+from automedeval.records.thoughts import without_thoughts
 
 # The exceptions of parsing text that is not JSON, or JSON of an unexpected shape.
 UNREADABLE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
@@ -46,7 +47,7 @@ def answer_from_completion(completion: Mapping[str, Any]) -> Answer:
         content = "".join(part["text"] for part in content if part["type"] == "text")
     if not isinstance(content, str):
         raise TypeError(f"the content is {type(content).__name__}, not text")
-    text = after_thoughts(content)
+    text = without_thoughts(content)
     if reason == "content_filter":
         return Answer(text, error=_FILTERED, usage=usage, refused=True)
     if completion.get("error") and not text.strip():

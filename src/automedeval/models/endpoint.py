@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 import openai
 from tqdm import tqdm
 
-from automedeval.models.base import THOUGHT, Answer, Chat, Dialogue, Messages, Prompt, lead
+from automedeval.models.base import Answer, Chat, Dialogue, Messages, Prompt, lead
 from automedeval.models.completions import (
     OPTIONAL,
     UNREADABLE,
@@ -36,7 +36,7 @@ from automedeval.models.completions import (
 from automedeval.records import digest, parse_json
 from automedeval.records.errors import ChatError
 from automedeval.records.offline import is_here, is_offline
-from automedeval.records.thoughts import CONTROL_TOKEN
+from automedeval.records.thoughts import CONTROL_TOKEN, THOUGHT_TAG
 
 TOP_LOGPROBS = 5  # alternatives of each token of the answer to a typed question
 _FATAL = (401, 403, 404)  # a retry does not help, and every other request would get the same status
@@ -53,7 +53,7 @@ def defuse(text: str) -> str:
 
     A quoted thought tag would otherwise cut the answer.
     """
-    for pattern in (CONTROL_TOKEN, THOUGHT):
+    for pattern in (CONTROL_TOKEN, THOUGHT_TAG):
         text = pattern.sub(lambda match: match[0][0] + "\u2060" + match[0][1:], text)
     return text
 
@@ -256,7 +256,7 @@ class OpenAIChat(Chat):
         sent, content = next(self._sent), b""
         try:
             content = self.send(body)
-            answer = self.read(parse_json(content.decode(), others=True))
+            answer = self.read(parse_json(content.decode(), others=True), body)
         except openai.APIStatusError as error:
             status, words = error.status_code, error_text(error)
             if status in _REFUSED and (refused := refusal(error.code, words)):
@@ -293,8 +293,8 @@ class OpenAIChat(Chat):
         create = self.client.chat.completions.with_raw_response.create
         return create(model=self.model, messages=body["messages"], extra_body=body).content
 
-    def read(self, completion: Any) -> Answer:
-        """Return the answer in what the endpoint says; one of `UNREADABLE` if there is none."""
+    def read(self, completion: Any, body: Any) -> Answer:
+        """Return the answer to a request in what the endpoint says; one of `UNREADABLE` if there is none."""
         return answer_from_completion(completion)
 
     def _leave_out(self, name: str, late: bool = False) -> bool:

@@ -64,20 +64,33 @@ class Question:
         return Prompt(messages, options=self.options, label=self.name)
 
     def read(self, answer: Answer) -> Judgement:
-        """Return what an answer says; "A.", "a)" and "Yes, because" are options, a word that goes on with others is none."""
+        """Return what an answer says.
+
+        "A.", "a)" and "Yes, because" are options. None are a word that goes on with others, two options as in "Yes/No", and
+        other numbers, as "4.5", "-4" and "4%".
+        """
         if answer.error:
             return Judgement(error=answer.error)
         if answer.probabilities:
             return self._likeliest(answer.probabilities[0])
         text = own_text(answer.text).strip()
-        ends = r"\s*(?:[^\w\s]|\n|\Z)"
-        said = (each for each in self.options if re.match(rf"\W{{0,9}}{re.escape(each)}{ends}", text, re.I))
-        option = next(said, None)
+        option = self._said(text)
         if option is None:
             words = f"{' '.join(text.split())[:40]!r} is not one of {', '.join(self.options)}"
             return Judgement(error=CUT_OFF if answer.truncated else words)
         odds = self._odds(answer)
         return self._likeliest(odds) if odds else Judgement(option)
+
+    def _said(self, text: str) -> str | None:
+        """Return the one option that a text begins with and does not take back."""
+        words = "|".join(map(re.escape, sorted(self.options, key=len, reverse=True)))
+        first = re.match(rf"\W{{0,9}}(?<![-−–])({words})\s*(?:(?!-\S|%)[^\w\s]|\n|\Z)", text, re.I)
+        if not first or (first[1].isdecimal() and any(map(str.isnumeric, text[first.end(1) :]))):
+            return None
+        clauses = re.split(r"[^\w\s'’]+|\n|\b(?:or|and|but)\b", text, flags=re.I)
+        said = (re.search(rf"\b({words})\s*\Z", each, re.I) for each in clauses)
+        others = {each[1].casefold() for each in said if each} - {first[1].casefold()}
+        return None if others else next(each for each in self.options if each.casefold() == first[1].casefold())
 
     def _likeliest(self, odds: dict[str, float]) -> Judgement:
         return Judgement(max(self.options, key=odds.__getitem__), odds)
