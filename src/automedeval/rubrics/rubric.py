@@ -88,8 +88,8 @@ class Rubric:
     """The content of a rubric's file; `rubrics/packaged/automedeval.yaml` has comments.
 
     `scale` is (lowest, highest), None for choices. `choices` maps "a", "b", "tie", "neither" to the words of the answer, in a
-    checklist "met" and "not_met". A checklist has no criteria of its own: `about` gives it those of a case.
-    `template_text` is the Jinja source, `fingerprint` has twelve hexadecimal digits over everything that the judge reads.
+    checklist "met" and "not_met". A checklist has no criteria of its own: `about` gives it those of a case. `fingerprint` is
+    over everything that the judge reads.
     """
 
     id: str
@@ -167,8 +167,7 @@ class Rubric:
 class Questions:
     """The questions about a verdict that people answer (paper, section 3.1 and Appendices D and E).
 
-    `scale` is (lowest, highest), `anchors` maps its values to their meaning, `tags` maps the name of an error to its
-    description. `fingerprint` has twelve hexadecimal digits over the file's content.
+    `anchors` maps values of the scale (lowest, highest) to their meaning, `tags` the name of an error to its description.
     """
 
     title: str
