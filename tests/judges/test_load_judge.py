@@ -12,7 +12,7 @@ from automedeval import Case, Judge, LikelihoodJudge, RecordError, load_judge, r
 from automedeval.judges.baseline import BaselineJudge
 from automedeval.judges.judge import default_judge, planner
 from automedeval.models.arguments import EncoderArguments, parse_model
-from automedeval.models.model_paths import find_model, user_models
+from automedeval.models.checkpoints import find_model, user_models
 from automedeval.rubrics import read_rubric
 
 CASES = SAMPLE / "test_cases.jsonl"

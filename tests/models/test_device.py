@@ -1,4 +1,4 @@
-"""The number format and the attention of a machine: what its hardware and libraries have, said and recorded."""
+"""The number format of a machine: bfloat16 only where the hardware computes it, and the choice is said and recorded."""
 
 import json
 from pathlib import Path
@@ -8,7 +8,6 @@ import pytest
 import torch
 from programs import SAMPLE, error_line, run_recipe, succeeded
 
-from automedeval.models import attention
 from automedeval.models.device import best_dtype, bfloat16_missing
 from automedeval.models.local import LocalChat
 
@@ -72,17 +71,3 @@ def test_the_choice_of_the_judge_is_said_and_recorded(tiny_model: Path, tmp_path
     assert list(dtypes.values()) == [torch.bfloat16, torch.float32]
     chosen = run_recipe("judge", *args, "--device", "cpu", "--dtype", "float32", "--output", tmp_path / "chosen")
     assert "on cpu" not in chosen.stderr  # the user's own choice needs no announcement
-
-
-def test_flash_attention_becomes_sdpa_where_it_is_not_installed(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(attention, "is_flash_attn_2_available", lambda: True)
-    assert attention.attention_here("flash_attention_2") == "flash_attention_2"
-    monkeypatch.setattr(attention, "is_flash_attn_2_available", lambda: False)
-    assert [attention.attention_here(kind) for kind in (None, "eager", "sdpa")] == [None, "eager", "sdpa"]
-    assert (capsys.readouterr().err, attention.attention_here("flash_attention_2")) == ("", "sdpa")
-    assert capsys.readouterr().err.count("flash-attn is not usable here, so attention is computed by sdpa") == 1
-    monkeypatch.setenv("RANK", "1")
-    assert attention.attention_here("flash_attention_2") == "sdpa"
-    assert capsys.readouterr().err == "", "the first process prints it"

@@ -11,7 +11,7 @@ import random
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from itertools import takewhile
 from typing import Any
 
@@ -29,10 +29,9 @@ from automedeval.models.base import (
     answer_layout,
     unescaped,
 )
-from automedeval.models.checkpoints import checkpoint_folder, file_digests, fingerprint, loading
+from automedeval.models.checkpoints import checkpoint_folder, file_digests, find_model, fingerprint, loading
 from automedeval.models.decoding import Prefix, Rows, SingleRow, Written, cache_dtype, compete, draw, write_free
 from automedeval.models.device import best_device, best_dtype, described, gpu_memory, kind_of
-from automedeval.models.model_paths import find_model
 from automedeval.models.network import (
     flatten_head_input,
     load_network,
@@ -96,7 +95,6 @@ class LocalChat(Chat):
     constrains = batched = True
     precision = ""  # in words, what dtype "auto" chose
     _prefix: Prefix = field(default_factory=Prefix, repr=False)
-    _final: dict[Free, set[int]] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         self.folder = folder = checkpoint_folder(self.model)
@@ -104,6 +102,7 @@ class LocalChat(Chat):
         self.tokenizer = AutoTokenizer.from_pretrained(folder)
         self.tokenizer.chat_template = read_template(self.chat_template_path) or self.tokenizer.chat_template
         self.encoder = PromptEncoder(self.tokenizer)
+        self._piece = cache(lambda token: self._decode([token]))
         if self.device == "auto":
             self.device = best_device()
         if self.dtype == "auto":
@@ -329,7 +328,8 @@ class LocalChat(Chat):
         """Let every row write a free text (see `write_free`), and count its tokens in `usage`."""
 
         def stops(tokens: list[int], whole: bool) -> bool:
-            if tokens[-1] not in final:
+            # Only a token that holds the stop, or begins with an end of it, can complete it.
+            if not free.stop or not final.search(self._piece(tokens[-1])):
                 return False
             # A quote at the beginning may have been escaped by a token that is not shown.
             before, text = (self._decode(some) for some in (tokens[:-1], tokens))
@@ -337,21 +337,12 @@ class LocalChat(Chat):
             return any(match.end() > len(ahead + before) for match in pattern.finditer(ahead + text))
 
         pattern, lead = _stop_pattern(free)
-        final = self._final_tokens(free) if free.stop else ()
+        ends = "|".join(re.escape(free.stop[at:]) for at in range(1, len(free.stop))) or r"(?!)"
+        final = re.compile(rf"\A(?:{ends})|{re.escape(free.stop)}", re.I)
         written, owner = write_free(rows, most, self._ends, stops, self._chooser(rows))
         for text, count in zip(written, usage):
             count["completion_tokens"] = len(text.tokens)
         return written, owner
-
-    def _final_tokens(self, free: Free) -> set[int]:
-        """Return the tokens with which a stop can be complete, after which alone the text is decoded and searched."""
-        if free not in self._final:
-            ends = "|".join(re.escape(free.stop[at:]) for at in range(1, len(free.stop))) or r"(?!)"
-            final = re.compile(rf"\A(?:{ends})|{re.escape(free.stop)}", re.I)
-            options = {"skip_special_tokens": False, "clean_up_tokenization_spaces": False}
-            pieces = self.tokenizer.batch_decode([[token] for token in range(len(self.tokenizer))], **options)
-            self._final[free] = {token for token, piece in enumerate(pieces) if final.search(piece)}
-        return self._final[free]
 
     def _decode(self, tokens: list[int]) -> str:
         return self.tokenizer.batch_decode([tokens], skip_special_tokens=False, clean_up_tokenization_spaces=False)[0]
