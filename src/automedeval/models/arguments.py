@@ -9,8 +9,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from automedeval.models.checkpoints import answers_questions, checkpoint_folder, loading
-from automedeval.models.model_paths import find_model, user_models
+from automedeval.models.checkpoints import answers_questions, checkpoint_folder, find_model, loading, user_models
 from automedeval.records import RecordError, check_least, option
 from automedeval.records.journal import ALONE, Processes
 

@@ -6,6 +6,8 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+NOT_FINITE = "the model's probabilities are not finite: another --dtype may help"
+
 
 @dataclass(frozen=True)
 class Free:
@@ -86,7 +88,7 @@ class Answer:
         tokens: those of an endpoint's text, each as its bytes and (bytes, probability) of its alternatives.
         truncated: the answer reached the limit of new tokens.
         usage: "prompt_tokens" and "completion_tokens".
-        error: why there is no answer, which makes an invalid verdict: the endpoint `refused` this very prompt, it is `overlong`,
+        error: why there is no answer, which makes an invalid verdict: the endpoint `refused` this prompt, it is `overlong`,
             or the request `failed` and may be answered another time.
     """
 
@@ -106,6 +108,13 @@ class Answer:
     def of_failure(cls, why: str) -> "Answer":
         """Return what stands for the answer to a request that got none."""
         return cls(error=f"the request failed: {why}", failed=True)
+
+    @classmethod
+    def of_odds(cls, odds: Sequence[dict[str, float]], usage: dict[str, int], text: str = "") -> "Answer":
+        """Return the answer that chooses the likeliest value of each slot; an error where its odds are not finite."""
+        if any(chance != chance for each in odds for chance in each.values()):
+            return cls(error=NOT_FINITE, usage=usage)
+        return cls(text, tuple(max(each, key=each.__getitem__) for each in odds), tuple(odds), usage=usage)
 
 
 # Yields prompts one after another, receives the answer to each, and returns a result.

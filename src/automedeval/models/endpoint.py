@@ -15,7 +15,7 @@ import sys
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
@@ -167,14 +167,13 @@ class OpenAIChat(Chat):
     ) -> Iterator[tuple[Any, Any]]:
         """Lead the dialogues whose keys are not in `done`, several at once; yield (key, result) as they end.
 
-        Each dialogue runs in its own thread and may wait for other things between its prompts. A request that fails after all
-        retries is added to `failures` and ends its dialogue without a result, or with what `failed` makes of the reason.
+        Each dialogue runs in its own thread. A request that fails after all retries is added to `failures`, and ends its
+        dialogue without a result, or with what `failed` makes of the reason.
 
-        A prompt that the endpoint refuses (400, 413, 422) gets an answer with the endpoint's words as its error. That waits
-        until it is clear that the prompt alone is refused: an answer was `accepted`, and a request sent later was answered, or
-        fewer than five were refused in a row with the same words. ChatError if the endpoint is down, refuses the key, the model
-        or any request, failed ten times in a row, or refused five prompts in a row with the same words. Requests in progress
-        are answered first.
+        A prompt that the endpoint refuses (400, 413, 422) gets an answer with the endpoint's words as its error, once it is
+        clear that the prompt alone is refused: an answer was `accepted`, and a request sent later was answered, or fewer than
+        five were refused in a row with the same words. ChatError, after the requests in progress, if the endpoint is down,
+        refuses the key, the model or any request, failed ten times in a row, or refused five prompts so.
         """
         in_a_row, waiting = 0, (each for each in dialogues if each[0] not in done)
         # The last ones in a row. Whether they are about their prompts alone is not clear yet.
@@ -246,10 +245,17 @@ class OpenAIChat(Chat):
         """Return the answer to a prompt, which is sent anew without a parameter that the endpoint does not take."""
         while not halt.is_set():
             try:
-                return self._request(self.body(prompt))
+                return self.whole(prompt, self._request(self.body(prompt)))
             except _LeftOut:
                 continue
         raise _Failure("stopped")
+
+    def whole(self, prompt: Prompt, answer: Answer) -> Answer:
+        """Return an answer, or an error in its place if the endpoint counts far fewer tokens than its prompt has."""
+        read, about = answer.usage.get("prompt_tokens"), self.estimate([prompt])
+        if not read or 4 * read >= about:
+            return answer
+        return replace(answer, error=f"the endpoint read {read} tokens of a prompt of about {about}", overlong=True)
 
     def _request(self, body: dict[str, Any]) -> Answer:
         """Return the answer to a request, which has an error if the endpoint refuses this prompt."""
@@ -317,10 +323,7 @@ class _LeftOut(Exception):
 
 
 class _Refusal(Exception):
-    """The endpoint refuses a request, in words that may be about its prompt alone or about every request.
-
-    `sent` is the number of the request. `alike` are the words without those that have a digit, such as a request's id.
-    """
+    """The endpoint refuses the request number `sent`, and perhaps every request; `alike`: its words but those with digits."""
 
     key: Any  # of the dialogue that it interrupts
     dialogue: Dialogue

@@ -13,10 +13,11 @@ from accelerate import PartialState
 from safetensors import SafetensorError
 from torch.utils.cpp_extension import get_default_build_root
 from transformers.hf_argparser import string_to_bool
+from transformers.utils import is_flash_attn_2_available
 
-from automedeval.models.attention import attention_here
 from automedeval.models.device import bfloat16_missing
 from automedeval.records import RecordError
+from automedeval.records.extras import install
 from automedeval.records.yaml_file import YamlFile
 from automedeval.training.stages import refuse_unused
 
@@ -49,6 +50,19 @@ def parse_run(parser: "TrlParser") -> tuple[Any, ...]:
         os.environ["HF_TOKEN"], training.hub_token = training.hub_token, None
     training.hub_private_repo = training.hub_private_repo is not False  # where nothing is said, the Hub makes it public
     return groups
+
+
+def attention_here(wanted: str) -> str:
+    """Return the attention that a checkpoint is loaded with: "sdpa" for FlashAttention 2 where that cannot be used, as is said.
+
+    transformers would end with an error, or download a kernel, which is code, from the Hub.
+    """
+    if wanted != "flash_attention_2" or is_flash_attn_2_available():
+        return wanted
+    if os.environ.get("RANK", "0") == "0":
+        command = install("gpu", "--no-build-isolation")
+        print(f"flash-attn is not usable here, so attention is computed by sdpa ({command})", file=sys.stderr)
+    return "sdpa"
 
 
 def without_bfloat16(parser: "TrlParser", given: list[str]) -> list[str]:
@@ -102,8 +116,15 @@ def device_name() -> str:
     return f"{state.num_processes} × {name}" if state.num_processes > 1 else name
 
 
-def precision(training: "TrainingArguments", dtype: str) -> str:
-    """Return the number formats of the run in words; where the device has no bfloat16 instructions, with that reason."""
+def precision(training: "TrainingArguments", dtype: str, adapter: bool = False) -> str:
+    """Return the number formats of the run in words; with the reason where the device has no bfloat16 instructions.
+
+    AdamW at a learning rate of 2e-5 changes a bfloat16 weight of usual size by less than half of its last digit, which rounding
+    takes back. An adapter is in float32; ZeRO and FSDP keep float32 copies of the weights.
+    """
     computed = "bfloat16" if training.bf16 else "float16" if training.fp16 else dtype
     why = bfloat16_missing(training.device.type)
-    return f"computes in {computed}, weights in {dtype}" + (f" ({why})" if why else "")
+    copies = any(os.environ.get(f"ACCELERATE_USE_{name}") == "true" for name in ("DEEPSPEED", "FSDP"))
+    lost = dtype == "bfloat16" and not (adapter or copies)
+    reasons = [*filter(None, [why]), *["loses small updates: --dtype float32"] * lost]
+    return f"computes in {computed}, weights in {dtype}" + (f" ({'; '.join(reasons)})" if reasons else "")
