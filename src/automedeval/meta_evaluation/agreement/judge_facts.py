@@ -12,7 +12,7 @@ import numpy as np
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.facts import LEAST_RATED, Audit, JudgeProfile
 from automedeval.meta_evaluation.table import Row, VerdictTable
-from automedeval.models.arguments import ChatArguments, EncoderArguments, command_line
+from automedeval.models.arguments import ChatArguments, EncoderArguments, next_command
 from automedeval.records import RecordError, read_json
 from automedeval.records.language import is_english
 from automedeval.rubrics import LIKELIHOOD, without_scale
@@ -119,7 +119,7 @@ def next_steps(judge: VerdictTable, rated: bool, audited: bool) -> list[str]:
         rubric = run.get("rubric") or (None if follows_none else judge.rubric_name.partition("@")[0])
         chosen = ((name, run.get(name)) for name in ("rationale", "score_decoding", "blank", "judge_name"))
         judged = {name: value for name, value in chosen if value not in (None, True)} | {"seed": run.get("seed") or ""}
-        command = command_line(
+        command = next_command(
             "audit", run, (EncoderArguments, ChatArguments), judge=run.get("judge") or "JUDGE", cases=judge.cases.source,
             rubric=rubric, **judged, output="audits/mine",
         )  # fmt: skip
