@@ -34,10 +34,9 @@ RUNS = {  # the YAMLs whose numbers count; those of a run have equal ones
 }
 MACHINES = {  # accelerate configuration, GPUs, GiB of each, hosts
     "13B": (
-        ("zero3", 8, 80, 1), ("zero3", 4, 80, 1), ("zero3", 8, 40, 1), ("zero3_offload", 8, 40, 1),
-        ("zero3_multinode", 16, 80, 2),
+        ("zero3", 8, 40, 1), ("zero3", 4, 80, 1), ("zero3_offload", 8, 40, 1), ("zero3_multinode", 16, 80, 2),
     ),
-    "13B, LoRA": (("single", 1, 80, 1), ("single", 1, 40, 1)),
+    "13B, LoRA": (("single", 1, 40, 1),),
 }  # fmt: skip
 GATHERED = 2 * 10**9  # bytes that ZeRO-3 gathers at once: DeepSpeed's stage3_max_live_parameters, in bfloat16
 USABLE = 0.9  # share of a GPU's memory; the rest is for CUDA, communication and what the allocator cannot use
