@@ -143,6 +143,8 @@ def test_a_comparison_says_it_beside_the_ratings(study: Path, tmp_path: Path) ->
     for text in (done.stdout, page):
         assert NOT_SEEN in text
         assert re.search(r"small orders \d+ % of the pairs of responses as people do", text)
+        assert "Not known yet: few cases are rated. small orders " in text
+        assert "Rate at least 30 cases: so far 6 count." in text  # of ten, six with an order
 
 
 @needs_encoder
@@ -173,7 +175,7 @@ def test_the_list_is_ordered_and_trust_needs_ratings_or_an_audit() -> None:
     harm = {"value": 0.1, "low": 0.0, "high": 0.3, "n": 20}
     alike = {"largest": {"value": 0.0, "kind": None, "tried": 9, "within": 0.05}, "turned": harm}
     everything = JudgeProfile(
-        "j", ["It agrees."], 40, "better", ["dose"], Audit(9, False, harm, False, ("dose",), alike=alike),
+        "j", ["It agrees."], "better", ["dose"], Audit(9, False, harm, False, ("dose",), alike=alike),
         0.75, 0.9, {"m": 1}, {"n": 2}, ["Go on."], {"m": (1, 2)}, ("m", "n", 1400),
         {"breaks off": 2}, (5, 9),
         {"threshold": "moderate", "raters": {"k": {"m": {"share": harm, "untold": 1, "unread": 3, "worse": 2}}}},

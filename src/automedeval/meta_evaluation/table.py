@@ -459,6 +459,10 @@ class Row:
         """Return people's relations of the pairs that this judge was asked about, float [pairs]."""
         return np.where(self.judge.asked_pairs, self.judge.cases.panel.relations(self.rated(people)), np.nan)
 
+    def rated_cases(self, people: People) -> int:
+        """Count the cases with a pair that people ordered and that this judge was asked about."""
+        return int((self.judge.cases.panel.per_case(np.nan_to_num(self.people_relations(people)) != 0) > 0).sum())
+
     @property
     def headline(self) -> str:
         """The name of the main figure: concordance, which compares judges that tie with judges that do not."""

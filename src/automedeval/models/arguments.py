@@ -21,8 +21,8 @@ _KINDS = ("openai", "decision", "likelihood", "baseline", "small", "recording")
 def parse_model(spec: str) -> tuple[str, str]:
     """Split a model's or judge's name into kind and rest: "openai:gpt" is ("openai", "gpt"), "x" is ("checkpoint", "x")."""
     kind, colon, name = spec.partition(":")
-    if spec == "small":
-        return "small", ""  # the packaged one
+    if spec == "small" or spec.startswith("small+"):
+        return "small", spec[5:]  # the packaged one, beside it the voice of +MODEL
     return (kind, name) if colon and kind in _KINDS else ("checkpoint", spec)
 
 

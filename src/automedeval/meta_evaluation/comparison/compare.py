@@ -14,7 +14,7 @@ import numpy as np
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.judge_facts import contradicted_by_model, known_of_judge, notes_on
 from automedeval.meta_evaluation.agreement.ratings import People
-from automedeval.meta_evaluation.facts import facts_of, orders
+from automedeval.meta_evaluation.facts import credit, facts_of
 from automedeval.meta_evaluation.report.changes import Changes, better, candidates_of, changes_of, in_common
 from automedeval.meta_evaluation.table import Row, VerdictTable, rows_of
 from automedeval.records import RecordError
@@ -122,9 +122,8 @@ def comparison(
     result = bootstrap.plain(figures, Powered)
     lead = next(row for row in rows if row.name == result["lead"])
     rated = len(np.unique(cases.panel.case[~np.isnan(people.scores)]))
-    agreement = (
-        {"agreement": [orders(lead.name, result["judges"][lead.name]["concordance"])], "rated": rated} if rated else {}
-    )
+    figure = result["judges"][lead.name]["concordance"]
+    agreement = credit(lead.name, figure, lead.rated_cases(people)) if rated else {}
     judge = lead.judge
     counts: dict[str, dict[str, Any]] = {"contradicted": contradicted_by_model(judge)}
     counts["empty"] = judge.by_model(cases.empty)

@@ -48,7 +48,8 @@ def words(result: Result) -> list[str]:
     else:
         (figure,), both = figures, " and ".join(pairs[0]["pair"])
         size = f"{span(figure[kind])} points by {alone}"
-        size += f", {span(figure['classical'])} by ratings alone" if rated and figure["unrated"] else ""
+        own = "estimated by itself, so that the mean scores may differ by another amount"
+        size += f", {span(figure['classical'])} by ratings alone; {own}" if rated and figure["unrated"] else ""
         unclear = f"{both} are not clearly different, as far as these cases can tell."
         sentences = [unclear if level else _best(pairs, kind, lead), *changed, f"The difference of {both} is {size}."]
     biased = sum(_apart(figure["naive"], figure["prediction_powered"]) for _, figure in defined)
@@ -133,7 +134,7 @@ def tables(result: Result) -> list[Table]:
     head = ["what", "judge", *kinds.values(), *(["weight of the judge", "rated", "equivalent"] if rated else [])]
     groups = {"Mean scores": {name: each["mean"] for name, each in result["models"].items()}}
     for title, key in (
-        ("Differences of mean scores", "difference"),
+        ("Differences of mean scores, each estimated by itself", "difference"),
         ("Shares of pairs won, ties counted half", "win_rate"),
     ):
         groups |= {title: {" : ".join(pair["pair"]): pair[key] for pair in result["pairs"]}}
