@@ -209,21 +209,16 @@ class Loops:
         return list(enumerate(points))
 
     def measures(self, row: "Row") -> dict[str, Any]:
-        """Return the measures of a row from its own scores or choices, and from its expected scores."""
-        measures: dict[str, Any] = dict.fromkeys((*MEASURES, *CORRELATIONS), UNDEFINED)
-        if row.criterion is not None or row.scores is not None or row.expected is None:
-            measures |= accuracies(self.groups(row, row.relations))
-        if row.scores is not None:
-            measures |= correlations(self.points(row, row.scores))
-        twins = dict.fromkeys(("concordance", *CORRELATIONS), UNDEFINED)
+        """Return the measures of a row from its own scores or choices, else from its expected scores."""
+        measures = accuracies(self.groups(row, row.relations)) | dict.fromkeys(CORRELATIONS, UNDEFINED)
+        if row.criterion is None and (row.scores or row.expected):
+            measures |= correlations(self.points(row, row.expected if row.scores is None else row.scores))
         if row.expected is not None:
-            twins = correlations(self.points(row, row.expected))
-            twins["concordance"] = accuracies(self.groups(row, self.ordered(row.expected)))["concordance"]
-        return measures | {f"{name}_expected": twin for name, twin in twins.items()}
+            measures["concordance"] = accuracies(self.groups(row, self.ordered(row.expected)))["concordance"]
+        return measures
 
     def agreement(self, row: "Row") -> dict[str, Any]:
         record = self.measures(row)
-        record["headline"] = "concordance" if row.expected is None else "concordance_expected"
         runs = row.runs()
         record["runs"] = [{"run": run} | self.measures(row.of_run(run)) for run in runs] if len(runs) > 1 else None
         return record

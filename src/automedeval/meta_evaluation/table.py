@@ -418,6 +418,11 @@ class Row:
         return judge.per_response(judge.expected_score, self.run)
 
     @property
+    def own(self) -> np.ndarray | None:
+        """The whole scores, else the expected scores, float [responses]; None where there are neither."""
+        return self.expected if self.scores is None else self.scores
+
+    @property
     def values(self) -> np.ndarray | None:
         """The expected scores, else the whole scores, float [responses]; None where there are neither."""
         return self.scores if self.expected is None else self.expected
@@ -443,12 +448,12 @@ class Row:
         """The relations by the judge's choices, else by its scores, else by its expected scores: float [pairs]."""
         if self.criterion is not None:
             return self.judge.choice_relations(self.criterion, self.judge.choice(self.criterion, self.run))
-        values, panel = self.values if self.scores is None else self.scores, self.judge.cases.panel
-        return np.full(len(panel.pairs[0]), np.nan) if values is None else self.judge.relations(values)
+        pairs = len(self.judge.cases.panel.pairs[0])
+        return np.full(pairs, np.nan) if self.own is None else self.judge.relations(self.own)
 
     @cached_property
     def finest(self) -> np.ndarray:
-        """The relations behind the headline: by the expected scores where there are any: float [pairs]."""
+        """The relations by the expected scores where there are any, which seldom tie: float [pairs]."""
         return self.relations if self.expected is None else self.judge.relations(self.expected)
 
     def rated(self, people: People) -> np.ndarray:
@@ -458,11 +463,6 @@ class Row:
     def people_relations(self, people: People) -> np.ndarray:
         """Return people's relations of the pairs that this judge was asked about, float [pairs]."""
         return np.where(self.judge.asked_pairs, self.judge.cases.panel.relations(self.rated(people)), np.nan)
-
-    @property
-    def headline(self) -> str:
-        """The name of the main figure: concordance, which compares judges that tie with judges that do not."""
-        return "concordance_expected" if self.expected is not None else "concordance"
 
 
 def rows_of(judges: Sequence[VerdictTable]) -> list[Row]:

@@ -94,7 +94,7 @@ def eval_results(result: Mapping[str, Any], digest: str) -> bytes | None:
         return None
     dataset, revision = hub_name(source)
     for record in judge_records(result, digest).values():
-        for measure in (name for each in MEASURES for name in (each, f"{each}_expected")):
+        for measure in MEASURES:
             estimate = record.get(measure) or {"value": None}
             if record.get("checkpoint") and estimate["value"] is not None:
                 notes = [record["criterion"], interval(estimate, 2, 1), f"n = {estimate['n']}"]
@@ -131,7 +131,7 @@ def _profile(
     if not result:
         return JudgeProfile(name, **more)
     line, record = next(iter(records.items()))
-    best, figure = record.get("best_baseline"), record.get(record.get("headline", ""))
+    best, figure = record.get("best_baseline"), record.get("concordance")
     agreement = against_best(line, best)
     if figure and figure["value"] is not None:
         agreement = [orders(line, figure), *agreement]
@@ -152,7 +152,7 @@ def _measured(result: Mapping[str, Any], records: Mapping[str, dict[str, Any]]) 
         "simulated": bool(people) and all(name.startswith("simulated") for name in people["annotators"]),
         "cases": {**result["cases"], "file": short_path(result["cases"]["file"])},
         "settings": result["settings"],
-        "baselines": {name: record[record["headline"]] for name, record in counted.items()} if people else {},
+        "baselines": {name: record["concordance"] for name, record in counted.items()} if people else {},
     }
 
 

@@ -20,13 +20,11 @@ MOST_MODELS = 40  # a table of more pairs cannot be read
 MOST_TOPICS = 20
 
 
-def compare_candidates(
-    cases: Cases, relation: np.ndarray, scores: np.ndarray | None = None, expected: np.ndarray | None = None
-) -> dict[str, Any]:
+def compare_candidates(cases: Cases, relation: np.ndarray, scores: np.ndarray | None = None) -> dict[str, Any]:
     """Compare the candidates by relations [pairs] and, where they are given, scores [responses].
 
     Returns:
-        {"models": {model: {"score", "expected", "win_rate"}}, "pairs": [{"pair", "win", "tie", "loss", "margin"}]} with
+        {"models": {model: {"score", "win_rate"}}, "pairs": [{"pair", "win", "tie", "loss", "margin"}]} with
         statistics as leaves, or {"gap": the reason why nothing can be compared}.
     """
     panel, models, model_of = cases.panel, cases.models, cases.model_of
@@ -46,10 +44,9 @@ def compare_candidates(
     records: dict[str, dict] = {}
     for i, model in enumerate(names):
         records[model] = {}
-        for label, values in (("score", scores), ("expected", expected)):
-            if values is not None:
-                of_model = np.where(model_of == present[i], values, np.nan)
-                records[model][label] = bootstrap.mean_of(of_model, panel.case, len(cases))
+        if scores is not None:
+            of_model = np.where(model_of == present[i], scores, np.nan)
+            records[model]["score"] = bootstrap.mean_of(of_model, panel.case, len(cases))
         against = (halves + halves.transpose(0, 2, 1))[:, i].sum(-1)
         records[model]["win_rate"] = bootstrap.ratio(halves[:, i].sum(-1), against)
     pairs = []

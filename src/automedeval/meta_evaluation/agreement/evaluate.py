@@ -15,8 +15,6 @@ from automedeval.meta_evaluation.agreement.baselines import best_baseline, diffe
 from automedeval.meta_evaluation.agreement.candidates import compare_candidates, tell_apart
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.judge_facts import (
-    EXPECTED,
-    MEASURES,
     contradicted,
     prefers_longer,
     record_of,
@@ -58,7 +56,7 @@ def meta_evaluate(
     tree["main_judge"] = {"name": main.name, "rated_cases": _rated_cases(cases, main, people)}
     wrong = {case for (case, _), statements in contradicted(main.judge).items() if statements}
     tree["main_judge"] |= {"valid_rates": _valid_rates(cases, main.judge), "contradicted_cases": len(wrong)}
-    compared = {row.name: compare_candidates(cases, row.relations, row.scores, row.expected) for row in rivals}
+    compared = {row.name: compare_candidates(cases, row.relations, row.values) for row in rivals}
     if people is not None:
         relations = {row.name: row.people_relations(people) for row in rows}
         for row in rows:
@@ -104,37 +102,18 @@ def _counts(cases: Cases, people: People | None) -> dict[str, Any]:
 
 
 def measures_of(cases: Cases, row: Row, rated: np.ndarray, relation: np.ndarray) -> dict[str, Any]:
-    """Return the measures of one line, and from expected scores, which seldom tie, those that need no ties.
+    """Return the measures of one line: of its own scores or choices, but concordance of its finest relations.
 
     Args:
         rated: people's scores of the responses that count [responses], NaN for the others.
         relation: people's relations of the pairs that count [pairs], NaN for the others.
     """
-    panel = cases.panel
-
-    def undefined(reason: str) -> Estimate:
-        return Estimate(None, reason="no valid verdict" if row.invalid else reason)
-
-    record: dict[str, Any] = dict.fromkeys(MEASURES, undefined("this judge gives no whole scores"))
-    if row.criterion is not None or row.scores is not None or row.invalid:  # without a valid verdict all is wrong
-        record |= agreement.accuracies(panel, relation, row.relations)
-    if row.criterion is not None:
-        record |= dict.fromkeys(CORRELATIONS, undefined("this judge gives choices, no scores"))
-    if row.scores is not None:
-        record |= _correlations(cases, rated, row.scores)
-    twins: dict[str, Any] = dict.fromkeys(
-        EXPECTED, undefined("this judge gives no expected scores, or not with every verdict")
-    )
-    if row.expected is not None:
-        twins = {"concordance": agreement.concordance(panel, relation, row.finest)}
-        twins |= _correlations(cases, rated, row.expected)
-    return record | {f"{name}_expected": twins[name] for name in EXPECTED}
-
-
-def _correlations(cases: Cases, rated: np.ndarray, scores: np.ndarray) -> dict[str, Any]:
-    if np.isnan(scores).all():  # of one run
-        return dict.fromkeys(CORRELATIONS, Estimate(None, reason="no valid verdict"))
-    return agreement.correlations(cases.panel, rated, scores)
+    record: dict[str, Any] = agreement.accuracies(cases.panel, relation, row.relations)
+    record["concordance"] = agreement.concordance(cases.panel, relation, row.finest)
+    reason = "this judge gives choices, no scores" if row.criterion is not None else "no valid verdict"
+    if row.own is None or np.isnan(row.own).all():  # the latter of one run
+        return record | dict.fromkeys(CORRELATIONS, Estimate(None, reason=reason))
+    return record | agreement.correlations(cases.panel, rated, row.own)
 
 
 def _agreement(cases: Cases, people: People, row: Row, relation: np.ndarray) -> dict[str, Any]:
@@ -147,7 +126,6 @@ def _agreement(cases: Cases, people: People, row: Row, relation: np.ndarray) -> 
     record["runs"] = None
     if len(runs) > 1:
         record["runs"] = [{"run": each.run} | measures_of(cases, each, rated, relation) for each in runs]
-    record["headline"] = row.headline
     record["by_criterion"] = _by_criterion(cases, people, row.judge)
     if row.judge.kind == "judge" and row.expected is not None:
         sure = selective.gaps(panel, row.expected)

@@ -23,7 +23,6 @@ Statements = dict[tuple[str, str], list[dict[str, Any]]]  # (case, model) of a r
 
 # The measures of a record of agreement.json, and what they are called in words.
 MEASURES = {name: name.replace("_", " ").capitalize() for name in ACCURACIES + CORRELATIONS}
-EXPECTED = ("concordance", *CORRELATIONS)  # those that expected scores have too, under NAME_expected
 # What a record has under the names of `JudgeProfile`.
 RECORDED = ("blind_to", "contradicted", "empty", "foreign", "rationale_faults", "unread")
 

@@ -105,7 +105,7 @@ def _on_shared_pairs(cases: Cases, people: People, pair: Sequence[Sequence[Row]]
     for row in rows:
         relation = np.where(np.isnan(row.people_relations(people)), np.nan, relation)
         for run in row.runs():
-            rated = rated if run.scores is None else np.where(np.isnan(run.scores), np.nan, rated)
+            rated = rated if run.own is None else np.where(np.isnan(run.own), np.nan, rated)
     measured = {row: [measures_of(cases, run, rated, relation) for run in row.runs()] for row in rows}
     return {
         name: [{row.name: {n: each[name] for n, each in enumerate(measured[row])} for row in side} for side in pair]

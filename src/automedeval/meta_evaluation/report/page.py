@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from automedeval.meta_evaluation.agreement.candidates import standing
-from automedeval.meta_evaluation.agreement.judge_facts import EXPECTED, MEASURES
+from automedeval.meta_evaluation.agreement.judge_facts import MEASURES
 from automedeval.meta_evaluation.facts import called
 from automedeval.meta_evaluation.page import Table, render_report
 from automedeval.meta_evaluation.report import paper_table_text, text
@@ -47,6 +47,5 @@ def render(
         settings=result["settings"], scripts=("report.js", "grid.js"), result=result, judges=judges,
         standing=standing(result["models"][result["main_judge"]["name"]]),
         main=called(result["main_judge"]["name"]), table2=table2,
-        gaps=text.gaps(result), records=records, labels=MEASURES,
-        expected={name: MEASURES[name] for name in EXPECTED}, **grid,
+        gaps=text.gaps(result), records=records, labels=MEASURES, **grid,
     )  # fmt: skip

@@ -158,9 +158,8 @@ def make_report(
         rationales = (similarity["judges"], result["similarity"]["judges"])
     if people is not None:
         result["over_runs"] = lines_over_runs(result["judges"])
-        if main.expected is None or main.scores is not None:
-            tests = (main.name, rationales, args.resamples)
-            result["table2"] = paper_table(cases, rows, people, result["over_runs"], *tests)
+        tests = (main.name, rationales, args.resamples)
+        result["table2"] = paper_table(cases, rows, people, result["over_runs"], *tests)
     if args.rounds:
         result["rounds"] = follow_rounds(result["over_runs"], args.rounds)
     for name, audit in audits_of(args.audits, rows).items():

@@ -76,7 +76,7 @@ def bars(result: dict[str, Any], scale: tuple[float, float] | None) -> Bars:
     record, table, rows = result["judges"][main], result["models"][main], []
     for name in standing(table)["order"]:
         each = table["models"][name]
-        mean = (each.get("expected") or each.get("score") if scale else None) or each["win_rate"]
+        mean = (each.get("score") if scale else None) or each["win_rate"]
         counts = {"contradicted": record["contradicted"].get(name, (0, 0))[0], "empty": record["empty"].get(name, 0)}
         rows.append((name, mean, ", ".join(f"{count} {what}" for what, count in counts.items() if count)))
     what = f"Mean score, {scale[0]:g} (worst) to {scale[1]:g} (best)" if scale else "Share of pairs won"
@@ -172,7 +172,7 @@ def credit(result: dict[str, Any]) -> list[str]:
     record = result["judges"][name]
     if "people" not in result:
         return _chosen(record["name"], result.get("choices", {}).get(record["name"], {}))
-    figure, best = record[record["headline"]], record["best_baseline"]
+    figure, best = record["concordance"], record["best_baseline"]
     if figure["value"] is None:
         return [orders(name, figure)]
     said = [f"{orders(name, figure)} A tie counts as half; guessing gives 50 %."]
@@ -229,7 +229,7 @@ def tables(result: dict[str, Any]) -> list[Table]:
                 "" if stands["best"] or not stands["order"] else ", not clearly"
             )
             against = f"{best['outcome']} than {best['name']}" if best else UNDEFINED
-            agreement = span(record[record["headline"]], 0, 100) if "headline" in record else UNDEFINED
+            agreement = span(record.get("concordance"), 0, 100)
             rows.append([name, agreement, against, span(record["valid_rate"], 0, 100), first])
         found.append(Table(head, rows, "Every judge; the first is the main one"))
     if topics := result["topics"]:
