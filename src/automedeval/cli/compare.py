@@ -110,7 +110,7 @@ def main() -> None:
     grid = changes.grid(cases, judges, people, list(result["models"]), flags) if changes else {"grid": None}
     title = f"Comparison: {' and '.join(Path(named_file(each)[1]).stem for each in args.cases)}"
     scale = next(judge.scale for judge in judges if judge.name == result["judges"][result["lead"]]["name"])
-    facts = [f"{name.rstrip('?')}: {text}" for name, text in result["facts"]]
+    facts = [f"{name.rstrip('?')}: {text}" for name, text in result["facts"].items()]
     rated = f"{result['cases']['rated_cases']:,} of {result['cases']['cases']:,} cases are rated"
     lines = [*report.words(result), *facts, rated, *(f"note: {note}" for note in result["notes"])]
     texts = report.render(result, title, grid, scale)

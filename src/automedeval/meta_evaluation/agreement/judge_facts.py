@@ -166,9 +166,6 @@ def profile(name: str, record: Mapping[str, Any], **more: Any) -> JudgeProfile:
 
 def known_of_judge(cases: Cases, row: Row, **more: Any) -> JudgeProfile:
     """Return what is known of a line by its verdicts; `more` are further arguments of `JudgeProfile`."""
-    record = record_of(cases, row)
-    for figure in ("valid_rate", "prefers_longer"):
-        value = bootstrap.value_of(record[figure], len(cases))
-        record[figure] = {"value": None if np.isnan(value) else value}
+    record = bootstrap.plain(bootstrap.estimate(record_of(cases, row), len(cases)))
     steps = next_steps(row.judge, bool(more.get("agreement")), more.get("audit") is not None)
     return profile(row.name, record, **{"steps": steps} | more)

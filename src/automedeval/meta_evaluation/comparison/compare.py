@@ -122,16 +122,14 @@ def comparison(
     result = bootstrap.plain(figures, Powered)
     lead = next(row for row in rows if row.name == result["lead"])
     rated = len(np.unique(cases.panel.case[~np.isnan(people.scores)]))
-    agreement = (
-        {"agreement": [orders(lead.name, result["judges"][lead.name]["concordance"])], "rated": rated} if rated else {}
-    )
+    agreement = {"agreement": [orders(lead.name, result["judges"][lead.name]["concordance"])]} if rated else {}
     judge = lead.judge
     counts: dict[str, dict[str, Any]] = {"contradicted": contradicted_by_model(judge)}
     counts["empty"] = judge.by_model(cases.empty)
     counts["unread"] = judge.by_model(judge.unread)
     answers = {what: {name: of[name] for name in candidates if name in of} for what, of in counts.items()}
     profile = known_of_judge(cases, lead, **answers, **agreement)
-    result["facts"] = [list(fact) for fact in facts_of(profile)]
+    result["facts"] = facts_of(profile)
     result["cases"] = {"file": cases.source, "cases": len(cases), "responses": cases.responses, "rated_cases": rated}
     result |= {"changes": changes and changes.to_dict(), "baseline": baseline}
     return result | {"notes": notes + result["notes"]}, changes

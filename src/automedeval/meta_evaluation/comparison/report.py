@@ -168,7 +168,7 @@ def render(result: Result, title: str, grid: dict[str, Any], scale: tuple[float,
     means = sorted((each for each in means if each[1]["value"] is not None), key=lambda each: -each[1]["value"])
     bars = Bars(f"Mean score, {scale[0]:g} to {scale[1]:g}, with 95 % intervals", means, scale) if scale else None
     return render_report(
-        "automedeval.meta_evaluation", "comparison", title, words=words(result), facts=dict(result["facts"]), bars=bars,
+        "automedeval.meta_evaluation", "comparison", title, words=words(result), facts=result["facts"], bars=bars,
         notes=[*([ASSUMPTION] if rated else []), *result["notes"]], tables=tables(result),
         figures=[],
         settings=result["settings"], scripts=("report.js", "grid.js") if grid["grid"] else ("report.js",), result=result,

@@ -62,7 +62,7 @@ def criteria_result(
         judges[row.name] |= {"order": stands["order"], "level": stands["level"]}
         more |= {"agreement": [_credit(result, row.name)], "audit": audited.get(row.name)}
         profile = known_of_judge(cases, row, **read_shares(cases, reading), **more)
-        judges[row.name]["facts"] = [list(fact) for fact in facts_of(profile)]
+        judges[row.name]["facts"] = facts_of(profile)
     return result
 
 
@@ -204,7 +204,7 @@ def facts(result: Mapping[str, Any]) -> dict[str, str]:
     return {
         f"{fact.rstrip('?')} ({name})" if several else fact: text
         for name, judge in result["judges"].items()
-        for fact, text in judge["facts"]
+        for fact, text in judge["facts"].items()
     }
 
 

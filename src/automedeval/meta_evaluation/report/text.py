@@ -56,7 +56,7 @@ def answer(result: dict[str, Any]) -> dict[str, str]:
     """Return what is known beside the headline: what it is about → text, in the order in which it is said."""
     table, stands, known = known_of(result)
     trusted = is_trusted(known)
-    answers = {"Best model" if trusted else "Wins most pairs": _best(table, stands, trusted)} | dict(facts_of(known))
+    answers = {"Best model" if trusted else "Wins most pairs": _best(table, stands, trusted)} | facts_of(known)
     judges, main = real_judges(result), result["main_judge"]["name"]
     others = f" (of {len(judges)} judges; --main_judge names another)" if len(judges) > 1 else ""
     answers["Judge"] = f"{main}, with the rubric {judges[main]['rubric']}{others}."
@@ -122,7 +122,7 @@ def known_of(result: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any], Ju
     rated = main["rated_cases"] if "people" in result else 0
     best = result["judges"][main["name"]].get("best_baseline") if rated >= LEAST_RATED else None
     more = {"harm": result.get("harm", {}), "steps": result.get("next_steps", ()), "unclear": stands["unclear"]}
-    more |= {"agreement": credit(result), "rated": rated, "outcome": best and best["outcome"]}
+    more |= {"agreement": credit(result), "outcome": best and best["outcome"]}
     return table, stands, profile(main["name"], result["judges"][main["name"]], **more)
 
 
