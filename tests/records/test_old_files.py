@@ -117,7 +117,7 @@ def test_teachers_verdicts_are_compared_with_the_pages_ratings_and_preferences(o
 
 def test_criteria_are_compared_with_physicians_labels(old: Path) -> None:
     cases = {"cases": "criteria_cases.jsonl", "ratings": "criterion_labels.jsonl"}
-    result = report("criteria.json", verdicts="verdicts/checklist", **cases)
+    result = report("agreement.json", verdicts="verdicts/checklist", **cases)
     votes: dict[tuple, list[bool]] = {}
     for each in read(old / "criterion_labels.jsonl"):
         votes.setdefault((each["case_id"], each["model"], each["criterion"]), []).append(each["label"] == "entailment")
@@ -128,7 +128,7 @@ def test_criteria_are_compared_with_physicians_labels(old: Path) -> None:
             cast = votes[each["case_id"], each["models"][each["order"][0]], criterion["criterion"]]
             if sum(cast) * 2 != len(cast):
                 right.append(met == (sum(cast) * 2 > len(cast)))
-    figure = result["certificate"]["judges"]["SmolLM2-135M-Instruct"]["accuracy"]
+    figure = result["criteria"]["certificate"]["judges"]["SmolLM2-135M-Instruct"]["accuracy"]
     assert (figure["value"], figure["n"]) == (pytest.approx(fmean(right)), len(right))
 
 

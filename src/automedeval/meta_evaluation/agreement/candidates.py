@@ -12,6 +12,7 @@ import scipy
 
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.stats import bootstrap
+from automedeval.stats.bootstrap import Bounds
 from automedeval.stats.power import cases_needed
 from automedeval.stats.prediction_powered import prediction_powered
 
@@ -27,7 +28,7 @@ def compare_candidates(cases: Cases, relation: np.ndarray, scores: np.ndarray | 
         {"models": {model: {"score", "win_rate"}}, "pairs": [{"pair", "win", "tie", "loss", "margin"}]} with
         statistics as leaves, or {"gap": the reason why nothing can be compared}.
     """
-    panel, models, model_of = cases.panel, cases.models, cases.model_of
+    models = cases.models
     if len(models) > MOST_MODELS:
         count = f"{len(models)} model names in {len(cases)} cases"
         return {"gap": f"{count}: more than {MOST_MODELS}, or the names are not models"}
@@ -40,15 +41,11 @@ def compare_candidates(cases: Cases, relation: np.ndarray, scores: np.ndarray | 
     if gap := _unconnected(played[np.ix_(present, present)], names):
         return {"gap": gap}
     wins, ties = wins[:, present][:, :, present], ties[:, present][:, :, present]
-    halves = wins + ties / 2
-    records: dict[str, dict] = {}
-    for i, model in enumerate(names):
-        records[model] = {}
-        if scores is not None:
-            of_model = np.where(model_of == present[i], scores, np.nan)
-            records[model]["score"] = bootstrap.mean_of(of_model, panel.case, len(cases))
-        against = (halves + halves.transpose(0, 2, 1))[:, i].sum(-1)
-        records[model]["win_rate"] = bootstrap.ratio(halves[:, i].sum(-1), against)
+    sides = np.concatenate(cases.panel.pairs)
+    figures = {"win_rate": means_by_model(cases, np.concatenate([1 + relation, 1 - relation]) / 2, sides, (0.0, 1.0))}
+    if scores is not None:
+        figures = {"score": means_by_model(cases, scores)} | figures
+    records = {name: {label: of[name] for label, of in figures.items() if name in of} for name in names}
     pairs = []
     for i, j in combinations(range(len(names)), 2):
         played_by = wins[:, i, j] + wins[:, j, i] + ties[:, i, j]
@@ -60,6 +57,24 @@ def compare_candidates(cases: Cases, relation: np.ndarray, scores: np.ndarray | 
             )
             pairs.append({"pair": [names[i], names[j]], **shares})
     return {"models": records, "pairs": pairs}
+
+
+def means_by_model(
+    cases: Cases, values: np.ndarray, places: np.ndarray | None = None, bounds: Bounds = None
+) -> dict[str, bootstrap.Statistic | bootstrap.Estimate]:
+    """Return the mean of the values of each model that has some; `places` has the response of each value, by default its own.
+
+    Of more than `MOST_MODELS` models the means have no intervals, which would take much memory.
+    """
+    places = np.arange(cases.responses) if places is None else places
+    models, case = cases.model_of[places], cases.panel.case[places]
+    models, case, values = (each[~np.isnan(values)] for each in (models, case, values))
+    counts, sums = np.bincount(models), np.bincount(models, values)
+    there = {cases.models[number]: number for number in np.flatnonzero(counts).tolist()}
+    if len(cases.models) > MOST_MODELS:
+        return {name: bootstrap.Estimate(float(sums[k] / counts[k]), n=int(counts[k])) for name, k in there.items()}
+    of = {name: models == number for name, number in there.items()}
+    return {name: bootstrap.mean_of(values[at], case[at], len(cases), bounds=bounds) for name, at in of.items()}
 
 
 def _count_wins(cases: Cases, relation: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

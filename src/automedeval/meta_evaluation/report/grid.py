@@ -31,6 +31,7 @@ SIZES = {  # what cases are sorted by, see `measures_of_cases` → its words
     "people_disagree": "people disagree",
     "least_sure": "judge unsure first",
 }
+MET = {None: "unread", 0.0: "not met", 1.0: "met"}  # share of the runs that call a criterion met → words
 NEWLY = {"contradicted": ("contradicted",), "empty": ("empty",), "failing": ("unread", "invalid")}
 WORDS = {  # mark of a change → its words, of two models and of two judges
     "won": ("better", "scored higher"),
@@ -141,6 +142,7 @@ def grid_of(
                 names = [name for name in marked if marked[name][place]]
                 cells[response.model] = [scores[0], len(response.text), names, *scores[1:]]
                 said: dict[str, Any] = {"scores": _scores(judges, place), "people": _ratings(people, place)}
+                said["criteria"] = _criteria(cases, judges, place)
                 said["comments"] = people.comments.get(place, []) if people is not None else []
                 said["wrong"] = _in_utf16(response.text, wrong.get((case.id, response.model), []))
                 responses.append({"model": response.model, "text": response.text} | said)
@@ -191,6 +193,17 @@ def _scores(judges: Sequence[VerdictTable], place: int) -> list[tuple[str, float
         scores_of.append((judge.name, judge.mixed[place]))
         scores_of += [(f"{judge.name}: {name}", scores[place]) for name, scores in judge.criterion_scores.items()]
     return [(name, float(score)) for name, score in scores_of if not np.isnan(score)]
+
+
+def _criteria(cases: Cases, judges: Sequence[VerdictTable], place: int) -> list[tuple[str, str]]:
+    """Return the criteria of a response with their points, and of each whether it is met by the judges of criteria."""
+    reading, found = [judge for judge in judges if judge.on_criteria], []
+    for item in range(cases.first_item[place], cases.first_item[place + 1]) if reading else ():
+        shares = [None if np.isnan(judge.met[item]) else float(judge.met[item]) for judge in reading]
+        said = [MET.get(share) or f"met in {share:.2f} of the runs" for share in shares]
+        named = [f"{judge.name}: {words}" for judge, words in zip(reading, said)] if len(said) > 1 else said
+        found.append((f"{cases.items[item][1].points:+g} {cases.items[item][1].criterion}", "; ".join(named)))
+    return found
 
 
 def _ratings(people: People | None, place: int) -> str | None:

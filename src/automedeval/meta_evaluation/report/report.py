@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +31,8 @@ from automedeval.meta_evaluation.agreement.runs import (
     main_row,
     trainings_of,
 )
-from automedeval.meta_evaluation.criteria import report as criteria_report
-from automedeval.meta_evaluation.criteria.checklists import read_labels
+from automedeval.meta_evaluation.criteria.checklists import people_of, read_labels
+from automedeval.meta_evaluation.criteria.report import criteria_result
 from automedeval.meta_evaluation.facts import LEAST_RATED
 from automedeval.meta_evaluation.harm.readings import PHYSICIANS
 from automedeval.meta_evaluation.harm.report import harm_report
@@ -41,7 +41,7 @@ from automedeval.meta_evaluation.report.arguments import ReportArguments
 from automedeval.meta_evaluation.report.changes import against_baseline
 from automedeval.meta_evaluation.report.grid import FLAGS, grid_of, read_flags
 from automedeval.meta_evaluation.report.text import words
-from automedeval.meta_evaluation.table import VerdictTable, rows_of
+from automedeval.meta_evaluation.table import rows_of
 from automedeval.meta_evaluation.verdict_files import CHECKS, read_verdicts
 from automedeval.metrics.embedding import NAMES, TextEncoder
 from automedeval.records import (
@@ -77,7 +77,7 @@ class Report:
 def make_report(
     args: ReportArguments, load_encoder: LoadEncoder, options: Sequence[str], load_score: Callable[[], Score]
 ) -> Report:
-    """Return the report of these files: on criteria if the verdicts are on criteria, else on agreement with people.
+    """Return the report of these files: of harm alone if nothing else was judged, else with agreement and criteria.
 
     Args:
         load_encoder: returns the encoder of embeddings, or None and adds to notes why; called where they are compared.
@@ -95,12 +95,13 @@ def make_report(
     if not args.verdicts and HarmRating not in given:
         raise RecordError("--verdicts names no file")
     read = read_verdicts(args.verdicts, cases, args.rubric, CHECKS, {*NAMES, "people", PHYSICIANS})
-    on_harm = [table for table in read[0] if table.in_words]
-    readings = [table for table in read[0] if table.on_criteria]
-    judges, notes = [table for table in read[0] if not (table.in_words or table.on_criteria)], read[1]
-    if ratings and not (readings or judges):
+    on_harm, judges = ([table for table in read[0] if table.in_words is kind] for kind in (True, False))
+    on_criteria, notes = [table for table in judges if table.on_criteria], read[1]
+    if ratings and not judges:
         raise RecordError(f"{ratings}: ratings of scores, and these verdicts have none")
-    if args.baseline is not None and (labels or not judges):
+    if labels and not on_criteria:
+        raise RecordError(f"{labels}: labels of criteria, and these verdicts are not on criteria")
+    if args.baseline is not None and not judges:
         raise RecordError("--baseline needs verdicts with scores or choices")
     if args.rounds and ratings is None:
         raise RecordError("--rounds needs --ratings of scores: a judge is measured by its agreement with people")
@@ -111,14 +112,8 @@ def make_report(
         harm, harm_pages, harm_lines = harm_report(
             cases, on_harm, notes, rubrics, given.get(HarmRating), args.resamples
         )
-    if not (readings or judges):
+    if not judges:
         return Report(harm, "harm.json", "harm.html", harm_pages, harm_lines[:2])
-    if labels or readings:
-        if judges:
-            where = f"{judges[0].file}: verdicts of {judges[0].name}"
-            raise RecordError(f"{where} are not on the criteria of cases: report them by themselves")
-        report = _criteria_report(args, cases, readings, notes, labels, harm)
-        return replace(report, texts=report.texts | harm_pages)
     flags = read_flags(Path(args.output) / FLAGS, cases)
     teacher = teacher_among(judges, args.teacher_verdicts) if args.teacher_verdicts else None
     notes += [note for judge in judges for note in notes_on(judge)]
@@ -132,6 +127,13 @@ def make_report(
     if ratings:
         people = read_ratings(ratings, cases, args.raters)
         notes = people.notes + notes
+    labelled = read_labels(labels, cases) if labels else None
+    if labelled and not people:
+        try:
+            people = people_of(labelled[0], cases)
+            notes = people.notes + notes
+        except RecordError as error:
+            notes.append(f"{labels}: {error}: scores are not compared with the labels, criteria are")
     if file := given.get(Choice):
         choices, more = read_choices(file, cases)
         notes += more
@@ -160,6 +162,12 @@ def make_report(
         result["over_runs"] = lines_over_runs(result["judges"])
         tests = (main.name, rationales, args.resamples)
         result["table2"] = paper_table(cases, rows, people, result["over_runs"], *tests)
+    if labelled and people is not None and not ratings:
+        result["people"]["reason"] = "physicians stand beside each other by the criteria that they labelled"
+    if on_criteria:
+        result["criteria"] = estimate(
+            criteria_result(cases, on_criteria, labelled, args.resamples), len(cases), args.resamples
+        )
     if args.rounds:
         result["rounds"] = follow_rounds(result["over_runs"], args.rounds)
     for name, audit in audits_of(args.audits, rows).items():
@@ -167,10 +175,13 @@ def make_report(
     audited = "audit" in result["judges"][main.name]
     settings = describe_result("report", resamples=args.resamples)
     result = plain(result) | ({"harm": harm} if harm else {})
-    result |= {"next_steps": next_steps(main.judge, people is not None, audited), "notes": notes}
+    result |= {
+        "next_steps": next_steps(main.judge, people is not None or main.judge.on_criteria, audited),
+        "notes": notes,
+    }
     result["settings"] = settings | {"encoder": encoder and f"{encoder.name} ({encoder.fingerprint})"}
     scale = main.judge.scale
-    study, commands = ({}, []) if ratings or Choice in given else _rating_study(args, cases, options)
+    study, commands = ({}, []) if ratings or Choice in given or on_criteria else _rating_study(args, cases, options)
     changes: dict[str, Any] = {}
     if args.baseline is not None:
         result["baseline"], *changed = against_baseline(cases, main, args.baseline)
@@ -190,21 +201,6 @@ def make_report(
     texts = study | harm_pages | page.render(result, title, grid, commands, scale, harm_lines[2:])
     steps = [f"Next step: {' '.join(result['next_steps'])}"] * bool(result["next_steps"])
     return Report(result, "agreement.json", "report.html", texts, [*words(result, scale), *steps])
-
-
-def _criteria_report(
-    args: ReportArguments,
-    cases: Cases,
-    readings: Sequence[VerdictTable],
-    notes: list[str],
-    labels_file: str | None,
-    harm: dict[str, Any],
-) -> Report:
-    labels = read_labels(labels_file, cases) if labels_file else None
-    result = criteria_report.criteria_result(cases, readings, labels, args.resamples, args.audits, harm)
-    result |= {"notes": notes, "settings": describe_result("report", resamples=args.resamples)}
-    texts = criteria_report.render_criteria(result, cases, readings)
-    return Report(result, "criteria.json", "criteria.html", texts, criteria_report.sentences(result)[:2])
 
 
 def _rating_study(args: ReportArguments, cases: Cases, options: Sequence[str]) -> tuple[dict[str, str], list[str]]:

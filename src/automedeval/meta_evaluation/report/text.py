@@ -5,6 +5,7 @@ from typing import Any
 
 from automedeval.meta_evaluation.agreement.candidates import standing
 from automedeval.meta_evaluation.agreement.judge_facts import profile
+from automedeval.meta_evaluation.criteria.report import credit as credit_of_criteria
 from automedeval.meta_evaluation.facts import (
     LEAST_RATED,
     SHOWN,
@@ -170,12 +171,13 @@ def credit(result: dict[str, Any]) -> list[str]:
     """Say how the main judge agrees with people, and whether it does better than a baseline; empty if nobody rated."""
     name, rated = result["main_judge"]["name"], result["main_judge"]["rated_cases"]
     record = result["judges"][name]
+    certified = credit_of_criteria(result, name)
     if "people" not in result:
-        return _chosen(record["name"], result.get("choices", {}).get(record["name"], {}))
+        return [*certified, *_chosen(record["name"], result.get("choices", {}).get(record["name"], {}))]
     figure, best = record["concordance"], record["best_baseline"]
     if figure["value"] is None:
-        return [orders(name, figure)]
-    said = [f"{orders(name, figure)} A tie counts as half; guessing gives 50 %."]
+        return [*certified, orders(name, figure)]
+    said = [*certified, f"{orders(name, figure)} A tie counts as half; guessing gives 50 %."]
     if rated < LEAST_RATED:
         few = f"Rate at least {LEAST_RATED} cases: so far {rated} count."
         return ["Not known yet: few cases are rated.", *said, few]
@@ -191,7 +193,8 @@ def credit(result: dict[str, Any]) -> list[str]:
 
 def further(result: dict[str, Any]) -> list[str]:
     """Return sentences on what the answer leaves out: one rater beside the others, other judges, people's choices."""
-    judges, main, sentences = real_judges(result), result["main_judge"]["name"], []
+    judges, main = real_judges(result), result["main_judge"]["name"]
+    sentences = [said for name in judges if name != main for said in credit_of_criteria(result, name)]
     if "people" in result:
         one = result["people"].get("ceiling", {"concordance": {"value": None}})["concordance"]
         if one["value"] is not None:
