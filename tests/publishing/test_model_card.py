@@ -127,7 +127,7 @@ def test_figures_of_other_weights_are_refused(
         filled(other, of_weights(results, tiny=checkpoint))
     both = of_weights(results, tiny=checkpoint, other=other)
     for folder, name in ((checkpoint, "tiny"), (other, "other")):
-        assert f"| measure | {name} | from its expected scores |" in filled(folder, both)
+        assert f"| measure | {name} | one rater against the others |" in filled(folder, both)
     # one figure in the configuration is enough
     config = json.loads((checkpoint / "config.json").read_text())
     result = of_weights(results, tiny=checkpoint)

@@ -25,16 +25,11 @@ COLUMNS = {
 
 
 def lines_of(table: Record) -> list[dict[str, Any]]:
-    """Return a line per judge: its name, its runs in words, its share of valid verdicts, and its cells and differences.
-
-    A judge without a figure, as one by likelihood beside judges that give scores, has no line; `reasons` says why.
-    """
+    """Return a line per judge: its name, its runs in words, its share of valid verdicts, and its cells and differences."""
     lines = []
     for row in table["rows"]:
         cells = [(name, row["cells"][name]) for name in table["columns"]]
         ours = row["judge"] == table["ours"]
-        if not ours and all(cell["mean"]["value"] is None for _, cell in cells):
-            continue
         line = {"judge": row["judge"], "ours": ours, "valid": row["valid"]}
         line["runs"] = "one run" if row["runs"] == 1 else f"{row['runs']} {row['of']}"
         line["differences"] = [_difference(*each) for each in cells if "difference" in each[1]]
