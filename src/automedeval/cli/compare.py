@@ -23,6 +23,7 @@ import math
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.judge_facts import known_of_judge
@@ -33,7 +34,7 @@ from automedeval.meta_evaluation.comparison.runs import join_runs
 from automedeval.meta_evaluation.criteria.checklists import people_of, read_labels
 from automedeval.meta_evaluation.facts import lines_of
 from automedeval.meta_evaluation.page import write_report
-from automedeval.meta_evaluation.report.grid import FLAGS, read_flags
+from automedeval.meta_evaluation.report.grid import FLAGS, grid_of, read_flags
 from automedeval.meta_evaluation.table import VerdictTable
 from automedeval.meta_evaluation.verdict_files import CRITERIA, SCORES, read_verdicts
 from automedeval.records import CriterionLabel, RecordError, named_file, option
@@ -105,9 +106,11 @@ def main() -> None:
         sys.exit(pass_gate(args, args.by or 0.0, cases, judges, notes))
     people, folder = read_people(args, cases, judges), Path(args.output or "")
     flags = read_flags(folder / FLAGS, cases)
-    result, changes = comparison(cases, people, judges, notes, args.baseline)
+    result, changed = comparison(cases, people, judges, notes, args.baseline)
     result["settings"] = describe_result("compare")
-    grid = changes.grid(cases, judges, people, list(result["models"]), flags) if changes else {"grid": None}
+    grid: dict[str, Any] = {"grid": None}
+    if result["changes"]:
+        grid = grid_of(cases, judges, people, flags=flags, models=list(result["models"]), **changed)
     title = f"Comparison: {' and '.join(Path(named_file(each)[1]).stem for each in args.cases)}"
     scale = next(judge.scale for judge in judges if judge.name == result["judges"][result["lead"]]["name"])
     facts = [f"{name.rstrip('?')}: {text}" for name, text in result["facts"].items()]

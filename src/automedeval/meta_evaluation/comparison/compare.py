@@ -14,7 +14,7 @@ from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.judge_facts import known_of_judge, notes_on
 from automedeval.meta_evaluation.agreement.ratings import People
 from automedeval.meta_evaluation.facts import facts_of, orders
-from automedeval.meta_evaluation.report.changes import Changes, better, candidates_of, changes_of, in_common
+from automedeval.meta_evaluation.report.changes import better, candidates_of, changes_of, in_common
 from automedeval.meta_evaluation.table import Row, VerdictTable, rows_of
 from automedeval.records import RecordError
 from automedeval.stats import bootstrap
@@ -91,8 +91,8 @@ def comparison(
     judges: Sequence[VerdictTable],
     notes: Sequence[str] = (),
     baseline: str | None = None,
-) -> tuple[dict[str, Any], Changes | None]:
-    """Return the content of `comparison.json`, and what changed from the first version to the second.
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the content of `comparison.json`, and the arguments of `grid_of` that show what changed.
 
     The content is the figures of `compare`, and what is known of the leading judge.
 
@@ -110,15 +110,15 @@ def comparison(
     if baseline is not None:
         candidates = candidates_of(cases, [baseline, *candidates], "--baseline")
     figures = compare(cases, people, rows, candidates)
-    changes = changes_of(cases, [row for row in rows if not row.invalid], candidates)
+    changes, grid = changes_of(cases, [row for row in rows if not row.invalid], next(iter(candidates)))
     result = bootstrap.plain(figures, Powered)
     lead = next(row for row in rows if row.name == result["lead"])
     rated = len(np.unique(cases.panel.case[~np.isnan(people.scores)]))
     agreement = {"agreement": [orders(lead.name, result["judges"][lead.name]["concordance"])]} if rated else {}
     result["facts"] = facts_of(known_of_judge(cases, lead, **agreement))
     result["cases"] = {"file": cases.source, "cases": len(cases), "responses": cases.responses, "rated_cases": rated}
-    result |= {"changes": changes and changes.to_dict(), "baseline": next(iter(candidates))}
-    return result | {"notes": notes + result["notes"]}, changes
+    result |= {"changes": changes, "baseline": next(iter(candidates)), "notes": notes + result["notes"]}
+    return result, grid
 
 
 def _figures(

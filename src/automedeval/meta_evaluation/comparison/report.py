@@ -61,15 +61,16 @@ def _beside(pair: Sequence[str], estimate: Result, kind: str) -> str:
     return f"{name} cannot be compared with {baseline}: {estimate.get('reason', 'no interval')}"
 
 
-def _changed(changes: Result | None) -> list[str]:
-    """Return what changed from the old version to the new one, in one sentence."""
-    if changes is None:
-        return []
-    of_judges = changes["of"] == "judge"
-    counts = {name: changes[name] for name in WORDS if changes[name] or name in ("won", "lost")}
-    said = ", ".join(f"{count:,} {WORDS[name][of_judges]}" for name, count in counts.items())
-    by, what = ("", "answers") if of_judges else (f", by {changes['judge']}", "cases")
-    return [f"{changes['new']} against {changes['old']}{by}: of {changes['compared']:,} {what} {said}."]
+def _changed(records: Sequence[Result]) -> list[str]:
+    """Return what changed from the old version to each new one, in a sentence each."""
+    sentences = []
+    for each in records[:SHOWN]:
+        of_judges = each["of"] == "judge"
+        counts = {name: each[name] for name in WORDS if each[name] or name in ("won", "lost")}
+        said = ", ".join(f"{count:,} {WORDS[name][of_judges]}" for name, count in counts.items())
+        by, what = ("", "answers") if of_judges else (f", by {each['judge']}", "cases")
+        sentences.append(f"{each['new']} against {each['old']}{by}: of {each['compared']:,} {what} {said}.")
+    return sentences
 
 
 def _range(numbers: Sequence[float]) -> str:
@@ -124,7 +125,7 @@ def render(result: Result, title: str, grid: dict[str, Any], scale: tuple[float,
     """Render what `comparison.json` holds as {"comparison.html": text, "comparison.md": text}.
 
     Args:
-        grid: of `Changes.grid`.
+        grid: what `grid_of` returns.
         scale: that of the leading judge's scores.
     """
     if result["cases"]["rated_cases"] and not result["judges"][result["lead"]]["on_scale"]:

@@ -116,7 +116,7 @@ def grid_of(
     Args:
         main: the line whose scores the cells have.
         flags: what readers flagged, see `read_flags`.
-        changed: the gap and the marks of `changes.Changes`; its size sorts the cases then.
+        changed: the gap and the marks of `changes.against_baseline`; its size sorts the cases then.
         of_judges: whether a judge changed, not a model.
         models: the columns; by default all models.
         before: the scores that stand below the main judge's in place of the lengths: one float [responses], or none.
