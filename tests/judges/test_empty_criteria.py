@@ -78,7 +78,7 @@ def test_whoever_answers_one_of_four_is_not_the_best(cases: Path, tmp_path: Path
         assert printed[model]["unread criteria"] == str(unread)
     assert (means["a"]["score"]["value"], means["b"]["score"]["value"]) == (1, 0)
     assert "b gave no answer in 3 cases, which counts as the lowest" in done.stdout
-    assert "c has 3 responses that the judge cannot read" in done.stdout
+    assert "  invalid, 3: " in done.stdout
 
 
 def test_no_model_is_asked_about_an_empty_response(cases: Path, tmp_path: Path, monkeypatch) -> None:
