@@ -78,11 +78,7 @@ def meta_evaluate(
         result["comparisons"] = comparisons = differences(result["comparisons"])
         for row in rivals:
             mine = [each for each in comparisons if each["first"] == row.name]
-            best = best_baseline({each["second"]: each["difference"] for each in mine}, sees_reference(row.judge))
-            if best is not None:
-                same = next(each["concordances"][1] for each in mine if each["second"] == best["name"])
-                best["concordance"] = same
-            result["judges"][row.name]["best_baseline"] = best
+            result["judges"][row.name]["best_baseline"] = best_baseline(mine, sees_reference(row.judge))
     for table in result["models"].values():
         tell_apart(table.get("pairs", []))
     for compared in result.get("preferences", []):
