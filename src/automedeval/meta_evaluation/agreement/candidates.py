@@ -160,23 +160,36 @@ def ranked(cases: Cases, relation: np.ndarray) -> dict[str, Any]:
     return standing(bootstrap.plain(table))
 
 
-def by_topic(cases: Cases, values: np.ndarray, scale: tuple[float, float] | None) -> list[dict[str, Any]]:
-    """Return the means of the models' values, float [responses], in each topic of two scored cases or more; most first.
+def distributions(cases: Cases, values: np.ndarray | None, scale: tuple[float, float] | None) -> dict[str, Any]:
+    """Return how often each model has each score, float [responses], and the same with the means in each topic.
 
     Returns:
-        [{"topic", "cases", "models": {model: estimate}}], at most `MOST_TOPICS`; empty where these have one topic or none.
+        "score_counts": {model: {score: number}}; "topics": [{"topic", "cases", "models": {model: estimate}, "score_counts"}] of
+        two scored cases or more, at most `MOST_TOPICS`, most first. Both are empty where there are no scores, or the names are
+        no models; there are no topics where all cases have one or none.
     """
+    if values is None or len(cases.models) > MOST_MODELS:
+        return {"score_counts": {}, "topics": []}
+    of_model = {name: cases.model_of == number for number, name in enumerate(cases.models)}
     topics = np.array([case.topic or "" for case in cases.records])
     scored = np.unique(cases.panel.case[~np.isnan(values)])
-    counts = Counter(topic for topic in topics[scored].tolist() if topic)
-    records = []
+    counts, records = Counter(topic for topic in topics[scored].tolist() if topic), []
     for topic, count in counts.most_common(MOST_TOPICS if len(counts) > 1 else 0):
-        of_topic = (topics == topic)[cases.panel.case]
-        scores = {name: values[of_topic & (cases.model_of == number)] for number, name in enumerate(cases.models)}
-        means = {
-            name: prediction_powered(np.full(len(each), np.nan), each, scale).naive for name, each in scores.items()
-        }
-        records.append(
-            {"topic": topic, "cases": count, "models": {name: each.to_dict() for name, each in means.items()}}
-        )
-    return [record for record in records if record["cases"] > 1]
+        if count > 1:
+            scores = {name: values[at & (topics == topic)[cases.panel.case]] for name, at in of_model.items()}
+            means = {
+                name: prediction_powered(np.full(len(each), np.nan), each, scale).naive.to_dict()
+                for name, each in scores.items()
+            }
+            of_topic = {name: histogram(each, values) for name, each in scores.items()}
+            records.append({"topic": topic, "cases": count, "models": means, "score_counts": of_topic})
+    return {"score_counts": {name: histogram(values[at], values) for name, at in of_model.items()}, "topics": records}
+
+
+def histogram(values: np.ndarray, among: np.ndarray) -> dict[str, int]:
+    """Count scores, rounded to halves, or to a tenth of the range of `among` (all scores) if that is another kind of scale."""
+    scores, every = (each[~np.isnan(each)] for each in (values, among))
+    width = float(np.ptp(every)) if len(every) else 0.0
+    step = 0.5 if 2 <= width <= 10 or width == 0 else width / 10
+    rounded = np.round(scores / step) * step
+    return {f"{value:g}": int(count) for value, count in sorted(Counter(rounded.tolist()).items())}

@@ -183,15 +183,6 @@ def _people(cases: Cases, people: People) -> dict[str, Any]:
     return record
 
 
-def histogram(values: np.ndarray, among: np.ndarray) -> dict[str, int]:
-    """Count scores, rounded to halves, or to a tenth of the range of `among` (all scores) if that is another kind of scale."""
-    scores, every = (each[~np.isnan(each)] for each in (values, among))
-    width = float(np.ptp(every)) if len(every) else 0.0
-    step = 0.5 if 2 <= width <= 10 or width == 0 else width / 10
-    rounded = np.round(scores / step) * step
-    return {f"{value:g}": int(count) for value, count in sorted(Counter(rounded.tolist()).items())}
-
-
 def _choices(cases: Cases, judges: Sequence[VerdictTable], people: dict[str, dict[int, Counter]]) -> dict[str, Any]:
     """Compare judges' choices, or the scores of one that gives none, with the most frequent choice of people by criterion.
 

@@ -13,9 +13,7 @@ from automedeval.records.text import span
 from automedeval.stats.bootstrap import mean_of
 
 
-def criteria_result(
-    cases: Cases, judges: Sequence[VerdictTable], labels: tuple[Labels, int] | None, resamples: int
-) -> dict[str, Any]:
+def criteria_result(cases: Cases, judges: Sequence[VerdictTable], labels: tuple[Labels, int] | None) -> dict[str, Any]:
     """Return what agreement.json has under "criteria", with a `Statistic` for every figure, certified if there are labels.
 
     Args:
@@ -23,7 +21,7 @@ def criteria_result(
     """
     certificate, labelled = None, np.zeros(len(cases.items), bool)
     if labels is not None:
-        certificate = certificate_of(cases, judges, labels[0], resamples)
+        certificate = certificate_of(cases, judges, labels[0])
         certificate["labels"]["of other cases"] = labels[1]
         labelled = ~np.isnan(np.stack([*labels[0].values()])).all(axis=0)
     records = {}

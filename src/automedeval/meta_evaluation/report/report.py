@@ -6,17 +6,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import yaml
 
 from automedeval.meta_evaluation.agreement.baselines import measure_baselines
-from automedeval.meta_evaluation.agreement.candidates import MOST_MODELS, by_topic
+from automedeval.meta_evaluation.agreement.candidates import distributions
 from automedeval.meta_evaluation.agreement.cases import Cases
-from automedeval.meta_evaluation.agreement.evaluate import histogram, meta_evaluate
+from automedeval.meta_evaluation.agreement.evaluate import meta_evaluate
 from automedeval.meta_evaluation.agreement.judge_facts import audits_of, next_steps, notes_on
 from automedeval.meta_evaluation.agreement.paper_table import paper_table
 from automedeval.meta_evaluation.agreement.ratings import (
-    Preferences,
     files_by_kind,
     read_choices,
     read_preferences,
@@ -123,7 +121,7 @@ def make_report(
         notes += english_only(cases.records, "baselines that count words or compare embeddings")
     check_names("--rounds", args.rounds, lines)
     main = main_row(rows, args.main_judge)
-    people = choices = verdict_ratings = None
+    people = None
     if ratings:
         people = read_ratings(ratings, cases, args.raters)
         notes = people.notes + notes
@@ -134,22 +132,24 @@ def make_report(
             notes = people.notes + notes
         except RecordError as error:
             notes.append(f"{labels}: {error}: scores are not compared with the labels, criteria are")
-    if file := given.get(Choice):
-        choices, more = read_choices(file, cases)
-        notes += more
-    if file := given.get(VerdictRating):
-        judged = (verdict for judge in judges for verdict in judge.verdicts)
-        verdict_ratings, more = read_verdict_ratings(file, cases, judged)
-        notes += more
-    preferences: Preferences = {}
-    if file := given.get(Preference):
-        preferences, more = read_preferences(file, cases)
-        notes += more
+    judged = (verdict for judge in judges for verdict in judge.verdicts)
+    further: dict[type, tuple[Any, list[str]]] = {}
+    for kind, read_kind in (
+        (Choice, read_choices),
+        (VerdictRating, read_verdict_ratings),
+        (Preference, read_preferences),
+    ):
+        if kind in given:
+            further[kind] = read_kind(given[kind], cases, *([judged] if kind is VerdictRating else []))
+            notes += further[kind][1]
     encoder, baselines = None, []
     if people is not None:
         encoder = load_encoder(notes)
         baselines = measure_baselines(cases, encoder, notes)
-    by_people = (people, choices, verdict_ratings, preferences)
+    choices, ratings_of_verdicts, preferences = (
+        further.get(kind, (None,))[0] for kind in (Choice, VerdictRating, Preference)
+    )
+    by_people = (people, choices, ratings_of_verdicts, preferences)
     result = meta_evaluate(cases, [*judges, *baselines], *by_people, args.resamples, main=main)
     rationales = None
     if teacher is not None:
@@ -165,9 +165,7 @@ def make_report(
     if labelled and people is not None and not ratings:
         result["people"]["reason"] = "physicians stand beside each other by the criteria that they labelled"
     if on_criteria:
-        result["criteria"] = estimate(
-            criteria_result(cases, on_criteria, labelled, args.resamples), len(cases), args.resamples
-        )
+        result["criteria"] = estimate(criteria_result(cases, on_criteria, labelled), len(cases), args.resamples)
     if args.rounds:
         result["rounds"] = follow_rounds(result["over_runs"], args.rounds)
     for name, audit in audits_of(args.audits, rows).items():
@@ -187,15 +185,7 @@ def make_report(
         result["baseline"], *changed = against_baseline(cases, main, args.baseline)
         changes = {"changed": changed, "base": args.baseline, "sort": "lost"}
     grid = grid_of(cases, judges, people, main, flags, **changes)
-    result |= {"score_counts": {}, "topics": []}
-    if (values := main.values) is not None and len(cases.models) <= MOST_MODELS:
-        at_models = {name: cases.model_of == number for number, name in enumerate(cases.models)}
-        result["score_counts"] = {name: histogram(values[at], values) for name, at in at_models.items()}
-        result["topics"] = by_topic(cases, values, scale)
-        topics = np.array([case.topic or "" for case in cases.records])[cases.panel.case]
-        for each in result["topics"]:
-            of_topic = np.where(topics == each["topic"], values, np.nan)
-            each["score_counts"] = {name: histogram(of_topic[at], values) for name, at in at_models.items()}
+    result |= distributions(cases, main.values, scale)
     name = Path(args.cases).stem  # a run's own file is always called so
     title = "Report: " + (", ".join(cases.models[:3]) if name == "cases" else name)
     texts = study | harm_pages | page.render(result, title, grid, commands, scale, harm_lines[2:])
