@@ -115,8 +115,8 @@ def main() -> None:
     scale = next(judge.scale for judge in judges if judge.name == result["judges"][result["lead"]]["name"])
     facts = [f"{name.rstrip('?')}: {text}" for name, text in result["facts"].items()]
     rated = f"{result['cases']['rated_cases']:,} of {result['cases']['cases']:,} cases are rated"
-    lines = [*report.words(result), *facts, rated, *(f"note: {note}" for note in result["notes"])]
-    texts = report.render(result, title, grid, scale)
+    lines = [*report.comparison_sentences(result), *facts, rated, *(f"note: {note}" for note in result["notes"])]
+    texts = report.comparison_page(result, title, grid, scale)
     write_report(folder, texts, "comparison.json", result, [*lines, f"comparison: {folder / 'comparison.html'}"])
 
 
@@ -137,7 +137,7 @@ def pass_gate(args: CompareArguments, by: float, cases: Cases, judges: list[Verd
     row, record = gate.compare_two(cases, judges, new, old, by)
     record["notes"] = notes + record["notes"]
     profile = known_of_judge(cases, row)
-    lines = [*gate.words(record), *lines_of(profile), *(f"note: {note}" for note in record["notes"])]
+    lines = [*gate.gate_sentences(record), *lines_of(profile), *(f"note: {note}" for note in record["notes"])]
     print("\n".join(map(printable, lines)))
     if args.output:
         Path(args.output).mkdir(parents=True, exist_ok=True)

@@ -10,7 +10,7 @@ import numpy as np
 from markupsafe import Markup, escape
 
 from automedeval.evidence.checker import CONTRADICTED, LABELS, NOT_FOUND, SUPPORTED, UNREAD
-from automedeval.meta_evaluation.page import Bars, Table, render_report
+from automedeval.meta_evaluation.page import Bars, PageTable, render_report
 from automedeval.records import Case, CheckedResponse, question_text
 from automedeval.records.text import no_formula, percent, span
 from automedeval.stats.bootstrap import estimate, plain, ratio
@@ -54,7 +54,7 @@ def _shares(figures: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
     return sorted(shares, key=lambda entry: -(entry[1]["value"] or 0))
 
 
-def rows_of(figures: Mapping[str, Any]) -> list[dict[str, str | float | int]]:
+def check_rows(figures: Mapping[str, Any]) -> list[dict[str, str | float | int]]:
     """Return the table of the figures, the model with most contradicted answers first."""
     rows = []
     for model, share in _shares(figures):
@@ -65,7 +65,7 @@ def rows_of(figures: Mapping[str, Any]) -> list[dict[str, str | float | int]]:
     return rows
 
 
-def sentences_of(figures: Mapping[str, Any], evidence: str, without: int) -> list[str]:
+def check_sentences(figures: Mapping[str, Any], evidence: str, without: int) -> list[str]:
     """Return the result in sentences: the models with contradicted answers, and what could not be checked.
 
     Args:
@@ -120,17 +120,17 @@ def marked(text: str, passages: Sequence[Mapping[str, Any]]) -> Markup:
     return Markup("").join([*parts, escape(text[position:])])
 
 
-def render(
+def check_page(
     cases: Sequence[Case], checked: Sequence[CheckedResponse], figures: Mapping[str, Any], settings: Mapping[str, Any]
 ) -> dict[str, str]:
     """Return check.html, check.md and claims.csv by name."""
-    rows, against = rows_of(figures), AGAINST[settings["evidence"]]
-    table = Table(list(rows[0]) if rows else [], [list(row.values()) for row in rows], "Statements by model")
+    rows, against = check_rows(figures), AGAINST[settings["evidence"]]
+    table = PageTable(list(rows[0]) if rows else [], [list(row.values()) for row in rows], "Statements by model")
     bars = [(model, share, f"{share['n']} could be read") for model, share in _shares(figures)]
     pages = render_report(
-        "automedeval.meta_evaluation", "check", "Statements checked",
-        words=sentences_of(figures, settings["evidence"], settings["without_evidence"]), notes=settings["notes"],
-        bars=Bars(f"Share of answers that contradict {against}, with 95 % intervals", bars), figures=[], tables=[table],
+        "check", "Statements checked",
+        words=check_sentences(figures, settings["evidence"], settings["without_evidence"]), notes=settings["notes"],
+        bars=Bars(f"Share of answers that contradict {against}, with 95 % intervals", bars), tables=[table],
         settings=settings, answers=list(contradictions(cases, checked)),
     )  # fmt: skip
     return pages | {"claims.csv": _csv(cases, checked)}

@@ -22,7 +22,7 @@ _BIDI = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 SHOWN_CASES = 300  # cases with their texts on a page: more of them make it slow to open
 
 
-class Table(NamedTuple):
+class PageTable(NamedTuple):
     """The names of the columns, and the rows."""
 
     head: Sequence[str]
@@ -39,16 +39,16 @@ class Bars(NamedTuple):
 
 
 def render_report(
-    room: str,
     name: str,
     title: str,
     *,
+    room: str = "automedeval.meta_evaluation",
     words: Iterable[str],
     notes: Iterable[str],
-    figures: Iterable["Figure"],
+    figures: Iterable["Figure"] = (),
     settings: Mapping[str, Any],
-    tables: Sequence[Table],
-    summary: Sequence[Table] = (),
+    tables: Sequence[PageTable],
+    summary: Sequence[PageTable] = (),
     facts: Mapping[str, str] | None = None,
     further: Sequence[str] = (),
     commands: Sequence[str] = (),
@@ -99,7 +99,7 @@ def _template_file(room: str, name: str) -> str:
     return resources.files(room).joinpath("templates", name).read_text(encoding="utf-8")
 
 
-def _markdown(title: str, sentences: Iterable[str], tables: Iterable[Table], page: str) -> str:
+def _markdown(title: str, sentences: Iterable[str], tables: Iterable[PageTable], page: str) -> str:
     """Return a report's sentences and tables in Markdown, with a link to the page that has everything."""
     lines = [f"# {text.cell(title)}", "", "Not for clinical use: for research on medical language models.", ""]
     lines += [f"- {_with_code(sentence)}" for sentence in sentences]

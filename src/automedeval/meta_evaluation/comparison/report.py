@@ -5,7 +5,7 @@ from typing import Any
 
 from automedeval.meta_evaluation.comparison.compare import NO_SCORES
 from automedeval.meta_evaluation.facts import SHOWN
-from automedeval.meta_evaluation.page import Bars, Table, render_report
+from automedeval.meta_evaluation.page import Bars, PageTable, render_report
 from automedeval.meta_evaluation.report.changes import WORDS
 from automedeval.meta_evaluation.report.text import is_clear
 from automedeval.records.text import number, span
@@ -19,7 +19,7 @@ ASSUMPTION = (
 Result = dict[str, Any]  # what comparison.json holds
 
 
-def words(result: Result) -> list[str]:
+def comparison_sentences(result: Result) -> list[str]:
     """Return sentences on which model is better, what changed, how much a judge adds, and whether more ratings would tell."""
     lead, pairs, rated = result["lead"], result["pairs"], result["cases"]["rated_cases"]
     kind, alone = ("prediction_powered", f"ratings and {lead} together") if rated else ("naive", f"{lead} alone")
@@ -94,7 +94,7 @@ def _gain(figures: Sequence[Result], lead: str, what: str) -> list[str]:
     return [f"With {lead}, {rated} rated cases give {what} as precisely as {much} without a judge."]
 
 
-def tables(result: Result) -> list[Table]:
+def tables(result: Result) -> list[PageTable]:
     """Return the mean scores by the leading judge, for the summary, and every figure by every judge."""
     rated, lead = result["cases"]["rated_cases"], result["lead"]
     kinds = KINDS if rated else JUDGE_ALONE
@@ -116,12 +116,14 @@ def tables(result: Result) -> list[Table]:
                 more = [number(figure["weight"], 2), f"{figure['rated']}{without}", number(figure["worth"], 0)]
                 rows.append([name, judge, *(span(figure[kind], 3) for kind in kinds), *(more if rated else [])])
         if records:
-            found.append(Table(head, rows, title))
+            found.append(PageTable(head, rows, title))
     main = [[row[0], *row[2 : 2 + len(kinds)]] for row in found[0].rows if row[1] == lead]
-    return [Table(["mean score", *kinds.values()], main), *found]
+    return [PageTable(["mean score", *kinds.values()], main), *found]
 
 
-def render(result: Result, title: str, grid: dict[str, Any], scale: tuple[float, float] | None) -> dict[str, str]:
+def comparison_page(
+    result: Result, title: str, grid: dict[str, Any], scale: tuple[float, float] | None
+) -> dict[str, str]:
     """Render what `comparison.json` holds as {"comparison.html": text, "comparison.md": text}.
 
     Args:
@@ -136,9 +138,8 @@ def render(result: Result, title: str, grid: dict[str, Any], scale: tuple[float,
     means = sorted((each for each in means if each[1]["value"] is not None), key=lambda each: -each[1]["value"])
     bars = Bars(f"Mean score, {scale[0]:g} to {scale[1]:g}, with 95 % intervals", means, scale) if scale else None
     return render_report(
-        "automedeval.meta_evaluation", "comparison", title, words=words(result), facts=result["facts"], bars=bars,
-        notes=[*([ASSUMPTION] if rated else []), *result["notes"]], tables=tables(result),
-        figures=[],
+        "comparison", title, words=comparison_sentences(result), facts=result["facts"],
+        bars=bars, notes=[*([ASSUMPTION] if rated else []), *result["notes"]], tables=tables(result),
         settings=result["settings"], scripts=("report.js", "grid.js") if grid["grid"] else ("report.js",), result=result,
         rated=rated, **grid,
     )  # fmt: skip

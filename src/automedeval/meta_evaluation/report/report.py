@@ -38,7 +38,7 @@ from automedeval.meta_evaluation.report import page
 from automedeval.meta_evaluation.report.arguments import ReportArguments
 from automedeval.meta_evaluation.report.changes import against_baseline
 from automedeval.meta_evaluation.report.grid import FLAGS, grid_of, read_flags
-from automedeval.meta_evaluation.report.text import words
+from automedeval.meta_evaluation.report.text import report_sentences
 from automedeval.meta_evaluation.table import rows_of
 from automedeval.meta_evaluation.verdict_files import CHECKS, read_verdicts
 from automedeval.metrics.embedding import NAMES, TextEncoder
@@ -188,9 +188,9 @@ def make_report(
     result |= distributions(cases, main.values, scale)
     name = Path(args.cases).stem  # a run's own file is always called so
     title = "Report: " + (", ".join(cases.models[:3]) if name == "cases" else name)
-    texts = study | harm_pages | page.render(result, title, grid, commands, scale, harm_lines[2:])
+    texts = study | harm_pages | page.report_page(result, title, grid, commands, scale, harm_lines[2:])
     steps = [f"Next step: {' '.join(result['next_steps'])}"] * bool(result["next_steps"])
-    return Report(result, "agreement.json", "report.html", texts, [*words(result, scale), *steps])
+    return Report(result, "agreement.json", "report.html", texts, [*report_sentences(result, scale), *steps])
 
 
 def _rating_study(args: ReportArguments, cases: Cases, options: Sequence[str]) -> tuple[dict[str, str], list[str]]:

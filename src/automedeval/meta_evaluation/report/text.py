@@ -18,7 +18,7 @@ from automedeval.meta_evaluation.facts import (
     orders,
     trust,
 )
-from automedeval.meta_evaluation.page import Bars, Table
+from automedeval.meta_evaluation.page import Bars, PageTable
 from automedeval.records.text import UNDEFINED, interval, percent, several, span
 
 READ_FIRST = 3  # cases that a line names
@@ -85,7 +85,7 @@ def bars(result: dict[str, Any], scale: tuple[float, float] | None) -> Bars:
     return Bars(f"{what}. Lines: 95 % intervals", rows, scale)
 
 
-def words(result: dict[str, Any], scale: tuple[float, float] | None) -> list[str]:
+def report_sentences(result: dict[str, Any], scale: tuple[float, float] | None) -> list[str]:
     """Return what the terminal, the page and the summary begin with: the headline, and the regressions by their cases."""
     return [headline(result, scale), *regressions(result)]
 
@@ -209,7 +209,7 @@ def further(result: dict[str, Any]) -> list[str]:
     return sentences
 
 
-def tables(result: dict[str, Any]) -> list[Table]:
+def tables(result: dict[str, Any]) -> list[PageTable]:
     """Return the leaderboard by the main judge and, of several judges, what is known of each."""
     main, judges = result["main_judge"], real_judges(result)
     table = result["models"][main["name"]]
@@ -222,7 +222,7 @@ def tables(result: dict[str, Any]) -> list[Table]:
         row += [span(main["valid_rates"].get(model), 0, 100)]
         rows.append(row + [span(people.get(model, {}).get("win_rate"), 0, 100)] * bool(people))
     caption = f"Models by {main['name']}; ranks that overlap are no clear difference"
-    found = [Table(head + ["won by people, %"] * bool(people), rows, caption if rows else "")]
+    found = [PageTable(head + ["won by people, %"] * bool(people), rows, caption if rows else "")]
     if len(judges) > 1:
         head = ["judge", "agreement with people, %", "best baseline", "valid verdicts, %", "puts first"]
         rows = []
@@ -234,11 +234,11 @@ def tables(result: dict[str, Any]) -> list[Table]:
             against = f"{best['outcome']} than {best['name']}" if best else UNDEFINED
             agreement = span(record.get("concordance"), 0, 100)
             rows.append([name, agreement, against, span(record["valid_rate"], 0, 100), first])
-        found.append(Table(head, rows, "Every judge; the first is the main one"))
+        found.append(PageTable(head, rows, "Every judge; the first is the main one"))
     if topics := result["topics"]:
         means = [[each["topic"], each["cases"], *map(span, each["models"].values())] for each in topics]
         found.append(
-            Table(
+            PageTable(
                 ["topic", "cases", *topics[0]["models"]],
                 means,
                 f"Mean score by {main['name']} in the topics with most cases",
