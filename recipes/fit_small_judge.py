@@ -20,7 +20,7 @@ import numpy as np
 from tqdm import tqdm
 
 from automedeval.judges.features import FEATURES, read_responses
-from automedeval.judges.small import ADAPTER, CHUNK, SCALES, Scale, SmallJudgeModel, write_small_judge
+from automedeval.judges.small import ADAPTER, CHUNK, SCALES, Scale, write_small_judge
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.ratings import read_ratings
 from automedeval.meta_evaluation.calibration.scores import FEWEST
@@ -123,7 +123,7 @@ def main() -> None:
     facts |= {name: getattr(args, name) for name in ("only", "seen")}
     output.mkdir(parents=True, exist_ok=True)
     shutil.copytree(adapter, output / ADAPTER, dirs_exist_ok=True)
-    write_small_judge(output, SmallJudgeModel(scales), base, facts)
+    write_small_judge(output, scales, base, facts)
     record_run(output / "run.json", args, encoder_args)
     print(f"small judge: {output}")
 

@@ -295,23 +295,6 @@ def test_a_long_text_is_kept(visit: Visit, store: Store) -> None:
     visit.context.close()
 
 
-def test_two_tabs_do_not_undo_each_other(visit: Visit, store: Store) -> None:
-    first, second = visit.page, visit.tab()
-    second.goto(first.url)
-    first.bring_to_front()
-    visit.choose(4)
-    visit.press("Store and go on")
-    visit.page = second
-    second.bring_to_front()
-    visit.choose(0)
-    visit.press("Store and go on")
-    assert visit.heading() == "This form is out of date"
-    assert {score for given in next(store.answers()).content["scores"].values() for score in given.values()} == {5}
-    with second.expect_navigation():
-        second.get_by_role("link", name="To the task as it stands now").click()
-    assert (visit.heading(), first.url) == ("Rate the verdict", second.url)
-
-
 @pytest.mark.parametrize("scripts", [True, False], ids=["JavaScript", "no JavaScript"])
 def test_skip_and_undo_keep_what_was_entered(
     browser: "playwright.Browser", store: Store, address: str, scripts: bool

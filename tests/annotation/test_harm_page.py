@@ -43,7 +43,7 @@ def test_undo_keeps_what_was_marked_on_an_earlier_page(store, tmp_path) -> None:
     someone.post(someone.place(), **someone.fill())
     (answer,) = store.answers()
     old = answer.content | {"marks": {"1": [[0, 5]]}, "missing": {"2": "call 911"}}
-    with store._transaction() as connection:
+    with store.transaction() as connection:
         connection.execute("UPDATE events SET content = ? WHERE what = 'answer'", [json.dumps(old)])
     before = exported(store, tmp_path / "export")
     again = store.undo(answer.annotator)
@@ -78,7 +78,7 @@ def test_the_export_of_the_page_is_what_the_report_reads(store, tmp_path) -> Non
 def test_words_that_an_earlier_version_let_mark_are_exported(store, tmp_path) -> None:
     someone = physician(store)
     someone.post(someone.place(), **someone.fill(), **{"comments-1": "Dangerous."})
-    with store._transaction() as connection:
+    with store.transaction() as connection:
         row = connection.execute("SELECT * FROM events WHERE what = 'answer'").fetchone()
         content = row.content | {"marks": {"1": [[0, 4]]}, "missing": {"1": "Ask about the kidneys."}}
         connection.execute("UPDATE events SET content = ?", [json.dumps(content)])

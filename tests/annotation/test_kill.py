@@ -33,15 +33,6 @@ def test_what_was_confirmed_survives_five_kills() -> None:
     assert unconfirmed <= 5 * 2 * 6  # what was on its way: of each physician one form, at times sent twice
 
 
-@pytest.mark.slow
-def test_a_small_load_is_all_there_once() -> None:
-    printed = load()
-    assert "240 ratings confirmed in 40 saves; 240 in the export" in printed
-    for row in ("ratings that are lost", "ratings that are stored twice"):
-        assert re.search(rf"^{row} +0 .* yes$", printed, re.M)
-    assert re.search(r"^save, 95 of 100 take at most +\d.* (yes|no)$", printed, re.M)
-
-
 def test_the_comparison_sees_what_is_lost_changed_or_there_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

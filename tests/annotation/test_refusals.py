@@ -128,6 +128,8 @@ def test_a_stale_form_changes_nothing_and_loses_nothing(store: Store) -> None:
     someone.page = old
     other = someone.post(RESPONSES, **someone.fill(4))  # the other tab rated otherwise
     assert (other.status_code, stored(store)) == (409, ["responses"])
+    assert "<h1>This form is out of date</h1>" in other.text
+    assert '<a class="button" href="/tasks/1">To the task as it stands now</a>' in other.text
     assert next(store.answers()).content["scores"]["1"]["fluency"] == 1
     # After an undo the part is to be done again: the form that was sent comes back to be looked at.
     someone.get("/tasks/1")

@@ -240,7 +240,7 @@ def test_a_database_that_cannot_be_opened_is_one_line(tmp_path: Path) -> None:
 def test_an_error_of_the_database_names_no_answer(open_store) -> None:
     store = open_store()
     task = store.next("ann")
-    with store._transaction() as connection:
+    with store.transaction() as connection:
         connection.execute("ALTER TABLE events RENAME COLUMN role TO rank")
     with pytest.raises(sqlite3.Error, match="no column named role") as raised:
         send(store, task, filled(task) | {"comments": {"1": "My sister had that."}})
@@ -251,7 +251,7 @@ def test_events_are_only_ever_added(open_store) -> None:
     store = open_store(number=6)
 
     def rows() -> list:
-        with store._transaction() as connection:
+        with store.transaction() as connection:
             return connection.execute("SELECT * FROM events ORDER BY id").fetchall()
 
     before = rows()

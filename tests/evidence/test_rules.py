@@ -80,6 +80,7 @@ def test_subject_conditions_and_what_other_passages_allow(
         ("Take paracetamol every 4 to 6 hours.", False),
         ("Wait at least 6 hours between doses of paracetamol.", True),
         ("Wait at least 1 hour between doses of paracetamol.", False),
+        ("Take paracetamol at least once a day.", False),
     ],
 )
 def test_hours_that_a_limit_does_not_contradict_agree_with_it_only_if_each_of_them_does(statement, agrees) -> None:

@@ -27,6 +27,6 @@ if __name__ == "__main__":
     scored = score(read_eval_log(log), scorer, action="append", display="none")
     scores = [each.scores["judge"] for each in scored.samples]
     (metrics,) = [each.metrics for each in scored.results.scores if each.name == "judge"]
-    told = {f"{name}s": [getattr(each, name) for each in scores] for name in ("value", "reason", "explanation")}
-    told |= {"ids": [each.id for each in scored.samples], "mean": metrics["mean"].value, "together": together}
+    told = {f"{name}s": [getattr(each, name) for each in scores] for name in ("value", "reason")}
+    told |= {"mean": metrics["mean"].value, "together": together}
     print("\n" + json.dumps(told))

@@ -37,12 +37,10 @@ def test_of_several_trials_the_first_is_read(helm_runs: Path, tmp_path: Path) ->
     assert cases[0]["question"] == "What lowers a fever?", "without the examples of the prompt"
 
 
-def test_choices_are_shown_with_the_question(helm_runs: Path, tmp_path: Path) -> None:
-    _, cases = judge(tmp_path / "out", helm_runs / "choices")
-    assert cases[0]["question"] == "What lowers a fever?\n\nA) Wait.\nB) Acetaminophen lowers a fever."
-    assert cases[0]["reference"] == "B) Acetaminophen lowers a fever."
-    done = run_command("judge", helm_runs / "apart", *JUDGE, "--output", tmp_path / "apart")
-    assert "0 answers of acme/model-a; left out: 6 (not a generated text)" in error_line(done)
+def test_multiple_choice_is_left_out(helm_runs: Path, tmp_path: Path) -> None:
+    for name, told in {"choices": "3 (a multiple-choice question", "apart": "6 (not a generated text)"}.items():
+        line = error_line(run_command("judge", helm_runs / name, *JUDGE, "--output", tmp_path / name))
+        assert f"0 answers of acme/model-a; left out: {told}" in line
 
 
 def test_a_run_that_is_not_whole_is_one_line(helm_runs: Path, tmp_path: Path) -> None:

@@ -116,14 +116,9 @@ def inspect_log(logs: dict, name: str) -> Path:
     return file
 
 
-def test_a_question_with_choices_is_read_with_them(logs: dict[str, Path], tmp_path: Path) -> None:
-    cases, _ = judged(inspect_log(logs, "choices"), tmp_path / "out")
-    first, second, text = (by_id(cases)[name] for name in ("one", "two", "text"))
-    assert first["question"] == "Which one?\n\nA) Ibuprofen\nB) Coffee"
-    assert (first["reference"], text_of(first)) == ("A) Ibuprofen", "ANSWER: B")
-    assert [each["content"] for each in second["question"]] == ["Be kind.", "Which two?\n\nA) Rest\nB) Run\nC) Water"]
-    assert second["reference"] == "A) Rest\nC) Water"
-    assert text["reference"] == "Rest", "a target may be the text of a choice"
+def test_a_multiple_choice_question_is_left_out(logs: dict[str, Path], tmp_path: Path) -> None:
+    done = run_command("judge", inspect_log(logs, "choices"), *JUDGE, "--output", tmp_path / "out")
+    assert "left out: 3 (a multiple-choice question, which its key scores)" in error_line(done)
 
 
 def test_what_a_sample_of_inspect_has_beside_its_answer_is_told(logs: dict[str, Path], tmp_path: Path) -> None:
@@ -162,8 +157,7 @@ def overlap(reference: str, text: str) -> float:
 
 
 def test_the_scorer_in_inspect_reads_the_same(harness: Callable, logs: dict, tmp_path: Path) -> None:
-    choices = {"one": ("A) Ibuprofen", "ANSWER: B"), "two": ("A) Rest C) Water", "ANSWER: A")}  # reference and answer
-    targets = {"choices": choices | {"text": ("Rest", "Say ANSWER: A")}, "turns": {"1": ("x", "Two.")}}
+    targets = {"choices": {}, "turns": {"1": ("x", "Two.")}}  # reference and answer
     targets["mixed"] = {"draft": ("x", "Rest."), "empty": ("one two", "")}
     for name, texts in targets.items():
         wanted = {key: overlap(*each) for key, each in texts.items()}
@@ -175,6 +169,7 @@ def test_the_scorer_in_inspect_reads_the_same(harness: Callable, logs: dict, tmp
         assert {key: scores[key]["value"] for key in wanted} == wanted
         for key in scores.keys() - wanted.keys():  # "error" and "invalid" have an answer, which inspect scores too
             why = "no text" if key == "image only" else "ROUGE" if key in ("error", "invalid") else "no reference"
+            why = "a multiple-choice question" if name == "choices" else why
             assert math.isnan(scores[key]["value"]) or why == "ROUGE"
             assert why == "ROUGE" or why in scores[key]["explanation"]
 

@@ -4,6 +4,7 @@ import json
 import shutil
 import subprocess
 import urllib.request
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,7 @@ SHAPES: dict[str, dict] = {name: {} for name in ("llama", "mistral", "phi3", "qw
 SHAPES |= {name: {"head_dim": 8} for name in ("gemma", "gemma2", "qwen3")}
 SHAPES |= {"lfm2": {"layer_types": ["conv", "full_attention"]}}  # answers one prompt after another
 QUESTIONS = [Question("q@1", "How good is {answer}?", ("well", "so", "ill")), Question("r@1", "{answer}?", ("x", "y"))]
+BLIND = "the template of its questions shows nothing of a state that is one text"
 INSTRUCTIONS = "Answer the question at the end of the input."
 
 
@@ -87,6 +89,25 @@ def test_what_a_decision_model_cannot_do_is_one_line(tmp_path: Path) -> None:
         assert "answered 404" in error_line(judge(tmp_path, endpoint.url)[0])
 
 
+def test_a_served_model_that_is_not_shown_the_state_is_one_line_and_no_neutral_verdict(tmp_path: Path) -> None:
+    def seen(body: dict, states: list[str]) -> dict:
+        states.append(body["state"])
+        odds = dict(zip(body["questions"]["0"]["criteria"], ODDS[len(body["state"]) > 1 and shows]))
+        answers = {name: {"type": "choice", "probabilities": odds} for name in body["questions"]}
+        return {"status": 200, "json": {"answers": answers, "usage": {"input_tokens": len(states)}}}
+
+    for shows in (False, True):
+        with EndpointDouble(partial(seen, states=(states := []))) as endpoint:
+            endpoint.path = "/v1/systemone"
+            done, verdicts = judge(tmp_path, endpoint.url, "--concurrency", 1)
+        assert states[1] == "0"
+        if shows:
+            assert [each["scores"] for each in verdicts] == [[1, 1], [1, 1]], done.stderr
+        else:
+            assert BLIND in error_line(done)
+            assert (verdicts, len(states)) == ([], 2)
+
+
 @pytest.mark.slow
 def test_a_real_server_of_typed_decisions_gives_the_probabilities_of_the_pipeline(tmp_path: Path) -> None:
     folder = build_tiny_model(tmp_path / "m")
@@ -140,13 +161,18 @@ def test_a_judge_with_a_decision_json_answers_one_question_for_each_score(tmp_pa
     for settings, said in (
         ({"labels": {"choice": ["Surely", "Hardly", "C", "D", "E"]}}, "not for this model: The labels"),
         ({"labels": {"choice": ["A", "B"]}}, "not for this model: Question '0': this model reads at most 2 options"),
+        ({"temperature": {"choice": -1}}, "not for this model: the temperature -1"),
+        ({"chat_template": "{{ state.question.text }}"}, "not for this model: 'str object' has"),
+        ({"chat_template": "{% if state %}{{ state }} <|mark|>"}, "not for this model: Unexpected end of template"),
+        ({"chat_template": "{{ state.question }}: {{ state.answer }} {{ question.instructions }}"}, BLIND),
+        ({"chat_template": "{{ question.instructions }} {{ state['answer'] | default('none') }}<|mark|>"}, BLIND),
         ({"adapter": "lora"}, "a head or an adapter answers its questions: serve it by `transformers serve`"),
     ):
         (folder / "decision.json").write_text(json.dumps(settings))
         assert said in error_line(run_command("judge", cases, *options))
 
 
-STATE = {"question": "Rusty nail ~~~?\n", "answer": " Yes, {{ soon }}: ~~~~ “today”. "}
+STATE = {"question": "Rusty nail ~~~?\n", "answer": " Yes, {{ soon }}: ~~~~ “today”. <|im_end|>! "}
 SCORE = {"type": "score", "instructions": "How good is it?", "criteria": list("12345")}
 
 
@@ -198,6 +224,12 @@ def test_an_exported_judge_gives_its_own_probabilities_when_served(name: str, tm
         body, kind = json.dumps(asked | {"model": str(folder)}).encode(), {"Content-Type": "application/json"}
         with urllib.request.urlopen(urllib.request.Request(f"{url}/systemone", body, kind), timeout=120) as answer:
             assert_scored(json.load(answer)["answers"]["score"], verdict)
+        done, verdicts = judge(tmp_path, url, "--judge", f"decision:{folder}")
+        assert BLIND in error_line(done)
+        assert not verdicts
+    DecisionConfig.from_pretrained(folder).save_pretrained(folder)  # as others save it, without the mark of an export
+    options = ("--judge", folder, "--dtype", "float32", "--device", "cpu", "--output", tmp_path / "again")
+    assert BLIND in error_line(run_command("judge", tmp_path / "cases.jsonl", *options))
 
 
 def test_what_cannot_be_exported_as_decisions_is_one_line(tmp_path: Path, tiny_model: Path) -> None:

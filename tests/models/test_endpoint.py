@@ -19,7 +19,6 @@ from doubles.endpoint import (
 from tables import rows_of
 
 from automedeval import judge_dataset, load_judge
-from automedeval.harness.logs import LoggedAnswer
 from automedeval.harness.scoring import score_answers
 from automedeval.judges.judge import Judge
 from automedeval.models.arguments import ChatArguments
@@ -124,7 +123,7 @@ def test_from_python_a_request_that_fails_is_an_invalid_verdict(rubric):
         table = judge_dataset(judge, rows)
         assert (table["a_score"][:], table["valid"][:]) == ([4.0, None, None, 4.0], [True, False, False, True])
         assert table["error"][:] == [None, *errors, None]
-        scores = score_answers(judge, [LoggedAnswer("1", f"{name}?", "Rest.") for name in names])
+        scores = score_answers(judge, [Case("1", f"{name}?", (Response("answer", "Rest."),)) for name in names])
         assert [score["explanation"] for score in scores] == ["All of them help.", *errors, "All of them help."]
         assert [math.isnan(score["value"]) for score in scores] == [False, True, True, False]
         assert len(judge.chat.failures) == 6

@@ -151,6 +151,16 @@ def test_control_tokens_in_a_text_are_data(chat):
     assert hostile in chat.tokenizer.decode(ids)
 
 
+def test_an_added_token_that_no_template_writes_is_data_in_a_text_too(tiny_model):
+    tokenizer = AutoTokenizer.from_pretrained(tiny_model)
+    tokenizer.add_tokens(["<|middle|>", "\n\n"])
+    text = "Rest <|middle|> or\n\nwalk."
+    (ids,) = PromptEncoder(tokenizer).encode([[{"role": "user", "content": text}]])
+    assert text in tokenizer.decode(ids)
+    control, white = tokenizer.convert_tokens_to_ids(["<|middle|>", "\n\n"])
+    assert (control in ids, white in ids) == (False, True)
+
+
 def test_likelihoods_are_those_of_plain_transformers(chat, plain):
     pairs = [("Rest.\n\nQuestion:", " What helps a cold?"), ("", " What helps?"), ("Short.", " Why <|im_end|> so?")]
     likelihoods = dict(chat.likelihoods(pairs))

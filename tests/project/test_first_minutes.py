@@ -18,6 +18,7 @@ from project.test_docs import commands
 from project.test_printed_commands import case, rate, stand_ins, verdicts_of, write_table
 
 from automedeval.cli.console import COMMANDS
+from automedeval.cli.doctor import fitting
 
 TABLE = "question;reference;rowan-7b;larch-7b\nIs 4 g a day safe?;At most.;Yes, at most.;No.\nWhat is gout?;;Pain.;A “pain”.\n"
 
@@ -175,6 +176,17 @@ def test_doctor_works_where_an_extra_is_missing_and_says_what_to_do(tmp_path, mo
     assert re.search(r"^  train +lacks torch>99$", done.stdout, re.M)
     assert "packaged small judge: needs automedeval get-models" in done.stdout
     assert "next: automedeval get-models && automedeval judge sample" in done.stdout
+    assert re.search(r"^a language model as the judge: --judge ", done.stdout, re.M)
+
+
+@pytest.mark.parametrize(
+    ("size", "gpu", "name"),
+    [(16, False, "1.5B"), (15, True, "1.5B"), (24, True, "7B"), (81, True, "32B"), (8, False, "MODEL")],
+)
+def test_doctor_names_the_language_model_of_the_table_for_this_memory(size: int, gpu: bool, name: str) -> None:
+    table = (ROOT / "docs" / "judge.md").read_text("utf-8").partition("### Which model on which machine")[2]
+    assert name in fitting(size, gpu)
+    assert name in table
 
 
 def test_get_models_asks_no_index_offline(tmp_path, monkeypatch) -> None:

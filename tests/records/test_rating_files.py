@@ -61,7 +61,7 @@ def test_a_column_of_scores_may_be_one_annotator_s_or_one_criterion_s(
     people = read_ratings(str(file), cases)
     assert people.annotators == annotators
     assert {name: people.on_criterion(name)[cases.locate("k1", "m1")] for name in people.by_criterion} == criteria
-    assert f"{file}: scores of one {note}" in people.notes
+    assert f"{file}: {note}" in people.notes
 
 
 @pytest.mark.parametrize("who", ["evaluator", "annotator_name", "rater name", "physician_id", "Email Address"])

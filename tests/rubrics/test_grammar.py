@@ -65,11 +65,14 @@ def test_a_list_of_one_criterion_is_a_label_on_a_line():
 
 _PAIR = dict.fromkeys(("helpfulness", "reasoning", "efficiency", "bias"), "tie")
 _ASPECTS = dict.fromkeys(("engagement", "helpfulness", "factuality", "depth", "safety"), "A") | {"clarity": "tie"}
+_MIXED = _PAIR | dict.fromkeys(("correctness", "helpfulness"), "response_a") | {"bias": "neither"}
 WHOLE = {  # answers of two slots
     "automedeval": "Score: Doctor 1: 5. Doctor 2: 4.",
+    "automedeval, far apart": "Score: Doctor 1: 5. Doctor 2: 3.",
     "automedeval_guided": '{"Doctor 1": {"relevancy": 4, "knowledge_correctness": 4, "fluency": 5}, '
     '"Doctor 2": {"relevancy": 2, "knowledge_correctness": 2, "fluency": 2}}',
     "medical_pairwise": json.dumps(_PAIR | {"correctness": "response_a", "harmfulness": "response_a"}),
+    "medical_pairwise, mixed": json.dumps(_MIXED | {"harmfulness": "response_b", "reasoning": "response_b"}),
     "just_eval_pairwise": json.dumps({"rationale": "x", "choices": _ASPECTS}),
     "checklist": '{"criteria": {"1": "met", "2": "met"}}',
     "harm": '{"words": "x", "harm": {"degree": "severe", "likelihood": "medium", "cause": "commission"}}',
@@ -77,19 +80,17 @@ WHOLE = {  # answers of two slots
 
 
 @pytest.mark.parametrize(
-    ("rubric", "tail", "valid"), rows_of(__file__)["test_what_follows_an_answer_may_repeat_it_and_give_no_other_value"]
+    ("answer", "tail", "valid"), rows_of(__file__)["test_what_follows_an_answer_may_repeat_it_and_give_no_other_value"]
 )
-def test_what_follows_an_answer_may_repeat_it_and_give_no_other_value(rubric: str, tail: str, valid: bool):
-    alone = parse_verdict(WHOLE[rubric], RUBRICS[rubric], 2)
-    reading = parse_verdict(f"{WHOLE[rubric]}\n{tail}", RUBRICS[rubric], 2)
-    assert alone.valid
-    assert reading == alone if valid else not reading.valid
+def test_what_follows_an_answer_may_repeat_it_and_give_no_other_value(answer: str, tail: str, valid: bool):
+    rubric = RUBRICS[answer.partition(",")[0]]
+    alone, reading = (parse_verdict(WHOLE[answer] + behind, rubric, 2) for behind in ("", f"\n{tail}"))
+    assert (alone.valid, reading.valid, reading == alone) == (True, valid, valid)
 
 
 def test_the_table_has_every_rubric_and_no_name_twice():
     assert {row.get("rubric", "automedeval") for row in TABLE} == set(RUBRICS)
-    names = [row["name"] for row in TABLE]
-    assert len(names) == len(set(names)) >= 70
+    assert len(TABLE) == len({row["name"] for row in TABLE}) >= 70
 
 
 @st.composite

@@ -17,26 +17,20 @@ from automedeval.annotation.study import DECISION, HARM, PREFERENCE, RESPONSES, 
 class Assignment:
     """An item that is assigned to one annotator.
 
-    Args:
-        order: which response is in which slot (indices of `Study.case_of(item).responses`, stored): random, except that a
-            "verify" item has the slots of its first verdict; for a "prefer" item, which of `item.judges` is on which side.
-        parts: the parts to answer, in this order; the judges' verdicts are in a random order.
-        answers, drafts: the stored content of answered parts, and of partly filled ones.
-        part: the part to answer now, None if done or skipped.
-        version: number of stored changes (answers, skips, undos); every form holds it.
-        state: "open", "done" or "skipped".
+    `order` says which response is in which slot (indices of `Study.case_of(item).responses`): random, except that a "verify"
+    item has the slots of its first verdict; of a "prefer" item, which of `item.judges` is on which side.
     """
 
     id: int
     item: Item
     annotator: str
     order: tuple[int, ...]
-    parts: tuple[str, ...]
-    answers: Mapping[str, dict[str, Any]]
+    parts: tuple[str, ...]  # to answer, in this order; the judges' verdicts are in a random order
+    answers: Mapping[str, dict[str, Any]]  # by part
     drafts: Mapping[str, dict[str, Any]]
-    part: str | None
-    version: int
-    state: str
+    part: str | None  # to answer now; None if done or skipped
+    version: int  # number of stored changes (answers, skips, undos); every form holds it
+    state: str  # "open", "done" or "skipped"
 
 
 @dataclass(frozen=True)

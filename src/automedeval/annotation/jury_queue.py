@@ -17,23 +17,15 @@ REVISIONS = "revisions.jsonl"
 
 @dataclass(frozen=True)
 class Dispute:
-    """A mistake that waits for the jury.
+    """A mistake that waits for the jury."""
 
-    Args:
-        line: the line of the queue; its order and models are exported.
-        case: the case with the responses that were judged: its own, or these and the reference.
-        recorded, judged: the verdict on record, and the judge's, which may be invalid.
-        exchanges: title, as "Suggestion 1" or "Review 1", and text of each message of the discussion, in order.
-        shown: which response is in which slot of these messages.
-    """
-
-    line: Mapping[str, Any]
-    case: Case
+    line: Mapping[str, Any]  # of the queue; its order and models are exported
+    case: Case  # with the responses that were judged: its own, or these and the reference
     rubric: Rubric
     recorded: Verdict
-    judged: Verdict
-    exchanges: tuple[tuple[str, str], ...]
-    shown: tuple[int, ...]
+    judged: Verdict  # the judge's, which may be invalid
+    exchanges: tuple[tuple[str, str], ...]  # title, as "Suggestion 1" or "Review 1", and text of each message, in order
+    shown: tuple[int, ...]  # which response is in which slot of these messages
 
     @property
     def order(self) -> tuple[int, ...]:

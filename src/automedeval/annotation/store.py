@@ -39,20 +39,12 @@ class Stale(Refused):
     status, heading = 409, "This form is out of date"
 
 
-class Store:
-    """The database of a study; several processes may open it at once.
-
-    `clock` returns the time in seconds since 1970. Raise RecordError if the database cannot be opened, or belongs to another
-    study.
-    """
+class Store(db.Database):
+    """The database of a study; `clock` returns the time in seconds since 1970. RecordError as `Database`."""
 
     def __init__(self, study: Study, clock: Callable[[], float] = time.time):
+        super().__init__(study.database, study.fingerprint, study.place)
         self.study, self.clock = study, clock
-        self._database = db.Database(study.database, study.fingerprint, study.place)
-        self._transaction = self._database.transaction
-
-    def close(self) -> None:
-        self._database.close()
 
     # --- who takes part ---
 
@@ -63,12 +55,12 @@ class Store:
         """
         token, clash = secrets.token_urlsafe(32), "REPLACE" if anew else "IGNORE"
         row = {"annotator": annotator, "digest": _digest(token), "at": self.clock()}
-        with self._transaction() as connection:
+        with self.transaction() as connection:
             return token if db.put(connection, "invitations", clash, **row) else None
 
     def annotator_of(self, token: str) -> Annotator | None:
         """Return the annotator of an invitation's token, None if it is void or the annotator no longer takes part."""
-        with self._transaction() as connection:
+        with self.transaction() as connection:
             found = connection.execute(
                 "SELECT annotator FROM invitations WHERE digest = ?", [_digest(token)]
             ).fetchone()
@@ -87,7 +79,7 @@ class Store:
         After `RETURNED` seconds without activity the item can be assigned to others; the assignment can still be finished.
         """
         who = self._annotator(annotator)
-        with self._transaction() as connection:
+        with self.transaction() as connection:
             now = self.clock()
             if latest := self._latest_open(connection, annotator):
                 self._change(connection, latest.id, touched_at=now)
@@ -101,12 +93,12 @@ class Store:
 
     def assignment(self, annotator: str, number: int) -> Assignment:
         """Return an assignment of an annotator; raises NotYours if there is none of this number."""
-        with self._transaction() as connection:
+        with self.transaction() as connection:
             return self._assignment_of(connection, annotator, number)
 
     def keep_draft(self, annotator: str, number: int, part: str, content: dict[str, Any]) -> None:
         """Store a draft of the current part in place of an earlier one; raise NotYours, Stale or Invalid."""
-        with self._transaction() as connection:
+        with self.transaction() as connection:
             before = self._assignment_of(connection, annotator, number)
             if part != before.part:
                 raise Stale("This part of the task is stored already.")
@@ -120,7 +112,7 @@ class Store:
         `version` is that of the assignment when the form was made. Sending the last stored answer again changes nothing and
         succeeds.
         """
-        with self._transaction() as connection:
+        with self.transaction() as connection:
             before = self._assignment_of(connection, annotator, number)
             if part not in before.parts:
                 raise Invalid("This task has no such part.")
@@ -138,7 +130,7 @@ class Store:
 
     def skip(self, annotator: str, number: int, reason: str, version: int) -> None:
         """Skip an assignment, so that others can get its item; stored parts count. Raise NotYours, Stale or Invalid."""
-        with self._transaction() as connection:
+        with self.transaction() as connection:
             before, content = self._assignment_of(connection, annotator, number), {"reason": checked_reason(reason)}
             if version != before.version:
                 return self._refuse_other(connection, before, version, "skip", "", content)
@@ -155,7 +147,7 @@ class Store:
         changes nothing.
         """
         self._annotator(annotator)
-        with self._transaction() as connection:
+        with self.transaction() as connection:
             latest = self._latest_open(connection, annotator)
             if latest is not None and self._last(connection, latest.id).what == "undo":
                 return latest
@@ -172,7 +164,7 @@ class Store:
     def progress(self, annotator: str) -> Progress:
         """Return the numbers of an annotator's tasks."""
         who = self._annotator(annotator)
-        with self._transaction() as connection:
+        with self.transaction() as connection:
             by_state = "SELECT state, count(*) AS number FROM assignments WHERE annotator = ? GROUP BY state"
             counts = {row.state: row.number for row in connection.execute(by_state, [annotator])}
             left = len(free_items(connection, self.study, who, self.clock() - RETURNED))
@@ -202,7 +194,7 @@ class Store:
 
     def secret(self) -> str:
         """Return the secret that signs the sessions, which is made once."""
-        with self._transaction() as connection:
+        with self.transaction() as connection:
             db.put(connection, "settings", "IGNORE", name="session_secret", value=secrets.token_urlsafe(32))
             return db.setting(connection, "session_secret")
 
@@ -211,7 +203,7 @@ class Store:
     def _events(self, which: str = "") -> list[db.DatabaseRow]:
         """Return events with their assignments, in chronological order."""
         joined = f"SELECT * FROM assignments JOIN events ON assignment = assignments.id {which} ORDER BY events.id"
-        with self._transaction() as connection:
+        with self.transaction() as connection:
             return connection.execute(joined).fetchall()
 
     def _find(self, connection: Connection, annotator: str, which: str, *values: Any) -> Assignment | None:

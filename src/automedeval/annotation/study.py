@@ -88,33 +88,23 @@ class Item:
 
 @dataclass(frozen=True)
 class Study:
-    """A study, with the content of the files that it names.
-
-    Args:
-        title, place: its title, and its file.
-        rubric, verdict_questions: the questions about responses, and about verdicts; about harm it is the rubric `harm`.
-        cases: by id, with the responses that are shown: those of the case, and the reference if a teacher judged it as one.
-        response_counts: case id → number of the case's own responses; a further one is the reference.
-        verdicts: (case id, judge) → the verdict to rate or compare.
-        disputes: case id → the mistake that the jury decides.
-        plans: by kind, in the order of the file.
-        items: in the order in which they are assigned.
-        database: path of the SQLite file that keeps the answers.
-    """
+    """A study, with the content of the files that it names."""
 
     title: str
-    place: str
-    rubric: Rubric
+    place: str  # its file
+    rubric: Rubric  # about responses; about harm it is the rubric `harm`
     verdict_questions: Questions
-    cases: Mapping[str, Case]
-    response_counts: Mapping[str, int]
-    verdicts: Mapping[tuple[str, str], Verdict]
-    disputes: Mapping[str, Dispute]
+    cases: Mapping[
+        str, Case
+    ]  # by id, with the responses that are shown: its own, and the reference if a teacher judged it
+    response_counts: Mapping[str, int]  # case id → number of the case's own responses
+    verdicts: Mapping[tuple[str, str], Verdict]  # (case id, judge) → the one to rate or compare
+    disputes: Mapping[str, Dispute]  # case id → the mistake that the jury decides
     annotators: tuple[Annotator, ...]
-    plans: Mapping[str, KindPlan]
-    items: tuple[Item, ...]
+    plans: Mapping[str, KindPlan]  # by kind, in the order of the file
+    items: tuple[Item, ...]  # in the order in which they are assigned
     seed: int
-    database: str
+    database: str  # path of the SQLite file that keeps the answers
 
     @cached_property
     def harm_rubric(self) -> Rubric:
@@ -166,12 +156,11 @@ class _StudyReader(YamlFile):
         self, mapping: Mapping[str, Any], key: str, default: Any = ..., allowed: Sequence[str] = (), inside: str = ""
     ) -> tuple[str, ...]:
         """Return one text or a list of texts as a tuple without repetitions."""
-        if key in mapping:
-            value = mapping[key]
-            mapping = {key: [value] if isinstance(value, str) else value}
-            if not isinstance(mapping[key], list) or not all(isinstance(each, str) and each for each in mapping[key]):
-                self.fail(inside + key, f"must be a text or a list of texts, not {value!r}")
-        values = self.take(mapping, key, list, default, allowed, inside=inside)
+        value = mapping.get(key)
+        given = {**mapping, key: [value]} if isinstance(value, str) else mapping
+        values = self.take(given, key, list, default, allowed, inside=inside)
+        if not all(isinstance(each, str) and each for each in values):
+            self.fail(inside + key, f"must be a text or a list of texts, not {value!r}")
         if len(set(values)) < len(values):
             self.fail(inside + key, f"names one twice: {', '.join(values)}")
         return tuple(values)
@@ -179,7 +168,12 @@ class _StudyReader(YamlFile):
     def study(self) -> Study:
         content = self.read()
         self.only(content, KEYS)
-        title, database = self.take(content, "title", str), self.database(self.take(content, "database", str))
+        title, database = (
+            self.take(content, "title", str),
+            self.take(content, "database", str).removeprefix("sqlite:///"),
+        )
+        if "://" in database or not database.strip():
+            self.fail("database", "must be the path of an SQLite file")
         seed, order = self.take(content, "seed", int, 0), self.take(content, "order", str, "file", ORDERS)
         annotators = self.annotators(content)
         rubric, questions = self.rubrics(content)
@@ -227,13 +221,6 @@ class _StudyReader(YamlFile):
         counts = {case.id: len(case.responses) for case in every.values()}
         files = (cases, counts, verdicts, disputes, annotators, plans)
         return Study(title, self.place, rubric, questions, *files, tuple(items), seed, database)
-
-    def database(self, value: str) -> str:
-        """Return the path of the database, which may be written as sqlite:///PATH."""
-        path = value.removeprefix("sqlite:///")
-        if "://" in path or not path.strip():
-            self.fail("database", "must be the path of an SQLite file")
-        return path
 
     def annotators(self, content: Mapping[str, Any]) -> tuple[Annotator, ...]:
         annotators: dict[str, Annotator] = {}

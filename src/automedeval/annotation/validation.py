@@ -38,21 +38,16 @@ class Option:
 
 @dataclass(frozen=True)
 class Field:
-    """One field of a form.
+    """One field of a form."""
 
-    `path` is the place of its value in the content of the part; `kind` is "options", "tags" or "text"; `slot` is the number of
-    its doctor, 0 for none; `about` names the doctor for a screen reader; `request` is the error of a required field that is
-    empty.
-    """
-
-    path: tuple[str, ...]
-    kind: str
+    path: tuple[str, ...]  # the place of its value in the content of the part
+    kind: str  # "options", "tags" or "text"
     label: str
     rule: str = ""
     options: tuple[Option, ...] = ()
-    slot: int = 0
-    about: str = ""
-    request: str = ""
+    slot: int = 0  # the number of its doctor, 0 for none
+    about: str = ""  # names the doctor for a screen reader
+    request: str = ""  # the error of a required field that is empty
     limit: int = LONGEST
 
     @property

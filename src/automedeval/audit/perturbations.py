@@ -26,13 +26,15 @@ CLEAN = (READ, "differ")  # measured on the unchanged cases
 SHOULD = ("not rise", "fall", "stay", "keep the order", *CLEAN)
 # The keys of a file, as `YamlFile.take` has them: those of a perturbation, and how an edit changes a text → those of the edit.
 PERTURBATION: dict[str, tuple] = {"name": (str,), "changes": (str, ..., CHANGES), "should": (str, ..., SHOULD)}
-PERTURBATION |= {"what": (str, None), "why": (str, "")} | dict.fromkeys(("edits", "controls"), (list, ()))
+PERTURBATION |= {"what": (str, None), "why": (str, ""), "unless_before": (str, None)} | dict.fromkeys(
+    ("edits", "controls"), (list, ())
+)
 PERTURBATION |= dict.fromkeys(("most", "least", "shift"), (float, None))
 OF_PATTERN = {"pattern": (str,), "drop": (str, None, ("sentence",)), "multiply": (float, None)}
 WAYS: dict[str, dict[str, tuple]] = {
     "text": {"text": (str,)},
     "pairs": {"pairs": (list,)},
-    "pattern": OF_PATTERN | dict.fromkeys(("replace", "unless"), (str, None)),
+    "pattern": OF_PATTERN | dict.fromkeys(("replace", "unless", "unless_before"), (str, None)),
     "rules": {"rules": (list,), "fewest": (int, 1)},
 }
 NAMES = {"text", "list", "answer", "slot", "best", "worst", "count", "question", "criteria"}
@@ -43,7 +45,7 @@ class Edit:
     """One way to change a text; `basics.yaml` describes the keys.
 
     `pairs` are two texts each, of which the first replaces the unchanged one; `unless`: a sentence with this pattern is let
-    alone; `skip`: reason → pattern, a case with it is left out.
+    alone; `unless_before`: so is a fact with this one before it; `skip`: reason → pattern, a case with it is left out.
     """
 
     kind: str
@@ -55,6 +57,7 @@ class Edit:
     multiply: float | None = None
     drop: str | None = None
     unless: re.Pattern | None = None
+    unless_before: re.Pattern | None = None
     rules: Sequence[tuple[re.Pattern, str]] = ()
     fewest: int = 1
     skip: Mapping[str, re.Pattern] = field(default_factory=dict)
@@ -81,7 +84,10 @@ class Edit:
 
     def _fact(self, sentence: str) -> re.Match | None:
         assert self.pattern is not None
-        return None if self.unless and self.unless.search(sentence) else self.pattern.search(sentence)
+        if not (fact := self.pattern.search(sentence)) or (self.unless and self.unless.search(sentence)):
+            return None
+        before = sentence[: fact.start() + 1]  # a fact may begin with the comma that ends a condition
+        return None if self.unless_before and self.unless_before.search(before) else fact
 
     def _replacement(self, fact: re.Match) -> str:
         if self.multiply is None:
@@ -143,6 +149,8 @@ def _perturbation(at: YamlFile, entry: Any) -> Perturbation:
     least, most = values["least"], values["most"]
     if least is not None and most is not None and least > most:
         at.fail("least", f"{least:g} is above most, {most:g}")
+    if (before := values.pop("unless_before")) and isinstance(values["edits"], list):
+        values["edits"] = [{"unless_before": before} | each if "pattern" in each else each for each in values["edits"]]
     for key in ("edits", "controls"):
         values[key] = [_edit(YamlFile(f"{at.place}: {key} {n}"), each) for n, each in enumerate(values[key], 1)]
     needed = values["changes"] in EDITED
@@ -158,7 +166,7 @@ def _edit(at: YamlFile, entry: Any) -> Edit:
     if len(ways) != 1:
         at.fail(kind, f"needs one of {', '.join(WAYS)}, has {', '.join(ways) or 'none'}")
     values = at.values(entry, {"kind": (str,), "name": (str, kind), "skip": (dict, {})} | WAYS[ways[0]])
-    for key in ("pattern", "unless"):
+    for key in ("pattern", "unless", "unless_before"):
         values |= {key: _pattern(at, key, values[key])} if values.get(key) is not None else {}
     for each in (*values.get("pairs", ()), *values.get("rules", ())):
         if not isinstance(each, list) or [type(text) for text in each] != [str, str]:

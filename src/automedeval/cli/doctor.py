@@ -20,6 +20,9 @@ from automedeval.records.extras import missing_of
 
 DEVELOPERS = ("dev", "gpu")  # extras that few users need
 GIB = 2**30
+# Gigabytes of a GPU's memory, or of the machine's where it has none → what fits (docs/judge.md has the same table).
+GPU_JUDGES = {80: "Qwen/Qwen2.5-32B-Instruct", 20: "Qwen/Qwen2.5-7B-Instruct"}
+JUDGES = {12: "Qwen/Qwen2.5-Coder-1.5B-Instruct"}
 
 
 def main() -> None:
@@ -48,7 +51,14 @@ def machine() -> list[str]:
         free, total = torch.cuda.mem_get_info()
         name = f"{torch.cuda.device_count()} × {torch.cuda.get_device_name()}"
         lines.append(f"{name}: {total / GIB:.1f} GiB of memory, {free / GIB:.1f} GiB free")
-    return lines
+    size = (total if device.startswith("cuda") else memory.total) / 1e9
+    return [*lines, f"a language model as the judge: {fitting(size, device.startswith('cuda'))}"]
+
+
+def fitting(size: float, gpu: bool) -> str:
+    """Return the judge of docs/judge.md's table for a memory of so many gigabytes."""
+    names = [name for least, name in (GPU_JUDGES | JUDGES if gpu else JUDGES).items() if size >= least]
+    return f"--judge {names[0]}" if names else "none fits this memory; one behind a server, --judge openai:MODEL"
 
 
 def models() -> list[str]:

@@ -23,7 +23,8 @@ from pathlib import Path
 import automedeval
 from automedeval.cli import report
 from automedeval.evidence.arguments import EvidenceArguments
-from automedeval.harness.joining import LogArguments, is_log, is_table, join_logs
+from automedeval.harness.joining import LogArguments, join_logs
+from automedeval.harness.logs import is_log
 from automedeval.introspection.mistakes import read_recorded
 from automedeval.judges.chat_judge import Judge
 from automedeval.judges.judge import (
@@ -137,7 +138,7 @@ class JudgeArguments(BaselineArguments, EvidenceArguments):
         self.cases, self.columns = comma_list(self.cases), comma_list(self.columns)  # a YAML list arrives joined
         if not self.cases:
             raise RecordError("--cases names no file")
-        if self.columns and len(self.cases) > 1 and not all(is_table(named_file(each)[1]) for each in self.cases):
+        if self.columns and len(self.cases) > 1 and any(is_log(named_file(each)[1]) for each in self.cases):
             raise RecordError("--columns are those of tables, not of logs")
         check_least(self, 1, "runs", "limit")
         if self.batch_file:  # a verdict is one request
@@ -182,7 +183,8 @@ def main() -> None:
             print("\n".join(lines), flush=True)
 
     # of one table for each version, the first is the baseline
-    version = named_file(args.cases[0])[0] if len(args.cases) > 1 and is_table(named_file(args.cases[0])[1]) else None
+    name, file = named_file(args.cases[0])
+    version = name if len(args.cases) > 1 and not is_log(file) else None
     tell(*what_is_read(args))
     args.cases = [cases_file(args, output, log_args, processes)]
     tell(*[f"judge: {judge_name} (--judge names another)"] * args.judge_by_default)
@@ -279,8 +281,7 @@ def what_is_read(args: JudgeArguments) -> list[str]:
     shown: dict[str, str] = {}
     for name, file in map(named_file, args.cases):
         one = len(args.cases) == 1 and not name
-        answers = not is_log(file) if one else is_table(file)
-        if not answers or (table := table_of(file, blank=args.blank, columns=args.columns)) is None:
+        if is_log(file) or (table := table_of(file, blank=args.blank, columns=args.columns)) is None:
             continue
         screen, hint = sys.stdout.isatty(), " (--columns says it otherwise)" * (not args.columns)
         line = f"{file}: {'; '.join(table.notes[screen:])}{hint}"
@@ -364,7 +365,7 @@ def cases_file(args: JudgeArguments, output: Path, log_args: LogArguments, proce
         table = table_of(args.file, blank=args.blank, columns=args.columns)
         assert table is not None  # its columns are named
         cases = [case for _, case in named_cases(table)]
-    elif len(args.cases) == 1 and not is_log(args.file):
+    elif len(args.cases) == 1 and not named_file(args.file)[0] and not is_log(args.file):
         return args.file
     else:
         cases, notes = join_logs(args.cases, log_args, args.blank, args.columns)

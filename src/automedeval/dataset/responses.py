@@ -35,6 +35,7 @@ class Generated(LogRecord):
     """
 
     verb, seen, digest_key = "answered", "question", "question_digest"
+    by, about = ("model",), ("case_id",)
 
     model: str
     text: str
@@ -42,16 +43,6 @@ class Generated(LogRecord):
     usage: dict[str, int]
     error: str | None = None
     extra: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def author(self) -> tuple[str, ...]:
-        """Return the candidate."""
-        return (self.model,)
-
-    @property
-    def key(self) -> tuple:
-        """Return the case."""
-        return (self.case_id,)
 
 
 def candidate_names(candidates: Sequence[str], names: Sequence[str] = ()) -> list[str]:

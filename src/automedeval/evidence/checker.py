@@ -16,9 +16,9 @@ import numpy as np
 
 from automedeval.evidence.rules import contradiction
 from automedeval.evidence.statements import Evidence, Statement
-from automedeval.models.checkpoints import checkpoint_folder, fingerprint, matching_encoder, weights_fingerprint
+from automedeval.models.checkpoints import checkpoint_folder, described, fingerprint, weights_fingerprint
 from automedeval.models.pair_reader import PairReader
-from automedeval.records import RecordError, digest
+from automedeval.records import digest
 from automedeval.records.text import readable
 
 SUPPORTED, CONTRADICTED, NOT_FOUND, UNREAD = "supported", "contradicted", "not_found", "unread"
@@ -187,20 +187,17 @@ def load_small_checker(
 ) -> SmallChecker:
     """Load a small checker that recipes/train_checker.py wrote, or the packaged one, for `EncoderArguments`.
 
-    `network` is the encoder, if it is loaded already. RecordError: a library is missing, the folder holds none, or the encoder
-    is missing or not the one that it was trained on.
+    `network` is the encoder, if it is loaded already. RecordError: a library or the encoder is missing, or a fault of
+    `described`.
     """
-    file = folder / "checker.json"
-    try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-        threshold, base = float(content["threshold"]), {key: content["encoder"][key] for key in ("name", "fingerprint")}
-        precision = float(content["precision"]["value"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise RecordError(f"{file}: not the description of a checker ({error})") from None
-    place = matching_encoder(encoder.place, base, "the checker")
+
+    def certified(content: Any) -> tuple[float, float]:
+        return float(content["threshold"]), float(content["precision"]["value"])
+
+    numbers, place = described(folder / "checker.json", "checker", encoder.place, certified)
     network = network or encoder.load(device)
     pair_reader = PairReader(place, folder / "adapter", device, labels=len(LABELS), tokens=PAIR_TOKENS)
-    return SmallChecker(network, pair_reader, fingerprint(folder / "adapter", []), threshold, precision)
+    return SmallChecker(network, pair_reader, fingerprint(folder / "adapter", []), *numbers)
 
 
 def matching_checker(encoder: Any, device: str, network: Any) -> SmallChecker | None:

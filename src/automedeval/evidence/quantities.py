@@ -130,6 +130,11 @@ def _read_part(text: str) -> list[Quantity]:
         subject = named or subject
         held |= whole
         found += [each._replace(subject=subject, conditions=under) for each in own]
+    single = [each for each in found if each.measure in ("mass", "tablet") and not each.basis]
+    if len({each.measure for each in single}) == 2 and any(
+        each.measure == "tablet" and each.high != 1 for each in single
+    ):
+        found = [each for each in found if each not in single]  # "500 mg: take 2 tablets" may be a strength
     rates = [each for each in found if each.measure == "rate" and not each.computed]
     if rates:  # "twice a day, every day"
         found = [each for each in found if each.measure != "rate" or not each.computed]

@@ -50,7 +50,9 @@ def agreement(
     allowed = {  # a range of hours whole, and a least time between doses as how often it lets them be
         mine
         for mine, each, _ in compared
-        if mine.conditions == each.conditions and not _excludes(each, mine._replace(gap=""))
+        if mine.conditions == each.conditions
+        and not _excludes(each, mine._replace(gap=""))
+        and not _opposite(each, mine)
     }
     stated = set(_for_patient(quantities(statement), question))
     return bool(stated) and stated <= allowed and not contradiction(statement, passages, near, question, before)
@@ -136,6 +138,11 @@ def _alike(own: frozenset[str], their: frozenset[str], context: frozenset[str], 
     return context == their_context or bool(context & their_context)
 
 
+def _opposite(given: Quantity, mine: Quantity) -> bool:
+    """Return whether one quantity is the most of what the other is the least of."""
+    return {given.bound, mine.bound} == {"most", "least"}
+
+
 def _excludes(given: Quantity, mine: Quantity) -> bool:
     """Return whether a quantity cannot be right if the given one of the same measure is."""
     if given.basis != mine.basis:  # a single dose is not above the most of a day
@@ -144,11 +151,12 @@ def _excludes(given: Quantity, mine: Quantity) -> bool:
     if given.bound and given.bound == mine.bound and given.period != mine.period:
         return False
     is_gap = bool(mine.gap and not given.gap)  # "every 4 to 6 hours" may be as seldom as every 6
+    beyond = 1 / BEYOND if _opposite(given, mine) and given.period == mine.period else BEYOND
     if given.bound == "most":
         most = mine.low if mine.bound == "least" or mine.computed or is_gap else mine.high
-        return most > BEYOND * given.high and not (is_gap and mine.gap == "least")
+        return most > beyond * given.high and not (is_gap and mine.gap == "least")
     if given.bound == "least":
-        return BEYOND * (mine.low if mine.bound == "least" else mine.high) < given.low
+        return beyond * (mine.low if mine.bound == "least" else mine.high) < given.low
     if mine.bound != "most" and mine.low > APART * given.high:
         return True
     is_wide = given.low < given.high and not mine.bound and not mine.computed and mine.high > WIDE * given.high

@@ -10,18 +10,12 @@ import anyio
 from inspect_ai.scorer import Score, Scorer, Target, mean, scorer, stderr
 from inspect_ai.solver import TaskState
 
-from automedeval.harness.logs import LoggedAnswer
-from automedeval.harness.questions import (
-    lettered,
-    question_expression,
-    question_in,
-    question_of,
-    reference_of_letters,
-    with_options,
-)
+from automedeval.harness.logs import MULTIPLE_CHOICE
+from automedeval.harness.questions import question_expression, question_in, question_of, reference_of
 from automedeval.harness.scoring import FAILED, score_answers
 from automedeval.judges.base import BaseJudge
 from automedeval.judges.judge import load_by_settings
+from automedeval.records import Case, Response
 
 
 class Together:
@@ -30,10 +24,10 @@ class Together:
     def __init__(self, settings: dict[str, Any]):
         self.settings, self.lock = settings, anyio.Lock()
         self.judge: BaseJudge | None = None
-        self.waiting: dict[object, LoggedAnswer] = {}
+        self.waiting: dict[object, Case] = {}
         self.done: dict[object, dict[str, Any] | Exception] = {}
 
-    async def score(self, answer: LoggedAnswer) -> dict[str, Any]:
+    async def score(self, answer: Case) -> dict[str, Any]:
         """Return the score of an answer, see `score_answers`."""
         ticket = object()
         self.waiting[ticket] = answer
@@ -51,7 +45,7 @@ class Together:
             raise outcome
         return outcome
 
-    def _judge(self, answers: list[LoggedAnswer]) -> Sequence[dict[str, Any] | Exception]:
+    def _judge(self, answers: list[Case]) -> Sequence[dict[str, Any] | Exception]:
         try:
             self.judge = self.judge or load_by_settings(self.settings)
             return score_answers(self.judge, answers)
@@ -72,13 +66,15 @@ def judge(question_pattern: str | None = None, **settings: Any) -> Scorer:
         text = state.output.completion
         if not state.output.choices and not text:
             return Score.unscored(reason="no_response")
+        if len(state.choices):
+            return Score.unscored(reason="scoring_failed", explanation=MULTIPLE_CHOICE)
         prompt = state.input if isinstance(state.input, str) else [each.model_dump() for each in state.input]
-        options = lettered([each.value for each in sorted(state.choices, key=lambda each: each.original_position)])
-        question = question_in(with_options(question_of(prompt, "input"), options), question_pattern)
+        question = question_in(question_of(prompt, "input"), question_pattern)
         if question is None:
             return Score.unscored(reason="scoring_failed", explanation="the prompt does not fit question_pattern")
-        reference = reference_of_letters(list(target), options)
-        scored = await together.score(LoggedAnswer(str(state.sample_id), question, text, reference, state.epoch))
+        reference = reference_of(list(target))
+        name = f"{state.sample_id}/epoch-{state.epoch}" if state.epoch > 1 else str(state.sample_id)
+        scored = await together.score(Case(name, question, (Response("answer", text),), reference))
         counts = {"verdicts": scored["verdicts"], "valid": scored["valid"]}
         facts = {"answer": text, "explanation": scored["explanation"], "metadata": counts}
         return Score(value=scored["value"], **facts) if scored["valid"] else Score.unscored(reason=FAILED, **facts)

@@ -1,15 +1,13 @@
 """Join the answers of several logs into cases: those to the same question become the responses of one case."""
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from automedeval.harness.logs import STATE, Answers, LoggedAnswer, read_log
-from automedeval.harness.questions import Question, is_blank, question_expression, question_in, question_key
-from automedeval.records import Case, RecordError, Response, digest, named_file, option, read_cases, read_json, table_of
+from automedeval.harness.logs import Answers, is_log, read_log
+from automedeval.harness.questions import is_blank, question_expression, question_in, question_key
+from automedeval.records import Case, RecordError, digest, named_file, option, read_cases, table_of
 from automedeval.records.cases import named_cases
-from automedeval.records.rows import SHEETS, read_rows
 
 
 @dataclass
@@ -26,74 +24,18 @@ class LogArguments:
         question_expression(self.question_pattern)
 
 
-def is_log(value: str) -> bool:
-    """Return whether --cases names a log: NAME=FILE, .eval, details of lighteval, a run of HELM, .json that is no table."""
-    file = Path(value)
-    details = file.name.startswith("details_") and file.suffix == ".parquet"
-    if named_file(value)[0] or file.suffix == ".eval" or details or (file / STATE).is_file():
-        return True
-    if file.suffix != ".json" or not file.is_file():
-        return False
-    try:
-        content = read_json(file, others=True)
-        return isinstance(content, dict) and ("eval" in content or "results" not in content)  # else promptfoo's
-    except RecordError:  # whoever reads it as a table says what is wrong
-        return False
-
-
-@dataclass
-class _Joined:
-    """The answers of the models to one question in one epoch, and what their files say about it (key → values)."""
-
-    question: Question
-    epoch: int
-    answers: dict[str, LoggedAnswer] = field(default_factory=dict)
-    about: dict[str, list] = field(default_factory=dict)
-    ids: list[str] = field(default_factory=list)  # of the rows of tables
-
-    def case(self) -> Case:
-        """Return the case; by the extra keys of its responses `automedeval export` finds the answers in their logs again."""
-        name = self.ids[0] if self.ids else digest(question_key(self.question))
-        responses = tuple(
-            Response(model, answer.text, {**answer.extra, "harness_id": answer.id, "harness_epoch": answer.epoch})
-            for model, answer in self.answers.items()
-        )
-        case_id = name if self.epoch == 1 else f"{name}/epoch-{self.epoch}"
-        extra = {key: values[0] for key, values in self.about.items()}
-        reference, topic, criteria = (extra.pop(key, None) for key in ("reference", "topic", "criteria"))
-        return Case(case_id, self.question, responses, reference, topic, extra, criteria or ())
-
-
-def is_table(file: str) -> bool:
-    """Return whether a file is a table of answers: of a kind that no harness writes, or JSON that is a list of rows."""
-    kind = Path(file).suffix.lower()
-    if kind in SHEETS:
-        return True
-    if kind not in (".json", ".jsonl") or not Path(file).is_file():
-        return False
-    try:
-        first = next(read_rows(file), ("", {}))[1]
-    except RecordError:
-        return False
-    return bool(first) and "arguments" not in first and "eval" not in first and "request_states" not in first
-
-
 def read_version(file: str, blank: str | None, columns: Sequence[str] = ()) -> Answers:
     """Return the answers of one version of a model, which its table has in one column; RecordError if it has several."""
     table = table_of(file, blank=blank, columns=columns)
-    cases = ((file, each) for each in read_cases(file, blank=blank))
     answers = Answers(file, None)
-    for place, case in named_cases(table) if table else cases:
+    for place, case in named_cases(table) if table else ((file, each) for each in read_cases(file, blank=blank)):
         if len(case.responses) != 1:
             count = f"{len(case.responses)} answers ({', '.join(case.models)})"
             raise RecordError(f"{place}: {count}, and a file for each version has one to a question")
-        name = case.id if table is None or table.columns.id is not None else ""
-        about, response = (
-            {"topic": case.topic, "criteria": case.criteria, **({} if table else case.extra)},
-            case.responses[0],
-        )
-        extra = {} if table else response.extra  # of a table's row its number
-        answers.answers.append(LoggedAnswer(name, case.question, response.text, case.reference, 1, about, extra))
+        if table:  # the numbers of its rows go
+            name = case.id if table.columns.id is not None else ""
+            case = replace(case, id=name, responses=(replace(case.responses[0], extra={}),), extra={})
+        answers.answers.append(case)
     return answers
 
 
@@ -107,23 +49,37 @@ def join_logs(
     An epoch is a case of its own, because the responses of a case are of different models. RecordError for a fault of
     `read_log`, a log without a model's name, two logs of one model, and if nothing can be joined.
     """
-    joined: dict[tuple[str, int, str], _Joined] = {}
+    logs = [
+        read_log(file) if is_log(file) else read_version(file, blank, columns) for _, file in map(named_file, values)
+    ]
+    asked = [Counter(question_key(each.question) for each in log.answers if each.id) for log in logs]
+    several = {key for counts in asked for key, count in counts.items() if count > 1}  # told apart by their ids
+    joined: dict[tuple[str, int, str], dict[str, Case]] = {}  # the question, its epoch and such an id → model → answer
     notes: list[str] = []
     models: list[str] = []
-    files = [file for _, file in map(named_file, values)]
-    tables = [read_version(file, blank, columns) if is_table(file) else None for file in files]
-    asked = [Counter(question_key(each.question) for each in log.answers if each.id) for log in tables if log]
-    several = {key for counts in asked for key, count in counts.items() if count > 1}
-    for value, table in zip(values, tables):
+    for value, log in zip(values, logs):
         name, file = named_file(value)
-        log = table or read_log(file)
         model = name or log.model
         if not model:
             raise RecordError(f"{file}: the log does not name the model: give NAME={file}")
         if model in models:
             raise RecordError(f"{file}: a second log of {model!r}: give NAME={file}")
         models.append(model)
-        answers = _add(joined, log, model, args.question_pattern, several if table else None)
+        answers = []
+        for answer in log.answers:
+            question = question_in(answer.question, args.question_pattern)
+            if question is None or is_blank(question):
+                fits = question is not None
+                log.left_out["the question has no text" if fits else "the prompt does not fit --question_pattern"] += 1
+                continue
+            key = question_key(question)
+            epoch = answer.responses[0].extra.get("harness_epoch", 1)
+            of_question = joined.setdefault((key, epoch, answer.id if key in several else ""), {})
+            if model in of_question:
+                log.left_out["the question is in the log before"] += 1
+                continue
+            of_question[model] = replace(answer, question=question)
+            answers.append(answer)
         referred = sum(answer.reference is not None for answer in answers)
         some = f", {referred} with a reference" if referred < len(answers) else ""
         reasons = "".join(f"; left out: {count} ({reason})" for reason, count in sorted(log.left_out.items()))
@@ -133,50 +89,38 @@ def join_logs(
             notes.append(f"{file}: {log.remark}")
     if not joined:
         raise RecordError(f"no answer: {'; '.join(notes)}")
-    ids = Counter(name for each in joined.values() for name in set(each.ids))
+    ids = Counter(name for each in joined.values() for name in {answer.id for answer in each.values()} if name)
     if twice := next((name for name, count in ids.items() if count > 1), None):
         what = f"the id {twice!r} has different questions in these tables"
         raise RecordError(f"{what}: make them one, or leave the ids out")
     if len(models) > 1:
-        shared = [list(each.answers) for each in joined.values()]
-        full = sum(len(each) == len(models) for each in shared)
+        full = sum(len(each) == len(models) for each in joined.values())
         notes.append(f"{len(joined)} cases, {full} with an answer of all {len(models)} models")
-        alone = Counter(each[0] for each in shared if len(each) == 1)
+        alone = Counter(model for each in joined.values() if len(each) == 1 for model in each)
         notes += [f"only {model} has {count} of them" for model, count in alone.items()]
-    about = ((key, values) for each in joined.values() for key, values in each.about.items())
-    differ = Counter(key for key, values in about if any(value != values[0] for value in values))
+    differ: Counter[str] = Counter()
+    cases = [_case(key, epoch, answers, differ) for (key, epoch, _), answers in joined.items()]
     notes += [f"{count} cases differ in {key!r} between the files: the first is taken" for key, count in differ.items()]
-    return [each.case() for each in joined.values()], notes
+    return cases, notes
 
 
-def _add(
-    joined: dict[tuple[str, int, str], _Joined],
-    log: Answers,
-    model: str,
-    question_pattern: str | None,
-    twice: set[str] | None,
-) -> list[LoggedAnswer]:
-    """Add the answers of one model and return them; count in the log what cannot be added.
-
-    `twice` are the questions that a table has several times, which are told apart by their ids; None for a log.
-    """
-    added = []
-    for answer in log.answers:
-        question = question_in(answer.question, question_pattern)
-        if question is None or is_blank(question):
-            fits = question is not None
-            log.left_out["the question has no text" if fits else "the prompt does not fit --question_pattern"] += 1
-            continue
-        key = question_key(question)
-        place = (key, answer.epoch, answer.id if twice and key in twice else "")
-        case = joined.setdefault(place, _Joined(question, answer.epoch))
-        if model in case.answers:
-            log.left_out["the question is in the log before"] += 1
-            continue
-        case.answers[model] = answer
-        case.ids += [answer.id] if twice is not None and answer.id else []
-        for key, value in {"reference": answer.reference, **answer.about}.items():
+def _case(key: str, epoch: int, answers: Mapping[str, Case], differ: Counter[str]) -> Case:
+    """Return the case of the answers of some models to a question; count the keys in which they differ."""
+    about: dict[str, list] = {}
+    for each in answers.values():
+        for name, value in {
+            "reference": each.reference,
+            "topic": each.topic,
+            "criteria": each.criteria,
+            **each.extra,
+        }.items():
             if value not in (None, "", ()):
-                case.about.setdefault(key, []).append(value)
-        added.append(answer)
-    return added
+                about.setdefault(name, []).append(value)
+    differ.update(name for name, values in about.items() if any(value != values[0] for value in values))
+    extra = {name: values[0] for name, values in about.items()}
+    reference, topic, criteria = (extra.pop(name, None) for name in ("reference", "topic", "criteria"))
+    name = next((each.id for each in answers.values() if each.id), digest(key))
+    responses = tuple(replace(each.responses[0], model=model) for model, each in answers.items())
+    question = next(iter(answers.values())).question
+    case_id = name if epoch == 1 else f"{name}/epoch-{epoch}"
+    return Case(case_id, question, responses, reference, topic, extra, criteria or ())

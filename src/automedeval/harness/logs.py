@@ -16,17 +16,14 @@ from typing import Any
 
 from automedeval.harness.questions import (
     Question,
-    lettered,
     lm_eval_reference,
     question_of,
     reference_of,
     reference_of_choices,
-    reference_of_letters,
     shows_more,
     text_of,
-    with_options,
 )
-from automedeval.records import RecordError, parse_json, read_lines, read_text
+from automedeval.records import Case, RecordError, Response, parse_json, read_lines, read_text
 
 # What is told of a log, after a number
 AGAIN = "samples went on after the first answer: the last answer is read, and the question is the input"
@@ -34,47 +31,28 @@ FILTERED = "the same answer, by a further filter"
 FURTHER = "further answers to a question of which the first is read"
 LIMITED = "samples ended at a limit: what the model had said is the answer"
 MORE = "questions have images or other parts that are not read"
+MULTIPLE_CHOICE = "a multiple-choice question, which its key scores"
 NO_REFERENCE = "answers have no reference, because it cannot be told what their target stands for"
 NO_TEXT = "not a generated text"
 STATE = "scenario_state.json"  # of a run of HELM
 
 
-@dataclass(frozen=True)
-class LoggedAnswer:
-    """One answer of a log: `id` as the harness has it, and `epoch` from 1 if the question was asked several times."""
-
-    id: str
-    question: Question
-    text: str
-    reference: str | None = None
-    epoch: int = 1
-    about: dict[str, Any] = field(default_factory=dict)  # of a table: its case's topic, criteria and further keys
-    extra: dict[str, Any] = field(default_factory=dict)  # further keys of the response
-
-
 @dataclass
 class Answers:
-    """The answers of one log.
-
-    Args:
-        model: the model's name in the log; None where it has none.
-        left_out: reason → number of records that give no answer.
-        notes: what else is to be told → of how many.
-        remark: that the run did not end well and its log may lack samples; else None.
-    """
+    """The answers of one log, or of a table of one version: a case with one response for each, whose model has no name yet."""
 
     file: str
-    model: str | None
-    answers: list[LoggedAnswer] = field(default_factory=list)
-    left_out: Counter = field(default_factory=Counter)
-    notes: Counter = field(default_factory=Counter)
-    remark: str | None = None
+    model: str | None  # None where the log has no name of it
+    answers: list[Case] = field(default_factory=list)
+    left_out: Counter = field(default_factory=Counter)  # reason → number of records that give no answer
+    notes: Counter = field(default_factory=Counter)  # what else is to be told → of how many
+    remark: str | None = None  # that the run did not end well, and its log may lack samples
 
     def read(self, what: str, records: Iterable[Any], answer: "Reader") -> "Answers":
         """Add what `answer` makes of each record, an answer or the reason why there is none; errors call them `what`."""
         for number, record in enumerate(records, 1):
             read = answer(self, record, f"{self.file}, {what} {number}")
-            if isinstance(read, LoggedAnswer):
+            if isinstance(read, Case):
                 self.answers.append(read)
             else:
                 self.left_out[read] += 1
@@ -89,11 +67,30 @@ class Answers:
             return None
 
 
-Reader = Callable[[Answers, Any, str], LoggedAnswer | str]
+Reader = Callable[[Answers, Any, str], Case | str]
+
+
+def _answer(name: Any, question: Question, text: str, reference: str | None, epoch: int = 1) -> Case:
+    """Return an answer by its name in the log; `epoch` is from 1, if a question is asked several times."""
+    return Case("", question, (Response("", text, {"harness_id": str(name), "harness_epoch": epoch}),), reference)
+
+
+def is_log(path: str) -> bool:
+    """Return whether a harness wrote a file, by its name and its keys. Of one that cannot be read a table's reader tells."""
+    file = Path(path)
+    if file.suffix in (".eval", ".parquet") or file.is_dir():
+        return file.suffix == ".eval" or file.name.startswith("details_") or (file / STATE).is_file()
+    try:
+        with open(file, encoding="utf-8") as stream:
+            first = {".json": stream.read, ".jsonl": lambda: next(filter(str.strip, stream), "")}.get(file.suffix, str)
+            content = parse_json(first(), others=True)
+    except (OSError, ValueError):
+        return False
+    return isinstance(content, dict) and not {"arguments", "eval", "request_states"}.isdisjoint(content)
 
 
 def read_log(path: str) -> Answers:
-    """Read a log; its kind is known by its name and its keys; RecordError if it is none, or cannot be read."""
+    """Read what `is_log` says is a log; RecordError if it cannot be read."""
     file = Path(path) / STATE if Path(path).is_dir() else Path(path)
     if file.suffix == ".eval":
         return _inspect(path, _read_eval(path))
@@ -109,14 +106,12 @@ def read_log(path: str) -> Answers:
         log = Answers(path, None, left_out=+Counter({FILTERED: len(lines) - len(first)}))
         return log.read("record", first, _lm_eval)
     whole = _parsed(text, path)
-    if isinstance(whole, dict) and "eval" in whole:
+    if "request_states" not in whole:
         return _inspect(path, whole)
-    if isinstance(whole, dict) and "request_states" in whole:
-        if not file.with_name("run_spec.json").is_file():  # HELM writes it when a run ends
-            raise RecordError(f"{file}: no run_spec.json beside it: not a whole run of HELM")
-        log = Answers(str(file), _find(str, whole, "adapter_spec", "model") or None)
-        return log.read("request", _find(list, whole, "request_states"), _helm)
-    raise RecordError(f"{path}: no log of lm-evaluation-harness, inspect_ai, lighteval or HELM")
+    if not file.with_name("run_spec.json").is_file():  # HELM writes it when a run ends
+        raise RecordError(f"{file}: no run_spec.json beside it: not a whole run of HELM")
+    log = Answers(str(file), _find(str, whole, "adapter_spec", "model") or None)
+    return log.read("request", _find(list, whole, "request_states"), _helm)
 
 
 def _parsed(text: str, place: str) -> Any:
@@ -145,7 +140,7 @@ def _find(kind: type, record: Any, *path: str | int) -> Any:
     return value if isinstance(value, kind) else kind()
 
 
-def _lm_eval(log: Answers, line: Any, place: str) -> LoggedAnswer | str:
+def _lm_eval(log: Answers, line: Any, place: str) -> Case | str:
     request = _get(line, place, "arguments", "gen_args_0")
     prompt, texts = _get(request, place, "arg_0"), _find(list, line, "resps", 0)
     # A likelihood is written as a text too; only a request for a text has a dict of settings.
@@ -156,8 +151,8 @@ def _lm_eval(log: Answers, line: Any, place: str) -> LoggedAnswer | str:
     question = question_of(prompt, place)
     log.notes[FURTHER] += len(texts) - 1
     log.notes[MORE] += shows_more(prompt) or "arg_2" in request
-    return LoggedAnswer(
-        str(_get(line, place, "doc_id")), question, texts[0], log.reference(lm_eval_reference, line.get("target"))
+    return _answer(
+        _get(line, place, "doc_id"), question, texts[0], log.reference(lm_eval_reference, line.get("target"))
     )
 
 
@@ -181,8 +176,10 @@ def _inspect(path: str, content: dict[str, Any]) -> Answers:
     return log.read("sample", samples, _inspect_sample)
 
 
-def _inspect_sample(log: Answers, sample: Any, place: str) -> LoggedAnswer | str:
-    prompt, options = _get(sample, place, "input"), lettered(_find(list, sample, "choices"))
+def _inspect_sample(log: Answers, sample: Any, place: str) -> Case | str:
+    prompt = _get(sample, place, "input")
+    if _find(list, sample, "choices"):
+        return MULTIPLE_CHOICE
     said = _find(list, sample, "output", "choices")
     text = None  # what inspect_ai's own scorers read
     if not sample.get("error"):
@@ -190,19 +187,19 @@ def _inspect_sample(log: Answers, sample: Any, place: str) -> LoggedAnswer | str
         text = text or (text_of(_get(said, place, 0, "message", "content")) if said else None)
     if text is None or sample.get("invalidation"):
         return "no answer" if text is None else "marked as invalid"
-    question = with_options(question_of(prompt, place), options)
+    question = question_of(prompt, place)
     # a message of a user after one that the model wrote; those of examples it did not write
     messages = _find(list, sample, "messages")
     wrote = (number for number, each in enumerate(messages) if _find(str, each, "source") == "generate")
     again = any(_find(str, each, "role") == "user" for each in messages[next(wrote, len(messages)) :])
     log.notes += {FURTHER: max(len(said) - 1, 0), LIMITED: bool(sample.get("limit"))}
     log.notes += {MORE: shows_more(prompt), AGAIN: again}
-    reference = log.reference(reference_of_letters, sample.get("target"), options)
+    reference = log.reference(reference_of, sample.get("target"))
     epoch = _find(int, sample, "epoch") or 1
-    return LoggedAnswer(str(_get(sample, place, "id")), question, text, reference, epoch)
+    return _answer(_get(sample, place, "id"), question, text, reference, epoch)
 
 
-def _lighteval(log: Answers, row: Any, place: str) -> LoggedAnswer | str:
+def _lighteval(log: Answers, row: Any, place: str) -> Case | str:
     question, doc = question_of(_get(row, place, "doc", "query"), place), row["doc"]
     texts = _find(list, row, "model_response", "text_post_processed")
     if not any(isinstance(each, str) and each.strip() for each in texts[:1]):
@@ -213,10 +210,10 @@ def _lighteval(log: Answers, row: Any, place: str) -> LoggedAnswer | str:
     log.notes[MORE] += bool(_find(list, doc, "images"))
     reference = log.reference(reference_of_choices, _find(list, doc, "choices"), doc.get("gold_index"))
     number = len(log.answers) + log.left_out.total()  # of the row, from 0
-    return LoggedAnswer(str(doc.get("id") or number), question, texts[0], reference)
+    return _answer(doc.get("id") or number, question, texts[0], reference)
 
 
-def _helm(log: Answers, request: Any, place: str) -> LoggedAnswer | str:
+def _helm(log: Answers, request: Any, place: str) -> Case | str:
     instance, completions = _get(request, place, "instance"), _find(list, request, "result", "completions")
     if request.get("train_trial_index", 0) > 0:
         return "a further trial with other examples: the first is read"
@@ -226,15 +223,12 @@ def _helm(log: Answers, request: Any, place: str) -> LoggedAnswer | str:
         return "the question is perturbed"
     if not completions or not _find(bool, request, "result", "success"):
         return "no answer"
+    if _find(dict, request, "output_mapping"):  # letter → the text of a choice
+        return MULTIPLE_CHOICE
     text = _get(completions, place, 0, "text")
     prompt = _find(list, instance, "input", "messages") or _get(instance, place, "input", "text")
-    named = _find(dict, request, "output_mapping")  # letter → the text of a choice
-    shown = {option: f"{key}) {option}" for key, option in named.items()}
     references = [each for each in _find(list, instance, "references") if "correct" in _find(list, each, "tags")]
-    right = [_find(str, each, "output", "text") for each in references]
+    right = reference_of([_find(str, each, "output", "text") for each in references])
     log.notes[FURTHER] += len(completions) - 1
     log.notes[MORE] += "multimedia_content" in instance["input"]
-    question = with_options(question_of(prompt, place), {key: f"{key}) {option}" for key, option in named.items()})
-    return LoggedAnswer(
-        str(_get(instance, place, "id")), question, text, reference_of([shown.get(each, each) for each in right])
-    )
+    return _answer(_get(instance, place, "id"), question_of(prompt, place), text, right)

@@ -14,20 +14,12 @@ Values = Mapping[int, Mapping[int, float]]  # response → verdict → value
 
 
 def preference_pairs(judge: VerdictTable, least_gap: float) -> tuple[list[dict[str, Any]], Counter[str]]:
-    """Return a pair of each case: the response with the highest value is chosen, the one with the lowest rejected.
+    """Return a pair of each case, and reason → number of judged cases without one.
 
-    A value is the mean score over the valid verdicts, or, of a judge that compares pairs, the mean share of criteria won.
-    Responses that are empty or unread are in no pair.
-
-    Args:
-        least_gap: the values of a pair differ by more than this.
-
-    Returns:
-        `prompt`, `chosen` and `rejected` as conversations, with `margin`, the difference of the values, `case_id`, and both
-        models; reason → number of judged cases without a pair.
-
-    Raises:
-        RecordError: choices by a rubric that was not found: which of its criteria name the worse response is not known.
+    The response with the highest value is chosen, the one with the lowest rejected, if they differ by more than `least_gap`. A
+    value is the mean score over the valid verdicts, or, of a judge that compares pairs, the mean share of criteria won. Empty
+    and unread responses are in no pair. RecordError for choices by a rubric that was not found: which of its criteria name the
+    worse response is not known.
     """
     if judge.of_pairs and judge.rubric is None:
         raise RecordError(

@@ -1,7 +1,7 @@
-"""What a prompt asks, with the options of a multiple-choice question, and the reference that the author of a task gave."""
+"""What a prompt asks, and the reference that the author of a task gave."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from automedeval.records import RecordError
@@ -47,23 +47,6 @@ def is_blank(question: Question) -> bool:
     """Return whether a question has no text."""
     contents = [question] if isinstance(question, str) else [each["content"] for each in question]
     return not any(content.strip() for content in contents)
-
-
-def lettered(choices: Sequence[str]) -> dict[str, str]:
-    """Return letter → "LETTER) text" of the choices of a question, as inspect_ai shows them: A to Z, then 1 and so on."""
-    letters = [chr(ord("A") + index) if index < 26 else str(index - 25) for index in range(len(choices))]
-    return {letter: f"{letter}) {choice}" for letter, choice in zip(letters, choices)}
-
-
-def with_options(question: Question, options: Mapping[str, str]) -> Question:
-    """Return a question with the options that it leaves to be chosen from."""
-    if not options or is_blank(question):
-        return question
-    shown = "\n".join(options.values())
-    if isinstance(question, str):
-        return f"{question}\n\n{shown}"
-    *before, last = question
-    return [*before, last | {"content": f"{last['content']}\n\n{shown}"}]
 
 
 def question_expression(pattern: str | None) -> re.Pattern | None:
@@ -126,16 +109,6 @@ def reference_of_choices(choices: Sequence[Any] | None, gold: int | Sequence[int
         if not isinstance(index, int) or not 0 <= index < len(choices or ()):
             raise RecordError(f"{index} is the index of no choice")
         texts += choice if isinstance(choice := (choices or ())[index], list) else [choice]
-    return reference_of(texts)
-
-
-def reference_of_letters(target: Any, options: Mapping[str, str]) -> str | None:
-    """Return a target of inspect_ai as one text, with the options that its letters name; see `lettered`, `reference_of`."""
-    texts: list[Any] = []
-    for each in target if isinstance(target, list) else [target]:
-        letters = [] if not isinstance(each, str) else [each] if each in options else list(each)
-        shown = [options[letter] for letter in letters if letter in options]
-        texts += shown if shown and len(shown) == len(letters) else [each]
     return reference_of(texts)
 
 

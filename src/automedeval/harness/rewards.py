@@ -41,20 +41,20 @@ class JudgeReward:
     ) -> list[float | None]:
         """Return the reward of each completion; None, which TRL leaves out, where the judge's verdict is invalid.
 
-        An empty completion has the lowest score of the scale; one that the judge cannot read has None. Other columns of the
-        data set are not read.
-
-        Args:
-            prompts: of each completion, a text or a conversation; those of one prompt stand together.
-            completions: texts, or conversations that end with the assistant's message.
-            question: what the judge reads as the question; by default the prompt.
-            reference: the references of the prompts.
-            log_metric: TRL's function that logs a figure by its name.
+        An empty completion has the lowest score of the scale; one that the judge cannot read has None. Prompts and completions
+        are texts or conversations; those of one prompt stand together. The judge reads the `question`, by default the prompt,
+        and the `reference`; other columns of the data set are not read.
         """
-        questions = [asked(prompt) for prompt in prompts] if question is None else list(question)
-        references = [None] * len(questions) if reference is None else list(reference)
-        cases = cases_of(questions, references, [written(completion) for completion in completions])
-        rewards = rewards_of(self.judge, cases)
+        if question is None:  # the only message of a prompt is its text
+            single = [not isinstance(prompt, str) and len(prompt) == 1 for prompt in prompts]
+            question = [prompt[0]["content"] if alone else prompt for prompt, alone in zip(prompts, single)]
+        texts = [each if isinstance(each, str) else str(each[-1].get("content") or "") for each in completions]
+        cases = cases_of(question, [None] * len(texts) if reference is None else reference, texts)
+        said: dict[str, list[list[float]]] = {case.id: [[] for _ in case.responses] for case in cases}
+        for verdict in self.judge(cases):
+            for index, value in verdict.values.items():
+                said[verdict.case_id][index].append(value)
+        rewards = [fmean(values) if values else None for case in cases for values in said[case.id]]
         if log_metric is not None and rewards:
             log_metric("judge/valid_rate", fmean(value is not None for value in rewards))
         return rewards
@@ -98,24 +98,3 @@ def cases_of(questions: Sequence[Any], references: Sequence[str | None], complet
         responses = tuple(Response(f"completion-{place}", completions[index]) for place, index in enumerate(indices))
         cases.append(Case(f"{digest([question, reference])}-{number}", question, responses, reference))
     return cases
-
-
-def rewards_of(judge: BaseJudge, cases: Sequence[Case]) -> list[float | None]:
-    """Return the mean of what the verdicts say of each response (`Verdict.value`), of all cases in turn; None: nothing."""
-    said: dict[str, list[list[float]]] = {case.id: [[] for _ in case.responses] for case in cases}
-    for verdict in judge(cases):
-        for index, value in verdict.values.items():
-            said[verdict.case_id][index].append(value)
-    return [fmean(values) if values else None for case in cases for values in said[case.id]]
-
-
-def asked(prompt: Any) -> Any:
-    """Return a prompt as a question: a text, or its conversation; the text alone if it is the only message."""
-    if isinstance(prompt, str) or len(prompt) > 1:
-        return prompt
-    return prompt[0]["content"]
-
-
-def written(completion: Any) -> str:
-    """Return a completion as one text: of a conversation the last message."""
-    return completion if isinstance(completion, str) else str(completion[-1].get("content") or "")

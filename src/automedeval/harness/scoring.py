@@ -1,13 +1,13 @@
 """Scores of single answers, by a judge that scores inside inspect_ai."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from statistics import fmean
 from typing import Any
 
-from automedeval.harness.logs import LoggedAnswer
 from automedeval.harness.questions import is_blank
 from automedeval.judges.base import BaseJudge
-from automedeval.records import AutoMedEvalError, Case, RecordError, Response, Verdict
+from automedeval.records import AutoMedEvalError, Case, RecordError, Verdict
 from automedeval.records.errors import ChatError
 
 FAILED = "grader_failed"  # inspect_ai's word for a grader whose answer cannot be read
@@ -44,18 +44,18 @@ def unscored(reason: str, verdicts: int = 0) -> dict[str, Any]:
     return {"value": float("nan"), "explanation": reason, "verdicts": verdicts, "valid": 0}
 
 
-def score_answers(judge: BaseJudge, answers: Sequence[LoggedAnswer]) -> list[dict[str, Any]]:
-    """Return the score of each answer, as `score_of` does; all are judged in one call.
+def score_answers(judge: BaseJudge, answers: Sequence[Case]) -> list[dict[str, Any]]:
+    """Return the score of each answer, a case with one response, as `score_of` does; all are judged in one call.
 
     An answer that cannot be judged has no score, and its explanation says why; the others are judged without it. ChatError if
     the judge's model cannot go on, which is no answer's fault.
     """
     cases: dict[str, Case] = {}
     for answer in answers:
-        name = answer.id if answer.epoch == 1 else f"{answer.id}/epoch-{answer.epoch}"
+        name = answer.id
         while name in cases:
             name += " again"
-        cases[name] = Case(name, answer.question, (Response("answer", answer.text),), answer.reference)
+        cases[name] = replace(answer, id=name)
     verdicts: dict[str, list[Verdict]] = {name: [] for name in cases}
     refused = {name: "the question has no text" for name, case in cases.items() if is_blank(case.question)}
     groups = [[case for name, case in cases.items() if name not in refused]]

@@ -82,11 +82,9 @@ class Judge(BaseJudge):
     @cached_property
     def fingerprint(self) -> str:
         settings = [self.chat.fingerprint, self.wording.fingerprint, self.rationale]
-        books = [self.store, template_fingerprint("completion_chain"), PASSAGES] if self.search else []
-        asked = [QUESTION.name, QUESTION.wording] if self.asks else []
-        return digest(
-            [*settings, self.score_decoding, "error", *books, *asked]
-        )  # "error": of prompts that are too long
+        settings += [self.score_decoding, "error"]  # of prompts that are too long
+        settings += [self.store, template_fingerprint("completion_chain"), PASSAGES] if self.search else []
+        return digest(settings + ([QUESTION.name, QUESTION.wording] if self.asks else []))
 
     @property
     def asks(self) -> bool:
@@ -124,14 +122,12 @@ class Judge(BaseJudge):
         slots = len({slot.name.partition(",")[0] for slot in prompt.slots})
         if not read_answer(answer, self.wording, slots).valid:
             return answer
-        usage, odds = Counter(answer.usage), []
+        usage, odds = Counter(answer.usage), list[dict[str, float]]()
         for question, asked in self._questions(prompt, answer):
             reply = yield asked
             usage.update(reply.usage)
-            told = question.read(reply).probabilities
-            odds += [told] if told else []
-        whole = len(odds) == len(list(self._questions(prompt, answer)))
-        return replace(answer, probabilities=tuple(odds) if whole else None, usage=dict(usage))
+            odds.append(question.read(reply).probabilities or {})
+        return replace(answer, probabilities=tuple(odds) if all(odds) else None, usage=dict(usage))
 
     def prompt(self, request: Request) -> Any:
         return self.render(request, self.wording)
@@ -141,15 +137,12 @@ class Judge(BaseJudge):
         case = request.case
         texts = [case.responses[index].text for index in request.slots]
         rationale = self.rationale if request.rationale is None else request.rationale
-        retrieved = (
-            [passage for each in self.knowledge(request) for passage in each["passages"]] if self.search else None
-        )
-        passages = None if retrieved is None else list({passage["id"]: passage for passage in retrieved}.values())
+        found = [passage for each in self.knowledge(request) for passage in each["passages"]] if self.search else []
+        passages = list({passage["id"]: passage for passage in found}.values()) if self.search else None
         messages = judge_messages(rubric, case.question, texts, case.reference, rationale, passages)
-        parts = tuple(answer_parts(rubric, len(texts), rationale))
-        constrained = parts if self.score_decoding == "constrained" else None
-        label = f"{self.rubric_name}:{self.wording.fingerprint}"
-        return Prompt(messages, constrained, request.run, label)
+        constrained = self.score_decoding == "constrained"
+        parts = tuple(answer_parts(rubric, len(texts), rationale)) if constrained else None
+        return Prompt(messages, parts, request.run, f"{self.rubric_name}:{self.wording.fingerprint}")
 
     def knowledge(self, request: Request) -> list[dict[str, Any]]:
         """Return what books say on the question and on each response that is shown, as verdicts record it.
@@ -165,10 +158,9 @@ class Judge(BaseJudge):
     def _look_up(self, text: str) -> list[Any]:
         """Return the passages that are nearest to any piece of a text: an encoder reads no more than a piece of it."""
         assert self.search is not None
-        hits = sorted(
-            (each for some in self.search(pieces(readable(text))) for each in some), key=lambda each: each.score
-        )
-        return sorted({each.id: each for each in hits}.values(), key=lambda each: -each.score)[:PASSAGES]
+        hits = [each for some in self.search(pieces(readable(text))) for each in some]
+        best = {each.id: each for each in sorted(hits, key=lambda each: each.score)}
+        return sorted(best.values(), key=lambda each: -each.score)[:PASSAGES]
 
     def record(self, request: Request, error: str | None, notes: dict[str, Any] | None, **values: Any) -> Verdict:
         knowledge = {"knowledge": self.knowledge(request)} if self.search else {}
@@ -178,9 +170,7 @@ class Judge(BaseJudge):
         slots, case = request.slots, request.case
         reading = read_answer(answer, self.wording, len(slots))
         values: dict[str, Any] = {"scores": None, "expected_scores": None, "choices": None}
-        extra = dict(notes or {})
-        if answer.truncated:
-            extra["truncated"] = True
+        extra = (notes or {}) | ({"truncated": True} if answer.truncated else {})
         if answer.probabilities:
             extra["probabilities"] = [{word: round(p, 5) for word, p in odds.items()} for odds in answer.probabilities]
         count = len(case.responses)

@@ -46,16 +46,13 @@ def put_empty_lowest(
     for name, kind in KINDS.items():
         if values.get(name) is not None:
             values[name] = _lowered(values[name], empty, answered, None if low is None else kind(low))
-    if values.get("criterion_scores"):
-        values["criterion_scores"] = {
-            name: list(_lowered(scores, empty, answered, low)) for name, scores in values["criterion_scores"].items()
-        }
+    if by_criterion := values.get("criterion_scores"):
+        lowered = {name: list(_lowered(scores, empty, answered, low)) for name, scores in by_criterion.items()}
+        values["criterion_scores"] = lowered
     if values.get("choices") and rubric is not None:
         better = {each.name for each in rubric.criteria if each.polarity == "better"}
-        name = request.case.models[answered[0]]
-        values["choices"] = {
-            criterion: name if criterion in better else choice for criterion, choice in values["choices"].items()
-        }
+        chosen = dict.fromkeys(better & {*values["choices"]}, request.case.models[answered[0]])
+        values["choices"] = values["choices"] | chosen
     return None, values
 
 

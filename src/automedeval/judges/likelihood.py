@@ -46,9 +46,7 @@ class LikelihoodJudge(ApartJudge):
     def overflow(self, prompts: Sequence[list[tuple[str, str]]]) -> list[int]:
         return [max(self.chat.overflow_pairs(pairs)) for pairs in prompts]
 
-    def answer(
-        self, prompts: Sequence[list[tuple[str, str]]], wanted: Sequence[bool]
-    ) -> Iterator[tuple[int, list[float]]]:
+    def answer(self, prompts: Sequence[Any], wanted: Sequence[bool]) -> Iterator[tuple[int, list[float]]]:
         """Yield (index, log-probabilities in the order of its pairs) of the wanted requests."""
         return answer_groups(prompts, wanted, self.chat.likelihoods)
 

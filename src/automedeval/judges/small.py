@@ -6,7 +6,6 @@ does not know medicine.
 """
 
 import itertools
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
@@ -23,7 +22,7 @@ from automedeval.judges.composed import compose
 from automedeval.judges.features import FEATURES, QUESTION, asked_last, read_responses
 from automedeval.judges.requests import Request
 from automedeval.models.arguments import EncoderArguments
-from automedeval.models.checkpoints import fingerprint, matching_encoder, weights_fingerprint
+from automedeval.models.checkpoints import described, fingerprint, weights_fingerprint
 from automedeval.models.pair_reader import PairReader
 from automedeval.records import UNSEEN, Case, RecordError, Verdict, digest
 from automedeval.records.journal import write_json
@@ -37,6 +36,7 @@ PACKAGED = Path(__file__).parent / "packaged" / "small"
 ADAPTER = "relevance"  # folder of the adapter
 READING = 3  # version of what is read, for the fingerprint: 2 checked no statements
 CHUNK = 32  # cases that are read together, but for the first one: the vectors of all their tokens are kept
+Read = tuple[np.ndarray, list[list[Finding]]]  # the features, and the findings of each response
 SCALES = {"question": QUESTION, "reference": FEATURES}  # what is read without and with a reference
 
 
@@ -77,29 +77,13 @@ class Scale:
         return 1 / (1 + np.exp(-self.intercept - self.slope * (read @ np.array(list(self.weights.values())))))
 
 
-@dataclass(frozen=True)
-class SmallJudgeModel:
-    """What a small judge learnt from people: the `SCALES`; without the one for a reference, references are not read."""
-
-    scales: Mapping[str, Scale]
-
-    def shares(self, features: np.ndarray) -> np.ndarray:
-        """Return what `Scale.shares` does, each response by the scale for what its case has."""
-        shares = self.scales["question"].shares(features)
-        if "reference" in self.scales:
-            both = self.scales["reference"].shares(features)
-            shares = np.where(np.isnan(both), shares, both)
+def shares_by(scales: Mapping[str, Scale], features: np.ndarray) -> np.ndarray:
+    """Return what `Scale.shares` does, each response by the scale for what its case has; of `SCALES` one may be missing."""
+    shares = scales["question"].shares(features)
+    if "reference" not in scales:  # then references are not read
         return shares
-
-    @classmethod
-    def from_dict(cls, content: Mapping[str, Any]) -> "SmallJudgeModel":
-        """Return what `asdict` was written of; ValueError, KeyError or TypeError if it is not that."""
-        scales = {name: Scale(**content["scales"][name]) for name in SCALES if name in content["scales"]}
-        if unknown := {name for scale in scales.values() for name in scale.weights} - set(FEATURES):
-            raise ValueError(f"no feature is called {min(unknown)!r}")
-        if "question" not in scales:
-            raise ValueError("no scale for cases without a reference")
-        return cls(scales)
+    both = scales["reference"].shares(features)
+    return np.where(np.isnan(both), shares, both)
 
 
 @dataclass
@@ -112,7 +96,7 @@ class SmallJudge(ApartJudge):
 
     encoder: Any
     pair_reader: PairReader
-    learnt: SmallJudgeModel
+    scales: Mapping[str, Scale]
     adapter: str
     rubric: Rubric
     models: Sequence[str] | None = None
@@ -133,17 +117,15 @@ class SmallJudge(ApartJudge):
 
     @property
     def fingerprint(self) -> str:
-        read = [READING, self.encoder.fingerprint, self.adapter, asdict(self.learnt), self._scale]
+        read = [READING, self.encoder.fingerprint, self.adapter, {"scales": _written(self.scales)}, self._scale]
         read += [self.checker.fingerprint] if self.checker else []
         return digest(read + ([self.store] if self.search else []))
 
     @property
     def reads_reference(self) -> bool:
-        return "reference" in self.learnt.scales or self.checker is not None
+        return "reference" in self.scales or self.checker is not None
 
-    def answer(
-        self, prompts: Sequence[Request], wanted: Sequence[bool]
-    ) -> Iterator[tuple[int, tuple[np.ndarray, list[list[Finding]]]]]:
+    def answer(self, prompts: Sequence[Request], wanted: Sequence[bool]) -> Iterator[tuple[int, Read]]:
         """Yield (index, (features, findings of the responses in the slots)) of the wanted requests, the shortest cases first.
 
         Cases are read together as they stand in `prompts`, wanted or not: which texts share a batch changes the last digits of
@@ -177,12 +159,10 @@ class SmallJudge(ApartJudge):
         checked = self.checker.check(answers)
         yield from (list(itertools.islice(checked, len(case.responses))) for case in cases)
 
-    def verdict(
-        self, request: Request, answer: tuple[np.ndarray, list[list[Finding]]], notes: dict[str, Any] | None = None
-    ) -> Verdict:
+    def verdict(self, request: Request, answer: Read, notes: dict[str, Any] | None = None) -> Verdict:
         """Return the verdict of what was read of a case; it is invalid if no response could be read, and none is empty."""
         features, findings = answer
-        (low, high), shares = self._scale, self.learnt.shares(features)
+        (low, high), shares = self._scale, shares_by(self.scales, features)
         if self.checker is not None:
             # The answer is worth its score if the finding is false, and the lowest one if it is true.
             shares = shares * np.array([1 - self.checker.wrong(each) for each in findings])
@@ -193,7 +173,7 @@ class SmallJudge(ApartJudge):
             return self.record(request, "the question cannot be read", notes, expected_scores=None)
         if np.isnan(shares).all() and not empty:
             return self.record(request, "no response can be read", notes, expected_scores=None)
-        beside = "reference" in self.learnt.scales and not np.isnan(features[:, FEATURES.index("reference")]).all()
+        beside = "reference" in self.scales and not np.isnan(features[:, FEATURES.index("reference")]).all()
         added: dict[str, Any] = {"reads_reference": True} if beside else {}
         named = zip(request.slots, findings)
         if checked := {
@@ -216,28 +196,31 @@ def load_small_judge(
 ) -> SmallJudge:
     """Load the small judge that recipes/fit_small_judge.py wrote to a folder, or the packaged one, with the packaged checker.
 
-    RecordError: the folder holds none, a library or the encoder is missing, the adapter is of another encoder, or there are
+    RecordError: a fault of `described`, a library or the encoder is missing, the adapter is of another encoder, or there are
     books and no checker reads them.
     """
-    file = folder / "judge.json"
-    try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-        learnt = SmallJudgeModel.from_dict(content)
-        base = {key: content["encoder"][key] for key in ("name", "fingerprint")}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise RecordError(f"{file}: not the description of a small judge ({error})") from None
-    place = matching_encoder(encoder.place, base, "the small judge")
+
+    def learnt(content: Any) -> dict[str, Scale]:
+        scales = {name: Scale(**content["scales"][name]) for name in SCALES if name in content["scales"]}
+        if unknown := {name for scale in scales.values() for name in scale.weights} - set(FEATURES):
+            raise ValueError(f"no feature is called {min(unknown)!r}")
+        return {"question": scales["question"], **scales}
+
+    scales, place = described(folder / "judge.json", "small judge", encoder.place, learnt)
     network = encoder.load(device)
     pair_reader = PairReader(place, folder / ADAPTER, device)
-    adapter = fingerprint(folder / ADAPTER, [])
     checker = matching_checker(encoder, device, network)
     if options.get("search") and checker is None:
         raise RecordError(f"{folder}: the packaged checker reads with another encoder, so this judge reads no books")
-    return SmallJudge(network, pair_reader, learnt, adapter, rubric, checker=checker, **options)
+    adapter = fingerprint(folder / ADAPTER, [])
+    return SmallJudge(network, pair_reader, scales, adapter, rubric, checker=checker, **options)
 
 
-def write_small_judge(folder: Path, learnt: SmallJudgeModel, encoder: Path, facts: Mapping[str, Any]) -> None:
+def write_small_judge(folder: Path, scales: Mapping[str, Scale], encoder: Path, facts: Mapping[str, Any]) -> None:
     """Write the description of a small judge beside its adapter; `facts` are what was measured."""
     named = {"name": encoder.name, "fingerprint": weights_fingerprint(encoder)}
-    content = {"encoder": named, **asdict(learnt), **facts}
-    write_json(folder / "judge.json", content)
+    write_json(folder / "judge.json", {"encoder": named, "scales": _written(scales), **facts})
+
+
+def _written(scales: Mapping[str, Scale]) -> dict[str, Any]:
+    return {name: asdict(scale) for name, scale in scales.items()}

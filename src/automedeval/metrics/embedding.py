@@ -51,13 +51,10 @@ def nearest(
     names: Sequence[str] = tuple(EMBEDDINGS),
     on_batch: Callable[[int], object] | None = None,
 ) -> dict[str, list[Nearest]]:
-    """Compare the responses of cases with their questions, or their references.
+    """Compare the responses of cases with their questions, or their references: name → an entry for each of all responses.
 
     Each piece is encoded once, so that equal texts have equal scores. A piece longer than the encoder's window is cut there.
     `on_batch` is called with the number of pieces that were encoded, after each batch.
-
-    Returns:
-        name, one of `EMBEDDINGS` → one entry for each response of all cases.
     """
     sides = {name: [pieces(readable(EMBEDDINGS[name](case) or "")) for case in cases] for name in names}
     responses = [  # those of a case with nothing to compare with are not encoded

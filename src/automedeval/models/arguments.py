@@ -6,7 +6,6 @@ import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +20,7 @@ _KINDS = ("openai", "decision", "likelihood", "baseline", "small", "recording")
 
 
 def parse_model(spec: str) -> tuple[str, str]:
-    """Split the name of a model or judge into its kind and the rest: "openai:gpt" gives ("openai", "gpt").
-
-    A name without a known prefix is a checkpoint's: "models/x" gives ("checkpoint", "models/x").
-    """
+    """Split a model's or judge's name into kind and rest: "openai:gpt" is ("openai", "gpt"), "x" is ("checkpoint", "x")."""
     kind, colon, name = spec.partition(":")
     if spec == "small":
         return "small", ""  # the packaged one
@@ -62,11 +58,9 @@ class ChatArguments:
     concurrency: int = option("endpoint: most requests under way at once", 32)
     max_retries: int = option("endpoint: how often a failed request is tried again", 5)
     timeout: float = option("endpoint: seconds without a byte that end an attempt", 120.0)
-    # Whether no server is asked: requests go into a file, or are counted. Not an argument.
-    unasked = False
-    # Whether `load` reads a checkpoint's weights, which counting tokens does not need. Not an argument.
-    loads = True
-    # By the checkpoint's name: what --dtype auto chose here. Not an argument; it is recorded with them.
+    # No arguments: whether no server is asked, since requests go into a file or are counted; whether `load` reads the weights,
+    # which counting tokens does not need; by the checkpoint's name what --dtype auto chose here, which is recorded.
+    unasked, loads = False, True
     computed: dict[str, str] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
@@ -89,11 +83,9 @@ class ChatArguments:
             asks = OpenAIChat if kind == "openai" else DecisionChat
             return asks(name, seed=seed, **self._shared(asks))
         with loading(model):
-            asked = answers_questions(checkpoint_folder(model))
-            module = import_module(
-                f"automedeval.models.{'decision_folder' if asked else 'local'}"
-            )  # torch is slow to import
-            local_chat = module.LocalDecisions if asked else module.LocalChat
+            from automedeval.models.decision_folder import LocalChat, LocalDecisions  # torch is slow to import
+
+            local_chat = LocalDecisions if answers_questions(checkpoint_folder(model)) else LocalChat
             local = local_chat(model, seed=seed, processes=processes, **self._shared(local_chat))
             if self.loads:
                 local.prepare()
@@ -121,10 +113,7 @@ class EncoderArguments:
 
     @property
     def place(self) -> str:
-        """Return the folder or Hub id of the encoder; without a name nothing is downloaded.
-
-        RecordError if none was named, and the default one is not on this machine.
-        """
+        """Return the folder or Hub id of the encoder; RecordError if none was named, and the default one is not here."""
         if folder := self.encoder or find_model(ENCODER):
             return str(folder)
         from huggingface_hub import try_to_load_from_cache
@@ -144,10 +133,7 @@ class EncoderArguments:
             return False
 
     def load(self, device: str = "auto") -> Any:
-        """Return the encoder, in float32: a verdict must not depend on the machine that gave it.
-
-        RecordError if the checkpoint cannot be loaded, or sentence-transformers is not installed, which it takes.
-        """
+        """Return the encoder; RecordError if it cannot be loaded, or takes sentence-transformers, which is not installed."""
         from automedeval.models.embeddings import Encoder
 
         return Encoder(self.place, device)

@@ -3,7 +3,6 @@
 import json
 import re
 from abc import ABC, abstractmethod
-from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -36,17 +35,18 @@ Messages = list[dict[str, str]]
 def answer_layout(parts: Sequence[Part]) -> tuple[str, Free | None, list[Field]]:
     """Return the literal before an answer's free text, the free text if it has one, and all slots, which follow it."""
     opening, free, literal = "", None, ""
-    slots: list[tuple[str, Slot]] = []
+    literals: list[str] = []
+    slots: list[Slot] = []
     for part in parts:
         if isinstance(part, str):
             literal += part
         elif isinstance(part, Free):
             opening, free, literal = literal, part, ""
         else:
-            slots.append((literal, part))
+            literals.append(literal)
+            slots.append(part)
             literal = ""
-    following = [*(before for before, _ in slots[1:]), literal]
-    return opening, free, [(before, slot, after) for (before, slot), after in zip(slots, following)]
+    return opening, free, list(zip(literals, slots, [*literals[1:], literal]))
 
 
 @dataclass(frozen=True)
@@ -142,8 +142,7 @@ def unescaped(text: str) -> str:
 def after_thoughts(text: str) -> str:
     """Return what follows a reasoning model's last thought; nothing if the text ends within its first one.
 
-    Some chat templates open the thought in the prompt, so that the text has only the end of it. Candidates' answers are read by
-    `records.thoughts`.
+    Some chat templates open the thought in the prompt, so that the text has only the end of it.
     """
     marks = list(THOUGHT.finditer(text))
     ends = [mark.end() for mark in marks if "/" in mark[0]]
@@ -155,11 +154,10 @@ def after_thoughts(text: str) -> str:
 class Chat(ABC):
     """A model that answers prompts.
 
-    `fingerprint` has twelve hexadecimal digits over everything that changes an answer. `constrains`: it writes the literals of
-    `Prompt.parts` and chooses among the allowed values of each slot. `writes`: it writes text, else it answers
-    slots and options alone. `batched`: the last bits of an answer depend on the batch.
-    `accepted`: an answer was of use in this run or in the folder that it goes on with; whoever reads the answers sets it. As
-    long as it is False, an endpoint that refuses a request is taken to refuse all of them.
+    `fingerprint` is a digest of everything that changes an answer. `constrains`: it writes the literals of `Prompt.parts` and
+    chooses among the values of each slot. `writes`: it writes text, not slots and options alone. `batched`: the last bits of
+    an answer depend on the batch. `accepted`: an answer was of use in this run or in the folder that it goes on with; whoever
+    reads the answers sets it. Until then an endpoint that refuses a request is taken to refuse all of them.
     """
 
     name: str
@@ -206,10 +204,9 @@ def answer_groups(
     """
     for some in [[index] for index in range(len(groups))] if apart else [range(len(groups))]:
         owners = [index for index in some for _ in groups[index]]
-        answers: dict[int, dict[int, Any]] = defaultdict(dict)
+        got: dict[int, dict[int, Any]] = {index: {} for index in some}
         every = [prompt for index in some for prompt in groups[index]]
         for place, value in answer(every, [wanted[owner] for owner in owners]):
-            of_group = answers[owner := owners[place]]
-            of_group[place] = value
-            if len(of_group) == len(groups[owner]):
-                yield owner, [value for _, value in sorted(answers.pop(owner).items())]
+            got[owner := owners[place]][place] = value
+            if len(got[owner]) == len(groups[owner]):
+                yield owner, [value for _, value in sorted(got.pop(owner).items())]

@@ -21,13 +21,7 @@ class Bert:
     A LoRA adapter with a head, as `cross_encoder.save_adapter` writes it, is added to the weights.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        window: int,
-        device: str = "cpu",
-        adapter: Path | None = None,
-    ):
+    def __init__(self, folder: Path, window: int, device: str = "cpu", adapter: Path | None = None):
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         self.window, self.device, self.dimensions = window, torch.device(device), int(config["hidden_size"])
         self._heads, self._layers, self._eps = (
@@ -74,9 +68,8 @@ class Bert:
         hidden = self._norm(words[ids] + kinds[types] + positions[:longest], "embeddings.LayerNorm")
         seen = None if mask.all() else mask[:, None, None].bool()
         for number in range(self._layers):
-            layer, asking = f"encoder.layer.{number}", hidden
-            if first and number == self._layers - 1:
-                asking = hidden[:, :1]
+            layer = f"encoder.layer.{number}"
+            asking = hidden[:, :1] if first and number == self._layers - 1 else hidden
             query, key, value = (
                 self._linear(vectors, f"{layer}.attention.self.{name}").unflatten(-1, (self._heads, -1)).transpose(1, 2)
                 for vectors, name in ((asking, "query"), (hidden, "key"), (hidden, "value"))

@@ -2,17 +2,18 @@
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from automedeval.models.model_paths import find_model, user_models
 from automedeval.records import AutoMedEvalError, RecordError, read_json
 from automedeval.records.hub_names import hub_name, note_commit
 
+T = TypeVar("T")
 DECISION = "decision.json"  # how a checkpoint answers typed questions, see transformers' DecisionConfig
 # What is downloaded of a checkpoint beside its weights; the tokenizers of older ones are text files.
 FILES = ("*.json", "*.jinja", "*.model", "vocab.txt", "merges.txt", "rubric/*")
@@ -56,8 +57,7 @@ def read_history(checkpoint: str | Path) -> list[Stage]:
 def checkpoint_folder(model: str, weights: str = "*.safetensors") -> Path:
     """Return the folder of a checkpoint: as `find_model`, or the cached copy of ORG/NAME or ORG/NAME@REVISION from the Hub.
 
-    `weights` is the pattern of the files of weights that are downloaded. RecordError for neither a folder with a config.json
-    nor a checkpoint that can be downloaded.
+    `weights` is the pattern of the files of weights that are downloaded. RecordError if there is none.
     """
     if folder := find_model(model):
         if not (folder / "config.json").exists():
@@ -111,9 +111,11 @@ def check_architecture(folder: Path) -> None:
         )
 
 
-def fingerprint(folder: Path, settings: list) -> str:
-    """Return twelve hexadecimal digits over a checkpoint's weights, configuration and tokenizer, and over `settings`."""
-    return fingerprint_of(file_digests(folder), settings)
+def fingerprint(folder: Path, settings: list, digests: Mapping[str, str] | None = None) -> str:
+    """Return twelve hexadecimal digits over the `file_digests` of a checkpoint, which may be given, and over `settings`."""
+    digests = file_digests(folder) if digests is None else digests
+    files = b"".join(name.encode() + bytes.fromhex(content) for name, content in digests.items())
+    return hashlib.sha256(files + json.dumps(settings).encode()).hexdigest()[:12]
 
 
 def file_digests(folder: Path) -> dict[str, str]:
@@ -134,22 +136,20 @@ def _sha256_of(file: Path, *_: int) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def fingerprint_of(digests: Mapping[str, str], settings: list) -> str:
-    """Return what `fingerprint` does of a checkpoint's `file_digests`."""
-    files = b"".join(name.encode() + bytes.fromhex(content) for name, content in digests.items())
-    return hashlib.sha256(files + json.dumps(settings).encode()).hexdigest()[:12]
+def described(file: Path, what: str, encoder: str, read: Callable[[Any], T]) -> tuple[T, Path]:
+    """Return what `read` makes of the JSON file that describes something trained on an encoder, and the encoder's folder.
 
-
-def matching_encoder(model: str, base: Mapping[str, str], whose: str) -> Path:
-    """Return the folder of an encoder.
-
-    RecordError if it is not the `base`, with its name and fingerprint, that something, `whose`, was trained on.
+    RecordError if the file is not such a description, or the encoder is not the one that it names.
     """
-    place = checkpoint_folder(model)
-    if weights_fingerprint(place) != base["fingerprint"]:
-        trained = f"that {whose} was trained on (fingerprint {base['fingerprint']})"
-        raise RecordError(f"{place} is not the {base['name']} {trained}")
-    return place
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+        name, base, made = content["encoder"]["name"], content["encoder"]["fingerprint"], read(content)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise RecordError(f"{file}: not the description of a {what} ({error})") from None
+    place = checkpoint_folder(encoder)
+    if weights_fingerprint(place) != base:
+        raise RecordError(f"{place} is not the {name} that the {what} was trained on (fingerprint {base})")
+    return made, place
 
 
 def weights_fingerprint(encoder: Path) -> str:

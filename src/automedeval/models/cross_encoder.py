@@ -60,8 +60,7 @@ def save_adapter(model: CrossEncoder, folder: Path) -> None:
     network: Any = model[0].model
     config = network.peft_config["default"].to_dict()
     config |= {"base_model_name_or_path": None, "target_modules": sorted(config["target_modules"])}
-    weights = {
-        f"base_model.model.{name}": each.contiguous() for name, each in get_peft_model_state_dict(network).items()
-    }
+    weights = get_peft_model_state_dict(network)
+    weights = {f"base_model.model.{name}": each.contiguous() for name, each in weights.items()}
     save_file(weights, folder / "adapter_model.safetensors")
     write_json(folder / "adapter_config.json", config)

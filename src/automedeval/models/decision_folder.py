@@ -6,17 +6,20 @@ Unlike the pipeline it answers in batches, and computes once what all prompts be
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from math import inf
 from typing import Any
 
 import torch
+from jinja2 import TemplateError
 from transformers import AutoConfig
 from transformers.decision import DecisionConfig, label_token_ids
 from transformers.models.auto.modeling_auto import MODEL_FOR_DECISION_MAPPING
 
-from automedeval.models.base import Answer, Prompt, answer_groups
+from automedeval.models.base import Answer, Prompt, Slot, answer_groups
 from automedeval.models.checkpoints import DECISION
 from automedeval.models.local import NOT_FINITE, LocalChat
-from automedeval.models.questions import instructions
+from automedeval.models.questions import NO_STATE, instructions
 from automedeval.records import RecordError
 
 SERVED = "serve it by `transformers serve`, and name it decision:MODEL with --base_url"
@@ -41,20 +44,31 @@ class LocalDecisions(LocalChat):
             raise RecordError(f"{self.folder}: a head or an adapter answers its questions: {SERVED}")
 
     def _asked(self, prompt: Prompt) -> list[Asked]:
-        """Return the question of each slot of a prompt, as the pipeline asks it."""
-        state, asked = "\n\n".join(each["content"] for each in prompt.messages), []
-        for slot in prompt.slots:
-            question: Any = {"type": "choice", "instructions": instructions(slot.name)}
-            request = {"state": state, "questions": {"0": question | {"criteria": dict.fromkeys(slot.values, "")}}}
-            try:
-                ((inputs, (parsed,)),) = self._decision.prepare_inputs(request, self.tokenizer)
-                labels = label_token_ids(self.tokenizer, tuple(parsed.labels))
-            except ValueError as error:
-                why = " ".join(str(error).split())[:300]
-                raise RecordError(f"{self.folder / DECISION}: not for this model: {why}") from None
-            ids = inputs["input_ids"][0, : int(inputs["marks"][0])].tolist()
-            asked.append((ids, labels, float(self._decision.temperature.get(parsed.type, 1.0))))
-        return asked
+        """Return the question of each slot of a prompt, as the pipeline asks it; RecordError if its state is not shown."""
+        if self._is_blind:
+            raise RecordError(f"{self.folder / DECISION}: {NO_STATE}")
+        state = "\n\n".join(each["content"] for each in prompt.messages)
+        return [self._question(state, slot) for slot in prompt.slots]
+
+    @cached_property
+    def _is_blind(self) -> bool:
+        """Whether the template shows nothing of a state that is a text."""
+        one, other = (self._question(state, Slot("", ("Yes", "No"))) for state in "01")
+        return one == other
+
+    def _question(self, state: str, slot: Slot) -> Asked:
+        question: Any = {"type": "choice", "instructions": instructions(slot.name)}
+        request = {"state": state, "questions": {"0": question | {"criteria": dict.fromkeys(slot.values, "")}}}
+        try:
+            ((inputs, (parsed,)),) = self._decision.prepare_inputs(request, self.tokenizer)
+            labels = label_token_ids(self.tokenizer, tuple(parsed.labels))
+            heat = float(self._decision.temperature.get(parsed.type, 1.0))
+            if not 0 < heat < inf:
+                raise ValueError(f"the temperature {heat:g}")
+        except (TypeError, ValueError, TemplateError) as error:
+            why = " ".join(str(error).split())[:300]
+            raise RecordError(f"{self.folder / DECISION}: not for this model: {why}") from None
+        return inputs["input_ids"][0, : int(inputs["marks"][0])].tolist(), labels, heat
 
     def overflow(self, prompts: Sequence[Prompt]) -> list[int]:
         if not any(prompt.slots for prompt in prompts):

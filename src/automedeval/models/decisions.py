@@ -12,7 +12,7 @@ import openai
 
 from automedeval.models.base import Answer, Prompt
 from automedeval.models.endpoint import OpenAIChat, sent
-from automedeval.models.questions import instructions
+from automedeval.models.questions import NO_STATE, instructions
 from automedeval.records import digest
 from automedeval.records.errors import ChatError
 
@@ -36,11 +36,8 @@ class DecisionChat(OpenAIChat):
         if not prompt.slots:
             raise ChatError(f"decision:{self.model} writes no text: it answers questions with options alone")
         questions = [
-            {
-                "type": "choice",
-                "instructions": instructions(slot.name),
-                "choices": [{"value": value} for value in slot.values],
-            }
+            {"type": "choice", "instructions": instructions(slot.name)}
+            | {"choices": [{"value": value} for value in slot.values]}
             for slot in prompt.slots
         ]
         return {"model": self.model, "input": [parts_of(each) for each in sent(prompt)], "questions": questions}
@@ -52,8 +49,11 @@ class DecisionChat(OpenAIChat):
             except openai.NotFoundError as error:
                 try:
                     answered = self._systemone(body)
+                    other = self._systemone(body | {"input": [{"content": "0"}]})
                 except openai.NotFoundError:
                     raise error from None  # which may say that there is no such model
+            if json.loads(answered)["answers"] == json.loads(other)["answers"]:
+                raise ChatError(f"decision:{self.model}: {NO_STATE}")
             self.systemone = True
             return answered
         return self._systemone(body)
@@ -62,11 +62,8 @@ class DecisionChat(OpenAIChat):
         contents = [each["content"] for each in body["input"]]
         state = "\n\n".join(each if isinstance(each, str) else each[0]["text"] for each in contents)
         questions = {
-            str(number): {
-                "type": "choice",
-                "instructions": each["instructions"],
-                "criteria": {choice["value"]: "" for choice in each["choices"]},
-            }
+            str(number): {"type": "choice", "instructions": each["instructions"]}
+            | {"criteria": {choice["value"]: "" for choice in each["choices"]}}
             for number, each in enumerate(body["questions"])
         }
         asked = {"model": body["model"], "state": state, "questions": questions}
@@ -75,28 +72,23 @@ class DecisionChat(OpenAIChat):
     def read(self, completion: Mapping[str, Any]) -> Answer:
         """Return the likeliest option of each question with the probabilities of all; an error where one is refused."""
         said, usage = completion["answers"], completion.get("usage") or {}
-        told = {
-            name: usage.get(f"{kind}_tokens")
-            for name, kind in (("prompt_tokens", "input"), ("completion_tokens", "output"))
-        }
-        tokens = {name: count for name, count in told.items() if isinstance(count, int)}
+        told = (("prompt_tokens", usage.get("input_tokens")), ("completion_tokens", usage.get("output_tokens")))
+        tokens = {name: count for name, count in told if isinstance(count, int)}
         each_answer = [said[name] for name in sorted(said, key=int)] if isinstance(said, Mapping) else said
         odds = []
         for answer in each_answer:
             if answer["type"] == "refusal":
                 return Answer(error=REFUSED, refused=True, usage=tokens)
             chances = answer["probabilities"]
-            pairs = (
-                chances.items()
-                if isinstance(chances, Mapping)
-                else ((each["value"], each["probability"]) for each in chances)
-            )
-            odds.append({str(option): float(chance) for option, chance in pairs})
+            if not isinstance(chances, Mapping):
+                chances = {each["value"]: each["probability"] for each in chances}
+            odds.append({str(option): float(chance) for option, chance in chances.items()})
         values = tuple(max(each, key=each.__getitem__) for each in odds)
         return Answer(values=values, probabilities=tuple(odds), usage=tokens)
 
 
-def parts_of(message: dict[str, str]) -> dict[str, Any]:
+def parts_of(message: dict[str, Any]) -> dict[str, Any]:
     """Return a message as decisions take it: that of the model itself in parts."""
-    own = message["role"] == "assistant"
-    return message | {"content": [{"type": "output_text", "text": message["content"]}]} if own else dict(message)
+    if message["role"] != "assistant":
+        return message
+    return message | {"content": [{"type": "output_text", "text": message["content"]}]}

@@ -103,10 +103,10 @@ class Rows:
         self.begins = [0] * count  # the place of each row's first token
         self.chance: list[random.Random] = []  # for sampling: one generator per row, which moves with the row
 
-    def start(self, prompts: Sequence[Sequence[int]], forward_tokens: int) -> None:
+    def start(self, prompts: Sequence[Sequence[int]], forward_tokens: int, keep: int = 1) -> torch.Tensor:
         """Feed the rows' prompts, token ids that begin with those of the prefix, about `forward_tokens` per forward pass.
 
-        Too many do not fit a CPU's caches. Rows of similar length should be neighbours.
+        Too many do not fit a CPU's caches. Rows of similar length should be neighbours. Returns what `feed` does.
         """
         self.tokens = list(map(list, prompts))
         self.length, first = max(map(len, self.tokens)), 0
@@ -126,9 +126,13 @@ class Rows:
                 width = min(-(-width // 32) * 32, self.length)
             rows = range(first, first + count)
             self._place_prefix(rows, self.length - width)
-            logits.append(self._forward(rows, width, keep=1)[:, -1])
+            logits.append(self._forward(rows, max(width, keep), keep))
             first += count
-        self.logits = torch.cat(logits)
+        return self._keep(torch.cat(logits))
+
+    def _keep(self, logits: torch.Tensor) -> torch.Tensor:
+        self.logits = logits[:, -1].float()
+        return logits
 
     def _place_prefix(self, rows: Sequence[int], end: int) -> None:
         """Copy the prefix to the beginning of each row, as far as `end`; what follows is fed."""
@@ -145,7 +149,7 @@ class Rows:
         """Append tokens to the active rows; set `self.logits` to those of the last position.
 
         A row that gets fewer tokens than others, or that was retired, moves to the common end, and its own last tokens fill the
-        forward pass. Return the logits of the last `keep` positions, float32, (active rows, keep, vocabulary).
+        forward pass. Return the logits of the last `keep` positions, (active rows, keep, vocabulary).
         """
         width = max(map(len, tokens))
         end, self.length = self.length, self.length + width
@@ -156,9 +160,7 @@ class Rows:
                 for states in self._states():
                     states[row, :, begin:end] = states[row, :, before : before + max(end - begin, 0)].clone()
                 self.begins[row] = begin
-        logits = self._forward(range(len(tokens)), max(width, 1), keep)
-        self.logits = logits[:, -1]
-        return logits
+        return self._keep(self._forward(range(len(tokens)), max(width, 1), keep))
 
     def _states(self) -> Iterator[torch.Tensor]:
         return (states for layer in self.layers if layer.is_initialized for states in (layer.keys, layer.values))
@@ -178,7 +180,7 @@ class Rows:
         if takes_positions(self.model):
             fed["position_ids"] = places[:, -width:].clamp(min=0)
         output = self.model(**fed, past_key_values=self.cache, use_cache=True, logits_to_keep=keep)
-        return output.logits.view(len(rows), keep, -1).float()
+        return output.logits.view(len(rows), keep, -1)
 
     def roll_back(self, count: int) -> None:
         """Remove the last `count` tokens of every active row."""
@@ -216,8 +218,8 @@ class SingleRow(Rows):
         self.kept: dict = {}
         self.chance = []
 
-    def start(self, prompts: Sequence[Sequence[int]], forward_tokens: int) -> None:
-        self.feed(prompts)
+    def start(self, prompts: Sequence[Sequence[int]], forward_tokens: int, keep: int = 1) -> torch.Tensor:
+        return self.feed(prompts, keep)
 
     def feed(self, tokens: Sequence[Sequence[int]], keep: int = 1) -> torch.Tensor:
         """Append tokens one by one: what a recurrent layer computes of several at once after its start differs by model."""
@@ -229,11 +231,8 @@ class SingleRow(Rows):
             self.kept = {}
         if self.kept:
             steps = [self._forward_at([token], before + at, 1) for at, token in enumerate(new)]
-            logits = torch.cat(steps, dim=1) if steps else self.logits[:, None]
-        else:
-            logits = self._forward_at(fed, 0, keep)
-        self.logits = logits[:, -1]
-        return logits
+            return self._keep(torch.cat(steps, dim=1) if steps else self.logits[:, None])
+        return self._keep(self._forward_at(fed, 0, keep))
 
     def _forward_at(self, tokens: Sequence[int], at: int, keep: int) -> torch.Tensor:
         fed = {"input_ids": torch.tensor([tokens], device=self.model.device)}
@@ -241,7 +240,7 @@ class SingleRow(Rows):
             fed["position_ids"] = torch.arange(at, at + len(tokens), device=self.model.device)[None]
         output = self.model(**fed, **self.kept, use_cache=True, logits_to_keep=keep)
         self.kept = {name: output[name] for name in ALL_CACHE_NAMES if output.get(name) is not None}
-        return output.logits.view(1, keep, -1).float()
+        return output.logits.view(1, keep, -1)
 
     def roll_back(self, count: int) -> None:
         """Remove the last `count` tokens; the others are computed again when the next are fed."""
@@ -350,7 +349,7 @@ def compete(rows: Rows, values: Sequence[Sequence[int]]) -> torch.Tensor:
         if head:
             if head not in behind:
                 fed = rows.feed([head] * rows.active, keep=len(head))
-                behind[head] = torch.log_softmax(fed, dim=-1)
+                behind[head] = torch.log_softmax(fed.float(), dim=-1)
                 rows.roll_back(len(head))
             steps = torch.tensor(value[1:], device=logits.device)
             total = total + behind[head][:, range(len(steps)), steps].sum(1)

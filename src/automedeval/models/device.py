@@ -32,11 +32,8 @@ def kind_of(device: str | torch.device) -> str:
 
 
 def gpu_memory(device: str) -> tuple[int, int] | None:
-    """Return the memory of a CUDA GPU in bytes, all and free; None for another device."""
-    if kind_of(device) != "cuda":
-        return None
-    free, total = torch.cuda.mem_get_info(device)
-    return total, free
+    """Return the memory of a CUDA GPU in bytes, free and all; None for another device."""
+    return torch.cuda.mem_get_info(device) if kind_of(device) == "cuda" else None
 
 
 def cpu_has(feature: str) -> bool:

@@ -38,10 +38,8 @@ class Encoder:
     RecordError: no such checkpoint, one that cannot be loaded or whose modules are its own code; a pooling that is missing, not
     needed, or not possible.
 
-    Args:
-        model: checkpoint folder or Hub id.
-        device: "auto" is what `best_device` chooses.
-        pooling: one of `POOLINGS`, for a checkpoint without a modules.json; None for one with it.
+    `model` is a folder or Hub id, `device` "auto" what `best_device` chooses, `pooling` one of `POOLINGS` for a checkpoint
+    without a modules.json, else None.
     """
 
     def __init__(self, model: str, device: str = "auto", pooling: str | None = None):
@@ -57,7 +55,6 @@ class Encoder:
 
     @cached_property
     def device(self) -> str:
-        """The device that the encoder runs on."""
         from automedeval.models.device import best_device
 
         return best_device() if self._device == "auto" else self._device
@@ -196,8 +193,7 @@ def plain_window(folder: Path) -> int | None:
         )
         kinds = [each["type"].rpartition(".")[2] for each in modules]
         plain = (
-            network["model_type"] == "bert"
-            and network["hidden_act"] == "gelu"
+            (network["model_type"], network["hidden_act"]) == ("bert", "gelu")
             and network.get("position_embedding_type", "absolute") == "absolute"
             and not network.get("is_decoder")
             and kinds in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"])
@@ -221,13 +217,13 @@ def _check_modules(model: str, folder: Path, pooling: str | None) -> None:
     """Refuse modules that are code of the checkpoint, which the library would run, and a pooling missing or said twice."""
     check_choice("encoder_pooling", pooling, POOLINGS)
     file = folder / "modules.json"
-    if not file.exists():
-        if not pooling:
-            raise RecordError(
-                f"{model} has no modules.json, which says how tokens are pooled: name an encoder that has one; only "
-                "build_dataset.py takes --encoder_pooling cls (as for unsupervised SimCSE), mean, or pooler (as for supervised)"
-            )
+    if pooling and not file.exists():
         return
+    if not file.exists():
+        raise RecordError(
+            f"{model} has no modules.json, which says how tokens are pooled: name an encoder that has one; only "
+            "build_dataset.py takes --encoder_pooling cls (as for unsupervised SimCSE), mean, or pooler (as for supervised)"
+        )
     try:
         kinds = [str(module["type"]) for module in read_json(file, others=True)]
     except (OSError, ValueError, KeyError, TypeError) as error:

@@ -287,6 +287,8 @@ class OpenAIChat(Chat):
             cause = error.__cause__ or error
             down = type(cause).__name__ == "ConnectError"
             raise _Failure(f"{type(cause).__name__}: {cause}", down=down) from None
+        except ChatError:
+            raise
         except (openai.OpenAIError, *UNREADABLE) as error:
             problem = endpoint_words(content) or f"{type(error).__name__}: {error_text(error)}"
             raise _Failure(f"the answer cannot be read: {problem}") from None

@@ -11,7 +11,7 @@ import random
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import takewhile
 from typing import Any
 
@@ -29,7 +29,7 @@ from automedeval.models.base import (
     answer_layout,
     unescaped,
 )
-from automedeval.models.checkpoints import checkpoint_folder, file_digests, fingerprint_of, loading
+from automedeval.models.checkpoints import checkpoint_folder, file_digests, fingerprint, loading
 from automedeval.models.decoding import Prefix, Rows, SingleRow, Written, cache_dtype, compete, draw, write_free
 from automedeval.models.device import best_device, best_dtype, described, gpu_memory, kind_of
 from automedeval.models.model_paths import find_model
@@ -38,7 +38,6 @@ from automedeval.models.network import (
     load_network,
     longest_in_batch,
     outline_network,
-    takes_positions,
 )
 from automedeval.models.tokenization import PromptEncoder, read_template
 from automedeval.records import RecordError
@@ -69,7 +68,7 @@ def batch_room(outline, device: str) -> int:
     token = 2 * config.num_hidden_layers * heads * head * cache_dtype(outline, device).itemsize
     room, most = 2 * 2**30, ROOM_ON_CPU
     if (memory := gpu_memory(device)) is not None:
-        total, free = memory
+        free, total = memory
         weights = sum(each.numel() * each.itemsize for each in outline.parameters())
         room, most = max(room, int((total if free > 0.9 * total else free) - weights) // 2), ROOM_ON_GPU
     return max(2048, min(most, room // token))
@@ -157,12 +156,12 @@ class LocalChat(Chat):
 
     @property
     def fingerprint(self) -> str:
-        return fingerprint_of(self._digests, self._settings)
+        return fingerprint(self.folder, self._settings, self._digests)
 
     @property
     def checkpoint(self) -> str:
         """Twelve hexadecimal digits over the checkpoint alone."""
-        return fingerprint_of(self._digests, [])
+        return fingerprint(self.folder, [], self._digests)
 
     def prepare(self) -> None:
         """Load the network now."""
@@ -210,9 +209,9 @@ class LocalChat(Chat):
         lengths = [len(ids) + self._reserve(prompt, most) for ids, prompt, most in zip(encoded, prompts, free)]
 
         shapes: list[str] = [repr(prompt.form) for prompt in prompts]
-        of_each: tuple[Any, ...] = (prompts, encoded, free)
+        asked = list(zip(prompts, encoded, free))
         yield from self._by_batches(
-            lengths, shapes, wanted, lambda batch: self._answer_batch(*([some[at] for at in batch] for some in of_each))
+            lengths, shapes, wanted, lambda batch: self._answer_batch(*map(list, zip(*(asked[at] for at in batch))))
         )
 
     def _share_prefix(self, encoded: list[list[int]]) -> None:
@@ -258,49 +257,49 @@ class LocalChat(Chat):
     @torch.inference_mode()
     def _answer_batch(self, prompts: list[Prompt], encoded: list[list[int]], most: list[int]) -> list[Answer]:
         parts = prompts[0].form
-        reserves = [self._reserve(prompts[0], free) for free in most]
-        rows = self._rows(encoded, reserves)
+        opening, free, slots = answer_layout(parts) if parts else ("", Free(self.stop), [])
+        rows = self._rows(encoded, [self._reserve(prompts[0], free) for free in most])
         keys = [json.dumps([self.seed, prompt.run, prompt.label, prompt.messages]) for prompt in prompts]
         rows.chance = list(map(random.Random, keys))  # seeded by the text's SHA-512
         usage = [{"prompt_tokens": len(ids), "completion_tokens": 0} for ids in encoded]
-        if parts is None:
-            rows.start(encoded, self.forward_tokens)
-            not_finite = rows.logits.isnan().any(dim=1).tolist()
-            written, _ = self._write(rows, Free(self.stop), usage, most)
-            texts = [after_thoughts(self._join(text, Free(self.stop), "")[0]) for text in written]
-            return [
-                Answer(error=NOT_FINITE, usage=count) if bad else Answer(text, truncated=made.truncated, usage=count)
-                for bad, text, made, count in zip(not_finite, texts, written, usage)
-            ]
-        opening, free, slots = answer_layout(parts)
         if free is None:
             return self._choose_values(rows, None, encoded, slots, usage)
         start = self.encoder.after("\n", opening) if opening else []
         rows.start([ids + start for ids in encoded], self.forward_tokens)
-        literal, slot, following = slots[0]
+        not_finite = rows.logits.isnan().any(dim=1).tolist()
         written, owner = self._write(rows, free, usage, most)
+        literal, slot, following = slots[0] if slots else ("", None, "")
         joined = [self._join(text, free, literal) for text in written]
-        tail = [self.encoder.after("x", joined[index][1] + slot.values[0]) for index in owner]
-        _, values, ending = self.encoder.segment(literal, slot, following)
-        spare = len(values[0]) - ending
-        valued = self._choose_values(
-            rows, [ids[: len(ids) - spare] for ids in tail], [], slots, [usage[i] for i in owner]
-        )
-        answers: list[Answer] = [Answer()] * len(prompts)
-        for index, answer in zip(owner, valued):
-            text, cut = joined[index][0], written[index].truncated
-            rationale = unescaped(text) if free.json_string else text.strip()
-            whole = replace(answer, text=opening + text + answer.text, free=rationale, truncated=cut)
-            answers[index] = answer if answer.error else whole
-        return answers
+        if slot is None:
+            answers = [Answer(after_thoughts(text)) for text, _ in joined]
+        else:
+            tail = [self.encoder.after("x", joined[index][1] + slot.values[0]) for index in owner]
+            _, values, ending = self.encoder.segment(literal, slot, following)
+            spare = len(values[0]) - ending
+            forced = [ids[: len(ids) - spare] for ids in tail]
+            valued = dict(zip(owner, self._choose_values(rows, forced, [], slots, [usage[index] for index in owner])))
+            answers = [
+                replace(
+                    valued[index],
+                    text=opening + text + valued[index].text,
+                    free=unescaped(text) if free.json_string else text.strip(),
+                )
+                for index, (text, _) in enumerate(joined)
+            ]
+        return [
+            Answer(error=NOT_FINITE, usage=count)
+            if bad or answer.error
+            else replace(answer, truncated=made.truncated, usage=count)
+            for answer, bad, made, count in zip(answers, not_finite, written, usage)
+        ]
 
-    def _rows(self, prompts: list[list[int]], reserves: list[int]) -> Rows:
+    def _rows(self, prompts: list[list[int]], reserves: list[int], prefix: Prefix | None = None) -> Rows:
         """Return the rows of a batch, in which each answer takes at most its reserve."""
         if max(map(sum, zip(map(len, prompts), reserves))) > self._longest_in_batch:
             return SingleRow(self.network)
         # Rows end at one place: the longest answer may follow a prompt as long as the longest.
         capacity = max(map(len, prompts)) + max(reserves) + 64
-        return Rows(self.network, len(prompts), capacity, self._prefix, self.tokenizer.pad_token_id or 0)
+        return Rows(self.network, len(prompts), capacity, prefix or self._prefix, self.tokenizer.pad_token_id or 0)
 
     def _choose_values(
         self,
@@ -348,7 +347,7 @@ class LocalChat(Chat):
 
     def _chooser(self, rows: Rows) -> Callable[[torch.Tensor], torch.Tensor]:
         if not self.temperature:
-            return lambda logits: logits.argmax(dim=-1)
+            return partial(torch.argmax, dim=-1)
         return lambda logits: draw(rows, logits, self.temperature, self.top_k)
 
     def _write(
@@ -390,15 +389,13 @@ class LocalChat(Chat):
     def _join(self, written: Written, free: Free, literal: str) -> tuple[str, str]:
         """Return the free text, and the text that is still to be fed so that the row continues with `literal`."""
         pattern, lead = _stop_pattern(free)
-        fed = lead + self._decode(written.tokens)
+        text = fed = lead + self._decode(written.tokens)
         if written.pending is None:
-            cut = free.json_string and (len(fed) - len(fed.rstrip("\\"))) % 2 == 1  # within an escape
-            return fed[len(lead) :] + "\\" * cut, "\\" * cut + literal
-        whole = lead + self._decode([*written.tokens, written.pending])
-        match = pattern.search(whole)
-        at = match.end() - len(free.stop) if match else len(fed)
-        forced = whole[len(fed) : at] + literal if at >= len(fed) else literal[len(fed) - at :]
-        return whole[len(lead) : max(at, len(lead))], forced
+            within_escape = free.json_string and (len(fed) - len(fed.rstrip("\\"))) % 2
+            text += "\\" * within_escape
+        elif match := pattern.search(whole := lead + self._decode([*written.tokens, written.pending])):
+            text = whole[: match.end() - len(free.stop)]
+        return text[len(lead) :], (text + literal)[len(fed) :]
 
     # --- likelihoods ---------------------------------------------------------------------------------------------------
 
@@ -420,22 +417,13 @@ class LocalChat(Chat):
         )
 
     @torch.inference_mode()
-    def _likelihood_batch(self, rows: list[tuple[list[int], list[int]]]) -> list[float]:
-        pad = self.tokenizer.pad_token_id or 0
-        width = max(len(condition) + len(target) for condition, target in rows)
-        whole = [condition + target for condition, target in rows]
-        ids = torch.tensor([[pad] * (width - len(row)) + row for row in whole], device=self.device)
-        mask = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in whole], device=self.device)
-        keep = max(len(target) for _, target in rows) + 1
-        places = (mask.cumsum(1) - 1).clamp(min=0)
-        fed = {"input_ids": ids, "attention_mask": mask, "use_cache": False}
-        if takes_positions(self.network):
-            fed["position_ids"] = places
-        logits = self.network(**fed, logits_to_keep=keep).logits.view(len(rows), keep, -1)
+    def _likelihood_batch(self, pairs: list[tuple[list[int], list[int]]]) -> list[float]:
+        whole, keep = [condition + target for condition, target in pairs], max(len(target) for _, target in pairs) + 1
+        logits = self._rows(whole, [0] * len(pairs), Prefix()).start(whole, self.batch_tokens, keep)
         means = []
-        for row, (_, target) in enumerate(rows):  # row by row: the full vocabulary in float32 is large
-            steps = logits[row, -len(target) - 1 : -1].float()
-            chosen = steps.gather(1, ids[row, -len(target) :, None]).squeeze(1)
+        for (_, target), read in zip(pairs, logits):  # one by one: the full vocabulary in float32 is large
+            steps = read[-len(target) - 1 : -1].float()
+            chosen = steps.gather(1, torch.tensor(target, device=steps.device)[:, None]).squeeze(1)
             means.append((chosen - steps.logsumexp(dim=1)).mean().item())
         return means
 

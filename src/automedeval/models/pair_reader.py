@@ -50,7 +50,6 @@ class PairReader:
         if not self._plain:  # few at once: as for the texts of an Encoder
             read = self._network.predict(list(pairs), batch_size=8 if on_cpu else 64, show_progress_bar=False)
             return read.astype(float).reshape(numbers.shape)
-        lengths = [len(each) for each in self._network.tokenizer.encode_batch(list(pairs))]
-        for batch in batches(lengths, on_cpu):
+        for batch in batches(list(map(len, self._network.tokenizer.encode_batch(list(pairs)))), on_cpu):
             numbers[batch] = self._network.classify([pairs[index] for index in batch]).cpu().numpy()
         return numbers

@@ -17,6 +17,9 @@ from automedeval.records.yaml_file import load_yaml
 
 MOST = 26  # options of a question
 CUT_OFF = "the answer was cut off at its token limit"
+NO_STATE = (
+    "the template of its questions shows nothing of a state that is one text (an exported judge is --judge FOLDER)"
+)
 
 
 @dataclass(frozen=True)
@@ -36,9 +39,7 @@ class Judgement:
     def divided_by(self, blank: "Judgement") -> "Judgement":
         """Return the answer with its odds divided by those on an empty state; without odds if either has none."""
         if not (self.probabilities and blank.probabilities and all(blank.probabilities.values())):
-            return replace(
-                self, probabilities=None
-            )  # of an endpoint: an option is not among the alternatives that it tells
+            return replace(self, probabilities=None)  # an endpoint does not tell the odds of each option
         odds = {each: chance / blank.probabilities[each] for each, chance in self.probabilities.items()}
         total = sum(odds.values())
         return Judgement(max(odds, key=odds.__getitem__), {each: value / total for each, value in odds.items()})
@@ -82,10 +83,8 @@ class Question:
         said = (each for each in self.options if re.match(rf"\W{{0,9}}{re.escape(each)}{ends}", text, re.I))
         option = next(said, None)
         if option is None:
-            words = " ".join(text.split())[:40]
-            return Judgement(
-                error=CUT_OFF if answer.truncated else f"{words!r} is not one of {', '.join(self.options)}"
-            )
+            words = f"{' '.join(text.split())[:40]!r} is not one of {', '.join(self.options)}"
+            return Judgement(error=CUT_OFF if answer.truncated else words)
         odds = self._odds(answer)
         return self._likeliest(odds) if odds else Judgement(option)
 

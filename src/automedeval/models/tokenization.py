@@ -1,6 +1,5 @@
 """Prompts to tokens: chat templates, literals and values of an answer, and control tokens inside a text."""
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -13,17 +12,16 @@ from automedeval.models.checkpoints import checkpoint_folder
 from automedeval.records import RecordError, read_text, whole
 from automedeval.records.extras import install
 
-_SEAM = "\ue0a1\ue0a2"  # private-use characters that mark where a text is cut before it is tokenized
 # Chat templates name their switch so; a model that thinks first would fill an answer's tokens with thoughts.
 _NO_THOUGHTS = {"enable_thinking": False, "thinking": False}
+_TEXT_ALONE = "{{ messages[0].content }}"  # the template of a text that no chat surrounds
 
 
 @dataclass
 class PromptEncoder:
     """Turn messages and the parts of answers into token ids of one tokenizer.
 
-    A control token inside a content (for example `<|im_end|>` in a patient's question) becomes ordinary characters: the text
-    is cut inside the token and the pieces are tokenized separately. All other texts are tokenized whole, as in training.
+    A control token inside a content (for example `<|im_end|>` in a patient's question) is tokenized as ordinary characters.
     A chat template that can have a model think before its answer is told not to.
     """
 
@@ -31,8 +29,8 @@ class PromptEncoder:
     _segments: dict = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
-        added = sorted(self.tokenizer.get_added_vocab(), key=len, reverse=True)
-        self._control = re.compile("|".join(map(re.escape, added)) or r"(?!)")
+        # Every added token, also one that the template does not write; some are white space, as Gemma's line breaks.
+        self.tokenizer.chat_control_tokens = [each for each in self.tokenizer.get_added_vocab() if not each.isspace()]
         # Some templates have no system role; then the system message is put before the user's message.
         self._system_role = self.tokenizer.chat_template is None or self._renders_system()
 
@@ -49,30 +47,26 @@ class PromptEncoder:
         return cls(tokenizer)
 
     def _renders_system(self) -> bool:
+        chat = [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}]
         try:
-            self._render([{"role": "system", "content": "s"}, {"role": "user", "content": "u"}])
+            self.tokenizer.apply_chat_template(chat, tokenize=False)
         except Exception:  # noqa: BLE001  a template can make every operation fail; without a system role it may work
             return False
         return True
 
-    def render(self, messages: Messages, answered: bool = False) -> str:
-        """Return chat messages as text, as `encode` tokenizes it; RecordError if the chat template cannot be rendered."""
-        if not self._system_role and messages[0]["role"] == "system":
-            content = f"{messages[0]['content']}\n\n{messages[1]['content']}"
-            messages = [{**messages[1], "content": content}, *messages[2:]]
+    def _apply(self, chats: Sequence[Messages], **options: Any) -> list:
+        """Return what the chat template makes of chats; RecordError if it cannot be rendered."""
+        if not self._system_role:
+            chats = [_without_system(chat) for chat in chats]
         try:
-            return self._render(messages, answered)
+            return self.tokenizer.apply_chat_template(list(chats), **_NO_THOUGHTS, **options)
         except Exception as error:  # noqa: BLE001  a template can make every operation fail
             problem = " ".join(str(error).split())[:300] or type(error).__name__
             raise RecordError(f"the chat template cannot be rendered: {problem}") from None
 
-    def _render(self, messages: Messages, answered: bool = False) -> str:
-        options = {"tokenize": False, "add_generation_prompt": not answered, **_NO_THOUGHTS}
-        return self.tokenizer.apply_chat_template(messages, **options)
-
-    def _cut_control(self, text: str) -> str:
-        """Put a seam into every control token of a text, so that it becomes ordinary characters."""
-        return self._control.sub(lambda match: match[0][0] + _SEAM + match[0][1:], whole(text).replace(_SEAM, ""))
+    def render(self, messages: Messages) -> str:
+        """Return chat messages, up to the beginning of the answer, as text."""
+        return self._apply([messages], tokenize=False, add_generation_prompt=True)[0]
 
     def encode(self, prompts: Sequence[Messages], answered: bool = False) -> list[list[int]]:
         """Tokenize chat messages, up to the beginning of the answer, or with `answered` the answer in the last message too."""
@@ -80,15 +74,11 @@ class PromptEncoder:
             return []
         if self.tokenizer.chat_template is None:
             raise RecordError("the checkpoint has no chat template; give one with --chat_template_path")
-        pieces: list[str] = []
-        counts = []
-        for messages in prompts:
-            messages = [{**message, "content": self._cut_control(message["content"])} for message in messages]
-            parts = self.render(messages, answered).split(_SEAM)
-            pieces += parts
-            counts.append(len(parts))
-        ids = iter(self.tokenizer(pieces, add_special_tokens=False).input_ids)
-        return [[token for _ in range(count) for token in next(ids)] for count in counts]
+        return self._ids(prompts, add_generation_prompt=not answered)
+
+    def _ids(self, chats: Sequence[Messages], **options: Any) -> list[list[int]]:
+        chats = [[message | {"content": whole(message["content"])} for message in chat] for chat in chats]
+        return self._apply(chats, tokenize=True, sanitize_control_tokens=True, return_dict=False, **options)
 
     def encode_answered(self, chats: Sequence[tuple[Messages, str]]) -> list[tuple[list[int], list[int]]]:
         """Tokenize chats and their answers; return of each the tokens of the chat, and of the answer with its end.
@@ -130,10 +120,16 @@ class PromptEncoder:
     def encode_pairs(self, pairs: Sequence[tuple[str, str]]) -> list[tuple[list[int], list[int]]]:
         """Tokenize both texts of (condition, target) pairs; the condition begins with the tokenizer's BOS, if it has one."""
         start = [self.tokenizer.bos_token_id] if self.tokenizer.bos_token_id is not None else []
-        flat = [self._cut_control(text).split(_SEAM) for pair in pairs for text in pair]
-        ids = iter(self.tokenizer([piece for pieces in flat for piece in pieces], add_special_tokens=False).input_ids)
-        sides = [[token for _ in pieces for token in next(ids)] for pieces in flat]
-        return [(start + sides[at], sides[at + 1]) for at in range(0, len(sides), 2)]
+        texts = [[{"role": "user", "content": text}] for pair in pairs for text in pair]
+        ids = iter(self._ids(texts, chat_template=_TEXT_ALONE) if texts else ())
+        return [(start + condition, target) for condition, target in zip(ids, ids)]
+
+
+def _without_system(chat: Messages) -> Messages:
+    """Return a chat with the text of its system message in front of the user's."""
+    if chat[0]["role"] != "system":
+        return chat
+    return [chat[1] | {"content": f"{chat[0]['content']}\n\n{chat[1]['content']}"}, *chat[2:]]
 
 
 def load_tokenizer(folder: Path) -> Any:

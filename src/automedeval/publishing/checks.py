@@ -6,7 +6,7 @@ Nothing here sends anything. Every problem raises RecordError with a line that n
 import json
 import re
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -17,14 +17,16 @@ from huggingface_hub import RepoCard
 from safetensors import SafetensorError, safe_open
 
 from automedeval.publishing.paths import without_paths
-from automedeval.publishing.secrets import names_annotators, secret_in
-from automedeval.records import RecordError, read_json, read_lines, read_text
+from automedeval.records import RecordError, read_lines, read_text
 from automedeval.records.tables import packaged
 
 MODEL, DATASET = KINDS = ("model", "dataset")  # the Hub's names
 CARD = "README.md"
 RULES = packaged("publishing", "checks")
 UNFILLED, CLOSED = re.compile(RULES["unfilled"]), re.compile(RULES["closed"])
+SECRETS = {kind: re.compile(pattern.encode()) for kind, pattern in packaged("publishing", "secrets").items()}
+# Where a file of some suffix names annotators: as the value of a key, in a column, or as the judge of a person's own scores.
+PEOPLE = {f".{suffix}": re.compile(pattern.encode()) for suffix, pattern in RULES["annotators"].items()}
 HUB_ID = re.compile(r"(?!models/)[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _NOT_SENT = re.compile(r"\..*|__pycache__|checkpoint-\d+")  # hidden files, caches, and what training could resume from
 NAMES = "{}: names annotators; if these are pseudonyms, set --annotators_are_pseudonyms true"
@@ -59,15 +61,10 @@ def pack(
     pseudonyms: bool = False,
     extra: Mapping[str, Path | bytes] | None = None,
 ) -> Parcel:
-    """Return the files of a folder that are published, after all checks.
+    """Return the files of a folder that are published, after all checks; RecordError, which names the file, if one fails.
 
-    Args:
-        card: text to publish as README.md instead of the folder's own.
-        pseudonyms: whether annotators' names in the files are pseudonyms.
-        extra: further files, or their content, by their path in the repository.
-
-    Raises:
-        RecordError: a check fails; the line names the file.
+    `card` is published as README.md instead of the folder's own, `extra` are further files by their path in the repository.
+    `pseudonyms` says that annotators' names in the files are such.
     """
     folder = Path(folder)
     files, left_out = gather(folder)
@@ -76,11 +73,12 @@ def pack(
     sent: dict[str, Path | bytes] = files | dict(extra or {}) | ({} if card is None else {CARD: card.encode()})
     sent |= without_paths(sent)
     licences = sum((_check_file(str(folder / path), kind, file, pseudonyms) for path, file in sent.items()), Counter())
-    if kind == MODEL:
-        _check_weights(folder, files)
-    elif not any(path.endswith(".parquet") for path in files):
+    weights = any(re.fullmatch(r"[^/]+\.safetensors", path) for path in files)
+    if kind == MODEL and not (weights and "config.json" in files):
+        raise RecordError(f"{folder}: no config.json with .safetensors beside it: not a checkpoint")
+    if kind == DATASET and not any(path.endswith(".parquet") for path in files):
         raise RecordError(f"{folder}: no .parquet file: not a data set")
-    check_card(card or read_text(files[CARD]), kind, "the card" if card else str(folder / CARD), files)
+    check_card(card or read_text(files[CARD]), kind, "the card" if card else str(folder / CARD))
     warnings = _check_licences(folder, licences, public) if kind == DATASET else ()
     return Parcel(kind, dict(sorted(sent.items())), str(folder), left_out, warnings)
 
@@ -109,8 +107,8 @@ def gather(folder: Path) -> tuple[dict[str, Path], tuple[str, ...]]:
     return files, tuple(sorted(left_out))
 
 
-def check_card(card: str, kind: str, place: str = "the card", files: Collection[str] = ()) -> None:
-    """Raise RecordError if the card of a model or a data set lacks a field, holds a placeholder, or names a missing file."""
+def check_card(card: str, kind: str, place: str = "the card") -> None:
+    """Raise RecordError if the card of a model or a data set lacks a field or holds a placeholder."""
     try:
         about = RepoCard(card).data.to_dict()
     except (ValueError, TypeError, yaml.YAMLError) as error:
@@ -125,26 +123,6 @@ def check_card(card: str, kind: str, place: str = "the card", files: Collection[
     base = about["base_model"] if kind == MODEL else None
     if base is not None and not (isinstance(base, str) and HUB_ID.fullmatch(base)):
         raise RecordError(f"{place}: base_model: {base!r} is no Hub id (--base_model names it)")
-    if kind == DATASET:
-        try:
-            named = [each["path"] for config in about["configs"] for each in config["data_files"]]
-        except (TypeError, KeyError):
-            raise RecordError(f"{place}: configs: must name the path of every split under data_files") from None
-        if absent := [path for path in named if path not in files]:
-            raise RecordError(f"{place}: configs: names {absent[0]}, which is not there")
-
-
-def _check_weights(folder: Path, files: Mapping[str, Path]) -> None:
-    """Raise RecordError if a checkpoint lacks a file that is needed to load it."""
-    if "config.json" not in files or not any(re.fullmatch(r"[^/]+\.safetensors", path) for path in files):
-        raise RecordError(f"{folder}: no config.json with .safetensors beside it: not a checkpoint")
-    for path in (path for path in files if path.endswith(".safetensors.index.json")):
-        content = read_json(files[path])
-        if not isinstance(content, dict) or not isinstance(shards := content.get("weight_map"), dict):
-            raise RecordError(f"{files[path]}: must be a mapping with the mapping weight_map")
-        for shard in sorted(set(shards.values())):
-            if str(PurePosixPath(path).with_name(shard)) not in files:
-                raise RecordError(f"{files[path]}: names {shard}, which is not there")
 
 
 def _check_file(place: str, kind: str, file: Path | bytes, pseudonyms: bool) -> Counter:
@@ -201,9 +179,11 @@ def _header(file: Path) -> bytes:
 
 def _check_text(place: str, text: bytes, suffix: str = "", where: str = "line {}") -> None:
     """Raise RecordError if a text holds a key, or, as a file of this suffix, names of annotators."""
-    if secret := secret_in(text):
-        raise RecordError(f"{place}, {where.format(secret[0])}: looks like {secret[1]}; remove it and revoke it")
-    if names_annotators(text, suffix.removeprefix(".")):
+    if found := [(match.start(), kind) for kind, pattern in SECRETS.items() if (match := pattern.search(text))]:
+        start, kind = min(found)
+        line = where.format(text.count(b"\n", 0, start) + 1)
+        raise RecordError(f"{place}, {line}: looks like {kind}; remove it and revoke it")
+    if suffix in PEOPLE and PEOPLE[suffix].search(text):
         raise RecordError(NAMES.format(place))
 
 

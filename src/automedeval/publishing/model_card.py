@@ -33,16 +33,9 @@ def fill_card(
 ) -> str:
     """Return a judge's card with everything that is known of it.
 
-    Args:
-        template: the card's front matter and Markdown, with the names of the facts.
-        checkpoint, digest: the folder that recipes/sft.py left, and the `fingerprint` of its weights.
-        license: the Hub's name of its license, which the base model's has to allow.
-        base_model: the Hub id of the model that training started from; None takes the training record's, if that is one.
-        result: what automedeval report found, `agreement.json`; None where nothing was measured.
-        audit: what automedeval audit found, `audit.json`; None where there was none.
-
-    Raises:
-        RecordError: the checkpoint's training is not finished or not known here; results or audit are of other weights.
+    `checkpoint` is the folder that recipes/sft.py left, `digest` the `fingerprint` of its weights, `result` an agreement.json,
+    `audit` an audit.json. Without a `base_model` the training record's is taken, if it is a Hub id. RecordError if training is
+    not finished or not known here, or results or audit are of other weights.
     """
     history, record = read_history(checkpoint), read_record(checkpoint)
     if record is None:

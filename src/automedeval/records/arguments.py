@@ -10,11 +10,7 @@ from automedeval.records.errors import RecordError
 
 
 def option(help: str, default: Any = MISSING, **more: Any) -> Any:
-    """Return the field of an option in a dataclass of arguments; without a default it is required.
-
-    Args:
-        more: `choices` or `nargs`, as argparse has them.
-    """
+    """Return the field of an option in a dataclass of arguments; without a default it is required; `more` is argparse's."""
     metadata = dict(more, help=help)
     if isinstance(default, list):
         return field(default_factory=default.copy, metadata=metadata)

@@ -21,10 +21,11 @@ def read_cases(path: str | Path, least_responses: int = 1, blank: str | None = N
     `without_blanks` says what `blank` is. RecordError if a row cannot be read or is no case, an id is repeated, or the file has
     no case.
     """
-    table, rows = _opened(path, least_responses, blank)
+    held = _opened(path, least_responses, blank)
+    rows = ((place, case.to_dict()) for place, case in named_cases(held)) if isinstance(held, Table) else held
     seen: dict[str, str] = {}
     names: dict[str, str] = {}  # of models, without blanks
-    for place, row in rows if table is None else ((place, case.to_dict()) for place, case in named_cases(table)):
+    for place, row in rows:
         try:
             case = Case.from_dict(_settled(row, blank), least_responses)
         except RecordError as error:
@@ -44,14 +45,12 @@ def read_cases(path: str | Path, least_responses: int = 1, blank: str | None = N
 def table_of(
     path: str | Path, least_responses: int = 1, blank: str | None = None, columns: Sequence[str] = ()
 ) -> Table | None:
-    """Return what a table of answers holds, None for a file of cases; RecordError as `read_cases`.
+    """Return what a table of answers holds, by `Columns.named` or else by their names; None for a file of cases.
 
-    Args:
-        columns: what holds what, as `Columns.named` has it; by default the names of the columns show it.
+    RecordError as `read_cases`.
     """
-    if columns:
-        return read_table(path, read_rows(path, split="test"), blank, columns)
-    return _opened(path, least_responses, blank)[0]
+    held = _opened(path, least_responses, blank, columns)
+    return held if isinstance(held, Table) else None
 
 
 def read_table(
@@ -77,19 +76,20 @@ def read_table(
 
 
 def _opened(
-    path: str | Path, least_responses: int, blank: str | None
-) -> tuple[Table | None, Iterator[tuple[str, dict]]]:
-    """Return a table, or None and the records of cases."""
+    path: str | Path, least_responses: int, blank: str | None, columns: Sequence[str] = ()
+) -> Table | Iterator[tuple[str, dict]]:
+    """Return a table, or the records of cases."""
     rows = read_rows(path, split="test")
-    if not (first := next(rows, None)):
-        return None, rows
-    rows = itertools.chain([first], rows)
-    if not _is_table(path, without_messages(first[1], first[0]), least_responses):
-        return None, rows
+    if columns:
+        return read_table(path, rows, blank, columns)
+    first = list(itertools.islice(rows, 1))
+    rows = itertools.chain(first, rows)
+    if not any(_is_table(path, without_messages(row, place), least_responses) for place, row in first):
+        return rows
     placed = list(rows)
     if mixed := next((place for place, row in placed if "responses" in row), None):
         raise RecordError(f"{mixed}: has 'responses', as a case has, and the first row is one of a table")
-    return read_table(path, placed, blank, least_responses=least_responses), rows
+    return read_table(path, placed, blank, least_responses=least_responses)
 
 
 def _settled(row: dict, blank: str | None) -> dict:

@@ -37,18 +37,11 @@ class UnclearColumns(RecordError):
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns that are read.
-
-    Args:
-        question: the column with the question.
-        responses: wide: the columns with responses; their names become the models.
-        model, answer: long: the columns with the model's name and its response.
-        reference, topic, id: the columns with these, if there are any.
-    """
+    """The columns that are read, by what they hold."""
 
     question: str
-    responses: tuple[str, ...] = ()
-    model: str | None = None
+    responses: tuple[str, ...] = ()  # of a wide table: their names become the models
+    model: str | None = None  # of a long table, as the answer
     answer: str | None = None
     reference: str | None = None
     topic: str | None = None
@@ -60,23 +53,18 @@ class Columns:
 
         RecordError for no question, a role or a column that comes twice, or one of model and answer without the other.
         """
-        roles: dict[str, Any] = {}
-        for entry in entries:
-            role, sign, column = entry.partition("=")
-            if not sign or role not in NAMES:
-                roles.setdefault("responses", []).append(entry)
-            elif role in roles:
-                raise RecordError(f"--columns: {role} is named twice")
-            else:
-                roles[role] = column
+        split = [
+            (role, column) for role, sign, column in (each.partition("=") for each in entries) if role in NAMES and sign
+        ]
+        roles, responses = dict(split), [each for each in entries if each.partition("=")[::2] not in split]
+        named = [("", role) for role, _ in split] + [("the column ", name) for name in [*roles.values(), *responses]]
+        if twice := next((each for each in named if named.count(each) > 1), None):
+            raise RecordError(f"--columns: {twice[0]}{twice[1]!r} is named twice")
         if "question" not in roles:
             raise RecordError("--columns: question=COLUMN is missing")
-        named = [name for each in roles.values() for name in ([each] if isinstance(each, str) else each)]
-        if twice := next((name for name in named if named.count(name) > 1), None):
-            raise RecordError(f"--columns: the column {twice!r} is named twice")
         if ("model" in roles) != ("answer" in roles):
             raise RecordError("--columns: model=COLUMN and answer=COLUMN need each other")
-        return cls(**{**roles, "responses": tuple(roles.get("responses", ()))})
+        return cls(**roles, responses=tuple(responses))
 
     def of(self, rows: Sequence[dict], path: str) -> Self:
         """Return the named columns of a table, which has an id where a column is called so; RecordError if one is missing."""
@@ -93,31 +81,30 @@ class Columns:
         """
         every = _names(rows)
         named = {role: [name for name in every if plain(name) in names] for role, names in NAMES.items()}
-        candidates = dict(named)
+        answers = named.pop("answer")
         listed = f"the columns are {', '.join(' '.join(name.split()) for name in every)}"
-        for role in ("question", "reference", "id", "topic", "model"):
-            exact = [name for name in candidates[role] if plain(name) == role]
-            candidates[role] = exact if role != "question" and exact else candidates[role]
-            if len(candidates[role]) > 1:
-                raise UnclearColumns(f"{' or '.join(map(repr, candidates[role]))} may be the {role}; {listed}")
-        if not candidates["question"]:
+        columns: dict[str, Any] = {}
+        for role, names in named.items():
+            exact = [name for name in names if plain(name) == role] if role != "question" else []
+            if len(exact or names) > 1:
+                raise UnclearColumns(f"{' or '.join(map(repr, exact or names))} may be the {role}; {listed}")
+            columns.update((role, name) for name in exact or names)
+        if "question" not in columns:
             raise UnclearColumns(f"no column is called question; {listed}")
         if nameless := [name for name in every if NAMELESS.fullmatch(name) and _has_text(name, rows)]:
             raise UnclearColumns(f"{nameless[0]!r} holds text, and the file has no name for it; {listed}")
-        columns: dict[str, Any] = {role: names[0] for role, names in candidates.items() if role != "answer" and names}
         if "model" in columns:
-            if len(candidates["answer"]) != 1:
+            if len(answers) != 1:
                 raise UnclearColumns(f"beside {columns['model']!r}, one column must be called answer; {listed}")
-            return cls(answer=candidates["answer"][0], **columns)
-        taken = [name for role, names in named.items() if role != "answer" for name in names]
+            return cls(answer=answers[0], **columns)
+        taken = {name for names in named.values() for name in names}
         rest = [name for name in every if name not in taken and _has_text(name, rows)]
-        guessed = [name for name in rest if name not in candidates["answer"]]
-        others = [name for name in guessed if _is_beside(name, rows, columns["question"])]
+        others = [name for name in rest if name not in answers and _is_beside(name, rows, columns["question"])]
         rest = [name for name in rest if name not in others]
         # Where responses are not needed, an answer without a reference beside it may be the trusted one.
         alone = not least_responses and "reference" not in columns and [plain(name) for name in rest] == ["answer"]
         trusted = [name for name in rest if TRUSTED & {_unnumbered(name), *_unnumbered(name).split("_")}]
-        if unsure := candidates["answer"] if candidates["answer"] and (alone or len(rest) > 1) else trusted:
+        if unsure := answers if answers and (alone or len(rest) > 1) else trusted:
             raise UnclearColumns(f"{unsure[0]!r} may be the reference, or a candidate's responses; {listed}", True)
         told = ", ".join(map(_listed, others))
         if found := _doubt(rest, rows) if least_responses else None:
@@ -153,7 +140,7 @@ class Columns:
         write where there is none, the rows of a case contradict each other, or a fault of `without_blanks`.
         """
         rows = list(self._checked(placed))
-        cases, notes = self._long(rows) if self.model else (self._wide(rows), [])
+        cases, notes = self._cases(rows)
         cases, blanks = without_blanks(source, cases, blank)
         contents = [row for _, row in placed]
         unread = [name for name in _names(contents) if name not in self.every]
@@ -175,8 +162,7 @@ class Columns:
     def _checked(self, placed: Iterable[tuple[str, dict]]) -> Iterator[tuple[str, dict]]:
         """Yield the cells that are read; one that a row lacks is blank."""
         for place, row in placed:
-            needed = [self.question] if self.model is None else [self.question, self.model]
-            if missing := next((name for name in needed if name not in row), None):
+            if missing := next((name for name in (self.question, self.model) if name and name not in row), None):
                 raise RecordError(f"{place}: {missing!r} is missing; found the keys {', '.join(map(str, row))}")
             cells = {name: row.get(name) for name in self.every}
             for name, value in cells.items():
@@ -188,62 +174,45 @@ class Columns:
                 raise RecordError(f"{place}: {fault}")
             yield place, cells
 
-    def _wide(self, rows: Iterable[tuple[str, dict]]) -> list[tuple[str, Case]]:
-        read = ((place, row, [Response(name, _text(row[name])) for name in self.responses]) for place, row in rows)
-        return [(place, self._case(row, responses, number)) for number, (place, row, responses) in enumerate(read, 1)]
-
-    def _long(self, rows: Sequence[tuple[str, dict]]) -> tuple[list[tuple[str, Case]], list[str]]:
+    def _cases(self, rows: Sequence[tuple[str, dict]]) -> tuple[list[tuple[str, Case]], list[str]]:
         """Return the cases, and lines on what the rows of one case differ in."""
-        keys = [key_of(row[self.question]) for _, row in rows]
+        keys = [key_of(row[self.question]) if self.model else place for place, row in rows]
         ids = [_text(row[self.id]) for _, row in rows] if self.id else [""]
         by_id = any(ids) and (len(set(ids)) < len(ids) or len(set(keys)) == len(keys))
-        groups: dict[str, list[tuple[str, dict]]] = {}
-        numbers = {place: number for number, (place, _) in enumerate(rows, 1)}
-        for (place, row), key in zip(rows, ids if by_id else keys):
-            if by_id and not key:
+        groups: dict[str, list[tuple[int, str, dict]]] = {}
+        for number, ((place, row), key) in enumerate(zip(rows, ids if by_id and self.model else keys), 1):
+            if not key and by_id:
                 raise RecordError(f"{place}: the id is blank, and in other rows it names the case")
-            groups.setdefault(key, []).append((place, row))
+            groups.setdefault(key, []).append((number, place, row))
         cases, others = [], 0
         for group in groups.values():
-            place, first = group[0]
-            head = {self.id: first[self.id]} if by_id else {}
+            number, place, first = group[0]
+            about: dict[str, Any] = {}
             for role in ("question", "reference", "topic"):
-                column = getattr(self, role)
-                cells = [(where, row[column]) for where, row in group if column and filled(row[column])]
+                cells = [(where, cell) for _, where, row in group if filled(cell := row.get(getattr(self, role)))]
                 if other := next((where for where, cell in cells if key_of(cell) != key_of(cells[0][1])), None):
                     same = "id" if by_id else "question"
                     raise RecordError(f"{other}: another {role} than {cells[0][0]}, with the same {same}")
-                if cells:
-                    head[column] = min((cell for _, cell in cells), key=lambda cell: (len(str(cell)), str(cell)))
-                if role == "question":
-                    others += sum(cell != head[column] for _, cell in cells)
-            read = ((_text(row[self.model]), _text(row[self.answer]), numbers[where]) for where, row in group)
-            responses = [Response(model, answer, {"row": number}) for model, answer, number in read]
-            cases.append((place, self._case(head, responses, numbers[place])))
+                shortest = min((cell for _, cell in cells), key=lambda cell: (len(str(cell)), str(cell)), default=None)
+                others += sum(cell != shortest for _, cell in cells) if role == "question" else 0
+                about[role] = shortest
+            if self.model:
+                each = [Response(_text(row[self.model]), _text(row[self.answer]), {"row": at}) for at, _, row in group]
+            else:
+                each = [Response(name, _text(first[name])) for name in self.responses]
+            name = _text(first[self.id]).strip() if by_id else ""
+            question, reference, topic = about.values()
+            cases.append((place, Case(name, question or "", tuple(each), reference, topic, {"row": number})))
         notes = [f"questions that differ from another of their case in blanks alone: {others:,}"] if others else []
         return cases, notes + ([f"{self.id!r} names rows, and no cases"] if any(ids) and not by_id else [])
 
-    def _case(self, row: dict, responses: Iterable[Response], number: int) -> Case:
-        question, reference, topic, name = (
-            cell if filled(cell := row.get(column)) else None
-            for column in (self.question, self.reference, self.topic, self.id)
-        )
-        return Case((name or "").strip(), question or "", tuple(responses), reference, topic, {"row": number})
-
 
 class Table(NamedTuple):
-    """What a table of answers holds.
+    """What a table of answers holds."""
 
-    Args:
-        columns: what was read.
-        cases: place and unchecked case; the id is empty where the table has none.
-        notes: which columns are read, which are not if there are any, how many rows and cases there are and, if there is
-            something, what is blank or not the same.
-    """
-
-    columns: Columns
-    cases: list[tuple[str, Case]]
-    notes: list[str]
+    columns: Columns  # that were read
+    cases: list[tuple[str, Case]]  # place and unchecked case, whose id is empty where the table has none
+    notes: list[str]  # on columns, rows and cases, and on what is blank or not the same
 
 
 def without_blanks(
@@ -251,13 +220,9 @@ def without_blanks(
 ) -> tuple[list[tuple[str, Case]], list[str]]:
     """Settle what the blank cells of candidates are, which every reader of a table hands over as responses without text.
 
-    Args:
-        source: the file, for the error line.
-        blank: "lowest": the model was asked and gave no answer, so that the response is an empty text; "skip": it was not
-            asked, and has no response; None: nobody said so, and blank cells are a RecordError.
-
-    Returns:
-        The cases, and a line with the count if there are blank cells.
+    `blank` says it: "lowest": the model was asked and gave no answer, so that the response is an empty text; "skip": it was not
+    asked, and has no response; None: nobody said so, and blank cells are a RecordError, which names the `source`.
+    Return the cases, and a line with the count if there are blank cells.
     """
     if blank not in (None, *BLANK):
         raise RecordError(f"blank cells are {' or '.join(BLANK)}, not {blank!r}")
@@ -360,28 +325,30 @@ def _is_beside(name: str, rows: Sequence[dict], question: str) -> bool:
 def _doubt(names: Sequence[str], rows: Sequence[dict]) -> tuple[str, str] | None:
     """Return a column that may be no candidate's, and why, beside others that look like answers; None if there is none."""
     cells = {name: _filled(name, rows) for name in names}
-    people = [name for name in names if len(set(cells[name])) > 2 and all(map(PERSON.fullmatch, cells[name]))]
-    length = {name: sorted(map(len, cells[name]))[len(cells[name]) // 2] for name in names}
+    length = {name: sorted(map(len, texts))[len(texts) // 2] for name, texts in cells.items()}
     parts = {name: _unnumbered(name).split("_") for name in names}
     thoughts = ("_reasoning", " reasoning", "_thinking", " thinking", "_thoughts")  # with "-" a model has such a name
     named = [each for each in names if f"_{each.casefold()}".rstrip("_ 0123456789").endswith(thoughts)]
-    named += [
-        each for each in names if {parts[each][-1]} & ABOUT or parts[each][0] in REMARKS or ASKED & {*parts[each]}
-    ]
-    if len(named) < len(names) and named:
-        return named[0], "it is named as what stands beside answers"
-    data = [name for name in names if all(cell[0] in "{[" and cell[-1] in "}]" for cell in cells[name])]
-    if len(data) < len(names) and data:
-        return data[0], "its cells are data"
-    few = [name for name in names if 2 * len(set(cells[name])) <= len(cells[name]) > 5 and _are_short(cells[name])]
-    if len(few) < len(names) and few:
-        return few[0], "its cells are the same few values"
-    for name in names if len(names) > 1 and len(rows) > 5 else ():  # of fewer rows nobody can tell
-        most = max(length[other] for other in names if other != name)
-        if name in people and len(people) < len(names):
-            return name, "its cells look like names"
-        if 8 * length[name] < most and _are_short(cells[name]):
-            return name, "its texts are far shorter than the others"
-        if length[name] > 8 * most and most >= 20:
-            return name, "its texts are far longer than the others"
-    return None
+    named += [each for each, words in parts.items() if {words[-1]} & ABOUT or words[0] in REMARKS or ASKED & {*words}]
+    doubts = {
+        "it is named as what stands beside answers": named,
+        "its cells are data": [
+            name for name in names if all(cell[0] in "{[" and cell[-1] in "}]" for cell in cells[name])
+        ],
+        "its cells are the same few values": [
+            name for name, texts in cells.items() if 2 * len(set(texts)) <= len(texts) > 5 and _are_short(texts)
+        ],
+    }
+    if len(rows) > 5:  # of fewer rows nobody can tell
+        most = {name: max((length[each] for each in names if each != name), default=length[name]) for name in names}
+        people = [name for name in names if len(set(cells[name])) > 2 and all(map(PERSON.fullmatch, cells[name]))]
+        doubts |= {
+            "its cells look like names": people,
+            "its texts are far shorter than the others": [
+                name for name in names if 8 * length[name] < most[name] and _are_short(cells[name])
+            ],
+            "its texts are far longer than the others": [
+                name for name in names if length[name] > 8 * most[name] and most[name] >= 20
+            ],
+        }
+    return next(((found[0], why) for why, found in doubts.items() if 0 < len(found) < len(names)), None)

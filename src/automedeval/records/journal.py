@@ -5,6 +5,7 @@ writer removes it. A lock refuses a second writer.
 """
 
 import json
+import mmap
 import os
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -65,18 +66,12 @@ def write_lines(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
 
 @dataclass(frozen=True)
 class Processes:
-    """The processes that share a run.
-
-    Args:
-        rank, count: the rank of this one, and their number.
-        wait: waits for all of them.
-        once: (name, compute) → what the first process of each machine computed under this name, a value that JSON can hold;
-            the others wait for it.
-    """
+    """The processes that share a run: the rank of this one, their number, and how they wait for all."""
 
     rank: int = 0
     count: int = 1
     wait: Callable[[], None] = lambda: None
+    # (name, compute) → what the first process of each machine computed, a value of JSON, for which the others wait
     once: Callable[[str, Callable[[], Any]], Any] = lambda _, compute: compute()
 
 
@@ -124,14 +119,10 @@ class Journal:
 
     def _remove_torn_line(self) -> None:
         """Remove the bytes after the last newline."""
-        size = end = self.path.stat().st_size
-        with open(self.path, "rb") as file:
-            newline = -1
-            while end and newline < 0:
-                start = max(0, end - 65536)
-                file.seek(start)
-                newline = file.read(end - start).rfind(b"\n")
-                end = start + newline + 1 if newline >= 0 else start
+        if not (size := self.path.stat().st_size):
+            return  # nothing cannot be mapped
+        with open(self.path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            end = content.rfind(b"\n") + 1
         if end < size:
             os.truncate(self.path, end)
 

@@ -10,18 +10,12 @@ import re
 import unicodedata
 from collections.abc import Iterable
 
+from automedeval.records.tables import packaged
 from automedeval.records.types import Case, question_text
 
 LEAST = 0.08  # share of function words from which a text counts as English
 ENOUGH = 20  # words; fewer cannot be told
-_FUNCTION_WORDS = frozenset(
-    re.findall(
-        r"\w+",
-        """about after also and any are as at be because been before by can could does each every from has have he her his how
-        if into it its may more most must not of other our she should some such than that the their them there these they this
-        those to very were what when where which while who will with without would you your""",
-    )
-)
+_FUNCTION_WORDS = frozenset(packaged("records", "language")["function_words"].split())
 _WORD = re.compile(r"[^\W\d_]+")
 # Scripts without spaces between words: every character counts as a word.
 _UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff"

@@ -13,6 +13,7 @@ from tqdm import tqdm
 from automedeval.records.errors import RecordError
 from automedeval.records.journal import ALONE, Journal, Processes
 from automedeval.records.readers import read_records
+from automedeval.records.types import LogRecord
 
 _SYNC = 64  # appended records between two waits for the disk
 
@@ -20,20 +21,14 @@ _SYNC = 64  # appended records between two waits for the disk
 class Log:
     """Append one author's missing records to a file. Use as a context manager; processes enter and leave it together.
 
-    A record counts as done only if the same author wrote it with the same settings about the same texts.
-
-    Args:
-        path: the JSON Lines file. It may hold records of other authors.
-        kind: class of the records, with `author`, `key`, `case_id`, `settings` and `check` as `Verdict` has them.
-        author: whose records are written (`kind.author`).
-        settings: fingerprint of everything that changes such a record.
-        processes: the processes that share the run.
-
-    Raises:
-        RecordError: on entering, when another process is writing the file; on appending, when the disk is full.
+    A record counts as done only if the same author wrote it with the same settings, a fingerprint of everything that changes
+    it, about the same texts. The file may hold records of other authors. RecordError on entering, when another process is
+    writing the file; on appending, when the disk is full.
     """
 
-    def __init__(self, path: Path, kind: type, author: tuple[str, ...], settings: str, processes: Processes = ALONE):
+    def __init__(
+        self, path: Path, kind: type[LogRecord], author: tuple[str, ...], settings: str, processes: Processes = ALONE
+    ):
         self.path, self.kind, self.author, self.settings = path, kind, author, settings
         self.processes = processes
         self.run_file = path.with_name(f"run-{settings}.json")
@@ -86,11 +81,8 @@ class Log:
     def done(self, digests: Mapping[str, str]) -> set[tuple]:
         """Return the keys of the author's records on these cases. Inside the context nobody else adds to them.
 
-        Args:
-            digests: case id → digest of the texts that the records are about, as `kind.check` compares it.
-
-        Raises:
-            RecordError: the file has a record of this author with other settings, or on a case whose texts have changed.
+        `digests` maps a case to the digest of its texts. RecordError if the file has a record of this author with other
+        settings, or on a case whose texts have changed.
         """
         keys = set()
         for record in self.records():

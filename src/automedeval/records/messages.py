@@ -86,8 +86,6 @@ def without_messages(row: dict, place: str) -> dict:
 
     `messages` are the question and, where an assistant has the last word, the answer to it. Of preferences, `chosen` and
     `rejected`, the last messages are the answers; those that both begin with are the question if there is no `prompt`.
-
-    RecordError for a message without text.
     """
     row = {name: _parts(value) if _is_parts(value) else value for name, value in row.items()}
     # each may be one message; beside a prompt, a conversation has one of them again

@@ -14,10 +14,8 @@ def answers_of(content: dict, file: str) -> Iterator[tuple[str, dict]]:
     """Yield (place, row) of every answer; an answer that failed is blank, one that is data is its JSON.
 
     The question is the variable that is called so (as columns are), else the only variable beside the reference, the topic and
-    the id, else the prompt. A provider with several prompts is a model for each.
-
-    Raises:
-        RecordError: no list of results, or a result without a test, a provider or variables.
+    the id, else the prompt. A provider with several prompts is a model for each. RecordError if there is no list of results,
+    or a result without a test, a provider or variables.
     """
     found = content["results"]
     results = found.get("results") if isinstance(found, dict) else found

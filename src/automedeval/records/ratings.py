@@ -7,6 +7,7 @@ programs write where there is no value, is missing: it is counted and left out.
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -82,8 +83,37 @@ def placed_ratings(path: str | Path, cases: Iterable[Case] = ()) -> tuple[list[t
         comment = _text(values["comment"]) or None
         criterion = _text(values["criterion"]) or DEFAULTS["criterion"]
         ratings.append((place, Rating(case_id, model, annotator, str(criterion), score, comment, extra)))
+    if not columns["annotator"]:
+        ratings, note = _with_raters(ratings, str(path))
+        notes.append(note)
     notes += [f"ratings {what}, left out: {count:,}" for what, count in sorted(counts.items())]
     return ratings, [f"{path}: {note}" for note in notes]
+
+
+def _with_raters(ratings: list[tuple[str, Rating]], path: str) -> tuple[list[tuple[str, Rating]], str]:
+    """Return ratings of a table that has no column called rater, and a note on whom they are taken to be of.
+
+    Where responses are rated more than once, this is the column of words that tells their ratings apart and has a word again.
+    RecordError if there is not one such column.
+    """
+
+    def apart(*keys: str) -> bool:
+        each = {
+            (one.case_id, one.model, one.criterion, *(str(one.extra.get(key)) for key in keys)) for _, one in ratings
+        }
+        return len(each) == len(ratings)
+
+    if apart():
+        return ratings, "no column is called rater: the ratings are taken as one person's"
+    others = list(dict.fromkeys(key for _, rating in ratings for key in rating.extra if apart(key)))
+    columns = {key: [rating.extra.get(key) for _, rating in ratings] for key in others}
+    columns = {key: cells for key, cells in columns.items() if len({*map(str, cells)}) < len(cells)}
+    words = [key for key, cells in columns.items() if all(map(filled, cells)) and not any(map(_is_number, cells))]
+    if len(words) != 1:
+        may_be = f", of {', '.join(map(repr, columns))}" if columns else ""
+        raise RecordError(f"{path}: responses are rated twice: call the column that says by whom{may_be}, rater")
+    note = f"the column {words[0]!r} is taken as the rater: it tells the ratings of a response apart"
+    return [(place, replace(each, annotator=_text(each.extra[words[0]]))) for place, each in ratings], note
 
 
 def _one_score_each(rows: list[tuple[str, dict]], models: Collection[str]) -> tuple[list[tuple[str, dict]], list[str]]:

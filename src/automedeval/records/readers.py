@@ -111,17 +111,15 @@ def _read_dataset(path: str, split: str) -> Iterator[tuple[str, dict]]:
 
 def _as_json(value: Any, place: str) -> Any:
     """Return a value of a column as a JSON value: dates, times, decimals and bytes become text."""
-    if value is None or isinstance(value, (str, int, float)):
-        return value
-    if isinstance(value, dict):
-        return {name: _as_json(held, place) for name, held in value.items()}
-    if isinstance(value, list):
-        return [_as_json(held, place) for held in value]
-    if isinstance(value, bytes):
-        return value.decode(errors="backslashreplace")
-    if isinstance(value, (date, time, timedelta, Decimal)):
-        return str(value)
-    raise RecordError(f"{place}: JSON has no {type(value).__name__}; remove the column, or convert it to text")
+
+    def text_of(held: object) -> str:
+        if isinstance(held, bytes):
+            return held.decode(errors="backslashreplace")
+        if isinstance(held, (date, time, timedelta, Decimal)):
+            return str(held)
+        raise RecordError(f"{place}: JSON has no {type(held).__name__}; remove the column, or convert it to text")
+
+    return value if isinstance(value, str) else json.loads(json.dumps(value, default=text_of))
 
 
 def read_placed(path: str | Path, kind: type[Any]) -> Iterator[tuple[str, Any]]:

@@ -18,36 +18,27 @@ _ROLE = re.compile(r"\bteacher:(\w+)")
 
 
 def read_teachers(file: Path) -> dict[str, dict[str, Any]]:
-    """Read a teachers.yaml: role → its `model`, what the `paper` used, and ENDPOINT. A role may stand for another one.
-
-    Raises:
-        RecordError: a key is unknown or missing.
-    """
+    """Read a teachers.yaml: role → its `model`, what the `paper` used, and ENDPOINT. A role may stand for another one."""
     reader = YamlFile(str(file))
     entries = reader.read()
     if not isinstance(entries, dict):
         reader.fail("the file", "must be a mapping of roles")
 
-    def entry(role: str) -> dict[str, Any]:
-        settings = entries[role]
-        if isinstance(settings, str):  # the name of another role
-            settings = entries.get(settings)
+    # a text is the name of another role
+    roles: dict[str, Any] = {
+        role: entries.get(each) if isinstance(each, str) else each for role, each in entries.items()
+    }
+    for role, settings in roles.items():
         reader.only(settings, ("model", "paper", *ENDPOINT), f"{role}.")
         reader.take(settings, "model", str, inside=f"{role}.")
-        return settings
-
-    return {role: entry(role) for role in entries}
+    return roles
 
 
 def teacher_arguments(arguments: Mapping[str, Any], place: str) -> dict[str, Any]:
     """Return the arguments that name roles with the models in their place, and the settings of endpoints that come with them.
 
-    Args:
-        arguments: those of a YAML; its own settings stay.
-        place: the YAML, beside which the teachers are.
-
-    Raises:
-        RecordError: there is no such role, or two models of one step are at different endpoints.
+    The arguments are those of the YAML at `place`, whose own settings stay. RecordError if there is no such role, or two
+    models of one step are at different endpoints.
     """
     changes: dict[str, Any] = {}
     file = Path(place).with_name(TEACHERS)

@@ -10,9 +10,7 @@ _FILTERS = (text.cell, text.number, text.p_value, text.percent, text.span)
 def environment(room: str, **more: jinja2.BaseLoader) -> jinja2.Environment:
     """Return the environment of a room's templates: HTML is escaped, and a name that is not there is an error.
 
-    Args:
-        room: the package whose folder `templates` holds them; "shared/…" names one of those that all rooms share.
-        more: loaders of further templates by the folder that names them.
+    "shared/…" names a template that all rooms share; `more` are loaders of further ones by the folder that names them.
     """
     shared = jinja2.PrefixLoader({"shared": jinja2.PackageLoader("automedeval.records"), **more})
     made = jinja2.Environment(

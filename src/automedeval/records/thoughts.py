@@ -15,7 +15,7 @@ _MARK = re.compile(
     rf"|(?P<ends>^[ \t]*|(?<=[^\s\"'“‘(`\[])|(?<=[.!?…] ))?(?P<close>{_CLOSE})(?P<last>(?=[ \t]*\n\s*\S))?",
     re.I | re.M,
 )
-_AROUND, _LISTED = re.compile(_ROUND, re.I), re.compile(r"\s*(?:and|or|to|,|/|…|\.\.\.)?\s*")
+_AROUND, _LISTED = re.compile(_ROUND, re.I), re.compile(r"""[\s`"'”’]*(?:and|or|to|,|/|…|\.\.\.)?[\s`"'“‘]*""")
 # Chat-template tokens of the common model families. In an answer they mark where the model's own text ends.
 CONTROL_TOKEN = re.compile(
     r"<\|[^<>|\n]{1,40}\|>|</?s>|<(?:start|end)_of_turn>|<(?:bos|eos|pad|unk)>|\[/?(?:INST|SYSTEM_PROMPT)\]|<</?SYS>>"
@@ -35,15 +35,15 @@ def without_thoughts(text: str) -> str:
     position, inside, begun, name = 0, False, False, ""
     marks = list(_MARK.finditer(text))
     last = {_name(mark): mark.start() for mark in marks if mark["close"]}
-    told = ""  # a tag that a sentence names, "<think> and </think>"
+    told: str | None = None  # a mark that a sentence names, "<think> and </think>"
     for mark, after in zip(marks, [*marks[1:], None]):
         if mark["pair"] and not inside:
             continue  # of a part that a reader may open, or a heading of the answer
         if mark["close"]:
             if inside and name != _name(mark) and last.get(name, 0) > mark.start():
                 continue  # of a thought in this one
-            if not inside and (told == _name(mark) != "" or mark["ends"] is mark["last"] is None):
-                told = ""
+            if not inside and (told == _name(mark) or mark["ends"] is mark["last"] is None):
+                told = None
                 continue
             if not inside and begun:  # it ends no thought: the mark alone goes
                 kept.append(text[position : mark.start()])
@@ -52,10 +52,10 @@ def without_thoughts(text: str) -> str:
             inside, position, begun = False, mark.end(), True
         elif not inside:
             name = _name(mark)
-            if name and mark["begins"] is None:
+            if mark["begins"] is None:
                 listed = after and after["close"] and _LISTED.fullmatch(text, mark.end(), after.start())
                 if listed or last.get(name, 0) < mark.start():
-                    told = name if listed else ""
+                    told = name if listed else None
                     continue
             kept.append(text[position : mark.start("open")])
             inside, begun = True, True

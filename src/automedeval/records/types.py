@@ -9,7 +9,6 @@ import json
 import math
 import re
 import unicodedata
-from collections.abc import Iterable
 from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import cache
 from itertools import pairwise
@@ -102,7 +101,8 @@ class Record:
                 value = take(record, name, kinds)
                 listed = isinstance(value, list)
                 fields[name] = tuple(take({name: item}, name, items) for item in value) if listed else value
-        return cls(**fields, **({"extra": _extra(record, fields)} if "extra" in cls.__dataclass_fields__ else {}))
+        unknown = {key: value for key, value in record.items() if key not in fields}
+        return cls(**fields, **({"extra": unknown} if "extra" in cls.__dataclass_fields__ else {}))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the record as a JSON object."""
@@ -113,20 +113,26 @@ class Record:
 
 @dataclass(frozen=True)
 class LogRecord(Record):
-    """What a judge, a checker or a candidate says of a case: `author` says who, and `key` about what.
+    """What a judge, a checker or a candidate says of a case.
 
-    In `extra`, "settings" is a fingerprint of the author's settings, and `digest_key` the digest of what it saw of the case.
+    `by` and `about` name the fields that say who wrote a record, its name first, and about what. In `extra`, "settings" is a
+    fingerprint of the author's settings, and `digest_key` the digest of what it saw of the case.
     """
 
     case_id: str
+    by: ClassVar[tuple[str, ...]]
+    about: ClassVar[tuple[str, ...]]
     verb: ClassVar[str] = "judged"
     seen: ClassVar[str] = "texts"
     digest_key: ClassVar[str] = "case_digest"
 
     @property
     def author(self) -> tuple[str, ...]:
-        """Return who wrote the record: its name first."""
-        raise NotImplementedError
+        return tuple(getattr(self, name) for name in self.by)
+
+    @property
+    def key(self) -> tuple:
+        return tuple(getattr(self, name) for name in self.about)
 
     @property
     def settings(self) -> str | None:
@@ -134,22 +140,14 @@ class LogRecord(Record):
         return getattr(self, "extra", {}).get("settings")
 
     def check(self, place: str, *digests: str) -> None:
-        """Check that the texts of the case are still those that the author saw; a record without a digest passes.
+        """Raise RecordError, with the record's `place`, if the case has changed since the author saw it.
 
-        Args:
-            place: "file:line" of the record, for the error message.
-            digests: `Case.digest` of the case as it is now, in each form in which it may have been shown.
-
-        Raises:
-            RecordError: the texts of the case changed.
+        `digests` are those of the case as it is now, in each form in which it may have been shown. A record without a digest
+        passes.
         """
         if getattr(self, "extra", {}).get(self.digest_key, digests[0]) not in digests:
             changed = f"the {self.seen} of case {self.case_id!r} changed"
             raise RecordError(f"{place}: {changed} after {self.author[0]!r} {self.verb} it")
-
-
-def _extra(record: dict, names: Iterable[str]) -> dict[str, Any]:
-    return {key: value for key, value in record.items() if key not in set(names)}
 
 
 @dataclass(frozen=True)
@@ -214,11 +212,10 @@ def criteria_of(entries: list[dict]) -> tuple[CaseCriterion, ...]:
     for number, each in enumerate(entries, 1):
         try:
             criterion = CaseCriterion.from_dict(each)
-            if criterion.criterion in criteria:
+            if criteria.setdefault(criterion.criterion, criterion) is not criterion:
                 raise RecordError(f"{_shown(criterion.criterion)} came before")
         except RecordError as error:
             raise RecordError(f"criterion {number}: {error}") from None
-        criteria[criterion.criterion] = criterion
     return tuple(criteria.values())
 
 
@@ -258,20 +255,14 @@ class Case:
         names = sorted(response.model for response in responses)
         if twice := next((name for name, other in pairwise(names) if name == other), None):
             raise RecordError(f"case {case_id!r} has two responses of the model {twice!r}")
-        reference = take(record, "reference", (str, NoneType), None)
+        reference, topic = (take(record, name, (str, NoneType), None) for name in ("reference", "topic"))
         try:
             criteria = criteria_of(take(record, "criteria", (list, NoneType), None) or [])
         except RecordError as error:
             raise RecordError(f"case {case_id!r}: {error}") from None
-        return cls(
-            case_id,
-            question,
-            responses,
-            reference and without_thoughts(reference),
-            take(record, "topic", (str, NoneType), None),
-            _extra(record, ("id", "question", "responses", "reference", "topic", "criteria")),
-            criteria,
-        )
+        known = {name for name, *_ in _layout(cls)}  # type: ignore[arg-type]
+        extra = {key: value for key, value in record.items() if key not in known}
+        return cls(case_id, question, responses, reference and without_thoughts(reference), topic, extra, criteria)
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -400,9 +391,7 @@ class Preference(Record):
 class VerdictRating(Record):
     """One number that one physician gave a judge's verdict on one criterion.
 
-    `verdict_digest` is the `Verdict.digest` of the verdict that was rated: it tells the judge's verdicts on a case apart. It is
-    None in ratings that were made without it; these cannot be told from ratings of another verdict. `tags` are the kinds of
-    error that the physician found in the verdict, on one of its criteria; None where nobody asked for them.
+    Without the digest, ratings of two verdicts of a judge on a case cannot be told apart.
     """
 
     case_id: str
@@ -412,8 +401,8 @@ class VerdictRating(Record):
     score: float
     role: str | None = None
     comment: str | None = None
-    verdict_digest: str | None = None
-    tags: tuple[str, ...] | None = None
+    verdict_digest: str | None = None  # `Verdict.digest` of the verdict that was rated
+    tags: tuple[str, ...] | None = None  # the kinds of error in the verdict, on one of its criteria; None: nobody asked
     extra: dict[str, Any] = field(default_factory=dict)
 
 
@@ -439,6 +428,8 @@ class Verdict(LogRecord):
     What a verdict says of one response is its `value`. A response that is shown and has none is unread (`unread`): the judge
     could not read it. The key "empty" names the models whose response is empty, which every judge puts lowest.
     """
+
+    by, about = ("judge", "rubric"), ("case_id", "order", "pair", "run")
 
     judge: str
     rubric: str
@@ -513,16 +504,6 @@ class Verdict(LogRecord):
         return "repeats itself" if repeats(self.rationale) else "breaks off" if self.extra.get("truncated") else None
 
     @property
-    def key(self) -> tuple:
-        """Return the key of the request that this verdict answers: case, order, pair and run."""
-        return (self.case_id, self.order, self.pair, self.run)
-
-    @property
-    def author(self) -> tuple[str, ...]:
-        """Return who gave the verdict: the judge and the rubric."""
-        return (self.judge, self.rubric)
-
-    @property
     def digest(self) -> str:
         """Return twelve hexadecimal digits over what a person who rates the verdict is shown.
 
@@ -540,29 +521,18 @@ class Verdict(LogRecord):
 class CheckedResponse(LogRecord):
     """What a checker found of the statements of one response.
 
-    `evidence` says what they were compared with: "reference", "books" or "none". Each of `statements`
-    has its `text`, its place in the response (`start`, `end`, in characters) and a `label`: "supported", "contradicted",
-    "not_found", or "unread" with a `reason`. Where a passage decided, it has the `passage`, its `source` and the `probability`
-    of the label; a contradiction that a rule saw names the `rule`.
+    Each of `statements` has its `text`, its place in the response (`start`, `end`, in characters) and a `label`: "supported",
+    "contradicted", "not_found", or "unread" with a `reason`. Where a passage decided, it has the `passage`, its `source` and
+    the `probability` of the label; a contradiction that a rule saw names the `rule`.
     """
 
-    verb: ClassVar[str] = "checked"
+    verb, by, about = "checked", ("checker", "evidence"), ("case_id", "model")
 
     model: str
     checker: str
-    evidence: str
+    evidence: str  # what they were compared with: "reference", "books" or "none"
     statements: tuple[dict, ...]
     extra: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def key(self) -> tuple:
-        """Return which response was checked: case and model."""
-        return (self.case_id, self.model)
-
-    @property
-    def author(self) -> tuple[str, ...]:
-        """Return who checked, and against what."""
-        return (self.checker, self.evidence)
 
 
 def question_text(question: str | list[dict[str, str]]) -> str:

@@ -286,11 +286,10 @@ def _take_scores(text: str, position: int, rubric: Rubric, slots: int) -> tuple[
         if last or not following:  # then its reason is in its line
             reason = "" if "\n" in score["stop"] else reason.partition("\n")[0]
         if reason:
-            marked = not set(",;:，；").isdisjoint(score["stop"]) or re.match(
-                r"[\[(✅❌✓✔✗✘–—-]|(?:as|because|since)\b", reason
-            )
-            other_scale = re.match(r"\W{0,3}(?:(?:out )?of|/)\s?\d", reason)
-            ended = (ended or bool(marked)) and {*figures(reason, rubric)} <= {score["score"]} and not other_scale
+            begins = re.match(r"(\W{0,3}(?:(?:out )?of|/)\s?\d)|[\[(✅❌✓✔✗✘–—-]|(?:as|because|since)\b", reason)
+            apart = ended or begins or not set(",;:，；").isdisjoint(score["stop"])
+            ended = bool(apart) and not (begins and begins[1])  # of another scale
+            ended = ended and {*figures(reason, rubric, [int(score["score"])])} <= {score["score"]}
         if last or not following or not ended:
             break
         position = following.start()

@@ -48,12 +48,8 @@ def files_to_publish(name: str, version: str) -> dict[str, bytes]:
     `version` is that of AutoMedEval. RubricError if the rubric is faulty, or its template cannot be rendered.
     """
     rubric = read_rubric(name)
-    record = {
-        "automedeval": version,
-        "rubric": rubric.name,
-        "fingerprint": rubric.fingerprint,
-        "prompts": prompt_fingerprint(rubric),
-    }
+    record = {"automedeval": version, "rubric": rubric.name, "fingerprint": rubric.fingerprint}
+    record["prompts"] = prompt_fingerprint(rubric)
     text, template = rubric_files(name)
     files = {RUBRIC: text, rubric.template: template, RECORD: (json.dumps(record, indent=1) + "\n").encode()}
     return {f"{FOLDER}/{path}": content for path, content in files.items()}
@@ -65,14 +61,12 @@ def published_rubric(model: str) -> Rubric | None:
     RecordError if there is no such checkpoint, or the rubric, or the prompts that this version makes of it, are not those that
     it was published with.
     """
-    folder = checkpoint_folder(model) / FOLDER
+    folder, keys = checkpoint_folder(model) / FOLDER, ("automedeval", "rubric", "fingerprint", "prompts")
     if not (folder / RECORD).is_file():
         return None
     try:
         record = read_json(folder / RECORD)
-        made, name, fingerprint, prompts = (
-            str(record[key]) for key in ("automedeval", "rubric", "fingerprint", "prompts")
-        )
+        made, name, fingerprint, prompts = (str(record[key]) for key in keys)
     except (KeyError, TypeError):
         raise RecordError(f"{folder / RECORD}: must hold automedeval, rubric, fingerprint and prompts") from None
     rubric = read_rubric(folder / RUBRIC)

@@ -266,10 +266,9 @@ class _Reader(YamlFile):
         if any(criterion.values for criterion in criteria):
             self.in_words(keys, criteria, grammar)
         elif (mode in ("pairwise", "checklist")) != bool(choices) or bool(choices) == bool(scale):
-            needed = (
-                "pairwise and checklist rubrics need 'choices' and no 'scale', every other a 'scale' and no 'choices'"
+            self.fail(
+                "mode", "pairwise and checklist take 'choices' and no 'scale', every other a 'scale' and no 'choices'"
             )
-            self.fail("mode", needed)
         if grammar not in (SCORED if scale else GRAMMARS[1:]):
             self.fail(
                 "output.grammar", "scores are answered as score_line or json, choices as json, comma_list or first_line"

@@ -1,68 +1,36 @@
-"""What an answer says, and what a text may say of the same: numbers that may be scores, labels that may be choices."""
+"""What an answer says, and what a text behind it may say of the same.
+
+A sentence behind an answer is a remark, or gives the same values again, or makes the answer invalid. It gives a value where
+
+- a number on the scale counts nothing ("or rather 3", not "2 warnings"), or scores should change ("swap the scores");
+- a label stands alone, behind a colon or "is", or is picked ("Winner: B"), not where it is a name ("Response B is clear");
+- responses are compared ("Response B is better", "B is more correct"), which says who is ahead.
+
+Quotations do not matter: a response may plant them.
+"""
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
+from automedeval.records.tables import packaged
 from automedeval.rubrics.rubric import Rubric
 
-_WORDS = "zero|one|two|three|four|five|six|seven|eight|nine|ten"
-_SIGNS = "[½¼¾⅓⅔①-⑩➀-➓]|[★☆⭐]+"
+_FORMS = packaged("rubrics", "remarks")
+
+
+def _form(name: str) -> str:
+    """Return the pattern of a form, with those that it names filled in."""
+    return "(?:" + re.sub(r"\{([a-z_]{2,})\}", lambda other: _form(other[1]), "|".join(_FORMS[name])) + ")"
+
+
+_SEARCH = {name: re.compile(_form(name), re.I | re.M) for name in _FORMS}
 JOIN = r"[ \t_-]{0,20}"  # of "Doctor 1" and "Doctor_1"
 # Anything that may be meant as a score, for instance "4.5", "４", "-3" or "four".
-NUMBER_LIKE = re.compile(rf"[^\w\n]{{0,4}}(?:\d|{_SIGNS}|\b(?:{_WORDS})\b)", re.I)
+NUMBER_LIKE = re.compile(rf"[^\w\n]{{0,4}}(?:\d|{_form('sign')}|\b{_form('spoken')}\b)", re.I)
 # In the place of a score anything but a placeholder: "Doctor 1: N/A", not "Doctor 1: X points".
 UNREADABLE = re.compile(rf"{NUMBER_LIKE.pattern}|[^\w\n]{{0,4}}(?!(?-i:[XYZ])\b)[\w?]", re.I)
-# What follows a number that counts something: "2 warnings", not "2 points" or a word of grammar, "2 for".
-_COUNTED = (
-    r"\s(?!(?:p(?:oin|un|on)k?t\w{0,2}|pts?|stars?|marks?|分|点|of\s\d+(?!\s[^\W\d])|or|if|for|but|is|was|would|should|could"
-    r"|out|because|since|and|to|as|at|on|in|by|than|from|each|instead|rather|when|with|not|now|here|too|then|overall|only|so"
-    r"|respectively|this|that|the|it)\b)[^\W\d]"
-)
-# "of the two", not "three of the five"
-_UNCOUNTED = "".join(rf"(?<!{number} )" for number in [r"\d", *_WORDS.split("|")])
-# Other things that have numbers: "step 2", "type 1", "all 3", "2 to 3 days", "2 of 3 points", "1 = poor", and of a list "1.".
-_NUMBERED = re.compile(
-    r"(?<!\d )\b(?:step|type|stage|grade|phase|section|table|criteri(?:on|a)|all) \d+(?: and \d+)?(?![\w/.,]\d)"
-    rf"|{_UNCOUNTED}\bof the (?:\d+|{_WORDS})\b(?![/.,]\d)"
-    r"|^[^\w§]{0,9}\d{1,2}[.)](?=\s)"
-    rf"|\b(?:\d+|{_WORDS}) (?:to|or|and) (?:\d+|{_WORDS})(?={_COUNTED})"
-    r"|\b\d+ (?:out )?of \d+ (?:points?|stars?)\b|\b\d\s?=\s?(?=[^\W\d])",
-    re.I | re.M,
-)
-_POINTS = "分(?![钟之制])|[点점](?! ?[만\u4e00-\u9fff])"  # in languages without blanks; not "3分钟", three minutes
-_SLOT = "§"  # stands for the name of a response
-_FEW = rf"(?:(?!(?:so|which|hence|thus|as|but|because|with|and(?! {_SLOT}))\b)[\w{_SLOT}'’]{{1,20}}\s){{0,4}}"
-_SCORE = r"(?:scores?|ratings?)\b"
-# Scores become others, and no figure says which: "Lower Doctor 1's score", not "has a lower score".
-_CHANGED = re.compile(
-    rf"\b(?:swap|switch|exchang|revers)\w{{0,4}}\s(?!to\b){_FEW}{_SCORE}"
-    rf"|\b(?:lower|raise|reduce|increase|deduct)\s(?:the|its|their|my|both|{_SLOT})(?:['’]s)?\s{_FEW}{_SCORE}"
-    rf"|\b{_SCORE}\s{_FEW}(?:swapped|switched|exchanged|reversed|the other way)\b"
-    rf"|\b{_SCORE}\s{_FEW}(?:should|must)\sbe\s(?:lower|rais|reduc|increas|higher)"
-    rf"|\b(?:should|must)\s(?:get|have|receive)\sa\s(?:higher|lower)\s{_SCORE}"
-    r"|\b(?:half|deduct|by) a point\b|\ba point (?:off|less|more)\b",
-    re.I,
-)
-# In the place of scores only words: "Score: N/A", not "Score: [your scores]" or "Score: X points".
-_NO_SCORE = re.compile(
-    rf"\W*(?:final |overall )?{_SCORE}\W{{0,4}}[:：][^\w\n\[<]{{0,9}}(?!{_SLOT}|(?-i:[XYZ])\b)[\w?]", re.I
-)
-# Words of a sentence that may give choices; in any other a label may just name a response.
-_CHOSEN = re.compile(
-    r"\b(?:(?:answers?|verdicts?|choices?)(?=\W{0,4}[:=\n]|\sis\b)|choose|winner|final|i meant|actually"
-    r"|correct(?:ed|ion)|revis(?:ed|ion)|thought|think|instead)\b",
-    re.I,
-)
-_BETTER = r"wins|better|best|superior|prefer\w{0,5}"  # of all in all: no choice on a criterion
-_PICKED = (
-    rf"\b(?:meant|chose|choose|go with|winner|verdict|choice|answer(?=\s?(?:[:=]|is\b))|{_BETTER})"
-    r"(?:[^\w,;.\n]{1,3}(?:one|response|answer|is|the)){0,4}[^\w,;.\n]{1,9}"
-)
-# Before a label that is no choice: "better than B", "in Response B", "vitamin B".
-_BESIDE = r"\b(?:than|over|unlike|in|by|from|vitamin|hepatitis|(?:compared|superior|inferior|similar|equal|prior) (?:to|with))"
-_QUOTATION = re.compile('"[^"\n]*"|“[^”\n]*”|„[^“”\n]*[“”]|«[^»\n]*»|^[^\\S\n]*>.*', re.M)
 
 
 @dataclass(frozen=True)
@@ -87,14 +55,11 @@ class _Seen(dict[int, str | None]):
 
     def __missing__(self, letter: int) -> str | None:
         sign, name = chr(letter), unicodedata.name(chr(letter), "")
-        blank = sign if sign in "\t\n\r" else "\n" if sign.isspace() else None
-        kept = {"Cf": None, "Cc": blank, "Me": None, "Zs": " ", "Zl": "\n", "Zp": "\n"}.get(
-            unicodedata.category(sign), sign
-        )
-        invisible = (
-            name.startswith("VARIATION SELECTOR") or name.endswith("FILLER") or name == "COMBINING GRAPHEME JOINER"
-        )
-        self[letter] = None if invisible else kept
+        kind, is_blank = unicodedata.category(sign), sign.isspace()
+        named = re.search(r"\AVARIATION SELECTOR|FILLER\Z|\ACOMBINING GRAPHEME JOINER\Z", name)
+        blank = sign if sign in "\t\n\r" else " " if kind == "Zs" else "\n"
+        invisible = named or kind in ("Cf", "Me") or (kind == "Cc" and not is_blank)
+        self[letter] = None if invisible else blank if is_blank else sign
         return self[letter]
 
 
@@ -116,76 +81,101 @@ def other_values(tail: str, rubric: Rubric, reading: ParsedAnswer) -> bool:
     """Return whether what follows an answer may give another value: then it is unclear which of them counts.
 
     What a sentence gives must be, all of it or in turn, what the answer gives the responses and the criteria that the sentence
-    names, or else all of them. Quotations do not matter: a response may plant them.
+    names, or else all of them.
     """
-    told_and_given = _scores_told if rubric.scale else _choices_told
-    for sentence in _sentences(tail.translate(SEEN)):
-        told, *given = told_and_given(sentence, rubric, reading)
-        if told and not any(told == values or len({*told, *values}) == 1 for values in given):
-            return True
-    return False
+    agrees = _scores_agree if rubric.scale else _choices_agree
+    return not all(agrees(sentence, rubric, reading) for sentence in _sentences(tail.translate(SEEN)))
 
 
 def _sentences(text: str) -> Iterator[str]:
-    """Return the sentences and lines of a text, each once, without its quotations.
+    """Return the sentences, halves of sentences and lines of a text, each once, without its quotations.
 
     A row of figures stands with the line above it, and so do words under a header of scores.
     A single word in quotation marks is none: "response_b".
     """
     text = re.sub(r"""(?<!\w)["'“‘„«`]([\w.-]{1,40}(?: [A-Za-z\d])?)["'”’“»`]""", r"\1", text)
     text = re.sub(r"(\bscores?\W{0,4}[:：][*_`~ \t]{0,9})\n\s{0,9}(?=[^\W\d])", r"\1 ", text, flags=re.I)
-    rows = re.sub(r"\n(?=[^\w\n]*(?:\d[^A-Za-z\n]*)?(?:\n|\Z))", " ", _QUOTATION.sub(" ", text))
-    return filter(str.strip, dict.fromkeys(re.split(r"(?<=[^\d\n][.!?])(?<!Dr\.)\s|\n", rows)))
+    rows = re.sub(r"\n(?=[^\w\n]*(?:\d[^A-Za-z\n]*)?(?:\n|\Z))", " ", _SEARCH["quotation"].sub(" ", text))
+    halves = r"(?<=[^\d\n][.!?])(?<!Dr\.)\s|\n|;|\s(?:while|whereas|but)\s"
+    return filter(str.strip, dict.fromkeys(re.split(halves, rows)))
 
 
-def _scores_told(sentence: str, rubric: Rubric, reading: ParsedAnswer) -> Iterator[list[str]]:
-    """Yield what may be the scores of a sentence; then those of an answer in their place, by criterion and all in all."""
+def _scores_agree(sentence: str, rubric: Rubric, reading: ParsedAnswer) -> bool:
     scores, of_criteria = reading.scores or (), reading.criterion_scores or {}
     both = rf"\b({re.escape(rubric.slot_word)})s (\d{{1,4}} (?:and|or|&)) (?=\d{{1,4}}\b)"
     sentence = re.sub(both, r"\1 \2 \1 ", sentence, flags=re.I)  # "Doctors 1 and 2"
-    numbers = [int(number) for number in re.findall(named_slot(rubric), sentence, re.I)]
-    slots = dict.fromkeys(number - 1 for number in numbers if 0 < number <= len(scores)) or range(len(scores))
-    told, unnamed = figures(sentence, rubric), re.sub(named_slot(rubric), _SLOT, sentence, flags=re.I)
-    yield told + ["another"] * bool(_CHANGED.search(unnamed) or (not told and _NO_SCORE.match(unnamed)))
-    named = _criteria_named(sentence, rubric)
-    if of_criteria:
-        yield [str(of_criteria[name][slot]) for slot in slots for name in named or of_criteria]
-    if not of_criteria or not named:
-        yield [str(scores[slot]) for slot in slots]
+    marked, named = _marked(sentence, rubric)
+    numbers = map(int, re.findall(named_slot(rubric), sentence, re.I))
+    slots = list(dict.fromkeys(number - 1 for number in numbers if 0 < number <= len(scores))) or range(len(scores))
+    asked = [of_criteria[name] for name in named if of_criteria] or [scores]
+    unnamed = re.sub(named_slot(rubric), "§", sentence, flags=re.I)
+    told = figures(sentence, rubric, [score for each in asked for score in each])
+    if _SEARCH["changed"].search(unnamed) or (not told and _SEARCH["no_score"].match(unnamed)):
+        return False
+    rivals = slots if len(slots) > 1 else range(len(scores))
+    for name, ahead in _compared(marked, named if of_criteria else ()):
+        slot, best = int(name) - 1, max if ahead else min
+        if slot in rivals and any(each[slot] != best(each[rival] for rival in rivals) for each in asked):
+            return False
+    given = [[each[slot] for slot in slots for each in asked]]
+    given += [[each[slot] for slot in slots for each in of_criteria.values()]] if not named else []
+    return not told or any(_same(told, [*map(str, values)]) for values in given)
 
 
-def _choices_told(sentence: str, rubric: Rubric, reading: ParsedAnswer) -> Iterator[list[str]]:
-    """Yield what may be the choices of a sentence; then those of an answer in their place."""
-    words_of = {name: words(rubric, name) for name in rubric.output_criteria}
-    words_of = {name: {key.removeprefix("response_"): of[key] for key in of} | of for name, of in words_of.items()}
-    known = sorted({label for name in words_of for label in rubric.labels(name).values()}, key=len, reverse=True)
-    label = rf"\b(?:{'|'.join(map(_label_pattern, known))})\b"
-    named, names = _criteria_named(sentence, rubric), "|".join(map(_spaced, rubric.output_criteria))
-    sentence = re.sub(rf"{_BESIDE} {label}", "", sentence, flags=re.I)
-    bound = rf"(?:[:=>→|]|\b(?:be|is|to|{names})\b)[^\w\n]{{0,9}}(?:a )?"
-    better = _BETTER + "|worse" * any(rubric.criterion(name).polarity == "worse" for name in named)
-    ways = [
-        rf"{bound}({label})(?=\s{{0,3}}(?:$|(?!['’]\w)[^\w\s]))",
-        rf"^\W*(?:boxed\W)?({label})\W*$",
-        rf"({label})(?=(?: [\w-]{{1,20}}){{0,5}} (?:{better})\b)",
-        rf"{_PICKED}({label})",
-    ]
-    chosen = named or _CHOSEN.search(sentence)
-    if chosen:  # a label at the end
-        ways.append(rf"""({label})(?=[*_`"'’)\]}}\s]{{0,6}}(?:$|[.;!?|]))""")
-    found = [match[match.lastindex or 0] for match in re.finditer("|".join(ways), sentence, re.I)]
-    told = [folded(each) for each in found]
-    given = [(reading.choices or {})[name] for name in named or words_of if words_of[name].keys() & {*told}] or ["none"]
-    told = [next((of[each] for of in words_of.values() if each in of), "another") for each in told]
-    yield told
-    yield told if not chosen and {*told} <= {*given} else given
+def _choices_agree(sentence: str, rubric: Rubric, reading: ParsedAnswer) -> bool:
+    names, choices = rubric.output_criteria, reading.choices or {}
+    known = {word: choice for name in names for word, choice in words(rubric, name).items()}
+    known |= {word.removeprefix("response_"): choice for word, choice in known.items()}
+    marked, named = _marked(sentence, rubric)
+    worse = any(rubric.criterion(name).polarity == "worse" for name in named)
+    told = [known.get(match[match.lastindex or 0], "another") for match in _SEARCH["chosen"].finditer(marked)]
+    compared = [(known.get(label, "another"), ahead) for label, ahead in _compared(marked, named, worse)]
+    told += [choice if ahead else {"a": "b", "b": "a"}.get(choice, choice) for choice, ahead in compared]
+    if named or not (compared or _SEARCH["all_in_all"].search(marked)):
+        asked = named or [name for name in names if {*told} <= {*rubric.labels(name)}]
+        return not told or _same(told, [choices[name] for name in asked])
+    # Who is better all in all is not asked: it may not go against most criteria.
+    given = [choices[name] for name in names if rubric.criterion(name).polarity != "worse"]
+    lead = given.count("a") - given.count("b")
+    return {*told} <= ({"a" if lead > 0 else "b"} if lead else {*given})
 
 
-def _criteria_named(sentence: str, rubric: Rubric) -> list[str]:
-    """Return the criteria that a sentence names, in its order."""
-    by_key = {folded(name): name for name in rubric.output_criteria}
-    found = re.findall(rf"\b(?:{'|'.join(map(_spaced, by_key))})\b", sentence, re.I)
-    return list(dict.fromkeys(by_key[key] for key in map(folded, found) if key in by_key))
+def _same(told: list[str], given: list[str]) -> bool:
+    """Return whether values are those given, in turn, or one value that each of them is."""
+    return told == given or (len({*told, *given}) == 1 and bool(given))
+
+
+def _marked(sentence: str, rubric: Rubric) -> tuple[str, list[str]]:
+    """Return a sentence with responses or labels as "§a§" and criteria as "¤clarity¤", and the criteria that it names.
+
+    What is better "than B" or stands "in B" goes.
+    """
+    labels = {label for name in rubric.output_criteria for label in rubric.labels(name).values()}
+    label = rf"\b(?:{'|'.join(map(_label_pattern, sorted(labels, key=len, reverse=True)))})\b"
+    marked = re.sub(
+        named_slot(rubric) if rubric.scale else label,
+        lambda match: f"§{match[1] if rubric.scale else folded(match[0])}§",
+        re.sub("[§¤]", " ", sentence),
+        flags=re.I,
+    )
+    for name in sorted(rubric.output_criteria, key=len, reverse=True):
+        stem = re.sub(r"(?:ness|ity|ety|cy|ement)\Z", "", name)  # "correctness" may be "correct"
+        start, ending = rf"(?<![\w§¤]){_spaced(stem)}", r"\w{0,9}" if stem != name else r"(?!\w)"
+        marked = re.sub(rf"{start}er\b", f"more ¤{name}¤", marked, flags=re.I)  # "safer"
+        marked = re.sub(rf"{start}{ending}", f"¤{name}¤", marked, flags=re.I)
+    marked = _SEARCH["beside"].sub("", marked)
+    return marked, list(dict.fromkeys(re.findall("¤([^¤\n]+)¤", marked)))
+
+
+def _compared(marked: str, named: Collection[str], worse: bool = False) -> Iterator[tuple[str, bool]]:
+    """Yield the responses that a sentence compares, and whether each is ahead; `worse`: on criteria that name the worse one.
+
+    A sentence that names no criterion compares all in all: "is better", not "is more detailed" or "is better at explaining".
+    """
+    for match in _SEARCH["compared"].finditer(marked):
+        judged = bool(match["ahead"] or match["behind"] or match["wins"])
+        if named or (judged and not match["aspect"]):
+            yield match["name"], not (bool(match["behind"] or match["less"]) ^ bool(match["no"]) ^ (worse and judged))
 
 
 def _label_pattern(label: str) -> str:
@@ -207,16 +197,23 @@ def named_slot(rubric: Rubric) -> str:
     return rf"\b(?:(?:{word}s?|dr\.?){JOIN}|(?<!vitamin )(?-i:{initial}))#?([0-9]{{1,4}})(?![0-9A-Za-z_])"
 
 
-def figures(text: str, rubric: Rubric) -> list[str]:
-    """Return the numbers of a text that may be scores: "or rather 3" or "Doctor 1: 3", not "misses 2 warnings"."""
+def figures(text: str, rubric: Rubric, scores: Sequence[int]) -> list[str]:
+    """Return the numbers of a text that may be scores: "or rather 3" or "Doctor 1: 3", not "misses 2 warnings".
+
+    Points between the scores of an answer, or between one of them and the highest, are none.
+    """
     low, high = rubric.bounds
     scale = rf"\b{low}(?: \([^()\n]{{1,40}}\))?\s?(?:to|[–-])\s?{high}\b|\s?(?:/|\b(?:out )?of)\s?{high}\b(?!/)"
     text = re.sub(r"(?<=\d)(?:pts?|points?)\b", " points", text, flags=re.I)
-    told = _NUMBERED.sub(" ", re.sub(scale, "", re.sub(named_slot(rubric), _SLOT, text, flags=re.I), flags=re.I))
-    digits = rf"\d{{1,{len(str(high))}}}"
-    other = rf"{_SIGNS}|one(?=\spoints?\b)|(?:{_WORDS.replace('|one', '')})(?![\w-])"
+    text = re.sub(named_slot(rubric), "§", text, flags=re.I)
+    text = _SEARCH["in_words"].sub(lambda word: str(_FORMS["spoken"].index(word[0].lower())), text)
+    apart = {str(abs(one - other)) for one in scores for other in (*scores, high)}
+    text = _SEARCH["apart"].sub(lambda points: " " if {points[1], points[2]} & apart else points[0], text)
+    told = _SEARCH["numbered"].sub(" ", re.sub(scale, "", text, flags=re.I))
+    digits, sign = rf"\d{{1,{len(str(high))}}}", _form("sign")
     listed = rf"{digits}(?:[.,][05]|(?:[,/–-]{digits})*)"
-    alone = rf"(?<![\w.,/–-])({listed}(?![\w/%]|[.,–-]\w)|{other})(?!{_COUNTED})|(?<![\d.,/–-])({digits})(?={_POINTS})"
-    found = re.findall(rf"{_SLOT}[^\w\n,{_SLOT}]{{1,12}}(\d+(?:[.,/–-]\d+)*|{other})|{alone}", told, re.I)
+    alone = rf"(?<![\w.,/–-])({listed}(?![\w/%]|[.,–-]\w)|{sign})(?!{_form('counted')})"
+    named = rf"§[^\w\n,§]{{1,12}}(\d+(?:[.,/–-]\d+)*|{sign})"
+    found = re.findall(rf"{named}|{alone}|(?<![\d.,/–-])({digits})(?={_form('points')})", told, re.I)
     whole = (re.sub(r"[.,]0+\Z", "", "".join(places)) for places in found)
     return [str(int(each)) if each.isdecimal() else each for figure in whole for each in re.split("[,/]", figure)]

@@ -30,7 +30,6 @@ SHIFTED = {
 }  # fmt: skip
 UNKNOWN_WINDOW = 1_000_000  # a tokenizer without a known window gives 1e30
 BATCH = 2048  # largest number of tokens of a batch of BARTScore, padding included
-LOGITS = 128  # largest number of tokens whose logits are computed at once
 ROWS, HELD = 16, 512  # texts of a batch, and pairs whose states are kept at once, of BERTScore
 
 Pair = tuple[str, str]
@@ -70,26 +69,31 @@ def rationale_score(
     pairs = [(prediction, reference) for prediction, each in zip(predictions, references) for reference in each]
     owners = [item for item, each in enumerate(references) for _ in each]
     result: dict[str, Any] = {"revisions": {}}
-    empty, cut = set(), set()
+    empty: set[int] = set()
+    cut: set[int] = set()
+
+    def best_of(model: _Model, shown: list[Pair], blank: list[float]) -> list[list[float]]:
+        rows, over = model.score(shown)
+        empty.update(owner for owner, row in zip(owners, rows) if row is None)
+        cut.update(owner for owner, flag in zip(owners, over) if flag)
+        result["revisions"] |= model.revision
+        return _best([blank if row is None else row for row in rows], owners, len(predictions))
+
     if bert_model is not None:
         layers = _usual_layers(bert_model) if bert_num_layers is None else bert_num_layers
-        bert = _load("bert_model", bert_model, layers, device)
-        rows, over = bert.score([(prediction.strip(), reference.strip()) for prediction, reference in pairs])
-        empty |= {owner for owner, row in zip(owners, rows) if row is None}
-        cut |= {owner for owner, flag in zip(owners, over) if flag}
-        best = _best([row or [0.0, 0.0, 0.0] for row in rows], owners, len(predictions))
-        columns = {name: [row[k] for row in best] for k, name in enumerate(("precision", "recall", "f1"))}
+        model = _load("bert_model", bert_model, layers, device)
+        best = best_of(model, [(prediction.strip(), reference.strip()) for prediction, reference in pairs], [0.0] * 3)
+        columns = dict(zip(("precision", "recall", "f1"), map(list, zip(*best))))
         means = {name: sum(column) / len(column) for name, column in columns.items()}
         result |= {"bert_score": columns, "mean_bert_score": means}
         result["bert_score_hash"] = _bert_score().get_hash(bert_model, layers, False, False, False, False)
-        result["revisions"] |= bert.revision
     if bart_model is not None:
-        bart = _load("bart_model", bart_model, None, device)
-        result["revisions"] |= bart.revision
-        rows, over = bart.score([(reference, prediction) for prediction, reference in pairs])
-        empty |= {owner for owner, row in zip(owners, rows) if row is None}
-        cut |= {owner for owner, flag in zip(owners, over) if flag}
-        scores = [row[0] if row else None for row in _best(rows, owners, len(predictions))]
+        best = best_of(
+            _load("bart_model", bart_model, None, device),
+            [(reference, prediction) for prediction, reference in pairs],
+            [],
+        )
+        scores = [row[0] if row else None for row in best]
         defined = [score for score in scores if score is not None]
         result |= {"bart_score": scores, "mean_bart_score": sum(defined) / len(defined) if defined else None}
         result["bart_score_undefined"] = len(scores) - len(defined)
@@ -116,12 +120,11 @@ def check_texts(predictions: Sequence[str], references: Sequence) -> tuple[list[
     return predictions, [list(each) for each in lists]
 
 
-def _best(rows: Sequence[list[float] | None], owners: Sequence[int], items: int) -> list[list[float]]:
+def _best(rows: Sequence[list[float]], owners: Sequence[int], items: int) -> list[list[float]]:
     """Return the largest value of each figure per item; an empty list for an item without figures."""
     best: list[list[float]] = [[] for _ in range(items)]
     for owner, row in zip(owners, rows):
-        if row is not None:
-            best[owner] = list(map(max, best[owner], row)) if best[owner] else row
+        best[owner] = list(map(max, best[owner], row)) if best[owner] and row else best[owner] or row
     return best
 
 
@@ -211,27 +214,12 @@ class _Bart(_Model):
 
     def _likelihoods(self, pairs: list[Pair]) -> list[list[float]]:
         """Return mean log-probabilities (Yuan et al. 2021, equation 2 with equal weights)."""
-        sources = list(dict.fromkeys(source for source, _ in pairs))
-        ids, mask = self._padded(sources)
-        states = self.network.model.encoder(input_ids=ids, attention_mask=mask).last_hidden_state  # each source once
-        rows = [sources.index(source) for source, _ in pairs]
-        target, counted = self._padded([target for _, target in pairs])
-        start = torch.full_like(target[:, :1], self.network.config.decoder_start_token_id)
-        read = {"encoder_hidden_states": states[rows], "encoder_attention_mask": mask[rows], "use_cache": False}
-        hidden = self.network.model.decoder(input_ids=torch.cat([start, target[:, :-1]], dim=1), **read)
+        (ids, mask), (target, counted) = (self._padded(texts) for texts in zip(*pairs))
+        shifted = self.network.prepare_decoder_input_ids_from_labels(target)
+        logits = self.network(ids, mask, decoder_input_ids=shifted, use_cache=False).logits
         # As in BARTScore, a "<pad>" written in a text adds nothing, and counts in the length.
-        losses = [
-            cross_entropy(
-                self.network.lm_head(part) + self.network.final_logits_bias[0],
-                wanted,
-                ignore_index=self.pad,
-                reduction="none",
-            )
-            for part, wanted in zip(
-                hidden.last_hidden_state.flatten(0, 1).split(LOGITS), target.flatten().split(LOGITS)
-            )
-        ]
-        return (-torch.cat(losses).view(target.shape).sum(1) / counted.sum(1))[:, None].tolist()
+        losses = cross_entropy(logits.transpose(1, 2), target, ignore_index=self.pad, reduction="none")
+        return (-losses.sum(1) / counted.sum(1))[:, None].tolist()
 
 
 @lru_cache(maxsize=2)
