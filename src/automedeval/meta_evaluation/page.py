@@ -16,7 +16,7 @@ from automedeval.records.journal import write_json, write_whole
 from automedeval.records.templates import environment
 
 if TYPE_CHECKING:
-    from automedeval.meta_evaluation.charts import Figure
+    from automedeval.meta_evaluation.report.figures import Figure
 
 _BIDI = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 SHOWN_CASES = 300  # cases with their texts on a page: more of them make it slow to open
