@@ -85,8 +85,7 @@ def paper_table(
     for name in columns:
         bootstrap.adjust([record["cells"][name] for record in others], "difference", bootstrap.t_test)
     for name in CORRELATIONS:
-        if name in columns:
-            mine["cells"][name]["p"] = bootstrap.t_test(mine["cells"][name]["mean"])
+        mine["cells"][name]["p"] = bootstrap.t_test(mine["cells"][name]["mean"])
     for record in table:
         for cell in record["cells"].values():
             cell["mark"] = mark(cell.get("p_adjusted", cell.get("p")))
@@ -117,8 +116,7 @@ def _rationale_runs(name: str, record: Mapping[str, Any]) -> dict[int, Any]:
     """Return run → the figure of a judge's rationales."""
     if name not in record:
         return {0: Estimate(None, reason=record.get("reason", "not computed"))}
-    runs = {each["run"]: each[name] for each in record["runs"] or [{"run": 0, name: record[name]}]}
-    return {run: figure["f1"] if name == "bert_score" else figure for run, figure in runs.items()}
+    return {each["run"]: each[name] for each in record["runs"] or [{"run": 0, name: record[name]}]}
 
 
 def _on_shared_cases(sides: list[dict[str, dict[int, Any]]]) -> list[dict[str, dict[int, Any]]]:
