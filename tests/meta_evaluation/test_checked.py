@@ -7,7 +7,7 @@ def test_a_model_without_a_contradicted_answer_stands_after_those_with_one_wheth
     def figures(share: float | None) -> dict:
         estimate = {"value": share, "low": None, "high": None, "n": 10}
         counts = dict.fromkeys(("answers", "statements", *LABELS, UNREAD), 10)
-        return counts | {"contradicted_statements": estimate, "contradicted_answers": estimate}
+        return counts | {"contradicted_answers": estimate}
 
     shares = {"unread": None, "none": 0.0, "few": 0.1, "most": 0.9}
     rows = check_rows({model: figures(share) for model, share in shares.items()})

@@ -13,7 +13,7 @@ from automedeval.evidence.checker import CONTRADICTED, LABELS, NOT_FOUND, SUPPOR
 from automedeval.meta_evaluation.page import Bars, PageTable, render_report
 from automedeval.records import Case, CheckedResponse, question_text
 from automedeval.records.text import no_formula, percent, span
-from automedeval.stats.bootstrap import estimate, plain, ratio
+from automedeval.stats.bootstrap import estimate, mean_of, plain
 
 # What a clinician should read first. After the rules comes what the model saw, the surest first.
 ORDER = ("dose", "frequency", "duration", None)
@@ -27,24 +27,20 @@ def measure(cases: Sequence[Case], checked: Sequence[CheckedResponse], resamples
     """Return the figures of each model, with intervals by bootstrap over cases.
 
     Returns:
-        model → {"answers", "statements", counts of each label, "contradicted_statements", "contradicted_answers"}; the last
-        two are shares with intervals, of the statements that could be read and of the answers that have one.
+        model → {"answers", "statements", counts of each label, "contradicted_answers"}; the last is a share with its interval,
+        of the answers that have a statement that could be read.
     """
     numbers = {case.id: number for number, case in enumerate(cases)}
     tree: dict[str, Any] = {}
     for model in dict.fromkeys(each.model for each in checked):
         of_model = [each for each in checked if each.model == model]
-        sums = np.zeros((4, len(cases)))  # contradicted and read statements; answers with a contradiction, and answers
-        counts: Counter[str] = Counter()
-        for each in of_model:
-            labels = Counter(statement["label"] for statement in each.statements)
-            counts += labels
-            read = sum(labels[label] for label in LABELS)
-            sums[:, numbers[each.case_id]] += [labels[CONTRADICTED], read, labels[CONTRADICTED] > 0, read > 0]
+        labels = [Counter(statement["label"] for statement in each.statements) for each in of_model]
+        counts = sum(labels, Counter[str]())
+        wrong = [float(each[CONTRADICTED] > 0) if any(each[label] for label in LABELS) else np.nan for each in labels]
+        case = np.array([numbers[each.case_id] for each in of_model])
+        share = mean_of(np.array(wrong), case, len(cases), "no answer that could be read", (0.0, 1.0))
         tree[model] = {"answers": len(of_model), "statements": counts.total()}
-        tree[model] |= {label: counts[label] for label in (*LABELS, UNREAD)}
-        tree[model]["contradicted_statements"] = ratio(sums[0], sums[1], reason="no statement that could be read")
-        tree[model]["contradicted_answers"] = ratio(sums[2], sums[3], reason="no answer that could be read")
+        tree[model] |= {label: counts[label] for label in (*LABELS, UNREAD)} | {"contradicted_answers": share}
     return plain(estimate(tree, len(cases), resamples))
 
 
