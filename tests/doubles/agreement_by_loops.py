@@ -55,10 +55,10 @@ def share(units: Sequence[tuple[int, float]], bounds: tuple[float, float] | None
     return Figure(of, len(units), frozenset(case for case, _ in units), bounds)
 
 
-def relation(first: float | None, second: float | None, band: float = SAME) -> int | None:
+def relation(first: float | None, second: float | None) -> int | None:
     if first is None or second is None:
         return None
-    return 0 if abs(first - second) <= max(band, SAME) else 1 if first > second else -1
+    return 0 if abs(first - second) <= SAME else 1 if first > second else -1
 
 
 def accuracies(groups: Sequence[tuple[int, Sequence[tuple[int | None, int | None]]]]) -> dict[str, Figure]:
@@ -231,9 +231,9 @@ class Loops:
                 relations[number, first, second] = 1 if self.length[number, first] else -1
         return relations
 
-    def relations(self, scores: dict[tuple, float], bands: Sequence[float] = ()) -> dict[tuple, int | None]:
+    def relations(self, scores: dict[tuple, float]) -> dict[tuple, int | None]:
         sides = {(n, a, b): (scores.get((n, a)), scores.get((n, b))) for n, a, b in self.pairs}
-        return {pair: relation(*two, bands[pair[0] % 5] if bands else 0.0) for pair, two in sides.items()}
+        return {pair: relation(*two) for pair, two in sides.items()}
 
     def one_is_empty(self, pair: tuple[int, int, int]) -> bool:
         number, first, second = pair
