@@ -118,15 +118,14 @@ def standing(table: dict[str, Any]) -> dict[str, Any]:
     """Return how the models of one judge's table stand.
 
     Returns:
-        "order": the models by their mean share of pairs won, none before one that it is clearly worse than; "best": the first
-        if it is better than every other one, each with an adjusted p-value below `LEVEL`, else None; "level": the models that
-        the first is not shown to be better than; "signs": (model, model) → ">" better, "<" worse, "≈" no clear difference, ""
-        not compared; "wins": (model, model) → the share of their cases that the first wins, ties counted half; "ranks": model →
-        the ranks that clear differences leave it, as "1" or "1–2"; "unclear": the first model, the one that is hardest to tell
-        from it, and about how many more cases would (None: no number would), else None.
+        "order": the models by their mean share of pairs won, none before one that it is clearly worse than; "level": those that
+        the first is not shown to be better than, by an adjusted p-value below `LEVEL`; "signs": (model, model) → ">" better,
+        "<" worse, "≈" no clear difference, "" not compared; "wins": (model, model) → the share of their cases that the first
+        wins, ties counted half; "ranks": model → the ranks that clear differences leave it, as "1" or "1–2"; "unclear": the
+        first model, the one that is hardest to tell from it, and about how many more cases would (None: no number), else None.
     """
     if "gap" in table:
-        return {"order": [], "best": None, "level": [], "signs": {}, "wins": {}, "ranks": {}, "unclear": None}
+        return {"order": [], "level": [], "signs": {}, "wins": {}, "ranks": {}, "unclear": None}
     signs, wins, more = {}, {}, {}
     for pair in table["pairs"]:
         first, second = pair["pair"]
@@ -149,7 +148,7 @@ def standing(table: dict[str, Any]) -> dict[str, Any]:
     unclear = [(order[0], model, more[order[0], model]) for model in level if signs.get((order[0], model)) == "≈"]
     ranks = {model: "–".join(dict.fromkeys(map(str, ends[model]))) for model in order}
     hardest = max(unclear, key=lambda each: math.inf if each[2] is None else each[2], default=None)
-    stands = {"order": order, "best": None if level else order[0], "level": level, "signs": signs, "wins": wins}
+    stands = {"order": order, "level": level, "signs": signs, "wins": wins}
     return stands | {"ranks": ranks, "unclear": hardest}
 
 

@@ -5,9 +5,10 @@ from typing import Any
 
 from automedeval.meta_evaluation.agreement.candidates import standing
 from automedeval.meta_evaluation.agreement.judge_facts import MEASURES
+from automedeval.meta_evaluation.agreement.paper_table import COLUMNS, gaps_in_words, lines_in_words
 from automedeval.meta_evaluation.facts import called
 from automedeval.meta_evaluation.page import PageTable, render_report
-from automedeval.meta_evaluation.report import paper_table_text, text
+from automedeval.meta_evaluation.report import text
 from automedeval.meta_evaluation.report.figures import illustrate
 from automedeval.records.text import percent
 
@@ -32,11 +33,8 @@ def report_page(
         records["one rater against the others"] = ceiling | {"kind": "people", "valid_rate": None}
     judges, table2, summary = text.real_judges(result), None, list[PageTable]()
     if table := result.get("table2"):
-        lines, head = (
-            paper_table_text.lines_of(table),
-            [paper_table_text.COLUMNS[name].label for name in table["columns"]],
-        )
-        table2 = {"lines": lines, "reasons": paper_table_text.reasons(table), "head": head}
+        lines, head = lines_in_words(table), [COLUMNS[name].label for name in table["columns"]]
+        table2 = {"lines": lines, "reasons": gaps_in_words(table), "head": head}
         rows = [[line["judge"], line["runs"], percent(line["valid"]), *line["cells"]] for line in lines]
         summary = [PageTable(["evaluation model", "runs", "valid", *head], rows)] * (len(rows) > 1)
     return render_report(

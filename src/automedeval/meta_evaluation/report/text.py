@@ -228,9 +228,7 @@ def tables(result: dict[str, Any]) -> list[PageTable]:
         rows = []
         for name, record in sorted(judges.items(), key=lambda each: each[0] != main["name"]):
             stands, best = standing(result["models"][name]), record.get("best_baseline")
-            first = next(iter(stands["order"]), UNDEFINED) + (
-                "" if stands["best"] or not stands["order"] else ", not clearly"
-            )
+            first = next(iter(stands["order"]), UNDEFINED) + (", not clearly" * bool(stands["level"]))
             against = f"{best['outcome']} than {best['name']}" if best else UNDEFINED
             agreement = span(record.get("concordance"), 0, 100)
             rows.append([name, agreement, against, span(record["valid_rate"], 0, 100), first])
