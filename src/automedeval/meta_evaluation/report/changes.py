@@ -158,7 +158,7 @@ def _marked(
         ties = relation[new_at] == 0
         relation[new_at] += ties * (cases.empty[old_at] * 1.0 - cases.empty[new_at])
     marks = {"won": relation > 0, "lost": relation < 0}
-    sides = [(marks_of(cases, row.judge), at) for row, at in (old, new)]
+    sides = [(marks_of(row.judge), at) for row, at in (old, new)]
     for name, parts in NEWLY.items():
         had, has = (np.any([marked[part][at] for part in parts], axis=0) for marked, at in sides)
         marks[f"newly_{name}"] = np.zeros(cases.responses, bool)

@@ -8,6 +8,7 @@ import gzip
 import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from itertools import combinations, product
 from pathlib import Path
 from typing import Any
@@ -61,9 +62,10 @@ def read_flags(file: Path, cases: Cases) -> dict[str, dict[str, Any]]:
     return flags
 
 
-def marks_of(cases: Cases, judge: VerdictTable) -> dict[str, np.ndarray]:
+@lru_cache(maxsize=4)  # every model is compared by the marks of the same judges
+def marks_of(judge: VerdictTable) -> dict[str, np.ndarray]:
     """Return mark → whether each response has it by a judge: bool [responses]."""
-    valid, due = judge.valid_by_response
+    cases, (valid, due) = judge.cases, judge.valid_by_response
     statements = contradicted(judge)
     wrong = [bool(statements.get((case.id, model))) for case in cases.records for model in case.models]
     invalid = (valid < due) & ~judge.unread
@@ -124,7 +126,7 @@ def grid_of(
     """
     judges = [judge for judge in judges if judge.kind == "judge"]
     models, values = models or cases.models, main.ranking_values
-    measures, marks, marked = measures_of_cases(cases, main, people), SIZES, marks_of(cases, main.judge)
+    measures, marks, marked = measures_of_cases(cases, main, people), SIZES, marks_of(main.judge)
     if changed is not None:
         gap, more = changed
         for name, size in {"won": gap, "lost": -gap, "models_differ": np.abs(gap)}.items():
