@@ -168,7 +168,7 @@ def _people(cases: Cases, people: People) -> dict[str, Any]:
     record["prefers_longer"] = prefers_longer(cases, panel.relations(people.scores))
     if (each_rater := people.leave_one_out(panel)) is None:
         return record | {"reliability": None, "reason": "one rater only: the agreement between people is not known"}
-    kept, _, scores, others = each_rater
+    kept, scores, others = each_rater
     record["ceiling"] = agreement.accuracies(kept, kept.relations(others), kept.relations(scores))
     record["ceiling"] |= agreement.correlations(kept, others, scores)
     tables = dict(people.by_criterion)
