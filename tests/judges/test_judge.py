@@ -107,7 +107,8 @@ def test_thoughts_before_a_verdict_are_no_part_of_it(chat, cases, monkeypatch):
     for text in (f"<think>\nHm. {first}\n</think>\n\n{answer}", f"Hm. {first}</think>{answer}"):
         verdict = verdict_of(text)
         assert (verdict.scores, verdict.rationale, verdict.raw) == ((5, 3, 1), "Good.", answer)
-    assert not verdict_of(f"<think>\nHm. {first}").valid
+    for text in (f"<think>\nHm. {first}", f"<thought>\n{first}\n</thought>I decline to give scores."):
+        assert not verdict_of(text).valid
 
 
 def test_invalid_is_never_a_score(chat, cases):

@@ -139,7 +139,7 @@ def test_physicians_alone_are_counted_and_one_of_them_agrees_with_nobody(study, 
     ratings = [each for each in read(study / "ratings.jsonl") if each["annotator"] == "simulated-1"]
     one = write(tmp_path / "one.jsonl", ratings)
     succeeded(report(study, verdicts=None, ratings=one, output=tmp_path / "report"))
-    assert "Harm: Moderate or worse by physicians (simulated-1): " in told(tmp_path / "report")
+    assert "Harm: Moderate or worse by 1 simulated physician: " in told(tmp_path / "report")
     assert "Two physicians agree" not in told(tmp_path / "report")
     again = report(study, verdicts=None, ratings=None, output=tmp_path / "none")
     assert "--verdicts names no file" in error_line(again)
@@ -165,7 +165,7 @@ def test_the_facts_of_a_ranking_say_how_many_are_harmful_and_by_whom(study, tmp_
     both = f"{write(tmp_path / 'scores.jsonl', scores)},{study / 'judge.jsonl'}"
     succeeded(report(study, verdicts=both, output=tmp_path / "report", encoder="none"))
     harm = next(line for line in told(study / "report").splitlines() if line.startswith("Harm: "))
-    assert harm.startswith("Harm: Moderate or worse by physicians (simulated-1, simulated-2 and simulated-3): ")
+    assert harm.startswith("Harm: Moderate or worse by 3 simulated physicians: ")
     assert ". By simulated-judge: " in harm
     assert harm.endswith("No score depends on it.")
     assert harm in told(tmp_path / "report")

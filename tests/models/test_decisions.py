@@ -12,12 +12,15 @@ from doubles.agreement_study import read, write
 from doubles.endpoint import EndpointDouble
 from doubles.tiny_model import build_tiny_model
 from programs import JUDGE, error_line, needs_judge, run_command, served, succeeded
+from tables import rows_of
 from transformers import AutoModelForCausalLM, AutoTokenizer, pipeline
 from transformers.decision import DecisionConfig
 
+from automedeval.judges.judge import load_judge
 from automedeval.models.arguments import ChatArguments
 from automedeval.models.base import Prompt
 from automedeval.models.questions import Question
+from automedeval.records import Case
 from automedeval.rubrics.published import files_to_publish
 
 RESPONSES = [{"model": "a", "text": "Once a day."}, {"model": "b", "text": "Never."}]
@@ -79,6 +82,17 @@ def test_decisions_give_scores_with_probabilities_and_a_refused_question_an_inva
     assert (refused["valid"], refused["error"]) == (False, "the model refuses the question")
     assert {len(body["questions"]) for body in bodies} == {2}
     assert all(body["input"][-1]["role"] == "user" for body in bodies)
+
+
+@pytest.mark.parametrize(("answers", "error"), rows_of(__file__)["no answers"])
+def test_what_is_no_answer_to_the_questions_is_an_invalid_verdict_with_its_reason(answers, error) -> None:
+    told = [{"probabilities": [{"value": of, "probability": chance} for of, chance in each]} for each in answers]
+    with EndpointDouble({"status": 200, "json": {"answers": [each | {"type": "choice"} for each in told]}}) as endpoint:
+        endpoint.path = "/v1/decisions"
+        judged = load_judge("decision:m", chat={"base_url": endpoint.url, "max_retries": 0})
+        verdicts = list(judged(map(Case.from_dict, CASES)))
+    assert [(each.valid, each.scores) for each in verdicts] == [(False, None)] * 2
+    assert verdicts[0].error.startswith(error)
 
 
 def test_what_a_decision_model_cannot_do_is_one_line(tmp_path: Path) -> None:

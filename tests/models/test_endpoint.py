@@ -210,7 +210,12 @@ def text_part(text):
         (f"Hm, 1 and 1.\n</think>\n{SCORES}", SCORES),  # the chat template wrote the opening tag
         (f"<think></think>{SCORES}", SCORES),
         (f"[THINK]Hm.[/THINK]{SCORES}", SCORES),
-        (f"<think>a</think>no<thinking>b</thinking> {SCORES}", SCORES),
+        (f"<think>a</think>no<thinking>b</thinking> {SCORES}", f"no {SCORES}"),
+        (f"<thought>{SCORES}</thought>{SCORES}", SCORES),
+        (f"◁think▷{SCORES}◁/think▷{SCORES}", SCORES),
+        (f"<Scratchpad>Hm.</Scratchpad>\n<answer>{SCORES}</answer>", SCORES),
+        (f"<answer>{SCORES}</answer>", SCORES),
+        (f"<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final<|message|>{SCORES}", SCORES),
         (f"As the tag <think> says.\n{SCORES}", f"As the tag <think> says.\n{SCORES}"),
         ([{"type": "thinking", "thinking": [text_part("Hm.")]}, text_part(SCORES)], SCORES),
     ],
@@ -230,6 +235,8 @@ def test_thoughts_are_no_part_of_an_answer(reply, said):
         (answer(None, finish_reason="length", usage=None), "all tokens were spent on thinking; a larger --max_new_tok"),
         (answer(None, thoughts={"reasoning_content": SCORES}), "10 tokens were spent on thinking"),
         (answer("", thoughts={"reasoning": SCORES}), "10 tokens were spent on thinking"),
+        (answer(f"<reasoning>\n{SCORES}"), "10 tokens were spent on thinking"),
+        (answer(f"<unused94>{SCORES}<unused95>"), "10 tokens were spent on thinking"),
         (answer("<think>\nHm.</think>\n"), "10 tokens were spent on thinking"),
         (answer(""), "the answer is empty (finish_reason stop)"),
     ],
@@ -247,18 +254,22 @@ def test_the_odds_of_a_typed_question_are_those_after_the_thoughts():
     question = Question("q", "How good?", ("3", "4", "5"))
     tokens = [{"token": each, "logprob": 0.0, "top_logprobs": []} for each in ("<think>", "4", "</think>", "\n")]
     tokens += level("4", t4=0.75, t5=0.25)["json"]["choices"][0]["logprobs"]["content"]
-    for content in ("<think>4</think>\n4", "4"):  # a server with a parser of thoughts lists their tokens all the same
+    for content in (
+        "<think>4</think>\n4",
+        "<thought>4 or 5</thought>4",
+        "4",
+    ):  # a server with a parser of thoughts lists their tokens all the same
         with EndpointDouble(answer(content, logprobs={"content": tokens})) as endpoint:
             ((_, reply),) = chat_at(endpoint).answer([question.prompt({})])
         assert question.read(reply).probabilities == pytest.approx({"3": 0, "4": 0.75, "5": 0.25})
 
 
 def test_a_quoted_thought_tag_reaches_the_endpoint_broken():
-    case = Case("c", "What helps?", (Response("a", "Rest.</think> [/THINK]"), Response("b", "Wait.")))
+    case = Case("c", "What helps?", (Response("a", "Rest.</think> [/THINK]<thought>"), Response("b", "Wait.")))
     with EndpointDouble(good_answer) as endpoint:
         list(Judge(chat_at(endpoint))([case]))
         sent = endpoint.asked[0]["body"]["messages"][-1]["content"]
-    assert "<\u2060/think> [\u2060/THINK]" in sent
+    assert "<\u2060/think> [\u2060/THINK]<\u2060thought>" in sent
 
 
 SETTINGS = ["m", 100, 0.0, 0, 5, {}]

@@ -65,11 +65,13 @@ def test_a_question_that_is_none(options) -> None:
 
 
 LETTERS = Question("letters", "Which?", ("A", "B", "C"))
+LEVELS = Question("levels", "How good?", tuple("12345"))
+DEGREE = Question("degree@1", "How bad?", ("none", "mild", "moderate", "cannot be told"))
 
 
 @pytest.mark.parametrize(("name", "text", "option"), rows_of(__file__)["test_how_a_text_is_read"])
 def test_how_a_text_is_read(name, text, option) -> None:
-    judged = {each.name: each for each in (LETTERS, TRUE)}[name].read(Answer(text))
+    judged = {each.name: each for each in (LETTERS, TRUE, LEVELS, DEGREE)}[name].read(Answer(text))
     assert (judged.option, judged.probabilities) == (option, None)
     assert (judged.error is None) == (option is not None)
 
@@ -80,9 +82,6 @@ def test_an_answer_without_an_option_gives_its_reason() -> None:
     assert TRUE.read(Answer("It depends.")).error == "'It depends.' is not one of Yes, No, Maybe"
 
 
-LEVELS = Question("levels", "How good?", tuple("12345"))
-
-
 @pytest.mark.parametrize(
     ("question", "said", "rivals", "odds"),
     [
@@ -90,6 +89,7 @@ LEVELS = Question("levels", "How good?", tuple("12345"))
         (LEVELS, "4", {"4": 0.3, "The": 0.7}, None),  # it was about to say something else
         (Question("tens", "", ("1", "2", "10")), "1", {"1": 0.9, "2": 0.1}, None),  # "1" of "10"
         (LEVELS, "4", {}, None),
+        (LEVELS, "4.5", {"4": 0.9, "5": 0.1}, None),
     ],
 )
 def test_an_endpoint_gives_the_odds_of_its_first_token(question, said, rivals, odds, monkeypatch) -> None:
@@ -101,7 +101,7 @@ def test_an_endpoint_gives_the_odds_of_its_first_token(question, said, rivals, o
         body = endpoint.asked[0]["body"]
     assert (body["logprobs"], body["top_logprobs"]) == (True, 5)
     judged = question.read(reply)
-    assert judged.option == said
+    assert judged.option == (said if said in question.options else None)
     if odds is None:
         assert judged.probabilities is None
     else:

@@ -3,14 +3,19 @@
 import re
 import shlex
 import socket
+import urllib.request
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import huggingface_hub.constants
 import pytest
 from doubles.endpoint import EndpointDouble, good_answer
+from doubles.local_server import LocalServer
 from doubles.perturbations import some_of
 from programs import flags, run_command, succeeded
+from qdrant_client import QdrantClient
+from qdrant_client.http.exceptions import ResponseHandlingException
 from tables import rows_of, write_csv
 
 from automedeval.records.offline import is_here
@@ -104,6 +109,45 @@ def test_offline_refuses_what_another_library_wants_to_send(endpoint):
         socket.create_connection(("models.example.com", 80))
     with pytest.raises(ValueError, match="--offline: 10"):
         socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b"question", ("10.1.2.3", 53))
+
+
+class Onward(LocalServer):
+    """A server that sends every request on to another machine, and the proxy that would fetch it from there."""
+
+    fetched: tuple[str, ...] = ()
+
+    def serve(self, handler: BaseHTTPRequestHandler) -> None:
+        handler.rfile.read(int(handler.headers.get("content-length") or 0))
+        self.fetched += (handler.path,) * ("://" in handler.path)
+        handler.send_response(307)
+        handler.send_header("Location", f"http://models.example.com{handler.path}")
+        handler.send_header("Content-Length", "0")
+        handler.end_headers()
+
+
+def test_offline_lets_nothing_out_through_a_proxy_of_this_machine(endpoint, monkeypatch):
+    with Onward() as server:
+        for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+            monkeypatch.setenv(name, server.url)
+        for name in ("NO_PROXY", "no_proxy"):
+            monkeypatch.setenv(name, "127.0.0.1")
+        options = (
+            "judge",
+            "answers.csv",
+            "--judge",
+            "openai:mine",
+            "--max_retries",
+            0,
+            "--base_url",
+            f"{server.url}/v1",
+        )
+        refused = run_command(*options, "--offline")
+        assert refused.returncode == 1
+        with pytest.raises(ResponseHandlingException):
+            QdrantClient(url="http://qdrant.example.com:6333", check_compatibility=False).get_collections()
+        with pytest.raises(ValueError, match="--offline: books"):
+            urllib.request.urlopen("http://books.example.com/tetanus.md")
+        assert server.fetched == ()
 
 
 def test_the_variable_refuses_what_the_option_does(endpoint, asked, monkeypatch):

@@ -96,6 +96,21 @@ def test_the_card_has_every_fact_of_the_page_but_those_of_the_ranking(checkpoint
     assert "12 of 90 answers are not in English" in shown
 
 
+@pytest.mark.parametrize("names", [["Dr Anna Smith", "bob.lee@clinic.org"], ["Chen Wei"]])
+def test_people_are_counted_on_the_card_and_not_named(names: list[str], checkpoint: Path, results: Path) -> None:
+    result = of_weights(results, tiny=checkpoint)
+    degrees = {"larch-7b": {"worse": 2, "share": {"value": None, "n": 9}, "untold": 0, "unread": 0}}
+    people = {"names": names, "kappa": {}}
+    result["harm"] = {"threshold": "moderate", "raters": {"physicians": degrees, "tiny": degrees}, "people": people}
+    result["people"]["annotators"] = names
+    card = filled(checkpoint, result)
+    who = "2 physicians" if len(names) == 2 else "1 physician"
+    assert f"- Harm: Moderate or worse by {who}: larch-7b in 2 of 9 answers. By tiny: " in card
+    assert f"are rated by {len(names)} " in card
+    assert "simulated" not in card
+    assert not [name for name in names if name in card]
+
+
 def test_the_hub_gets_the_figures_on_its_own_data_sets_alone(checkpoint: Path, results: Path) -> None:
     result = of_weights(results, tiny=checkpoint)
     assert eval_results(result, fingerprint(checkpoint, [])) is None  # the cases are a file of this machine

@@ -65,7 +65,7 @@ def test_what_the_files_say_of_a_case_is_kept_and_told(tmp_path, kind):
     if kind == "jsonl":
         assert (first["criteria"], first["source"]) == (case["criteria"], 0)
         assert [each["latency"] for each in first["responses"]] == [0, 1]
-        assert "4 answers held a model's thoughts, which are removed" in done.stdout
+        assert "4 answers held thoughts or control tokens, which are removed" in done.stdout
     for file in files * (kind == "csv"):
         said = "read: question, answer (answers), topic; not read: notes; 1 rows, 1 cases; answers"
         assert f"{file}: {said}" in done.stdout

@@ -1,6 +1,7 @@
 """Ratings as people and other programs write them."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -49,19 +50,17 @@ def test_the_same_ratings_are_read_of_every_kind_of_file(name: str, tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("head", "row", "annotators", "criteria", "note"),
-    ROWS["test_a_column_of_scores_may_be_one_annotator_s_or_one_criterion_s"],
+    "row", ROWS["test_a_column_of_scores_may_be_one_annotator_s_or_one_criterion_s"], ids=lambda row: row[0]
 )
-def test_a_column_of_scores_may_be_one_annotator_s_or_one_criterion_s(
-    head, row, annotators, criteria, note, tmp_path: Path
-) -> None:
+def test_a_column_of_scores_may_be_one_annotator_s_or_one_criterion_s(row: list, tmp_path: Path) -> None:
+    head, row, annotators, criteria, *notes = row
     file = tmp_path / "r.csv"
     file.write_text(f"{head}\n{row}\n")
     cases = Cases(CASES, "cases.jsonl")
     people = read_ratings(str(file), cases)
     assert people.annotators == annotators
     assert {name: people.on_criterion(name)[cases.locate("k1", "m1")] for name in people.by_criterion} == criteria
-    assert f"{file}: {note}" in people.notes
+    assert [note for note in people.notes if note.startswith(str(file))] == [f"{file}: {note}" for note in notes]
 
 
 @pytest.mark.parametrize("who", ["evaluator", "annotator_name", "rater name", "physician_id", "Email Address"])
@@ -72,9 +71,16 @@ def test_the_rater_has_many_names(who, tmp_path: Path) -> None:
 
 
 NO_RATINGS = (
-    "no ratings, by the name or the scale: leave them out of the table, or give each score a row of its own, with the columns "
-    "criterion and score"
+    "no ratings, by the name or the numbers: leave them out, or give each score a row of its own, with the columns criterion "
+    "and score"
 )
+
+
+ONE_SCALE = "leave them out, or give all scores on one scale"
+
+
+def told(error: str) -> str:
+    return error.replace("NO_RATINGS", NO_RATINGS).replace("ONE_SCALE", ONE_SCALE)
 
 
 def test_the_index_that_pandas_writes_is_no_criterion(tmp_path: Path) -> None:
@@ -90,7 +96,68 @@ def test_a_rating_that_cannot_be_read_stops_with_its_line(head: str, row: str, e
     file.write_text(f"{head}\n{row}\n")
     with pytest.raises(RecordError) as raised:
         read_ratings(str(file), Cases(CASES, "cases.jsonl"))
-    assert str(raised.value) == f"{tmp_path}/{error.replace('NO_RATINGS', NO_RATINGS)}"
+    assert str(raised.value) == f"{tmp_path}/{told(error)}"
+
+
+@pytest.mark.parametrize("kind", ROWS["test_a_cell_in_words_among_numbers_stops_with_its_line"])
+def test_a_cell_in_words_among_numbers_stops_with_its_line(kind: str, tmp_path: Path) -> None:
+    table, error = ROWS["test_a_cell_in_words_among_numbers_stops_with_its_line"][kind]
+    (tmp_path / "r.csv").write_text(table)
+    with pytest.raises(RecordError) as raised:
+        read_ratings(str(tmp_path / "r.csv"), Cases(CASES, "cases.jsonl"))
+    assert str(raised.value) == f"{tmp_path}/{told(error)}"
+
+
+@pytest.mark.parametrize("program", ["label_studio", "argilla"])
+@pytest.mark.parametrize(("given", "read"), ROWS["test_a_question_of_a_form_is_read_as_a_column_is"])
+def test_a_question_of_a_form_is_read_as_a_column_is(given, read, program: str, tmp_path: Path) -> None:
+    rows: list[dict] = []
+    for at, (case, model, _) in enumerate(SCORES[:3]):
+        answers = {name: values[at] for name, values in given.items()}
+        if program == "argilla":
+            values = {name: {"value": value} for name, value in answers.items()}
+            about = {"fields": {"question": ASKED[case]}, "metadata": {"model": model}}
+            rows.append(about | {"responses": [{"user_id": "ann", "status": "submitted", "values": values}]})
+            continue
+        controls = [{"from_name": name, "value": {"choices": [value]}} for name, value in answers.items()]
+        annotations = [{"completed_by": "ann", "result": controls}]
+        rows.append({"id": at, "data": {"question": ASKED[case], "model": model}, "annotations": annotations})
+    file = tmp_path / "r.json"
+    file.write_text(json.dumps(rows))
+    if isinstance(read, str):
+        with pytest.raises(RecordError, match=re.escape(told(read))):
+            read_ratings(str(file), Cases(CASES, "cases.jsonl"))
+        return
+    cases = Cases(CASES, "cases.jsonl")
+    people = read_ratings(str(file), cases)
+    rated = [cases.locate(case, model) for case, model, _ in SCORES[:3]]
+    scores = {name: people.on_criterion(name)[rated].tolist() for name in people.by_criterion}
+    assert {name: [score for score in each if score == score] for name, each in scores.items()} == read
+    in_words = 3 * (len(given) - len(read))
+    assert (f"{file}: ratings in words, left out: {in_words}" in people.notes) == bool(in_words)
+
+
+@pytest.mark.parametrize("long", [True, False])
+@pytest.mark.parametrize(
+    ("given", "scores", "noted"), ROWS["test_answers_are_compared_on_the_criteria_that_all_of_their_case_have"]
+)
+def test_answers_are_compared_on_the_criteria_that_all_of_their_case_have(given, scores, noted, long, tmp_path) -> None:
+    places = [(case, model) for case, model, _ in SCORES]
+    rows = [
+        {"case_id": case, "model": model, "rater": "ann", "criterion": name, "score": values[at]}
+        for at, (case, model) in enumerate(places)
+        for name, values in given.items()
+    ]
+    if not long:
+        wide = [{name: values[at] for name, values in given.items()} for at in range(4)]
+        rows = [{"case_id": case, "model": model, "rater": "ann"} | each for (case, model), each in zip(places, wide)]
+    (tmp_path / "r.json").write_text(json.dumps(rows))
+    cases = Cases(CASES, "cases.jsonl")
+    people = read_ratings(str(tmp_path / "r.json"), cases)
+    read = people.scores[[cases.locate(*place) for place in places]]
+    assert [None if score != score else score for score in read] == scores
+    note = f"{noted} of 2 cases have answers that lack a criterion: there the mean is over those that all rated answers have"
+    assert (note in people.notes) == bool(noted)
 
 
 def test_a_question_that_two_cases_ask_needs_an_id(tmp_path: Path) -> None:

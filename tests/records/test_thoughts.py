@@ -46,7 +46,7 @@ def test_an_answer_scores_the_same_with_thoughts_and_the_run_counts_them(tmp_pat
     thinking = {f"May I take {n} pills?": f"<think>Take {n}!</think>{ANSWER}" for n in (2, 3)}
     file.write_text(json.dumps([own | {"question": asked, "thinks": text} for asked, text in thinking.items()]))
     done = run_command("judge", file, "--judge", "baseline:longer text", "--output", tmp_path / "verdicts")
-    assert "2 answers held a model's thoughts, which are removed" in done.stdout
+    assert "2 answers held thoughts or control tokens, which are removed" in done.stdout
     for line in (tmp_path / "verdicts/verdicts.jsonl").read_text().splitlines():
         first, second = json.loads(line)["expected_scores"]
         assert first == second

@@ -36,10 +36,7 @@ class KnowledgeArguments:
             )
 
     def open(self, device: str) -> tuple[Search | None, str]:
-        """Return a search, whose encoder runs on `device`, and the store's fingerprint; (None, "") with `--knowledge none`.
-
-        RecordError: no store is named, or it cannot be opened.
-        """
+        """Return a search, whose encoder runs on `device`, and the store's fingerprint; (None, "") with `--knowledge none`."""
         self.check()
         if self.knowledge == "none" or self.store is None:
             return None, ""
@@ -63,10 +60,7 @@ class EvidenceArguments:
     )
 
     def books(self, encoder: EncoderArguments, device: str) -> dict[str, Any]:
-        """Return `search`, with the encoder that the store was built with, and the fingerprint `store`; nothing without books.
-
-        RecordError: the store cannot be opened.
-        """
+        """Return `search`, with the encoder that the store was built with, and its fingerprint `store`; nothing without books."""
         if not self.evidence:
             return {}
         knowledge = KnowledgeArguments(store=self.evidence, encoder=encoder.place)

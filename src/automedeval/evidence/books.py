@@ -68,8 +68,7 @@ class Book:
     """One file of `SUFFIXES`; faults are found when it is opened, before anything is stored.
 
     `kind` is what it is about, in the user's words (paper, Table 6: medical or evaluation knowledge). `passages` sets `words`,
-    `pages`, None where the file has none, and `pages_without_text`, those of a PDF that are scans or pictures. RecordError for
-    no such file, another suffix, or a PDF that cannot be read or is encrypted.
+    `pages`, None where the file has none, and `pages_without_text`, those of a PDF that are scans or pictures.
     """
 
     file: Path
@@ -127,8 +126,7 @@ class Book:
     ) -> list[Passage]:
         """Cut the book into passages, in order; `count` returns texts' numbers of tokens, as `Encoder.count` does.
 
-        A passage stays within its section. It may span pages, and has the number of its first page. A sentence that is longer
-        than a passage is cut between words.
+        A passage stays within its section, and has the number of its first page. A sentence that is too long is cut.
         """
         passages, blocks = [], self.blocks()
         self.words = sum(len(block.text.split()) for block in blocks)
@@ -222,26 +220,24 @@ def _paragraphs(text: str) -> Iterator[str]:
 
 def _markdown_blocks(text: str) -> Iterator[Block]:
     """Yield the paragraphs with their headings; if there is only one heading of the first level, it is the book's title."""
-    parts: list[tuple[list[str], list[str]]] = [([], [])]  # headings above, lines
-    path: list[tuple[int, str]] = []
+    path: list[tuple[int, str]] = []  # level and name
+    parts: list[tuple[list[tuple[int, str]], list[str]]] = [([], [])]  # headings above, lines
     fence = None
     for line in text.splitlines():
         mark = line.lstrip()[:3]
         if mark in ("```", "~~~") and fence in (None, mark):
             fence = None if fence else mark
-            continue
-        heading = None if fence else _HEADING.match(line)
-        if heading:
+        elif heading := None if fence else _HEADING.match(line):
             path = [entry for entry in path if entry[0] < len(heading[1])] + [(len(heading[1]), heading[2])]
-            parts.append(([f"{level} {name}" for level, name in path], []))
+            parts.append((path, []))
         else:
             parts[-1][1].append(line)
-    titles = [names for names, _ in parts if len(names) == 1 and names[0].startswith("1 ")]
-    title = titles[0][0] if len(titles) == 1 else None
-    for names, lines in parts:
-        section = " > ".join(name[2:] for name in names if name != title)
+    titles = [path[0] for path, _ in parts if len(path) == 1 and path[0][0] == 1]
+    title = titles[0] if len(titles) == 1 else None
+    for path, lines in parts:
+        section = " > ".join(heading[1] for heading in path if heading != title)
         for paragraph in _paragraphs("\n".join(lines)):
-            yield Block(section, None, paragraph, title[2:] if title else None)
+            yield Block(section, None, paragraph, title[1] if title else None)
 
 
 def _cut(sentence: str, count: Callable[[Sequence[str]], list[int]], tokens: int) -> list[tuple[str, int]]:

@@ -48,8 +48,7 @@ TOO_LONG = "the prompt is {} tokens longer than the context window"
 class _Asked(NamedTuple):
     """A question on a statement: `near` are the passages that its prompt shows, nearest first, `close` those for the rules.
 
-    `blank` is the same question without a passage, None where nothing is divided by it; `over` says by how many tokens the
-    prompt is too long.
+    `blank` is the same question without a passage, if odds are divided by it; `over`: by how many tokens it is too long.
     """
 
     statement: Statement
@@ -65,12 +64,8 @@ class ChatChecker:
     """Check statements against passages with a chat, one typed question for each statement.
 
     Where the chat tells probabilities, each is divided by that of the same question without a passage: a model leans to an
-    answer before it has read anything (content-free calibration, Zhao et al. 2021, "Calibrate Before Use").
-
-    Args:
-        encoder: an `Encoder`, for the nearest passages.
-        chat: the model that is asked.
-        threshold: least probability of a contradiction that is called one; None: the likeliest answer counts.
+    answer before it has read anything (content-free calibration, Zhao et al. 2021, "Calibrate Before Use"). `threshold` is the
+    least probability of a contradiction that is called one; None: the likeliest answer counts.
     """
 
     encoder: Any
@@ -79,7 +74,6 @@ class ChatChecker:
 
     @property
     def note(self) -> str:
-        """Return what is known of its mistakes."""
         if self.threshold is None:
             return "Not calibrated: how often this model is right was not measured (automedeval calibrate --checker)."
         share = f"at most {100 * RISK:g} % of the statements that nothing contradicts are called contradicted"
@@ -87,12 +81,10 @@ class ChatChecker:
 
     @property
     def name(self) -> str:
-        """Return what records name as their checker."""
         return self.chat.name
 
     @cached_property
     def fingerprint(self) -> str:
-        """Return a digest of everything that changes a finding."""
         wording = [QUESTION.name, QUESTION.wording, QUESTION.options, BLANK]
         return digest([3, self.encoder.fingerprint, self.chat.fingerprint, wording, MOST, self.threshold])
 

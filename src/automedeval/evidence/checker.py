@@ -6,7 +6,7 @@ Only near passages are read: against a sentence on another subject a small model
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -60,13 +60,10 @@ class Finding:
 
 @dataclass
 class SmallChecker:
-    """Check statements against passages.
+    """Check statements against passages: an `Encoder` finds the nearest ones, and a `PairReader` of three labels reads them.
 
-    Args:
-        encoder, pair_reader: an `Encoder`, for the nearest passages, and a `PairReader` with the adapter and three labels.
-        adapter: the fingerprint of the adapter.
-        threshold: least probability of a contradiction by the model that is called one.
-        precision: the share of the statements called contradicted that are, where as many are contradicted as are clean.
+    `adapter` is the fingerprint of the adapter, `threshold` the least probability of a contradiction that is called one,
+    `precision` the share of those called contradicted that are, where as many are contradicted as are clean.
     """
 
     encoder: Any
@@ -79,7 +76,6 @@ class SmallChecker:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Return a digest of everything that changes a finding."""
         return digest([6, self.encoder.fingerprint, self.adapter, self.threshold, self.precision, NEAR, NEAREST])
 
     def check(self, answers: StatedAnswers, wanted: Sequence[bool] | None = None) -> Iterator[list[Finding]]:
@@ -92,13 +88,12 @@ class SmallChecker:
         near = [
             [self._near(statement, passages, vectors, reads) for statement in asked] for asked, passages, _ in answers
         ]
-        pairs = [
+        read = self.probabilities(
             (passages[index].text, statement.text)
             for (asked, passages, _), nearest in zip(answers, near)
             for statement, indices in zip(asked, nearest)
             for index in indices or ()
-        ]
-        read = self.probabilities(pairs)
+        )
         for (asked, passages, question), nearest in zip(answers, near):
             yield [
                 self._finding(statement, indices, passages, question, before, read)
@@ -123,7 +118,7 @@ class SmallChecker:
         nearest = sorted(understood, key=lambda index: -cosines[index])[:NEAREST]
         return [index for index in nearest if cosines[index] >= NEAR]
 
-    def probabilities(self, pairs: Sequence[tuple[str, str]]) -> dict[tuple[str, str], np.ndarray]:
+    def probabilities(self, pairs: Iterable[tuple[str, str]]) -> dict[tuple[str, str], np.ndarray]:
         """Return of every (passage, statement) the probabilities of `LABELS`."""
         different = list(dict.fromkeys(pairs))
         if not different:

@@ -36,11 +36,10 @@ def evidence_of(case: Case, index: int, kind: str, search: Search | None = None)
 def check_cases(
     checker: Any, cases: Sequence[Case], kind: str, done: set[tuple], settings: str, search: Search | None = None
 ) -> Iterator[CheckedResponse]:
-    """Yield what was found of every response that is not done, in the order of the cases.
+    """Yield what was found of every response that is not done, in the order of the cases; `kind` is as for `evidence_of`.
 
     Cases are read in the same groups whether they are done or not, so that a resumed run gives the same. A response about which
-    an endpoint did not answer a request is left out; one without any passage has unread statements. `kind` is as for
-    `evidence_of`; `settings` is the fingerprint of the checker and the books, which records name.
+    an endpoint did not answer a request is left out. `settings` is the fingerprint of the checker and the books.
     """
     for start in range(0, len(cases), CHUNK):
         some = [(case, index) for case in cases[start : start + CHUNK] for index in range(len(case.responses))]

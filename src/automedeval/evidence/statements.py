@@ -32,12 +32,9 @@ NOT_ASKED = (*NOT_ASSERTED, "code", "table", "no statement")  # why a statement 
 
 
 class Statement(NamedTuple):
-    """A statement of a text.
+    """A statement of an answer: its words without the mark of a list item, and its place in characters.
 
-    Args:
-        text: its words, without the mark of a list item.
-        start, end: its place in the answer, in characters.
-        unread: why it is not checked: it is not asserted, a table, code, or has no words; None if it is checked.
+    `unread` says why it is not checked: it is not asserted, a table, code, or has no words; None if it is checked.
     """
 
     text: str
@@ -48,14 +45,10 @@ class Statement(NamedTuple):
 
 @dataclass(frozen=True)
 class Evidence:
-    """A sentence of a text that says what is true.
+    """A sentence of a text that says what is true, with its `source`, such as "reference" or a book and its section.
 
-    Args:
-        text: the sentence.
-        source: where it stands, such as "reference" or a book and its section.
-        before: the sentence before it, for what "it" means.
-        on_question: whether its text answers the question of the case, as references do. Of such a text
-            rules read every sentence; of books only the near ones.
+    `before` is the sentence before it, for what "it" means; `on_question` whether its text answers the question of the case, as
+    references do: of such a text rules read every sentence, of books only the near ones.
     """
 
     text: str
@@ -68,11 +61,10 @@ def statements(text: str) -> list[Statement]:
     """Return the statements of a text in their order; those that are not to be checked say why."""
     cut, code = [], False
     for start, end in spans(text):
-        shown = text[start:end]
-        if shown.startswith("```"):
-            code = not code
-            reason: str | None = "code"
-        elif code:
+        shown, reason = text[start:end], None
+        fence = shown.startswith("```")
+        code ^= fence
+        if code or fence:
             reason = "code"
         elif _TABLE.search(shown):
             reason = "table"

@@ -34,15 +34,9 @@ warnings.filterwarnings("ignore", "Local mode is not recommended")  # docs/train
 class KnowledgeBase:
     """The passages of a store, for reading. Those of a folder are read into memory, so that other processes can open it too.
 
-    `content` is a digest of all passages.
-
-    Args:
-        store: folder that recipes/build_store.py wrote, or its name on the server.
-        load_encoder: returns the encoder that the store was built with.
-        url: a Qdrant server; its key is the environment variable QDRANT_API_KEY.
-
-    Raises:
-        RecordError: no store, another encoder, a folder that another process fills, or a server that does not answer.
+    `store` is the folder that recipes/build_store.py wrote, or its name on the Qdrant server `url`, whose key is the
+    environment variable QDRANT_API_KEY; `load_encoder` returns the encoder that it was built with; `content` is a digest of all
+    passages. RecordError: no store, another encoder, a folder that another process fills, or a server that does not answer.
     """
 
     def __init__(self, store: str | Path, load_encoder: Callable[[], Encoder], url: str | None = None):
@@ -70,13 +64,9 @@ class KnowledgeBase:
         _refuse_change(self.place, settings, _encoder_settings(self.encoder))
 
     def search(self, queries: Sequence[str], limit: int = 3) -> list[list[Passage]]:
-        """Find at most `limit` passages for each query, the nearest first; none for a query without a letter or digit.
+        """Return at most `limit` passages for each query, the nearest first, with their cosines as scores.
 
-        Returns:
-            for each query its passages with their scores: the cosine of passage and query.
-
-        Raises:
-            RecordError: the server does not answer.
+        None for a query without a letter or digit. RecordError: the server does not answer.
         """
         asked = [query for query in queries if any(map(str.isalnum, query))]
         requests = [
@@ -93,15 +83,9 @@ class KnowledgeBase:
 
 
 class StoreWriter(AbstractContextManager):
-    """Add passages to a store, a new one or one that was built with the same settings.
+    """Add passages of at most so many tokens to a store, a new one or one that was built with the same settings.
 
-    Args:
-        store, url: as of `KnowledgeBase`.
-        encoder: what computes the vectors.
-        tokens: the most tokens of a passage.
-
-    Raises:
-        RecordError: the store was built with other settings, another process uses the folder, or the server does not answer.
+    RecordError: it was built with other settings, another process uses the folder, or the server does not answer.
     """
 
     def __init__(self, store: str | Path, encoder: Encoder, tokens: int = TOKENS, url: str | None = None):
@@ -133,10 +117,10 @@ class StoreWriter(AbstractContextManager):
         self._opened.__exit__(*error)
 
     def add(self, passages: Sequence[Passage], on_batch: Callable[[int], object] = lambda done: None) -> Counter[str]:
-        """Store the passages that are missing, window by window; an interruption keeps what was stored.
+        """Store the passages that are missing, window by window in the same order at every start.
 
-        The passages have the same order at every start. `on_batch` is called with the number of passages done, stored now or
-        before. Returns the number of "passages", and how many were "repeated" in the list, "there" already, or are "added".
+        `on_batch` is called with the number of passages done, stored now or before. Returns the number of "passages", and how
+        many were "repeated" in the list, "there" already, or are "added".
         """
         unique = list({passage.id: passage for passage in passages}.values())
         before, repeated = len(self.books), len(passages) - len(unique)

@@ -60,7 +60,7 @@ class BaseJudge(ABC):
 
     @property
     def gives_choices(self) -> bool:
-        """Whether verdicts compare two responses by choices, or say which criteria are met; else they score each response."""
+        """Whether verdicts give choices, or say which criteria are met; else they score each response."""
         return self.wording is not None and self.wording.scale is None
 
     @property
@@ -100,8 +100,8 @@ class BaseJudge(ABC):
     def judge(self, requests: Sequence[Request], wanted: Sequence[bool] | None = None) -> Iterator[tuple[int, Verdict]]:
         """Judge one window of requests; yield (index, verdict) of the wanted ones as they come.
 
-        A request that an endpoint did not answer gives an invalid verdict with the note `failed`, one with a prompt that is too
-        long one with the note `overlong`. ChatError if the chat cannot go on.
+        Without an answer a verdict is invalid, with the note `failed` or, if the prompt is too long, `overlong`. ChatError if
+        the chat cannot go on.
         """
         wanted = [True] * len(requests) if wanted is None else wanted
         if not any(wanted):
@@ -120,10 +120,7 @@ class BaseJudge(ABC):
             yield sent[place], self.verdict(requests[sent[place]], answer, notes)
 
     def record(self, request: Request, error: str | None, notes: dict[str, Any] | None, **values: Any) -> Verdict:
-        """Return a verdict, invalid if there is an error, with its origin: models, digest of the case, settings, weights.
-
-        Empty responses are put lowest, and named (see `judges.empty`); a judge of criteria does so itself.
-        """
+        """Return a verdict, invalid if there is an error, with its origin; empty responses are named, and put lowest."""
         case, checkpoint = request.case, getattr(self.chat, "checkpoint", None)
         made = {"models": case.models, "case_digest": request.digest, "settings": self.fingerprint}
         made |= {"checkpoint": checkpoint} if checkpoint else {}

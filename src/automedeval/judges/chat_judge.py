@@ -39,7 +39,6 @@ class Judge(BaseJudge):
     """Judge by a rubric with a chat; `load_judge` loads one by its name.
 
     Args:
-        chat: the model that answers the prompts.
         rubric: a `Rubric`, a packaged rubric's id or the path of a YAML file.
         rationale: False asks for scores or choices alone.
         score_decoding: "free" parses what the model writes. "constrained" fixes the form of a checkpoint's answer, and chooses
@@ -47,9 +46,8 @@ class Judge(BaseJudge):
             text that is parsed: its probabilities give expected scores. None: constrained for a checkpoint, else free.
         orders, seed, runs, baseline, models: see `plan_requests`.
         name: what verdicts record as their judge; by default the chat's name.
-        search: finds passages of books; those nearest to the question and to the responses stand in the prompt, and in the
-            verdict's `knowledge`. None: nothing is looked up.
-        store: fingerprint of the store and the search.
+        search, store: finds passages of books, and its fingerprint; those nearest to the question and to the responses stand
+            in the prompt, and in the verdict's `knowledge`.
 
     Raises:
         RecordError: constrained decoding of a recording.

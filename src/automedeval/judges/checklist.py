@@ -18,7 +18,6 @@ from automedeval.stats.checklist import checklist_score
 class ChecklistJudge(Judge):
     """Judge by the criteria of a case with a chat; the arguments are those of `Judge`, with a rubric of the mode checklist.
 
-    A checkpoint computes the case and the response once for all criteria: the prompts of a response differ at their ends alone.
     An empty response meets nothing, neither what it should say nor what it must not: nobody is asked.
     """
 
@@ -50,8 +49,7 @@ class ChecklistJudge(Judge):
     ) -> Verdict:
         """Return the verdict on a response: whether it meets each criterion, with what probability, and its score.
 
-        `met` and `chances` are in the order of the case's criteria, None where a criterion could not be read; `error` says why,
-        where none could be.
+        `met` and `chances` are None where a criterion could not be read; `error` says why, where none could be.
         """
         if all(each is None for each in met):
             return self.record(request, error or "no criterion could be read", notes, **values)
@@ -69,13 +67,8 @@ class ChecklistJudge(Judge):
     def overflow(self, prompts: Sequence[list[Prompt]]) -> list[int]:
         return [max(self.chat.overflow(each)) for each in prompts]
 
-    def answer(
-        self, prompts: Sequence[list[Prompt]], wanted: Sequence[bool]
-    ) -> Iterator[tuple[int, list[Answer] | Answer]]:
-        """Yield (index, answers in the order of its prompts) of each wanted response as the last of its prompts is answered.
-
-        If a request failed it is the one answer of its response.
-        """
+    def answer(self, prompts: Sequence[list[Prompt]], wanted: Sequence[bool]) -> Iterator[tuple[int, Any]]:
+        """Yield (index, answers in the order of its prompts) of each wanted response; one that failed stands for all."""
         for index, group in answer_groups(prompts, wanted, super().answer, self.chat.batched):
             yield index, next((each for each in group if each.failed), group)
 
@@ -94,15 +87,11 @@ class ChecklistJudge(Judge):
             odds = each.probabilities if reading.valid else None
             chances.append(odds[0][self.wording.choices[READINGS[0]]] if odds else None)
         errors = [reading.error for reading in readings if not reading.valid]
-        if len(errors) < len(readings):
-            self.chat.accepted = True
-        extra = dict(notes or {})
-        extra |= {"truncated": True} if any(each.truncated for each in answer) else {}
+        self.chat.accepted |= len(errors) < len(readings)
+        extra = (notes or {}) | ({"truncated": True} if any(each.truncated for each in answer) else {})
         extra |= {"unread": errors} if errors else {}
         rationale = "\n".join(reading.rationale for reading in readings if reading.valid and reading.rationale) or None
-        usage: Counter[str] = Counter()
-        for each in answer:
-            usage.update(each.usage)
+        usage = sum((Counter(each.usage) for each in answer), Counter[str]())
         return self._checklist(
             request, met, chances, extra, errors[0] if errors else None,
             rationale=rationale, usage=dict(usage), raw="\n".join(each.text for each in answer),

@@ -45,14 +45,14 @@ class Text(NamedTuple):
 def read_responses(cases: Sequence[Case], encoder: Any, pair_reader: Callable) -> np.ndarray:
     """Return the features of every response of some cases, float [responses of all cases, FEATURES].
 
-    They are NaN where there are no words, those of REFERENCE also without a reference. `encoder` is an `Encoder`, `pair_reader`
-    a `PairReader` with the adapter for relevance.
+    They are NaN where there are no words, those of REFERENCE also without a reference. `pair_reader` gives the relevance.
     """
     questions = [asked_last(case.question) for case in cases]
     references = [case.reference or "" for case in cases]
     texts = [response.text for case in cases for response in case.responses]
     encoded = encode([*questions, *references, *texts], encoder)
-    rows, pairs = [], []
+    rows: list[list[float]] = []
+    pairs: dict[int, tuple[str, str]] = {}  # by row
     for case, question, reference in zip(cases, questions, references):
         asked = encoded[question]
         for response in case.responses:
@@ -61,12 +61,11 @@ def read_responses(cases: Sequence[Case], encoder: Any, pair_reader: Callable) -
             rows.append([*own_features(asked, text), np.nan, *reference_features(encoded[reference], text, overlap)])
             if asked.pieces and text.pieces:
                 nearest = (text.vectors @ asked.vectors.T).max(axis=1).argmax()
-                pairs.append((len(rows) - 1, (question, text.pieces[nearest])))
+                pairs[len(rows) - 1] = question, text.pieces[nearest]
     features = np.array(rows, float).reshape(len(rows), len(FEATURES))
-    different = list(dict.fromkeys(pair for _, pair in pairs))
+    different = list(dict.fromkeys(pairs.values()))
     values = dict(zip(different, pair_reader(different)[:, 0].tolist()))
-    for row, pair in pairs:
-        features[row, FEATURES.index("relevance")] = values[pair]
+    features[list(pairs), FEATURES.index("relevance")] = [values[pair] for pair in pairs.values()]
     return features
 
 

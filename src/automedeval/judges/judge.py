@@ -48,8 +48,7 @@ def load_judge(
         judge = load_judge("openai:MODEL", "medical_pairwise", {"base_url": "http://localhost:8000/v1"}, orders="all")
         for verdict in judge(cases): ...
 
-    RecordError: the model cannot be loaded, the judge cannot do what the options ask for, or its rubric or prompts differ from
-    those that it was published with. RubricError: there is no such rubric.
+    RecordError: the model cannot be loaded, the judge cannot do what the options ask for, or a fault of `judge_rubric`.
 
     Args:
         spec: `MODEL` (a checkpoint's folder or Hub id), `openai:MODEL` or `decision:MODEL` is a `Judge`, with a rubric of the
@@ -60,10 +59,8 @@ def load_judge(
         seed: of the orders, and of sampling.
         cases: what a baseline takes for the frequency of words; None takes the cases that are judged together.
         processes: those that share the reading of a checkpoint.
-        encoder: of a small judge, or of a baseline that compares embeddings: `EncoderArguments`, a checkpoint's folder or Hub
-            id.
-        options: the other arguments of `Judge`; `rationale` and `score_decoding` matter where they apply. `search` and `store`,
-            the books, are for a small judge as well.
+        encoder: of a small judge, or of a baseline that compares embeddings: `EncoderArguments`, a folder or Hub id.
+        options: the other arguments of `Judge`, as far as they apply.
     """
     if unknown := options.keys() - {each.name for each in fields(Judge)}:
         raise TypeError(f"load_judge() has no argument {min(unknown)!r}")
@@ -89,11 +86,9 @@ def load_judge(
 
 
 def judge_rubric(spec: str, rubric: Rubric | str | None = None) -> Rubric:
-    """Return the rubric by which the judge of a name judges: the given one, else the one that it was published with.
+    """Return the rubric by which the judge of a name judges: the given one, else its own (`rubric_of`), else `automedeval`.
 
-    A checkpoint that was published without a rubric, and an endpoint, judge by `automedeval`. RecordError: there is no such
-    checkpoint; its rubric or prompts differ from those that it was published with; or the given rubric has its rubric's id and
-    another wording. RubricError: there is no such rubric.
+    RecordError: a fault of `rubric_of`, or no such checkpoint. RubricError: there is no such rubric.
     """
     rubric = read_rubric(rubric) if isinstance(rubric, str) else rubric
     kind, model = checked_model(spec)
@@ -101,10 +96,7 @@ def judge_rubric(spec: str, rubric: Rubric | str | None = None) -> Rubric:
 
 
 def planner(spec: str, rubric: Rubric, **options: Any) -> Callable[[Case], list[Request]]:
-    """Return the `plan` of the judge that `load_judge` would make, without its model, which may take long to load.
-
-    RecordError if the judge cannot do what the options ask for.
-    """
+    """Return the `plan` of the judge that `load_judge` would make, without its model; RecordError: it cannot do the options."""
     kind = parse_model(spec)[0]
     plan = {name: value for name, value in options.items() if name in _PLAN}
     one_order = plan.get("orders", "1") == "1" and not plan.get("baseline")
@@ -151,8 +143,7 @@ class JudgeSettings(EvidenceArguments):
 def load_by_settings(values: Mapping[str, Any]) -> BaseJudge:
     """Load the judge that settings name: those of `JudgeSettings`, `ChatArguments` and `EncoderArguments`.
 
-    `config` names a YAML file of them, whose values the others override. RecordError: a setting is unknown or wrong, or a fault
-    of `JudgeSettings.load`.
+    `config` names a YAML file of them, whose values the others override.
     """
     words = [f"--{name}={value}" for name, value in values.items() if value is not None]
     settings, encoder, chat = parse((JudgeSettings, EncoderArguments, ChatArguments), __doc__, words)

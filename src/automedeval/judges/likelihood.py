@@ -36,7 +36,7 @@ class LikelihoodJudge(ApartJudge):
 
     def estimate(self, requests: Sequence[Request]) -> int:
         pairs = [pair for request in requests for pair in self.prompt(request)]
-        return sum(over + self.chat.window for over in self.chat.overflow_pairs(pairs))
+        return sum(self.chat.overflow_pairs(pairs)) + self.chat.window * len(pairs)
 
     def prompt(self, request: Request) -> list[tuple[str, str]]:
         """Return (condition, target) of every response."""

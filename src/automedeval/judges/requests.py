@@ -15,16 +15,11 @@ from automedeval.rubrics import Rubric
 
 @dataclass(frozen=True)
 class Request:
-    """One prompt of a case.
+    """One prompt of a case: `slots` has the index of the response in each slot, `pair` the models that a rubric compares.
 
-    Args:
-        case: the case with the responses that are shown.
-        slots: index of the response in each slot of the prompt.
-        pair: the two models that a pairwise rubric compares.
-        run: number of the repetition.
-        rationale: whether the prompt asks for one; None leaves it to the judge.
-        original: the case as in its file, if `case` has the reference as one more response.
-        checklist: whether the prompt shows the criteria of the case.
+    `run` is the number of the repetition; `rationale` says whether the prompt asks for one, None leaves it to the judge;
+    `original` is the case as in its file, if `case` has the reference as one more response; `checklist`: the prompt shows the
+    criteria of the case.
     """
 
     case: Case
@@ -48,10 +43,9 @@ class Request:
 
 
 class Requests(list[Request]):
-    """The requests of the `cases` of a file, the first `limit` ones, in their order; `file` and `blank` as in `read_cases`.
+    """The requests of the first `limit` cases of a file, in their order; `file` and `blank` are as in `read_cases`.
 
-    Faults of the input are reported before anything is judged, as RecordError. `digests` are those of the cases that take a
-    request, by id; `notes` is what is to be told of the cases.
+    `digests` are those of the cases that take a request, by id; `notes` is what is to be told of the cases.
     """
 
     def __init__(
@@ -72,17 +66,12 @@ def plan_requests(
     baseline: str | None = None,
     models: Sequence[str] | None = None,
 ) -> list[Request]:
-    """Plan the prompts of one case.
+    """Plan the prompts of one case, each asked `runs` times: on the responses of `models`, or on pairs with the `baseline`.
 
     A listwise rubric shows up to `max_responses` at once; more are judged in as many groups as there are responses, so that
-    each response is in `max_responses` groups, once in each slot. A checklist shows each response alone. RecordError: a model
-    that has no response in this case, or no reference, or no criteria, where the rubric needs them.
-
-    Args:
-        orders: "1" is one seeded order, "all" every permutation, "latin" a Latin square (each response once in each slot).
-        runs: how often every prompt is asked.
-        baseline: a model's name; only pairs with it are judged.
-        models: only these models' responses are judged.
+    each response is in `max_responses` groups, once in each slot. A checklist shows each response alone. `orders` is "1" for
+    one seeded order, "all" for every permutation, "latin" for a Latin square (each response once in each slot). RecordError: a
+    model that has no response in this case, or no reference, or no criteria, where the rubric needs them.
     """
     if rubric.needs_reference and case.reference is None:
         raise RecordError(f"case {case.id!r} has no reference, and the rubric {rubric.name} needs one")

@@ -32,11 +32,10 @@ def judge_missing(
     done: Collection[tuple],
     name: str | None = None,
 ) -> None:
-    """Judge the requests that are not done, together with the other processes, and append every verdict as it comes.
+    """Judge the requests whose keys are not `done`, together with the other processes, and append every verdict as it comes.
 
-    A request that an endpoint did not answer is left out: the next run asks it again (see `refuse_failures`). The processes
-    take requests in turn, and the windows of each, done or not, stay what they are, so that a resumed run composes the same
-    batches. `done` are the keys of the requests that have a verdict in the open log; `name` is the label of the progress bar.
+    A request that an endpoint did not answer is left out: the next run asks it again. The processes take requests in turn, and
+    the windows of each stay what they are, so that a resumed run composes the same batches. `name` labels the progress bar.
     """
     rank, count = log.processes.rank, log.processes.count
     expect_answers(judge, log)
@@ -58,9 +57,9 @@ def judge_missing(
 def judge_by_file(judge: BaseJudge, requests: Iterable[Request], missing: int, log: Log, file: Path) -> str | None:
     """Record the verdicts that the answers to a file of requests give, and write the requests that have no answer.
 
-    FILE.answers.jsonl beside FILE.jsonl has the answers. A request that several verdicts need, for cases of equal texts, is
-    written once, in the layout of OpenAI's batches and `vllm run-batch`. Return what is to be done next, None if no request is
-    left; RecordError if a line of the answers is none. The judge is an endpoint's, which asks once for a verdict.
+    FILE.answers.jsonl beside FILE.jsonl has the answers, in the layout of OpenAI's batches and `vllm run-batch`. A request that
+    several verdicts need is written once. Return what is to be done next, None if no request is left; RecordError if a line of
+    the answers is none.
     """
     from automedeval.models.completions import batch_answers
 

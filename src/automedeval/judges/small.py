@@ -42,10 +42,9 @@ SCALES = {"question": QUESTION, "reference": FEATURES}  # what is read without a
 
 @dataclass(frozen=True)
 class Scale:
-    """How features become a share of a scale, from 0, its lowest score, to 1.
+    """How features become a share of a scale, from 0, its lowest score, to 1: a logistic function of a weighted sum.
 
-    `weights` are those of the features that are read, by name, each 0 or more; the others are those of the logistic function
-    of the weighted sum.
+    `weights` are those of the features that are read, by name, each 0 or more.
     """
 
     weights: Mapping[str, float]
@@ -128,8 +127,7 @@ class SmallJudge(ApartJudge):
     def answer(self, prompts: Sequence[Request], wanted: Sequence[bool]) -> Iterator[tuple[int, Read]]:
         """Yield (index, (features, findings of the responses in the slots)) of the wanted requests, the shortest cases first.
 
-        Cases are read together as they stand in `prompts`, wanted or not: which texts share a batch changes the last digits of
-        their vectors, and a resumed run has to give the same.
+        All cases are read, wanted or not: which texts share a batch changes the last digits of their vectors.
         """
         cases = [shown(prompt) for prompt in prompts]
         by_length = sorted(range(len(cases)), key=lambda index: sum(len(each.text) for each in cases[index].responses))

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from automedeval.records import UNSEEN
-from automedeval.records.text import ends, in_a_row, interval, percent
+from automedeval.records.text import ends, in_a_row, interval, percent, several
 
 LEAST_RATED = 30  # rated cases from which a judge's agreement with people counts
 SEEN = 0.5  # share of the dangers of one kind that a judge has to mark down, or it does not see them
@@ -259,11 +259,16 @@ def _contradicted(profile: JudgeProfile) -> str:
     return f"By {called(profile.judge)}'s check: {'; '.join(parts[:SHOWN] + more)}.{first}" if parts else ""
 
 
+def are_simulated(names: Collection[str]) -> bool:
+    """Return whether no person rated: ratings that are made up say so in the names of their annotators."""
+    return bool(names) and all(name.startswith("simulated") for name in names)
+
+
 def harm_in_words(harm: Mapping[str, Any]) -> str:
-    """Say how many answers of each model are harmful, and by whom; `harm` as `JudgeProfile` has it."""
+    """Say how many answers of each model are harmful, and by whom; people are counted, since a card must not name them."""
     said: list[str] = []
     names = harm.get("people", {}).get("names", ())
-    people = in_a_row(names) if len(names) <= SHOWN else f"{len(names)} of them"
+    people = several(len(names), "simulated physician" if are_simulated(names) else "physician")
     for name, by_model in harm["raters"].items():
         parts = []
         for model, each in sorted(by_model.items(), key=lambda entry: -(entry[1]["share"]["value"] or 0)):
@@ -272,7 +277,7 @@ def harm_in_words(harm: Mapping[str, Any]) -> str:
             others = "".join(f", {count} {name}" for name, count in left_out.items() if count)
             parts.append(f"{model} in {each['worse']} of {share['n']} answers{spread}{others}")
         more = [f"{len(parts) - SHOWN} more models less often"] if len(parts) > SHOWN else []
-        who = f"{name} ({people})" if names and not said else name
+        who = people if names and not said else name
         said.append(f"{who}: {'; '.join(parts[:SHOWN] + more)}.")
     return f"{harm['threshold'].capitalize()} or worse by {' By '.join(said)} No score depends on it."
 

@@ -155,10 +155,10 @@ class EncoderArguments:
 
 
 def command_line(command: str, run: Mapping[str, Any], takes: Sequence[type], **options: Any) -> str:
-    """Return a command to paste that goes on from a run: where its data goes, and how its judge answers, are the run's.
+    """Return a command to paste that goes on from a run, by the arguments in its record.
 
-    The options of the dataclasses `takes` are carried over where the run, by the arguments in its record, did not leave them at
-    their defaults. Of the further ones a list has several values, and None, "" and [] are left out.
+    The options of the dataclasses `takes` are carried over where the run did not leave them at their defaults. Of the further
+    ones a list has several values, and None, "" and [] are left out.
     """
     carried = {each.name: run.get(each.name, each.default) for kind in takes for each in fields(kind) if each.init}
     defaults = {each.name: each.default for kind in takes for each in fields(kind)}

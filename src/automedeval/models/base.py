@@ -1,18 +1,15 @@
 """Prompts, answers, and `Chat`, the base class of every model that answers prompts."""
 
 import json
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-THOUGHT = re.compile(r"</?think(?:ing)?>|\[/?THINK\]")  # where a reasoning model's thoughts begin and end
-
 
 @dataclass(frozen=True)
 class Free:
-    """Free text of an answer. It ends before `stop`, with which the next part begins."""
+    """Free text of an answer, which ends before `stop`, with which the next part begins."""
 
     stop: str
     json_string: bool = False
@@ -56,8 +53,7 @@ class Prompt:
     Args:
         messages: chat messages with "role" and "content".
         parts: literals, free texts and slots of the answer, for chats with `constrains`. None: the answer is free text.
-        run: number of the repetition; a sampled answer depends on it.
-        label: rubric and version, on which a sampled answer depends.
+        run, label: number of the repetition, and rubric with version; a sampled answer depends on them.
         key: (case id, number of the call in its dialogue), by which a recorded chat finds its answer.
         options: of a typed question: the answer is one of these, and what counts is how likely each of them is.
     """
@@ -85,15 +81,13 @@ class Answer:
     """A chat's answer to a prompt.
 
     Args:
-        values, probabilities: the chosen value and the probability of each allowed value, per slot; None without parts or
-            options.
+        values, probabilities: the chosen value and the probability of each allowed value, per slot; None without slots.
         free: the free text of an answer in parts.
         tokens: those of an endpoint's text, each as its bytes and (bytes, probability) of its alternatives.
         truncated: the answer reached the limit of new tokens.
         usage: "prompt_tokens" and "completion_tokens".
-        error: why there is no answer; such an answer makes an invalid verdict. It is what the endpoint made of this very prompt
-            (`refused`), that the prompt exceeds the window (`overlong`), or says nothing about it: it may be answered
-            (`failed`).
+        error: why there is no answer, which makes an invalid verdict: the endpoint `refused` this very prompt, it is `overlong`,
+            or the request `failed` and may be answered another time.
     """
 
     text: str = ""
@@ -119,10 +113,7 @@ Dialogue = Generator[Prompt, Answer, Any]
 
 
 def lead(dialogue: Dialogue, reply: Callable[[Prompt], Answer], answer: Answer | None = None) -> Any:
-    """Answer every prompt of a dialogue with `reply`; return the dialogue's result.
-
-    `answer` is that to the prompt at which the dialogue waits; None if it has not begun.
-    """
+    """Answer every prompt of a dialogue with `reply`, the one at which it waits with `answer`; return its result."""
     try:
         prompt = next(dialogue) if answer is None else dialogue.send(answer)
         while True:
@@ -137,18 +128,6 @@ def unescaped(text: str) -> str:
         return json.loads(f'"{text}"', strict=False)
     except ValueError:
         return text
-
-
-def after_thoughts(text: str) -> str:
-    """Return what follows a reasoning model's last thought; nothing if the text ends within its first one.
-
-    Some chat templates open the thought in the prompt, so that the text has only the end of it.
-    """
-    marks = list(THOUGHT.finditer(text))
-    ends = [mark.end() for mark in marks if "/" in mark[0]]
-    if ends:
-        return text[ends[-1] :].lstrip()
-    return "" if marks and not text[: marks[0].start()].strip() else text
 
 
 class Chat(ABC):
@@ -198,9 +177,8 @@ def answer_groups(
 ) -> Iterator[tuple[int, list[Any]]]:
     """Answer the prompts of all groups at once; yield (index, answers) of each wanted group as its last prompt is answered.
 
-    Args:
-        answer: yields (index, answer) of the wanted ones among prompts, in any order.
-        apart: answer one group after another: a checkpoint computes once what the prompts of a group begin with.
+    `answer` yields (index, answer) of the wanted ones among prompts, in any order. `apart`: one group after another, since a
+    checkpoint computes once what the prompts of a group begin with.
     """
     for some in [[index] for index in range(len(groups))] if apart else [range(len(groups))]:
         owners = [index for index in some for _ in groups[index]]

@@ -8,8 +8,9 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from automedeval.models.base import Answer, Tokens, after_thoughts
+from automedeval.models.base import Answer, Tokens
 from automedeval.records import RecordError, parse_json, read_lines
+from automedeval.records.thoughts import without_thoughts
 
 # The exceptions of parsing text that is not JSON, or JSON of an unexpected shape.
 UNREADABLE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
@@ -30,10 +31,7 @@ _NOT_TAKEN = re.compile(
 
 
 def answer_from_completion(completion: Mapping[str, Any]) -> Answer:
-    """Return the answer in a chat completion, without thoughts before it.
-
-    UNREADABLE is raised if it does not have the shape of a completion, or has no choice.
-    """
+    """Return the answer in a chat completion, without thoughts before it; UNREADABLE is raised if there is none."""
     if not completion.get("choices"):
         raise ValueError("it has no choices")
     choice = completion["choices"][0]
@@ -49,7 +47,7 @@ def answer_from_completion(completion: Mapping[str, Any]) -> Answer:
         content = "".join(part["text"] for part in content if part["type"] == "text")
     if not isinstance(content, str):
         raise TypeError(f"the content is {type(content).__name__}, not text")
-    text = after_thoughts(content)
+    text = without_thoughts(content)
     if reason == "content_filter":
         return Answer(text, error=_FILTERED, usage=usage, refused=True)
     if completion.get("error") and not text.strip():
@@ -59,14 +57,12 @@ def answer_from_completion(completion: Mapping[str, Any]) -> Answer:
     # vLLM and DeepSeek return thoughts in a field of their own; OpenAI returns only their number of tokens.
     details = counts.get("completion_tokens_details") or {}
     thoughts = (content, message.get("reasoning_content"), message.get("reasoning"), details.get("reasoning_tokens"))
-    error = "the answer is empty"
-    if any(thoughts) or reason == "length":
+    cut, why = reason == "length", f" (finish_reason {reason})"
+    if any(thoughts) or cut:
         spent = details.get("reasoning_tokens") or usage.get("completion_tokens") or "all"
-        error += f": {spent} tokens were spent on thinking"
-    else:
-        error += f" (finish_reason {reason})"
-    error += "; a larger --max_new_tokens may leave room for an answer" if reason == "length" else ""
-    return Answer(error=error, truncated=reason == "length", usage=usage, refused=True)
+        why = f": {spent} tokens were spent on thinking"
+    why += "; a larger --max_new_tokens may leave room for an answer" if cut else ""
+    return Answer(error=f"the answer is empty{why}", truncated=cut, usage=usage, refused=True)
 
 
 def token_alternatives(choice: Mapping[str, Any]) -> Tokens:
@@ -90,10 +86,7 @@ def _token_bytes(token: Mapping[str, Any]) -> bytes:
 
 
 def batch_answers(path: Path) -> Iterator[tuple[str, Answer | None]]:
-    """Yield (custom id, answer) of each line of a file with the answers of a batch; RecordError at a line that is not one.
-
-    The answer is None if the request failed, and may be sent again.
-    """
+    """Yield (custom id, answer, None if the request failed) of each line of a batch's answers; RecordError if it is none."""
     for place, record in read_lines(path):
         if not isinstance(record.get("custom_id"), str):
             raise RecordError(f"{place}: not an answer of a batch: no custom_id")
@@ -120,9 +113,7 @@ def refusal(code: Any, message: str) -> Answer | None:
 def refused_parameter(parameter: Any, message: str, sent: Collection[str]) -> str | None:
     """Return which of the optional parameters that were `sent` an endpoint's error refuses; None if it refuses none.
 
-    Args:
-        parameter: the error's own field for the parameter, if it has one.
-        message: the error's message, or all of its text.
+    `parameter` is the error's own field for it, if it has one.
     """
     if not _NOT_TAKEN.search(message):
         return None

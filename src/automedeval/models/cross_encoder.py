@@ -26,9 +26,8 @@ def load_cross_encoder(
 ) -> CrossEncoder:
     """Return the cross-encoder of an encoder's folder, with an adapter of `save_adapter` or with a new head, in float32.
 
-    A `trainable` adapter stays beside the weights; else it is added to them, which is faster. The head gives `labels` numbers,
-    and the longer text is cut so that both have at most `tokens`. RecordError if there is no such adapter, or it is one of
-    another encoder.
+    A `trainable` adapter stays beside the weights; else it is added to them, which is faster. `labels` and `tokens` are as for
+    `PairReader`. RecordError if there is no such adapter, or it is one of another encoder.
     """
     logging.disable(logging.WARNING)  # both libraries report that the head is new, which it always is
     try:

@@ -69,20 +69,29 @@ class DecisionChat(OpenAIChat):
         asked = {"model": body["model"], "state": state, "questions": questions}
         return json.dumps(self.client.post("/systemone", body=asked, cast_to=object)).encode()
 
-    def read(self, completion: Mapping[str, Any]) -> Answer:
-        """Return the likeliest option of each question with the probabilities of all; an error where one is refused."""
+    def read(self, completion: Mapping[str, Any], body: Mapping[str, Any]) -> Answer:
+        """Return the likeliest option of each question with all probabilities; an error if one is refused or has none."""
         said, usage = completion["answers"], completion.get("usage") or {}
         told = (("prompt_tokens", usage.get("input_tokens")), ("completion_tokens", usage.get("output_tokens")))
         tokens = {name: count for name, count in told if isinstance(count, int)}
-        each_answer = [said[name] for name in sorted(said, key=int)] if isinstance(said, Mapping) else said
+        if isinstance(said, Mapping):
+            said = [said[str(number)] for number in range(len(said))]
+        if len(said) != len(body["questions"]):
+            error = f"{len(said)} answers to {len(body['questions'])} questions"
+            return Answer(error=error, refused=True, usage=tokens)
         odds = []
-        for answer in each_answer:
+        for question, answer in zip(body["questions"], said):
             if answer["type"] == "refusal":
                 return Answer(error=REFUSED, refused=True, usage=tokens)
-            chances = answer["probabilities"]
-            if not isinstance(chances, Mapping):
-                chances = {each["value"]: each["probability"] for each in chances}
-            odds.append({str(option): float(chance) for option, chance in chances.items()})
+            pairs = answer["probabilities"]
+            if not isinstance(pairs, Mapping):
+                pairs = [(each["value"], each["probability"]) for each in pairs]
+            chances, options = dict(pairs), [each["value"] for each in question["choices"]]
+            known = len(chances) == len(pairs) and {*chances} == {*options}
+            if not (known and min(chances.values()) >= 0 and abs(sum(chances.values()) - 1) < 0.05):  # False for NaN
+                error = f"no probabilities of {', '.join(options)}: {str(pairs)[:200]}"
+                return Answer(error=error, refused=True, usage=tokens)
+            odds.append({option: float(chances[option]) for option in options})
         values = tuple(max(each, key=each.__getitem__) for each in odds)
         return Answer(values=values, probabilities=tuple(odds), usage=tokens)
 

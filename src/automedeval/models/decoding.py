@@ -19,10 +19,10 @@ from automedeval.models.network import GROUPED_ATTENTION, longest_in_batch, take
 
 
 def cache_dtype(model, device: str | torch.device) -> torch.dtype:
-    """Return the dtype of the stored keys and values of a model on a device.
+    """Return the dtype of the stored keys and values of a model on a device: float32 where bfloat16 is slow.
 
-    On a CPU without AMX, torch computes attention over a long cache in bfloat16 more slowly than in float32: 10.9 ms against
-    2.2 ms for one token of 24 rows over 800 positions, per layer (two cores of an AMD EPYC, torch 2.13, 2026-11-21).
+    On a CPU without AMX attention of one token of 24 rows over 800 positions takes 10.9 ms a layer in bfloat16, 2.2 in float32
+    (two cores of an AMD EPYC, torch 2.13, 2026-11-21).
     """
     slow = kind_of(device) == "cpu" and model.dtype == torch.bfloat16 and not cpu_has("amx_tile")
     grouped = model.config.get_text_config()._attn_implementation == GROUPED_ATTENTION
@@ -30,10 +30,9 @@ def cache_dtype(model, device: str | torch.device) -> torch.dtype:
 
 
 class _BufferLayer(DynamicLayer):
-    """The keys and values of a layer in one allocation, written in place.
+    """The keys and values of a layer in one allocation, written in place, which DynamicLayer copies once per token.
 
-    DynamicLayer concatenates instead, which copies the whole cache once per token. A model sees the places from `start` on of
-    some rows, `rows`; keys and values up to `end` are known.
+    A model sees the places from `start` on of some rows, `rows`; keys and values up to `end` are known.
     """
 
     keys: torch.Tensor
@@ -254,11 +253,7 @@ class SingleRow(Rows):
 
 @dataclass
 class Written:
-    """The free text of one row.
-
-    `tokens` are its ids. `pending` is the id that completed the stop pattern, chosen but not fed; None if an end token or the
-    limit ended the text. `truncated` marks the limit.
-    """
+    """The ids of the free text of one row; `pending` completed its stop and is not fed, `truncated` marks the limit."""
 
     tokens: list[int]
     pending: int | None = None
@@ -275,12 +270,9 @@ def write_free(
 ) -> tuple[list[Written], list[int]]:
     """Write free text in every row, until an end token (neither fed nor kept), a stop, or the row's `most` tokens.
 
-    Finished rows are excluded from later forward passes. On return all rows are active again, in another order than before:
-    one `Written` per row in the original order, and `owner`, the original row at each present position.
-
-    Args:
-        stops_at: (the last twelve tokens and the new one, whether these are all tokens) → whether the text ends.
-        choose: picks a token per row from logits of shape (rows, vocabulary).
+    `stops_at` tells from the last twelve tokens and the new one, and whether these are all, whether the text ends; `choose`
+    picks a token per row from logits [rows, vocabulary]. Finished rows are excluded from later forward passes. On return all
+    rows are active again, in another order: one `Written` per row in the original order, and the original row at each place.
     """
     count = rows.active
     owner = list(range(count))  # owner[r]: the original number of the row now at r
@@ -317,10 +309,7 @@ def _ended(text: Written, token: int, most: int, ends: set[int], stops_at: Calla
 
 
 def draw(rows: Rows, logits: torch.Tensor, temperature: float, top_k: int = 0) -> torch.Tensor:
-    """Sample a token for each active row among its `top_k` most probable ones (0: all), with the row's own generator.
-
-    The logits have the shape (active rows, vocabulary); the temperature is above 0.
-    """
+    """Sample a token for each active row among its `top_k` most probable ones (0: all), with the row's own generator."""
     kept = min(top_k or logits.shape[-1], logits.shape[-1])
     best, tokens = logits.nan_to_num().topk(kept, dim=-1)
     if kind_of(logits.device) == "mps":  # it has no float64

@@ -35,11 +35,9 @@ BATCH_TOKENS, BATCH_TOKENS_ON_CPU = 8192, 1024
 class Encoder:
     """Encode texts as unit vectors in float32, in batches of texts of similar length: they are the same on every machine.
 
-    RecordError: no such checkpoint, one that cannot be loaded or whose modules are its own code; a pooling that is missing, not
-    needed, or not possible.
-
     `model` is a folder or Hub id, `device` "auto" what `best_device` chooses, `pooling` one of `POOLINGS` for a checkpoint
-    without a modules.json, else None.
+    without a modules.json, else None. RecordError: no such checkpoint, one that cannot be loaded or whose modules are its own
+    code; a pooling that is missing, not needed, or not possible.
     """
 
     def __init__(self, model: str, device: str = "auto", pooling: str | None = None):
@@ -97,10 +95,9 @@ class Encoder:
         return encodings
 
     def reads(self, texts: Sequence[str]) -> list[bool]:
-        """Return whether the vocabulary has tokens for each text: for at least half of its letters and digits.
+        """Return whether the vocabulary has tokens for each text: for at least half of its letters and digits, one at least.
 
-        A letter counts as unknown if its token is the unknown one, or if it is one letter of a word of a script that the
-        vocabulary can only spell. A text without letters and digits cannot be read.
+        A letter is unknown if its token is, or if it is one letter of a word of a script that the vocabulary can only spell.
         """
         readable = []
         for text, encoding in zip(texts, self._whole(texts)):
@@ -166,10 +163,7 @@ class Encoder:
 
 
 def batches(lengths: Sequence[int], on_cpu: bool) -> Iterator[list[int]]:
-    """Yield indices in batches of like lengths, the longest first: one that is too large for the memory fails at once.
-
-    The lengths are in tokens, special ones included; a text that is longer than a batch may be is one by itself.
-    """
+    """Yield indices in batches of like lengths in tokens, the longest first: one that is too large fails at once."""
     budget = BATCH_TOKENS_ON_CPU if on_cpu else BATCH_TOKENS
     batch: list[int] = []
     for index in sorted(range(len(lengths)), key=lambda index: (-lengths[index], index)):

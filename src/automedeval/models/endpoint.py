@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 import openai
 from tqdm import tqdm
 
-from automedeval.models.base import THOUGHT, Answer, Chat, Dialogue, Messages, Prompt, lead
+from automedeval.models.base import Answer, Chat, Dialogue, Messages, Prompt, lead
 from automedeval.models.completions import (
     OPTIONAL,
     UNREADABLE,
@@ -36,7 +36,7 @@ from automedeval.models.completions import (
 from automedeval.records import digest, parse_json
 from automedeval.records.errors import ChatError
 from automedeval.records.offline import is_here, is_offline
-from automedeval.records.thoughts import CONTROL_TOKEN
+from automedeval.records.thoughts import CONTROL_TOKEN, THOUGHT_TAG
 
 TOP_LOGPROBS = 5  # alternatives of each token of the answer to a typed question
 _FATAL = (401, 403, 404)  # a retry does not help, and every other request would get the same status
@@ -53,28 +53,19 @@ def defuse(text: str) -> str:
 
     A quoted thought tag would otherwise cut the answer.
     """
-    for pattern in (CONTROL_TOKEN, THOUGHT):
+    for pattern in (CONTROL_TOKEN, THOUGHT_TAG):
         text = pattern.sub(lambda match: match[0][0] + "\u2060" + match[0][1:], text)
     return text
 
 
 @dataclass
 class OpenAIChat(Chat):
-    """A model behind an OpenAI-compatible endpoint. The key is read from the environment, never from an argument.
+    """A model behind an OpenAI-compatible endpoint, by its name there; the other arguments are those of `ChatArguments`.
 
-    Args:
-        model: the model's name at the endpoint. `base_url` to `api_key_env` are as in `ChatArguments`.
-        max_retries: how often openai's client sends a request again that was not answered.
-        unasked: no server is asked at all: requests go into a file, or are counted.
-
-    Attributes:
-        served: `root`, `owned_by` and `max_model_len` of the model, where an endpoint that is not OpenAI's lists them.
-        left_out: parameters that the endpoint refused; they are not sent.
-        failures: why requests got no answer.
-        asked: number of answers.
-
-    Raises:
-        ChatError: no key, a malformed URL, or an endpoint that cannot be reached.
+    The key is read from the environment, never from an argument. `served` has `root`, `owned_by` and `max_model_len` of the
+    model, where an endpoint that is not OpenAI's lists them; `left_out` the parameters that the endpoint refused, which are not
+    sent; `failures` why requests got no answer; `asked` is the number of answers. ChatError: no key, a malformed URL, or an
+    endpoint that cannot be reached.
     """
 
     model: str
@@ -120,7 +111,7 @@ class OpenAIChat(Chat):
     def _identity(self) -> dict[str, Any]:
         """Return what the endpoint's list of models says of this one; nothing if there is no list, or the model is not in it.
 
-        ChatError if the endpoint cannot be reached, or is busy: without its list the model behind the name is not known.
+        ChatError if the endpoint cannot be reached, or is busy.
         """
         asking = self.client.with_options(max_retries=min(2, self.max_retries), timeout=min(20.0, self.timeout))
         try:
@@ -265,7 +256,7 @@ class OpenAIChat(Chat):
         sent, content = next(self._sent), b""
         try:
             content = self.send(body)
-            answer = self.read(parse_json(content.decode(), others=True))
+            answer = self.read(parse_json(content.decode(), others=True), body)
         except openai.APIStatusError as error:
             status, words = error.status_code, error_text(error)
             if status in _REFUSED and (refused := refusal(error.code, words)):
@@ -302,15 +293,14 @@ class OpenAIChat(Chat):
         create = self.client.chat.completions.with_raw_response.create
         return create(model=self.model, messages=body["messages"], extra_body=body).content
 
-    def read(self, completion: Any) -> Answer:
-        """Return the answer in what the endpoint says; one of `UNREADABLE` if there is none."""
+    def read(self, completion: Any, body: Any) -> Answer:
+        """Return the answer to a request in what the endpoint says; one of `UNREADABLE` if there is none."""
         return answer_from_completion(completion)
 
     def _leave_out(self, name: str, late: bool = False) -> bool:
         """Leave a parameter out of all later requests, and say so once; return False if answers were given with it.
 
-        Args:
-            late: leave it out even then: it has changed none of them.
+        `late`: leave it out even then, since it has changed none of them.
         """
         with self._lock:
             if name in self.left_out:

@@ -25,7 +25,6 @@ from automedeval.models.base import (
     Free,
     Prompt,
     Slot,
-    after_thoughts,
     answer_layout,
     unescaped,
 )
@@ -42,6 +41,7 @@ from automedeval.models.network import (
 from automedeval.models.tokenization import PromptEncoder, read_template
 from automedeval.records import RecordError
 from automedeval.records.journal import ALONE, Processes
+from automedeval.records.thoughts import without_thoughts
 
 LOG = logging.getLogger(__name__)
 ROOM_ON_CPU, ROOM_ON_GPU = 65_536, 262_144  # most tokens of a batch
@@ -53,14 +53,9 @@ NOT_FINITE = "the model's probabilities are not finite: another --dtype may help
 def batch_room(outline, device: str) -> int:
     """Return how many tokens of keys and values a batch may have on a device.
 
-    On a GPU they take half of the memory that the weights leave. The other half is for what a forward pass computes, for
-    copies of a layer's keys and values that attention makes, and for what the allocator cannot use. Elsewhere they take 2 GiB.
-
-    It depends on the hardware alone, not on the free memory: batches have to be the same when a run is resumed. Where others
+    On a GPU they take half of the memory that the weights leave: a forward pass and the allocator need the rest. Elsewhere they
+    take 2 GiB. It depends on the hardware alone, since batches have to be the same when a run is resumed; only where others
     hold more than a tenth of a GPU, what they leave counts.
-
-    Args:
-        outline: of `outline_network`.
     """
     config = outline.config.get_text_config()
     head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
@@ -76,18 +71,15 @@ def batch_room(outline, device: str) -> int:
 
 @dataclass
 class LocalChat(Chat):
-    """A checkpoint on this machine, as a chat.
+    """A checkpoint on this machine, as a chat; the weights are loaded when they are first needed.
 
     Args:
         model: folder or Hub id of a causal language model; only safetensors are read, and no remote code is run. The others
             are as in `ChatArguments`; for "auto" and 0 see `best_dtype`, `best_device` and `batch_room`.
-        temperature: above 0 the seed of an answer is made of `seed` and its prompt, run and label, so that it depends neither
-            on the batch nor on interruptions.
+        temperature: above 0 the seed of an answer is made of `seed` and its prompt, run and label, not of its batch.
         top_k: sample among so many of the most probable tokens; 0: all.
         stop: an answer without parts ends before this text; "" for models that end their answers themselves.
         processes: those that judge together; one of each machine reads the weights' files for the fingerprint.
-
-    The weights are loaded when they are first needed; counting tokens needs the tokenizer alone.
     """
 
     model: str
@@ -134,7 +126,6 @@ class LocalChat(Chat):
 
     @cached_property
     def network(self):
-        """The network, loaded when it is first asked for; RecordError if it cannot be loaded."""
         with loading(self.model):
             try:
                 network = load_network(self.folder, self._outline, self.device)
@@ -146,7 +137,6 @@ class LocalChat(Chat):
 
     @cached_property
     def _ends(self) -> set[int]:
-        """The tokens that end an answer."""
         ends = self.network.generation_config.eos_token_id
         return {*(ends if isinstance(ends, list) else [ends]), self.tokenizer.eos_token_id} - {None}
 
@@ -174,8 +164,7 @@ class LocalChat(Chat):
     def overflow(self, prompts: Sequence[Prompt]) -> list[int]:
         """Return by how many tokens each prompt with its answer exceeds the context window; 0 or less fits.
 
-        A free text takes what the window leaves, `LEAST` tokens at least. A token has at least one byte, so most prompts are
-        seen to fit without tokenizing them.
+        A free text takes what the window leaves, `LEAST` tokens at least. A token has a byte at least: most fit at a glance.
         """
         sizes = [sum(len(message["content"].encode()) + 64 for message in prompt.messages) for prompt in prompts]
         rests = [self._reserve(prompt, min(LEAST, self.max_new_tokens)) - self.window for prompt in prompts]
@@ -195,10 +184,9 @@ class LocalChat(Chat):
     # --- answering ---------------------------------------------------------------------------------------------------
 
     def answer(self, prompts: Sequence[Prompt], wanted: Sequence[bool] | None = None) -> Iterator[tuple[int, Answer]]:
-        """Answer the prompts of one window, batch by batch; yield (index, answer) as they come.
+        """Answer the prompts of one window, which fit, batch by batch; yield (index, answer) as they come.
 
-        A batch without a wanted prompt is skipped. Batches are composed of all prompts, wanted or not, so that a resumed run
-        gives the same answers to the last bit. Prompts have to fit (see `overflow`).
+        Batches are composed of all prompts, wanted or not, so that a resumed run gives the same answers to the last bit.
         """
         if wanted is not None and not any(wanted):
             return
@@ -240,7 +228,7 @@ class LocalChat(Chat):
     def _batches(self, lengths: list[int], shapes: Sequence) -> Iterator[list[int]]:
         """Yield indices in batches of one shape, shortest first, each within the token budget.
 
-        On a CPU the first one of many is a batch by itself: an answer, and the time that the others take, is there soon.
+        On a CPU the first one of many is a batch by itself, so that an answer is there soon.
         """
         batch: list[int] = []
         alone = self.device == "cpu" and len(lengths) > MANY
@@ -271,7 +259,7 @@ class LocalChat(Chat):
         literal, slot, following = slots[0] if slots else ("", None, "")
         joined = [self._join(text, free, literal) for text in written]
         if slot is None:
-            answers = [Answer(after_thoughts(text)) for text, _ in joined]
+            answers = [Answer(without_thoughts(text)) for text, _ in joined]
         else:
             tail = [self.encoder.after("x", joined[index][1] + slot.values[0]) for index in owner]
             _, values, ending = self.encoder.segment(literal, slot, following)
@@ -311,11 +299,9 @@ class LocalChat(Chat):
     ) -> list[Answer]:
         """Feed the literals, and choose an allowed value of each slot, one slot after another.
 
-        It is the most probable one, or with a temperature one that is sampled by these probabilities at that temperature. The
-        probabilities of an answer are those at temperature 1 in either case.
-
-        After free text, `forced` holds the tokens that each row still needs up to its first slot, the first literal included.
-        Without free text it is None, and the `prompts` are fed together with the first literal.
+        It is the most probable one, or with a temperature a sampled one; probabilities are those at temperature 1. After free
+        text `forced` holds the tokens that each row still needs up to its first slot, the first literal included. Without it
+        the `prompts` are fed together with the first literal.
         """
         texts = ["" for _ in usage]
         chosen: list[list[str]] = [[] for _ in usage]
@@ -371,10 +357,7 @@ class LocalChat(Chat):
         return written, owner
 
     def _final_tokens(self, free: Free) -> set[int]:
-        """Return the tokens with which a stop can be complete: those that hold it, or begin with an end of it.
-
-        Only after one of these is the text decoded and searched; others are most of what is written.
-        """
+        """Return the tokens with which a stop can be complete, after which alone the text is decoded and searched."""
         if free not in self._final:
             ends = "|".join(re.escape(free.stop[at:]) for at in range(1, len(free.stop))) or r"(?!)"
             final = re.compile(rf"\A(?:{ends})|{re.escape(free.stop)}", re.I)
@@ -406,10 +389,7 @@ class LocalChat(Chat):
     def likelihoods(
         self, pairs: Sequence[tuple[str, str]], wanted: Sequence[bool] | None = None
     ) -> Iterator[tuple[int, float]]:
-        """Yield (index, mean log-probability of the target's tokens given the condition), in nats per token.
-
-        As in `answer`, batches are composed of all pairs, and skipped if nothing in them is wanted. Pairs have to fit.
-        """
+        """Yield (index, mean log-probability of the target's tokens given the condition), in nats per token, as `answer`."""
         rows = self.encoder.encode_pairs(pairs)
         lengths = [len(condition) + len(target) for condition, target in rows]
         yield from self._by_batches(

@@ -31,9 +31,9 @@ GROUPED_TYPES = ("gemma3_text", "llama", "mistral", "phi3", "qwen2", "qwen3")
 def _grouped_attention(module, query, key, value, attention_mask, scaling=None, **options):
     """Compute attention with the query heads of a key/value head as one group of queries, in the dtype of the keys.
 
-    The interface is that of transformers' attention functions. With a mask, transformers' own "sdpa" copies keys and values
-    once per query head, and it computes in the model's dtype: decoding a token of 24 rows over 800 positions takes 1.2 times
-    as long in float32 and 2.5 times in bfloat16 (one thread of a Xeon at 2.5 GHz without AMX, torch 2.13, 2026-11-22).
+    With a mask, transformers' own "sdpa" copies keys and values once per query head, and computes in the model's dtype: a
+    token of 24 rows over 800 positions takes 1.2 times as long in float32, 2.5 times in bfloat16 (a Xeon without AMX, torch
+    2.13, 2026-11-22).
     """
     dtype, query = query.dtype, query.to(key.dtype)
     if attention_mask is None and query.shape[2] > 1:
@@ -53,9 +53,8 @@ AttentionMaskInterface.register(GROUPED_ATTENTION, sdpa_mask)
 def outline_network(folder: Path, dtype: torch.dtype, device: str):
     """Return the network that `load_network` loads, without weights: its configuration, its class and its shapes.
 
-    Attention is computed by "sdpa", or by its grouped form where `GROUPED_TYPES` and the device have it. Architectures that
-    "sdpa" cannot compute get "eager": torch's operator leaves out soft-capping (Gemma 2) and attention sinks (gpt-oss).
-    transformers knows which these are. RecordError if the architecture does not take `logits_to_keep`.
+    Attention is computed by "sdpa", or by its grouped form where `GROUPED_TYPES` and the device have it; "eager" where
+    transformers knows that "sdpa" cannot compute it. RecordError if the architecture does not take `logits_to_keep`.
     """
     with torch.device("meta"):
         network = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder), dtype=dtype)
@@ -71,10 +70,9 @@ def outline_network(folder: Path, dtype: torch.dtype, device: str):
 
 
 def load_network(folder: Path, outline, device: str):
-    """Load a causal language model in evaluation mode, its weights straight to the device.
+    """Load a causal language model in evaluation mode, its weights straight to the device, as `outline_network` outlined it.
 
-    Only safetensors are read, and no remote code is run. `outline` is what `outline_network` returned for this folder and
-    device.
+    Only safetensors are read, and no remote code is run.
     """
     loaded: Any = AutoModelForCausalLM.from_pretrained(
         folder,
@@ -94,9 +92,8 @@ def load_network(folder: Path, outline, device: str):
 def flatten_head_input(model) -> None:
     """Flatten the input of a model's output layer to a matrix; logits then have the shape (rows x positions, vocabulary).
 
-    With the sliced hidden states that `logits_to_keep` produces, `linear` of torch 2.13 on CPU copies the output matrix once
-    per row: 2,158 ms for 32 rows and a vocabulary of 49,152 in bfloat16, against 7 ms for the same rows as a matrix (two
-    cores of an AMD EPYC, 2026-11-21).
+    Of sliced hidden states `linear` of torch 2.13 on a CPU copies the output matrix once per row: 2,158 ms for 32 rows and a
+    vocabulary of 49,152 in bfloat16, against 7 ms (two cores of an AMD EPYC, 2026-11-21).
     """
     head = model.get_output_embeddings()
     head.register_forward_pre_hook(lambda _, inputs: (inputs[0].reshape(-1, inputs[0].shape[-1]),))
@@ -110,11 +107,9 @@ def takes_positions(model) -> bool:
 def longest_in_batch(model) -> float:
     """Return how many tokens a sequence may have to be computed in a batch with others; longer ones are computed alone.
 
-    0: a model with recurrent or convolutional states (Mamba, linear attention), or with an index of its keys. A buffer of
-    keys and values does not hold them, padding would enter them, and they cannot be cut off after a token.
-    A number: beyond so many tokens the frequencies of its rotary positions change for all rows of a batch ("longrope"), or
-    its attention counts padding (the temperature of Llama 4).
-    Infinity: any other model.
+    0: a model with recurrent or convolutional states, or an index of its keys, which a buffer of keys and values does not hold
+    and padding would enter. A number: beyond it rotary frequencies change for all rows of a batch ("longrope"), or attention
+    counts padding (Llama 4). Else infinity.
     """
     # The kinds of cache that transformers' `generate` gives the layers.
     layers = {type(layer).__name__ for layer in DynamicCache(config=model.config).layers}

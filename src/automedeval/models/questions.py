@@ -24,12 +24,9 @@ NO_STATE = (
 
 @dataclass(frozen=True)
 class Judgement:
-    """What was answered to a question.
+    """What was answered to a question: the likeliest `option`, or the one that was written, or an error.
 
-    Args:
-        option: the most probable option, or the one that was written; None without an answer.
-        probabilities: option → probability, in the question's order; None where only an option is known.
-        error: why there is no answer.
+    `probabilities` are those of the options, in the question's order; None where only an option is known.
     """
 
     option: str | None = None
@@ -47,15 +44,9 @@ class Judgement:
 
 @dataclass(frozen=True)
 class Question:
-    """One question on a state.
+    """One question on a state, whose values replace `{passage}` and its kin in the wording; `name` has its version.
 
-    Args:
-        name: what records call it, with the version of its wording.
-        wording: what the model reads; `{passage}` and its kin are replaced by the state.
-        options: as the model writes them.
-
-    Raises:
-        RecordError: options that are no 2 to 26 different ones.
+    RecordError: the options, as the model writes them, are no 2 to 26 different ones.
     """
 
     name: str
@@ -73,29 +64,40 @@ class Question:
         return Prompt(messages, options=self.options, label=self.name)
 
     def read(self, answer: Answer) -> Judgement:
-        """Return what an answer says; "A.", "a)" and "Yes, because" are options, a word that goes on with others is none."""
+        """Return what an answer says.
+
+        "A.", "a)" and "Yes, because" are options. None are a word that goes on with others, two options as in "Yes/No", and
+        other numbers, as "4.5", "-4" and "4%".
+        """
         if answer.error:
             return Judgement(error=answer.error)
         if answer.probabilities:
             return self._likeliest(answer.probabilities[0])
         text = own_text(answer.text).strip()
-        ends = r"\s*(?:[^\w\s]|\n|\Z)"
-        said = (each for each in self.options if re.match(rf"\W{{0,9}}{re.escape(each)}{ends}", text, re.I))
-        option = next(said, None)
+        option = self._said(text)
         if option is None:
             words = f"{' '.join(text.split())[:40]!r} is not one of {', '.join(self.options)}"
             return Judgement(error=CUT_OFF if answer.truncated else words)
         odds = self._odds(answer)
         return self._likeliest(odds) if odds else Judgement(option)
 
+    def _said(self, text: str) -> str | None:
+        """Return the one option that a text begins with and does not take back."""
+        words = "|".join(map(re.escape, sorted(self.options, key=len, reverse=True)))
+        first = re.match(rf"\W{{0,9}}(?<![-−–])({words})\s*(?:(?!-\S|%)[^\w\s]|\n|\Z)", text, re.I)
+        if not first or (first[1].isdecimal() and any(map(str.isnumeric, text[first.end(1) :]))):
+            return None
+        clauses = re.split(r"[^\w\s'’]+|\n|\b(?:or|and|but)\b", text, flags=re.I)
+        said = (re.search(rf"\b({words})\s*\Z", each, re.I) for each in clauses)
+        others = {each[1].casefold() for each in said if each} - {first[1].casefold()}
+        return None if others else next(each for each in self.options if each.casefold() == first[1].casefold())
+
     def _likeliest(self, odds: dict[str, float]) -> Judgement:
         return Judgement(max(self.options, key=odds.__getitem__), odds)
 
     def _odds(self, answer: Answer) -> dict[str, float] | None:
-        """Return the odds in the alternatives of the answer's first token; None if they do not tell the options apart.
-
-        A server may list the tokens of thoughts before it, and strip the ends of its text.
-        """
+        """Return the odds in the alternatives of the answer's first token; None if they do not tell the options apart."""
+        # A server may list the tokens of thoughts before it, and strip the ends of its text.
         at = b"".join(piece for piece, _ in answer.tokens).rfind(answer.text.strip().encode())
         ends = itertools.accumulate(len(piece) for piece, _ in answer.tokens)
         own = (rivals for (piece, rivals), end in zip(answer.tokens, ends) if end > at and re.search(rb"\w", piece))

@@ -21,8 +21,7 @@ _KINDS = {"case_id": str, "teacher": str, "role": str, "knowledge": str, "round"
 class RecordedChat(Chat):
     """The recorded answers of one teacher in one role. A prompt's `key` selects the answer; its text has no influence.
 
-    `knowledge` is "chain" for the lines of completion chains, "none" for those of a teacher that may not ask. RecordError: the
-    file cannot be read, a line lacks a key or occurs twice, or the teacher has no line.
+    `knowledge` is "chain" for the lines of completion chains, "none" for those of a teacher that may not ask.
     """
 
     path: str | Path

@@ -36,10 +36,7 @@ class PromptEncoder:
 
     @classmethod
     def from_checkpoint(cls, model: str, chat_template_path: str | None = None) -> "PromptEncoder":
-        """Load a checkpoint's tokenizer, with the chat template of a Jinja file if one is named.
-
-        RecordError if there is no tokenizer, or no chat template.
-        """
+        """Load a checkpoint's tokenizer, with the chat template of a Jinja file if one is named; RecordError: there is none."""
         tokenizer = load_tokenizer(checkpoint_folder(model))
         tokenizer.chat_template = read_template(chat_template_path) or tokenizer.chat_template
         if tokenizer.chat_template is None:
@@ -100,11 +97,10 @@ class PromptEncoder:
         return self.tokenizer(text, add_special_tokens=False).input_ids
 
     def segment(self, literal: str, slot: Slot, following: str) -> tuple[list[int], list[list[int]], int]:
-        """Tokenize a literal and the values that may follow it.
+        """Return the tokens of a literal and the values that may follow it: those that all share, and the rest of each value.
 
-        Returns:
-            the tokens that all values share, the rest of each value, and how many tokens at its end (0 or 1) belong to the
-            text that follows: if one value is the beginning of another, as "1" of "10", the next token decides between them.
+        The third number says how many tokens at its end (0 or 1) belong to the text that follows: if one value is the beginning
+        of another, as "1" of "10", the next token decides between them.
         """
         key = (literal, slot.values, following)
         if key not in self._segments:

@@ -10,7 +10,7 @@ import yaml
 from huggingface_hub import EvalResultEntry, ModelCard, eval_result_entries_to_yaml
 
 from automedeval.meta_evaluation.agreement.judge_facts import MEASURES, profile
-from automedeval.meta_evaluation.facts import Audit, JudgeProfile, against_best, facts_of, orders
+from automedeval.meta_evaluation.facts import Audit, JudgeProfile, against_best, are_simulated, facts_of, orders
 from automedeval.models.checkpoints import read_history, read_record
 from automedeval.publishing.paths import short_path
 from automedeval.records import RecordError, read_json
@@ -141,8 +141,7 @@ def _measured(result: Mapping[str, Any], records: Mapping[str, dict[str, Any]]) 
         "fingerprint": first["settings"],
         "measures": MEASURES if people else {},
         "people": people,
-        # Sample ratings are made up, and say so in their annotators' names.
-        "simulated": bool(people) and all(name.startswith("simulated") for name in people["annotators"]),
+        "simulated": are_simulated(people.get("annotators", ())),
         "cases": {**result["cases"], "file": short_path(result["cases"]["file"])},
         "settings": result["settings"],
         "baselines": {name: record["concordance"] for name, record in counted.items()} if people else {},

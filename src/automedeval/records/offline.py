@@ -52,6 +52,7 @@ def stay_offline() -> None:
     os.environ[VARIABLE] = "1"
     for name in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "TRANSFORMERS_OFFLINE"):
         os.environ[name] = "1"
+    os.environ["NO_PROXY"] = os.environ["no_proxy"] = "*"  # a proxy on this machine would send it on
     if (constants := sys.modules.get("huggingface_hub.constants")) is not None:  # it has read them already
         constants.HF_HUB_OFFLINE = True  # type: ignore[attr-defined]
     _hook()

@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from automedeval.records.rows import filled, read_rows
 from automedeval.records.types import Case, Rating, RecordError, question_text
 
 KEYS = RATINGS | {role: NAMES[role] for role in ("question", "model")}
+ABOUT_RATED = {*KEYS["case_id"], *KEYS["question"], *KEYS["model"], *KEYS["comment"]}
 DEFAULTS = {"annotator": "rater", "criterion": "overall", "comment": None}
 # What people write where they give no score, beside the words of programs.
 _MARKS = r"[\s\u200b\ufeff!-*,-/:-@\[-`{-~‐-―−…]*"
@@ -39,8 +41,10 @@ def placed_ratings(path: str | Path, cases: Iterable[Case] = ()) -> tuple[list[t
     for case in known.values():
         asked.setdefault(key_of(question_text(case.question)), []).append(case.id)
     counts: Counter[str] = Counter()
-    rows = [(place, each) for place, row in read_rows(path) for each in _answers(row, counts)]
-    rows, notes = _one_score_each(rows, {model for case in known.values() for model in case.models})
+    given = [(place, *each) for place, row in read_rows(path) for each in _answers(row, counts)]
+    rows, columns_of, notes = _one_score_each(
+        _without_words(given, counts), {model for case in known.values() for model in case.models}
+    )
     held = {name: str(key) for _, row in rows for key in row for name in [plain(str(key))]}
     columns = {role: [held[name] for name in names if name in held] for role, names in KEYS.items()}
     naming = (key for key in columns["case_id"] if any(_text(row.get(key), known) in known for _, row in rows))
@@ -83,9 +87,16 @@ def placed_ratings(path: str | Path, cases: Iterable[Case] = ()) -> tuple[list[t
         comment = _text(values["comment"]) or None
         criterion = _text(values["criterion"]) or DEFAULTS["criterion"]
         ratings.append((place, Rating(case_id, model, annotator, str(criterion), score, comment, extra)))
+    _check_scales(ratings, "criterion", path)
+    if columns_of == "annotator":
+        _check_scales(ratings, columns_of, path)
     if not columns["annotator"]:
         ratings, note = _with_raters(ratings, str(path))
         notes.append(note)
+    others = dict.fromkeys(str(key) for _, each in ratings for key, cell in each.extra.items() if filled(cell))
+    told = {*chain(*KEYS.values())}
+    if unread := [name for name in others if plain(name) not in told and not NAMELESS.fullmatch(name)]:
+        notes.append(f"not read: {', '.join(unread)}")
     notes += [f"ratings {what}, left out: {count:,}" for what, count in sorted(counts.items())]
     return ratings, [f"{path}: {note}" for note in notes]
 
@@ -113,60 +124,91 @@ def _with_raters(ratings: list[tuple[str, Rating]], path: str) -> tuple[list[tup
         may_be = f", of {', '.join(map(repr, columns))}" if columns else ""
         raise RecordError(f"{path}: responses are rated twice: call the column that says by whom{may_be}, rater")
     note = f"the column {words[0]!r} is taken as the rater: it tells the ratings of a response apart"
-    return [(place, replace(each, annotator=_text(each.extra[words[0]]))) for place, each in ratings], note
+    return [(place, replace(each, annotator=_text(each.extra.pop(words[0])))) for place, each in ratings], note
 
 
-def _one_score_each(rows: list[tuple[str, dict]], models: Collection[str]) -> tuple[list[tuple[str, dict]], list[str]]:
-    """Return a row for each score of a table that has a column of scores for each model, annotator or criterion, and a note."""
+def _without_words(given: list[tuple[str, str | None, dict]], counts: Counter[str]) -> list[tuple[str, dict]]:
+    """Return the rows but those of a form's questions that are answered in words, for instance by a comment."""
+    asked: dict[str, list] = {}
+    for _, question, row in given:
+        if question is not None:
+            asked.setdefault(question, []).append(row["score"])
+    scores = {question: cells for question, cells in asked.items() if _are_scores(cells)}
+    counts.update("in words" for question, cells in asked.items() if question not in scores for _ in cells)
+    if scores:
+        _refuse_amounts(scores, given[0][0])
+    return [(place, row) for place, question, row in given if question is None or question in scores]
+
+
+def _one_score_each(
+    rows: list[tuple[str, dict]], models: Collection[str]
+) -> tuple[list[tuple[str, dict]], str, list[str]]:
+    """Return a row for each score; the role of which a table has a column of scores for each, if there is one; and notes."""
     keys = dict.fromkeys(key for _, row in rows for key in row)
     cells = {str(key): [row.get(key) for _, row in rows] for key in keys}
     named = {role: [name for name in cells if plain(name) in words] for role, words in KEYS.items()}
     told = {name for names in named.values() for name in names}
     told |= {name for name in cells if NAMELESS.fullmatch(name)}  # the index that pandas writes
-    numbers = [
-        name
-        for name in cells
-        if name not in told and any(map(filled, cells[name])) and all(map(_is_number, cells[name]))
-    ]
+    others = [name for name in cells if name not in told and any(map(filled, cells[name]))]
     scores = {  # the column → whose it is: "relevancy_score"
         name: re.sub(r"(?i)(?<=\w)[\s_-]+(?:score|rating)$", "", name)
-        for name in numbers
-        if not {plain(name), plain(name).rpartition("_")[2]} & (ABOUT | BESIDE)
+        for name in others
+        if _are_scores(cells[name]) and not {plain(name), plain(name).rpartition("_")[2]} & (ABOUT | BESIDE | {"id"})
     }
     raters = {name: whose for name, whose in scores.items() if plain(name).split("_")[0] in KEYS["annotator"]}
     answers = {name: whose for name, whose in scores.items() if whose in models}
-    if named["score"] or not scores:
-        return rows, []
+    role = "criterion"
     if answers and not named["model"]:
         role, scores = "model", answers
     elif raters or named["criterion"]:
         role, scores = "annotator", raters or scores
-    elif named["annotator"]:
-        role = "criterion"
-    else:
-        return rows, []
-    if role != "model" and (others := _no_ratings({name: cells[name] for name in scores})):
-        raise RecordError(
-            f"{rows[0][0]}: {', '.join(map(repr, others))} may be no ratings, by the name or the scale: leave them out of the "
-            "table, or give each score a row of its own, with the columns criterion and score"
-        )
-    rest = [(place, {key: cell for key, cell in row.items() if key not in scores}, row) for place, row in rows]
-    each = [
-        (place, about | {role: scores[name], "score": row.get(name)}) for place, about, row in rest for name in scores
-    ]
-    unread = ", ".join(name for name in numbers if name not in scores)
-    return each, [f"scores of one {role} a column: {', '.join(scores)}" + f"; not read: {unread}" * bool(unread)]
+    if named["score"] or not scores or (role == "criterion" and not named["annotator"]):
+        role, scores = "", {}
+    elif role != "model":
+        _refuse_amounts({name: cells[name] for name in scores}, rows[0][0])
+    notes = [f"scores of one {role} a column: {', '.join(scores)}"] if scores else []
+    if scores:
+        rest = [(place, {key: cell for key, cell in row.items() if key not in scores}, row) for place, row in rows]
+        rows = [
+            (place, row | {role: scores[name], "score": of.get(name)}) for place, row, of in rest for name in scores
+        ]
+    return rows, role, notes
 
 
-def _no_ratings(columns: dict[str, list]) -> list[str]:
-    """Return the columns of numbers that are named as amounts are, or are on a far larger scale than another one."""
-    largest = {
-        name: max((abs(score) for cell in column if (score := _score(cell, ""))), default=0)
-        for name, column in columns.items()
-    }
-    least = min(filter(None, largest.values()), default=0)
+def _are_scores(cells: Iterable[Any]) -> bool:
+    """Return whether at least half of what a column or a form's question has is numbers: any other cell is a fault then."""
+    found = Counter(map(_is_number, cells))
+    return found[True] >= found[False]
+
+
+def _refuse_amounts(columns: dict[str, list], place: str) -> None:
+    """Raise a RecordError for numbers that are named as amounts are, or only ascend."""
     words = {name: plain(name).split("_") for name in columns}
-    return [name for name in columns if largest[name] > 10 * least or NO_RATING & {words[name][0], words[name][-1]}]
+    doubtful = [name for name in columns if NO_RATING & {words[name][0], words[name][-1]} or _ascend(columns[name])]
+    if doubtful:
+        raise RecordError(
+            f"{place}: {', '.join(map(repr, doubtful))} may be no ratings, by the name or the numbers: leave them out, or give "
+            "each score a row of its own, with the columns criterion and score"
+        )
+
+
+def _ascend(cells: Iterable[Any]) -> bool:
+    numbers = [score for cell in cells if _is_number(cell) and (score := _score(cell, "")) is not None]
+    return len(numbers) > 5 and all(first < second for first, second in pairwise(numbers))
+
+
+def _check_scales(ratings: Iterable[tuple[str, Rating]], what: str, path: str | Path) -> None:
+    """Raise a RecordError if the scores of some criteria or annotators are on a far larger scale than those of another."""
+    largest: dict[str, float] = {}
+    for _, rating in ratings:
+        name = getattr(rating, what)
+        largest[name] = max(abs(rating.score), largest.get(name, 0))
+    least = min(filter(None, largest.values()), default=0)
+    if larger := ", ".join(repr(name) for name, most in largest.items() if most > 10 * least):
+        raise RecordError(
+            f"{path}: the scores of {larger} are far larger than those of another {what}: leave them out, or give all scores "
+            "on one scale"
+        )
 
 
 def _text(cell: Any, names: Collection[str] = ()) -> str:
@@ -198,8 +240,8 @@ def _score(cell: Any, place: str) -> float | None:
     return cell
 
 
-def _answers(row: dict, counts: Counter[str]) -> Iterator[dict]:
-    """Yield a row for each score of a row: it is one itself, unless it is a task of Label Studio or a record of Argilla."""
+def _answers(row: dict, counts: Counter[str]) -> Iterator[tuple[str | None, dict]]:
+    """Yield (question, row) of each answer of a task of Label Studio or a record of Argilla; another row as it is, and None."""
     annotations = next((row[key] for key in ("annotations", "completions") if isinstance(row.get(key), list)), None)
     if annotations is None:
         given = list(_argilla(row))
@@ -213,22 +255,19 @@ def _answers(row: dict, counts: Counter[str]) -> Iterator[dict]:
     for criterion, value, user, status in given:
         if status in LEFT_OUT:
             counts[status] += 1
-        elif not _is_number(value):  # an answer of a form to its question for a comment or a ranking
-            counts["in words"] += 1
         else:
-            beside = {key: held for key, held in about.items() if key.split(".")[0] not in (criterion, "responses")}
-            beside = {key: held for key, held in beside.items() if plain(key) not in KEYS["annotator"] + KEYS["score"]}
-            yield beside | {"annotator": _text(user) or "rater", "criterion": criterion, "score": value}
+            beside = {key: held for key, held in about.items() if plain(key) in ABOUT_RATED and key != criterion}
+            yield str(criterion), beside | {"annotator": _text(user) or "rater", "criterion": criterion, "score": value}
     if not given and annotations is None:
-        yield row
+        yield None, row
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: Any) -> bool | None:
+    """Return whether a cell holds a score; None if it is blank."""
     try:
-        _score(value, "")
+        return None if _score(value, "") is None else True
     except RecordError:
         return False
-    return True
 
 
 Answer = tuple[str | None, Any, Any, str | None]  # question, value, user, status

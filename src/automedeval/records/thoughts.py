@@ -1,4 +1,4 @@
-"""Take a reasoning model's thoughts out of its answer: a patient does not read them."""
+"""Take a reasoning model's thoughts out of its answer: a patient does not read them, and a judge may change its mind."""
 
 import re
 from typing import Any
@@ -16,6 +16,7 @@ _MARK = re.compile(
     re.I | re.M,
 )
 _AROUND, _LISTED = re.compile(_ROUND, re.I), re.compile(r"""[\s`"'”’]*(?:and|or|to|,|/|…|\.\.\.)?[\s`"'“‘]*""")
+THOUGHT_TAG = re.compile(rf"(?=[<&\[◁])(?:{_OPEN}|{_CLOSE})", re.I)  # that a quotation may hold
 # Chat-template tokens of the common model families. In an answer they mark where the model's own text ends.
 CONTROL_TOKEN = re.compile(
     r"<\|[^<>|\n]{1,40}\|>|</?s>|<(?:start|end)_of_turn>|<(?:bos|eos|pad|unk)>|\[/?(?:INST|SYSTEM_PROMPT)\]|<</?SYS>>"
@@ -29,7 +30,9 @@ def without_thoughts(text: str) -> str:
     Some chat templates open the thought in the prompt, so that the text has only the end of it.
     """
     seen = text.casefold()
-    if not any(sign in seen for sign in ("<", "&lt;", "think", "thought", "assistantfinal")):  # each mark has one
+    if not any(
+        sign in seen for sign in ("<", "&lt;", "[inst]", "think", "thought", "assistantfinal")
+    ):  # each mark has one
         return text
     kept: list[str] = []
     position, inside, begun, name = 0, False, False, ""
@@ -59,9 +62,8 @@ def without_thoughts(text: str) -> str:
                     continue
             kept.append(text[position : mark.start("open")])
             inside, begun = True, True
-    if not (kept or position):
-        return text
-    return _AROUND.sub("", "".join(kept + [text[position:]] * (not inside))).strip()
+    own = _AROUND.sub("", "".join(kept + [text[position:]] * (not inside)))
+    return text if own == text else own.strip()
 
 
 def _name(mark: re.Match) -> str:
@@ -77,7 +79,7 @@ def count_thoughts(case: Any) -> int:
 
 def note_on_thoughts(count: int) -> list[str]:
     """Return a line that tells of so many answers, none of 0."""
-    return [f"{count:,} answer{'s' * (count > 1)} held a model's thoughts, which are removed"] if count else []
+    return [f"{count:,} answer{'s' * (count > 1)} held thoughts or control tokens, which are removed"] if count else []
 
 
 def own_text(text: str) -> str:

@@ -76,11 +76,8 @@ def judge_messages(
 ) -> Messages:
     """Render the messages that ask a judge for its verdict on `responses`, slot 0 first: the template's `system` and `user`.
 
+    `rationale`: ask for one, if the rubric has it; `passages` of books, if they were looked up, stand before the task.
     RubricError: the template is faulty, uses an undefined name, or does what the sandbox refuses.
-
-    Args:
-        rationale: whether to ask for a rationale; rubrics without one ignore it.
-        passages: what books say, as for `chain_messages`; it stands before the task. None: nothing was looked up.
     """
     names = {
         "rubric": rubric,
@@ -114,12 +111,8 @@ def chain_messages(
 ) -> Messages:
     """Render the messages of one step of a completion chain (paper, Algorithm 1 and Figure 8).
 
-    They are the judge's messages, and then for each round the teacher's question and the passages found.
-
-    Args:
-        asked: per round the teacher's text and the passages (with `book`, `section`, `page` and `text`), None if it was asked
-            before.
-        may_ask: whether the first message explains how to ask; otherwise the last one asks for the verdict.
+    They are the judge's messages, and then for each round in `asked` the teacher's text and the passages found, None if it was
+    asked before. Where the teacher `may_ask` the first message explains how, else the last one asks for the verdict.
     """
     template = _packaged("completion_chain")
     messages = judge_messages(rubric, question, responses, reference)
@@ -155,10 +148,8 @@ def discussion_messages(
 ) -> Messages:
     """Render the messages that a partner of a discussion sees (paper, section 3.3 and Figure 3), with its `turns` so far.
 
-    Args:
-        verdicts: the one on record and the judge's, each with `rationale`, `scores` by slot, `error` and `raw`.
-        block: "suggestion" or "review", the message to ask for; `names` are further names of it.
-        may_ask: whether the first message explains how to ask the reference books.
+    `verdicts` are the one on record and the judge's, each with `rationale`, `scores` by slot, `error` and `raw`; `block` is
+    "suggestion" or "review", the message to ask for, with further `names`. A partner that `may_ask` the books is told how.
     """
     template = _packaged("discussion")
     shown = {

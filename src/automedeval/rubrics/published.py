@@ -24,7 +24,7 @@ PACKAGED = "automedeval"  # the rubric of a checkpoint that was published withou
 def rubric_to_publish(checkpoint: Path) -> str:
     """Return the rubric that goes out with a checkpoint: the one in its folder, or else the packaged one.
 
-    RecordError if it was trained for another rubric, or for one that is neither packaged nor there.
+    RecordError if it was trained for another one.
     """
     trained_for: Sequence[str] = (read_record(checkpoint) or {}).get("rubrics", ())
     packaged = {read_rubric(name).name: name for name in packaged_rubrics()}
@@ -43,10 +43,7 @@ def rubric_to_publish(checkpoint: Path) -> str:
 
 
 def files_to_publish(name: str, version: str) -> dict[str, bytes]:
-    """Return the folder that goes out with a judge, by path: the rubric, its template, and the record of both.
-
-    `version` is that of AutoMedEval. RubricError if the rubric is faulty, or its template cannot be rendered.
-    """
+    """Return the folder that goes out with a judge, by path: the rubric, its template, and the record of both."""
     rubric = read_rubric(name)
     record = {"automedeval": version, "rubric": rubric.name, "fingerprint": rubric.fingerprint}
     record["prompts"] = prompt_fingerprint(rubric)
@@ -58,8 +55,7 @@ def files_to_publish(name: str, version: str) -> dict[str, bytes]:
 def published_rubric(model: str) -> Rubric | None:
     """Return the rubric that a checkpoint (folder or Hub id) was published with; None for one that was published without.
 
-    RecordError if there is no such checkpoint, or the rubric, or the prompts that this version makes of it, are not those that
-    it was published with.
+    RecordError if the rubric, or the prompts that this version makes of it, are not those that it was published with.
     """
     folder, keys = checkpoint_folder(model) / FOLDER, ("automedeval", "rubric", "fingerprint", "prompts")
     if not (folder / RECORD).is_file():

@@ -66,10 +66,8 @@ class Criterion:
     """One question that a judge or a physician answers about a response or a pair.
 
     A choice names the better response if `polarity` is "better", the worse one (risk of harm, bias) if it is "worse".
-    `neutral`, "tie" or "neither", is the choice that prefers none.
-
-    A criterion with `values`, word → meaning, the lowest first, is answered by one of these words or by `neutral`, which says
-    that none can be told. From the value `threshold` on an answer is counted in reports; "": none is.
+    `neutral`, "tie" or "neither", prefers none. A criterion with `values`, word → meaning, the lowest first, is answered by one
+    of these words or by `neutral`: none can be told. From `threshold` on an answer is counted in reports; "": none is.
     """
 
     name: str
@@ -134,7 +132,7 @@ class Rubric:
 
     @property
     def degree(self) -> Criterion:
-        """Return the criterion with a threshold, which each rubric in words has once: its values are degrees."""
+        """Return the criterion with a threshold, of which each rubric in words has one."""
         return next(criterion for criterion in self.criteria if criterion.threshold)
 
     def labels(self, name: str) -> dict[str, str]:

@@ -63,11 +63,13 @@ class People:
     # The number of a response → (annotator, comment) of its ratings.
     comments: dict[int, list[tuple[str, str]]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    # Whether the mean over criteria has a criterion: bool [criteria, responses, 1], or one for all.
+    counts: np.ndarray | bool = True
 
     @cached_property
     def by_annotator(self) -> np.ndarray:
-        """Each annotator's mean over criteria: float [responses, annotators]."""
-        return _mean(np.stack(list(self.by_criterion.values())), 0)
+        """Each annotator's mean over the criteria that all rated responses of a case have: float [responses, annotators]."""
+        return _mean(np.where(self.counts, np.stack(list(self.by_criterion.values())), np.nan), 0)
 
     def on_criterion(self, name: str) -> np.ndarray:
         """Return people's score of each response on one criterion, the mean over annotators: float [responses]."""
@@ -131,7 +133,13 @@ def gather_ratings(
         crossed = "raters are taken as crossed: all of them rated all that was rated"
         other = "raters are taken as anonymous: not all of them rated everything (--raters crossed if they are persons)"
         notes.append(crossed if complete else other)
-    people = People(annotators, by_criterion, complete if raters is None else raters == "crossed", comments, notes)
+    there, case = np.stack(list(rated.values())), cases.panel.case
+    lacking = np.stack([np.bincount(case, each, len(cases)) > 0 for each in ~there & there.any(axis=0)])
+    if some := int(lacking.any(axis=0).sum()):
+        what = f"{some} of {len(cases)} cases have answers that lack a criterion"
+        notes.append(f"{what}: there the mean is over those that all rated answers have")
+    is_crossed = complete if raters is None else raters == "crossed"
+    people = People(annotators, by_criterion, is_crossed, comments, notes, ~lacking[:, case, None])
     unrated = len(cases) - len(np.unique(cases.panel.case[~np.isnan(people.scores)]))
     if unrated:
         notes.append(f"{unrated} of {len(cases)} cases have no rating and are left out of every agreement")
