@@ -11,7 +11,7 @@ from automedeval.meta_evaluation.table import Row, VerdictTable, counted
 from automedeval.metrics.embedding import READ_REFERENCE, TextEncoder, nearest_pieces
 from automedeval.metrics.lexical import BASELINES
 from automedeval.stats.agreement import concordance
-from automedeval.stats.bootstrap import adjust, difference
+from automedeval.stats.bootstrap import adjust, difference, holm
 
 LEVEL = 0.05  # p-value below which a judge is called better or worse
 
@@ -59,7 +59,8 @@ def best_baseline(
 
     The judge is "better" if it is above every baseline, each with a p-value below `LEVEL`: the claim about all of them is
     tested by the largest p-value, with no adjustment for the choice of the best (intersection-union test, Berger 1982). It is
-    "worse" if it is below the best baseline with an adjusted p-value below `LEVEL`; else "not better".
+    "worse" if it is below the best baseline with a p-value below `LEVEL` that is adjusted for the number of baselines (Holm
+    1979); else "not better".
 
     Args:
         comparisons: those of the judge, see `differences`.
@@ -72,10 +73,11 @@ def best_baseline(
     tested = [each for each in comparisons if each["p"] is not None]
     if not tested:
         return None
-    best = min(tested, key=lambda each: each["difference"].value)
+    place = min(range(len(tested)), key=lambda at: tested[at]["difference"].value)
+    best, p_adjusted = tested[place], holm([each["p"] for each in tested])[place]
     better = best["difference"].value > 0 and max(each["p"] for each in tested) < LEVEL
-    worse = best["difference"].value < 0 and best["p_adjusted"] < LEVEL
+    worse = best["difference"].value < 0 and p_adjusted < LEVEL
     seen = {"reads_reference": best["second"] in READ_REFERENCE, "judge_sees_reference": sees_reference}
     about = {"name": best["second"], "outcome": "better" if better else "worse" if worse else "not better"}
-    figures = {name: best[name] for name in ("difference", "p", "p_adjusted")}
+    figures = {"difference": best["difference"], "p": best["p"], "p_adjusted": p_adjusted}
     return about | figures | seen | {"concordance": best["concordances"][1]}
