@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import scipy
 from doubles.agreement_study import opened, told, write
+from doubles.grid_reader import Visit, case_is, needs_chromium, started_browser, violations  # noqa: F401 (the fixture `browser`)
 from programs import error_line, flags, run_command, succeeded
 from tables import rows_of
 
@@ -104,6 +105,23 @@ def test_a_response_counts_once_whatever_its_runs_and_unread_ones_count_too(stud
         assert shown == [
             [f"{each['points']:+g} {each['criterion']}", word] for each, word in zip(case["criteria"], said)
         ]
+
+
+@needs_chromium
+def test_an_opened_case_shows_each_criterion_of_an_answer(study, browser, tmp_path: Path) -> None:
+    folder, cases, verdicts = study
+    args = flags(verdicts=folder, cases=folder / "cases.jsonl", output=tmp_path / "out", resamples=100)
+    succeeded(run_command("report", *args))
+    visit, case = Visit(browser, tmp_path / "out" / "report.html", bypass_csp=True), cases[1]
+    visit.open(f"#case={case['id']}")
+    case_is(visit, case["id"])
+    for slot, model in enumerate(MODELS):
+        box = visit.page.locator("#case .response", has=visit.page.get_by_role("heading", name=model, exact=True))
+        names, words = (box.locator(f"h4 + dl {tag}").all_text_contents() for tag in ("dt", "dd"))
+        assert names == [f"{each['points']:+g} {each['criterion']}" for each in case["criteria"]]
+        assert [word == "unread" for word in words] == [share is None for share in shares(verdicts, case, slot)]
+    assert violations(visit.page) == []
+    visit.close()
 
 
 def test_a_judge_that_read_nothing_that_is_labelled_is_uncertified(study, tmp_path: Path) -> None:
