@@ -181,6 +181,9 @@ def test_an_invalid_verdict_by_a_checklist_of_one_s_own_is_one_of_criteria(study
     own = [each | {"rubric": "mine@1", "case_digest": digests[each["case_id"]]} for each in verdicts]
     own.sort(key=lambda each: each["valid"])
     assert not own[0]["valid"]
+    criteria = {case["id"]: case["criteria"] for case in cases}
+    for each in (each for each in own if not each["valid"]):  # what it says does not count
+        each["checklist"] = {"met": [True for _ in criteria[each["case_id"]]]}
     judges = []
     for name, given in (("own", own), ("packaged", verdicts)):
         files = ["--verdicts", write(tmp_path / f"{name}.jsonl", given), "--cases", folder / "cases.jsonl"]

@@ -77,11 +77,12 @@ def judged_relations(panel: Panel, values: np.ndarray, empty: np.ndarray) -> np.
 
 def with_score(verdict: Verdict, case: Case) -> Verdict:
     """Return a verdict on the criteria of a case with the unclipped score of those that it calls met; none if one is unread."""
+    if not verdict.valid:
+        return replace(verdict, checklist=None)
     met, points = (verdict.checklist or {})["met"], [each.points for each in case.criteria]
     score = None if None in met else checklist_score(points, met).score
-    return replace(
-        verdict, scores=tuple(score if index in verdict.order else None for index in range(len(case.responses)))
-    )
+    scores = tuple(score if index in verdict.order else None for index in range(len(case.responses)))
+    return replace(verdict, scores=scores)
 
 
 @dataclass(eq=False)

@@ -96,12 +96,7 @@ def changes_of(cases: Cases, rows: Sequence[Row], baseline: str) -> tuple[list[d
         raise RecordError(f"{cases.source}: {before!r} and {next(iter(shown))!r} have no case in common")
     records = []
     for name, at in shown.items():
-        about = {
-            "of": "judge" if new else "model",
-            "old": old.name if new else baseline,
-            "new": name,
-            "judge": grid["main"].name,
-        }
+        about = {"of": "judge" if new else "model", "old": before, "new": name, "judge": grid["main"].name}
         counts = {mark: int(marked[at].sum()) for mark, marked in marks.items()}
         records.append(about | {"compared": int((~np.isnan(gap[at])).sum())} | counts)
     return records, grid | {"changed": (gap, marks)}
