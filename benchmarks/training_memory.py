@@ -6,8 +6,8 @@
 Parameters are counted on models of the right shape that hold no data, with the settings of the YAMLs. Weights, gradients and
 optimizer states are what DeepSpeed's own estimator gives under ZeRO-3 with the offload of the accelerate configuration.
 Activations are counted layer by layer as by Korthikanti et al. (Reducing Activation Recomputation in Large Transformer Models,
-2022), for LLaMA's layer: 12 vectors of its width and 4 of its inner width a token. Hours follow from a utilisation that is
-assumed, not measured. Printed is Markdown, the tables of docs/train.md.
+2022), for LLaMA's layer: 12 vectors of its width and 4 of its inner width a token. Hours follow from a utilisation, which
+one H200 reached. Printed is Markdown, the tables of docs/train.md.
 """
 
 import argparse
@@ -192,9 +192,9 @@ default), activations with all logits. A run "fits" in {USABLE:.0%} of a GPU. "h
 {memory}
 
 GB on disk, and hours for the three stages together, which are also those of one round of introspection: {rows:,} rows ×
-{epochs} epochs × {tokens:,} tokens a row, at {utilisation:.0%} of {peak:g} TFLOP/s a GPU (an A100 has 312 in bfloat16).
-The row's length and the utilisation are assumed, not measured. Operations: 6 a parameter and token, 8 where activations
-are computed twice; for LoRA 2 less, as frozen weights need no gradients.
+{epochs} epochs × {tokens:,} tokens a row (assumed), at {utilisation:.0%} of {peak:g} TFLOP/s a GPU (an A100 has 312 in bfloat16).
+Operations: 6 a parameter and token, 8 where activations are computed twice; for LoRA 2 less, as frozen weights need no
+gradients.
 
 {cost}
 """

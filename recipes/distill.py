@@ -15,7 +15,7 @@ from automedeval.distillation.completion_chain import CompletionChain, overview
 from automedeval.evidence.arguments import KnowledgeArguments
 from automedeval.judges.judge import Judge
 from automedeval.judges.requests import Requests
-from automedeval.judges.run import expect_answers, refuse_failures, verdict_log
+from automedeval.judges.run import expect_answers, first_unread, refuse_failures, verdict_log
 from automedeval.models.arguments import ChatArguments, parse_model
 from automedeval.models.replay import RecordedChat
 from automedeval.records import RecordError, Verdict, check_least, option, read_records, table_of
@@ -76,11 +76,11 @@ def main() -> None:
         expect_answers(chain.judge, log)
         log.fill(chain.verdicts(requests, done), len(requests) - len(done))
     # --- 3. Tell how the chains ended ----------------------------------------------------------------------------------------
-    judged = (verdict for verdict in log.records() if verdict.case_id in requests.digests)
+    judged = [verdict for verdict in log.records() if verdict.case_id in requests.digests]
     print(f"{args.teacher} teacher, {' by '.join(log.author)}: {overview(judged, len(requests), log.new)}")
-    print(f"verdicts: {log.path}")
+    print("\n".join([*first_unread(judged), f"verdicts: {log.path}"]))
     print_notes(chain.judge.chat.notes())
-    refuse_failures(chain.judge)
+    refuse_failures(chain.judge, log.path, judged)
 
 
 def chain_of(args: DistillArguments, books: KnowledgeArguments, chat_args: ChatArguments) -> CompletionChain:

@@ -78,7 +78,7 @@ def main(script_args, training_args, model_args, dataset_args) -> None:
             "rubrics": sorted(set(rows["rubric"])) if "rubric" in rows.column_names else [],
             **describe_run(script_args, training_args, model_args, libraries=("trl", "peft", "deepspeed", "datasets")),
             "device": device_name(),
-            "precision": precision(training_args, model_args.dtype),
+            "precision": precision(training_args, model_args.dtype, bool(peft_config)),
         },
     )
     if this.finished:

@@ -9,21 +9,15 @@ from pathlib import Path
 
 import pytest
 from doubles.study_page import opened, physician, write_study
-from programs import ROOT
+from programs import ROOT, succeeded
 
 SCRIPT = ROOT / "benchmarks" / "annotation_load.py"
 
 
-def load(*options: str) -> str:
-    command = [sys.executable, SCRIPT, "--physicians", "6", "--ratings", "240", "--think", "0.01", *options]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=600)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
 @pytest.mark.slow
 def test_what_was_confirmed_survives_five_kills() -> None:
-    printed = load("--kills", "5")
+    command = [sys.executable, SCRIPT, "--physicians", "6", "--ratings", "240", "--think", "0.01", "--kills", "5"]
+    printed = succeeded(subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=600)).stdout
     for row in ("saves that are lost", "saves that are stored twice"):
         assert re.search(rf"^{row} +0 .* yes$", printed, re.M)
     told = r"^(\d+) kills \(SIGKILL\) .*: (\d+) saves confirmed, (\d+) stored without a confirmation"

@@ -17,7 +17,7 @@ from tables import refused
 from automedeval.annotation.store import NotYours, Store
 
 
-def test_an_invitation_is_known_by_its_token_alone(open_store) -> None:
+def test_an_invitation_is_known_by_its_token_alone(open_store, database: str) -> None:
     store = open_store()
     token = store.invite("ann")
     assert len(token) >= 22, "at least 128 bits in base 64"
@@ -27,17 +27,9 @@ def test_an_invitation_is_known_by_its_token_alone(open_store) -> None:
     assert store.annotator_of(again).name == "ann"
     for wrong in ("", "x", again + "x", "' OR 1=1 --", "\0"):
         assert store.annotator_of(wrong) is None
-
-
-def test_no_file_holds_a_token_and_only_the_owner_reads_it(tmp_path: Path) -> None:
-    store = Store(a_study(tmp_path))
-    token = store.invite("ann")
-    files = list(tmp_path.glob("ward.sqlite*"))
-    assert files
-    for file in files:
-        assert token.encode() not in file.read_bytes()
-        assert file.stat().st_mode & 0o077 == 0
-    store.close()
+    for file in Path(database).parent.glob(f"{Path(database).name}*"):
+        assert again.encode() not in file.read_bytes()
+        assert file.stat().st_mode & 0o077 == 0, "only the owner reads it"
 
 
 def test_a_task_stays_the_same_until_it_is_done(open_store) -> None:
@@ -52,26 +44,18 @@ def test_a_task_stays_the_same_until_it_is_done(open_store) -> None:
     assert store.progress("ann").done == 1
 
 
-def test_orders_are_random_and_kept(open_store) -> None:
-    store = open_store(number=30, verdicts=None, rate={}, prefer=None)
-    orders, seen = Counter(), {}
+def test_orders_of_responses_sides_and_verdicts_are_random_and_kept(open_store) -> None:
+    store = open_store(number=30, rate={}, prefer={"judges": ["x", "y"]})
+    orders, parts, sides, seen = set(), set(), set(), {}
     while (task := store.next("ann")) is not None:
-        orders[task.order] += 1
         seen[task.id] = task.order
+        (sides if task.item.kind == "prefer" else orders).add(task.order)
+        parts |= {task.parts} if task.item.kind == "rate" else set()
         finish(store, task)
-    assert sum(orders.values()) == 30
-    assert len(orders) == 6, "every permutation of three responses"
+    assert (len(seen), len(orders)) == (60, 6), "every permutation of three responses"
+    assert sides == {(0, 1), (1, 0)}
+    assert parts == {("responses", "verdict:x", "verdict:y"), ("responses", "verdict:y", "verdict:x")}
     assert {number: store.assignment("ann", number).order for number in seen} == seen
-
-
-def test_sides_and_verdicts_are_random_too(open_store) -> None:
-    store = open_store(number=24, rate={}, prefer={"judges": ["x", "y"]})
-    parts, sides = Counter(), Counter()
-    while (task := store.next("ann")) is not None:
-        (sides if task.item.kind == "prefer" else parts)[task.order if task.item.kind == "prefer" else task.parts] += 1
-        finish(store, task)
-    assert set(sides) == {(0, 1), (1, 0)}
-    assert set(parts) == {("responses", "verdict:x", "verdict:y"), ("responses", "verdict:y", "verdict:x")}
 
 
 @pytest.mark.parametrize("raters", [1, 3])

@@ -246,7 +246,7 @@ def test_cases_run_at_once(monkeypatch):
         assert (verdict.valid, verdict.extra["ended"], verdict.extra["rounds"]) == (True, "verdict", 2)
         assert verdict.extra["knowledge"][0]["query"] == f"What is {verdict.case_id[1:]}?"
         assert verdict.extra["knowledge"][0]["passages"][0]["text"] == f"What is {verdict.case_id[1:]}?"
-        assert verdict.usage == {"prompt_tokens": 200, "completion_tokens": 20}, "both calls count"
+        assert verdict.usage == {"prompt_tokens": 18000, "completion_tokens": 20}, "both calls count"
 
 
 def test_the_overview_counts_every_chain(teach):

@@ -25,7 +25,7 @@ def answer(text: str | None, **changes: Any) -> dict[str, Any]:
     choice = {"index": 0, "finish_reason": changes.get("finish_reason", "stop")}
     message = {"role": "assistant", "content": text} | changes.get("thoughts", {})
     choice |= {"message": message, "logprobs": changes.get("logprobs")}
-    usage = changes.get("usage", {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110})
+    usage = changes.get("usage", {"prompt_tokens": 9000, "completion_tokens": 10, "total_tokens": 9010})
     body = {"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": "double", "choices": [choice]}
     return {"status": 200, "json": body | ({"usage": usage} if usage else {}), "delay": changes.get("delay", 0.0)}
 

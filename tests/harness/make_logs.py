@@ -5,7 +5,7 @@
 PYTHON is that of an environment with lm_eval 0.4.13, inspect_ai 0.3.285 and lighteval 0.13.0. All ask the same
 three questions. lighteval's own `EvaluationTracker` writes its details; its pipeline is not run, because to import its tasks
 downloads a file. The logs in FOLDER/odd are of tasks that are seldom met: targets of every kind, likelihoods, repeats,
-examples, choices, conversations, tools, images, errors, limits.
+examples, choices, conversations, images, errors.
 """
 
 import json
@@ -107,22 +107,7 @@ def inspect_log(folder: Path) -> None:
 def odd_inspect_logs(folder: Path) -> None:
     from inspect_ai.dataset import Sample
     from inspect_ai.log import ProvenanceData, invalidate_samples, read_eval_log, write_eval_log
-    from inspect_ai.model import ModelOutput
-    from inspect_ai.solver import generate, multiple_choice, solver, use_tools, user_message
-    from inspect_ai.tool import tool
-
-    @tool
-    def adder():
-        async def execute(x: int, y: int) -> int:
-            """Add.
-
-            Args:
-                x: a number
-                y: a number
-            """
-            return x + y
-
-        return execute
+    from inspect_ai.solver import generate, multiple_choice, solver, user_message
 
     @solver
     def changes():
@@ -135,16 +120,13 @@ def odd_inspect_logs(folder: Path) -> None:
 
         return solve
 
-    call = ModelOutput.for_tool_call("mockllm/model", "adder", {"x": 1, "y": 1})
     for name, solvers, options in (
         ("choices", multiple_choice(), {}),
         ("mixed", changes(), {"fail_on_error": False}),
         ("turns", [generate(), user_message("And for a child?"), generate()], {}),
-        ("tools", [use_tools(adder()), generate()], {"message_limit": 4}),
     ):
         task = GIVEN["inspect"][name]
-        samples, said = [Sample(**each) for each in task["samples"]], task["said"]
-        _inspect(folder / name, samples, [call if each == "CALL" else each for each in said], solvers, **options)
+        _inspect(folder / name, [Sample(**each) for each in task["samples"]], task["said"], solvers, **options)
     (log,) = (folder / "mixed").glob("*.json")
     whole = read_eval_log(str(log))
     uuids = [each.uuid for each in whole.samples if each.id == "invalid"]

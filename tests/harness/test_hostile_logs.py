@@ -15,6 +15,7 @@ from tables import rows_of
 
 from automedeval import Case, RecordError
 from automedeval.harness.joining import LogArguments, join_logs
+from automedeval.harness.logs import is_log
 
 ODD = ["", " ", "None", "nan", "3", "['a']", "Rest.", "A", "AB", "\x00", "٣"]
 TEXTS = st.one_of(st.text(max_size=12), st.sampled_from(ODD))
@@ -122,7 +123,7 @@ def texts_of(question: str | list[dict]) -> list[str]:
 @settings(deadline=None)
 @given(SAMPLES, st.sampled_from(["success", "error", "cancelled", None]))
 def test_samples_of_inspect(samples: list[dict], status: str | None) -> None:
-    written, wanted, seen = [], {}, set()
+    written, wanted, seen, limited = [], {}, set(), 0
     for number, sample in enumerate(samples):
         choices = [{"message": {"role": "assistant", "content": content}} for content in sample["said"]]
         log_sample = {name: value for name, value in sample.items() if name != "said"}
@@ -133,6 +134,7 @@ def test_samples_of_inspect(samples: list[dict], status: str | None) -> None:
         words = [" ".join(text.split()) for text in asked]
         key = list(zip(roles, words)) if len(asked) > 1 else words
         usable = choices and not any(map(sample.get, ("error", "invalidation", "choices")))
+        limited += bool(usable and sample.get("limit"))
         if usable and any(text.strip() for text in asked) and str(key) not in seen:
             seen.add(str(key))
             wanted[str(number), 1] = (asked, plain(sample["said"][0]))
@@ -143,6 +145,7 @@ def test_samples_of_inspect(samples: list[dict], status: str | None) -> None:
         cases, counted, notes = join(log)
     assert counted == len(samples)
     assert any("the run ended" in line for line in notes) == (status != "success") or not cases
+    assert any(f"{limited} samples ended at a limit" in line for line in notes) == (limited > 0) or not cases
     read_cases = by_id(cases)
     assert {key: (texts_of(case.question), case.responses[0].text) for key, case in read_cases.items()} == wanted
     for (number, _), case in read_cases.items():
@@ -245,3 +248,9 @@ def test_a_model_without_a_name_is_asked_for(tmp_path: Path) -> None:
     log.write_text(json.dumps(INSPECT | {"eval": {"model": None}}))
     with pytest.raises(RecordError, match="give NAME="):
         join_logs([str(log)], LogArguments())
+
+
+def test_a_table_may_have_columns_that_logs_have(tmp_path: Path) -> None:
+    row = {"question": "Q?", "m": "Rest.", "eval": "good", "arguments": "none"}
+    logs = [is_log(str(write(tmp_path / "x.jsonl", [each]))) for each in (row, LM_LINE)]
+    assert logs == [False, True]

@@ -14,20 +14,14 @@ VERDICTS = [
 ]
 
 
-def test_an_answer_without_a_valid_verdict_has_no_score() -> None:
-    scored = score_of(VERDICTS[:2], 1)
-    assert scored["value"] == 4.0, "the invalid verdict does not count"
-    assert scored["explanation"] == "So.\n\n1 of 2 verdicts give no score: cannot be read"
-    assert (scored["verdicts"], scored["valid"]) == (2, 1)
-    unscored = score_of(VERDICTS[2:], 1)
-    assert math.isnan(unscored["value"])
-    assert (unscored["verdicts"], unscored["valid"], unscored["explanation"]) == (1, 0, "cannot be read")
-
-
 def test_a_score_is_the_mean_of_the_verdicts_that_give_one() -> None:
     more = Verdict("c0", "j", "r", (1, 0), run=2, valid=True, scores=(5, 1))
-    scored = score_of([*VERDICTS[:2], more], 0)
-    assert (scored["value"], scored["verdicts"], scored["valid"]) == ((2.5 + 5) / 2, 3, 2)
+    scored, unscored = score_of([*VERDICTS[:2], more], 0), score_of(VERDICTS[2:], 1)
+    assert scored["value"] == (2.5 + 5) / 2, "the invalid verdict does not count"
+    assert scored["explanation"] == "So.\n\n1 of 3 verdicts give no score: cannot be read"
+    assert (scored["verdicts"], scored["valid"]) == (3, 2)
+    assert math.isnan(unscored["value"])
+    assert (unscored["verdicts"], unscored["valid"], unscored["explanation"]) == (1, 0, "cannot be read")
 
 
 def test_a_response_that_was_not_read_has_no_score_beside_one_that_was() -> None:

@@ -10,7 +10,6 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
-import yaml
 from doubles.tiny_bart import TEXTS, build_bart, build_roberta
 from packaging.requirements import Requirement
 from programs import ROOT, succeeded
@@ -75,16 +74,6 @@ def test_evaluate_loads_the_one_file_offline(tiny: tuple[str, str], tmp_path: Pa
     assert error[1].startswith("1 predictions, 0 references")
     assert not imported
     assert module.startswith("evaluate_modules.")
-
-
-def test_the_card_opens_as_a_space_of_a_metric() -> None:
-    text = (SPACE / "README.md").read_text(encoding="utf-8")
-    front = yaml.safe_load(text.split("---\n")[1])
-    assert front["sdk"] == "static", "the Hub shows the card, and runs nothing"
-    assert front["tags"] == ["evaluate", "metric"]
-    assert front["pinned"] is False
-    assert len(front["short_description"]) <= 60, "the Hub allows no longer one"
-    assert "not the medicine in it" in text
 
 
 def test_the_card_names_every_option_and_every_key(tiny: tuple[str, str]) -> None:

@@ -54,7 +54,7 @@ def decides(body: dict) -> dict:
         answer = {"type": "choice", "choice": best, "confidence": 0.5, "probabilities": chances}
         refused = number == 1 and "How often, 1?" in json.dumps(body["input"])
         answers.append({"type": "refusal", "name": None} if refused else answer)
-    usage = {"input_tokens": 70, "output_tokens": 0, "total_tokens": 70}
+    usage = {"input_tokens": 700, "output_tokens": 0, "total_tokens": 70}
     return {"status": 200, "json": {"model": body["model"], "answers": answers, "usage": usage}}
 
 
@@ -78,7 +78,7 @@ def test_decisions_give_scores_with_probabilities_and_a_refused_question_an_inva
     assert verdict["expected_scores"] == pytest.approx([means[0], means[1]])
     assert verdict["probabilities"] == [dict(zip("12345", odds)) for odds in ODDS]
     assert verdict["rationale"] is None
-    assert verdict["usage"] == {"prompt_tokens": 70, "completion_tokens": 0}
+    assert verdict["usage"] == {"prompt_tokens": 700, "completion_tokens": 0}
     assert (refused["valid"], refused["error"]) == (False, "the model refuses the question")
     assert {len(body["questions"]) for body in bodies} == {2}
     assert all(body["input"][-1]["role"] == "user" for body in bodies)
@@ -108,7 +108,7 @@ def test_a_served_model_that_is_not_shown_the_state_is_one_line_and_no_neutral_v
         states.append(body["state"])
         odds = dict(zip(body["questions"]["0"]["criteria"], ODDS[len(body["state"]) > 1 and shows]))
         answers = {name: {"type": "choice", "probabilities": odds} for name in body["questions"]}
-        return {"status": 200, "json": {"answers": answers, "usage": {"input_tokens": len(states)}}}
+        return {"status": 200, "json": {"answers": answers, "usage": {}}}
 
     for shows in (False, True):
         with EndpointDouble(partial(seen, states=(states := []))) as endpoint:

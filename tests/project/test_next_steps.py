@@ -1,19 +1,18 @@
 """The commands that a run prints at its end send nothing elsewhere than the run did, and --offline lets nothing out at all."""
 
+import json
 import re
 import shlex
 import socket
 import urllib.request
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import huggingface_hub.constants
 import pytest
 from doubles.endpoint import EndpointDouble, good_answer
-from doubles.local_server import LocalServer
 from doubles.perturbations import some_of
-from programs import flags, run_command, succeeded
+from programs import error_line, flags, run_command, succeeded
 from qdrant_client import QdrantClient
 from qdrant_client.http.exceptions import ResponseHandlingException
 from tables import rows_of, write_csv
@@ -31,6 +30,8 @@ def endpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoi
         monkeypatch.setenv(name, value)
     for name in ("AUTOMEDEVAL", "HF_HUB", "HF_DATASETS", "TRANSFORMERS"):
         monkeypatch.setenv(f"{name}_OFFLINE", "")  # what a command sets is taken back at the end
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.setenv(name, "127.0.0.1")
     monkeypatch.setenv("OPENAI_BASE_URL", "")
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
     write_csv("answers.csv", ("question", "reference", "v1", "v2"), ROWS)
@@ -73,7 +74,7 @@ def test_a_printed_command_asks_the_server_of_its_run_with_its_key(place, endpoi
     options = ["--base_url", endpoint.url] if place == "option" else []
     if place == "environment":
         monkeypatch.setenv("OPENAI_BASE_URL", endpoint.url)
-    options += flags(judge="openai:mine", api_key_env="MY_KEY", max_new_tokens=400, score_decoding="free")
+    options += flags(judge="openai:mine", api_key_env="MY_KEY", max_new_tokens=400, score_decoding="free", seed=7)
     judged = succeeded(run_command("judge", "answers.csv", *options))
     monkeypatch.setenv("OPENAI_BASE_URL", "")  # another shell
     (report,) = printed_commands(judged.stdout)
@@ -87,8 +88,40 @@ def test_a_printed_command_asks_the_server_of_its_run_with_its_key(place, endpoi
         assert done.returncode in (0, 3), done.stderr
         new = endpoint.requests[before:]
         assert 400 in {each["body"].get("max_completion_tokens") for each in new if each["body"]}
+        audit = words[words.index("--output") + 1]
+        succeeded(run_command(*report[1:], "--encoder", "none", "--resamples", 100, "--audits", audit))  # of this judge
     assert set(asked) <= {"127.0.0.1"}
     assert {each["headers"]["authorization"] for each in endpoint.requests} == {"Bearer mine"}
+
+
+def test_no_audit_is_printed_where_it_could_not_ask_the_judge_as_the_run_did(endpoint):
+    options = (
+        "judge",
+        "answers.csv",
+        *flags(judge="openai:org/my model", batch_file="r q.jsonl", score_decoding="free"),
+    )
+    (command,) = re.findall(r"vllm run-batch .*(?=;)", succeeded(run_command(*options)).stdout)
+    words = shlex.split(command)
+    assert [words[3], words[5], words[-1]] == ["r q.jsonl", "r q.answers.jsonl", "org/my model"]
+    requests = [json.loads(line) for line in Path("r q.jsonl").read_text().splitlines()]
+    said = (
+        {"custom_id": each["custom_id"], "response": {"body": good_answer(each["body"])["json"]}} for each in requests
+    )
+    Path("r q.answers.jsonl").write_text("\n".join(map(json.dumps, said)))
+    (report,) = printed_commands(succeeded(run_command(*options)).stdout)
+    (record,) = Path(report[report.index("--verdicts") + 1]).glob("run-*.json")
+    content = json.loads(record.read_text())
+    for changed, audits in (({}, 0), ({"batch_file": None}, 1), ({"batch_file": None, "evidence": "stores/mine"}, 0)):
+        record.write_text(json.dumps(content | {"arguments": content["arguments"] | changed}))
+        done = succeeded(run_command(*report[1:], "--encoder", "none", "--resamples", 100))
+        assert done.stdout.count("automedeval audit") == audits
+
+
+def test_an_audit_of_degrees_of_harm_is_refused_before_the_first_request(endpoint):
+    options = flags(judge="openai:m", rubric="harm", base_url=endpoint.url, cases="answers.csv", output="audits/harm")
+    message = error_line(run_command("audit", *options))
+    assert message == "error: --rubric harm: is answered in words, and an audit needs scores or choices"
+    assert endpoint.asked == []
 
 
 def test_an_offline_run_refuses_another_machine_and_its_next_step_is_offline_too(endpoint, asked):
@@ -111,43 +144,19 @@ def test_offline_refuses_what_another_library_wants_to_send(endpoint):
         socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b"question", ("10.1.2.3", 53))
 
 
-class Onward(LocalServer):
-    """A server that sends every request on to another machine, and the proxy that would fetch it from there."""
-
-    fetched: tuple[str, ...] = ()
-
-    def serve(self, handler: BaseHTTPRequestHandler) -> None:
-        handler.rfile.read(int(handler.headers.get("content-length") or 0))
-        self.fetched += (handler.path,) * ("://" in handler.path)
-        handler.send_response(307)
-        handler.send_header("Location", f"http://models.example.com{handler.path}")
-        handler.send_header("Content-Length", "0")
-        handler.end_headers()
-
-
 def test_offline_lets_nothing_out_through_a_proxy_of_this_machine(endpoint, monkeypatch):
-    with Onward() as server:
+    onward = {"Location": "http://models.example.com/v1/chat/completions"}
+    with EndpointDouble({"status": 307, "json": {}, "headers": onward}) as proxy:
         for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
-            monkeypatch.setenv(name, server.url)
-        for name in ("NO_PROXY", "no_proxy"):
-            monkeypatch.setenv(name, "127.0.0.1")
-        options = (
-            "judge",
-            "answers.csv",
-            "--judge",
-            "openai:mine",
-            "--max_retries",
-            0,
-            "--base_url",
-            f"{server.url}/v1",
-        )
-        refused = run_command(*options, "--offline")
-        assert refused.returncode == 1
+            monkeypatch.setenv(name, proxy.url.removesuffix("/v1"))
+        options = flags(judge="openai:mine", base_url=proxy.url, max_retries=0)
+        assert run_command("judge", "answers.csv", *options, "--offline").returncode == 1
         with pytest.raises(ResponseHandlingException):
             QdrantClient(url="http://qdrant.example.com:6333", check_compatibility=False).get_collections()
         with pytest.raises(ValueError, match="--offline: books"):
             urllib.request.urlopen("http://books.example.com/tetanus.md")
-        assert server.fetched == ()
+        assert proxy.asked
+        assert [each["path"] for each in proxy.requests if "://" in each["path"]] == []
 
 
 def test_the_variable_refuses_what_the_option_does(endpoint, asked, monkeypatch):

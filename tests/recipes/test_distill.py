@@ -104,7 +104,7 @@ def test_a_chain_asks_an_endpoint(distill):
         assert done.returncode == 0, done.stderr
         assert len(endpoint.asked) == 12
         assert "6 questions asked and 6 passages found" in done.stdout
-        assert "tokens: 1,200 read, 120 written" in done.stdout
+        assert "tokens: 108,000 read, 120 written" in done.stdout
         for verdict in verdicts:
             assert verdict.valid
             assert verdict.extra["ended"] == "verdict"
@@ -161,6 +161,15 @@ def test_a_stopped_run_goes_on_to_the_same_file(distill, tmp_path):
         done, _ = distill(endpoint.url)
         assert done.returncode == 0, done.stderr
         assert by_case(tmp_path / "out") == by_case(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("text", ["I cannot judge.", "Score: Doctor 1: 4 points."])
+def test_a_teacher_of_whom_no_verdict_is_valid_fails_and_its_words_are_shown(distill, text):
+    with EndpointDouble(answer(text)) as endpoint:
+        done, verdicts = distill(endpoint.url, limit=2)
+    assert error_line(done).endswith("verdicts.jsonl: no verdict is valid, so that there is nothing to report")
+    assert f"which cannot be read ({verdicts[0].error}):\n{text}\n" in done.stdout
+    assert len(verdicts) == 2
 
 
 def test_a_dry_run_counts_and_asks_nothing(distill):

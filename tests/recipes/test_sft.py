@@ -288,8 +288,8 @@ def test_without_flash_attn_a_run_says_so_and_uses_sdpa(tiny_model: Path, instru
 KEPT = ("--bf16", "true", "--dtype", "bfloat16")  # what the command line says
 FORMATS = [
     ("avx2", "", (), False, "float32", " (this processor has no bfloat16 instructions)"),
-    ("avx2", "", KEPT, True, "bfloat16", " (this processor has no bfloat16 instructions)"),
-    ("avx512_bf16", "", (), True, "bfloat16", ""),
+    ("avx2", "", KEPT, True, "bfloat16", " (this processor has no bfloat16 instructions; LOST)"),
+    ("avx512_bf16", "", (), True, "bfloat16", " (LOST)"),
     ("avx512_bf16", "off", (), False, "float32", " (AUTOMEDEVAL_BF16=off)"),
 ]
 
@@ -303,7 +303,24 @@ def test_a_processor_without_bfloat16_trains_in_float32(feature, switch, more, b
     _, training, model = parse_run(TrlParser((ScriptArguments, SFTConfig, ModelConfig)))
     assert (training.bf16, training.fp16) == (bf16, False)
     assert (model.dtype, training.model_init_kwargs["dtype"]) == (dtype, dtype)
+    why = why.replace("LOST", "loses small updates: --dtype float32")
     assert precision(training, model.dtype) == f"computes in {dtype}, weights in {dtype}{why}"
+    if dtype == "bfloat16":  # an adapter is in float32, and so are ZeRO's and FSDP's copies of the weights
+        assert "loses" not in precision(training, model.dtype, adapter=True)
+        monkeypatch.setenv("ACCELERATE_USE_DEEPSPEED", "true")
+        assert "loses" not in precision(training, model.dtype)
+
+
+def test_bfloat16_weights_lose_updates_of_the_papers_learning_rate() -> None:
+    moved = []
+    for dtype in (torch.float32, torch.bfloat16):
+        weight = torch.full((1000,), 0.02, dtype=dtype, requires_grad=True)
+        optimizer, before = torch.optim.AdamW([weight], lr=2e-5, weight_decay=0), weight.detach().clone()
+        for _ in range(50):
+            weight.grad = torch.ones_like(weight)
+            optimizer.step()
+        moved.append((weight.detach() - before).abs().mean().item())
+    assert moved == pytest.approx([1e-3, 0.0], rel=0.01)
 
 
 def test_a_config_that_is_no_mapping_is_one_line(tmp_path: Path) -> None:

@@ -165,17 +165,17 @@ def _add_tasks(app: FastAPI, study: Study, store: Store, templates: Jinja2Templa
         """Return the form of the current part, filled with the draft, or after an error with the values entered."""
         sheet = forms.sheet_of(study, assignment, part)
         if error is None:
-            values = values_of(sheet.fields, forms.first_content(study, assignment, part))
+            values = values_of(sheet["fields"], forms.first_content(study, assignment, part))
         else:
-            values = {field.name: list(request.state.form.get(field.name, [])) for field in sheet.fields}
-        missing = [each.name for each in sheet.fields if each.required and not "".join(values[each.name]).strip()]
+            values = {field.name: list(request.state.form.get(field.name, [])) for field in sheet["fields"]}
+        missing = [each.name for each in sheet["fields"] if each.required and not "".join(values[each.name]).strip()]
         step = request.url.path.rpartition("/")[2]
         shown = {
             "sheet": sheet,
             "assignment": assignment,
             "progress": store.progress(assignment.annotator),
             "values": values,
-            "missing": missing if step == sheet.slug else [],
+            "missing": missing if step == sheet["slug"] else [],
             "told": str(error or ""),
             "reason": field_of(request, "reason") if step == "skip" else None,
         }

@@ -34,19 +34,6 @@ class Assignment:
 
 
 @dataclass(frozen=True)
-class StoredAnswer:
-    """The stored answer to one part; `role` is the annotator's role at that time."""
-
-    assignment: int
-    item: Item
-    annotator: str
-    role: str
-    part: str
-    order: tuple[int, ...]
-    content: dict[str, Any]
-
-
-@dataclass(frozen=True)
 class Progress:
     """An annotator's tasks: done, skipped, open, and items that can still be assigned to them."""
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from automedeval.annotation.assignment import StoredAnswer
+from automedeval.annotation.database import DatabaseRow
 from automedeval.annotation.jury_queue import Dispute
 from automedeval.annotation.store import Store
 from automedeval.annotation.study import DECISION, HARM, PREFERENCE, RESPONSES, VERDICT
@@ -91,18 +91,16 @@ def _check_same_study(folder: Path, history: str) -> None:
     lines = read_lines(folder / "history.jsonl") if "history.jsonl" in there else iter(())
     before, first = next((record for _, record in lines), {}), json.loads(history.partition("\n")[0] or "{}")
     if there and (not first or any(before.get(key) != first[key] for key in ("when", "annotator", "item"))):
-        raise RecordError(
-            f"{folder}: its {there[0]} is not of this study's database: choose another folder, or move it"
-        )
+        raise RecordError(f"{folder}: its {there[0]} is not of this study's database: choose another folder")
 
 
-def _by(answer: StoredAnswer, about: Mapping[str, Any]) -> dict[str, Any]:
+def _by(answer: DatabaseRow, about: Mapping[str, Any]) -> dict[str, Any]:
     """Return the beginning of a record: the case, what the record is about, and whose it is."""
     return {"case_id": answer.item.case_id, **about, "annotator": answer.annotator, "role": answer.role}
 
 
 def _ratings(
-    answer: StoredAnswer,
+    answer: DatabaseRow,
     about: Mapping[str, Any],
     scores: Mapping[str, int],
     comment: str | None,
@@ -116,7 +114,7 @@ def _ratings(
         yield _by(answer, about) | line | ({} if tags is None else {"tags": tags if here else []})
 
 
-def _harm(answer: StoredAnswer, shown: Response, slot: str, rubric: str) -> dict[str, Any]:
+def _harm(answer: DatabaseRow, shown: Response, slot: str, rubric: str) -> dict[str, Any]:
     """Return what an answer says of the harm of a response: a `HarmRating`, with words that an earlier version let mark."""
     content = answer.content
     places = content.get("marks", {}).get(slot, ())
@@ -129,7 +127,7 @@ def _harm(answer: StoredAnswer, shown: Response, slot: str, rubric: str) -> dict
     )
 
 
-def _preferences(answer: StoredAnswer) -> Iterator[dict[str, Any]]:
+def _preferences(answer: DatabaseRow) -> Iterator[dict[str, Any]]:
     sides = {str(side + 1): answer.item.judges[judge] for side, judge in enumerate(answer.order)}
     comment = answer.content["comment"] or None
     for criterion, choice in answer.content["choices"].items():
@@ -138,7 +136,7 @@ def _preferences(answer: StoredAnswer) -> Iterator[dict[str, Any]]:
         comment = None  # it is about all of them
 
 
-def _decision(answer: StoredAnswer, dispute: Dispute) -> dict[str, Any]:
+def _decision(answer: DatabaseRow, dispute: Dispute) -> dict[str, Any]:
     """Return the queue's line with the decision: scores in the order of the models, the rationale in the slots of `order`."""
     content, order = answer.content, answer.order
     line = {**dispute.line, "annotator": answer.annotator, "decision": content["decision"]}

@@ -5,7 +5,6 @@ Models and judges are blinded: responses are Doctor 1 to k, verdicts are numbere
 
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from automedeval.annotation.assignment import Assignment
@@ -22,29 +21,14 @@ TASKS: dict[str, str] = _WORDS["tasks"]  # by kind
 HEADINGS: dict[str, list[str]] = _WORDS["headings"]  # by part, each with its instruction
 
 
-@dataclass(frozen=True)
-class Sheet:
-    """One part of a task as a physician sees it; `verdicts` are (title, verdict in the slots of `responses`)."""
-
-    slug: str
-    question: list[tuple[str, str]]
-    responses: list[tuple[int, str]]
-    verdicts: list[tuple[str, ParsedAnswer]]
-    exchanges: list[tuple[str, str]]
-    fields: list[Field]
-    anchors: list[tuple[int | str, str]]
-    heading: str
-    lead: str
-
-
 def slug_of(assignment: Assignment, part: str) -> str:
     """Return the name of a part in an address; a verdict's is its number, never its judge."""
     verdicts = [name for name in assignment.parts if name.startswith(VERDICT)]
     return f"verdict-{verdicts.index(part) + 1}" if part in verdicts else part
 
 
-def sheet_of(study: Study, assignment: Assignment, part: str) -> Sheet:
-    """Return what is shown of a part, and its form."""
+def sheet_of(study: Study, assignment: Assignment, part: str) -> dict[str, Any]:
+    """Return what the page shows of a part, and its form; a verdict is in the slots of the responses."""
     item, case, order = assignment.item, study.case_of(assignment.item), shown_order(study, assignment)
     if isinstance(case.question, str):
         question = [("Question", case.question)]
@@ -68,16 +52,18 @@ def sheet_of(study: Study, assignment: Assignment, part: str) -> Sheet:
     elif part != RESPONSES:
         anchors = meanings(questions.scale, questions.anchors)
         shown = [("The verdict", study.verdicts[case.id, part.removeprefix(VERDICT)])]
-    return Sheet(
-        slug_of(assignment, part),
-        question,
-        [(slot, case.responses[index].text) for slot, index in enumerate(order, 1)],
-        [(title, seen_from(verdict, order, rubric.slot_word)) for title, verdict in shown if verdict.valid],
-        exchanges,
-        fields_of(study, assignment, part),
-        list(anchors.items()),
-        *HEADINGS[part if part in HEADINGS else "verify" if item.kind == "verify" else "verdict"],
-    )
+    heading, lead = HEADINGS[part if part in HEADINGS else "verify" if item.kind == "verify" else "verdict"]
+    return {
+        "slug": slug_of(assignment, part),
+        "question": question,
+        "responses": [(slot, case.responses[index].text) for slot, index in enumerate(order, 1)],
+        "verdicts": [(title, seen_from(each, order, rubric.slot_word)) for title, each in shown if each.valid],
+        "exchanges": exchanges,
+        "fields": fields_of(study, assignment, part),
+        "anchors": list(anchors.items()),
+        "heading": heading,
+        "lead": lead,
+    }
 
 
 def shown_order(study: Study, assignment: Assignment) -> tuple[int, ...]:

@@ -16,7 +16,6 @@ from automedeval.annotation import database as db
 from automedeval.annotation.assignment import (
     Assignment,
     Progress,
-    StoredAnswer,
     free_items,
     item_of,
     new_row,
@@ -172,11 +171,14 @@ class Store(db.Database):
 
     # --- reading everything ---
 
-    def answers(self) -> Iterator[StoredAnswer]:
-        """Return the answers that count, in the order in which they were stored."""
+    def answers(self) -> Iterator[db.DatabaseRow]:
+        """Return the answers that count, in the order in which they were stored, each with its `Item` and `order`.
+
+        `role` is the annotator's at that time.
+        """
         for row in self._events("WHERE what = 'answer' AND events.id > since"):
-            fields = (row.part, tuple(row.slots), row.content)
-            yield StoredAnswer(row.assignment, item_of(row), row.annotator, row.role, *fields)
+            row.item, row.order = item_of(row), tuple(row.slots)
+            yield row
 
     def history(self) -> Iterator[dict[str, Any]]:
         """Return all events in order: "given", "answer", "skip", "undo", each with its time (UTC, ISO 8601).

@@ -168,10 +168,8 @@ class _StudyReader(YamlFile):
     def study(self) -> Study:
         content = self.read()
         self.only(content, KEYS)
-        title, database = (
-            self.take(content, "title", str),
-            self.take(content, "database", str).removeprefix("sqlite:///"),
-        )
+        title = self.take(content, "title", str)
+        database = self.take(content, "database", str).removeprefix("sqlite:///")
         if "://" in database or not database.strip():
             self.fail("database", "must be the path of an SQLite file")
         seed, order = self.take(content, "seed", int, 0), self.take(content, "order", str, "file", ORDERS)

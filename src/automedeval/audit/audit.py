@@ -73,6 +73,8 @@ def audit_judge(
     """
     cases = Cases.read(args.cases, args.limit, args.blank)
     rubric = judge_rubric(args.judge, args.rubric)
+    if rubric.in_words:
+        raise RecordError(f"--rubric {rubric.id}: is answered in words, and an audit needs scores or choices")
     checklist = rubric.mode == "checklist"
     perturbations = read_perturbations(args.perturbations, CRITERIA if checklist else SCORES)
     judge = load_judge(

@@ -38,6 +38,7 @@ from automedeval.judges.judge import (
 from automedeval.judges.requests import Request, Requests
 from automedeval.judges.run import (
     dry_run,
+    first_unread,
     judge_by_file,
     judge_missing,
     refuse_failures,
@@ -50,6 +51,7 @@ from automedeval.models.arguments import ChatArguments, EncoderArguments, comman
 from automedeval.records import (
     Case,
     RecordError,
+    Verdict,
     check_least,
     named_file,
     option,
@@ -244,17 +246,16 @@ def main() -> None:
             awaited = judge_by_file(judge, missing, len(requests) - len(done), log, Path(args.batch_file))
         else:
             judge_missing(judge, requests, len(requests), log, done)
-    any_valid, seconds = True, time.monotonic() - started
+    verdicts: list[Verdict] = []
+    seconds = time.monotonic() - started
     if processes.rank == 0 and (log.new or not awaited):
-        told, any_valid = summary(log, rubric, requests, seconds)
+        told, verdicts = summary(log, rubric, requests, seconds)
         tell(told)
     tell(*([awaited] if awaited else []))
     if judge.chat is not None:
         print_notes(judge.chat.notes(), processes)
     processes.wait()  # a process that ends with an error stops the others
-    refuse_failures(judge)
-    if not any_valid:
-        raise RecordError(f"{log.path}: no verdict is valid, so that there is nothing to report")
+    refuse_failures(judge, log.path, verdicts)
     if processes.rank == 0 and not awaited:
         args.baseline = reported
         if args.limit:  # the others' verdicts are not missing
@@ -315,17 +316,16 @@ def clipped(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
-def summary(log: Log, rubric: Rubric, requests: Requests, seconds: float) -> tuple[str, bool]:
+def summary(log: Log, rubric: Rubric, requests: Requests, seconds: float) -> tuple[str, list[Verdict]]:
     """Return the standings of the models by this judge's verdicts, old and new, the counts of the run, and what is known.
 
-    The first answer that cannot be read is shown in full. Returned too is whether a verdict is valid, if there is one.
+    The first answer that cannot be read is shown in full. Returned too are the verdicts.
     """
     shown = {each.case.id: each.case for each in requests}
     cases = Cases(list(shown.values()), requests.file)
     verdicts = [
         each for each in log.records() if each.case_id in shown and max(each.order) < len(shown[each.case_id].responses)
     ]
-    unreadable = next((each for each in verdicts if not each.valid and each.raw.strip()), None)
     table, profile = rank(cases, verdicts, rubric, log.path) if verdicts else ([], None)
     errors = Counter(verdict.error for verdict in verdicts if not verdict.valid)
     per_case = len(requests) / len(cases)
@@ -336,13 +336,11 @@ def summary(log: Log, rubric: Rubric, requests: Requests, seconds: float) -> tup
     valid_rate = 1 - errors.total() / len(verdicts) if verdicts else 0.0
     lines = [f"\n{' by '.join(log.author)}", format_table(table), *[RANKED] * any("rank" in row for row in table)]
     lines += [f"  invalid, {count}: {error}" for error, count in sorted(errors.items())[:8]]
-    if unreadable:
-        why = f"which cannot be read ({unreadable.error})"
-        lines += [f"the answer on case {unreadable.case_id}, {why}:", unreadable.raw]
+    lines += first_unread(verdicts)
     lines += [f"{counts}valid rate {valid_rate:.3f}"]
     warnings = WARNINGS | ({"Harm"} if profile and profile.harm else set())
     lines += lines_of(profile, warnings) if profile else []
-    return "\n".join([*lines, f"verdicts: {log.path}"]), not verdicts or any(each.valid for each in verdicts)
+    return "\n".join([*lines, f"verdicts: {log.path}"]), verdicts
 
 
 def report_command(args: JudgeArguments, output: Path) -> str:

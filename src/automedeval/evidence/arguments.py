@@ -60,7 +60,7 @@ class EvidenceArguments:
     )
 
     def books(self, encoder: EncoderArguments, device: str) -> dict[str, Any]:
-        """Return `search`, with the encoder that the store was built with, and its fingerprint `store`; nothing without books."""
+        """Return `search`, with the encoder that the store was built with, and its fingerprint `store`; {} without books."""
         if not self.evidence:
             return {}
         knowledge = KnowledgeArguments(store=self.evidence, encoder=encoder.place)

@@ -25,26 +25,24 @@ def _any(known: Iterable[str]) -> str:
     return f"(?:{'|'.join(sorted(known, key=len, reverse=True))})"
 
 
-def _units(measure: str, least: float = 0.0) -> str:
-    return _any(unit for unit, (factor, of) in UNITS.items() if of == measure and factor >= least)
-
-
-_N, _TO = r"\d+(?:\.\d+)?", r"\s*(?:-|\bto\b|\bor\b)\s*"
-_STANDS_FOR = {"n": _N, "to": _TO, "time": _units("time"), "mass": _units("mass"), "form": _units("tablet")}
-_STANDS_FOR |= {"tens": _any(_SAID["tens"]), "numbers": _any(_NUMBERS), "unit": _any(UNITS)}
-_STANDS_FOR |= {"days": _units("time", DAY), "adverb": _any(_ADVERBS), "part": _any(_SAID["parts"])}
-_STANDS_FOR |= {"not": r"(?:\b(?:not|never|no|cannot)\b|n't\b)", "count": rf"(?P<low>{_N})(?:{_TO}(?P<high>{_N}))?"}
-_STANDS_FOR |= {"strength": rf"(?P<strength>{_N}) ?(?P<unit>{_units('mass')})\b"}
+_STANDS_FOR: dict[str, str] = _SAID["stands_for"] | {
+    measure: _any(unit for unit, (_, of) in UNITS.items() if of == measure) for measure in ("time", "mass", "tablet")
+}
+_STANDS_FOR |= {"unit": _any(UNITS), "numbers": _any(_NUMBERS)}
+_STANDS_FOR |= {name: _any(_SAID[name]) for name in ("tens", "adverbs", "parts")}
+_STANDS_FOR |= {"days": _any(unit for unit, (factor, of) in UNITS.items() if of == "time" and factor >= DAY)}
 
 
 def _pattern(text: str) -> re.Pattern:
-    return re.compile(re.sub(r"(?<!\?P)<(\w+)>", lambda name: _STANDS_FOR[name[1]], text))
+    while (filled := re.sub(r"(?<!\?P)<(\w+)>", lambda name: _STANDS_FOR[name[1]], text)) != text:
+        text = filled
+    return re.compile(text)
 
 
 def _product(match: re.Match) -> str:
     """Return "1000 mg" for "2 tablets of 500 mg"."""
-    counts = [float(each) for each in (match["low"], match["high"]) if each]
-    amounts = (f"{each * float(match['strength']):.12g} {match['unit']}" for each in counts)
+    counts = (float(count) * float(match["strength"]) for count in (match["low"], match["high"]) if count)
+    amounts = (f"{count:.12g} {match['unit']}" for count in counts)
     return " to ".join(amounts) + (f" of {name}" if (name := match.groupdict().get("name")) else " ")
 
 
@@ -68,7 +66,7 @@ _HAS = {
 _COMMON = re.compile(f"(?:{_SAID['common']}|{_SAID['tells']})")
 _PHRASE = re.compile(rf"\b(?:{_SAID['phrases']})\b[^@]*?(?=\b(?:{_SAID['phrases']})\b|@|$)")
 _CLAUSE = re.compile(r"[,:()]|\b(?:but|and)\b")
-_WORD, _PLURAL = re.compile(rf"[a-z]+\d*|{_N}"), re.compile(r"(?<=\w{3})(?<![sui])s$")
+_WORD, _PLURAL = re.compile(r"[a-z]+\d*|\d+(?:\.\d+)?"), re.compile(r"(?<=\w{3})(?<![sui])s$")
 
 
 class Quantity(NamedTuple):
@@ -108,14 +106,11 @@ def _read_part(text: str) -> list[Quantity]:
     if "=" in told or _HAS["reports"].search(told) or not (_HAS["tells"].search(told) or _HAS["does"].search(told)):
         return []
     held: set[str] = set()  # the conditions of the whole sentence
-
-    def person(match: re.Match) -> str:
-        sign, unit = ">" if match["over"] else "<" if match["under"] else "=", match["unit"] or ""
-        held.add(f"{sign}{match['number'] or match['old']} {'kg' if unit.startswith('k') else 'years'}")
-        return " @ "
-
     text, needed = _HAS["needed"].subn(" ", text)
-    text, parts = _IS["person"].sub(person, text), []
+    for who in _IS["person"].finditer(text):
+        sign, unit = ">" if who["over"] else "<" if who["under"] else "=", who["unit"] or ""
+        held.add(f"{sign}{who['number'] or who['old']} {'kg' if unit.startswith('k') else 'years'}")
+    text, parts = _IS["person"].sub(" @ ", text), []
     if {"every", "each"} & {each for each, _ in _IS["part"].findall(text)}:
         parts = sorted({part for _, part in _IS["part"].findall(text)})
         text = _IS["part"].sub(" @@ ", text)
@@ -136,14 +131,14 @@ def _read_part(text: str) -> list[Quantity]:
     ):
         found = [each for each in found if each not in single]  # "500 mg: take 2 tablets" may be a strength
     rates = [each for each in found if each.measure == "rate" and not each.computed]
-    if rates:  # "twice a day, every day"
-        found = [each for each in found if each.measure != "rate" or not each.computed]
+    found = [each for each in found if each in rates or each.measure != "rate" or not rates]  # "twice a day, every day"
     if len({each[:2] for each in rates}) == 1 and rates[0].bound != "least":
         doses = [each for each in found if each.measure not in ("rate", "time") and each.basis in ("", "weight")]
-        found += [_per_day(each, rates[0]) for each in doses if each.bound != "least"]
+        for dose, rate in ((each, rates[0]) for each in doses if each.bound != "least"):
+            amount = dose._replace(low=dose.low * rate.low, high=dose.high * rate.high, bound=dose.bound or rate.bound)
+            found.append(amount._replace(basis=f"day {dose.basis}".strip(), computed=True))
     if needed:  # at most so often
-        limits = [each.measure == "rate" or each.computed for each in found]
-        found = [each._replace(bound=each.bound or "most") if limit else each for each, limit in zip(found, limits)]
+        found = [q._replace(bound=q.bound or "most" * (q.measure == "rate" or q.computed)) for q in found]
     return [each._replace(conditions=each.conditions | held) for each in found]
 
 
@@ -173,10 +168,8 @@ def _read_clause(clause: str) -> tuple[str, list[Quantity]]:
             own = list(_amounts(match, per, basis)) if kind == "amount" else [_rate(kind, match)]
             if kind == "apart":  # at least 6 hours apart is at most 4 times a day
                 limit = {"most": "least", "least": "most"}.get(limit or "", limit)
-            if limit is not None:
-                gap = "least" if limit == "most" else "every"
-                own = [each for each in own if not (limit and each.computed)]
-                found += [each._replace(bound=limit, gap=each.gap and gap) for each in own]
+            gap, own = "least" if limit == "most" else "every", [q for q in own if not (limit and q.computed)]
+            found += [q._replace(bound=limit, gap=q.gap and gap) for q in own if limit is not None]
             clause, place = f"{before} @ {between}{after}", start + 2
     return clause, found
 
@@ -218,12 +211,6 @@ def _amounts(match: re.Match, per: re.Match | None, basis: str) -> Iterator[Quan
     yield Quantity(min(low, high) / scale, max(low, high) / scale, measure, basis, period=period)
 
 
-def _per_day(dose: Quantity, rate: Quantity) -> Quantity:
-    """Return the amount a day of a dose that is taken so often."""
-    low, high, bound = dose.low * rate.low, dose.high * rate.high, dose.bound or rate.bound
-    return dose._replace(low=low, high=high, basis=f"day {dose.basis}".strip(), bound=bound, computed=True)
-
-
 def _names(clause: str, has_quantity: bool) -> tuple[frozenset[str], frozenset[str], set[str]]:
     """Return the words of a clause that name its subject, its own conditions, and those of the whole sentence."""
     whole: set[str] = set()
@@ -231,10 +218,9 @@ def _names(clause: str, has_quantity: bool) -> tuple[frozenset[str], frozenset[s
         whole |= words(clause[match.start() :])
         clause = clause[: match.start()]
     phrases = [match[0] for match in _PHRASE.finditer(clause)]
-    under = frozenset(word for phrase in phrases for word in words(phrase))
-    if not has_quantity:  # what a clause without one begins with ("For a headache,") holds for the sentence
-        whole |= words(phrases[0]) if phrases and clause.lstrip(" @").startswith(phrases[0]) else set()
-        under = frozenset()
+    under = frozenset(word for phrase in phrases for word in words(phrase) if has_quantity)
+    if not has_quantity and phrases and clause.lstrip(" @").startswith(phrases[0]):
+        whole |= words(phrases[0])  # what a clause begins with, "For a headache,", holds for the sentence
     named = words(_PHRASE.sub(" ", clause))
     special = {word for word in named if any(_HAS[kind].fullmatch(word) for kind in ("people", "forms", "stages"))}
     return frozenset(word for word in named - special if not word[0].isdigit()), under, whole | special

@@ -31,8 +31,9 @@ def contradiction(
         if mine.basis == each.basis == "day" and not mine.bound and each.bound != "least" and not _excludes(each, mine)
     ]
     for mine, each, passage in compared:
-        if mine.computed and each.computed and _follows(mine, each, passage, compared):
-            continue
+        doses = [pair for *pair, of in compared if of is passage and pair[0].measure == mine.measure != "rate"]
+        if mine.computed and each.computed and any(not own.computed and _excludes(other, own) for own, other in doses):
+            continue  # the single doses differ, which are compared by themselves
         if any(other == each and _keeps(own, mine, each) for own, other, _ in compared):
             continue
         others = [other for own, other, _ in compared if own == mine]
@@ -62,45 +63,32 @@ def _compared(
     statement: str, passages: Sequence[Evidence], near: Collection[int], question: str, before: str
 ) -> list[tuple[Quantity, Quantity, Evidence]]:
     """Return (quantity of the statement, quantity of a passage, passage) of the same measure and subject."""
-    context = _context(statement, before, question)
+    context, own = _context(statement, before, question), quantities(statement)
     return [
         (mine, each, passage)
-        for mine in _for_patient(quantities(statement), question)
-        for passage in (each for index, each in enumerate(passages) if index in near or each.on_question)
+        for mine in _for_patient(own, question)
+        for index, passage in enumerate(passages)
+        if index in near or passage.on_question
         for each in _for_patient(quantities(passage.text), question)
         if each.measure == mine.measure
-        and (each.bound or _in_one_part(mine.measure == "time", quantities(statement), quantities(passage.text)))
+        and (each.bound or _in_one_part(mine.measure == "time", own, quantities(passage.text)))
         and _alike(mine.subject, each.subject, context, _context(passage.text, passage.before, question))
     ]
 
 
 def _in_one_part(is_time: bool, own: Sequence[Quantity], their: Sequence[Quantity]) -> bool:
     """Return whether two sentences are on the same part of a course: other parts have other doses for another time."""
-    mine, theirs = (
-        [each for each in of if (each.measure == "time") != is_time and not each.computed] for of in (own, their)
-    )
+    mine, theirs = ([q for q in of if (q.measure == "time") != is_time and not q.computed] for of in (own, their))
     if is_time:
         return {each[:4] for each in mine} == {each[:4] for each in theirs}
     return not (mine and theirs) or any(not _excludes(each, other) for each in theirs for other in mine)
 
 
-def _follows(
-    mine: Quantity, each: Quantity, passage: Evidence, compared: Sequence[tuple[Quantity, Quantity, Evidence]]
-) -> bool:
-    """Return whether amounts a day differ because the single doses do, which are compared by themselves."""
-    doses = (
-        (own, other)
-        for own, other, of in compared
-        if of is passage and not own.computed and own.measure == mine.measure
-    )
-    return mine.measure != "rate" and any(_excludes(other, own) for own, other in doses)
-
-
 def _keeps(own: Quantity, mine: Quantity, limit: Quantity) -> bool:
     """Return whether the `own` most of a statement holds how often doses are taken, or what they add up to, within a limit."""
-    is_held = (mine.gap or mine.computed) and own.conditions <= mine.conditions
     is_same = own.bound == limit.bound == "most" and own[2:4] == mine[2:4] == limit[2:4] and own.period == limit.period
-    return bool(is_held) and is_same and own != mine and own.high <= BEYOND * limit.high
+    is_held = bool(mine.gap or mine.computed) and own.conditions <= mine.conditions and own != mine
+    return is_held and is_same and own.high <= BEYOND * limit.high
 
 
 def _for_patient(stated: Sequence[Quantity], question: str) -> Iterator[Quantity]:
@@ -109,18 +97,17 @@ def _for_patient(stated: Sequence[Quantity], question: str) -> Iterator[Quantity
     own = [(float(number), "kg" if kg else "years") for number, kg in KNOWN.findall(asked)]
     met = words(asked) | {f"={number:g} {unit}" for number, unit in own}
     weights = {number for number, unit in own if unit == "kg"}
+
+    def is_met(condition: str) -> bool:  # ">50 kg"
+        limit, _, of = condition[1:].partition(" ")
+        return (condition[0] == ">") in [n > float(limit) for n, unit in own if of == unit and condition[0] in "<>"]
+
     for each in stated:
-        each = each._replace(conditions=frozenset(word for word in each.conditions - met if not _is_met(word, own)))
+        each = each._replace(conditions=frozenset(word for word in each.conditions - met if not is_met(word)))
         if each.basis.endswith("weight") and len(weights) == 1:
             kg, basis = min(weights), each.basis.removesuffix("weight").strip()
             each = each._replace(low=each.low * kg, high=each.high * kg, basis=basis)
         yield each
-
-
-def _is_met(condition: str, own: Sequence[tuple[float, str]]) -> bool:
-    """Return whether a weight or an age of the patient is above or below the one that a condition names, as ">50 kg"."""
-    sign, (limit, _, unit) = condition[0], condition[1:].partition(" ")
-    return sign in "<>" and any(unit == each and (number > float(limit)) == (sign == ">") for number, each in own)
 
 
 def _context(text: str, before: str, question: str) -> frozenset[str]:

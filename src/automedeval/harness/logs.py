@@ -86,7 +86,8 @@ def is_log(path: str) -> bool:
             content = parse_json(first(), others=True)
     except (OSError, ValueError):
         return False
-    return isinstance(content, dict) and not {"arguments", "eval", "request_states"}.isdisjoint(content)
+    keys = set(content) if isinstance(content, dict) else set()
+    return {"arguments", "doc_id"} <= keys if file.suffix == ".jsonl" else bool({"eval", "request_states"} & keys)
 
 
 def read_log(path: str) -> Answers:

@@ -22,9 +22,7 @@ def preference_pairs(judge: VerdictTable, least_gap: float) -> tuple[list[dict[s
     worse response is not known.
     """
     if judge.of_pairs and judge.rubric is None:
-        raise RecordError(
-            f"the rubric {judge.rubric_name} of these choices was not found: what they prefer is not known"
-        )
+        raise RecordError(f"the rubric {judge.rubric_name} of these choices was not found: what they mean is open")
     values: dict[int, dict[int, float]] = defaultdict(dict)
     for verdict, response, value in zip(judge.panel.group.tolist(), judge.response.tolist(), judge.finest.tolist()):
         if not (np.isnan(value) or judge.cases.empty[response]):

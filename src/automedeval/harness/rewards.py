@@ -7,8 +7,7 @@ The completions of one prompt are judged together, as the responses of one case.
 """
 
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from functools import cache
 from itertools import groupby
 from statistics import fmean
@@ -71,20 +70,14 @@ def load_reward(settings: str | None = None) -> JudgeReward:
 
     RecordError for a fault of the file, and a judge that cannot be loaded or gives no scores.
     """
-    with whole_weights():
-        return JudgeReward(load_by_settings({"config": settings}))
-
-
-@contextmanager
-def whole_weights() -> Iterator[None]:
-    """Load models whole within this context, though ZeRO-3 splits the weights of the one that is trained."""
     from transformers.integrations import deepspeed  # loads torch, which the judges load too
 
+    # the judge's weights are loaded whole, though ZeRO-3 splits those of the model that is trained
     held = deepspeed._hf_deepspeed_config_weak_ref  # only its dict has a public name
     config = held() if held is not None else None
     deepspeed.unset_hf_deepspeed_config()
     try:
-        yield
+        return JudgeReward(load_by_settings({"config": settings}))
     finally:
         if config is not None:
             deepspeed.set_hf_deepspeed_config(config)

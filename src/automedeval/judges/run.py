@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import shlex
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
@@ -74,7 +75,7 @@ def judge_by_file(judge: BaseJudge, requests: Iterable[Request], missing: int, l
                 body = judge.chat.body(prompt)
                 name = digest([prompt.label, prompt.run, body])
                 if answer := answered.get(name):
-                    yield judge.verdict(request, answer)
+                    yield judge.verdict(request, judge.chat.whole(prompt, answer))
                 elif name not in written:
                     line = {"custom_id": name, "method": "POST", "url": "/v1/chat/completions", "body": body}
                     stream.write(json.dumps(line) + "\n")
@@ -83,16 +84,25 @@ def judge_by_file(judge: BaseJudge, requests: Iterable[Request], missing: int, l
         log.fill(verdicts(), missing)
     if not written:
         return None
+    asked, said, model = map(shlex.quote, (str(file), str(answers), judge.chat.model))
     return (
-        f"{len(written)} requests to answer in {file}: vllm run-batch -i {file} -o {answers} --model MODEL "
-        f"--served-model-name {judge.chat.model}; then the same command"
+        f"{len(written)} requests to answer in {file}: vllm run-batch -i {asked} -o {said} --model MODEL "
+        f"--served-model-name {model}; then the same command"
     )
 
 
-def refuse_failures(judge: BaseJudge) -> None:
-    """Raise RecordError if an endpoint did not answer requests: they have no verdict, and are asked again next time."""
+def refuse_failures(judge: BaseJudge, file: Path, verdicts: Collection[Verdict]) -> None:
+    """Raise RecordError if an endpoint did not answer requests, which are asked again next time, or no verdict is valid."""
     if failures := getattr(judge.chat, "failures", ()):
         raise RecordError(f"{len(failures)} not judged, the last: {failures[-1]}; the same command tries them again")
+    if verdicts and not any(each.valid for each in verdicts):
+        raise RecordError(f"{file}: no verdict is valid, so that there is nothing to report")
+
+
+def first_unread(verdicts: Iterable[Verdict]) -> list[str]:
+    """Return the first answer that cannot be read, in full, below a line that says why; nothing if there is none."""
+    first = next((each for each in verdicts if not each.valid and each.raw.strip()), None)
+    return [f"the answer on case {first.case_id}, which cannot be read ({first.error}):", first.raw] if first else []
 
 
 def dry_run(judge: BaseJudge, requests: Iterable[Request], done: Collection[tuple]) -> str:

@@ -86,7 +86,7 @@ class Answer:
         tokens: those of an endpoint's text, each as its bytes and (bytes, probability) of its alternatives.
         truncated: the answer reached the limit of new tokens.
         usage: "prompt_tokens" and "completion_tokens".
-        error: why there is no answer, which makes an invalid verdict: the endpoint `refused` this very prompt, it is `overlong`,
+        error: why there is no answer, which makes an invalid verdict: the endpoint `refused` this prompt, it is `overlong`,
             or the request `failed` and may be answered another time.
     """
 

@@ -35,11 +35,9 @@ def answer_from_completion(completion: Mapping[str, Any]) -> Answer:
     if not completion.get("choices"):
         raise ValueError("it has no choices")
     choice = completion["choices"][0]
-    if choice.get("error"):  # of a provider behind the endpoint
-        raise ValueError(endpoint_words(choice))
+    reason, message = choice.get("finish_reason"), choice.get("message") or {}
     if "text" in choice and not choice.get("message"):
         raise ValueError("it is a completion of a text, and no message of a chat")
-    reason, message = choice.get("finish_reason"), choice.get("message") or {}
     counts = completion.get("usage") or {}
     usage = {name: counts[name] for name in ("prompt_tokens", "completion_tokens") if isinstance(counts.get(name), int)}
     content = message.get("content") or message.get("refusal") or ""
@@ -50,8 +48,9 @@ def answer_from_completion(completion: Mapping[str, Any]) -> Answer:
     text = without_thoughts(content)
     if reason == "content_filter":
         return Answer(text, error=_FILTERED, usage=usage, refused=True)
-    if completion.get("error") and not text.strip():
-        raise ValueError(endpoint_words(completion))
+    # Of a provider behind the endpoint; a text beside it is not whole.
+    if problem := choice.get("error") or completion.get("error") or (reason == "error" and "finish_reason error"):
+        raise ValueError(endpoint_words({"error": problem}))
     if text.strip():
         return Answer(text, tokens=token_alternatives(choice), truncated=reason == "length", usage=usage)
     # vLLM and DeepSeek return thoughts in a field of their own; OpenAI returns only their number of tokens.

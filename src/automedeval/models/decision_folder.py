@@ -7,7 +7,6 @@ Unlike the pipeline it answers in batches, and computes once what all prompts be
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import inf
 from typing import Any
 
 import torch
@@ -63,7 +62,7 @@ class LocalDecisions(LocalChat):
             ((inputs, (parsed,)),) = self._decision.prepare_inputs(request, self.tokenizer)
             labels = label_token_ids(self.tokenizer, tuple(parsed.labels))
             heat = float(self._decision.temperature.get(parsed.type, 1.0))
-            if not 0 < heat < inf:
+            if not 0 < heat < float("inf"):
                 raise ValueError(f"the temperature {heat:g}")
         except (TypeError, ValueError, TemplateError) as error:
             why = " ".join(str(error).split())[:300]

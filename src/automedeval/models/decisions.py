@@ -76,18 +76,17 @@ class DecisionChat(OpenAIChat):
         tokens = {name: count for name, count in told if isinstance(count, int)}
         if isinstance(said, Mapping):
             said = [said[str(number)] for number in range(len(said))]
-        if len(said) != len(body["questions"]):
-            error = f"{len(said)} answers to {len(body['questions'])} questions"
-            return Answer(error=error, refused=True, usage=tokens)
-        odds = []
-        for question, answer in zip(body["questions"], said):
+        asked, odds = [[each["value"] for each in question["choices"]] for question in body["questions"]], []
+        if len(said) != len(asked):
+            return Answer(error=f"{len(said)} answers to {len(asked)} questions", refused=True, usage=tokens)
+        for options, answer in zip(asked, said):
             if answer["type"] == "refusal":
                 return Answer(error=REFUSED, refused=True, usage=tokens)
             pairs = answer["probabilities"]
             if not isinstance(pairs, Mapping):
                 pairs = [(each["value"], each["probability"]) for each in pairs]
-            chances, options = dict(pairs), [each["value"] for each in question["choices"]]
-            known = len(chances) == len(pairs) and {*chances} == {*options}
+            chances = dict(pairs)
+            known = sorted(chances) == sorted(options) and len(pairs) == len(options)
             if not (known and min(chances.values()) >= 0 and abs(sum(chances.values()) - 1) < 0.05):  # False for NaN
                 error = f"no probabilities of {', '.join(options)}: {str(pairs)[:200]}"
                 return Answer(error=error, refused=True, usage=tokens)

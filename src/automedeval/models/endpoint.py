@@ -15,7 +15,7 @@ import sys
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
@@ -246,10 +246,17 @@ class OpenAIChat(Chat):
         """Return the answer to a prompt, which is sent anew without a parameter that the endpoint does not take."""
         while not halt.is_set():
             try:
-                return self._request(self.body(prompt))
+                return self.whole(prompt, self._request(self.body(prompt)))
             except _LeftOut:
                 continue
         raise _Failure("stopped")
+
+    def whole(self, prompt: Prompt, answer: Answer) -> Answer:
+        """Return an answer, or an error in its place if the endpoint counts far fewer tokens than its prompt has."""
+        read, about = answer.usage.get("prompt_tokens"), self.estimate([prompt])
+        if not read or 4 * read >= about:
+            return answer
+        return replace(answer, error=f"the endpoint read {read} tokens of a prompt of about {about}", overlong=True)
 
     def _request(self, body: dict[str, Any]) -> Answer:
         """Return the answer to a request, which has an error if the endpoint refuses this prompt."""

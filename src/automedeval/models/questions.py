@@ -64,11 +64,7 @@ class Question:
         return Prompt(messages, options=self.options, label=self.name)
 
     def read(self, answer: Answer) -> Judgement:
-        """Return what an answer says.
-
-        "A.", "a)" and "Yes, because" are options. None are a word that goes on with others, two options as in "Yes/No", and
-        other numbers, as "4.5", "-4" and "4%".
-        """
+        """Return what an answer says; "A.", "a)" and "Yes, because" are options; "No one", "Yes/No" and "4.5" are none."""
         if answer.error:
             return Judgement(error=answer.error)
         if answer.probabilities:

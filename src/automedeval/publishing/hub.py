@@ -26,18 +26,14 @@ def push(api: HfApi, parcel: Parcel, repo: str, message: str, public: bool = Fal
     if not info.private and not public:
         raise RecordError(f"{repo}: is public; --public true pushes there, another --repo keeps it private")
     if info.private and public:
-        raise RecordError(
-            f"{repo}: is private; publish to a new one: another --repo. Opening it on the Hub would also show its earlier "
-            "commits, branches and pull requests"
-        )
+        # opening it on the Hub would also show its earlier commits, branches and pull requests
+        raise RecordError(f"{repo}: is private; publish to a new one: another --repo")
     there = set(api.list_repo_files(**where, revision=info.sha))
     stale = sorted(there - parcel.files.keys() - KEPT)
     if stale:
         named = ", ".join(stale[:5]) + (", …" if len(stale) > 5 else "")
-        raise RecordError(
-            f"{repo}: holds what {parcel.source} does not: {named}; remove it there by `hf repo-files delete`, or use "
-            "another --repo"
-        )
+        how = "remove it there by `hf repo-files delete`, or use another --repo"
+        raise RecordError(f"{repo}: holds what {parcel.source} does not: {named}; {how}")
     adds = [CommitOperationAdd(path, file) for path, file in parcel.files.items()]
     # With the parent commit: if somebody pushes meanwhile, the Hub refuses this push.
     done = api.create_commit(**where, operations=adds, commit_message=message, parent_commit=info.sha)

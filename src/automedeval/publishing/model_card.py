@@ -39,23 +39,14 @@ def fill_card(
     """
     history, record = read_history(checkpoint), read_record(checkpoint)
     if record is None:
-        raise RecordError(
-            f"{checkpoint}: no training/record.json; the card tells how recipes/sft.py trained a checkpoint"
-        )
+        raise RecordError(f"{checkpoint}: no training/record.json: recipes/sft.py did not train it")
     if not license:
-        raise RecordError(
-            f"{checkpoint}: --license is missing: the Hub's name of a license that its base model's allows, such as "
-            "apache-2.0, llama2 or other"
-        )
+        raise RecordError("--license is missing: the Hub's name of a license that its base model's allows, or other")
     base = base_model or record["base"]
     if base_model is None and (base.startswith("models/") or Path(base).exists()):
-        raise RecordError(
-            f"{checkpoint}: was trained from {base}, a folder of this machine; --base_model names its Hub id"
-        )
-    if audit and audit["judge"]["checkpoint"] not in (None, digest):
-        raise RecordError(
-            f"audit.json: the checkpoint {audit['judge']['checkpoint']} was audited, and {checkpoint} is {digest}"
-        )
+        raise RecordError(f"it was trained from {base}, a folder of this machine; --base_model names its Hub id")
+    if audit and (audited := audit["judge"]["checkpoint"]) not in (None, digest):
+        raise RecordError(f"audit.json: the checkpoint {audited} was audited, and {checkpoint} is {digest}")
     records = judge_records(result, digest) if result else {}
     facts = {
         "repo": repo,
@@ -108,9 +99,7 @@ def judge_records(result: Mapping[str, Any], digest: str) -> dict[str, dict[str,
     names = [name for name, weights in measured.items() if weights in fitting]
     if not names:
         of = ", ".join(f"{name} ({weights or 'not recorded'})" for name, weights in measured.items())
-        raise RecordError(
-            f"agreement.json: no judge was measured on this checkpoint, {digest}, but {of}: judge with it, and report that"
-        )
+        raise RecordError(f"agreement.json: no judge was measured on this checkpoint, {digest}, but {of}: report on it")
     main = result.get("main_judge", {}).get("name")
     name = main if main in names else names[0]
     return {line: record for line, record in judges.items() if record["name"] == name}
@@ -152,7 +141,5 @@ def read_result(file: str | Path, *keys: str) -> dict[str, Any]:
     """Read the JSON object of agreement.json or audit.json; RecordError if it holds something else, or lacks a key."""
     result = read_json(Path(file))
     if missing := [key for key in keys if not isinstance(result, dict) or key not in result]:
-        raise RecordError(
-            f"{file}: has no {missing[0]!r}: not what automedeval report or audit wrote, or an earlier version; run it again"
-        )
+        raise RecordError(f"{file}: has no {missing[0]!r}: not what automedeval report or audit wrote; run it again")
     return result

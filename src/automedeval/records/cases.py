@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from automedeval.records.columns import Columns, Table, UnclearColumns
-from automedeval.records.messages import without_messages
+from automedeval.records.messages import CONVERSATIONS, is_conversation, without_messages
 from automedeval.records.rows import SHEETS, filled, read_rows
 from automedeval.records.types import Case, RecordError, digest, question_text
 
@@ -61,11 +61,16 @@ def read_table(
     least_responses: int = 1,
 ) -> Table:
     """Return what the rows of a table of answers hold, by `columns` or else by their names; RecordError as `read_cases`."""
-    told = [(place, without_messages(row, place)) for place, row in placed]
+    given = list(placed)
+    told = [(place, without_messages(row, place)) for place, row in given]
     rows = [row for _, row in told]
     try:
         held = Columns.named(columns).of(rows, str(path)) if columns else Columns.guessed(rows, least_responses)
     except UnclearColumns as error:
+        asked = [name for _, row in given[:1] for name in CONVERSATIONS if is_conversation(row.get(name))]
+        if asked and not error.answers and not any({"answer", *asked} & {*row} for row in rows):
+            ends = f"the last message of {asked[0]!r} is the user's: there is no answer to judge"
+            raise RecordError(f"{given[0][0]}: {ends}") from None
         hint = "say it by --columns question=NAME reference=NAME CANDIDATE …, which judge and prepare take"
         raise RecordError(f"{path}: {error}; {hint}") from None
     table = held.table(str(path), told, blank)

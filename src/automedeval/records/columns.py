@@ -176,7 +176,7 @@ class Columns:
 
     def _cases(self, rows: Sequence[tuple[str, dict]]) -> tuple[list[tuple[str, Case]], list[str]]:
         """Return the cases, and lines on what the rows of one case differ in."""
-        keys = [key_of(row[self.question]) if self.model else place for place, row in rows]
+        keys = [key_of(row[self.question]) if self.model else str(number) for number, (_, row) in enumerate(rows)]
         ids = [_text(row[self.id]) for _, row in rows] if self.id else [""]
         by_id = any(ids) and (len(set(ids)) < len(ids) or len(set(keys)) == len(keys))
         groups: dict[str, list[tuple[int, str, dict]]] = {}

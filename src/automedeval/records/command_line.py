@@ -8,6 +8,7 @@ import argparse
 import importlib.util
 import io
 import re
+import runpy
 import sys
 import textwrap
 from collections.abc import Callable, Sequence
@@ -24,18 +25,8 @@ from automedeval.records.yaml_file import YamlFile
 if TYPE_CHECKING:
     from transformers import HfArgumentParser
 else:  # read from its file: `import transformers` takes longer than all else that --help needs
-    _transformers = importlib.util.find_spec("transformers").submodule_search_locations[0]
-    _spec = importlib.util.spec_from_file_location("_hf_argparser", Path(_transformers, "hf_argparser.py"))
-    _module = importlib.util.module_from_spec(_spec)
-    _spec.loader.exec_module(_module)
-    HfArgumentParser = _module.HfArgumentParser
-
-
-class _OneLine:
-    def error(self, message: str) -> NoReturn:
-        value = re.match(r"argument --(\w+)(?:/\S+)?: invalid choice: '(.*?)'", message)
-        told = gone.explain(message, "=".join(value.groups()) if value else "")
-        raise RecordError(f"{told} (--help_all lists what there is)")
+    _file = Path(importlib.util.find_spec("transformers").origin).with_name("hf_argparser.py")
+    HfArgumentParser = runpy.run_path(str(_file))["HfArgumentParser"]
 
 
 class _Formatter(argparse.ArgumentDefaultsHelpFormatter):
@@ -50,10 +41,15 @@ class _Formatter(argparse.ArgumentDefaultsHelpFormatter):
         )
 
 
-class _Parser(_OneLine, HfArgumentParser):
-    """A parser whose `--help` explains the options in `first` and the required ones; `--help_all` explains all."""
+class _Parser(HfArgumentParser):
+    """A parser whose help explains the options in `first` and the required ones, without any of these all."""
 
     first: Sequence[str] = ()
+
+    def error(self, message: str) -> NoReturn:
+        value = re.match(r"argument --(\w+)(?:/\S+)?: invalid choice: '(.*?)'", message)
+        told = gone.explain(message, "=".join(value.groups()) if value else "")
+        raise RecordError(f"{told} (--help_all lists what there is)")
 
     def format_help(self) -> str:
         if not self.first:
@@ -71,18 +67,6 @@ class _Parser(_OneLine, HfArgumentParser):
         return formatter.format_help()
 
 
-class _HelpAll(argparse.Action):
-    def __call__(self, parser: argparse.ArgumentParser, *_: object, **__: object) -> NoReturn:
-        assert isinstance(parser, _Parser)
-        parser.first = ()
-        parser.print_help()
-        parser.exit()
-
-
-class _FileParser(_OneLine, argparse.ArgumentParser):
-    pass
-
-
 def parse(
     kinds: Sequence[type], description: str, argv: Sequence[str] | None = None, first: Sequence[str] = ()
 ) -> tuple[Any, ...]:
@@ -94,8 +78,8 @@ def parse(
     argv = list(sys.argv[1:] if argv is None else argv)
     dataclasses: list[Any] = list(kinds)
     parser = _Parser(dataclasses, description=description, allow_abbrev=False, formatter_class=_Formatter)
-    parser.first = first
-    parser.add_argument("--help_all", action=_HelpAll, nargs=0, default=argparse.SUPPRESS, help="explain every option")
+    parser.first = () if "--help_all" in argv else first
+    parser.add_argument("--help_all", action="help", help="explain every option")
     parser.add_argument(
         "--config", metavar="RUN.yaml", help="YAML file of arguments by name; the command line overrides it"
     )
@@ -109,7 +93,7 @@ def parse(
         default=argparse.SUPPRESS,
         help=f"refuse every address but this machine's, as {offline.VARIABLE}=1 does",
     )
-    file = _FileParser(add_help=False, allow_abbrev=False)
+    file = _Parser([], add_help=False, allow_abbrev=False)
     file.add_argument("--config")
     config = file.parse_known_args(argv)[0].config
     if config:

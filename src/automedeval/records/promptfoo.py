@@ -34,9 +34,7 @@ def answers_of(content: dict, file: str) -> Iterator[tuple[str, dict]]:
             row = {"id": str(each["testIdx"]), "model": model, "answer": answer}
             yield f"{file}: result {number}", row | _variables(each)
     except (KeyError, TypeError, AttributeError) as error:
-        raise RecordError(
-            f"{file}: not results of promptfoo, version 3: {error} is missing or of another kind"
-        ) from None
+        raise RecordError(f"{file}: not results of promptfoo, version 3: {error} is missing or wrong") from None
 
 
 def _provider(result: dict[str, Any]) -> str:

@@ -90,9 +90,8 @@ def placed_ratings(path: str | Path, cases: Iterable[Case] = ()) -> tuple[list[t
     _check_scales(ratings, "criterion", path)
     if columns_of == "annotator":
         _check_scales(ratings, columns_of, path)
-    if not columns["annotator"]:
-        ratings, note = _with_raters(ratings, str(path))
-        notes.append(note)
+    ratings, who = (ratings, []) if columns["annotator"] else _with_raters(ratings, str(path))
+    notes += who
     others = dict.fromkeys(str(key) for _, each in ratings for key, cell in each.extra.items() if filled(cell))
     told = {*chain(*KEYS.values())}
     if unread := [name for name in others if plain(name) not in told and not NAMELESS.fullmatch(name)]:
@@ -101,7 +100,7 @@ def placed_ratings(path: str | Path, cases: Iterable[Case] = ()) -> tuple[list[t
     return ratings, [f"{path}: {note}" for note in notes]
 
 
-def _with_raters(ratings: list[tuple[str, Rating]], path: str) -> tuple[list[tuple[str, Rating]], str]:
+def _with_raters(ratings: list[tuple[str, Rating]], path: str) -> tuple[list[tuple[str, Rating]], list[str]]:
     """Return ratings of a table that has no column called rater, and a note on whom they are taken to be of.
 
     Where responses are rated more than once, this is the column of words that tells their ratings apart and has a word again.
@@ -115,16 +114,16 @@ def _with_raters(ratings: list[tuple[str, Rating]], path: str) -> tuple[list[tup
         return len(each) == len(ratings)
 
     if apart():
-        return ratings, "no column is called rater: the ratings are taken as one person's"
-    others = list(dict.fromkeys(key for _, rating in ratings for key in rating.extra if apart(key)))
-    columns = {key: [rating.extra.get(key) for _, rating in ratings] for key in others}
+        return ratings, ["no column is called rater: the ratings are taken as one person's"]
+    keys = dict.fromkeys(key for _, rating in ratings for key in rating.extra)
+    columns = {key: [rating.extra.get(key) for _, rating in ratings] for key in keys if apart(key)}
     columns = {key: cells for key, cells in columns.items() if len({*map(str, cells)}) < len(cells)}
     words = [key for key, cells in columns.items() if all(map(filled, cells)) and not any(map(_is_number, cells))]
     if len(words) != 1:
         may_be = f", of {', '.join(map(repr, columns))}" if columns else ""
         raise RecordError(f"{path}: responses are rated twice: call the column that says by whom{may_be}, rater")
-    note = f"the column {words[0]!r} is taken as the rater: it tells the ratings of a response apart"
-    return [(place, replace(each, annotator=_text(each.extra.pop(words[0])))) for place, each in ratings], note
+    named = [(place, replace(each, annotator=_text(each.extra.pop(words[0])))) for place, each in ratings]
+    return named, [f"the column {words[0]!r} is taken as the rater: it tells the ratings of a response apart"]
 
 
 def _without_words(given: list[tuple[str, str | None, dict]], counts: Counter[str]) -> list[tuple[str, dict]]:
@@ -227,12 +226,8 @@ def _score(cell: Any, place: str) -> float | None:
     if not filled(cell) or no_value(cell) or cell != cell or (isinstance(cell, str) and NO_SCORE.fullmatch(cell)):
         return None
     text = str(cell).strip() if isinstance(cell, str | list) else ""
-    if control := re.fullmatch(
-        r"""\[\{[^{}]*["'](?:rating|number)["']: ?(\d+(?:\.\d+)?)\}\]""", text
-    ):  # Label Studio's
-        text = control[1]
-    if re.fullmatch(r"[-+]?\d+,\d{1,2}", text):  # a decimal comma
-        text = text.replace(",", ".")
+    text = re.sub(r"""\A\[\{[^{}]*["'](?:rating|number)["']: ?(\d+(?:\.\d+)?)\}\]\Z""", r"\1", text)  # Label Studio's
+    text = re.sub(r"\A([-+]?\d+),(\d{1,2})\Z", r"\1.\2", text)  # a decimal comma
     if re.fullmatch(r"[-+]?(\d+(\.\d*)?|\.\d+)", text):
         return float(text)
     if isinstance(cell, bool) or not isinstance(cell, int | float):

@@ -199,7 +199,7 @@ class CaseCriterion(Record):
             raise RecordError("a criterion must not be empty")
         if not 0 < abs(criterion.points) <= LARGEST:
             raise RecordError(
-                f"'points' must be a number from -{LARGEST:g} to {LARGEST:g}, but not 0, not {criterion.points}"
+                f"'points' must be a number from -{LARGEST:g} to {LARGEST:g}, but not 0: {criterion.points}"
             )
         return criterion
 

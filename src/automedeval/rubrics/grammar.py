@@ -79,16 +79,13 @@ def _slot_names(rubric: Rubric, slots: int) -> list[str]:
 
 def answer_form(rubric: Rubric, slots: int, rationale: bool = True) -> str:
     """Return the answer with placeholders in brackets, for a prompt to show."""
-    form = ""
+    form, choice = "", "verdict" if rubric.output.get("value_key") else None
     for part in answer_parts(rubric, slots, rationale):
-        if isinstance(part, str):
-            form += part
-        elif isinstance(part, Free):
-            form += "[your assessment]"
-        elif rubric.scores_criteria:
-            form += f"[{part.values[0]} to {part.values[-1]}]"
+        if isinstance(part, Slot):
+            scale = f"{part.values[0]} to {part.values[-1]}" if rubric.scores_criteria else None
+            form += f"[{scale or choice or ' or '.join(part.values)}]"
         else:
-            form += "[verdict]" if rubric.output.get("value_key") else f"[{' or '.join(part.values)}]"
+            form += "[your assessment]" if isinstance(part, Free) else part
     return form
 
 
@@ -269,6 +266,7 @@ def _take_scores(text: str, position: int, rubric: Rubric, slots: int) -> tuple[
         if not score:
             # With nothing there or a placeholder the line is incomplete, for instance because the output was cut off.
             ended = not (NUMBER_LIKE if number in scores else UNREADABLE).match(text, position)
+            position = slot.start()
             break
         if number in scores:
             return scores, position, f"slot {number} has two scores"
@@ -371,12 +369,20 @@ def _wrong_keys(answers: dict, names: Collection[str]) -> str | None:
 
 
 def _json_value(value: Any, rubric: Rubric) -> Any:
-    """Return the value of a criterion, which may stand in an object under `value_key`; not one of two, "final_score"."""
+    """Return the value of a criterion, which may stand in an object under `value_key`; not where another member may be it.
+
+    Such a member is a whole number on the scale or a label, or the end of another scale: "final_score", "max_score".
+    """
     key = rubric.output.get("value_key")
-    if key and isinstance(value, dict) and _REPEATED not in (members := _named(value, {key})):
-        rivals = [each for each in members if each and re.fullmatch(rf"[^m].*_{key}", folded(each), re.S)]
-        return f"{key} and {rivals[0]}" if rivals else members.get(key)
-    return value
+    if not key or not isinstance(value, dict) or _REPEATED in (members := _named(value, {key})):
+        return value
+    low, high = rubric.bounds if rubric.scale else (0, 0)
+    labels = {folded(word) for name in rubric.output_criteria for word in words(rubric, name)}
+    for name, other in members.items():
+        is_value = isinstance(other, float) and (other in range(low, high) or (other > high) == ("max" in folded(name or "")))
+        if name != key and (is_value or (isinstance(other, str) and folded(other) in labels)):
+            return f"{key} and {name}"
+    return members.get(key)
 
 
 def _json_answers(answers: dict, rubric: Rubric, rationale: str | None) -> ParsedAnswer:

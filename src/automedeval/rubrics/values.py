@@ -58,7 +58,9 @@ class _Seen(dict[int, str | None]):
         kind, is_blank = unicodedata.category(sign), sign.isspace()
         named = re.search(r"\AVARIATION SELECTOR|FILLER\Z|\ACOMBINING GRAPHEME JOINER\Z", name)
         blank = sign if sign in "\t\n\r" else " " if kind == "Zs" else "\n"
+        plain = unicodedata.normalize("NFKC", sign)  # of a full-width letter
         invisible = named or kind in ("Cf", "Me") or (kind == "Cc" and not is_blank)
+        sign = plain if kind[0] == "L" and len(plain) == 1 else sign
         self[letter] = None if invisible else blank if is_blank else sign
         return self[letter]
 
@@ -84,7 +86,9 @@ def other_values(tail: str, rubric: Rubric, reading: ParsedAnswer) -> bool:
     names, or else all of them.
     """
     agrees = _scores_agree if rubric.scale else _choices_agree
-    return not all(agrees(sentence, rubric, reading) for sentence in _sentences(tail.translate(SEEN)))
+    return not all(
+        agrees(sentence, rubric, reading) for sentence in _sentences(re.sub("[*`~]", "", tail.translate(SEEN)))
+    )
 
 
 def _sentences(text: str) -> Iterator[str]:
@@ -110,7 +114,7 @@ def _scores_agree(sentence: str, rubric: Rubric, reading: ParsedAnswer) -> bool:
     asked = [of_criteria[name] for name in named if of_criteria] or [scores]
     unnamed = re.sub(named_slot(rubric), "§", sentence, flags=re.I)
     told = figures(sentence, rubric, [score for each in asked for score in each])
-    if _SEARCH["changed"].search(unnamed) or (not told and _SEARCH["no_score"].match(unnamed)):
+    if _SEARCH["changed"].search(unnamed) or _SEARCH["taken_back"].search(marked) or (not told and _SEARCH["no_score"].match(unnamed)):
         return False
     rivals = slots if len(slots) > 1 else range(len(scores))
     for name, ahead in _compared(marked, named if of_criteria else ()):
@@ -127,11 +131,15 @@ def _choices_agree(sentence: str, rubric: Rubric, reading: ParsedAnswer) -> bool
     known = {word: choice for name in names for word, choice in words(rubric, name).items()}
     known |= {word.removeprefix("response_"): choice for word, choice in known.items()}
     marked, named = _marked(sentence, rubric)
+    if _SEARCH["taken_back"].search(marked):
+        return False
     worse = any(rubric.criterion(name).polarity == "worse" for name in named)
     told = [known.get(match[match.lastindex or 0], "another") for match in _SEARCH["chosen"].finditer(marked)]
     compared = [(known.get(label, "another"), ahead) for label, ahead in _compared(marked, named, worse)]
     told += [choice if ahead else {"a": "b", "b": "a"}.get(choice, choice) for choice, ahead in compared]
     if named or not (compared or _SEARCH["all_in_all"].search(marked)):
+        if named and not told and _SEARCH["equal"].search(marked):
+            return {choices[name] for name in named} <= {"tie", "neither"}
         asked = named or [name for name in names if {*told} <= {*rubric.labels(name)}]
         return not told or _same(told, [choices[name] for name in asked])
     # Who is better all in all is not asked: it may not go against most criteria.
@@ -150,20 +158,18 @@ def _marked(sentence: str, rubric: Rubric) -> tuple[str, list[str]]:
 
     What is better "than B" or stands "in B" goes.
     """
-    labels = {label for name in rubric.output_criteria for label in rubric.labels(name).values()}
-    label = rf"\b(?:{'|'.join(map(_label_pattern, sorted(labels, key=len, reverse=True)))})\b"
-    marked = re.sub(
-        named_slot(rubric) if rubric.scale else label,
-        lambda match: f"§{match[1] if rubric.scale else folded(match[0])}§",
-        re.sub("[§¤]", " ", sentence),
-        flags=re.I,
-    )
+    marked, names = re.sub("[§¤]", " ", sentence), named_slot(rubric)
+    if not rubric.scale:
+        labels = {label for name in rubric.output_criteria for label in rubric.labels(name).values()}
+        names = rf"\b(?:{'|'.join(map(_label_pattern, sorted(labels, key=len, reverse=True)))})\b"
+        marked = _SEARCH["ordinal"].sub(lambda told: f"Response {'AB'[bool(told['two'] or told['second'])]}", marked)
+    marked = re.sub(names, lambda name: f"§{name[1] if rubric.scale else folded(name[0])}§", marked, flags=re.I)
     for name in sorted(rubric.output_criteria, key=len, reverse=True):
         stem = re.sub(r"(?:ness|ity|ety|cy|ement)\Z", "", name)  # "correctness" may be "correct"
         start, ending = rf"(?<![\w§¤]){_spaced(stem)}", r"\w{0,9}" if stem != name else r"(?!\w)"
         marked = re.sub(rf"{start}er\b", f"more ¤{name}¤", marked, flags=re.I)  # "safer"
         marked = re.sub(rf"{start}{ending}", f"¤{name}¤", marked, flags=re.I)
-    marked = _SEARCH["beside"].sub("", marked)
+    marked = _SEARCH["beside"].sub(r"\1", marked)
     return marked, list(dict.fromkeys(re.findall("¤([^¤\n]+)¤", marked)))
 
 
@@ -172,9 +178,10 @@ def _compared(marked: str, named: Collection[str], worse: bool = False) -> Itera
 
     A sentence that names no criterion compares all in all: "is better", not "is more detailed" or "is better at explaining".
     """
+    yield from ((name, sign == ">") for name, sign in re.findall(r"§(\w+)§\s?([<>])(?=\s?§)", marked))
     for match in _SEARCH["compared"].finditer(marked):
         judged = bool(match["ahead"] or match["behind"] or match["wins"])
-        if named or (judged and not match["aspect"]):
+        if named or (judged and not match["aspect"] and not match["has"]):
             yield match["name"], not (bool(match["behind"] or match["less"]) ^ bool(match["no"]) ^ (worse and judged))
 
 

@@ -18,7 +18,7 @@ from automedeval.records.run_record import describe_run
 from automedeval.training.run import DECISIVE, Run
 from automedeval.training.stages import refuse_unused
 
-LAYERS = ["query", "key", "value", "dense"]  # that get an adapter
+LAYERS = ["query", "key", "value", "dense", "q", "k", "v", "o"]  # that get an adapter, as BERT and MPNet call them
 
 
 def train_adapter(

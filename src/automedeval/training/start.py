@@ -102,8 +102,15 @@ def device_name() -> str:
     return f"{state.num_processes} × {name}" if state.num_processes > 1 else name
 
 
-def precision(training: "TrainingArguments", dtype: str) -> str:
-    """Return the number formats of the run in words; where the device has no bfloat16 instructions, with that reason."""
+def precision(training: "TrainingArguments", dtype: str, adapter: bool = False) -> str:
+    """Return the number formats of the run in words; with the reason where the device has no bfloat16 instructions.
+
+    AdamW at a learning rate of 2e-5 changes a bfloat16 weight of usual size by less than half of its last digit, which rounding
+    takes back. An adapter is in float32; ZeRO and FSDP keep float32 copies of the weights.
+    """
     computed = "bfloat16" if training.bf16 else "float16" if training.fp16 else dtype
     why = bfloat16_missing(training.device.type)
-    return f"computes in {computed}, weights in {dtype}" + (f" ({why})" if why else "")
+    copies = any(os.environ.get(f"ACCELERATE_USE_{name}") == "true" for name in ("DEEPSPEED", "FSDP"))
+    lost = dtype == "bfloat16" and not (adapter or copies)
+    reasons = [*filter(None, [why]), *["loses small updates: --dtype float32"] * lost]
+    return f"computes in {computed}, weights in {dtype}" + (f" ({'; '.join(reasons)})" if reasons else "")

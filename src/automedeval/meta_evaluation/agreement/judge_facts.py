@@ -111,12 +111,13 @@ def next_steps(judge: VerdictTable, rated: bool, audited: bool) -> list[str]:
     if not judge.valid:
         return ["Read what the judge wrote, in the cases of the page."]
     steps = [] if rated else [f"Rate {min(LEAST_RATED, len(judge.cases))} cases."]
-    if not audited:
-        run = run_record(judge).get("arguments", {})
+    run = run_record(judge).get("arguments", {})
+    in_words = judge.rubric is not None and judge.rubric.in_words
+    if not (audited or in_words or run.get("batch_file") or run.get("evidence")):  # an audit asks, and has no books
         follows_none = bool(run) or without_scale(judge.rubric_name)
         rubric = run.get("rubric") or (None if follows_none else judge.rubric_name.partition("@")[0])
         chosen = ((name, run.get(name)) for name in ("rationale", "score_decoding", "blank", "judge_name"))
-        judged = {name: value for name, value in chosen if value not in (None, True)}
+        judged = {name: value for name, value in chosen if value not in (None, True)} | {"seed": run.get("seed") or ""}
         command = command_line(
             "audit", run, (EncoderArguments, ChatArguments), judge=run.get("judge") or "JUDGE", cases=judge.cases.source,
             rubric=rubric, **judged, output="audits/mine",

@@ -108,9 +108,7 @@ def check_texts(predictions: Sequence[str], references: Sequence) -> tuple[list[
     predictions = list(predictions)
     lists = [[each] if isinstance(each, str) else each for each in references]
     if len(predictions) != len(lists) or not predictions:
-        raise ValueError(
-            f"{len(predictions)} predictions, {len(lists)} references: must be the same number, at least one"
-        )
+        raise ValueError(f"{len(predictions)} predictions, {len(lists)} references: must be as many, at least one")
     for item, (prediction, each) in enumerate(zip(predictions, lists)):
         if not isinstance(each, (list, tuple)) or not each:
             raise ValueError(f"references[{item}] must be a text or a list of one text or more, not {each!r:.60}")
@@ -158,9 +156,7 @@ class _Model(ABC):
         positions -= self.pad + 1 if config.model_type in SHIFTED else 0
         windows = [window for window in (tokenizer.model_max_length, positions) if 0 < window < UNKNOWN_WINDOW]
         if not windows:
-            raise ValueError(
-                f"{name}: neither tokenizer (model_max_length) nor config gives the length of the longest text"
-            )
+            raise ValueError(f"{name}: neither the tokenizer (model_max_length) nor the config has a longest text")
         tokenizer.model_max_length = min(windows)
 
     @torch.inference_mode()
