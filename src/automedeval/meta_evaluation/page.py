@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import jinja2
 from markupsafe import Markup
@@ -14,9 +14,6 @@ from markupsafe import Markup
 from automedeval.records import text
 from automedeval.records.journal import write_json, write_whole
 from automedeval.records.templates import environment
-
-if TYPE_CHECKING:
-    from automedeval.meta_evaluation.report.figures import Figure
 
 _BIDI = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 SHOWN_CASES = 300  # cases with their texts on a page: more of them make it slow to open
@@ -45,7 +42,7 @@ def render_report(
     room: str = "automedeval.meta_evaluation",
     words: Iterable[str],
     notes: Iterable[str],
-    figures: Iterable["Figure"] = (),
+    figures: Iterable[Any] = (),
     settings: Mapping[str, Any],
     tables: Sequence[PageTable],
     summary: Sequence[PageTable] = (),
@@ -69,6 +66,7 @@ def render_report(
         summary: tables that the summary shows as well; the page has them by the room's template.
         facts: what is known of the judge, and how sure the result is: name → text.
         links: (address on the page, words) of the cases to read first.
+        figures: the `Figure`s of the page.
         scripts: the files of the HTML page's script, the only one that the page allows.
         context: what else the room's template names.
 
