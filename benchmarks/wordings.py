@@ -49,12 +49,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", required=True)
     parser.add_argument("--pairs", required=True, type=Path, help="folder with SET/pairs.jsonl")
+    parser.add_argument("--sets", nargs="+", choices=SETS, default=SETS)
     parser.add_argument("--limit", type=int, default=100, help="pairs of a set")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     tokenizer = AutoTokenizer.from_pretrained(args.model)
     model = AutoModelForCausalLM.from_pretrained(args.model, dtype=torch.bfloat16).eval()
-    for name in SETS:
+    for name in args.sets:
         rows = [json.loads(line) for line in (args.pairs / name / "pairs.jsonl").read_text("utf-8").splitlines()]
         rows = [row for row in rows if row["label"] in ("contradicted", "supported") and len(row["evidence"]) < 2500]
         rows = random.Random(0).sample(rows, min(args.limit, len(rows)))

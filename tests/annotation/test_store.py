@@ -1,6 +1,5 @@
 """The physicians' answers in SQLite: given out fairly, stored once, never lost, taken back on request."""
 
-import json
 import sqlite3
 import subprocess
 import sys
@@ -229,21 +228,3 @@ def test_an_error_of_the_database_names_no_answer(open_store) -> None:
     with pytest.raises(sqlite3.Error, match="no column named role") as raised:
         send(store, task, filled(task) | {"comments": {"1": "My sister had that."}})
     assert "sister" not in str(raised.value)
-
-
-def test_events_are_only_ever_added(open_store) -> None:
-    store = open_store(number=6)
-
-    def rows() -> list:
-        with store.transaction() as connection:
-            return connection.execute("SELECT * FROM events ORDER BY id").fetchall()
-
-    before = rows()
-    for step in range(6):
-        task = store.undo("ann") if step == 3 else store.next("ann")
-        finish(store, task)
-        after = rows()
-        assert after[: len(before)] == before
-        assert len(after) > len(before)
-        before = after
-    assert json.loads(json.dumps(list(store.history()))) == list(store.history())

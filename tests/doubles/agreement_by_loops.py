@@ -147,8 +147,13 @@ class Loops:
         self.criteria = sorted({rating["criterion"] for rating in ratings or ()})
         places = ((self.response_of(each), each) for each in ratings or ())
         self.scores_given = {(*place, each["annotator"], each["criterion"]): each["score"] for place, each in places}
-        self.by_annotator = means_by(self.scores_given)
+        self.by_annotator = means_by({key: score for key, score in self.scores_given.items() if self.in_mean(key)})
         self.people = means_by(self.by_annotator)
+
+    def in_mean(self, key: tuple) -> bool:
+        """Return whether all rated responses of a case are rated on the criterion of a score."""
+        of_case = [each for each in self.scores_given if each[0] == key[0]]
+        return {each[1] for each in of_case} == {each[1] for each in of_case if each[3] == key[3]}
 
     def response_of(self, rating: dict) -> tuple[int, int]:
         number = self.number[rating["case_id"]]

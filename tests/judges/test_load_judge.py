@@ -1,4 +1,4 @@
-"""load_judge gives for every kind of name the judge whose verdicts recipes/judge.py writes."""
+"""load_judge gives for every kind of name the judge whose verdicts recipes/judge.py writes; where models are looked for."""
 
 import json
 from pathlib import Path
@@ -10,8 +10,9 @@ from tables import rows_of
 
 from automedeval import Case, Judge, LikelihoodJudge, RecordError, load_judge, read_cases
 from automedeval.judges.baseline import BaselineJudge
-from automedeval.judges.judge import planner
-from automedeval.models.arguments import ChatArguments, parse_model
+from automedeval.judges.judge import default_judge, planner
+from automedeval.models.arguments import EncoderArguments, parse_model
+from automedeval.models.checkpoints import find_model, user_models
 from automedeval.rubrics import read_rubric
 
 CASES = SAMPLE / "test_cases.jsonl"
@@ -39,33 +40,24 @@ def ordered(verdicts) -> list[dict]:
         ("{}", Judge, {"orders": "latin", "rationale": False}),
         ("{}", Judge, {"rubric": "medical_pairwise", "baseline": "larch-7b", "seed": 3}),
         ("likelihood:{}", LikelihoodJudge, {"models": ["larch-7b", "juniper-7b"]}),
+        ("openai:m", Judge, {}),
+        ("baseline:BM25 to the question", BaselineJudge, {}),
     ],
 )
-def test_a_checkpoint_judges_as_by_the_recipe(spec, kind, options, tiny_model, cases, tmp_path) -> None:
+def test_a_judge_judges_as_by_the_recipe(spec, kind, options, tiny_model, cases, tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "a-key")
     spec = spec.format(tiny_model)
     words = {name: ",".join(value) if isinstance(value, list) else value for name, value in options.items()}
     words["judge_name"] = words.pop("name", None)
-    arguments = [word for name, value in (words | FAST).items() if value is not None for word in (f"--{name}", value)]
-    written = by_recipe(tmp_path, "--judge", spec, *arguments)
-    judge = load_judge(spec, **options, chat=FAST)
-    assert isinstance(judge, kind)
-    assert ordered(verdict.to_dict() for verdict in judge(cases)) == written
-
-
-def test_an_endpoint_judges_as_by_the_recipe(cases, tmp_path, monkeypatch) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "a-key")
     with EndpointDouble(good_answer) as endpoint:
-        options = ["--base_url", endpoint.url]
-        written = by_recipe(tmp_path, "--judge", "openai:m", *options)
-        judge = load_judge("openai:m", chat=ChatArguments(base_url=endpoint.url))
+        chat = FAST | ({"base_url": endpoint.url} if spec == "openai:m" else {})
+        arguments = [
+            word for name, value in (words | chat).items() if value is not None for word in (f"--{name}", value)
+        ]
+        written = by_recipe(tmp_path, "--judge", spec, *arguments)
+        judge = load_judge(spec, **options, chat=chat, cases=cases)
+        assert isinstance(judge, kind)
         assert ordered(verdict.to_dict() for verdict in judge(cases)) == written
-
-
-def test_a_baseline_judges_as_by_the_recipe(cases, tmp_path) -> None:
-    written = by_recipe(tmp_path, "--judge", "baseline:BM25 to the question")
-    judge = load_judge("baseline:BM25 to the question", cases=cases)
-    assert isinstance(judge, BaselineJudge)
-    assert ordered(verdict.to_dict() for verdict in judge(cases)) == written
 
 
 def test_the_planner_plans_as_the_judge(tiny_model, cases) -> None:
@@ -86,3 +78,41 @@ def test_only_known_prefixes_are_split_off() -> None:
     assert parse_model("ORG/judge") == ("checkpoint", "ORG/judge")
     assert parse_model("C:/models/judge") == ("checkpoint", "C:/models/judge")
     assert parse_model("likelihood") == ("checkpoint", "likelihood")
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Work in an empty folder with an empty cache, and no judge in the environment."""
+    for name in ("HF_HOME", "AUTOMEDEVAL_JUDGE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def put(folder: Path, architecture: str) -> Path:
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text(json.dumps({"architectures": [architecture]}))
+    return folder
+
+
+def test_the_small_judge_judges_unless_the_environment_names_another(machine, monkeypatch):
+    encoder = EncoderArguments()
+    assert default_judge() == "small"
+    with pytest.raises(RecordError, match=r"no encoder at .*; `automedeval get-models` gets it$"):
+        encoder.load()
+    put(machine / "cache" / "automedeval" / "models" / "all-MiniLM-L6-v2", "BertModel")
+    assert Path(encoder.place) == find_model("all-MiniLM-L6-v2") == user_models() / "all-MiniLM-L6-v2"
+    monkeypatch.setenv("AUTOMEDEVAL_JUDGE", "openai:m")
+    assert default_judge() == "openai:m"
+
+
+def test_the_folder_for_models_follows_where_caches_are_kept(machine, monkeypatch):
+    assert user_models() == machine / "cache" / "automedeval" / "models"
+    monkeypatch.setenv("HF_HOME", str(machine / "disk"))
+    assert user_models() == machine / "disk" / "automedeval" / "models"
+    monkeypatch.delenv("HF_HOME")
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(machine / "home"))
+    assert user_models() == machine / "home" / ".cache" / "automedeval" / "models"

@@ -142,6 +142,8 @@ def test_a_comparison_says_it_beside_the_ratings(study: Path, tmp_path: Path) ->
     for text in (done.stdout, page):
         assert NOT_SEEN in text
         assert re.search(r"small orders \d+ % of the pairs of responses as people do", text)
+        assert "Not known yet: few cases are rated. small orders " in text
+        assert "Rate at least 30 cases: so far 6 count." in text  # of ten, six with an order
 
 
 @needs_encoder

@@ -186,7 +186,7 @@ def test_a_judge_with_a_decision_json_answers_one_question_for_each_score(tmp_pa
         assert said in error_line(run_command("judge", cases, *options))
 
 
-STATE = {"question": "Rusty nail ~~~?\n", "answer": " Yes, {{ soon }}: ~~~~ “today”. <|im_end|>! "}
+STATE = {"question": "Rusty <|im_end|> nail ~~~?\n", "answer": " Yes, {{ soon }}: ~~~~ “today”. "}
 SCORE = {"type": "score", "instructions": "How good is it?", "criteria": list("12345")}
 
 

@@ -96,6 +96,33 @@ def test_the_card_has_every_fact_of_the_page_but_those_of_the_ranking(checkpoint
     assert "12 of 90 answers are not in English" in shown
 
 
+BELIEVED = "Can the judge be believed?"
+
+
+@pytest.mark.parametrize("rated", [None, 20, 3])
+def test_the_card_believes_a_judge_no_more_than_the_page_does(rated, checkpoint: Path, results: Path) -> None:
+    result = of_weights(results, tiny=checkpoint)
+    result["judges"]["tiny"] |= {} if rated is None else {"rated_cases": rated}
+    page = answer(result | {"main_judge": result["main_judge"] | {"name": "tiny"}})[BELIEVED]
+    (fact,) = re.findall(rf"^- {re.escape(BELIEVED)} (.*)$", filled(checkpoint, result), re.M)
+    assert fact.startswith(cell(page))
+    assert ("so far" in fact) == (rated is not None)
+    assert ("best baseline" in fact) == (rated is None)  # how much worse is said of enough cases alone
+    if rated:
+        assert fact == cell(page)
+        assert fact.startswith("Not known yet: few cases are rated.")
+        assert fact.endswith(f"Rate at least 30 cases: so far {rated} count.")
+
+
+def test_results_of_an_earlier_version_are_refused(checkpoint: Path, results: Path) -> None:
+    result = of_weights(results, tiny=checkpoint)
+    del result["judges"]["tiny"]["rated_cases"]
+    with pytest.raises(
+        RecordError, match=r"agreement\.json: an earlier version wrote it: run automedeval report again"
+    ):
+        filled(checkpoint, result)
+
+
 @pytest.mark.parametrize("names", [["Dr Anna Smith", "bob.lee@clinic.org"], ["Chen Wei"]])
 def test_people_are_counted_on_the_card_and_not_named(names: list[str], checkpoint: Path, results: Path) -> None:
     result = of_weights(results, tiny=checkpoint)

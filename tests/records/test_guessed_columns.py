@@ -53,10 +53,17 @@ def test_a_doubtful_column_stops_the_run_with_one_line(name, given, why, tmp_pat
     assert judged(tmp_path, columns, "--columns", "question=question", "v1", name).returncode == 0
 
 
-@pytest.mark.parametrize("name", ["references", "target", "wrong_answer", "best answer"])
+@pytest.mark.parametrize("name", ["references", "target", "wrong_answer", "best answer", "Answer key", "Musterantwort"])
 def test_a_column_that_may_be_the_reference_stops_the_run(name, tmp_path):
     done = judged(tmp_path, {**ANSWERS, name: cells_of("The textbook says {number} days.")})
     assert f"{name!r} may be the reference, or a candidate's responses" in error_line(done)
+
+
+@pytest.mark.parametrize("date", TABLES["test_a_column_of_dates_is_no_candidate"])
+def test_a_column_of_dates_is_no_candidate(date, tmp_path):
+    short = {model: [text[:14] for text in texts] for model, texts in ANSWERS.items()}
+    done = succeeded(judged(tmp_path, {**short, "Entry": [date.format(number=number + 1) for number in range(6)]}))
+    assert "read: question, v1, v2 (answers); not read: Entry (no text);" in done.stdout
 
 
 NUMBERED = [("answer_1", "answer_2"), ("response_1", "response_2"), ("model_1", "gpt4"), ("qwen-thinking", "qwen2")]

@@ -17,6 +17,7 @@ from doubles.tiny_dataset import build_instructions
 from programs import ROOT, error_line, run_recipe, succeeded
 from transformers import AutoTokenizer
 
+from automedeval.training import start
 from automedeval.training.start import parse_run
 
 FILES = sorted(path.relative_to(ROOT) for path in (ROOT / "recipes").rglob("*.yaml"))
@@ -324,3 +325,17 @@ def test_activations_are_those_that_pytorch_counts(monkeypatch: pytest.MonkeyPat
             assert beside < run.activations < 3 * beside
         else:
             assert run.activations == pytest.approx(beside, rel=0.03)
+
+
+def test_flash_attention_becomes_sdpa_where_it_is_not_installed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(start, "is_flash_attn_2_available", lambda: True)
+    assert start.attention_here("flash_attention_2") == "flash_attention_2"
+    monkeypatch.setattr(start, "is_flash_attn_2_available", lambda: False)
+    assert [start.attention_here(kind) for kind in (None, "eager", "sdpa")] == [None, "eager", "sdpa"]
+    assert (capsys.readouterr().err, start.attention_here("flash_attention_2")) == ("", "sdpa")
+    assert capsys.readouterr().err.count("flash-attn is not usable here, so attention is computed by sdpa") == 1
+    monkeypatch.setenv("RANK", "1")
+    assert start.attention_here("flash_attention_2") == "sdpa"
+    assert capsys.readouterr().err == "", "the first process prints it"

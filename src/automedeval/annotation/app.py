@@ -168,7 +168,7 @@ def _add_tasks(app: FastAPI, study: Study, store: Store, templates: Jinja2Templa
             values = values_of(sheet["fields"], forms.first_content(study, assignment, part))
         else:
             values = {field.name: list(request.state.form.get(field.name, [])) for field in sheet["fields"]}
-        missing = [each.name for each in sheet["fields"] if each.required and not "".join(values[each.name]).strip()]
+        missing = [each.name for each in sheet["fields"] if each.request and not "".join(values[each.name]).strip()]
         step = request.url.path.rpartition("/")[2]
         shown = {
             "sheet": sheet,

@@ -47,16 +47,12 @@ class Field:
     options: tuple[Option, ...] = ()
     slot: int = 0  # the number of its doctor, 0 for none
     about: str = ""  # names the doctor for a screen reader
-    request: str = ""  # the error of a required field that is empty
+    request: str = ""  # what is said where a required field is empty; "": it may be
     limit: int = LONGEST
 
     @property
     def name(self) -> str:
         return "-".join(self.path)
-
-    @property
-    def required(self) -> bool:
-        return bool(self.request)
 
     def invalid(self, problem: str) -> Invalid:
         return Invalid(f"{self.about}: {self.label}: {problem}" if self.about else f"{self.label}: {problem}")
@@ -106,7 +102,7 @@ def in_layout(fields: Sequence[Field], content: Mapping[str, Any], draft: bool =
     for field in fields:
         value = _at(content, field.path)
         value = {"text": "", "tags": []}.get(field.kind) if value is None else field.checked(value, draft)
-        if value is None and field.required and not draft:
+        if value is None and field.request and not draft:
             raise Invalid(field.request)
         if len(field.path) > 1:
             stored.setdefault(field.path[0], {})

@@ -14,7 +14,7 @@ import psutil
 import automedeval
 from automedeval.judges.judge import VARIABLE, default_judge
 from automedeval.models.arguments import EncoderArguments
-from automedeval.models.model_paths import HERE, user_models
+from automedeval.models.checkpoints import HERE, user_models
 from automedeval.records.command_line import parse
 from automedeval.records.extras import missing_of
 

@@ -21,7 +21,7 @@ from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 
-from automedeval.models.model_paths import user_models
+from automedeval.models.checkpoints import user_models
 from automedeval.records import RecordError, option
 from automedeval.records.command_line import parse
 from automedeval.records.offline import is_offline

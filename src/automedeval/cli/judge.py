@@ -91,8 +91,8 @@ class JudgeArguments(BaselineArguments, EvidenceArguments):
         [],
     )
     judge: str | None = option(
-        "small (packaged), checkpoint (folder or Hub id), openai:MODEL (an endpoint, see "
-        "--base_url), likelihood:CHECKPOINT (how likely a response makes the question), "
+        "small (packaged), small+MODEL (with the voice of a language model), checkpoint (folder or Hub id), "
+        "openai:MODEL (an endpoint, see --base_url), likelihood:CHECKPOINT (how likely a response makes the question), "
         "small:FOLDER (of recipes/fit_small_judge.py), or baseline:NAME (as in a report); "
         f"default: {VARIABLE}, else small",
         None,

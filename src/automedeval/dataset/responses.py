@@ -15,8 +15,7 @@ from typing import Any
 
 from automedeval.models.arguments import parse_model
 from automedeval.models.base import Messages, Prompt
-from automedeval.models.checkpoints import checkpoint_folder
-from automedeval.models.model_paths import find_model
+from automedeval.models.checkpoints import checkpoint_folder, find_model
 from automedeval.models.tokenization import load_tokenizer, read_template
 from automedeval.records import Case, RecordError, Response, digest
 from automedeval.records.journal import write_lines

@@ -145,7 +145,7 @@ class Book:
 def find_books(paths: Sequence[str | Path]) -> tuple[list[Book], Counter[str]]:
     """Open files, and those inside folders (recursively) in the order of their names, each once; a path may be KIND=PATH.
 
-    Returns the books, and the number of skipped files inside folders, by suffix. RecordError: a fault of `Book`, or no book.
+    Returns the books, and the number of skipped files inside folders, by suffix.
     """
     kinds: dict[Path, str] = {}
     skipped: Counter[str] = Counter()
@@ -184,10 +184,7 @@ def _open_pdf(file: Path):
 
 
 def _without_running_heads(pages: Sequence[Sequence[str]]) -> list[list[str]]:
-    """Remove page numbers, and first and last lines that are the same, except for digits, on more than half of the pages.
-
-    A page that has the line at both ends counts once.
-    """
+    """Remove page numbers, and first and last lines that are the same, except for digits, on more than half of the pages."""
 
     def shape(line: str) -> str:
         return re.sub(r"\d+", "0", line.strip())

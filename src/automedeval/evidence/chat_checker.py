@@ -30,7 +30,7 @@ from automedeval.evidence.rules import agreement, contradiction
 from automedeval.evidence.statements import Evidence, Statement
 from automedeval.models.arguments import ChatArguments, EncoderArguments, checked_model
 from automedeval.models.base import Answer, Chat, Prompt, answer_groups
-from automedeval.models.model_paths import user_models
+from automedeval.models.checkpoints import user_models
 from automedeval.models.questions import Judgement, read_questions
 from automedeval.records import RecordError, digest, read_json
 from automedeval.records.gone import explain

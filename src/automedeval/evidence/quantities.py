@@ -70,28 +70,18 @@ _WORD, _PLURAL = re.compile(r"[a-z]+\d*|\d+(?:\.\d+)?"), re.compile(r"(?<=\w{3})
 
 
 class Quantity(NamedTuple):
-    """A quantity from `low` to `high`, in SI base units; amounts per time are per day, and a rate is times a day.
-
-    Args:
-        measure: "rate", "time" (how long), or of an amount "mass", "volume", or what is counted.
-        basis: of an amount: "" for a single dose, "day" or "total"; "weight" after it: per kg of body weight.
-        bound: "" for a value or range, "most" or "least" for a limit.
-        period: in days, of a rate or an amount per time: limits of other periods are not compared.
-        computed: whether it follows from others ("1 to 2 tablets every 4 to 6 hours"), or is "daily": `high` may not be meant.
-        subject, conditions: the words that name what it is a quantity of, which may stand elsewhere, and what it holds for.
-        gap: of a rate that is told by the time between doses "every", or "least" if that is the least time; else "".
-    """
+    """A quantity from `low` to `high`, in SI base units; amounts per time are per day, and a rate is times a day."""
 
     low: float
     high: float
-    measure: str
-    basis: str = ""
-    bound: str = ""
-    period: float = 1.0
-    computed: bool = False
-    subject: frozenset[str] = frozenset()
-    conditions: frozenset[str] = frozenset()
-    gap: str = ""
+    measure: str  # "rate", "time" (how long), or of an amount "mass", "volume", or what is counted
+    basis: str = ""  # of an amount: "" for a single dose, "day" or "total"; "weight" after it: per kg of body weight
+    bound: str = ""  # "" for a value or range, "most" or "least" for a limit
+    period: float = 1.0  # in days, of a rate or an amount per time: limits of other periods are not compared
+    computed: bool = False  # from others, "1 to 2 tablets every 4 to 6 hours", or "daily": `high` may not be meant
+    subject: frozenset[str] = frozenset()  # the words that name what it is a quantity of, which may stand elsewhere
+    conditions: frozenset[str] = frozenset()  # the words that name what it holds for
+    gap: str = ""  # of a rate that is told by the time between doses: "every", or "least" if that is the least time
 
 
 @lru_cache(4096)  # a sentence is read beside many others

@@ -28,8 +28,7 @@ class BaseJudge(ABC):
 
     Attributes:
         name, rubric_name: the `judge` and the `rubric` of the verdicts.
-        wording: the rubric as it was read; None if the judge follows none.
-        chat: the model, None where there is none.
+        wording, chat: the rubric as it was read, and the model; None where there is none.
         apart: whether each response is judged by itself, so that other responses do not change its score.
         blind_to: the kinds of danger that a judge made like this one cannot see; None: not known.
     """

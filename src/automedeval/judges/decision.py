@@ -33,8 +33,6 @@ def write_decision_folder(model: str, output: Path, temperature: float | None = 
     """Copy a checkpoint to a new folder, with a decision.json and its template; return the name of the rubric it judges by.
 
     The logarithms of its probabilities are divided by the `temperature`, which was fitted to verdicts by the rubric `fitted`.
-    RecordError: the folder holds files, the temperature is of another rubric, the rubric does not score an answer once, a score
-    takes several tokens, or the prompts cannot be written as a template.
     """
     from transformers.decision import DecisionConfig  # slow to import
 
@@ -69,9 +67,7 @@ def write_decision_folder(model: str, output: Path, temperature: float | None = 
         ((inputs, _),) = config.prepare_inputs(request, encoder.tokenizer)
         same = inputs["input_ids"][0].tolist() == encoder.encode([messages(sample)])[0] + shared
         if not same or encoder.tokenizer(labels, add_special_tokens=False).input_ids != values:
-            raise RecordError(
-                f"{model}: its prompts and scores cannot be written as a template with labels of one token"
-            )
+            raise RecordError(f"{model}: its prompts and scores are no template with labels of one token")
     for file in sorted({each for pattern in (*FILES, "*.safetensors") for each in folder.glob(pattern)}):
         (output / file.relative_to(folder)).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(file, output / file.relative_to(folder))

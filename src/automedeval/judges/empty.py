@@ -15,17 +15,12 @@ KINDS = {"scores": int, "expected_scores": float}  # the scores of a verdict
 def put_empty_lowest(
     request: Request, rubric: Rubric | None, error: str | None, values: dict[str, Any]
 ) -> tuple[str | None, dict[str, Any]]:
-    """Return the error and the values of a verdict after its empty responses were put lowest.
+    """Return the error and the values of a verdict by a rubric, or without a scale, after its empty responses were put lowest.
 
     An empty response has the lowest score of the scale; without a scale its own value, but at most the lowest of the others. A
     tie with an answer is lost (see `VerdictTable.relations`). Of a pair the answer is chosen, but not on a criterion of which
     a choice names the worse response: an empty one does no harm. A verdict that cannot be read stays invalid, unless all of
     its responses are empty.
-
-    Args:
-        rubric: the judge's rubric; None of a judge without a scale.
-        error: why the verdict is invalid, None if it is valid.
-        values: `scores`, `expected_scores`, `criterion_scores` and `choices` of the verdict, and keys that stay as they are.
     """
     count = len(request.case.responses)
     empty = [index for index in request.slots if request.case.responses[index].is_empty]

@@ -70,10 +70,8 @@ def read_responses(cases: Sequence[Case], encoder: Any, pair_reader: Callable) -
 
 
 def asked_last(question: str | list[dict[str, str]]) -> str:
-    """Return what was asked: a text, or of a conversation the patient's last message, the earlier ones behind a short one.
-
-    The newest message stands first, because a text that is too long is cut at its end.
-    """
+    """Return what was asked: a text, or of a conversation the patient's last message, the earlier ones behind a short one."""
+    # The newest message stands first, because a text that is too long is cut at its end.
     if isinstance(question, str):
         return readable(question)
     taken: list[str] = []

@@ -53,7 +53,7 @@ def load_judge(
     Args:
         spec: `MODEL` (a checkpoint's folder or Hub id), `openai:MODEL` or `decision:MODEL` is a `Judge`, with a rubric of the
             mode checklist a `ChecklistJudge`. `likelihood:MODEL` is a `LikelihoodJudge`, `small` (the packaged one) or
-            `small:FOLDER` a `SmallJudge`, `baseline:NAME` a `BaselineJudge`.
+            `small:FOLDER` a `SmallJudge`, `small+MODEL` one with the `Voice` of a model, `baseline:NAME` a `BaselineJudge`.
         rubric: a `Rubric`, a packaged rubric's id or a YAML file; see `judge_rubric`. Likelihoods and baselines use none.
         chat: how the model is loaded and asked: `ChatArguments`, or a dict of its fields.
         seed: of the orders, and of sampling.
@@ -77,7 +77,9 @@ def load_judge(
         network = encoder.load(chat.device) if model in EMBEDDINGS else None
         return BaselineJudge(model, None if cases is None else Collection.of(cases), encoder=network, **named)
     if kind == "small":
-        return load_small_judge(Path(model) if model else SMALL, rubric, encoder, chat.device, **named, **books)
+        folder, _, beside = (model, "", "") if not model.startswith("+") else model.partition("+")
+        voice = chat.load(beside, seed, processes) if beside else None
+        return load_small_judge(Path(folder or SMALL), rubric, encoder, chat.device, voice, **named, **books)
     if kind == "likelihood":
         return LikelihoodJudge(chat.load(model, seed, processes), **named)
     loaded = chat.load(spec, seed, processes)

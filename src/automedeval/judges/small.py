@@ -21,9 +21,12 @@ from automedeval.judges.base import ApartJudge
 from automedeval.judges.composed import compose
 from automedeval.judges.features import FEATURES, QUESTION, asked_last, read_responses
 from automedeval.judges.requests import Request
+from automedeval.judges.voice import Voice, log_odds
 from automedeval.models.arguments import EncoderArguments
+from automedeval.models.base import Answer
 from automedeval.models.checkpoints import described, fingerprint, weights_fingerprint
 from automedeval.models.pair_reader import PairReader
+from automedeval.models.questions import Judgement
 from automedeval.records import UNSEEN, Case, RecordError, Verdict, digest
 from automedeval.records.journal import write_json
 from automedeval.rubrics import Rubric
@@ -36,7 +39,8 @@ PACKAGED = Path(__file__).parent / "packaged" / "small"
 ADAPTER = "relevance"  # folder of the adapter
 READING = 3  # version of what is read, for the fingerprint: 2 checked no statements
 CHUNK = 32  # cases that are read together, but for the first one: the vectors of all their tokens are kept
-Read = tuple[np.ndarray, list[list[Finding]]]  # the features, and the findings of each response
+# The features, the findings of each response, and what the voice says of each.
+Read = tuple[np.ndarray, list[list[Finding]], list[Judgement]]
 SCALES = {"question": QUESTION, "reference": FEATURES}  # what is read without and with a reference
 
 
@@ -90,7 +94,8 @@ class SmallJudge(ApartJudge):
     """Score every response by itself: `expected_scores` on the rubric's scale, calibrated with people's ratings.
 
     A response that the encoder cannot read has no score; the others of its case keep theirs. Without a `checker` no statement
-    is checked; it checks against the reference, and by a `search` against books. `adapter` and `store` are fingerprints.
+    is checked; it checks against the reference, and by a `search` against books. `adapter` and `store` are fingerprints. With a
+    `voice` the score of a response of which it says nothing is missing too.
     """
 
     encoder: Any
@@ -103,29 +108,39 @@ class SmallJudge(ApartJudge):
     checker: SmallChecker | None = None
     search: Search | None = None
     store: str = ""
+    voice: Voice | None = None
 
-    chat = None
+    batched = True  # the encoder's batches, whatever asks the voice
     blind_to = UNSEEN
 
     def __post_init__(self) -> None:
         if self.rubric.scale is None:
             raise RecordError(f"the small judge reads a scale, and the rubric {self.rubric.name} gives choices")
         self.wording, self._scale = self.rubric, self.rubric.scale
-        self.name = self.name or "small"
+        self.chat = self.voice.chat if self.voice else None
+        self.name = self.name or (f"small+{self.chat.name}" if self.chat else "small")
         self.rubric_name = self.rubric.name
 
     @property
     def fingerprint(self) -> str:
         read = [READING, self.encoder.fingerprint, self.adapter, {"scales": _written(self.scales)}, self._scale]
-        read += [self.checker.fingerprint] if self.checker else []
+        read += [each.fingerprint for each in (self.checker, self.voice) if each]
         return digest(read + ([self.store] if self.search else []))
 
     @property
     def reads_reference(self) -> bool:
         return "reference" in self.scales or self.checker is not None
 
-    def answer(self, prompts: Sequence[Request], wanted: Sequence[bool]) -> Iterator[tuple[int, Read]]:
-        """Yield (index, (features, findings of the responses in the slots)) of the wanted requests, the shortest cases first.
+    def estimate(self, requests: Sequence[Request]) -> int:
+        voice = self.voice
+        return voice.chat.estimate([each for some in requests for each in voice.prompts(shown(some))]) if voice else 0
+
+    def overflow(self, prompts: Sequence[Request]) -> list[int]:
+        asked = [self.voice.prompts(shown(each)) if self.voice else [] for each in prompts]
+        return [max(self.chat.overflow(some)) if some else 0 for some in asked]
+
+    def answer(self, prompts: Sequence[Request], wanted: Sequence[bool]) -> Iterator[tuple[int, Read | Answer]]:
+        """Yield (index, what is read of the responses in the slots) of the wanted requests, the shortest cases first.
 
         All cases are read, wanted or not: which texts share a batch changes the last digits of their vectors.
         """
@@ -137,9 +152,11 @@ class SmallJudge(ApartJudge):
                 read = [cases[index] for index in some]
                 features = read_responses(read, self.encoder, self.pair_reader)
                 ends = np.cumsum([len(case.responses) for case in read])
-                for index, values, findings in zip(some, np.split(features, ends[:-1]), self.findings(read)):
-                    if wanted[index]:
-                        yield index, (values, findings)
+                found = list(zip(np.split(features, ends[:-1]), self.findings(read)))
+                asked = [wanted[index] for index in some]
+                silent = ((at, []) for at, want in enumerate(asked) if want)
+                for at, said in self.voice.ask(read, asked) if self.voice else silent:
+                    yield some[at], said if isinstance(said, Answer) else (*found[at], said)
 
     def findings(self, cases: Sequence[Case]) -> Iterator[list[list[Finding]]]:
         """Yield, of each case, the findings of each response: an empty list for one without evidence."""
@@ -157,10 +174,19 @@ class SmallJudge(ApartJudge):
         checked = self.checker.check(answers)
         yield from (list(itertools.islice(checked, len(case.responses))) for case in cases)
 
-    def verdict(self, request: Request, answer: Read, notes: dict[str, Any] | None = None) -> Verdict:
+    def verdict(self, request: Request, answer: Read | Answer, notes: dict[str, Any] | None = None) -> Verdict:
         """Return the verdict of what was read of a case; it is invalid if no response could be read, and none is empty."""
-        features, findings = answer
+        if isinstance(answer, Answer):
+            return self.record(request, answer.error, notes, expected_scores=None)
+        features, findings, said = answer
         (low, high), shares = self._scale, shares_by(self.scales, features)
+        if self.voice is not None:
+            shares = self.voice.add(shares, said)
+            of_each = {
+                request.case.models[slot]: each.error or round(log_odds(each), 4)
+                for slot, each in zip(request.slots, said)
+            }
+            notes = {"voice": of_each} | (notes or {})
         if self.checker is not None:
             # The answer is worth its score if the finding is false, and the lowest one if it is true.
             shares = shares * np.array([1 - self.checker.wrong(each) for each in findings])
@@ -170,7 +196,8 @@ class SmallJudge(ApartJudge):
         if not self.encoder.reads([asked_last(request.case.question)])[0]:
             return self.record(request, "the question cannot be read", notes, expected_scores=None)
         if np.isnan(shares).all() and not empty:
-            return self.record(request, "no response can be read", notes, expected_scores=None)
+            why = next((f" ({each.error})" for each in said if each.error), "")
+            return self.record(request, f"no response can be read{why}", notes, expected_scores=None)
         beside = "reference" in self.scales and not np.isnan(features[:, FEATURES.index("reference")]).all()
         added: dict[str, Any] = {"reads_reference": True} if beside else {}
         named = zip(request.slots, findings)
@@ -190,28 +217,31 @@ def shown(request: Request) -> Case:
 
 
 def load_small_judge(
-    folder: Path, rubric: Rubric, encoder: EncoderArguments, device: str = "auto", **options: Any
+    folder: Path, rubric: Rubric, encoder: EncoderArguments, device: str = "auto", chat: Any = None, **options: Any
 ) -> SmallJudge:
     """Load the small judge that recipes/fit_small_judge.py wrote to a folder, or the packaged one, with the packaged checker.
+
+    Beside the packaged one there may be the voice of a chat.
 
     RecordError: a fault of `described`, a library or the encoder is missing, the adapter is of another encoder, or there are
     books and no checker reads them.
     """
 
-    def learnt(content: Any) -> dict[str, Scale]:
+    def learnt(content: Any) -> tuple[dict[str, Scale], Voice | None]:
         scales = {name: Scale(**content["scales"][name]) for name in SCALES if name in content["scales"]}
         if unknown := {name for scale in scales.values() for name in scale.weights} - set(FEATURES):
             raise ValueError(f"no feature is called {min(unknown)!r}")
-        return {"question": scales["question"], **scales}
+        voice = Voice(chat, **content["voice"]) if chat else None
+        return {"question": scales["question"], **scales}, voice
 
-    scales, place = described(folder / "judge.json", "small judge", encoder.place, learnt)
+    (scales, voice), place = described(folder / "judge.json", "small judge", encoder.place, learnt)
     network = encoder.load(device)
     pair_reader = PairReader(place, folder / ADAPTER, device)
     checker = matching_checker(encoder, device, network)
     if options.get("search") and checker is None:
         raise RecordError(f"{folder}: the packaged checker reads with another encoder, so this judge reads no books")
     adapter = fingerprint(folder / ADAPTER, [])
-    return SmallJudge(network, pair_reader, scales, adapter, rubric, checker=checker, **options)
+    return SmallJudge(network, pair_reader, scales, adapter, rubric, checker=checker, voice=voice, **options)
 
 
 def write_small_judge(folder: Path, scales: Mapping[str, Scale], encoder: Path, facts: Mapping[str, Any]) -> None:

@@ -25,13 +25,11 @@ def judge_dataset(
 
     `MODEL_score` is the mean of what the valid verdicts say of a model's response (`Verdict.value`), null where there is none.
     `valid` says whether every verdict on the row is valid, null where there was nothing to judge. `rationale` and `error` are
-    those of the first valid and the first invalid verdict, null without one. RecordError: a column is missing, the judge gives
-    choices and no scores, or a response is blank and `blank` is None.
+    the first ones, null without one. RecordError: a column is missing, the judge gives no scores, or a response is blank.
 
     Args:
         judge: any judge that gives scores.
-        dataset: one row for each question, which the column `question` has (else see `Dataset.rename_column`), with one column
-            for the responses of each model; `reference` is read if it is there.
+        dataset: one row for each `question`, with one column for the responses of each model, and perhaps `reference`.
         responses: the columns with responses, which name the models; by default all but id, question, reference and topic.
         blank: what a null or a blank text in a column with responses is, "lowest" or "skip" (see `without_blanks`).
     """
@@ -115,10 +113,9 @@ def beside_rows(
     """Return the rows of a user's table, in their order, with what one judge's verdicts say of the answers in them.
 
     `rows` and `cases` are those of `read_rows` and `read_cases`, `columns` the ones that are read. The table gets case_id,
-    where it has no ids; for each candidate `MODEL_score`, the mean of what the valid verdicts say (`Verdict.value`),
-    `MODEL_flags` (contradicted, empty, invalid, unread, unsure, not judged) and `MODEL_claims`, the statements that contradict
-    the evidence, one a line; and the first rationale. Where a row is one answer, the judge's name stands for MODEL. RecordError
-    if the table has a column of one of these names.
+    where it has no ids; for each candidate `MODEL_score` as in `judge_dataset`, `MODEL_flags` and `MODEL_claims`, contradicted
+    statements, one a line; and the first rationale. Where a row is one answer, the judge's name stands for
+    MODEL. RecordError if the table has a column of one of these names.
     """
     import pandas  # comes with datasets
 

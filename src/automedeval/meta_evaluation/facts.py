@@ -160,12 +160,26 @@ def _trust(profile: JudgeProfile, judge: str) -> str:
     return f"nothing shows yet how far {judge} can be believed."
 
 
-def orders(judge: str, concordance: Mapping[str, Any]) -> str:
-    """Say how many pairs of responses a judge orders as people do, or why that is not known."""
-    if concordance["value"] is None:
-        return f"Not known. The agreement of {judge} with people is undefined: {concordance['reason']}."
-    share = f"{percent(concordance['value'])} of the pairs of responses as people do"
-    return f"{judge} orders {share} ({interval(concordance)})."
+def credit(judge: str, figure: Mapping[str, Any], rated: int, best: Mapping | None = None) -> dict[str, Any]:
+    """Return what the ratings of some cases say of a judge, as arguments of `JudgeProfile`.
+
+    `figure` is its concordance with people, and `best` the best baseline, as `baselines.best_baseline` found it.
+    """
+    if figure["value"] is None:
+        return {"agreement": [f"Not known. The agreement of {judge} with people is undefined: {figure['reason']}."]}
+    share = f"{percent(figure['value'])} of the pairs of responses as people do ({interval(figure)})"
+    said = [f"{judge} orders {share}. A tie counts as half; guessing gives 50 %."]
+    if rated < LEAST_RATED:
+        few = f"Rate at least {LEAST_RATED} cases: so far {rated} count."
+        return {"agreement": ["Not known yet: few cases are rated.", *said, few]}
+    if best is None:
+        return {"agreement": said}
+    against = {
+        "better": "It does better than every simple baseline.",
+        "not better": "Not shown: it is not clearly better than a simple baseline.",
+        "worse": "No: it is worse than a simple baseline.",
+    }
+    return {"agreement": [against[best["outcome"]], *said], "outcome": best["outcome"]}
 
 
 def against_best(judge: str, best: Mapping[str, Any] | None) -> list[str]:

@@ -465,6 +465,10 @@ class Row:
         """Return people's relations of the pairs that this judge was asked about, float [pairs]."""
         return np.where(self.judge.asked_pairs, self.judge.cases.panel.relations(self.rated(people)), np.nan)
 
+    def rated_cases(self, people: People) -> int:
+        """Count the cases with a pair that people ordered and that this judge was asked about."""
+        return int((self.judge.cases.panel.per_case(np.nan_to_num(self.people_relations(people)) != 0) > 0).sum())
+
 
 def rows_of(judges: Sequence[VerdictTable]) -> list[Row]:
     """Return the lines of the table, one per criterion of a pairwise judge."""

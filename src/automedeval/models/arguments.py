@@ -9,8 +9,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from automedeval.models.checkpoints import answers_questions, checkpoint_folder, loading
-from automedeval.models.model_paths import find_model, user_models
+from automedeval.models.checkpoints import answers_questions, checkpoint_folder, find_model, loading, user_models
 from automedeval.records import RecordError, check_least, option
 from automedeval.records.journal import ALONE, Processes
 
@@ -22,8 +21,8 @@ _KINDS = ("openai", "decision", "likelihood", "baseline", "small", "recording")
 def parse_model(spec: str) -> tuple[str, str]:
     """Split a model's or judge's name into kind and rest: "openai:gpt" is ("openai", "gpt"), "x" is ("checkpoint", "x")."""
     kind, colon, name = spec.partition(":")
-    if spec == "small":
-        return "small", ""  # the packaged one
+    if spec == "small" or spec.startswith("small+"):
+        return "small", spec[5:]  # the packaged one, beside it the voice of +MODEL
     return (kind, name) if colon and kind in _KINDS else ("checkpoint", spec)
 
 

@@ -6,6 +6,8 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+NOT_FINITE = "the model's probabilities are not finite: another --dtype may help"
+
 
 @dataclass(frozen=True)
 class Free:
@@ -106,6 +108,13 @@ class Answer:
     def of_failure(cls, why: str) -> "Answer":
         """Return what stands for the answer to a request that got none."""
         return cls(error=f"the request failed: {why}", failed=True)
+
+    @classmethod
+    def of_odds(cls, odds: Sequence[dict[str, float]], usage: dict[str, int], text: str = "") -> "Answer":
+        """Return the answer that chooses the likeliest value of each slot; an error where its odds are not finite."""
+        if any(chance != chance for each in odds for chance in each.values()):
+            return cls(error=NOT_FINITE, usage=usage)
+        return cls(text, tuple(max(each, key=each.__getitem__) for each in odds), tuple(odds), usage=usage)
 
 
 # Yields prompts one after another, receives the answer to each, and returns a result.

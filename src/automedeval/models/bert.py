@@ -18,7 +18,7 @@ from torch.nn import functional
 class Bert:
     """Read texts, or pairs of texts, by a checkpoint that `embeddings.plain_window` knows, cut to `window` tokens.
 
-    A LoRA adapter with a head, as `cross_encoder.save_adapter` writes it, is added to the weights.
+    An adapter of `cross_encoder.save_adapter` is added to the weights.
     """
 
     def __init__(self, folder: Path, window: int, device: str = "cpu", adapter: Path | None = None):

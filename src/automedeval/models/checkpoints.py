@@ -1,7 +1,8 @@
-"""Checkpoints: the folder of a model, its fingerprint, and the record of its training."""
+"""Checkpoints: where models lie on this machine, the folder of one, its fingerprint, and the record of its training."""
 
 import hashlib
 import json
+import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -9,22 +10,41 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-from automedeval.models.model_paths import find_model, user_models
 from automedeval.records import AutoMedEvalError, RecordError, read_json
 from automedeval.records.hub_names import hub_name, note_commit
 
+HERE = Path("models")  # where models lie beside the user's cache
 T = TypeVar("T")
 DECISION = "decision.json"  # how a checkpoint answers typed questions, see transformers' DecisionConfig
 # What is downloaded of a checkpoint beside its weights; the tokenizers of older ones are text files.
 FILES = ("*.json", "*.jinja", "*.model", "vocab.txt", "merges.txt", "rubric/*")
 
 
+def user_models() -> Path:
+    """Return the folder of the user's cache for models; it need not exist.
+
+    It is `automedeval/models` in HF_HOME, where people point it at a large disk, else in XDG_CACHE_HOME, else in ~/.cache.
+    """
+    chosen = os.environ.get("HF_HOME") or os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(chosen).expanduser() / "automedeval" / "models"
+
+
+def find_model(model: str) -> Path | None:
+    """Return the folder of a checkpoint on this machine, None if there is none.
+
+    Args:
+        model: the folder, or NAME or models/NAME of one in ./models or in the user's cache.
+    """
+    folder = Path(model)
+    if folder.is_dir() or folder.parent not in (Path(), HERE):
+        return folder if folder.is_dir() else None
+    places = (place / folder.name for place in (HERE, user_models()))
+    return next((place for place in places if (place / "config.json").is_file()), None)
+
+
 @dataclass(frozen=True)
 class Stage:
-    """One finished training run of a checkpoint: the splits of a data set and their size.
-
-    `fingerprint` is the data set's. `tokens` counts the tokens of the rows once; `trained` of them are in the loss.
-    """
+    """One finished training run on splits of a data set; of its `tokens`, counted once, `trained` are in the loss."""
 
     splits: tuple[str, ...]
     dataset: str
@@ -83,7 +103,7 @@ def checkpoint_folder(model: str, weights: str = "*.safetensors") -> Path:
 
 @contextmanager
 def loading(model: str) -> Iterator[None]:
-    """Turn whatever is raised while a checkpoint is loaded into a RecordError that names it; the project's own errors stay."""
+    """Turn whatever is raised while a checkpoint is loaded into a RecordError that names it, but the project's own errors."""
     try:
         yield
     except AutoMedEvalError:
@@ -153,14 +173,9 @@ def described(file: Path, what: str, encoder: str, read: Callable[[Any], T]) -> 
 
 
 def weights_fingerprint(encoder: Path) -> str:
-    """Return twelve hexadecimal digits over the weights and the vocabulary of an encoder, wherever its copy is from.
-
-    RecordError if the encoder has no safetensors or no fast tokenizer.
-    """
-    digest = hashlib.sha256()
-    for name in ("model.safetensors", "tokenizer.json"):
-        try:
-            digest.update(bytes.fromhex(_sha256(encoder / name)))
-        except OSError as error:
-            raise RecordError(f"{encoder}: not an encoder that can be recognised ({error})") from None
-    return digest.hexdigest()[:12]
+    """Return twelve hexadecimal digits over the weights and the vocabulary of an encoder; RecordError if it lacks either."""
+    try:
+        files = [bytes.fromhex(_sha256(encoder / name)) for name in ("model.safetensors", "tokenizer.json")]
+    except OSError as error:
+        raise RecordError(f"{encoder}: not an encoder that can be recognised ({error})") from None
+    return hashlib.sha256(b"".join(files)).hexdigest()[:12]

@@ -17,7 +17,7 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_DECISION_MAPPING
 
 from automedeval.models.base import Answer, Prompt, Slot, answer_groups
 from automedeval.models.checkpoints import DECISION
-from automedeval.models.local import NOT_FINITE, LocalChat
+from automedeval.models.local import LocalChat
 from automedeval.models.questions import NO_STATE, instructions
 from automedeval.records import RecordError
 
@@ -80,13 +80,9 @@ class LocalDecisions(LocalChat):
             return
         asked = [self._asked(prompt) for prompt in prompts]
         for index, odds in answer_groups(asked, wanted or [True] * len(prompts), self._odds):
-            told = tuple(dict(zip(slot.values, each)) for slot, each in zip(prompts[index].slots, odds))
+            told = [dict(zip(slot.values, each)) for slot, each in zip(prompts[index].slots, odds)]
             usage = {"prompt_tokens": sum(len(ids) for ids, *_ in asked[index]), "completion_tokens": 0}
-            if any(chance != chance for each in odds for chance in each):
-                yield index, Answer(error=NOT_FINITE, usage=usage)
-            else:
-                values = tuple(max(each, key=each.__getitem__) for each in told)
-                yield index, Answer(values=values, probabilities=told, usage=usage)
+            yield index, Answer.of_odds(told, usage)
 
     def _odds(self, asked: list[Asked], wanted: list[bool]) -> Iterator[tuple[int, list[float]]]:
         """Yield (index, probabilities of its labels) of the wanted questions."""

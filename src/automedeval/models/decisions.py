@@ -91,8 +91,7 @@ class DecisionChat(OpenAIChat):
                 error = f"no probabilities of {', '.join(options)}: {str(pairs)[:200]}"
                 return Answer(error=error, refused=True, usage=tokens)
             odds.append({option: float(chances[option]) for option in options})
-        values = tuple(max(each, key=each.__getitem__) for each in odds)
-        return Answer(values=values, probabilities=tuple(odds), usage=tokens)
+        return Answer.of_odds(odds, tokens)
 
 
 def parts_of(message: dict[str, Any]) -> dict[str, Any]:

@@ -105,7 +105,7 @@ class Rows:
     def start(self, prompts: Sequence[Sequence[int]], forward_tokens: int, keep: int = 1) -> torch.Tensor:
         """Feed the rows' prompts, token ids that begin with those of the prefix, about `forward_tokens` per forward pass.
 
-        Too many do not fit a CPU's caches. Rows of similar length should be neighbours. Returns what `feed` does.
+        Rows of similar length should be neighbours. Returns what `feed` does.
         """
         self.tokens = list(map(list, prompts))
         self.length, first = max(map(len, self.tokens)), 0
@@ -147,8 +147,8 @@ class Rows:
     def feed(self, tokens: Sequence[Sequence[int]], keep: int = 1) -> torch.Tensor:
         """Append tokens to the active rows; set `self.logits` to those of the last position.
 
-        A row that gets fewer tokens than others, or that was retired, moves to the common end, and its own last tokens fill the
-        forward pass. Return the logits of the last `keep` positions, (active rows, keep, vocabulary).
+        A row that gets fewer tokens than others, or was retired, moves to the common end; its own last tokens fill the forward
+        pass. Return the logits of the last `keep` positions, (active rows, keep, vocabulary).
         """
         width = max(map(len, tokens))
         end, self.length = self.length, self.length + width
@@ -205,10 +205,7 @@ class Rows:
 
 
 class SingleRow(Rows):
-    """One sequence without padding, for what `longest_in_batch` does not allow in a batch.
-
-    The model keeps what it wants of the sequence, as in transformers' `generate`.
-    """
+    """One sequence without padding, for what `longest_in_batch` does not allow in a batch; the model keeps its own states."""
 
     def __init__(self, model):
         self.model, self.active = model, 1
@@ -326,7 +323,7 @@ def draw(rows: Rows, logits: torch.Tensor, temperature: float, top_k: int = 0) -
 def compete(rows: Rows, values: Sequence[Sequence[int]]) -> torch.Tensor:
     """Return the probability of each value, by its token ids, as the continuation of each row: float32, (active rows, values).
 
-    The probability of a value of several tokens is the product of theirs, and each row sums to one. The rows are unchanged.
+    That of several tokens is the product of theirs, and each row sums to one. The rows are unchanged.
     """
     logits = rows.logits
     root = torch.log_softmax(logits, dim=-1)

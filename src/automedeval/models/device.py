@@ -27,7 +27,7 @@ def best_device() -> str:
 
 
 def kind_of(device: str | torch.device) -> str:
-    """Return the kind of a device ("cpu", "cuda:0", "mps"): "cpu", "cuda" or "mps"."""
+    """Return "cpu", "cuda" or "mps"."""
     return torch.device(device).type
 
 
@@ -42,10 +42,7 @@ def cpu_has(feature: str) -> bool:
 
 
 def bfloat16_missing(device: str) -> str:
-    """Return why bfloat16 should not be chosen on a device ("cpu", "cuda:0", "mps"); "" if the device computes it fast.
-
-    RecordError if AUTOMEDEVAL_BF16 has a value other than "off".
-    """
+    """Return why bfloat16 should not be chosen on a device; "" if it computes it fast."""
     switch = os.environ.get("AUTOMEDEVAL_BF16", "")
     if switch not in ("", "off"):
         raise RecordError(f"AUTOMEDEVAL_BF16={switch}: must be off or unset")
@@ -60,10 +57,9 @@ def bfloat16_missing(device: str) -> str:
 
 
 def best_dtype(device: str, stored: torch.dtype | None = None) -> torch.dtype:
-    """Return the format to compute in where nobody chose one.
+    """Return the format to compute in where nobody chose one: bfloat16 where the device computes it fast, else float32.
 
-    bfloat16 where the device computes it fast. Else float32, except on a GPU for a checkpoint whose weights are `stored` in
-    float16: its activations were made for the smaller range of float16, those of other checkpoints may exceed it.
+    On a GPU it is float16 for weights `stored` so: activations of other checkpoints may exceed its range.
     """
     if not bfloat16_missing(device):
         return torch.bfloat16

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from automedeval.models.checkpoints import checkpoint_folder, fingerprint, loading
-from automedeval.models.model_paths import find_model
+from automedeval.models.checkpoints import checkpoint_folder, find_model, fingerprint, loading
 from automedeval.records import RecordError, check_choice, read_json
 from automedeval.records.extras import install
 

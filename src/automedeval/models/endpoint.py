@@ -167,14 +167,13 @@ class OpenAIChat(Chat):
     ) -> Iterator[tuple[Any, Any]]:
         """Lead the dialogues whose keys are not in `done`, several at once; yield (key, result) as they end.
 
-        Each dialogue runs in its own thread and may wait for other things between its prompts. A request that fails after all
-        retries is added to `failures` and ends its dialogue without a result, or with what `failed` makes of the reason.
+        Each dialogue runs in its own thread. A request that fails after all retries is added to `failures`, and ends its
+        dialogue without a result, or with what `failed` makes of the reason.
 
-        A prompt that the endpoint refuses (400, 413, 422) gets an answer with the endpoint's words as its error. That waits
-        until it is clear that the prompt alone is refused: an answer was `accepted`, and a request sent later was answered, or
-        fewer than five were refused in a row with the same words. ChatError if the endpoint is down, refuses the key, the model
-        or any request, failed ten times in a row, or refused five prompts in a row with the same words. Requests in progress
-        are answered first.
+        A prompt that the endpoint refuses (400, 413, 422) gets an answer with the endpoint's words as its error, once it is
+        clear that the prompt alone is refused: an answer was `accepted`, and a request sent later was answered, or fewer than
+        five were refused in a row with the same words. ChatError, after the requests in progress, if the endpoint is down,
+        refuses the key, the model or any request, failed ten times in a row, or refused five prompts so.
         """
         in_a_row, waiting = 0, (each for each in dialogues if each[0] not in done)
         # The last ones in a row. Whether they are about their prompts alone is not clear yet.
@@ -324,10 +323,7 @@ class _LeftOut(Exception):
 
 
 class _Refusal(Exception):
-    """The endpoint refuses a request, in words that may be about its prompt alone or about every request.
-
-    `sent` is the number of the request. `alike` are the words without those that have a digit, such as a request's id.
-    """
+    """The endpoint refuses the request number `sent`, and perhaps every request; `alike`: its words but those with digits."""
 
     key: Any  # of the dialogue that it interrupts
     dialogue: Dialogue

@@ -9,6 +9,7 @@ from safetensors import safe_open
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Transformer
 from sentence_transformers.sentence_transformer.modules import Pooling
+from sentence_transformers.util import batch_to_device
 from tokenizers import Tokenizer
 
 from automedeval.records import RecordError
@@ -33,16 +34,19 @@ class Library:
         self.tokenizer = Tokenizer.from_str(own.backend_tokenizer.to_str())
         self.tokenizer.no_padding()
 
+    @torch.inference_mode()
     def read(self, texts: Sequence[str]) -> tuple[torch.Tensor, list[torch.Tensor]]:
         """Return the vector of each text, [texts, dimensions], and the vectors of its tokens but the special ones.
 
         With the pooling "pooler" there are none of tokens: the list is empty.
         """
-        rows: Any = self._network.encode(list(texts), batch_size=len(texts), output_value=None, show_progress_bar=False)
-        of_tokens = [row for row in rows if "token_embeddings" in row]
-        words = (~torch.isin(row["input_ids"].cpu(), self._special) for row in of_tokens)
-        tokens = [row["token_embeddings"].cpu()[own] for row, own in zip(of_tokens, words)]
-        return torch.stack([row["sentence_embedding"].cpu() for row in rows]), tokens
+        network = self._network
+        prompt = network.prompts.get(network.default_prompt_name or "")
+        features = batch_to_device(network.preprocess(list(texts), prompt=prompt), network.device)
+        words = features["attention_mask"].cpu().bool() & ~torch.isin(features["input_ids"].cpu(), self._special)
+        read: Any = network(features)
+        tokens = [row.cpu()[own] for row, own in zip(read.get("token_embeddings", ()), words)]
+        return read["sentence_embedding"].cpu(), tokens
 
 
 def _modules(folder: Path, pooling: str, options: dict) -> list[torch.nn.Module]:

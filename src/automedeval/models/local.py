@@ -11,7 +11,7 @@ import random
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from itertools import takewhile
 from typing import Any
 
@@ -19,6 +19,7 @@ import torch
 from transformers import AutoConfig, AutoTokenizer
 
 from automedeval.models.base import (
+    NOT_FINITE,
     Answer,
     Chat,
     Field,
@@ -28,10 +29,9 @@ from automedeval.models.base import (
     answer_layout,
     unescaped,
 )
-from automedeval.models.checkpoints import checkpoint_folder, file_digests, fingerprint, loading
+from automedeval.models.checkpoints import checkpoint_folder, file_digests, find_model, fingerprint, loading
 from automedeval.models.decoding import Prefix, Rows, SingleRow, Written, cache_dtype, compete, draw, write_free
 from automedeval.models.device import best_device, best_dtype, described, gpu_memory, kind_of
-from automedeval.models.model_paths import find_model
 from automedeval.models.network import (
     flatten_head_input,
     load_network,
@@ -47,7 +47,6 @@ LOG = logging.getLogger(__name__)
 ROOM_ON_CPU, ROOM_ON_GPU = 65_536, 262_144  # most tokens of a batch
 MANY = 8  # prompts from which on, on a CPU, the first is answered by itself
 LEAST = 64  # tokens of a free text that the window must leave
-NOT_FINITE = "the model's probabilities are not finite: another --dtype may help"
 
 
 def batch_room(outline, device: str) -> int:
@@ -96,7 +95,6 @@ class LocalChat(Chat):
     constrains = batched = True
     precision = ""  # in words, what dtype "auto" chose
     _prefix: Prefix = field(default_factory=Prefix, repr=False)
-    _final: dict[Free, set[int]] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         self.folder = folder = checkpoint_folder(self.model)
@@ -104,6 +102,7 @@ class LocalChat(Chat):
         self.tokenizer = AutoTokenizer.from_pretrained(folder)
         self.tokenizer.chat_template = read_template(self.chat_template_path) or self.tokenizer.chat_template
         self.encoder = PromptEncoder(self.tokenizer)
+        self._piece = cache(lambda token: self._decode([token]))
         if self.device == "auto":
             self.device = best_device()
         if self.dtype == "auto":
@@ -251,7 +250,9 @@ class LocalChat(Chat):
         rows.chance = list(map(random.Random, keys))  # seeded by the text's SHA-512
         usage = [{"prompt_tokens": len(ids), "completion_tokens": 0} for ids in encoded]
         if free is None:
-            return self._choose_values(rows, None, encoded, slots, usage)
+            shared, *_ = self.encoder.segment(*slots[0])
+            rows.start([ids + shared for ids in encoded], self.forward_tokens)
+            return self._choose_values(rows, slots, usage)
         start = self.encoder.after("\n", opening) if opening else []
         rows.start([ids + start for ids in encoded], self.forward_tokens)
         not_finite = rows.logits.isnan().any(dim=1).tolist()
@@ -264,8 +265,8 @@ class LocalChat(Chat):
             tail = [self.encoder.after("x", joined[index][1] + slot.values[0]) for index in owner]
             _, values, ending = self.encoder.segment(literal, slot, following)
             spare = len(values[0]) - ending
-            forced = [ids[: len(ids) - spare] for ids in tail]
-            valued = dict(zip(owner, self._choose_values(rows, forced, [], slots, [usage[index] for index in owner])))
+            rows.feed([ids[: len(ids) - spare] for ids in tail])
+            valued = dict(zip(owner, self._choose_values(rows, slots, [usage[index] for index in owner])))
             answers = [
                 replace(
                     valued[index],
@@ -289,21 +290,12 @@ class LocalChat(Chat):
         capacity = max(map(len, prompts)) + max(reserves) + 64
         return Rows(self.network, len(prompts), capacity, prefix or self._prefix, self.tokenizer.pad_token_id or 0)
 
-    def _choose_values(
-        self,
-        rows: Rows,
-        forced: list[list[int]] | None,
-        prompts: list[list[int]],
-        slots: Sequence[Field],
-        usage: list[dict[str, int]],
-    ) -> list[Answer]:
-        """Feed the literals, and choose an allowed value of each slot, one slot after another.
+    def _choose_values(self, rows: Rows, slots: Sequence[Field], usage: list[dict[str, int]]) -> list[Answer]:
+        """Choose an allowed value of each slot, before which the rows stand, and feed it with the literal before the next one.
 
-        It is the most probable one, or with a temperature a sampled one; probabilities are those at temperature 1. After free
-        text `forced` holds the tokens that each row still needs up to its first slot, the first literal included. Without it
-        the `prompts` are fed together with the first literal.
+        It is the most probable one, or with a temperature a sampled one; probabilities are those at temperature 1.
         """
-        texts = ["" for _ in usage]
+        texts = [""] * len(usage)
         chosen: list[list[str]] = [[] for _ in usage]
         probabilities: list[list[dict[str, float]]] = [[] for _ in usage]
         winners: list[list[int]] = []
@@ -311,10 +303,6 @@ class LocalChat(Chat):
             shared, values, ending = self.encoder.segment(literal, slot, following)
             if winners:
                 rows.feed([ids + shared for ids in winners])
-            elif forced is not None:
-                rows.feed(forced)
-            else:
-                rows.start([ids + shared for ids in prompts], self.forward_tokens)
             odds = compete(rows, values)
             best = (draw(rows, odds.log(), self.temperature) if self.temperature else odds.argmax(dim=1)).tolist()
             for row, (winner, chances) in enumerate(zip(best, odds.tolist())):
@@ -323,12 +311,10 @@ class LocalChat(Chat):
                 texts[row] += literal + slot.values[winner]
                 usage[row]["completion_tokens"] += len(shared) + len(values[winner])
             winners = [values[winner][: len(values[winner]) - ending] for winner in best]
-        closing = slots[-1][2]
+        texts = [text + slots[-1][2] for text in texts]
         return [
-            Answer(error=NOT_FINITE, usage=count)
-            if any(chance != chance for odds in chances for chance in odds.values())
-            else Answer(text + closing, values=tuple(words), probabilities=tuple(chances), usage=count)
-            for text, words, chances, count in zip(texts, chosen, probabilities, usage)
+            replace(answer, values=tuple(words)) if answer.values else answer
+            for answer, words in zip(map(Answer.of_odds, probabilities, usage, texts), chosen)
         ]
 
     def _chooser(self, rows: Rows) -> Callable[[torch.Tensor], torch.Tensor]:
@@ -342,7 +328,8 @@ class LocalChat(Chat):
         """Let every row write a free text (see `write_free`), and count its tokens in `usage`."""
 
         def stops(tokens: list[int], whole: bool) -> bool:
-            if tokens[-1] not in final:
+            # Only a token that holds the stop, or begins with an end of it, can complete it.
+            if not free.stop or not final.search(self._piece(tokens[-1])):
                 return False
             # A quote at the beginning may have been escaped by a token that is not shown.
             before, text = (self._decode(some) for some in (tokens[:-1], tokens))
@@ -350,21 +337,12 @@ class LocalChat(Chat):
             return any(match.end() > len(ahead + before) for match in pattern.finditer(ahead + text))
 
         pattern, lead = _stop_pattern(free)
-        final = self._final_tokens(free) if free.stop else ()
+        ends = "|".join(re.escape(free.stop[at:]) for at in range(1, len(free.stop))) or r"(?!)"
+        final = re.compile(rf"\A(?:{ends})|{re.escape(free.stop)}", re.I)
         written, owner = write_free(rows, most, self._ends, stops, self._chooser(rows))
         for text, count in zip(written, usage):
             count["completion_tokens"] = len(text.tokens)
         return written, owner
-
-    def _final_tokens(self, free: Free) -> set[int]:
-        """Return the tokens with which a stop can be complete, after which alone the text is decoded and searched."""
-        if free not in self._final:
-            ends = "|".join(re.escape(free.stop[at:]) for at in range(1, len(free.stop))) or r"(?!)"
-            final = re.compile(rf"\A(?:{ends})|{re.escape(free.stop)}", re.I)
-            options = {"skip_special_tokens": False, "clean_up_tokenization_spaces": False}
-            pieces = self.tokenizer.batch_decode([[token] for token in range(len(self.tokenizer))], **options)
-            self._final[free] = {token for token, piece in enumerate(pieces) if final.search(piece)}
-        return self._final[free]
 
     def _decode(self, tokens: list[int]) -> str:
         return self.tokenizer.batch_decode([tokens], skip_special_tokens=False, clean_up_tokenization_spaces=False)[0]

@@ -22,7 +22,9 @@ BESIDE, REMARKS, ABOUT, ASKED, TRUSTED, NO_VALUE, NO_RATING = (
 )
 NO_ANSWER = re.compile("|".join(_WORDS["no_answer"]), re.I | re.S)
 PERSON = re.compile(r"(?:(?:Dr|Prof|Mr|Ms|Mrs)\.? )?[A-Z][\w'’-]+(?: [A-Z][\w'’.-]*){0,2}")
-NUMBER = re.compile(r"(?=.*\d)[-+\d.,:/%\sTZ]+", re.DOTALL)  # dates and times too
+NUMBER = re.compile(  # dates and times too
+    rf"(?=.*\d)(?:[-+\d.,:/%\sTZ]|(?<![^\W\d])(?:{'|'.join(_WORDS['dates'])})(?![^\W\d]))+", re.I | re.S
+)
 NAMELESS = re.compile(r"(Unnamed: \d+)?\s*")
 BLANK = ("lowest", "skip")  # what a blank cell of a candidate is, see `without_blanks`
 

@@ -21,6 +21,12 @@ def _kind(message: dict) -> tuple[str, str] | None:
     return next((keys for keys in (("role", "content"), ("from", "value")) if keys[0] in message), None)
 
 
+def _is_message(value: Any) -> bool:
+    """Return whether a cell is one message, and no other data with a role or a source."""
+    kind = _kind(value) if isinstance(value, dict) else None
+    return kind is not None and not {kind[1], "tool_calls", "function_call"}.isdisjoint(value)
+
+
 def read_conversation(messages: Sequence[dict], name: str) -> list[dict[str, str]]:
     """Return messages as `{"role", "content"}`, each with a text; other keys with texts stay.
 
@@ -82,17 +88,15 @@ def _is_parts(value: Any) -> bool:
 
 
 def without_messages(row: dict, place: str) -> dict:
-    """Return a row of a table with texts in the place of messages.
+    """Return a row of a table with texts in the place of messages, of which each cell has a list or one.
 
     `messages` are the question and, where an assistant has the last word, the answer to it. Of preferences, `chosen` and
     `rejected`, the last messages are the answers; those that both begin with are the question if there is no `prompt`.
     """
     row = {name: _parts(value) if _is_parts(value) else value for name, value in row.items()}
-    # each may be one message; beside a prompt, a conversation has one of them again
-    if {"chosen", "rejected"} <= set(row):
-        asked = {"prompt", "question"} & set(row)
-        row = {name: value for name, value in row.items() if not (asked and name in CONVERSATIONS)}
-        row = {name: [value] if is_conversation([value]) else value for name, value in row.items()}
+    row = {name: [value] if _is_message(value) else value for name, value in row.items()}
+    if {"chosen", "rejected"} <= set(row) and {"prompt", "question"} & set(row):  # a conversation has one of them again
+        row = {name: value for name, value in row.items() if name not in CONVERSATIONS}
     told = {name: value for name, value in row.items() if is_conversation(value)}
     if not told:
         return row

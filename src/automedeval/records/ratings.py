@@ -8,7 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
-from itertools import chain, pairwise
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -87,14 +87,12 @@ def placed_ratings(path: str | Path, cases: Iterable[Case] = ()) -> tuple[list[t
         comment = _text(values["comment"]) or None
         criterion = _text(values["criterion"]) or DEFAULTS["criterion"]
         ratings.append((place, Rating(case_id, model, annotator, str(criterion), score, comment, extra)))
-    _check_scales(ratings, "criterion", path)
-    if columns_of == "annotator":
-        _check_scales(ratings, columns_of, path)
+    for what in ["criterion"] + ["annotator"] * (columns_of == "annotator"):
+        _check_scales(ratings, what, path)
     ratings, who = (ratings, []) if columns["annotator"] else _with_raters(ratings, str(path))
     notes += who
     others = dict.fromkeys(str(key) for _, each in ratings for key, cell in each.extra.items() if filled(cell))
-    told = {*chain(*KEYS.values())}
-    if unread := [name for name in others if plain(name) not in told and not NAMELESS.fullmatch(name)]:
+    if unread := [name for name in others if not _is_key(name)]:
         notes.append(f"not read: {', '.join(unread)}")
     notes += [f"ratings {what}, left out: {count:,}" for what, count in sorted(counts.items())]
     return ratings, [f"{path}: {note}" for note in notes]
@@ -128,10 +126,8 @@ def _with_raters(ratings: list[tuple[str, Rating]], path: str) -> tuple[list[tup
 
 def _without_words(given: list[tuple[str, str | None, dict]], counts: Counter[str]) -> list[tuple[str, dict]]:
     """Return the rows but those of a form's questions that are answered in words, for instance by a comment."""
-    asked: dict[str, list] = {}
-    for _, question, row in given:
-        if question is not None:
-            asked.setdefault(question, []).append(row["score"])
+    questions = dict.fromkeys(question for _, question, _ in given if question is not None)
+    asked = {name: [row["score"] for _, question, row in given if question == name] for name in questions}
     scores = {question: cells for question, cells in asked.items() if _are_scores(cells)}
     counts.update("in words" for question, cells in asked.items() if question not in scores for _ in cells)
     if scores:
@@ -146,13 +142,11 @@ def _one_score_each(
     keys = dict.fromkeys(key for _, row in rows for key in row)
     cells = {str(key): [row.get(key) for _, row in rows] for key in keys}
     named = {role: [name for name in cells if plain(name) in words] for role, words in KEYS.items()}
-    told = {name for names in named.values() for name in names}
-    told |= {name for name in cells if NAMELESS.fullmatch(name)}  # the index that pandas writes
-    others = [name for name in cells if name not in told and any(map(filled, cells[name]))]
+    others = {name: each for name, each in cells.items() if not _is_key(name) and any(map(filled, each))}
     scores = {  # the column → whose it is: "relevancy_score"
         name: re.sub(r"(?i)(?<=\w)[\s_-]+(?:score|rating)$", "", name)
         for name in others
-        if _are_scores(cells[name]) and not {plain(name), plain(name).rpartition("_")[2]} & (ABOUT | BESIDE | {"id"})
+        if _are_scores(others[name]) and not {plain(name), plain(name).rpartition("_")[2]} & (ABOUT | BESIDE | {"id"})
     }
     raters = {name: whose for name, whose in scores.items() if plain(name).split("_")[0] in KEYS["annotator"]}
     answers = {name: whose for name, whose in scores.items() if whose in models}
@@ -162,16 +156,19 @@ def _one_score_each(
     elif raters or named["criterion"]:
         role, scores = "annotator", raters or scores
     if named["score"] or not scores or (role == "criterion" and not named["annotator"]):
-        role, scores = "", {}
-    elif role != "model":
+        return rows, "", []
+    if role != "model":
         _refuse_amounts({name: cells[name] for name in scores}, rows[0][0])
-    notes = [f"scores of one {role} a column: {', '.join(scores)}"] if scores else []
-    if scores:
-        rest = [(place, {key: cell for key, cell in row.items() if key not in scores}, row) for place, row in rows]
-        rows = [
-            (place, row | {role: scores[name], "score": of.get(name)}) for place, row, of in rest for name in scores
-        ]
-    return rows, role, notes
+    rest = [(place, {key: cell for key, cell in row.items() if key not in scores}, row) for place, row in rows]
+    each = [
+        (place, about | {role: scores[name], "score": row.get(name)}) for place, about, row in rest for name in scores
+    ]
+    return each, role, [f"scores of one {role} a column: {', '.join(scores)}"]
+
+
+def _is_key(name: str) -> bool:
+    """Return whether a column is read by its name, or is the index that pandas writes."""
+    return any(plain(name) in names for names in KEYS.values()) or NAMELESS.fullmatch(name) is not None
 
 
 def _are_scores(cells: Iterable[Any]) -> bool:

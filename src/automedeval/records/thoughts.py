@@ -25,14 +25,12 @@ CONTROL_TOKEN = re.compile(
 
 
 def without_thoughts(text: str) -> str:
-    """Return an answer without thoughts, the same text if it has none; nothing of it if it is one unfinished thought.
+    """Return an answer without thoughts, tool calls and turns around it; nothing of it if it is one unfinished thought.
 
     Some chat templates open the thought in the prompt, so that the text has only the end of it.
     """
-    seen = text.casefold()
-    if not any(
-        sign in seen for sign in ("<", "&lt;", "[inst]", "think", "thought", "assistantfinal")
-    ):  # each mark has one
+    seen = text.casefold()  # each mark has one of the signs
+    if not any(sign in seen for sign in ("<", "&lt;", "[inst]", "think", "thought", "assistantfinal")):
         return text
     kept: list[str] = []
     position, inside, begun, name = 0, False, False, ""

@@ -379,7 +379,9 @@ def _json_value(value: Any, rubric: Rubric) -> Any:
     low, high = rubric.bounds if rubric.scale else (0, 0)
     labels = {folded(word) for name in rubric.output_criteria for word in words(rubric, name)}
     for name, other in members.items():
-        is_value = isinstance(other, float) and (other in range(low, high) or (other > high) == ("max" in folded(name or "")))
+        is_value = isinstance(other, float) and (
+            other in range(low, high) or (other > high) == ("max" in folded(name or ""))
+        )
         if name != key and (is_value or (isinstance(other, str) and folded(other) in labels)):
             return f"{key} and {name}"
     return members.get(key)

@@ -27,19 +27,16 @@ def rubric_to_publish(checkpoint: Path) -> str:
     RecordError if it was trained for another one.
     """
     trained_for: Sequence[str] = (read_record(checkpoint) or {}).get("rubrics", ())
-    packaged = {read_rubric(name).name: name for name in packaged_rubrics()}
     beside = checkpoint / FOLDER / RUBRIC
-    if not beside.is_file():
-        if unpackaged := [name for name in trained_for if name not in packaged]:
-            raise RecordError(
-                f"{checkpoint}: was trained for the rubric {unpackaged[0]}, which is not packaged: put it there as "
-                f"{FOLDER}/{RUBRIC}, with its template"
-            )
-        return packaged[trained_for[0]] if trained_for else PACKAGED
-    name = read_rubric(beside).name
-    if trained_for and name not in trained_for:
-        raise RecordError(f"{beside}: is {name}; it was trained for {', '.join(trained_for)}")
-    return str(beside)
+    if beside.is_file():
+        if trained_for and (name := read_rubric(beside).name) not in trained_for:
+            raise RecordError(f"{beside}: is {name}; it was trained for {', '.join(trained_for)}")
+        return str(beside)
+    packaged = {read_rubric(name).name: name for name in packaged_rubrics()}
+    if unpackaged := [name for name in trained_for if name not in packaged]:
+        how = f"put it there as {FOLDER}/{RUBRIC}, with its template"
+        raise RecordError(f"{checkpoint}: was trained for the rubric {unpackaged[0]}, which is not packaged: {how}")
+    return packaged[trained_for[0]] if trained_for else PACKAGED
 
 
 def files_to_publish(name: str, version: str) -> dict[str, bytes]:

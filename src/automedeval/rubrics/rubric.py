@@ -88,8 +88,8 @@ class Rubric:
     """The content of a rubric's file; `rubrics/packaged/automedeval.yaml` has comments.
 
     `scale` is (lowest, highest), None for choices. `choices` maps "a", "b", "tie", "neither" to the words of the answer, in a
-    checklist "met" and "not_met". A checklist has no criteria of its own: `about` gives it those of a case.
-    `template_text` is the Jinja source, `fingerprint` has twelve hexadecimal digits over everything that the judge reads.
+    checklist "met" and "not_met". A checklist has no criteria of its own: `about` gives it those of a case. `fingerprint` is
+    over everything that the judge reads.
     """
 
     id: str
@@ -167,8 +167,7 @@ class Rubric:
 class Questions:
     """The questions about a verdict that people answer (paper, section 3.1 and Appendices D and E).
 
-    `scale` is (lowest, highest), `anchors` maps its values to their meaning, `tags` maps the name of an error to its
-    description. `fingerprint` has twelve hexadecimal digits over the file's content.
+    `anchors` maps values of the scale (lowest, highest) to their meaning, `tags` the name of an error to its description.
     """
 
     title: str
@@ -199,10 +198,7 @@ def without_scale(rubric: str) -> bool:
 
 
 def read_rubric(name: str | Path) -> Rubric:
-    """Read a packaged rubric by id, or a user's own by the path of its YAML file; RubricError if it is faulty.
-
-    A template is searched beside the YAML file first, then among the packaged ones.
-    """
+    """Read a packaged rubric by id, or a user's own by the path of its YAML file; RubricError if it is faulty."""
     path, place = _rubric_path(name)
     reader = _Reader(place)
     return reader.rubric(reader.read(path), beside=path.parent if isinstance(path, Path) else None)
@@ -233,15 +229,12 @@ def _template_path(name: str, beside: Path | None) -> Any:
 
 
 def read_questions(path: str | Path | None = None) -> Questions:
-    """Read the questions about verdicts: the packaged "verdict" (the default) or "verification", or those of a YAML file.
-
-    RubricError if the file cannot be read, is not YAML, or has a key that is missing, unknown or wrong.
-    """
-    name = "verdict" if path is None else str(path)
+    """Read the questions about verdicts: the packaged "verdict" (the default) or "verification", or those of a YAML file."""
+    name, file = str(path or "verdict"), None
     if name in PACKAGED_QUESTIONS:
-        reader, file = _Reader(f"{name}.yaml"), PACKAGED / "questions" / f"{name}.yaml"
-    else:
-        reader, file = _Reader(name), Path(name)
+        name = f"{name}.yaml"
+        file = PACKAGED / "questions" / name
+    reader = _Reader(name)
     return reader.questions(reader.read(file))
 
 
@@ -294,9 +287,8 @@ class _Reader(YamlFile):
         keys = self.values(content, QUESTIONS)
         scale, anchors = self.scale(keys["scale"])
         tags = keys["tags"]
-        for name in tags:
-            if not isinstance(name, str):
-                self.fail(f"tags.{name}", "a tag's name must be a text")
+        if odd := [name for name in tags if not isinstance(name, str)]:
+            self.fail(f"tags.{odd[0]}", "a tag's name must be a text")
         tags = {name: self.take(tags, name, str, inside="tags.").strip() for name in tags}
         fingerprint = digest(content, sort_keys=True, default=str)
         criteria = tuple(self.criteria(keys["criteria"]))

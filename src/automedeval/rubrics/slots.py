@@ -44,8 +44,7 @@ def as_recorded(answer: ParsedAnswer, order: Sequence[int], models: Sequence[str
 def renamed(text: str, former: Sequence[int], order: Sequence[int], word: str = DOCTOR) -> str:
     """Return a text on the doctors of the order `former` with the doctors' numbers of `order`; steps are sorted anew.
 
-    Responses that only one of the orders holds are put behind the others: a text may be on fewer responses than are shown, or
-    on more.
+    Responses that only one of the orders holds are put behind the others.
     """
     before = [*former, *(index for index in order if index not in former)]
     after = [*order, *(index for index in former if index not in order)]

@@ -114,7 +114,11 @@ def _scores_agree(sentence: str, rubric: Rubric, reading: ParsedAnswer) -> bool:
     asked = [of_criteria[name] for name in named if of_criteria] or [scores]
     unnamed = re.sub(named_slot(rubric), "§", sentence, flags=re.I)
     told = figures(sentence, rubric, [score for each in asked for score in each])
-    if _SEARCH["changed"].search(unnamed) or _SEARCH["taken_back"].search(marked) or (not told and _SEARCH["no_score"].match(unnamed)):
+    if (
+        _SEARCH["changed"].search(unnamed)
+        or _SEARCH["taken_back"].search(marked)
+        or (not told and _SEARCH["no_score"].match(unnamed))
+    ):
         return False
     rivals = slots if len(slots) > 1 else range(len(scores))
     for name, ahead in _compared(marked, named if of_criteria else ()):

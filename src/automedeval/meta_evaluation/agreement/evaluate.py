@@ -53,7 +53,7 @@ def meta_evaluate(
         "cases": _counts(cases, people),
         "judges": {row.name: record_of(cases, row) for row in rows},
     }
-    tree["main_judge"] = {"name": main.name, "rated_cases": _rated_cases(cases, main, people)}
+    tree["main_judge"] = {"name": main.name}
     wrong = {case for (case, _), statements in contradicted(main.judge).items() if statements}
     tree["main_judge"] |= {"valid_rates": _valid_rates(cases, main.judge), "contradicted_cases": len(wrong)}
     compared = {row.name: compare_candidates(cases, row.relations, row.values) for row in rivals}
@@ -122,18 +122,12 @@ def _agreement(cases: Cases, people: People, row: Row, relation: np.ndarray) -> 
     record["runs"] = None
     if len(runs) > 1:
         record["runs"] = [{"run": each.run} | measures_of(cases, each, rated, relation) for each in runs]
+    record["rated_cases"] = row.rated_cases(people)
     record["by_criterion"] = _by_criterion(cases, people, row.judge)
     if row.judge.kind == "judge" and row.expected is not None:
         sure = selective.gaps(panel, row.expected)
         record["risk_coverage"] = selective.risk_coverage(panel, relation, row.finest, sure)
     return record
-
-
-def _rated_cases(cases: Cases, row: Row, people: People | None) -> int:
-    """Count the cases with a pair that people ordered and that a judge was asked about."""
-    if people is None:
-        return 0
-    return int((cases.panel.per_case(np.nan_to_num(row.people_relations(people)) != 0) > 0).sum())
 
 
 def _valid_rates(cases: Cases, judge: VerdictTable) -> dict[str, bootstrap.Statistic]:

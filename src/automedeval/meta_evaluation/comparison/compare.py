@@ -13,7 +13,7 @@ import numpy as np
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.judge_facts import known_of_judge, notes_on
 from automedeval.meta_evaluation.agreement.ratings import People
-from automedeval.meta_evaluation.facts import facts_of, orders
+from automedeval.meta_evaluation.facts import credit, facts_of
 from automedeval.meta_evaluation.report.changes import better, candidates_of, changes_of, in_common
 from automedeval.meta_evaluation.table import Row, VerdictTable, rows_of
 from automedeval.records import RecordError
@@ -114,7 +114,8 @@ def comparison(
     result = bootstrap.plain(figures, Powered)
     lead = next(row for row in rows if row.name == result["lead"])
     rated = len(np.unique(cases.panel.case[~np.isnan(people.scores)]))
-    agreement = {"agreement": [orders(lead.name, result["judges"][lead.name]["concordance"])]} if rated else {}
+    figure = result["judges"][lead.name]["concordance"]
+    agreement = credit(lead.name, figure, lead.rated_cases(people)) if rated else {}
     result["facts"] = facts_of(known_of_judge(cases, lead, **agreement))
     result["cases"] = {"file": cases.source, "cases": len(cases), "responses": cases.responses, "rated_cases": rated}
     result |= {"changes": changes, "baseline": next(iter(candidates)), "notes": notes + result["notes"]}

@@ -37,7 +37,8 @@ def comparison_sentences(result: Result) -> list[str]:
     if len(pairs) == 1 and figures[0][kind]["low"] is not None:
         what = f"the difference of {' and '.join(pairs[0]['pair'])}"
         size = f"{span(figures[0][kind])} points by {alone}"
-        size += f", {span(figures[0]['classical'])} by ratings alone" if rated and figures[0]["unrated"] else ""
+        own = "estimated by itself, so that the mean scores may differ by another amount"
+        size += f", {span(figures[0]['classical'])} by ratings alone; {own}" if rated and figures[0]["unrated"] else ""
         sentences.append(f"T{what[1:]} is {size}.")
     biased = sum(_apart(figure["naive"], figure["prediction_powered"]) for figure in figures)
     if biased:
@@ -101,7 +102,7 @@ def tables(result: Result) -> list[PageTable]:
     head = ["what", "judge", *kinds.values(), *(["weight of the judge", "rated", "equivalent"] if rated else [])]
     groups = {"Mean scores": {name: each["mean"] for name, each in result["models"].items()}}
     for title, key in (
-        ("Differences of mean scores", "difference"),
+        ("Differences of mean scores, each estimated by itself", "difference"),
         ("Shares of pairs won, ties counted half", "win_rate"),
     ):
         groups |= {title: {" : ".join(pair["pair"]): pair[key] for pair in result["pairs"]}}

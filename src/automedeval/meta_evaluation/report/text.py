@@ -1,5 +1,6 @@
 """Put the result into words: first the answer, which model scores highest and what is known of the judge, then the rest."""
 
+from collections.abc import Mapping
 from itertools import zip_longest
 from typing import Any
 
@@ -7,15 +8,14 @@ from automedeval.meta_evaluation.agreement.candidates import standing
 from automedeval.meta_evaluation.agreement.judge_facts import profile
 from automedeval.meta_evaluation.criteria.report import credit as credit_of_criteria
 from automedeval.meta_evaluation.facts import (
-    LEAST_RATED,
     SHOWN,
     JudgeProfile,
     against_best,
     best_of,
     called,
+    credit,
     facts_of,
     is_trusted,
-    orders,
     trust,
 )
 from automedeval.meta_evaluation.page import Bars, PageTable
@@ -120,10 +120,8 @@ def known_of(result: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any], Ju
     main = result["main_judge"]
     table = result["models"][main["name"]]
     stands = standing(table)
-    rated = main["rated_cases"] if "people" in result else 0
-    best = result["judges"][main["name"]].get("best_baseline") if rated >= LEAST_RATED else None
     more = {"harm": result.get("harm", {}), "steps": result.get("next_steps", ()), "unclear": stands["unclear"]}
-    more |= {"agreement": credit(result), "outcome": best and best["outcome"]}
+    more |= credit_of(result, main["name"])
     return table, stands, profile(main["name"], result["judges"][main["name"]], **more)
 
 
@@ -167,28 +165,13 @@ def _means(result: dict[str, Any], stands: dict[str, Any], scale: tuple[float, f
     return f" Mean score of {first}: {means[first]:.2f} of {scale[1]:g}, {others_have} {max(of_others):.2f}."
 
 
-def credit(result: dict[str, Any]) -> list[str]:
-    """Say how the main judge agrees with people, and whether it does better than a baseline; empty if nobody rated."""
-    name, rated = result["main_judge"]["name"], result["main_judge"]["rated_cases"]
-    record = result["judges"][name]
-    certified = credit_of_criteria(result, name)
+def credit_of(result: Mapping[str, Any], line: str) -> dict[str, Any]:
+    """Return what people's ratings, labels or else choices say of a judge, as arguments of `JudgeProfile`."""
+    record, certified = result["judges"][line], credit_of_criteria(result, line)
     if "people" not in result:
-        return [*certified, *_chosen(record["name"], result.get("choices", {}).get(record["name"], {}))]
-    figure, best = record["concordance"], record["best_baseline"]
-    if figure["value"] is None:
-        return [*certified, orders(name, figure)]
-    said = [*certified, f"{orders(name, figure)} A tie counts as half; guessing gives 50 %."]
-    if rated < LEAST_RATED:
-        few = f"Rate at least {LEAST_RATED} cases: so far {rated} count."
-        return ["Not known yet: few cases are rated.", *said, few]
-    if best is None:
-        return said
-    against = {
-        "better": "It does better than every simple baseline.",
-        "not better": "Not shown: it is not clearly better than a simple baseline.",
-        "worse": "No: it is worse than a simple baseline.",
-    }
-    return [against[best["outcome"]], *said]
+        return {"agreement": [*certified, *_chosen(record["name"], result.get("choices", {}).get(record["name"], {}))]}
+    found = credit(line, record["concordance"], record["rated_cases"], record["best_baseline"])
+    return found | {"agreement": [*found["agreement"], *certified]}
 
 
 def further(result: dict[str, Any]) -> list[str]:

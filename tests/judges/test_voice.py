@@ -1,0 +1,135 @@
+"""The voice of a language model beside the small judge: what it adds, and what it does not say."""
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from doubles.agreement_study import read, write
+from doubles.endpoint import EndpointDouble, answer, error
+from doubles.tiny_model import build_tiny_model
+from programs import APPEND, ENCODER, SAMPLE, error_line, needs_encoder, run_command, stopped, succeeded
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from automedeval.judges.small import PACKAGED
+
+pytestmark = needs_encoder
+KEPT = json.loads((PACKAGED / "judge.json").read_text())["voice"]
+LOW, HIGH = 1, 5  # of the default rubric
+
+
+def cases(count: int) -> list[dict]:
+    return [case | {"reference": None} for case in read(SAMPLE / "test_cases.jsonl")[:count]]
+
+
+def judged(output: Path, records: list[dict], judge: str = "small", *more: object) -> tuple:
+    file = write(output.with_suffix(".jsonl"), records)
+    options = ("--judge", judge, "--output", output, "--encoder", ENCODER, "--device", "cpu", "--max_retries", 0)
+    done = run_command("judge", file, *options, *more)
+    verdicts = read(output / "verdicts.jsonl") if (output / "verdicts.jsonl").exists() else []
+    return done, {each["case_id"]: each for each in verdicts}
+
+
+def odds_of(score: float) -> float:
+    return math.log((score - LOW) / (HIGH - score))
+
+
+def test_a_checkpoint_adds_its_log_odds_as_plain_transformers_computes_them(tmp_path: Path) -> None:
+    folder, records = build_tiny_model(tmp_path / "tiny"), cases(3)
+    _, small = judged(tmp_path / "small", records)
+    done, both = judged(tmp_path / "both", records, f"small+{folder}", "--dtype", "float32")
+    succeeded(done)
+    tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModelForCausalLM.from_pretrained(folder)
+    for case in records:
+        alone, beside = small[case["id"]], both[case["id"]]
+        assert (beside["judge"], "voice" in alone) == ("small+tiny", False)
+        assert beside["settings"] != alone["settings"]
+        for place, response in enumerate(case["responses"]):
+            asked = f'does the text above correctly answer the question "{case["question"]}"? Answer yes or no.'
+            message = {"role": "user", "content": f"{response['text']}\n\nQuestion: {asked}"}
+            prompt = tokenizer.apply_chat_template([message], tokenize=False, add_generation_prompt=True)
+            start = tokenizer(prompt, add_special_tokens=False).input_ids
+            totals = []  # the tiny vocabulary spells each option by several tokens
+            for own in tokenizer(["Yes", "No"], add_special_tokens=False).input_ids:
+                with torch.no_grad():
+                    steps = model(torch.tensor([start + own])).logits[0, len(start) - 1 : -1].log_softmax(-1)
+                totals.append(float(steps[range(len(own)), own].sum()))
+            voice = float(np.clip(totals[0] - totals[1], -6, 6))
+            assert beside["voice"][response["model"]] == pytest.approx(voice, abs=1e-3)
+            gained = odds_of(beside["expected_scores"][place]) - odds_of(alone["expected_scores"][place])
+            assert gained == pytest.approx(KEPT["weight"] * (voice - KEPT["mean"]), abs=1e-3)
+
+
+def tells(yes: float) -> dict:
+    chances = {"Yes": yes, "No": 1 - yes}
+    told = [{"token": token, "logprob": math.log(chance)} for token, chance in chances.items()]
+    said = max(chances, key=chances.get)
+    first = next(each for each in told if each["token"] == said)
+    return answer(said, logprobs={"content": [first | {"top_logprobs": told}]})
+
+
+def test_a_response_of_which_the_voice_says_nothing_has_no_score_and_a_reason(tmp_path: Path) -> None:
+    (case,) = cases(1)
+    first, *rest = (each["text"] for each in case["responses"])
+
+    def script(body: dict) -> dict:
+        return answer("I cannot say.") if body["messages"][0]["content"].startswith(first) else tells(0.9)
+
+    with EndpointDouble(script) as endpoint:
+        done, verdicts = judged(tmp_path / "v", [case], "small+openai:m", "--base_url", endpoint.url)
+        assert len(endpoint.asked) == 1 + len(rest)
+    succeeded(done)
+    scores, voice = verdicts[case["id"]]["expected_scores"], list(verdicts[case["id"]]["voice"].values())
+    assert voice == ["'I cannot say.' is not one of Yes, No", *[round(math.log(9), 4)] * len(rest)]
+    assert [score is None for score in scores] == [True, *[False] * len(rest)]
+
+
+def test_a_server_that_tells_no_probabilities_is_invalid_and_says_so(tmp_path: Path) -> None:
+    with EndpointDouble(answer("Yes")) as endpoint:
+        done, verdicts = judged(tmp_path / "v", cases(1), "small+openai:m", "--base_url", endpoint.url)
+    (verdict,) = verdicts.values()
+    said = "no response can be read (the model tells no probabilities)"
+    assert (verdict["valid"], verdict["error"], verdict["expected_scores"]) == (False, said, None)
+    assert "no verdict is valid" in error_line(done)
+
+
+def test_a_response_longer_than_the_window_makes_the_verdict_invalid(tmp_path: Path) -> None:
+    folder, records = build_tiny_model(tmp_path / "tiny", window=1024), cases(2)
+    records[0]["responses"][0]["text"] = "Drink a glass of water and rest. " * 400
+    done, verdicts = judged(tmp_path / "v", records, f"small+{folder}")
+    succeeded(done)
+    assert [verdicts[each["id"]]["valid"] for each in records] == [False, True]
+    assert "tokens longer than the context window" in verdicts[records[0]["id"]]["error"]
+
+
+def test_what_an_endpoint_does_not_answer_is_asked_again_and_nothing_else(tmp_path: Path) -> None:
+    records, broken = cases(2), [True]
+
+    def script(body: dict) -> dict:
+        wrong = records[0]["responses"][0]["text"]
+        return error(500) if broken[0] and body["messages"][0]["content"].startswith(wrong) else tells(0.8)
+
+    with EndpointDouble(script) as endpoint:
+        asked = ("small+openai:m", "--base_url", endpoint.url)
+        done, verdicts = judged(tmp_path / "v", records, *asked)
+        assert "1 not judged" in error_line(done)
+        assert list(verdicts) == [records[1]["id"]]
+        broken[0], before = False, len(endpoint.asked)
+        done, verdicts = judged(tmp_path / "v", records, *asked)
+        succeeded(done)
+        assert len(endpoint.asked) == before + len(records[0]["responses"])
+    assert len(verdicts) == 2
+
+
+def test_stopped_and_resumed_it_gives_the_same(tmp_path: Path) -> None:
+    folder, records = build_tiny_model(tmp_path / "tiny"), cases(6)
+    _, whole = judged(tmp_path / "whole", records, f"small+{folder}", "--dtype", "float32")
+    with stopped(APPEND, 3):
+        judged(tmp_path / "cut", records, f"small+{folder}", "--dtype", "float32")
+    done, cut = judged(tmp_path / "cut", records, f"small+{folder}", "--dtype", "float32")
+    succeeded(done)
+    assert cut == whole
+    refused = judged(tmp_path / "cut", records, f"small+{folder}", "--dtype", "bfloat16")[0]
+    assert "with other weights, wording or settings" in error_line(refused)
