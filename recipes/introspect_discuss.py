@@ -18,7 +18,7 @@ from automedeval.evidence.arguments import KnowledgeArguments
 from automedeval.introspection.discussion import Partners, account
 from automedeval.introspection.jury import read_jury, write_queue
 from automedeval.introspection.mistakes import find_mistakes, read_judge
-from automedeval.introspection.revisions import RoundArguments, decide, record_of, write_discussion
+from automedeval.introspection.revisions import RoundArguments, apply_rulings, mistake_record, write_discussion
 from automedeval.models.arguments import ChatArguments, parse_model
 from automedeval.models.replay import RecordedChat
 from automedeval.records import RecordError, option, verdicts_file
@@ -78,9 +78,9 @@ def main() -> None:
             print("\n".join(said))
             lines += said
             discussions = {each.case_id: each for each in opened}
-    records = [record_of(mistake, discussions.get(mistake.case_id)) for mistake in mistakes]
+    records = [mistake_record(mistake, discussions.get(mistake.case_id)) for mistake in mistakes]
     rulings, filled = read_jury(queue, by_case)
-    decide(records, rulings, by_case)
+    apply_rulings(records, rulings, by_case)
     facts = {"follows": dataset.statistics["fingerprint"], "judge": {"name": judge.name, "settings": judge.settings}}
     write_discussion(args.discussion, records, **facts, partners=names, arithmetic=lines)
     open_cases = [by_case[record["case_id"]] for record in records if record["decided_by"] is None]

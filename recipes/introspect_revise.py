@@ -15,7 +15,7 @@ from pathlib import Path
 import automedeval
 from automedeval.dataset.folder import new_dataset, row_limit, write_card
 from automedeval.introspection.jury import DECIDED, read_jury, write_queue
-from automedeval.introspection.revisions import REVISIONS, RoundArguments, decide, read_discussion, waiting_in
+from automedeval.introspection.revisions import REVISIONS, RoundArguments, apply_rulings, read_discussion, waiting_in
 from automedeval.introspection.round import STOP, WAITING, decision_lines, round_facts, write_round
 from automedeval.records import option
 from automedeval.records.command_line import parse, run
@@ -45,7 +45,7 @@ def main() -> None:
     records, discussion = read_discussion(args.discussion, dataset)
     by_case, queue = {each.case.id: each for each in recorded}, args.discussion / "jury.jsonl"
     rulings, filled = read_jury(queue, by_case)
-    decide(records, rulings, by_case)
+    apply_rulings(records, rulings, by_case)
     waiting = waiting_in(records)
     write_queue(queue, [by_case[case_id] for case_id in by_case if case_id in waiting], filled)
     write_lines(args.discussion / REVISIONS, records)

@@ -47,7 +47,7 @@ from automedeval.judges.run import (
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.facts import WARNINGS, lines_of
 from automedeval.meta_evaluation.standings import rank
-from automedeval.models.arguments import ChatArguments, EncoderArguments, command_line, parse_model
+from automedeval.models.arguments import ChatArguments, EncoderArguments, next_command, parse_model
 from automedeval.records import (
     Case,
     RecordError,
@@ -346,7 +346,7 @@ def summary(log: Log, rubric: Rubric, requests: Requests, seconds: float) -> tup
 def report_command(args: JudgeArguments, output: Path) -> str:
     """Return the command that makes the report of these verdicts."""
     own = args.rubric if args.rubric and Path(args.rubric).suffix else None
-    return command_line(
+    return next_command(
         "report", {"offline": is_offline()}, (), verdicts=output, cases=args.file, ratings=args.ratings, blank=args.blank,
         rubric=own, baseline=args.baseline, output=f"reports/{output.name}",
     )  # fmt: skip

@@ -55,7 +55,7 @@ class RoundArguments(TableArguments):
         return dataset, read_recorded(dataset.training, cases, rubrics_with(self.rubrics), self.dataset)
 
 
-def record_of(mistake: Mistake, discussion: Discussion | None = None) -> Record:
+def mistake_record(mistake: Mistake, discussion: Discussion | None = None) -> Record:
     """Return the record of one mistake: both verdicts, all messages, the suggestion and the revised verdict (Eq. 2)."""
     recorded, judged = mistake.recorded, mistake.judged.to_dict()
     accepted = discussion.accepted if discussion else None
@@ -92,7 +92,7 @@ def _verdict(judge: str, reading: ParsedAnswer, recorded: Recorded) -> Record:
     return {"judge": judge, **as_recorded(reading, recorded.order, recorded.case.models)}
 
 
-def decide(records: Iterable[Record], rulings: Mapping[str, Ruling], recorded: Mapping[str, Recorded]) -> None:
+def apply_rulings(records: Iterable[Record], rulings: Mapping[str, Ruling], recorded: Mapping[str, Recorded]) -> None:
     """Put the jury's decisions, by case id, into the records that no consensus decides."""
     for record in records:
         if record["decided_by"] == "consensus":

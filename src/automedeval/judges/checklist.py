@@ -91,7 +91,9 @@ class ChecklistJudge(Judge):
         extra = (notes or {}) | ({"truncated": True} if any(each.truncated for each in answer) else {})
         extra |= {"unread": errors} if errors else {}
         rationale = "\n".join(reading.rationale for reading in readings if reading.valid and reading.rationale) or None
-        usage = sum((Counter(each.usage) for each in answer), Counter[str]())
+        usage: Counter[str] = Counter()
+        for each in answer:
+            usage.update(each.usage)
         return self._checklist(
             request, met, chances, extra, errors[0] if errors else None,
             rationale=rationale, usage=dict(usage), raw="\n".join(each.text for each in answer),

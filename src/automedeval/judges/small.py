@@ -154,7 +154,7 @@ class SmallJudge(ApartJudge):
                 ends = np.cumsum([len(case.responses) for case in read])
                 found = list(zip(np.split(features, ends[:-1]), self.findings(read)))
                 asked = [wanted[index] for index in some]
-                silent = ((at, []) for at, want in enumerate(asked) if want)
+                silent: Iterator[tuple[int, Any]] = ((at, []) for at, want in enumerate(asked) if want)
                 for at, said in self.voice.ask(read, asked) if self.voice else silent:
                     yield some[at], said if isinstance(said, Answer) else (*found[at], said)
 

@@ -153,7 +153,7 @@ class EncoderArguments:
             return None
 
 
-def command_line(command: str, run: Mapping[str, Any], takes: Sequence[type], **options: Any) -> str:
+def next_command(command: str, run: Mapping[str, Any], takes: Sequence[type], **options: Any) -> str:
     """Return a command to paste that goes on from a run, by the arguments in its record.
 
     The options of the dataclasses `takes` are carried over where the run did not leave them at their defaults. Of the further

@@ -379,10 +379,9 @@ def _json_value(value: Any, rubric: Rubric) -> Any:
     low, high = rubric.bounds if rubric.scale else (0, 0)
     labels = {folded(word) for name in rubric.output_criteria for word in words(rubric, name)}
     for name, other in members.items():
-        is_value = isinstance(other, float) and (
-            other in range(low, high) or (other > high) == ("max" in folded(name or ""))
-        )
-        if name != key and (is_value or (isinstance(other, str) and folded(other) in labels)):
+        is_end = isinstance(other, float) and (other > high) == ("max" in folded(name or ""))
+        is_label = isinstance(other, str) and folded(other) in labels
+        if name != key and (is_end or is_label or (isinstance(other, float) and other in range(low, high))):
             return f"{key} and {name}"
     return members.get(key)
 

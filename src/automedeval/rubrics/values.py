@@ -112,13 +112,8 @@ def _scores_agree(sentence: str, rubric: Rubric, reading: ParsedAnswer) -> bool:
     numbers = map(int, re.findall(named_slot(rubric), sentence, re.I))
     slots = list(dict.fromkeys(number - 1 for number in numbers if 0 < number <= len(scores))) or range(len(scores))
     asked = [of_criteria[name] for name in named if of_criteria] or [scores]
-    unnamed = re.sub(named_slot(rubric), "§", sentence, flags=re.I)
     told = figures(sentence, rubric, [score for each in asked for score in each])
-    if (
-        _SEARCH["changed"].search(unnamed)
-        or _SEARCH["taken_back"].search(marked)
-        or (not told and _SEARCH["no_score"].match(unnamed))
-    ):
+    if _SEARCH["changed"].search(marked) or (not told and _SEARCH["no_score"].match(marked)):
         return False
     rivals = slots if len(slots) > 1 else range(len(scores))
     for name, ahead in _compared(marked, named if of_criteria else ()):
@@ -135,7 +130,7 @@ def _choices_agree(sentence: str, rubric: Rubric, reading: ParsedAnswer) -> bool
     known = {word: choice for name in names for word, choice in words(rubric, name).items()}
     known |= {word.removeprefix("response_"): choice for word, choice in known.items()}
     marked, named = _marked(sentence, rubric)
-    if _SEARCH["taken_back"].search(marked):
+    if _SEARCH["changed"].search(marked):
         return False
     worse = any(rubric.criterion(name).polarity == "worse" for name in named)
     told = [known.get(match[match.lastindex or 0], "another") for match in _SEARCH["chosen"].finditer(marked)]

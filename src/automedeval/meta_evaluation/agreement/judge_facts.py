@@ -12,7 +12,7 @@ import numpy as np
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.facts import LEAST_RATED, Audit, JudgeProfile
 from automedeval.meta_evaluation.table import Row, VerdictTable
-from automedeval.models.arguments import ChatArguments, EncoderArguments, command_line
+from automedeval.models.arguments import ChatArguments, EncoderArguments, next_command
 from automedeval.records import RecordError, read_json
 from automedeval.records.language import is_english
 from automedeval.rubrics import LIKELIHOOD, without_scale
@@ -23,7 +23,6 @@ Statements = dict[tuple[str, str], list[dict[str, Any]]]  # (case, model) of a r
 
 # The measures of a record of agreement.json, and what they are called in words.
 MEASURES = {name: name.replace("_", " ").capitalize() for name in ACCURACIES + CORRELATIONS}
-EXPECTED = ("concordance", *CORRELATIONS)  # those that expected scores have too, under NAME_expected
 # What a record has under the names of `JudgeProfile`.
 RECORDED = ("blind_to", "contradicted", "empty", "foreign", "rationale_faults", "unread")
 
@@ -119,7 +118,7 @@ def next_steps(judge: VerdictTable, rated: bool, audited: bool) -> list[str]:
         rubric = run.get("rubric") or (None if follows_none else judge.rubric_name.partition("@")[0])
         chosen = ((name, run.get(name)) for name in ("rationale", "score_decoding", "blank", "judge_name"))
         judged = {name: value for name, value in chosen if value not in (None, True)} | {"seed": run.get("seed") or ""}
-        command = command_line(
+        command = next_command(
             "audit", run, (EncoderArguments, ChatArguments), judge=run.get("judge") or "JUDGE", cases=judge.cases.source,
             rubric=rubric, **judged, output="audits/mine",
         )  # fmt: skip
@@ -168,9 +167,6 @@ def profile(name: str, record: Mapping[str, Any], **more: Any) -> JudgeProfile:
 
 def known_of_judge(cases: Cases, row: Row, **more: Any) -> JudgeProfile:
     """Return what is known of a line by its verdicts; `more` are further arguments of `JudgeProfile`."""
-    record = record_of(cases, row)
-    for figure in ("valid_rate", "prefers_longer"):
-        value = bootstrap.value_of(record[figure], len(cases))
-        record[figure] = {"value": None if np.isnan(value) else value}
+    record = bootstrap.plain(bootstrap.estimate(record_of(cases, row), len(cases)))
     steps = next_steps(row.judge, bool(more.get("agreement")), more.get("audit") is not None)
     return profile(row.name, record, **{"steps": steps} | more)
