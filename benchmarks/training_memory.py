@@ -191,9 +191,9 @@ default), activations with all logits. A run "fits" in {USABLE:.0%} of a GPU. "h
 {memory}
 
 GB on disk, and hours for the three stages together, which are also those of one round of introspection: {rows:,} rows ×
-{epochs} epochs × {tokens:,} tokens a row (assumed), at {utilisation:.0%} of {peak:g} TFLOP/s a GPU (an A100 has 312 in bfloat16).
-Operations: 6 a parameter and token, 8 where activations are computed twice; for LoRA 2 less, as frozen weights need no
-gradients.
+{epochs} epochs × {tokens:,} tokens a row (assumed), at {utilisation:.0%} of {peak:g} TFLOP/s a GPU (an A100 has 312
+in bfloat16). Operations: 6 a parameter and token, 8 where activations are computed twice; for LoRA 2 less, as frozen
+weights need no gradients.
 
 {cost}
 """
