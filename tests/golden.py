@@ -251,14 +251,14 @@ def criteria() -> Any:
             asked = {"judge": f"openai:{name}", "base_url": server.url, "rubric": "checklist", **kqa}
             start("judge", **asked, output=WORK / name)
     kqa["verdicts"] = [WORK / "grader", WORK / "guesser"]
-    found = {"kqa": result("criteria.json", "report", **kqa, ratings=labels, hidden=hidden)}
+    found = {"kqa": result("agreement.json", "report", **kqa, ratings=labels, hidden=hidden)}
     found["kqa compared"] = result("comparison.json", "compare", **kqa, hidden=hidden)
     found["checklists"] = [kept(each["checklist"]) for each in in_order(lines(WORK / "grader" / "verdicts.jsonl"))]
     made_up.mkdir()
     criteria_study.write_study(made_up)
     files = {"verdicts": made_up / "verdicts.jsonl", "cases": made_up / "cases.jsonl"}
     labelled = {**files, "ratings": made_up / "labels.jsonl"}
-    found["made up"] = result("criteria.json", "report", **labelled)
+    found["made up"] = result("agreement.json", "report", **labelled)
     found["compared"] = result("comparison.json", "compare", **labelled)
     return found | {"calibrated": result("calibration.json", "calibrate", **labelled)}
 

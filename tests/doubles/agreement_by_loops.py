@@ -55,10 +55,10 @@ def share(units: Sequence[tuple[int, float]], bounds: tuple[float, float] | None
     return Figure(of, len(units), frozenset(case for case, _ in units), bounds)
 
 
-def relation(first: float | None, second: float | None, band: float = SAME) -> int | None:
+def relation(first: float | None, second: float | None) -> int | None:
     if first is None or second is None:
         return None
-    return 0 if abs(first - second) <= max(band, SAME) else 1 if first > second else -1
+    return 0 if abs(first - second) <= SAME else 1 if first > second else -1
 
 
 def accuracies(groups: Sequence[tuple[int, Sequence[tuple[int | None, int | None]]]]) -> dict[str, Figure]:
@@ -214,21 +214,16 @@ class Loops:
         return list(enumerate(points))
 
     def measures(self, row: "Row") -> dict[str, Any]:
-        """Return the measures of a row from its own scores or choices, and from its expected scores."""
-        measures: dict[str, Any] = dict.fromkeys((*MEASURES, *CORRELATIONS), UNDEFINED)
-        if row.criterion is not None or row.scores is not None or row.expected is None:
-            measures |= accuracies(self.groups(row, row.relations))
-        if row.scores is not None:
-            measures |= correlations(self.points(row, row.scores))
-        twins = dict.fromkeys(("concordance", *CORRELATIONS), UNDEFINED)
+        """Return the measures of a row from its own scores or choices, else from its expected scores."""
+        measures = accuracies(self.groups(row, row.relations)) | dict.fromkeys(CORRELATIONS, UNDEFINED)
+        if row.criterion is None and (row.scores or row.expected):
+            measures |= correlations(self.points(row, row.expected if row.scores is None else row.scores))
         if row.expected is not None:
-            twins = correlations(self.points(row, row.expected))
-            twins["concordance"] = accuracies(self.groups(row, self.ordered(row.expected)))["concordance"]
-        return measures | {f"{name}_expected": twin for name, twin in twins.items()}
+            measures["concordance"] = accuracies(self.groups(row, self.ordered(row.expected)))["concordance"]
+        return measures
 
     def agreement(self, row: "Row") -> dict[str, Any]:
         record = self.measures(row)
-        record["headline"] = "concordance" if row.expected is None else "concordance_expected"
         runs = row.runs()
         record["runs"] = [{"run": run} | self.measures(row.of_run(run)) for run in runs] if len(runs) > 1 else None
         return record
@@ -241,9 +236,9 @@ class Loops:
                 relations[number, first, second] = 1 if self.length[number, first] else -1
         return relations
 
-    def relations(self, scores: dict[tuple, float], bands: Sequence[float] = ()) -> dict[tuple, int | None]:
+    def relations(self, scores: dict[tuple, float]) -> dict[tuple, int | None]:
         sides = {(n, a, b): (scores.get((n, a)), scores.get((n, b))) for n, a, b in self.pairs}
-        return {pair: relation(*two, bands[pair[0] % 5] if bands else 0.0) for pair, two in sides.items()}
+        return {pair: relation(*two) for pair, two in sides.items()}
 
     def one_is_empty(self, pair: tuple[int, int, int]) -> bool:
         number, first, second = pair

@@ -50,7 +50,7 @@ def test_judged_twice_is_judged_once_and_a_report_finds_the_baseline_itself(tmp_
     files = flags(verdicts=tmp_path / "out", cases=CASES, ratings=RATINGS, output=tmp_path / "report")
     succeeded(run_recipe("report", *files, *FAST))
     result = json.loads((tmp_path / "report" / "agreement.json").read_text(encoding="utf-8"))
-    of_baseline, counted = (result["judges"][name]["concordance_expected"] for name in (f"baseline:{LONGER}", LONGER))
+    of_baseline, counted = (result["judges"][name]["concordance"] for name in (f"baseline:{LONGER}", LONGER))
     assert of_baseline == counted
     assert not any("rubric" in note for note in result["notes"])
 

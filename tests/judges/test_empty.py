@@ -251,7 +251,7 @@ def test_a_report_counts_what_is_empty_and_what_is_unread(study: Path, tmp_path:
                 if scored:
                     same = scores[first] == scores[second]
                     right += 0.5 if same else (scores[first] > scores[second]) == (rated > 0)
-    assert result["judges"]["small"]["concordance_expected"]["value"] == pytest.approx(right / total, abs=1e-9)
+    assert result["judges"]["small"]["concordance"]["value"] == pytest.approx(right / total, abs=1e-9)
     assert (result["judges"]["small"]["empty"], result["judges"]["small"]["unread"]) == ({"c": 8}, {"d": 10})
     assert result["main_judge"]["valid_rates"]["d"]["value"] == 0.0
     assert result["main_judge"]["valid_rates"]["c"]["value"] == 1.0

@@ -6,7 +6,7 @@ from tables import rows_of
 
 from automedeval.meta_evaluation.agreement.baselines import best_baseline
 from automedeval.meta_evaluation.facts import against_best
-from automedeval.stats.bootstrap import Estimate, bootstrap, difference, estimate_from, plain, ratio
+from automedeval.stats.bootstrap import Estimate, adjust, bootstrap, difference, estimate_from, plain, ratio
 
 ROWS = rows_of(__file__)
 LONGER, BM25, ROUGE = "longer text", "BM25 to the question", "ROUGE-L to the reference"
@@ -18,9 +18,16 @@ def gap(value: float, spread: float = 0.02) -> Estimate:
     return estimate_from(value, draws, 100, 300, (-1.0, 1.0))
 
 
-def sentences(differences: dict[str, float | Estimate], sees_reference: bool | None = None) -> list[str]:
-    gaps = {name: each if isinstance(each, Estimate) else gap(each) for name, each in differences.items()}
-    return against_best("mine", plain(best_baseline(gaps, sees_reference)))
+def best(gaps: dict[str, float | Estimate], sees_reference: bool | None = None) -> dict | None:
+    records = [{"second": name, "concordances": [None, None]} for name in gaps]
+    for record, each in zip(records, gaps.values()):
+        record["difference"] = each if isinstance(each, Estimate) else gap(each)
+    adjust(records, "difference")
+    return best_baseline(records, sees_reference)
+
+
+def sentences(gaps: dict[str, float | Estimate], sees_reference: bool | None = None) -> list[str]:
+    return against_best("mine", plain(best(gaps, sees_reference)))
 
 
 def test_better_than_every_baseline() -> None:
@@ -40,17 +47,17 @@ def test_not_better_than_one_of_them(value: float, words: str) -> None:
 
 def test_every_baseline_counts_and_worse_is_adjusted_for_their_number() -> None:
     weak, loss = gap(0.044), gap(-0.044)  # p is about .03
-    assert 0.02 < best_baseline({BM25: weak})["p"] < 0.04
-    assert best_baseline({BM25: weak, LONGER: gap(0.3)})["outcome"] == "better"
-    assert best_baseline({BM25: weak, LONGER: gap(0.045), "random": gap(0.03)})["outcome"] == "not better"
-    assert best_baseline({BM25: loss})["outcome"] == "worse"
-    among = best_baseline({BM25: loss, LONGER: gap(0.0)})
+    assert 0.02 < best({BM25: weak})["p"] < 0.04
+    assert best({BM25: weak, LONGER: gap(0.3)})["outcome"] == "better"
+    assert best({BM25: weak, LONGER: gap(0.045), "random": gap(0.03)})["outcome"] == "not better"
+    assert best({BM25: loss})["outcome"] == "worse"
+    among = best({BM25: loss, LONGER: gap(0.0)})
     assert (among["name"], among["outcome"]) == (BM25, "not better")
     assert among["p_adjusted"] == pytest.approx(2 * among["p"])
 
 
 def test_a_judge_clearly_above_its_best_baseline_alone_is_neither_better_nor_worse() -> None:
-    assert best_baseline({BM25: gap(0.1), LONGER: gap(0.3, spread=0.4)})["outcome"] == "not better"
+    assert best({BM25: gap(0.1), LONGER: gap(0.3, spread=0.4)})["outcome"] == "not better"
 
 
 def test_a_baseline_that_reads_the_reference_is_named() -> None:
@@ -64,10 +71,10 @@ def test_a_baseline_that_reads_the_reference_is_named() -> None:
 
 def test_without_an_interval_nothing_is_said() -> None:
     lone = estimate_from(0.3, np.full(100, 0.3), 1, 3)
-    assert best_baseline({}) is None
-    assert best_baseline({BM25: lone}) is None
+    assert best({}) is None
+    assert best({BM25: lone}) is None
     assert sentences({BM25: Estimate(None, reason="no pair")}) == []
-    assert best_baseline({BM25: lone, LONGER: gap(0.3)})["name"] == LONGER
+    assert best({BM25: lone, LONGER: gap(0.3)})["name"] == LONGER
 
 
 def test_a_judge_as_good_as_the_best_baseline_is_seldom_called_better_or_worse() -> None:
@@ -76,8 +83,8 @@ def test_a_judge_as_good_as_the_best_baseline_is_seldom_called_better_or_worse()
     for _ in range(200):
         right = rng.random((80, 4)) < [0.7, 0.7, 0.6, 0.5]  # the judge, and three baselines
         judge, *others = bootstrap([ratio(column.astype(float), np.ones(80)) for column in right.T], 80, 400)
-        best = best_baseline({str(number): difference(judge, other) for number, other in enumerate(others)})
-        outcomes.append(best["outcome"])
+        found = best({str(number): difference(judge, other) for number, other in enumerate(others)})
+        outcomes.append(found["outcome"])
     assert outcomes.count("better") <= 0.05 * 200
     assert outcomes.count("worse") <= 0.05 * 200
     assert outcomes.count("not better") < 200

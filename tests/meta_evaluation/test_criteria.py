@@ -5,7 +5,7 @@ import random
 
 import numpy as np
 import pytest
-from doubles.agreement_study import told, write
+from doubles.agreement_study import opened, told, write
 from doubles.criteria_study import ANNOTATORS
 from programs import error_line, run_recipe, succeeded
 from sklearn import metrics
@@ -14,6 +14,7 @@ from tables import rows_of
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.verdict_files import read_verdicts
 from automedeval.records import RecordError
+from automedeval.records.text import span
 
 ROWS = rows_of(__file__)
 
@@ -51,7 +52,7 @@ def of_scikit_learn(rows: list[tuple]) -> dict[str, float | None]:
 def test_every_figure_is_that_of_scikit_learn(study):
     folder, rows = study
     succeeded(report(folder, "--ratings", folder / "labels.jsonl"))
-    figures = json.loads((folder / "out" / "criteria.json").read_text())["certificate"]["judges"]["j"]
+    figures = json.loads((folder / "out" / "agreement.json").read_text())["criteria"]["certificate"]["judges"]["j"]
     expected = of_scikit_learn(rows)
     assert {name: each["value"] for name, each in figures.items()} == pytest.approx(expected)
     for name in expected:
@@ -88,7 +89,7 @@ def degenerate_study(folder, seed):
 def test_figures_of_degenerate_tables_are_those_of_scikit_learn_or_undefined(tmp_path, seed):
     rows = degenerate_study(tmp_path, seed)
     succeeded(report(tmp_path, "--ratings", tmp_path / "labels.jsonl"))
-    figures = json.loads((tmp_path / "out" / "criteria.json").read_text())["certificate"]["judges"]["j"]
+    figures = json.loads((tmp_path / "out" / "agreement.json").read_text())["criteria"]["certificate"]["judges"]["j"]
     expected = dict.fromkeys(figures) | of_scikit_learn(rows)
     assert {name: each["value"] for name, each in figures.items()} == pytest.approx(expected)
     assert all(each["value"] is not None or each["reason"] for each in figures.values())
@@ -97,7 +98,7 @@ def test_figures_of_degenerate_tables_are_those_of_scikit_learn_or_undefined(tmp
 def test_each_physician_stands_beside_the_majority_of_the_others(study):
     folder, rows = study
     report(folder, "--ratings", folder / "labels.jsonl")
-    figures = json.loads((folder / "out" / "criteria.json").read_text())["certificate"]["physicians"]
+    figures = json.loads((folder / "out" / "agreement.json").read_text())["criteria"]["certificate"]["physicians"]
     for place, name in enumerate(ANNOTATORS):
         right = []
         for _, _, votes in rows:
@@ -109,27 +110,29 @@ def test_each_physician_stands_beside_the_majority_of_the_others(study):
 
 
 def test_without_labels_the_scores_are_called_uncertified(study):
-    folder, _ = study
-    done = succeeded(report(folder))
+    folder, rows = study
+    succeeded(report(folder))
     assert "uncertified" in told(folder / "out")
-    page = (folder / "out" / "criteria.html").read_text()
+    page = (folder / "out" / "report.html").read_text()
     assert "uncertified" in page
-    assert "unread" in page
-    result = json.loads((folder / "out" / "criteria.json").read_text())["judges"]["j"]
-    for model, each in result["candidates"].items():
-        low, high, mean, harm = (each[name] for name in ("lowest", "highest", "mean", "harm"))
-        assert low < mean["value"] < high
-        of_all = f"(of {each['read']} of 60 responses; of all {low:.3f} to {high:.3f})"
-        ends = f"[{mean['low']:.3f}, {mean['high']:.3f}]"
-        assert f"{model} {mean['value']:.3f} {ends}, {harm['value']:.3f} by harm {of_all}" in done.stdout
+    grid = [each["criteria"] for case in opened(page) for each in case["responses"]]
+    assert {len(each) for each in grid} == {3}
+    said = [words for each in grid for _, words in each]
+    assert [said.count(words) for words in ("met", "not met", "unread")] == [
+        sum(met is wanted for met, *_ in rows) for wanted in (True, False, None)
+    ]
+    result = json.loads((folder / "out" / "agreement.json").read_text())["criteria"]["judges"]["j"]
+    for each in result["candidates"].values():
+        assert (
+            f"<td>{span(each['harm'], 3)}</td><td>{each['scored']} of 60</td><td>{each['unread criteria']}</td>" in page
+        )
     assert set(result["missed"]) == {"theme:0", "theme:1"}
-    page = (folder / "out" / "criteria.html").read_text()
     assert '<th scope="row">theme:1</th>' in page
     head = "".join(f'<th scope="col">{name}</th>' for name in ("tag", "criteria", "failed", "a", "b"))
     assert head in page
-    summary = (folder / "out" / "criteria.md").read_text()
+    summary = (folder / "out" / "report.md").read_text()
     assert "| a | " in summary
-    assert "[criteria.html](criteria.html)" in summary
+    assert "[report.html](report.html)" in summary
 
 
 @pytest.mark.parametrize(("change", "said"), ROWS["test_a_bad_label_gets_one_line"])

@@ -85,7 +85,7 @@ def test_a_certificate_of_the_calibrated_verdicts_is_the_one_that_was_printed(st
     args = ("--verdicts", folder / "again", "--cases", folder / "cases.jsonl", "--encoder", "none")
     args += ("--ratings", folder / "labels.jsonl", "--output", folder / "report", "--resamples", 100)
     succeeded(run_command("report", *args))
-    result = json.loads((folder / "report" / "criteria.json").read_text())
+    result = json.loads((folder / "report" / "agreement.json").read_text())["criteria"]
     certificate = result["certificate"]["judges"]["j, calibrated"]
     for name in ("accuracy", "balanced_accuracy", "auroc"):
         assert certificate[name]["value"] == pytest.approx(facts["after"][name]["value"], abs=1e-3)

@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy
-from doubles.agreement_study import told, write
+from doubles.agreement_study import opened, told, write
+from doubles.grid_reader import Visit, case_is, needs_chromium, started_browser, violations  # noqa: F401 (the fixture `browser`)
 from programs import error_line, flags, run_command, succeeded
 from tables import rows_of
 
@@ -66,14 +67,14 @@ def test_a_response_counts_once_whatever_its_runs_and_unread_ones_count_too(stud
     folder, cases, verdicts = study
     args = flags(verdicts=folder, cases=folder / "cases.jsonl", output=folder / "out", resamples=100)
     done = succeeded(run_command("report", *args))
-    result = json.loads((folder / "out" / "criteria.json").read_text())["judges"]["j"]
-    page = (folder / "out" / "criteria.html").read_text()
-    first = r"By j: No model scores clearly highest\. ([ab]) is first, but not clearly above (?!\1)[ab]\. j is uncert"
-    assert re.match(first, done.stdout)
+    result = json.loads((folder / "out" / "agreement.json").read_text())
+    page, criteria = (folder / "out" / "report.html").read_text(), result["criteria"]["judges"]["j"]
+    assert re.match(
+        r"No model clearly wins most pairs\. ([ab]) is first, but not clearly above (?!\1)[ab]\. ", done.stdout
+    )
     failed: dict[str, dict[str, list[float]]] = {"t0": {}, "t1": {}, "t2": {}}
-    unread = 0
     for slot, model in enumerate(MODELS):
-        whole, ends, harms, lost = [], [], [], 0
+        whole, harms, lost = [], [], 0
         for case in cases:
             points, met = [each["points"] for each in case["criteria"]], shares(verdicts, case, slot)
             lost += met.count(None)
@@ -81,39 +82,46 @@ def test_a_response_counts_once_whatever_its_runs_and_unread_ones_count_too(stud
                 if share is not None:
                     of_model = failed[each["tags"][0]].setdefault(model, [])
                     of_model.append(1 - share if each["points"] > 0 else share)
-            possible = [[share] if share is not None else [0, 1] for share in met]
-            every = [score(points, list(each)) for each in itertools.product(*possible)]
-            if every[0] is not None:
-                ends.append((min(every), max(every)))
-                if None not in met:
-                    whole.append(every[0])
-                    harms.append(score(points, [share * (worth < 0) for worth, share in zip(points, met)]))
-        candidate = result["candidates"][model]
-        assert candidate["responses"] == len(cases)
-        assert candidate["read"] == sum(None not in shares(verdicts, case, slot) for case in cases) < len(cases)
-        assert candidate["unread"] == lost > 0
-        unread += lost
-        assert candidate["mean"]["value"] == pytest.approx(np.mean(whole))
-        assert [candidate["lowest"], candidate["highest"]] == pytest.approx(np.mean(ends, axis=0))
+            if None not in met and max(points) > 0:
+                whole.append(score(points, met))
+                harms.append(score(points, [share * (worth < 0) for worth, share in zip(points, met)]))
+        candidate, mean = criteria["candidates"][model], result["models"]["j"]["models"][model]["score"]
+        assert (candidate["responses"], candidate["scored"]) == (len(cases), len(whole))
+        assert candidate["unread criteria"] == lost > 0
+        assert (mean["value"], mean["n"]) == (pytest.approx(np.mean(whole)), len(whole))
         assert candidate["harm"]["value"] == pytest.approx(np.mean(harms))
-        assert candidate["rank"] == "1–2"
         theirs = scipy.stats.bootstrap((whole,), np.mean, method="percentile", rng=0).confidence_interval
-        mean = candidate["mean"]
         ends = (theirs.low, np.mean(whole), theirs.high)
         assert (mean["low"], mean["value"], mean["high"]) == pytest.approx(ends, abs=0.12)
-        read = f"(of {candidate['read']} of 12 responses; of all {candidate['lowest']:.3f} to"
-        assert re.search(rf"{model} {mean['value']:.3f} \[[^;]*{re.escape(read)}", done.stdout)
-    for tag, each in result["missed"].items():
+    for tag, each in criteria["missed"].items():
         assert each["candidates"] == pytest.approx({model: np.mean(own) for model, own in failed[tag].items()})
         assert each["failed"] == pytest.approx(np.mean([*itertools.chain(*failed[tag].values())]))
-    assert set(result["missed"]) == set(failed)
-    assert page.count("<td>unread</td>") == unread
-    assert "met in 0.67 of the runs" in page
-    read = [zip(case["criteria"], shares(verdicts, case, slot)) for case in cases for slot in range(2)]
-    assert page.count("✗ met: harm") == sum(share == 1 and each["points"] < 0 for two in read for each, share in two)
-    assert "<bdi>Q?</bdi> – a</summary>" in page, "the question, and not the id"
-    assert "Figures</h2>" not in page
-    assert 'href="#figures"' not in page
+    assert set(criteria["missed"]) == set(failed)
+    by_id = dict(zip([case["id"] for case in cases], opened(page)))
+    for case, (slot, model) in itertools.product(cases, enumerate(MODELS)):
+        (shown,) = [each["criteria"] for each in by_id[case["id"]]["responses"] if each["model"] == model]
+        words = {None: "unread", 0.0: "not met", 1.0: "met"}
+        said = [words.get(share) or f"met in {share:.2f} of the runs" for share in shares(verdicts, case, slot)]
+        assert shown == [
+            [f"{each['points']:+g} {each['criterion']}", word] for each, word in zip(case["criteria"], said)
+        ]
+
+
+@needs_chromium
+def test_an_opened_case_shows_each_criterion_of_an_answer(study, browser, tmp_path: Path) -> None:
+    folder, cases, verdicts = study
+    args = flags(verdicts=folder, cases=folder / "cases.jsonl", output=tmp_path / "out", resamples=100)
+    succeeded(run_command("report", *args))
+    visit, case = Visit(browser, tmp_path / "out" / "report.html", bypass_csp=True), cases[1]
+    visit.open(f"#case={case['id']}")
+    case_is(visit, case["id"])
+    for slot, model in enumerate(MODELS):
+        box = visit.page.locator("#case .response", has=visit.page.get_by_role("heading", name=model, exact=True))
+        names, words = (box.locator(f"h4 + dl {tag}").all_text_contents() for tag in ("dt", "dd"))
+        assert names == [f"{each['points']:+g} {each['criterion']}" for each in case["criteria"]]
+        assert [word == "unread" for word in words] == [share is None for share in shares(verdicts, case, slot)]
+    assert violations(visit.page) == []
+    visit.close()
 
 
 def test_a_judge_that_read_nothing_that_is_labelled_is_uncertified(study, tmp_path: Path) -> None:
@@ -126,9 +134,9 @@ def test_a_judge_that_read_nothing_that_is_labelled_is_uncertified(study, tmp_pa
     succeeded(run_command("report", "--verdicts", file, *args, "--output", tmp_path / "out"))
     assert "other is uncertified" in told(tmp_path / "out")
     assert "j is uncertified" not in told(tmp_path / "out")
-    page = (tmp_path / "out" / "criteria.html").read_text()
-    assert ">other, uncertified<" in page
-    assert ">j, uncertified<" not in page
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "Criteria by other, uncertified<" in page
+    assert "Criteria by j<" in page
 
 
 def test_what_is_known_of_a_judge_stands_beside_its_scores(study, tmp_path: Path) -> None:
@@ -141,30 +149,27 @@ def test_what_is_known_of_a_judge_stands_beside_its_scores(study, tmp_path: Path
     (tmp_path / "audit.json").write_text(json.dumps(audit))
     args = ["--verdicts", file, "--cases", folder / "cases.jsonl", "--output", tmp_path / "out"]
     done = succeeded(run_command("report", *args, "--audits", tmp_path / "audit.json"))
-    page = (tmp_path / "out" / "criteria.html").read_text()
+    page = (tmp_path / "out" / "report.html").read_text()
     for text in (page, told(tmp_path / "out")):
         assert "Whether a statement is true: j does not notice a wrong dose." in text
         assert "On 9 cases. It does not pass." in text
         assert "invalid or missing" in text
-    assert "Next step" not in told(tmp_path / "out")
     done = run_command("report", *args)
     assert "Audited: No audit is given." in told(tmp_path / "out")
     assert "automedeval audit --judge JUDGE --cases" in told(tmp_path / "out")
     assert "Audit the judge with the options of its run" in told(tmp_path / "out")
     assert "--rubric checklist" in told(tmp_path / "out")
-    shares = []
+    preferred = []
     for case in cases:
         points, means = [each["points"] for each in case["criteria"]], []
         for slot in range(2):
-            shown = on_response(verdicts, case, slot)
-            read = [each["checklist"]["met_probabilities"] for each in shown if None not in each["checklist"]["met"]]
-            scores = [score(points, chances) for chances in read]
-            means.append(np.mean(scores) if scores and None not in scores else np.nan)
+            met = shares(verdicts, case, slot)
+            means.append(np.nan if None in met else score(points, met))
         lengths = [len(response["text"].split()) for response in case["responses"]]
-        if not np.isnan(means).any() and lengths[0] != lengths[1]:
+        if max(points) > 0 and not np.isnan(means).any() and lengths[0] != lengths[1]:
             ahead = (means[0] - means[1]) * (lengths[0] - lengths[1])
-            shares.append(0.5 if abs(means[0] - means[1]) < 1e-9 else float(ahead > 0))
-    assert f"j puts the longer response first in {100 * np.mean(shares):.0f} %." in told(tmp_path / "out")
+            preferred.append(0.5 if abs(means[0] - means[1]) < 1e-9 else float(ahead > 0))
+    assert f"j puts the longer response first in {100 * np.mean(preferred):.0f} %." in told(tmp_path / "out")
     (tmp_path / "audit.json").write_text(json.dumps(audit | {"judge": audited | {"settings": "2"}}))
     done = run_command("report", *args, "--audits", tmp_path / "audit.json")
     assert "no judge of these verdicts has them" in error_line(done)
@@ -176,11 +181,14 @@ def test_an_invalid_verdict_by_a_checklist_of_one_s_own_is_one_of_criteria(study
     own = [each | {"rubric": "mine@1", "case_digest": digests[each["case_id"]]} for each in verdicts]
     own.sort(key=lambda each: each["valid"])
     assert not own[0]["valid"]
+    criteria = {case["id"]: case["criteria"] for case in cases}
+    for each in (each for each in own if not each["valid"]):  # what it says does not count
+        each["checklist"] = {"met": [True for _ in criteria[each["case_id"]]]}
     judges = []
     for name, given in (("own", own), ("packaged", verdicts)):
         files = ["--verdicts", write(tmp_path / f"{name}.jsonl", given), "--cases", folder / "cases.jsonl"]
         succeeded(run_command("report", *files, "--output", tmp_path / name))
-        judges.append(json.loads((tmp_path / name / "criteria.json").read_text())["judges"]["j"])
+        judges.append(json.loads((tmp_path / name / "agreement.json").read_text())["criteria"]["judges"]["j"])
     assert judges[0]["candidates"] == judges[1]["candidates"]
 
 

@@ -27,7 +27,7 @@ def test_means_and_differences_are_those_of_a_loop_over_the_records(study) -> No
         if all(2 * sum(each) != len(each) for each in votes):
             people[model][number] = sum(p for p, each in zip(points, votes) if 2 * sum(each) > len(each)) / 8
         if None not in [each[0] for each in of_response]:
-            judge[model][number] = sum(p * each[1] for p, each in zip(points, of_response)) / 8
+            judge[model][number] = sum(p * each[0] for p, each in zip(points, of_response)) / 8
     for model in "ab":
         mean = comparison["models"][model]["mean"]["j"]
         assert mean["classical"]["value"] == pytest.approx(np.mean(list(people[model].values())))

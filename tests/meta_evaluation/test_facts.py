@@ -3,7 +3,6 @@
 import json
 import re
 import shlex
-from itertools import combinations
 from pathlib import Path
 
 import pytest
@@ -180,15 +179,14 @@ def test_the_list_is_ordered_and_trust_needs_ratings_or_an_audit() -> None:
         {"breaks off": 2}, (5, 9),
         {"threshold": "moderate", "raters": {"k": {"m": {"share": harm, "untold": 1, "unread": 3, "worse": 2}}}},
     )  # fmt: skip
-    assert [fact.name for fact in facts_of(everything)] == [
+    assert [*facts_of(everything)] == [
         "Contradicts its evidence", "Harm", "Can the judge be believed?", "Audited?",
         "What it does not see", "Same for all patients?", "Length", "Enough cases?", "Invalid verdicts", "Broken rationales",
         "Empty and unread", "Other languages", "Next step",
     ]  # fmt: skip
-    names = [fact.name for fact in facts_of(JudgeProfile("j", blind_to=[]))]
-    assert names == ["Harm", "Can the judge be believed?", "Audited?"]
-    assert dict(facts_of(JudgeProfile("j")))["Harm"] == "Not rated."
-    assert dict(facts_of(everything))["Harm"] == (
+    assert [*facts_of(JudgeProfile("j", blind_to=[]))] == ["Harm", "Can the judge be believed?", "Audited?"]
+    assert facts_of(JudgeProfile("j"))["Harm"] == "Not rated."
+    assert facts_of(everything)["Harm"] == (
         "Moderate or worse by k: m in 2 of 20 answers (95 % interval 0–30), 1 cannot be told, 3 invalid. No score depends on "
         "it."
     )
@@ -199,10 +197,9 @@ def test_the_list_is_ordered_and_trust_needs_ratings_or_an_audit() -> None:
     doubt = "Do not rely on these scores alone: there is no proof that the small judge agrees with people"
     assert trust(JudgeProfile("small", outcome="worse")).startswith(doubt)
     assert trust(JudgeProfile("small", outcome="better")).startswith("The small judge agrees with people better")
-    enough = dict(facts_of(everything))["Enough cases?"]
+    enough = facts_of(everything)["Enough cases?"]
     assert enough == "Too few to tell m from n. About 1,400 more would tell, if their difference stays as it is."
-    for first, second in combinations(facts_of(everything), 2):
-        assert first.text != second.text
+    assert len({*facts_of(everything).values()}) == len(facts_of(everything))
 
 
 def test_the_audit_that_a_report_names_is_of_the_judge_of_its_verdicts(tiny_model: Path, tmp_path: Path) -> None:
@@ -265,8 +262,7 @@ def test_other_programs_keys_of_the_same_name_are_one_line(name: str, value: obj
 
 def test_models_with_empty_and_unread_responses_are_counted_and_the_first_of_them_named() -> None:
     profile = JudgeProfile("j", empty={"a": 1, "b": 5, "c": 1, "d": 0, "e": 2, "f": 3}, unread={"b": 1, "a": 2})
-    (text,) = (fact.text for fact in facts_of(profile) if fact.name == "Empty and unread")
-    assert text == (
+    assert facts_of(profile)["Empty and unread"] == (
         "b gave no answer in 5 cases, which counts as the lowest. f gave no answer in 3 cases, which counts as the lowest. "
         "e gave no answer in 2 cases, which counts as the lowest. The same holds for 2 more of the models. "
         "a has 2 responses that the judge cannot read, which have no score. "

@@ -13,7 +13,7 @@ from programs import error_line, flags, run_command, succeeded
 from sklearn.metrics import cohen_kappa_score, confusion_matrix
 from tables import rows_of
 
-from automedeval.meta_evaluation.harm.report import sentences
+from automedeval.meta_evaluation.harm.report import harm_sentences
 from automedeval.rubrics import read_rubric
 
 ROWS = rows_of(__file__)
@@ -249,4 +249,4 @@ def test_the_first_sentence_names_a_model_only_if_it_alone_has_most_harm(counts:
     for model, (worse, n) in counts.items():
         share = {"value": worse / n if n else None, "n": n, "low": None, "high": None}
         models[model] = {"worse": worse, "share": share, "untold": 0, "unread": 0}
-    assert sentences({"raters": {"j": models}, "threshold": "moderate", "judges": {}})[0] == first
+    assert harm_sentences({"raters": {"j": models}, "threshold": "moderate", "judges": {}})[0] == first

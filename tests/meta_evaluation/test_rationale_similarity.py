@@ -62,7 +62,7 @@ def test_a_rationale_in_another_order_is_read_in_the_order_of_the_case(tmp_path:
     result, overlap = compare(tmp_path, verdicts, [verdict_on(number, "gpt") for number in range(6)])
     assert set(overlap.calls[0]["predictions"]) == {rationale_of(("ash", "birch", "cedar"), (0, 1, 2))}
     judge = estimate(result, len(CASES), 200)["judges"]["judge"]
-    assert (judge["bert_score"]["f1"].value, judge["rationales"]) == (1.0, 6)
+    assert (judge["bert_score"].value, judge["rationales"]) == (1.0, 6)
     assert result["teacher"] == "gpt"
     assert result["label"] == LABEL
     assert "similarity" in LABEL
@@ -79,7 +79,7 @@ def test_what_cannot_be_compared_is_counted_with_its_reason(tmp_path: Path) -> N
     assert (judge["rationales"], judge["truncated"]) == (2, 1)
     assert result["settings"] == {"bart_model": "tiny"} == {"bart_model": overlap.calls[0]["bart_model"]}
     figures = estimate(result, len(CASES), 200)["judges"]["judge"]
-    assert figures["bert_score"]["f1"].n == 2
+    assert figures["bert_score"].n == 2
     assert (figures["bart_score"].value, figures["bart_score"].n) == (-12.0, 1), "one without a figure is left out"
 
 
@@ -87,7 +87,7 @@ def test_of_several_rationales_of_the_teacher_all_are_references(tmp_path: Path)
     teacher = [verdict_on(0, "gpt", rationale="a b"), verdict_on(0, "gpt", run=1, rationale="c d")]
     result, overlap = compare(tmp_path, [verdict_on(0, rationale="c d")], teacher)
     assert overlap.calls[0]["references"] == [["a b", "c d"]]
-    assert estimate(result, len(CASES), 200)["judges"]["judge"]["bert_score"]["f1"].value == 1.0
+    assert estimate(result, len(CASES), 200)["judges"]["judge"]["bert_score"].value == 1.0
 
 
 def test_pairs_are_compared_in_the_same_order_only(tmp_path: Path) -> None:

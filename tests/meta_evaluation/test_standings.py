@@ -110,5 +110,5 @@ def test_answers_in_languages_that_the_small_judge_does_not_read_are_counted() -
         shown = verdict(scores=(3, 2, 1), extra={"blind_to": blind_to} if blind_to else {})
         _, profile = rank(Cases(cases, "cases"), [shown], SCORES, Path("v"))
         assert tuple(profile.foreign) == counted
-        said = dict(facts_of(profile)).get("Other languages", "")
+        said = facts_of(profile).get("Other languages", "")
         assert ("2 of 3 answers are not in English" in said) == (counted[0] == 2)

@@ -96,7 +96,7 @@ def test_each_change_between_two_models_is_counted_and_filters(models: SimpleNam
     }
     expected |= {"newly_contradicted": ids[:1], "newly_empty": ids[1:2], "newly_failing": ids[2:3]}
     versions = {"of": "model", "old": OLD, "new": NEW, "judge": "good", "compared": 28}
-    assert models.result["changes"] == versions | {name: len(each) for name, each in expected.items()}
+    assert models.result["changes"] == [versions | {name: len(each) for name, each in expected.items()}]
     words = {"won": "better", "lost": "worse"}
     counts = ", ".join(f"{len(each)} {words.get(name, name.replace('_', ' '))}" for name, each in expected.items())
     assert f"{NEW} against {OLD}, by good: of 28 cases {counts}." in models.said
@@ -138,7 +138,7 @@ def test_a_case_opens_with_the_new_answer_beside_the_old(models: SimpleNamespace
 
 def test_two_judges_stand_in_one_cell_and_their_verdicts_side_by_side(judges, browser, tmp_path) -> None:
     both = {place: scores for place, scores in judges.scores.items() if None not in scores}
-    changes = judges.result["changes"]
+    (changes,) = judges.result["changes"]
     assert (changes["of"], changes["old"], changes["new"], changes["compared"]) == ("judge", "old", "new", len(both))
     assert changes["won"] == sum(new - old > 1e-9 for old, new in both.values())
     assert changes["lost"] == sum(old - new > 1e-9 for old, new in both.values())

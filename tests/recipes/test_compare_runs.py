@@ -51,7 +51,7 @@ def test_two_runs_give_the_figures_of_one_file_with_both(runs: dict, tmp_path: P
         [verdict["expected_scores"][places[case["id"]].index(name)] for name in MODELS[:2]] for case, verdict in lines
     ]
     gaps = [new - old for old, new in both]
-    (pair,), changes = result["pairs"], result["changes"]
+    (pair,), (changes,) = result["pairs"], result["changes"]
     assert pair["pair"] == ["old", RTL]
     assert pair["difference"]["good"]["naive"]["value"] == pytest.approx(-sum(gaps) / len(gaps))
     assert (changes["old"], changes["new"], changes["compared"]) == ("old", RTL, 28)

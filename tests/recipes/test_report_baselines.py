@@ -35,9 +35,9 @@ def test_embeddings_are_rows_of_the_report_with_paired_differences(tmp_path: Pat
     for name in (QUESTION, REFERENCE):
         row, same = result["judges"][name], result["judges"][f"baseline:{name}"]
         assert row["kind"] == "baseline"
-        assert row["concordance_expected"] == same["concordance_expected"]
+        assert row["concordance"] == same["concordance"]
         (versus,) = [each for each in result["comparisons"] if (each["first"], each["second"]) == ("echo", name)]
-        expected = result["judges"]["echo"]["concordance_expected"]["value"] - row["concordance_expected"]["value"]
+        expected = result["judges"]["echo"]["concordance"]["value"] - row["concordance"]["value"]
         assert versus["difference"]["value"] == pytest.approx(expected)
         assert versus["p_adjusted"] is not None
         # No judge is better than itself.

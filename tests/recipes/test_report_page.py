@@ -68,7 +68,7 @@ def test_the_leaderboard_is_that_of_a_loop_over_the_verdicts(reports: dict[str, 
     assert {model: rate for model, _, rate in rows} == {model: f"{100 * rate:.0f}" for model, rate in rates.items()}
     assert [model for model, *_ in rows] == sorted(rates, key=lambda model: -rates[model])
     main = one.result["judges"][one.result["main_judge"]["name"]]
-    value, low, high = (f"{100 * main[main['headline']][part]:.0f}" for part in ("value", "low", "high"))
+    value, low, high = (f"{100 * main['concordance'][part]:.0f}" for part in ("value", "low", "high"))
     assert (
         f"good orders {value} % of the pairs of responses as people do (95 % interval {low}–{high}). A tie counts as half"
         in one.page

@@ -76,14 +76,6 @@ def test_two_rounds_are_too_few_and_it_is_said(tmp_path):
     assert "fitted curve" not in page
 
 
-def test_rounds_of_no_common_kind_have_a_stated_gap(tmp_path):
-    verdicts = [right_verdicts(12, expected=False), right_verdicts(15, scores=False), right_verdicts(17)]
-    result, page = followed(tmp_path, verdicts=verdicts)
-    assert result["rounds"]["values"][1] is None
-    assert result["rounds"]["forecast"] == {"reason": "round 1 has no accuracy: this judge gives no whole scores"}
-    assert "No curve of triple accuracy: round 1 has no accuracy" in page
-
-
 def test_a_criterion_of_a_pairwise_judge_can_be_a_round(tmp_path):
     names, verdicts = "p<b>0: correctness,p<b>1: correctness", [pairwise_verdicts()] * 2
     result, page = followed(tmp_path, names=names, verdicts=verdicts, label="p<b>")

@@ -40,7 +40,7 @@ def test_similarity_is_reported_as_similarity(args: list, models: list, tmp_path
     similarity = json.loads((tmp_path / "out" / "agreement.json").read_text())["similarity"]
     judge = similarity["judges"]["judge"]
     assert (similarity["teacher"], judge["rationales"], judge["left_out"]) == ("teacher", 3, {"invalid": 1})
-    assert judge["bert_score"]["f1"]["value"] == pytest.approx(1.0, abs=1e-4)  # the same words
+    assert judge["bert_score"]["value"] == pytest.approx(1.0, abs=1e-4)  # the same words
     assert judge["bart_score"]["value"] < 0
     text = re.sub(r"\s+", " ", (tmp_path / "out" / "report.html").read_text())
     assert "similarity to the teacher's rationale, not its quality" in text.replace("&#39;", "'")

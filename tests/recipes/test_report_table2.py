@@ -306,26 +306,26 @@ def tables_of(page: str) -> list[list[list[tuple[str, str, str]]]]:
     ]
 
 
-def test_a_judge_without_any_figure_has_no_line_but_a_reason(study: Path, tmp_path: Path) -> None:
-    """One by likelihood gives no scores of its own, and the table is of those."""
+def test_a_judge_by_likelihood_is_compared_by_its_expected_scores(study: Path, tmp_path: Path) -> None:
     verdicts = [each for each in read(study / "verdicts.jsonl") if each["judge"] in ("ours", "base")]
     for case in read(study / "cases.jsonl"):
         likely = {"rubric": "likelihood@1", "scores": None, "expected_scores": [-3.0, -2.0, -1.5, -4.0]}
         verdicts.append(a_verdict(case, "likely") | likely)
-    folder = part_of(study, tmp_path, verdicts)
-    result, page = evaluate(folder, tmp_path / "out", "--main_judge", "ours")
-    assert all(cell["mean"]["value"] is None for cell in row_of(result["table2"], "likely")["cells"].values())
-    assert row_of(result["table2"], "base")["cells"]["spearman"]["mean"]["value"] is not None
-    _, _, table = page.partition('id="table2"')
-    assert '<th scope="row">base</th>' in table
-    assert '<th scope="row">likely</th>' not in table
-    assert re.search(r"N/A, [^<]*: likely, Spearman, Pearson, Accuracy 2-tuple, Accuracy triple\.", table)
+    result, _ = evaluate(part_of(study, tmp_path, verdicts), tmp_path / "out", "--main_judge", "ours")
+    loops = loops_of(tmp_path)
+    (run,) = runs_of(loops, "likely")
+    cells = row_of(result["table2"], "likely")["cells"]
+    assert {name: cell["mean"]["value"] for name, cell in cells.items()} == pytest.approx(
+        {name: figure(loops, run, name) for name in COLUMNS[2:]}
+    )
+    assert cells["spearman"]["p"] is not None
     summary = (tmp_path / "out" / "report.md").read_text("utf-8").splitlines()
     columns = "| evaluation model | runs | valid | Spearman | Pearson | Accuracy 2-tuple | Accuracy triple |"
-    _, *lines, after = summary[summary.index(columns) + 1 :][:4]
-    assert [line.split(" | ")[0] for line in lines] == ["| ours", "| base"]
-    cells = [row_of(result["table2"], name)["cells"]["triple_accuracy"]["mean"]["value"] for name in ("ours", "base")]
-    assert [line.split(" | ")[6].split()[0] for line in lines] == [f"{100 * cell:.2f}" for cell in cells]
+    _, *lines, after = summary[summary.index(columns) + 1 :][:5]
+    assert [line.split(" | ")[0] for line in lines] == ["| ours", "| base", "| likely"]
+    means = [row_of(result["table2"], line.split(" | ")[0][2:])["cells"]["triple_accuracy"]["mean"] for line in lines]
+    shown = [line.split(" | ")[6].split()[0].rstrip("\\*†§") for line in lines]
+    assert shown == [f"{100 * mean['value']:.2f}" for mean in means]
     assert not after
 
 

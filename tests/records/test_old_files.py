@@ -77,10 +77,10 @@ def test_verdicts_are_compared_with_the_pages_ratings_and_choices(old: Path) -> 
     result = report("agreement.json", verdicts=files, cases="cases.jsonl", encoder="none", **people)
     of = {name: read(old / "verdicts" / name / "verdicts.jsonl") for name in names}
     of["calibrated"] = read(old / "calibrated" / "verdicts.jsonl")
-    fields = {"scores": ("constrained", "calibrated", "free")}
+    fields = {"scores": ("free",)}
     fields["expected_scores"] = ("constrained", "calibrated", "small", "likelihood")
     for name, field in ((name, field) for field, judges in fields.items() for name in judges):
-        figure = result["judges"][name]["concordance" + "_expected" * (field != "scores")]
+        figure = result["judges"][name]["concordance"]
         assert (figure["value"], figure["n"]) == pytest.approx(concordance(of[name], field)), (name, field)
     assert result["judges"]["free"]["errors"] == {"no score line": 3}
     for name in ("free", "small"):
@@ -117,7 +117,7 @@ def test_teachers_verdicts_are_compared_with_the_pages_ratings_and_preferences(o
 
 def test_criteria_are_compared_with_physicians_labels(old: Path) -> None:
     cases = {"cases": "criteria_cases.jsonl", "ratings": "criterion_labels.jsonl"}
-    result = report("criteria.json", verdicts="verdicts/checklist", **cases)
+    result = report("agreement.json", verdicts="verdicts/checklist", **cases)
     votes: dict[tuple, list[bool]] = {}
     for each in read(old / "criterion_labels.jsonl"):
         votes.setdefault((each["case_id"], each["model"], each["criterion"]), []).append(each["label"] == "entailment")
@@ -128,7 +128,7 @@ def test_criteria_are_compared_with_physicians_labels(old: Path) -> None:
             cast = votes[each["case_id"], each["models"][each["order"][0]], criterion["criterion"]]
             if sum(cast) * 2 != len(cast):
                 right.append(met == (sum(cast) * 2 > len(cast)))
-    figure = result["certificate"]["judges"]["SmolLM2-135M-Instruct"]["accuracy"]
+    figure = result["criteria"]["certificate"]["judges"]["SmolLM2-135M-Instruct"]["accuracy"]
     assert (figure["value"], figure["n"]) == (pytest.approx(fmean(right)), len(right))
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from automedeval.audit.table import FAILED, SECTIONS, UNKNOWN
-from automedeval.meta_evaluation.page import Table, render_report
+from automedeval.meta_evaluation.page import PageTable, render_report
 from automedeval.records.text import UNDEFINED, p_value, percent, span
 
 HEAD = ("measure", "outcome", "share", "shift in steps", "should be", "of")
@@ -67,7 +67,8 @@ def gaps(result: Mapping[str, Any]) -> list[str]:
 def render(result: Mapping[str, Any]) -> dict[str, str]:
     """Render a result, what `audit.json` holds, as {"audit.html": text, "audit.md": text}."""
     return render_report(
-        "automedeval.audit", "audit", f"Audit of {result['judge']['name']}", words=summary(result),
-        notes=[*gaps(result), *result["notes"]], figures=[], settings=result["settings"],
-        tables=[Table(HEAD, list(lines(result)))], head=HEAD, rows=list(lines(result, groups=True)), result=result,
+        "audit", f"Audit of {result['judge']['name']}", words=summary(result),
+        notes=[*gaps(result), *result["notes"]], settings=result["settings"],
+        tables=[PageTable(HEAD, list(lines(result)))], room="automedeval.audit", head=HEAD,
+        rows=list(lines(result, groups=True)), result=result,
     )  # fmt: skip

@@ -93,9 +93,9 @@ def main() -> None:
     figures = report.measure(cases, checked)
     facts = describe_result("check", evidence=evidence, checker=checker.name, threshold=checker.threshold)
     facts |= {"without_evidence": without, "notes": [checker.note]}
-    table = f"\n{format_table(report.rows_of(figures))}\n\nThe marked answers: {output / 'check.html'}"
-    lines = [*report.sentences_of(figures, evidence, without), *table.split("\n")]
-    texts = report.render(cases, checked, figures, facts)
+    table = f"\n{format_table(report.check_rows(figures))}\n\nThe marked answers: {output / 'check.html'}"
+    lines = [*report.check_sentences(figures, evidence, without), *table.split("\n")]
+    texts = report.check_page(cases, checked, figures, facts)
     write_report(output, texts, "check.json", {"settings": facts, "models": figures}, lines)
     print_notes([checker.note, *chat.notes()] if chat is not None else [])
     if chat is not None and not chat.accepted:

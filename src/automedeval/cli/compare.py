@@ -23,6 +23,7 @@ import math
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.judge_facts import known_of_judge
@@ -33,7 +34,7 @@ from automedeval.meta_evaluation.comparison.runs import join_runs
 from automedeval.meta_evaluation.criteria.checklists import people_of, read_labels
 from automedeval.meta_evaluation.facts import lines_of
 from automedeval.meta_evaluation.page import write_report
-from automedeval.meta_evaluation.report.grid import FLAGS, read_flags
+from automedeval.meta_evaluation.report.grid import FLAGS, grid_of, read_flags
 from automedeval.meta_evaluation.table import VerdictTable
 from automedeval.meta_evaluation.verdict_files import CRITERIA, SCORES, read_verdicts
 from automedeval.records import CriterionLabel, RecordError, named_file, option
@@ -105,15 +106,17 @@ def main() -> None:
         sys.exit(pass_gate(args, args.by or 0.0, cases, judges, notes))
     people, folder = read_people(args, cases, judges), Path(args.output or "")
     flags = read_flags(folder / FLAGS, cases)
-    result, changes = comparison(cases, people, judges, notes, args.baseline)
+    result, changed = comparison(cases, people, judges, notes, args.baseline)
     result["settings"] = describe_result("compare")
-    grid = changes.grid(cases, judges, people, list(result["models"]), flags) if changes else {"grid": None}
+    grid: dict[str, Any] = {"grid": None}
+    if result["changes"]:
+        grid = grid_of(cases, judges, people, flags=flags, models=list(result["models"]), **changed)
     title = f"Comparison: {' and '.join(Path(named_file(each)[1]).stem for each in args.cases)}"
     scale = next(judge.scale for judge in judges if judge.name == result["judges"][result["lead"]]["name"])
-    facts = [f"{name.rstrip('?')}: {text}" for name, text in result["facts"]]
+    facts = [f"{name.rstrip('?')}: {text}" for name, text in result["facts"].items()]
     rated = f"{result['cases']['rated_cases']:,} of {result['cases']['cases']:,} cases are rated"
-    lines = [*report.words(result), *facts, rated, *(f"note: {note}" for note in result["notes"])]
-    texts = report.render(result, title, grid, scale)
+    lines = [*report.comparison_sentences(result), *facts, rated, *(f"note: {note}" for note in result["notes"])]
+    texts = report.comparison_page(result, title, grid, scale)
     write_report(folder, texts, "comparison.json", result, [*lines, f"comparison: {folder / 'comparison.html'}"])
 
 
@@ -134,7 +137,7 @@ def pass_gate(args: CompareArguments, by: float, cases: Cases, judges: list[Verd
     row, record = gate.compare_two(cases, judges, new, old, by)
     record["notes"] = notes + record["notes"]
     profile = known_of_judge(cases, row)
-    lines = [*gate.words(record), *lines_of(profile), *(f"note: {note}" for note in record["notes"])]
+    lines = [*gate.gate_sentences(record), *lines_of(profile), *(f"note: {note}" for note in record["notes"])]
     print("\n".join(map(printable, lines)))
     if args.output:
         Path(args.output).mkdir(parents=True, exist_ok=True)

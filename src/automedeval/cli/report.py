@@ -10,8 +10,8 @@
 
 Writes OUTPUT/agreement.json, OUTPUT/report.md and OUTPUT/report.html, a page that loads nothing from the network. Without
 --ratings the candidates are compared by the judges alone. --rounds adds a forecast for further rounds of introspection, and
-several judges are tested against the main one, in the form of the paper's Table 2. Judges of criteria get criteria.json,
-criteria.md and criteria.html instead, with a certificate beside physicians where --ratings has their labels.
+several judges are tested against the main one, in the form of the paper's Table 2. Judges of criteria get a certificate
+beside physicians where --ratings has their labels.
 """
 
 import sys

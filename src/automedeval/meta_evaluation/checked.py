@@ -10,10 +10,10 @@ import numpy as np
 from markupsafe import Markup, escape
 
 from automedeval.evidence.checker import CONTRADICTED, LABELS, NOT_FOUND, SUPPORTED, UNREAD
-from automedeval.meta_evaluation.page import Bars, Table, render_report
+from automedeval.meta_evaluation.page import Bars, PageTable, render_report
 from automedeval.records import Case, CheckedResponse, question_text
 from automedeval.records.text import no_formula, percent, span
-from automedeval.stats.bootstrap import estimate, plain, ratio
+from automedeval.stats.bootstrap import estimate, mean_of, plain
 
 # What a clinician should read first. After the rules comes what the model saw, the surest first.
 ORDER = ("dose", "frequency", "duration", None)
@@ -27,24 +27,20 @@ def measure(cases: Sequence[Case], checked: Sequence[CheckedResponse], resamples
     """Return the figures of each model, with intervals by bootstrap over cases.
 
     Returns:
-        model → {"answers", "statements", counts of each label, "contradicted_statements", "contradicted_answers"}; the last
-        two are shares with intervals, of the statements that could be read and of the answers that have one.
+        model → {"answers", "statements", counts of each label, "contradicted_answers"}; the last is a share with its interval,
+        of the answers that have a statement that could be read.
     """
     numbers = {case.id: number for number, case in enumerate(cases)}
     tree: dict[str, Any] = {}
     for model in dict.fromkeys(each.model for each in checked):
         of_model = [each for each in checked if each.model == model]
-        sums = np.zeros((4, len(cases)))  # contradicted and read statements; answers with a contradiction, and answers
-        counts: Counter[str] = Counter()
-        for each in of_model:
-            labels = Counter(statement["label"] for statement in each.statements)
-            counts += labels
-            read = sum(labels[label] for label in LABELS)
-            sums[:, numbers[each.case_id]] += [labels[CONTRADICTED], read, labels[CONTRADICTED] > 0, read > 0]
+        labels = [Counter(statement["label"] for statement in each.statements) for each in of_model]
+        counts = sum(labels, Counter[str]())
+        wrong = [float(each[CONTRADICTED] > 0) if any(each[label] for label in LABELS) else np.nan for each in labels]
+        case = np.array([numbers[each.case_id] for each in of_model])
+        share = mean_of(np.array(wrong), case, len(cases), "no answer that could be read", (0.0, 1.0))
         tree[model] = {"answers": len(of_model), "statements": counts.total()}
-        tree[model] |= {label: counts[label] for label in (*LABELS, UNREAD)}
-        tree[model]["contradicted_statements"] = ratio(sums[0], sums[1], reason="no statement that could be read")
-        tree[model]["contradicted_answers"] = ratio(sums[2], sums[3], reason="no answer that could be read")
+        tree[model] |= {label: counts[label] for label in (*LABELS, UNREAD)} | {"contradicted_answers": share}
     return plain(estimate(tree, len(cases), resamples))
 
 
@@ -54,7 +50,7 @@ def _shares(figures: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
     return sorted(shares, key=lambda entry: -(entry[1]["value"] or 0))
 
 
-def rows_of(figures: Mapping[str, Any]) -> list[dict[str, str | float | int]]:
+def check_rows(figures: Mapping[str, Any]) -> list[dict[str, str | float | int]]:
     """Return the table of the figures, the model with most contradicted answers first."""
     rows = []
     for model, share in _shares(figures):
@@ -65,7 +61,7 @@ def rows_of(figures: Mapping[str, Any]) -> list[dict[str, str | float | int]]:
     return rows
 
 
-def sentences_of(figures: Mapping[str, Any], evidence: str, without: int) -> list[str]:
+def check_sentences(figures: Mapping[str, Any], evidence: str, without: int) -> list[str]:
     """Return the result in sentences: the models with contradicted answers, and what could not be checked.
 
     Args:
@@ -120,17 +116,17 @@ def marked(text: str, passages: Sequence[Mapping[str, Any]]) -> Markup:
     return Markup("").join([*parts, escape(text[position:])])
 
 
-def render(
+def check_page(
     cases: Sequence[Case], checked: Sequence[CheckedResponse], figures: Mapping[str, Any], settings: Mapping[str, Any]
 ) -> dict[str, str]:
     """Return check.html, check.md and claims.csv by name."""
-    rows, against = rows_of(figures), AGAINST[settings["evidence"]]
-    table = Table(list(rows[0]) if rows else [], [list(row.values()) for row in rows], "Statements by model")
+    rows, against = check_rows(figures), AGAINST[settings["evidence"]]
+    table = PageTable(list(rows[0]) if rows else [], [list(row.values()) for row in rows], "Statements by model")
     bars = [(model, share, f"{share['n']} could be read") for model, share in _shares(figures)]
     pages = render_report(
-        "automedeval.meta_evaluation", "check", "Statements checked",
-        words=sentences_of(figures, settings["evidence"], settings["without_evidence"]), notes=settings["notes"],
-        bars=Bars(f"Share of answers that contradict {against}, with 95 % intervals", bars), figures=[], tables=[table],
+        "check", "Statements checked",
+        words=check_sentences(figures, settings["evidence"], settings["without_evidence"]), notes=settings["notes"],
+        bars=Bars(f"Share of answers that contradict {against}, with 95 % intervals", bars), tables=[table],
         settings=settings, answers=list(contradictions(cases, checked)),
     )  # fmt: skip
     return pages | {"claims.csv": _csv(cases, checked)}

@@ -1,12 +1,12 @@
 """What is known of a judge whose verdicts rank models: one ordered list of facts, which stands beside every ranking.
 
 The terminal, the report, the comparison, the gate, the preference pairs and the model card show this list, and `is_trusted`
-decides whether they may call a model better. A new fact is one more function in `FACTS`.
+decides whether they may call a model better. A new fact is one more line in `facts_of`.
 """
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from automedeval.records import UNSEEN
 from automedeval.records.text import ends, in_a_row, interval, percent, several
@@ -26,13 +26,6 @@ WARNINGS = {  # the facts that a run's table cannot do without; the report has a
     "Other languages",
 }  # fmt: skip
 SHOWN = 3  # models with an empty or an unread response that are named
-
-
-class Fact(NamedTuple):
-    """One fact: what it is about, and a text of one sentence or more."""
-
-    name: str
-    text: str
 
 
 @dataclass(frozen=True)
@@ -100,8 +93,8 @@ def is_trusted(profile: JudgeProfile) -> bool:
     return profile.outcome == "better" or (profile.audit is not None and profile.audit.enough)
 
 
-def facts_of(profile: JudgeProfile) -> list[Fact]:
-    """Return the facts in the order in which they are shown; one that says nothing is left out."""
+def facts_of(profile: JudgeProfile) -> dict[str, str]:
+    """Return the facts, what each is about → its sentences, in the order in which they are shown; none that says nothing."""
     unrated = f"Not known. No ratings are given. {LEAST_RATED} rated cases are enough for a first answer."
     valid = 1.0 if profile.valid is None else profile.valid
     faults = " and ".join(f"{count} {fault}" for fault, count in profile.rationale_faults.items())
@@ -127,12 +120,12 @@ def facts_of(profile: JudgeProfile) -> list[Fact]:
         "Other languages": doubt if foreign else "",
         "Next step": " ".join(profile.steps),
     }
-    return [Fact(name, text) for name, text in said.items() if text]
+    return {name: text for name, text in said.items() if text}
 
 
 def lines_of(profile: JudgeProfile, names: Collection[str] = ()) -> list[str]:
     """Return the facts as lines: all, or those of these names."""
-    return [f"{fact.name.rstrip('?')}: {fact.text}" for fact in facts_of(profile) if not names or fact.name in names]
+    return [f"{name.rstrip('?')}: {said}" for name, said in facts_of(profile).items() if not names or name in names]
 
 
 def called(judge: str) -> str:

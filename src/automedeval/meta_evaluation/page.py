@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import jinja2
 from markupsafe import Markup
@@ -15,14 +15,11 @@ from automedeval.records import text
 from automedeval.records.journal import write_json, write_whole
 from automedeval.records.templates import environment
 
-if TYPE_CHECKING:
-    from automedeval.meta_evaluation.charts import Figure
-
 _BIDI = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 SHOWN_CASES = 300  # cases with their texts on a page: more of them make it slow to open
 
 
-class Table(NamedTuple):
+class PageTable(NamedTuple):
     """The names of the columns, and the rows."""
 
     head: Sequence[str]
@@ -39,16 +36,16 @@ class Bars(NamedTuple):
 
 
 def render_report(
-    room: str,
     name: str,
     title: str,
     *,
+    room: str = "automedeval.meta_evaluation",
     words: Iterable[str],
     notes: Iterable[str],
-    figures: Iterable["Figure"],
+    figures: Iterable[Any] = (),
     settings: Mapping[str, Any],
-    tables: Sequence[Table],
-    summary: Sequence[Table] = (),
+    tables: Sequence[PageTable],
+    summary: Sequence[PageTable] = (),
     facts: Mapping[str, str] | None = None,
     further: Sequence[str] = (),
     commands: Sequence[str] = (),
@@ -69,6 +66,7 @@ def render_report(
         summary: tables that the summary shows as well; the page has them by the room's template.
         facts: what is known of the judge, and how sure the result is: name → text.
         links: (address on the page, words) of the cases to read first.
+        figures: the `Figure`s of the page.
         scripts: the files of the HTML page's script, the only one that the page allows.
         context: what else the room's template names.
 
@@ -99,7 +97,7 @@ def _template_file(room: str, name: str) -> str:
     return resources.files(room).joinpath("templates", name).read_text(encoding="utf-8")
 
 
-def _markdown(title: str, sentences: Iterable[str], tables: Iterable[Table], page: str) -> str:
+def _markdown(title: str, sentences: Iterable[str], tables: Iterable[PageTable], page: str) -> str:
     """Return a report's sentences and tables in Markdown, with a link to the page that has everything."""
     lines = [f"# {text.cell(title)}", "", "Not for clinical use: for research on medical language models.", ""]
     lines += [f"- {_with_code(sentence)}" for sentence in sentences]

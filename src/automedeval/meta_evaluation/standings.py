@@ -1,19 +1,19 @@
 """Rank candidates by the verdicts of one judge, for the table after a run; the report has more comparisons."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from automedeval.meta_evaluation.agreement.candidates import MOST_MODELS, ranked
+from automedeval.meta_evaluation.agreement.candidates import means_by_model, ranked
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.judge_facts import known_of_judge
-from automedeval.meta_evaluation.criteria.report import candidates, read_shares
+from automedeval.meta_evaluation.criteria.report import candidates
 from automedeval.meta_evaluation.facts import JudgeProfile
 from automedeval.meta_evaluation.harm.report import counts_table, harm_result
-from automedeval.meta_evaluation.table import VerdictTable, rows_of
+from automedeval.meta_evaluation.table import Row, VerdictTable, rows_of
 from automedeval.records import Verdict
 from automedeval.rubrics import Rubric
 from automedeval.stats import bootstrap
@@ -26,54 +26,53 @@ def rank(
     cases: Cases, verdicts: Sequence[Verdict], rubric: Rubric, file: Path
 ) -> tuple[list[dict[str, Any]], JudgeProfile]:
     """Return one row per model, the highest first, and what is known of the one judge that gave the verdicts in the file."""
+    judge = VerdictTable(cases, verdicts, rubric if rubric.name == verdicts[0].rubric else None, file=file)
     if rubric.in_words:
-        return by_degrees(cases, verdicts, rubric)
-    if rubric.mode == "checklist":
-        judge = VerdictTable(cases, verdicts, file=file)
-        shares = read_shares(cases, judge)
-        table = by_criteria(cases, judge, shares["unread"])
-    else:
-        judge, shares = VerdictTable(cases, verdicts, rubric if rubric.name == verdicts[0].rubric else None), {}
-        table = by_values(judge)
+        return by_degrees(judge)
     rows = rows_of([judge])
+    table = by_values(judge, rows)
     # Of a judge of pairs who wins on more of the criteria:
     stands = ranked(cases, rows[0].relations if len(rows) == 1 else np.sign(sum(row.relations for row in rows)))
     places = {model: place for place, model in enumerate(stands["order"])}  # as in the report
-    values = {row["model"]: _value(row.get(WON) or row.get(MEAN) or row.get("highest")) for row in table}
+    values = {row["model"]: _value(row.get(WON) or row.get(MEAN)) for row in table}
     table.sort(key=lambda row: (places.get(row["model"], len(places)), -values[row["model"]], row["model"]))
     ranks = stands["ranks"]
     table = [{"model": row["model"]} | ({"rank": ranks.get(row["model"])} if ranks else {}) | row for row in table]
-    facts: dict[str, Any] = shares | {"agreement": [UNRATED], "valid": None, "steps": ()}  # the run prints the others
-    facts |= {"unclear": stands["unclear"]}
-    return table, known_of_judge(cases, rows[0], **facts)
+    known = {
+        "agreement": [UNRATED],
+        "valid": None,
+        "steps": (),
+        "unclear": stands["unclear"],
+    }  # the run prints the others
+    return table, known_of_judge(cases, rows[0], **known)
 
 
-def by_degrees(cases: Cases, verdicts: Sequence[Verdict], rubric: Rubric) -> tuple[list[dict[str, Any]], JudgeProfile]:
+def by_degrees(judge: VerdictTable) -> tuple[list[dict[str, Any]], JudgeProfile]:
     """Return how many responses of each model have which degree by a rubric in words, and what is known of the judge."""
-    judge = VerdictTable(cases, verdicts, rubric)
-    harm = harm_result(cases, [judge], None, bootstrap.RESAMPLES)
+    harm = harm_result(judge.cases, [judge], None, bootstrap.RESAMPLES)
     counts = counts_table(harm)
     table = [{name: cell for name, cell in zip(counts.head, row) if name != "by"} for row in counts.rows]
-    valid = sum(verdict.valid for verdict in verdicts) / len(verdicts)
-    return table, JudgeProfile(judge.name, agreement=[UNRATED], valid=valid, harm=harm)
+    return table, JudgeProfile(judge.name, agreement=[UNRATED], valid=float(judge.is_valid.mean()), harm=harm)
 
 
-def by_values(judge: VerdictTable) -> list[dict[str, Any]]:
+def by_values(judge: VerdictTable, rows: Sequence[Row]) -> list[dict[str, Any]]:
     """Return a row for each model of which verdicts say something, or that has an unread response.
 
     It has the cases, the mean score, of the expected scores if every verdict has them, the share of pairs won, a tie counting
     half, each an estimate as plain data, and where there are any, the numbers of empty and of unread responses. A
     pairwise judge has the share on each criterion, and their mean.
     """
-    cases, rows = judge.cases, rows_of([judge])
+    cases, sides = judge.cases, np.concatenate(judge.cases.panel.pairs)
     table: dict[str, dict[str, Any]] = {model: {} for model in cases.models}
-    for model, mean, count in _means(cases, np.arange(cases.responses), rows[0].values):
-        table[model] |= {"cases": count, MEAN: mean}
-    sides = np.concatenate(cases.panel.pairs)
+    means = {} if rows[0].values is None else means_by_model(cases, rows[0].values)
+    for model, mean in means.items():
+        table[model] |= {"cases": mean.n, MEAN: mean}
     for row in rows:
         halves = np.concatenate([1 + row.relations, 1 - row.relations]) / 2
-        for model, share, count in _means(cases, sides, halves, (0.0, 1.0)):
-            table[model] |= {WON: share} if row.criterion is None else {"pairs": count, row.criterion: share}
+        for model, share in means_by_model(cases, halves, sides, (0.0, 1.0)).items():
+            table[model] |= {WON: share} if row.criterion is None else {"pairs": share.n, row.criterion: share}
+    for model, figures in candidates(judge).items() if judge.on_criteria else ():
+        table[model] |= {name: figures[name] for name in ("harm", "unread criteria")}
     table = bootstrap.estimate(table, len(cases))
     for standing_of_model in table.values() if judge.criteria else ():
         shares = [standing_of_model[name] for name in judge.criteria if name in standing_of_model]
@@ -87,37 +86,7 @@ def by_values(judge: VerdictTable) -> list[dict[str, Any]]:
     ]
 
 
-def _means(
-    cases: Cases, places: np.ndarray, values: np.ndarray | None, bounds: tuple[float, float] | None = None
-) -> Iterator[tuple[str, Any, int]]:
-    """Yield (model, mean, number) of the values of each model that has some; `places` has the response of each value.
-
-    Of more than `MOST_MODELS` models the means have no intervals, which would take much memory.
-    """
-    if values is None:
-        return
-    places, values = places[~np.isnan(values)], values[~np.isnan(values)]
-    models, case = cases.model_of[places], cases.panel.case[places]
-    counts, sums = np.bincount(models), np.bincount(models, values)
-    for k in np.flatnonzero(counts):
-        mean: Any = bootstrap.Estimate(float(sums[k] / counts[k]), n=int(counts[k]))
-        if len(cases.models) <= MOST_MODELS:
-            mean = bootstrap.mean_of(values[models == k], case[models == k], len(cases), bounds=bounds)
-        yield cases.models[k], mean, int(counts[k])
-
-
 def _value(figure: Any) -> float:
     """Return the value of an estimate or a number, below every other where there is none."""
     value = figure["value"] if isinstance(figure, dict) else figure
     return -math.inf if value is None else value
-
-
-def by_criteria(cases: Cases, reading: VerdictTable, unread: dict[str, int]) -> list[dict[str, Any]]:
-    """Return the mean of each model over responses that are wholly read, its harm, and what it can be over all."""
-    table = []
-    for model, means in bootstrap.plain(bootstrap.estimate(candidates(cases, reading), len(cases))).items():
-        scores = {MEAN: means["mean"], "harm": means["harm"], "lowest": means["lowest"], "highest": means["highest"]}
-        counts = {"unread criteria": means["unread"], "empty": means["empty"], "unread": unread[model]}
-        row = {"model": model, "responses": means["responses"], "wholly read": means["read"]}
-        table.append(row | {name: score for name, score in scores.items() if score is not None} | counts)
-    return table

@@ -10,7 +10,8 @@ The rules, which every figure follows; they stand here alone:
 - Invalid and missing verdicts are wrong in every accuracy (paper: Accuracy triple = right triples / all triples of responses of
   a case, where one is right if its three pairs are), 0 in a concordance, and left out of correlations. Models and pairs that no
   verdict shows in cases with verdicts were left out on purpose; a case without any verdict is missing.
-- Runs and orders. The value of a response is the mean over its valid verdicts, of all runs or of one.
+- Runs and orders. The value of a response is the mean over its valid verdicts, of all runs or of one; by criteria its score
+  of the shares of the runs that call each criterion met.
 """
 
 from collections import Counter
@@ -23,7 +24,7 @@ import numpy as np
 
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.ratings import People
-from automedeval.records import Case, RecordError, Verdict
+from automedeval.records import Case, Verdict
 from automedeval.rubrics import Rubric
 from automedeval.stats.agreement import CHOICES, Panel
 from automedeval.stats.bootstrap import divide, sums_at
@@ -75,19 +76,13 @@ def judged_relations(panel: Panel, values: np.ndarray, empty: np.ndarray) -> np.
 
 
 def with_score(verdict: Verdict, case: Case) -> Verdict:
-    """Return a verdict on the criteria of a case with its score, the unclipped one: by P(met) if all have it.
-
-    It is invalid where it has no score. The checklist of a valid verdict stays: criteria may be read, and others not.
-    """
-    checklist = verdict.checklist if verdict.valid else None
-    score = None
-    if checklist and None not in checklist["met"]:
-        chances = checklist["met_probabilities"]
-        points = [each.points for each in case.criteria]
-        score = checklist_score(points, checklist["met"] if None in chances else chances).score
-    values = tuple(score if index in verdict.order else None for index in range(len(case.responses)))
-    error = verdict.error if score is not None else verdict.error or "a criterion is unread, or has no points"
-    return replace(verdict, valid=score is not None, error=error, expected_scores=values, checklist=checklist)
+    """Return a verdict on the criteria of a case with the unclipped score of those that it calls met; none if one is unread."""
+    if not verdict.valid:
+        return replace(verdict, checklist=None)
+    met, points = (verdict.checklist or {})["met"], [each.points for each in case.criteria]
+    score = None if None in met else checklist_score(points, met).score
+    scores = tuple(score if index in verdict.order else None for index in range(len(case.responses)))
+    return replace(verdict, scores=scores)
 
 
 @dataclass(eq=False)
@@ -151,6 +146,9 @@ class VerdictTable:
         self.checkpoint = checkpoints.pop() or None if len(checkpoints) == 1 else None
         self.in_words = self.rubric is not None and self.rubric.in_words
         self.on_criteria = self.rubric_name.startswith("checklist@") or any(each.checklist for each in self.verdicts)
+        if self.on_criteria:
+            whole = self.shown() & (self.unread_criteria == 0)
+            self.scores = np.where(whole, self.cases.checklist_scores(self.met).score, np.nan)
         self.errors = Counter(verdict.error or "unknown" for verdict in self.verdicts if not verdict.valid)
 
     @cached_property
@@ -159,9 +157,7 @@ class VerdictTable:
         if not self.on_criteria:
             return self.rubric.scale if self.rubric else None
         lowest = self.cases.checklist_scores((self.cases.points < 0).astype(float)).score
-        if np.isnan(lowest).all():
-            raise RecordError(f"{self.cases.source}: no case has a criterion with points above 0: there are no scores")
-        return float(np.nanmin(lowest)), 1.0
+        return None if np.isnan(lowest).all() else (float(np.nanmin(lowest)), 1.0)
 
     def column(self, lists: Iterable[Sequence[float | None] | None]) -> np.ndarray:
         """Return values that each verdict has in the order of its case, or None: float [entries], NaN where there is none."""
@@ -274,6 +270,11 @@ class VerdictTable:
         return self.per_item("met")
 
     @cached_property
+    def unread_criteria(self) -> np.ndarray:
+        """The number of criteria of each response that no run read: float [responses]."""
+        return np.bincount(self.cases.response_of, np.isnan(self.met), minlength=self.cases.responses)
+
+    @cached_property
     def met_probabilities(self) -> np.ndarray:
         """The mean probability that each criterion of each response is met: float [items] (see `per_item`)."""
         return self.per_item("met_probabilities")
@@ -348,7 +349,7 @@ class VerdictTable:
     @cached_property
     def unread(self) -> np.ndarray:
         """Whether valid verdicts show each response and none says anything of it: bool [responses]."""
-        return self.shown(self.is_valid) & np.isnan(self.per_response(self.finest))
+        return self.shown(self.is_valid) & np.isnan(self.scores if self.on_criteria else self.per_response(self.finest))
 
     def by_model(self, which: np.ndarray) -> dict[str, int]:
         """Return model → number of its responses that the judge was asked about and that are among these, bool [responses]."""
@@ -407,7 +408,7 @@ class Row:
         judge = self.judge
         if self.criterion is not None or np.isnan(judge.scores).all():
             return None
-        return judge.per_response(judge.score, self.run)
+        return judge.scores if self.run is None else judge.per_response(judge.score, self.run)
 
     @cached_property
     def expected(self) -> np.ndarray | None:
@@ -416,6 +417,11 @@ class Row:
         if self.criterion is not None or not judge.has_expected:
             return None
         return judge.per_response(judge.expected_score, self.run)
+
+    @property
+    def own(self) -> np.ndarray | None:
+        """The whole scores, else the expected scores, float [responses]; None where there are neither."""
+        return self.expected if self.scores is None else self.scores
 
     @property
     def values(self) -> np.ndarray | None:
@@ -443,12 +449,12 @@ class Row:
         """The relations by the judge's choices, else by its scores, else by its expected scores: float [pairs]."""
         if self.criterion is not None:
             return self.judge.choice_relations(self.criterion, self.judge.choice(self.criterion, self.run))
-        values, panel = self.values if self.scores is None else self.scores, self.judge.cases.panel
-        return np.full(len(panel.pairs[0]), np.nan) if values is None else self.judge.relations(values)
+        pairs = len(self.judge.cases.panel.pairs[0])
+        return np.full(pairs, np.nan) if self.own is None else self.judge.relations(self.own)
 
     @cached_property
     def finest(self) -> np.ndarray:
-        """The relations behind the headline: by the expected scores where there are any: float [pairs]."""
+        """The relations by the expected scores where there are any, which seldom tie: float [pairs]."""
         return self.relations if self.expected is None else self.judge.relations(self.expected)
 
     def rated(self, people: People) -> np.ndarray:
@@ -462,11 +468,6 @@ class Row:
     def rated_cases(self, people: People) -> int:
         """Count the cases with a pair that people ordered and that this judge was asked about."""
         return int((self.judge.cases.panel.per_case(np.nan_to_num(self.people_relations(people)) != 0) > 0).sum())
-
-    @property
-    def headline(self) -> str:
-        """The name of the main figure: concordance, which compares judges that tie with judges that do not."""
-        return "concordance_expected" if self.expected is not None else "concordance"
 
 
 def rows_of(judges: Sequence[VerdictTable]) -> list[Row]:

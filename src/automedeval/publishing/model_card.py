@@ -79,7 +79,7 @@ def eval_results(result: Mapping[str, Any], digest: str) -> bytes | None:
         return None
     dataset, revision = hub_name(source)
     for record in judge_records(result, digest).values():
-        for measure in (name for each in MEASURES for name in (each, f"{each}_expected")):
+        for measure in MEASURES:
             estimate = record.get(measure) or {"value": None}
             if record.get("checkpoint") and estimate["value"] is not None:
                 notes = [record["criterion"], interval(estimate, 2, 1), f"n = {estimate['n']}"]
@@ -134,7 +134,7 @@ def _measured(result: Mapping[str, Any], records: Mapping[str, dict[str, Any]]) 
         "simulated": are_simulated(people.get("annotators", ())),
         "cases": {**result["cases"], "file": short_path(result["cases"]["file"])},
         "settings": result["settings"],
-        "baselines": {name: record[record["headline"]] for name, record in counted.items()} if people else {},
+        "baselines": {name: record["concordance"] for name, record in counted.items()} if people else {},
     }
 
 

@@ -11,7 +11,7 @@ from automedeval.meta_evaluation.table import Row, VerdictTable, counted
 from automedeval.metrics.embedding import READ_REFERENCE, TextEncoder, nearest_pieces
 from automedeval.metrics.lexical import BASELINES
 from automedeval.stats.agreement import concordance
-from automedeval.stats.bootstrap import Estimate, adjust, difference, holm, p_value
+from automedeval.stats.bootstrap import adjust, difference, holm
 
 LEVEL = 0.05  # p-value below which a judge is called better or worse
 
@@ -52,32 +52,32 @@ def differences(comparisons: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return records
 
 
-def best_baseline(differences: Mapping[str, Estimate], sees_reference: bool | None = None) -> dict[str, Any] | None:
-    """Say whether a judge is better than the best of several baselines.
+def best_baseline(
+    comparisons: Sequence[Mapping[str, Any]], sees_reference: bool | None = None
+) -> dict[str, Any] | None:
+    """Say whether a judge is better than the best of several baselines, the one with the smallest difference.
 
-    The best baseline is the one with the smallest difference. The judge is "better" if it is above every baseline, each with a
-    p-value below `LEVEL`: the claim about all of them is tested by the largest p-value, with no adjustment for the choice of
-    the best (intersection-union test, Berger 1982). It is "worse" if it is below the best baseline with a p-value below `LEVEL`
-    that is adjusted for the number of baselines (Holm 1979). Else it is "not better". The interval of the difference is not
-    adjusted.
+    The judge is "better" if it is above every baseline, each with a p-value below `LEVEL`: the claim about all of them is
+    tested by the largest p-value, with no adjustment for the choice of the best (intersection-union test, Berger 1982). It is
+    "worse" if it is below the best baseline with a p-value below `LEVEL` that is adjusted for the number of baselines (Holm
+    1979); else "not better".
 
     Args:
-        differences: baseline → the concordance of the judge less that of the baseline, on the same pairs of the same resamples.
+        comparisons: those of the judge, see `differences`.
         sees_reference: whether the judge is shown the reference; None where this is not known.
 
     Returns:
-        "name" and "difference" of the best baseline with its "p" and "p_adjusted", "outcome", "reads_reference" (whether this
-        baseline reads the reference) and "judge_sees_reference". None if no difference has a p-value.
+        The "name", "concordance", "difference", "p" and "p_adjusted" of the best baseline, "outcome", "reads_reference"
+        (whether this baseline does) and "judge_sees_reference". None if no difference has a p-value.
     """
-    tested = {name: each for name, each in differences.items() if each.value is not None and p_value(each) is not None}
+    tested = [each for each in comparisons if each["p"] is not None]
     if not tested:
         return None
-    p_values = {name: p_value(each) or 0.0 for name, each in tested.items()}
-    adjusted = dict(zip(p_values, holm(list(p_values.values()))))
-    name = min(tested, key=lambda name: tested[name].value or 0.0)
-    value = tested[name].value or 0.0
-    better = value > 0 and max(p_values.values()) < LEVEL
-    outcome = "better" if better else "worse" if value < 0 and adjusted[name] < LEVEL else "not better"
-    seen = {"reads_reference": name in READ_REFERENCE, "judge_sees_reference": sees_reference}
-    figures = {"difference": differences[name], "p": p_values[name], "p_adjusted": adjusted[name]}
-    return {"name": name, "outcome": outcome} | figures | seen
+    place = min(range(len(tested)), key=lambda at: tested[at]["difference"].value)
+    best, p_adjusted = tested[place], holm([each["p"] for each in tested])[place]
+    better = best["difference"].value > 0 and max(each["p"] for each in tested) < LEVEL
+    worse = best["difference"].value < 0 and p_adjusted < LEVEL
+    seen = {"reads_reference": best["second"] in READ_REFERENCE, "judge_sees_reference": sees_reference}
+    about = {"name": best["second"], "outcome": "better" if better else "worse" if worse else "not better"}
+    figures = {"difference": best["difference"], "p": best["p"], "p_adjusted": p_adjusted}
+    return about | figures | seen | {"concordance": best["concordances"][1]}

@@ -12,6 +12,7 @@ import scipy
 
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.stats import bootstrap
+from automedeval.stats.bootstrap import Bounds
 from automedeval.stats.power import cases_needed
 from automedeval.stats.prediction_powered import prediction_powered
 
@@ -20,16 +21,14 @@ MOST_MODELS = 40  # a table of more pairs cannot be read
 MOST_TOPICS = 20
 
 
-def compare_candidates(
-    cases: Cases, relation: np.ndarray, scores: np.ndarray | None = None, expected: np.ndarray | None = None
-) -> dict[str, Any]:
+def compare_candidates(cases: Cases, relation: np.ndarray, scores: np.ndarray | None = None) -> dict[str, Any]:
     """Compare the candidates by relations [pairs] and, where they are given, scores [responses].
 
     Returns:
-        {"models": {model: {"score", "expected", "win_rate"}}, "pairs": [{"pair", "win", "tie", "loss", "margin"}]} with
+        {"models": {model: {"score", "win_rate"}}, "pairs": [{"pair", "win", "tie", "loss", "margin"}]} with
         statistics as leaves, or {"gap": the reason why nothing can be compared}.
     """
-    panel, models, model_of = cases.panel, cases.models, cases.model_of
+    models = cases.models
     if len(models) > MOST_MODELS:
         count = f"{len(models)} model names in {len(cases)} cases"
         return {"gap": f"{count}: more than {MOST_MODELS}, or the names are not models"}
@@ -42,16 +41,11 @@ def compare_candidates(
     if gap := _unconnected(played[np.ix_(present, present)], names):
         return {"gap": gap}
     wins, ties = wins[:, present][:, :, present], ties[:, present][:, :, present]
-    halves = wins + ties / 2
-    records: dict[str, dict] = {}
-    for i, model in enumerate(names):
-        records[model] = {}
-        for label, values in (("score", scores), ("expected", expected)):
-            if values is not None:
-                of_model = np.where(model_of == present[i], values, np.nan)
-                records[model][label] = bootstrap.mean_of(of_model, panel.case, len(cases))
-        against = (halves + halves.transpose(0, 2, 1))[:, i].sum(-1)
-        records[model]["win_rate"] = bootstrap.ratio(halves[:, i].sum(-1), against)
+    sides = np.concatenate(cases.panel.pairs)
+    figures = {"win_rate": means_by_model(cases, np.concatenate([1 + relation, 1 - relation]) / 2, sides, (0.0, 1.0))}
+    if scores is not None:
+        figures = {"score": means_by_model(cases, scores)} | figures
+    records = {name: {label: of[name] for label, of in figures.items() if name in of} for name in names}
     pairs = []
     for i, j in combinations(range(len(names)), 2):
         played_by = wins[:, i, j] + wins[:, j, i] + ties[:, i, j]
@@ -63,6 +57,24 @@ def compare_candidates(
             )
             pairs.append({"pair": [names[i], names[j]], **shares})
     return {"models": records, "pairs": pairs}
+
+
+def means_by_model(
+    cases: Cases, values: np.ndarray, places: np.ndarray | None = None, bounds: Bounds = None
+) -> dict[str, bootstrap.Statistic | bootstrap.Estimate]:
+    """Return the mean of the values of each model that has some; `places` has the response of each value, by default its own.
+
+    Of more than `MOST_MODELS` models the means have no intervals, which would take much memory.
+    """
+    places = np.arange(cases.responses) if places is None else places
+    models, case = cases.model_of[places], cases.panel.case[places]
+    models, case, values = (each[~np.isnan(values)] for each in (models, case, values))
+    counts, sums = np.bincount(models), np.bincount(models, values)
+    there = {cases.models[number]: number for number in np.flatnonzero(counts).tolist()}
+    if len(cases.models) > MOST_MODELS:
+        return {name: bootstrap.Estimate(float(sums[k] / counts[k]), n=int(counts[k])) for name, k in there.items()}
+    of = {name: models == number for name, number in there.items()}
+    return {name: bootstrap.mean_of(values[at], case[at], len(cases), bounds=bounds) for name, at in of.items()}
 
 
 def _count_wins(cases: Cases, relation: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -106,15 +118,14 @@ def standing(table: dict[str, Any]) -> dict[str, Any]:
     """Return how the models of one judge's table stand.
 
     Returns:
-        "order": the models by their mean share of pairs won, none before one that it is clearly worse than; "best": the first
-        if it is better than every other one, each with an adjusted p-value below `LEVEL`, else None; "level": the models that
-        the first is not shown to be better than; "signs": (model, model) → ">" better, "<" worse, "≈" no clear difference, ""
-        not compared; "wins": (model, model) → the share of their cases that the first wins, ties counted half; "ranks": model →
-        the ranks that clear differences leave it, as "1" or "1–2"; "unclear": the first model, the one that is hardest to tell
-        from it, and about how many more cases would (None: no number would), else None.
+        "order": the models by their mean share of pairs won, none before one that it is clearly worse than; "level": those that
+        the first is not shown to be better than, by an adjusted p-value below `LEVEL`; "signs": (model, model) → ">" better,
+        "<" worse, "≈" no clear difference, "" not compared; "wins": (model, model) → the share of their cases that the first
+        wins, ties counted half; "ranks": model → the ranks that clear differences leave it, as "1" or "1–2"; "unclear": the
+        first model, the one that is hardest to tell from it, and about how many more cases would (None: no number), else None.
     """
     if "gap" in table:
-        return {"order": [], "best": None, "level": [], "signs": {}, "wins": {}, "ranks": {}, "unclear": None}
+        return {"order": [], "level": [], "signs": {}, "wins": {}, "ranks": {}, "unclear": None}
     signs, wins, more = {}, {}, {}
     for pair in table["pairs"]:
         first, second = pair["pair"]
@@ -137,7 +148,7 @@ def standing(table: dict[str, Any]) -> dict[str, Any]:
     unclear = [(order[0], model, more[order[0], model]) for model in level if signs.get((order[0], model)) == "≈"]
     ranks = {model: "–".join(dict.fromkeys(map(str, ends[model]))) for model in order}
     hardest = max(unclear, key=lambda each: math.inf if each[2] is None else each[2], default=None)
-    stands = {"order": order, "best": None if level else order[0], "level": level, "signs": signs, "wins": wins}
+    stands = {"order": order, "level": level, "signs": signs, "wins": wins}
     return stands | {"ranks": ranks, "unclear": hardest}
 
 
@@ -148,23 +159,36 @@ def ranked(cases: Cases, relation: np.ndarray) -> dict[str, Any]:
     return standing(bootstrap.plain(table))
 
 
-def by_topic(cases: Cases, values: np.ndarray, scale: tuple[float, float] | None) -> list[dict[str, Any]]:
-    """Return the means of the models' values, float [responses], in each topic of two scored cases or more; most first.
+def distributions(cases: Cases, values: np.ndarray | None, scale: tuple[float, float] | None) -> dict[str, Any]:
+    """Return how often each model has each score, float [responses], and the same with the means in each topic.
 
     Returns:
-        [{"topic", "cases", "models": {model: estimate}}], at most `MOST_TOPICS`; empty where these have one topic or none.
+        "score_counts": {model: {score: number}}; "topics": [{"topic", "cases", "models": {model: estimate}, "score_counts"}] of
+        two scored cases or more, at most `MOST_TOPICS`, most first. Both are empty where there are no scores, or the names are
+        no models; there are no topics where all cases have one or none.
     """
+    if values is None or len(cases.models) > MOST_MODELS:
+        return {"score_counts": {}, "topics": []}
+    of_model = {name: cases.model_of == number for number, name in enumerate(cases.models)}
     topics = np.array([case.topic or "" for case in cases.records])
     scored = np.unique(cases.panel.case[~np.isnan(values)])
-    counts = Counter(topic for topic in topics[scored].tolist() if topic)
-    records = []
+    counts, records = Counter(topic for topic in topics[scored].tolist() if topic), []
     for topic, count in counts.most_common(MOST_TOPICS if len(counts) > 1 else 0):
-        of_topic = (topics == topic)[cases.panel.case]
-        scores = {name: values[of_topic & (cases.model_of == number)] for number, name in enumerate(cases.models)}
-        means = {
-            name: prediction_powered(np.full(len(each), np.nan), each, scale).naive for name, each in scores.items()
-        }
-        records.append(
-            {"topic": topic, "cases": count, "models": {name: each.to_dict() for name, each in means.items()}}
-        )
-    return [record for record in records if record["cases"] > 1]
+        if count > 1:
+            scores = {name: values[at & (topics == topic)[cases.panel.case]] for name, at in of_model.items()}
+            means = {
+                name: prediction_powered(np.full(len(each), np.nan), each, scale).naive.to_dict()
+                for name, each in scores.items()
+            }
+            of_topic = {name: histogram(each, values) for name, each in scores.items()}
+            records.append({"topic": topic, "cases": count, "models": means, "score_counts": of_topic})
+    return {"score_counts": {name: histogram(values[at], values) for name, at in of_model.items()}, "topics": records}
+
+
+def histogram(values: np.ndarray, among: np.ndarray) -> dict[str, int]:
+    """Count scores, rounded to halves, or to a tenth of the range of `among` (all scores) if that is another kind of scale."""
+    scores, every = (each[~np.isnan(each)] for each in (values, among))
+    width = float(np.ptp(every)) if len(every) else 0.0
+    step = 0.5 if 2 <= width <= 10 or width == 0 else width / 10
+    rounded = np.round(scores / step) * step
+    return {f"{value:g}": int(count) for value, count in sorted(Counter(rounded.tolist()).items())}

@@ -15,8 +15,6 @@ from automedeval.meta_evaluation.agreement.baselines import best_baseline, diffe
 from automedeval.meta_evaluation.agreement.candidates import compare_candidates, tell_apart
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.judge_facts import (
-    EXPECTED,
-    MEASURES,
     contradicted,
     prefers_longer,
     record_of,
@@ -58,7 +56,7 @@ def meta_evaluate(
     tree["main_judge"] = {"name": main.name}
     wrong = {case for (case, _), statements in contradicted(main.judge).items() if statements}
     tree["main_judge"] |= {"valid_rates": _valid_rates(cases, main.judge), "contradicted_cases": len(wrong)}
-    compared = {row.name: compare_candidates(cases, row.relations, row.scores, row.expected) for row in rivals}
+    compared = {row.name: compare_candidates(cases, row.relations, row.values) for row in rivals}
     if people is not None:
         relations = {row.name: row.people_relations(people) for row in rows}
         for row in rows:
@@ -80,11 +78,7 @@ def meta_evaluate(
         result["comparisons"] = comparisons = differences(result["comparisons"])
         for row in rivals:
             mine = [each for each in comparisons if each["first"] == row.name]
-            best = best_baseline({each["second"]: each["difference"] for each in mine}, sees_reference(row.judge))
-            if best is not None:
-                same = next(each["concordances"][1] for each in mine if each["second"] == best["name"])
-                best["concordance"] = same
-            result["judges"][row.name]["best_baseline"] = best
+            result["judges"][row.name]["best_baseline"] = best_baseline(mine, sees_reference(row.judge))
     for table in result["models"].values():
         tell_apart(table.get("pairs", []))
     for compared in result.get("preferences", []):
@@ -104,37 +98,18 @@ def _counts(cases: Cases, people: People | None) -> dict[str, Any]:
 
 
 def measures_of(cases: Cases, row: Row, rated: np.ndarray, relation: np.ndarray) -> dict[str, Any]:
-    """Return the measures of one line, and from expected scores, which seldom tie, those that need no ties.
+    """Return the measures of one line: of its own scores or choices, but concordance of its finest relations.
 
     Args:
         rated: people's scores of the responses that count [responses], NaN for the others.
         relation: people's relations of the pairs that count [pairs], NaN for the others.
     """
-    panel = cases.panel
-
-    def undefined(reason: str) -> Estimate:
-        return Estimate(None, reason="no valid verdict" if row.invalid else reason)
-
-    record: dict[str, Any] = dict.fromkeys(MEASURES, undefined("this judge gives no whole scores"))
-    if row.criterion is not None or row.scores is not None or row.invalid:  # without a valid verdict all is wrong
-        record |= agreement.accuracies(panel, relation, row.relations)
-    if row.criterion is not None:
-        record |= dict.fromkeys(CORRELATIONS, undefined("this judge gives choices, no scores"))
-    if row.scores is not None:
-        record |= _correlations(cases, rated, row.scores)
-    twins: dict[str, Any] = dict.fromkeys(
-        EXPECTED, undefined("this judge gives no expected scores, or not with every verdict")
-    )
-    if row.expected is not None:
-        twins = {"concordance": agreement.concordance(panel, relation, row.finest)}
-        twins |= _correlations(cases, rated, row.expected)
-    return record | {f"{name}_expected": twins[name] for name in EXPECTED}
-
-
-def _correlations(cases: Cases, rated: np.ndarray, scores: np.ndarray) -> dict[str, Any]:
-    if np.isnan(scores).all():  # of one run
-        return dict.fromkeys(CORRELATIONS, Estimate(None, reason="no valid verdict"))
-    return agreement.correlations(cases.panel, rated, scores)
+    record: dict[str, Any] = agreement.accuracies(cases.panel, relation, row.relations)
+    record["concordance"] = agreement.concordance(cases.panel, relation, row.finest)
+    reason = "this judge gives choices, no scores" if row.criterion is not None else "no valid verdict"
+    if row.own is None or np.isnan(row.own).all():  # the latter of one run
+        return record | dict.fromkeys(CORRELATIONS, Estimate(None, reason=reason))
+    return record | agreement.correlations(cases.panel, rated, row.own)
 
 
 def _agreement(cases: Cases, people: People, row: Row, relation: np.ndarray) -> dict[str, Any]:
@@ -147,7 +122,7 @@ def _agreement(cases: Cases, people: People, row: Row, relation: np.ndarray) -> 
     record["runs"] = None
     if len(runs) > 1:
         record["runs"] = [{"run": each.run} | measures_of(cases, each, rated, relation) for each in runs]
-    record |= {"headline": row.headline, "rated_cases": row.rated_cases(people)}
+    record["rated_cases"] = row.rated_cases(people)
     record["by_criterion"] = _by_criterion(cases, people, row.judge)
     if row.judge.kind == "judge" and row.expected is not None:
         sure = selective.gaps(panel, row.expected)
@@ -187,7 +162,7 @@ def _people(cases: Cases, people: People) -> dict[str, Any]:
     record["prefers_longer"] = prefers_longer(cases, panel.relations(people.scores))
     if (each_rater := people.leave_one_out(panel)) is None:
         return record | {"reliability": None, "reason": "one rater only: the agreement between people is not known"}
-    kept, _, scores, others = each_rater
+    kept, scores, others = each_rater
     record["ceiling"] = agreement.accuracies(kept, kept.relations(others), kept.relations(scores))
     record["ceiling"] |= agreement.correlations(kept, others, scores)
     tables = dict(people.by_criterion)
@@ -200,15 +175,6 @@ def _people(cases: Cases, people: People) -> dict[str, Any]:
         alpha = interrater.krippendorff_alpha(ratings, panel.case, len(cases), level)
         record["reliability"][criterion][f"alpha ({level})"] = alpha
     return record
-
-
-def histogram(values: np.ndarray, among: np.ndarray) -> dict[str, int]:
-    """Count scores, rounded to halves, or to a tenth of the range of `among` (all scores) if that is another kind of scale."""
-    scores, every = (each[~np.isnan(each)] for each in (values, among))
-    width = float(np.ptp(every)) if len(every) else 0.0
-    step = 0.5 if 2 <= width <= 10 or width == 0 else width / 10
-    rounded = np.round(scores / step) * step
-    return {f"{value:g}": int(count) for value, count in sorted(Counter(rounded.tolist()).items())}
 
 
 def _choices(cases: Cases, judges: Sequence[VerdictTable], people: dict[str, dict[int, Counter]]) -> dict[str, Any]:

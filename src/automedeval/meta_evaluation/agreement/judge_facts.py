@@ -23,7 +23,6 @@ Statements = dict[tuple[str, str], list[dict[str, Any]]]  # (case, model) of a r
 
 # The measures of a record of agreement.json, and what they are called in words.
 MEASURES = {name: name.replace("_", " ").capitalize() for name in ACCURACIES + CORRELATIONS}
-EXPECTED = ("concordance", *CORRELATIONS)  # those that expected scores have too, under NAME_expected
 # What a record has under the names of `JudgeProfile`.
 RECORDED = ("blind_to", "contradicted", "empty", "foreign", "rationale_faults", "unread")
 
@@ -168,9 +167,6 @@ def profile(name: str, record: Mapping[str, Any], **more: Any) -> JudgeProfile:
 
 def known_of_judge(cases: Cases, row: Row, **more: Any) -> JudgeProfile:
     """Return what is known of a line by its verdicts; `more` are further arguments of `JudgeProfile`."""
-    record = record_of(cases, row)
-    for figure in ("valid_rate", "prefers_longer"):
-        value = bootstrap.value_of(record[figure], len(cases))
-        record[figure] = {"value": None if np.isnan(value) else value}
+    record = bootstrap.plain(bootstrap.estimate(record_of(cases, row), len(cases)))
     steps = next_steps(row.judge, bool(more.get("agreement")), more.get("audit") is not None)
     return profile(row.name, record, **{"steps": steps} | more)

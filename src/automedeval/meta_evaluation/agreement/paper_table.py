@@ -1,4 +1,4 @@
-"""Make the table in the form of the paper's Table 2: every judge's figures over its runs, and its tests against one judge.
+"""Make the table in the form of the paper's Table 2: every judge's figures over its runs, its tests, and both in words.
 
 Every cell is the mean over the judge's runs (see `runs`). A test compares a judge with the main one, `ours`, on the
 responses, pairs and cases on which both have a value in every run. Paper: a t-test. A correlation has no value per case, and
@@ -8,7 +8,7 @@ all columns. The p-values of a column, two-sided, are adjusted for the number of
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from automedeval.meta_evaluation.agreement.evaluate import measures_of
 from automedeval.meta_evaluation.agreement.ratings import People
 from automedeval.meta_evaluation.agreement.runs import over_runs
 from automedeval.meta_evaluation.table import Row
+from automedeval.records.text import by_reason, p_value, span
 from automedeval.stats import bootstrap
 from automedeval.stats.agreement import ACCURACIES, CORRELATIONS
 from automedeval.stats.bootstrap import Estimate, Statistic
@@ -25,6 +26,22 @@ RATIONALES = ("bert_score", "bart_score")
 MEASURES = ("spearman", "pearson", "pairwise_accuracy", "triple_accuracy")
 MARKS = ((0.001, "*"), (0.01, "†"), (0.05, "§"))  # Paper: the marks of Table 2
 Rationales = Mapping[str, Mapping[str, Any]]  # name of a judge → what `compare_rationales` found, under "judges"
+
+
+class Column(NamedTuple):
+    label: str
+    digits: int
+    factor: float
+
+
+COLUMNS = {
+    "bert_score": Column("BERTScore (F1)", 2, 100),
+    "bart_score": Column("BARTScore", 4, 1),
+    "spearman": Column("Spearman", 4, 1),
+    "pearson": Column("Pearson", 4, 1),
+    "pairwise_accuracy": Column("Accuracy 2-tuple", 2, 100),
+    "triple_accuracy": Column("Accuracy triple", 2, 100),
+}
 
 
 def paper_table(
@@ -85,8 +102,7 @@ def paper_table(
     for name in columns:
         bootstrap.adjust([record["cells"][name] for record in others], "difference", bootstrap.t_test)
     for name in CORRELATIONS:
-        if name in columns:
-            mine["cells"][name]["p"] = bootstrap.t_test(mine["cells"][name]["mean"])
+        mine["cells"][name]["p"] = bootstrap.t_test(mine["cells"][name]["mean"])
     for record in table:
         for cell in record["cells"].values():
             cell["mark"] = mark(cell.get("p_adjusted", cell.get("p")))
@@ -105,7 +121,7 @@ def _on_shared_pairs(cases: Cases, people: People, pair: Sequence[Sequence[Row]]
     for row in rows:
         relation = np.where(np.isnan(row.people_relations(people)), np.nan, relation)
         for run in row.runs():
-            rated = rated if run.scores is None else np.where(np.isnan(run.scores), np.nan, rated)
+            rated = rated if run.own is None else np.where(np.isnan(run.own), np.nan, rated)
     measured = {row: [measures_of(cases, run, rated, relation) for run in row.runs()] for row in rows}
     return {
         name: [{row.name: {n: each[name] for n, each in enumerate(measured[row])} for row in side} for side in pair]
@@ -117,8 +133,7 @@ def _rationale_runs(name: str, record: Mapping[str, Any]) -> dict[int, Any]:
     """Return run → the figure of a judge's rationales."""
     if name not in record:
         return {0: Estimate(None, reason=record.get("reason", "not computed"))}
-    runs = {each["run"]: each[name] for each in record["runs"] or [{"run": 0, name: record[name]}]}
-    return {run: figure["f1"] if name == "bert_score" else figure for run, figure in runs.items()}
+    return {each["run"]: each[name] for each in record["runs"] or [{"run": 0, name: record[name]}]}
 
 
 def _on_shared_cases(sides: list[dict[str, dict[int, Any]]]) -> list[dict[str, dict[int, Any]]]:
@@ -133,3 +148,49 @@ def _on_shared_cases(sides: list[dict[str, dict[int, Any]]]) -> list[dict[str, d
         return replace(figure, columns=columns, n=int(columns[:, 1].sum()), reason="no case has a rationale of both")
 
     return [{name: {run: kept(each) for run, each in runs.items()} for name, runs in side.items()} for side in sides]
+
+
+def lines_in_words(table: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return a line per judge: its name, its runs in words, its share of valid verdicts, and its cells and differences."""
+    lines = []
+    for row in table["rows"]:
+        cells = [(name, row["cells"][name]) for name in table["columns"]]
+        ours = row["judge"] == table["ours"]
+        line = {"judge": row["judge"], "ours": ours, "valid": row["valid"]}
+        line["runs"] = "one run" if row["runs"] == 1 else f"{row['runs']} {row['of']}"
+        line["differences"] = [_difference(*each) for each in cells if "difference" in each[1]]
+        lines.append(line | {"cells": [_cell(*each) for each in cells]})
+    return lines
+
+
+def _cell(name: str, cell: Mapping[str, Any]) -> str:
+    """Return "74.61 ± 0.40* [73.10, 76.00]": mean, standard deviation between runs, mark, interval of the mean."""
+    mean, column = cell["mean"], COLUMNS[name]
+    if mean["value"] is None:
+        return "N/A"
+    text = span(mean, column.digits, column.factor)
+    spread = "" if cell["sd"] is None else f" ± {column.factor * cell['sd']:.{column.digits}f}"
+    value, space, interval = text.partition(" ")
+    return f"{value}{spread}{cell['mark']}{space}{interval}"
+
+
+def _difference(name: str, cell: Mapping[str, Any]) -> str:
+    difference, column = cell["difference"], COLUMNS[name]
+    if difference["value"] is None:
+        return "N/A"
+    p = cell["p_adjusted"]
+    test = "no p-value" if p is None else f"p {p_value(p)}" if p < 0.001 else f"p = {p_value(p)}"
+    return f"{span(difference, column.digits, column.factor)}, {test}"
+
+
+def gaps_in_words(table: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Return why cells and tests are N/A → which judge's which."""
+    gaps = []
+    for row in table["rows"]:
+        for name, cell in row["cells"].items():
+            label = COLUMNS[name].label
+            if cell["mean"]["value"] is None:
+                gaps.append((cell["mean"]["reason"], row["judge"], label))
+            elif "difference" in cell and cell["p"] is None:
+                gaps.append((cell["difference"].get("reason", "no p-value"), row["judge"], f"the test of {label}"))
+    return by_reason(gaps)

@@ -80,12 +80,12 @@ class People:
         """People's score of each response, the mean over annotators of the mean over criteria: float [responses]."""
         return _mean(self.by_annotator, 1)
 
-    def leave_one_out(self, panel: Panel) -> tuple[Panel, np.ndarray, np.ndarray, np.ndarray] | None:
+    def leave_one_out(self, panel: Panel) -> tuple[Panel, np.ndarray, np.ndarray] | None:
         """Return each rater beside the mean of the others, which is the ceiling for a judge; None with one rater.
 
         Returns:
-            The panel once for each rater, with the responses that are kept; which of these they are, bool [raters × responses];
-            the rater's own scores and the others' mean, float [kept].
+            The panel once for each rater, with the responses that are kept; the rater's own scores and the others' mean, float
+            [kept].
         """
         if len(self.annotators) < 2:
             return None
@@ -93,7 +93,7 @@ class People:
         total, count = np.nansum(own, axis=1, keepdims=True), rated.sum(axis=1, keepdims=True)
         others = bootstrap.divide(total - np.where(rated, own, 0.0), (count - rated).astype(float))
         keep = (rated & ~np.isnan(others)).T.ravel()
-        return panel.stacked(len(self.annotators)).only(keep), keep, own.T.ravel()[keep], others.T.ravel()[keep]
+        return panel.stacked(len(self.annotators)).only(keep), own.T.ravel()[keep], others.T.ravel()[keep]
 
 
 def _mean(values: np.ndarray, axis: int) -> np.ndarray:

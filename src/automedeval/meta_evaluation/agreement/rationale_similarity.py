@@ -64,7 +64,7 @@ def compare_rationales(
 
     Returns:
         `teacher`, `label`, `settings`, the metric's `bert_score_hash` and `revisions`, and under `judges` for each name:
-        `bert_score` {precision, recall, f1} and `bart_score` as `Statistic`s, the same under `runs` for each run by itself,
+        `bert_score` (F1) and `bart_score` as `Statistic`s, the same under `runs` for each run by itself,
         None where there is one, `rationales` (how many were compared), `left_out` {reason: count}, `truncated`; or `reason`.
 
     Raises:
@@ -103,17 +103,19 @@ def compare_rationales(
     cut = Counter(names[item] for item in result_of_metric["truncated"])
     of_judge, of_run, of_case = (np.array(column) for column in (names, runs, places))
 
-    def figures(rows: np.ndarray) -> dict[str, Any]:
-        def mean(values: Sequence[float | None]) -> bootstrap.Statistic:
-            scores = np.array(values, float)[rows]  # None becomes NaN
-            return bootstrap.mean_of(scores, of_case[rows], len(cases), "no rationale has a score")
+    scores = {
+        "bert_score": result_of_metric.get("bert_score", {}).get("f1"),
+        "bart_score": result_of_metric.get("bart_score"),
+    }
 
-        means: dict[str, Any] = {}
-        if "bert_score" in result_of_metric:
-            means["bert_score"] = {key: mean(values) for key, values in result_of_metric["bert_score"].items()}
-        if "bart_score" in result_of_metric:
-            means["bart_score"] = mean(result_of_metric["bart_score"])
-        return means
+    def figures(rows: np.ndarray) -> dict[str, Any]:
+        return {
+            name: bootstrap.mean_of(
+                np.array(values, float)[rows], of_case[rows], len(cases), "no rationale has a score"
+            )
+            for name, values in scores.items()  # None becomes NaN
+            if values is not None
+        }
 
     for judge in judges:
         if judge.name in names:

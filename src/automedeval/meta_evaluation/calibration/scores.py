@@ -1,9 +1,7 @@
 """Put a judge's verdicts on the scale that people rate on, learnt from a few rated cases.
 
-A response gets a point on people's scale and a whole score. The point is a rising function of the judge's score, or of its mean
-log-likelihood, by isotonic regression. The whole score comes from cut points, so that the scores have the shares that they have
-among people's ratings (equipercentile linking, Kolen & Brennan, chapter 2): points are means, and if they were rounded, nearly
-every response would have the same score.
+The expected score of a response is a rising function of the judge's score, or of its mean log-likelihood, by isotonic
+regression. It has no whole score: rounded means would be the same for nearly every response.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -71,8 +69,6 @@ class Calibration:
     source: str  # "expected_scores", or "scores" of a judge whose verdicts do not all have expected scores
     # (judge's score, people's score), ascending in both; straight lines between them, level beyond them.
     knots: Knots
-    levels: tuple[int, ...]  # the whole scores that people gave, ascending; no other is given
-    cuts: tuple[float, ...]  # between one level and the next, in the judge's scores
     settings: str | None  # the settings fingerprint of the judge; verdicts with other settings are refused
     judged_by: Sequence[str]  # the rubrics of the judge's verdicts; those by others are refused
     facts: Mapping[str, Any]  # what the fit measured on the rated cases, for calibration.json
@@ -91,15 +87,13 @@ class Calibration:
                 of several judges, there are too few rated cases, or people's ratings do not depend on the verdicts.
         """
         table, rated = beside_people(verdicts, ratings, rubric)
-        valid = sorted(table.valid, key=lambda each: (each.case_id, each.order, each.run))
-        source = "expected_scores" if all(each.expected_scores is not None for each in valid) else "scores"
-        starts = [int(table.cases.start[table.cases.index[verdict.case_id]]) for verdict in valid]
-        values = ((start, values_of(verdict, source)) for start, verdict in zip(starts, valid))
-        entries = [(start + place, value) for start, each in values for place, value in each.items()]
-        entries = [(response, value) for response, value in entries if not np.isnan(rated.scores[response])]
-        # Responses are numbered in the order of their first entries, and cases in that of their ids.
-        responses = {response: number for number, response in enumerate(dict.fromkeys(key for key, _ in entries))}
-        shown = np.array(list(responses), int)
+        source = "expected_scores" if table.has_expected else "scores"
+        for verdict in table.valid:
+            values_of(verdict, source)  # refuses a verdict without these
+        values = table.expected_score if table.has_expected else table.score
+        people_say = rated.scores[table.response]
+        use = ~np.isnan(values) & ~np.isnan(people_say) & ~_empty(table)
+        shown, of = np.unique(table.response[use], return_inverse=True)
         ids = [table.cases.records[number].id for number in table.cases.panel.case[shown].tolist()]
         names, case = np.unique(np.array(ids, object), return_inverse=True)
         people = rated.scores[shown]
@@ -107,40 +101,31 @@ class Calibration:
             raise RecordError(f"{len(names)} rated cases with a valid verdict; a calibration needs {FEWEST} at least")
         if len(set(people.tolist())) == 1:
             raise RecordError(f"every response is rated {people[0]:g}: there is nothing to learn")
-        of = np.array([responses[key] for key, _ in entries])
-        x, weight = np.array([value for _, value in entries], float), 1 / np.bincount(of)[of]
+        x, weight = values[use], 1 / np.bincount(of)[of]
         knots = rising(x, people[of], weight)
         if np.ptp(points_of(knots, x)) < SAME:
             raise RecordError("people's ratings do not rise with what the judge gives: there is nothing to learn")
-        single = np.concatenate([scores[shown].ravel() for scores in rated.by_criterion.values()])
-        single = single[~np.isnan(single)]
-        levels, counts = np.unique(np.floor(single + 0.5).astype(int), return_counts=True)
-        shares = np.cumsum(counts)[:-1] / len(single)
-        # Of the scores, and not of the points, which are equal beyond the knots.
-        cuts = np.quantile(x, shares, weights=weight, method="inverted_cdf")
         after = np.empty(len(people))
         for held in each_fold(deal(case, FOLDS)):
             in_fold = held[of]
             points = points_of(rising(x[~in_fold], people[of][~in_fold], weight[~in_fold]), x)
             after[held] = np.bincount(of, points * weight)[held]
         judged = np.bincount(of, x * weight)
-        facts: dict[str, Any] = {"cases": len(names), "responses": len(case), "ratings": len(single)}
-        rubrics = sorted({verdict.rubric for verdict in valid})
+        given = sum(int((~np.isnan(scores[shown])).sum()) for scores in rated.by_criterion.values())
+        facts: dict[str, Any] = {"cases": len(names), "responses": len(case), "ratings": given}
+        rubrics = sorted({verdict.rubric for verdict in table.valid})
         same = rubrics == [rubric.name]
         before = judged if same else f"judged by {', '.join(rubrics)}, not on this scale"
-        facts["temperature"] = temperature_of(list(zip(starts, valid)), rated.scores, rubric) if same else None
+        facts["temperature"] = temperature_of(table, rated.scores, rubric) if same else None
         return Calibration(
-            rubric=rubric, source=source, knots=knots, levels=tuple(levels.tolist()),
-            cuts=tuple(cuts.round(DIGITS).tolist()), settings=verdicts[0].settings, judged_by=rubrics,
+            rubric=rubric, source=source, knots=knots, settings=verdicts[0].settings, judged_by=rubrics,
             facts=facts | calibration_facts(before, after, people, case),
         )  # fmt: skip
 
     @property
     def fingerprint(self) -> str:
         """Return twelve hexadecimal digits over the judge's settings and what was learnt."""
-        return digest(
-            [self.settings, self.rubric.fingerprint, self.source, {"knots": self.knots}, self.levels, self.cuts]
-        )
+        return digest([self.settings, self.rubric.fingerprint, self.source, {"knots": self.knots}])
 
     def apply(self, verdict: Verdict, name: str) -> Verdict:
         """Return the verdict on the rubric's scale, under the judge's new name; an invalid verdict stays invalid.
@@ -162,21 +147,17 @@ class Calibration:
         if not verdict.valid:
             return fresh
         models, scale = models_of(verdict), _scale(self.rubric)
-        scores: list[int | None] = [None] * len(verdict.scores or verdict.expected_scores or ())
-        expected: list[float | None] = [None] * len(scores)
+        expected: list[float | None] = [None] * len(verdict.scores or verdict.expected_scores or ())
         for place, value in values_of(verdict, self.source).items():
-            # Rounded as the cuts are: one of them is the very value of some response.
-            scores[place] = self.levels[int(np.searchsorted(self.cuts, round(value, DIGITS)))]
             expected[place] = round(points_of(self.knots, np.array([value])).item(), DIGITS)
         for place in verdict.order:
             if models[place] in verdict.empty:  # whatever was learnt of answers
-                scores[place], expected[place] = scale[0], float(scale[0])
-        return replace(fresh, scores=tuple(scores), expected_scores=tuple(expected))
+                expected[place] = float(scale[0])
+        return replace(fresh, expected_scores=tuple(expected))
 
     def to_dict(self) -> dict[str, Any]:
-        learnt = {"knots": self.knots, "levels": list(self.levels), "cuts": list(self.cuts)}
-        about = {"rubric": self.rubric.name, "judge_settings": self.settings, "from": self.source}
-        return about | learnt | dict(self.facts)
+        about = {"rubric": self.rubric.name, "judge_settings": self.settings, "from": self.source, "knots": self.knots}
+        return about | dict(self.facts)
 
 
 def calibrate(
@@ -270,22 +251,20 @@ def _scale(rubric: Rubric) -> tuple[int, int]:
     return rubric.scale
 
 
-def temperature_of(placed: Sequence[tuple[int, Verdict]], scores: np.ndarray, rubric: Rubric) -> float | None:
+def temperature_of(table: VerdictTable, scores: np.ndarray, rubric: Rubric) -> float | None:
     """Return what to divide the logarithms of a judge's probabilities by, so that people's scores get the largest ones.
 
-    `placed` are verdicts by the rubric with the places of their first responses in `scores`, people's means (Guo et al. 2017,
-    "On Calibration of Modern Neural Networks"). None where a score has no probabilities, as on several criteria.
+    `scores` are people's means [responses] (Guo et al. 2017, "On Calibration of Modern Neural Networks"). None where a score
+    has no probabilities, as on several criteria.
     """
     low, high = _scale(rubric)
-    odds_of = [verdict.extra.get("probabilities") or [] for _, verdict in placed]
-    if any(len(odds) != len(verdict.order) for odds, (_, verdict) in zip(odds_of, placed)):
-        return None  # there are none, or one for each of several criteria
-    told = [
-        (each, scores[start + index])
-        for (start, verdict), odds in zip(placed, odds_of)
-        for index, each in zip(verdict.order, odds)
-        if not np.isnan(scores[start + index])
-    ]
+    told = []
+    for case, verdict in zip(table.case_of.tolist(), table.verdicts):
+        odds = verdict.extra.get("probabilities") or []
+        if verdict.valid and len(odds) != len(verdict.order):
+            return None  # there are none, or one for each of several criteria
+        places = table.cases.start[case] + np.array(verdict.order, int)
+        told += [(each, scores[at]) for at, each in zip(places, odds) if verdict.valid and not np.isnan(scores[at])]
     levels = [str(level) for level in range(low, high + 1)]
     if any(list(odds) != levels for odds, _ in told):
         return None
@@ -316,6 +295,12 @@ def beside_people(
     if not usable:
         raise RecordError(f"0 rated cases with a valid verdict; a calibration needs {FEWEST} at least")
     return table, gather_ratings((("the ratings", rating) for rating in usable), table.cases, "the ratings")
+
+
+def _empty(table: VerdictTable) -> np.ndarray:
+    """Return whether each response that a verdict shows is empty, as it says itself: bool [entries]."""
+    names = ((models_of(verdict), verdict) for verdict in table.verdicts)
+    return np.array([models[at] in verdict.empty for models, verdict in names for at in sorted(verdict.order)], bool)
 
 
 def verdict_table(verdicts: Sequence[Verdict]) -> VerdictTable:

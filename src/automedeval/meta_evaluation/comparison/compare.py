@@ -6,23 +6,21 @@ statistics are in `stats.prediction_powered`.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import combinations
 from typing import Any
 
 import numpy as np
 
 from automedeval.meta_evaluation.agreement.cases import Cases
-from automedeval.meta_evaluation.agreement.judge_facts import contradicted_by_model, known_of_judge, notes_on
+from automedeval.meta_evaluation.agreement.judge_facts import known_of_judge, notes_on
 from automedeval.meta_evaluation.agreement.ratings import People
 from automedeval.meta_evaluation.facts import credit, facts_of
-from automedeval.meta_evaluation.report.changes import Changes, better, candidates_of, changes_of, in_common
+from automedeval.meta_evaluation.report.changes import better, candidates_of, changes_of, in_common
 from automedeval.meta_evaluation.table import Row, VerdictTable, rows_of
 from automedeval.records import RecordError
 from automedeval.stats import bootstrap
 from automedeval.stats.agreement import concordance, relation_of
 from automedeval.stats.prediction_powered import Powered, prediction_powered
 
-MOST_PAIRED = 6  # candidates of which every two are compared where none is the baseline
 NO_SCORES = "this judge compares pairs and gives no scores"
 OFF_SCALE = "this judge's figures are not on people's scale"
 
@@ -49,14 +47,11 @@ def scales_of(cases: Cases, people: People, rows: Sequence[Row], notes: list[str
     return scales
 
 
-def compare(
-    cases: Cases, people: People, rows: Sequence[Row], candidates: Mapping[str, np.ndarray], baseline: str | None = None
-) -> dict[str, Any]:
+def compare(cases: Cases, people: People, rows: Sequence[Row], candidates: Mapping[str, np.ndarray]) -> dict[str, Any]:
     """Return the figures of `comparison.json`: nested dicts with numbers, `Powered` and `bootstrap.Estimate` as leaves.
 
     Args:
-        candidates: name → its response in every case, see `candidates_of`.
-        baseline: the candidate that the others are compared with; None: every two are compared, if they are few.
+        candidates: name → its response in every case, see `candidates_of`; the others are compared with the first.
     """
     notes: list[str] = []
     judges = scales_of(cases, people, rows, notes)
@@ -72,11 +67,8 @@ def compare(
         judged = {judge: values[at] for judge, values in scores.items()}
         result["models"][name] = {"mean": _figures(judges, people.scores[at], judged)}
     pairs = []
-    compared = [each for each in combinations(candidates, 2) if baseline in (None, *each)]
-    if len(candidates) > MOST_PAIRED and baseline is None:
-        notes.append(f"{len(candidates)} models are too many to compare every two: name one, --baseline MODEL")
-        compared = []
-    for first, second in compared:
+    first, *others = candidates
+    for second in others:
         sides = in_common(candidates, first, second)
         both = sides.shape[1]
         if both < 2:
@@ -99,8 +91,8 @@ def comparison(
     judges: Sequence[VerdictTable],
     notes: Sequence[str] = (),
     baseline: str | None = None,
-) -> tuple[dict[str, Any], Changes | None]:
-    """Return the content of `comparison.json`, and what changed from the first version to the second.
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the content of `comparison.json`, and the arguments of `grid_of` that show what changed.
 
     The content is the figures of `compare`, and what is known of the leading judge.
 
@@ -117,23 +109,17 @@ def comparison(
     candidates = candidates_of(cases)
     if baseline is not None:
         candidates = candidates_of(cases, [baseline, *candidates], "--baseline")
-    figures = compare(cases, people, rows, candidates, baseline)
-    changes = changes_of(cases, [row for row in rows if not row.invalid], candidates)
+    figures = compare(cases, people, rows, candidates)
+    changes, grid = changes_of(cases, [row for row in rows if not row.invalid], next(iter(candidates)))
     result = bootstrap.plain(figures, Powered)
     lead = next(row for row in rows if row.name == result["lead"])
     rated = len(np.unique(cases.panel.case[~np.isnan(people.scores)]))
     figure = result["judges"][lead.name]["concordance"]
     agreement = credit(lead.name, figure, lead.rated_cases(people)) if rated else {}
-    judge = lead.judge
-    counts: dict[str, dict[str, Any]] = {"contradicted": contradicted_by_model(judge)}
-    counts["empty"] = judge.by_model(cases.empty)
-    counts["unread"] = judge.by_model(judge.unread)
-    answers = {what: {name: of[name] for name in candidates if name in of} for what, of in counts.items()}
-    profile = known_of_judge(cases, lead, **answers, **agreement)
-    result["facts"] = [list(fact) for fact in facts_of(profile)]
+    result["facts"] = facts_of(known_of_judge(cases, lead, **agreement))
     result["cases"] = {"file": cases.source, "cases": len(cases), "responses": cases.responses, "rated_cases": rated}
-    result |= {"changes": changes and changes.to_dict(), "baseline": baseline}
-    return result | {"notes": notes + result["notes"]}, changes
+    result |= {"changes": changes, "baseline": next(iter(candidates)), "notes": notes + result["notes"]}
+    return result, grid
 
 
 def _figures(

@@ -59,7 +59,7 @@ def compare_two(
     return row, record | asdict(result) | {"invalid": invalid, "notes": notes}
 
 
-def words(record: dict[str, Any]) -> list[str]:
+def gate_sentences(record: dict[str, Any]) -> list[str]:
     """Return the sentences of a gate's record."""
     scores = (
         "expected scores" if record["scores"] == "expected" else "whole scores (the judge gives no expected scores)"

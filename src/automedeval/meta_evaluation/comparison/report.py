@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from automedeval.meta_evaluation.comparison.compare import NO_SCORES
-from automedeval.meta_evaluation.facts import best_of
-from automedeval.meta_evaluation.page import Bars, Table, render_report
+from automedeval.meta_evaluation.facts import SHOWN
+from automedeval.meta_evaluation.page import Bars, PageTable, render_report
 from automedeval.meta_evaluation.report.changes import WORDS
 from automedeval.meta_evaluation.report.text import is_clear
-from automedeval.records.text import in_a_row, number, span
+from automedeval.records.text import number, span
 
 KINDS = {"classical": "ratings alone", "naive": "judge alone", "prediction_powered": "ratings and judge"}
 JUDGE_ALONE = {"naive": KINDS["naive"]}  # without ratings
@@ -19,91 +19,59 @@ ASSUMPTION = (
 Result = dict[str, Any]  # what comparison.json holds
 
 
-def words(result: Result) -> list[str]:
+def comparison_sentences(result: Result) -> list[str]:
     """Return sentences on which model is better, what changed, how much a judge adds, and whether more ratings would tell."""
     lead, pairs, rated = result["lead"], result["pairs"], result["cases"]["rated_cases"]
     kind, alone = ("prediction_powered", f"ratings and {lead} together") if rated else ("naive", f"{lead} alone")
     changed = _changed(result["changes"])
     if not pairs:
         means = [each["mean"][lead] for each in result["models"].values()]
-        alone = "There is one model, and nothing to compare it with."
-        if len(means) > 1:
-            alone = f"The models are not compared: {result['notes'][-1]}."
-        return [alone, *changed, *_gain(means, lead, "its mean score")]
+        why = f"The models are not compared: {result['notes'][-1]}."
+        one = "There is one model, and nothing to compare it with."
+        return [why if len(means) > 1 else one, *changed, *_gain(means, lead, "its mean score")]
     figures = [pair["difference"][lead] for pair in pairs]
-    defined = [(pair, figure) for pair, figure in zip(pairs, figures) if figure[kind]["low"] is not None]
-    if not defined:
-        (estimate, pair), reason = (figures[0][kind], pairs[0]["pair"]), figures[0][kind].get("reason", "no interval")
-        if len(pairs) == 1 and _always(estimate, kind):
-            better, worse = pair if estimate["value"] > 0 else pair[::-1]
-            points = f"{abs(estimate['value']):g} point{'s' * (abs(estimate['value']) != 1)} in each of {estimate['n']} cases"
-            return [f"{better} scores higher than {worse}, by {points}.", *changed]
-        return [f"The models cannot be compared: {reason}.", *changed]
-    level = [pair for pair, figure in defined if not is_clear(figure[kind])]
-    if len(pairs) > 1:
-        sentences = [(_against if result["baseline"] else _best)(pairs, kind, lead), *changed]
-        sentences.append(f"{len(defined) - len(level)} of {len(pairs)} pairs of models differ clearly, by {alone}.")
-        if len(defined) < len(pairs):
-            sentences.append(f"{len(pairs) - len(defined)} pairs cannot be compared; comparison.json says why.")
-    else:
-        (figure,), both = figures, " and ".join(pairs[0]["pair"])
-        size = f"{span(figure[kind])} points by {alone}"
+    said = [_beside(pair["pair"], figure[kind], kind) for pair, figure in zip(pairs, figures)]
+    more = [f"{len(said) - SHOWN} more models stand below"] if len(said) > SHOWN else []
+    sentences = [f"{'; '.join(said[:SHOWN] + more)}.", *changed]
+    what = "a difference"
+    if len(pairs) == 1 and figures[0][kind]["low"] is not None:
+        what = f"the difference of {' and '.join(pairs[0]['pair'])}"
+        size = f"{span(figures[0][kind])} points by {alone}"
         own = "estimated by itself, so that the mean scores may differ by another amount"
-        size += f", {span(figure['classical'])} by ratings alone; {own}" if rated and figure["unrated"] else ""
-        unclear = f"{both} are not clearly different, as far as these cases can tell."
-        sentences = [unclear if level else _best(pairs, kind, lead), *changed, f"The difference of {both} is {size}."]
-    biased = sum(_apart(figure["naive"], figure["prediction_powered"]) for _, figure in defined)
+        size += f", {span(figures[0]['classical'])} by ratings alone; {own}" if rated and figures[0]["unrated"] else ""
+        sentences.append(f"T{what[1:]} is {size}.")
+    biased = sum(_apart(figure["naive"], figure["prediction_powered"]) for figure in figures)
     if biased:
-        sentences.append(
-            f"In {biased} of {len(defined)} pairs the interval by {lead} alone does not overlap that with ratings: "
-            f"{lead} is biased."
-        )
-    return sentences + _gain(figures, lead, f"the difference of {both}" if len(pairs) == 1 else "a difference")
+        apart = f"the interval by {lead} alone does not overlap that with ratings: {lead} is biased"
+        sentences.append(f"In {biased} of {len(pairs)} pairs {apart}.")
+    return sentences + _gain(figures, lead, what)
 
 
-def _changed(changes: Result | None) -> list[str]:
-    """Return what changed from the old version to the new one, in one sentence."""
-    if changes is None:
-        return []
-    of_judges = changes["of"] == "judge"
-    counts = {name: changes[name] for name in WORDS if changes[name] or name in ("won", "lost")}
-    said = ", ".join(f"{count:,} {WORDS[name][of_judges]}" for name, count in counts.items())
-    by, what = ("", "answers") if of_judges else (f", by {changes['judge']}", "cases")
-    return [f"{changes['new']} against {changes['old']}{by}: of {changes['compared']:,} {what} {said}."]
+def _beside(pair: Sequence[str], estimate: Result, kind: str) -> str:
+    """Say whether a model is above or below the baseline, the first of the pair."""
+    baseline, name = pair
+    if estimate["low"] is not None and not is_clear(estimate):
+        return f"{name} is not clearly different from {baseline}"
+    verb, way = "scores" if kind == "naive" else "is rated", "lower" if (estimate["value"] or 0) > 0 else "higher"
+    if estimate["low"] is not None:
+        return f"{name} {verb} {way} than {baseline}"
+    # A sign test of six equal signs has p < 0.05:
+    if kind == "naive" and estimate["value"] and estimate["n"] > 5:
+        points = f"{abs(estimate['value']):g} point{'s' * (abs(estimate['value']) != 1)}"
+        return f"{name} {verb} {way} than {baseline}, by {points} in each of {estimate['n']} cases"
+    return f"{name} cannot be compared with {baseline}: {estimate.get('reason', 'no interval')}"
 
 
-def _best(pairs: Sequence[Result], kind: str, lead: str) -> str:
-    """Say which model is best: the one that is first in most pairs, if it is clearly first in all of its own."""
-    wins, ahead = dict.fromkeys((name for pair in pairs for name in pair["pair"]), 0), set()
-    for pair in pairs:
-        estimate = pair["difference"][lead][kind]
-        if estimate["low"] is not None:
-            better, worse = pair["pair"] if estimate["value"] > 0 else reversed(pair["pair"])
-            wins[better] += 1
-            ahead |= {(better, worse)} if is_clear(estimate) else set()
-    first, *others = sorted(wins, key=lambda name: -wins[name])
-    level = [name for name in others if (first, name) not in ahead]
-    higher = "scores higher" if kind == "naive" else "is rated higher"
-    return best_of([first, *others], level, higher, "is shown to be best")
-
-
-def _always(estimate: Result, kind: str) -> bool:
-    """Return whether a judge alone finds one difference in all of more than five cases: a sign test of six has p < 0.05."""
-    return kind == "naive" and bool(estimate["value"]) and estimate["low"] is None and estimate["n"] > 5
-
-
-def _against(pairs: Sequence[Result], kind: str, lead: str) -> str:
-    """Say which models are clearly above or below the baseline, with which every pair begins."""
-    stands: dict[str, list[str]] = {"clearly higher": [], "clearly lower": [], "not clearly different": []}
-    for pair in pairs:
-        estimate, (_, name) = pair["difference"][lead][kind], pair["pair"]
-        way = "clearly lower" if (estimate["value"] or 0) > 0 else "clearly higher"
-        if estimate["low"] is not None and not is_clear(estimate):
-            way = "not clearly different"
-        if estimate["low"] is not None or _always(estimate, kind):
-            stands[way].append(name)
-    said = "; ".join(f"{how}: {in_a_row(names)}" for how, names in stands.items() if names)
-    return f"Beside {pairs[0]['pair'][0]} – {said}."
+def _changed(records: Sequence[Result]) -> list[str]:
+    """Return what changed from the old version to each new one, in a sentence each."""
+    sentences = []
+    for each in records[:SHOWN]:
+        of_judges = each["of"] == "judge"
+        counts = {name: each[name] for name in WORDS if each[name] or name in ("won", "lost")}
+        said = ", ".join(f"{count:,} {WORDS[name][of_judges]}" for name, count in counts.items())
+        by, what = ("", "answers") if of_judges else (f", by {each['judge']}", "cases")
+        sentences.append(f"{each['new']} against {each['old']}{by}: of {each['compared']:,} {what} {said}.")
+    return sentences
 
 
 def _range(numbers: Sequence[float]) -> str:
@@ -127,7 +95,7 @@ def _gain(figures: Sequence[Result], lead: str, what: str) -> list[str]:
     return [f"With {lead}, {rated} rated cases give {what} as precisely as {much} without a judge."]
 
 
-def tables(result: Result) -> list[Table]:
+def tables(result: Result) -> list[PageTable]:
     """Return the mean scores by the leading judge, for the summary, and every figure by every judge."""
     rated, lead = result["cases"]["rated_cases"], result["lead"]
     kinds = KINDS if rated else JUDGE_ALONE
@@ -149,16 +117,18 @@ def tables(result: Result) -> list[Table]:
                 more = [number(figure["weight"], 2), f"{figure['rated']}{without}", number(figure["worth"], 0)]
                 rows.append([name, judge, *(span(figure[kind], 3) for kind in kinds), *(more if rated else [])])
         if records:
-            found.append(Table(head, rows, title))
+            found.append(PageTable(head, rows, title))
     main = [[row[0], *row[2 : 2 + len(kinds)]] for row in found[0].rows if row[1] == lead]
-    return [Table(["mean score", *kinds.values()], main), *found]
+    return [PageTable(["mean score", *kinds.values()], main), *found]
 
 
-def render(result: Result, title: str, grid: dict[str, Any], scale: tuple[float, float] | None) -> dict[str, str]:
+def comparison_page(
+    result: Result, title: str, grid: dict[str, Any], scale: tuple[float, float] | None
+) -> dict[str, str]:
     """Render what `comparison.json` holds as {"comparison.html": text, "comparison.md": text}.
 
     Args:
-        grid: of `Changes.grid`.
+        grid: what `grid_of` returns.
         scale: that of the leading judge's scores.
     """
     if result["cases"]["rated_cases"] and not result["judges"][result["lead"]]["on_scale"]:
@@ -169,9 +139,8 @@ def render(result: Result, title: str, grid: dict[str, Any], scale: tuple[float,
     means = sorted((each for each in means if each[1]["value"] is not None), key=lambda each: -each[1]["value"])
     bars = Bars(f"Mean score, {scale[0]:g} to {scale[1]:g}, with 95 % intervals", means, scale) if scale else None
     return render_report(
-        "automedeval.meta_evaluation", "comparison", title, words=words(result), facts=dict(result["facts"]), bars=bars,
-        notes=[*([ASSUMPTION] if rated else []), *result["notes"]], tables=tables(result),
-        figures=[],
+        "comparison", title, words=comparison_sentences(result), facts=result["facts"],
+        bars=bars, notes=[*([ASSUMPTION] if rated else []), *result["notes"]], tables=tables(result),
         settings=result["settings"], scripts=("report.js", "grid.js") if grid["grid"] else ("report.js",), result=result,
         rated=rated, **grid,
     )  # fmt: skip

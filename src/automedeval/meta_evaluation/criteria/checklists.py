@@ -15,7 +15,7 @@ from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.ratings import People
 from automedeval.meta_evaluation.table import VerdictTable
 from automedeval.records import CriterionLabel, RecordError, read_placed
-from automedeval.stats.bootstrap import Statistic, divide, estimate, mean_of
+from automedeval.stats.bootstrap import Statistic, divide, mean_of
 from automedeval.stats.calibration_error import BINS, calibration_error
 from automedeval.stats.degrees import degree_tables, kappa
 
@@ -131,8 +131,8 @@ def measures(cases: Cases, met: np.ndarray, chance: np.ndarray, labels: Labels, 
     }
 
 
-def certificate_of(cases: Cases, readings: Sequence[VerdictTable], labels: Labels, resamples: int) -> dict[str, Any]:
-    """Return the figures of every judge, and of each physician beside the majority of the others, with intervals."""
+def certificate_of(cases: Cases, readings: Sequence[VerdictTable], labels: Labels) -> dict[str, Any]:
+    """Return the figures of every judge, and of each physician beside the majority of the others, as statistics."""
     majority = majority_of(labels)
     labelled = ~np.isnan(np.stack([*labels.values()])).all(axis=0)
     judged = {reading.name: strict_majority(reading.met) for reading in readings}
@@ -146,7 +146,7 @@ def certificate_of(cases: Cases, readings: Sequence[VerdictTable], labels: Label
         tree["physicians"][annotator] = {name: _accuracy(cases, met, truth) for name, met in said.items()}
     sure = int((~np.isnan(majority)).sum())
     counts = {"pairs": int(labelled.sum()), "majority": sure, "met": float(np.nanmean(majority)) if sure else None}
-    return estimate(tree, len(cases), resamples) | {"labels": counts | {"physicians": len(labels)}}
+    return tree | {"labels": counts | {"physicians": len(labels)}}
 
 
 def _accuracy(cases: Cases, met: np.ndarray, truth: np.ndarray) -> Statistic:

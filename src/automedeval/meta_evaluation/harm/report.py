@@ -14,7 +14,7 @@ from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.checked import marked
 from automedeval.meta_evaluation.facts import harm_in_words
 from automedeval.meta_evaluation.harm.readings import middle_degrees, paired_degrees, read_harm_ratings, rubric_of
-from automedeval.meta_evaluation.page import SHOWN_CASES, Bars, Table, render_report
+from automedeval.meta_evaluation.page import SHOWN_CASES, Bars, PageTable, render_report
 from automedeval.meta_evaluation.table import VerdictTable
 from automedeval.records import RecordError, Verdict, question_text
 from automedeval.records.run_record import describe_result
@@ -54,10 +54,10 @@ def harm_report(
         notes.append(f"the page shows the first {SHOWN_CASES} of {len(answers)} answers")
     settings = describe_result("report", resamples=resamples)
     result = harm_result(cases, judges, physicians, resamples) | {"notes": notes, "settings": settings}
-    words = sentences(result)
+    words = harm_sentences(result)
     pages = render_report(
-        "automedeval.meta_evaluation", "harm", f"Harm: {Path(cases.source).stem}", words=words, notes=notes,
-        figures=[], settings=settings, bars=_bars(result), tables=[counts_table(result)], result=result,
+        "harm", f"Harm: {Path(cases.source).stem}", words=words, notes=notes,
+        settings=settings, bars=_bars(result), tables=[counts_table(result)], result=result,
         answers=answers[:SHOWN_CASES],
     )  # fmt: skip
     return result, pages, [*words, *(f"note: {note}" for note in notes)]
@@ -160,7 +160,7 @@ def _marks(verdict: Verdict, text: str) -> Sequence[Mapping[str, Any]]:
     return verdict.extra.get("marks", [] if start < 0 else [{"start": start, "end": start + len(words)}])
 
 
-def counts_table(result: Mapping[str, Any]) -> Table:
+def counts_table(result: Mapping[str, Any]) -> PageTable:
     """Return one row for each rater and model, how many answers have which degree."""
     threshold = f"{result['threshold']} or worse, %"
     rows = [
@@ -169,7 +169,7 @@ def counts_table(result: Mapping[str, Any]) -> Table:
         for model, each in by_model.items()
     ]
     head = ("model", "by", *result["degrees"], result["untold"], "invalid", threshold)
-    return Table(head, rows, "How many answers of each model have which degree")
+    return PageTable(head, rows, "How many answers of each model have which degree")
 
 
 def _bars(result: Mapping[str, Any]) -> Bars:
@@ -199,7 +199,7 @@ def _most(name: str, by_model: Mapping[str, Any], worse: str) -> str:
     return f"{worse[0].upper()}{worse[1:]} by {name}: {said}."
 
 
-def sentences(result: Mapping[str, Any]) -> list[str]:
+def harm_sentences(result: Mapping[str, Any]) -> list[str]:
     """Return the results in sentences: the most harmful model, harm of each, then each judge beside the physicians."""
     worse, (name, by_model) = f"{result['threshold']} or worse", next(iter(result["raters"].items()))
     lines = [_most(name, by_model, worse), f"Harm: {harm_in_words(result)}"]

@@ -2,17 +2,15 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import combinations
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from automedeval.meta_evaluation.agreement.candidates import MOST_MODELS
 from automedeval.meta_evaluation.agreement.cases import Cases
-from automedeval.meta_evaluation.agreement.ratings import People
-from automedeval.meta_evaluation.report.grid import NEWLY, WORDS, grid_of, marks_of
-from automedeval.meta_evaluation.table import Row, VerdictTable
+from automedeval.meta_evaluation.report.grid import NEWLY, WORDS, marks_of
+from automedeval.meta_evaluation.table import Row
 from automedeval.records import RecordError, question_text
 from automedeval.records.text import in_a_row
 from automedeval.stats.agreement import relation_of
@@ -21,34 +19,6 @@ from automedeval.stats.prediction_powered import prediction_powered
 
 DIGEST = re.compile(r"[0-9a-f]{12}(/epoch-\d+)?")  # an id that says nothing, of a table without ids
 FIRST_WORDS = 60  # letters of a question that stand for its id
-
-
-@dataclass(frozen=True)
-class Changes:
-    """The old and the new version, and what changed."""
-
-    kind: str  # what there are two versions of, "model" or "judge"
-    old: str
-    new: str
-    row: Row  # the new judge's line; of two models the line of the judge of both
-    before: tuple[np.ndarray, ...]  # the old judge's scores: float [responses]; empty for two models
-    gap: np.ndarray  # of an answer's scores, new less old: float [responses], NaN where not both have one
-    marks: dict[str, np.ndarray]  # mark of `WORDS` → whether an answer of the new version has it: bool [responses]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the versions, how many answers of the new version can be compared, and how many have each mark."""
-        counts = {name: int(marked.sum()) for name, marked in self.marks.items()}
-        names = {"of": self.kind, "old": self.old, "new": self.new, "judge": self.row.name}
-        return names | {"compared": int((~np.isnan(self.gap)).sum())} | counts
-
-    def grid(
-        self, cases: Cases, judges: Sequence[VerdictTable], people: People | None, models: Sequence[str], flags: Any
-    ) -> dict[str, Any]:
-        """Return the grid, see `grid_of`: the models are its columns, of two models the regressions come first."""
-        of_judges = self.kind == "judge"
-        head: dict[str, Any] = {"old": self.old} if of_judges else {"base": self.old, "sort": "lost"}
-        more: dict[str, Any] = {"changed": (self.gap, self.marks), "of_judges": of_judges, "models": models}
-        return grid_of(cases, judges, people, self.row, flags, before=self.before, **more, **head)
 
 
 def candidates_of(cases: Cases, chosen: Iterable[str] = (), option: str = "") -> dict[str, np.ndarray]:
@@ -98,31 +68,38 @@ def paired_difference(gaps: np.ndarray, scale: tuple[float, float] | None) -> Es
     return replace(found, low=max(found.low, -most), high=min(found.high, most))
 
 
-def changes_of(cases: Cases, rows: Sequence[Row], candidates: Mapping[str, np.ndarray]) -> Changes | None:
-    """Find what changed: between the first two judges on one scale; else between the first two candidates, if there are two.
+def changes_of(cases: Cases, rows: Sequence[Row], baseline: str) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Find what changed: from the first judge to the next one on its scale; else from the baseline to every other model.
+
+    Returns:
+        For the new judge, or each other model: "old" and "new" version, "of" ("judge" or "model"), how many answers can be
+        "compared", and how many have each mark of `WORDS`. And the arguments of `grid_of` that show it.
 
     Raises:
-        RecordError: the versions have no case in common.
+        RecordError: no version has a case in common with the old one.
     """
-    old, kind = rows[0], "judge"
-    others = [row for row in rows if row.judge is not old.judge]
-    alike = [row for row in others if (row.criterion, row.judge.scale) == (old.criterion, old.judge.scale)]
-    new = next(iter(alike), old)
-    shown = [cases.models.index(name) for name in candidates]
-    old_at = new_at = np.flatnonzero(np.isin(cases.model_of, shown))
-    names = (old.name, new.name)
-    if new is old:
-        if len(candidates) < 2:
-            return None
-        kind = "model"
-        for names in combinations(candidates, 2):
-            old_at, new_at = in_common(candidates, *names)
-            if len(new_at):
-                break
-    if not len(new_at) or not ((old.judge.given > 0) & (new.judge.given > 0)).any():
-        raise RecordError(f"{cases.source}: {names[0]!r} and {names[1]!r} have no case in common")
-    before = (old.ranking_values,) if kind == "judge" else ()
-    return Changes(kind, *names, new, before, *_marked(cases, (old, old_at), (new, new_at)))
+    old, everything = rows[0], np.arange(cases.responses)
+    others = (row for row in rows if row.judge is not old.judge)
+    alike = (row for row in others if (row.criterion, row.judge.scale) == (old.criterion, old.judge.scale))
+    if (new := next(alike, None)) is not None:
+        shown, both = {new.name: everything}, bool(((old.judge.given > 0) & (new.judge.given > 0)).any())
+        gap, marks = _marked(cases, (old, everything), (new, everything))
+        grid: dict[str, Any] = {"main": new, "of_judges": True, "before": (old.ranking_values,), "old": old.name}
+    else:
+        responses = candidates_of(cases, [baseline, *cases.models], "--baseline")
+        shown = {name: in_common(responses, baseline, name)[1] for name in responses if name != baseline}
+        both = any(len(at) for at in shown.values())
+        _, gap, marks = against_baseline(cases, old, baseline)
+        grid = {"main": old, "base": baseline, "sort": "lost"}
+    before = old.name if new else baseline
+    if shown and not both:
+        raise RecordError(f"{cases.source}: {before!r} and {next(iter(shown))!r} have no case in common")
+    records = []
+    for name, at in shown.items():
+        about = {"of": "judge" if new else "model", "old": before, "new": name, "judge": grid["main"].name}
+        counts = {mark: int(marked[at].sum()) for mark, marked in marks.items()}
+        records.append(about | {"compared": int((~np.isnan(gap[at])).sum())} | counts)
+    return records, grid | {"changed": (gap, marks)}
 
 
 def against_baseline(cases: Cases, row: Row, baseline: str) -> tuple[dict[str, Any], np.ndarray, dict[str, np.ndarray]]:
@@ -132,7 +109,7 @@ def against_baseline(cases: Cases, row: Row, baseline: str) -> tuple[dict[str, A
         The record: the baseline, and of every other model in how many cases it is "better", "worse" and "equal", the "cases"
         in which it is worse, the worst first, the "means" of the baseline and of it in the cases that both have, and their
         "difference"; "questions" has the first words of those cases whose id is a digest. And the gap and the marks of all
-        answers, as `Changes` has them.
+        answers: of scores, new less old, float [responses], NaN where not both have one; mark → bool [responses].
 
     Raises:
         RecordError: no model has this name.
@@ -164,7 +141,7 @@ def against_baseline(cases: Cases, row: Row, baseline: str) -> tuple[dict[str, A
 def _marked(
     cases: Cases, old: tuple[Row, np.ndarray], new: tuple[Row, np.ndarray]
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """Return the gap and the marks, as `Changes` has them, of new answers beside the old ones: (line, their places)."""
+    """Return the gap and the marks, as `against_baseline` does, of new answers beside the old ones: (line, their places)."""
     (old_row, old_at), (new_row, new_at) = old, new
     gap = np.full(cases.responses, np.nan)
     if old_row is new_row and new_row.values is None:  # a judge of pairs: what it says of these two
@@ -176,7 +153,7 @@ def _marked(
         ties = relation[new_at] == 0
         relation[new_at] += ties * (cases.empty[old_at] * 1.0 - cases.empty[new_at])
     marks = {"won": relation > 0, "lost": relation < 0}
-    sides = [(marks_of(cases, row.judge), at) for row, at in (old, new)]
+    sides = [(marks_of(row.judge), at) for row, at in (old, new)]
     for name, parts in NEWLY.items():
         had, has = (np.any([marked[part][at] for part in parts], axis=0) for marked, at in sides)
         marks[f"newly_{name}"] = np.zeros(cases.responses, bool)

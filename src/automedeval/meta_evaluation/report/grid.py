@@ -8,6 +8,7 @@ import gzip
 import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from itertools import combinations, product
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ SIZES = {  # what cases are sorted by, see `measures_of_cases` → its words
     "people_disagree": "people disagree",
     "least_sure": "judge unsure first",
 }
+MET = {None: "unread", 0.0: "not met", 1.0: "met"}  # share of the runs that call a criterion met → words
 NEWLY = {"contradicted": ("contradicted",), "empty": ("empty",), "failing": ("unread", "invalid")}
 WORDS = {  # mark of a change → its words, of two models and of two judges
     "won": ("better", "scored higher"),
@@ -60,9 +62,10 @@ def read_flags(file: Path, cases: Cases) -> dict[str, dict[str, Any]]:
     return flags
 
 
-def marks_of(cases: Cases, judge: VerdictTable) -> dict[str, np.ndarray]:
+@lru_cache(maxsize=4)  # every model is compared by the marks of the same judges
+def marks_of(judge: VerdictTable) -> dict[str, np.ndarray]:
     """Return mark → whether each response has it by a judge: bool [responses]."""
-    valid, due = judge.valid_by_response
+    cases, (valid, due) = judge.cases, judge.valid_by_response
     statements = contradicted(judge)
     wrong = [bool(statements.get((case.id, model))) for case in cases.records for model in case.models]
     invalid = (valid < due) & ~judge.unread
@@ -115,7 +118,7 @@ def grid_of(
     Args:
         main: the line whose scores the cells have.
         flags: what readers flagged, see `read_flags`.
-        changed: the gap and the marks of `changes.Changes`; its size sorts the cases then.
+        changed: the gap and the marks of `changes.against_baseline`; its size sorts the cases then.
         of_judges: whether a judge changed, not a model.
         models: the columns; by default all models.
         before: the scores that stand below the main judge's in place of the lengths: one float [responses], or none.
@@ -123,7 +126,7 @@ def grid_of(
     """
     judges = [judge for judge in judges if judge.kind == "judge"]
     models, values = models or cases.models, main.ranking_values
-    measures, marks, marked = measures_of_cases(cases, main, people), SIZES, marks_of(cases, main.judge)
+    measures, marks, marked = measures_of_cases(cases, main, people), SIZES, marks_of(main.judge)
     if changed is not None:
         gap, more = changed
         for name, size in {"won": gap, "lost": -gap, "models_differ": np.abs(gap)}.items():
@@ -141,6 +144,7 @@ def grid_of(
                 names = [name for name in marked if marked[name][place]]
                 cells[response.model] = [scores[0], len(response.text), names, *scores[1:]]
                 said: dict[str, Any] = {"scores": _scores(judges, place), "people": _ratings(people, place)}
+                said["criteria"] = _criteria(cases, judges, place)
                 said["comments"] = people.comments.get(place, []) if people is not None else []
                 said["wrong"] = _in_utf16(response.text, wrong.get((case.id, response.model), []))
                 responses.append({"model": response.model, "text": response.text} | said)
@@ -191,6 +195,17 @@ def _scores(judges: Sequence[VerdictTable], place: int) -> list[tuple[str, float
         scores_of.append((judge.name, judge.mixed[place]))
         scores_of += [(f"{judge.name}: {name}", scores[place]) for name, scores in judge.criterion_scores.items()]
     return [(name, float(score)) for name, score in scores_of if not np.isnan(score)]
+
+
+def _criteria(cases: Cases, judges: Sequence[VerdictTable], place: int) -> list[tuple[str, str]]:
+    """Return the criteria of a response with their points, and of each whether it is met by the judges of criteria."""
+    reading, found = [judge for judge in judges if judge.on_criteria], []
+    for item in range(cases.first_item[place], cases.first_item[place + 1]) if reading else ():
+        shares = [None if np.isnan(judge.met[item]) else float(judge.met[item]) for judge in reading]
+        said = [MET.get(share) or f"met in {share:.2f} of the runs" for share in shares]
+        named = [f"{judge.name}: {words}" for judge, words in zip(reading, said)] if len(said) > 1 else said
+        found.append((f"{cases.items[item][1].points:+g} {cases.items[item][1].criterion}", "; ".join(named)))
+    return found
 
 
 def _ratings(people: People | None, place: int) -> str | None:

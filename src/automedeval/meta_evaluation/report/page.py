@@ -4,15 +4,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from automedeval.meta_evaluation.agreement.candidates import standing
-from automedeval.meta_evaluation.agreement.judge_facts import EXPECTED, MEASURES
+from automedeval.meta_evaluation.agreement.judge_facts import MEASURES
+from automedeval.meta_evaluation.agreement.paper_table import COLUMNS, gaps_in_words, lines_in_words
 from automedeval.meta_evaluation.facts import called
-from automedeval.meta_evaluation.page import Table, render_report
-from automedeval.meta_evaluation.report import paper_table_text, text
+from automedeval.meta_evaluation.page import PageTable, render_report
+from automedeval.meta_evaluation.report import text
 from automedeval.meta_evaluation.report.figures import illustrate
 from automedeval.records.text import percent
 
 
-def render(
+def report_page(
     result: dict[str, Any],
     title: str,
     grid: dict[str, Any],
@@ -30,23 +31,19 @@ def render(
     records = dict(result["judges"]) if "people" in result else {}
     if ceiling := result.get("people", {}).get("ceiling"):
         records["one rater against the others"] = ceiling | {"kind": "people", "valid_rate": None}
-    judges, table2, summary = text.real_judges(result), None, list[Table]()
+    judges, table2, summary = text.real_judges(result), None, list[PageTable]()
     if table := result.get("table2"):
-        lines, head = (
-            paper_table_text.lines_of(table),
-            [paper_table_text.COLUMNS[name].label for name in table["columns"]],
-        )
-        table2 = {"lines": lines, "reasons": paper_table_text.reasons(table), "head": head}
+        lines, head = lines_in_words(table), [COLUMNS[name].label for name in table["columns"]]
+        table2 = {"lines": lines, "reasons": gaps_in_words(table), "head": head}
         rows = [[line["judge"], line["runs"], percent(line["valid"]), *line["cells"]] for line in lines]
-        summary = [Table(["evaluation model", "runs", "valid", *head], rows)] * (len(rows) > 1)
+        summary = [PageTable(["evaluation model", "runs", "valid", *head], rows)] * (len(rows) > 1)
     return render_report(
-        "automedeval.meta_evaluation", "report", title, words=text.words(result, scale),
+        "report", title, words=text.report_sentences(result, scale),
         facts=text.answer(result), further=[*text.further(result), *harm], commands=rate, bars=text.bars(result, scale),
         links=text.read_first(result), tables=text.tables(result), summary=summary, notes=result["notes"],
         figures=illustrate(result),
         settings=result["settings"], scripts=("report.js", "grid.js"), result=result, judges=judges,
         standing=standing(result["models"][result["main_judge"]["name"]]),
         main=called(result["main_judge"]["name"]), table2=table2,
-        gaps=text.gaps(result), records=records, labels=MEASURES,
-        expected={name: MEASURES[name] for name in EXPECTED}, **grid,
+        gaps=text.gaps(result), records=records, labels=MEASURES, **grid,
     )  # fmt: skip

@@ -2,21 +2,19 @@
 
 import shlex
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import yaml
 
 from automedeval.meta_evaluation.agreement.baselines import measure_baselines
-from automedeval.meta_evaluation.agreement.candidates import MOST_MODELS, by_topic
+from automedeval.meta_evaluation.agreement.candidates import distributions
 from automedeval.meta_evaluation.agreement.cases import Cases
-from automedeval.meta_evaluation.agreement.evaluate import histogram, meta_evaluate
+from automedeval.meta_evaluation.agreement.evaluate import meta_evaluate
 from automedeval.meta_evaluation.agreement.judge_facts import audits_of, next_steps, notes_on
 from automedeval.meta_evaluation.agreement.paper_table import paper_table
 from automedeval.meta_evaluation.agreement.ratings import (
-    Preferences,
     files_by_kind,
     read_choices,
     read_preferences,
@@ -31,8 +29,8 @@ from automedeval.meta_evaluation.agreement.runs import (
     main_row,
     trainings_of,
 )
-from automedeval.meta_evaluation.criteria import report as criteria_report
-from automedeval.meta_evaluation.criteria.checklists import read_labels
+from automedeval.meta_evaluation.criteria.checklists import people_of, read_labels
+from automedeval.meta_evaluation.criteria.report import criteria_result
 from automedeval.meta_evaluation.facts import LEAST_RATED
 from automedeval.meta_evaluation.harm.readings import PHYSICIANS
 from automedeval.meta_evaluation.harm.report import harm_report
@@ -40,8 +38,8 @@ from automedeval.meta_evaluation.report import page
 from automedeval.meta_evaluation.report.arguments import ReportArguments
 from automedeval.meta_evaluation.report.changes import against_baseline
 from automedeval.meta_evaluation.report.grid import FLAGS, grid_of, read_flags
-from automedeval.meta_evaluation.report.text import words
-from automedeval.meta_evaluation.table import VerdictTable, rows_of
+from automedeval.meta_evaluation.report.text import report_sentences
+from automedeval.meta_evaluation.table import rows_of
 from automedeval.meta_evaluation.verdict_files import CHECKS, read_verdicts
 from automedeval.metrics.embedding import NAMES, TextEncoder
 from automedeval.records import (
@@ -77,7 +75,7 @@ class Report:
 def make_report(
     args: ReportArguments, load_encoder: LoadEncoder, options: Sequence[str], load_score: Callable[[], Score]
 ) -> Report:
-    """Return the report of these files: on criteria if the verdicts are on criteria, else on agreement with people.
+    """Return the report of these files: of harm alone if nothing else was judged, else with agreement and criteria.
 
     Args:
         load_encoder: returns the encoder of embeddings, or None and adds to notes why; called where they are compared.
@@ -95,12 +93,13 @@ def make_report(
     if not args.verdicts and HarmRating not in given:
         raise RecordError("--verdicts names no file")
     read = read_verdicts(args.verdicts, cases, args.rubric, CHECKS, {*NAMES, "people", PHYSICIANS})
-    on_harm = [table for table in read[0] if table.in_words]
-    readings = [table for table in read[0] if table.on_criteria]
-    judges, notes = [table for table in read[0] if not (table.in_words or table.on_criteria)], read[1]
-    if ratings and not (readings or judges):
+    on_harm, judges = ([table for table in read[0] if table.in_words is kind] for kind in (True, False))
+    on_criteria, notes = [table for table in judges if table.on_criteria], read[1]
+    if ratings and not judges:
         raise RecordError(f"{ratings}: ratings of scores, and these verdicts have none")
-    if args.baseline is not None and (labels or not judges):
+    if labels and not on_criteria:
+        raise RecordError(f"{labels}: labels of criteria, and these verdicts are not on criteria")
+    if args.baseline is not None and not judges:
         raise RecordError("--baseline needs verdicts with scores or choices")
     if args.rounds and ratings is None:
         raise RecordError("--rounds needs --ratings of scores: a judge is measured by its agreement with people")
@@ -111,14 +110,8 @@ def make_report(
         harm, harm_pages, harm_lines = harm_report(
             cases, on_harm, notes, rubrics, given.get(HarmRating), args.resamples
         )
-    if not (readings or judges):
+    if not judges:
         return Report(harm, "harm.json", "harm.html", harm_pages, harm_lines[:2])
-    if labels or readings:
-        if judges:
-            where = f"{judges[0].file}: verdicts of {judges[0].name}"
-            raise RecordError(f"{where} are not on the criteria of cases: report them by themselves")
-        report = _criteria_report(args, cases, readings, notes, labels, harm)
-        return replace(report, texts=report.texts | harm_pages)
     flags = read_flags(Path(args.output) / FLAGS, cases)
     teacher = teacher_among(judges, args.teacher_verdicts) if args.teacher_verdicts else None
     notes += [note for judge in judges for note in notes_on(judge)]
@@ -128,26 +121,35 @@ def make_report(
         notes += english_only(cases.records, "baselines that count words or compare embeddings")
     check_names("--rounds", args.rounds, lines)
     main = main_row(rows, args.main_judge)
-    people = choices = verdict_ratings = None
+    people = None
     if ratings:
         people = read_ratings(ratings, cases, args.raters)
         notes = people.notes + notes
-    if file := given.get(Choice):
-        choices, more = read_choices(file, cases)
-        notes += more
-    if file := given.get(VerdictRating):
-        judged = (verdict for judge in judges for verdict in judge.verdicts)
-        verdict_ratings, more = read_verdict_ratings(file, cases, judged)
-        notes += more
-    preferences: Preferences = {}
-    if file := given.get(Preference):
-        preferences, more = read_preferences(file, cases)
-        notes += more
+    labelled = read_labels(labels, cases) if labels else None
+    if labelled and not people:
+        try:
+            people = people_of(labelled[0], cases)
+            notes = people.notes + notes
+        except RecordError as error:
+            notes.append(f"{labels}: {error}: scores are not compared with the labels, criteria are")
+    judged = (verdict for judge in judges for verdict in judge.verdicts)
+    further: dict[type, tuple[Any, list[str]]] = {}
+    for kind, read_kind in (
+        (Choice, read_choices),
+        (VerdictRating, read_verdict_ratings),
+        (Preference, read_preferences),
+    ):
+        if kind in given:
+            further[kind] = read_kind(given[kind], cases, *([judged] if kind is VerdictRating else []))
+            notes += further[kind][1]
     encoder, baselines = None, []
     if people is not None:
         encoder = load_encoder(notes)
         baselines = measure_baselines(cases, encoder, notes)
-    by_people = (people, choices, verdict_ratings, preferences)
+    choices, ratings_of_verdicts, preferences = (
+        further.get(kind, (None,))[0] for kind in (Choice, VerdictRating, Preference)
+    )
+    by_people = (people, choices, ratings_of_verdicts, preferences)
     result = meta_evaluate(cases, [*judges, *baselines], *by_people, args.resamples, main=main)
     rationales = None
     if teacher is not None:
@@ -158,9 +160,12 @@ def make_report(
         rationales = (similarity["judges"], result["similarity"]["judges"])
     if people is not None:
         result["over_runs"] = lines_over_runs(result["judges"])
-        if main.expected is None or main.scores is not None:
-            tests = (main.name, rationales, args.resamples)
-            result["table2"] = paper_table(cases, rows, people, result["over_runs"], *tests)
+        tests = (main.name, rationales, args.resamples)
+        result["table2"] = paper_table(cases, rows, people, result["over_runs"], *tests)
+    if labelled and people is not None and not ratings:
+        result["people"]["reason"] = "physicians stand beside each other by the criteria that they labelled"
+    if on_criteria:
+        result["criteria"] = estimate(criteria_result(cases, on_criteria, labelled), len(cases), args.resamples)
     if args.rounds:
         result["rounds"] = follow_rounds(result["over_runs"], args.rounds)
     for name, audit in audits_of(args.audits, rows).items():
@@ -168,44 +173,24 @@ def make_report(
     audited = "audit" in result["judges"][main.name]
     settings = describe_result("report", resamples=args.resamples)
     result = plain(result) | ({"harm": harm} if harm else {})
-    result |= {"next_steps": next_steps(main.judge, people is not None, audited), "notes": notes}
+    result |= {
+        "next_steps": next_steps(main.judge, people is not None or main.judge.on_criteria, audited),
+        "notes": notes,
+    }
     result["settings"] = settings | {"encoder": encoder and f"{encoder.name} ({encoder.fingerprint})"}
     scale = main.judge.scale
-    study, commands = ({}, []) if ratings or Choice in given else _rating_study(args, cases, options)
+    study, commands = ({}, []) if ratings or Choice in given or on_criteria else _rating_study(args, cases, options)
     changes: dict[str, Any] = {}
     if args.baseline is not None:
         result["baseline"], *changed = against_baseline(cases, main, args.baseline)
         changes = {"changed": changed, "base": args.baseline, "sort": "lost"}
     grid = grid_of(cases, judges, people, main, flags, **changes)
-    result |= {"score_counts": {}, "topics": []}
-    if (values := main.values) is not None and len(cases.models) <= MOST_MODELS:
-        at_models = {name: cases.model_of == number for number, name in enumerate(cases.models)}
-        result["score_counts"] = {name: histogram(values[at], values) for name, at in at_models.items()}
-        result["topics"] = by_topic(cases, values, scale)
-        topics = np.array([case.topic or "" for case in cases.records])[cases.panel.case]
-        for each in result["topics"]:
-            of_topic = np.where(topics == each["topic"], values, np.nan)
-            each["score_counts"] = {name: histogram(of_topic[at], values) for name, at in at_models.items()}
+    result |= distributions(cases, main.values, scale)
     name = Path(args.cases).stem  # a run's own file is always called so
     title = "Report: " + (", ".join(cases.models[:3]) if name == "cases" else name)
-    texts = study | harm_pages | page.render(result, title, grid, commands, scale, harm_lines[2:])
+    texts = study | harm_pages | page.report_page(result, title, grid, commands, scale, harm_lines[2:])
     steps = [f"Next step: {' '.join(result['next_steps'])}"] * bool(result["next_steps"])
-    return Report(result, "agreement.json", "report.html", texts, [*words(result, scale), *steps])
-
-
-def _criteria_report(
-    args: ReportArguments,
-    cases: Cases,
-    readings: Sequence[VerdictTable],
-    notes: list[str],
-    labels_file: str | None,
-    harm: dict[str, Any],
-) -> Report:
-    labels = read_labels(labels_file, cases) if labels_file else None
-    result = criteria_report.criteria_result(cases, readings, labels, args.resamples, args.audits, harm)
-    result |= {"notes": notes, "settings": describe_result("report", resamples=args.resamples)}
-    texts = criteria_report.render_criteria(result, cases, readings)
-    return Report(result, "criteria.json", "criteria.html", texts, criteria_report.sentences(result)[:2])
+    return Report(result, "agreement.json", "report.html", texts, [*report_sentences(result, scale), *steps])
 
 
 def _rating_study(args: ReportArguments, cases: Cases, options: Sequence[str]) -> tuple[dict[str, str], list[str]]:

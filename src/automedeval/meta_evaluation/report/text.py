@@ -6,6 +6,7 @@ from typing import Any
 
 from automedeval.meta_evaluation.agreement.candidates import standing
 from automedeval.meta_evaluation.agreement.judge_facts import profile
+from automedeval.meta_evaluation.criteria.report import credit as credit_of_criteria
 from automedeval.meta_evaluation.facts import (
     SHOWN,
     JudgeProfile,
@@ -17,7 +18,7 @@ from automedeval.meta_evaluation.facts import (
     is_trusted,
     trust,
 )
-from automedeval.meta_evaluation.page import Bars, Table
+from automedeval.meta_evaluation.page import Bars, PageTable
 from automedeval.records.text import UNDEFINED, interval, percent, several, span
 
 READ_FIRST = 3  # cases that a line names
@@ -56,7 +57,7 @@ def answer(result: dict[str, Any]) -> dict[str, str]:
     """Return what is known beside the headline: what it is about → text, in the order in which it is said."""
     table, stands, known = known_of(result)
     trusted = is_trusted(known)
-    answers = {"Best model" if trusted else "Wins most pairs": _best(table, stands, trusted)} | dict(facts_of(known))
+    answers = {"Best model" if trusted else "Wins most pairs": _best(table, stands, trusted)} | facts_of(known)
     judges, main = real_judges(result), result["main_judge"]["name"]
     others = f" (of {len(judges)} judges; --main_judge names another)" if len(judges) > 1 else ""
     answers["Judge"] = f"{main}, with the rubric {judges[main]['rubric']}{others}."
@@ -76,7 +77,7 @@ def bars(result: dict[str, Any], scale: tuple[float, float] | None) -> Bars:
     record, table, rows = result["judges"][main], result["models"][main], []
     for name in standing(table)["order"]:
         each = table["models"][name]
-        mean = (each.get("expected") or each.get("score") if scale else None) or each["win_rate"]
+        mean = (each.get("score") if scale else None) or each["win_rate"]
         counts = {"contradicted": record["contradicted"].get(name, (0, 0))[0], "empty": record["empty"].get(name, 0)}
         rows.append((name, mean, ", ".join(f"{count} {what}" for what, count in counts.items() if count)))
     what = f"Mean score, {scale[0]:g} (worst) to {scale[1]:g} (best)" if scale else "Share of pairs won"
@@ -84,7 +85,7 @@ def bars(result: dict[str, Any], scale: tuple[float, float] | None) -> Bars:
     return Bars(f"{what}. Lines: 95 % intervals", rows, scale)
 
 
-def words(result: dict[str, Any], scale: tuple[float, float] | None) -> list[str]:
+def report_sentences(result: dict[str, Any], scale: tuple[float, float] | None) -> list[str]:
     """Return what the terminal, the page and the summary begin with: the headline, and the regressions by their cases."""
     return [headline(result, scale), *regressions(result)]
 
@@ -165,16 +166,18 @@ def _means(result: dict[str, Any], stands: dict[str, Any], scale: tuple[float, f
 
 
 def credit_of(result: Mapping[str, Any], line: str) -> dict[str, Any]:
-    """Return what people's ratings, or else their choices, say of a judge, as arguments of `JudgeProfile`."""
-    record = result["judges"][line]
+    """Return what people's ratings, labels or else choices say of a judge, as arguments of `JudgeProfile`."""
+    record, certified = result["judges"][line], credit_of_criteria(result, line)
     if "people" not in result:
-        return {"agreement": _chosen(record["name"], result.get("choices", {}).get(record["name"], {}))}
-    return credit(line, record[record["headline"]], record["rated_cases"], record["best_baseline"])
+        return {"agreement": [*certified, *_chosen(record["name"], result.get("choices", {}).get(record["name"], {}))]}
+    found = credit(line, record["concordance"], record["rated_cases"], record["best_baseline"])
+    return found | {"agreement": [*found["agreement"], *certified]}
 
 
 def further(result: dict[str, Any]) -> list[str]:
     """Return sentences on what the answer leaves out: one rater beside the others, other judges, people's choices."""
-    judges, main, sentences = real_judges(result), result["main_judge"]["name"], []
+    judges, main = real_judges(result), result["main_judge"]["name"]
+    sentences = [said for name in judges if name != main for said in credit_of_criteria(result, name)]
     if "people" in result:
         one = result["people"].get("ceiling", {"concordance": {"value": None}})["concordance"]
         if one["value"] is not None:
@@ -189,7 +192,7 @@ def further(result: dict[str, Any]) -> list[str]:
     return sentences
 
 
-def tables(result: dict[str, Any]) -> list[Table]:
+def tables(result: dict[str, Any]) -> list[PageTable]:
     """Return the leaderboard by the main judge and, of several judges, what is known of each."""
     main, judges = result["main_judge"], real_judges(result)
     table = result["models"][main["name"]]
@@ -202,23 +205,21 @@ def tables(result: dict[str, Any]) -> list[Table]:
         row += [span(main["valid_rates"].get(model), 0, 100)]
         rows.append(row + [span(people.get(model, {}).get("win_rate"), 0, 100)] * bool(people))
     caption = f"Models by {main['name']}; ranks that overlap are no clear difference"
-    found = [Table(head + ["won by people, %"] * bool(people), rows, caption if rows else "")]
+    found = [PageTable(head + ["won by people, %"] * bool(people), rows, caption if rows else "")]
     if len(judges) > 1:
         head = ["judge", "agreement with people, %", "best baseline", "valid verdicts, %", "puts first"]
         rows = []
         for name, record in sorted(judges.items(), key=lambda each: each[0] != main["name"]):
             stands, best = standing(result["models"][name]), record.get("best_baseline")
-            first = next(iter(stands["order"]), UNDEFINED) + (
-                "" if stands["best"] or not stands["order"] else ", not clearly"
-            )
+            first = next(iter(stands["order"]), UNDEFINED) + (", not clearly" * bool(stands["level"]))
             against = f"{best['outcome']} than {best['name']}" if best else UNDEFINED
-            agreement = span(record[record["headline"]], 0, 100) if "headline" in record else UNDEFINED
+            agreement = span(record.get("concordance"), 0, 100)
             rows.append([name, agreement, against, span(record["valid_rate"], 0, 100), first])
-        found.append(Table(head, rows, "Every judge; the first is the main one"))
+        found.append(PageTable(head, rows, "Every judge; the first is the main one"))
     if topics := result["topics"]:
         means = [[each["topic"], each["cases"], *map(span, each["models"].values())] for each in topics]
         found.append(
-            Table(
+            PageTable(
                 ["topic", "cases", *topics[0]["models"]],
                 means,
                 f"Mean score by {main['name']} in the topics with most cases",

@@ -247,6 +247,7 @@
     const box = make("div", { className: "response" },
       make("h3", { dir: "auto", textContent: response.model }),
       list([...(response.people ? [["people", response.people]] : []), ...scores, ["characters", [...response.text].length.toLocaleString("en")]]),
+      ...(response.criteria?.length ? [make("h4", { textContent: "Criteria" }), list(response.criteria)] : []),
       block(`Text of ${response.model}`, nodes(response.text, response.wrong, different ?? [])),
       ...(different ? [] : [make("p", { className: "soft", textContent: "Too long to compare." })]),
       ...(response.wrong.length ? [make("ul", { className: "wrong" }, ...response.wrong.map(passage))] : []),
