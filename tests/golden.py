@@ -149,13 +149,16 @@ def small() -> Any:
     """What the packaged small judge reads of each response, and its scores: without the checker, and with its model."""
     from automedeval import load_judge
     from automedeval.judges.features import FEATURES, read_responses
+    from automedeval.judges.small import shares_by
     from automedeval.records import read_cases
 
     judge, found = load_judge("small", encoder=str(ENCODER)), {}
     for data, (file, _) in SETS.items():
         cases = list(read_cases(str(file)))[: 30 if data == "sample" else 25]
         features = read_responses(cases, judge.encoder, judge.pair_reader)
-        columns = dict(zip(FEATURES, features.T.tolist())) | {"apart": (1 + 4 * judge.learnt.shares(features)).tolist()}
+        columns = dict(zip(FEATURES, features.T.tolist())) | {
+            "apart": (1 + 4 * shares_by(judge.scales, features)).tolist()
+        }
         columns = {name: [round(value, 4) for value in of if value == value] for name, of in columns.items()}
         if data != "sample":
             columns = {name: [len(of), fmean(of), min(of), max(of)] for name, of in columns.items() if of}
