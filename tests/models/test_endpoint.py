@@ -94,19 +94,29 @@ def test_an_error_s_list_is_read_as_the_error(content):
         ask(chat_at(at))
 
 
+LONG = Case("c", "What helps?", (Response("a", "Take 5 mg a day, with water. " * 200), Response("b", "Wait.")))
+
+
+@pytest.mark.parametrize("read", [1, 200])
+def test_a_count_of_the_tokens_that_were_not_read_before_is_no_cut(read):
+    counts = iter([1900, read])
+    with EndpointDouble(lambda body: answer(SCORES, usage={"prompt_tokens": next(counts)})) as endpoint:
+        chat = chat_at(endpoint, concurrency=1)
+        assert [verdict.valid for verdict in Judge(chat, runs=2)([LONG])] == [True, True]
+
+
 def test_a_prompt_that_the_endpoint_cut_gives_an_invalid_verdict(tmp_path):
-    long = Case("c", "What helps?", (Response("a", "Take 5 mg a day, with water. " * 90), Response("b", "Wait.")))
-    reply, file = answer(SCORES, usage={"prompt_tokens": 150}), tmp_path / "requests.jsonl"
+    reply, file = answer(SCORES, usage={"prompt_tokens": 300}), tmp_path / "requests.jsonl"
     with EndpointDouble(reply) as endpoint:
         judge = Judge(chat_at(endpoint))
-        cut, whole = judge([long, CASE])
+        cut, whole = judge([LONG, CASE])
     assert (cut.valid, cut.scores, cut.raw, whole.valid) == (False, None, SCORES, True)
-    assert cut.error.startswith("the endpoint read 150 tokens of a prompt of about ")
+    assert cut.error.startswith("the endpoint read 300 tokens of a prompt of about ")
     with verdict_log(tmp_path, judge) as log:  # by a file
-        judge_by_file(judge, judge.plan(long), 1, log, file)
+        judge_by_file(judge, judge.plan(LONG), 1, log, file)
         said = {"custom_id": json.loads(file.read_text())["custom_id"], "response": {"body": reply["json"]}}
         file.with_suffix(".answers.jsonl").write_text(json.dumps(said))
-        judge_by_file(judge, judge.plan(long), 1, log, file)
+        judge_by_file(judge, judge.plan(LONG), 1, log, file)
     assert [each.error for each in log.records()] == [cut.error]
 
 
