@@ -230,7 +230,7 @@ def test_the_tables_are_those_of_a_loop_over_the_verdicts(study: Path) -> None:
         line = next(line for line in output.splitlines() if line.startswith(f"{name} "))
         assert f"{sum(values) / 10:.2f}" in line.split()
     assert "c gave no answer in 8 cases, which counts as the lowest" in output
-    assert "d has 10 responses that the judge cannot read" in output
+    assert "d has 10 responses to which the judge gives no score" in output
 
 
 @needs_encoder

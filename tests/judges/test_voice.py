@@ -13,6 +13,7 @@ from doubles.tiny_model import build_tiny_model
 from programs import APPEND, ENCODER, SAMPLE, error_line, needs_encoder, run_command, stopped, succeeded
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from automedeval.cli.judge import folder_name
 from automedeval.judges.small import PACKAGED
 
 pytestmark = needs_encoder
@@ -95,13 +96,29 @@ def test_a_server_that_tells_no_probabilities_is_invalid_and_says_so(tmp_path: P
     assert "no verdict is valid" in error_line(done)
 
 
-def test_a_response_longer_than_the_window_makes_the_verdict_invalid(tmp_path: Path) -> None:
-    folder, records = build_tiny_model(tmp_path / "tiny", window=1024), cases(2)
+def test_a_response_longer_than_the_window_has_no_score_and_the_others_keep_theirs(tmp_path: Path) -> None:
+    folder, records = build_tiny_model(tmp_path / "tiny", window=1024), cases(3)
+    _, whole = judged(tmp_path / "whole", records, f"small+{folder}", "--dtype", "float32")
     records[0]["responses"][0]["text"] = "Drink a glass of water and rest. " * 400
-    done, verdicts = judged(tmp_path / "v", records, f"small+{folder}")
+    for response in records[1]["responses"]:
+        response["text"] += " Rest." * 2000
+    done, verdicts = judged(tmp_path / "v", records, f"small+{folder}", "--dtype", "float32")
     succeeded(done)
-    assert [verdicts[each["id"]]["valid"] for each in records] == [False, True]
-    assert "tokens longer than the context window" in verdicts[records[0]["id"]]["error"]
+    first, second, third = (verdicts[each["id"]] for each in records)
+    scores, before = first["expected_scores"], whole[records[0]["id"]]["expected_scores"]
+    assert (scores[0], scores[1:]) == (None, pytest.approx(before[1:], abs=1e-3))
+    assert "tokens longer than the context window" in first["voice"][records[0]["responses"][0]["model"]]
+    assert f"{records[0]['responses'][0]['model']} has no score" in first["rationale"]
+    assert "tokens longer than the context window" in second["error"]
+    assert third["expected_scores"] == pytest.approx(whole[records[2]["id"]]["expected_scores"], abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("judge", "name"),
+    [("small+openai:org/m", "small+m"), ("small+models/x", "small+x"), ("small", "small"), ("small:f/x", "small-x")],
+)
+def test_the_name_of_a_folder_says_the_model(judge: str, name: str) -> None:
+    assert folder_name(judge) == name
 
 
 def test_what_an_endpoint_does_not_answer_is_asked_again_and_nothing_else(tmp_path: Path) -> None:

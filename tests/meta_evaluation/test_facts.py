@@ -265,8 +265,8 @@ def test_models_with_empty_and_unread_responses_are_counted_and_the_first_of_the
     assert facts_of(profile)["Empty and unread"] == (
         "b gave no answer in 5 cases, which counts as the lowest. f gave no answer in 3 cases, which counts as the lowest. "
         "e gave no answer in 2 cases, which counts as the lowest. The same holds for 2 more of the models. "
-        "a has 2 responses that the judge cannot read, which have no score. "
-        "b has 1 response that the judge cannot read, which has no score."
+        "a has 2 responses to which the judge gives no score. "
+        "b has 1 response to which the judge gives no score."
     )
 
 

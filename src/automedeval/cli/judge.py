@@ -271,8 +271,10 @@ def main() -> None:
 
 
 def folder_name(judge: str) -> str:
-    """Return a judge's name as a part of a folder's name: `likelihood:models/x` is likelihood-x."""
+    """Return a judge's name as a part of a folder's name: `likelihood:models/x` is likelihood-x, `small+openai:m` small+m."""
     kind, model = parse_model(judge)
+    if model.startswith("+"):
+        return f"{kind}+{Path(parse_model(model[1:])[1]).name}"
     return "-".join([kind] * (kind != "checkpoint") + [Path(model).name] * bool(model))
 
 

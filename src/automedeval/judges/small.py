@@ -136,8 +136,7 @@ class SmallJudge(ApartJudge):
         return voice.chat.estimate([each for some in requests for each in voice.prompts(shown(some))]) if voice else 0
 
     def overflow(self, prompts: Sequence[Request]) -> list[int]:
-        asked = [self.voice.prompts(shown(each)) if self.voice else [] for each in prompts]
-        return [max(self.chat.overflow(some)) if some else 0 for some in asked]
+        return [0] * len(prompts)  # the voice leaves out a response that is too long for it
 
     def answer(self, prompts: Sequence[Request], wanted: Sequence[bool]) -> Iterator[tuple[int, Read | Answer]]:
         """Yield (index, what is read of the responses in the slots) of the wanted requests, the shortest cases first.

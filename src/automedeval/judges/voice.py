@@ -41,11 +41,21 @@ class Voice:
     def ask(self, cases: Sequence[Case], wanted: Sequence[bool]) -> Iterator[tuple[int, list[Judgement] | Answer]]:
         """Yield (index, what the chat says of each response) of the wanted cases; an answer that failed stands for all."""
         prompts = [self.prompts(case) for case in cases]
-        for at, answers in answer_groups(prompts, wanted, self.chat.answer, self.chat.batched):
+        for at, answers in answer_groups(prompts, wanted, self._answer, self.chat.batched):
             said = [QUESTION.read(each) for each in answers]
             self.chat.accepted |= any(each.option for each in said)
             failed = next((each for each in answers if each.failed), None)
             yield at, failed or [each if each.probabilities or each.error else NO_ODDS for each in said]
+
+    def _answer(self, prompts: list[Prompt], wanted: list[bool]) -> Iterator[tuple[int, Answer]]:
+        """Yield (index, answer) of the wanted prompts, an error of one that exceeds the context window."""
+        over = self.chat.overflow(prompts)
+        for index, excess in enumerate(over):
+            if excess > 0 and wanted[index]:
+                yield index, Answer(error=f"the prompt is {excess} tokens longer than the context window")
+        fit = [index for index, excess in enumerate(over) if excess <= 0]
+        for at, answer in self.chat.answer([prompts[index] for index in fit], [wanted[index] for index in fit]):
+            yield fit[at], answer
 
     def add(self, shares: np.ndarray, said: Sequence[Judgement]) -> np.ndarray:
         """Return the small judge's shares of the scale with the voice; NaN where it says nothing."""

@@ -309,10 +309,10 @@ def _unanswered(profile: JudgeProfile) -> str:
     parts = []
     for counts, words in (
         (profile.empty, "gave no answer in {} case{}, which counts as the lowest"),
-        (profile.unread, "has {} response{} that the judge cannot read, which {} no score"),
+        (profile.unread, "has {} response{} to which the judge gives no score"),
     ):
         most = sorted((-count, model) for model, count in counts.items() if count)
         for count, model in most[:SHOWN]:
-            parts.append(f"{model} {words.format(-count, *(('', 'has') if count == -1 else ('s', 'have')))}")
+            parts.append(f"{model} {words.format(-count, '' if count == -1 else 's')}")
         parts += [f"The same holds for {len(most) - SHOWN} more of the models"] if len(most) > SHOWN else []
     return f"{'. '.join(parts)}." if parts else ""

@@ -29,7 +29,7 @@ def parse_model(spec: str) -> tuple[str, str]:
 def checked_model(spec: str) -> tuple[str, str]:
     """Split the name of a model like `parse_model`; raise RecordError if it is empty or an endpoint's URL."""
     kind, name = parse_model(spec)
-    if not name.strip() and spec != "small":
+    if not name.strip("+ ") and spec != "small":
         raise RecordError("the name of a model is empty")
     if "://" in spec:
         raise RecordError(f"{spec}: an endpoint is given as openai:MODEL with --base_url {spec}")
