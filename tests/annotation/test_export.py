@@ -226,9 +226,9 @@ def test_introspect_takes_the_jurys_decisions_up(tmp_path: Path, open_stores) ->
         assert verdict["scores"] == list(points.values())
         steps = split_steps(verdict["rationale"])
         assert [steps[slot] for slot in (1, 2, 3)] == [f"{MODELS[index]} is judged anew." for index in order]
-    # The queue now holds the decisions; the page goes on with the one that is left.
+    # The queue is as it was; the page goes on with the one that is left.
     again = open_stores(read_study(study.place))
-    assert [item.case_id for item in again.study.items] == [each for each in study.disputes if each not in seen]
+    assert [item.case_id for item in again.study.items] == list(study.disputes)
     for case_id in seen:
         assert seen_from(again.study.disputes[case_id].recorded, (0, 1, 2)).scores == lessons.record[case_id]
     assert len(list(again.answers())) == 5
