@@ -1,6 +1,5 @@
 """One training run by its documented command, on a tiny model: what it leaves, how it goes on, what it refuses."""
 
-import importlib.util
 import json
 import os
 import resource
@@ -19,6 +18,7 @@ from doubles.tiny_model import build_tiny_model
 from programs import ROOT, SAVE, error_line, flags, killed, run_recipe, stopped, succeeded
 from safetensors.torch import load_file
 from tables import rows_of
+from transformers.utils import is_flash_attn_2_available
 from trl import ModelConfig, ScriptArguments, SFTConfig, TrlParser
 
 from automedeval.models.checkpoints import read_history, read_record
@@ -289,7 +289,7 @@ def test_a_processor_without_bfloat16_trains_in_float32(feature, switch, more, b
     _, training, model = parse_run(TrlParser((ScriptArguments, SFTConfig, ModelConfig)))
     assert (training.bf16, training.fp16) == (bf16, False)
     assert (model.dtype, training.model_init_kwargs["dtype"]) == (dtype, dtype)
-    attention = "flash_attention_2" if importlib.util.find_spec("flash_attn") else "sdpa"
+    attention = "flash_attention_2" if is_flash_attn_2_available() else "sdpa"
     assert training.model_init_kwargs["attn_implementation"] == attention, "the paper's YAML asks for FlashAttention 2"
     why = why.replace("LOST", "loses small updates: --dtype float32")
     assert precision(training, model.dtype) == f"computes in {dtype}, weights in {dtype}{why}"
