@@ -17,7 +17,6 @@ PLAIN = ROOT / "src/automedeval/models/templates/chat_template.jinja"
 
 
 def check(folder: Path, *more: object) -> tuple[list[str], str]:
-    """Return the faults that the recipe lists, and its last line."""
     done = run_recipe("check_base", "--model", folder, *more)
     faults = [line.removeprefix("- ") for line in done.stdout.splitlines() if line.startswith("- ")]
     if not faults:
@@ -31,13 +30,13 @@ def base(tmp_path: Path) -> Path:
     return build_tiny_model(tmp_path / "base")
 
 
-def configured(name: str = "config.json", **values: object) -> Callable[[Path], None]:
-    """Return a change of a JSON file; a value None removes its key."""
+def configured(**values: object) -> Callable[[Path], None]:
+    """Return a change of config.json; a value None removes its key."""
 
     def change(folder: Path) -> None:
-        content = json.loads((folder / name).read_text()) | values
+        content = json.loads((folder / "config.json").read_text()) | values
         content = {key: value for key, value in content.items() if value is not None}
-        (folder / name).write_text(json.dumps(content))
+        (folder / "config.json").write_text(json.dumps(content))
 
     return change
 
@@ -58,8 +57,6 @@ def without_a_weight(folder: Path) -> None:
 
 
 def tokenized(change: Callable[[PreTrainedTokenizerFast], object]) -> Callable[[Path], None]:
-    """Return a change of the tokenizer."""
-
     def apply(folder: Path) -> None:
         tokenizer = AutoTokenizer.from_pretrained(folder)
         change(tokenizer)
