@@ -25,9 +25,12 @@ from automedeval.models.tokenization import load_tokenizer
 from automedeval.records import RecordError, option, read_json
 from automedeval.records.command_line import parse, run
 from automedeval.records.journal import lock, write_json
-from automedeval.training.base_model import TEXTS, round_trip_faults
 
 PICKLES = "pytorch_model*.bin"
+# What a tokenizer must give back unchanged: answers with scores and with choices, and signs beside ASCII.
+TEXTS = [f"Step 1.\nScore: Doctor 1: {score} points." for score in range(1, 6)]
+TEXTS += ['{"rationale": "Step 1.", "choices": {"correctness": "A", "safety": "tie"}}']
+TEXTS += ["38.5 °C, 5 µg, ≥ 2 × 10⁹/l, β-blocker, naïve, “yes” – no"]
 
 
 @dataclass
@@ -124,8 +127,10 @@ def settle_tokenizer(folder: Path, other: str | None) -> None:
     if other or missing:
         tokenizer.save_pretrained(folder)
     architectures = config.get("architectures") or [""]
-    if architectures[0].endswith("ForCausalLM") and (faults := round_trip_faults(tokenizer)):
-        raise RecordError(f"{other or folder}: {faults[0]}")
+    for text in TEXTS if architectures[0].endswith("ForCausalLM") else ():
+        back = tokenizer.decode(tokenizer(text, add_special_tokens=False).input_ids, clean_up_tokenization_spaces=False)
+        if back.strip() != text.strip():
+            raise RecordError(f"{other or folder}: its tokenizer gives {text!r} back as {back!r}")
 
 
 def merge(base: str, adapter: str, scratch: Path) -> str:

@@ -35,7 +35,7 @@ from automedeval.records.hub_names import hub_commits
 from automedeval.records.run_record import describe_run
 from automedeval.training.completion_logits import read_trained_positions
 from automedeval.training.run import Run, identity_of, tell
-from automedeval.training.stages import check_start, read_rows, stage_of, tokenize, write_card
+from automedeval.training.stages import check_base, check_start, read_rows, stage_of, tokenize, write_card
 from automedeval.training.start import device_name, launched, parse_run, precision
 
 
@@ -53,6 +53,7 @@ def main(script_args, training_args, model_args, dataset_args) -> None:
     if training_args.chat_template_path == "none":  # takes back the path that a YAML names
         training_args.chat_template_path = None
     encoder = PromptEncoder.from_checkpoint(name, training_args.chat_template_path)
+    check_base(start, encoder, training_args.max_length)
     encode = partial(
         tokenize, encoder=encoder, max_length=training_args.max_length, num_proc=training_args.dataset_num_proc
     )

@@ -55,6 +55,8 @@ def small(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     options = ["--relevance", trained, *files, "--rubric", SCALE, "--output", output, "--encoder", ENCODER]
     done = succeeded(run_recipe("fit_small_judge", *options))
     assert "relevance 0." in done.stdout
+    facts, packaged = (json.loads((folder / "judge.json").read_text()) for folder in (output, SMALL))
+    assert facts["voice"] == packaged["voice"]
     return output
 
 

@@ -213,3 +213,22 @@ def test_hostile_text_of_200_kilobytes_is_read_in_no_time(piece, before):
         parse_verdict(text, rubric, 2 if before is WHOLE else rubric.max_responses)
         # Linear parsing takes hundredths of a second, quadratic parsing minutes.
         assert time.process_time() - start < 5
+
+
+@pytest.mark.parametrize(
+    ("member", "valid"),
+    [
+        ({"confidence": 0.9, "errors": 0}, True),
+        ({"max_score": 5}, True),
+        ({"max_score": 10}, False),
+        ({"revised": 2}, False),
+        ({"score_final": 4}, True),
+        ({"final_score": 3}, False),
+    ],
+)
+def test_a_member_beside_a_score_may_be_another_score_by_its_name(member: dict, valid: bool) -> None:
+    rubric = RUBRICS["automedeval_guided"]
+    slot = {name: {"score": 4} | member for name in rubric.output_criteria}
+    text = json.dumps({"rationale": "Both are short.", "Doctor 1": slot, "Doctor 2": slot})
+    reading = parse_verdict(text, rubric, 2)
+    assert reading.valid == valid, reading.error

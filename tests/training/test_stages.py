@@ -10,6 +10,7 @@ from unittest import mock
 import pytest
 from datasets import Dataset
 from doubles.tiny_dataset import build_instructions
+from doubles.tiny_model import CHAT_TEMPLATE, build_tiny_model
 from tables import rows_of
 from transformers import AutoTokenizer
 from trl import DatasetMixtureConfig, ModelConfig, ScriptArguments, SFTConfig
@@ -18,7 +19,7 @@ from automedeval.models.checkpoints import Stage, read_history, read_record
 from automedeval.models.tokenization import PromptEncoder
 from automedeval.records import RecordError
 from automedeval.training.run import DECISIVE, WHOLE, Run
-from automedeval.training.stages import REFUSED, check_start, read_rows, refuse_unused, tokenize, write_card
+from automedeval.training.stages import REFUSED, check_base, check_start, read_rows, refuse_unused, tokenize, write_card
 
 SPLITS = {"fingerprint": "d1", "splits": {"stage1": {}, "stage2": {}, "stage3": {}, "test": {}}}
 ROWS = rows_of(__file__)
@@ -77,6 +78,20 @@ def test_a_template_that_answers_otherwise_than_it_asks_is_refused(tiny_model: P
     encoder.tokenizer.chat_template = told + "{% if add_generation_prompt %}<think>{% endif %}"
     with pytest.raises(RecordError, match="d: the chat template renders a prompt with an answer differently"):
         tokenize(Dataset.from_list([row()]), "d", encoder)
+
+
+def test_a_base_has_room_for_a_row_and_an_end_of_an_answer(tmp_path: Path) -> None:
+    base = build_tiny_model(tmp_path / "base", window=1024)
+    encoder = PromptEncoder.from_checkpoint(str(base))
+    for most in (None, 1024):
+        check_base(base, encoder, most)
+    with pytest.raises(RecordError, match=r"max_length: 1,025 tokens exceed the context window of .*base, 1,024"):
+        check_base(base, encoder, 1025)
+    encoder.tokenizer.chat_template = CHAT_TEMPLATE.replace("<|im_end|>", "<|endoftext|>")
+    with pytest.raises(RecordError, match="ends an answer with no end-of-sequence token"):
+        check_base(base, encoder, 1024)
+    # generation_config.json may name other tokens that end an answer than the tokenizer does
+    check_base(build_tiny_model(tmp_path / "other", ends=(0, 2)), encoder, 2048)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,6 @@ RUN=${RUN:-recipes/runs/automedeval-13b}
 . recipes/runs/automedeval-13b/machine.sh
 
 base=models/MedLLaMA-13B # docs/reproducing.md has the lines for another one
-template="--chat_template_path src/automedeval/models/templates/chat_template.jinja"
 
 # --- what you bring, besides the data sets medalpaca/medical_meadow_wikidoc and BI55/MedText, which are read from the Hub
 # each with a tokenizer.json, which every step can read
@@ -36,7 +35,6 @@ converted sup-simcse-roberta-large "the encoder of the quality classifier (Appen
 bring models/all-MiniLM-L6-v2 "the encoder of the books" "automedeval get-models --output models"
 all_there
 templates=src/automedeval/models/templates
-step "the base model has what a base needs" python recipes/check_base.py --model $base $template
 step "the endpoints serve the teachers" python recipes/check_teachers.py --teachers $RUN/teachers.yaml
 
 # --- the instruction data set (sections 3.1 and 3.2), and the test set (4.1)

@@ -161,10 +161,12 @@ def write_splits(
 ) -> dict[str, Any]:
     """Write the rows of each split, whose keys are SCHEMA's columns, to a parquet file; return what the card says of them.
 
-    `encoder` counts tokens as in `row_faults`.
+    A split without rows is left out: `datasets` cannot read an empty file. `encoder` counts tokens as in `row_faults`.
     """
     facts, sources, teachers = {}, Counter[tuple](), Counter[tuple]()
     for name, rows in splits.items():
+        if not rows:
+            continue
         table = pa.Table.from_pylist(list(rows), schema=SCHEMA)
         pa.parquet.write_table(table, folder / f"{name}.parquet", compression="zstd")
         sources.update((row["source"] or UNSTATED, row["license"] or UNSTATED) for row in rows)

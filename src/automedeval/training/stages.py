@@ -59,6 +59,26 @@ def read_rows(parts: Sequence[tuple[str | None, str]]) -> tuple[str, list[str], 
     return dataset, splits, rows, {}
 
 
+def check_base(start: Path, encoder: PromptEncoder, max_length: int | None) -> None:
+    """Raise RecordError if a model's context window is below `max_length`, or nothing in its chat template ends an answer."""
+    from transformers import AutoConfig, GenerationConfig  # slow to import
+
+    config = AutoConfig.from_pretrained(start).get_text_config()
+    window = getattr(config, "max_position_embeddings", None)
+    if window and max_length and window < max_length:
+        raise RecordError(f"max_length: {max_length:,} tokens exceed the context window of {start}, {window:,}")
+    try:
+        ends = GenerationConfig.from_pretrained(start).eos_token_id
+    except OSError:
+        ends = config.eos_token_id
+    known = {*(ends if isinstance(ends, list) else [ends]), encoder.tokenizer.eos_token_id} - {None}
+    ((_, answer),) = encoder.encode_answered([([{"role": "user", "content": "Is it right?"}], "Yes.")])
+    if not known & set(answer):
+        raise RecordError(
+            f"{start}: its chat template ends an answer with no end-of-sequence token: a judge would not stop"
+        )
+
+
 def tokenize(
     rows: Any, place: str, encoder: PromptEncoder, max_length: int | None = None, num_proc: int | None = None
 ) -> Any:
