@@ -24,10 +24,7 @@ WRITTEN = ("train.parquet", "test.parquet", "statistics.json", "revisions.jsonl"
 
 
 @pytest.fixture
-def lessons(tmp_path, monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", "a-key")
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+def lessons(tmp_path):
     return Lessons(tmp_path)
 
 
@@ -45,9 +42,6 @@ def uninterrupted(lessons, options):
     """Return what a round writes into another folder that nobody interrupts."""
     assert lessons.introspect(*options, "--output", lessons.folder / "whole").returncode == 0
     return untimed(lessons.folder / "whole")
-
-
-# --- the sample -------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -106,13 +100,9 @@ def test_round_1_of_the_small_study(sample, tmp_path, tiny_model) -> None:
     assert dropped["reason"] == f"more than {most - 1:,} tokens"
 
 
-# --- the judge of a round reads what the verdict on record is on ------------------------------------------------------
-
-
 @pytest.fixture
-def with_reference(tmp_path, monkeypatch):
+def with_reference(tmp_path):
     """Return a data set whose verdicts are on two responses and the reference; the last training row has no rationale."""
-    monkeypatch.setenv("OPENAI_API_KEY", "a-key")
     lessons = Lessons(tmp_path, build=False)
     lessons.cases = [case_of(at, MODELS[:2]) for at in range(8)]
     teacher = []
@@ -152,9 +142,6 @@ def test_rows_leave_no_choice_of_responses(with_reference, tmp_path) -> None:
     assert "not a single training row" in error_line(run_recipe("judge", *options, "--rubric", "medical_pairwise"))
     with_reference.write("cases.jsonl", [case_of(at, MODELS[:2], reference="Another.").to_dict() for at in range(8)])
     assert "its texts" in error_line(run_recipe("judge", *options))
-
-
-# --- an endpoint ------------------------------------------------------------------------------------------------------
 
 
 def partner(body):
@@ -265,9 +252,6 @@ def test_what_the_jury_fills_in_during_the_discussion_is_not_lost(lessons) -> No
     again = lessons.introspect()  # both recipes: the first one takes what was decided
     assert "no mistake waits for the jury" in again.stdout
     assert lessons.revisions()["case-0"]["decided_by"] == "jury"
-
-
-# --- what cannot be ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("options", "said"), rows_of(__file__)["test_what_cannot_be_is_told_in_one_line"])

@@ -32,25 +32,21 @@ FAST = ("--bf16", "false", "--save_steps", "2", "--logging_steps", "1", "--num_t
 
 @pytest.fixture(scope="module")
 def instructions(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a data set of three stages."""
     folder = tmp_path_factory.mktemp("data") / "instructions"
     return build_instructions(folder, {"stage1": 8, "stage2": 4, "stage3": 4, "test": 2})
 
 
 def arguments(start: Path, data: Path, output: Path, *more: object) -> tuple[object, ...]:
-    """Return the arguments of a tiny run."""
     paths = ("--model_name_or_path", start, "--dataset_name", data, "--output_dir", output)
     return ("--config", CONFIG, *paths, *FAST, *more)
 
 
 def train(*options: object) -> subprocess.CompletedProcess:
-    """Run the recipe in this process; it has to end well."""
     return succeeded(run_recipe("sft", *options))
 
 
 @pytest.fixture(scope="module")
 def stage1(tiny_model: Path, instructions: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """Return a finished first stage and what its run printed."""
     output = tmp_path_factory.mktemp("runs") / "stage1"
     return output, train(*arguments(tiny_model, instructions, output)).stdout
 
