@@ -16,7 +16,7 @@ from automedeval.records.types import Case, RecordError, Response
 
 _WORDS = packaged("records", "columns")
 NAMES: dict[str, list[str]] = _WORDS["names"]
-RATINGS: dict[str, list[str]] = _WORDS["ratings"]
+RATINGS: dict[str, list[str]] = _WORDS["ratings"] | {role: NAMES[role] for role in ("question", "model")}
 BESIDE, REMARKS, ABOUT, ASKED, TRUSTED, NO_VALUE, NO_RATING = (
     frozenset[str](_WORDS[name]) for name in ("beside", "remarks", "about", "asked", "trusted", "no_value", "no_rating")
 )

@@ -12,16 +12,16 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from automedeval.records.columns import ABOUT, BESIDE, NAMELESS, NAMES, NO_RATING, RATINGS, key_of, no_value, plain
+from automedeval.records.columns import ABOUT, BESIDE, NAMELESS, NO_RATING, NUMBER, RATINGS, key_of, no_value, plain
 from automedeval.records.rows import filled, read_rows
 from automedeval.records.types import Case, Rating, RecordError, question_text
 
-KEYS = RATINGS | {role: NAMES[role] for role in ("question", "model")}
-ABOUT_RATED = {*KEYS["case_id"], *KEYS["question"], *KEYS["model"], *KEYS["comment"]}
+ABOUT_RATED = {*RATINGS["case_id"], *RATINGS["question"], *RATINGS["model"], *RATINGS["comment"]}
 DEFAULTS = {"annotator": "rater", "criterion": "overall", "comment": None}
 # What people write where they give no score, beside the words of programs.
 _MARKS = r"[\s\u200b\ufeff!-*,-/:-@\[-`{-~‐-―−…]*"
 NO_SCORE = re.compile(rf"{_MARKS}(?:n[\W_]?[ar]|missing|not rated|skip(?:ped)?|div/0)?{_MARKS}", re.I)
+A_RATER = re.compile(rf"(?:{'|'.join(RATINGS['annotator'])})(?:_?\d+|_[a-z])")  # the name of one's column
 LEFT_OUT = ("cancelled", "discarded", "draft", "pending")  # the states of an answer that is none
 
 
@@ -46,7 +46,7 @@ def placed_ratings(path: str | Path, cases: Iterable[Case] = ()) -> tuple[list[t
         _without_words(given, counts), {model for case in known.values() for model in case.models}
     )
     held = {name: str(key) for _, row in rows for key in row for name in [plain(str(key))]}
-    columns = {role: [held[name] for name in names if name in held] for role, names in KEYS.items()}
+    columns = {role: [held[name] for name in names if name in held] for role, names in RATINGS.items()}
     naming = (key for key in columns["case_id"] if any(_text(row.get(key), known) in known for _, row in rows))
     by_id = next(naming, None)
     if by_id is None and not (columns["question"] and known) and columns["case_id"]:
@@ -116,7 +116,8 @@ def _with_raters(ratings: list[tuple[str, Rating]], path: str) -> tuple[list[tup
     keys = dict.fromkeys(key for _, rating in ratings for key in rating.extra)
     columns = {key: [rating.extra.get(key) for _, rating in ratings] for key in keys if apart(key)}
     columns = {key: cells for key, cells in columns.items() if len({*map(str, cells)}) < len(cells)}
-    words = [key for key, cells in columns.items() if all(map(filled, cells)) and not any(map(_is_number, cells))]
+    of_words = {key: all(filled(cell) and not NUMBER.fullmatch(str(cell)) for cell in columns[key]) for key in columns}
+    words = [key for key in columns if of_words[key] and plain(key) not in BESIDE]
     if len(words) != 1:
         may_be = f", of {', '.join(map(repr, columns))}" if columns else ""
         raise RecordError(f"{path}: responses are rated twice: call the column that says by whom{may_be}, rater")
@@ -141,24 +142,27 @@ def _one_score_each(
     """Return a row for each score; the role of which a table has a column of scores for each, if there is one; and notes."""
     keys = dict.fromkeys(key for _, row in rows for key in row)
     cells = {str(key): [row.get(key) for _, row in rows] for key in keys}
-    named = {role: [name for name in cells if plain(name) in words] for role, words in KEYS.items()}
+    named = {role: [name for name in cells if plain(name) in words] for role, words in RATINGS.items()}
     others = {name: each for name, each in cells.items() if not _is_key(name) and any(map(filled, each))}
     scores = {  # the column → whose it is: "relevancy_score"
         name: re.sub(r"(?i)(?<=\w)[\s_-]+(?:score|rating)$", "", name)
         for name in others
         if _are_scores(others[name]) and not {plain(name), plain(name).rpartition("_")[2]} & (ABOUT | BESIDE | {"id"})
     }
-    raters = {name: whose for name, whose in scores.items() if plain(name).split("_")[0] in KEYS["annotator"]}
+    called = [name for name in scores if plain(name).split("_")[0] in RATINGS["annotator"]]
+    numbered = [name for name in called if A_RATER.fullmatch(plain(scores[name])) or len(scores) == 1]
+    raters = {} if named["annotator"] else {name: scores[name] for name in numbered}
     answers = {name: whose for name, whose in scores.items() if whose in models}
     role = "criterion"
     if answers and not named["model"]:
         role, scores = "model", answers
     elif raters or named["criterion"]:
         role, scores = "annotator", raters or scores
-    if named["score"] or not scores or (role == "criterion" and not named["annotator"]):
+    if named["score"] or not scores or (role == "criterion" and not named["annotator"] and not called):
         return rows, "", []
     if role != "model":
-        _refuse_amounts({name: cells[name] for name in scores}, rows[0][0])
+        read = dict.fromkeys([*scores, *called])
+        _refuse_amounts({name: cells[name] for name in read}, rows[0][0], {*called} - {*raters})
     rest = [(place, {key: cell for key, cell in row.items() if key not in scores}, row) for place, row in rows]
     each = [
         (place, about | {role: scores[name], "score": row.get(name)}) for place, about, row in rest for name in scores
@@ -168,7 +172,7 @@ def _one_score_each(
 
 def _is_key(name: str) -> bool:
     """Return whether a column is read by its name, or is the index that pandas writes."""
-    return any(plain(name) in names for names in KEYS.values()) or NAMELESS.fullmatch(name) is not None
+    return any(plain(name) in names for names in RATINGS.values()) or NAMELESS.fullmatch(name) is not None
 
 
 def _are_scores(cells: Iterable[Any]) -> bool:
@@ -177,11 +181,11 @@ def _are_scores(cells: Iterable[Any]) -> bool:
     return found[True] >= found[False]
 
 
-def _refuse_amounts(columns: dict[str, list], place: str) -> None:
-    """Raise a RecordError for numbers that are named as amounts are, or only ascend."""
+def _refuse_amounts(columns: dict[str, list], place: str, about_raters: Collection[str] = ()) -> None:
+    """Raise a RecordError for numbers that are named as amounts are or by a rater, or only ascend."""
     words = {name: plain(name).split("_") for name in columns}
-    doubtful = [name for name in columns if NO_RATING & {words[name][0], words[name][-1]} or _ascend(columns[name])]
-    if doubtful:
+    amounts = [name for name in columns if NO_RATING & {words[name][0], words[name][-1]} or _ascend(columns[name])]
+    if doubtful := [name for name in columns if name in amounts or name in about_raters]:
         raise RecordError(
             f"{place}: {', '.join(map(repr, doubtful))} may be no ratings, by the name or the numbers: leave them out, or give "
             "each score a row of its own, with the columns criterion and score"
