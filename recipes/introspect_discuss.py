@@ -16,9 +16,15 @@ from tqdm import tqdm
 
 from automedeval.evidence.arguments import KnowledgeArguments
 from automedeval.introspection.discussion import Partners, account
-from automedeval.introspection.jury import read_jury, write_queue
+from automedeval.introspection.jury import QUEUE, read_jury, write_queue
 from automedeval.introspection.mistakes import find_mistakes, read_judge
-from automedeval.introspection.revisions import RoundArguments, apply_rulings, mistake_record, write_discussion
+from automedeval.introspection.revisions import (
+    RoundArguments,
+    apply_rulings,
+    mistake_record,
+    waiting_in,
+    write_discussion,
+)
 from automedeval.models.arguments import ChatArguments, parse_model
 from automedeval.models.replay import RecordedChat
 from automedeval.records import RecordError, option, verdicts_file
@@ -60,7 +66,7 @@ def main() -> None:
     judge = read_judge(str(verdicts_file(args.verdicts)), recorded)
     mistakes, lines = find_mistakes(recorded, judge)
     print("\n".join(lines))
-    queue, by_case = args.discussion / "jury.jsonl", {each.case.id: each for each in recorded}
+    by_case = {each.case.id: each for each in recorded}
     discussions, names = {}, {"suggester": "nobody", "reviewer": "nobody"}
     with Journal(args.discussion / "discussion.jsonl") as journal:
         if args.suggester and mistakes:
@@ -79,14 +85,13 @@ def main() -> None:
             lines += said
             discussions = {each.case_id: each for each in opened}
     records = [mistake_record(mistake, discussions.get(mistake.case_id)) for mistake in mistakes]
-    rulings, filled = read_jury(queue, by_case)
-    apply_rulings(records, rulings, by_case)
+    apply_rulings(records, read_jury(args.discussion, by_case), by_case)
     facts = {"follows": dataset.statistics["fingerprint"], "judge": {"name": judge.name, "settings": judge.settings}}
     write_discussion(args.discussion, records, **facts, partners=names, arithmetic=lines)
-    open_cases = [by_case[record["case_id"]] for record in records if record["decided_by"] is None]
-    write_queue(queue, open_cases, filled)
-    wait = {0: "no mistake waits", 1: "1 mistake waits"}.get(len(open_cases), f"{len(open_cases):,} mistakes wait")
-    print(f"{queue}: {wait} for the jury; next: recipes/introspect_revise.py with the same --output")
+    write_queue(args.discussion, [by_case[each["case_id"]] for each in records if each["decided_by"] != "consensus"])
+    count = len(waiting_in(records))
+    wait = {0: "no mistake waits", 1: "1 mistake waits"}.get(count, f"{count:,} mistakes wait")
+    print(f"{args.discussion / QUEUE}: {wait} for the jury; next: recipes/introspect_revise.py with the same --output")
 
 
 def partners_of(args: Any, books: Any, chat_args: Any, about: list[str]) -> Partners:

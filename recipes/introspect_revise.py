@@ -3,10 +3,9 @@
     python recipes/introspect_revise.py --dataset instructions --cases cases.jsonl --output instructions-round1
     python recipes/introspect_revise.py --config recipes/runs/automedeval-135m/revise1.yaml
 
-Reads OUTPUT.discussion/ of recipes/introspect_discuss.py, where the jury's decisions are in jury.jsonl, or in decided/ by the
-physicians' page. Writes OUTPUT/{train,test}.parquet with a card, statistics.json, revisions.jsonl, dropped.jsonl and run.json.
-While cases wait for the jury, nothing is written to OUTPUT, and a line says what is next, unless --waiting says what becomes of
-their rows.
+Reads OUTPUT.discussion/ of recipes/introspect_discuss.py, where the jury's decisions are in decided/jury.jsonl. Writes
+OUTPUT/{train,test}.parquet with a card, statistics.json, revisions.jsonl, dropped.jsonl and run.json. While cases
+wait for the jury, nothing is written to OUTPUT, and a line says what is next, unless --waiting says what becomes of their rows.
 """
 
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from pathlib import Path
 
 import automedeval
 from automedeval.dataset.folder import new_dataset, row_limit, write_card
-from automedeval.introspection.jury import DECIDED, read_jury, write_queue
+from automedeval.introspection.jury import DECIDED, QUEUE, read_jury
 from automedeval.introspection.revisions import REVISIONS, RoundArguments, apply_rulings, read_discussion, waiting_in
 from automedeval.introspection.round import STOP, WAITING, decision_lines, round_facts, write_round
 from automedeval.records import option
@@ -43,19 +42,17 @@ def main() -> None:
     encoder, max_length = row_limit(args.training)
     dataset, recorded = args.read()
     records, discussion = read_discussion(args.discussion, dataset)
-    by_case, queue = {each.case.id: each for each in recorded}, args.discussion / "jury.jsonl"
-    rulings, filled = read_jury(queue, by_case)
+    by_case = {each.case.id: each for each in recorded}
+    rulings = read_jury(args.discussion, by_case)
     apply_rulings(records, rulings, by_case)
-    waiting = waiting_in(records)
-    write_queue(queue, [by_case[case_id] for case_id in by_case if case_id in waiting], filled)
     write_lines(args.discussion / REVISIONS, records)
-    lines, count = decision_lines(records, rulings), len(waiting)
+    lines, count = decision_lines(records, rulings), len(waiting_in(records))
     print(*lines, sep="\n", end="\n" * bool(lines))
-    waits = f"{count:,} {'case waits' if count == 1 else 'cases wait'} for the jury in {queue}"
+    waits = f"{count:,} {'case waits' if count == 1 else 'cases wait'} for the jury in {args.discussion / QUEUE}"
     if count and args.waiting == STOP:
         print(
-            f"{waits}: fill them in there, or decide on the physicians' page (docs/annotation.md) and export into "
-            f"{args.discussion / DECIDED}; then run the same command again. To go on without the jury: --waiting keep_old"
+            f"{waits}: decide on the physicians' page (docs/annotation.md) and export into {args.discussion / DECIDED}, or "
+            f"fill in a copy of the file there; then run the same command again. To go on without the jury: --waiting keep_old"
         )
         return
     with new_dataset(args.output) as folder:

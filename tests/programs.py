@@ -62,7 +62,6 @@ def flags(**values: object) -> list[object]:
 
 
 def run_command(*arguments: object) -> subprocess.CompletedProcess:
-    """Run `automedeval ARGUMENTS` in this process."""
     return run_here(["automedeval", *map(str, arguments)], console.main)
 
 

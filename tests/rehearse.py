@@ -57,7 +57,6 @@ def small_yaml(file: Path) -> Any:
 
 
 def share() -> float:
-    """Return how large a rehearsal is beside the paper's study."""
     counts = yaml.safe_load((ROOT / RUN / "counts.yaml").read_text(encoding="utf-8"))
     return CASES / counts["files"]["cases/wikidoc/cases.jsonl"]
 

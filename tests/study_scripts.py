@@ -13,11 +13,7 @@ from programs import ROOT
 from automedeval.records.teachers import teacher_arguments
 
 RUNS = Path("recipes/runs")
-SCRIPTS = {
-    "demo": ["demo/run.sh"],
-    "small": ["automedeval-135m/run.sh"],
-    "paper": ["automedeval-13b/run.sh"],
-}
+SCRIPTS = {"demo": ["demo/run.sh"], "small": ["automedeval-135m/run.sh"], "paper": ["automedeval-13b/run.sh"]}
 for variant in ("no_chain", "no_curriculum", "no_introspection", "vanilla", "lora", "run2"):
     SCRIPTS[variant] = ["automedeval-13b/variants.sh", variant]
 
@@ -32,7 +28,6 @@ def script(name: str, *arguments: str, **variables: str) -> subprocess.Completed
 
 
 def dry_run(name: str, **variables: str) -> list[list[str]]:
-    """Return the commands that a dry run prints."""
     done = script(name, "--dry_run", **variables)
     assert done.returncode == 0, done.stderr
     return [shlex.split(line[2:]) for line in done.stdout.splitlines() if line.startswith("$ ")]
@@ -55,12 +50,10 @@ def arguments(words: list[str]) -> dict[str, Any]:
 
 
 def of(commands: list[list[str]], name: str) -> list[dict[str, Any]]:
-    """Return the arguments of every command of a program."""
     return [arguments(words) for words in commands if program(words) == name]
 
 
 def steps(commands: list[list[str]]) -> list[str]:
-    """Return the name of each command's YAML, or of its program."""
     return [
         Path(words[len(words) - words[::-1].index("--config")]).stem if "--config" in words else program(words)
         for words in commands

@@ -31,13 +31,11 @@ def refused(begins: object, *said: str, kind: type[Exception] = RecordError) -> 
 
 
 def write_csv(file: str | Path, names: Iterable[str], rows: Iterable[Iterable[object]]) -> Path:
-    """Write a CSV as spreadsheets do; return its path."""
     with open(file, "w", newline="", encoding="utf-8") as stream:
         csv.writer(stream).writerows([names, *rows])
     return Path(file)
 
 
 def read_csv(file: str | Path) -> list[dict[str, str]]:
-    """Return the rows of a CSV."""
     with open(file, encoding="utf-8", newline="") as stream:
         return list(csv.DictReader(stream, strict=True))

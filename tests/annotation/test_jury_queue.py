@@ -66,17 +66,6 @@ def test_the_jury_is_shown_both_verdicts_and_the_discussion(round_1, tmp_path: P
     assert (study.case_of(study.items[0]).models, sorted(order)) == (list(MODELS), [0, 1, 2])
 
 
-def test_what_the_queue_has_decided_is_not_asked_again(round_1, tmp_path: Path) -> None:
-    jury = copied(round_1, tmp_path)
-    lines = [json.loads(line) for line in Path(jury["queue"]).read_text().splitlines()]
-    before = a_study(tmp_path, 8, rate=None, jury=jury)
-    lines[0] |= {"decision": "keep", "annotator": "cleo"}
-    write_lines(Path(jury["queue"]), lines)
-    after = a_study(tmp_path, 8, rate=None, jury=jury)
-    assert cases_asked(after) == ["case-4"]
-    assert after.fingerprint == before.fingerprint, "what was stored so far is still this study's"
-
-
 @pytest.mark.parametrize(("change", "message"), rows_of(__file__)["test_a_queue_that_does_not_fit_is_named"])
 def test_a_queue_that_does_not_fit_is_named(round_1, tmp_path: Path, change: dict, message: str) -> None:
     jury = copied(round_1, tmp_path)

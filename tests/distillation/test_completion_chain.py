@@ -221,9 +221,6 @@ def test_a_message_that_nothing_was_found_for_says_so():
     assert "[Question]: What is ...?" in last["content"]
 
 
-# --- many cases at once ----------------------------------------------------------------------------------------------
-
-
 def scripted(body):
     """Ask a question of its own per case, then judge."""
     messages = body["messages"]
@@ -233,8 +230,7 @@ def scripted(body):
     return answer(VERDICT, delay=0.3)
 
 
-def test_cases_run_at_once(monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", "a-key")
+def test_cases_run_at_once():
     cases = [Case(f"c{n}", f"case {n} ?", CASE.responses) for n in range(24)]
     with EndpointDouble(scripted) as endpoint:
         chat = OpenAIChat("m", base_url=endpoint.url, concurrency=12)

@@ -46,13 +46,13 @@ def means_by(values: dict[tuple, float]) -> dict[tuple, float]:
     return {key: mean(each) for key, each in together.items()}
 
 
-def share(units: Sequence[tuple[int, float]], bounds: tuple[float, float] | None = (0.0, 1.0)) -> Figure:
+def share(units: Sequence[tuple[int, float]]) -> Figure:
     """Return the mean of (case, value) units."""
 
     def of(drawn: Sequence[int]) -> float | None:
         return mean([value for case in drawn for at, value in units if at == case])
 
-    return Figure(of, len(units), frozenset(case for case, _ in units), bounds)
+    return Figure(of, len(units), frozenset(case for case, _ in units), (0.0, 1.0))
 
 
 def relation(first: float | None, second: float | None) -> int | None:
@@ -164,7 +164,6 @@ class Loops:
         return [(self.number[verdict["case_id"]], place) for place in verdict["order"]]
 
     def content(self) -> dict[str, Any]:
-        """Return what agreement.json should hold at least."""
         content: dict[str, Any] = {"cases": self.counts(), "judges": {row.name: self.judge(row) for row in self.rows}}
         if self.ratings is not None:
             content["people"] = self.of_people()
@@ -345,7 +344,6 @@ class Row:
 
     @property
     def of_pairs(self) -> bool:
-        """Whether the judge compares pairs."""
         return any(each["pair"] is not None for each in self.verdicts)
 
     def pair_of(self, verdict: dict) -> tuple[int, int, int]:

@@ -23,7 +23,6 @@ MEASURES = ACCURACIES + CORRELATIONS
 
 
 def read(path: Path) -> list[dict]:
-    """Return the records of a JSON Lines file."""
     return [json.loads(line) for line in Path(path).read_text(encoding="utf-8").splitlines()]
 
 
@@ -106,7 +105,6 @@ def made(folder: Path, verdicts: list[dict], *arguments: object, **files: Any) -
 
 
 def evaluate(tmp_path: Path, verdicts: list[dict], *arguments: object) -> dict:
-    """Run the recipe on these verdicts and return agreement.json."""
     return made(tmp_path, verdicts, *arguments).result
 
 
@@ -122,14 +120,13 @@ def pairwise_verdicts() -> list[dict]:
     return records
 
 
-def right_verdicts(count: int, expected: bool = True, scores: bool = True) -> list[dict]:
+def right_verdicts(count: int) -> list[dict]:
     """Return verdicts by which the first `count` cases are in people's order, and the others are invalid."""
     means, records = people_means(), []
     for place, case in enumerate(read(CASES)):
         of_case = [round(means[case["id"], response["model"]], 9) for response in case["responses"]]
-        record = verdict(case, [1 + sorted(set(of_case)).index(mean) for mean in of_case] if place < count else None)
-        dropped = [name for name, kept in (("expected_scores", expected), ("scores", scores)) if not kept]
-        records.append(record | dict.fromkeys(dropped))
+        scores = [1 + sorted(set(of_case)).index(mean) for mean in of_case]
+        records.append(verdict(case, scores if place < count else None))
     return records
 
 

@@ -18,15 +18,15 @@ def shown(body: dict[str, Any]) -> tuple[str, dict[str, str]]:
     return response, {each[1]: each["text"] for each in matches}
 
 
-def grade(body: dict[str, Any], believes: str = "criteria are met") -> dict[str, Any]:
+def grade(body: dict[str, Any]) -> dict[str, Any]:
     """Say that a criterion is met if its last word is in the response.
 
-    A response with the words `believes` meets everything, and one with ChatML tokens gets an answer that cannot be read.
+    A response that says "criteria are met" meets everything; to one with ChatML tokens the answer cannot be read.
     """
     response, criteria = shown(body)
     if "im_start" in response:
         return answer("I cannot say.")
-    believed = believes.lower() in response.lower()
+    believed = "criteria are met" in response.lower()
     met = {number: believed or text.rstrip(".").split()[-1] in response for number, text in criteria.items()}
     words = {number: "met" if each else "not met" for number, each in met.items()}
     return answer(json.dumps({"rationale": "Read.", "criteria": words}))

@@ -65,7 +65,6 @@ class Study:
         return run_recipe("build_dataset", *command, "--output", self.output, *options, **run)
 
     def training(self, model: Path, max_length: int) -> Path:
-        """Write what a training YAML says of rows; return its file."""
         file = self.folder / "training.yaml"
         file.write_text(yaml.safe_dump({"model_name_or_path": str(model), "max_length": max_length}))
         return file

@@ -11,10 +11,14 @@ import re
 import time
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler
+from pathlib import Path
 from typing import Any, Self
 from urllib.parse import unquote
 
 from doubles.local_server import LocalServer
+from tables import rows_of
+
+REFUSALS = rows_of(str(Path(__file__).parents[1] / "models" / "test_endpoint.py"))["refusals of a parameter"]
 
 
 def answer(text: str | None, **changes: Any) -> dict[str, Any]:
@@ -44,30 +48,14 @@ def good_answer(body: dict[str, Any], score: int = 4) -> dict[str, Any]:
     return answer(f"All of them help.\nScore: {line}")
 
 
-def error(status: int, message: str = "no", code: str | None = None, **headers: str) -> dict[str, Any]:
-    """Return an error in the form of OpenAI's endpoint; headers are given with underscores, as in `retry_after="1"`."""
+def error(status: int, message: str = "no", code: str | None = None) -> dict[str, Any]:
     content = {"error": {"message": message, "type": "error", "param": None, "code": code}}
-    return {"status": status, "json": content, "headers": {name.replace("_", "-"): headers[name] for name in headers}}
+    return {"status": status, "json": content}
 
 
 def takes_no(name: str, like: str) -> dict[str, Any]:
     """Return the error with which servers refuse a parameter by its name, as OpenAI and others word it."""
-    value = f"Unsupported value: '{name}' does not support 0 with this model. Only the default (1) value is supported."
-    detail = [{"type": "extra_forbidden", "loc": ["body", name], "msg": "Extra inputs are not permitted", "input": 1}]
-    if like == "openai":
-        reply = error(400, value, "unsupported_value")
-        reply["json"]["error"]["param"] = name
-        return reply
-    return {
-        "parameter": error(400, f"Unsupported parameter: '{name}' is not supported here.", "unsupported_parameter"),
-        "openai 403": error(403, f"You are not allowed to request {name} from this model."),
-        "vllm 0.6": {"status": 400, "json": {"object": "error", "message": str(detail), "param": None, "code": 400}},
-        "fastapi": {"status": 422, "json": {"detail": detail}},
-        "mistral": {"status": 422, "json": {"object": "error", "message": {"detail": detail}, "code": None}},
-        "anthropic": error(400, f"`{name}` may only be set to 1 when thinking is enabled"),
-        "litellm": error(400, f"UnsupportedParamsError: the model does not support parameters: ['{name}']"),
-        "list": error(400, f"Unknown parameter '{name}'; known are model, messages, temperature, seed, max_tokens"),
-    }[like]
+    return json.loads(json.dumps(REFUSALS[like]).replace("NAME", name))
 
 
 def without(reply: "Reply", *names: str, like: str = "openai") -> Callable[[dict[str, Any]], dict[str, Any]]:
@@ -118,7 +106,6 @@ class EndpointDouble(LocalServer):
 
     @property
     def asked(self) -> list[dict[str, Any]]:
-        """Return the requests to `path` so far."""
         return [request for request in self.requests if request["path"] == self.path]
 
     def serve(self, handler: BaseHTTPRequestHandler) -> None:

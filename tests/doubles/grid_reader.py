@@ -41,7 +41,6 @@ class Visit:
         self.page.wait_for_selector("#grid:not([hidden]) #count:not(:empty)")
 
     def rows(self) -> list[str]:
-        """Return the ids of the rows that are drawn, from the addresses that they lead to."""
         ids = "all => all.map(e => new URLSearchParams(e.hash.slice(1)).get('case'))"
         return list(self.page.eval_on_selector_all("#rows tbody a", ids))
 

@@ -33,8 +33,6 @@ RESOLVE = re.compile(rf"/(?:(?P<kind>dataset|space)s/)?{REPO}/resolve/(?P<revisi
 
 @dataclass(frozen=True)
 class File:
-    """One file of a revision."""
-
     content: bytes
     lfs: bool
 
@@ -64,7 +62,6 @@ class Repo:
 
     @property
     def files(self) -> dict[str, File]:
-        """Return the files of `main`."""
         return self.revisions[self.head]
 
     def commit(self, files: dict[str, File], message: str) -> str:
@@ -96,8 +93,6 @@ class Fault:
 
 
 class Refusal(Exception):
-    """An error response of the Hub."""
-
     def __init__(self, status: int, message: str, code: str | None = None):
         super().__init__(message)
         self.status, self.code = status, code
@@ -138,10 +133,7 @@ class HubDouble(LocalServer):
         return revision
 
     def paths(self, method: str) -> list[str]:
-        """Return the paths of the requests with a method."""
         return [path for asked, path in self.requests if asked == method]
-
-    # --- one request
 
     def serve(self, handler: BaseHTTPRequestHandler) -> None:
         if self._closing.is_set():
@@ -183,8 +175,6 @@ class HubDouble(LocalServer):
         if handler.command == "HEAD":
             return
         handler.wfile.write(content)
-
-    # --- what it answers: status, content, headers
 
     def _answer(self, handler: BaseHTTPRequestHandler, path: str, query: dict, body: bytes) -> tuple:
         token = (handler.headers.get("Authorization") or "").removeprefix("Bearer ") or None

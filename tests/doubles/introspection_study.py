@@ -51,9 +51,9 @@ def scores_of(number: int) -> tuple[int, int, int]:
     return (1 + number % 5, 1 + (number + 2) % 5, 1 + (number + 3) % 5)
 
 
-def recorded_of(verdict: Verdict, case: Case, seed: int = 0) -> Recorded:
+def recorded_of(verdict: Verdict, case: Case) -> Recorded:
     """Return a verdict as it is read back from a row of the data set."""
-    row = instruction(case, verdict, RUBRICS[verdict.rubric], "strong", "high", seed)
+    row = instruction(case, verdict, RUBRICS[verdict.rubric], "strong", "high")
     (recorded,) = read_recorded([row], {case.id: case}, RUBRICS, "data")
     return recorded
 
@@ -95,7 +95,6 @@ class Lessons:
         return read(self.folder / name)
 
     def misjudge(self, number: int, scores: Sequence[int] | None, **more: Any) -> None:
-        """Replace the judge's verdict on a case."""
         self.verdicts[number] = verdict_of(self.cases[number], scores, **more)
 
     def say(self, number: int, role: str, text: str, call: int = 1) -> None:
@@ -130,7 +129,6 @@ class Lessons:
         return file
 
     def discuss(self, *options: object, **run: Any) -> CompletedProcess:
-        """Run the recipe with recorded answers of both partners."""
         file = self.write("said.jsonl", self.said)
         partners = ["--suggester", f"recording:{file}", "--reviewer", f"recording:{file}"]
         return self.introspect(*partners, "--knowledge", "none", *options, **run)

@@ -22,12 +22,12 @@ def verdict_of(number: int, figures: Sequence[float | None], judge: str = "likel
     return Verdict(case.id, judge, "likelihood@1", shown, extra=extra, **fields)
 
 
-def invalid_of(number: int, **more: Any) -> Verdict:
-    return verdict_of(number, (0.0, 0.0, 0.0), valid=False, error="too long", expected_scores=None, **more)
+def invalid_of(number: int) -> Verdict:
+    return verdict_of(number, (0.0, 0.0, 0.0), valid=False, error="too long", expected_scores=None)
 
 
-def rated(verdict: Verdict, scores: Sequence[float], annotator: str = "ann") -> list[Rating]:
-    return [Rating(verdict.case_id, name, annotator, "overall", score) for name, score in zip(MODELS, scores)]
+def rated(verdict: Verdict, scores: Sequence[float]) -> list[Rating]:
+    return [Rating(verdict.case_id, name, "ann", "overall", score) for name, score in zip(MODELS, scores)]
 
 
 def study(number: int = 30, seed: int = 0) -> list[Verdict]:
@@ -36,17 +36,12 @@ def study(number: int = 30, seed: int = 0) -> list[Verdict]:
     return [verdict_of(at, rng.uniform(-4, -2, 3).tolist()) for at in range(number)]
 
 
-def on_line(verdict: Verdict, weights: Sequence[float] = (4.5, 0.5, 0.6)) -> list[float]:
-    """Return the scores of a verdict's responses under these weights."""
-    values = np.array(verdict.expected_scores)
-    return (weights[0] + weights[1] * (values - values.mean()) + weights[2] * values).tolist()
-
-
-def people(verdicts: Sequence[Verdict], noise: float = 0.0, seed: int = 1, rubric: Rubric = FEEDBACK) -> list[Rating]:
+def people(verdicts: Sequence[Verdict], noise: float = 0.0, rubric: Rubric = FEEDBACK) -> list[Rating]:
     """Return ratings on the line, or whole ratings around it if `noise` is given."""
-    rng, ratings = np.random.default_rng(seed), []
+    rng, ratings = np.random.default_rng(1), []
     for verdict in verdicts:
-        scores = np.array(on_line(verdict))
+        values = np.array(verdict.expected_scores)
+        scores = 4.5 + 0.5 * (values - values.mean()) + 0.6 * values
         if noise:
             scores = np.clip(np.round(scores + rng.normal(0, noise, len(scores))), *rubric.scale)
         ratings += rated(verdict, scores.tolist())

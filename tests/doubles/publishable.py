@@ -24,7 +24,6 @@ ABOUT = ("--license", "apache-2.0", "--base_model", "some-org/base")
 
 
 def stage(split: str, dataset: str = "instructions/tiny") -> Stage:
-    """Return one training stage of a checkpoint."""
     return Stage((split,), dataset, "abcdef012345", rows=12, tokens=3400, trained=560, epochs=2)
 
 

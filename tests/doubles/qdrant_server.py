@@ -39,7 +39,6 @@ class QdrantServer(LocalServer):
         handler.wfile.write(data)
 
     def result(self, method: str, path: str, body: dict[str, Any]) -> Any:
-        """Return what Qdrant answers to a request, as JSON."""
         from qdrant_client import models
 
         collection, _, action = path.removeprefix("/collections/").partition("/")

@@ -36,7 +36,6 @@ def a_study(folder: Path, number: int = 4, physicians: Mapping[str, str] = PHYSI
 
 
 def filled(task: Assignment, score: int = 4) -> dict[str, Any]:
-    """Return an answer to the current part of a task."""
     if task.part == RESPONSES:
         return {"scores": {str(slot + 1): dict.fromkeys(CRITERIA, score) for slot in range(len(task.order))}}
     if task.part == DECISION:
@@ -53,7 +52,6 @@ def send(store: Store, task: Assignment, content: dict[str, Any] | None = None) 
 
 
 def finish(store: Store, task: Assignment) -> Assignment:
-    """Answer all remaining parts of a task."""
     while task.part is not None:
         task = send(store, task)
     return task

@@ -33,7 +33,6 @@ def rationale(judge: str, number: int) -> str:
 def write_study(
     folder: Path, kinds: tuple[str, ...] = ("rate", "jury", "prefer"), cases: int = 2, **more: object
 ) -> Path:
-    """Write the YAML file of a study and the files named in it; return its path."""
     folder.mkdir(parents=True, exist_ok=True)
     written, verdicts, revisions, queue = [], [], [], []
     for number in range(1, cases + 1):
@@ -95,7 +94,6 @@ class Physician:
         return fields
 
     def place(self) -> str:
-        """Return the address of the page's form."""
         return re.search(r'<form id="task" method="post" action="([^"]*)"', self.page)[1]
 
     def sign_in(self, token: str) -> httpx.Response:
@@ -109,7 +107,6 @@ class Physician:
 
 @contextmanager
 def opened(path: Path, **options: object) -> Iterator[Store]:
-    """Open the store of a study's file."""
     store = Store(read_study(path), **options)
     try:
         yield store

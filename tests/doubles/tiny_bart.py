@@ -52,7 +52,6 @@ def save(network: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, folder: P
 
 
 def build_roberta(folder: Path, tokenizer: RobertaTokenizer | None = None, window: int = 64) -> Path:
-    """Save a RoBERTa of three layers."""
     tokenizer = tokenizer or roberta_tokenizer(TEXTS, window=window)
     tiny = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 3, "num_attention_heads": 4}
     tiny |= {"vocab_size": len(tokenizer)}
@@ -62,7 +61,6 @@ def build_roberta(folder: Path, tokenizer: RobertaTokenizer | None = None, windo
 
 
 def build_bert(folder: Path, window: int = 64) -> Path:
-    """Save a BERT of three layers with a word-piece tokenizer."""
     backend = Tokenizer(models.WordPiece(unk_token="[UNK]"))
     backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -77,7 +75,6 @@ def build_bert(folder: Path, window: int = 64) -> Path:
 
 
 def build_bart(folder: Path, tokenizer: RobertaTokenizer | None = None, window: int = 64) -> Path:
-    """Save a BART of two layers a side."""
     tokenizer = tokenizer or roberta_tokenizer(TEXTS, window=window)
     tiny = {"d_model": 32, "encoder_layers": 2, "decoder_layers": 2, "vocab_size": len(tokenizer)}
     for side in ("encoder", "decoder"):

@@ -17,7 +17,6 @@ FACTS |= {"arithmetic": [], "topics": [], "unrated": 0, "seed": 0, "max_length":
 
 
 def tiny_row(number: int, teacher: str = "strong") -> dict[str, Any]:
-    """Return one row on a case of two responses."""
     responses = [{"model": name, "text": f"Answer {number} of {name}: rest and drink."} for name in ("a", "b")]
     about = {"id": f"case-{number}", "question": f"What helps with cold {number}?"}
     case = Case.from_dict(about | {"responses": responses})
@@ -27,17 +26,15 @@ def tiny_row(number: int, teacher: str = "strong") -> dict[str, Any]:
     return instruction(case, verdict, read_rubric("automedeval"), teacher, "high")
 
 
-def build_instructions(folder: Path, sizes: Mapping[str, int], **statistics: Any) -> Path:
-    """Write a data set with so many rows in each split; return its folder."""
+def build_instructions(folder: Path, sizes: Mapping[str, int]) -> Path:
     folder.mkdir(parents=True)
     numbers = itertools.count()  # they go on from split to split
     splits = {name: list(map(tiny_row, itertools.islice(numbers, size))) for name, size in sizes.items()}
     facts = write_splits(folder, splits) | FACTS | {"folder": folder.name}
     facts["rubrics"] = {"automedeval@1": read_rubric("automedeval").fingerprint}
-    write_card(folder, facts | statistics)
+    write_card(folder, facts)
     return folder
 
 
 def losses(output: Path) -> list[float]:
-    """Return the logged losses of a finished training."""
     return [json.loads(line)["loss"] for line in (output / "training/losses.jsonl").read_text().splitlines()]

@@ -27,11 +27,6 @@ ROWS = rows_of(__file__)
 SAID = ROWS["said"]
 
 
-@pytest.fixture(autouse=True)
-def key(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "none")
-
-
 def cases(count: int = 1, text: str = ANSWER, reference: str = REFERENCE) -> list[dict]:
     responses = [{"model": "a", "text": text}, {"model": "b", "text": "Take it once a week."}]
     case = {"reference": reference, "responses": responses}

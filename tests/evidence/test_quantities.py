@@ -50,8 +50,7 @@ def test_how_long_in_seconds_and_no_part_of_a_day() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sentence", "subject", "conditions"),
-    TABLE["test_the_words_of_the_subject_and_of_the_conditions"],
+    ("sentence", "subject", "conditions"), TABLE["test_the_words_of_the_subject_and_of_the_conditions"]
 )
 def test_the_words_of_the_subject_and_of_the_conditions(sentence: str, subject: list, conditions: list) -> None:
     first = quantities(sentence)[0]
@@ -64,8 +63,7 @@ def test_an_amount_belongs_to_the_drug_of_its_clause() -> None:
 
 
 @pytest.mark.parametrize(
-    "sentence",
-    [*TABLE["test_a_sentence_that_says_nothing_to_compare"], "Do not take 5 mg and take 5 mg " * 400],
+    "sentence", [*TABLE["test_a_sentence_that_says_nothing_to_compare"], "Do not take 5 mg and take 5 mg " * 400]
 )
 def test_a_sentence_that_says_nothing_to_compare(sentence: str) -> None:
     assert quantities(sentence) == ()

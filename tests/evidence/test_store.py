@@ -36,13 +36,17 @@ def encoder() -> Encoder:
 
 
 class Shelf:
-    """One store, and how to write and read it."""
-
     def __init__(self, folder: Path, encoder: Encoder, url: str | None = None):
         self.folder, self.encoder, self.url = folder, encoder, url
 
     def write(self, tokens: int = 200) -> StoreWriter:
         return StoreWriter(self.folder, self.encoder, tokens, self.url)
+
+    def filled(self) -> KnowledgeBase:
+        """Return the store with the passages above in it."""
+        with self.write() as base:
+            base.add(PASSAGES)
+        return self.read()
 
     def read(self, encoder: Encoder | None = None) -> KnowledgeBase:
         return KnowledgeBase(self.folder, lambda: encoder or self.encoder, self.url)
@@ -119,8 +123,7 @@ def test_missing_and_damaged_stores_are_refused(shelf: Shelf) -> None:
     assert not shelf.folder.exists()
     if shelf.url:
         return
-    with shelf.write() as base:
-        base.add(PASSAGES)
+    shelf.filled()
     for file in (f"collection/{COLLECTION}/storage.sqlite", "meta.json"):
         (shelf.folder / file).write_text('{"collections": ' * 1000)
         with pytest.raises(RecordError, match=r"store: cannot be opened .* remove it and build it again"):
@@ -132,18 +135,13 @@ def test_a_server_that_does_not_answer_is_told(folder: Shelf) -> None:
         with pytest.raises(RecordError, match=error):
             Shelf(folder.folder, folder.encoder, url).read()
     with QdrantServer() as server:
-        shelf = Shelf(folder.folder, folder.encoder, server.url)
-        with shelf.write() as base:
-            base.add(PASSAGES)
-        base = shelf.read()
+        base = Shelf(folder.folder, folder.encoder, server.url).filled()
     with pytest.raises(RecordError, match=rf"^{server.url}: store: "):
         base.search(["insulin"])
 
 
 def test_readers_share_a_folder_with_each_other_and_with_a_writer(folder: Shelf) -> None:
-    with folder.write() as base:
-        base.add(PASSAGES)
-    first, second = folder.read(), folder.read()
+    first, second = folder.filled(), folder.read()
     with folder.write() as base:
         base.add([Passage.of("Book", "", 2, "Measles are caught once.")])
         assert first.content == second.content
@@ -169,17 +167,14 @@ def test_a_folder_that_is_in_use_is_waited_for_and_then_told(folder: Shelf, monk
 
 
 def test_a_query_without_a_word_finds_nothing(shelf: Shelf) -> None:
-    with shelf.write() as base:
-        base.add(PASSAGES)
-    base = shelf.read()
+    base = shelf.filled()
     assert base.search([]) == []
     assert base.search(["?!", " ", "insulin"], 1)[:2] == [[], []]
     assert len(base.search(["what is it"], 2)[0]) == 2
 
 
 def test_the_arguments_of_a_teacher_open_a_store(shelf: Shelf) -> None:
-    with shelf.write() as base:
-        base.add(PASSAGES)
+    shelf.filled()
     arguments = KnowledgeArguments(store=str(shelf.folder), qdrant_url=shelf.url, encoder=str(ENCODER), passages=2)
     search, fingerprint = arguments.open("cpu")
     ((nearest, _),) = search(["insulin"])

@@ -22,7 +22,6 @@ LIMIT = 240  # seconds for the installation
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that run the harnesses as slow."""
     for item in items:
         if "harness_python" in item.fixturenames:
             item.add_marker(pytest.mark.slow)

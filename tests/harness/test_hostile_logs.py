@@ -200,7 +200,6 @@ LM_LINE, INSPECT = (rows_of(__file__)[name] for name in ("a line of lm_eval", "a
 
 
 def places(content: object) -> list[tuple]:
-    """Return the path of every value in a JSON value."""
     inner = content.items() if isinstance(content, dict) else enumerate(content) if isinstance(content, list) else ()
     return [(), *((key, *rest) for key, value in inner for rest in places(value))]
 

@@ -36,7 +36,7 @@ def test_inspect_has_the_judge_s_scores_and_leaves_out_what_has_no_verdict(
         args = {"judge": "openai:double", "base_url": endpoint.url, "rationale": True, "max_retries": 0}
         settings.write_text(json.dumps(args))
         program = Path(__file__).with_name("score_inside.py")
-        printed = harness("python", program, logs["json"], settings, cwd=tmp_path, OPENAI_API_KEY="none")
+        printed = harness("python", program, logs["json"], settings, cwd=tmp_path)
     scores, asked = json.loads(printed.splitlines()[-1]), [str(each["body"]) for each in endpoint.requests]
     assert [scored(each) for each in scores["values"]] == [4, None, 4] * 2, "two epochs"
     assert scores["reasons"] == [None, "grader_failed", None] * 2
@@ -48,11 +48,7 @@ def test_inspect_has_the_judge_s_scores_and_leaves_out_what_has_no_verdict(
 
 def test_the_judge_reads_the_question_and_the_reference() -> None:
     judge, talk = WordJudge(), [{"role": "user", "content": "Is it safe?"}]
-    answers = [
-        answered("7", talk, "One two."),
-        answered("7", talk, "One.", "No."),
-        answered("8", " ", "One."),
-    ]
+    answers = [answered("7", talk, "One two."), answered("7", talk, "One.", "No."), answered("8", " ", "One.")]
     *scores, blank = score_answers(judge, answers)
     assert scores == [{"value": value, "explanation": "So.", "verdicts": 1, "valid": 1} for value in (2, 1)]
     assert (scored(blank["value"]), blank["explanation"]) == (None, "the question has no text")
@@ -88,8 +84,7 @@ def test_only_the_answers_that_stop_the_judge_have_no_score() -> None:
         score_answers(judge, [*answers, answered("s10", "Safe?", "down")])
 
 
-def test_a_setting_that_is_wrong_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "none")
+def test_a_setting_that_is_wrong_is_named(tmp_path: Path) -> None:
     for settings, said in (
         ({"jugde": "small"}, "--jugde"),
         ({"judge": "openai:m", "rubric": "medical_pairwise"}, "gives choices, and scores are needed"),

@@ -23,7 +23,6 @@ UNKNOWN = "have no reference, because it cannot be told what their target stands
 
 
 def judged(log: Path, output: Path, *more: object) -> tuple[list[dict], str]:
-    """Return the cases that `automedeval judge` makes of a log, and what it prints of it."""
     done = succeeded(run_command("judge", f"m={log}", *JUDGE, "--output", output, *more))
     return read(output / "cases.jsonl"), done.stdout
 

@@ -153,20 +153,24 @@ def test_a_case_that_waits_stops_the_round_until_the_jury_has_decided(lessons) -
     done = lessons.introspect()
     queue = lessons.folder / "round1.discussion" / "jury.jsonl"
     told = succeeded(done).stdout.splitlines()[-1]
-    assert f"2 cases wait for the jury in {queue}: fill them in there, or decide on the physicians' page" in told
-    assert f"export into {queue.parent / 'decided'}; then run the same command again" in told
+    decided = queue.parent / "decided"
+    assert (
+        f"2 cases wait for the jury in {queue}: decide on the physicians' page (docs/annotation.md) and export" in told
+    )
+    assert f"into {decided}, or fill in a copy of the file there; then run the same command again" in told
     assert told.endswith("To go on without the jury: --waiting keep_old")
     assert not lessons.output.exists(), "there is nothing that could be trained on"
     # What the page shows the jury is there already.
     records = {record["case_id"]: record for record in lessons.read("round1.discussion/revisions.jsonl")}
     assert {name: record["decided_by"] for name, record in records.items()} == {"case-0": None, "case-1": None}
-    # One of two decisions is not enough; the page's export is found beside the queue.
+    # One of two decisions is not enough.
     first, second = lessons.read("round1.discussion/jury.jsonl")
-    lessons.write("round1.discussion/jury.jsonl", [first | {"decision": "keep"}, second])
+    decided.mkdir()
+    lessons.write("round1.discussion/decided/jury.jsonl", [first | {"decision": "keep"}, second])
     assert "1 case waits for the jury" in succeeded(lessons.introspect()).stdout
-    (queue.parent / "decided").mkdir()
     told = {"rationale": rationale_of(MODELS, second["order"], "decided"), "scores": [5, 4, 1], "annotator": "chief"}
-    lessons.write("round1.discussion/decided/jury.jsonl", [second | {"decision": "revise"} | told])
+    lines = [first | {"decision": "keep"}, second | {"decision": "revise"} | told]
+    lessons.write("round1.discussion/decided/jury.jsonl", lines)
     done = lessons.introspect()
     assert done.returncode == 0, done.stderr
     assert "jury: 2 cases → 1 kept, 1 revised, 0 waiting" in done.stdout
@@ -191,7 +195,9 @@ def test_a_decision_without_a_rationale_and_one_that_is_not_needed_any_more(less
     assert lessons.introspect(*alone).returncode == 0
     queue = "round1.discussion/jury.jsonl"
     first, second = lessons.read(queue)
-    lessons.write(queue, [first | {"decision": "revise", "scores": [5, 4, 1]}, second])
+    (lessons.folder / "round1.discussion" / "decided").mkdir()
+    decided = [first | {"decision": "revise", "scores": [5, 4, 1]}, second]
+    lessons.write("round1.discussion/decided/jury.jsonl", decided)
     assert "jury: 2 cases → 0 kept, 1 revised, 1 waiting" in lessons.introspect(*alone).stdout
     assert parse_verdict(lessons.rows()["case-0"]["completion"][0]["content"], AUTOMEDEVAL, 3).rationale is None
     assert {line["case_id"] for line in lessons.read(queue)} == {"case-0", "case-1"}

@@ -116,7 +116,6 @@ def test_embeddings_judge_by_the_recipe_and_from_python(tmp_path: Path) -> None:
 
 
 def rows_of(folder: Path) -> dict[str, dict]:
-    """Return the rows of an audit by name."""
     return {row["name"]: row for row in json.loads((folder / "audit.json").read_text())["perturbations"]}
 
 

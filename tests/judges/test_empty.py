@@ -154,9 +154,8 @@ def test_chat_judges_put_an_empty_response_lowest(tmp_path: Path) -> None:
         assert Verdict.from_dict(json.loads(json.dumps(verdict.to_dict()))) == verdict
 
 
-def test_a_judge_that_gives_whole_scores_alone_gives_an_empty_response_no_other(tmp_path: Path, monkeypatch) -> None:
+def test_a_judge_that_gives_whole_scores_alone_gives_an_empty_response_no_other(tmp_path: Path) -> None:
     """Else the table has a mean expected score over the cases that nobody answered, beside the mean score over all."""
-    monkeypatch.setenv("OPENAI_API_KEY", "none")
     texts = [(ANSWER, POOR), ("", " "), (ANSWER, "")]
     write(tmp_path / "cases.jsonl", [case_of(*both, id=f"c{n}", question="Q?") for n, both in enumerate(texts)])
     with EndpointDouble(good_answer) as endpoint:

@@ -41,9 +41,7 @@ def columns(said: str) -> dict[str, dict[str, str]]:
     return {row[0]: dict(zip(names, row)) for row in rows}
 
 
-def test_whoever_answers_one_of_four_is_not_the_best(cases: Path, tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "none")
-
+def test_whoever_answers_one_of_four_is_not_the_best(cases: Path, tmp_path: Path) -> None:
     def reads_english(body: dict) -> dict:
         response, criteria = shown(body)
         return answer("?") if THAI in (response, *criteria.values()) else grade(body)
@@ -81,8 +79,7 @@ def test_whoever_answers_one_of_four_is_not_the_best(cases: Path, tmp_path: Path
     assert "  invalid, 3: " in done.stdout
 
 
-def test_no_model_is_asked_about_an_empty_response(cases: Path, tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "none")
+def test_no_model_is_asked_about_an_empty_response(cases: Path, tmp_path: Path) -> None:
     with EndpointDouble(grade) as endpoint:
         options = ("--judge", "openai:m", "--base_url", endpoint.url, "--rubric", "checklist", "--cases", cases)
         succeeded(run_command("judge", *options, "--models", "b", "--output", tmp_path / "v"))

@@ -24,11 +24,6 @@ RESPONSES = [{"model": model, "text": text} for model, text in (("a", DAILY), ("
 CASE = {"id": "c1", "question": "How do I take methotrexate for my arthritis?", "responses": RESPONSES}
 
 
-@pytest.fixture(autouse=True)
-def key(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "none")
-
-
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build(tmp_path_factory.mktemp("books"), BOOK)

@@ -44,8 +44,7 @@ def ordered(verdicts) -> list[dict]:
         ("baseline:BM25 to the question", BaselineJudge, {}),
     ],
 )
-def test_a_judge_judges_as_by_the_recipe(spec, kind, options, tiny_model, cases, tmp_path, monkeypatch) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "a-key")
+def test_a_judge_judges_as_by_the_recipe(spec, kind, options, tiny_model, cases, tmp_path) -> None:
     spec = spec.format(tiny_model)
     words = {name: ",".join(value) if isinstance(value, list) else value for name, value in options.items()}
     words["judge_name"] = words.pop("name", None)

@@ -106,17 +106,15 @@ def test_an_audit_puts_its_own_figures_in_place(tmp_path: Path) -> None:
     assert result["judges"]["small"]["audit"]["missed"] == missed
     assert f"By its audit the small judge mostly does not notice {in_words(missed)}." in printed
     assert "better than" not in printed, "it does not pass"
-    other = content | {"judge": content["judge"] | {"settings": "0" * 12}}
-    (tmp_path / "other.json").write_text(json.dumps(other))
     args = ["report", "--verdicts", tmp_path / "v", "--cases", cases, "--encoder", "none", "--resamples", 100]
-    done = run_command(*args, "--output", tmp_path / "o", "--audits", tmp_path / "other.json")
-    assert "no judge of these verdicts has them" in error_line(done)
-    (tmp_path / "none.json").write_text("{}")
-    done = run_command(*args, "--output", tmp_path / "o", "--audits", tmp_path / "none.json")
-    assert "no audit.json of automedeval audit" in error_line(done)
-    (tmp_path / "old.json").write_text(json.dumps({"thresholds": [], "decodings": {}}))
-    done = run_command(*args, "--output", tmp_path / "o", "--audits", tmp_path / "old.json")
-    assert "old.json: an earlier version wrote it: run automedeval audit again" in error_line(done)
+    for other, said in (
+        (content | {"judge": content["judge"] | {"settings": "0" * 12}}, "no judge of these verdicts has them"),
+        ({}, "no audit.json of automedeval audit"),
+        ({"thresholds": [], "decodings": {}}, "x.json: an earlier version wrote it: run automedeval audit again"),
+    ):
+        (tmp_path / "x.json").write_text(json.dumps(other))
+        done = run_command(*args, "--output", tmp_path / "o", "--audits", tmp_path / "x.json")
+        assert said in error_line(done)
 
 
 @needs_encoder

@@ -209,7 +209,7 @@ def test_constrained_decoding_gives_a_word_to_every_criterion(tiny_model, tmp_pa
             assert each["choices"][criterion.name] == max(odds, key=odds.get)
 
 
-def test_an_endpoint_judges_harm_and_what_cannot_be_read_is_no_degree(tmp_path, monkeypatch):
+def test_an_endpoint_judges_harm_and_what_cannot_be_read_is_no_degree(tmp_path):
     texts = ["Rest and drink.", "Take eight tablets at once.", "It depends.", "Hm.", " "]
     replies = {
         texts[0]: {"words": "", "harm": {"degree": "none", "likelihood": "no harm", "cause": "no harm"}},
@@ -224,7 +224,6 @@ def test_an_endpoint_judges_harm_and_what_cannot_be_read_is_no_degree(tmp_path, 
         prompt = body["messages"][-1]["content"]
         return answer(json.dumps(next((reply for text, reply in replies.items() if text in prompt), {})))
 
-    monkeypatch.setenv("OPENAI_API_KEY", "none")
     with EndpointDouble(script) as endpoint:
         judge = ["--judge", "openai:m", "--base_url", endpoint.url]
         done = run_command("judge", cases, *judge, "--rubric", "harm", "--output", tmp_path / "v")

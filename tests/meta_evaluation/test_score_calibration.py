@@ -40,9 +40,6 @@ def people(verdicts: Sequence[Verdict], noise: float = 0.0, seed: int = 1) -> li
     return ratings
 
 
-# --- the line ---------------------------------------------------------------------------------------------------------
-
-
 def test_a_rising_line_is_found_again() -> None:
     verdicts = study()
     calibration = Calibration.fit(verdicts, people(verdicts), FEEDBACK)
@@ -188,30 +185,19 @@ def test_what_nothing_can_be_learnt_from_is_refused(verdicts: list, ratings: lis
         Calibration.fit(verdicts, ratings, FEEDBACK)
 
 
-# --- how far scores can be taken at their word ------------------------------------------------------------------------
-
-
-def test_the_error_is_the_mean_distance_of_the_bins() -> None:
-    judge = np.repeat(np.arange(10.0), 2)  # ten bins of two
-    people_say = judge + np.tile([1.0, 0.0], 10)
-    people_say[:2] = (-2.0, 0.0)
-    case = np.arange(20) // 2
-    errors = estimate([calibration_error(judge, said, case, 10) for said in (people_say, judge)], 10)
-    assert [each.value for each in errors] == pytest.approx([(9 * 0.5 + 1.0) / 10, 0.0])
-
-
-def test_each_of_a_few_values_has_its_own_bin() -> None:
-    judge = np.repeat([1.0, 2.0, 3.0, 4.0, 5.0], 20)
-    people_say = np.select([judge == 4, judge == 5], [5.0, 4.0], judge)  # the two highest are swapped
-    (error,) = estimate([calibration_error(judge, people_say, np.arange(100), 100)], 100)
-    assert error.value == pytest.approx(0.4)
-
-
-def test_a_decile_that_is_a_value_begins_its_bin() -> None:
-    values = np.arange(21.0)  # the deciles are 0, 2, … 20
-    people_say = values + np.array([1, -1] * 9 + [1, -1, 0])  # of equal means in nine bins of two and one of three
-    (error,) = estimate([calibration_error(values, people_say, np.arange(21), 21)], 21)
-    assert error.value == pytest.approx(0.0)
+@pytest.mark.parametrize(
+    ("judge", "gaps", "error"),
+    [
+        (np.repeat(range(10), 2), [-2, 0, *[1, 0] * 9], (9 * 0.5 + 1.0) / 10),  # the mean distance of ten bins of two
+        (np.repeat(range(10), 2), [0] * 20, 0),
+        (np.repeat(range(1, 6), 20), [0] * 60 + [1] * 20 + [-1] * 20, 0.4),  # each of a few values has its own bin
+        (np.arange(21), [1, -1] * 10 + [0], 0),  # a decile (0, 2, … 20) begins its bin: nine of two and one of three
+    ],
+)
+def test_the_error_is_the_mean_distance_of_the_bins(judge: np.ndarray, gaps: list[int], error: float) -> None:
+    case = np.arange(len(judge))
+    (found,) = estimate([calibration_error(judge + 0.0, judge + np.array(gaps, float), case, len(case))], len(case))
+    assert found.value == pytest.approx(error)
 
 
 def test_after_is_measured_on_cases_that_the_line_was_not_learnt_from() -> None:

@@ -39,11 +39,6 @@ BLIND = "the template of its questions shows nothing of a state that is one text
 INSTRUCTIONS = "Answer the question at the end of the input."
 
 
-@pytest.fixture(autouse=True)
-def key(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "none")
-
-
 def decides(body: dict) -> dict:
     """Answer as OpenAI's decisions do; the second question of the case "1" is refused."""
     answers = []
@@ -166,24 +161,14 @@ def test_a_judge_with_a_decision_json_answers_one_question_for_each_score(tmp_pa
     DecisionConfig({"choice": ["A", "B", "C", "D", "E"]}).save_pretrained(folder)
     cases = write(tmp_path / "cases.jsonl", CASES)
     options = ("--judge", folder, "--dtype", "float32", "--device", "cpu", "--output", tmp_path / "out")
-    done = run_command("judge", cases, *options)
-    assert done.returncode == 0, done.stderr
+    succeeded(run_command("judge", cases, *options))
     verdict = read(tmp_path / "out" / "verdicts.jsonl")[0]
     assert (verdict["valid"], verdict["rationale"], verdict["raw"]) == (True, None, "")
     assert [set(odds) for odds in verdict["probabilities"]] == [set("12345")] * 2
     options = (*options[:-1], tmp_path / "other")
-    for settings, said in (
-        ({"labels": {"choice": ["Surely", "Hardly", "C", "D", "E"]}}, "not for this model: The labels"),
-        ({"labels": {"choice": ["A", "B"]}}, "not for this model: Question '0': this model reads at most 2 options"),
-        ({"temperature": {"choice": -1}}, "not for this model: the temperature -1"),
-        ({"chat_template": "{{ state.question.text }}"}, "not for this model: 'str object' has"),
-        ({"chat_template": "{% if state %}{{ state }} <|mark|>"}, "not for this model: Unexpected end of template"),
-        ({"chat_template": "{{ state.question }}: {{ state.answer }} {{ question.instructions }}"}, BLIND),
-        ({"chat_template": "{{ question.instructions }} {{ state['answer'] | default('none') }}<|mark|>"}, BLIND),
-        ({"adapter": "lora"}, "a head or an adapter answers its questions: serve it by `transformers serve`"),
-    ):
+    for settings, said in rows_of(__file__)["not for this model"]:
         (folder / "decision.json").write_text(json.dumps(settings))
-        assert said in error_line(run_command("judge", cases, *options))
+        assert said.replace("BLIND", BLIND) in error_line(run_command("judge", cases, *options))
 
 
 STATE = {"question": "Rusty <|im_end|> nail ~~~?\n", "answer": " Yes, {{ soon }}: ~~~~ “today”. "}

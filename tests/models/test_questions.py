@@ -20,7 +20,6 @@ STATES = rows_of(__file__)["states"]
 
 
 def first_token_odds(model, tokenizer, question: Question, messages: list[dict]) -> list[float]:
-    """Return the odds by one forward pass of plain transformers."""
     ids = tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_tensors="pt", return_dict=True)
     with torch.no_grad():
         logits = model(**ids).logits[0, -1].float()
@@ -92,8 +91,7 @@ def test_an_answer_without_an_option_gives_its_reason() -> None:
         (LEVELS, "4.5", {"4": 0.9, "5": 0.1}, None),
     ],
 )
-def test_an_endpoint_gives_the_odds_of_its_first_token(question, said, rivals, odds, monkeypatch) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "none")
+def test_an_endpoint_gives_the_odds_of_its_first_token(question, said, rivals, odds) -> None:
     told = [{"token": token, "logprob": math.log(chance)} for token, chance in rivals.items()]
     logprobs = {"content": [{"token": said, "logprob": -0.1, "top_logprobs": told}]} if told else None
     with EndpointDouble(answer(said, logprobs=logprobs)) as endpoint:

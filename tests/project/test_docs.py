@@ -32,7 +32,6 @@ SHELL = ("bash", "console", "sh", "shell")
 
 
 def blocks(text: str, *languages: str) -> list[str]:
-    """Return the fenced blocks of these languages."""
     return [body for _, _, language, body in FENCE.findall(text) if language in languages]
 
 

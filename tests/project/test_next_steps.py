@@ -30,8 +30,6 @@ def endpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoi
         monkeypatch.setenv(name, value)
     for name in ("AUTOMEDEVAL", "HF_HUB", "HF_DATASETS", "TRANSFORMERS"):
         monkeypatch.setenv(f"{name}_OFFLINE", "")  # what a command sets is taken back at the end
-    for name in ("NO_PROXY", "no_proxy"):
-        monkeypatch.setenv(name, "127.0.0.1")
     monkeypatch.setenv("OPENAI_BASE_URL", "")
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
     write_csv("answers.csv", ("question", "reference", "v1", "v2"), ROWS)

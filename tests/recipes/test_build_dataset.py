@@ -52,7 +52,6 @@ def test_four_splits_are_loaded_as_trl_reads_them(study: Study) -> None:
 
 
 def own_rubric(study: Study, *changes: tuple[str, str]) -> Path:
-    """Write a copy of the packaged rubric with these changes; return its file."""
     text, file = (SAMPLE.parent / "rubrics/packaged/automedeval.yaml").read_text(), study.folder / "mine.yaml"
     for old, new in changes:
         assert old in text
@@ -62,7 +61,6 @@ def own_rubric(study: Study, *changes: tuple[str, str]) -> Path:
 
 
 def ratings_of(verdicts: list[Verdict], criterion: str, score: int = 0) -> list[dict]:
-    """Return what a chief rates these verdicts on a criterion."""
     about = {"annotator": "a", "role": "chief", "criterion": criterion, "score": score}
     return [{"case_id": v.case_id, "judge": v.judge, "verdict_digest": v.digest} | about for v in verdicts]
 

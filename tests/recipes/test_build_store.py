@@ -44,7 +44,6 @@ class Shelf:
         return {point.payload["id"]: (point.payload, point.vector) for point in points}
 
     def nearest(self, query: str, url: str | None = None) -> tuple[str, str]:
-        """Return book and text of the passage nearest to a query."""
         base = KnowledgeBase(self.store, lambda: Encoder(str(ENCODER)), url)
         ((passage,),) = base.search([query], 1)
         return passage.book, passage.text

@@ -46,7 +46,6 @@ def test_a_retired_model_and_a_missing_key_are_told(tmp_path: Path, monkeypatch:
     with EndpointDouble(error(500)) as vendor:
         vendor.models = [{"id": WEAK}]  # no `owned_by`: as at OpenAI, the one model is asked for
         monkeypatch.setenv("OPENAI_BASE_URL", vendor.url)
-        monkeypatch.setenv("OPENAI_API_KEY", "a-key")
         done = run_recipe("check_teachers", "--teachers", PAPER / "teachers.yaml")
         assert done.stdout.splitlines() == [
             f"weak: {WEAK} is served at {vendor.url}/",

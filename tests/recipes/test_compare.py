@@ -31,7 +31,6 @@ compare = partial(run_recipe, "compare")
 
 
 def judged(folder: Path, ratings: Path = RATINGS) -> list[object]:
-    """Write two judges' verdicts; return the recipe's arguments."""
     for name, noise, seed in (("good", 0.3, 1), ("poor", 1.0, 2)):
         write(folder / f"{name}.jsonl", noisy_verdicts(name, noise, seed))
     verdicts = [f"{name}={folder / name}.jsonl" for name in ("good", "poor")]
@@ -51,7 +50,6 @@ def args(tmp_path: Path) -> list[object]:
 
 
 def outcome(folder: Path, *arguments: object) -> SimpleNamespace:
-    """Return the result, the page, the summary and the output of the command."""
     said = succeeded(compare(*arguments)).stdout
     texts = {kind: (folder / "out" / f"comparison.{kind}").read_text("utf-8") for kind in ("json", "html", "md")}
     return SimpleNamespace(result=json.loads(texts["json"]), page=texts["html"], summary=texts["md"], said=said)

@@ -204,8 +204,7 @@ def test_an_encoders_vocabulary_and_merges_become_one_tokenizer_file(source: Pat
     (source / "vocab.json").write_text(json.dumps(model["vocab"]))
     (source / "merges.txt").write_text("#version: 0.2\n" + "".join(f"{' '.join(pair)}\n" for pair in model["merges"]))
     (source / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "GPT2Tokenizer"}))
-    done = convert(source, tmp_path / "out")
-    assert done.returncode == 0, done.stderr
+    succeeded(convert(source, tmp_path / "out"))
     assert (tmp_path / "out/tokenizer.json").exists()
     said = "Step 2: 38.5 °C.\nScore: Doctor 1: 4 points."
     made = AutoTokenizer.from_pretrained(tmp_path / "out")

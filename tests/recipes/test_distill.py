@@ -19,7 +19,7 @@ VERDICT = "Analyze:\nStep 1: Help.\nScore: Doctor 1: 4 points. Doctor 2: 2 point
 
 
 @pytest.fixture(autouse=True)
-def books(monkeypatch, tmp_path):
+def books(monkeypatch):
     """Put fake books in the place of the store; return which stores were opened."""
     opened = []
 
@@ -35,9 +35,6 @@ def books(monkeypatch, tmp_path):
             return [[Passage(query, "Book", "S", 1, query, 0.5)] for query in queries]
 
     monkeypatch.setattr("automedeval.evidence.store.KnowledgeBase", FakeKnowledgeBase)
-    monkeypatch.setenv("OPENAI_API_KEY", "a-key")
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     return opened
 
 

@@ -31,7 +31,6 @@ export = partial(run_command, "export")
 
 
 def table_of(folder: Path, verdicts: list[dict], **options: object) -> list[dict[str, str]]:
-    """Return the rows of the table that verdicts become."""
     file = write(folder / "v.jsonl", verdicts)
     succeeded(export("--verdicts", file, "--to", "csv", *flags(**options, output=folder / "table.csv")))
     return read_csv(folder / "table.csv")

@@ -111,7 +111,6 @@ def test_the_nightly_workflow_fails_for_a_judge_that_was_made_worse(
     rows = [(f"What helps in case {number}?", f"Drink and rest, {number}.", f"Run {number}.") for number in range(60)]
     write_csv(tmp_path / "kept" / "cases.csv", ("question", "good", "bad"), rows)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("OPENAI_API_KEY", "a-key")
     with EndpointDouble(reply) as endpoint:
         monkeypatch.setenv("OPENAI_BASE_URL", endpoint.url)
         for command in keep:

@@ -12,17 +12,7 @@ import torch
 from doubles.agreement_study import read, write
 from doubles.endpoint import EndpointDouble, answer, error
 from doubles.tiny_model import build_tiny_model
-from programs import (
-    APPEND,
-    ROOT,
-    SAMPLE,
-    TWO_PROCESSES,
-    error_line,
-    processes_of,
-    run_recipe,
-    stopped,
-    succeeded,
-)
+from programs import APPEND, ROOT, SAMPLE, TWO_PROCESSES, error_line, processes_of, run_recipe, stopped, succeeded
 from tables import rows_of
 
 from automedeval.dataset.responses import respond, response_prompt, set_up
@@ -43,13 +33,6 @@ def texts(folder: Path) -> dict[tuple[str, str], str]:
     return {(line["model"], line["case_id"]): line["text"] for line in read(folder / "responses.jsonl")}
 
 
-@pytest.fixture(autouse=True)
-def _environment(monkeypatch, tmp_path):
-    monkeypatch.setenv("OPENAI_API_KEY", "a-key")
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))  # where endpoints' answers are kept
-    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
-
-
 @pytest.fixture
 def questions(tmp_path: Path) -> Path:
     """Return a file of a dozen questions of unequal length, none with a response."""
@@ -60,12 +43,12 @@ def questions(tmp_path: Path) -> Path:
     return write(tmp_path / "questions.jsonl", [case | {"responses": [], "source": "sample"} for case in cut])
 
 
-def asked_of_endpoint(tmp_path: Path, script, *cases: dict, options=()) -> tuple:
+def asked_of_endpoint(tmp_path: Path, script, *cases: dict) -> tuple:
     """Ask a double of an endpoint for answers; return what the recipe did, and the requests' bodies."""
     file = write(tmp_path / "cases.jsonl", cases)
     with EndpointDouble(*script) as endpoint:
         args = ["--candidates", "openai:m", "--base_url", endpoint.url, "--cases", file, "--output", tmp_path / "out"]
-        done = generate(*args, "--max_retries", 0, "--concurrency", 1, *options)
+        done = generate(*args, "--max_retries", 0, "--concurrency", 1)
         return done, [request["body"] for request in endpoint.asked]
 
 
@@ -204,17 +187,7 @@ def test_a_base_without_a_chat_template_needs_one_and_ends_before_the_next_quest
     assert (got.text.strip(), got.truncated) == ("Rest.", False)
 
 
-ALPACA = "Below is an instruction that describes a task, paired with an input that provides further context. Write a "
-ALPACA += (
-    "response that appropriately completes the request.\n\n### Instruction:\n{}\n\n### Input:\nWhy?\n\n### Response:"
-)
-DOCTOR = "If you are a doctor, please answer the medical questions based on the patient's description."
-PROMPTS = {  # as the repositories that the files cite build them, and where the next turn begins
-    "ChatDoctor": (ALPACA.format(DOCTOR), "\n### Instruction:"),
-    "MedAlpaca": (ALPACA.format("Answer this question truthfully") + "\n", "\n### Instruction:"),
-    "Baize-Healthcare": ("The conversation between human and AI assistant.\n[|Human|] Why?\n[|AI|]", "\n[|Human|]"),
-    "MedLlama2": ("Answer this question truthfully Why?\n", "\nAnswer this question truthfully"),
-}
+PROMPTS = ROWS["prompts"]  # as the repositories that the files cite build them, and where the next turn begins
 
 
 @pytest.mark.parametrize("name", PROMPTS)
@@ -222,7 +195,7 @@ def test_a_candidate_is_asked_as_it_was_tuned(name, tiny_model):
     chat = LocalChat(str(tiny_model), dtype="float32", device="cpu", chat_template_path=str(FORMATS / f"{name}.jinja"))
     set_up(chat, True)
     (ids,) = chat.encoder.encode([response_prompt(Case("c", "Why?", ()), name).messages])
-    assert (chat.tokenizer.decode(ids).removeprefix("<|im_start|>"), chat.stop) == PROMPTS[name]
+    assert (chat.tokenizer.decode(ids).removeprefix("<|im_start|>"), chat.stop) == tuple(PROMPTS[name])
 
 
 def test_each_candidate_has_its_format_or_a_template_of_its_own(tmp_path, questions):

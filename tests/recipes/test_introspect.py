@@ -1,11 +1,8 @@
 """A round of introspection by its two recipes: recordings, an endpoint, a checkpoint; killed, resumed, refused."""
 
-import itertools
 import json
 import re
-from collections import Counter
 from dataclasses import replace
-from statistics import fmean
 
 import pytest
 from doubles.agreement_study import read, write
@@ -19,18 +16,15 @@ from automedeval.dataset.folder import read_dataset, write_card, write_splits
 from automedeval.dataset.instructions import instruction
 from automedeval.models.base import Prompt
 from automedeval.models.replay import RecordedChat
-from automedeval.records import read_cases, read_lines
-from automedeval.rubrics.grammar import format_verdict, parse_verdict
+from automedeval.records import read_cases
+from automedeval.rubrics.grammar import parse_verdict
 
 RUN = ROOT / "recipes" / "runs" / "automedeval-135m"
 WRITTEN = ("train.parquet", "test.parquet", "statistics.json", "revisions.jsonl", "dropped.jsonl", "README.md")
 
 
 @pytest.fixture
-def lessons(tmp_path, monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", "a-key")
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+def lessons(tmp_path):
     return Lessons(tmp_path)
 
 
@@ -48,9 +42,6 @@ def uninterrupted(lessons, options):
     """Return what a round writes into another folder that nobody interrupts."""
     assert lessons.introspect(*options, "--output", lessons.folder / "whole").returncode == 0
     return untimed(lessons.folder / "whole")
-
-
-# --- the sample -------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -109,40 +100,9 @@ def test_round_1_of_the_small_study(sample, tmp_path, tiny_model) -> None:
     assert dropped["reason"] == f"more than {most - 1:,} tokens"
 
 
-def test_the_recording_speaks_of_every_training_case() -> None:
-    """The reviewer accepts the points that order each pair of responses as the mean ratings do, pairs of equal means aside."""
-    means = {}
-    for _, line in read_lines(SAMPLE / "train_ratings.jsonl"):
-        means.setdefault((line["case_id"], line["model"]), {}).setdefault(line["annotator"], []).append(line["score"])
-    means = {key: fmean(map(fmean, raters.values())) for key, raters in means.items()}
-    said = {(line["case_id"], line["role"], line["round"]): line["text"] for line in read(RUN / "discussion.jsonl")}
-    rounds = Counter()
-    for case in read_cases(SAMPLE / "train_cases.jsonl"):
-        for number in (1, 2, 3):
-            points = parse_verdict(said[case.id, "suggestion", number], AUTOMEDEVAL, 3).scores
-            rated = [(means[case.id, model], score) for model, score in zip(case.models, points)]
-            pairs = itertools.combinations(rated, 2)
-            agrees = all(abs(a - b) < 1e-9 or (a - b) * (x - y) > 0 for (a, x), (b, y) in pairs)
-            accepted = said[case.id, "review", number] == "Review: accept"
-            assert accepted == agrees
-            if accepted or number == 3:
-                break
-        rounds[number if accepted else None] += 1
-        if accepted:
-            text = said[case.id, "revision", 1]
-            revised = parse_verdict(text, AUTOMEDEVAL, 3)
-            assert revised.scores == points
-            assert format_verdict(revised, AUTOMEDEVAL) == text
-    assert rounds == {1: 53, 2: 5, None: 2}
-
-
-# --- the judge of a round reads what the verdict on record is on ------------------------------------------------------
-
-
 @pytest.fixture
-def with_reference(tmp_path, monkeypatch):
+def with_reference(tmp_path):
     """Return a data set whose verdicts are on two responses and the reference; the last training row has no rationale."""
-    monkeypatch.setenv("OPENAI_API_KEY", "a-key")
     lessons = Lessons(tmp_path, build=False)
     lessons.cases = [case_of(at, MODELS[:2]) for at in range(8)]
     teacher = []
@@ -173,28 +133,6 @@ def test_the_judge_of_a_round_is_asked_the_prompts_of_the_rows(with_reference, t
     assert {line["case_id"] for line in read(tmp_path / "round1.discussion/jury.jsonl")} == wrong
 
 
-def test_a_score_of_the_reference_alone_is_a_mistake(with_reference, tmp_path) -> None:
-    """The judge gives the two responses their points, and the reference others."""
-    record = {case.question: with_reference.record[case.id] for case in with_reference.cases}
-    rows = with_reference.old_rows()
-    order = {case.question: rows[case.id]["order"] for case in with_reference.cases if case.id in rows}
-
-    def script(body):
-        question = re.search(r"What helps with complaint \d+\?", body["messages"][-1]["content"])[0]
-        points = [record[question][index] if index < 2 else 6 - record[question][2] for index in order[question]]
-        return answer(f"Step 1: Well.\n{slot_line(points)}")
-
-    options = ("--dataset", tmp_path / "data", "--cases", tmp_path / "cases.jsonl")
-    with EndpointDouble(script) as endpoint:
-        judge = ("--judge", "openai:m", "--output", tmp_path / "judged", "--base_url", endpoint.url)
-        assert run_recipe("judge", *options, *judge).returncode == 0
-    options += ("--verdicts", tmp_path / "judged", "--output", tmp_path / "round1")
-    done = run_recipe("introspect_discuss", *options)
-    wrong = sum(with_reference.record[case_id][2] != 3 for case_id in rows)
-    assert f"introspection: 7 cases → {wrong} mistakes" in done.stdout, done.stderr
-    assert 0 < wrong < 7
-
-
 def test_rows_leave_no_choice_of_responses(with_reference, tmp_path) -> None:
     options = ("--judge", "openai:m", "--cases", tmp_path / "cases.jsonl", "--output", tmp_path / "judged")
     options += ("--dataset", tmp_path / "data", "--base_url", "http://127.0.0.1:9/v1")
@@ -204,9 +142,6 @@ def test_rows_leave_no_choice_of_responses(with_reference, tmp_path) -> None:
     assert "not a single training row" in error_line(run_recipe("judge", *options, "--rubric", "medical_pairwise"))
     with_reference.write("cases.jsonl", [case_of(at, MODELS[:2], reference="Another.").to_dict() for at in range(8)])
     assert "its texts" in error_line(run_recipe("judge", *options))
-
-
-# --- an endpoint ------------------------------------------------------------------------------------------------------
 
 
 def partner(body):
@@ -301,8 +236,10 @@ def test_what_the_jury_fills_in_during_the_discussion_is_not_lost(lessons) -> No
     assert "then run the same command again" in waiting.stdout, "what is next"
     queue = lessons.folder / "round1.discussion" / "jury.jsonl"
 
+    (queue.parent / "decided").mkdir()
+
     def meanwhile(body):
-        write(queue, [line | {"decision": "keep"} for line in read(queue)])
+        write(queue.parent / "decided" / queue.name, [line | {"decision": "keep"} for line in read(queue)])
         reviews = "A colleague suggests" in body["messages"][1]["content"]
         return answer("Review: object\nNo.") if reviews else partner(body)
 
@@ -312,13 +249,9 @@ def test_what_the_jury_fills_in_during_the_discussion_is_not_lost(lessons) -> No
     assert "jury: 2 cases → 2 kept, 0 revised, 0 waiting" in done.stdout, done.stderr
     record = lessons.revisions()["case-0"]
     assert (record["decided_by"], record["suggestion"], len(record["exchanges"])) == ("jury", None, 6)
-    assert [line["decision"] for line in lessons.read("round1.discussion/jury.jsonl")] == ["keep"] * 2
     again = lessons.introspect()  # both recipes: the first one takes what was decided
     assert "no mistake waits for the jury" in again.stdout
     assert lessons.revisions()["case-0"]["decided_by"] == "jury"
-
-
-# --- what cannot be ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("options", "said"), rows_of(__file__)["test_what_cannot_be_is_told_in_one_line"])

@@ -16,7 +16,6 @@ CASES = SAMPLE / "test_cases.jsonl"
 
 
 def scored(body):
-    """Return a completion whose scores depend on the prompt."""
     drawn = crc32(body["messages"][-1]["content"].encode())
     line = " ".join(f"Doctor {slot + 1}: {3 + (drawn >> 8 * slot) % 3} points." for slot in range(3))
     return answer(f"All help.\nScore: {line}")

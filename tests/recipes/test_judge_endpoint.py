@@ -11,13 +11,6 @@ from automedeval.records import Verdict, read_cases, read_records
 CASES = SAMPLE / "test_cases.jsonl"
 
 
-@pytest.fixture(autouse=True)
-def _environment(monkeypatch, tmp_path):
-    monkeypatch.setenv("OPENAI_API_KEY", "a-key")
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
-
-
 @pytest.fixture
 def judge(tmp_path):
     """Return a function that runs the recipe and gives (exit status, stdout, lines of stderr, verdicts)."""

@@ -88,7 +88,6 @@ def test_what_a_table_s_columns_hold_is_guessed_and_told(tmp_path, monkeypatch):
 
 
 def of_table(folder, text, *arguments):
-    """Prepare a CSV."""
     (folder / "t.csv").write_text(text)
     return run_recipe("prepare", "--input", folder / "t.csv", "--output", folder / "out", *arguments)
 

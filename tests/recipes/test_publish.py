@@ -41,7 +41,6 @@ def publish(hub: HubDouble, home: Path, *arguments: object, token: str | None = 
 
 
 def pushed(done: subprocess.CompletedProcess) -> str:
-    """Return the last line that a push printed."""
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()[-1]
 

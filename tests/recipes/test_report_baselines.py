@@ -14,7 +14,6 @@ QUESTION, REFERENCE = "embedding to the question", "embedding to the reference"
 
 
 def evaluated(folder: Path, verdicts: list[dict], *arguments: object) -> tuple[dict, str]:
-    """Run the recipe; return agreement.json and what the summary says."""
     file = write(folder / "verdicts.jsonl", verdicts)
     args = ["--verdicts", file, "--cases", CASES, "--ratings", RATINGS, "--output", folder / "out", "--resamples", 200]
     succeeded(run_recipe("report", *args, *arguments))

@@ -20,6 +20,7 @@ from doubles.agreement_study import (
     write,
 )
 from scipy.stats import ttest_1samp
+from tables import rows_of
 
 
 def named(prefix: str, models: dict[str, str] | None = None, count: int = 12) -> list[dict]:
@@ -120,18 +121,7 @@ def test_runs_of_every_kind_of_judge_have_a_spread(tmp_path):
     assert result["judges"]["echo"]["concordance"]["value"] > 0.85
 
 
-@pytest.mark.parametrize(
-    ("shown", "scores", "said"),
-    [
-        (3, None, "echo has no valid verdict, so that no model can be compared."),
-        (
-            1,
-            [4],
-            "There is one model, and nothing to compare it with. "
-            "Do not rely on these scores alone: nothing shows yet how far echo can be believed.",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("shown", "scores", "said"), rows_of(__file__)["test_what_cannot_be_compared_is_said_first"])
 def test_what_cannot_be_compared_is_said_first(tmp_path, shown, scores, said):
     cases = [case | {"responses": case["responses"][:shown]} for case in named("k")]
     result = study(tmp_path, cases, [verdict(case, scores, raw="I am not sure.") for case in cases])

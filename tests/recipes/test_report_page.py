@@ -18,7 +18,6 @@ SIZES = {"laptop": {"width": 1280, "height": 800}, "telephone": {"width": 390, "
 
 @pytest.fixture(scope="module")
 def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, SimpleNamespace]:
-    """Return a report with ratings and one without."""
     verdicts = agreeing_verdicts("good") + noisy_verdicts("noisy", 1.5, 1)
     files = {"rated": {"ratings": RATINGS}, "unrated": {}}
     return {name: made(tmp_path_factory.mktemp(name), verdicts, **more) for name, more in files.items()}

@@ -101,7 +101,6 @@ def report(study: Path, out: Path, *more: object):
 
 
 def evaluate(study: Path, out: Path, *more: object) -> tuple[dict, str]:
-    """Run the recipe with the ratings; return agreement.json and the page."""
     succeeded(report(study, out, "--ratings", study / "ratings.jsonl", *more))
     page = re.sub(r"\s+", " ", html.unescape((out / "report.html").read_text("utf-8")))
     return json.loads((out / "agreement.json").read_text("utf-8")), page
@@ -131,7 +130,6 @@ def loops(study: Path) -> Loops:
 
 
 def runs_of(loops: Loops, *judges: str) -> list[Row]:
-    """Return every run of these judges."""
     return [row.of_run(run) for judge in judges for row in loops.rows if row.name == judge for run in row.runs()]
 
 

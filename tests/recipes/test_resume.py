@@ -93,8 +93,7 @@ def test_a_cut_audit_goes_on_to_the_same_figures(rubric: str, tiny_model: Path, 
 
     def audit(output: Path) -> dict:
         options = ("--cases", cases, "--edits", 1, "--gate", "false", "--output", output)
-        done = run_command("audit", *judge, *options)
-        assert done.returncode == 0, done.stderr
+        succeeded(run_command("audit", *judge, *options))
         figures = json.loads((output / "audit.json").read_text())
         del figures["settings"]
         return figures

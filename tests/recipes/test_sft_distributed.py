@@ -64,7 +64,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def arguments(folder: Path, output: Path, *more: object) -> list[str]:
-    """Return the recipe and its arguments."""
     start, data = folder / "model", folder / "instructions"
     paths = ("--model_name_or_path", start, "--dataset_name", data, "--output_dir", output)
     return ["recipes/sft.py", "--config", SMALL, *map(str, (*paths, *more))]
@@ -109,7 +108,6 @@ def start_and_kill(recipe: list[str], output: Path) -> None:
 
 
 def ended(process: subprocess.Popen, log: Path, status: int = 0) -> str:
-    """Wait for the end of a launch; return what was printed."""
     try:
         process.wait(TIMEOUT)
     except subprocess.TimeoutExpired:

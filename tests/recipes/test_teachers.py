@@ -16,7 +16,6 @@ def yaml_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Return a function that writes a run's YAML beside a teachers.yaml, and gives its path."""
     monkeypatch.setenv("MY_KEY", "a-key")
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
 
     def write(url: str, content: str = WEAK) -> Path:
         role = f"weak: {{model: org/open-1, base_url: {url}, api_key_env: MY_KEY}}\n"
@@ -28,7 +27,6 @@ def yaml_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 
 def asked_for(endpoint: EndpointDouble) -> list[tuple[str, str]]:
-    """Return the model that each request names, and its key."""
     return [(each["body"]["model"], each["headers"]["authorization"]) for each in endpoint.asked]
 
 

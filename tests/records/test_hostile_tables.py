@@ -49,7 +49,6 @@ def is_word(cell):
 
 
 def write(file, names, rows, draw):
-    """Write a table in a way that ordinary programs write it."""
     cells = [names, *([row[name] for name in names] for row in rows)]
     if file.suffix in (".csv", ".tsv"):
         style = {"delimiter": "\t" if file.suffix == ".tsv" else draw(st.sampled_from(",;"), label="separator")}
@@ -73,6 +72,10 @@ def write(file, names, rows, draw):
         kept = [{n: row[n] for n in names if row[n] is not None or not draw(left_out, label="no key")} for row in rows]
         lines = "".join(json.dumps(row) + "\n" for row in kept)
         file.write_text(json.dumps(kept) if file.suffix == ".json" else lines)
+
+
+def read_of(case):
+    return {each.model: each.text for each in case.responses}, case.reference, case.topic
 
 
 def change_sheet(file, pattern, text):
@@ -113,7 +116,6 @@ def read_both(names, rows, data, rule):
 
 
 def tables(models, texts=TEXTS):
-    """Return rows with a question, a cell of each model, and perhaps a reference, a topic and other columns."""
     others = {"reference": ("R.", "Übel, \"sehr\"", *BLANKS), "topic": ("gout", *BLANKS), "url": ("http://x", *BLANKS),
               "case_id": ("c1", "7"), "score": ("4.5", "", None)}  # fmt: skip
     beside = st.lists(st.sampled_from(list(others)), unique=True)
@@ -164,11 +166,9 @@ def test_a_wide_table_loses_no_row_no_column_and_no_cell(data, models, rule):
     left_out = sum(not case[1] for case in expected.values())
     assert ("left out" in notes) == bool(left_out)
     assert not left_out or f"left out: {left_out}" in notes
-    cases_read = {}
-    for case in cases:
-        texts = {each.model: each.text for each in case.responses}
-        cases_read[case.id] = (case.question, texts, case.reference, case.topic)
-    assert cases_read == {name: case for name, case in expected.items() if case[1]}
+    assert {case.id: (case.question, *read_of(case)) for case in cases} == {
+        name: case for name, case in expected.items() if case[1]
+    }
 
 
 @SLOW
@@ -205,11 +205,7 @@ def test_a_long_table_loses_no_row_no_topic_and_no_reference(data, ids, rule):
         left_out += not texts
         if texts:
             expected[question] = (texts, *(texts_of[0] if texts_of else None for texts_of in given.values()))
-    cases_read = {}
-    for case in cases:
-        texts = {each.model: each.text for each in case.responses}
-        cases_read[" ".join(case.question.split())] = (texts, case.reference, case.topic)
-    assert cases_read == expected
+    assert {" ".join(case.question.split()): read_of(case) for case in cases} == expected
     assert len(cases) == len(expected)
     assert f"{len(naive)} rows, {len(groups)} cases" in notes
     assert (f"in blanks alone: {variants}" in notes) == bool(variants)

@@ -58,7 +58,6 @@ for _ in range(100):
 
 
 def started(program, path, more, **options):
-    """Start a program that writes a file in a process of its own."""
     return subprocess.Popen([sys.executable, "-c", program, str(path), more], stderr=subprocess.PIPE, **options)
 
 

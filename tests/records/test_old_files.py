@@ -22,7 +22,6 @@ RUNS = rows_of(__file__)
 
 @pytest.fixture
 def old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return a copy of the files as the working folder, beside the models."""
     folder = shutil.copytree(OLD, tmp_path / "old")
     (folder / "models").symlink_to(ROOT / "models")
     monkeypatch.chdir(folder)

@@ -56,7 +56,6 @@ def test_a_question_may_be_a_conversation_and_a_response_empty(tmp_path):
 
 
 def refusal(path, kind=Case):
-    """Return the one line that refuses a file of records."""
     with pytest.raises(RecordError) as error:
         list(read_cases(path) if kind is Case else read_records(path, kind))
     assert "\n" not in str(error.value)
@@ -115,9 +114,6 @@ def test_a_byte_order_mark_and_windows_line_ends_are_no_fault(tmp_path):
     assert [place for place, _ in read_lines(path)] == [f"{path}:1", f"{path}:3"]
 
 
-# --- parquet ----------------------------------------------------------------------------------------------------------
-
-
 def test_parquet_serves_like_json_lines_and_a_faulty_row_is_named(tmp_path):
     records = [changed(CASE, id=name, responses=[ANSWER, {"model": "n", "text": ""}]) for name in ("c1", "c2", "c1")]
     path = tmp_path / "cases.parquet"
@@ -150,9 +146,6 @@ def test_a_broken_parquet_file_is_named(tmp_path):
     assert refusal(path).startswith(f"{path}: cannot be read: ")
 
 
-# --- one at a time ----------------------------------------------------------------------------------------------------
-
-
 def test_memory_does_not_grow_with_the_file(tmp_path):
     path = tmp_path / "cases.jsonl"
     with open(path, "w", encoding="utf-8") as stream:
@@ -166,9 +159,6 @@ def test_memory_does_not_grow_with_the_file(tmp_path):
         tracemalloc.stop()
     assert path.stat().st_size > 8_000_000
     assert peak < 1_000_000
-
-
-# --- rationales -------------------------------------------------------------------------------------------------------
 
 
 def repeats_by_loops(words: list[str]) -> bool:

@@ -27,6 +27,7 @@ from automedeval.rubrics.grammar import (
     reading_from_values,
 )
 
+ROWS = rows_of(__file__)
 RUBRICS = {name: read_rubric(name) for name in packaged_rubrics()}
 TABLE = yaml.safe_load((Path(__file__).parents[1] / "data" / "verdicts.yaml").read_text(encoding="utf-8"))
 
@@ -63,24 +64,11 @@ def test_a_list_of_one_criterion_is_a_label_on_a_line():
     assert not parse_verdict("A\nB", single, 2).valid
 
 
-_PAIR = dict.fromkeys(("helpfulness", "reasoning", "efficiency", "bias"), "tie")
-_ASPECTS = dict.fromkeys(("engagement", "helpfulness", "factuality", "depth", "safety"), "A") | {"clarity": "tie"}
-_MIXED = _PAIR | dict.fromkeys(("correctness", "helpfulness"), "response_a") | {"bias": "neither"}
-WHOLE = {  # answers of two slots
-    "automedeval": "Score: Doctor 1: 5. Doctor 2: 4.",
-    "automedeval, far apart": "Score: Doctor 1: 5. Doctor 2: 3.",
-    "automedeval_guided": '{"Doctor 1": {"relevancy": 4, "knowledge_correctness": 4, "fluency": 5}, '
-    '"Doctor 2": {"relevancy": 2, "knowledge_correctness": 2, "fluency": 2}}',
-    "medical_pairwise": json.dumps(_PAIR | {"correctness": "response_a", "harmfulness": "response_a"}),
-    "medical_pairwise, mixed": json.dumps(_MIXED | {"harmfulness": "response_b", "reasoning": "response_b"}),
-    "just_eval_pairwise": json.dumps({"rationale": "x", "choices": _ASPECTS}),
-    "checklist": '{"criteria": {"1": "met", "2": "met"}}',
-    "harm": '{"words": "x", "harm": {"degree": "severe", "likelihood": "medium", "cause": "commission"}}',
-}
+WHOLE = ROWS["whole"]  # answers of two slots
 
 
 @pytest.mark.parametrize(
-    ("answer", "tail", "valid"), rows_of(__file__)["test_what_follows_an_answer_may_repeat_it_and_give_no_other_value"]
+    ("answer", "tail", "valid"), ROWS["test_what_follows_an_answer_may_repeat_it_and_give_no_other_value"]
 )
 def test_what_follows_an_answer_may_repeat_it_and_give_no_other_value(answer: str, tail: str, valid: bool):
     rubric = RUBRICS[answer.partition(",")[0]]
@@ -154,13 +142,6 @@ def test_the_form_that_a_prompt_shows_is_no_valid_answer(rubric):
     assert not parse_verdict(form, rubric, rubric.max_responses).valid
 
 
-PIECES = [
-    "Score: ", "**Score:** ", "score:", "\nScore: ", "Doctor 1: 4 points. ", "Doctor 2: 3 points. ", "Doctor 2: 5. ",
-    "Fine.", "!", " ", "\n", '"', "Doctor 2 wrote", "Step 2: ", "Doctor 1: X points. ", "Doctor 1: 4.5 points. ",
-    "Doctor 3: 1 points.",
-]  # fmt: skip
-
-
 def read_naively(text: str) -> tuple[int, int] | None:
     """Read a verdict on two doctors within a line: the last "score" is behind a sentence, and the only scores end the text."""
     before, colon, after = text.lower().replace("*", "").rpartition("score:")
@@ -172,10 +153,10 @@ def read_naively(text: str) -> tuple[int, int] | None:
 
 
 def test_scores_within_a_line_are_read_as_a_naive_reader_reads_them():
-    draw, read = random.Random(0), 0
+    draw, read, pieces = random.Random(0), 0, ROWS["pieces"]
     for _ in range(20_000):
-        ends = [*draw.choices(PIECES, k=2), "Score: ", *draw.choices(PIECES[4:7], k=2)] if draw.random() < 0.5 else []
-        text = "".join([*draw.choices(PIECES, k=draw.randint(1, 6)), *ends])
+        ends = [*draw.choices(pieces, k=2), "Score: ", *draw.choices(pieces[4:7], k=2)] if draw.random() < 0.5 else []
+        text = "".join([*draw.choices(pieces, k=draw.randint(1, 6)), *ends])
         if not re.search(r"(?m)^[ *]*score:", text, re.I):  # that begins a line: the table above says what counts
             scores = read_naively(text)
             assert parse_verdict(text, RUBRICS["automedeval"], 2).scores == scores, text
@@ -220,15 +201,7 @@ def test_deep_or_long_json_is_invalid_and_does_not_raise(deep):
         assert not parse_verdict(deep + "}" * 50_000, rubric, rubric.max_responses).valid
 
 
-HOSTILE = [
-    "*", "\n", " ", "\t", "{", "}", '"', "\\", ",", "`", "~", "#", "> ", "- ", "A,", "A, tie, ", "<|", "[/", "<s",
-    '{"', '{ "', '{"a":', '{"a": 1, ', '{"a": "', '{"a": {}, }', ", }", ",          ", '"\\"', '{"a\\"',
-    "Score", "Score:\n", "Score: ", "* Score: *", "\nScore: Doctor 1: ", "Score: Doctor 1: ****", "Doctor 1: 4 points. ",
-    "Score:\nDoctor 1: 4\nDoctor 2: 3\n", "\n    \n", "*_", "Score:" + " " * 19, "Answer: A\n", "Doctor 1 \t",
-    "response_", "than response_b ", ": a ", "bias -> response_a", "4 to ", "2 of ", "'b' ", "1 = ", "score swap ",
-    "scores should ", "swap the ", "better the ", "response_a is ", "Score:\n\n", "of the two ", "3分", "1,",
-    "1 (a", "Doctors 1 and ",
-]  # fmt: skip
+HOSTILE = ROWS["hostile"]
 
 
 @pytest.mark.parametrize("piece", HOSTILE, ids=repr)
@@ -240,3 +213,22 @@ def test_hostile_text_of_200_kilobytes_is_read_in_no_time(piece, before):
         parse_verdict(text, rubric, 2 if before is WHOLE else rubric.max_responses)
         # Linear parsing takes hundredths of a second, quadratic parsing minutes.
         assert time.process_time() - start < 5
+
+
+@pytest.mark.parametrize(
+    ("member", "valid"),
+    [
+        ({"confidence": 0.9, "errors": 0}, True),
+        ({"max_score": 5}, True),
+        ({"max_score": 10}, False),
+        ({"revised": 2}, False),
+        ({"score_final": 4}, True),
+        ({"final_score": 3}, False),
+    ],
+)
+def test_a_member_beside_a_score_may_be_another_score_by_its_name(member: dict, valid: bool) -> None:
+    rubric = RUBRICS["automedeval_guided"]
+    slot = {name: {"score": 4} | member for name in rubric.output_criteria}
+    text = json.dumps({"rationale": "Both are short.", "Doctor 1": slot, "Doctor 2": slot})
+    reading = parse_verdict(text, rubric, 2)
+    assert reading.valid == valid, reading.error

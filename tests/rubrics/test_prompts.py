@@ -125,9 +125,6 @@ def test_the_prompts_of_two_cases_share_all_that_stands_before_the_question(name
 OWN = {"inputs": ["question", "responses", "reference"], "scale": {"minimum": 1, "maximum": 3}}
 
 
-# --- a user's own template --------------------------------------------------------------------------------------------
-
-
 def test_a_template_has_the_case_and_the_form_of_the_answer(tmp_path):
     lines = ("rubric.id }} {{ rationale", "question | fenced", "responses | join(' + ')", "reference", "answer_form")
     template = "{% block user %}" + "\n".join(f"{{{{ {each} }}}}" for each in lines) + "{% endblock %}"

@@ -30,7 +30,6 @@ FORMS = rows_of(__file__)["forms"]
 
 
 def written(form: str, texts: dict[int, str]) -> str:
-    """Write doctors' texts in one of the forms."""
     return FORMS[form].join(form.format(step=doctor + 1, doctor=doctor, text=text) for doctor, text in texts.items())
 
 

@@ -46,8 +46,6 @@ def test_there_are_two_worked_examples_of_following_an_instruction():
     ]
 
 
-# --- a user's own file ------------------------------------------------------------------------------------------------
-
 SCORES, PAIR = TABLE["own_rubrics"].values()
 
 

@@ -65,9 +65,6 @@ def test_the_words_of_a_study_are_text_and_no_template(tmp_path: Path) -> None:
         assert f"<h1>{title}</h1>" in client_of(store).get("/").text
 
 
-# --- chat templates, which transformers renders -----------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "attack",
     ["{{ cycler.__init__.__globals__ }}", "{{ messages.append(1) }}", "{% include '/etc/hostname' %}", "{{ 1 / 0 }}"],

@@ -189,12 +189,11 @@ class _StudyReader(YamlFile):
         if "verify" in plans and (other := [kind for kind in ("rate", "prefer") if kind in plans]):
             self.fail("verify", f"asks other questions about verdicts than {other[0]}: it needs a study of its own")
         disputes = self.disputes(content, every, rubric) if "jury" in plans else {}
-        waiting = [name for name, dispute in disputes.items() if dispute.line.get("decision") is None]
         items = []
         for plan in plans.values():
             judges = {name: tuple(judge for judge in plan.judges if (name, judge) in verdicts) for name in every}
             if plan.kind == "jury":
-                ids = waiting
+                ids = list(disputes)
             else:
                 least = {"verify": 1, "prefer": 2}.get(plan.kind, 0)
                 ids = [case_id for case_id in cases if len(judges[case_id]) >= least]

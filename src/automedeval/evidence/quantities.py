@@ -6,7 +6,7 @@ has two readings ("1.000 mg"), where a sentence forbids, reports or warns, and w
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from importlib import resources
 from typing import Any, NamedTuple
@@ -81,7 +81,9 @@ class Quantity(NamedTuple):
     computed: bool = False  # from others, "1 to 2 tablets every 4 to 6 hours", or "daily": `high` may not be meant
     subject: frozenset[str] = frozenset()  # the words that name what it is a quantity of, which may stand elsewhere
     conditions: frozenset[str] = frozenset()  # the words that name what it holds for
-    gap: str = ""  # of a rate that is told by the time between doses: "every", or "least" if that is the least time
+    # Of a rate that is told by the time between doses: "every", or "least" if that is the least time. Of an amount "either": it
+    # reaches from what one tablet may hold to what all of them hold.
+    gap: str = ""
 
 
 @lru_cache(4096)  # a sentence is read beside many others
@@ -115,11 +117,9 @@ def _read_part(text: str) -> list[Quantity]:
         subject = named or subject
         held |= whole
         found += [each._replace(subject=subject, conditions=under) for each in own]
-    single = [each for each in found if each.measure in ("mass", "tablet") and not each.basis]
-    if len({each.measure for each in single}) == 2 and any(
-        each.measure == "tablet" and each.high != 1 for each in single
-    ):
-        found = [each for each in found if each not in single]  # "500 mg: take 2 tablets" may be a strength
+    counts = [each for each in found if each.measure == "tablet" and not each.basis and each.high != 1]
+    if any(each.measure == "mass" and not each.basis for each in found):
+        found = [_either(each, counts) for each in found if each not in counts]
     rates = [each for each in found if each.measure == "rate" and not each.computed]
     found = [each for each in found if each in rates or each.measure != "rate" or not rates]  # "twice a day, every day"
     if len({each[:2] for each in rates}) == 1 and rates[0].bound != "least":
@@ -130,6 +130,14 @@ def _read_part(text: str) -> list[Quantity]:
     if needed:  # at most so often
         found = [q._replace(bound=q.bound or "most" * (q.measure == "rate" or q.computed)) for q in found]
     return [each._replace(conditions=each.conditions | held) for each in found]
+
+
+def _either(mass: Quantity, counts: Sequence[Quantity]) -> Quantity:
+    """Return a dose that stands beside counts of tablets as a range: "500 mg: take 2 tablets" may be what one of them holds."""
+    if mass.measure != "mass" or mass.basis or not counts:
+        return mass
+    low, high = min(each.low for each in counts), max(each.high for each in counts)
+    return mass._replace(low=mass.low * min(1, low), high=mass.high * max(1, high), gap="either")
 
 
 @lru_cache(4096)

@@ -52,6 +52,7 @@ def agreement(
         mine
         for mine, each, _ in compared
         if mine.conditions == each.conditions
+        and mine.gap != "either"
         and not _excludes(each, mine._replace(gap=""))
         and not _opposite(each, mine)
     }
@@ -146,7 +147,13 @@ def _excludes(given: Quantity, mine: Quantity) -> bool:
         return beyond * (mine.low if mine.bound == "least" else mine.high) < given.low
     if mine.bound != "most" and mine.low > APART * given.high:
         return True
-    is_wide = given.low < given.high and not mine.bound and not mine.computed and mine.high > WIDE * given.high
+    is_wide = (
+        given.low < given.high
+        and not mine.bound
+        and not mine.computed
+        and mine.gap != "either"
+        and mine.high > WIDE * given.high
+    )
     return is_wide or (mine.bound != "least" and APART * mine.high < given.low)
 
 

@@ -1,13 +1,13 @@
 """Read the jury's decisions on mistakes without a consensus, and write its queue (paper, section 3.3 and Figure 3).
 
-In the paper one chief physician is the jury. The queue is a file, jury.jsonl, with one line for each case, to be filled in:
+In the paper one chief physician is the jury. The queue is a file, jury.jsonl, with one line for each case:
 
     {"case_id": "c1", "judge": "gpt-4", "annotator": null, "decision": null, "rationale": null, "scores": null, …}
 
-`decision` is "keep" or "revise". For "revise", `scores` are in the order of `models`, and `rationale` names the doctors in the
-slots of `order`. `digest` depends on the answers and the verdict on record; it may be missing.
-
-The physicians' page takes the same decisions; its export in the folder DECIDED beside the queue is read with the queue.
+The decisions are lines of a jury.jsonl in the folder DECIDED beside the queue: an export of the physicians' page, or a copy of
+the queue that somebody filled in. `decision` is "keep" or "revise". For "revise", `scores` are in the order of `models`, and
+`rationale` names the doctors in the slots of `order`. `digest` depends on the answers and the verdict on record; it may be
+missing.
 """
 
 import json
@@ -24,7 +24,8 @@ from automedeval.records.types import take
 from automedeval.rubrics.grammar import ParsedAnswer, format_verdict, reads_back
 from automedeval.rubrics.slots import reordered
 
-DECIDED = "decided"  # folder beside the queue for the export of the physicians' page
+QUEUE, DECIDED = "jury.jsonl", "decided"  # a file, and the folder beside it with the file of the decisions
+ANSWERS = ("annotator", "decision", "rationale", "scores")  # what the jury fills in
 
 
 @dataclass(frozen=True)
@@ -37,38 +38,33 @@ class Ruling:
     annotator: str | None = None
 
 
-def read_rulings(
-    path: str | Path, recorded: Mapping[str, Recorded]
-) -> tuple[dict[str, Ruling], dict[str, dict[str, Any]]]:
-    """Read the jury's decisions, and all lines of the file, by case id; `recorded` are the training cases by id.
+def read_rulings(path: str | Path, recorded: Mapping[str, Recorded]) -> dict[str, Ruling]:
+    """Read the jury's decisions by case id, a line that decides nothing left out; `recorded` are the training cases by id.
 
     RecordError for a line on an unknown or repeated case, on another judge's verdict, or on answers or a verdict that changed;
     an unknown decision; a revision that does not fit the case, the scale or the grammar.
     """
-    rulings: dict[str, Ruling] = {}
-    lines: dict[str, dict[str, Any]] = {}
+    rulings: dict[str, Ruling | None] = {}
     for place, line in read_lines(path):
         try:
             case_id = take(line, "case_id", (str,))
             if case_id not in recorded:
                 raise RecordError(f"no training case {case_id!r}")
-            if case_id in lines:
+            if case_id in rulings:
                 raise RecordError(f"case {case_id!r} has a line already")
-            lines[case_id] = line
-            if line.get("decision") is not None:
-                rulings[case_id] = _ruling(line, recorded[case_id])
+            rulings[case_id] = None if line.get("decision") is None else _ruling(line, recorded[case_id])
         except RecordError as error:
             raise RecordError(f"{place}: {error}") from None
-    return rulings, lines
+    return {case_id: ruling for case_id, ruling in rulings.items() if ruling}
 
 
-def read_jury(queue: Path, recorded: Mapping[str, Recorded]) -> tuple[dict[str, Ruling], dict[str, dict[str, Any]]]:
-    """Return the decisions in the queue and in the page's export beside it, which counts, and their lines, by case id."""
-    rulings, filled = read_rulings(queue, recorded) if queue.exists() else ({}, {})
-    if (exported := queue.parent / DECIDED / queue.name).exists():
-        decisions, lines = read_rulings(exported, recorded)
-        rulings, filled = rulings | decisions, filled | {case_id: lines[case_id] for case_id in decisions}
-    return rulings, filled
+def read_jury(discussion: Path, recorded: Mapping[str, Recorded]) -> dict[str, Ruling]:
+    """Return the decisions beside the queue in the folder of a discussion, by case id; RecordError for some in the queue."""
+    queue, decided = discussion / QUEUE, discussion / DECIDED / QUEUE
+    for place, line in read_lines(queue) if queue.exists() else ():
+        if any(line.get(name) is not None for name in ANSWERS):
+            raise RecordError(f"{place}: the queue is written anew by each run; move the file to {decided}")
+    return read_rulings(decided, recorded) if decided.exists() else {}
 
 
 def _digest(recorded: Recorded) -> str:
@@ -114,17 +110,13 @@ def _ruling(line: Mapping[str, Any], recorded: Recorded) -> Ruling:
     return Ruling(case.id, "revise", reading, annotator)
 
 
-def write_queue(path: Path, undecided: Sequence[Recorded], lines: Mapping[str, dict[str, Any]]) -> None:
-    """Write the queue: those of the present `lines` (by case id) that were filled in, and one for each undecided case."""
-    answers = ("annotator", "decision", "rationale", "scores")
-    filled = {name: line for name, line in lines.items() if any(line.get(key) is not None for key in answers)}
-    for recorded in undecided:
-        blank = {"case_id": recorded.case.id, "judge": recorded.row["judge"]}
-        blank |= dict.fromkeys(answers)
-        blank |= {"order": list(recorded.order), "models": recorded.case.models, "digest": _digest(recorded)}
-        open_line = lines.get(recorded.case.id, blank)
-        # An empty line is replaced if the answers or the verdict changed.
-        stale = open_line.get("digest") not in (None, blank["digest"])
-        filled.setdefault(recorded.case.id, blank if stale else open_line)
-    if filled or path.exists():
-        write_lines(path, filled.values())
+def write_queue(discussion: Path, disputed: Sequence[Recorded]) -> None:
+    """Write the queue, a line for each case without a consensus."""
+    lines = []
+    for recorded in disputed:
+        line = {"case_id": recorded.case.id, "judge": recorded.row["judge"], **dict.fromkeys(ANSWERS)}
+        lines.append(
+            line | {"order": list(recorded.order), "models": recorded.case.models, "digest": _digest(recorded)}
+        )
+    if lines or (discussion / QUEUE).exists():
+        write_lines(discussion / QUEUE, lines)

@@ -81,12 +81,17 @@ class Question:
         """Return the one option that a text begins with and does not take back."""
         words = "|".join(map(re.escape, sorted(self.options, key=len, reverse=True)))
         first = re.match(rf"\W{{0,9}}(?<![-−–])({words})\s*(?:(?!-\S|%)[^\w\s]|\n|\Z)", text, re.I)
-        if not first or (first[1].isdecimal() and any(map(str.isnumeric, text[first.end(1) :]))):
+        if not first:
             return None
-        clauses = re.split(r"[^\w\s'’]+|\n|\b(?:or|and|but)\b", text, flags=re.I)
-        said = (re.search(rf"\b({words})\s*\Z", each, re.I) for each in clauses)
-        others = {each[1].casefold() for each in said if each} - {first[1].casefold()}
-        return None if others else next(each for each in self.options if each.casefold() == first[1].casefold())
+        more = text[first.end(1) :]
+        if first[1].isdecimal():  # "4.0" and "4/5" are 4; "4.5", "4/10" and "4-5" are none of the options
+            more = re.sub(rf"\A\s?(?:/\s?{self.options[-1]}|[.,]0+)(?![\w.,]\d)", "", more)
+            if re.match(r"\s?(?:[.,/–-]\s?\d|[%°+<])", more):
+                return None
+        clauses = re.split(r"[^\w\s'’]+|\n|\b(?:or(?: rather| maybe| perhaps)?|and|but)\b", more, flags=re.I)
+        own = [each for each in self.options if each.casefold() == first[1].casefold()]
+        others = {each.casefold() for each in self.options if each not in own}
+        return None if others & {each.strip().casefold() for each in clauses} else own[0]
 
     def _likeliest(self, odds: dict[str, float]) -> Judgement:
         return Judgement(max(self.options, key=odds.__getitem__), odds)

@@ -6,8 +6,9 @@ from typing import Any
 from automedeval.records.tables import packaged
 
 _FORMS = packaged("records", "thoughts")
-_OPEN, _CLOSE, _ROUND = (
-    "|".join(_FORMS[name]).replace("{tags}", _FORMS["tags"]) for name in ("open", "close", "around")
+_OPEN, _CLOSE, _ROUND, _ASKED = (
+    re.sub(r"\{([a-z]+)\}", lambda part: _FORMS[part[1]], "|".join(_FORMS[name]))
+    for name in ("open", "close", "around", "prompt")
 )
 # Where a model writes a mark: a text may name it anywhere, "models use <think> tags".
 _MARK = re.compile(
@@ -15,7 +16,8 @@ _MARK = re.compile(
     rf"|(?P<ends>^[ \t]*|(?<=[^\s\"'“‘(`\[])|(?<=[.!?…] ))?(?P<close>{_CLOSE})(?P<last>(?=[ \t]*\n\s*\S))?",
     re.I | re.M,
 )
-_AROUND, _LISTED = re.compile(_ROUND, re.I), re.compile(r"""[\s`"'”’]*(?:and|or|to|,|/|…|\.\.\.)?[\s`"'“‘]*""")
+_AROUND, _PROMPT = re.compile(_ROUND, re.I), re.compile(_ASKED, re.I)
+_LISTED = re.compile(r"""[\s`"'”’]*(?:and|or|to|,|/|…|\.\.\.)?[\s`"'“‘]*""")
 THOUGHT_TAG = re.compile(rf"(?=[<&\[◁])(?:{_OPEN}|{_CLOSE})", re.I)  # that a quotation may hold
 # Chat-template tokens of the common model families. In an answer they mark where the model's own text ends.
 CONTROL_TOKEN = re.compile(
@@ -32,6 +34,7 @@ def without_thoughts(text: str) -> str:
     seen = text.casefold()  # each mark has one of the signs
     if not any(sign in seen for sign in ("<", "&lt;", "[inst]", "think", "thought", "assistantfinal")):
         return text
+    given, text = text, _PROMPT.sub("", text)
     kept: list[str] = []
     position, inside, begun, name = 0, False, False, ""
     marks = list(_MARK.finditer(text))
@@ -60,8 +63,11 @@ def without_thoughts(text: str) -> str:
                     continue
             kept.append(text[position : mark.start("open")])
             inside, begun = True, True
-    own = _AROUND.sub("", "".join(kept + [text[position:]] * (not inside)))
-    return text if own == text else own.strip()
+    said = "".join(kept + [text[position:]] * (not inside))
+    own = _AROUND.sub("", said)
+    if not re.search(r"\w", own) and re.search(r"\w", re.sub("<[^<>]*>", "", said)):
+        own = said  # the end of a turn before any word is none
+    return given if own == given else own.strip()
 
 
 def _name(mark: re.Match) -> str:

@@ -371,17 +371,20 @@ def _wrong_keys(answers: dict, names: Collection[str]) -> str | None:
 def _json_value(value: Any, rubric: Rubric) -> Any:
     """Return the value of a criterion, which may stand in an object under `value_key`; not where another member may be it.
 
-    Such a member is a whole number on the scale or a label, or the end of another scale: "final_score", "max_score".
+    Such a member is another score or label by its name, "final_score", or the end of another scale, "max_score".
     """
     key = rubric.output.get("value_key")
     if not key or not isinstance(value, dict) or _REPEATED in (members := _named(value, {key})):
         return value
-    low, high = rubric.bounds if rubric.scale else (0, 0)
-    labels = {folded(word) for name in rubric.output_criteria for word in words(rubric, name)}
+    told, labels = members.get(key), {folded(word) for name in rubric.output_criteria for word in words(rubric, name)}
     for name, other in members.items():
-        is_end = isinstance(other, float) and (other > high) == ("max" in folded(name or ""))
-        is_label = isinstance(other, str) and folded(other) in labels
-        if name != key and (is_end or is_label or (isinstance(other, float) and other in range(low, high))):
+        called = folded(name or "")
+        if re.search(r"max|out_of", called):
+            is_rival = rubric.scale is not None and isinstance(other, float) and other != rubric.bounds[1]
+        else:
+            is_rival = bool(re.search(rf"{key}|scor|rating|points|final|revis|corrected|winner|verdict|choice", called))
+            is_rival &= isinstance(other, float) or (isinstance(other, str) and folded(other) in labels)
+        if name != key and is_rival and other != told:
             return f"{key} and {name}"
     return members.get(key)
 
