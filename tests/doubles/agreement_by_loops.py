@@ -147,8 +147,9 @@ class Loops:
         self.criteria = sorted({rating["criterion"] for rating in ratings or ()})
         places = ((self.response_of(each), each) for each in ratings or ())
         self.scores_given = {(*place, each["annotator"], each["criterion"]): each["score"] for place, each in places}
-        self.by_annotator = means_by({key: score for key, score in self.scores_given.items() if self.in_mean(key)})
-        self.people = means_by(self.by_annotator)
+        in_mean = {key: score for key, score in self.scores_given.items() if self.in_mean(key)}
+        self.by_annotator = means_by(in_mean)
+        self.people = means_by(means_by({(*key[:2], *key[:1:-1]): score for key, score in in_mean.items()}))
 
     def in_mean(self, key: tuple) -> bool:
         """Return whether all rated responses of a case are rated on the criterion of a score."""

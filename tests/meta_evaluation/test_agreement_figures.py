@@ -355,8 +355,8 @@ def test_comparisons_are_differences_adjusted_as_by_pingouin(figures: dict[str, 
 
 def test_cases_are_sorted_by_errors_gaps_and_doubts(files: dict[str, Path]) -> None:
     ratings = pandas.read_json(files["ratings"], lines=True)
-    by_annotator = ratings.groupby(["case_id", "model", "annotator"])["score"].mean()
-    means = by_annotator.groupby(["case_id", "model"]).mean()
+    by_criterion = ratings.groupby(["case_id", "model", "criterion"])["score"].mean()
+    means = by_criterion.groupby(["case_id", "model"]).mean()
     verdicts = {each["case_id"]: each for each in read(files["verdicts"]) if each["judge"] == "noisy"}
     wrong, differ, doubt = {}, {}, {}
     for case in read(CASES):

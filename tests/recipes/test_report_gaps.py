@@ -72,6 +72,19 @@ def test_few_cases_decide_nothing(tmp_path):
     assert "Wins most pairs: a wins more pairs than each of the 2 other models." in result["said"], "20 are few"
 
 
+@pytest.mark.parametrize(("count", "told"), [(20, False), (29, False), (30, True)])
+def test_judges_are_set_against_baselines_where_enough_cases_are_rated(count, told, tmp_path):
+    cases = named("k", count=count)
+    verdicts = [verdict(case, [5, 3, 1], judge=judge) for judge in ("one", "two") for case in cases]
+    result = study(tmp_path, cases, verdicts, liked(cases))
+    assert ("Not known yet: few cases are rated." in result["said"]) != told
+    for judge in ("one", "two"):
+        best = result["judges"][judge]["best_baseline"]
+        assert best["outcome"] == "better"
+        assert (f"better than {best['name']}" in result["page"]) == told, "the table of judges"
+        assert (f"{judge} is better than every baseline." in result["said"]) == told
+
+
 def test_a_judge_that_orders_nothing_is_not_said_to_order(tmp_path):
     cases = named("k", count=20)
     result = study(tmp_path, cases, [verdict(case, [3, 3, 3], expected_scores=None) for case in cases], liked(cases))

@@ -66,7 +66,14 @@ def test_a_column_of_dates_is_no_candidate(date, tmp_path):
     assert "read: question, v1, v2 (answers); not read: Entry (no text);" in done.stdout
 
 
-NUMBERED = [("answer_1", "answer_2"), ("response_1", "response_2"), ("model_1", "gpt4"), ("qwen-thinking", "qwen2")]
+NUMBERED = [
+    ("answer_1", "answer_2"),
+    ("response_1", "response_2"),
+    ("model_1", "gpt4"),
+    ("qwen-thinking", "qwen2"),
+    ("gpt", "gpt real time"),
+    ("gpt at", "v2"),
+]
 
 
 @pytest.mark.parametrize(

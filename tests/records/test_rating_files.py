@@ -157,7 +157,27 @@ def test_answers_are_compared_on_the_criteria_that_all_of_their_case_have(given,
     read = people.scores[[cases.locate(*place) for place in places]]
     assert [None if score != score else score for score in read] == scores
     note = f"{noted} of 2 cases have answers that lack a criterion: there the mean is over those that all rated answers have"
-    assert (note in people.notes) == bool(noted)
+    assert [each for each in people.notes if "lack" in each] == [note] * bool(noted)
+
+
+@pytest.mark.parametrize(
+    ("given", "scores", "noted"), ROWS["test_no_blank_cell_turns_the_preference_of_several_raters"]
+)
+def test_no_blank_cell_turns_the_preference_of_several_raters(given, scores, noted, tmp_path: Path) -> None:
+    rows = [
+        {"case_id": "k1", "model": model, "rater": rater, "accuracy": accuracy, "tone": tone}
+        for rater, cells in zip(("ann", "bob"), given)
+        for model, accuracy, tone in (("m1", *cells[:2]), ("m2", *cells[2:]))
+    ]
+    (tmp_path / "r.json").write_text(json.dumps(rows))
+    cases = Cases(CASES, "cases.jsonl")
+    people = read_ratings(str(tmp_path / "r.json"), cases)
+    read = people.scores[[cases.locate("k1", model) for model in ("m1", "m2")]]
+    assert [None if score != score else score for score in read] == scores
+    assert any("1 of 2 cases have answers that lack a criterion" in note for note in people.notes) == bool(noted)
+    left_out = "have no criterion that all rated answers have and are left out of every agreement"
+    assert (f"1 of 2 cases {left_out}" in people.notes) == (noted == "left out")
+    assert "1 of 2 cases have no rating and are left out of every agreement" in people.notes
 
 
 def test_a_question_that_two_cases_ask_needs_an_id(tmp_path: Path) -> None:

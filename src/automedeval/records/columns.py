@@ -17,8 +17,9 @@ from automedeval.records.types import Case, RecordError, Response
 _WORDS = packaged("records", "columns")
 NAMES: dict[str, list[str]] = _WORDS["names"]
 RATINGS: dict[str, list[str]] = _WORDS["ratings"] | {role: NAMES[role] for role in ("question", "model")}
-BESIDE, REMARKS, ABOUT, ASKED, TRUSTED, NO_VALUE, NO_RATING = (
-    frozenset[str](_WORDS[name]) for name in ("beside", "remarks", "about", "asked", "trusted", "no_value", "no_rating")
+BESIDE, REMARKS, MOMENTS, ABOUT, ASKED, TRUSTED, NO_VALUE, NO_RATING = (
+    frozenset[str](_WORDS[name])
+    for name in ("beside", "remarks", "moments", "about", "asked", "trusted", "no_value", "no_rating")
 )
 NO_ANSWER = re.compile("|".join(_WORDS["no_answer"]), re.I | re.S)
 PERSON = re.compile(r"(?:(?:Dr|Prof|Mr|Ms|Mrs)\.? )?[A-Z][\w'’-]+(?: [A-Z][\w'’.-]*){0,2}")
@@ -308,6 +309,8 @@ def _is_beside(name: str, rows: Sequence[dict], question: str) -> bool:
     if words in BESIDE or words.rpartition("_")[2] in REMARKS or words.endswith("_id"):
         return True
     cells = _filled(name, rows)
+    if words.rpartition("_")[2] in MOMENTS and all(re.search(r"\d", cell) and len(cell.split()) <= 6 for cell in cells):
+        return True
     values = {cell.casefold() for cell in cells}
     if len(cells) >= 3 and len(values) == 1 and len(cells[0]) > 40:
         return True  # one long text in each row, such as a prompt

@@ -22,9 +22,11 @@ def _kind(message: dict) -> tuple[str, str] | None:
 
 
 def _is_message(value: Any) -> bool:
-    """Return whether a cell is one message, and no other data with a role or a source."""
+    """Return whether a cell is one message of a user or an assistant, and no other data with a role or a source."""
     kind = _kind(value) if isinstance(value, dict) else None
-    return kind is not None and not {kind[1], "tool_calls", "function_call"}.isdisjoint(value)
+    if kind is None or value[kind[0]] not in (*ROLES, *ROLES.values()):
+        return False
+    return not {kind[1], "tool_calls", "function_call"}.isdisjoint(value)
 
 
 def read_conversation(messages: Sequence[dict], name: str) -> list[dict[str, str]]:

@@ -60,7 +60,7 @@ def placed_ratings(path: str | Path, cases: Iterable[Case] = ()) -> tuple[list[t
     ratings = []
     for place, row in rows:
         values = {role: row.get(columns[role][0]) if columns[role] else default for role, default in DEFAULTS.items()}
-        score = _score(row.get(columns["score"][0]), place)
+        score = _score(row.get(columns["score"][0]), place, f" in {row[columns_of]!r}" if columns_of else "")
         if score is None:
             counts["without a score"] += 1
             continue
@@ -131,7 +131,7 @@ def _without_words(given: list[tuple[str, str | None, dict]], counts: Counter[st
     asked = {name: [row["score"] for _, question, row in given if question == name] for name in questions}
     scores = {question: cells for question, cells in asked.items() if _are_scores(cells)}
     counts.update("in words" for question, cells in asked.items() if question not in scores for _ in cells)
-    if scores:
+    if len(scores) > 1:  # a form's only number is the rating, whatever it is called
         _refuse_amounts(scores, given[0][0])
     return [(place, row) for place, question, row in given if question is None or question in scores]
 
@@ -182,7 +182,7 @@ def _are_scores(cells: Iterable[Any]) -> bool:
 
 
 def _refuse_amounts(columns: dict[str, list], place: str, about_raters: Collection[str] = ()) -> None:
-    """Raise a RecordError for numbers that are named as amounts are or by a rater, or only ascend."""
+    """Raise a RecordError for numbers that are named as amounts are or by a rater, or ascend in small whole steps."""
     words = {name: plain(name).split("_") for name in columns}
     amounts = [name for name in columns if NO_RATING & {words[name][0], words[name][-1]} or _ascend(columns[name])]
     if doubtful := [name for name in columns if name in amounts or name in about_raters]:
@@ -194,7 +194,7 @@ def _refuse_amounts(columns: dict[str, list], place: str, about_raters: Collecti
 
 def _ascend(cells: Iterable[Any]) -> bool:
     numbers = [score for cell in cells if _is_number(cell) and (score := _score(cell, "")) is not None]
-    return len(numbers) > 5 and all(first < second for first, second in pairwise(numbers))
+    return len(numbers) > 5 and all(second - first in (1, 2, 3) for first, second in pairwise(numbers))
 
 
 def _check_scales(ratings: Iterable[tuple[str, Rating]], what: str, path: str | Path) -> None:
@@ -222,7 +222,7 @@ def _text(cell: Any, names: Collection[str] = ()) -> str:
     return text if text in names else text.strip(" \t\r\n\xa0")
 
 
-def _score(cell: Any, place: str) -> float | None:
+def _score(cell: Any, place: str, of: str = "") -> float | None:
     """Return a score, None if it is missing; RecordError if it is no number."""
     if not filled(cell) or no_value(cell) or cell != cell or (isinstance(cell, str) and NO_SCORE.fullmatch(cell)):
         return None
@@ -232,7 +232,7 @@ def _score(cell: Any, place: str) -> float | None:
     if re.fullmatch(r"[-+]?(\d+(\.\d*)?|\.\d+)", text):
         return float(text)
     if isinstance(cell, bool) or not isinstance(cell, int | float):
-        raise RecordError(f"{place}: the score is no number: {str(cell)[:40]!r}")
+        raise RecordError(f"{place}: the score{of} is no number: {str(cell)[:40]!r}")
     return cell
 
 

@@ -67,9 +67,13 @@ class People:
     counts: np.ndarray | bool = True
 
     @cached_property
+    def _compared(self) -> np.ndarray:
+        return np.where(self.counts, np.stack(list(self.by_criterion.values())), np.nan)
+
+    @cached_property
     def by_annotator(self) -> np.ndarray:
         """Each annotator's mean over the criteria that all rated responses of a case have: float [responses, annotators]."""
-        return _mean(np.where(self.counts, np.stack(list(self.by_criterion.values())), np.nan), 0)
+        return _mean(self._compared, 0)
 
     def on_criterion(self, name: str) -> np.ndarray:
         """Return people's score of each response on one criterion, the mean over annotators: float [responses]."""
@@ -77,8 +81,8 @@ class People:
 
     @cached_property
     def scores(self) -> np.ndarray:
-        """People's score of each response, the mean over annotators of the mean over criteria: float [responses]."""
-        return _mean(self.by_annotator, 1)
+        """People's score of each response, the mean over criteria of the mean over annotators: float [responses]."""
+        return _mean(_mean(self._compared, 2), 0)
 
     def leave_one_out(self, panel: Panel) -> tuple[Panel, np.ndarray, np.ndarray] | None:
         """Return each rater beside the mean of the others, which is the ceiling for a judge; None with one rater.
@@ -135,15 +139,17 @@ def gather_ratings(
         notes.append(crossed if complete else other)
     there, case = np.stack(list(rated.values())), cases.panel.case
     lacking = np.stack([np.bincount(case, each, len(cases)) > 0 for each in ~there & there.any(axis=0)])
-    if some := int(lacking.any(axis=0).sum()):
+    compared = there & ~lacking[:, case]
+    if some := len(np.unique(case[(there & ~compared).any(axis=0)])):
         what = f"{some} of {len(cases)} cases have answers that lack a criterion"
         notes.append(f"{what}: there the mean is over those that all rated answers have")
     is_crossed = complete if raters is None else raters == "crossed"
-    people = People(annotators, by_criterion, is_crossed, comments, notes, ~lacking[:, case, None])
-    unrated = len(cases) - len(np.unique(cases.panel.case[~np.isnan(people.scores)]))
-    if unrated:
-        notes.append(f"{unrated} of {len(cases)} cases have no rating and are left out of every agreement")
-    return people
+    some, shared = (len(np.unique(case[each.any(axis=0)])) for each in (there, compared))
+    missing = {"rating": len(cases) - some, "criterion that all rated answers have": some - shared}
+    for what, count in missing.items():
+        if count:
+            notes.append(f"{count} of {len(cases)} cases have no {what} and are left out of every agreement")
+    return People(annotators, by_criterion, is_crossed, comments, notes, compared[:, :, None])
 
 
 def read_choices(path: str, cases: Cases) -> tuple[dict[str, dict[int, Counter]], list[str]]:

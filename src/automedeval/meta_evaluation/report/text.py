@@ -185,7 +185,8 @@ def further(result: dict[str, Any]) -> list[str]:
                 f"One rater orders {percent(one['value'])} as the mean of the others does ({interval(one)})."
             )
         for name in sorted(judges, key=lambda name: name != main):
-            sentences += against_best(name, judges[name]["best_baseline"])
+            if "outcome" in credit_of(result, name):
+                sentences += against_best(name, judges[name]["best_baseline"])
     for judge in dict.fromkeys(record["name"] for record in judges.values()):
         if "people" in result or judge != result["judges"][main]["name"]:
             sentences += _chosen(judge, result.get("choices", {}).get(judge, {}))
@@ -210,9 +211,9 @@ def tables(result: dict[str, Any]) -> list[PageTable]:
         head = ["judge", "agreement with people, %", "best baseline", "valid verdicts, %", "puts first"]
         rows = []
         for name, record in sorted(judges.items(), key=lambda each: each[0] != main["name"]):
-            stands, best = standing(result["models"][name]), record.get("best_baseline")
+            stands, outcome = standing(result["models"][name]), credit_of(result, name).get("outcome")
             first = next(iter(stands["order"]), UNDEFINED) + (", not clearly" * bool(stands["level"]))
-            against = f"{best['outcome']} than {best['name']}" if best else UNDEFINED
+            against = f"{outcome} than {record['best_baseline']['name']}" if outcome else UNDEFINED
             agreement = span(record.get("concordance"), 0, 100)
             rows.append([name, agreement, against, span(record["valid_rate"], 0, 100), first])
         found.append(PageTable(head, rows, "Every judge; the first is the main one"))
