@@ -8,13 +8,13 @@ import sys
 from pathlib import Path
 
 LIMITS = {
-    "src, lines of Python": 29_970,
-    "tests, lines of Python": 32_830,
-    "recipes, lines of Python": 2_030,
+    "src, lines of Python": 28_890,
+    "tests, lines of Python": 32_480,
+    "recipes, lines of Python": 1_990,
     "benchmarks, lines of Python": 2_940,
     "recipes, lines of YAML": 1_580,
     "docs/*.md, bytes": 109_000,
-    "options declared": 198,
+    "options declared": 195,
     "rooms": 17,
     "arrows between rooms": 89,
 }
