@@ -9,12 +9,17 @@ from automedeval.records.errors import RecordError
 ROLES = {"human": "user", "gpt": "assistant", "chatgpt": "assistant", "model": "assistant"}  # of ShareGPT
 # Kinds of parts
 TEXTS, THOUGHTS = ("text", "output_text", "input_text"), ("thinking", "redacted_thinking", "reasoning")
+CALLS = ("tool_calls", "function_call")
 CONVERSATIONS = ("messages", "conversation", "conversations")
 
 
 def is_conversation(value: Any) -> bool:
     """Return whether a value is a list of messages."""
-    return isinstance(value, list) and bool(value) and all(isinstance(each, dict) and _kind(each) for each in value)
+    if not isinstance(value, list) or not all(isinstance(each, dict) and _kind(each) for each in value):
+        return False
+    return any(
+        {"content", "value", *CALLS} & {*each} for each in value
+    )  # else side data, {"role": "physician", "name": …}
 
 
 def _kind(message: dict) -> tuple[str, str] | None:
@@ -24,9 +29,9 @@ def _kind(message: dict) -> tuple[str, str] | None:
 def _is_message(value: Any) -> bool:
     """Return whether a cell is one message of a user or an assistant, and no other data with a role or a source."""
     kind = _kind(value) if isinstance(value, dict) else None
-    if kind is None or value[kind[0]] not in (*ROLES, *ROLES.values()):
+    if kind is None or str(value[kind[0]]).casefold() not in (*ROLES, *ROLES.values()):
         return False
-    return not {kind[1], "tool_calls", "function_call"}.isdisjoint(value)
+    return not {kind[1], *CALLS}.isdisjoint(value)
 
 
 def read_conversation(messages: Sequence[dict], name: str) -> list[dict[str, str]]:

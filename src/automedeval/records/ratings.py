@@ -162,7 +162,9 @@ def _one_score_each(
         return rows, "", []
     if role != "model":
         read = dict.fromkeys([*scores, *called])
-        _refuse_amounts({name: cells[name] for name in read}, rows[0][0], {*called} - {*raters})
+        _refuse_amounts(
+            {name: cells[name] for name in read}, rows[0][0], {*called} - {*raters} if len(scores) > 1 else ()
+        )
     rest = [(place, {key: cell for key, cell in row.items() if key not in scores}, row) for place, row in rows]
     each = [
         (place, about | {role: scores[name], "score": row.get(name)}) for place, about, row in rest for name in scores
