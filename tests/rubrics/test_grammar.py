@@ -224,6 +224,9 @@ def test_hostile_text_of_200_kilobytes_is_read_in_no_time(piece, before):
         ({"revised": 2}, False),
         ({"score_final": 4}, True),
         ({"final_score": 3}, False),
+        ({"final_score": "2"}, False),
+        ({"updated": 2}, False),
+        ({"min_score": 1, "max_score": "5", "confidence_score": 0.9}, True),
     ],
 )
 def test_a_member_beside_a_score_may_be_another_score_by_its_name(member: dict, valid: bool) -> None:

@@ -149,7 +149,7 @@ def _one_score_each(
         for name in others
         if _are_scores(others[name]) and not {plain(name), plain(name).rpartition("_")[2]} & (ABOUT | BESIDE | {"id"})
     }
-    called = [name for name in scores if plain(name).split("_")[0] in RATINGS["annotator"]]
+    called = [name for name in scores if plain(name).split("_")[0].rstrip("0123456789") in RATINGS["annotator"]]
     numbered = [name for name in called if A_RATER.fullmatch(plain(scores[name])) or len(scores) == 1]
     raters = {} if named["annotator"] else {name: scores[name] for name in numbered}
     answers = {name: whose for name, whose in scores.items() if whose in models}

@@ -368,6 +368,15 @@ def _wrong_keys(answers: dict, names: Collection[str]) -> str | None:
     return None
 
 
+def _meant(value: Any, rubric: Rubric) -> float | str | None:
+    """Return the number, or where a rubric has no scale the choice, that a member of an object may be; None if it is none."""
+    if rubric.scale is not None:
+        digits = re.match(r"\s*(\d+(?:\.\d+)?)", value) if isinstance(value, str) else None
+        return float(digits[1]) if digits else value if isinstance(value, float) else None
+    known = {word: choice for name in rubric.output_criteria for word, choice in words(rubric, name).items()}
+    return known.get(folded(_label(value))) if isinstance(value, str) else None
+
+
 def _json_value(value: Any, rubric: Rubric) -> Any:
     """Return the value of a criterion, which may stand in an object under `value_key`; not where another member may be it.
 
@@ -376,15 +385,18 @@ def _json_value(value: Any, rubric: Rubric) -> Any:
     key = rubric.output.get("value_key")
     if not key or not isinstance(value, dict) or _REPEATED in (members := _named(value, {key})):
         return value
-    told, labels = members.get(key), {folded(word) for name in rubric.output_criteria for word in words(rubric, name)}
+    told = _meant(members.get(key), rubric)
     for name, other in members.items():
-        called = folded(name or "")
+        called, meant = folded(name or ""), _meant(other, rubric)
         if re.search(r"max|out_of", called):
-            is_rival = rubric.scale is not None and isinstance(other, float) and other != rubric.bounds[1]
+            is_rival = rubric.scale is not None and meant not in (None, float(rubric.bounds[1]))
         else:
-            is_rival = bool(re.search(rf"{key}|scor|rating|points|final|revis|corrected|winner|verdict|choice", called))
-            is_rival &= isinstance(other, float) or (isinstance(other, str) and folded(other) in labels)
-        if name != key and is_rival and other != told:
+            is_value = re.search(
+                rf"{key}|scor|rating|points|final|revis|corrected|updat|adjust|winner|verdict|choice", called
+            )
+            is_rival = is_value is not None and not re.search("min|confiden|deduct|weight", called)
+            is_rival &= meant not in (None, told)
+        if name != key and is_rival:
             return f"{key} and {name}"
     return members.get(key)
 
