@@ -30,7 +30,7 @@ def test_a_report_is_published_with_the_weights_that_it_is_about(tiny_model: Pat
     for folder in (trained_folder, other):
         card = card_of(folder, agreement=str(results))
         assert f"its weights alone: `{checkpoints[folder.name]}`" in card
-        assert f"| {folder.name} | from its expected scores |" in card
+        assert f"| measure | {folder.name} | one rater against the others |" in card
     (trained_folder / "generation_config.json").unlink()
     options = ("--repo", "org/judge", *ABOUT, "--agreement", results)
     line = error_line(run_recipe("publish", "model", trained_folder, *options))

@@ -72,13 +72,15 @@ def test_trials_show_their_case_as_the_clean_run_did(audited: Path) -> None:
     after = [Verdict.from_dict(record) for record in read(audited / "changed" / "verdicts.jsonl")]
     cases = {case.id: case for case in read_cases(CASES)}
     changed = {case.id: case for case in read_cases(audited / "changed.jsonl")}
+    # As they were judged: reading takes planted tokens of chat templates out.
+    texts = {case["id"]: [each["text"] for each in case["responses"]] for case in read(audited / "changed.jsonl")}
     orders = {(each.case_id, each.order) for each in clean}
     assert len(after) == len(changed) > 20
     for each in after:
         case = changed[each.case_id]
         note = case.extra["audit"]
         assert (note["of"], each.order) in orders
-        differ = [shown.text != clean.text for shown, clean in zip(case.responses, cases[note["of"]].responses)]
+        differ = [shown != clean.text for shown, clean in zip(texts[case.id], cases[note["of"]].responses)]
         asked = note["perturbation"] == "patient"
         assert sum(differ) == (note["perturbation"] != "repeat" and not asked)
         assert (case.question != cases[note["of"]].question) == asked

@@ -186,8 +186,8 @@ def test_nothing_but_an_earlier_calibration_is_written_over(args: list, tmp_path
 
 
 def test_a_step_of_the_line_is_the_mean_of_its_targets(tmp_path: Path) -> None:
-    # Every case: the response scored 2 has ratings 4 and 2 by one rater and 1 by the other: (3 + 1) / 2 = 2, and not 7 / 3.
-    # The response scored 4 has 5 and 4 by one rater and 5 by the other: (4.5 + 5) / 2 = 4.75, and not 14 / 3.
+    # Every case: the response scored 2 has 4 and 1 on one criterion, 2 on the other: (2.5 + 2) / 2 = 2.25, and not 7 / 3.
+    # The response scored 4 has 5 and 5 on one and 4 on the other: (5 + 4) / 2 = 4.5, and not 14 / 3.
     verdicts = [scored_verdict(case_of(at), (2, 4, None), order=(0, 1), models=list(MODELS)) for at in range(12)]
     ratings = [
         Rating(f"case-{at}", model, annotator, criterion, score)
@@ -195,4 +195,4 @@ def test_a_step_of_the_line_is_the_mean_of_its_targets(tmp_path: Path) -> None:
         for model, scores in zip(MODELS, ((4, 2, 1), (5, 4, 5)))
         for (annotator, criterion), score in zip((("ann", "a"), ("ann", "b"), ("bea", "a")), scores)
     ]
-    assert Calibration.fit(verdicts, ratings, AUTOMEDEVAL).knots == ((2.0, 2.0), (4.0, 4.75))
+    assert Calibration.fit(verdicts, ratings, AUTOMEDEVAL).knots == ((2.0, 2.25), (4.0, 4.5))
