@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 LIMITS = {
-    "src, lines of Python": 28_890,
+    "src, lines of Python": 28_910,
     "tests, lines of Python": 32_480,
     "recipes, lines of Python": 1_990,
     "benchmarks, lines of Python": 2_940,
