@@ -84,4 +84,4 @@ revised() {
   fi
 }
 # waits: whether the last step was the revision of a round, and stopped because cases wait for the jury.
-waits() { [[ ! $dry_run ]] && grep -q 'fill them in there' "$log"; }
+waits() { [[ ! $dry_run ]] && grep -q 'then run the same command again' "$log"; }
