@@ -77,9 +77,9 @@ def load_judge(
         network = encoder.load(chat.device) if model in EMBEDDINGS else None
         return BaselineJudge(model, None if cases is None else Collection.of(cases), encoder=network, **named)
     if kind == "small":
-        folder, _, beside = (model, "", "") if not model.startswith("+") else model.partition("+")
-        voice = chat.load(beside, seed, processes) if beside else None
-        return load_small_judge(Path(folder or SMALL), rubric, encoder, chat.device, voice, **named, **books)
+        voice = chat.load(model[1:], seed, processes) if model.startswith("+") else None
+        folder = SMALL if voice or not model else Path(model)
+        return load_small_judge(folder, rubric, encoder, chat.device, voice, **named, **books)
     if kind == "likelihood":
         return LikelihoodJudge(chat.load(model, seed, processes), **named)
     loaded = chat.load(spec, seed, processes)

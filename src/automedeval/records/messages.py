@@ -17,9 +17,8 @@ def is_conversation(value: Any) -> bool:
     """Return whether a value is a list of messages."""
     if not isinstance(value, list) or not all(isinstance(each, dict) and _kind(each) for each in value):
         return False
-    return any(
-        {"content", "value", *CALLS} & {*each} for each in value
-    )  # else side data, {"role": "physician", "name": …}
+    # Without any of these it is data beside the answers: {"role": "physician", "name": …}.
+    return any({"content", "value", *CALLS} & {*each} for each in value)
 
 
 def _kind(message: dict) -> tuple[str, str] | None:
