@@ -17,10 +17,11 @@ from automedeval.records.types import Case, RecordError, Response
 _WORDS = packaged("records", "columns")
 NAMES: dict[str, list[str]] = _WORDS["names"]
 RATINGS: dict[str, list[str]] = _WORDS["ratings"] | {role: NAMES[role] for role in ("question", "model")}
-BESIDE, REMARKS, MOMENTS, ABOUT, ASKED, TRUSTED, NO_VALUE, NO_RATING = (
+BESIDE, REMARKS, MOMENTS, ABOUT, ASKED, TRUSTED, NO_VALUE, NO_RATING, JUDGED = (
     frozenset[str](_WORDS[name])
-    for name in ("beside", "remarks", "moments", "about", "asked", "trusted", "no_value", "no_rating")
+    for name in ("beside", "remarks", "moments", "about", "asked", "trusted", "no_value", "no_rating", "judged")
 )
+NOT_RATED = (ABOUT | BESIDE | {"id"}) - JUDGED  # last words of a column of numbers
 NO_ANSWER = re.compile("|".join(_WORDS["no_answer"]), re.I | re.S)
 PERSON = re.compile(r"(?:(?:Dr|Prof|Mr|Ms|Mrs)\.? )?[A-Z][\w'’-]+(?: [A-Z][\w'’.-]*){0,2}")
 NUMBER = re.compile(  # dates and times too

@@ -12,7 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from automedeval.records.columns import ABOUT, BESIDE, NAMELESS, NO_RATING, NUMBER, RATINGS, key_of, no_value, plain
+from automedeval.records.columns import BESIDE, NAMELESS, NO_RATING, NOT_RATED, NUMBER, RATINGS, key_of, no_value, plain
 from automedeval.records.rows import filled, read_rows
 from automedeval.records.types import Case, Rating, RecordError, question_text
 
@@ -147,7 +147,7 @@ def _one_score_each(
     scores = {  # the column → whose it is: "relevancy_score"
         name: re.sub(r"(?i)(?<=\w)[\s_-]+(?:score|rating)$", "", name)
         for name in others
-        if _are_scores(others[name]) and not {plain(name), plain(name).rpartition("_")[2]} & (ABOUT | BESIDE | {"id"})
+        if _are_scores(others[name]) and not {plain(name), plain(name).rpartition("_")[2]} & NOT_RATED
     }
     called = [name for name in scores if plain(name).split("_")[0].rstrip("0123456789") in RATINGS["annotator"]]
     numbered = [name for name in called if A_RATER.fullmatch(plain(scores[name])) or len(scores) == 1]
