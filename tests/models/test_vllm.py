@@ -27,9 +27,8 @@ def test_typed_questions_to_vllm_have_the_answers_of_the_same_weights_here(tmp_p
         pytest.skip(done.stderr.strip().splitlines()[-1])
     assert done.returncode == 0, done.stdout + done.stderr[-2000:]
     rows = {row["name"]: row["value"] for row in json.loads((tmp_path / "figures.json").read_text())["rows"]}
-    for name in ("yes_no", "score"):
-        # A model of 135M writes no option to some, and its odds are not told where less than half of them are the options'.
-        assert rows[f"{name}: answered"] >= 0.5
+    for name in ("yes_no", "true_false"):
+        assert rows[f"{name}: answered"] >= 0.5  # a model of 135M writes no option to some
         assert rows[f"{name}: same option"] == 1
     assert rows["yes_no: odds told"] >= 0.25
     assert rows["yes_no: odds differ by at most"] <= 0.05
