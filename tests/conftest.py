@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
@@ -71,6 +72,14 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return clean_machine.build(tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    from doubles.grid_reader import started_browser  # which skips a test where there is no playwright
+
+    with started_browser() as chromium:
+        yield chromium
 
 
 @pytest.fixture

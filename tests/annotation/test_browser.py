@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from doubles.grid_reader import needs_chromium, playwright, started_browser, violations  # noqa: F401 (the fixture `browser`)
+from doubles.grid_reader import needs_chromium, playwright, violations
 from doubles.study_page import HOSTILE, opened, served, write_study
 
 from automedeval.annotation.store import Store
@@ -293,29 +293,3 @@ def test_a_long_text_is_kept(visit: Visit, store: Store) -> None:
     visit.page.get_by_role("status").filter(has_text=re.compile("^Kept")).wait_for()
     assert store.assignment("physician-2", 1).drafts["responses"]["comments"] == {str(slot): text for slot in (1, 2, 3)}
     visit.context.close()
-
-
-@pytest.mark.parametrize("scripts", [True, False], ids=["JavaScript", "no JavaScript"])
-def test_skip_and_undo_keep_what_was_entered(
-    browser: "playwright.Browser", store: Store, address: str, scripts: bool
-) -> None:
-    visit = Visit(browser, address, java_script_enabled=scripts)
-    visit.begin(store.invite("physician-2"))
-    page = visit.page
-    page.locator("[name=scores-2-fluency]").nth(1).check()
-    page.locator("summary", has_text="Skip this task").click()
-    page.get_by_label("Why?").fill("Not my field")
-    visit.press("Skip, for this reason")
-    assert visit.heading() == "Keep the verdict on record, or revise it"
-    page.get_by_role("radio", name="Revise it").check()
-    page.get_by_label("Reasons").fill("Half a thought")
-    visit.press("Undo my last task")
-    assert visit.heading() == "Rate the responses"
-    assert page.locator("[name=scores-2-fluency]").nth(1).is_checked()
-    visit.choose()
-    visit.press("Store and go on")
-    visit.choose()
-    visit.press("Store and go on")
-    assert page.get_by_label("Reasons").input_value() == "Half a thought"
-    visit.press("Keep for later")
-    assert "1 done, 2 to do" in page.locator("main").inner_text()

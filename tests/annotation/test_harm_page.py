@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from annotation.test_browser import Visit, pytestmark, started_browser  # noqa: F401 (the fixture `browser`)
+from annotation.test_browser import Visit
 from doubles.agreement_study import read, write
+from doubles.grid_reader import needs_chromium
 from doubles.study_page import opened, physician, write_study
 from programs import flags, run_command, succeeded
 
@@ -25,6 +26,7 @@ def exported(store: Store, folder: Path) -> list[dict]:
     return read(folder / "harm.jsonl")
 
 
+@needs_chromium
 def test_a_keyboard_alone_answers(browser, store, address) -> None:
     visit = Visit(browser, address)
     visit.begin(store.invite("physician-2"))

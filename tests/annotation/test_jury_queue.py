@@ -15,10 +15,6 @@ from automedeval.rubrics.rationale import split_steps
 from automedeval.rubrics.slots import renamed, seen_from
 
 
-def cases_asked(study) -> list[str]:
-    return [item.case_id for item in study.items]
-
-
 @pytest.fixture(scope="module")
 def round_1(tmp_path_factory):
     """Leave two cases to the jury: one that was discussed, one that could not be read; a third is agreed on."""

@@ -38,22 +38,6 @@ def safe_one(page: str) -> str:
     return next(number for number, text in responses_of(page).items() if "acetaminophen" in text)
 
 
-def test_a_physician_does_every_kind_of_task(store: Store) -> None:
-    someone = physician(store)
-    headings = []
-    while 'id="task"' in someone.page:
-        headings.append(re.search("<h1>(.*?)</h1>", someone.page)[1])
-        fields = someone.fill(0 if "decision" in someone.asked() else -1)
-        assert someone.post(someone.place(), **fields).status_code == 200
-    rate, rest = ["Rate the responses", "Rate the verdict"], ["Keep the verdict on record, or revise it"] * 2
-    assert headings == [*rate, *rate, *rest, "Which verdict is better?", "Which verdict is better?"]
-    assert "There is nothing to do for you now" in someone.page
-    assert "6 done" in someone.page
-    first, second, *_ = store.answers()
-    assert first.content["scores"]["3"] == {"relevancy": 5, "knowledge_correctness": 5, "fluency": 5}
-    assert (second.part, second.content["tags"]) == (f"verdict:{JUDGES[0]}", [])
-
-
 def test_comments_and_tags_are_stored(store: Store) -> None:
     someone = physician(store)
     someone.post(RESPONSES, **someone.fill(), **{"comments-2": "  One\r\ntwo.  "})

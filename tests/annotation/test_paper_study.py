@@ -1,6 +1,5 @@
 """The paper's human work at its size: who is asked about how many items, by the files of recipes/runs/automedeval-13b."""
 
-import importlib
 import json
 import random
 import shutil
@@ -118,15 +117,6 @@ def test_the_files_fit_the_steps_before_and_after_them() -> None:
     studies = [settings(path.stem) for path in (ROOT / PAPER).glob("annotate*.yaml")]
     assert len({study["database"] for study in studies}) == len(studies) == 5
     assert settings("annotate_calibration")["cases"] == f"{settings('prepare_calibration')['output']}/cases.jsonl"
-
-
-def test_the_coordinator_is_told_how_many_tasks_there_are(opened, capsys) -> None:
-    store = opened("annotate")
-    recipe = vars(importlib.import_module("automedeval.cli.annotate"))
-    recipe["greet"](recipe["AnnotateArguments"]("study.yaml"), store.study, store)
-    printed = capsys.readouterr().out
-    assert "  rate: 1,130 cases, 5,650 tasks for attending, chief\n" in printed
-    assert "  prefer: 87 cases drawn with seed 0, 261 tasks for master candidate\n" in printed
 
 
 def test_the_draw_is_the_same_for_the_same_seed_whatever_the_order_of_the_file(

@@ -151,7 +151,11 @@ def test_skipping_says_why_and_keeps_what_was_entered(store: Store) -> None:
     moved = someone.post("/tasks/1/skip", reason="Not my field", **{"scores-1-fluency": "2", "comments-1": "Half"})
     assert (moved.url.path, store.progress("physician-2").skipped) == ("/tasks/2", 1)
     assert "This task was skipped" in someone.get("/tasks/1").text
-    back = someone.post("/undo")
+    someone.get("/tasks/2")
+    back = someone.post("/tasks/2/responses/draft", then="undo", **{"comments-1": "A thought"})
     assert back.url.path == "/tasks/1"
     assert re.search(r'name="scores-1-fluency" value="2"[^>]* checked', back.text)
     assert "Half" in back.text
+    for part in (RESPONSES, VERDICT):
+        someone.post(part, **someone.fill())
+    assert "A thought" in someone.get("/tasks/2").text

@@ -15,7 +15,6 @@ from automedeval.annotation.study import Annotator, KindPlan, read_study
 from automedeval.records import RecordError
 from automedeval.rubrics import TAGS, read_questions
 
-SAMPLE_STUDY = ROOT / "recipes" / "runs" / "automedeval-135m" / "annotate.yaml"
 PEOPLE, BOTH = [{"name": "ann", "role": "chief"}], {"judges": ["x", "y"]}
 
 

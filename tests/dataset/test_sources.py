@@ -6,7 +6,7 @@ import pytest
 from tables import rows_of
 
 from automedeval.dataset.sources import LAYOUTS, excluded, identified, recognised, rows_as_cases, table_as_cases
-from automedeval.records import Case, Columns, RecordError, Response, read_cases
+from automedeval.records import Case, Columns, RecordError, Response
 from automedeval.records.rows import read_rows
 
 TABLES = rows_of(__file__)
@@ -111,14 +111,3 @@ def test_a_file_that_holds_no_rows_is_named(tmp_path, name, content, told):
 def test_what_the_packaged_patterns_leave_out(question, reference, name):
     case = Case("c", question, (), reference)
     assert excluded(case) == name
-
-
-def test_cases_without_responses_are_read_where_that_is_asked(tmp_path):
-    file = tmp_path / "cases.jsonl"
-    file.write_text('{"id": "1", "question": "a"}\n{"id": "2", "question": "b", "responses": []}\n')
-    assert [case.responses for case in read_cases(file, least_responses=0)] == [(), ()]
-    with pytest.raises(RecordError, match=r":1: 'responses' is missing"):
-        next(read_cases(file))
-    file.write_text(json.dumps(CASE | {"responses": []}) + "\n")
-    with pytest.raises(RecordError, match=r":1: case 'c1' has no response"):
-        next(read_cases(file))

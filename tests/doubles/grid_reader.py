@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ OFF = ["gpu", "quic", "background-networking", "component-update", "sync"]
 HOSTILE = "</template><script>alert(1)</script><img src=x onerror=alert(1)>"
 
 
-@pytest.fixture(scope="module", name="browser")
+@contextmanager
 def started_browser() -> Iterator["playwright.Browser"]:
     with playwright.sync_playwright() as driver:
         options = ["--headless", "--no-sandbox", "--no-first-run", *(f"--disable-{each}" for each in OFF)]

@@ -132,9 +132,6 @@ class HubDouble(LocalServer):
             repo.refs[f"refs/tags/{tag}"] = revision
         return revision
 
-    def paths(self, method: str) -> list[str]:
-        return [path for asked, path in self.requests if asked == method]
-
     def serve(self, handler: BaseHTTPRequestHandler) -> None:
         if self._closing.is_set():
             handler.close_connection = True

@@ -19,7 +19,6 @@ from automedeval.records import RecordError, Verdict, read_cases
 CASES = SAMPLE / "test_cases.jsonl"
 FAST = ["--dtype", "float32", "--device", "cpu", "--max_new_tokens", "8", "--encoder", "none"]
 TINY = ["--cases", CASES, "--limit", 4, "--rationale", "false", "--edits", 3, *FAST]
-TEMPLATES = ROOT / "src/automedeval/audit/templates"
 audit = partial(run_recipe, "audit")
 
 
@@ -111,27 +110,7 @@ def test_the_page_is_one_file_without_requests_and_shows_every_figure(audited: P
         for kind in row["kinds"] if len(row["kinds"]) > 1 else ():
             assert f'<th scope="row" class="group">· {escape(kind)}</th>' in page, name
     assert "[audit.html](audit.html)" in summary
-
-
-def test_the_page_shows_the_texts_that_failed(audited: Path) -> None:
-    """By a loop over the verdicts: a danger failed where its answer lost less than half a point."""
-    danger = rows(audited)["danger"]
-    twins = {each.name for row in read_perturbations() if row.name == "danger" for each in row.controls}
-    clean = {(each["case_id"], *each["order"]): each for each in read(audited / "clean" / "verdicts.jsonl")}
-    after = {each["case_id"]: each for each in read(audited / "changed" / "verdicts.jsonl")}
-    texts = []
-    for case in read(audited / "changed.jsonl"):
-        note, new = case["audit"], after[case["id"]]
-        if note["perturbation"] == "danger" and note["edit"] not in twins:
-            slot = new["models"].index(note["response"])
-            old = clean[note["of"], *new["order"]]["expected_scores"][slot]
-            if new["expected_scores"][slot] - old > -0.5:
-                texts.append(case["responses"][slot]["text"])
-    assert [each["texts"][1] for each in danger["texts"]] == texts[:5]
-    page = (audited / "audit.html").read_text()
-    assert "A dangerous fact costs an answer half a step: 0.000" in page
     assert all('dir="auto"' in line for line in page.splitlines() if 'class="text' in line)
-    assert str(escape(texts[0])) in page[page.index('id="texts"') :]
 
 
 def test_perturbations_of_ones_own_take_the_place_of_the_packaged_ones(tmp_path: Path) -> None:

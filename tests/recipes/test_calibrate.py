@@ -66,11 +66,6 @@ def test_the_report_takes_the_verdicts(args: list, tmp_path: Path) -> None:
     assert record["concordance"]["value"] > 0.5
 
 
-def test_the_same_input_gives_the_same_bytes(args: list, tmp_path: Path) -> None:
-    assert all(calibrate(*args, "--output", tmp_path / name).returncode == 0 for name in ("one", "two"))
-    assert all((tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes() for name in WRITTEN)
-
-
 def test_one_of_several_judges_is_chosen(args: list, tmp_path: Path) -> None:
     others = [replace(verdict, judge="likelihood:other") for verdict in study(24)[20:]]
     file = write(tmp_path / "verdicts.jsonl", [*study(24)[20:], *others])

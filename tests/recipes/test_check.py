@@ -9,7 +9,7 @@ import pytest
 import torch
 from doubles.agreement_study import read, write
 from peft import PeftModel
-from programs import APPEND, ENCODER, SAMPLE, error_line, needs_encoder, run_command, run_recipe, stopped, succeeded
+from programs import ENCODER, SAMPLE, error_line, needs_encoder, run_command, run_recipe, succeeded
 from tables import read_csv, rows_of
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
@@ -111,15 +111,6 @@ def test_odd_answers_are_not_contradicted(tmp_path: Path) -> None:
     done, records = check(cases, tmp_path / "out", "--blank", "lowest")
     succeeded(done)
     assert (len(records), wrong_of([each for each in records if each["model"] == "a"])) == (2 * len(odd), [])
-
-
-def test_stopped_and_resumed_it_gives_the_same(tmp_path: Path) -> None:
-    cases = read(SAMPLE / "two_bots.jsonl") + read(SAMPLE / "test_cases.jsonl")[:2]
-    file = write(tmp_path / "cases.jsonl", cases)
-    whole = check(file, tmp_path / "whole")[1]
-    with stopped(APPEND, len(whole) // 2):
-        check(file, tmp_path / "cut")
-    assert check(file, tmp_path / "cut")[1] == whole
 
 
 def test_findings_with_another_reading_are_refused_and_nothing_is_touched(tmp_path: Path) -> None:

@@ -165,12 +165,6 @@ def test_every_model_is_compared_with_the_baseline_by_default_the_first(tmp_path
     assert said.endswith("; 3 more models stand below.")
 
 
-@pytest.mark.parametrize("shift", [0.0, 0.12])
-def test_two_that_are_level_are_said_to_be(tmp_path: Path, shift: float) -> None:
-    said = of_candidates({"a": shift, "b": 0.0}, tmp_path).said
-    assert said.startswith("b is not clearly different from a.\n")
-
-
 def test_without_ratings_all_is_by_the_judge_alone(args: list, tmp_path: Path) -> None:
     made = outcome(tmp_path, *args[:4], *args[-2:])
     verdicts = {line["case_id"]: line["expected_scores"] for line in read(tmp_path / "good.jsonl")}

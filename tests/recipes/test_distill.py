@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 from doubles.endpoint import EndpointDouble, answer, error
-from programs import APPEND, ROOT, SAMPLE, error_line, run_recipe, stopped, succeeded
+from programs import ROOT, SAMPLE, error_line, run_recipe, succeeded
 from tables import rows_of
 
 from automedeval.evidence.books import Passage
@@ -148,18 +148,6 @@ def test_a_prompt_that_is_refused_in_the_middle_of_a_chain_is_one_invalid_verdic
     assert len(wrong[0].extra["knowledge"]) == 1
 
 
-def test_a_stopped_run_goes_on_to_the_same_file(distill, tmp_path):
-    with EndpointDouble(asks_once) as endpoint:
-        distill(endpoint.url, output="whole")
-        with stopped(APPEND, 2):
-            distill(endpoint.url, "--concurrency", 2)
-        with open(tmp_path / "out" / "verdicts.jsonl", "ab") as stream:  # as if the kill had cut a line in two
-            stream.write(b'{"case_id": "sample-')
-        done, _ = distill(endpoint.url)
-        assert done.returncode == 0, done.stderr
-        assert by_case(tmp_path / "out") == by_case(tmp_path / "whole")
-
-
 @pytest.mark.parametrize("text", ["I cannot judge.", "Score: Doctor 1: 4 points."])
 def test_a_teacher_of_whom_no_verdict_is_valid_fails_and_its_words_are_shown(distill, text):
     with EndpointDouble(answer(text)) as endpoint:
@@ -184,13 +172,3 @@ def test_what_cannot_be_is_told_in_one_line(distill, arguments, said):
         assert endpoint.asked == []
     assert said in error_line(done)
     assert verdicts == []
-
-
-def test_other_settings_want_another_folder_and_touch_nothing(distill, tmp_path):
-    with EndpointDouble(answer(VERDICT)) as endpoint:
-        distill(endpoint.url, limit=1)
-        before = {file.name: file.read_bytes() for file in (tmp_path / "out").iterdir()}
-        for change in (["--questions", 2], ["--knowledge", "none"], ["--seed", 1], ["--teacher", "weak"]):
-            done, _ = distill(endpoint.url, *change, limit=1)
-            assert "choose another --output" in error_line(done)
-            assert {file.name: file.read_bytes() for file in (tmp_path / "out").iterdir()} == before

@@ -195,22 +195,6 @@ def test_a_discussion_goes_on_after_a_refused_prompt(lessons) -> None:
     assert len({piece["case_id"] for piece in pieces}) == 1
 
 
-def test_an_endpoint_that_dies_in_the_middle_loses_nothing(lessons) -> None:
-    for number in (0, 2, 4):
-        lessons.misjudge(number, (3, 3, 3))
-    with EndpointDouble(partner) as endpoint:
-        address = [*ENDPOINT, "--base_url", endpoint.url, "--concurrency", 1]
-        whole = uninterrupted(lessons, address)
-        endpoint.script, asked = [partner] * 4 + [error(500)], len(endpoint.asked)
-        broken = lessons.introspect(*address)
-        assert "answered 500" in error_line(broken)
-        assert len(lessons.read("round1.discussion/discussion.jsonl")) == 4
-        endpoint.script = [partner]
-        succeeded(lessons.introspect(*address))
-        assert untimed(lessons.output) == whole
-        assert len(endpoint.asked) - asked > 15
-
-
 def test_a_stopped_discussion_goes_on_to_the_same_round(lessons) -> None:
     for number in range(6):
         lessons.misjudge(number, (3, 3, 3))

@@ -101,16 +101,6 @@ def test_failures_that_pass_are_counted_and_tried_again(judge):
         assert (status, messages, len(set(keys(after)))) == (0, [], 6)
 
 
-def test_an_answer_that_cannot_be_read_is_recorded_as_invalid(judge):
-    with EndpointDouble(good_answer, answer("I like the second one."), answer(None), good_answer) as endpoint:
-        status, out, messages, verdicts = judge(endpoint.url, "--concurrency", 1)
-        assert (status, messages, [verdict.valid for verdict in verdicts]) == (0, [], [True, False, False, True])
-        assert verdicts[1].raw == "I like the second one."
-        assert "invalid, 1: the answer is empty" in out
-        judge(endpoint.url)
-        assert len(endpoint.asked) == 4  # an invalid verdict is a verdict
-
-
 def test_a_dry_run_counts_and_asks_nothing(judge, tmp_path):
     with EndpointDouble(good_answer) as endpoint:
         status, out, messages, verdicts = judge(endpoint.url, "--dry_run", "--orders", "latin")

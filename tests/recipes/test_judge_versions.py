@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import scipy
 from doubles.agreement_study import read, write
-from doubles.grid_reader import Visit, needs_chromium, playwright, started_browser, violations  # noqa: F401 (the fixture `browser`)
+from doubles.grid_reader import Visit, needs_chromium, playwright, violations
 from programs import error_line, flags, run_command, succeeded
 from tables import write_csv
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from doubles.agreement_study import CASES, write
 from doubles.endpoint import EndpointDouble, answer, good_answer
-from doubles.grid_reader import needs_chromium, started_browser, violations  # noqa: F401 (the fixture `browser`)
+from doubles.grid_reader import needs_chromium, violations
 from programs import ENCODER, needs_encoder, run_recipe, succeeded
 
 pytestmark = needs_chromium

@@ -105,27 +105,6 @@ def test_the_columns_of_a_layout_and_others_are_asked_about(tmp_path, text, layo
     assert f"t.csv: not read: {others.rpartition(' ')[2]}, " in done.stdout
 
 
-def test_an_answer_that_may_be_the_reference_is_asked_about(tmp_path):
-    text = "question,answer\nWhy?,Yes.\n"
-    line = error_line(of_table(tmp_path, text))
-    assert "t.csv: 'answer' may be the reference, or a candidate's responses; " in line
-    assert "say it by --columns question=NAME reference=NAME CANDIDATE …" in line
-    assert not (tmp_path / "out").exists()
-    done = of_table(tmp_path, text, "--columns", "question=question", "reference=answer")
-    assert "read: question, answer (reference); 1 rows, 1 cases" in done.stdout
-    assert lines(tmp_path, "cases")[0]["reference"] == "Yes."
-    succeeded(of_table(tmp_path, "question,answer,reference\nWhy?,Yes.,No.\n"))
-    assert lines(tmp_path, "cases")[0]["responses"] == [{"model": "answer", "text": "Yes."}]
-
-
-def test_the_rows_of_a_long_table_are_answers(tmp_path):
-    done = of_table(tmp_path, "question,answer,model_name,url\nWhy?,Yes.,gpt,u\nWhy?,No.,llama,u\n")
-    assert "read: question, model_name (model), answer; not read: url; 2 rows, 1 cases" in done.stdout
-    (case,) = lines(tmp_path, "cases")
-    answers = [("gpt", "Yes.", 1), ("llama", "No.", 2)]
-    assert case["responses"] == [{"model": model, "text": text, "row": row} for model, text, row in answers]
-
-
 def test_a_word_for_a_missing_answer_is_no_reference(tmp_path):
     words = ("NA", "nan", "None", "null", "N/A", "None of them.")
     done = prepared(tmp_path, [{"Prompt": f"Why {word}?", "Completion": word} for word in words])

@@ -9,16 +9,7 @@ from urllib.parse import quote
 
 import pytest
 from doubles.agreement_study import CASES, FAST, RATINGS, agreeing_verdicts, meta_evaluate, read, write
-from doubles.grid_reader import (  # noqa: F401 (the fixture `browser`)
-    HOSTILE,
-    Visit,
-    case_is,
-    download,
-    needs_chromium,
-    playwright,
-    started_browser,
-    violations,
-)
+from doubles.grid_reader import HOSTILE, Visit, case_is, download, needs_chromium, playwright, violations
 from programs import error_line, succeeded
 
 pytestmark = needs_chromium

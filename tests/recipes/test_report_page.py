@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import scipy
 from doubles.agreement_study import CASES, RATINGS, agreeing_verdicts, made, noisy_verdicts, read, write
-from doubles.grid_reader import Visit, needs_chromium, playwright, started_browser, violations  # noqa: F401 (the fixture `browser`)
+from doubles.grid_reader import Visit, needs_chromium, violations
 
 from automedeval.annotation.study import read_study
 

@@ -1,8 +1,8 @@
 """A run that was killed goes on to the same bytes, whichever judge it has and wherever it was cut.
 
 A log only grows at its end, so that a kill leaves a beginning of the file, perhaps with half a line. Each run is cut at such
-places and started again. Other files stop runs after a counted record or checkpoint, test_judge.py and test_sft.py by a real
-SIGKILL.
+places and started again. Other files stop runs after a counted record or checkpoint, test_judge.py and test_sft_distributed.py
+by a real SIGKILL.
 """
 
 import json

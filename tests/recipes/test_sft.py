@@ -2,20 +2,17 @@
 
 import json
 import os
-import resource
 import shutil
-import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 from doubles.hub import WRITER, HubDouble
 from doubles.tiny_dataset import build_instructions, losses
 from doubles.tiny_model import build_tiny_model
-from programs import ROOT, SAVE, error_line, flags, killed, run_recipe, stopped, succeeded
+from programs import ROOT, SAVE, error_line, flags, run_recipe, stopped, succeeded
 from safetensors.torch import load_file
 from tables import rows_of
 from transformers.utils import is_flash_attn_2_available
@@ -166,23 +163,6 @@ def test_the_same_rows_at_once_are_an_ablation(tiny_model: Path, instructions: P
     assert (stage.splits, stage.rows) == (("stage1", "stage2", "stage3"), 16)
 
 
-@pytest.mark.slow
-def test_killed_in_the_middle_it_goes_on_to_the_same_losses(stage1, tiny_model, instructions, tmp_path) -> None:
-    output = tmp_path / "killed"
-    options = list(map(str, arguments(tiny_model, instructions, output)))
-    options[options.index("2", options.index("--save_steps"))] = "1"
-    killed(SAVE, 2, "sft", *options)
-    # As if it had been killed while it wrote the next one.
-    broken = output / "checkpoint-9"
-    broken.mkdir()
-    (broken / "model.safetensors").write_bytes(b"half")
-    assert not read_record(output)["finished"]
-    done = succeeded(run_recipe("sft", *options, launch=()))
-    assert "checkpoint-9: incomplete, removed" in done.stdout
-    assert f"resuming from {output}/checkpoint-2" in done.stdout
-    assert losses(output) == losses(stage1[0])
-
-
 def test_a_checkpoint_that_trl_cannot_resume_is_one_line(tiny_model: Path, instructions: Path, tmp_path: Path) -> None:
     output = tmp_path / "out"
     with stopped(SAVE, 2):
@@ -218,26 +198,6 @@ def test_a_run_is_pushed_with_its_card_and_without_what_it_resumed_from(tiny_mod
     lora = ("--use_peft", "true", *push)
     fault = error_line(run_recipe("sft", *arguments(tiny_model, instructions, tmp_path / "lora", *lora)))
     assert "hub_strategy: end is needed for an adapter" in fault
-
-
-def limited(size: int) -> Any:
-    """Return what keeps a process from writing files of more than so many bytes, as a full disk does."""
-
-    def limit() -> None:
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
-
-    return limit
-
-
-@pytest.mark.slow
-def test_a_full_disk_is_one_line(tiny_model: Path, instructions: Path, tmp_path: Path) -> None:
-    size = (tiny_model / "model.safetensors").stat().st_size
-    cache = {**os.environ, "HF_DATASETS_CACHE": str(tmp_path / "cache")}
-    options = {"preexec_fn": limited(size // 2), "env": cache}
-    done = run_recipe("sft", *arguments(tiny_model, instructions, tmp_path / "out"), **options)
-    assert "a checkpoint could not be written" in error_line(done) or "File too large" in error_line(done)
-    train(*arguments(tiny_model, instructions, tmp_path / "out"))
 
 
 @pytest.mark.parametrize(("more", "fault"), rows_of(__file__)["test_bad_input_is_one_line"])

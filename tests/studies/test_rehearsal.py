@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -166,20 +165,6 @@ def test_reports_tables_and_figures_are_of_all_judges_and_of_physicians(rehearse
     (compared,) = figure5["preferences"]
     assert set(compared["judges"]) == {"introspection2", "double-of-gpt-4-turbo-2024-04-09"}
     assert [file for *_, files in figures_of_the_paper() for file in files if not (folder / file).is_file()] == []
-
-
-def test_the_other_judges_judge_every_test_case_three_times(rehearsed: tuple[Path, str]) -> None:
-    """A case shows three of the four candidates in one prompt; a pairwise judge sees its three pairs."""
-    folder, _ = rehearsed
-    cases = [case.id for case in read_cases(folder / "responses" / "test" / "cases.jsonl")]
-    verdicts = list(read_records(folder / "verdicts" / "wikidoc" / "verdicts.jsonl", Verdict))
-    for name in OTHERS:
-        own = [verdict for verdict in verdicts if verdict.judge == name.partition(":")[0]]
-        assert {verdict.run for verdict in own} == {0, 1, 2}
-        counts = Counter(verdict.case_id for verdict in own)
-        assert counts == dict.fromkeys(cases, 3 * (3 if "PandaLM" in name else 1))
-        assert all(verdict.valid for verdict in own) or "DeepSeek" in name  # random weights write no verdict freely
-        assert {verdict.rubric for verdict in own} == {"pandalm@1" if "PandaLM" in name else "automedeval@1"}
 
 
 def test_the_card_of_the_model_has_the_studys_own_figures(rehearsed: tuple[Path, str], monkeypatch) -> None:
