@@ -1,13 +1,10 @@
 """The paper's counts: 9,874 synthetic cases with the stated joint distribution of failed criteria, verified and assigned."""
 
-import itertools
 from collections import Counter
 from pathlib import Path
 
-import numpy as np
-import pytest
 from doubles.agreement_study import write
-from doubles.stand_ins import CHECKS, FAILED, checks
+from doubles.stand_ins import checks
 from programs import ROOT
 
 from automedeval.dataset.builder import InstructionSet
@@ -66,24 +63,6 @@ def test_verification_and_assignment_give_the_papers_counts(tmp_path: Path) -> N
     everyone = [case for keys in found.splits.values() for case, _ in keys]
     assert len(set(everyone)) == len(everyone) == 9569 == 8611 + 958
     assert "training: 8,611 cases → 8,611 = 4,788 strong + 3,823 weak" in found.lines
-
-
-def test_the_stated_distribution_has_the_papers_margins_and_the_largest_entropy() -> None:
-    """Iterative proportional fitting from the uniform distribution, which keeps the entropy as large as the figures allow."""
-    patterns = [tuple(map(bool, each)) for each in itertools.product((0, 1), repeat=3)]
-    failed = {tuple(name in pattern for name in CHECKS): number for pattern, number in FAILED.items()}
-    counts = np.array([failed[pattern] for pattern in patterns])
-    events = [np.array([pattern[at] for pattern in patterns]) for at in range(3)]
-    events.append(np.array([sum(pattern) >= 2 for pattern in patterns]))
-    fitted = np.full(8, counts.sum() / 8)
-    for _ in range(1000):
-        for event in events:
-            inside, outside = (counts[part].sum() / fitted[part].sum() for part in (event, ~event))
-            fitted *= np.where(event, inside, outside)
-    assert counts.sum() == 9874
-    assert counts[events[-1]].sum() == 305
-    assert [round(100 - 100 * counts[event].sum() / 9874, 2) for event in events[:3]] == [*MET.values()]
-    assert fitted == pytest.approx(counts, abs=1)  # whole verdicts
 
 
 def test_every_plan_of_the_study_has_one_rule() -> None:

@@ -12,7 +12,6 @@ import pytest
 from doubles.agreement_study import write
 from doubles.clean_machine import unpack
 from doubles.endpoint import EndpointDouble, good_answer
-from doubles.tiny_model import build_tiny_model
 from programs import ENCODER, ROOT, error_line, needs_encoder, run_command, succeeded
 from project.test_docs import commands
 from project.test_printed_commands import case, rate, stand_ins, verdicts_of, write_table
@@ -20,12 +19,10 @@ from project.test_printed_commands import case, rate, stand_ins, verdicts_of, wr
 from automedeval.cli.console import COMMANDS
 from automedeval.cli.doctor import fitting
 
-TABLE = "question;reference;rowan-7b;larch-7b\nIs 4 g a day safe?;At most.;Yes, at most.;No.\nWhat is gout?;;Pain.;A “pain”.\n"
-
 
 @pytest.fixture(scope="module")
 def new_machine(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]]:
-    """Return an empty folder with a table of answers, and the environment in which `automedeval` is the wheel's command."""
+    """Return an empty folder, and the environment in which `automedeval` is the wheel's command."""
     home = tmp_path_factory.mktemp("user")
     venv.create(home / "venv", with_pip=False, symlinks=True)
     installed, *libraries = unpack(wheel, home / "wheel")
@@ -35,39 +32,9 @@ def new_machine(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[
     command.write_text(f"#!{home}/venv/bin/python\nfrom automedeval.cli.console import main\nmain()\n")
     command.chmod(0o755)
     (home / "work").mkdir()
-    (home / "work" / "my answers.csv").write_text(TABLE, encoding="utf-8-sig")
     keep = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "HF_", "AUTOMEDEVAL"))}
     own = {"PATH": f"{command.parent}:{os.environ['PATH']}", "HOME": str(home), "XDG_CACHE_HOME": str(home / "cache")}
     return home / "work", keep | own | {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
-
-
-def typed(new_machine: tuple[Path, dict[str, str]], line: str) -> subprocess.CompletedProcess:
-    """Run a line of a shell as it would be pasted."""
-    folder, environment = new_machine
-    options = {"cwd": folder, "env": environment, "capture_output": True, "text": True, "timeout": 600}
-    return subprocess.run(["bash", "-c", line], **options)
-
-
-@pytest.mark.slow
-def test_one_command_on_a_table_gives_verdicts_a_leaderboard_and_the_command_of_the_report(new_machine) -> None:
-    folder, _ = new_machine
-    message = error_line(typed(new_machine, "automedeval judge 'my answers.csv'"))
-    assert "no encoder at models/all-MiniLM-L6-v2" in message
-    assert not (folder / "verdicts").exists()
-    build_tiny_model(folder / "models" / "tiny")
-    done = succeeded(typed(new_machine, "automedeval judge 'my answers.csv' --judge likelihood:models/tiny"))
-    assert "my answers.csv: read: question, rowan-7b, larch-7b (answers), reference; 2 rows, 2 cases" in done.stdout
-    assert re.search(r"^(rowan|larch)-7b +1–2 +2 ", done.stdout, re.M), "a leaderboard"
-    verdicts = folder / "verdicts" / "my answers-likelihood-tiny" / "verdicts.jsonl"
-    assert len(verdicts.read_text().splitlines()) == 2
-    (line,) = re.findall(r"^The report: (.*)$", done.stdout, re.M)
-    succeeded(typed(new_machine, line))
-    page = folder / "reports" / "my answers-likelihood-tiny" / "report.html"
-    assert "rowan-7b" in page.read_text(encoding="utf-8")
-    asked = "automedeval --version && automedeval doctor && python -c 'import automedeval as a; print(a.__file__)'"
-    shown = succeeded(typed(new_machine, asked))
-    assert "models: tiny" in shown.stdout
-    assert shown.stdout.splitlines()[-1].startswith(f"{folder.parent}/wheel/"), "the package is the wheel's"
 
 
 ONE_PROCESS = """

@@ -20,7 +20,6 @@ from automedeval.records import read_cases
 from automedeval.rubrics.grammar import parse_verdict
 
 RUN = ROOT / "recipes" / "runs" / "automedeval-135m"
-WRITTEN = ("train.parquet", "test.parquet", "statistics.json", "revisions.jsonl", "dropped.jsonl", "README.md")
 
 
 @pytest.fixture
@@ -73,7 +72,7 @@ def test_round_1_of_the_small_study(sample, tmp_path, tiny_model) -> None:
     training.write_text(json.dumps({"model_name_or_path": str(tiny_model), "max_length": 4000}))
     assert said.returncode == 0, said.stderr
     options = ["--config", RUN / "revise1.yaml", *about, "--training", training]
-    done = succeeded(run_recipe("introspect_revise", *options))
+    succeeded(run_recipe("introspect_revise", *options))
     old = read_dataset(sample)
     statistics = json.loads((tmp_path / "round1" / "statistics.json").read_text())
     counts = statistics["counts"]
@@ -88,10 +87,6 @@ def test_round_1_of_the_small_study(sample, tmp_path, tiny_model) -> None:
     revised = [row for row in rows.values() if row["judge"] == "consensus"]
     assert len(revised) == counts["consensus"]["revise"]
     assert all(rows[row["case_id"]] == row for row in old.training if rows[row["case_id"]]["judge"] != "consensus")
-    first = [(tmp_path / "round1" / name).read_bytes() for name in WRITTEN]
-    again = run_recipe("introspect_revise", *options)
-    assert again.stdout == done.stdout
-    assert [(tmp_path / "round1" / name).read_bytes() for name in WRITTEN] == first
     most = statistics["splits"]["train"]["tokens"]["most"]
     training.write_text(json.dumps({"model_name_or_path": str(tiny_model), "max_length": most - 1}))
     shorter = run_recipe("introspect_revise", *options)

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import scipy
 from doubles.agreement_study import read, write
 from doubles.grid_reader import Visit, needs_chromium, playwright, violations
 from programs import error_line, flags, run_command, succeeded
@@ -159,9 +158,6 @@ def test_the_first_version_is_the_baseline_of_a_report_that_open_makes(tmp_path,
     gaps = [two - one for one, two in lengths]
     ids = [each["id"] for each in cases]
     assert record["cases"] == [ids[n] for n in np.argsort(gaps, kind="stable") if gaps[n] < 0]
-    interval = scipy.stats.ttest_1samp(gaps, 0).confidence_interval(0.95)
-    difference = [record["difference"][name] for name in ("value", "low", "high")]
-    assert difference == pytest.approx([np.mean(gaps), *interval])
     assert record["means"] == pytest.approx(np.mean(lengths, axis=0))
     assert "--baseline v2 " in succeeded(judged(tmp_path, *versions, "--baseline", "v2")).stdout
     summary = (tmp_path / "reports/out/report.md").read_text("utf-8")

@@ -74,19 +74,6 @@ def test_least_squares_are_no_worse_than_any_curve_near_by() -> None:
             assert squares(replace(best, **{name: getattr(best, name) + step})) > squares(best)
 
 
-def test_the_interval_covers_the_measurement_to_come() -> None:
-    curve, rng, inside, tried = Curve(0.55, 0.4, 2.0), np.random.default_rng(0), 0, 120
-    widths = []
-    for _ in range(tried):
-        seventh = forecast([curve.at(t) + rng.normal(0, 0.003) for t in range(6)])["next"][1]
-        low, high = seventh["low"], seventh["high"]
-        assert low < seventh["value"] < high
-        inside += low <= curve.at(7) + rng.normal(0, 0.003) <= high
-        widths.append(high - low)
-    assert 0.89 <= inside / tried <= 0.995
-    assert np.median(widths) < 0.06
-
-
 def test_the_interval_is_that_of_linear_regression_by_another_route() -> None:
     values = [0.40, 0.45, 0.47, 0.485, 0.488]
     record = forecast(values)
@@ -125,11 +112,3 @@ def test_the_round_of_a_small_rest_is_the_first(curve: Curve) -> None:
     assert curve.a - curve.at(t) < growth_curve.SMALL_REST
     assert t == 0 or curve.a - curve.at(t - 1) >= growth_curve.SMALL_REST
     assert Curve(0.004, 0.1, 0.0).round_of_small_rest() == 0
-
-
-def test_the_next_rounds_follow_the_last_one_measured() -> None:
-    record = forecast([Curve(0.5274, 0.453, 2.83).at(t) + (-1) ** t * 0.001 for t in range(5)])
-    assert not record["exact"]
-    assert "no_interval" not in record
-    assert [each["round"] for each in record["next"]] == list(range(5, 5 + growth_curve.AHEAD))
-    assert all(each["low"] < each["value"] < each["high"] for each in record["next"])
