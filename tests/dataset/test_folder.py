@@ -6,15 +6,12 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-import pyarrow.parquet
 import pytest
 from doubles.tiny_dataset import FACTS
 
-from automedeval.dataset.folder import SCHEMA, new_dataset, row_faults, write_card, write_splits
+from automedeval.dataset.folder import SCHEMA, new_dataset, write_card, write_splits
 from automedeval.records import RecordError
-from automedeval.rubrics import read_rubric
 
-RUBRIC = read_rubric("automedeval")
 KILLED = """
 import os, signal, sys
 from pathlib import Path
@@ -71,28 +68,6 @@ def row_of(number: int, **more) -> dict:
     row = dict.fromkeys(SCHEMA.names) | {"prompt": messages, "completion": messages, "case_id": str(number)}
     row |= {"order": [1, 0], "models": ["a", "b"], "teacher": "strong", "rubric": "automedeval@1", "judge": "t"}
     return row | more
-
-
-class Numbers:
-    """An encoder to which a row has as many tokens as the number in its question."""
-
-    def encode(self, prompts: list[list[dict]], answered: bool) -> list[range]:
-        return [range(int(messages[0]["content"].split()[-1])) for messages in prompts]
-
-
-def test_rows_are_written_in_order_and_counted(tmp_path: Path) -> None:
-    rows = [row_of(at, quality="high" if at % 3 else None) for at in range(900)]
-    said = [{"role": "assistant", "content": "Score: Doctor 1: 3 points. Doctor 2: 4 points."}]
-    faults = row_faults([row | {"completion": said} for row in rows], Numbers(), 599, {RUBRIC.name: RUBRIC})
-    assert faults == [None] * 600 + ["more than 599 tokens"] * 300
-    facts = write_splits(tmp_path, {"stage1": rows[:600]}, Numbers())
-    statistics = facts["splits"]["stage1"]
-    table = pyarrow.parquet.read_table(tmp_path / "stage1.parquet")
-    assert table.column("case_id").to_pylist() == [str(at) for at in range(600)]
-    assert statistics["rows"] == 600
-    assert statistics["quality"] == {"high": 400, "not stated": 200}
-    assert statistics["tokens"] == {"median": 300, "most": 599}
-    assert facts["sources"] == [{"source": "not stated", "license": "not stated", "rows": 600}]
 
 
 def test_the_fingerprint_changes_with_every_row(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tables import refused, rows_of
 
-from automedeval.dataset.folder import SCHEMA
 from automedeval.dataset.instructions import instruction
 from automedeval.records import REFERENCE, Case, RecordError, Response, Verdict
 from automedeval.rubrics import read_rubric
@@ -67,18 +66,6 @@ def test_every_slot_order_turns_up_and_the_seed_decides() -> None:
     assert len(set(orders)) == 6
     assert orders == [order_of(f"case-{at}", 0) for at in range(60)]
     assert orders != [order_of(f"case-{at}", 1) for at in range(60)]
-
-
-def test_a_row_says_whose_it_is() -> None:
-    row = instruction(CASE, verdict_of(), RUBRIC, "strong", "high")
-    assert list(row) == SCHEMA.names
-    told = {name: row[name] for name in ("case_id", "teacher", "judge", "quality", "rubric", "source", "license")}
-    assert list(told.values()) == ["c1", "strong", "teacher", "high", "automedeval@1", "made-up", "cc0-1.0"]
-    assert [message["role"] for message in row["prompt"]] == ["system", "user"]
-    assert [message["role"] for message in row["completion"]] == ["assistant"]
-    assert len(row["prompt_digest"]) == 12
-    other = instruction(replace(CASE, question="Another?"), verdict_of(), RUBRIC, "strong", "high")
-    assert other["prompt_digest"] != row["prompt_digest"]
 
 
 @pytest.mark.parametrize("rationale", [None, "", " \n"])

@@ -32,13 +32,6 @@ def written(folder: Path, *ratings: dict) -> str:
     return str(file)
 
 
-@pytest.mark.parametrize(("scores", "failed"), [([1, 1], False), ([1, 0], True), ([1], False), ([0, 1, 0], True)])
-def test_one_verifier_who_says_so_fails_a_criterion(tmp_path: Path, scores: list[int], failed: bool) -> None:
-    file = written(tmp_path, *(rating(annotator=str(at), score=score) for at, score in enumerate(scores)))
-    found = verify(file, VERDICTS)
-    assert found.failures == {("c1", "t", "aaa"): ("knowledge",) if failed else ()}
-
-
 def test_shares_are_counted_by_criterion_with_the_papers_beside(tmp_path: Path) -> None:
     file = written(
         tmp_path,
@@ -60,15 +53,6 @@ def test_shares_are_counted_by_criterion_with_the_papers_beside(tmp_path: Path) 
         "tags: incomplete 2, outdated 1",
         "1 ratings are of verdicts that are not among these",
     ]
-
-
-def test_a_rating_is_of_the_text_that_its_digest_names(tmp_path: Path) -> None:
-    earlier = rating("c1", score=0, verdict_digest="old")  # of the same verifier on an earlier text
-    file = written(tmp_path, rating("c1"), earlier, rating("c2", score=0, verdict_digest="aaa"))
-    found = verify(file, VERDICTS)
-    assert found.failures == {("c1", "t", "aaa"): ()}
-    assert found.lines()[1:] == ["2 ratings are of other texts of these judges on these cases: not applied"]
-    assert found.to_dict() | {"criteria": None} == {"criteria": None, "tags": {}, "elsewhere": 0, "other_texts": 2}
 
 
 def test_the_packaged_checks_are_of_the_recorded_verdicts_with_the_chain_alone() -> None:
