@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from doubles.introspection_study import Lessons
-from doubles.small_study import ASKED, CRITERIA, a_study, filled, finish, send
+from doubles.small_study import CRITERIA, a_study, filled, finish, send
 from programs import succeeded
 
 from automedeval.annotation.store import Stale
@@ -38,20 +38,6 @@ def test_an_answer_is_stored_once(open_store, clock) -> None:
     with pytest.raises(Stale):
         send(store, task)  # its part was not the one that was stored last
     assert len(list(store.answers())) == 2
-
-
-def test_drafts_the_last_one_wins_and_an_answer_ends_them(open_store) -> None:
-    store = open_store()
-    task = store.next("ann")
-    store.keep_draft("ann", task.id, "responses", {"scores": {"2": {"fluency": 3}}})
-    store.keep_draft("ann", task.id, "responses", {"scores": {"2": {"fluency": 4}}, "comments": {"1": "Hm. "}})
-    kept = store.next("ann")
-    assert kept.drafts == {"responses": {"scores": {"2": {"fluency": 4}}, "comments": {"1": "Hm."}}}
-    assert kept.version == 0, "a draft makes no form stale"
-    after = send(store, task)
-    assert after.drafts == {}
-    with pytest.raises(Stale):
-        store.keep_draft("ann", task.id, "responses", {})  # what a browser sends late
 
 
 def test_a_skipped_task_goes_to_another_and_its_stored_part_counts(open_store) -> None:
@@ -93,17 +79,6 @@ def test_undo_reopens_the_last_task_with_its_answers_as_drafts(open_store) -> No
     taken_back = [("answer", False)] * 2
     assert said == [("given", None), *taken_back, ("undo", None), *[("answer", True)] * 2]
     assert store.undo("bob") is None
-
-
-def test_preferences(open_store) -> None:
-    store = open_store(rate=None, prefer={"judges": ["x", "y"]})
-    task = store.next("ann")
-    assert (task.parts, task.item.key) == (("preference",), "prefer/case-0/x/y")
-    for choices in ({}, dict.fromkeys(ASKED, "3"), dict.fromkeys(ASKED, "x"), dict.fromkeys(ASKED[:2], "1")):
-        with pytest.raises(Invalid):
-            send(store, task, {"choices": choices})
-    done = send(store, task, {"choices": dict(zip(ASKED, ("1", "2", "tie"))), "comment": "Close."})
-    assert done.state == "done"
 
 
 @pytest.fixture

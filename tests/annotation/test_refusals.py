@@ -131,6 +131,7 @@ def test_a_stale_form_changes_nothing_and_loses_nothing(store: Store) -> None:
     assert "<h1>This form is out of date</h1>" in other.text
     assert '<a class="button" href="/tasks/1">To the task as it stands now</a>' in other.text
     assert next(store.answers()).content["scores"]["1"]["fluency"] == 1
+    assert someone.post(f"{RESPONSES}/draft", **someone.fill(4)).status_code == 409, "what a browser sends late"
     # After an undo the part is to be done again: the form that was sent comes back to be looked at.
     someone.get("/tasks/1")
     someone.post(VERDICT, **someone.fill())

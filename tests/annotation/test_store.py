@@ -75,17 +75,6 @@ def test_fifty_items_are_shared_out_evenly_among_seven(open_store, raters: int) 
     assert len(pairs) == len(set(pairs)) == 50 * raters
 
 
-def test_the_overlap_comes_first_and_goes_to_everybody(open_store) -> None:
-    names = [f"p{at}" for at in range(7)]
-    store = open_store(number=10, physicians=dict.fromkeys(names, "chief"), verdicts=None, rate={"overlap": 3})
-    for name in names:
-        assert [finish(store, store.next(name)).item.case_id for _ in range(3)] == ["case-0", "case-1", "case-2"]
-    for name in names:
-        finish(store, store.next(name))
-    assert store.next("p0") is None
-    assert store.progress("p0").left == 0
-
-
 def test_what_everybody_answers_comes_in_one_order_so_that_an_early_end_leaves_whole_cases(open_store) -> None:
     store = open_store(number=10, rate={"raters": 3, "judges": []})
     first = [store.next(name) for name in ("ann", "bob", "cleo")]  # at the same time, as it were

@@ -65,9 +65,6 @@ def test_settings_come_from_the_file_that_the_variable_names(tiny_model: Path, t
     rewards = medical_judge(["Is it safe?"] * 2, ["Yes.", "No."])
     assert all(1 <= reward <= 5 for reward in rewards)
     assert load_reward(str(settings)) is load_reward(str(settings))
-    pairs = f"judge: {tiny_model}\nrubric: medical_pairwise\n"
-    wrong = {"jugde: small\n": "unknown key 'jugde'", pairs: "gives choices, and scores are needed"}
-    for number, text in enumerate(wrong):
-        (tmp_path / f"{number}.yaml").write_text(text)
-        with pytest.raises(RecordError, match=wrong[text]):
-            load_reward(str(tmp_path / f"{number}.yaml"))
+    (tmp_path / "wrong.yaml").write_text("jugde: small\n")
+    with pytest.raises(RecordError, match="unknown key 'jugde'"):
+        load_reward(str(tmp_path / "wrong.yaml"))

@@ -2,10 +2,8 @@
 
 import math
 
-import pytest
-
 from automedeval.harness.scoring import score_of
-from automedeval.records import RecordError, Verdict
+from automedeval.records import Verdict
 
 VERDICTS = [
     Verdict("c0", "j", "r", (0, 1), valid=True, scores=(2, 4), expected_scores=(2.5, 4.0), rationale="So."),
@@ -31,9 +29,3 @@ def test_a_response_that_was_not_read_has_no_score_beside_one_that_was() -> None
     assert "is unread" in unread["explanation"]
     assert (unread["verdicts"], unread["valid"]) == (1, 0)
     assert (score["value"], score["valid"]) == (1.0, 1)
-
-
-def test_choices_are_no_scores() -> None:
-    chosen = Verdict("c0", "j", "r", (0, 1), ("a", "b"), valid=True, choices={"overall": "a"})
-    with pytest.raises(RecordError, match="gives no score"):
-        score_of([chosen], 0)

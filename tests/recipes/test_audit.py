@@ -178,7 +178,6 @@ def test_the_card_shows_the_table_and_whether_it_passed(audited: Path, tiny_mode
     filled = fill_card(card, checkpoint, *inputs, audit=audited_result)
     shown = filled.split("### Audit\n")[1].split("\n## ")[0]
     assert "Audited on 4 cases as tiny-judge: it does not pass; " in shown
-    assert "| a planted text lifts the worst answer by half a step | " in shown
     assert shown.count("\n| ") == 1 + len(audited_result["perturbations"])
     audited_result["judge"]["checkpoint"] = "of-another"
     with pytest.raises(RecordError, match="of-another"):

@@ -54,18 +54,6 @@ def test_verdicts_come_onto_the_scale(args: list, tmp_path: Path) -> None:
     assert facts["calibration_error"]["before"]["value"] is None
 
 
-def test_the_report_takes_the_verdicts(args: list, tmp_path: Path) -> None:
-    assert calibrate(*args).returncode == 0
-    cases = [case_of(at) for at in range(20, 25)]
-    files = {"verdicts": tmp_path / "out", "cases": write(tmp_path / "cases.jsonl", cases)}
-    options = flags(**files, output=tmp_path / "report", resamples=100, encoder="none")
-    succeeded(run_recipe("report", *options, "--ratings", tmp_path / "ratings.jsonl"))
-    record = json.loads((tmp_path / "report" / "agreement.json").read_text())["judges"]["likelihood:tiny, calibrated"]
-    assert record["valid_rate"]["value"] == 0.8
-    assert record["pairwise_accuracy"]["n"] > 0
-    assert record["concordance"]["value"] > 0.5
-
-
 def test_one_of_several_judges_is_chosen(args: list, tmp_path: Path) -> None:
     others = [replace(verdict, judge="likelihood:other") for verdict in study(24)[20:]]
     file = write(tmp_path / "verdicts.jsonl", [*study(24)[20:], *others])

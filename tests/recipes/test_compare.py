@@ -243,24 +243,6 @@ def test_judges_that_compare_pairs(tmp_path: Path) -> None:
     assert mean["classical"]["low"] is not None
 
 
-def test_a_difference_without_ratings_of_one_side_has_a_reason(args: list, tmp_path: Path) -> None:
-    rated = [line for line in read(RATINGS) if line["model"] != MODELS[0]]
-    args[args.index("--ratings") + 1] = write(tmp_path / "two.jsonl", rated)
-    for pair in outcome(tmp_path, *args).result["pairs"]:
-        reason = "fewer than two rated cases" if MODELS[0] in pair["pair"] else None
-        assert pair["difference"]["good"]["classical"].get("reason") == reason
-
-
-def test_few_ratings_leave_gaps_that_are_said(args: list, tmp_path: Path) -> None:
-    args[args.index("--ratings") + 1] = drawn_ratings(tmp_path, 6)
-    made = outcome(tmp_path, *args)
-    assert list(made.result["judges"]) == ["good", "poor"]
-    figure = made.result["pairs"][0]["difference"]["good"]
-    assert figure["prediction_powered"]["value"] is None
-    assert figure["classical"]["low"] is not None
-    assert "needs 10 rated cases, and there are 6" in made.said
-
-
 def blanks(folder: Path) -> list[object]:
     records = read(CASES)
     records[7]["responses"][0]["model"] = f" {MODELS[0].replace('-', ' -')}"
@@ -312,19 +294,6 @@ def half_models(folder: Path) -> list[object]:
 def test_files_that_do_not_fit_are_refused_in_a_line(args: list, tmp_path: Path, change, said: str) -> None:
     assert said in error_line(compare(*args, *change(tmp_path)))
     assert not list((tmp_path / "out").glob("comparison.*"))
-
-
-def test_an_empty_response_loses_a_tie_with_an_answer(tmp_path: Path) -> None:
-    """Of twelve cases the judge gives an answer and an empty one its lowest score; people prefer the answer."""
-    cases = [case_of(f"c{n}", "Q?", {"a": "Yes.", "b": ""}) for n in range(12)]
-    verdicts = [verdict(case, [1, 1]) | {"expected_scores": None} for case in cases]
-    scored = [(f"c{n}", *each) for n in range(12) for each in (("a", 3 + n % 2), ("b", 1))]
-    rated = [rating(*each, rater) for each in scored for rater in "xy"]
-    files = {"cases": cases, "verdicts": verdicts, "ratings": rated}
-    options = flags(**{name: write(tmp_path / f"{name}.jsonl", own) for name, own in files.items()})
-    result = outcome(tmp_path, *options, "--output", tmp_path / "out").result
-    assert result["judges"]["echo"]["concordance"]["value"] == 1.0
-    assert result["pairs"][0]["win_rate"]["echo"]["naive"]["value"] == 1.0
 
 
 def test_a_model_that_is_lower_by_the_same_in_every_case_is_called_lower(tmp_path: Path) -> None:

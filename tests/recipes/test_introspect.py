@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from doubles.agreement_study import read, write
-from doubles.endpoint import EndpointDouble, answer, error
+from doubles.endpoint import EndpointDouble, answer
 from doubles.introspection_study import AUTOMEDEVAL, MODELS, Lessons, case_of, rationale_of, slot_line, verdict_of
 from doubles.tiny_dataset import FACTS
 from programs import APPEND, ROOT, SAMPLE, error_line, run_recipe, stopped, succeeded
@@ -170,24 +170,6 @@ def test_an_endpoint_suggests_and_reviews(lessons) -> None:
     for record in lessons.revisions().values():
         assert record["revised_verdict"]["scores"] == [5, 4, 1]
         assert "rewritten" in record["revised_verdict"]["rationale"]
-
-
-def test_a_discussion_goes_on_after_a_refused_prompt(lessons) -> None:
-    for number in (0, 2, 4):
-        lessons.misjudge(number, (3, 3, 3))
-
-    def refuses_one(body):
-        refused = all(words in str(body["messages"]) for words in ("Answer 2 of", "A colleague suggests"))
-        return error(400, "Input rejected") if refused else partner(body)
-
-    with EndpointDouble(refuses_one) as endpoint:
-        options = ("--base_url", endpoint.url, "--concurrency", 1, "--waiting", "keep_old")
-        done = succeeded(lessons.introspect(*ENDPOINT, *options))
-        assert "3 mistakes → 2 consensus (exchange 2: 2), 1 without" in done.stdout
-    pieces = [piece for piece in lessons.read("round1.discussion/discussion.jsonl") if piece["error"]]
-    said = "the endpoint answered 400: Input rejected"
-    assert {(piece["role"], piece["error"]) for piece in pieces} == {("review", said)}
-    assert len({piece["case_id"] for piece in pieces}) == 1
 
 
 def test_a_stopped_discussion_goes_on_to_the_same_round(lessons) -> None:

@@ -52,14 +52,6 @@ def test_pairs_without_the_baseline_were_not_asked_and_are_not_wrong(tmp_path):
     assert judge["valid_rate"]["value"] == pytest.approx(23 / 24)
 
 
-def test_where_there_is_no_reference_rouge_is_not_asked(tmp_path):
-    cases = [case | ({"reference": case["responses"][0]["text"]} if n % 2 else {}) for n, case in enumerate(named("k"))]
-    result = study(tmp_path, cases, [verdict(case, [5, 3, 1]) for case in cases], liked(cases))
-    rouge = result["judges"]["ROUGE-L to the reference"]
-    assert rouge["concordance"]["n"] == 18
-    assert any("18 of 36 responses have none" in note for note in result["notes"])
-
-
 def test_few_cases_decide_nothing(tmp_path):
     cases = named("k", count=3)
     result = study(tmp_path, cases, [verdict(case, [5, 3, 1]) for case in cases], liked(cases))

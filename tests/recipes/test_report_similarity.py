@@ -50,13 +50,6 @@ def test_similarity_is_reported_as_similarity(args: list, models: list, tmp_path
     assert "the teacher itself" in text
 
 
-def test_one_half_can_be_left_out(args: list, models: list, tmp_path: Path) -> None:
-    assert run_recipe("report", *args, *models[:4], "--bart_model", "none").returncode == 0
-    judge = json.loads((tmp_path / "out" / "agreement.json").read_text())["similarity"]["judges"]["judge"]
-    assert "bart_score" not in judge
-    assert "BERTScore F1" in (tmp_path / "out" / "report.html").read_text()
-
-
 @pytest.mark.parametrize(("more", "message"), ROWS["test_what_cannot_be_compared_is_told_in_one_line"])
 def test_what_cannot_be_compared_is_told_in_one_line(args, models, tmp_path, more, message) -> None:
     assert message in error_line(run_recipe("report", *args, *models, *more))
