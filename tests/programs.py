@@ -7,7 +7,6 @@ import json
 import pkgutil
 import re
 import runpy
-import signal
 import socket
 import subprocess
 import sys
@@ -67,14 +66,6 @@ def run_command(*arguments: object) -> subprocess.CompletedProcess:
 
 APPEND = "automedeval.records.journal.Journal.append"
 SAVE = "automedeval.training.run.Run.on_save"
-KILLED = f"""
-import os, runpy, signal, sys
-sys.path.insert(0, {str(ROOT / "tests")!r})
-from programs import then
-name, count, *sys.argv[:] = sys.argv[1:]
-with then(lambda: os.kill(os.getpid(), signal.SIGKILL), name, int(count)):
-    runpy.run_path(sys.argv[0], run_name="__main__")
-"""
 
 
 class Stopped(BaseException):
@@ -82,36 +73,18 @@ class Stopped(BaseException):
 
 
 @contextlib.contextmanager
-def then(end: Callable[[], object], name: str, count: int) -> Iterator[None]:
-    """Call `end` when a function, as of APPEND or SAVE, has run so many times in this process."""
+def stopped(name: str, count: int = 1) -> Iterator[None]:
+    """End what runs in this process when a function, as of APPEND or SAVE, has run so many times; fail if it ends before."""
     function, calls = pkgutil.resolve_name(name), itertools.count(1)
 
     def counted(*given: Any, **named: Any) -> Any:
         result = function(*given, **named)
         if next(calls) == count:
-            end()
+            raise Stopped
         return result
 
-    with mock.patch(name, counted):
+    with pytest.raises(Stopped), mock.patch(name, counted):
         yield
-
-
-@contextlib.contextmanager
-def stopped(name: str, count: int = 1) -> Iterator[None]:
-    """End what runs in this process when a function has run so many times; fail if it ends before."""
-
-    def end() -> None:
-        raise Stopped
-
-    with pytest.raises(Stopped), then(end, name, count):
-        yield
-
-
-def killed(name: str, count: int, recipe: str, *arguments: object) -> None:
-    """Run a recipe in a process of its own, which a SIGKILL ends when a function has run so many times."""
-    command = [sys.executable, "-c", KILLED, name, count, ROOT / "recipes" / f"{recipe}.py", *arguments]
-    done = subprocess.run(list(map(str, command)), cwd=ROOT, capture_output=True, text=True, timeout=300)
-    assert done.returncode == -signal.SIGKILL, done.stderr
 
 
 def run_here(argv: list[str], program: Callable[[], object]) -> subprocess.CompletedProcess:

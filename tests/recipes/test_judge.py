@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 from doubles.tiny_model import build_tiny_model
-from programs import APPEND, ROOT, SAMPLE, TWO_PROCESSES, error_line, killed, processes_of, run_recipe, succeeded
+from programs import ROOT, SAMPLE, TWO_PROCESSES, error_line, processes_of, run_recipe, succeeded
 from tables import rows_of
 
 from automedeval.records import Verdict
@@ -100,21 +100,6 @@ def test_runs_at_a_temperature_without_a_rationale_differ_and_can_be_repeated(ti
         assert max(first) - min(first) < 1e-4
     succeeded(judge(*arguments, "--temperature", 0, "--output", tmp_path / "greedy"))
     assert len({tuple(each["scores"]) for each in verdicts(tmp_path / "greedy") if each["case_id"] == case_id}) == 1
-
-
-def test_killed_then_resumed_gives_the_same(tiny_model, tmp_path):
-    arguments = ["--judge", tiny_model, "--cases", CASES, "--limit", 10, "--orders", "all", *FAST]
-    arguments += ["--batch_tokens", "9000"]
-    assert judge(*arguments, "--output", tmp_path / "whole").returncode == 0
-    whole = {key(verdict): verdict for verdict in verdicts(tmp_path / "whole")}
-    assert len(whole) == 60
-    output = tmp_path / "killed"
-    killed(APPEND, 31, "judge", *arguments, "--output", output)
-    done = succeeded(judge(*arguments, "--output", output))
-    assert "(29 new)" in done.stdout
-    resumed = verdicts(output)
-    assert len(resumed) == 60
-    assert {key(verdict): verdict for verdict in resumed} == whole
 
 
 def kill_when_one_has_written(output: Path, *arguments: object) -> None:
