@@ -8,7 +8,6 @@ import pytest
 from automedeval.dataset.decontamination import normalise
 from automedeval.dataset.synthetic_lists import lists_of_pairs
 from automedeval.records import Case, RecordError, Response
-from automedeval.rubrics.prompts import clip
 
 POINTS = {"answer-right": 5, "answer-cut": 4, "answer-near": 2, "answer-far": 1}
 
@@ -53,11 +52,3 @@ def test_a_case_with_responses_is_refused() -> None:
     case = Case("c0", "Why?", (Response("m", "So."),), "So.", "Gout")
     with pytest.raises(RecordError, match="case 'c0' has responses;"):
         lists_of_pairs([case])
-
-
-def test_a_text_is_clipped_at_the_end_of_a_sentence() -> None:
-    assert clip("One two. Three four!  Five", 5) == "One two. Three four! Five"
-    assert clip("One two. Three four! Five six", 5) == "One two. Three four!"
-    assert clip("One two. Three 4.5 five six", 5) == "One two."
-    assert clip("One two three", 2) == "One two …"
-    assert clip('He said "no." Then more', 4) == 'He said "no."'

@@ -29,7 +29,7 @@ from programs import error_line, succeeded
 from scipy.stats import pearsonr
 
 from automedeval.meta_evaluation.report import grid
-from automedeval.records import Verdict, text
+from automedeval.records import Verdict
 
 
 def test_reports_agreement_with_intervals_ceiling_and_baselines(tmp_path):
@@ -250,10 +250,3 @@ def test_many_cases_are_sampled_and_it_is_said(tmp_path, monkeypatch):
     monkeypatch.setattr(grid, "GRID_CASES", 20)
     text = made(tmp_path, agreeing_verdicts(), ratings=RATINGS).page
     assert "20 of 30 cases are here" in text
-
-
-def test_figures_read_as_text() -> None:
-    estimate = {"value": 0.734, "low": 0.7, "high": 0.76, "n": 3}
-    assert text.span(estimate) == "0.73 [0.70, 0.76]"
-    assert text.span({"value": None, "low": None, "high": None, "n": 0, "reason": "none"}) == "–"
-    assert text.span(estimate, 1, 100) == "73.4 [70.0, 76.0]"

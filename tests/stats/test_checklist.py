@@ -17,18 +17,6 @@ def naive(points, met):
     return got / best if best else None
 
 
-MADE = [
-    ([5, 3, -4], [True, False, True]),
-    ([5, 3, -4], [False, False, True]),
-    ([-4, -2], [True, False]),
-    ([1, 1, 1, 1], [True, True, False, False]),
-    ([10, -10], [True, None]),
-    ([7, 2, -3], [None, None, None]),
-    ([0.5, 1.0], [None, True]),
-    ([-1], [None]),
-]
-
-
 def random_cases(count=200):
     rng = random.Random(0)
     for _ in range(count):
@@ -37,7 +25,7 @@ def random_cases(count=200):
         yield points, [rng.choice([True, False, None]) for _ in range(size)]
 
 
-@pytest.mark.parametrize(("points", "met"), [*MADE, *random_cases()])
+@pytest.mark.parametrize(("points", "met"), list(random_cases()))
 def test_the_score_is_the_published_one_and_its_bounds_are_those_of_all_possible_readings(points, met):
     score = checklist_score(points, met)
     possible = ((each,) if each is not None else (True, False) for each in met)
