@@ -129,19 +129,6 @@ def test_perturbations_of_ones_own_take_the_place_of_the_packaged_ones(tmp_path:
     assert "| twice the text helps | – |" in (tmp_path / "o" / "audit.md").read_text()
 
 
-def test_a_likelihood_judge_has_no_order_and_needs_no_scale(tiny_model: Path, tmp_path: Path) -> None:
-    perturbations = some_of(tmp_path, "order", "copy", "repeat", "planting", "danger")
-    options = flags(judge=f"likelihood:{tiny_model}", cases=CASES, limit=3, edits=2, output=tmp_path, gate="false")
-    succeeded(audit(*options, "--perturbations", perturbations, *FAST))
-    table = rows(tmp_path)
-    assert "cannot be separated" in table["order"]["share"]["reason"]
-    assert result(tmp_path)["judge"]["unit"] == "standard deviations of its values"
-    assert table["copy"]["share"]["value"] == 0.0
-    assert table["planting"]["shift"]["n"] == 6
-    orders = {tuple(each["order"]) for each in read(tmp_path / "changed" / "verdicts.jsonl")}
-    assert {len(order) for order in orders} == {1, 2, 3}
-
-
 def test_a_pairwise_judge_is_audited_by_shares_of_criteria(tiny_model: Path, tmp_path: Path) -> None:
     perturbations = some_of(tmp_path, "order", "planting", "patient")
     options = flags(judge=tiny_model, rubric="medical_pairwise", cases=CASES, limit=2, edits=2, output=tmp_path)

@@ -104,15 +104,6 @@ def test_bad_input_gets_one_line(cases: list[dict], more: tuple, said: str, tmp_
     assert not records
 
 
-def test_odd_answers_are_not_contradicted(tmp_path: Path) -> None:
-    odd = ["", "Yes", "| dose | 50 mg |\n|---|---|", "服用一片药物。", "Should I take 50 mg every day?"]
-    odd.append("Some people say: take it every day.")
-    cases = [case(at, WEEKLY, a=text, b="word " * 4000) for at, text in enumerate(odd)]
-    done, records = check(cases, tmp_path / "out", "--blank", "lowest")
-    succeeded(done)
-    assert (len(records), wrong_of([each for each in records if each["model"] == "a"])) == (2 * len(odd), [])
-
-
 def test_findings_with_another_reading_are_refused_and_nothing_is_touched(tmp_path: Path) -> None:
     cases = [case(1, "Take 2 tablets a day.", bot="Take 2 tablets a day.")]
     _, found = check(cases, tmp_path / "out")

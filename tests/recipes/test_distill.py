@@ -95,21 +95,6 @@ def test_the_ablation_opens_no_store(tmp_path, books):
     assert books == []
 
 
-def test_a_chain_asks_an_endpoint(distill):
-    with EndpointDouble(asks_once) as endpoint:
-        done, verdicts = distill(endpoint.url)
-        assert done.returncode == 0, done.stderr
-        assert len(endpoint.asked) == 12
-        assert "6 questions asked and 6 passages found" in done.stdout
-        assert "tokens: 108,000 read, 120 written" in done.stdout
-        for verdict in verdicts:
-            assert verdict.valid
-            assert verdict.extra["ended"] == "verdict"
-            (query,) = verdict.extra["knowledge"]
-            assert query["passages"][0]["text"] == query["query"]
-        assert len({verdict.order for verdict in verdicts}) > 1, "slots are shuffled"
-
-
 def test_an_endpoint_that_dies_in_the_middle_loses_nothing(distill, tmp_path):
     with EndpointDouble(asks_once) as endpoint:
         distill(endpoint.url, output="whole")
