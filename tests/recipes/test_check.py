@@ -104,16 +104,6 @@ def test_bad_input_gets_one_line(cases: list[dict], more: tuple, said: str, tmp_
     assert not records
 
 
-def test_findings_with_another_reading_are_refused_and_nothing_is_touched(tmp_path: Path) -> None:
-    cases = [case(1, "Take 2 tablets a day.", bot="Take 2 tablets a day.")]
-    _, found = check(cases, tmp_path / "out")
-    write(tmp_path / "out" / "claims.jsonl", [each | {"settings": "of another reading"} for each in found])
-    before = {file.name: file.read_bytes() for file in (tmp_path / "out").iterdir()}
-    done, _ = check(cases, tmp_path / "out")
-    assert "other weights, wording or settings (of another reading, now " in error_line(done)
-    assert {file.name: file.read_bytes() for file in (tmp_path / "out").iterdir()} == before
-
-
 def test_the_packaged_checker_gives_the_probabilities_of_plain_transformers(tmp_path: Path) -> None:
     _, records = check(SAMPLE / "two_bots.jsonl", tmp_path / "out")
     tokenizer = AutoTokenizer.from_pretrained(ENCODER)

@@ -53,20 +53,6 @@ def test_shares_by_hand_with_intervals_over_cases(tmp_path):
     assert '<th scope="row">overall</th><td>0.53' in page
 
 
-def test_figure_shows_both_judges_ties_and_every_annotator(tmp_path):
-    records = clear() + [preference(case_id, "tie", criterion="fluency") for case_id in IDS]
-    report = made(tmp_path, agreeing_verdicts(), ratings=records)
-    result, page = report.result, report.page
-    figure = next(part for part in page.split("<figure>") if "Preference between" in part)
-    for word in ("53%", "33%", "13%", "100%", "overall", "fluency", "tie"):
-        assert f">{word}<" in figure
-    # bars of three shares on two criteria, and small circles of 3 annotators and of 1
-    assert len(re.findall(r"<use ", figure)) >= 3 * (3 + 1)
-    fluency = result["preferences"][0]["criteria"]["fluency"]
-    assert fluency["tie"]["value"] == 1
-    assert fluency["margin"]["value"] == 0
-
-
 def test_more_than_two_judges_and_a_few_other_cases(tmp_path):
     records = [preference(case_id, "tie") for case_id in IDS[:10]]
     records += [preference(case_id, "third", judges=["third", "echo"]) for case_id in IDS[:5]]

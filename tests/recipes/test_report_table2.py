@@ -15,10 +15,9 @@ from statistics import fmean, stdev
 from typing import Any
 
 import pytest
-import yaml
 from doubles.agreement_by_loops import Loops, Row, correlations
 from doubles.agreement_study import FAST, case_of, meta_evaluate, pair_verdict, rating, read, write
-from programs import ROOT, error_line, succeeded
+from programs import error_line, succeeded
 from statsmodels.stats.multitest import multipletests
 from tables import rows_of
 
@@ -351,46 +350,3 @@ def test_a_training_stands_for_its_judge_and_figure_4_is_by_the_main_judge_and_b
 def test_unknown_names_get_one_line(more: list[str], message: str, study: Path, tmp_path: Path) -> None:
     assert message in error_line(report(study, tmp_path / "out", "--ratings", study / "ratings.jsonl", *more))
     assert not (tmp_path / "out").exists()
-
-
-NAMES = {"gpt": "gpt-4-turbo-2024-04-09", "base": "stage3", "lazy": "introspection1", "ours": "introspection2"}
-
-
-@pytest.fixture(scope="module")
-def paper_study(study: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the same files under the names that the paper's study has, with people's ratings of verdicts and preferences."""
-    verdicts = []
-    for verdict in read(study / "verdicts.jsonl"):
-        name, run, number = verdict["judge"].partition("-run")
-        verdicts += [verdict | {"judge": NAMES[name] + run + number}] if name in NAMES else []
-    folder = part_of(study, tmp_path_factory.mktemp("paper"), verdicts)
-    both = [NAMES["ours"], NAMES["gpt"]]
-    ratings, preferences = [], []
-    for number, case in enumerate(read(folder / "cases.jsonl")[:20]):
-        about = {"case_id": case["id"], "annotator": "a", "criterion": "knowledge"}
-        ratings.append(about | {"judge": both[0], "role": "chief", "score": 3 + number % 3})
-        preferences.append(about | {"judges": both, "choice": both[int(number % 4 == 0)]})
-    write(folder / "verdict_ratings.jsonl", ratings)
-    write(folder / "preferences.jsonl", preferences)
-    return folder
-
-
-@pytest.mark.parametrize(("name", "figures"), ROWS["test_each_table_and_figure_is_made_by_its_file"])
-def test_each_table_and_figure_is_made_by_its_file(name, figures, paper_study, tmp_path) -> None:
-    """The file as it is; only its paths lead to the small files here."""
-    file = ROOT / "recipes" / "runs" / "automedeval-13b" / f"{name}.yaml"
-    first, second = file.read_text().splitlines()[:2]
-    assert first == f"# automedeval report --config recipes/runs/automedeval-13b/{name}.yaml"
-    assert re.match(f"# {name[:-1].title()}s? {name[-1]}", second)
-    here: list[str | Path] = []
-    for argument, named in yaml.safe_load(file.read_text()).items():
-        names = map(Path, named) if argument == "ratings" and isinstance(named, list) else [Path(f"{argument}.jsonl")]
-        paths = [paper_study / each.name for each in names]
-        here += [f"--{argument}", *paths] if paths[0].exists() else []
-    succeeded(report(paper_study, tmp_path, "--config", file, *here))
-    page = (tmp_path / "report.html").read_text("utf-8").replace("&#39;", "'")
-    for figure in figures:
-        assert figure in page
-    if name == "table3":
-        result = json.loads((tmp_path / "agreement.json").read_text())
-        assert [line["runs"] for line in result["rounds"]["table"]] == [3, 2, 3]

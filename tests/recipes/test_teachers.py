@@ -45,15 +45,6 @@ def test_a_yaml_alone_asks_the_model_of_its_role(yaml_of, tmp_path: Path) -> Non
         assert asked_for(other) == [("m", "Bearer none")] * 2 + [("org/open-1", "Bearer a-key")] * 2
 
 
-def test_verdicts_of_two_teachers_are_not_mixed(yaml_of, tmp_path: Path) -> None:
-    with EndpointDouble(good_answer) as endpoint:
-        config = yaml_of(endpoint.url)
-        assert run_recipe("distill", "--config", config).returncode == 0
-        line = error_line(run_recipe("distill", "--config", config, "--judge", "openai:m", "--base_url", endpoint.url))
-    assert "org/open-1" in line
-    assert (tmp_path / "out/verdicts.jsonl").read_text().count("\n") == 2
-
-
 def test_a_role_that_is_not_there_is_told_in_a_line(yaml_of, tmp_path: Path) -> None:
     config = yaml_of("http://127.0.0.1:1/v1", WEAK.replace("teacher:weak", "teacher:strong"))
     line = error_line(run_recipe("distill", "--config", config))
