@@ -1,7 +1,6 @@
 """The verification of teachers' verdicts: a task about verdicts alone, whose export build_dataset.py reads as it is."""
 
 import json
-import re
 from collections import Counter
 from html import unescape
 from pathlib import Path
@@ -11,7 +10,7 @@ import pytest
 import yaml
 from doubles.dataset_study import Study as BuildStudy
 from doubles.small_study import ASKED, a_study, filled, send, write_lines
-from doubles.study_page import Physician, client_of, opened, physician, served
+from doubles.study_page import Physician, opened, physician, served
 from programs import ROOT, run_recipe, succeeded
 
 from automedeval.annotation.study import KindPlan
@@ -90,22 +89,6 @@ def test_a_verdict_is_checked_in_its_own_words_and_slots(tmp_path: Path) -> None
         assert built.verdicts["strong"][0].rationale in text
         first, second = (text.index(case.responses[index].text) for index in (1, 0))
         assert text.index("<h2>Doctor 1</h2>") < first < text.index("<h2>Doctor 2</h2>") < second
-
-
-def test_the_first_page_speaks_of_this_task_alone(tmp_path: Path) -> None:
-    built = BuildStudy(tmp_path, 6)
-    with opened(write_verification(tmp_path, built)) as store:
-        someone = Physician(client_of(store))
-        someone.sign_in(store.invite("chief-1"))
-        page = someone.get("/").text
-        assert "Check the verdict that a model gave on the responses to a question." in page
-        for other in ("Rate the responses", "only after your own ratings", "order of chance", "For a response"):
-            assert other not in page
-        assert "really in that doctor's response" in unescape(page)
-        someone.post("/next")
-        someone.post(someone.place(), **someone.fill(), tags="outdated")
-        someone.post("/undo")
-        assert re.search('name="tags" value="outdated" checked', someone.page)
 
 
 def test_several_judges_verdicts_are_parts_of_one_task(open_store) -> None:

@@ -1,4 +1,4 @@
-"""What a new user does first: the wheel in a fresh environment, one command on a table, and the command that it prints."""
+"""What a new user does first: the commands of the README with the wheel in a fresh environment, the sample, and the helps."""
 
 import os
 import re

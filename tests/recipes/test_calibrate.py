@@ -118,8 +118,7 @@ def test_scores_of_several_criteria_become_scores_of_the_new_scale_alone(scores:
     assert [each["valid"] for each in verdicts] == [True] * 4 + [False]
     assert not any("criterion_scores" in each for each in verdicts)
     cases = write(tmp_path / "cases.jsonl", [case_of(at) for at in range(20, 25)])
-    options = flags(verdicts=tmp_path / "out", cases=cases, output=tmp_path / "report", resamples=100)
-    succeeded(run_recipe("report", *options))
+    succeeded(run_recipe("report", *flags(verdicts=tmp_path / "out", cases=cases, output=tmp_path / "report")))
 
 
 def test_several_readings_of_a_case_are_taken_and_none_twice(scores: list, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""`automedeval check` by its command: files, evidence, resume, bad input; the packaged checker beside plain transformers."""
+"""`automedeval check` by its command: files, evidence, bad input; the packaged checker beside plain transformers."""
 
 import json
 import re

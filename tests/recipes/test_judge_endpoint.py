@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 from doubles.endpoint import CUT_OFF, HANG, EndpointDouble, answer, error, good_answer, without
-from programs import SAMPLE, TWO_PROCESSES, processes_of, run_recipe, served, succeeded
+from programs import SAMPLE, run_recipe, served
 
 from automedeval.records import Verdict, read_cases, read_records
 
@@ -223,16 +223,6 @@ def test_refused_cases_at_the_front_do_not_stop_a_run_whose_later_requests_are_a
         endpoint.script = [refuses(*range(2, 7), slow=0.3)]
         status, _, messages, verdicts = judge(endpoint.url, limit=20)
         assert (status, messages, len(verdicts), sum(not verdict.valid for verdict in verdicts)) == (0, [], 20, 5)
-
-
-@pytest.mark.slow
-def test_processes_that_share_a_run_record_refused_prompts(judge, tmp_path):
-    with EndpointDouble(refuses(0, 8)) as endpoint:
-        args = ["--judge", "openai:m", "--base_url", endpoint.url, "--cases", str(CASES), "--limit", "12"]
-        succeeded(run_recipe("judge", *args, "--output", tmp_path / "two", launch=TWO_PROCESSES))
-    assert processes_of(tmp_path / "two") == 2
-    verdicts = list(read_records(tmp_path / "two" / "verdicts.jsonl", Verdict))
-    assert (len(verdicts), sum(verdict.valid for verdict in verdicts)) == (12, 10)
 
 
 def thinks(body):

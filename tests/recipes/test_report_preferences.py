@@ -1,4 +1,4 @@
-"""Preferences in `automedeval report`: shares worked by hand, intervals, the figure, and faults by file and line."""
+"""Preferences in `automedeval report`: shares worked by hand, intervals, and faults by file and line."""
 
 import re
 
