@@ -146,14 +146,14 @@ def test_a_server_is_compared_with_a_local_judge_and_misses_with_other_weights(t
     def script(body: dict) -> dict:
         if "logprobs" not in body:
             return good_answer(body)
-        word = "Yes" if "Yes or No" in body["messages"][-1]["content"] else "1"
+        word = "Yes" if "Yes or No" in body["messages"][-1]["content"] else "True"
         rivals = [{"token": word, "logprob": 0.0}]
         return answer(word, logprobs={"content": [rivals[0] | {"top_logprobs": rivals}]})
 
     with EndpointDouble(script) as server:
         options = ["--url", server.url, "--model", tiny_model, "--cases", 2, "--at_once", 2, "--max_new_tokens", 4]
         values = measured("serving.py", *options, folder=tmp_path, missed=True)["values"]
-    for name in ("yes_no", "score"):
+    for name in ("yes_no", "true_false"):
         assert values[f"{name}: answered"] == values[f"{name}: odds told"] == 1
         assert values[f"{name}: odds differ by at most"] > 0.05
     assert values["typed questions, 2 requests at once"] > 0

@@ -1,4 +1,4 @@
-"""The data set, built by the recipe: every filter's arithmetic, the four splits, leaks, lengths, and being killed."""
+"""The data set, built by the recipe: every filter's arithmetic, the four splits, leaks, and lengths."""
 
 import json
 import random

@@ -35,9 +35,6 @@ def test_named_columns_are_judged_as_prepare_reads_them(table: str) -> None:
     cases, of_prepare = read(Path("v/cases.jsonl")), read(Path("p/cases.jsonl"))
     for name in ("question", "reference", "responses"):
         assert [each[name] for each in cases] == [each[name] for each in of_prepare]
-    longer = [max(each["responses"], key=lambda response: len(response["text"]))["model"] for each in cases]
-    scores = [each["expected_scores"] for each in read(Path("v/verdicts.jsonl"))]
-    assert [each["responses"][of.index(max(of))]["model"] for each, of in zip(cases, scores, strict=True)] == longer
     before = Path("v/verdicts.jsonl").read_bytes()
     succeeded(judged(table, "--columns", *COLUMNS))
     assert Path("v/verdicts.jsonl").read_bytes() == before
