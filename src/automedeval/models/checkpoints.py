@@ -118,19 +118,6 @@ def answers_questions(folder: Path) -> bool:
     return file.is_file() and "automedeval" not in read_json(file, others=True)
 
 
-def check_architecture(folder: Path) -> None:
-    """Raise RecordError if transformers does not know a checkpoint's architecture; code in a checkpoint is not run."""
-    from transformers import CONFIG_MAPPING  # slow to import
-
-    file = folder / "config.json"
-    config = read_json(file, others=True)
-    kind = config.get("model_type") if isinstance(config, dict) else None
-    if kind not in CONFIG_MAPPING:
-        raise RecordError(
-            f"{file}: the model_type {kind!r} is not known to transformers, and code in a checkpoint is not run"
-        )
-
-
 def fingerprint(folder: Path, settings: list, digests: Mapping[str, str] | None = None) -> str:
     """Return twelve hexadecimal digits over the `file_digests` of a checkpoint, which may be given, and over `settings`."""
     digests = file_digests(folder) if digests is None else digests
