@@ -25,7 +25,7 @@ OPTIONS = {"dtype": "float32", "device": "cpu", "max_new_tokens": 8}
 
 def room(folder: Path, shape: str, memory: tuple[float, float], monkeypatch) -> int:
     AutoConfig.for_model("llama", **SHAPES[shape]).save_pretrained(folder)
-    monkeypatch.setattr(local, "gpu_memory", lambda device: memory[::-1])
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: memory[::-1])
     return batch_room(outline_network(folder, torch.bfloat16, "cuda:0"), "cuda:0")
 
 
