@@ -190,13 +190,6 @@ def test_a_checkpoint_without_a_template_is_refused_unless_one_is_given(tmp_path
     assert chat.encoder.encode([[{"role": "user", "content": "Judge."}]])[0]
 
 
-def test_none_takes_a_template_back(tiny_model, chat):
-    plain = LocalChat(str(tiny_model), dtype="float32", device="cpu", max_new_tokens=24, chat_template_path="none")
-    assert plain.tokenizer.chat_template == chat.tokenizer.chat_template is not None
-    assert plain.fingerprint == chat.fingerprint
-    assert PromptEncoder.from_checkpoint(str(tiny_model), "none").tokenizer.chat_template == CHAT_TEMPLATE
-
-
 def rendered_by(template, tiny_model, messages, **options):
     """Return what a packaged chat template makes of messages, after the beginning of the sequence."""
     file = Path(models.__file__).parent / "templates" / template
@@ -229,12 +222,6 @@ def test_fingerprint_follows_what_changes_an_answer(tiny_model, tmp_path, chat):
     retrained = LocalChat(str(folder), dtype="float32", device="cpu", max_new_tokens=24)
     assert same.fingerprint == chat.fingerprint
     assert len({chat.fingerprint, longer.fingerprint, retrained.fingerprint}) == 3
-
-
-@pytest.mark.parametrize("wrong", ["models/nowhere", "./nowhere", "a/b/c"])
-def test_a_checkpoint_that_is_not_there_is_one_readable_line(wrong):
-    with pytest.raises(RecordError, match="no checkpoint"):
-        LocalChat(wrong)
 
 
 def test_scores_alone_take_two_forward_passes_and_rationales_one_more_for_each_token(tiny_model):
