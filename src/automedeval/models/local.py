@@ -18,26 +18,11 @@ from typing import Any
 import torch
 from transformers import AutoConfig
 
-from automedeval.models.base import (
-    NOT_FINITE,
-    Answer,
-    Chat,
-    Field,
-    Free,
-    Prompt,
-    Slot,
-    answer_layout,
-    unescaped,
-)
+from automedeval.models.base import NOT_FINITE, Answer, Chat, Field, Free, Prompt, Slot, answer_layout, unescaped
 from automedeval.models.checkpoints import checkpoint_folder, file_digests, find_model, fingerprint, loading
 from automedeval.models.decoding import Prefix, Rows, SingleRow, Written, cache_dtype, compete, draw, write_free
 from automedeval.models.device import best_device, best_dtype, described, kind_of
-from automedeval.models.network import (
-    flatten_head_input,
-    load_network,
-    longest_in_batch,
-    outline_network,
-)
+from automedeval.models.network import flatten_head_input, load_network, longest_in_batch, outline_network
 from automedeval.models.tokenization import PromptEncoder
 from automedeval.records import RecordError
 from automedeval.records.journal import ALONE, Processes
