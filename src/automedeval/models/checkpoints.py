@@ -30,11 +30,7 @@ def user_models() -> Path:
 
 
 def find_model(model: str) -> Path | None:
-    """Return the folder of a checkpoint on this machine, None if there is none.
-
-    Args:
-        model: the folder, or NAME or models/NAME of one in ./models or in the user's cache.
-    """
+    """Return the folder of a checkpoint on this machine: itself, or NAME or models/NAME in ./models or in the user's cache."""
     folder = Path(model)
     if folder.is_dir() or folder.parent not in (Path(), HERE):
         return folder if folder.is_dir() else None
