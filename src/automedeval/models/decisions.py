@@ -40,7 +40,7 @@ class DecisionChat(OpenAIChat):
             | {"choices": [{"value": value} for value in slot.values]}
             for slot in prompt.slots
         ]
-        messages = sent(prompt)
+        messages: Any = sent(prompt)
         for each in messages:
             if each["role"] == "assistant":  # decisions take what the model itself has said in parts
                 each["content"] = [{"type": "output_text", "text": each["content"]}]
