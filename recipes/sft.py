@@ -87,7 +87,7 @@ def main(script_args, training_args, model_args, dataset_args) -> None:
         f"{place}: {stage.rows:,} rows, {stage.tokens:,} tokens, {stage.trained:,} of them trained on; "
         f"{f'{steps:,} updates' if steps > 0 else epochs}, {update} rows an update"
     )
-    state.print(f"precision: {this.record['precision']}")
+    state.print(f"precision: {this.record['precision']}", flush=True)
 
     # --- 3. Load the model and train ------------------------------------------------------------------------------------
     trainer = SFTTrainer(
