@@ -20,7 +20,7 @@ from pathlib import Path
 
 import transformers
 
-from automedeval.models.checkpoints import FILES, check_architecture, checkpoint_folder, loading
+from automedeval.models.checkpoints import FILES, checkpoint_folder, loading
 from automedeval.models.tokenization import load_tokenizer
 from automedeval.records import RecordError, option, read_json
 from automedeval.records.command_line import parse, run
@@ -70,7 +70,6 @@ def convert(model: str, scratch: Path) -> str:
     parts = re.fullmatch(r"(?!models/)(\w[\w.-]*/[^/]+)/(.+)", model)  # ORG/NAME/FOLDER
     inside = parts is not None and not Path(model).exists()
     source = checkpoint_folder(parts[1] if inside else model, weights=f"*{PICKLES}") / (parts[2] if inside else "")
-    check_architecture(source)
     if not any(source.glob(PICKLES)):
         converted = any(source.glob("*.safetensors"))
         raise RecordError(
@@ -81,6 +80,7 @@ def convert(model: str, scratch: Path) -> str:
     other = "AutoModelForCausalLM" if architecture.endswith("ForCausalLM") else "AutoModel"
     network = getattr(transformers, architecture or other, None) or getattr(transformers, other)
     with loading(str(source)):
+        transformers.AutoConfig.from_pretrained(source, trust_remote_code=False)
         options = {"dtype": "auto", "use_safetensors": False, "weights_only": True, "ignore_mismatched_sizes": True}
         loaded, about = network.from_pretrained(source, output_loading_info=True, **options)
     if lost := sorted({*about["missing_keys"], *(name for name, *_ in about["mismatched_keys"])}):
@@ -141,10 +141,10 @@ def merge(base: str, adapter: str, scratch: Path) -> str:
     from peft import PeftModel
 
     folder = checkpoint_folder(base)
-    check_architecture(folder)
     warnings.filterwarnings("ignore", "`is_gradient_checkpointing`", FutureWarning)  # peft asks by the old name
     with loading(f"{adapter} on {base}"):
-        model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype="auto", use_safetensors=True)
+        options = {"dtype": "auto", "use_safetensors": True, "trust_remote_code": False}
+        model = transformers.AutoModelForCausalLM.from_pretrained(folder, **options)
         PeftModel.from_pretrained(model, adapter).merge_and_unload().save_pretrained(scratch)
         transformers.AutoTokenizer.from_pretrained(folder).save_pretrained(scratch)
     return f"{base} with {adapter} merged into it"

@@ -63,14 +63,15 @@ def main() -> None:
     if args.suggester:
         books.check()
     dataset, recorded = args.read()
-    judge = read_judge(str(verdicts_file(args.verdicts)), recorded)
-    mistakes, lines = find_mistakes(recorded, judge)
+    judged = read_judge(str(verdicts_file(args.verdicts)), recorded)
+    mistakes, lines = find_mistakes(recorded, judged)
+    first = next(iter(judged.values()))
     print("\n".join(lines))
     by_case = {each.case.id: each for each in recorded}
     discussions, names = {}, {"suggester": "nobody", "reviewer": "nobody"}
     with Journal(args.discussion / "discussion.jsonl") as journal:
         if args.suggester and mistakes:
-            about = [dataset.statistics["fingerprint"], judge.name, judge.settings or ""]
+            about = [dataset.statistics["fingerprint"], first.judge, first.settings or ""]
             partners = partners_of(args, books, chat_args, about)
             names = {"suggester": partners.suggester.name, "reviewer": partners.reviewer.name}
             opened = partners.open(mistakes, journal)
@@ -86,7 +87,7 @@ def main() -> None:
             discussions = {each.case_id: each for each in opened}
     records = [mistake_record(mistake, discussions.get(mistake.case_id)) for mistake in mistakes]
     apply_rulings(records, read_jury(args.discussion, by_case), by_case)
-    facts = {"follows": dataset.statistics["fingerprint"], "judge": {"name": judge.name, "settings": judge.settings}}
+    facts = {"follows": dataset.statistics["fingerprint"], "judge": {"name": first.judge, "settings": first.settings}}
     write_discussion(args.discussion, records, **facts, partners=names, arithmetic=lines)
     write_queue(args.discussion, [by_case[each["case_id"]] for each in records if each["decided_by"] != "consensus"])
     count = len(waiting_in(records))

@@ -34,7 +34,7 @@ from automedeval.records.command_line import run
 from automedeval.records.hub_names import hub_commits
 from automedeval.records.run_record import describe_run
 from automedeval.training.completion_logits import read_trained_positions
-from automedeval.training.run import Run, identity_of, tell
+from automedeval.training.run import Run, identity_of
 from automedeval.training.stages import check_base, check_start, read_rows, stage_of, tokenize, write_card
 from automedeval.training.start import device_name, launched, parse_run, precision
 
@@ -44,14 +44,11 @@ def main(script_args, training_args, model_args, dataset_args) -> None:
     # --- 1. Load data ---------------------------------------------------------------------------------------------------
     state, name, output = PartialState(), model_args.model_name_or_path, Path(training_args.output_dir)
     start, peft_config = checkpoint_folder(name), get_peft_config(model_args)
-    parts = [(each.path, each.split) for each in dataset_args.datasets]
-    dataset, splits, rows, statistics = read_rows(
-        parts or [(script_args.dataset_name, script_args.dataset_train_split)]
-    )
+    single = [(script_args.dataset_name, script_args.dataset_train_split)]
+    parts = [(each.path, each.split) for each in dataset_args.datasets] or single
+    dataset, splits, rows, statistics = read_rows(parts)
     place, history = f"{dataset}, {'+'.join(splits)}", read_history(start)
     check_start(name, history, dataset, splits, statistics)  # a stage starts where the one before ended
-    if training_args.chat_template_path == "none":  # takes back the path that a YAML names
-        training_args.chat_template_path = None
     encoder = PromptEncoder.from_checkpoint(name, training_args.chat_template_path)
     check_base(start, encoder, training_args.max_length)
     encode = partial(
@@ -86,11 +83,11 @@ def main(script_args, training_args, model_args, dataset_args) -> None:
         return push(output, training_args)
     update = training_args.per_device_train_batch_size * training_args.gradient_accumulation_steps * state.num_processes
     steps, epochs = training_args.max_steps, f"{stage.epochs:g} epochs = {stage.tokens * stage.epochs:,.0f} tokens"
-    tell(
+    state.print(
         f"{place}: {stage.rows:,} rows, {stage.tokens:,} tokens, {stage.trained:,} of them trained on; "
         f"{f'{steps:,} updates' if steps > 0 else epochs}, {update} rows an update"
     )
-    tell(f"precision: {this.record['precision']}")
+    state.print(f"precision: {this.record['precision']}", flush=True)
 
     # --- 3. Load the model and train ------------------------------------------------------------------------------------
     trainer = SFTTrainer(
@@ -127,7 +124,8 @@ def main(script_args, training_args, model_args, dataset_args) -> None:
 
     # --- 5. Push --------------------------------------------------------------------------------------------------------
     push(output, training_args)
-    tell(f"{output}: {this.seconds / 3600:.2f} hours, {stage.tokens * stage.epochs / this.seconds:,.0f} tokens/s")
+    speed = stage.tokens * stage.epochs / this.seconds
+    state.print(f"{output}: {this.seconds / 3600:.2f} hours, {speed:,.0f} tokens/s")
     trainer.end()
 
 
@@ -137,7 +135,7 @@ def push(output, training_args) -> None:
         name = training_args.hub_model_id or output.resolve().name
         name = create_repo(name, private=training_args.hub_private_repo, exist_ok=True).repo_id
         where = {"repo_id": name, "revision": training_args.hub_revision, "delete_patterns": "training_args.bin"}
-        tell(f"pushed to {upload_folder(folder_path=output, **where).repo_url}")
+        print(f"pushed to {upload_folder(folder_path=output, **where).repo_url}")
     PartialState().wait_for_everyone()  # a process that ends while others work can take them along
 
 

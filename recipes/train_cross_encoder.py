@@ -29,15 +29,7 @@ from automedeval.metrics.embedding import QUESTION, nearest, pieces
 from automedeval.models.arguments import ENCODER
 from automedeval.models.checkpoints import checkpoint_folder
 from automedeval.models.embeddings import Encoder
-from automedeval.records import (
-    Case,
-    RecordError,
-    check_least,
-    check_patterns,
-    option,
-    question_text,
-    read_cases,
-)
+from automedeval.records import Case, RecordError, check_least, check_patterns, option, question_text, read_cases
 from automedeval.records.arguments import TableArguments, comma_list
 from automedeval.records.command_line import parse, run
 from automedeval.records.journal import arithmetic

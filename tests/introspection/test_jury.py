@@ -38,12 +38,6 @@ def test_decisions_are_read_and_open_lines_decide_nothing(jury) -> None:
     assert (rulings["case-1"].decision, rulings["case-1"].reading) == ("keep", None)
 
 
-def test_scores_of_models_in_another_order_are_refused(jury) -> None:
-    with pytest.raises(RecordError, match="'models' must be"):
-        read_rulings(jury({**LINE, "models": MODELS[::-1]}), RECORDED)
-    assert set(read_rulings(jury({**LINE, "models": list(MODELS)}), RECORDED)) == {"case-0"}
-
-
 def test_without_an_order_the_rationale_speaks_of_the_rows_slots(jury) -> None:
     order = RECORDED["case-0"].order
     rulings = read_rulings(jury({**LINE, "rationale": rationale_of(MODELS, order)}), RECORDED)

@@ -11,7 +11,7 @@ from tables import rows_of
 
 from automedeval.dataset.instructions import instruction
 from automedeval.introspection.discussion import Discussion
-from automedeval.introspection.mistakes import Mistake, RoundJudge, find_mistakes, read_judge, read_recorded
+from automedeval.introspection.mistakes import Mistake, find_mistakes, read_judge, read_recorded
 from automedeval.records import RecordError
 from automedeval.rubrics.rationale import split_steps
 
@@ -20,7 +20,7 @@ RECORDED = recorded_of(verdict_of(CASE, (4, 2, 5), "teacher", order=(2, 0, 1)), 
 
 
 def kind_of(verdict, recorded=RECORDED):
-    mistakes, _ = find_mistakes([recorded], RoundJudge("judge", None, {recorded.case.id: verdict}))
+    mistakes, _ = find_mistakes([recorded], {recorded.case.id: verdict})
     return mistakes[0].kind if mistakes else None
 
 
@@ -62,8 +62,7 @@ def test_other_relations_other_scores_and_nothing_readable_are_mistakes(record, 
 
 def test_a_case_beyond_the_context_window_is_counted_and_no_mistake() -> None:
     overlong = replace(verdict_of(CASE, None), extra={"overlong": True})
-    judge = RoundJudge("judge", None, {CASE.id: overlong})
-    assert find_mistakes([RECORDED], judge) == (
+    assert find_mistakes([RECORDED], {CASE.id: overlong}) == (
         [],
         [
             "introspection: 1 cases → 0 mistakes",
@@ -78,7 +77,7 @@ def test_the_reference_as_a_response_is_compared(judged) -> None:
     recorded = recorded_of(verdict_of(case, (2, 3, 5), "teacher", models=models, order=(2, 0, 1)), case)
     assert recorded.case.models == models
     judge = judged(verdict_of(recorded.case, (2, 3, 3)), recorded=recorded)
-    assert kind_of(judge.verdicts[case.id], recorded) == "relations"
+    assert kind_of(judge[case.id], recorded) == "relations"
     (mistake,), _ = find_mistakes([recorded], judge)
     shown = mistake.judged_from((2, 0, 1))
     assert shown["scores"] == [3, 2, 3]
@@ -91,7 +90,7 @@ def test_verdicts_on_other_cases_and_by_other_rubrics_are_passed_over(judged) ->
     one = verdict_of(CASE, (4, 2, 5))
     likelihood = replace(verdict_of(CASE, None, "likelihood:x"), rubric="likelihood@1")
     elsewhere = verdict_of(case_of(7), (1, 2, 3), "other")
-    assert judged(likelihood, elsewhere, one).name == "judge"
+    assert judged(likelihood, elsewhere, one)[CASE.id].judge == "judge"
     with pytest.raises(RecordError, match=r"no verdict by automedeval@1 on any of the 1 training cases"):
         judged(likelihood, elsewhere)
 

@@ -1,7 +1,6 @@
 """The baselines as judges: recipes/judge.py, audit.py, calibrate.py and report.py take them as they take any judge."""
 
 import json
-import re
 from functools import partial
 from pathlib import Path
 
@@ -9,11 +8,10 @@ import numpy as np
 import pytest
 import tables
 from doubles.agreement_study import CASES, FAST, RATINGS, read, write
-from programs import ENCODER, error_line, flags, needs_encoder, run_recipe, succeeded
+from programs import error_line, flags, run_recipe, succeeded
 
 from automedeval import Case
 from automedeval.judges.baseline import BaselineJudge
-from automedeval.judges.judge import load_judge
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.metrics import lexical
 from automedeval.metrics.lexical import BASELINES, Collection
@@ -88,31 +86,6 @@ def test_a_baseline_of_embeddings_is_another_judge_by_another_encoder() -> None:
 def test_a_text_without_words_makes_a_verdict_invalid(changes: dict, baseline: str, error: str) -> None:
     (verdict,) = BaselineJudge(baseline, encoder=Lengths())([Case.from_dict(TWO | changes)])
     assert (verdict.valid, verdict.error, verdict.expected_scores) == (False, error, None)
-
-
-@needs_encoder
-@pytest.mark.slow
-def test_embeddings_judge_by_the_recipe_and_from_python(tmp_path: Path) -> None:
-    from sentence_transformers import SentenceTransformer, util
-
-    cases = list(read_cases(CASES))[:5]
-    verdicts = judged(tmp_path, QUESTION, "--limit", 5)
-    plain = SentenceTransformer(str(ENCODER), device="cpu")
-    for case, verdict in zip(cases, verdicts):
-        expected = {}
-        for response in case.responses:
-            starts = [match.start() for match in re.finditer(r"[^\W_]+", response.text)]
-            text, border = response.text, starts[100] if len(starts) > 100 else None
-            parts = [text] if border is None else [text[:border], text[border:]]
-            expected[response.model] = float(util.cos_sim(plain.encode(parts), plain.encode([case.question])).max())
-        assert verdict["expected_scores"] == pytest.approx([expected[name] for name in verdict["models"]], abs=1e-5)
-    assert judged(tmp_path, QUESTION, "--limit", 5, "--encoder", ENCODER) == verdicts, "it resumes"
-    loaded = load_judge(f"baseline:{QUESTION}", encoder=str(ENCODER))
-    assert loaded.fingerprint == verdicts[0]["settings"]
-    nowhere = flags(judge=f"baseline:{QUESTION}", encoder="models/nowhere", cases=CASES, output=tmp_path)
-    assert "no checkpoint at models/nowhere" in error_line(judge(*nowhere))
-    run = json.loads(next((tmp_path / "out").glob("run-*.json")).read_text())
-    assert run["arguments"]["encoder"] == str(ENCODER)
 
 
 def rows_of(folder: Path) -> dict[str, dict]:

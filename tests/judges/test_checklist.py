@@ -7,7 +7,7 @@ import pytest
 import yaml
 from doubles.agreement_study import write
 from doubles.endpoint import EndpointDouble, answer, good_answer
-from programs import ENCODER, error_line, needs_encoder, run_command, run_recipe, succeeded
+from programs import ENCODER, error_line, needs_encoder, run_recipe, succeeded
 from tables import rows_of
 
 from automedeval.judges.checklist import ChecklistJudge
@@ -103,27 +103,6 @@ def test_verdicts_on_other_criteria_are_not_taken_over(tmp_path):
     assert len(bodies(endpoint)) == 2 * 3
 
 
-@pytest.mark.parametrize(
-    ("criteria", "said"),
-    [
-        ('[{"criterion": "x"}]', "'points' is missing"),
-        ('[{"criterion": "x", "points": 1}, {"criterion": "x", "points": 2}]', "came before"),
-        ('[{"criterion": "x", "points": NaN}]', "NaN"),
-        ('[{"criterion": " ", "points": 1}]', "a criterion must not be empty"),
-        (json.dumps([{"criterion": f"{n}", "points": 1} for n in range(500)]), "500 criteria"),
-    ],
-)
-def test_bad_criteria_get_one_line_with_file_and_line_before_a_model_is_loaded(tmp_path, criteria, said):
-    good = json.dumps(case().to_dict())
-    bad = good.replace('"id": "c0"', '"id": "c1"').replace(json.dumps(case().to_dict()["criteria"]), criteria)
-    (tmp_path / "cases.jsonl").write_text(f"{good}\n{bad}\n")
-    options = ("judge", "--judge", "openai:m", "--rubric", "checklist", "--cases", tmp_path / "cases.jsonl")
-    line = error_line(run_recipe(*options, "--output", tmp_path / "out"))
-    assert said in line
-    assert "cases.jsonl:2" in line
-    assert not (tmp_path / "out").exists()
-
-
 def test_a_batch_of_several_prompts_is_refused(tmp_path):
     cases = write(tmp_path / "cases.jsonl", [case()])
     options = ("--judge", "openai:m", "--rubric", "checklist", "--cases", cases, "--output", tmp_path)
@@ -142,21 +121,6 @@ def test_the_small_judge_says_that_criteria_take_a_language_model(tmp_path):
     assert f"the criteria of the cases are not read: that takes a language model, {said}" in result.stdout
     (line,) = map(json.loads, (tmp_path / "out" / "verdicts.jsonl").read_text().splitlines())
     assert (line["judge"], line["rubric"], len(line["expected_scores"])) == ("small", "automedeval@1", 2)
-
-
-def test_verdicts_of_earlier_judges_say_what_decided_and_are_read_as_others(tmp_path):
-    checklist = {"met": [True, False, None], "met_probabilities": [0.9, 0.2, None]}
-    checklist |= {"score": 0.625, "lowest": 0.125, "highest": 0.625}
-    labels = (("supported", "With food."), ("not_found", None), ("unread", None))
-    found = {"findings": [{"label": label, "sentence": sentence} for label, sentence in labels]}
-    verdict = {"case_id": "c0", "judge": "small", "rubric": "checklist@1", "valid": True}
-    both = enumerate((checklist, checklist | found))
-    records = write(tmp_path / "v.jsonl", [verdict | {"order": [slot], "checklist": each} for slot, each in both])
-    options = ("--cases", write(tmp_path / "cases.jsonl", [case()]), "--verdicts", records)
-    succeeded(run_command("report", *options, "--output", tmp_path / "r"))
-    figures = json.loads((tmp_path / "r" / "agreement.json").read_text())["criteria"]["judges"]["small"]["candidates"]
-    assert figures["a"] == figures["b"]
-    assert [*figures["a"].values()][:3] == [1, 0, 1]
 
 
 def test_a_checklist_has_no_criteria_of_its_own(tmp_path):

@@ -9,9 +9,8 @@ import pytest
 from datasets import Dataset
 from doubles.agreement_study import read, write
 from doubles.endpoint import EndpointDouble, good_answer
-from doubles.perturbations import some_of
 from doubles.tiny_model import build_tiny_model
-from programs import ENCODER, flags, needs_encoder, run_command, succeeded
+from programs import ENCODER, needs_encoder, run_command, succeeded
 
 from automedeval import Case, RecordError, Verdict, judge_dataset, load_judge, read_rubric
 from automedeval.harness.rewards import JudgeReward
@@ -254,44 +253,6 @@ def test_a_report_counts_what_is_empty_and_what_is_unread(study: Path, tmp_path:
     assert (result["judges"]["small"]["empty"], result["judges"]["small"]["unread"]) == ({"c": 8}, {"d": 10})
     assert result["main_judge"]["valid_rates"]["d"]["value"] == 0.0
     assert result["main_judge"]["valid_rates"]["c"]["value"] == 1.0
-
-
-@needs_encoder
-def test_every_program_goes_on_with_them(study: Path, tmp_path: Path) -> None:
-    cases, ratings = ["--cases", study / "cases.jsonl"], ["--ratings", study / "ratings.jsonl"]
-    longer = study / "longer"
-    if not longer.exists():
-        run_command("judge", study / "cases.jsonl", "--judge", "baseline:longer text", "--output", longer)
-    for command in (
-        ["compare", "--verdicts", study / "v", *cases, *ratings, "--output", tmp_path / "c"],
-        ["export", "--verdicts", study / "v", "--to", "csv", "--output", tmp_path / "v.csv"],
-        ["audit", "--judge", "small", "--encoder", ENCODER, *cases, "--edits", 1, "--limit", 2,
-         "--perturbations", some_of(tmp_path, "order", "length", "copy", "danger", "planting"),
-         "--gate", "false", "--output", tmp_path / "b"],
-    ):  # fmt: skip
-        done = run_command(*command)
-        assert done.returncode == 0, (command[0], done.stderr)
-    pairs = flags(verdicts=study / "v", to="preferences", output=tmp_path / "pairs.jsonl")
-    succeeded(run_command("export", *pairs, *cases))
-    pairs = read(tmp_path / "pairs.jsonl")
-    assert all(each["rejected"][0]["content"].strip() and each["chosen"][0]["content"] != THAI for each in pairs)
-
-
-@needs_encoder
-def test_calibrated_scores_keep_an_empty_response_lowest(study: Path, tmp_path: Path) -> None:
-    asked = [{"id": f"m{n}", "question": f"May I take ibuprofen with milk? ({n})"} for n in range(30)]
-    more = [case_of(ANSWER, POOR, "" if n % 2 else ANSWER, **each).to_dict() for n, each in enumerate(asked)]
-    rated = [rating(case, each, 4 if each["text"] == ANSWER else 2) for case in more[:20] for each in case["responses"]]
-    write(tmp_path / "cases.jsonl", more)
-    write(tmp_path / "ratings.jsonl", rated)
-    judged = ["judge", tmp_path / "cases.jsonl", "--judge", "small", "--encoder", ENCODER, "--output", tmp_path / "v"]
-    assert run_command(*judged).returncode == 0
-    options = ["--verdicts", tmp_path / "v", "--ratings", tmp_path / "ratings.jsonl", "--rubric", "automedeval"]
-    succeeded(run_command("calibrate", *options, "--output", tmp_path / "calibrated"))
-    for verdict in read(tmp_path / "calibrated" / "verdicts.jsonl"):
-        number = int(verdict["case_id"][1:])
-        assert (verdict["expected_scores"][2] == 1.0) == bool(number % 2)
-        assert verdict["expected_scores"][1] > 1.0, "people gave the poor answers 2"
 
 
 @needs_encoder

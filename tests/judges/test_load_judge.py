@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from doubles.endpoint import EndpointDouble, good_answer
-from programs import SAMPLE, run_recipe, succeeded
+from programs import SAMPLE, flags, run_recipe, succeeded
 from tables import rows_of
 
 from automedeval import Case, Judge, LikelihoodJudge, RecordError, load_judge, read_cases
@@ -47,13 +47,9 @@ def ordered(verdicts) -> list[dict]:
 def test_a_judge_judges_as_by_the_recipe(spec, kind, options, tiny_model, cases, tmp_path) -> None:
     spec = spec.format(tiny_model)
     words = {name: ",".join(value) if isinstance(value, list) else value for name, value in options.items()}
-    words["judge_name"] = words.pop("name", None)
     with EndpointDouble(good_answer) as endpoint:
         chat = FAST | ({"base_url": endpoint.url} if spec == "openai:m" else {})
-        arguments = [
-            word for name, value in (words | chat).items() if value is not None for word in (f"--{name}", value)
-        ]
-        written = by_recipe(tmp_path, "--judge", spec, *arguments)
+        written = by_recipe(tmp_path, "--judge", spec, *flags(**words, **chat))
         judge = load_judge(spec, **options, chat=chat, cases=cases)
         assert isinstance(judge, kind)
         assert ordered(verdict.to_dict() for verdict in judge(cases)) == written
@@ -90,18 +86,14 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def put(folder: Path, architecture: str) -> Path:
-    folder.mkdir(parents=True)
-    (folder / "config.json").write_text(json.dumps({"architectures": [architecture]}))
-    return folder
-
-
 def test_the_small_judge_judges_unless_the_environment_names_another(machine, monkeypatch):
     encoder = EncoderArguments()
     assert default_judge() == "small"
     with pytest.raises(RecordError, match=r"no encoder at .*; `automedeval get-models` gets it$"):
         encoder.load()
-    put(machine / "cache" / "automedeval" / "models" / "all-MiniLM-L6-v2", "BertModel")
+    folder = machine / "cache" / "automedeval" / "models" / "all-MiniLM-L6-v2"
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text("{}")
     assert Path(encoder.place) == find_model("all-MiniLM-L6-v2") == user_models() / "all-MiniLM-L6-v2"
     monkeypatch.setenv("AUTOMEDEVAL_JUDGE", "openai:m")
     assert default_judge() == "openai:m"

@@ -92,33 +92,25 @@ def people() -> dict[tuple, float]:
 
 
 def test_the_measured_figures_are_those_of_loops(small: Path, people: dict) -> None:
-    """Concordance with people on the fifteen cases that were fitted."""
-    plain, right = Plain(small), {name: [] for name in QUESTION}
-    for case in list(read_cases(SAMPLE / "train_cases.jsonl"))[:15]:
-        rows = [(people[case.id, each.model], plain.features(case.question, each.text)) for each in case.responses]
+    """Concordance with people on the fifteen cases that were fitted, and of two answers beside a best one of 3.67 or more."""
+    plain = Plain(small)
+    alone, beside = ({name: [] for name in names} for names in (QUESTION, FEATURES))
+
+    def count(right: dict[str, list], question: str, answers: list, reference: str | None = None) -> None:
+        rows = [(people[key], plain.features(question, text, reference)) for key, text in answers]
         for (higher, first), (lower, second) in combinations(rows, 2):
-            for name in QUESTION if abs(higher - lower) > 1e-9 else ():
+            for name in right if abs(higher - lower) > 1e-9 else ():
                 right[name].append((first[name] - second[name]) * (higher - lower) > 0)
-    measured, _ = json.loads((small / "judge.json").read_text())["sets"].values()
-    for name, hits in right.items():
-        assert measured[name]["value"] == pytest.approx(fmean(hits), abs=1e-9)
 
-
-def test_the_best_answer_is_the_reference_of_the_other_ones(small: Path, people: dict) -> None:
-    """Of the cases whose best answer has 3.67 points or more; concordance of each feature by a loop."""
-    plain, right = Plain(small), {name: [] for name in FEATURES}
     for case in list(read_cases(SAMPLE / "train_cases.jsonl"))[:15]:
-        best = max(case.responses, key=lambda each: people[case.id, each.model])
-        others = [each for each in case.responses if each is not best]
-        if people[case.id, best.model] < 1 + 4 * 2 / 3 or len(others) != 2:
-            continue
-        higher, lower = (people[case.id, each.model] for each in others)
-        first, second = (plain.features(case.question, each.text, best.text) for each in others)
-        for name in FEATURES if abs(higher - lower) > 1e-9 else ():
-            right[name].append((first[name] - second[name]) * (higher - lower) > 0)
-    _, measured = json.loads((small / "judge.json").read_text())["sets"].values()
-    for name, hits in right.items():
-        assert measured[name]["value"] == pytest.approx(fmean(hits), abs=1e-9)
+        answers = [((case.id, each.model), each.text) for each in case.responses]
+        count(alone, case.question, answers)
+        best = max(answers, key=lambda each: people[each[0]])
+        if people[best[0]] >= 1 + 4 * 2 / 3 and len(answers) == 3:
+            count(beside, case.question, [each for each in answers if each is not best], best[1])
+    for right, measured in zip((alone, beside), json.loads((small / "judge.json").read_text())["sets"].values()):
+        for name, hits in right.items():
+            assert measured[name]["value"] == pytest.approx(fmean(hits), abs=1e-9)
 
 
 def test_fitting_has_its_own_faults_in_one_line(trained: Path, small: Path, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import torch
 from doubles.agreement_study import read, write
 from doubles.endpoint import EndpointDouble, answer, error
 from doubles.tiny_model import build_tiny_model
-from programs import APPEND, ENCODER, SAMPLE, error_line, needs_encoder, run_command, stopped, succeeded
+from programs import ENCODER, SAMPLE, error_line, needs_encoder, run_command, succeeded
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from automedeval.cli.judge import folder_name
@@ -138,15 +138,3 @@ def test_what_an_endpoint_does_not_answer_is_asked_again_and_nothing_else(tmp_pa
         succeeded(done)
         assert len(endpoint.asked) == before + len(records[0]["responses"])
     assert len(verdicts) == 2
-
-
-def test_stopped_and_resumed_it_gives_the_same(tmp_path: Path) -> None:
-    folder, records = build_tiny_model(tmp_path / "tiny"), cases(6)
-    _, whole = judged(tmp_path / "whole", records, f"small+{folder}", "--dtype", "float32")
-    with stopped(APPEND, 3):
-        judged(tmp_path / "cut", records, f"small+{folder}", "--dtype", "float32")
-    done, cut = judged(tmp_path / "cut", records, f"small+{folder}", "--dtype", "float32")
-    succeeded(done)
-    assert cut == whole
-    refused = judged(tmp_path / "cut", records, f"small+{folder}", "--dtype", "bfloat16")[0]
-    assert "with other weights, wording or settings" in error_line(refused)

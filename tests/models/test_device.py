@@ -25,19 +25,15 @@ def processor(monkeypatch: pytest.MonkeyPatch, features: dict[str, bool]) -> Non
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: MappingProxyType(features))
 
 
-@pytest.mark.parametrize("features", FAST.values(), ids=FAST)
-def test_bfloat16_where_the_processor_has_it(features, monkeypatch: pytest.MonkeyPatch) -> None:
-    processor(monkeypatch, features)
-    assert (best_dtype("cpu"), bfloat16_missing("cpu")) == (torch.bfloat16, "")
+@pytest.mark.parametrize("name", [*FAST, *SLOW])
+def test_bfloat16_where_the_processor_has_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    processor(monkeypatch, (FAST | SLOW)[name])
+    missing = "this processor has no bfloat16 instructions" if name in SLOW else ""
+    for stored in (None, torch.float16):
+        assert best_dtype("cpu", stored) == (torch.float32 if missing else torch.bfloat16)
+    assert bfloat16_missing("cpu") == missing
     monkeypatch.setenv("AUTOMEDEVAL_BF16", "off")
     assert (best_dtype("cpu"), bfloat16_missing("cpu")) == (torch.float32, "AUTOMEDEVAL_BF16=off")
-
-
-@pytest.mark.parametrize("features", SLOW.values(), ids=SLOW)
-def test_float32_where_the_processor_lacks_it(features, monkeypatch: pytest.MonkeyPatch) -> None:
-    processor(monkeypatch, features)
-    assert best_dtype("cpu") == best_dtype("cpu", torch.float16) == torch.float32
-    assert bfloat16_missing("cpu") == "this processor has no bfloat16 instructions"
 
 
 def test_a_gpu_that_only_emulates_bfloat16_does_not_get_it(monkeypatch: pytest.MonkeyPatch) -> None:

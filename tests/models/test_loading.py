@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 from tables import rows_of
 from transformers import AutoConfig
 
-from automedeval.models import local, network
+from automedeval.models import local
 from automedeval.models.arguments import ChatArguments
 from automedeval.models.checkpoints import checkpoint_folder, fingerprint
 from automedeval.models.local import LocalChat, batch_room
@@ -25,7 +25,7 @@ OPTIONS = {"dtype": "float32", "device": "cpu", "max_new_tokens": 8}
 
 def room(folder: Path, shape: str, memory: tuple[float, float], monkeypatch) -> int:
     AutoConfig.for_model("llama", **SHAPES[shape]).save_pretrained(folder)
-    monkeypatch.setattr(local, "gpu_memory", lambda device: memory[::-1])
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: memory[::-1])
     return batch_room(outline_network(folder, torch.bfloat16, "cuda:0"), "cuda:0")
 
 
@@ -47,19 +47,6 @@ def test_batches_on_a_cpu_take_2_gib(tiny_model, tmp_path):
     outline = outline_network(tmp_path, torch.float32, "cpu")
     assert batch_room(outline, "cpu") == 2 * 2**30 // 46_080
     assert ChatArguments(**OPTIONS).load(str(tiny_model)).batch_tokens == 65_536, "and no more"
-
-
-@pytest.mark.parametrize(("device", "places"), [("cuda:1", {"": "cuda:1"}), ("mps", {"": "mps"}), ("cpu", None)])
-def test_weights_go_straight_to_their_device(tiny_model, monkeypatch, device, places):
-    asked, outline = {}, outline_network(tiny_model, torch.float32, device)
-
-    def from_pretrained(folder, **options):
-        asked.update(options)
-        return outline, {"missing_keys": set()}
-
-    monkeypatch.setattr(network.AutoModelForCausalLM, "from_pretrained", from_pretrained)
-    network.load_network(tiny_model, outline, device)
-    assert asked["device_map"] == places
 
 
 def test_one_process_of_a_machine_reads_the_files(tiny_model, monkeypatch):

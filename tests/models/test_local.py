@@ -111,15 +111,6 @@ def test_a_rationale_in_json_ends_at_its_closing_quote(says, most, tiny_model, m
     assert all(answer.text.startswith(each) for each in read)
 
 
-def test_nothing_wanted_is_passed_over_and_the_rest_is_unchanged(chat):
-    asked = prompts("automedeval", True)
-    whole = dict(chat.answer(asked))
-    some = dict(chat.answer(asked, [index in (1, 5) for index in range(len(asked))]))
-    assert sorted(some) == [1, 5]
-    assert all(some[index] == whole[index] for index in some)
-    assert list(chat.answer(asked, [False] * len(asked))) == []
-
-
 @pytest.mark.parametrize("values", [tuple(map(str, range(1, 11))), ("1", "12", "100")])
 @pytest.mark.parametrize("free", [False, True])
 def test_what_follows_tells_values_that_begin_alike_apart(free, values, chat, plain):
@@ -190,36 +181,20 @@ def test_a_checkpoint_without_a_template_is_refused_unless_one_is_given(tmp_path
     assert chat.encoder.encode([[{"role": "user", "content": "Judge."}]])[0]
 
 
-def test_none_takes_a_template_back(tiny_model, chat):
-    plain = LocalChat(str(tiny_model), dtype="float32", device="cpu", max_new_tokens=24, chat_template_path="none")
-    assert plain.tokenizer.chat_template == chat.tokenizer.chat_template is not None
-    assert plain.fingerprint == chat.fingerprint
-    assert PromptEncoder.from_checkpoint(str(tiny_model), "none").tokenizer.chat_template == CHAT_TEMPLATE
+TURNS = [
+    {"role": role, "content": text} for role, text in (("system", "Judge."), ("user", "Right?"), ("assistant", "Yes."))
+]
+PACKAGED = {"as_is": "Judge.\nRight?\n", "vicuna": "Judge. USER: Right? ASSISTANT:"}
 
 
-def rendered_by(template, tiny_model, messages, **options):
-    """Return what a packaged chat template makes of messages, after the beginning of the sequence."""
-    file = Path(models.__file__).parent / "templates" / template
+@pytest.mark.parametrize("template", PACKAGED)
+def test_a_packaged_template_shows_the_turns_as_its_models_know_them(template, tiny_model):
+    file = Path(models.__file__).parent / "templates" / f"{template}.jinja"
     encoder = PromptEncoder.from_checkpoint(str(tiny_model), str(file))
-    (ids,) = encoder.encode([messages], **options)
-    return encoder.tokenizer.decode(ids).removeprefix(encoder.tokenizer.bos_token or "")
-
-
-def test_pandalm_is_shown_its_prompt_as_it_is(tiny_model):
-    rubric = read_rubric("pandalm")
-    messages = judge_messages(rubric, "Does rest help?", ["Yes.", "No."])
-    text = rendered_by("as_is.jinja", tiny_model, messages)
-    parts = ("Instruction:\nDoes rest help?", "Response 1:\nYes.", "Response 2:\nNo.", "Evaluation:\n")
-    assert text.endswith("\n\n".join(f"### {each}" for each in parts))
-    assert text == messages[0]["content"] + "\n"
-
-
-def test_vicuna_is_shown_its_turns(tiny_model):
-    turns = [{"role": "system", "content": "Judge."}, {"role": "user", "content": "Is it right?"}]
-    text = rendered_by("vicuna.jinja", tiny_model, turns)
-    assert text == "Judge. USER: Is it right? ASSISTANT:"
-    whole = rendered_by("vicuna.jinja", tiny_model, [*turns, {"role": "assistant", "content": "Yes."}], answered=True)
-    assert whole.startswith(text + " Yes.")
+    asked, answered = encoder.encode([TURNS[:2]]), encoder.encode([TURNS], answered=True)
+    shown, whole = (encoder.tokenizer.decode(ids).removeprefix("<|im_start|>") for (ids,) in (asked, answered))
+    assert shown == PACKAGED[template]
+    assert whole.replace(" Yes", "Yes").startswith(f"{shown}Yes.")
 
 
 def test_fingerprint_follows_what_changes_an_answer(tiny_model, tmp_path, chat):
@@ -229,12 +204,6 @@ def test_fingerprint_follows_what_changes_an_answer(tiny_model, tmp_path, chat):
     retrained = LocalChat(str(folder), dtype="float32", device="cpu", max_new_tokens=24)
     assert same.fingerprint == chat.fingerprint
     assert len({chat.fingerprint, longer.fingerprint, retrained.fingerprint}) == 3
-
-
-@pytest.mark.parametrize("wrong", ["models/nowhere", "./nowhere", "a/b/c"])
-def test_a_checkpoint_that_is_not_there_is_one_readable_line(wrong):
-    with pytest.raises(RecordError, match="no checkpoint"):
-        LocalChat(wrong)
 
 
 def test_scores_alone_take_two_forward_passes_and_rationales_one_more_for_each_token(tiny_model):

@@ -40,18 +40,14 @@ def expected(folder: Path, pooling: str) -> np.ndarray:
     return torch.nn.functional.normalize(torch.stack(vectors), dim=1).numpy()
 
 
-@pytest.mark.parametrize("pooling", POOLINGS)
-def test_vectors_are_those_of_transformers(plain: Path, pooling: str) -> None:
-    vectors = loaded(plain, pooling).encode(TEXTS)
-    np.testing.assert_allclose(vectors, expected(plain, pooling), atol=1e-5)
-    others = [expected(plain, other) for other in POOLINGS if other != pooling]
-    assert all(abs(vectors - other).max() > 1e-3 for other in others), "the poolings differ"
-
-
-def test_the_fingerprint_includes_the_pooling(plain: Path) -> None:
-    encoders = [loaded(plain, pooling) for pooling in POOLINGS]
-    assert len({encoder.fingerprint for encoder in encoders}) == 3
-    assert {encoder.dimensions for encoder in encoders} == {32}
+def test_vectors_are_those_of_transformers(plain: Path) -> None:
+    encoders = {pooling: loaded(plain, pooling) for pooling in POOLINGS}
+    assert len({encoder.fingerprint for encoder in encoders.values()}) == 3
+    for pooling, encoder in encoders.items():
+        vectors = encoder.encode(TEXTS)
+        np.testing.assert_allclose(vectors, expected(plain, pooling), atol=1e-5)
+        others = [expected(plain, other) for other in POOLINGS if other != pooling]
+        assert all(abs(vectors - other).max() > 1e-3 for other in others), "the poolings differ"
 
 
 def test_a_folder_that_says_its_pooling_takes_no_other(plain: Path, tmp_path: Path) -> None:

@@ -3,58 +3,20 @@
 import math
 
 import pytest
-import torch
 from doubles.endpoint import EndpointDouble, answer
-from programs import JUDGE, needs_judge
 from tables import rows_of
-from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from automedeval.models.base import Answer
 from automedeval.models.endpoint import OpenAIChat
-from automedeval.models.local import LocalChat
 from automedeval.models.questions import Judgement, Question
 from automedeval.records import RecordError
 
 TRUE = Question("true@1", "{passage} Is it true that {statement}?", ("Yes", "No", "Maybe"))
-STATES = rows_of(__file__)["states"]
 
 
-def first_token_odds(model, tokenizer, question: Question, messages: list[dict]) -> list[float]:
-    ids = tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_tensors="pt", return_dict=True)
-    with torch.no_grad():
-        logits = model(**ids).logits[0, -1].float()
-    return logits[[tokenizer(each, add_special_tokens=False).input_ids[0] for each in question.options]].softmax(0)
-
-
-@needs_judge
-def test_a_checkpoint_gives_the_odds_of_transformers_in_batches() -> None:
-    chat = LocalChat(str(JUDGE), dtype="float32", device="cpu")
-    tokenizer = AutoTokenizer.from_pretrained(JUDGE)
-    model = AutoModelForCausalLM.from_pretrained(JUDGE, dtype="float32")
-    prompts = [TRUE.prompt(state) for state in STATES]
-    assert prompts[1].messages[0]["content"].endswith("Is it true that {passage}?")  # a state is text, no wording
-    for index, reply in chat.answer(prompts):
-        judged = TRUE.read(reply)
-        expected = first_token_odds(model, tokenizer, TRUE, prompts[index].messages).tolist()
-        assert list(judged.probabilities.values()) == pytest.approx(expected, abs=1e-4)
-        assert judged.option == max(judged.probabilities, key=judged.probabilities.get)
-
-
-def test_options_that_begin_with_one_token_are_told_apart_by_all_of_theirs(tiny_model) -> None:
-    chat = LocalChat(str(tiny_model), dtype="float32", device="cpu")
-    tokenizer, model = chat.tokenizer, AutoModelForCausalLM.from_pretrained(tiny_model, dtype="float32")
-    alike = Question("alike", "Which?", ("response_a", "response_b"))
-    ((_, reply),) = chat.answer([prompt := alike.prompt({})])
-    ids = tokenizer.apply_chat_template(prompt.messages, add_generation_prompt=True, return_dict=True).input_ids
-    totals = []
-    for option in alike.options:
-        own = tokenizer(option, add_special_tokens=False).input_ids
-        with torch.no_grad():
-            steps = model(torch.tensor([ids + own])).logits[0, len(ids) - 1 : -1].log_softmax(-1)
-        totals.append(sum(float(steps[at, token]) for at, token in enumerate(own)))
-    assert len(own) > 1
-    expected = torch.tensor(totals).softmax(0).tolist()
-    assert list(alike.read(reply).probabilities.values()) == pytest.approx(expected, abs=1e-4)
+def test_a_state_is_text_and_no_wording() -> None:
+    prompt = TRUE.prompt({"passage": "Rest.", "statement": "{passage}"})
+    assert prompt.messages[0]["content"] == "Rest. Is it true that {passage}?"
 
 
 @pytest.mark.parametrize("options", [("A",), ("A", "a"), "x" * 27])

@@ -1,20 +1,13 @@
 """Playing back what teachers said."""
 
-from collections import Counter
-
 import pytest
 from doubles.agreement_study import write
-from programs import ROOT, SAMPLE
 from tables import rows_of
 
-from automedeval.models.base import Answer, Prompt
+from automedeval.models.base import Prompt
 from automedeval.models.replay import RecordedChat
-from automedeval.records import RecordError, read_cases
-from automedeval.rubrics import read_rubric
-from automedeval.rubrics.grammar import parse_verdict
-from automedeval.rubrics.questions import questions_of
+from automedeval.records import RecordError
 
-RECORDING = ROOT / "recipes" / "runs" / "automedeval-135m" / "teacher.jsonl"
 LINE = {"case_id": "c1", "teacher": "strong", "role": "judge", "knowledge": "chain", "round": 1, "text": "first"}
 
 
@@ -76,26 +69,3 @@ def test_dialogues_are_led_to_their_end(recording):
     followed = list(chat.follow((calls, dialogue(calls)) for calls in (2, 1)))
     assert (followed, chat.overflow([prompt()])) == ([(2, ["first", "second"]), (1, ["first"])], [0])
     assert chat.estimate([prompt()]) == 6  # two of its words, four of its role
-
-
-@pytest.mark.skipif(not RECORDING.exists(), reason="the recording of the small study is not there")
-@pytest.mark.parametrize(("teacher", "knowledge"), [(t, k) for t in ("strong", "weak") for k in ("chain", "none")])
-def test_the_recording_of_the_small_study_speaks_of_every_training_case(teacher, knowledge):
-    rubric = read_rubric("automedeval")
-    cases = {case.id: case for case in read_cases(SAMPLE / "train_cases.jsonl")}
-    chat = RecordedChat(RECORDING, teacher, knowledge)
-    ends = Counter()
-    for case in cases.values():
-        for call in range(1, 5):
-            ((_, answer),) = chat.answer([prompt(case.id, call)])
-            if not questions_of(Answer(answer.text), rubric, len(case.responses)):
-                break
-            assert knowledge == "chain", "without knowledge a teacher does not ask"
-            if (case.id, call + 1) not in chat._texts:  # asks to the end
-                ends["asks"] += 1
-                break
-        ends[parse_verdict(answer.text, rubric, len(case.responses)).valid] += 1
-    assert ends[True] >= 56
-    assert ends[False] == (0 if teacher == "strong" else ends["asks"] + 2)
-    assert ends["asks"] == (2 if (teacher, knowledge) == ("weak", "chain") else 0)
-    assert {case_id for case_id, _ in chat._texts} == set(cases)

@@ -52,6 +52,9 @@ tags: [medical]
 """
 
 
+PICKLES = ("pytorch_model.bin", "training_args.bin", "old.PT", "a.pkl", "m.ckpt", "m.gguf")  # they can run code
+
+
 @pytest.fixture
 def dataset(tmp_path: Path) -> Path:
     return build_instructions(tmp_path / "tiny", {"stage1": 2, "test": 1})
@@ -74,18 +77,14 @@ def test_a_folder_goes_out_without_what_is_hidden_or_to_go_on_from(dataset: Path
     assert parcel.sizes == {name: (dataset / name).stat().st_size for name in expected}
 
 
-@pytest.mark.parametrize("name", ["pytorch_model.bin", "training_args.bin", "old.PT", "a.pkl", "b/c.ckpt", "m.gguf"])
-def test_weights_that_can_run_code_stay(checkpoint: Path, name: str) -> None:
-    (checkpoint / name).parent.mkdir(exist_ok=True)
-    (checkpoint / name).write_bytes(b"x")
-    with pytest.raises(RecordError, match=rf"{name}: a model may not hold a .* file; allowed are .*\.safetensors"):
-        pack(checkpoint, MODEL, CARD_OF_A_MODEL)
-
-
 @pytest.mark.parametrize(
     ("kind", "spoil", "message"),
     [
         (MODEL, lambda f: (f / "code.py").write_text(""), r"code\.py: a model may not hold a \.py file"),
+        *(
+            (MODEL, lambda f, name=name: (f / name).touch(), rf"{name}: a model may not hold a .* fi")
+            for name in PICKLES
+        ),
         (DATASET, lambda f: (f / "rows.arrow").write_text(""), r"a dataset may not hold a \.arrow file"),
         (MODEL, lambda f: (f / "model.safetensors").write_bytes(b"\x80\x04 a pickle"), "not a safetensors file"),
         (MODEL, lambda f: (f / "config.json").unlink(), r"no config\.json with"),

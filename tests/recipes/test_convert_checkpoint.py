@@ -141,7 +141,7 @@ def with_own_architecture(folder: Path) -> None:
         (with_tensors(lambda own: dict(list(own.items())[1:])), " is missing in the weights, or has another shape"),
         (with_tensors(lambda own: own | {"model.norm.weight": torch.ones(3)}), "'model.norm.weight' is missing in the"),
         (with_word_pieces, "its tokenizer gives "),
-        (with_own_architecture, "'own' is not known to transformers, and code in a checkpoint is not run"),
+        (with_own_architecture, "model type `own` but Transformers does not recognize"),
     ],
 )
 def test_what_cannot_be_converted_is_told(source, tmp_path, change, message) -> None:

@@ -24,6 +24,7 @@ WORDS = re.findall(
 FAST = ("--device", "cpu", "--dtype", "float32", "--max_new_tokens", 8)
 JUDGES = {
     "small": ("small", "--encoder", ENCODER),
+    "voice": ("small+MODEL", *FAST[:4], "--encoder", ENCODER),
     "checkpoint": ("MODEL", *FAST, "--orders", "latin", "--batch_tokens", 9000),
     "checkpoint, scores alone": ("MODEL", *FAST, "--rationale", "false", "--batch_tokens", 9000),
     "checkpoint, pairs": ("MODEL", *FAST, "--rubric", "medical_pairwise", "--batch_tokens", 9000),

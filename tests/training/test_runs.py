@@ -13,8 +13,7 @@ from unittest import mock
 
 import pytest
 import yaml
-from doubles.tiny_dataset import build_instructions
-from programs import ROOT, error_line, run_recipe, succeeded
+from programs import ROOT, error_line, run_recipe
 from transformers import AutoTokenizer
 
 from automedeval.training import start
@@ -144,21 +143,6 @@ def test_the_chat_template_of_the_13b_runs_continues_its_own_prompt(tiny_model: 
         tokenizer.apply_chat_template([{"role": "tool", "content": "x"}], tokenize=False)
 
 
-@pytest.mark.slow
-def test_the_adapter_run_trains_every_matrix_of_a_layer(tiny_model: Path, tmp_path: Path) -> None:
-    pytest.importorskip("peft")
-    data = build_instructions(tmp_path / "instructions", {"stage1": 4, "test": 1})
-    paths = ("--model_name_or_path", tiny_model, "--dataset_name", data, "--output_dir", tmp_path / "out")
-    run = PAPER / "lora.yaml"
-    here = ("--use_cpu", "true", "--attn_implementation", "sdpa", "--gradient_accumulation_steps", 2, "--max_steps", 1)
-    succeeded(run_recipe("sft", "--config", run, *paths, *here))
-    adapter = json.loads((tmp_path / "out/adapter/adapter_config.json").read_text())
-    assert (adapter["r"], adapter["lora_alpha"]) == (16, 32)
-    matrices = {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"}
-    assert {name.rpartition(".")[2] for name in adapter["target_modules"]} == matrices
-    assert (tmp_path / "out/model.safetensors").exists()
-
-
 # --- machines ---------------------------------------------------------------------------------------------------------
 
 
@@ -257,26 +241,6 @@ def test_accelerate_takes_fsdp2(monkeypatch: pytest.MonkeyPatch) -> None:
     assert update_rows(flags, read(Path(flags["--config"]))) == 128
 
 
-def test_deepspeeds_scheduler_draws_the_line_that_the_yaml_names() -> None:
-    pytest.importorskip("deepspeed")
-    import torch
-    from deepspeed.runtime.lr_schedules import WarmupDecayLR
-    from transformers import get_scheduler
-
-    steps, warmup, rate = 75, 3, 2e-5  # stage 1 of the paper: 1,911 rows, 128 an update, 5 epochs
-    optimizers = [torch.optim.AdamW([torch.nn.Parameter(torch.zeros(1))], lr=rate) for _ in range(2)]
-    ours = get_scheduler("linear", optimizers[0], num_warmup_steps=warmup, num_training_steps=steps)
-    theirs = WarmupDecayLR(optimizers[1], steps, 0.0, rate, warmup, warmup_type="linear")
-    lines: tuple[list[float], list[float]] = ([], [])
-    for _ in range(steps):
-        for line, optimizer, scheduler in zip(lines, optimizers, (ours, theirs)):
-            line.append(optimizer.param_groups[0]["lr"])
-            optimizer.step()
-            scheduler.step()
-    assert [0.0, *lines[0][:-1]] == pytest.approx(lines[1], abs=1e-12)  # DeepSpeed's comes one update later
-    assert max(lines[0]) == rate
-
-
 # --- what a run needs -------------------------------------------------------------------------------------------------
 
 
@@ -330,12 +294,9 @@ def test_activations_are_those_that_pytorch_counts(monkeypatch: pytest.MonkeyPat
 def test_flash_attention_becomes_sdpa_where_it_is_not_installed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(start, "is_flash_attn_2_available", lambda: True)
-    assert start.attention_here("flash_attention_2") == "flash_attention_2"
-    monkeypatch.setattr(start, "is_flash_attn_2_available", lambda: False)
-    assert [start.attention_here(kind) for kind in (None, "eager", "sdpa")] == [None, "eager", "sdpa"]
-    assert (capsys.readouterr().err, start.attention_here("flash_attention_2")) == ("", "sdpa")
-    assert capsys.readouterr().err.count("flash-attn is not usable here, so attention is computed by sdpa") == 1
-    monkeypatch.setenv("RANK", "1")
-    assert start.attention_here("flash_attention_2") == "sdpa"
-    assert capsys.readouterr().err == "", "the first process prints it"
+    for usable, rank, attention in ((True, "0", "flash_attention_2"), (False, "0", "sdpa"), (False, "1", "sdpa")):
+        monkeypatch.setattr(start, "is_flash_attn_2_available", lambda usable=usable: usable)
+        monkeypatch.setenv("RANK", rank)
+        assert [start.attention_here(kind) for kind in ("flash_attention_2", "eager")] == [attention, "eager"]
+    said = "flash-attn is not usable here, so attention is computed by sdpa"
+    assert capsys.readouterr().err.count(said) == 1, "the first process prints it"

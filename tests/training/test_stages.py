@@ -121,10 +121,6 @@ def test_a_folder_that_was_built_anew_gives_its_new_rows(tmp_path: Path) -> None
         shutil.rmtree(place, ignore_errors=True)
         build_instructions(place, {"stage1": number, "test": 1})
         assert len(read_rows([(str(place), "stage1")])[2]) == number
-
-
-def test_a_split_that_the_statistics_do_not_name_is_refused(tmp_path: Path) -> None:
-    place = build_instructions(tmp_path / "instructions", {"stage1": 1, "test": 1})
     with pytest.raises(RecordError, match="no split 'stage2'; there are stage1, test"):
         read_rows([(str(place), "stage2")])
 

@@ -6,7 +6,7 @@ with all of the responses that the row is on.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -74,15 +74,6 @@ class Mistake:
         return digest(seen)
 
 
-@dataclass
-class RoundJudge:
-    """The judge of a round: its name, the fingerprint of its settings, and its verdict by case id."""
-
-    name: str
-    settings: str | None
-    verdicts: dict[str, Verdict] = field(repr=False)
-
-
 def read_recorded(
     rows: Iterable[dict[str, Any]], cases: Mapping[str, Case], rubrics: Mapping[str, Rubric], place: str
 ) -> list[Recorded]:
@@ -119,8 +110,8 @@ def read_recorded(
     return list(recorded.values())
 
 
-def read_judge(path: str, recorded: Sequence[Recorded]) -> RoundJudge:
-    """Read the judge's verdicts on the training cases; skip those on other cases or by other rubrics.
+def read_judge(path: str, recorded: Sequence[Recorded]) -> dict[str, Verdict]:
+    """Read one judge's verdicts on the training cases, by case id; skip those on other cases or by other rubrics.
 
     RecordError for no verdict; several judges or settings; a second verdict on a case, or one that does not fit it; a training
     case without a verdict (Algorithm 2 judges them all).
@@ -134,7 +125,7 @@ def read_judge(path: str, recorded: Sequence[Recorded]) -> RoundJudge:
     judge, *others = sorted({verdict.judge for _, verdict in placed})
     if others:
         raise RecordError(f"{path}: verdicts of {', '.join([judge, *others])}: a round takes the file of one judge")
-    if len(settings := {verdict.settings for _, verdict in placed}) > 1:
+    if len({verdict.settings for _, verdict in placed}) > 1:
         raise RecordError(f"{path}: verdicts of {judge} with different weights, wording or settings")
     places: dict[str, str] = {}
     for place, verdict in placed:
@@ -156,14 +147,14 @@ def read_judge(path: str, recorded: Sequence[Recorded]) -> RoundJudge:
             f"{path}: {judge} has not judged {len(missing):,} of the {len(by_case):,} training cases, the first "
             f"{missing[0]!r}: judge them all"
         )
-    return RoundJudge(judge, settings.pop(), {verdict.case_id: verdict for _, verdict in placed})
+    return {verdict.case_id: verdict for _, verdict in placed}
 
 
-def find_mistakes(recorded: Sequence[Recorded], judge: RoundJudge) -> tuple[list[Mistake], list[str]]:
+def find_mistakes(recorded: Sequence[Recorded], judged: Mapping[str, Verdict]) -> tuple[list[Mistake], list[str]]:
     """Return the judge's mistakes, in the order of the rows, and the lines that report them (Algorithm 2, line 6)."""
     mistakes, overlong = [], 0
     for row in recorded:
-        verdict = judge.verdicts[row.case.id]
+        verdict = judged[row.case.id]
         if verdict.extra.get("overlong"):
             overlong += 1  # it says nothing of the judge
         elif (kind := _kind(row, verdict)) is not None:

@@ -60,18 +60,10 @@ def write_round(
     encoder: PromptEncoder | None,
     max_length: int | None,
 ) -> tuple[dict[str, Any], str]:
-    """Write a round's training rows, the test split, and the records of all mistakes.
+    """Write a round's training rows, the test split, and the records of all mistakes; `dataset` is the one before.
 
-    Args:
-        dataset, recorded: the data set before, and its training rows.
-        records: the records of the mistakes, with their decisions.
-        encoder, max_length: see `row_faults`.
-
-    Returns:
-        the facts of `write_splits`, and the line that reports the rows.
-
-    Raises:
-        RecordError: no training row is left.
+    Return the facts of `write_splits`, and the line that reports the rows. `encoder` and `max_length` are as in `row_faults`.
+    RecordError if no training row is left.
     """
     # Paper: Table 1 says "All Blocks" for the rounds; section 3.3 updates the data set with the revised instances.
     by_case = {each.case.id: each for each in recorded}

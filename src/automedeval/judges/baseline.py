@@ -29,7 +29,7 @@ class BaselineJudge(ApartJudge):
     name: str | None = None
     encoder: TextEncoder | None = None
 
-    rubric_name = COUNTED
+    rubric_name, fingerprint = COUNTED, ""
     blind_to = UNSEEN
 
     def __post_init__(self) -> None:
@@ -44,11 +44,7 @@ class BaselineJudge(ApartJudge):
             if self.encoder is None:
                 raise RecordError(f"the baseline {self.baseline!r} needs an encoder")
             settings.append(self.encoder.fingerprint)
-        self._fingerprint = digest(settings)
-
-    @property
-    def fingerprint(self) -> str:
-        return self._fingerprint
+        self.fingerprint = digest(settings)
 
     @property
     def reads_reference(self) -> bool:

@@ -218,9 +218,7 @@ def shown(request: Request) -> Case:
 def load_small_judge(
     folder: Path, rubric: Rubric, encoder: EncoderArguments, device: str = "auto", chat: Any = None, **options: Any
 ) -> SmallJudge:
-    """Load the small judge that recipes/fit_small_judge.py wrote to a folder, or the packaged one, with the packaged checker.
-
-    Beside the packaged one there may be the voice of a chat.
+    """Load the small judge that recipes/fit_small_judge.py wrote, with the packaged checker; `chat` is for its voice.
 
     RecordError: a fault of `described`, a library or the encoder is missing, the adapter is of another encoder, or there are
     books and no checker reads them.

@@ -49,12 +49,10 @@ def judge_dataset(
     names = [*(f"{model}_score" for model in models), "valid", "rationale", "error"]
     added: dict[str, list[Any]] = {name: [] for name in names}
     for verdicts in of_rows.values():
-        scores: dict[str, list[float]] = {model: [] for model in models}
-        for verdict in verdicts:
-            for index, value in verdict.values.items():
-                scores[verdict.extra["models"][index]].append(value)
+        said = [(each.extra["models"][index], value) for each in verdicts for index, value in each.values.items()]
         for model in models:
-            added[f"{model}_score"].append(fmean(scores[model]) if scores[model] else None)
+            scores = [value for name, value in said if name == model]
+            added[f"{model}_score"].append(fmean(scores) if scores else None)
         added["valid"].append(all(verdict.valid for verdict in verdicts) if verdicts else None)
         for name in ("rationale", "error"):
             added[name].append(next(filter(None, (getattr(each, name) for each in verdicts)), None))

@@ -30,11 +30,7 @@ def user_models() -> Path:
 
 
 def find_model(model: str) -> Path | None:
-    """Return the folder of a checkpoint on this machine, None if there is none.
-
-    Args:
-        model: the folder, or NAME or models/NAME of one in ./models or in the user's cache.
-    """
+    """Return the folder of a checkpoint on this machine: itself, or NAME or models/NAME in ./models or in the user's cache."""
     folder = Path(model)
     if folder.is_dir() or folder.parent not in (Path(), HERE):
         return folder if folder.is_dir() else None
@@ -116,19 +112,6 @@ def answers_questions(folder: Path) -> bool:
     """Return whether a checkpoint answers typed questions alone: it has a decision.json, not one of `export --to decision`."""
     file = folder / DECISION
     return file.is_file() and "automedeval" not in read_json(file, others=True)
-
-
-def check_architecture(folder: Path) -> None:
-    """Raise RecordError if transformers does not know a checkpoint's architecture; code in a checkpoint is not run."""
-    from transformers import CONFIG_MAPPING  # slow to import
-
-    file = folder / "config.json"
-    config = read_json(file, others=True)
-    kind = config.get("model_type") if isinstance(config, dict) else None
-    if kind not in CONFIG_MAPPING:
-        raise RecordError(
-            f"{file}: the model_type {kind!r} is not known to transformers, and code in a checkpoint is not run"
-        )
 
 
 def fingerprint(folder: Path, settings: list, digests: Mapping[str, str] | None = None) -> str:

@@ -6,14 +6,11 @@ from typing import Any
 
 import torch
 from peft.tuners.lora import LoraLayer
-from peft.utils import get_peft_model_state_dict
-from safetensors.torch import save_file
 from sentence_transformers import CrossEncoder
 
 from automedeval.models.checkpoints import loading
 from automedeval.models.pair_reader import TOKENS
 from automedeval.records import RecordError
-from automedeval.records.journal import write_json
 
 
 def load_cross_encoder(
@@ -54,12 +51,8 @@ def load_cross_encoder(
 
 
 def save_adapter(model: CrossEncoder, folder: Path) -> None:
-    """Write an adapter and the head as safetensors, without a path of this machine."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """Write an adapter and the head as safetensors, without a path of this machine; equal ones are written alike."""
     network: Any = model[0].model
-    config = network.peft_config["default"].to_dict()
-    config |= {"base_model_name_or_path": None, "target_modules": sorted(config["target_modules"])}
-    weights = get_peft_model_state_dict(network)
-    weights = {f"base_model.model.{name}": each.contiguous() for name, each in weights.items()}
-    save_file(weights, folder / "adapter_model.safetensors")
-    write_json(folder / "adapter_config.json", config)
+    config = network.peft_config["default"]
+    config.base_model_name_or_path, config.target_modules = None, sorted(config.target_modules)
+    network.save_pretrained(folder)

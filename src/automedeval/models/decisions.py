@@ -40,7 +40,11 @@ class DecisionChat(OpenAIChat):
             | {"choices": [{"value": value} for value in slot.values]}
             for slot in prompt.slots
         ]
-        return {"model": self.model, "input": [parts_of(each) for each in sent(prompt)], "questions": questions}
+        messages: Any = sent(prompt)
+        for each in messages:
+            if each["role"] == "assistant":  # decisions take what the model itself has said in parts
+                each["content"] = [{"type": "output_text", "text": each["content"]}]
+        return {"model": self.model, "input": messages, "questions": questions}
 
     def send(self, body: dict[str, Any]) -> bytes:
         if not self.systemone:
@@ -92,10 +96,3 @@ class DecisionChat(OpenAIChat):
                 return Answer(error=error, refused=True, usage=tokens)
             odds.append({option: float(chances[option]) for option in options})
         return Answer.of_odds(odds, tokens)
-
-
-def parts_of(message: dict[str, Any]) -> dict[str, Any]:
-    """Return a message as decisions take it: that of the model itself in parts."""
-    if message["role"] != "assistant":
-        return message
-    return message | {"content": [{"type": "output_text", "text": message["content"]}]}

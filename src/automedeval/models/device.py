@@ -31,11 +31,6 @@ def kind_of(device: str | torch.device) -> str:
     return torch.device(device).type
 
 
-def gpu_memory(device: str) -> tuple[int, int] | None:
-    """Return the memory of a CUDA GPU in bytes, free and all; None for another device."""
-    return torch.cuda.mem_get_info(device) if kind_of(device) == "cuda" else None
-
-
 def cpu_has(feature: str) -> bool:
     """Return whether the processor has an instruction set extension, by its name in `torch.cpu.get_capabilities`."""
     return bool(torch.cpu.get_capabilities().get(feature))

@@ -16,29 +16,14 @@ from itertools import takewhile
 from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoTokenizer
+from transformers import AutoConfig
 
-from automedeval.models.base import (
-    NOT_FINITE,
-    Answer,
-    Chat,
-    Field,
-    Free,
-    Prompt,
-    Slot,
-    answer_layout,
-    unescaped,
-)
+from automedeval.models.base import NOT_FINITE, Answer, Chat, Field, Free, Prompt, Slot, answer_layout, unescaped
 from automedeval.models.checkpoints import checkpoint_folder, file_digests, find_model, fingerprint, loading
 from automedeval.models.decoding import Prefix, Rows, SingleRow, Written, cache_dtype, compete, draw, write_free
-from automedeval.models.device import best_device, best_dtype, described, gpu_memory, kind_of
-from automedeval.models.network import (
-    flatten_head_input,
-    load_network,
-    longest_in_batch,
-    outline_network,
-)
-from automedeval.models.tokenization import PromptEncoder, read_template
+from automedeval.models.device import best_device, best_dtype, described, kind_of
+from automedeval.models.network import flatten_head_input, load_network, longest_in_batch, outline_network
+from automedeval.models.tokenization import PromptEncoder
 from automedeval.records import RecordError
 from automedeval.records.journal import ALONE, Processes
 from automedeval.records.thoughts import without_thoughts
@@ -61,8 +46,8 @@ def batch_room(outline, device: str) -> int:
     heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
     token = 2 * config.num_hidden_layers * heads * head * cache_dtype(outline, device).itemsize
     room, most = 2 * 2**30, ROOM_ON_CPU
-    if (memory := gpu_memory(device)) is not None:
-        free, total = memory
+    if kind_of(device) == "cuda":
+        free, total = torch.cuda.mem_get_info(device)
         weights = sum(each.numel() * each.itemsize for each in outline.parameters())
         room, most = max(room, int((total if free > 0.9 * total else free) - weights) // 2), ROOM_ON_GPU
     return max(2048, min(most, room // token))
@@ -99,9 +84,8 @@ class LocalChat(Chat):
     def __post_init__(self) -> None:
         self.folder = folder = checkpoint_folder(self.model)
         self.name = folder.name if find_model(self.model) else self.model
-        self.tokenizer = AutoTokenizer.from_pretrained(folder)
-        self.tokenizer.chat_template = read_template(self.chat_template_path) or self.tokenizer.chat_template
-        self.encoder = PromptEncoder(self.tokenizer)
+        self.encoder = PromptEncoder.from_checkpoint(self.model, self.chat_template_path)
+        self.tokenizer = self.encoder.tokenizer
         self._piece = cache(lambda token: self._decode([token]))
         if self.device == "auto":
             self.device = best_device()

@@ -36,11 +36,9 @@ class PromptEncoder:
 
     @classmethod
     def from_checkpoint(cls, model: str, chat_template_path: str | None = None) -> "PromptEncoder":
-        """Load a checkpoint's tokenizer, with the chat template of a Jinja file if one is named; RecordError: there is none."""
+        """Load a checkpoint's tokenizer, with the chat template of a Jinja file if one is named; RecordError: no tokenizer."""
         tokenizer = load_tokenizer(checkpoint_folder(model))
         tokenizer.chat_template = read_template(chat_template_path) or tokenizer.chat_template
-        if tokenizer.chat_template is None:
-            raise RecordError(f"{model} has no chat template; name a Jinja file with chat_template_path")
         return cls(tokenizer)
 
     def _renders_system(self) -> bool:

@@ -41,8 +41,9 @@ class Run(TrainerCallback):
     """
 
     def __init__(self, output: Path, record: Mapping[str, Any]):
-        self.output, self.record, self._before, self._started = output, plain(record), 0.0, time.monotonic()
-        self._goes = False  # whether an update has begun
+        as_text = json.dumps(record, default=lambda other: sorted(other) if isinstance(other, set) else str(other))
+        self.output, self.record, self._before, self._started = output, json.loads(as_text), 0.0, time.monotonic()
+        self._goes = False  # whether training has begun
         state = PartialState()
         state.wait_for_everyone()  # the folder is reserved only after all processes have checked the input
         if state.is_main_process:
@@ -51,7 +52,7 @@ class Run(TrainerCallback):
         there = read_record(output)
         self.finished = there is not None and there["finished"]
         if self.finished:
-            tell(f"{output}: this run is finished already")
+            state.print(f"{output}: this run is finished already")
 
     @property
     def seconds(self) -> float:
@@ -66,12 +67,12 @@ class Run(TrainerCallback):
         state, seconds = PartialState(), {folder: _seconds(folder) for folder in self.output.glob("checkpoint-*")}
         state.wait_for_everyone()  # all processes have looked before the first removes anything
         if state.is_main_process and (broken := sorted(each for each, whole in seconds.items() if whole is None)):
-            tell(f"{', '.join(folder.name for folder in broken)}: incomplete, removed")
+            print(f"{', '.join(folder.name for folder in broken)}: incomplete, removed", flush=True)
             for folder in broken:
                 shutil.rmtree(folder)
         state.wait_for_everyone()
         if checkpoint := get_last_checkpoint(str(self.output)):
-            tell(f"resuming from {checkpoint}")
+            state.print(f"resuming from {checkpoint}", flush=True)
             self._before = seconds[Path(checkpoint)] or 0.0
         trainer.add_callback(self)
         try:
@@ -85,10 +86,7 @@ class Run(TrainerCallback):
             ) from None
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        self._started = time.monotonic()
-
-    def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        self._goes = True
+        self._started, self._goes = time.monotonic(), True
 
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         PartialState().wait_for_everyone()
@@ -110,10 +108,9 @@ class Run(TrainerCallback):
         else:
             was = there["identity"]
             if changed := sorted(name for name in {*was, *now} if was.get(name) != now.get(name)):
-                old, new = (_short(identity.get(changed[0])) for identity in (was, now))
-                raise RecordError(
-                    f"{self.output}: holds another run: {changed[0]} was {old}, now {new}; choose another --output_dir"
-                )
+                old, new = (json.dumps(identity.get(changed[0]), ensure_ascii=False) for identity in (was, now))
+                change = f"{changed[0]} was {old:.60}, now {new:.60}"
+                raise RecordError(f"{self.output}: holds another run: {change}; choose another --output_dir")
             if there["finished"]:
                 self._remove_checkpoints()  # left by a run that was killed after writing its record
                 return
@@ -129,25 +126,9 @@ class Run(TrainerCallback):
             shutil.rmtree(folder)
 
 
-def tell(line: str) -> None:
-    """Print a line in the main process only."""
-    if PartialState().is_main_process:
-        print(line, flush=True)
-
-
-def plain(value: Any) -> Any:
-    """Return a value converted to JSON types."""
-    return json.loads(json.dumps(value, default=lambda other: sorted(other) if isinstance(other, set) else str(other)))
-
-
 def _seconds(checkpoint: Path) -> float | None:
     """Return the seconds of training until a checkpoint; None if it is incomplete, or its mark is, as after a full disk."""
     try:
         return float((checkpoint / WHOLE).read_text(encoding="utf-8"))
     except (FileNotFoundError, ValueError):
         return None
-
-
-def _short(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= 60 else text[:57] + "..."

@@ -125,8 +125,8 @@ def stage_of(rows: Any, dataset: str, splits: Sequence[str], statistics: Mapping
     """Return the record of a stage that trains on these tokenized rows."""
     tokens, completion = sum(map(len, rows["input_ids"])), sum(map(sum, rows["completion_mask"]))
     trained = tokens if training.completion_only_loss is False else completion
-    data = (dataset, statistics.get("fingerprint", "unknown"), len(rows))
-    return Stage(tuple(splits), *data, tokens, trained, training.num_train_epochs)
+    fingerprint, epochs = statistics.get("fingerprint", "unknown"), training.num_train_epochs
+    return Stage(tuple(splits), dataset, fingerprint, len(rows), tokens, trained, epochs)
 
 
 def _answer(completion: Any) -> str:

@@ -48,6 +48,8 @@ def parse_run(parser: "TrlParser") -> tuple[Any, ...]:
     training.model_init_kwargs = {**(training.model_init_kwargs or {}), **loading}
     if training.hub_token:  # transformers pickles its arguments into every checkpoint, also those that it pushes
         os.environ["HF_TOKEN"], training.hub_token = training.hub_token, None
+    if training.chat_template_path == "none":  # takes back the path that a YAML names
+        training.chat_template_path = None
     training.hub_private_repo = training.hub_private_repo is not False  # where nothing is said, the Hub makes it public
     return groups
 
