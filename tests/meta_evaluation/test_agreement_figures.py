@@ -355,17 +355,16 @@ def test_comparisons_are_differences_adjusted_as_by_pingouin(figures: dict[str, 
 
 def test_cases_are_sorted_by_errors_gaps_and_doubts(files: dict[str, Path]) -> None:
     ratings = pandas.read_json(files["ratings"], lines=True)
-    by_criterion = ratings.groupby(["case_id", "model", "criterion"])["score"].mean()
-    means = by_criterion.groupby(["case_id", "model"]).mean()
+    scores_of = ratings.pivot_table("score", ["case_id", "model"], ["criterion", "annotator"])
     verdicts = {each["case_id"]: each for each in read(files["verdicts"]) if each["judge"] == "noisy"}
     wrong, differ, doubt = {}, {}, {}
     for case in read(CASES):
-        people = [means[case["id"], response["model"]] for response in case["responses"]]
+        people = [scores_of.loc[case["id"], response["model"]] for response in case["responses"]]
         scores, expected = (verdicts[case["id"]][name] for name in ("scores", "expected_scores"))
         wrong[case["id"]] = 0.0
         for (left, judged), (right, other) in combinations(zip(people, scores), 2):
-            relation = 0 if abs(left - right) < 1e-9 else np.sign(left - right)
-            wrong[case["id"]] += abs(left - right) * abs(relation - np.sign(judged - other))
+            gap = (left - right).groupby("criterion").mean().mean()
+            wrong[case["id"]] += abs(gap) * abs(np.sign(gap.round(9)) - np.sign(judged - other))
         differ[case["id"]] = max(expected) - min(expected)
         doubt[case["id"]] = -np.mean([abs(left - right) for left, right in combinations(expected, 2)])
     cases = Cases.read(str(CASES))
