@@ -24,7 +24,7 @@ from automedeval.meta_evaluation.agreement.ratings import People, Preferences, p
 from automedeval.meta_evaluation.table import Row, VerdictTable, rows_of
 from automedeval.records import VerdictRating
 from automedeval.rubrics import TAGS, packaged_rubrics, read_rubric
-from automedeval.stats import agreement, bootstrap, interrater, selective
+from automedeval.stats import agreement, bootstrap, interrater
 from automedeval.stats.agreement import CHOICES, CORRELATIONS, relation_of
 from automedeval.stats.bootstrap import Estimate, Statistic
 
@@ -115,16 +115,13 @@ def _agreement(cases: Cases, people: People, row: Row, relation: np.ndarray) -> 
 
     `relation` has people's relations of the pairs that the judge was asked about [pairs].
     """
-    panel, rated, runs = cases.panel, row.rated(people), row.runs()
+    rated, runs = row.rated(people), row.runs()
     record = measures_of(cases, row, rated, relation)
     record["runs"] = None
     if len(runs) > 1:
         record["runs"] = [{"run": each.run} | measures_of(cases, each, rated, relation) for each in runs]
     record["rated_cases"] = row.rated_cases(people)
     record["by_criterion"] = _by_criterion(cases, people, row.judge)
-    if row.judge.kind == "judge" and row.expected is not None:
-        sure = selective.gaps(panel, row.expected)
-        record["risk_coverage"] = selective.risk_coverage(panel, relation, row.finest, sure)
     return record
 
 
