@@ -278,7 +278,11 @@ def figures(files: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) ->
 
 def test_reliability_is_that_of_pingouin_and_krippendorff(files: dict[str, Path], figures: dict[str, Any]) -> None:
     ratings = pandas.read_json(files["ratings"], lines=True)
-    means = ratings.groupby(["case_id", "model", "annotator"], as_index=False)["score"].mean()
+    models = [
+        ratings.groupby(["case_id", "annotator", *more])["model"].transform("nunique") for more in ([], ["criterion"])
+    ]
+    whole = ratings[models[0] == models[1]]  # on criteria that the annotator rated on each of his responses to the case
+    means = whole.groupby(["case_id", "model", "annotator"], as_index=False)["score"].mean()
     tables = dict(iter(ratings.groupby("criterion"))) | {"mean of the criteria": means}
     assert figures["people"]["reliability"].keys() == tables.keys()
     for criterion, table in tables.items():

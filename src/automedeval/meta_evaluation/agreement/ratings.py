@@ -70,19 +70,20 @@ class People:
     # The number of a response → (annotator, comment) of its ratings.
     comments: dict[int, list[tuple[str, str]]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
-    # Whether the mean over criteria has a criterion: bool [criteria, responses, 1], or one for all.
-    counts: np.ndarray | bool = True
 
     @cached_property
-    def _compared(self) -> np.ndarray:
-        return np.where(self.counts, np.stack(list(self.by_criterion.values())), np.nan)
+    def compared(self) -> np.ndarray:
+        """The ratings on criteria that all rated responses of their case have: float [criteria, responses, annotators]."""
+        ratings = np.stack(list(self.by_criterion.values()))
+        there = ~np.isnan(ratings).all(axis=2)
+        return np.where((there & ~_lacking(there, self.panel.case))[:, :, None], ratings, np.nan)
 
     def gaps(self, first: np.ndarray, second: np.ndarray, criterion: str | None = None) -> np.ndarray:
         """Return how much higher people rate responses than others, by numbers: float [pairs], NaN where nobody rated both.
 
         It is over the criteria that all rated responses of their case have, or on one criterion.
         """
-        tables = self._compared if criterion is None else [self.by_criterion[criterion]]
+        tables = self.compared if criterion is None else [self.by_criterion[criterion]]
         return _mean(np.stack([_mean(ratings[first] - ratings[second], 1) for ratings in tables]), 0)
 
     @cached_property
@@ -92,8 +93,9 @@ class People:
 
     @cached_property
     def by_annotator(self) -> np.ndarray:
-        """Each annotator's mean over the criteria that all rated responses of a case have: float [responses, annotators]."""
-        return _mean(self._compared, 0)
+        """Each annotator's mean over the criteria that he rated on each response of the case: float [responses, annotators]."""
+        lacking = _lacking(~np.isnan(self.compared), self.panel.case)
+        return _mean(np.where(lacking, np.nan, self.compared), 0)
 
     def on_criterion(self, name: str) -> np.ndarray:
         """Return people's score of each response on one criterion, the mean over annotators: float [responses]."""
@@ -102,7 +104,7 @@ class People:
     @cached_property
     def scores(self) -> np.ndarray:
         """People's score of each response, the mean over criteria of the mean over annotators: float [responses]."""
-        return _mean(_mean(self._compared, 2), 0)
+        return _mean(_mean(self.compared, 2), 0)
 
     def leave_one_out(self) -> tuple[Panel, list[np.ndarray], list[np.ndarray]] | None:
         """Return each rater beside the mean of the others, which is the ceiling for a judge; None with one rater.
@@ -117,9 +119,8 @@ class People:
         if len(self.annotators) < 2:
             return None
         first, second = self.panel.pairs
-        ratings, gaps = self._compared, self._compared[:, first] - self._compared[:, second]
-        relations = [relation_of(each) for each in _beside_others(gaps)]
-        return self.panel.stacked(len(self.annotators)), relations, _beside_others(ratings, self.panel.case)
+        relations = [relation_of(each) for each in _beside_others(self.compared[:, first] - self.compared[:, second])]
+        return self.panel.stacked(len(self.annotators)), relations, _beside_others(self.compared, self.panel.case)
 
 
 def _beside_others(ratings: np.ndarray, case: np.ndarray | None = None) -> list[np.ndarray]:
@@ -181,18 +182,18 @@ def gather_ratings(
         crossed = "raters are taken as crossed: all of them rated all that was rated"
         other = "raters are taken as anonymous: not all of them rated everything (--raters crossed if they are persons)"
         notes.append(crossed if complete else other)
-    there, case = np.stack(list(rated.values())), cases.panel.case
-    compared = there & ~_lacking(there, case)
+    people = People(
+        cases.panel, annotators, by_criterion, complete if raters is None else raters == "crossed", comments, notes
+    )
+    there, compared, case = np.stack(list(rated.values())), ~np.isnan(people.compared).all(axis=2), cases.panel.case
     if some := len(np.unique(case[(there & ~compared).any(axis=0)])):
         what = f"{some} of {len(cases)} cases have answers that lack a criterion"
         notes.append(f"{what}: there the mean is over those that all rated answers have")
-    is_crossed = complete if raters is None else raters == "crossed"
     some, shared = (len(np.unique(case[each.any(axis=0)])) for each in (there, compared))
     missing = {"rating": len(cases) - some, "criterion that all rated answers have": some - shared}
     for what, count in missing.items():
         if count:
             notes.append(f"{count} of {len(cases)} cases have no {what} and are left out of every agreement")
-    people = People(cases.panel, annotators, by_criterion, is_crossed, comments, notes, compared[:, :, None])
     alone = ~np.isnan(cases.panel.relations(people.scores)) & np.isnan(people.relations)
     if alone.any():
         notes.append(f"{several(int(alone.sum()), 'pair')} of rated answers that no one rater rated both: not compared")

@@ -183,7 +183,10 @@ def illustrate(result: dict[str, Any]) -> Iterator[Figure]:
     if "rounds" in result:
         yield from _rounds(result["rounds"])
     yield from _candidates(result)
-    yield from _verdict_ratings(result)
+    text = "Share of every score that people gave the verdicts, per criterion (the paper's Figure 5a)."
+    for judge, criteria in result.get("verdict_ratings", {}).items():
+        counts = {name: record["counts"] for name, record in criteria.items()}
+        yield from _shares(f"People's scores of {judge}'s verdicts", text, "criterion", counts)
     yield from illustrate_preferences(result.get("preferences", []))
 
 
@@ -228,13 +231,6 @@ def _candidates(result: dict[str, Any]) -> Iterator[Figure]:
             ["models, judge", "win", "tie", "loss"],
             [[name, *values] for name, values in outcomes],
         )
-
-
-def _verdict_ratings(result: dict[str, Any]) -> Iterator[Figure]:
-    text = "Share of every score that people gave the verdicts, per criterion (the paper's Figure 5a)."
-    for judge, criteria in result.get("verdict_ratings", {}).items():
-        counts = {name: record["counts"] for name, record in criteria.items()}
-        yield from _shares(f"People's scores of {judge}'s verdicts", text, "criterion", counts)
 
 
 def _shares(title: str, text: str, of: str, counts: Mapping[str, Mapping[str, int]]) -> Iterator[Figure]:
