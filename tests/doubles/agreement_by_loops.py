@@ -148,7 +148,6 @@ class Loops:
         places = ((self.response_of(each), each) for each in ratings or ())
         self.scores_given = {(*place, each["annotator"], each["criterion"]): each["score"] for place, each in places}
         in_mean = {key: score for key, score in self.scores_given.items() if self.in_mean(key)}
-        self.by_annotator = means_by(in_mean)
         self.people = means_by(means_by({(*key[:2], *key[:1:-1]): score for key, score in in_mean.items()}))
 
     def in_mean(self, key: tuple) -> bool:
@@ -173,7 +172,7 @@ class Loops:
         counts = {name: len(getattr(self, name)) for name in ("cases", "responses", "pairs", "models")}
         if self.ratings is None:
             return counts
-        relations = list(self.relations(self.people).values())
+        relations = list(self.by_people().values())
         counts |= {"rated_cases": len({number for number, _ in self.people}), "rated_responses": len(self.people)}
         return counts | {"rated_pairs": len(relations) - relations.count(None), "tied_pairs": relations.count(0)}
 
@@ -244,19 +243,38 @@ class Loops:
         number, first, second = pair
         return (self.length[number, first] == 0) != (self.length[number, second] == 0)
 
-    def left_out(self) -> list[tuple[int, dict[int, float], dict[int, float]]]:
-        """Return, per rater and case, (case, the means of the others, the rater's own scores), by place of the response."""
-        entries = []
-        for annotator, number in itertools.product(self.annotators, range(len(self.cases))):
-            others, rater = {}, {}
-            for place in range(len(self.names[number])):
-                given = {name: self.by_annotator.get((number, place, name)) for name in self.annotators}
-                own = given.pop(annotator)
-                rest = [score for score in given.values() if score is not None]
-                if rest and own is not None:
-                    others[place], rater[place] = mean(rest), own
-            entries.append((number, others, rater))
-        return entries
+    def gaps(self, number: int, first: int, second: int) -> list[dict[str, float]]:
+        """Return, for every criterion, annotator → gap between two responses of a case, of those who rated both on it."""
+        found = []
+        for criterion in self.criteria:
+            sides = [(number, place, name, criterion) for place in (first, second) for name in self.annotators]
+            scores = [
+                self.scores_given[key] if key in self.scores_given and self.in_mean(key) else None for key in sides
+            ]
+            both = zip(self.annotators, scores, scores[len(self.annotators) :])
+            found.append({name: one - other for name, one, other in both if None not in (one, other)})
+        return [gaps for gaps in found if gaps]
+
+    def by_people(self) -> dict[tuple, int | None]:
+        """Return people's relations: of the mean over criteria of the mean over those who rated both responses."""
+        gaps = {pair: mean([mean(list(each.values())) for each in self.gaps(*pair)]) for pair in self.pairs}
+        return {pair: None if gap is None else relation(gap, 0) for pair, gap in gaps.items()}
+
+    def shared(self, annotator: str, number: int) -> dict[int, dict[str, tuple[float, float]]]:
+        """Return place → criterion → (mean of the others, own score) of the responses and criteria of a case that have both.
+
+        A criterion that one of these responses lacks is left out of all of them.
+        """
+        found: dict[int, dict[str, tuple[float, float]]] = {}
+        for key, own in self.scores_given.items():
+            if (key[0], key[2]) == (number, annotator) and self.in_mean(key):
+                others = [(*key[:2], name, key[3]) for name in self.annotators if name != annotator]
+                if rest := [self.scores_given[each] for each in others if each in self.scores_given]:
+                    found.setdefault(key[1], {})[key[3]] = (mean(rest), own)
+        return {
+            place: {name: pair for name, pair in of.items() if all(name in each for each in found.values())}
+            for place, of in found.items()
+        }
 
     def valid_rates(self, row: "Row") -> dict[str, Figure]:
         """Return each model's share of valid verdicts, with a verdict that is missing as one that is not valid."""
@@ -273,11 +291,17 @@ class Loops:
         """Return the agreement of one rater with the mean of the others."""
         if len(self.annotators) < 2:
             return {}
-        left, pairs = self.left_out(), []
-        for number, others, rater in left:
-            twos = itertools.combinations(others, 2)
-            pairs.append((number, [(relation(others[a], others[b]), relation(rater[a], rater[b])) for a, b in twos]))
-        points = [(number, [(others[place], rater[place]) for place in others]) for number, others, rater in left]
+        pairs, points = [], []
+        for annotator, number in itertools.product(self.annotators, range(len(self.cases))):
+            twos = []
+            for pair in (each for each in self.pairs if each[0] == number):
+                here = [each for each in self.gaps(*pair) if annotator in each and len(each) > 1]
+                rest = [mean([gap for name, gap in each.items() if name != annotator]) for each in here]
+                own = [each[annotator] for each in here]
+                twos.append((relation(mean(rest), 0), relation(mean(own), 0)) if here else (None, None))
+            pairs.append((number, twos))
+            columns = [zip(*of.values()) for of in self.shared(annotator, number).values() if of]
+            points.append((number, [tuple(map(mean, each)) for each in columns]))
         return {"ceiling": accuracies(pairs) | correlations(points)}
 
 
@@ -364,7 +388,7 @@ class Row:
         return {pair: asked and models(pair) not in left_out for pair, asked in was_asked.items()}
 
     def people_relations(self) -> dict[tuple, int | None]:
-        asked, relations = self.asked_pairs(), self.loops.relations(self.loops.people)
+        asked, relations = self.asked_pairs(), self.loops.by_people()
         return {pair: each if asked[pair] else None for pair, each in relations.items()}
 
     def runs(self) -> list[int]:

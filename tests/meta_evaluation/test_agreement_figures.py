@@ -278,7 +278,11 @@ def figures(files: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) ->
 
 def test_reliability_is_that_of_pingouin_and_krippendorff(files: dict[str, Path], figures: dict[str, Any]) -> None:
     ratings = pandas.read_json(files["ratings"], lines=True)
-    means = ratings.groupby(["case_id", "model", "annotator"], as_index=False)["score"].mean()
+    models = [
+        ratings.groupby(["case_id", "annotator", *more])["model"].transform("nunique") for more in ([], ["criterion"])
+    ]
+    whole = ratings[models[0] == models[1]]  # on criteria that the annotator rated on each of his responses to the case
+    means = whole.groupby(["case_id", "model", "annotator"], as_index=False)["score"].mean()
     tables = dict(iter(ratings.groupby("criterion"))) | {"mean of the criteria": means}
     assert figures["people"]["reliability"].keys() == tables.keys()
     for criterion, table in tables.items():
@@ -355,17 +359,16 @@ def test_comparisons_are_differences_adjusted_as_by_pingouin(figures: dict[str, 
 
 def test_cases_are_sorted_by_errors_gaps_and_doubts(files: dict[str, Path]) -> None:
     ratings = pandas.read_json(files["ratings"], lines=True)
-    by_criterion = ratings.groupby(["case_id", "model", "criterion"])["score"].mean()
-    means = by_criterion.groupby(["case_id", "model"]).mean()
+    scores_of = ratings.pivot_table("score", ["case_id", "model"], ["criterion", "annotator"])
     verdicts = {each["case_id"]: each for each in read(files["verdicts"]) if each["judge"] == "noisy"}
     wrong, differ, doubt = {}, {}, {}
     for case in read(CASES):
-        people = [means[case["id"], response["model"]] for response in case["responses"]]
+        people = [scores_of.loc[case["id"], response["model"]] for response in case["responses"]]
         scores, expected = (verdicts[case["id"]][name] for name in ("scores", "expected_scores"))
         wrong[case["id"]] = 0.0
         for (left, judged), (right, other) in combinations(zip(people, scores), 2):
-            relation = 0 if abs(left - right) < 1e-9 else np.sign(left - right)
-            wrong[case["id"]] += abs(left - right) * abs(relation - np.sign(judged - other))
+            gap = (left - right).groupby("criterion").mean().mean()
+            wrong[case["id"]] += abs(gap) * abs(np.sign(gap.round(9)) - np.sign(judged - other))
         differ[case["id"]] = max(expected) - min(expected)
         doubt[case["id"]] = -np.mean([abs(left - right) for left, right in combinations(expected, 2)])
     cases = Cases.read(str(CASES))

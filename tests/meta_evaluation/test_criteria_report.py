@@ -139,25 +139,13 @@ def test_a_judge_that_read_nothing_that_is_labelled_is_uncertified(study, tmp_pa
     assert "Criteria by j<" in page
 
 
-def test_what_is_known_of_a_judge_stands_beside_its_scores(study, tmp_path: Path) -> None:
-    """Its blind spots, how often it prefers the longer response, by a loop, and what its audit found."""
+def test_the_report_says_how_often_a_judge_of_criteria_prefers_the_longer_response_and_how_to_audit_it(
+    study, tmp_path: Path
+) -> None:
+    """The longer response by a loop over the records."""
     folder, cases, verdicts = study
-    blind = [each | {"blind_to": ["dose"], "settings": "111111111111"} for each in verdicts]
-    file = write(tmp_path / "verdicts.jsonl", blind)
-    audited = {"name": "j", "settings": "111111111111"}
-    audit = {"judge": audited, "cases": {"cases": 9}, "passes": False, "perturbations": []}
-    (tmp_path / "audit.json").write_text(json.dumps(audit))
-    args = ["--verdicts", file, "--cases", folder / "cases.jsonl", "--output", tmp_path / "out"]
-    done = succeeded(run_command("report", *args, "--audits", tmp_path / "audit.json"))
-    page = (tmp_path / "out" / "report.html").read_text()
-    for text in (page, told(tmp_path / "out")):
-        assert "Whether a statement is true: j does not notice a wrong dose." in text
-        assert "On 9 cases. It does not pass." in text
-        assert "invalid or missing" in text
-    done = run_command("report", *args)
-    assert "Audited: No audit is given." in told(tmp_path / "out")
+    succeeded(run_command("report", *flags(verdicts=folder, cases=folder / "cases.jsonl", output=tmp_path / "out")))
     assert "automedeval audit --judge JUDGE --cases" in told(tmp_path / "out")
-    assert "Audit the judge with the options of its run" in told(tmp_path / "out")
     assert "--rubric checklist" in told(tmp_path / "out")
     preferred = []
     for case in cases:
@@ -170,9 +158,6 @@ def test_what_is_known_of_a_judge_stands_beside_its_scores(study, tmp_path: Path
             ahead = (means[0] - means[1]) * (lengths[0] - lengths[1])
             preferred.append(0.5 if abs(means[0] - means[1]) < 1e-9 else float(ahead > 0))
     assert f"j puts the longer response first in {100 * np.mean(preferred):.0f} %." in told(tmp_path / "out")
-    (tmp_path / "audit.json").write_text(json.dumps(audit | {"judge": audited | {"settings": "2"}}))
-    done = run_command("report", *args, "--audits", tmp_path / "audit.json")
-    assert "no judge of these verdicts has them" in error_line(done)
 
 
 def test_an_invalid_verdict_by_a_checklist_of_one_s_own_is_one_of_criteria(study, tmp_path: Path) -> None:

@@ -129,19 +129,6 @@ def test_one_case_has_figures_and_no_intervals(tmp_path):
     assert any("of 29 cases that are not among these 1" in note for note in result["notes"])
 
 
-def test_the_report_has_risk_and_coverage_of_every_judge_with_expected_scores(tmp_path):
-    whole = [verdict | {"judge": "whole", "expected_scores": None} for verdict in agreeing_verdicts()]
-    report = made(tmp_path, agreeing_verdicts() + whole, ratings=RATINGS)
-    result = report.result
-    curve = result["judges"]["echo"]["risk_coverage"]
-    assert curve[-1]["coverage"] == 1.0
-    assert [each["coverage"] for each in curve] == sorted(each["coverage"] for each in curve)
-    assert [each["threshold"] for each in curve] == sorted((each["threshold"] for each in curve), reverse=True)
-    assert all(each["risk"]["low"] <= each["risk"]["value"] <= each["risk"]["high"] for each in curve)
-    assert all("risk_coverage" not in record for name, record in result["judges"].items() if name != "echo")
-    assert report.page.count("<strong>Risk and coverage</strong> Share of wrong pairs") == 1
-
-
 def test_files_can_name_their_judges(tmp_path):
     file = write(tmp_path / "one.jsonl", agreeing_verdicts())
     options = ("--cases", CASES, "--output", tmp_path / "out", *FAST, "--verdicts")

@@ -155,18 +155,6 @@ def test_without_script_and_on_paper_the_figures_can_be_read(reports: dict[str, 
     context.close()
 
 
-def test_scores_of_each_model_are_counted(reports: dict[str, SimpleNamespace]) -> None:
-    """By a loop over the verdicts, whose expected scores are shown."""
-    counts: dict[str, dict[str, int]] = {}
-    for case, judged in zip(read(CASES), agreeing_verdicts("good")):
-        for response, score in zip(case["responses"], judged["expected_scores"]):
-            of_model = counts.setdefault(response["model"], {})
-            step = f"{round(2 * score) / 2:g}"
-            of_model[step] = of_model.get(step, 0) + 1
-    assert reports["rated"].result["score_counts"] == counts
-    assert "<strong>Scores of each model</strong>" in reports["rated"].page
-
-
 def test_each_topic_has_the_mean_score_of_each_model(reports: dict[str, SimpleNamespace]) -> None:
     """By a loop over the verdicts, with scipy's interval."""
     scores: dict[tuple[str, str], list[float]] = {}
@@ -187,22 +175,23 @@ def test_each_topic_has_the_mean_score_of_each_model(reports: dict[str, SimpleNa
 
 
 @needs_chromium
-def test_the_page_draws_the_scores_in_each_topic(reports: dict[str, SimpleNamespace], browser) -> None:
+def test_the_page_draws_the_scores_of_each_model(reports: dict[str, SimpleNamespace], browser) -> None:
     """Each bar is beside numbers that a loop over the verdicts counts."""
     counts: dict[str, Counter] = {}
     for case, judged in zip(read(CASES), agreeing_verdicts("good")):
         for response, score in zip(case["responses"], judged["expected_scores"]):
-            counts.setdefault(f"{case['topic']}, {response['model']}", Counter())[f"{round(2 * score) / 2:g}"] += 1
+            counts.setdefault(response["model"], Counter())[f"{round(2 * score) / 2:g}"] += 1
+    assert reports["rated"].result["score_counts"] == counts
     page = browser.new_page(viewport=SIZES["telephone"])
     page.goto((reports["rated"].folder / "report.html").as_uri())
     page.locator("summary:has(#sure)").click()
-    figure = page.locator("figure", has_text="Scores in each topic")
+    figure = page.locator("figure", has_text="Scores of each model")
     assert figure.locator("svg").bounding_box()["width"] > 250
     figure.locator("summary").click()
     _, *steps = figure.locator("thead th").all_text_contents()
-    assert set(steps) == {step for each in counts.values() for step in each}, "those of the figure of all topics"
+    assert set(steps) == {step for each in counts.values() for step in each}
     rows = [each.locator("td").all_text_contents() for each in figure.locator("tbody tr").all()]
-    assert len(rows) == 24, "of the topics with most cases"
+    assert len(rows) == len(counts)
     for name, *numbers in rows:
         assert dict(zip(steps, map(int, numbers))) == {step: counts[name][step] for step in steps}
     drawn, first = figure.locator("svg text").all_text_contents(), counts[rows[0][0]]

@@ -161,9 +161,9 @@ def test_answers_are_compared_on_the_criteria_that_all_of_their_case_have(given,
 
 
 @pytest.mark.parametrize(
-    ("given", "scores", "noted"), ROWS["test_no_blank_cell_turns_the_preference_of_several_raters"]
+    ("given", "scores", "relation", "noted"), ROWS["test_no_blank_cell_turns_the_preference_of_several_raters"]
 )
-def test_no_blank_cell_turns_the_preference_of_several_raters(given, scores, noted, tmp_path: Path) -> None:
+def test_no_blank_cell_turns_the_preference_of_several_raters(given, scores, relation, noted, tmp_path: Path) -> None:
     rows = [
         {"case_id": "k1", "model": model, "rater": rater, "accuracy": accuracy, "tone": tone}
         for rater, cells in zip(("ann", "bob"), given)
@@ -172,9 +172,11 @@ def test_no_blank_cell_turns_the_preference_of_several_raters(given, scores, not
     (tmp_path / "r.json").write_text(json.dumps(rows))
     cases = Cases(CASES, "cases.jsonl")
     people = read_ratings(str(tmp_path / "r.json"), cases)
-    read = people.scores[[cases.locate("k1", model) for model in ("m1", "m2")]]
-    assert [None if score != score else score for score in read] == scores
-    assert any("1 of 2 cases have answers that lack a criterion" in note for note in people.notes) == bool(noted)
+    read = [*people.scores[[cases.locate("k1", model) for model in ("m1", "m2")]], people.relations[cases.index["k1"]]]
+    assert [None if score != score else score for score in read] == [*scores, relation]
+    apart, lack = ["1 pair of rated answers that no one", "1 of 2 cases have answers that lack a criterion"]
+    assert any(apart in note for note in people.notes) == (noted == "apart")
+    assert any(lack in note for note in people.notes) == (noted in ("lack", "left out"))
     left_out = "have no criterion that all rated answers have and are left out of every agreement"
     assert (f"1 of 2 cases {left_out}" in people.notes) == (noted == "left out")
     assert "1 of 2 cases have no rating and are left out of every agreement" in people.notes

@@ -8,7 +8,6 @@ from scipy.stats import binom, chisquare
 
 from automedeval.stats import selective
 from automedeval.stats.agreement import Panel
-from automedeval.stats.bootstrap import value_of
 from automedeval.stats.selective import certify, drawn_pairs, thresholds, units_needed
 
 # --- the certificate --------------------------------------------------------------------------------------------------
@@ -77,33 +76,3 @@ def test_the_gap_is_the_mean_over_pairs() -> None:
     panel = Panel.of_sizes([3, 1, 2, 2])
     scores = np.array([1.0, 2.0, 4.0, 3.0, 2.0, np.nan, 3.5, 3.0])
     assert selective.gaps(panel, scores) == pytest.approx([2.0, np.nan, np.nan, 0.5], nan_ok=True)
-
-
-# --- risk and coverage ------------------------------------------------------------------------------------------------
-
-
-def test_risk_falls_as_less_is_kept() -> None:
-    panel = Panel.of_sizes([2] * 10)
-    people, judge = np.ones(10), np.array([1.0] * 6 + [-1.0, 0.0, np.nan, -1.0])
-    points = selective.risk_coverage(panel, people, judge, np.arange(10.0)[::-1])
-    assert [each["coverage"] for each in points] == pytest.approx(np.arange(0.1, 1.05, 0.1).tolist())
-    risks = [value_of(each["risk"], 10) for each in points]
-    assert risks == pytest.approx([0, 0, 0, 0, 0, 0, 1 / 7, 2 / 8, 3 / 9, 4 / 10])
-    assert [each["cases"] for each in points] == list(range(1, 11))
-
-
-def test_cases_count_alike_and_what_is_missing_is_never_kept() -> None:
-    panel = Panel.of_sizes([4, 2, 2, 2, 3])
-    people = np.array([1, 1, 1, 1, 1, 0, 1, 1, np.nan, 1, 1, 1], float)
-    judge = np.array([-1, -1, -1, -1, -1, -1, 1, 1, 1, 1, 1, -1], float)
-    confidence = np.array([5.0, 4.0, np.nan, 9.0, 3.0])  # the third has no verdict, the fourth no rating
-    points = selective.risk_coverage(panel, people, judge, confidence)
-    assert [(each["cases"], each["coverage"]) for each in points] == [(1, 0.25), (2, 0.5), (3, 0.75)]
-    assert [value_of(each["risk"], 5) for each in points] == pytest.approx([1.0, 0.5, (1 + 0 + 1 / 3) / 3])
-
-
-def test_verdicts_that_are_as_sure_are_kept_together() -> None:
-    panel = Panel.of_sizes([2] * 6)
-    points = selective.risk_coverage(panel, np.ones(6), np.ones(6), np.array([1.0, 1.0, 1.0, 1.0, 2.0, 2.0]))
-    assert [(each["threshold"], each["cases"]) for each in points] == [(2.0, 2), (1.0, 6)]
-    assert selective.risk_coverage(panel, np.zeros(6), np.ones(6), np.ones(6)) == []

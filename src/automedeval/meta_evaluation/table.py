@@ -463,7 +463,7 @@ class Row:
 
     def people_relations(self, people: People) -> np.ndarray:
         """Return people's relations of the pairs that this judge was asked about, float [pairs]."""
-        return np.where(self.judge.asked_pairs, self.judge.cases.panel.relations(self.rated(people)), np.nan)
+        return np.where(self.judge.asked_pairs, people.relations, np.nan)
 
     def rated_cases(self, people: People) -> int:
         """Count the cases with a pair that people ordered and that this judge was asked about."""

@@ -83,11 +83,6 @@ class Panel:
         first, second = self.pairs
         return relation_of(scores[first] - scores[second])
 
-    def only(self, keep: np.ndarray) -> "Panel":
-        """Return the panel of the responses to keep (bool [responses]), without empty groups."""
-        groups, group = np.unique(self.group[keep], return_inverse=True)
-        return Panel(group, self.case_of[groups], self.cases)
-
     def per_case(self, values: np.ndarray, of: str = "pairs") -> np.ndarray:
         """Sum values of pairs, triples or responses over each case."""
         if of == "triples":

@@ -23,12 +23,11 @@ import numpy as np
 import scipy
 
 from automedeval.stats.agreement import Panel
-from automedeval.stats.bootstrap import divide, ratio, sums_at
+from automedeval.stats.bootstrap import divide, sums_at
 
 STEPS = 20  # thresholds are at twentieths of the fresh verdicts
 LEAST = 4  # twentieths that the strictest threshold keeps at least: with fewer units, chance would often end the sequence there
 SPARE = 2  # errors that the strictest threshold should tolerate
-POINTS = 10  # of a risk-coverage curve
 
 
 def units_needed(risk: float, delta: float, errors: int = 0) -> int:
@@ -132,36 +131,6 @@ def gaps(panel: Panel, scores: np.ndarray) -> np.ndarray:
     """
     first, second = panel.pairs
     return divide(*sums_at(np.abs(scores[first] - scores[second]), panel.case[first], panel.cases))
-
-
-def risk_coverage(panel: Panel, people: np.ndarray, judge: np.ndarray, confidence: np.ndarray) -> list[dict[str, Any]]:
-    """Return the risk at tenths of coverage, from the most confident verdicts to all of them.
-
-    Args:
-        people, judge: relations [pairs].
-        confidence: float [cases], NaN without a verdict; such cases are never kept, so that coverage stays below 1.
-
-    Returns:
-        {"threshold", "coverage", "cases", "risk"} for each point: coverage is the kept share of the cases with a pair that
-        people ordered, cases the number of kept ones, risk the statistic of wrong pairs, with the same weight for each case.
-    """
-    ordered_pairs = ~np.isnan(people) & (people != 0)
-    pairs = panel.per_case(ordered_pairs)
-    there = (pairs > 0) & ~np.isnan(confidence)
-    share = divide(panel.per_case(ordered_pairs & (judge != people)), pairs)
-    ordered = np.sort(confidence[there])[::-1]
-    rated = int((pairs > 0).sum())
-    points: list[dict[str, Any]] = []
-    for step in range(1, POINTS + 1):
-        number = min(len(ordered), math.ceil(rated * step / POINTS))
-        if not number or (points and points[-1]["threshold"] == ordered[number - 1]):
-            continue
-        threshold = float(ordered[number - 1])
-        kept = there & (confidence >= threshold)
-        count = int(kept.sum())
-        risk = ratio(np.where(kept, share, 0.0), kept.astype(float), count, "no verdict is kept")
-        points.append({"threshold": threshold, "coverage": count / rated, "cases": count, "risk": risk})
-    return points
 
 
 def betting_p_value(shares: np.ndarray, mean: float) -> float:

@@ -160,12 +160,12 @@ def ranked(cases: Cases, relation: np.ndarray) -> dict[str, Any]:
 
 
 def distributions(cases: Cases, values: np.ndarray | None, scale: tuple[float, float] | None) -> dict[str, Any]:
-    """Return how often each model has each score, float [responses], and the same with the means in each topic.
+    """Return how often each model has each score, float [responses], and its mean in each topic.
 
     Returns:
-        "score_counts": {model: {score: number}}; "topics": [{"topic", "cases", "models": {model: estimate}, "score_counts"}] of
-        two scored cases or more, at most `MOST_TOPICS`, most first. Both are empty where there are no scores, or the names are
-        no models; there are no topics where all cases have one or none.
+        "score_counts": {model: {score: number}}; "topics": [{"topic", "cases", "models": {model: estimate}}] of two scored
+        cases or more, at most `MOST_TOPICS`, most first. Both are empty where there are no scores, or the names are no models;
+        there are no topics where all cases have one or none.
     """
     if values is None or len(cases.models) > MOST_MODELS:
         return {"score_counts": {}, "topics": []}
@@ -180,8 +180,7 @@ def distributions(cases: Cases, values: np.ndarray | None, scale: tuple[float, f
                 name: prediction_powered(np.full(len(each), np.nan), each, scale).naive.to_dict()
                 for name, each in scores.items()
             }
-            of_topic = {name: histogram(each, values) for name, each in scores.items()}
-            records.append({"topic": topic, "cases": count, "models": means, "score_counts": of_topic})
+            records.append({"topic": topic, "cases": count, "models": means})
     return {"score_counts": {name: histogram(values[at], values) for name, at in of_model.items()}, "topics": records}
 
 

@@ -24,8 +24,8 @@ from automedeval.meta_evaluation.agreement.ratings import People, Preferences, p
 from automedeval.meta_evaluation.table import Row, VerdictTable, rows_of
 from automedeval.records import VerdictRating
 from automedeval.rubrics import TAGS, packaged_rubrics, read_rubric
-from automedeval.stats import agreement, bootstrap, interrater, selective
-from automedeval.stats.agreement import CHOICES, CORRELATIONS
+from automedeval.stats import agreement, bootstrap, interrater
+from automedeval.stats.agreement import CHOICES, CORRELATIONS, relation_of
 from automedeval.stats.bootstrap import Estimate, Statistic
 
 
@@ -62,8 +62,7 @@ def meta_evaluate(
         for row in rows:
             tree["judges"][row.name] |= _agreement(cases, people, row, relations[row.name])
         tree["people"] = _people(cases, people)
-        by_people = cases.panel.relations(people.scores)
-        compared = {"people": compare_candidates(cases, by_people, people.scores)} | compared
+        compared = {"people": compare_candidates(cases, people.relations, people.scores)} | compared
         tree["comparisons"] = [paired(cases, relations, *two) for two in product(rivals, baselines)]
     tree["models"] = compared
     if choices:
@@ -90,8 +89,7 @@ def _counts(cases: Cases, people: People | None) -> dict[str, Any]:
     counts = {"file": cases.source, "cases": len(cases), "responses": cases.responses}
     counts |= {"pairs": len(cases.panel.pairs[0]), "models": len(cases.models)}
     if people is not None:
-        relation = cases.panel.relations(people.scores)
-        rated = ~np.isnan(people.scores)
+        relation, rated = people.relations, ~np.isnan(people.scores)
         counts |= {"rated_cases": len(np.unique(cases.panel.case[rated])), "rated_responses": int(rated.sum())}
         counts |= {"rated_pairs": int((~np.isnan(relation)).sum()), "tied_pairs": int((relation == 0).sum())}
     return counts
@@ -117,16 +115,13 @@ def _agreement(cases: Cases, people: People, row: Row, relation: np.ndarray) -> 
 
     `relation` has people's relations of the pairs that the judge was asked about [pairs].
     """
-    panel, rated, runs = cases.panel, row.rated(people), row.runs()
+    rated, runs = row.rated(people), row.runs()
     record = measures_of(cases, row, rated, relation)
     record["runs"] = None
     if len(runs) > 1:
         record["runs"] = [{"run": each.run} | measures_of(cases, each, rated, relation) for each in runs]
     record["rated_cases"] = row.rated_cases(people)
     record["by_criterion"] = _by_criterion(cases, people, row.judge)
-    if row.judge.kind == "judge" and row.expected is not None:
-        sure = selective.gaps(panel, row.expected)
-        record["risk_coverage"] = selective.risk_coverage(panel, relation, row.finest, sure)
     return record
 
 
@@ -148,8 +143,9 @@ def _by_criterion(cases: Cases, people: People, judge: VerdictTable) -> dict[str
     for name, scores in judge.criterion_scores.items():
         if name in people.by_criterion:
             rated = np.where(judge.asked, people.on_criterion(name), np.nan)
-            relations = [cases.panel.relations(values) for values in (rated, scores)]
-            figures[name] = {"concordance": agreement.concordance(cases.panel, *relations)}
+            relation = np.where(judge.asked_pairs, relation_of(people.gaps(*cases.panel.pairs, name)), np.nan)
+            concordance = agreement.concordance(cases.panel, relation, cases.panel.relations(scores))
+            figures[name] = {"concordance": concordance}
             figures[name]["pearson"] = agreement.correlations(cases.panel, rated, scores)["pearson"]
     return figures
 
@@ -159,12 +155,11 @@ def _people(cases: Cases, people: People) -> dict[str, Any]:
     panel = cases.panel
     record: dict[str, Any] = {"raters": "crossed" if people.crossed else "anonymous", "annotators": people.annotators}
     record |= {"criteria": list(people.by_criterion)}
-    record["prefers_longer"] = prefers_longer(cases, panel.relations(people.scores))
-    if (each_rater := people.leave_one_out(panel)) is None:
+    record["prefers_longer"] = prefers_longer(cases, people.relations)
+    if (each_rater := people.leave_one_out()) is None:
         return record | {"reliability": None, "reason": "one rater only: the agreement between people is not known"}
-    kept, scores, others = each_rater
-    record["ceiling"] = agreement.accuracies(kept, kept.relations(others), kept.relations(scores))
-    record["ceiling"] |= agreement.correlations(kept, others, scores)
+    raters, relations, scores = each_rater
+    record["ceiling"] = agreement.accuracies(raters, *relations) | agreement.correlations(raters, *scores)
     tables = dict(people.by_criterion)
     if len(tables) > 1:
         tables["mean of the criteria"] = people.by_annotator

@@ -117,7 +117,7 @@ def mark(p: float | None) -> str:
 def _on_shared_pairs(cases: Cases, people: People, pair: Sequence[Sequence[Row]]) -> dict[str, list[dict]]:
     """Return measure → of the trainings of both judges, name → run → the figure where every run has a value."""
     rows = [row for side in pair for row in side]
-    relation, rated = cases.panel.relations(people.scores), people.scores
+    relation, rated = people.relations, people.scores
     for row in rows:
         relation = np.where(np.isnan(row.people_relations(people)), np.nan, relation)
         for run in row.runs():

@@ -28,8 +28,9 @@ from automedeval.records import (
 )
 from automedeval.records.ratings import placed_ratings
 from automedeval.records.rows import read_rows
+from automedeval.records.text import several
 from automedeval.stats import bootstrap
-from automedeval.stats.agreement import CHOICES, Panel
+from automedeval.stats.agreement import CHOICES, Panel, relation_of
 
 # The keys of a record that is no rating of scores.
 KINDS = {
@@ -55,25 +56,46 @@ def files_by_kind(files: Sequence[str]) -> dict[type, str]:
 
 @dataclass
 class People:
-    """Ratings of responses."""
+    """Ratings of responses.
 
+    A strict rater who rated one of two responses alone says nothing of the two. So people compare two responses by `gaps`, the
+    mean over criteria of the mean over those raters who rated both, and never by the gap between their `scores`; without a
+    blank the two are equal.
+    """
+
+    panel: Panel  # of the cases
     annotators: list[str]  # sorted
     by_criterion: dict[str, np.ndarray]  # ratings on each criterion: float [responses, annotators], NaN for none
     crossed: bool  # whether annotators are persons who rated all that was rated; else a name is a position only
     # The number of a response → (annotator, comment) of its ratings.
     comments: dict[int, list[tuple[str, str]]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
-    # Whether the mean over criteria has a criterion: bool [criteria, responses, 1], or one for all.
-    counts: np.ndarray | bool = True
 
     @cached_property
-    def _compared(self) -> np.ndarray:
-        return np.where(self.counts, np.stack(list(self.by_criterion.values())), np.nan)
+    def compared(self) -> np.ndarray:
+        """The ratings on criteria that all rated responses of their case have: float [criteria, responses, annotators]."""
+        ratings = np.stack(list(self.by_criterion.values()))
+        there = ~np.isnan(ratings).all(axis=2)
+        return np.where((there & ~_lacking(there, self.panel.case))[:, :, None], ratings, np.nan)
+
+    def gaps(self, first: np.ndarray, second: np.ndarray, criterion: str | None = None) -> np.ndarray:
+        """Return how much higher people rate responses than others, by numbers: float [pairs], NaN where nobody rated both.
+
+        It is over the criteria that all rated responses of their case have, or on one criterion.
+        """
+        tables = self.compared if criterion is None else [self.by_criterion[criterion]]
+        return _mean(np.stack([_mean(ratings[first] - ratings[second], 1) for ratings in tables]), 0)
+
+    @cached_property
+    def relations(self) -> np.ndarray:
+        """The relations of all pairs by `gaps`: float [pairs]."""
+        return relation_of(self.gaps(*self.panel.pairs))
 
     @cached_property
     def by_annotator(self) -> np.ndarray:
-        """Each annotator's mean over the criteria that all rated responses of a case have: float [responses, annotators]."""
-        return _mean(self._compared, 0)
+        """Each annotator's mean over the criteria that he rated on each response of the case: float [responses, annotators]."""
+        lacking = _lacking(~np.isnan(self.compared), self.panel.case)
+        return _mean(np.where(lacking, np.nan, self.compared), 0)
 
     def on_criterion(self, name: str) -> np.ndarray:
         """Return people's score of each response on one criterion, the mean over annotators: float [responses]."""
@@ -82,22 +104,45 @@ class People:
     @cached_property
     def scores(self) -> np.ndarray:
         """People's score of each response, the mean over criteria of the mean over annotators: float [responses]."""
-        return _mean(_mean(self._compared, 2), 0)
+        return _mean(_mean(self.compared, 2), 0)
 
-    def leave_one_out(self, panel: Panel) -> tuple[Panel, np.ndarray, np.ndarray] | None:
+    def leave_one_out(self) -> tuple[Panel, list[np.ndarray], list[np.ndarray]] | None:
         """Return each rater beside the mean of the others, which is the ceiling for a judge; None with one rater.
 
+        Both are means over the same criteria. Of two responses these are the ones on which the rater and another one rated
+        both; of one response those that he shares with others on every response of the case that he shares.
+
         Returns:
-            The panel once for each rater, with the responses that are kept; the rater's own scores and the others' mean, float
-            [kept].
+            The panel once for each rater; the relations by the others and by the rater, float [pairs]; and their scores, float
+            [responses].
         """
         if len(self.annotators) < 2:
             return None
-        own, rated = self.by_annotator, ~np.isnan(self.by_annotator)
-        total, count = np.nansum(own, axis=1, keepdims=True), rated.sum(axis=1, keepdims=True)
-        others = bootstrap.divide(total - np.where(rated, own, 0.0), (count - rated).astype(float))
-        keep = (rated & ~np.isnan(others)).T.ravel()
-        return panel.stacked(len(self.annotators)).only(keep), own.T.ravel()[keep], others.T.ravel()[keep]
+        first, second = self.panel.pairs
+        relations = [relation_of(each) for each in _beside_others(self.compared[:, first] - self.compared[:, second])]
+        return self.panel.stacked(len(self.annotators)), relations, _beside_others(self.compared, self.panel.case)
+
+
+def _beside_others(ratings: np.ndarray, case: np.ndarray | None = None) -> list[np.ndarray]:
+    """Return the mean of the others and the rater's own, over the criteria with both: each float [raters × units].
+
+    Args:
+        ratings: float [criteria, units, raters].
+        case: the case of each unit, of responses; their criteria are then those that all such responses of the case have.
+    """
+    there = ~np.isnan(ratings)
+    total, count = np.nansum(ratings, axis=2, keepdims=True), there.sum(axis=2, keepdims=True)
+    others = bootstrap.divide(total - np.where(there, ratings, 0.0), count - there)
+    both = there & ~np.isnan(others)
+    if case is not None:
+        both &= ~_lacking(both, case)
+    return [_mean(np.where(both, each, np.nan), 0).T.ravel() for each in (others, ratings)]
+
+
+def _lacking(there: np.ndarray, case: np.ndarray) -> np.ndarray:
+    """Return whether some response of the case has other criteria and lacks this one: bool [criteria, responses, …]."""
+    _, start, of = np.unique(case, return_index=True, return_inverse=True)
+    return np.logical_or.reduceat(there.any(axis=0) & ~there, start, axis=1)[:, of]
 
 
 def _mean(values: np.ndarray, axis: int) -> np.ndarray:
@@ -137,19 +182,22 @@ def gather_ratings(
         crossed = "raters are taken as crossed: all of them rated all that was rated"
         other = "raters are taken as anonymous: not all of them rated everything (--raters crossed if they are persons)"
         notes.append(crossed if complete else other)
-    there, case = np.stack(list(rated.values())), cases.panel.case
-    lacking = np.stack([np.bincount(case, each, len(cases)) > 0 for each in ~there & there.any(axis=0)])
-    compared = there & ~lacking[:, case]
+    people = People(
+        cases.panel, annotators, by_criterion, complete if raters is None else raters == "crossed", comments, notes
+    )
+    there, compared, case = np.stack(list(rated.values())), ~np.isnan(people.compared).all(axis=2), cases.panel.case
     if some := len(np.unique(case[(there & ~compared).any(axis=0)])):
         what = f"{some} of {len(cases)} cases have answers that lack a criterion"
         notes.append(f"{what}: there the mean is over those that all rated answers have")
-    is_crossed = complete if raters is None else raters == "crossed"
     some, shared = (len(np.unique(case[each.any(axis=0)])) for each in (there, compared))
     missing = {"rating": len(cases) - some, "criterion that all rated answers have": some - shared}
     for what, count in missing.items():
         if count:
             notes.append(f"{count} of {len(cases)} cases have no {what} and are left out of every agreement")
-    return People(annotators, by_criterion, is_crossed, comments, notes, compared[:, :, None])
+    alone = ~np.isnan(cases.panel.relations(people.scores)) & np.isnan(people.relations)
+    if alone.any():
+        notes.append(f"{several(int(alone.sum()), 'pair')} of rated answers that no one rater rated both: not compared")
+    return people
 
 
 def read_choices(path: str, cases: Cases) -> tuple[dict[str, dict[int, Counter]], list[str]]:

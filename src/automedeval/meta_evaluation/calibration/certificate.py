@@ -25,7 +25,7 @@ def certify_order(
 
     Args:
         rated: the judge's verdicts on a random draw of the cases.
-        people: people's scores of the responses to these, float [responses], NaN where there is none.
+        people: people's relations of the pairs of responses to these, float [pairs], NaN where there is none.
         others: the judge's verdicts on cases that people did not rate.
         source: which scores count, "scores" or "expected_scores".
         risk: the allowed share of wrong pairs, above 0 and below 1.
@@ -42,7 +42,7 @@ def certify_order(
     if not confidence:
         raise RecordError("--risk: no verdict to calibrate scores two responses of a case, so that none has an order")
     panel = rated.cases.panel
-    relations = panel.relations(np.where(rated.shown(), people, np.nan))
+    relations = np.where(rated.shown()[np.stack(panel.pairs)].all(axis=0), people, np.nan)
     case, rated_gaps = panel.case[panel.pairs[0]], _gaps(rated, source)
     ordered = ~np.isnan(relations) & (relations != 0) & ~np.isnan(rated_gaps[case])
     drawn = selective.drawn_pairs(panel, ordered, list(rated.cases.index))

@@ -204,7 +204,7 @@ def calibrate(
         return calibration, moved
     table, people = beside_people(rated, ratings_read, rubric)
     others = verdict_table([verdict for _, verdict in placed])
-    certificate, confidence = certify_order(table, people.scores, others, calibration.source, risk)
+    certificate, confidence = certify_order(table, people.relations, others, calibration.source, risk)
     calibration = replace(calibration, facts={**calibration.facts, "certificate": certificate})
     return calibration, [mark(verdict, certificate, confidence) for verdict in moved]
 

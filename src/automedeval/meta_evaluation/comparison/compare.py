@@ -57,11 +57,10 @@ def compare(cases: Cases, people: People, rows: Sequence[Row], candidates: Mappi
     judges = scales_of(cases, people, rows, notes)
     lead = next(iter(judges)).name
     scores = {row.name: row.values for row in judges if row.values is not None}
-    relations = cases.panel.relations(people.scores)
     result: dict[str, Any] = {"lead": lead, "judges": {}, "models": {}}
     for row, on_scale in judges.items():
         about = {"name": row.judge.name, "on_scale": on_scale}
-        result["judges"][row.name] = about | {"concordance": concordance(cases.panel, relations, row.finest)}
+        result["judges"][row.name] = about | {"concordance": concordance(cases.panel, people.relations, row.finest)}
     for name, places in candidates.items():
         at = places[places >= 0]
         judged = {judge: values[at] for judge, values in scores.items()}
@@ -75,7 +74,7 @@ def compare(cases: Cases, people: People, rows: Sequence[Row], candidates: Mappi
             notes.append(f"{first} and {second} answered {both} cases in common: not compared")
             continue
         record: dict[str, Any] = {"pair": [first, second], "cases": both}
-        gaps = people.scores[sides[0]] - people.scores[sides[1]]
+        gaps = people.gaps(*sides)
         relation_by = {row.name: better(row, cases, *sides) for row in judges}
         judged = relation_by | {name: values[sides[0]] - values[sides[1]] for name, values in scores.items()}
         won = {name: (1 + relation) / 2 for name, relation in relation_by.items()}
@@ -103,7 +102,7 @@ def comparison(
     Raises:
         RecordError: a fault of `candidates_of`, `scales_of` or `changes_of`.
     """
-    people = people or People([], {"none": np.full((cases.responses, 1), np.nan)}, True)
+    people = people or People(cases.panel, [], {"none": np.full((cases.responses, 1), np.nan)}, True)
     notes = [*people.notes, *notes, *(note for judge in judges for note in notes_on(judge))]
     rows = rows_of(judges)
     candidates = candidates_of(cases)

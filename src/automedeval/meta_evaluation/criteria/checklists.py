@@ -74,7 +74,7 @@ def people_of(labels: Labels, cases: Cases) -> People:
         raise RecordError("no response has a strict majority of labels on each of its criteria, and positive points")
     parts = int(((missing > 0) & (missing < np.diff(cases.first_item))).sum())
     notes = [f"{parts} responses have labels on some of their criteria alone, and count as not rated"] if parts else []
-    return People(["majority of the physicians"], {"criteria": scores[:, None]}, True, notes=notes)
+    return People(cases.panel, ["majority of the physicians"], {"criteria": scores[:, None]}, True, notes=notes)
 
 
 # --- figures of one judge beside labels ------------------------------------------------------------------------------

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 else:
     Axes = Any  # matplotlib is slow to import, and drawing alone needs it
 
-MOST_BARS = 24  # of a figure of topics
 INK = "#010203"  # stands for the page's own text colour until the SVG is finished
 BLUE, ORANGE, GREEN, GREY = "#3b7dd8", "#c8641e", "#2e8b57", "#8a8f98"
 COLOURS = (BLUE, ORANGE, GREEN, "#9a5bb5", "#b8860b", "#c2405f", "#2a9aa8", "#6b7280")
@@ -132,19 +131,6 @@ def draw_stacked(rows: Sequence[tuple[str, Sequence[float]]], labels: Sequence[s
     axes.legend(ncols=len(labels), columnspacing=0.8, handlelength=1, **ABOVE)
 
 
-def draw_risk_coverage(curves: Mapping[str, Sequence[Mapping[str, Any]]], *, axes: Axes) -> None:
-    """Draw the share of wrong pairs over the share of verdicts kept, name → points {"coverage", "risk": estimate}."""
-    for place, (name, points) in enumerate(curves.items()):
-        colour, places = COLOURS[place % len(COLOURS)], [point["coverage"] for point in points]
-        risks, low, high = np.array([ends(point["risk"]) for point in points], float).T
-        axes.plot(places, risks, "o-", color=colour, label=_short(name), markersize=4)
-        if len(curves) == 1:  # the bands of several would hide each other
-            axes.fill_between(places, low, high, color=colour, alpha=0.15, linewidth=0)
-    axes.set_ylim(bottom=0)
-    axes.set(xlim=(0, 1.02), xlabel="share of verdicts kept, the most confident first", ylabel="share of wrong pairs")
-    axes.legend()
-
-
 def draw_rounds(measured: Rounds, curve: Curve | None, ahead: Rounds, end: int, *, axes: Axes) -> None:
     """Draw (round, estimate) as measured, and beside them a curve to its end, with its limit and its forecasts."""
     _set_height(axes, 3.2)
@@ -194,29 +180,14 @@ def draw_preferences(
 
 def illustrate(result: dict[str, Any]) -> Iterator[Figure]:
     """Yield every figure there is data for."""
-    yield from _risk_coverage(result)
     if "rounds" in result:
         yield from _rounds(result["rounds"])
     yield from _candidates(result)
-    yield from _verdict_ratings(result)
+    text = "Share of every score that people gave the verdicts, per criterion (the paper's Figure 5a)."
+    for judge, criteria in result.get("verdict_ratings", {}).items():
+        counts = {name: record["counts"] for name, record in criteria.items()}
+        yield from _shares(f"People's scores of {judge}'s verdicts", text, "criterion", counts)
     yield from illustrate_preferences(result.get("preferences", []))
-
-
-def _risk_coverage(result: dict[str, Any]) -> Iterator[Figure]:
-    curves = {name: each["risk_coverage"] for name, each in result["judges"].items() if each.get("risk_coverage")}
-    if curves:
-        yield Figure(
-            "Risk and coverage",
-            "Share of wrong pairs when only the most confident verdicts are kept. A verdict's confidence is the mean distance "
-            "of its expected scores over pairs. Pairs that people tied are left out; every case counts the same.",
-            partial(draw_risk_coverage, curves),
-            ["judge", "verdicts kept", "wrong pairs", "low", "high", "cases"],
-            [
-                [name, f"{each['coverage']:.0%}", *ends(each["risk"]), each["cases"]]
-                for name, points in curves.items()
-                for each in points
-            ],
-        )
 
 
 def _rounds(rounds: dict[str, Any]) -> Iterator[Figure]:
@@ -246,10 +217,6 @@ def _rounds(rounds: dict[str, Any]) -> Iterator[Figure]:
 def _candidates(result: dict[str, Any]) -> Iterator[Figure]:
     text = f"Share of its answers at every score by {result['main_judge']['name']}, rounded."
     yield from _shares("Scores of each model", text, "model", result["score_counts"])
-    topics = result["topics"][: MOST_BARS // max(1, len(result["score_counts"]))]  # those with most cases
-    none = {step: 0 for of in result["score_counts"].values() for step in of}  # so that a score has one colour
-    counts = {f"{each['topic']}, {name}": none | of for each in topics for name, of in each["score_counts"].items()}
-    yield from _shares("Scores in each topic", text, "topic, model", counts)
     tables = {line: result["models"].get(line, {}) for line in ("people", result["main_judge"]["name"])}
     outcomes = sorted(
         (f"{' : '.join(pair['pair'])}, {line}", [pair[label]["value"] for label in ("win", "tie", "loss")])
@@ -264,13 +231,6 @@ def _candidates(result: dict[str, Any]) -> Iterator[Figure]:
             ["models, judge", "win", "tie", "loss"],
             [[name, *values] for name, values in outcomes],
         )
-
-
-def _verdict_ratings(result: dict[str, Any]) -> Iterator[Figure]:
-    text = "Share of every score that people gave the verdicts, per criterion (the paper's Figure 5a)."
-    for judge, criteria in result.get("verdict_ratings", {}).items():
-        counts = {name: record["counts"] for name, record in criteria.items()}
-        yield from _shares(f"People's scores of {judge}'s verdicts", text, "criterion", counts)
 
 
 def _shares(title: str, text: str, of: str, counts: Mapping[str, Mapping[str, int]]) -> Iterator[Figure]:

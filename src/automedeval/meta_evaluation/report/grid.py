@@ -91,9 +91,8 @@ def measures_of_cases(cases: Cases, row: Row, people: People | None) -> dict[str
             wrong[number] = np.nan_to_num(wrong[number]) + bool(statements)
     measures["models_differ"] = high - low
     if people is not None:
-        rated, relation = row.rated(people), row.people_relations(people)
-        first, second = panel.pairs
-        lost = np.nan_to_num(np.abs(rated[first] - rated[second]) * np.abs(relation - row.relations))
+        relation = row.people_relations(people)
+        lost = np.nan_to_num(np.abs(people.gaps(*panel.pairs)) * np.abs(relation - row.relations))
         measures["people_disagree"] = np.where(panel.per_case(~np.isnan(relation)) > 0, panel.per_case(lost), np.nan)
     if row.expected is not None:
         measures["least_sure"] = -selective.gaps(panel, row.expected)
