@@ -27,9 +27,10 @@ CLEAN = (READ, "differ")  # measured on the unchanged cases
 SHOULD = ("not rise", "fall", "stay", "keep the order", *CLEAN)
 # The keys of a file, as `YamlFile.take` has them: those of a perturbation, and how an edit changes a text → those of the edit.
 PERTURBATION: dict[str, tuple] = {"name": (str,), "changes": (str, ..., CHANGES), "should": (str, ..., SHOULD)}
-PERTURBATION |= {"what": (str, None), "why": (str, "")} | dict.fromkeys(("edits", "controls"), (list, ()))
-PERTURBATION |= dict.fromkeys(("unless", "unless_before"), (str, None))
-PERTURBATION |= dict.fromkeys(("most", "least", "shift"), (float, None))
+PERTURBATION |= {"why": (str, "")} | dict.fromkeys(("what", "unless", "unless_before"), (str, None))
+PERTURBATION |= dict.fromkeys(("edits", "controls"), (list, ())) | dict.fromkeys(
+    ("most", "least", "shift"), (float, None)
+)
 OF_PATTERN = {"pattern": (str,), "drop": (str, None, ("sentence",)), "multiply": (float, None)}
 WAYS: dict[str, dict[str, tuple]] = {
     "text": {"text": (str,)},
@@ -125,10 +126,8 @@ class Perturbation:
     @property
     def limit(self) -> str:
         """The limits in words; empty if there are none."""
-        parts = [f"at least {self.least:g}"] if self.least is not None else []
-        parts += [f"at most {self.most:g}"] if self.most is not None else []
-        parts += [f"shift at most {self.shift:g}"] if self.shift is not None else []
-        return ", ".join(parts)
+        said = {"at least": self.least, "at most": self.most, "shift at most": self.shift}
+        return ", ".join(f"{words} {value:g}" for words, value in said.items() if value is not None)
 
 
 def read_perturbations(file: str | None = None, packaged: Sequence[str] = SCORES) -> list[Perturbation]:

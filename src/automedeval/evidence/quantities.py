@@ -83,10 +83,6 @@ class Quantity(NamedTuple):
     subject: frozenset[str] = frozenset()  # the words that name what it is a quantity of, which may stand elsewhere
     conditions: frozenset[str] = frozenset()  # the words that name what it holds for
 
-    def unless(self, met: frozenset[str]) -> "Quantity":
-        """Return it without the conditions that are met."""
-        return self._replace(conditions=self.conditions - met)
-
 
 @lru_cache(4096)  # a sentence is read beside many others
 def quantities(sentence: str) -> tuple[Quantity, ...]:

@@ -29,15 +29,15 @@ def contradiction(
     compared = _compared(statement, passages, near, question, before)
     # What a dose and how often it is taken make a day is compared alone: as much may be taken in other doses. Beside the most
     # of a day, how often is not compared.
-    days = [(of, own.computed) for own, other, of in compared if own.basis == other.basis != ""]
-    for mine, each, passage in compared:
+    days = [(of, own.computed) for own, other, of, _ in compared if own.basis == other.basis != ""]
+    for mine, each, passage, is_met in compared:
         is_part = mine.measure != "time" and each.basis in ("", "weight")
         is_held = (passage, True) in days or (mine.measure == "rate" and (passage, False) in days)
-        if mine.conditions != each.conditions or (is_part and is_held):
+        if not is_met or (is_part and is_held):
             continue
         said = [  # a dose without how often may be that of a day
             (own, other._replace(basis=own.basis))
-            for own, other, of in compared
+            for own, other, of, _ in compared
             if (own.basis == other.basis and (own == mine or (mine.computed and of is not passage)))
             or (is_part and of is passage and own.measure == mine.measure and own.computed != other.computed)
         ]
@@ -53,33 +53,34 @@ def agreement(
     compared = _compared(statement, passages, near, question, before)
     allowed = {  # of a range both ends
         mine
-        for mine, each, _ in compared
-        if (mine.conditions, mine.basis) == (each.conditions, each.basis)
+        for mine, each, _, is_met in compared
+        if is_met
+        and mine.basis == each.basis
         and {mine.bound, each.bound} != {"most", "least"}
         and not any(_excludes(each, mine._replace(low=end, high=end)) for end in mine[:2])
     }
-    stated = {each.unless(words(normal(question))) for each in quantities(statement)}
-    return bool(stated) and stated <= allowed and not contradiction(statement, passages, near, question, before)
+    stated = quantities(statement)
+    return (
+        bool(stated) and allowed.issuperset(stated) and not contradiction(statement, passages, near, question, before)
+    )
 
 
 def _compared(
     statement: str, passages: Sequence[Evidence], near: Collection[int], question: str, before: str
-) -> list[tuple[Quantity, Quantity, Evidence]]:
-    """Return (quantity of the statement, quantity of a passage, passage) of the same measure and subject."""
+) -> list[tuple[Quantity, Quantity, Evidence, bool]]:
+    """Return (quantity of the statement, of a passage, passage, for the same patient) of the same measure and subject."""
     evidence = " ".join(each.text for each in passages)[:TOLD]
     if any(is_english(text) is False for text in (f"{question} {before} {statement}", evidence)):
         return []
-    context, met = _context(statement, before, question), words(normal(question))
-    own = [each.unless(met) for each in quantities(statement)]
-    known = [each for index, each in enumerate(passages) if index in near or each.on_question]
-    read = [(each, [q.unless(met) for q in quantities(each.text)]) for each in known]
+    context, met, own = _context(statement, before, question), words(normal(question)), quantities(statement)
     return [
-        (mine, each, passage)
-        for passage, their in read
+        (mine, each, passage, mine.conditions | met == each.conditions | met)
+        for index, passage in enumerate(passages)
+        if index in near or passage.on_question
         for mine in own
-        for each in their
+        for each in quantities(passage.text)
         if each.measure == mine.measure
-        and (each.bound or _in_one_part(mine.measure, own, their))
+        and (each.bound or _in_one_part(mine.measure, own, quantities(passage.text)))
         and _alike(mine.subject, each.subject, context, _context(passage.text, passage.before, question))
     ]
 
