@@ -29,8 +29,6 @@ _STANDS_FOR: dict[str, str] = _SAID["stands_for"] | {
     measure: _any(unit for unit, (_, of) in UNITS.items() if of == measure) for measure in ("time", "mass", "tablet")
 }
 _STANDS_FOR |= {"unit": _any(UNITS), "numbers": _any(_NUMBERS), "tens": _any(_SAID["tens"]), "adverbs": _any(_ADVERBS)}
-for name, least in (("hours", DAY / 24), ("days", DAY)):
-    _STANDS_FOR[name] = _any(unit for unit, (factor, of) in UNITS.items() if of == "time" and factor >= least)
 
 
 def _pattern(text: str) -> re.Pattern:
@@ -47,7 +45,7 @@ def _product(match: re.Match) -> str:
 
 
 _KINDS = ("apart", "times", "every", "lasting", "amount", "open")  # of quantities, in the order in which they are read
-_IS = {name: _pattern(_SAID[name]) for name in (*_KINDS, "per", "person")}
+_IS = {name: _pattern(_SAID[name]) for name in (*_KINDS, "per", "person", "weight")}
 _REWRITTEN: list[tuple[re.Pattern, Any]] = [
     *((_pattern(each), new) for each, new in _SAID["spelling"]),
     (_pattern(r"\b<tens> <numbers>\b"), lambda match: str(sum(_NUMBERS[each] for each in match[0].split()))),
@@ -85,22 +83,32 @@ class Quantity(NamedTuple):
 
 
 @lru_cache(4096)  # a sentence is read beside many others
-def quantities(sentence: str) -> tuple[Quantity, ...]:
-    """Return the quantities of a sentence that tells how much, how often or how long; those of any other are not read."""
+def quantities(sentence: str, kg: float | None = None) -> tuple[Quantity, ...]:
+    """Return the quantities of a sentence that tells how much, how often or how long, for a patient of so many kg."""
     parts = normal(sentence).split(";") if len(sentence) <= LONGEST else ()
-    return tuple(each for part in parts for each in _read_part(part))
+    return tuple(each for part in parts for each in _read_part(part, kg))
 
 
-def _read_part(text: str) -> list[Quantity]:
+def weight(question: str) -> float | None:
+    """Return the one weight in kg that a question names; None if it names none or several."""
+    found = _IS["weight"].findall(normal(question))
+    return float(found[0]) if len(found) == 1 else None
+
+
+def _read_part(text: str, kg: float | None) -> list[Quantity]:
     told = re.sub(r"\([^()]*\)", "", text)
     if _HAS["reports"].search(told) or not (_HAS["tells"].search(told) or _HAS["does"].search(told)):
         return []
     text, needed = _HAS["needed"].subn(" ", text)
-    held = {who[0] for who in _IS["person"].finditer(text)}  # the conditions of the whole sentence
+    held: set[str] = set()  # the conditions of the whole sentence
+    for who in _IS["person"].finditer(text):
+        number, is_limit = who["number"] or who["old"], who["over"] or who["under"]
+        if not (is_limit and kg and who["kg"] and (float(number) < kg) == bool(who["over"])):
+            held.add(who[0] if is_limit else number)
     text = _IS["person"].sub(" @ ", text)
     subject, found = frozenset[str](), list[Quantity]()
     for clause in _CLAUSE.split(text):
-        left, own = _read_clause(clause)
+        left, own = _read_clause(clause, kg)
         named, under, whole = _names(left, bool(own))
         subject = named or subject
         held |= whole
@@ -133,7 +141,7 @@ def normal(sentence: str) -> str:
     return text
 
 
-def _read_clause(clause: str) -> tuple[str, list[Quantity]]:
+def _read_clause(clause: str, kg: float | None) -> tuple[str, list[Quantity]]:
     """Return a clause with marks in place of its quantities, and these."""
     found: list[Quantity] = []
     basis = "day" if _HAS["daily"].search(clause) else "total" if _HAS["total"].search(clause) else ""
@@ -150,7 +158,7 @@ def _read_clause(clause: str) -> tuple[str, list[Quantity]]:
             if kind == "amount" and (per := _IS["per"].match(after)):
                 between, after = per["between"], after[per.end() :]
                 limit = limit or _limit(before, after)
-            own = list(_amounts(match, per, basis)) if kind == "amount" else [_rate(kind, match)]
+            own = list(_amounts(match, per, basis, kg)) if kind == "amount" else [_rate(kind, match)]
             if kind == "apart":  # at least 6 hours apart is at most 4 times a day
                 limit = {"most": "least", "least": "most"}.get(limit or "", limit)
             if limit and kind in ("apart", "every"):
@@ -181,7 +189,7 @@ def _rate(kind: str, match: re.Match) -> Quantity:
     return Quantity(1 / (high * days), 1 / (low * days), "rate", period=max(1.0, high * days))
 
 
-def _amounts(match: re.Match, per: re.Match | None, basis: str) -> Iterator[Quantity]:
+def _amounts(match: re.Match, per: re.Match | None, basis: str, kg: float | None) -> Iterator[Quantity]:
     """Yield an amount, and that it is taken "daily" if it is; nothing of a concentration."""
     factor, measure = UNITS[match["unit"]]
     if match["in"] or UNITS[match["lower"] or match["unit"]][1] != measure:
@@ -193,7 +201,8 @@ def _amounts(match: re.Match, per: re.Match | None, basis: str) -> Iterator[Quan
         period, basis = UNITS[per["time"] or _ADVERBS[per["adverb"]][0]][0] / DAY * float(per["count"] or 1), "day"
         if per["each"] or per["adverb"]:
             yield _rate("open", per)
-    scale, basis = period if basis == "day" else 1.0, f"{basis} weight".strip() if match["weight"] else basis
+    scale = (period if basis == "day" else 1.0) / (kg if kg and match["weight"] else 1.0)
+    basis = basis if kg or not match["weight"] else f"{basis} weight".strip()
     yield Quantity(min(low, high) / scale, max(low, high) / scale, measure, basis, period=period)
 
 
@@ -204,7 +213,7 @@ def _names(clause: str, has_quantity: bool) -> tuple[frozenset[str], frozenset[s
         whole |= words(clause[match.start() :])
         clause = clause[: match.start()]
     phrases = [match[0] for match in _PHRASE.finditer(clause)]
-    under = frozenset(word for phrase in phrases for word in words(phrase) if has_quantity)
+    under = frozenset(word for phrase in phrases for word in words(phrase))
     if not has_quantity and phrases and clause.lstrip(" @").startswith(phrases[0]):
         whole |= words(phrases[0])  # what a clause begins with, "For a headache,", holds for the sentence
     named = words(_PHRASE.sub(" ", clause))

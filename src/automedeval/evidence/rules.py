@@ -1,13 +1,12 @@
 """Whether the quantities of a statement and of a passage on the same subject can both be right.
 
-Compared is the same measure of the same subject, by its own word, under the same conditions, in English; else the rules say
-nothing. Where evidence allows a quantity anywhere, it contradicts nothing.
+Compared is the same measure of the same subject, by its own word, under the same conditions, in English; else nothing is said.
 """
 
 import re
 from collections.abc import Collection, Sequence
 
-from automedeval.evidence.quantities import Quantity, normal, quantities, words
+from automedeval.evidence.quantities import Quantity, normal, quantities, weight, words
 from automedeval.evidence.statements import Evidence
 from automedeval.records.language import is_english
 
@@ -59,10 +58,8 @@ def agreement(
         and {mine.bound, each.bound} != {"most", "least"}
         and not any(_excludes(each, mine._replace(low=end, high=end)) for end in mine[:2])
     }
-    stated = quantities(statement)
-    return (
-        bool(stated) and allowed.issuperset(stated) and not contradiction(statement, passages, near, question, before)
-    )
+    stated = set(quantities(statement, weight(question)))
+    return bool(stated) and stated <= allowed and not contradiction(statement, passages, near, question, before)
 
 
 def _compared(
@@ -72,15 +69,15 @@ def _compared(
     evidence = " ".join(each.text for each in passages)[:TOLD]
     if any(is_english(text) is False for text in (f"{question} {before} {statement}", evidence)):
         return []
-    context, met, own = _context(statement, before, question), words(normal(question)), quantities(statement)
+    context, met, kg = _context(statement, before, question), words(normal(question)), weight(question)
     return [
         (mine, each, passage, mine.conditions | met == each.conditions | met)
         for index, passage in enumerate(passages)
         if index in near or passage.on_question
-        for mine in own
-        for each in quantities(passage.text)
+        for mine in quantities(statement, kg)
+        for each in quantities(passage.text, kg)
         if each.measure == mine.measure
-        and (each.bound or _in_one_part(mine.measure, own, quantities(passage.text)))
+        and (each.bound or _in_one_part(mine.measure, quantities(statement, kg), quantities(passage.text, kg)))
         and _alike(mine.subject, each.subject, context, _context(passage.text, passage.before, question))
     ]
 
@@ -90,11 +87,10 @@ def _in_one_part(measure: str, own: Sequence[Quantity], their: Sequence[Quantity
 
     How long is compared where all else is the same, how much and how often where nothing else differs.
     """
-    left = (measure, "rate") if measure != "time" else (measure,)
-    mine, theirs = ([q for q in of if q.measure not in left and not q.computed] for of in (own, their))
+    mine, theirs = ([q for q in of if q.measure != measure and not q.computed] for of in (own, their))
     if measure == "time":
         return {each[:4] for each in mine} == {each[:4] for each in theirs}
-    shared = [(each, other) for each in theirs for other in mine if each.measure == other.measure]
+    shared = [(each, q) for each in theirs for q in mine if each.measure == q.measure != "rate"]
     return not any(each.basis != other.basis or _excludes(each, other) for each, other in shared)
 
 
@@ -106,11 +102,9 @@ def _context(text: str, before: str, question: str) -> frozenset[str]:
 
 def _alike(own: frozenset[str], their: frozenset[str], context: frozenset[str], their_context: frozenset[str]) -> bool:
     """Return whether two quantities have the same subject: one names no more than the other does, or its context."""
-    if own and their:
-        return own <= their or their <= own
-    if own or their:
-        return own <= their_context if own else their <= context
-    return context == their_context or bool(context & their_context)
+    if not own and not their:
+        return context == their_context or bool(context & their_context)
+    return bool(own and own <= (their or their_context)) or bool(their and their <= (own or context))
 
 
 def _excludes(given: Quantity, mine: Quantity) -> bool:
