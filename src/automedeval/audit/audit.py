@@ -91,11 +91,8 @@ def audit_judge(
     if not requests:
         raise RecordError(f"{cases.source}: nothing to judge by {judge.rubric_name}: no case has two responses")
     verdicts = judge_all(judge, requests, output / CLEAN, processes)
-    reader: ScoreReader | CriteriaReader
-    if checklist:
-        reader = CriteriaReader(cases, list(verdicts.values()))
-    else:
-        reader = ScoreReader(VerdictTable(cases, list(verdicts.values()), None if judge.apart else rubric))
+    clean, shown = list(verdicts.values()), None if judge.apart else rubric
+    reader = CriteriaReader(cases, clean) if checklist else ScoreReader(VerdictTable(cases, clean, shown))
 
     answers = [reader.answers(those, [verdicts[each.key] for each in those]) if those else [] for those in planned]
     planner = Planner(rubric, judge.apart, args.edits, args.seed)

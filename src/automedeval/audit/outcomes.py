@@ -107,11 +107,11 @@ class ScoreReader:
 def _order(judge: VerdictTable, step: float) -> Measure:
     """Return of two orders of a pair how many turn it round, and by how many steps the best place is above the worst one."""
     cases, panel = len(judge.cases), judge.panel
-    if judge.valid and all(verdict.order == tuple(sorted(verdict.order)) for verdict in judge.valid):
-        why = "every response was shown in the order of the file: places and models cannot be separated"
-        return Measure(undefined(cases, 0, why), undefined(cases, 0, why))
-    if len(judge.valid) == 1:
+    as_filed = judge.valid and all(verdict.order == tuple(sorted(verdict.order)) for verdict in judge.valid)
+    if as_filed or len(judge.valid) == 1:
         why = "there is one valid verdict: the effects of places and of responses cannot be separated"
+        if as_filed:
+            why = "every response was shown in the order of the file: places and models cannot be separated"
         return Measure(undefined(cases, 0, why), undefined(cases, 0, why))
     relations, pairs = panel.relations(judge.own), judge.cases.panel
     count_of = [np.bincount(judge.pairs, relations == kind, minlength=len(pairs.pairs[0])) for kind in (1, -1, 0)]
@@ -200,13 +200,12 @@ class CriteriaReader:
 def texts_of(outcome: Outcome) -> dict[str, Any]:
     """Return a trial for a reader: case, model, change, and the texts that differ, with the answer if those are questions."""
     trial = outcome.trial
-    sides = (trial.before.case, trial.after.case)
+    sides, clean = (trial.before.case, trial.after.case), trial.clean.case
     if trial.target is None:
         index = trial.clean.slots[0]
-        texts = [*(question_text(case.question) for case in sides), trial.clean.case.responses[index].text]
+        texts = [*(question_text(case.question) for case in sides), clean.responses[index].text]
     else:
         index = trial.target if trial.other is None else trial.other
         texts = [case.responses[index].text for case in sides]
-    models = trial.clean.case.models
-    found = {"case_id": trial.clean.case.id, "model": models[index], "change": f"{trial.kind}: {trial.edit}"}
+    found = {"case_id": clean.id, "model": clean.models[index], "change": f"{trial.kind}: {trial.edit}"}
     return found | {"texts": list(dict.fromkeys(texts))}

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, fields
 from importlib import resources
 from typing import Any
 
+from automedeval.records.language import is_english
 from automedeval.records.yaml_file import YamlFile
 from automedeval.rubrics import Rubric
 from automedeval.rubrics.grammar import ParsedAnswer, format_verdict, same_on_every_criterion
@@ -26,10 +27,10 @@ CLEAN = (READ, "differ")  # measured on the unchanged cases
 SHOULD = ("not rise", "fall", "stay", "keep the order", *CLEAN)
 # The keys of a file, as `YamlFile.take` has them: those of a perturbation, and how an edit changes a text → those of the edit.
 PERTURBATION: dict[str, tuple] = {"name": (str,), "changes": (str, ..., CHANGES), "should": (str, ..., SHOULD)}
-PERTURBATION |= {"what": (str, None), "why": (str, ""), "unless_before": (str, None)} | dict.fromkeys(
-    ("edits", "controls"), (list, ())
+PERTURBATION |= {"why": (str, "")} | dict.fromkeys(("what", "unless", "unless_before"), (str, None))
+PERTURBATION |= dict.fromkeys(("edits", "controls"), (list, ())) | dict.fromkeys(
+    ("most", "least", "shift"), (float, None)
 )
-PERTURBATION |= dict.fromkeys(("most", "least", "shift"), (float, None))
 OF_PATTERN = {"pattern": (str,), "drop": (str, None, ("sentence",)), "multiply": (float, None)}
 WAYS: dict[str, dict[str, tuple]] = {
     "text": {"text": (str,)},
@@ -63,9 +64,14 @@ class Edit:
     skip: Mapping[str, re.Pattern] = field(default_factory=dict)
 
     def apply(self, text: str, names: Mapping[str, object] | None = None) -> str | None:
-        """Return the changed text, None if nothing in it can be changed; `names` are those of `text`, see `names_for`."""
+        """Return the changed text, None if nothing in it can be changed; `names` are those of `text`, see `names_for`.
+
+        Patterns and rules read English: they change no text in another language.
+        """
         if self.text is not None:
             return fill(self.text, text, names)
+        if is_english(text) is False:
+            return None
         changed = reword(text, self.fewest, self.rules) if self.rules else self._changed_fact(text)
         return None if changed == text else changed
 
@@ -120,10 +126,8 @@ class Perturbation:
     @property
     def limit(self) -> str:
         """The limits in words; empty if there are none."""
-        parts = [f"at least {self.least:g}"] if self.least is not None else []
-        parts += [f"at most {self.most:g}"] if self.most is not None else []
-        parts += [f"shift at most {self.shift:g}"] if self.shift is not None else []
-        return ", ".join(parts)
+        said = {"at least": self.least, "at most": self.most, "shift at most": self.shift}
+        return ", ".join(f"{words} {value:g}" for words, value in said.items() if value is not None)
 
 
 def read_perturbations(file: str | None = None, packaged: Sequence[str] = SCORES) -> list[Perturbation]:
@@ -149,25 +153,25 @@ def _perturbation(at: YamlFile, entry: Any) -> Perturbation:
     least, most = values["least"], values["most"]
     if least is not None and most is not None and least > most:
         at.fail("least", f"{least:g} is above most, {most:g}")
-    if (before := values.pop("unless_before")) and isinstance(values["edits"], list):
-        values["edits"] = [{"unless_before": before} | each if "pattern" in each else each for each in values["edits"]]
-    for key in ("edits", "controls"):
-        values[key] = [_edit(YamlFile(f"{at.place}: {key} {n}"), each) for n, each in enumerate(values[key], 1)]
+    common = {key: values.pop(key) for key in ("unless", "unless_before")}
+    for key, also in (("edits", common), ("controls", {})):
+        values[key] = [_edit(YamlFile(f"{at.place}: {key} {n}"), each, also) for n, each in enumerate(values[key], 1)]
     needed = values["changes"] in EDITED
     if bool(values["edits"]) != needed and values["changes"] != "other answer":
         at.fail("edits", f"are {'needed' if needed else 'not possible'} where changes: {values['changes']}")
     return Perturbation(**values | {"what": values["what"] or values["name"]})
 
 
-def _edit(at: YamlFile, entry: Any) -> Edit:
+def _edit(at: YamlFile, entry: Any, also: Mapping[str, str | None]) -> Edit:
     at.only(entry, [each.name for each in fields(Edit)])
     kind = at.take(entry, "kind", str)
     ways = [each for each in WAYS if each in entry]
     if len(ways) != 1:
         at.fail(kind, f"needs one of {', '.join(WAYS)}, has {', '.join(ways) or 'none'}")
     values = at.values(entry, {"kind": (str,), "name": (str, kind), "skip": (dict, {})} | WAYS[ways[0]])
-    for key in ("pattern", "unless", "unless_before"):
-        values |= {key: _pattern(at, key, values[key])} if values.get(key) is not None else {}
+    for key in ("pattern", "unless", "unless_before") if ways == ["pattern"] else ():
+        said = [each for each in (also.get(key), values[key]) if each is not None]
+        values[key] = _pattern(at, key, "|".join(said)) if said else None
     for each in (*values.get("pairs", ()), *values.get("rules", ())):
         if not isinstance(each, list) or [type(text) for text in each] != [str, str]:
             at.fail(ways[0], f"must be a list of two texts each, not {each!r}")

@@ -35,21 +35,17 @@ def summary(result: Mapping[str, Any]) -> list[str]:
 def lines(result: Mapping[str, Any], groups: bool = False) -> Iterator[tuple[object, ...]]:
     """Yield the lines of the table: of each perturbation and, with `groups`, of each of its groups, whose name is indented."""
     for row in result["perturbations"]:
-        yield (row["what"], row["outcome"] or UNDEFINED, *_cells(row), row["limit"] or UNDEFINED, _count(row))
+        yield (row["what"], row["outcome"] or UNDEFINED, *_cells(row, row["limit"] or UNDEFINED))
         for section in SECTIONS if groups else ():
             kinds = row[section].items()
             for name, each in kinds if section != "kinds" or len(kinds) > 1 else ():  # the only kind is the line above
                 p = f"p {p_value(each['p_adjusted'])}" if "p_adjusted" in each else UNDEFINED
                 harmless = "harmless, " if section == "controls" else ""
-                yield (f"· {harmless}{name}", "", *_cells(each), p, _count(each))
+                yield (f"· {harmless}{name}", "", *_cells(each, p))
 
 
-def _cells(row: Mapping[str, Any]) -> tuple[str, str]:
-    return span(row["share"], 3), span(row["shift"])
-
-
-def _count(row: Mapping[str, Any]) -> int:
-    return row["share"]["n"] or row["shift"]["n"]
+def _cells(row: Mapping[str, Any], limit: str) -> tuple[str, str, str, int]:
+    return span(row["share"], 3), span(row["shift"]), limit, row["share"]["n"] or row["shift"]["n"]
 
 
 def gaps(result: Mapping[str, Any]) -> list[str]:

@@ -176,8 +176,7 @@ def _named(case: Case, note: dict[str, str]) -> Case:
 
 
 def _answering(case: Case, index: int, text: str) -> Case:
-    responses = list(case.responses)
-    responses[index] = replace(responses[index], text=text)
+    responses = (replace(each, text=text) if at == index else each for at, each in enumerate(case.responses))
     return replace(case, responses=tuple(responses))
 
 

@@ -151,12 +151,9 @@ def find_books(paths: Sequence[str | Path]) -> tuple[list[Book], Counter[str]]:
     skipped: Counter[str] = Counter()
     for kind, place in map(named_file, map(str, paths)):
         path = Path(place)
-        if not path.is_dir():
-            kinds.setdefault(path, kind)
-            continue
         inside = sorted(file for file in path.rglob("*") if file.is_file() and not file.name.startswith("."))
-        for file in inside:
-            if file.suffix.lower() in SUFFIXES:
+        for file in inside if path.is_dir() else [path]:
+            if file == path or file.suffix.lower() in SUFFIXES:
                 kinds.setdefault(file, kind)
             else:
                 skipped[file.suffix.lower() or file.name] += 1

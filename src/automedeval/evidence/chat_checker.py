@@ -22,6 +22,7 @@ from automedeval.evidence.checker import (
     UNREAD,
     Finding,
     SmallChecker,
+    StatedAnswer,
     StatedAnswers,
     load_small_checker,
     vectors_of,
@@ -107,7 +108,7 @@ class ChatChecker:
         ]
         replies = answer_groups(fitting, wanted, self.chat.answer, self.chat.batched)
         got: dict[int, list[Answer]] = {index: [] for index, prompts in enumerate(fitting) if not prompts}
-        for index, ((statements, passages, question), asked, want) in enumerate(zip(answers, questions, wanted)):
+        for index, (answer, asked, want) in enumerate(zip(answers, questions, wanted)):
             while want and index not in got:
                 place, group = next(replies)
                 got[place] = group
@@ -121,8 +122,8 @@ class ChatChecker:
                 else:
                     judged = QUESTION.read(next(said))
                     judged = judged.divided_by(QUESTION.read(next(said))) if each.blank else judged
-                findings[each.statement] = self._finding(each, judged, passages, question, statements)
-            yield [findings.get(each) or Finding(each, UNREAD) for each in statements]
+                findings[each.statement] = self._finding(each, judged, answer)
+            yield [findings.get(each) or Finding(each, UNREAD) for each in answer[0]]
 
     def _questions(self, answers: StatedAnswers) -> list[list[_Asked]]:
         """Return the questions on the statements of each answer that are to be checked."""
@@ -140,23 +141,16 @@ class ChatChecker:
 
     def _ask(self, statement: Statement, near: list[int], close: list[int], passages: Sequence[Evidence]) -> _Asked:
         """Return the question beside as many of the nearest passages as fit, in the order of their texts."""
-        while True:
-            text = " ".join(passages[index].text for index in sorted(near))
-            prompt, blank = (QUESTION.prompt({"passage": each, "statement": statement.text}) for each in (text, BLANK))
-            (over,) = self.chat.overflow([prompt])
-            if over <= 0 or len(near) == 1:
-                return _Asked(statement, near, close, prompt, blank, over)
-            near = near[:-1]
+        text = " ".join(passages[index].text for index in sorted(near))
+        prompt, blank = (QUESTION.prompt({"passage": each, "statement": statement.text}) for each in (text, BLANK))
+        (over,) = self.chat.overflow([prompt])
+        if over > 0 and len(near) > 1:
+            return self._ask(statement, near[:-1], close, passages)
+        return _Asked(statement, near, close, prompt, blank, over)
 
-    def _finding(
-        self,
-        asked: _Asked,
-        judged: Judgement,
-        passages: Sequence[Evidence],
-        question: str,
-        statements: Sequence[Statement],
-    ) -> Finding:
+    def _finding(self, asked: _Asked, judged: Judgement, answer: StatedAnswer) -> Finding:
         """Return what quantities say, else the answer; unread with the reason where it says nothing."""
+        statements, passages, question = answer
         statement, place = asked.statement, statements.index(asked.statement)
         quantities = (statement.text, passages, asked.close, question, statements[place - 1].text if place else "")
         if seen := contradiction(*quantities):
@@ -185,12 +179,9 @@ class OpinionChecker(ChatChecker):
         return digest([self.chat.fingerprint, OPINION.name, OPINION.wording, OPINION.options])
 
     def _questions(self, answers: StatedAnswers) -> list[list[_Asked]]:
-        checked = [[each for each in asked if each.unread is None] for asked, _, _ in answers]
-        prompts = [[OPINION.prompt({"statement": each.text}) for each in some] for some in checked]
-        return [
-            [_Asked(each, [], [], prompt, None, self.chat.overflow([prompt])[0]) for each, prompt in zip(some, asked)]
-            for some, asked in zip(checked, prompts)
-        ]
+        checked = ([each for each in statements if each.unread is None] for statements, _, _ in answers)
+        asked = ([(each, OPINION.prompt({"statement": each.text})) for each in some] for some in checked)
+        return [[_Asked(each, [], [], it, None, self.chat.overflow([it])[0]) for each, it in some] for some in asked]
 
     def _finding(self, asked: _Asked, judged: Judgement, *_: Any) -> Finding:
         if judged.option is None:
@@ -214,8 +205,7 @@ def load_checker(
     if opinion:
         raise RecordError(f"--evidence none: --checker {spec} has no opinion; name a language model")
     if kind == "small" or (Path(spec).is_dir() and not (Path(spec) / "config.json").is_file()):
-        folder = Path(model) if kind != "small" else Path(model or PACKAGED)
-        return load_small_checker(encoder, chat.device, folder)
+        return load_small_checker(encoder, chat.device, Path(model or PACKAGED))
     if kind not in ("openai", "decision", "checkpoint"):
         raise RecordError(
             f"--checker {spec}: takes small, the folder of a small checker, openai:MODEL, decision:MODEL or a checkpoint"

@@ -28,8 +28,9 @@ NEAR = 0.5  # least cosine of a passage that is read
 NEAREST = 2  # most passages that are read beside a statement
 _NOT = re.compile(r"n['’]t\b|(?<=\bcan)not\b", re.I)
 PACKAGED = Path(__file__).parent / "packaged" / "small"
-# Of each answer its statements, what says what is true, and the question.
-StatedAnswers = Sequence[tuple[Sequence[Statement], Sequence[Evidence], str]]
+# Of an answer its statements, what says what is true, and the question.
+StatedAnswer = tuple[Sequence[Statement], Sequence[Evidence], str]
+StatedAnswers = Sequence[StatedAnswer]
 
 
 @dataclass(frozen=True)
@@ -94,11 +95,8 @@ class SmallChecker:
             for statement, indices in zip(asked, nearest)
             for index in indices or ()
         )
-        for (asked, passages, question), nearest in zip(answers, near):
-            yield [
-                self._finding(statement, indices, passages, question, before, read)
-                for statement, indices, before in zip(asked, nearest, ["", *(each.text for each in asked)])
-            ]
+        for answer, nearest in zip(answers, near):
+            yield [self._finding(place, indices, answer, read) for place, indices in enumerate(nearest)]
 
     def wrong(self, findings: Sequence[Finding]) -> float:
         """Return the probability that an answer contradicts its evidence; 0 without a contradicted statement."""
@@ -128,14 +126,10 @@ class SmallChecker:
         return dict(zip(different, odds / odds.sum(axis=1, keepdims=True)))
 
     def _finding(
-        self,
-        statement: Statement,
-        indices: list[int] | None,
-        passages: Sequence[Evidence],
-        question: str,
-        before: str,
-        read: dict[tuple[str, str], np.ndarray],
+        self, place: int, indices: list[int] | None, answer: StatedAnswer, read: dict[tuple[str, str], np.ndarray]
     ) -> Finding:
+        statements, passages, question = answer
+        statement, before = statements[place], statements[place - 1].text if place else ""
         if indices is None:
             return Finding(statement, UNREAD)
         if seen := contradiction(statement.text, passages, indices, question, before):

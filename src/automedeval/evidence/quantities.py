@@ -6,7 +6,7 @@ has two readings ("1.000 mg"), where a sentence forbids, reports or warns, and w
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from importlib import resources
 from typing import Any, NamedTuple
@@ -28,9 +28,7 @@ def _any(known: Iterable[str]) -> str:
 _STANDS_FOR: dict[str, str] = _SAID["stands_for"] | {
     measure: _any(unit for unit, (_, of) in UNITS.items() if of == measure) for measure in ("time", "mass", "tablet")
 }
-_STANDS_FOR |= {"unit": _any(UNITS), "numbers": _any(_NUMBERS)}
-_STANDS_FOR |= {name: _any(_SAID[name]) for name in ("tens", "adverbs", "parts")}
-_STANDS_FOR |= {"days": _any(unit for unit, (factor, of) in UNITS.items() if of == "time" and factor >= DAY)}
+_STANDS_FOR |= {"unit": _any(UNITS), "numbers": _any(_NUMBERS), "tens": _any(_SAID["tens"]), "adverbs": _any(_ADVERBS)}
 
 
 def _pattern(text: str) -> re.Pattern:
@@ -47,8 +45,7 @@ def _product(match: re.Match) -> str:
 
 
 _KINDS = ("apart", "times", "every", "lasting", "amount", "open")  # of quantities, in the order in which they are read
-_IS = {name: _pattern(_SAID[name]) for name in (*_KINDS, "per", "part", "person")}
-KNOWN = _pattern(_SAID["known"])  # numbers that can be a weight or an age
+_IS = {name: _pattern(_SAID[name]) for name in (*_KINDS, "per", "person", "weight")}
 _REWRITTEN: list[tuple[re.Pattern, Any]] = [
     *((_pattern(each), new) for each, new in _SAID["spelling"]),
     (_pattern(r"\b<tens> <numbers>\b"), lambda match: str(sum(_NUMBERS[each] for each in match[0].split()))),
@@ -75,69 +72,64 @@ class Quantity(NamedTuple):
     low: float
     high: float
     measure: str  # "rate", "time" (how long), or of an amount "mass", "volume", or what is counted
-    basis: str = ""  # of an amount: "" for a single dose, "day" or "total"; "weight" after it: per kg of body weight
+    # Of an amount: "" for a single dose, "day" or "total"; "weight" after it: per kg of body weight. Of a rate: "apart" for a
+    # limit of the time between doses.
+    basis: str = ""
     bound: str = ""  # "" for a value or range, "most" or "least" for a limit
     period: float = 1.0  # in days, of a rate or an amount per time: limits of other periods are not compared
-    computed: bool = False  # from others, "1 to 2 tablets every 4 to 6 hours", or "daily": `high` may not be meant
+    computed: bool = False  # a day's amount from a dose and a rate; a rate "daily", which may be several times a day
     subject: frozenset[str] = frozenset()  # the words that name what it is a quantity of, which may stand elsewhere
     conditions: frozenset[str] = frozenset()  # the words that name what it holds for
-    # Of a rate that is told by the time between doses: "every", or "least" if that is the least time. Of an amount "either": it
-    # reaches from what one tablet may hold to what all of them hold.
-    gap: str = ""
 
 
 @lru_cache(4096)  # a sentence is read beside many others
-def quantities(sentence: str) -> tuple[Quantity, ...]:
-    """Return the quantities of a sentence that tells how much, how often or how long; those of any other are not read."""
+def quantities(sentence: str, kg: float | None = None) -> tuple[Quantity, ...]:
+    """Return the quantities of a sentence that tells how much, how often or how long, for a patient of so many kg."""
     parts = normal(sentence).split(";") if len(sentence) <= LONGEST else ()
-    return tuple(each for part in parts for each in _read_part(part))
+    return tuple(each for part in parts for each in _read_part(part, kg))
 
 
-def _read_part(text: str) -> list[Quantity]:
+def weight(question: str) -> float | None:
+    """Return the one weight in kg that a question names; None if it names none or several."""
+    found = _IS["weight"].findall(normal(question))
+    return float(found[0]) if len(found) == 1 else None
+
+
+def _read_part(text: str, kg: float | None) -> list[Quantity]:
     told = re.sub(r"\([^()]*\)", "", text)
-    if "=" in told or _HAS["reports"].search(told) or not (_HAS["tells"].search(told) or _HAS["does"].search(told)):
+    if _HAS["reports"].search(told) or not (_HAS["tells"].search(told) or _HAS["does"].search(told)):
         return []
-    held: set[str] = set()  # the conditions of the whole sentence
     text, needed = _HAS["needed"].subn(" ", text)
+    held: set[str] = set()  # the conditions of the whole sentence
     for who in _IS["person"].finditer(text):
-        sign, unit = ">" if who["over"] else "<" if who["under"] else "=", who["unit"] or ""
-        held.add(f"{sign}{who['number'] or who['old']} {'kg' if unit.startswith('k') else 'years'}")
-    text, parts = _IS["person"].sub(" @ ", text), []
-    if {"every", "each"} & {each for each, _ in _IS["part"].findall(text)}:
-        parts = sorted({part for _, part in _IS["part"].findall(text)})
-        text = _IS["part"].sub(" @@ ", text)
-    subject: frozenset[str] = frozenset()
-    found: list[Quantity] = []
+        number, is_limit = who["number"] or who["old"], who["over"] or who["under"]
+        if not (is_limit and kg and who["kg"] and (float(number) < kg) == bool(who["over"])):
+            held.add(who[0] if is_limit else number)
+    text = _IS["person"].sub(" @ ", text)
+    subject, found = frozenset[str](), list[Quantity]()
     for clause in _CLAUSE.split(text):
-        left, own = _read_clause(clause)
-        if parts and "@@" in clause:
-            own.append(Quantity(len({_SAID["parts"][part] for part in parts}), len(parts), "rate"))
-            parts = []
+        left, own = _read_clause(clause, kg)
         named, under, whole = _names(left, bool(own))
         subject = named or subject
         held |= whole
+        if len({each[2:4] for each in own}) < len(own):  # of two of a kind it is not sure which is whose
+            return []
         found += [each._replace(subject=subject, conditions=under) for each in own]
-    counts = [each for each in found if each.measure == "tablet" and not each.basis and each.high != 1]
-    if any(each.measure == "mass" and not each.basis for each in found):
-        found = [_either(each, counts) for each in found if each not in counts]
+    single = {each.measure for each in found if not each.basis and (each.measure, each.high) != ("tablet", 1)}
+    if {"tablet", "mass"} <= single:  # "500 mg: take 2 tablets" may be what one of them holds
+        return []
     rates = [each for each in found if each.measure == "rate" and not each.computed]
+    rates = [each for each in rates if each.bound] or rates  # "every 4 hours, at most 4 times a day"
     found = [each for each in found if each in rates or each.measure != "rate" or not rates]  # "twice a day, every day"
     if len({each[:2] for each in rates}) == 1 and rates[0].bound != "least":
-        doses = [each for each in found if each.measure not in ("rate", "time") and each.basis in ("", "weight")]
+        stated = {each.measure for each in found if each.basis.startswith("day")}
+        doses = [q for q in found if q.measure not in stated | {"rate", "time"} and q.basis in ("", "weight")]
         for dose, rate in ((each, rates[0]) for each in doses if each.bound != "least"):
             amount = dose._replace(low=dose.low * rate.low, high=dose.high * rate.high, bound=dose.bound or rate.bound)
             found.append(amount._replace(basis=f"day {dose.basis}".strip(), computed=True))
     if needed:  # at most so often
         found = [q._replace(bound=q.bound or "most" * (q.measure == "rate" or q.computed)) for q in found]
     return [each._replace(conditions=each.conditions | held) for each in found]
-
-
-def _either(mass: Quantity, counts: Sequence[Quantity]) -> Quantity:
-    """Return a dose that stands beside counts of tablets as a range: "500 mg: take 2 tablets" may be what one of them holds."""
-    if mass.measure != "mass" or mass.basis or not counts:
-        return mass
-    low, high = min(each.low for each in counts), max(each.high for each in counts)
-    return mass._replace(low=mass.low * min(1, low), high=mass.high * max(1, high), gap="either")
 
 
 @lru_cache(4096)
@@ -149,7 +141,7 @@ def normal(sentence: str) -> str:
     return text
 
 
-def _read_clause(clause: str) -> tuple[str, list[Quantity]]:
+def _read_clause(clause: str, kg: float | None) -> tuple[str, list[Quantity]]:
     """Return a clause with marks in place of its quantities, and these."""
     found: list[Quantity] = []
     basis = "day" if _HAS["daily"].search(clause) else "total" if _HAS["total"].search(clause) else ""
@@ -157,17 +149,21 @@ def _read_clause(clause: str) -> tuple[str, list[Quantity]]:
     for kind in _KINDS:
         place = 0
         while match := _IS[kind].search(clause, place):
+            if kind == "amount" and UNITS[match["unit"]][1] == "time":  # it tells when, or an age
+                place = match.end()
+                continue
             start = match.start(0 if kind in ("every", "open") else "low" if match["low"] else "high")
             before, after, between = clause[:start], clause[match.end() :], ""
             limit, per = _limit(before, after), None
             if kind == "amount" and (per := _IS["per"].match(after)):
                 between, after = per["between"], after[per.end() :]
                 limit = limit or _limit(before, after)
-            own = list(_amounts(match, per, basis)) if kind == "amount" else [_rate(kind, match)]
+            own = list(_amounts(match, per, basis, kg)) if kind == "amount" else [_rate(kind, match)]
             if kind == "apart":  # at least 6 hours apart is at most 4 times a day
                 limit = {"most": "least", "least": "most"}.get(limit or "", limit)
-            gap, own = "least" if limit == "most" else "every", [q for q in own if not (limit and q.computed)]
-            found += [q._replace(bound=limit, gap=q.gap and gap) for q in own if limit is not None]
+            if limit and kind in ("apart", "every"):
+                own = [each._replace(basis="apart") for each in own]
+            found += [q._replace(bound=limit) for q in own if limit is not None and not (limit and q.computed)]
             clause, place = f"{before} @ {between}{after}", start + 2
     return clause, found
 
@@ -190,13 +186,13 @@ def _rate(kind: str, match: re.Match) -> Quantity:
         return Quantity(low * days * DAY, high * days * DAY, "time")
     if kind == "times":
         return Quantity(low / days, high / days, "rate", period=days)
-    return Quantity(1 / (high * days), 1 / (low * days), "rate", period=max(1.0, high * days), gap="every")
+    return Quantity(1 / (high * days), 1 / (low * days), "rate", period=max(1.0, high * days))
 
 
-def _amounts(match: re.Match, per: re.Match | None, basis: str) -> Iterator[Quantity]:
-    """Yield an amount, and that it is taken "daily" if it is; nothing of a time, or of a concentration."""
+def _amounts(match: re.Match, per: re.Match | None, basis: str, kg: float | None) -> Iterator[Quantity]:
+    """Yield an amount, and that it is taken "daily" if it is; nothing of a concentration."""
     factor, measure = UNITS[match["unit"]]
-    if measure == "time" or match["in"] or UNITS[match["lower"] or match["unit"]][1] != measure:
+    if match["in"] or UNITS[match["lower"] or match["unit"]][1] != measure:
         return
     high = float(match["high"]) * factor
     low = float(match["low"]) * UNITS[match["lower"] or match["unit"]][0] if match["low"] else high
@@ -205,7 +201,8 @@ def _amounts(match: re.Match, per: re.Match | None, basis: str) -> Iterator[Quan
         period, basis = UNITS[per["time"] or _ADVERBS[per["adverb"]][0]][0] / DAY * float(per["count"] or 1), "day"
         if per["each"] or per["adverb"]:
             yield _rate("open", per)
-    scale, basis = period if basis == "day" else 1.0, f"{basis} weight".strip() if match["weight"] else basis
+    scale = (period if basis == "day" else 1.0) / (kg if kg and match["weight"] else 1.0)
+    basis = basis if kg or not match["weight"] else f"{basis} weight".strip()
     yield Quantity(min(low, high) / scale, max(low, high) / scale, measure, basis, period=period)
 
 
@@ -216,7 +213,7 @@ def _names(clause: str, has_quantity: bool) -> tuple[frozenset[str], frozenset[s
         whole |= words(clause[match.start() :])
         clause = clause[: match.start()]
     phrases = [match[0] for match in _PHRASE.finditer(clause)]
-    under = frozenset(word for phrase in phrases for word in words(phrase) if has_quantity)
+    under = frozenset(word for phrase in phrases for word in words(phrase))
     if not has_quantity and phrases and clause.lstrip(" @").startswith(phrases[0]):
         whole |= words(phrases[0])  # what a clause begins with, "For a headache,", holds for the sentence
     named = words(_PHRASE.sub(" ", clause))

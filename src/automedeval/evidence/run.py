@@ -54,11 +54,6 @@ def check_cases(
             answers.append((asked, passages, question_text(case.question)))
         for (case, index), want, findings in zip(some, wanted, checker.check(answers, wanted)):
             if want and findings is not None:
-                yield CheckedResponse(
-                    case.id,
-                    case.responses[index].model,
-                    checker.name,
-                    kind,
-                    tuple(each.to_dict() for each in findings),
-                    {"case_digest": case.digest, "settings": settings},
-                )
+                found = tuple(each.to_dict() for each in findings)
+                noted = {"case_digest": case.digest, "settings": settings}
+                yield CheckedResponse(case.id, case.responses[index].model, checker.name, kind, found, noted)

@@ -61,7 +61,7 @@ class KnowledgeBase:
                 self._client = QdrantClient(":memory:")
                 client.migrate(self._client, [self._collection], batch_size=1000)
         self.encoder = load_encoder()
-        _refuse_change(self.place, settings, _encoder_settings(self.encoder))
+        _refuse_change(self.place, settings, {"encoder": self.encoder.name, "fingerprint": self.encoder.fingerprint})
 
     def search(self, queries: Sequence[str], limit: int = 3) -> list[list[Passage]]:
         """Return at most `limit` passages for each query, the nearest first, with their cosines as scores.
@@ -91,7 +91,12 @@ class StoreWriter(AbstractContextManager):
     def __init__(self, store: str | Path, encoder: Encoder, tokens: int = TOKENS, url: str | None = None):
         self.store, self.url, self.encoder = store, url, encoder
         self.place, self._collection = _place(store, url)
-        self.settings = _encoder_settings(encoder) | {"tokens": tokens, "overlap": OVERLAP}
+        self.settings = {
+            "encoder": encoder.name,
+            "fingerprint": encoder.fingerprint,
+            "tokens": tokens,
+            "overlap": OVERLAP,
+        }
 
     def __enter__(self) -> "StoreWriter":
         with ExitStack() as opened:
@@ -192,10 +197,6 @@ def _one_line(place: str) -> Iterator[None]:
 
 def _shown(error: Exception) -> str:
     return " ".join(str(error).split())[:300] or type(error).__name__
-
-
-def _encoder_settings(encoder: Encoder) -> dict[str, Any]:
-    return {"encoder": encoder.name, "fingerprint": encoder.fingerprint}
 
 
 def _refuse_change(place: str, settings: dict[str, Any], wanted: dict[str, Any]) -> None:

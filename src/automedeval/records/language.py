@@ -8,7 +8,7 @@ public data sets the lowest share is 0.125.
 
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from automedeval.records.tables import packaged
 from automedeval.records.types import Case, question_text
@@ -39,9 +39,8 @@ def is_english(text: str) -> bool | None:
     return sum(word in _FUNCTION_WORDS for word in words) >= LEAST * len(words)
 
 
-def english_only(cases: Iterable[Case], steps: str) -> list[str]:
+def english_only(cases: Sequence[Case], steps: str) -> list[str]:
     """Return a note that these steps read English only, if some cases are not English; else none."""
-    cases = list(cases)
     texts = (" ".join([question_text(case.question), *(each.text for each in case.responses)]) for case in cases)
     foreign = [case.id for case, text in zip(cases, texts) if is_english(text) is False]
     if not foreign:

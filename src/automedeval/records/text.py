@@ -2,7 +2,6 @@
 
 import re
 import unicodedata
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -15,7 +14,9 @@ RANKED = "In brackets: 95 % intervals over cases. Models whose ranks overlap are
 
 
 def number(value: Any, digits: int = 3) -> str:
-    """Return a float with so many decimals and "–" for None; counts and text stay as they are."""
+    """Return a float with so many decimals, an estimate with its interval, "–" for None; counts and text stay as they are."""
+    if isinstance(value, Mapping):
+        return span(value, digits)
     if isinstance(value, float):
         return f"{value:.{digits}f}"
     return UNDEFINED if value is None else str(value)
@@ -60,12 +61,10 @@ def percent(share: float) -> str:
 
 def by_reason(gaps: Iterable[tuple[str, str, str]]) -> dict[str, list[str]]:
     """Return reason → "NAME, FIGURE, FIGURE" of each name, from (reason, name, figure) of what is undefined."""
-    by_name: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    found: dict[str, dict[str, list[str]]] = {}
     for reason, name, figure in gaps:
-        by_name[reason][name].append(figure)
-    return {
-        reason: [", ".join([name, *figures]) for name, figures in names.items()] for reason, names in by_name.items()
-    }
+        found.setdefault(reason, {}).setdefault(name, [name]).append(figure)
+    return {reason: [", ".join(said) for said in names.values()] for reason, names in found.items()}
 
 
 def p_value(p: float | None) -> str:
@@ -94,17 +93,13 @@ def format_table(rows: list[dict[str, Any]], most: int = 20) -> str:
     if not rows:
         return "no valid verdict"
     names = list(dict.fromkeys(name for row in rows for name in row))
-    cells = [names] + [[_in_table(row.get(name)) for name in names] for row in rows[:most]]
+    cells = [names] + [[number(row.get(name), 2) for name in names] for row in rows[:most]]
     cells = [list(map(printable, line)) for line in cells]
     widths = [max(len(line[column]) for line in cells) for column in range(len(names))]
     lines = ["  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])]) for line in cells]
     if len(rows) > most:
         lines.append(f"… and {len(rows) - most} more")
     return "\n".join(line.rstrip() for line in lines)
-
-
-def _in_table(value: Any) -> str:
-    return span(value) if isinstance(value, Mapping) else number(value, 2)
 
 
 def readable(text: str) -> str:
