@@ -1,5 +1,4 @@
 import json
-import random
 import re
 import time
 from dataclasses import replace
@@ -142,28 +141,6 @@ def test_the_form_that_a_prompt_shows_is_no_valid_answer(rubric):
     assert not parse_verdict(form, rubric, rubric.max_responses).valid
 
 
-def read_naively(text: str) -> tuple[int, int] | None:
-    """Read a verdict on two doctors within a line: the last "score" is behind a sentence, and the only scores end the text."""
-    before, colon, after = text.lower().replace("*", "").rpartition("score:")
-    scores = re.fullmatch(r"\s*doctor ([12]): ([1-5])( points)?\.\s+doctor ([12]): ([1-5])( points)?\.\s*", after)
-    twice = scores is not None and scores[1] == scores[4]
-    if not colon or not scores or twice or not before.rstrip(" ").endswith((".", "!")) or re.search(r": [1-5]", before):
-        return None
-    return (int(scores[2]), int(scores[5])) if scores[1] == "1" else (int(scores[5]), int(scores[2]))
-
-
-def test_scores_within_a_line_are_read_as_a_naive_reader_reads_them():
-    draw, read, pieces = random.Random(0), 0, ROWS["pieces"]
-    for _ in range(20_000):
-        ends = [*draw.choices(pieces, k=2), "Score: ", *draw.choices(pieces[4:7], k=2)] if draw.random() < 0.5 else []
-        text = "".join([*draw.choices(pieces, k=draw.randint(1, 6)), *ends])
-        if not re.search(r"(?m)^[ *]*score:", text, re.I):  # that begins a line: the table above says what counts
-            scores = read_naively(text)
-            assert parse_verdict(text, RUBRICS["automedeval"], 2).scores == scores, text
-            read += scores is not None
-    assert read > 20
-
-
 @pytest.mark.parametrize("name", ["medical_pairwise", "just_eval_pairwise", "automedeval_guided"])
 @given(data=st.data())
 def test_brackets_and_capitals_change_no_value_and_a_repeated_key_is_refused(name, data):
@@ -213,25 +190,3 @@ def test_hostile_text_of_200_kilobytes_is_read_in_no_time(piece, before):
         parse_verdict(text, rubric, 2 if before is WHOLE else rubric.max_responses)
         # Linear parsing takes hundredths of a second, quadratic parsing minutes.
         assert time.process_time() - start < 5
-
-
-@pytest.mark.parametrize(
-    ("member", "valid"),
-    [
-        ({"confidence": 0.9, "errors": 0}, True),
-        ({"max_score": 5}, True),
-        ({"max_score": 10}, False),
-        ({"revised": 2}, False),
-        ({"score_final": 4}, True),
-        ({"final_score": 3}, False),
-        ({"final_score": "2"}, False),
-        ({"updated": 2}, False),
-        ({"min_score": 1, "max_score": "5", "confidence_score": 0.9}, True),
-    ],
-)
-def test_a_member_beside_a_score_may_be_another_score_by_its_name(member: dict, valid: bool) -> None:
-    rubric = RUBRICS["automedeval_guided"]
-    slot = {name: {"score": 4} | member for name in rubric.output_criteria}
-    text = json.dumps({"rationale": "Both are short.", "Doctor 1": slot, "Doctor 2": slot})
-    reading = parse_verdict(text, rubric, 2)
-    assert reading.valid == valid, reading.error

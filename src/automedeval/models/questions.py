@@ -16,6 +16,7 @@ from automedeval.records.thoughts import own_text
 from automedeval.records.yaml_file import load_yaml
 
 MOST = 26  # options of a question
+SPOKEN = ("zero", "", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")  # "one" may be no number
 CUT_OFF = "the answer was cut off at its token limit"
 NO_STATE = (
     "the template of its questions shows nothing of a state that is one text (an exported judge is --judge FOLDER)"
@@ -84,14 +85,18 @@ class Question:
         if not first:
             return None
         more = text[first.end(1) :]
-        if first[1].isdecimal():  # "4.0" and "4/5" are 4; "4.5", "4/10" and "4-5" are none of the options
+        own = next(each for each in self.options if each.casefold() == first[1].casefold())
+        others = "|".join(re.escape(each) for each in self.options if each != own)
+        if own.isdecimal():  # "4.0" and "4/5" are 4; "4.5", "4/10" and "4-5" are none of the options
             more = re.sub(rf"\A\s?(?:/\s?{self.options[-1]}|[.,]0+)(?![\w.,]\d)", "", more)
-            if re.match(r"\s?(?:[.,/–-]\s?\d|[%°+<])", more):
-                return None
-        clauses = re.split(r"[^\w\s'’]+|\n|\b(?:or(?: rather| maybe| perhaps)?|and|but)\b", more, flags=re.I)
-        own = [each for each in self.options if each.casefold() == first[1].casefold()]
-        others = {each.casefold() for each in self.options if each not in own}
-        return None if others & {each.strip().casefold() for each in clauses} else own[0]
+            counted = (
+                r"\s(?:(?!and|or|for|as|but|to|on|in)[a-z-]+\s)?[a-z-]{3,}s\b(?<!points)(?<!stars)"  # "3 red flags"
+            )
+            others += "".join(f"|{word}" for n, word in enumerate(SPOKEN) if word and re.fullmatch(others, str(n)))
+            rival = rf"\A\s?(?:[.,/–-]\s?\d|[%°+<])|(?<![\w.,])(?:{others}|\w*½)(?!\w|{counted})"
+        else:  # another option is meant where its clause ends with it
+            rival = rf"\b(?:{others})(?=\s*(?:[^\w\s'’]|\n|\Z))"
+        return None if re.search(rival, more, re.I) else own
 
     def _likeliest(self, odds: dict[str, float]) -> Judgement:
         return Judgement(max(self.options, key=odds.__getitem__), odds)

@@ -16,17 +16,7 @@ from typing import Any
 from automedeval.models.base import Free, Part, Slot
 from automedeval.records.thoughts import CONTROL_TOKEN
 from automedeval.rubrics.rubric import Rubric
-from automedeval.rubrics.values import (
-    JOIN,
-    NUMBER_LIKE,
-    SEEN,
-    UNREADABLE,
-    ParsedAnswer,
-    figures,
-    folded,
-    other_values,
-    words,
-)
+from automedeval.rubrics.values import JOIN, SEEN, ParsedAnswer, folded, other_values, without_quotations, words
 
 
 def answer_parts(rubric: Rubric, slots: int, rationale: bool = True) -> list[Part]:
@@ -113,9 +103,9 @@ def format_verdict(reading: ParsedAnswer, rubric: Rubric) -> str:
 def parse_verdict(text: str, rubric: Rubric, slots: int = 2, *, truncated: bool = False) -> ParsedAnswer:
     """Parse a model's answer.
 
-    Text after a control token is ignored, and so are invisible characters; every blank is a plain one. The last complete answer
-    counts. It is invalid if it is malformed (a slot twice or too many, a score off the scale or not a whole number), or if what
-    follows may give another value or cannot be read.
+    Text after a control token is ignored, and so are invisible characters; every blank is a plain one. The last answer counts,
+    nothing before it. It is invalid if it is incomplete or malformed (a slot twice or too many, a score off the scale or no
+    whole number), or if what stands beside or behind it may give another value.
 
     `slots` is the number of responses in the prompt. Of a text that was `truncated` at its token limit only an answer at the
     end counts, because an earlier one may be a quotation. An invalid answer has an `error`, and no scores or choices.
@@ -125,7 +115,9 @@ def parse_verdict(text: str, rubric: Rubric, slots: int = 2, *, truncated: bool 
         text, truncated = text[: control.start()], False
     if not text.strip():
         return ParsedAnswer(False, "the answer is empty")
-    seen, places = (text, range(len(text) + 1)) if rubric.grammar == "json" else _as_seen(text)
+    # JSON is decoded as it is written. Elsewhere `places` are where the characters that a reader sees stand in the text.
+    seen = text if rubric.grammar == "json" else text.translate(SEEN)
+    places = [*(at for at, sign in enumerate(text) if seen is text or SEEN[ord(sign)] is not None), len(text)]
     reading, end = _READERS[rubric.grammar](seen, rubric, slots)
     end = places[end]
     if rubric.grammar == "score_line" and reading.valid:
@@ -137,14 +129,6 @@ def parse_verdict(text: str, rubric: Rubric, slots: int = 2, *, truncated: bool 
     if reading.valid and truncated and (number or text[end:].strip("*_`~ \t\r\n")):
         return ParsedAnswer(False, "the answer was cut off at its token limit")
     return reading
-
-
-def _as_seen(text: str) -> tuple[str, Sequence[int]]:
-    """Return a text as a reader sees it, and where in the text each of its characters stands, and its end."""
-    seen = text.translate(SEEN)
-    if len(seen) == len(text):
-        return seen, range(len(text) + 1)
-    return seen, [*(place for place, letter in enumerate(text) if SEEN[ord(letter)] is not None), len(text)]
 
 
 def reads_back(text: str, rubric: Rubric, slots: int) -> bool:
@@ -193,45 +177,51 @@ def _choices(labels: list[str], rubric: Rubric) -> dict[str, str]:
     return {each.name: words(rubric, each.name)[folded(label_of[each.name])] for each in rubric.criteria}
 
 
-_MARK = r"[*_`~]{0,4}"
+_MARK = r"[*_`]{0,4}"
 _GAP = r"[ \t]{0,20}"
 # "Score:" begins its line, or is a heading alone on it. One character class may precede it.
 _HEADER = re.compile(
     rf"^[-+•*#_`~ \t]*(?:final |overall )?scores?{_MARK}{_GAP}(?:[:：]{_MARK}|$)\s{{0,20}}", re.I | re.M
 )
-# "Step 3: … Score:" after a sentence, as the paper's Figure 8 writes it; `_inline_header` says when it counts.
+# "Step 3: … Score:" after a sentence, as the paper's Figure 8 writes it; it counts where no line begins with "Score:".
 _INLINE = re.compile(rf"(?<=[.!?…。！？]){_GAP}{_MARK}scores?{_MARK}{_GAP}[:：]{_MARK}{_GAP}", re.I)
 
 
 def _read_score_line(text: str, rubric: Rubric, slots: int) -> tuple[ParsedAnswer, int]:
-    problem = "no score line"
-    for header in reversed(list(_HEADER.finditer(text)) or _inline_header(text, rubric, slots)):
-        scores, end, malformed = _take_scores(text, header.end(), rubric, slots)
-        if malformed:
-            return ParsedAnswer(False, malformed), end
-        if len(scores) == slots:
-            values = tuple(int(scores[number]["score"]) for number in sorted(scores))
-            spans = tuple(scores[number].span("score") for number in sorted(scores))
-            reading = ParsedAnswer(True, None, text[: header.start()], values, spans=spans)
-            if other_values(text[end:], rubric, reading):
-                return ParsedAnswer(False, "other scores follow, or a number that may be one"), end
-            return reading, end
-        problem = f"{len(scores)} scores for {slots} slots"
-    return ParsedAnswer(False, problem), len(text)
-
-
-def _inline_header(text: str, rubric: Rubric, slots: int) -> list[re.Match]:
-    """Return the header of scores within a line, if they are the only ones of the text and nothing follows them.
-
-    Anything else may be a quotation: of a response that plants its scores, or of the form.
-    """
-    headers = list(_INLINE.finditer(text))[-1:]
+    """Read the scores behind the last header; what stands beside and behind them may give no other values."""
+    text, (low, high), (slot_pattern, score_pattern) = without_quotations(text), rubric.bounds, _patterns(rubric)
+    headers = [*_HEADER.finditer(text)] or [*_INLINE.finditer(text)]
     if not headers:
-        return []
-    scores, end, _ = _take_scores(text, headers[0].end(), rubric, slots)
-    mentions = _patterns(rubric)[0].finditer(text, 0, headers[0].start())
-    alone = not any(NUMBER_LIKE.match(text, slot.end()) for slot in mentions)
-    return headers if len(scores) == slots and alone and not text[end:].strip("*_`~ \t\r\n") else []
+        return ParsedAnswer(False, "no score line"), len(text)
+    header, scores = headers[-1], dict[int, re.Match]()
+    if not slot_pattern.match(text, header.end()):
+        return ParsedAnswer(False, f"0 scores for {slots} slots"), len(text)
+    for slot in slot_pattern.finditer(text, header.end()):
+        number, score = int(slot[1]), score_pattern.match(text, slot.end())
+        problem = None
+        if not score:
+            problem = f"the score of slot {number} is not a plain whole number"
+        elif number in scores:
+            problem = f"slot {number} has two scores"
+        elif not 1 <= number <= slots:
+            problem = f"a score for slot {number}, of {slots}"
+        elif not low <= int(score["score"]) <= high:
+            problem = f"the score {score['score']} is not on the scale {low} to {high}"
+        if problem or not score:
+            return ParsedAnswer(False, problem), len(text)
+        scores[number] = score
+        if len(scores) == slots:
+            break
+    if len(scores) < slots:
+        return ParsedAnswer(False, f"{len(scores)} scores for {slots} slots"), len(text)
+    end = max(score.end() for score in scores.values())
+    spans = tuple(scores[number].span("score") for number in sorted(scores))
+    told = tuple(int(text[start:stop]) for start, stop in spans)
+    reading = ParsedAnswer(True, None, text[: header.start()], told, spans=spans)
+    line = text.find("\n", max(stop for _, stop in spans)) % (len(text) + 1)  # the end of the last score's line
+    if other_values(text[header.end() : line], rubric, reading) or other_values(text[line:], rubric, reading):
+        return ParsedAnswer(False, "other scores stand beside or behind these, or a number that may be one"), end
+    return reading, end
 
 
 def _patterns(rubric: Rubric) -> tuple[re.Pattern, re.Pattern]:
@@ -239,10 +229,12 @@ def _patterns(rubric: Rubric) -> tuple[re.Pattern, re.Pattern]:
     lead = r"(?:(?:[-+•*]|[0-9]{1,2}[.)]|and|&)\s{1,20})?"
     word = rf"{re.escape(rubric.slot_word)}{JOIN}#?([0-9]{{1,4}})"
     dash = r"[ \t]{1,20}[\u2010-\u2015\u2212-]{1,2}[ \t]{1,20}"
-    slot = re.compile(rf"{lead}{_MARK}{word}{_MARK}(?:{_GAP}[:：=]{_MARK}{_GAP}|{dash})", re.I)
-    # the stop after a score, which "4.5" and "4/10" do not have
-    stop = rf"{_MARK}{_GAP}(?P<stop>[。，；、]{_MARK}\s{{0,20}}|[.,;:!]?{_MARK}(?:\s{{1,20}}|\Z))"
-    return slot, re.compile(_score(rubric) + stop, re.I)
+    slot = rf"{lead}{_MARK}{word}{_MARK}(?:{_GAP}[:：=]{_MARK}{_GAP}|{dash})"
+    # The score is set apart: "4." and "4 (clear)", not "4.5", "4/10", "4 (out of 10)" and "4 red flags".
+    apart = rf"\s{{1,20}}(?=[^\w\s]|(?:as|because|since)\b|(?:and )?{rubric.slot_word})"
+    stop = rf"{_MARK}{_GAP}(?:[。，；、]|[.,;:!]{_MARK}(?:\s|\Z)|[ \t]{{0,20}}(?:\n|\Z)|{apart})"
+    other_scale = r"(?!\W{0,3}(?:(?:out )?of|/)\s?\d)"
+    return re.compile(slot, re.I), re.compile(_score(rubric) + other_scale + stop, re.I)
 
 
 def _score(rubric: Rubric) -> str:
@@ -252,46 +244,6 @@ def _score(rubric: Rubric) -> str:
     )
     out_of = rf"(?:{_GAP}\(?(?:/|(?:out )?of\b){_GAP}{rubric.bounds[1]}{_MARK}\)?)?"
     return rf"{_MARK}{number}{_MARK}{out_of}(?:{_GAP}(?:points?|pts?|stars?)\b{out_of})?"
-
-
-def _take_scores(text: str, position: int, rubric: Rubric, slots: int) -> tuple[dict[int, re.Match], int, str | None]:
-    """Return the scores from `position`, with their reasons, where they end, and what is malformed about them."""
-    low, high = rubric.bounds
-    slot_pattern, score_pattern = _patterns(rubric)
-    scores: dict[int, re.Match] = {}
-    number, ended = 0, True
-    while slot := slot_pattern.match(text, position):
-        number, position = int(slot[1]), slot.end()
-        score = score_pattern.match(text, position)
-        if not score:
-            # With nothing there or a placeholder the line is incomplete, for instance because the output was cut off.
-            ended = not (NUMBER_LIKE if number in scores else UNREADABLE).match(text, position)
-            position = slot.start()
-            break
-        if number in scores:
-            return scores, position, f"slot {number} has two scores"
-        if not 1 <= number <= slots:
-            return scores, position, f"a score for slot {number}, of {slots}"
-        if not low <= int(score["score"]) <= high:
-            return scores, position, f"the score {score['score']} is not on the scale {low} to {high}"
-        scores[number], position = score, score.end()
-        ended = position == len(text) or any(mark in score["stop"] for mark in ".。\n")
-        if slot_pattern.match(text, position):
-            continue
-        following = slot_pattern.search(text, position)
-        reason = text[position : following.start(1) if following else None]
-        last = len(scores) == slots or bool(_HEADER.search(reason))
-        if last or not following:  # then its reason is in its line
-            reason = "" if "\n" in score["stop"] else reason.partition("\n")[0]
-        if reason:
-            begins = re.match(r"(\W{0,3}(?:(?:out )?of|/)\s?\d)|[\[(✅❌✓✔✗✘–—-]|(?:as|because|since)\b", reason)
-            apart = ended or begins or not set(",;:，；").isdisjoint(score["stop"])
-            ended = bool(apart) and not (begins and begins[1])  # of another scale
-            ended = ended and {*figures(reason, rubric, [int(score["score"])])} <= {score["score"]}
-        if last or not following or not ended:
-            break
-        position = following.start()
-    return scores, position, None if ended else f"the score of slot {number} is not a plain whole number"
 
 
 _MOST_OBJECTS = 64  # how many opening braces from the end are tried; keeps hostile text linear
@@ -342,10 +294,7 @@ def _read_json(text: str, rubric: Rubric, slots: int) -> tuple[ParsedAnswer, int
             return ParsedAnswer(False, problem), end
         rationale = members.get(rationale_key) if rationale_key else None
         reading = _json_answers(answers, rubric, rationale if isinstance(rationale, str) and rationale else None)
-        later = text[end:] if reading.valid else ""
-        keys = {*map(folded, re.findall(r"""["']([^"'\n]{1,80})["']\s{0,20}:""", later))}
-        known = map(folded, filter(None, (inner, rubric.output.get("value_key"), *names, *rubric.output_criteria)))
-        if not keys.isdisjoint(known) or other_values(later, rubric, reading):
+        if reading.valid and other_values(text[end:], rubric, reading):
             return ParsedAnswer(False, "another answer follows, which is no JSON"), end
         return reading, end
     return ParsedAnswer(False, "no JSON object with the criteria"), len(text)
@@ -368,37 +317,24 @@ def _wrong_keys(answers: dict, names: Collection[str]) -> str | None:
     return None
 
 
-def _meant(value: Any, rubric: Rubric) -> float | str | None:
-    """Return the number, or where a rubric has no scale the choice, that a member of an object may be; None if it is none."""
-    if rubric.scale is not None:
-        digits = re.match(r"\s*(\d+(?:\.\d+)?)", value) if isinstance(value, str) else None
-        return float(digits[1]) if digits else value if isinstance(value, float) else None
-    known = {word: choice for name in rubric.output_criteria for word, choice in words(rubric, name).items()}
-    return known.get(folded(_label(value))) if isinstance(value, str) else None
+def _said(value: Any, rubric: Rubric, name: str) -> float | str | None:
+    """Return the number, on the scale or above it, or the label that a member of an object gives; None if it gives none."""
+    text = _label(value) if isinstance(value, str) else ""
+    if rubric.scale is None:
+        return text if folded(text) in words(rubric, name) else None
+    written = re.fullmatch(rf"{_score(rubric)}|(?P<part>[0-9]{{1,4}}\.[0-9]{{1,4}})", text, re.I)
+    number = float(written["score"] or written["part"]) if written else value
+    return number if isinstance(number, float) and number >= rubric.scale[0] else None
 
 
-def _json_value(value: Any, rubric: Rubric) -> Any:
-    """Return the value of a criterion, which may stand in an object under `value_key`; not where another member may be it.
-
-    Such a member is another score or label by its name, "final_score", or the end of another scale, "max_score".
-    """
+def _json_value(value: Any, rubric: Rubric, name: str) -> Any:
+    """Return the value of a criterion, which may stand in an object under `value_key`; not beside another value."""
     key = rubric.output.get("value_key")
     if not key or not isinstance(value, dict) or _REPEATED in (members := _named(value, {key})):
         return value
-    told = _meant(members.get(key), rubric)
-    for name, other in members.items():
-        called, meant = folded(name or ""), _meant(other, rubric)
-        if re.search(r"max|out_of", called):
-            is_rival = rubric.scale is not None and meant not in (None, float(rubric.bounds[1]))
-        else:
-            is_value = re.search(
-                rf"{key}|scor|rating|points|final|revis|corrected|updat|adjust|winner|verdict|choice", called
-            )
-            is_rival = is_value is not None and not re.search("min|confiden|deduct|weight", called)
-            is_rival &= meant not in (None, told)
-        if name != key and is_rival:
-            return f"{key} and {name}"
-    return members.get(key)
+    told = _said(members.get(key), rubric, name)
+    rivals = [each for each, other in members.items() if _said(other, rubric, name) not in (None, told)]
+    return f"{key} and {rivals[0]}" if rivals and told is not None else members.get(key)
 
 
 def _json_answers(answers: dict, rubric: Rubric, rationale: str | None) -> ParsedAnswer:
@@ -412,22 +348,15 @@ def _json_answers(answers: dict, rubric: Rubric, rationale: str | None) -> Parse
         if problem := _wrong_keys(group, set(rubric.output_criteria)):
             return ParsedAnswer(False, f"{before}{problem}")
         for name in rubric.output_criteria:
-            value = _json_value(group[name], rubric)
-            allowed = words(rubric, name) if not scored else {}
-            wanted = "is not one of " + ", ".join(rubric.labels(name).values())
-            read = _label(value) if isinstance(value, str) and folded(_label(value)) in allowed else None
-            if scored:
-                low, high = rubric.bounds
-                wanted = f"is not a whole number from {low} to {high}"
-                # All numbers are read as floats; "4" in quotes is accepted, too.
-                label = re.fullmatch(_score(rubric), _label(value), re.I) if isinstance(value, str) else None
-                number = float(label["score"]) if label else value
-                read = str(int(number)) if isinstance(number, float) and number in range(low, high + 1) else None
-            if read is None:
-                shown = value.strip()[:40] if isinstance(value, str) else type(value).__name__
-                shown = f"{value:g}" if scored and isinstance(value, float) else shown
-                return ParsedAnswer(False, f"{slot + ', ' if scored else ''}{name}: {shown!r} {wanted}")
-            values.append(read)
+            value = _json_value(group[name], rubric, name)
+            told, (low, high) = _said(value, rubric, name), rubric.scale or (0, 0)
+            if told is None or (isinstance(told, float) and told not in range(low, high + 1)):
+                wanted = "one of " + ", ".join(rubric.labels(name).values())
+                wanted = f"a whole number from {low} to {high}" if scored else wanted
+                shown = f"{value:g}" if scored and isinstance(value, float) else type(value).__name__
+                shown = value.strip()[:40] if isinstance(value, str) else shown
+                return ParsedAnswer(False, f"{slot + ', ' if scored else ''}{name}: {shown!r} is not {wanted}")
+            values.append(f"{told:.0f}" if isinstance(told, float) else told)
     return reading_from_values(values, rubric, rationale)
 
 

@@ -1,17 +1,16 @@
 """What an answer says, and what a text behind it may say of the same.
 
-A sentence behind an answer is a remark, or gives the same values again, or makes the answer invalid. It gives a value where
-
-- a number on the scale counts nothing ("or rather 3", not "2 warnings"), or scores should change ("swap the scores");
-- a label stands alone, behind a colon or "is", or is picked ("Winner: B"), not where it is a name ("Response B is clear");
-- responses are compared ("Response B is better", "B is more correct"), which says who is ahead.
+A sentence behind an answer is a remark that gives no value, or gives the same values again; else the answer is invalid. Values
+are numbers on the scale that count nothing ("or rather 3", not "2 warnings"), labels without a verb ("Winner: B", not "Response
+B is clear"), and who is ahead ("B is better"). Talk of scores or of oneself must give them ("swap the scores", "I was wrong").
 
 Quotations do not matter: a response may plant them.
 """
 
 import re
 import unicodedata
-from collections.abc import Collection, Iterator, Sequence
+from bisect import bisect
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from automedeval.records.tables import packaged
@@ -27,10 +26,6 @@ def _form(name: str) -> str:
 
 _SEARCH = {name: re.compile(_form(name), re.I | re.M) for name in _FORMS}
 JOIN = r"[ \t_-]{0,20}"  # of "Doctor 1" and "Doctor_1"
-# Anything that may be meant as a score, for instance "4.5", "４", "-3" or "four".
-NUMBER_LIKE = re.compile(rf"[^\w\n]{{0,4}}(?:\d|{_form('sign')}|\b{_form('spoken')}\b)", re.I)
-# In the place of a score anything but a placeholder: "Doctor 1: N/A", not "Doctor 1: X points".
-UNREADABLE = re.compile(rf"{NUMBER_LIKE.pattern}|[^\w\n]{{0,4}}(?!(?-i:[XYZ])\b)[\w?]", re.I)
 
 
 @dataclass(frozen=True)
@@ -80,67 +75,71 @@ def words(rubric: Rubric, name: str) -> dict[str, str]:
 
 
 def other_values(tail: str, rubric: Rubric, reading: ParsedAnswer) -> bool:
-    """Return whether what follows an answer may give another value: then it is unclear which of them counts.
+    """Return whether what follows an answer may give another value: then it is unclear which of them counts."""
+    agrees, plain = _scores_agree if rubric.scale else _choices_agree, re.sub("[*`~]", "", tail.translate(SEEN))
+    return not all(agrees(sentence, rubric, reading) for sentence in _sentences(plain))
 
-    What a sentence gives must be, all of it or in turn, what the answer gives the responses and the criteria that the sentence
-    names, or else all of them.
-    """
-    agrees = _scores_agree if rubric.scale else _choices_agree
-    return not all(
-        agrees(sentence, rubric, reading) for sentence in _sentences(re.sub("[*`~]", "", tail.translate(SEEN)))
-    )
+
+def without_quotations(text: str) -> str:
+    """Return a text of the same length with blanks for its quotations, of which a single word is none."""
+    return _SEARCH["quotation"].sub(lambda told: told[0] if told[0].count(" ") < 2 else " " * len(told[0]), text)
 
 
 def _sentences(text: str) -> Iterator[str]:
-    """Return the sentences, halves of sentences and lines of a text, each once, without its quotations.
+    """Return the sentences, halves of sentences and lines of a text, each once, without its quotations and headings.
 
-    A row of figures stands with the line above it, and so do words under a header of scores.
+    A row of figures stands with the line above it, and so do one or two words under a heading.
     A single word in quotation marks is none: "response_b".
     """
-    text = re.sub(r"""(?<!\w)["'“‘„«`]([\w.-]{1,40}(?: [A-Za-z\d])?)["'”’“»`]""", r"\1", text)
-    text = re.sub(r"(\bscores?\W{0,4}[:：][*_`~ \t]{0,9})\n\s{0,9}(?=[^\W\d])", r"\1 ", text, flags=re.I)
+    text = re.sub(r"""(?<!\w)["'“‘„«`]([\w.-]{1,40}(?: \w{1,9})?)["'”’“»`]""", r"\1", text)
+    text = re.sub(r"([:：])[ \t]{0,9}\n\s{0,9}(?=\S{1,40}(?: \S{1,40})?$)", r"\1 ", text, flags=re.M)
     rows = re.sub(r"\n(?=[^\w\n]*(?:\d[^A-Za-z\n]*)?(?:\n|\Z))", " ", _SEARCH["quotation"].sub(" ", text))
-    halves = r"(?<=[^\d\n][.!?])(?<!Dr\.)\s|\n|;|\s(?:while|whereas|but)\s"
-    return filter(str.strip, dict.fromkeys(re.split(halves, rows)))
+    halves = r"(?<=[^\d\n][.!?])(?<!Dr\.)\s|(?<=[:/]\d\.)\s|(?<=: \d\.)\s|\n|[;；。]|\s(?:while|whereas|but)\s"
+    told = filter(str.strip, dict.fromkeys(re.split(halves, rows)))
+    return (each for each in told if not re.fullmatch(r"[^\d\n]*[:：]\s*", each))
 
 
 def _scores_agree(sentence: str, rubric: Rubric, reading: ParsedAnswer) -> bool:
     scores, of_criteria = reading.scores or (), reading.criterion_scores or {}
-    both = rf"\b({re.escape(rubric.slot_word)})s (\d{{1,4}} (?:and|or|&)) (?=\d{{1,4}}\b)"
-    sentence = re.sub(both, r"\1 \2 \1 ", sentence, flags=re.I)  # "Doctors 1 and 2"
-    marked, named = _marked(sentence, rubric)
-    numbers = map(int, re.findall(named_slot(rubric), sentence, re.I))
-    slots = list(dict.fromkeys(number - 1 for number in numbers if 0 < number <= len(scores))) or range(len(scores))
+    marked, named, responses = _marked(sentence, rubric)
+    named_slots = {int(number) - 1 for number in responses}
+    slots = [int(number) - 1 for number in dict.fromkeys(re.findall(r"§(\d+)§", marked))]
+    told, every = _figures(marked, rubric), range(len(scores))
+    if not named_slots <= {*every}:
+        return False  # a response that does not exist
     asked = [of_criteria[name] for name in named if of_criteria] or [scores]
-    told = figures(sentence, rubric, [score for each in asked for score in each])
-    if _SEARCH["changed"].search(marked) or (not told and _SEARCH["no_score"].match(marked)):
-        return False
-    rivals = slots if len(slots) > 1 else range(len(scores))
-    for name, ahead in _compared(marked, named if of_criteria else ()):
-        slot, best = int(name) - 1, max if ahead else min
-        if slot in rivals and any(each[slot] != best(each[rival] for rival in rivals) for each in asked):
+    leads = list(_leads(marked, bool(named and of_criteria)))
+    for name, ahead in leads:
+        best, rivals = max if ahead else min, named_slots if len(named_slots) > 1 else every
+        if not name or any(each[int(name) - 1] != best(each[rival] for rival in rivals) for each in asked):
             return False
-    given = [[each[slot] for slot in slots for each in asked]]
-    given += [[each[slot] for slot in slots for each in of_criteria.values()]] if not named else []
-    return not told or any(_same(told, [*map(str, values)]) for values in given)
+    if not told:
+        all_of_them = re.search(r"§|\b(?:both|they|all|it is)\b", marked, re.I) and _SEARCH["equal"].search(marked)
+        alike = not all_of_them or len({scores[slot] for slot in slots or every}) == 1
+        return alike and not _SEARCH["unread"].search(marked) and bool(leads or not _SEARCH["judged"].search(marked))
+    given = [[each[slot] for slot in slots or every for each in asked]]
+    given += [[each[slot] for slot in slots or every for each in of_criteria.values()]] if not named else []
+    return any(_same(told, [*map(str, values)]) for values in given)
 
 
 def _choices_agree(sentence: str, rubric: Rubric, reading: ParsedAnswer) -> bool:
     names, choices = rubric.output_criteria, reading.choices or {}
     known = {word: choice for name in names for word, choice in words(rubric, name).items()}
     known |= {word.removeprefix("response_"): choice for word, choice in known.items()}
-    marked, named = _marked(sentence, rubric)
-    if _SEARCH["changed"].search(marked):
-        return False
+    marked, named, _ = _marked(sentence, rubric)
     worse = any(rubric.criterion(name).polarity == "worse" for name in named)
-    told = [known.get(match[match.lastindex or 0], "another") for match in _SEARCH["chosen"].finditer(marked)]
-    compared = [(known.get(label, "another"), ahead) for label, ahead in _compared(marked, named, worse)]
-    told += [choice if ahead else {"a": "b", "b": "a"}.get(choice, choice) for choice, ahead in compared]
-    if named or not (compared or _SEARCH["all_in_all"].search(marked)):
-        if named and not told and _SEARCH["equal"].search(marked):
-            return {choices[name] for name in named} <= {"tie", "neither"}
+    # "Response B, on the other hand, is short" has no choice.
+    marked = re.sub(r"^(\W{0,9}(?:[\w ]{1,20}, )?§\w+§),[^,§]+,", r"\1", marked)
+    told = [known.get(label, "another") for label in _SEARCH["chosen"].findall(marked)]
+    leads = [(known.get(label, "another"), ahead) for label, ahead in _leads(marked, bool(named), worse)]
+    told += [choice if ahead else {"a": "b", "b": "a"}.get(choice, "another") for choice, ahead in leads]
+    if {"a", "b"}.isdisjoint(told) and _SEARCH["equal"].search(marked):
+        return {choices[name] for name in named or names} <= {"tie", "neither"}
+    if not told:
+        return not (_SEARCH["unread"].search(marked) or _SEARCH["judged"].search(marked))
+    if named or not (leads or _SEARCH["all_in_all"].search(marked)):
         asked = named or [name for name in names if {*told} <= {*rubric.labels(name)}]
-        return not told or _same(told, [choices[name] for name in asked])
+        return _same(told, [choices[name] for name in asked])
     # Who is better all in all is not asked: it may not go against most criteria.
     given = [choices[name] for name in names if rubric.criterion(name).polarity != "worse"]
     lead = given.count("a") - given.count("b")
@@ -152,36 +151,48 @@ def _same(told: list[str], given: list[str]) -> bool:
     return told == given or (len({*told, *given}) == 1 and bool(given))
 
 
-def _marked(sentence: str, rubric: Rubric) -> tuple[str, list[str]]:
-    """Return a sentence with responses or labels as "§a§" and criteria as "¤clarity¤", and the criteria that it names.
+def _marked(sentence: str, rubric: Rubric) -> tuple[str, list[str], list[str]]:
+    """Return a sentence with responses or labels as "§a§" and criteria as "¤clarity¤", these criteria, and the responses.
 
-    What is better "than B" or stands "in B" goes.
+    What is better "than B" goes.
     """
-    marked, names = re.sub("[§¤]", " ", sentence), named_slot(rubric)
+    word, names = rubric.slot_word if rubric.scale else "Response", named_slot(rubric)
     if not rubric.scale:
         labels = {label for name in rubric.output_criteria for label in rubric.labels(name).values()}
-        names = rf"\b(?:{'|'.join(map(_label_pattern, sorted(labels, key=len, reverse=True)))})\b"
-        marked = _SEARCH["ordinal"].sub(lambda told: f"Response {'AB'[bool(told['two'] or told['second'])]}", marked)
+        known = "|".join(map(_label_pattern, sorted(labels, key=len, reverse=True)))
+        names = rf"\b(?:{known}|response[\s_-](?-i:[C-Z]))\b"
+
+    def nth(told: re.Match) -> str:
+        place = 2 if told["third"] else bool(told["two"] or told["second"])
+        return f"{word} {('123' if rubric.scale else 'ABC')[place]}"
+
+    marked = _SEARCH["ordinal"].sub(nth, re.sub("[§¤]", " ", sentence))
+    both = rf"\b({re.escape(word)})s (\d{{1,4}} (?:and|or|&)) (?=\d{{1,4}}\b)"
+    marked = re.sub(both, r"\1 \2 \1 ", marked, flags=re.I)  # "Doctors 1 and 2"
     marked = re.sub(names, lambda name: f"§{name[1] if rubric.scale else folded(name[0])}§", marked, flags=re.I)
+    responses = re.findall(r"§(\w+)§", marked)
     for name in sorted(rubric.output_criteria, key=len, reverse=True):
         stem = re.sub(r"(?:ness|ity|ety|cy|ement)\Z", "", name)  # "correctness" may be "correct"
         start, ending = rf"(?<![\w§¤]){_spaced(stem)}", r"\w{0,9}" if stem != name else r"(?!\w)"
         marked = re.sub(rf"{start}er\b", f"more ¤{name}¤", marked, flags=re.I)  # "safer"
         marked = re.sub(rf"{start}{ending}", f"¤{name}¤", marked, flags=re.I)
     marked = _SEARCH["beside"].sub(r"\1", marked)
-    return marked, list(dict.fromkeys(re.findall("¤([^¤\n]+)¤", marked)))
+    return marked, list(dict.fromkeys(re.findall("¤([^¤\n]+)¤", marked))), responses
 
 
-def _compared(marked: str, named: Collection[str], worse: bool = False) -> Iterator[tuple[str, bool]]:
-    """Yield the responses that a sentence compares, and whether each is ahead; `worse`: on criteria that name the worse one.
+def _leads(marked: str, named: bool, worse: bool = False) -> Iterator[tuple[str, bool]]:
+    """Yield who is ahead or behind by a sentence; "": it cannot be told. `worse`: on criteria that name the worse one.
 
-    A sentence that names no criterion compares all in all: "is better", not "is more detailed" or "is better at explaining".
+    It is the last response before the word that says so, or else the first behind it.
     """
-    yield from ((name, sign == ">") for name, sign in re.findall(r"§(\w+)§\s?([<>])(?=\s?§)", marked))
-    for match in _SEARCH["compared"].finditer(marked):
-        judged = bool(match["ahead"] or match["behind"] or match["wins"])
-        if named or (judged and not match["aspect"] and not match["has"]):
-            yield match["name"], not (bool(match["behind"] or match["less"]) ^ bool(match["no"]) ^ (worse and judged))
+    found = list(re.finditer(r"§(\w+)§", marked))
+    names, starts = [name[1] for name in found], [name.start() for name in found]
+    talk = _SEARCH["judged"].search(marked)
+    for match in _SEARCH["lead"].finditer(marked) if names else ():
+        judged, at = match["ahead"] or match["behind"], bisect(starts, match.start())
+        if judged or named or talk or match["open"]:
+            name = names[at - 1] if at else "" if talk and not judged else names[0]
+            yield "" if match["open"] else name, bool(match["ahead"] or match["more"]) ^ bool(worse and judged)
 
 
 def _label_pattern(label: str) -> str:
@@ -203,23 +214,16 @@ def named_slot(rubric: Rubric) -> str:
     return rf"\b(?:(?:{word}s?|dr\.?){JOIN}|(?<!vitamin )(?-i:{initial}))#?([0-9]{{1,4}})(?![0-9A-Za-z_])"
 
 
-def figures(text: str, rubric: Rubric, scores: Sequence[int]) -> list[str]:
-    """Return the numbers of a text that may be scores: "or rather 3" or "Doctor 1: 3", not "misses 2 warnings".
-
-    Points between the scores of an answer, or between one of them and the highest, are none.
-    """
+def _figures(marked: str, rubric: Rubric) -> list[str]:
+    """Return the numbers of a sentence that may be scores: "or rather 3" or "§1§: 3", not "misses 2 warnings"."""
     low, high = rubric.bounds
-    scale = rf"\b{low}(?: \([^()\n]{{1,40}}\))?\s?(?:to|[–-])\s?{high}\b|\s?(?:/|\b(?:out )?of)\s?{high}\b(?!/)"
-    text = re.sub(r"(?<=\d)(?:pts?|points?)\b", " points", text, flags=re.I)
-    text = re.sub(named_slot(rubric), "§", text, flags=re.I)
+    scale = rf"\b{low}\s?(?:to|[–-])\s?{high}\b|\s?(?:/|\b(?:out )?of)\s?{high}\b(?!/)"
+    text = re.sub(r"(?<=\d)(?:pts?|points?)\b", " points", re.sub(r"§\d+§", "§", marked), flags=re.I)
     text = _SEARCH["in_words"].sub(lambda word: str(_FORMS["spoken"].index(word[0].lower())), text)
-    apart = {str(abs(one - other)) for one in scores for other in (*scores, high)}
-    text = _SEARCH["apart"].sub(lambda points: " " if {points[1], points[2]} & apart else points[0], text)
     told = _SEARCH["numbered"].sub(" ", re.sub(scale, "", text, flags=re.I))
     digits, sign = rf"\d{{1,{len(str(high))}}}", _form("sign")
     listed = rf"{digits}(?:[.,][05]|(?:[,/–-]{digits})*)"
-    alone = rf"(?<![\w.,/–-])({listed}(?![\w/%]|[.,–-]\w)|{sign})(?!{_form('counted')})"
-    named = rf"§[^\w\n,§]{{1,12}}(\d+(?:[.,/–-]\d+)*|{sign})"
-    found = re.findall(rf"{named}|{alone}|(?<![\d.,/–-])({digits})(?={_form('points')})", told, re.I)
+    alone = rf"(?<![A-Za-z0-9_.,/–-])({listed}(?![A-Za-z0-9_/%]|[.,–-]\w)|{sign})(?!{_form('counted')})"
+    found = re.findall(rf"§[^\w\n,§]{{1,12}}(\d+(?:[.,/–-]\d+)*|{sign})|{alone}", told, re.I)
     whole = (re.sub(r"[.,]0+\Z", "", "".join(places)) for places in found)
     return [str(int(each)) if each.isdecimal() else each for figure in whole for each in re.split("[,/]", figure)]
