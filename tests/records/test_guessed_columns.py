@@ -63,7 +63,9 @@ def test_a_column_that_may_be_the_reference_stops_the_run(name, tmp_path):
 def test_a_column_of_dates_stops_the_run(date, tmp_path):
     short = {model: [text[:14] for text in texts] for model, texts in ANSWERS.items()}
     done = judged(tmp_path, {**short, "Entry": [date.format(number=number + 1) for number in range(6)]})
-    assert "'Entry' may hold a candidate's answers, or something else (its cells are short, and" in error_line(done)
+    assert "'Entry' may hold a candidate's answers, or something else (its cells have one form, with" in error_line(
+        done
+    )
 
 
 NUMBERED = [

@@ -39,10 +39,11 @@ def is_number(cell):
 
 
 def doubts(cells):
-    """One long text in three rows or more, or short texts with numbers: whether what all were asked with, and times."""
-    texts = [cell for cell in cells if not blank(cell)]
-    numbered = all(re.search(r"\d", text) and len(text.split()) <= 8 for text in texts)
-    return len(texts) >= 3 and len(set(texts)) == 1 and len(texts[0].strip()) > 40, len(texts) >= 3 and numbered
+    """One long text in three rows or more, or texts of one form with numbers: whether what all were asked with, and times."""
+    texts = [cell.strip() for cell in cells if not blank(cell)]
+    forms = {re.sub(r"\d+", "0", re.sub(r"[^\W\d_]+", "a", text)) for text in texts}
+    numbered = all(re.search(r"\d", text) for text in texts) and 2 * len(forms) <= len(texts)
+    return len(texts) >= 3 and len(set(texts)) == 1 and len(texts[0]) > 40, len(texts) >= 3 and numbered
 
 
 def is_word(cell):

@@ -109,8 +109,8 @@ class Columns:
             raise UnclearColumns(f"{unsure[0]!r} may be the reference, or a candidate's responses; {listed}", True)
         told = ", ".join(map(_listed, others))
         if found := _doubt(rest, rows, columns["question"]) if least_responses else None:
-            kept = ", ".join(_listed(name) for name in rest if name != found[0]) or "none"
-            doubt = f"{found[0]!r} may hold a candidate's answers, or something else ({found[1]})"
+            kept = ", ".join(_listed(name) for name in rest if name not in found[0]) or "none"
+            doubt = f"{', '.join(map(repr, found[0]))} may hold a candidate's answers, or something else ({found[1]})"
             raise UnclearColumns(f"{doubt}; taken for answers: {kept}; left out: {told or 'none'}", True)
         if not rest and least_responses:
             listed += f"; left out: {told}" if others else ""
@@ -307,8 +307,13 @@ def _is_beside(name: str) -> bool:
     return _unnumbered(name) in BESIDE or _words(name)[-1] in {"id", "comment", "comments", "note", "notes"}
 
 
-def _doubt(names: Sequence[str], rows: Sequence[dict], question: str) -> tuple[str, str] | None:
-    """Return a column that may be no candidate's, and why, beside others that look like answers; None if there is none."""
+def _form(cell: str) -> str:
+    """Return a text with one letter for each word and one digit for each number, as dates have it alike."""
+    return re.sub(r"\d+", "0", re.sub(r"[^\W\d_]+", "a", cell))
+
+
+def _doubt(names: Sequence[str], rows: Sequence[dict], question: str) -> tuple[list[str], str] | None:
+    """Return columns that may be no candidates', and why, beside others that look like answers; None if there are none."""
     cells = {name: _filled(name, rows) for name in names}
     length = {name: sorted(map(len, texts))[len(texts) // 2] for name, texts in cells.items()}
     most = {name: max((length[each] for each in names if each != name), default=length[name]) for name in names}
@@ -329,8 +334,9 @@ def _doubt(names: Sequence[str], rows: Sequence[dict], question: str) -> tuple[s
         "its cells repeat the question": lambda name: (
             sum(len(asks) > 12 and asks in cell for asks, cell in asked[name]) * 2 > len(rows)
         ),
-        "its cells are short, and each has a number": lambda name: (
-            len(cells[name]) > 2 and all(re.search(r"\d", cell) and len(cell.split()) <= 8 for cell in cells[name])
+        "its cells have one form, with numbers": lambda name: (
+            2 * len({_form(cell) for cell in cells[name]}) <= len(cells[name]) > 2
+            and all(re.search(r"\d", cell) for cell in cells[name])
         ),
         # of few rows nobody can tell
         "its cells are far shorter than the others": lambda name: (
@@ -343,5 +349,5 @@ def _doubt(names: Sequence[str], rows: Sequence[dict], question: str) -> tuple[s
     for why, fits in checks.items():
         found = [name for name in names if fits(name)]
         if 0 < len(found) < len(names):
-            return found[0], why
+            return found, why
     return None

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from automedeval.records.columns import CRITERIA, NAMELESS, NO_RATING, RATINGS, key_of, no_value, plain
+from automedeval.records.columns import BESIDE, CRITERIA, NAMELESS, NO_RATING, RATINGS, key_of, no_value, plain
 from automedeval.records.rows import filled, read_rows
 from automedeval.records.types import Case, Rating, RecordError, question_text
 
@@ -128,10 +128,11 @@ def _one_score_each(
     cells = {str(key): [row.get(key) for _, row in rows] for key in keys}
     named = {role: [name for name in cells if plain(name) in words] for role, words in RATINGS.items()}
     numbers = {  # the column → whose it is: "relevancy_score"
-        name: re.sub(r"(?i)(?<=\w)[\s_-]+(?:score|rating)$", "", name)
+        name: whose
         for name in cells
         if not _is_key(name) and not PROGRAMS.fullmatch(plain(name)) and any(map(filled, cells[name]))
-        if _are_scores(cells[name])
+        for whose in [re.sub(r"(?i)(?<=\w)[\s_-]+(?:score|rating)$", "", name)]
+        if _are_scores(cells[name]) or plain(whose) in CRITERIA - BESIDE  # whose words are a fault: "agree"
     }
     if named["score"] or not numbers:
         return rows, "", []
