@@ -104,7 +104,7 @@ class Columns:
         rest = [name for name in rest if name not in others]
         # Where responses are not needed, an answer without a reference beside it may be the trusted one.
         alone = not least_responses and "reference" not in columns and [plain(name) for name in rest] == ["answer"]
-        trusted = [name for name in rest if TRUSTED & {_unnumbered(name), *_words(name)}]
+        trusted = [name for name in rest if TRUSTED & {_unnumbered(name), *_unnumbered(name).split("_")}]
         if unsure := answers if answers and (alone or len(rest) > 1) else trusted:
             raise UnclearColumns(f"{unsure[0]!r} may be the reference, or a candidate's responses; {listed}", True)
         told = ", ".join(map(_listed, others))
@@ -334,16 +334,16 @@ def _doubt(names: Sequence[str], rows: Sequence[dict], question: str) -> tuple[l
         "its cells repeat the question": lambda name: (
             sum(len(asks) > 12 and asks in cell for asks, cell in asked[name]) * 2 > len(rows)
         ),
+        # of few rows nobody can tell
+        "its cells are far longer than the others": lambda name: (
+            len(rows) > 5 and length[name] > 8 * most[name] and most[name] >= 20
+        ),
         "its cells have one form, with numbers": lambda name: (
             2 * len({_form(cell) for cell in cells[name]}) <= len(cells[name]) > 2
             and all(re.search(r"\d", cell) for cell in cells[name])
         ),
-        # of few rows nobody can tell
         "its cells are far shorter than the others": lambda name: (
             len(rows) > 5 and 8 * length[name] < 3 * most[name] and all(len(cell.split()) <= 3 for cell in cells[name])
-        ),
-        "its cells are far longer than the others": lambda name: (
-            len(rows) > 5 and length[name] > 8 * most[name] and most[name] >= 20
         ),
     }
     for why, fits in checks.items():
