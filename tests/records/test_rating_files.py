@@ -92,15 +92,6 @@ def test_a_rating_that_cannot_be_read_stops_with_its_line(head: str, row: str, e
     assert str(raised.value) == f"{tmp_path}/{told(error)}"
 
 
-@pytest.mark.parametrize("kind", ROWS["test_a_cell_in_words_among_numbers_stops_with_its_line"])
-def test_a_cell_in_words_among_numbers_stops_with_its_line(kind: str, tmp_path: Path) -> None:
-    table, error = ROWS["test_a_cell_in_words_among_numbers_stops_with_its_line"][kind]
-    (tmp_path / "r.csv").write_text(table)
-    with pytest.raises(RecordError) as raised:
-        read_ratings(str(tmp_path / "r.csv"), Cases(CASES, "cases.jsonl"))
-    assert str(raised.value) == f"{tmp_path}/{told(error)}"
-
-
 @pytest.mark.parametrize("program", ["label_studio", "argilla"])
 @pytest.mark.parametrize(("given", "read"), ROWS["test_a_question_of_a_form_is_read_as_a_column_is"])
 def test_a_question_of_a_form_is_read_as_a_column_is(given, read, program: str, tmp_path: Path) -> None:
