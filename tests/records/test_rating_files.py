@@ -10,6 +10,7 @@ from tables import rows_of
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.ratings import read_ratings
 from automedeval.records import Case, RecordError, Response
+from automedeval.records.ratings import HIGHER, NAMING
 
 ROWS = rows_of(__file__)
 ASKED = {"k1": "How long is flu contagious?", "k2": "Can I take\n ibuprofen with lisinopril?"}
@@ -70,17 +71,9 @@ def test_the_rater_has_many_names(who, tmp_path: Path) -> None:
     assert read_ratings(str(file), Cases(CASES, "cases.jsonl")).annotators == ["ann"]
 
 
-NO_RATINGS = (
-    "no ratings, by the name or the numbers: leave them out, or give each score a row of its own, with the columns criterion "
-    "and score"
-)
-
-
-ONE_SCALE = "leave them out, or give all scores on one scale"
-
-
 def told(error: str) -> str:
-    return error.replace("NO_RATINGS", NO_RATINGS).replace("ONE_SCALE", ONE_SCALE)
+    one_scale = "leave them out, or give all scores on one scale"
+    return error.replace("NAMING", f"{NAMING}; {HIGHER}").replace("ONE_SCALE", one_scale)
 
 
 def test_the_index_that_pandas_writes_is_no_criterion(tmp_path: Path) -> None:
@@ -96,15 +89,6 @@ def test_a_rating_that_cannot_be_read_stops_with_its_line(head: str, row: str, e
     file.write_text(f"{head}\n{row}\n")
     with pytest.raises(RecordError) as raised:
         read_ratings(str(file), Cases(CASES, "cases.jsonl"))
-    assert str(raised.value) == f"{tmp_path}/{told(error)}"
-
-
-@pytest.mark.parametrize("kind", ROWS["test_a_cell_in_words_among_numbers_stops_with_its_line"])
-def test_a_cell_in_words_among_numbers_stops_with_its_line(kind: str, tmp_path: Path) -> None:
-    table, error = ROWS["test_a_cell_in_words_among_numbers_stops_with_its_line"][kind]
-    (tmp_path / "r.csv").write_text(table)
-    with pytest.raises(RecordError) as raised:
-        read_ratings(str(tmp_path / "r.csv"), Cases(CASES, "cases.jsonl"))
     assert str(raised.value) == f"{tmp_path}/{told(error)}"
 
 

@@ -6,7 +6,7 @@ responses. A long table has a row for each response: the columns question, model
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self
 
@@ -17,15 +17,12 @@ from automedeval.records.types import Case, RecordError, Response
 _WORDS = packaged("records", "columns")
 NAMES: dict[str, list[str]] = _WORDS["names"]
 RATINGS: dict[str, list[str]] = _WORDS["ratings"] | {role: NAMES[role] for role in ("question", "model")}
-BESIDE, REMARKS, MOMENTS, ABOUT, ASKED, TRUSTED, NO_VALUE, NO_RATING, JUDGED = (
-    frozenset[str](_WORDS[name])
-    for name in ("beside", "remarks", "moments", "about", "asked", "trusted", "no_value", "no_rating", "judged")
+BESIDE, DOUBTFUL, TRUSTED, NO_VALUE, CRITERIA, NO_RATING = (
+    frozenset[str](_WORDS[name]) for name in ("beside", "doubtful", "trusted", "no_value", "criteria", "no_rating")
 )
-NOT_RATED = (ABOUT | BESIDE | {"id"}) - JUDGED  # last words of a column of numbers
-NO_ANSWER = re.compile("|".join(_WORDS["no_answer"]), re.I | re.S)
-PERSON = re.compile(r"(?:(?:Dr|Prof|Mr|Ms|Mrs)\.? )?[A-Z][\w'’-]+(?: [A-Z][\w'’.-]*){0,2}")
-NUMBER = re.compile(  # dates and times too
-    rf"(?=.*\d)(?:[-+\d.,:/%\sTZ]|(?<![^\W\d])(?:{'|'.join(_WORDS['dates'])})(?![^\W\d]))+", re.I | re.S
+NUMBER = re.compile(r"(?=.*\d)[-+\d.,:/%\sTZ]+", re.S)  # dates and times in digits too
+NO_PROSE = re.compile(  # addresses, files, the ends of programs
+    r"\S*(?:[@/\\]|\w\.\w)\S*|(?:[\w-]+ )*<\S+@\S+>|(?:[\w.]*(?:Error|Exception)\b|Traceback).*", re.S
 )
 NAMELESS = re.compile(r"(Unnamed: \d+)?\s*")
 BLANK = ("lowest", "skip")  # what a blank cell of a candidate is, see `without_blanks`
@@ -103,7 +100,7 @@ class Columns:
             return cls(answer=answers[0], **columns)
         taken = {name for names in named.values() for name in names}
         rest = [name for name in every if name not in taken and _has_text(name, rows)]
-        others = [name for name in rest if name not in answers and _is_beside(name, rows, columns["question"])]
+        others = [name for name in rest if name not in answers and _is_beside(name)]
         rest = [name for name in rest if name not in others]
         # Where responses are not needed, an answer without a reference beside it may be the trusted one.
         alone = not least_responses and "reference" not in columns and [plain(name) for name in rest] == ["answer"]
@@ -111,9 +108,9 @@ class Columns:
         if unsure := answers if answers and (alone or len(rest) > 1) else trusted:
             raise UnclearColumns(f"{unsure[0]!r} may be the reference, or a candidate's responses; {listed}", True)
         told = ", ".join(map(_listed, others))
-        if found := _doubt(rest, rows) if least_responses else None:
-            kept = ", ".join(_listed(name) for name in rest if name != found[0]) or "none"
-            doubt = f"{found[0]!r} may hold a candidate's answers, or something else ({found[1]})"
+        if found := _doubt(rest, rows, columns["question"]) if least_responses else None:
+            kept = ", ".join(_listed(name) for name in rest if name not in found[0]) or "none"
+            doubt = f"{', '.join(map(repr, found[0]))} may hold a candidate's answers, or something else ({found[1]})"
             raise UnclearColumns(f"{doubt}; taken for answers: {kept}; left out: {told or 'none'}", True)
         if not rest and least_responses:
             listed += f"; left out: {told}" if others else ""
@@ -300,61 +297,57 @@ def _filled(name: str, rows: Iterable[dict]) -> list[str]:
     return [cell.strip() for row in rows if isinstance(cell := row.get(name), str) and cell.strip()]
 
 
-def _are_short(texts: Iterable[str]) -> bool:
-    return all(len(text.split()) <= 3 for text in texts)
+def _words(name: str) -> list[str]:
+    """Return the words of a name; "-" parts none, since names of models have it."""
+    return re.split(r"[\s_]+", name.strip().casefold().rstrip("_ 0123456789"))
 
 
-def _is_beside(name: str, rows: Sequence[dict], question: str) -> bool:
-    """Return whether a column of text is no candidate's, by its name or by what it holds."""
-    words = _unnumbered(name)
-    if words in BESIDE or words.rpartition("_")[2] in REMARKS or words.endswith("_id"):
-        return True
-    cells = _filled(name, rows)
-    if words.rpartition("_")[2] in MOMENTS and all(re.search(r"\d", cell) and len(cell.split()) <= 6 for cell in cells):
-        return True
-    values = {cell.casefold() for cell in cells}
-    if len(cells) >= 3 and len(values) == 1 and len(cells[0]) > 40:
-        return True  # one long text in each row, such as a prompt
-    if len(cells) >= 6 and (len(values) == 1 or (len(values) <= len(cells) // 3 and _are_short(values))):
-        return True  # the same few values
-    asked = [(key_of(row.get(question)), key_of(row.get(name))) for row in rows if filled(row.get(name))]
-    around = Counter(text.partition(own)[::2] for own, text in asked if len(own) > 12 and own in text)
-    # a prompt has words before the question and few behind it, or the same words around each; an answer may repeat the question
-    prompts = sum(
-        (around[before, after] > 1 and len(before + after) > 20) or (len(before) >= 5 and len(after) <= 20)
-        for before, after in around.elements()
-    )
-    found = sum(bool(NO_ANSWER.fullmatch(cell)) for cell in cells)
-    return 2 * max(found, prompts) > len(cells)
+def _is_beside(name: str) -> bool:
+    """Return whether a column of text is no candidate's by its name."""
+    return _unnumbered(name) in BESIDE or _words(name)[-1] in {"id", "comment", "comments", "note", "notes"}
 
 
-def _doubt(names: Sequence[str], rows: Sequence[dict]) -> tuple[str, str] | None:
-    """Return a column that may be no candidate's, and why, beside others that look like answers; None if there is none."""
+def _form(cell: str) -> str:
+    """Return a text with one letter for each word and one digit for each number, as dates have it alike."""
+    return re.sub(r"\d+", "0", re.sub(r"[^\W\d_]+", "a", cell))
+
+
+def _doubt(names: Sequence[str], rows: Sequence[dict], question: str) -> tuple[list[str], str] | None:
+    """Return columns that may be no candidates', and why, beside others that look like answers; None if there are none."""
     cells = {name: _filled(name, rows) for name in names}
     length = {name: sorted(map(len, texts))[len(texts) // 2] for name, texts in cells.items()}
-    parts = {name: _unnumbered(name).split("_") for name in names}
-    thoughts = ("_reasoning", " reasoning", "_thinking", " thinking", "_thoughts")  # with "-" a model has such a name
-    named = [each for each in names if f"_{each.casefold()}".rstrip("_ 0123456789").endswith(thoughts)]
-    named += [each for each, words in parts.items() if {words[-1]} & ABOUT or words[0] in REMARKS or ASKED & {*words}]
-    doubts = {
-        "it is named as what stands beside answers": named,
-        "its cells are data": [
-            name for name in names if all(cell[0] in "{[" and cell[-1] in "}]" for cell in cells[name])
-        ],
-        "its cells are the same few values": [
-            name for name, texts in cells.items() if 2 * len(set(texts)) <= len(texts) > 5 and _are_short(texts)
-        ],
+    most = {name: max((length[each] for each in names if each != name), default=length[name]) for name in names}
+    asked = {name: [(key_of(row.get(question)), key_of(row.get(name))) for row in rows] for name in names}
+    pairs = {_words(name)[0] for name in names} & {*NAMES["answer"]}  # model_a beside response_a
+    checks: dict[str, Callable[[str], bool]] = {
+        "it is named as what stands beside answers": lambda name: (
+            bool(DOUBTFUL & {_words(name)[0], _words(name)[-1]}) or bool(pairs and _words(name)[0] in NAMES["model"])
+        ),
+        "its cells are data": lambda name: all(cell[0] in "{[" and cell[-1] in "}]" for cell in cells[name]),
+        "its cells are addresses, files or errors": lambda name: (
+            sum(bool(NO_PROSE.fullmatch(cell)) for cell in cells[name]) * 2 > len(cells[name])
+        ),
+        "its cells are the same few texts": lambda name: (
+            2 * len(set(cells[name])) <= len(cells[name]) > 5
+            or (len(cells[name]) > 2 and len(set(cells[name])) == 1 and length[name] > 40)
+        ),
+        "its cells repeat the question": lambda name: (
+            sum(len(asks) > 12 and asks in cell for asks, cell in asked[name]) * 2 > len(rows)
+        ),
+        # of few rows nobody can tell
+        "its cells are far longer than the others": lambda name: (
+            len(rows) > 5 and length[name] > 8 * most[name] and most[name] >= 20
+        ),
+        "its cells have one form, with numbers": lambda name: (
+            2 * len({_form(cell) for cell in cells[name]}) <= len(cells[name]) > 2
+            and all(re.search(r"\d", cell) for cell in cells[name])
+        ),
+        "its cells are far shorter than the others": lambda name: (
+            len(rows) > 5 and 8 * length[name] < 3 * most[name] and all(len(cell.split()) <= 3 for cell in cells[name])
+        ),
     }
-    if len(rows) > 5:  # of fewer rows nobody can tell
-        most = {name: max((length[each] for each in names if each != name), default=length[name]) for name in names}
-        people = [name for name in names if len(set(cells[name])) > 2 and all(map(PERSON.fullmatch, cells[name]))]
-        doubts |= {
-            "its cells look like names": people,
-            "its texts are far shorter than the others": [
-                name for name in names if 8 * length[name] < most[name] and _are_short(cells[name])
-            ],
-            "its texts are far longer than the others": [
-                name for name in names if length[name] > 8 * most[name] and most[name] >= 20
-            ],
-        }
-    return next(((found[0], why) for why, found in doubts.items() if 0 < len(found) < len(names)), None)
+    for why, fits in checks.items():
+        found = [name for name in names if fits(name)]
+        if 0 < len(found) < len(names):
+            return found, why
+    return None

@@ -7,12 +7,10 @@ programs write where there is no value, is missing: it is counted and left out.
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from automedeval.records.columns import BESIDE, NAMELESS, NO_RATING, NOT_RATED, NUMBER, RATINGS, key_of, no_value, plain
+from automedeval.records.columns import BESIDE, CRITERIA, NAMELESS, NO_RATING, RATINGS, key_of, no_value, plain
 from automedeval.records.rows import filled, read_rows
 from automedeval.records.types import Case, Rating, RecordError, question_text
 
@@ -22,6 +20,13 @@ DEFAULTS = {"annotator": "rater", "criterion": "overall", "comment": None}
 _MARKS = r"[\s\u200b\ufeff!-*,-/:-@\[-`{-~‐-―−…]*"
 NO_SCORE = re.compile(rf"{_MARKS}(?:n[\W_]?[ar]|missing|not rated|skip(?:ped)?|div/0)?{_MARKS}", re.I)
 A_RATER = re.compile(rf"(?:{'|'.join(RATINGS['annotator'])})(?:_?\d+|_[a-z])")  # the name of one's column
+PROGRAMS = re.compile(r".*_id|lead_time")  # columns of numbers that programs write beside the scores
+RANKS = {"rank", "ranking"}
+NAMING = (
+    "leave out what is none; call a column of ratings criterion_NAME, or rater_1, rater_2 and so on if each rater has one, or "
+    "as the model is called if each model has one"
+)
+HIGHER = "a higher number must be better"
 LEFT_OUT = ("cancelled", "discarded", "draft", "pending")  # the states of an answer that is none
 
 
@@ -89,40 +94,15 @@ def placed_ratings(path: str | Path, cases: Iterable[Case] = ()) -> tuple[list[t
         ratings.append((place, Rating(case_id, model, annotator, str(criterion), score, comment, extra)))
     for what in ["criterion"] + ["annotator"] * (columns_of == "annotator"):
         _check_scales(ratings, what, path)
-    ratings, who = (ratings, []) if columns["annotator"] else _with_raters(ratings, str(path))
-    notes += who
+    if not columns["annotator"]:
+        if len({(each.case_id, each.model, each.criterion) for _, each in ratings}) < len(ratings):
+            raise RecordError(f"{path}: responses are rated twice: call the column that says by whom rater")
+        notes.append("no column is called rater: the ratings are taken as one person's")
     others = dict.fromkeys(str(key) for _, each in ratings for key, cell in each.extra.items() if filled(cell))
     if unread := [name for name in others if not _is_key(name)]:
         notes.append(f"not read: {', '.join(unread)}")
     notes += [f"ratings {what}, left out: {count:,}" for what, count in sorted(counts.items())]
     return ratings, [f"{path}: {note}" for note in notes]
-
-
-def _with_raters(ratings: list[tuple[str, Rating]], path: str) -> tuple[list[tuple[str, Rating]], list[str]]:
-    """Return ratings of a table that has no column called rater, and a note on whom they are taken to be of.
-
-    Where responses are rated more than once, this is the column of words that tells their ratings apart and has a word again.
-    RecordError if there is not one such column.
-    """
-
-    def apart(*keys: str) -> bool:
-        each = {
-            (one.case_id, one.model, one.criterion, *(str(one.extra.get(key)) for key in keys)) for _, one in ratings
-        }
-        return len(each) == len(ratings)
-
-    if apart():
-        return ratings, ["no column is called rater: the ratings are taken as one person's"]
-    keys = dict.fromkeys(key for _, rating in ratings for key in rating.extra)
-    columns = {key: [rating.extra.get(key) for _, rating in ratings] for key in keys if apart(key)}
-    columns = {key: cells for key, cells in columns.items() if len({*map(str, cells)}) < len(cells)}
-    of_words = {key: all(filled(cell) and not NUMBER.fullmatch(str(cell)) for cell in columns[key]) for key in columns}
-    words = [key for key in columns if of_words[key] and plain(key) not in BESIDE]
-    if len(words) != 1:
-        may_be = f", of {', '.join(map(repr, columns))}" if columns else ""
-        raise RecordError(f"{path}: responses are rated twice: call the column that says by whom{may_be}, rater")
-    named = [(place, replace(each, annotator=_text(each.extra.pop(words[0])))) for place, each in ratings]
-    return named, [f"the column {words[0]!r} is taken as the rater: it tells the ratings of a response apart"]
 
 
 def _without_words(given: list[tuple[str, str | None, dict]], counts: Counter[str]) -> list[tuple[str, dict]]:
@@ -131,8 +111,12 @@ def _without_words(given: list[tuple[str, str | None, dict]], counts: Counter[st
     asked = {name: [row["score"] for _, question, row in given if question == name] for name in questions}
     scores = {question: cells for question, cells in asked.items() if _are_scores(cells)}
     counts.update("in words" for question, cells in asked.items() if question not in scores for _ in cells)
-    if len(scores) > 1:  # a form's only number is the rating, whatever it is called
-        _refuse_amounts(scores, given[0][0])
+    for question in scores:
+        words = {plain(question).split("_")[0], plain(question).split("_")[-1]}
+        if words & RANKS or (len(scores) > 1 and words & NO_RATING):  # a form's only number may be called "number"
+            raise RecordError(
+                f"{given[0][0]}: {question!r} may be no rating: leave it out, or name it otherwise; {HIGHER}"
+            )
     return [(place, row) for place, question, row in given if question is None or question in scores]
 
 
@@ -143,27 +127,28 @@ def _one_score_each(
     keys = dict.fromkeys(key for _, row in rows for key in row)
     cells = {str(key): [row.get(key) for _, row in rows] for key in keys}
     named = {role: [name for name in cells if plain(name) in words] for role, words in RATINGS.items()}
-    others = {name: each for name, each in cells.items() if not _is_key(name) and any(map(filled, each))}
-    scores = {  # the column → whose it is: "relevancy_score"
-        name: re.sub(r"(?i)(?<=\w)[\s_-]+(?:score|rating)$", "", name)
-        for name in others
-        if _are_scores(others[name]) and not {plain(name), plain(name).rpartition("_")[2]} & NOT_RATED
+    numbers = {  # the column → whose it is: "relevancy_score"
+        name: whose
+        for name in cells
+        if not _is_key(name) and not PROGRAMS.fullmatch(plain(name)) and any(map(filled, cells[name]))
+        for whose in [re.sub(r"(?i)(?<=\w)[\s_-]+(?:score|rating)$", "", name)]
+        if _are_scores(cells[name]) or plain(whose) in CRITERIA - BESIDE  # whose words are a fault: "agree"
     }
-    called = [name for name in scores if plain(name).split("_")[0].rstrip("0123456789") in RATINGS["annotator"]]
-    numbered = [name for name in called if A_RATER.fullmatch(plain(scores[name])) or len(scores) == 1]
-    raters = {} if named["annotator"] else {name: scores[name] for name in numbered}
-    answers = {name: whose for name, whose in scores.items() if whose in models}
-    role = "criterion"
-    if answers and not named["model"]:
-        role, scores = "model", answers
-    elif raters or named["criterion"]:
-        role, scores = "annotator", raters or scores
-    if named["score"] or not scores or (role == "criterion" and not named["annotator"] and not called):
+    if named["score"] or not numbers:
         return rows, "", []
-    if role != "model":
-        read = dict.fromkeys([*scores, *called])
-        _refuse_amounts(
-            {name: cells[name] for name in read}, rows[0][0], {*called} - {*raters} if len(scores) > 1 else ()
+    marked = {name: whose for name in numbers if (whose := re.sub(r"(?i)^criterion[\s_-]+", "", name)) != name}
+    kinds = {
+        "model": {name: whose for name, whose in numbers.items() if whose in models},
+        "annotator": {name: whose for name, whose in numbers.items() if A_RATER.fullmatch(plain(whose))},
+        "criterion": marked or {name: whose for name, whose in numbers.items() if plain(whose) in CRITERIA},
+    }
+    role = next((role for role, held in kinds.items() if held and not named[role]), "criterion")
+    scores = {} if named[role] else kinds[role]
+    doubtful = [name for name in numbers if name not in scores]
+    if doubtful and role != "model" and not (scores and scores is marked):
+        taken = f" (taken: {', '.join(scores)})" if scores else ""
+        raise RecordError(
+            f"{rows[0][0]}: {', '.join(map(repr, doubtful))} may be no ratings{taken}: {NAMING}; {HIGHER}"
         )
     rest = [(place, {key: cell for key, cell in row.items() if key not in scores}, row) for place, row in rows]
     each = [
@@ -181,22 +166,6 @@ def _are_scores(cells: Iterable[Any]) -> bool:
     """Return whether at least half of what a column or a form's question has is numbers: any other cell is a fault then."""
     found = Counter(map(_is_number, cells))
     return found[True] >= found[False]
-
-
-def _refuse_amounts(columns: dict[str, list], place: str, about_raters: Collection[str] = ()) -> None:
-    """Raise a RecordError for numbers that are named as amounts are or by a rater, or ascend in small whole steps."""
-    words = {name: plain(name).split("_") for name in columns}
-    amounts = [name for name in columns if NO_RATING & {words[name][0], words[name][-1]} or _ascend(columns[name])]
-    if doubtful := [name for name in columns if name in amounts or name in about_raters]:
-        raise RecordError(
-            f"{place}: {', '.join(map(repr, doubtful))} may be no ratings, by the name or the numbers: leave them out, or give "
-            "each score a row of its own, with the columns criterion and score"
-        )
-
-
-def _ascend(cells: Iterable[Any]) -> bool:
-    numbers = [score for cell in cells if _is_number(cell) and (score := _score(cell, "")) is not None]
-    return len(numbers) > 5 and all(second - first in (1, 2, 3) for first, second in pairwise(numbers))
 
 
 def _check_scales(ratings: Iterable[tuple[str, Rating]], what: str, path: str | Path) -> None:
