@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from automedeval.records import Case, RecordError, Verdict, as_shown, read_lines
+from automedeval.records.thoughts import own_text
 from automedeval.rubrics import Rubric
 
 REVISIONS = "revisions.jsonl"
@@ -83,7 +84,7 @@ def _dispute(line: Mapping[str, Any], record: Mapping[str, Any], case: Case, rub
     exchanges = tuple(
         (f"{piece['role'].capitalize()} {piece['exchange']}", text)
         for piece in record["exchanges"]
-        if piece["role"] in ("suggestion", "review") and (text := (piece["text"] or "").strip())
+        if piece["role"] in ("suggestion", "review") and (text := own_text(piece["text"] or "").strip())
     )
     other = verdict(judged, judged["order"], judged["valid"], judged["error"])
     shown = tuple(record["shown"] or record["order"])

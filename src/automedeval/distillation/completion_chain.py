@@ -25,6 +25,7 @@ from automedeval.judges.requests import Request, plan_requests
 from automedeval.models.base import Dialogue, Prompt
 from automedeval.records import REFERENCE, Case, RecordError, Response, Verdict, digest
 from automedeval.records.language import normalise
+from automedeval.records.thoughts import own_text
 from automedeval.rubrics import Rubric
 from automedeval.rubrics.prompts import chain_messages, template_fingerprint
 from automedeval.rubrics.questions import Search, find_passages, questions_of
@@ -121,7 +122,7 @@ class CompletionChain:
                 ended = ended or "out_of_questions"
             # Paper: the algorithm drops a case whose questions run out. Here the teacher is asked once more, for its verdict.
             may_ask = ended is None
-            asked.append((answer.text, passages))
+            asked.append((own_text(answer.text), passages))
         transcript = [*messages, {"role": "assistant", "content": answer.text}] if answer.text else messages
         if questions:
             answer = replace(answer, error="the teacher asked a question instead of giving its verdict")

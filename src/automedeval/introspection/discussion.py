@@ -19,6 +19,7 @@ from automedeval.models.base import Answer, Chat, Dialogue, Messages, Prompt
 from automedeval.records import RecordError, digest
 from automedeval.records.journal import Journal, now
 from automedeval.records.language import normalise
+from automedeval.records.thoughts import own_text
 from automedeval.rubrics import Rubric
 from automedeval.rubrics.grammar import ParsedAnswer, format_verdict, parse_verdict, reads_back
 from automedeval.rubrics.prompts import Turn, discussion_messages, template_fingerprint
@@ -67,7 +68,7 @@ def read_suggestion(answer: Answer, rubric: Rubric, on_record: Sequence[int]) ->
     """Parse a suggesting model's message; the last suggestion counts, and one of the scores on record, by slot, keeps them."""
     if answer.error:
         return Suggestion(answer.error)
-    text = answer.text
+    text = own_text(answer.text)
     headers = list(_SUGGESTION.finditer(text))
     if not headers:
         return Suggestion("no line that begins with 'Suggestion:'")
@@ -90,7 +91,7 @@ def read_review(answer: Answer) -> Review:
     """Parse a reviewing model's message; its last "Review: …" counts."""
     if answer.error:
         return Review(answer.error)
-    text = answer.text
+    text = own_text(answer.text)
     reviews = list(_REVIEW.finditer(text))
     if not reviews:
         return Review("no line that reads 'Review: accept' or 'Review: object'")
@@ -188,7 +189,7 @@ class Discussion:
             turns += [Turn(each["text"], "knowledge", each) for each in self.pieces["suggestion", number]["asked"]]
             suggestion, review = self.suggestions[number], self.reviews.get(number)
             reply = {"error": suggestion.error, "reason": None if review is None or review.error else review.reason}
-            turns.append(Turn(self.pieces["suggestion", number]["text"], "objection", reply))
+            turns.append(Turn(own_text(self.pieces["suggestion", number]["text"]), "objection", reply))
         return turns + [Turn(each["text"], "knowledge", each) for each in asked]
 
     def messages(self, block: str, turns: Sequence[Turn], may_ask: bool = False, **names: Any) -> Messages:
@@ -309,12 +310,12 @@ class Partners:
             may_ask = bool(new) and len(asked) + 1 < self.questions
             found = find_passages(self.search, new) if new and self.search else None
             passages = None if found is None else [passage.to_dict() for passage in found]
-            asked.append({"text": answer.text, "questions": new, "passages": passages, "goes_on": may_ask})
+            asked.append({"text": own_text(answer.text), "questions": new, "passages": passages, "goes_on": may_ask})
 
     def _questions(self, answer: Answer, discussion: Discussion) -> list[str]:
         """Return the questions after a message's last suggestion, or all if there is no suggestion."""
         suggestion = read_suggestion(answer, discussion.rubric, discussion.on_record.scores or ())
-        rest = answer.text[suggestion.end :] if not suggestion.error else answer.text
+        rest = own_text(answer.text)[suggestion.end :] if not suggestion.error else answer.text
         return questions_of(replace(answer, text=rest), discussion.rubric, len(discussion.order))
 
     def _review(self, discussion: Discussion, exchange: int) -> Dialogue:
@@ -323,7 +324,7 @@ class Partners:
         turns = []
         for before, number in itertools.pairwise(shown):
             names = {"error": discussion.reviews[before].error, "suggestion": shown[number]}
-            turns.append(Turn(discussion.pieces["review", before]["text"], "suggested", names))
+            turns.append(Turn(own_text(discussion.pieces["review", before]["text"]), "suggested", names))
         messages = discussion.messages("review", turns, suggestion=next(iter(shown.values())))
         answer = yield self._prompt(discussion, messages, exchange)
         return _said(answer, answer.usage)
@@ -335,7 +336,7 @@ class Partners:
         names = {"points": points, "rationale": discussion.on_record.rationale is not None}
         asked = discussion.pieces["suggestion", exchange]["asked"]
         turns = discussion.suggester_turns(exchange, asked)
-        turns.append(Turn(discussion.pieces["suggestion", exchange]["text"], "revision", names))
+        turns.append(Turn(own_text(discussion.pieces["suggestion", exchange]["text"]), "revision", names))
         answer = yield self._prompt(discussion, discussion.messages("suggestion", turns), 1)
         return _said(answer, answer.usage)
 

@@ -252,19 +252,16 @@ class OpenAIChat(Chat):
         raise _Failure("stopped")
 
     def whole(self, prompt: Prompt, answer: Answer) -> Answer:
-        """Return an answer, or an error in its place if the endpoint counts far fewer tokens than its prompt has.
-
-        Some servers count only what they had not read before. That a prompt fits then shows from one that was read as a whole.
-        """
+        """Return an answer, or an error in its place if the endpoint counts far fewer tokens than its prompt has."""
+        # Some count only what was not cached. That the prompt fits shows then from one as long that was read as a whole.
         read, about = answer.usage.get("prompt_tokens"), self.estimate([prompt])
         if read and 4 * read >= 3 * about:
             self._longest = max(self._longest, about)
         if not read or 4 * read >= about or about <= self._longest + read:
             return answer
         why = "it was cut, or the rest was cached, and no prompt as long was read as a whole before"
-        return replace(
-            answer, error=f"the endpoint read {read:,} tokens of a prompt of about {about:,}: {why}", overlong=True
-        )
+        why = f"the endpoint read {read:,} tokens of a prompt of about {about:,}: {why}"
+        return replace(answer, error=why, overlong=True)
 
     def _request(self, body: dict[str, Any]) -> Answer:
         """Return the answer to a request, which has an error if the endpoint refuses this prompt."""

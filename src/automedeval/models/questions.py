@@ -12,6 +12,7 @@ from importlib.resources.abc import Traversable
 
 from automedeval.models.base import Answer, Messages, Prompt
 from automedeval.records import RecordError
+from automedeval.records.thoughts import own_text
 from automedeval.records.yaml_file import load_yaml
 
 MOST = 26  # options of a question
@@ -68,7 +69,7 @@ class Question:
             return Judgement(error=answer.error)
         if answer.probabilities:
             return self._likeliest(answer.probabilities[0])
-        text = answer.text.strip()
+        text = own_text(answer.text).strip()
         option = self._said(text)
         if option is None:
             words = f"{' '.join(text.split())[:40]!r} is not one of {', '.join(self.options)}"

@@ -55,9 +55,7 @@ def without_thoughts(text: str) -> str:
 
 
 def _unclear(what: str) -> RecordError:
-    return RecordError(
-        f"a raw text {what}: it is not clear what the answer is (decode it with skip_special_tokens=True)"
-    )
+    return RecordError(f"a raw text {what}: it is unclear what the answer is (decode it with skip_special_tokens=True)")
 
 
 def _bare(part: str) -> str:
@@ -69,24 +67,21 @@ def _turns(text: str) -> list[tuple[str, str]]:
     """Return (whose, what) of the turns: "user" and "model" as the YAML has them, "end" after a turn, "" before any mark."""
     turns, whose, start, last = [], "", 0, 0
     for mark in _pattern("words" if _pattern("told").match(text) else "mark").finditer(text):
-        if mark["struck"]:
-            continue
-        words = mark["role"] or mark.groupdict().get("plain")
-        name = re.sub(r"^<(?=\w+\|>)", "/", words or mark[0])
-        kind, before, last = _pattern("whose").fullmatch(re.sub(r"[^\w/.]+|_+", "_", name).strip("_")), last, mark.end()
-        if kind and (
-            words or whose in ("user", "tool", "end") or _is_written(text, before, *mark.span(), bool(mark["soft"]))
-        ):
+        name = re.sub(r"^<(?=\w+\|>)", "/", mark[mark.lastgroup or 0])  # the words after a token, or its own
+        kind = _pattern("whose").fullmatch(re.sub(r"[^\w/.]+|_+", "_", name).strip("_"))
+        if kind and (mark.lastgroup or whose in ("user", "tool", "end") or _is_written(text, last, *mark.span())):
             turns.append((whose, text[start : mark.start()]))
             whose, start = kind.lastgroup or "", mark.end()
+        last = mark.end()
     return [*turns, (whose, text[start:])]
 
 
-def _is_written(text: str, before: int, start: int, end: int, soft: bool = False, alone: bool = True) -> bool:
+def _is_written(text: str, before: int, start: int, end: int, alone: bool = True) -> bool:
     """Return whether a template wrote a mark, `alone` at the end of the text as well; a sentence may name it anywhere."""
-    if not text[before:start].strip() or _pattern("written").match(text, end) or (alone and not text[end:].strip()):
-        return True
-    return not soft and not _pattern("named").search(text, max(0, start - 2), start)
+    borders = (
+        not text[before:start].strip() or _pattern("written").match(text, end) or (alone and not text[end:].strip())
+    )
+    return bool(borders) or not _pattern("named").search(text, max(0, start - 2), start)
 
 
 def _said(text: str) -> str:
@@ -108,7 +103,7 @@ def _said(text: str) -> str:
     said = _pattern("around").sub(lambda mark: mark["inner"] or mark["end"] or "", "".join([*kept, text[position:]]))
     own, end = _bare(said), 0
     for mark in _pattern("mark").finditer(own):
-        if not (mark["struck"] or mark["soft"]) and _is_written(own, end, *mark.span()):
+        if not mark["struck"] and _is_written(own, end, *mark.span()):
             raise _unclear(f"has {mark[0]} in its answer")
         end = mark.end()
     return own
@@ -118,3 +113,8 @@ def note_on_thoughts(cases: Sequence[Any]) -> list[str]:
     """Return a line that tells how many answers of cases held more than the answer when they were read, none of 0."""
     count = sum("thoughts" in response.extra for case in cases for response in case.responses)
     return [f"{count:,} answer{'s' * (count > 1)} held thoughts or control tokens, which are removed"] if count else []
+
+
+def own_text(text: str) -> str:
+    """Return the text before the first control token: what follows it is not the model's answer."""
+    return CONTROL_TOKEN.split(text, maxsplit=1)[0]

@@ -6,6 +6,7 @@ from typing import Any
 
 from automedeval.models.base import Answer
 from automedeval.records.language import normalise
+from automedeval.records.thoughts import own_text
 from automedeval.rubrics.grammar import parse_verdict
 from automedeval.rubrics.rubric import Rubric
 
@@ -31,7 +32,7 @@ def questions_of(answer: Answer, rubric: Rubric, slots: int, may_ask: bool = Tru
     `slots` is the number of responses that a verdict scores. Where the model `may_ask`, a complete question after the last
     complete score line makes the message a question; else one with a valid verdict is a verdict.
     """
-    text = answer.text
+    text = own_text(answer.text)
     reading = parse_verdict(text, rubric, slots, truncated=answer.truncated)
     if answer.error or (reading.valid and not may_ask):
         return []
