@@ -216,13 +216,6 @@ def text_part(text):
     ("reply", "said"),
     [
         (f"<think>\nScore: Doctor 1: 1 points. Doctor 2: 1 points.\n</think>\n\n{SCORES}", SCORES),
-        (f"Hm, 1 and 1.\n</think>\n{SCORES}", SCORES),  # the chat template wrote the opening tag
-        (f"<think>a</think>no<thinking>b</thinking> {SCORES}", f"no {SCORES}"),
-        (f"<thought>{SCORES}</thought>{SCORES}", SCORES),
-        (f"◁think▷{SCORES}◁/think▷{SCORES}", SCORES),
-        (f"<answer>{SCORES}</answer>", SCORES),
-        (f"<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final<|message|>{SCORES}", SCORES),
-        (f"As the tag <think> says.\n{SCORES}", f"As the tag <think> says.\n{SCORES}"),
         ([{"type": "thinking", "thinking": [text_part("Hm.")]}, text_part(SCORES)], SCORES),
     ],
 )
@@ -252,8 +245,6 @@ EMPTY, LARGER = "^the answer is empty", r"; a larger --max_new_tokens may leave 
         (answer(None, finish_reason="length", usage=None), f"{EMPTY}: all tokens were spent on thinking{LARGER}"),
         (answer(None, thoughts={"reasoning_content": SCORES}), f"{EMPTY}: 10 tokens were spent on thinking$"),
         (answer("", thoughts={"reasoning": SCORES}), f"{EMPTY}: 10 tokens were spent on thinking$"),
-        (answer(f"<reasoning>\n{SCORES}"), f"{EMPTY}: 10 tokens were spent on thinking$"),
-        (answer(f"<unused94>{SCORES}<unused95>"), f"{EMPTY}: 10 tokens were spent on thinking$"),
         (answer(""), rf"{EMPTY} \(finish_reason stop\)$"),
         (
             answer(f"{SCORES}<|observation|>"),

@@ -36,7 +36,7 @@ from automedeval.models.completions import (
 from automedeval.records import digest, parse_json
 from automedeval.records.errors import ChatError
 from automedeval.records.offline import is_here, is_offline
-from automedeval.records.thoughts import CONTROL_TOKEN, THOUGHT_TAG
+from automedeval.records.thoughts import MARK_IN_QUOTATION
 
 TOP_LOGPROBS = 5  # alternatives of each token of the answer to a typed question
 _FATAL = (401, 403, 404)  # a retry does not help, and every other request would get the same status
@@ -53,9 +53,7 @@ def defuse(text: str) -> str:
 
     A quoted thought tag would otherwise cut the answer.
     """
-    for pattern in (CONTROL_TOKEN, THOUGHT_TAG):
-        text = pattern.sub(lambda match: match[0][0] + "\u2060" + match[0][1:], text)
-    return text
+    return MARK_IN_QUOTATION.sub(lambda match: match[0][0] + "\u2060" + match[0][1:], text)
 
 
 @dataclass

@@ -21,7 +21,7 @@ def _pattern(name: str) -> re.Pattern:
     return re.compile(_form(name), re.I | re.M)
 
 
-CONTROL_TOKEN, THOUGHT_TAG = _pattern("control"), _pattern("tag")
+CONTROL_TOKEN, MARK_IN_QUOTATION = _pattern("control"), _pattern("quoted")
 
 
 def without_thoughts(text: str) -> str:
