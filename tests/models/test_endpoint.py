@@ -78,12 +78,11 @@ def test_a_lasting_fault_is_a_failure(fault, said, asked):
 LONG = Case("c", "What helps?", (Response("a", "Take 5 mg a day, with water. " * 200), Response("b", "Wait.")))
 
 
-@pytest.mark.parametrize("read", [1, 200])
-def test_a_count_of_the_tokens_that_were_not_read_before_is_no_cut(read):
-    counts = iter([1900, read])
-    with EndpointDouble(lambda body: answer(SCORES, usage={"prompt_tokens": next(counts)})) as endpoint:
-        chat = chat_at(endpoint, concurrency=1)
-        assert [verdict.valid for verdict in Judge(chat, runs=2)([LONG])] == [True, True]
+@pytest.mark.parametrize(("first", "then", "valid"), rows_of(__file__)["counts of a prompt and of its cached part"])
+def test_a_count_of_the_tokens_that_were_not_read_before_is_no_cut(first, then, valid):
+    usages = [{"prompt_tokens": read, "prompt_tokens_details": {"cached_tokens": held}} for read, held in (first, then)]
+    with EndpointDouble(*[answer(SCORES, usage=usage) for usage in usages]) as endpoint:
+        assert [*Judge(chat_at(endpoint, concurrency=1), runs=2)([LONG])][1].valid == valid
 
 
 def test_a_prompt_that_the_endpoint_cut_gives_an_invalid_verdict(tmp_path):
@@ -92,7 +91,9 @@ def test_a_prompt_that_the_endpoint_cut_gives_an_invalid_verdict(tmp_path):
         judge = Judge(chat_at(endpoint))
         cut, whole = judge([LONG, CASE])
     assert (cut.valid, cut.scores, cut.raw, whole.valid) == (False, None, SCORES, True)
-    assert cut.error.startswith("the endpoint read 300 tokens of a prompt of about ")
+    assert re.match(
+        "the endpoint read 300 tokens of a prompt of about .*: it was cut, or the rest was cached, and ", cut.error
+    )
     with verdict_log(tmp_path, judge) as log:  # by a file
         judge_by_file(judge, judge.plan(LONG), 1, log, file)
         said = {"custom_id": json.loads(file.read_text())["custom_id"], "response": {"body": reply["json"]}}
@@ -215,13 +216,6 @@ def text_part(text):
     ("reply", "said"),
     [
         (f"<think>\nScore: Doctor 1: 1 points. Doctor 2: 1 points.\n</think>\n\n{SCORES}", SCORES),
-        (f"Hm, 1 and 1.\n</think>\n{SCORES}", SCORES),  # the chat template wrote the opening tag
-        (f"<think>a</think>no<thinking>b</thinking> {SCORES}", f"no {SCORES}"),
-        (f"<thought>{SCORES}</thought>{SCORES}", SCORES),
-        (f"◁think▷{SCORES}◁/think▷{SCORES}", SCORES),
-        (f"<answer>{SCORES}</answer>", SCORES),
-        (f"<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final<|message|>{SCORES}", SCORES),
-        (f"As the tag <think> says.\n{SCORES}", f"As the tag <think> says.\n{SCORES}"),
         ([{"type": "thinking", "thinking": [text_part("Hm.")]}, text_part(SCORES)], SCORES),
     ],
 )
@@ -251,9 +245,11 @@ EMPTY, LARGER = "^the answer is empty", r"; a larger --max_new_tokens may leave 
         (answer(None, finish_reason="length", usage=None), f"{EMPTY}: all tokens were spent on thinking{LARGER}"),
         (answer(None, thoughts={"reasoning_content": SCORES}), f"{EMPTY}: 10 tokens were spent on thinking$"),
         (answer("", thoughts={"reasoning": SCORES}), f"{EMPTY}: 10 tokens were spent on thinking$"),
-        (answer(f"<reasoning>\n{SCORES}"), f"{EMPTY}: 10 tokens were spent on thinking$"),
-        (answer(f"<unused94>{SCORES}<unused95>"), f"{EMPTY}: 10 tokens were spent on thinking$"),
         (answer(""), rf"{EMPTY} \(finish_reason stop\)$"),
+        (
+            answer(f"{SCORES}<|observation|>"),
+            "^a raw text whose last turn is the tool's: it is unclear what the answer is",
+        ),
     ],
 )
 def test_an_answer_that_is_none_is_an_invalid_verdict_with_its_reason(reply, said):

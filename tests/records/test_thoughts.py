@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from programs import run_command
-from tables import rows_of
+from tables import refused, rows_of
 
 from automedeval import Case
 
@@ -31,14 +31,17 @@ def test_a_reference_is_read_without_its_thoughts() -> None:
     assert case_of(ANSWER, reference="<think>maybe 5 mg</think>Take 5 g.").reference == "Take 5 g."
 
 
-@pytest.mark.parametrize("text", ROWS["test_an_answer_of_thoughts_alone_is_empty"])
-def test_an_answer_of_thoughts_alone_is_empty(text: str) -> None:
-    assert case_of(text).responses[0].is_empty
+@pytest.mark.parametrize("text", ROWS["test_an_answer_that_cannot_be_told_is_refused"])
+def test_an_answer_that_cannot_be_told_is_refused(text: str) -> None:
+    with refused("the response of 'm': a raw text ", "skip_special_tokens"):
+        case_of(text)
 
 
-@pytest.mark.parametrize("text", ROWS["test_what_is_no_thought_stays"])
-def test_what_is_no_thought_stays(text: str) -> None:
-    assert case_of(text).responses[0].text == text
+@pytest.mark.parametrize(
+    ("text", "own"), [*((text, "") for text in ROWS["empty"]), *((text, text) for text in ROWS["stays"])]
+)
+def test_an_answer_of_thoughts_alone_is_empty_and_what_is_no_thought_stays(text: str, own: str) -> None:
+    assert case_of(text).responses[0].text == own
 
 
 def test_an_answer_scores_the_same_with_thoughts_and_the_run_counts_them(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ from automedeval.records.log import Log
 from automedeval.records.processes import print_notes
 from automedeval.records.run_record import describe_result, record_run
 from automedeval.records.text import format_table
-from automedeval.records.thoughts import count_thoughts, note_on_thoughts
+from automedeval.records.thoughts import note_on_thoughts
 
 TWO_BOTS = Path(automedeval.__file__).parent / "sample" / "two_bots.jsonl"
 
@@ -63,7 +63,7 @@ def main() -> None:
     if args.cases == "two_bots" and not Path("two_bots").exists():
         args.cases = str(TWO_BOTS)
     cases = list(read_cases(args.cases, blank=args.blank))
-    print("".join(f"{note}\n" for note in note_on_thoughts(sum(map(count_thoughts, cases)))), end="", flush=True)
+    print("".join(f"{note}\n" for note in note_on_thoughts(cases)), end="", flush=True)
     evidence = "none" if args.evidence == "none" else "books" if args.evidence else "reference"
     if args.evidence in ("answers", "books", "reference") and not Path(args.evidence).is_dir():
         raise RecordError(explain(f"--evidence {args.evidence}", f"evidence={args.evidence}"))

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from automedeval.records import Case, RecordError, read_cases
-from automedeval.records.thoughts import count_thoughts, note_on_thoughts
+from automedeval.records.thoughts import note_on_thoughts
 from automedeval.rubrics import Rubric
 
 
@@ -54,7 +54,7 @@ class Requests(list[Request]):
         self.file, self.cases = file, list(itertools.islice(read_cases(file, blank=blank), limit))
         super().__init__(request for case in self.cases for request in plan(case))
         self.digests = {request.case.id: request.digest for request in self}
-        self.notes = note_on_thoughts(sum(map(count_thoughts, self.cases)))
+        self.notes = note_on_thoughts(self.cases)
 
 
 def plan_requests(

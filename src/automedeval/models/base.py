@@ -6,6 +6,9 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from automedeval.records.errors import RecordError
+from automedeval.records.thoughts import without_thoughts
+
 NOT_FINITE = "the model's probabilities are not finite: another --dtype may help"
 
 
@@ -108,6 +111,14 @@ class Answer:
     def of_failure(cls, why: str) -> "Answer":
         """Return what stands for the answer to a request that got none."""
         return cls(error=f"the request failed: {why}", failed=True)
+
+    @classmethod
+    def of_text(cls, text: str, **more: Any) -> "Answer":
+        """Return the answer in a model's text, without its thoughts; an error where it cannot be told from the rest."""
+        try:
+            return cls(without_thoughts(text), **more)
+        except RecordError as error:
+            return cls(error=str(error), **more, refused=True)
 
     @classmethod
     def of_odds(cls, odds: Sequence[dict[str, float]], usage: dict[str, int], text: str = "") -> "Answer":

@@ -88,7 +88,7 @@ def checkpoint_folder(model: str, weights: str = "*.safetensors") -> Path:
         folder = Path(snapshot_download(name, revision=revision, allow_patterns=[*FILES, weights]))
     except Exception as error:  # noqa: BLE001  the client raises many kinds, and all mean that there is no download
         # the Hub has next to no checkpoint without an owner, and endpoints name their models so
-        own = model.removeprefix("openai/")  # as other programs write it
+        own = model[7:] if model[:7].casefold() in ("openai/", "openai:") else model  # as other programs write it
         hint = "" if "/" in own else f"did you mean openai:{own}, a model at an endpoint? "
         raise RecordError(
             f"{hint}no folder {model!r}, and no download from the Hub: {str(error).splitlines()[0]}"

@@ -10,7 +10,6 @@ from typing import Any
 
 from automedeval.models.base import Answer, Tokens
 from automedeval.records import RecordError, parse_json, read_lines
-from automedeval.records.thoughts import without_thoughts
 
 # The exceptions of parsing text that is not JSON, or JSON of an unexpected shape.
 UNREADABLE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
@@ -40,19 +39,22 @@ def answer_from_completion(completion: Mapping[str, Any]) -> Answer:
         raise ValueError("it is a completion of a text, and no message of a chat")
     counts = completion.get("usage") or {}
     usage = {name: counts[name] for name in ("prompt_tokens", "completion_tokens") if isinstance(counts.get(name), int)}
+    cached = (counts.get("prompt_tokens_details") or {}).get("cached_tokens")
+    if isinstance(cached, int) and cached > usage.get("prompt_tokens", cached):  # some count only what was not cached
+        usage["prompt_tokens"] += cached
     content = message.get("content") or message.get("refusal") or ""
     if isinstance(content, list):  # in parts, of which those of another type are thoughts
         content = "".join(part["text"] for part in content if part["type"] == "text")
     if not isinstance(content, str):
         raise TypeError(f"the content is {type(content).__name__}, not text")
-    text = without_thoughts(content)
     if reason == "content_filter":
-        return Answer(text, error=_FILTERED, usage=usage, refused=True)
+        return Answer(content, error=_FILTERED, usage=usage, refused=True)
     # Of a provider behind the endpoint; a text beside it is not whole.
     if problem := choice.get("error") or completion.get("error") or (reason == "error" and "finish_reason error"):
         raise ValueError(endpoint_words({"error": problem}))
-    if text.strip():
-        return Answer(text, tokens=token_alternatives(choice), truncated=reason == "length", usage=usage)
+    answer = Answer.of_text(content, tokens=token_alternatives(choice), truncated=reason == "length", usage=usage)
+    if answer.text.strip() or answer.error:
+        return answer
     # vLLM and DeepSeek return thoughts in a field of their own; OpenAI returns only their number of tokens.
     details = counts.get("completion_tokens_details") or {}
     thoughts = (content, message.get("reasoning_content"), message.get("reasoning"), details.get("reasoning_tokens"))

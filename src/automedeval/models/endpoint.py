@@ -36,14 +36,13 @@ from automedeval.models.completions import (
 from automedeval.records import digest, parse_json
 from automedeval.records.errors import ChatError
 from automedeval.records.offline import is_here, is_offline
-from automedeval.records.thoughts import CONTROL_TOKEN, THOUGHT_TAG
+from automedeval.records.thoughts import MARK_IN_QUOTATION
 
 TOP_LOGPROBS = 5  # alternatives of each token of the answer to a typed question
 _FATAL = (401, 403, 404)  # a retry does not help, and every other request would get the same status
 _REFUSED = (400, 413, 422)  # a retry does not help; the fault may be this prompt's or every request's
 _MOST_REFUSALS = 5  # with the same words in a row, before a run stops
 _MOST_FAILURES = 10  # in a row, before a run stops
-_FEWEST_READ = 256  # tokens of a prompt: a smaller count is of those that the server had not read before
 _BUSY = (408, 409, 429, 502, 503, 504)  # says nothing about whether the endpoint lists its models
 # What a served model says of itself; `created` is left out because vLLM makes it anew at each request.
 _IDENTITY = ("root", "owned_by", "max_model_len")
@@ -54,9 +53,7 @@ def defuse(text: str) -> str:
 
     A quoted thought tag would otherwise cut the answer.
     """
-    for pattern in (CONTROL_TOKEN, THOUGHT_TAG):
-        text = pattern.sub(lambda match: match[0][0] + "\u2060" + match[0][1:], text)
-    return text
+    return MARK_IN_QUOTATION.sub(lambda match: match[0][0] + "\u2060" + match[0][1:], text)
 
 
 @dataclass
@@ -107,6 +104,7 @@ class OpenAIChat(Chat):
         self.asked = 0
         self._sent = itertools.count(1)  # numbers the requests
         self._latest = 0  # the highest number of a request that was answered
+        self._longest = 0  # about so many tokens had the longest prompt that was read as a whole
         self._lock = threading.Lock()
 
     def _identity(self) -> dict[str, Any]:
@@ -253,10 +251,15 @@ class OpenAIChat(Chat):
 
     def whole(self, prompt: Prompt, answer: Answer) -> Answer:
         """Return an answer, or an error in its place if the endpoint counts far fewer tokens than its prompt has."""
+        # Some count only what was not cached. That the prompt fits shows then from one as long that was read as a whole.
         read, about = answer.usage.get("prompt_tokens"), self.estimate([prompt])
-        if not read or read < _FEWEST_READ or 4 * read >= about:
+        if read and 4 * read >= 3 * about:
+            self._longest = max(self._longest, about)
+        if not read or 4 * read >= about or about <= self._longest + read:
             return answer
-        return replace(answer, error=f"the endpoint read {read} tokens of a prompt of about {about}", overlong=True)
+        why = "it was cut, or the rest was cached, and no prompt as long was read as a whole before"
+        why = f"the endpoint read {read:,} tokens of a prompt of about {about:,}: {why}"
+        return replace(answer, error=why, overlong=True)
 
     def _request(self, body: dict[str, Any]) -> Answer:
         """Return the answer to a request, which has an error if the endpoint refuses this prompt."""

@@ -26,7 +26,6 @@ from automedeval.models.network import flatten_head_input, load_network, longest
 from automedeval.models.tokenization import PromptEncoder
 from automedeval.records import RecordError
 from automedeval.records.journal import ALONE, Processes
-from automedeval.records.thoughts import without_thoughts
 
 LOG = logging.getLogger(__name__)
 ROOM_ON_CPU, ROOM_ON_GPU = 65_536, 262_144  # most tokens of a batch
@@ -244,7 +243,7 @@ class LocalChat(Chat):
         literal, slot, following = slots[0] if slots else ("", None, "")
         joined = [self._join(text, free, literal) for text in written]
         if slot is None:
-            answers = [Answer(without_thoughts(text)) for text, _ in joined]
+            answers = [Answer.of_text(text) for text, _ in joined]
         else:
             tail = [self.encoder.after("x", joined[index][1] + slot.values[0]) for index in owner]
             _, values, ending = self.encoder.segment(literal, slot, following)

@@ -1,92 +1,120 @@
-"""Take a reasoning model's thoughts out of its answer: a patient does not read them, and a judge may change its mind."""
+"""Take the answer out of a model's raw text: the last thing it says to the patient, outside its thoughts and calls of tools."""
 
 import re
+from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
+from automedeval.records.errors import RecordError
 from automedeval.records.tables import packaged
 
 _FORMS = packaged("records", "thoughts")
-_OPEN, _CLOSE, _ROUND, _ASKED = (
-    re.sub(r"\{([a-z]+)\}", lambda part: _FORMS[part[1]], "|".join(_FORMS[name]))
-    for name in ("open", "close", "around", "prompt")
-)
-# Where a model writes a mark: a text may name it anywhere, "models use <think> tags".
-_MARK = re.compile(
-    rf"(?P<begins>^[ \t]*|(?<=[.!?…。>▷])|(?<=[.!?…] ))?(?P<open>{_OPEN})"
-    rf"|(?P<ends>^[ \t]*|(?<=[^\s\"'“‘(`\[])|(?<=[.!?…] ))?(?P<close>{_CLOSE})(?P<last>(?=[ \t]*\n\s*\S))?",
-    re.I | re.M,
-)
-_AROUND, _PROMPT = re.compile(_ROUND, re.I), re.compile(_ASKED, re.I)
-_LISTED = re.compile(r"""[\s`"'”’]*(?:and|or|to|,|/|…|\.\.\.)?[\s`"'“‘]*""")
-THOUGHT_TAG = re.compile(rf"(?=[<&\[◁])(?:{_OPEN}|{_CLOSE})", re.I)  # that a quotation may hold
-# Chat-template tokens of the common model families. In an answer they mark where the model's own text ends.
-CONTROL_TOKEN = re.compile(
-    r"<\|[^<>|\n]{1,40}\|>|</?s>|<(?:start|end)_of_turn>|<(?:bos|eos|pad|unk)>|\[/?(?:INST|SYSTEM_PROMPT)\]|<</?SYS>>"
-    r"|<｜[^<>｜\n]{1,40}｜>"
-)
+
+
+def _form(name: str) -> str:
+    forms = _FORMS[name] if isinstance(_FORMS[name], list) else [_FORMS[name]]
+    return re.sub(r"\{([a-z]+)\}", lambda part: f"(?:{_form(part[1])})", "|".join(forms))
+
+
+@cache
+def _pattern(name: str) -> re.Pattern:
+    return re.compile(_form(name), re.I | re.M)
+
+
+CONTROL_TOKEN, MARK_IN_QUOTATION = _pattern("control"), _pattern("quoted")
 
 
 def without_thoughts(text: str) -> str:
-    """Return an answer without thoughts, tool calls and turns around it; nothing of it if it is one unfinished thought.
+    """Return what the model's last turn says outside its thoughts and calls of tools; nothing of one unfinished thought.
 
-    Some chat templates open the thought in the prompt, so that the text has only the end of it.
+    Some chat templates open the thought in the prompt, so that the text has only the end of it. A raw text may begin with its
+    prompt, and end with turns that the model invents. RecordError if the answer in it cannot be told from the rest.
     """
-    seen = text.casefold()  # each mark has one of the signs
-    if not any(sign in seen for sign in ("<", "&lt;", "[inst]", "think", "thought", "assistantfinal")):
+    if not _pattern("sign").search(text):
         return text
-    given, text = text, _PROMPT.sub("", text)
+    turns, answer, due, prompted, called = _turns(text), None, "", False, False
+    for number, (whose, part) in enumerate(turns):
+        if whose == "" and CONTROL_TOKEN.match(part.lstrip()) and _bare(part) and [*turns, ("", "")][1][0] == "user":
+            whose = "user"  # of the system, after the first token of all
+        if whose == "tool" or (whose == "user" and called):
+            due, called = "tool", False
+        elif whose == "user" and _bare(part):
+            if answer and not prompted:
+                break  # the model invents what follows
+            due, prompted = "user", True
+        elif whose in ("", "model", "final") or (whose == "end" and not answer and not prompted):
+            if whose == "model" and answer and not due and turns[number - 1][0] == "":
+                raise _unclear("whose first turn has no end")
+            if whose == "final" or due or not answer:
+                said, called = _said(part), bool(_pattern("called").search(part))
+                if said or whose in ("model", "final"):
+                    answer, due = said, ""
+    if due and (answer is None or due == "tool" or whose == "end"):
+        raise _unclear(f"whose last turn is the {due}'s")
+    return text if answer == text.strip() else answer or ""
+
+
+def _unclear(what: str) -> RecordError:
+    return RecordError(f"a raw text {what}: it is unclear what the answer is (decode it with skip_special_tokens=True)")
+
+
+def _bare(part: str) -> str:
+    """Return a part without the tokens at its ends."""
+    return _pattern("borders").sub("", part).strip()
+
+
+def _turns(text: str) -> list[tuple[str, str]]:
+    """Return (whose, what) of the turns: "user" and "model" as the YAML has them, "end" after a turn, "" before any mark."""
+    turns, whose, start, last = [], "", 0, 0
+    for mark in _pattern("words" if _pattern("told").match(text) else "mark").finditer(text):
+        name = re.sub(r"^<(?=\w+\|>)", "/", mark[mark.lastgroup or 0])  # the words after a token, or its own
+        kind = _pattern("whose").fullmatch(re.sub(r"[^\w/.]+|_+", "_", name).strip("_"))
+        if kind and (mark.lastgroup or whose in ("user", "tool", "end") or _is_written(text, last, *mark.span())):
+            turns.append((whose, text[start : mark.start()]))
+            whose, start = kind.lastgroup or "", mark.end()
+        last = mark.end()
+    return [*turns, (whose, text[start:])]
+
+
+def _is_written(text: str, before: int, start: int, end: int, alone: bool = True) -> bool:
+    """Return whether a template wrote a mark, `alone` at the end of the text as well; a sentence may name it anywhere."""
+    borders = (
+        not text[before:start].strip() or _pattern("written").match(text, end) or (alone and not text[end:].strip())
+    )
+    return bool(borders) or not _pattern("named").search(text, max(0, start - 2), start)
+
+
+def _said(text: str) -> str:
+    """Return what a turn of the model says outside thoughts and calls of tools."""
     kept: list[str] = []
-    position, inside, begun, name = 0, False, False, ""
-    marks = list(_MARK.finditer(text))
-    last = {_name(mark): mark.start() for mark in marks if mark["close"]}
-    told: str | None = None  # a mark that a sentence names, "<think> and </think>"
-    for mark, after in zip(marks, [*marks[1:], None]):
-        if mark["pair"] and not inside:
-            continue  # of a part that a reader may open, or a heading of the answer
-        if mark["close"]:
-            if inside and name != _name(mark) and last.get(name, 0) > mark.start():
-                continue  # of a thought in this one
-            if not inside and (told == _name(mark) or mark["ends"] is mark["last"] is None):
-                told = None
-                continue
-            if not inside and begun:  # it ends no thought: the mark alone goes
-                kept.append(text[position : mark.start()])
-            elif not inside:
-                kept = []
-            inside, position, begun = False, mark.end(), True
-        elif not inside:
-            name = _name(mark)
-            if mark["begins"] is None:
-                listed = after and after["close"] and _LISTED.fullmatch(text, mark.end(), after.start())
-                if listed or last.get(name, 0) < mark.start():
-                    told = name if listed else None
-                    continue
-            kept.append(text[position : mark.start("open")])
-            inside, begun = True, True
-    said = "".join(kept + [text[position:]] * (not inside))
-    own = _AROUND.sub("", said)
-    if not re.search(r"\w", own) and re.search(r"\w", re.sub("<[^<>]*>", "", said)):
-        own = said  # the end of a turn before any word is none
-    return given if own == given else own.strip()
+    position, begun = 0, False
+    while mark := _pattern("thoughts").search(text, position):
+        start, end = mark.span("open") if mark["open"] else mark.span()
+        hides = written = _is_written(text, position, start, end, alone=False)
+        if mark["hidden"]:
+            hides, end = written or not _pattern("listed").fullmatch(mark["hidden"]), mark.end()
+        elif mark["open"] and written:
+            end = len(text)
+        if mark["close"] and written and not begun:
+            kept = []  # the thought began in the prompt
+        else:
+            kept.append(text[position : start if hides or not (mark["open"] or mark["close"]) else end])
+        position, begun = end, begun or hides
+    said = _pattern("around").sub(lambda mark: mark["inner"] or mark["end"] or "", "".join([*kept, text[position:]]))
+    own, end = _bare(said), 0
+    for mark in _pattern("mark").finditer(own):
+        if not mark["struck"] and _is_written(own, end, *mark.span()):
+            raise _unclear(f"has {mark[0]} in its answer")
+        end = mark.end()
+    return own
 
 
-def _name(mark: re.Match) -> str:
-    """Return the name of a mark that is a tag, "think" for "</think>", else nothing."""
-    found = re.match(r"(?:<|&lt;)/?([\w:]+)", mark["open"] or mark["close"])
-    return found[1].casefold() if found else ""
-
-
-def count_thoughts(case: Any) -> int:
-    """Return how many answers of a case held thoughts when it was read."""
-    return sum("thoughts" in response.extra for response in case.responses)
-
-
-def note_on_thoughts(count: int) -> list[str]:
-    """Return a line that tells of so many answers, none of 0."""
+def note_on_thoughts(cases: Sequence[Any]) -> list[str]:
+    """Return a line that tells how many answers of cases held more than the answer when they were read, none of 0."""
+    count = sum("thoughts" in response.extra for case in cases for response in case.responses)
     return [f"{count:,} answer{'s' * (count > 1)} held thoughts or control tokens, which are removed"] if count else []
 
 
 def own_text(text: str) -> str:
     """Return the text before the first control token: what follows it is not the model's answer."""
-    control = CONTROL_TOKEN.search(text)
-    return text[: control.start()] if control else text
+    return CONTROL_TOKEN.split(text, maxsplit=1)[0]

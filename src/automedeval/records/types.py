@@ -175,9 +175,15 @@ class Response(Record):
             raise RecordError("a response's 'model' must not be empty")
         if response.model in RESERVED_MODELS:
             raise RecordError(f"a model cannot be called {response.model!r}: the word is an answer of pairwise rubrics")
-        if (text := without_thoughts(response.text)) != response.text:
-            return replace(response, text=text, extra={**response.extra, "thoughts": True})
-        return response
+        try:
+            text = without_thoughts(response.text)
+        except RecordError as error:
+            raise RecordError(f"the response of {response.model!r}: {error}") from None
+        return (
+            response
+            if text == response.text
+            else replace(response, text=text, extra=response.extra | {"thoughts": True})
+        )
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import numpy as np
 
 from automedeval.metrics.lexical import longer_text
 from automedeval.records import Case, CaseCriterion, RecordError, Response, read_cases, table_of
-from automedeval.records.thoughts import count_thoughts, note_on_thoughts
+from automedeval.records.thoughts import note_on_thoughts
 from automedeval.stats.agreement import Panel
 from automedeval.stats.checklist import Score, checklist_scores
 
@@ -45,7 +45,7 @@ class Cases:
         table = table_of(path, blank=blank)
         notes = [f"{path}: {'; '.join(table.notes)}"] if table and len(table.notes) > 1 else []
         records = list(islice(read_cases(path, blank=blank), limit))
-        return cls(records, path, notes + note_on_thoughts(sum(map(count_thoughts, records))))
+        return cls(records, path, notes + note_on_thoughts(records))
 
     def __len__(self) -> int:
         return len(self.records)
