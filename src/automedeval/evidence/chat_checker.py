@@ -94,6 +94,15 @@ class ChatChecker:
         """Return where the user's cache keeps the certified threshold; another model or wording has another file."""
         return user_models().parent / "checkers" / f"{replace(self, threshold=None).fingerprint}.json"
 
+    def kept(self) -> "ChatChecker":
+        """Return it with the certified threshold of the user's cache, if there is one."""
+        known = self.certificate.is_file()
+        return replace(self, threshold=read_json(self.certificate)["threshold"] if known else None)
+
+    def wrong(self, findings: Sequence[Finding]) -> float:
+        """Return the probability that an answer contradicts its evidence: that of its surest contradicted statement."""
+        return max((each.probability or 0.5 for each in findings if each.label == CONTRADICTED), default=0.0)
+
     def check(self, answers: StatedAnswers, wanted: Sequence[bool] | None = None) -> Iterator[list[Finding] | None]:
         """Yield the findings of each answer, in order; None if it is not wanted, or an endpoint did not answer.
 
@@ -210,7 +219,4 @@ def load_checker(
         raise RecordError(
             f"--checker {spec}: takes small, the folder of a small checker, openai:MODEL, decision:MODEL or a checkpoint"
         )
-    network = encoder.load(chat.device)
-    checker = ChatChecker(network, chat.load(spec))
-    kept = read_json(checker.certificate)["threshold"] if checker.certificate.is_file() else None
-    return replace(checker, threshold=kept)
+    return ChatChecker(encoder.load(chat.device), chat.load(spec)).kept()

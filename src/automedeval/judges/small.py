@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from automedeval.evidence.chat_checker import ChatChecker
 from automedeval.evidence.checker import Finding, SmallChecker, contradicted, matching_checker, was_read
 from automedeval.evidence.run import evidence_of
 from automedeval.evidence.statements import statements
@@ -39,6 +40,7 @@ PACKAGED = Path(__file__).parent / "packaged" / "small"
 ADAPTER = "relevance"  # folder of the adapter
 READING = 3  # version of what is read, for the fingerprint: 2 checked no statements
 CHUNK = 32  # cases that are read together, but for the first one: the vectors of all their tokens are kept
+WITH_VOICE = 4  # cases that are read together beside a voice: what a run that is stopped has to ask again
 # The features, the findings of each response, and what the voice says of each.
 Read = tuple[np.ndarray, list[list[Finding]], list[Judgement]]
 SCALES = {"question": QUESTION, "reference": FEATURES}  # what is read without and with a reference
@@ -95,7 +97,8 @@ class SmallJudge(ApartJudge):
 
     A response that the encoder cannot read has no score; the others of its case keep theirs. Without a `checker` no statement
     is checked; it checks against the reference, and by a `search` against books. `adapter` and `store` are fingerprints. With a
-    `voice` the score of a response of which it says nothing is missing too.
+    `voice` the score of a response of which it says nothing is missing too; where its model is certified as a checker, it
+    checks the statements.
     """
 
     encoder: Any
@@ -105,7 +108,7 @@ class SmallJudge(ApartJudge):
     rubric: Rubric
     models: Sequence[str] | None = None
     name: str | None = None
-    checker: SmallChecker | None = None
+    checker: SmallChecker | ChatChecker | None = None
     search: Search | None = None
     store: str = ""
     voice: Voice | None = None
@@ -145,20 +148,28 @@ class SmallJudge(ApartJudge):
         """
         cases = [shown(prompt) for prompt in prompts]
         by_length = sorted(range(len(cases)), key=lambda index: sum(len(each.text) for each in cases[index].responses))
-        starts = [0, *range(1, len(by_length), CHUNK), len(by_length)]  # a first verdict is there soon
+        chunk = WITH_VOICE if self.voice else CHUNK
+        starts = [0, *range(1, len(by_length), chunk), len(by_length)]  # a first verdict is there soon
         for some in (by_length[start:end] for start, end in pairwise(starts)):
             if any(wanted[index] for index in some):
                 read = [cases[index] for index in some]
                 features = read_responses(read, self.encoder, self.pair_reader)
                 ends = np.cumsum([len(case.responses) for case in read])
-                found = list(zip(np.split(features, ends[:-1]), self.findings(read)))
                 asked = [wanted[index] for index in some]
+                found = list(zip(np.split(features, ends[:-1]), self.findings(read, asked)))
                 silent: Iterator[tuple[int, Any]] = ((at, []) for at, want in enumerate(asked) if want)
                 for at, said in self.voice.ask(read, asked) if self.voice else silent:
-                    yield some[at], said if isinstance(said, Answer) else (*found[at], said)
+                    of_each, findings = found[at]
+                    if findings is None:
+                        yield some[at], Answer.of_failure("its statements were not checked")
+                    else:
+                        yield some[at], said if isinstance(said, Answer) else (of_each, findings, said)
 
-    def findings(self, cases: Sequence[Case]) -> Iterator[list[list[Finding]]]:
-        """Yield, of each case, the findings of each response: an empty list for one without evidence."""
+    def findings(self, cases: Sequence[Case], wanted: Sequence[bool]) -> Iterator[list[list[Finding]] | None]:
+        """Yield, of each case, the findings of each response: an empty list for one without evidence.
+
+        None for a case that is not wanted, or about which an endpoint did not answer.
+        """
         if self.checker is None:
             for case in cases:
                 yield [[] for _ in case.responses]
@@ -170,8 +181,10 @@ class SmallJudge(ApartJudge):
                 passages = [each for kind in kinds for each in evidence_of(case, index, kind, self.search)]
                 asked = statements(response.text) if passages else []
                 answers.append((asked, passages, asked_last(case.question)))
-        checked = self.checker.check(answers)
-        yield from (list(itertools.islice(checked, len(case.responses))) for case in cases)
+        checked = self.checker.check(answers, [want for case, want in zip(cases, wanted) for _ in case.responses])
+        for case in cases:
+            found = [each for each in itertools.islice(checked, len(case.responses)) if each is not None]
+            yield found if len(found) == len(case.responses) else None
 
     def verdict(self, request: Request, answer: Read | Answer, notes: dict[str, Any] | None = None) -> Verdict:
         """Return the verdict of what was read of a case; it is invalid if no response could be read, and none is empty."""
@@ -218,7 +231,9 @@ def shown(request: Request) -> Case:
 def load_small_judge(
     folder: Path, rubric: Rubric, encoder: EncoderArguments, device: str = "auto", chat: Any = None, **options: Any
 ) -> SmallJudge:
-    """Load the small judge that recipes/fit_small_judge.py wrote, with the packaged checker; `chat` is for its voice.
+    """Load the small judge that recipes/fit_small_judge.py wrote, with the packaged checker.
+
+    `chat` is for its voice, and checks the statements if it is certified for that.
 
     RecordError: a fault of `described`, a library or the encoder is missing, the adapter is of another encoder, or there are
     books and no checker reads them.
@@ -234,7 +249,8 @@ def load_small_judge(
     (scales, voice), place = described(folder / "judge.json", "small judge", encoder.place, learnt)
     network = encoder.load(device)
     pair_reader = PairReader(place, folder / ADAPTER, device)
-    checker = matching_checker(encoder, device, network)
+    certified = ChatChecker(network, chat).kept() if chat else None
+    checker = certified if certified and certified.threshold else matching_checker(encoder, device, network)
     if options.get("search") and checker is None:
         raise RecordError(f"{folder}: the packaged checker reads with another encoder, so this judge reads no books")
     adapter = fingerprint(folder / ADAPTER, [])
