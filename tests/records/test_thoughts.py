@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 from programs import run_command
-from tables import refused, rows_of
+from tables import rows_of
 
 from automedeval import Case
+from automedeval.records.thoughts import note_on_thoughts
 
 ROWS = rows_of(__file__)
 
@@ -31,10 +32,11 @@ def test_a_reference_is_read_without_its_thoughts() -> None:
     assert case_of(ANSWER, reference="<think>maybe 5 mg</think>Take 5 g.").reference == "Take 5 g."
 
 
-@pytest.mark.parametrize("text", ROWS["test_an_answer_that_cannot_be_told_is_refused"])
-def test_an_answer_that_cannot_be_told_is_refused(text: str) -> None:
-    with refused("the response of 'm': a raw text ", "skip_special_tokens"):
-        case_of(text)
+@pytest.mark.parametrize("text", ROWS["test_a_text_whose_answer_cannot_be_told_stays_and_is_counted"])
+def test_a_text_whose_answer_cannot_be_told_stays_and_is_counted(text: str) -> None:
+    case = case_of(text)
+    assert (case.responses[0].text, case.responses[0].extra) == (text, {"unclear": True})
+    assert note_on_thoughts([case, case])[0].startswith("2 answers held the marks of a raw text, and are judged whole")
 
 
 @pytest.mark.parametrize(

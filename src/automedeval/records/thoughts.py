@@ -9,6 +9,10 @@ from automedeval.records.errors import RecordError
 from automedeval.records.tables import packaged
 
 _FORMS = packaged("records", "thoughts")
+_HELD = {  # by the key of `Response.extra`
+    "thoughts": "thoughts or control tokens, which are removed",
+    "unclear": "the marks of a raw text, and are judged whole: decode them with skip_special_tokens=True",
+}
 
 
 def _form(name: str) -> str:
@@ -110,9 +114,9 @@ def _said(text: str) -> str:
 
 
 def note_on_thoughts(cases: Sequence[Any]) -> list[str]:
-    """Return a line that tells how many answers of cases held more than the answer when they were read, none of 0."""
-    count = sum("thoughts" in response.extra for case in cases for response in case.responses)
-    return [f"{count:,} answer{'s' * (count > 1)} held thoughts or control tokens, which are removed"] if count else []
+    """Return a line for each thing that answers of cases held beside the answer when they were read, with their number."""
+    counts = {key: sum(key in each.extra for case in cases for each in case.responses) for key in _HELD}
+    return [f"{count:,} answer{'s' * (count > 1)} held {_HELD[key]}" for key, count in counts.items() if count]
 
 
 def own_text(text: str) -> str:

@@ -150,11 +150,21 @@ class LogRecord(Record):
             raise RecordError(f"{place}: {changed} after {self.author[0]!r} {self.verb} it")
 
 
+def _own_words(text: str) -> tuple[str, dict[str, bool]]:
+    """Return the answer in a model's text, and the key for what was done to it."""
+    try:
+        own = without_thoughts(text)
+    except RecordError:
+        return text, {"unclear": True}
+    return own, {} if own == text else {"thoughts": True}
+
+
 @dataclass(frozen=True)
 class Response(Record):
     """The response of one candidate model. An empty text is a response too: the model was asked, and gave no answer.
 
-    `from_dict` takes a reasoning model's thoughts out of the text; `extra` then has the key "thoughts".
+    `from_dict` takes a reasoning model's thoughts out of the text; `extra` then has the key "thoughts", or "unclear" where it
+    cannot tell the answer from the rest, and the text stays whole.
     """
 
     model: str
@@ -175,15 +185,8 @@ class Response(Record):
             raise RecordError("a response's 'model' must not be empty")
         if response.model in RESERVED_MODELS:
             raise RecordError(f"a model cannot be called {response.model!r}: the word is an answer of pairwise rubrics")
-        try:
-            text = without_thoughts(response.text)
-        except RecordError as error:
-            raise RecordError(f"the response of {response.model!r}: {error}") from None
-        return (
-            response
-            if text == response.text
-            else replace(response, text=text, extra=response.extra | {"thoughts": True})
-        )
+        text, told = _own_words(response.text)
+        return replace(response, text=text, extra=response.extra | told) if told else response
 
 
 @dataclass(frozen=True)
@@ -249,8 +252,10 @@ class Case:
         question = take(record, "question", (str, list))
         if isinstance(question, list):
             turns = read_conversation(question, "question")
-            answered = {"assistant": without_thoughts}
-            question = [each | {"content": answered.get(each["role"], str)(each["content"])} for each in turns]
+            question = [
+                each | ({"content": _own_words(each["content"])[0]} if each["role"] == "assistant" else {})
+                for each in turns
+            ]
         contents = [question] if isinstance(question, str) else [message["content"] for message in question]
         if not any(content.strip() for content in contents):
             raise RecordError(f"case {case_id!r}: 'question' must not be empty")
@@ -268,7 +273,7 @@ class Case:
             raise RecordError(f"case {case_id!r}: {error}") from None
         known = {name for name, *_ in _layout(cls)}  # type: ignore[arg-type]
         extra = {key: value for key, value in record.items() if key not in known}
-        return cls(case_id, question, responses, reference and without_thoughts(reference), topic, extra, criteria)
+        return cls(case_id, question, responses, reference and _own_words(reference)[0], topic, extra, criteria)
 
     def to_dict(self) -> dict[str, Any]:
         return {
