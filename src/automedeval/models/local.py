@@ -89,7 +89,7 @@ class LocalChat(Chat):
         if self.device == "auto":
             self.device = best_device()
         if self.dtype == "auto":
-            dtype = best_dtype(self.device, AutoConfig.from_pretrained(folder).dtype)
+            dtype = best_dtype(self.device, AutoConfig.from_pretrained(folder, trust_remote_code=False).dtype)
             self.precision = described(dtype, self.device)
         else:
             dtype = getattr(torch, self.dtype)

@@ -51,7 +51,9 @@ def outline_network(folder: Path, dtype: torch.dtype, device: str):
     transformers knows that "sdpa" cannot compute it. RecordError if the architecture does not take `logits_to_keep`.
     """
     with torch.device("meta"):
-        network = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder), dtype=dtype)
+        network = AutoModelForCausalLM.from_config(
+            AutoConfig.from_pretrained(folder, trust_remote_code=False), dtype=dtype
+        )
     name = type(network).__name__
     if "logits_to_keep" not in inspect.signature(network.forward).parameters:
         raise RecordError(f"{folder}: {name} cannot return the logits of the last tokens alone, which judging needs")
@@ -72,6 +74,7 @@ def load_network(folder: Path, outline, device: str):
         folder,
         dtype=outline.dtype,
         use_safetensors=True,
+        trust_remote_code=False,
         device_map=None if device == "cpu" else {"": device},
         output_loading_info=True,
     )

@@ -131,7 +131,7 @@ def load_tokenizer(folder: Path) -> Any:
     from transformers import AutoTokenizer  # slow to import
 
     try:
-        return AutoTokenizer.from_pretrained(folder)
+        return AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     except Exception as error:  # noqa: BLE001  a library that is missing, a file that is, or one that cannot be read
         why = " ".join(str(error).split())[:300]
         if (folder / "tokenizer.model").exists() and not find_spec("sentencepiece"):
