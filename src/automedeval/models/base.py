@@ -118,7 +118,7 @@ class Answer:
         try:
             return cls(without_thoughts(text), **more)
         except RecordError as error:
-            return cls(error=str(error), **more, refused=True)
+            return cls(text, error=str(error), **more, refused=True)
 
     @classmethod
     def of_odds(cls, odds: Sequence[dict[str, float]], usage: dict[str, int], text: str = "") -> "Answer":

@@ -43,6 +43,7 @@ _FATAL = (401, 403, 404)  # a retry does not help, and every other request would
 _REFUSED = (400, 413, 422)  # a retry does not help; the fault may be this prompt's or every request's
 _MOST_REFUSALS = 5  # with the same words in a row, before a run stops
 _MOST_FAILURES = 10  # in a row, before a run stops
+_FEWEST_READ = 256  # tokens of a prompt: no server cuts one to fewer, so a smaller count is of what was not cached
 _BUSY = (408, 409, 429, 502, 503, 504)  # says nothing about whether the endpoint lists its models
 # What a served model says of itself; `created` is left out because vLLM makes it anew at each request.
 _IDENTITY = ("root", "owned_by", "max_model_len")
@@ -255,7 +256,7 @@ class OpenAIChat(Chat):
         read, about = answer.usage.get("prompt_tokens"), self.estimate([prompt])
         if read and 4 * read >= 3 * about:
             self._longest = max(self._longest, about)
-        if not read or 4 * read >= about or about <= self._longest + read:
+        if not read or read < _FEWEST_READ or 4 * read >= about or about <= self._longest + read:
             return answer
         why = "it was cut, or the rest was cached, and no prompt as long was read as a whole before"
         why = f"the endpoint read {read:,} tokens of a prompt of about {about:,}: {why}"

@@ -260,7 +260,7 @@ class LocalChat(Chat):
             ]
         return [
             Answer(error=NOT_FINITE, usage=count)
-            if bad or answer.error
+            if bad or answer.error == NOT_FINITE
             else replace(answer, truncated=made.truncated, usage=count)
             for answer, bad, made, count in zip(answers, not_finite, written, usage)
         ]
