@@ -108,7 +108,10 @@ def test_the_nightly_workflow_fails_for_a_judge_that_was_made_worse(
 
     _, (keep, workflow) = documented()
     (tmp_path / "kept").mkdir()
-    rows = [(f"What helps in case {number}?", f"Drink and rest, {number}.", f"Run far, {number} miles.") for number in range(60)]
+    rows = [
+        (f"What helps in case {number}?", f"Drink and rest, {number}.", f"Run far, {number} miles.")
+        for number in range(60)
+    ]
     write_csv(tmp_path / "kept" / "cases.csv", ("question", "good", "bad"), rows)
     monkeypatch.chdir(tmp_path)
     with EndpointDouble(reply) as endpoint:
