@@ -159,8 +159,8 @@ def _read_clause(clause: str, kg: float | None) -> tuple[str, list[Quantity]]:
                 between, after = per["between"], after[per.end() :]
                 limit = limit or _limit(before, after)
             own = list(_amounts(match, per, basis, kg)) if kind == "amount" else [_rate(kind, match)]
-            if kind == "apart":  # at least 6 hours apart is at most 4 times a day
-                limit = {"most": "least", "least": "most"}.get(limit or "", limit)
+            if kind == "apart":  # at least 6 hours apart is at most 4 times a day; "6 hours apart" is no rate
+                limit = {"most": "least", "least": "most"}.get(limit or "")
             if limit and kind in ("apart", "every"):
                 own = [each._replace(basis="apart") for each in own]
             found += [q._replace(bound=limit) for q in own if limit is not None and not (limit and q.computed)]

@@ -81,7 +81,7 @@ class Question:
     def _said(self, text: str) -> str | None:
         """Return the one option that a text begins with and does not take back."""
         words = "|".join(map(re.escape, sorted(self.options, key=len, reverse=True)))
-        first = re.match(rf"\W{{0,9}}(?<![-−–])({words})\s*(?:(?!-\S|%)[^\w\s]|\n|\Z)", text, re.I)
+        first = re.match(rf"\W{{0,9}}(?<![-−–<>≤≥~≈])({words})\s*(?:(?!-\S|%)[^\w\s]|\n|\Z)", text, re.I)
         if not first:
             return None
         more = text[first.end(1) :]
@@ -93,9 +93,11 @@ class Question:
                 r"\s(?:(?!and|or|for|as|but|to|on|in)[a-z-]+\s)?[a-z-]{3,}s\b(?<!points)(?<!stars)"  # "3 red flags"
             )
             others += "".join(f"|{word}" for n, word in enumerate(SPOKEN) if word and re.fullmatch(others, str(n)))
-            rival = rf"\A\s?(?:[.,/–-]\s?\d|[%°+<])|(?<![\w.,])(?:{others}|\w*½)(?!\w|{counted})"
-        else:  # another option is meant where its clause ends with it
+            rival = rf"\A\s?(?:[.,/–-]\s?\d|[%°+<])|\A[\s(,]*(?:(?:out )?of|minus|less|plus)\b|(?<![\w.,])(?:{others}|\w*½)(?!\w|{counted})"
+        else:  # another option is meant where its clause ends with it, another letter wherever it stands but in a reason
             rival = rf"\b(?:{others})(?=\s*(?:[^\w\s'’]|\n|\Z))"
+            unless = r"\A(?:(?!\b(?:since|because|while|whereas)\b)[\s\S])*"
+            rival += rf"|{unless}(?-i:(?<![\w'’])(?:{others})(?![\w'’]))" if len(own) == 1 else ""
         return None if re.search(rival, more, re.I) else own
 
     def _likeliest(self, odds: dict[str, float]) -> Judgement:

@@ -189,7 +189,8 @@ _INLINE = re.compile(rf"(?<=[.!?…。！？]){_GAP}{_MARK}scores?{_MARK}{_GAP}[
 
 def _read_score_line(text: str, rubric: Rubric, slots: int) -> tuple[ParsedAnswer, int]:
     """Read the scores behind the last header; what stands beside and behind them may give no other values."""
-    text, (low, high), (slot_pattern, score_pattern) = without_quotations(text), rubric.bounds, _patterns(rubric)
+    whole, (low, high), (slot_pattern, score_pattern) = text, rubric.bounds, _patterns(rubric)
+    text = without_quotations(whole)
     headers = [*_HEADER.finditer(text)] or [*_INLINE.finditer(text)]
     if not headers:
         return ParsedAnswer(False, "no score line"), len(text)
@@ -218,6 +219,10 @@ def _read_score_line(text: str, rubric: Rubric, slots: int) -> tuple[ParsedAnswe
     spans = tuple(scores[number].span("score") for number in sorted(scores))
     told = tuple(int(text[start:stop]) for start, stop in spans)
     reading = ParsedAnswer(True, None, text[: header.start()], told, spans=spans)
+    for slot in slot_pattern.finditer(whole, end):
+        again = score_pattern.match(whole, slot.end())
+        if again and (int(slot[1]) not in scores or int(again["score"]) != told[int(slot[1]) - 1]):
+            return ParsedAnswer(False, "other scores stand in a quotation behind these"), end
     line = text.find("\n", max(stop for _, stop in spans)) % (len(text) + 1)  # the end of the last score's line
     if other_values(text[header.end() : line], rubric, reading) or other_values(text[line:], rubric, reading):
         return ParsedAnswer(False, "other scores stand beside or behind these, or a number that may be one"), end
@@ -378,6 +383,9 @@ def _read_comma_list(text: str, rubric: Rubric, slots: int) -> tuple[ParsedAnswe
         return ParsedAnswer(False, told), len(text)
     if any(len(each) == wanted and [*map(folded, each)] != [*map(folded, last)] for each in lists):
         return ParsedAnswer(False, "two lists of answers differ"), len(text)
+    named = [name for name in re.findall(r"\w+", text.lower()) if name in rubric.output_criteria]
+    if len(named) >= wanted and named[-wanted:] != [*rubric.output_criteria]:
+        return ParsedAnswer(False, "the criteria are named in another order"), len(text)
     return ParsedAnswer(True, choices=_choices(last, rubric)), len(text)
 
 
