@@ -93,7 +93,8 @@ class Question:
                 r"\s(?:(?!and|or|for|as|but|to|on|in)[a-z-]+\s)?[a-z-]{3,}s\b(?<!points)(?<!stars)"  # "3 red flags"
             )
             others += "".join(f"|{word}" for n, word in enumerate(SPOKEN) if word and re.fullmatch(others, str(n)))
-            rival = rf"\A\s?(?:[.,/–-]\s?\d|[%°+<])|\A[\s(,]*(?:(?:out )?of|minus|less|plus)\b|(?<![\w.,])(?:{others}|\w*½)(?!\w|{counted})"
+            rival = r"\A\s?(?:[.,/–-]\s?\d|[%°+<])|\A[\s(,]*(?:(?:out )?of|minus|less|plus)\b"
+            rival += rf"|(?<![\w.,])(?:{others}|\w*½)(?!\w|{counted})"
         else:  # another option is meant where its clause ends with it, another letter wherever it stands but in a reason
             rival = rf"\b(?:{others})(?=\s*(?:[^\w\s'’]|\n|\Z))"
             unless = r"\A(?:(?!\b(?:since|because|while|whereas)\b)[\s\S])*"
