@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 LIMITS = {
-    "src, lines of Python": 28_910,
-    "tests, lines of Python": 32_480,
-    "recipes, lines of Python": 1_990,
+    "src, lines of Python": 28_700,
+    "tests, lines of Python": 31_020,
+    "recipes, lines of Python": 1_985,
     "benchmarks, lines of Python": 2_940,
     "recipes, lines of YAML": 1_580,
     "docs/*.md, bytes": 109_000,

@@ -131,7 +131,7 @@ class Loops:
         self.pairs = [(number, *two) for number, of_case in enumerate(twos) for two in of_case]
         words = [[len(each["text"].split()) for each in case["responses"]] for case in self.cases]
         self.length = {(number, place): words[number][place] for number, place in self.responses}
-        self.ratings = ratings
+        self.ratings, self.anonymous = ratings, False
         self.rows: list[Row] = []
         authors = list(dict.fromkeys((verdict["judge"], verdict["rubric"]) for verdict in verdicts))
         for author in authors:
@@ -256,7 +256,12 @@ class Loops:
         return [gaps for gaps in found if gaps]
 
     def by_people(self) -> dict[tuple, int | None]:
-        """Return people's relations: of the mean over criteria of the mean over those who rated both responses."""
+        """Return people's relations: of the mean over criteria of the mean over those who rated both responses.
+
+        Of anonymous raters nobody knows who rated both: then their scores are compared.
+        """
+        if self.anonymous:
+            return self.relations(self.people)
         gaps = {pair: mean([mean(list(each.values())) for each in self.gaps(*pair)]) for pair in self.pairs}
         return {pair: None if gap is None else relation(gap, 0) for pair, gap in gaps.items()}
 

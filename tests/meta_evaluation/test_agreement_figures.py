@@ -149,6 +149,7 @@ def figures_of(folder: Path, files: dict[str, Any]) -> tuple[dict[str, Any], Loo
             scores_of[name] = [None if math.isnan(value) else float(value) for value in values]
     figures = meta_evaluate(cases, [*judges, *baselines], people, resamples=RESAMPLES)
     loops = Loops(files["cases"], files["verdicts"], files["ratings"], scores_of)
+    loops.anonymous = files.get("raters") == "anonymous"
     return json.loads(json.dumps(plain(figures), allow_nan=False)), loops
 
 

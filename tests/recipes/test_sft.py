@@ -165,10 +165,12 @@ def test_a_checkpoint_that_trl_cannot_resume_is_one_line(tiny_model: Path, instr
     output = tmp_path / "out"
     with stopped(SAVE, 2):
         run_recipe("sft", *arguments(tiny_model, instructions, output, "--save_steps", 1))
-    (output / "checkpoint-2/optimizer.pt").write_bytes(b"half")
-    fault = error_line(run_recipe("sft", *arguments(tiny_model, instructions, output, "--save_steps", 1)))
-    assert fault.startswith(f"error: {output}/checkpoint-2 cannot be resumed: ")
-    assert fault.endswith("; delete it to go on from the one before")
+    for torn in ("rng_state.pth", "optimizer.pt"):
+        (output / "checkpoint-2" / torn).write_bytes(b"half")
+        done = run_recipe("sft", *arguments(tiny_model, instructions, output, "--save_steps", 1))
+        assert (done.returncode, "Traceback" in done.stderr) == (1, False)
+        assert f"error: {output}/checkpoint-2 cannot be resumed: " in done.stderr
+        assert "; delete it to go on from the one before" in done.stderr
     shutil.rmtree(output / "checkpoint-2")
     done = train(*arguments(tiny_model, instructions, output, "--save_steps", 1))
     assert f"resuming from {output}/checkpoint-1" in done.stdout

@@ -86,7 +86,10 @@ class Run(TrainerCallback):
             ) from None
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        self._started, self._goes = time.monotonic(), True
+        self._started = time.monotonic()
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self._goes = True  # all of the checkpoint was read
 
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         PartialState().wait_for_everyone()

@@ -59,14 +59,15 @@ class People:
     """Ratings of responses.
 
     A strict rater who rated one of two responses alone says nothing of the two. So people compare two responses by `gaps`, the
-    mean over criteria of the mean over those raters who rated both, and never by the gap between their `scores`; without a
-    blank the two are equal.
+    mean over criteria of the mean over those raters who rated both; without a blank that is the gap between their `scores`.
+    Where an annotator's name is said to be a position only, nobody is known to have rated both, and the scores are compared.
     """
 
     panel: Panel  # of the cases
     annotators: list[str]  # sorted
     by_criterion: dict[str, np.ndarray]  # ratings on each criterion: float [responses, annotators], NaN for none
-    crossed: bool  # whether annotators are persons who rated all that was rated; else a name is a position only
+    crossed: bool  # whether annotators are taken for persons who rated all that was rated
+    named: bool = True  # False where a name is said to be a position only
     # The number of a response → (annotator, comment) of its ratings.
     comments: dict[int, list[tuple[str, str]]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
@@ -81,8 +82,11 @@ class People:
     def gaps(self, first: np.ndarray, second: np.ndarray, criterion: str | None = None) -> np.ndarray:
         """Return how much higher people rate responses than others, by numbers: float [pairs], NaN where nobody rated both.
 
-        It is over the criteria that all rated responses of their case have, or on one criterion.
+        It is over the criteria on which every rated response of the case has a rating, or on one criterion.
         """
+        if not self.named:
+            scores = self.scores if criterion is None else self.on_criterion(criterion)
+            return scores[first] - scores[second]
         tables = self.compared if criterion is None else [self.by_criterion[criterion]]
         return _mean(np.stack([_mean(ratings[first] - ratings[second], 1) for ratings in tables]), 0)
 
@@ -110,7 +114,7 @@ class People:
         """Return each rater beside the mean of the others, which is the ceiling for a judge; None with one rater.
 
         Both are means over the same criteria. Of two responses these are the ones on which the rater and another one rated
-        both; of one response those that he shares with others on every response of the case that he shares.
+        both; of one response those on which he and another rated each response of the case that he and another rated.
 
         Returns:
             The panel once for each rater; the relations by the others and by the rater, float [pairs]; and their scores, float
@@ -140,7 +144,10 @@ def _beside_others(ratings: np.ndarray, case: np.ndarray | None = None) -> list[
 
 
 def _lacking(there: np.ndarray, case: np.ndarray) -> np.ndarray:
-    """Return whether some response of the case has other criteria and lacks this one: bool [criteria, responses, …]."""
+    """Return whether some response of the case has other criteria and lacks this one, of each rater if `there` has them.
+
+    `there` is bool [criteria, responses] or [criteria, responses, raters], and so is the result.
+    """
     _, start, of = np.unique(case, return_index=True, return_inverse=True)
     return np.logical_or.reduceat(there.any(axis=0) & ~there, start, axis=1)[:, of]
 
@@ -183,8 +190,9 @@ def gather_ratings(
         other = "raters are taken as anonymous: not all of them rated everything (--raters crossed if they are persons)"
         notes.append(crossed if complete else other)
     people = People(
-        cases.panel, annotators, by_criterion, complete if raters is None else raters == "crossed", comments, notes
-    )
+        cases.panel, annotators, by_criterion, complete if raters is None else raters == "crossed",
+        raters != "anonymous", comments, notes,
+    )  # fmt: skip
     there, compared, case = np.stack(list(rated.values())), ~np.isnan(people.compared).all(axis=2), cases.panel.case
     if some := len(np.unique(case[(there & ~compared).any(axis=0)])):
         what = f"{some} of {len(cases)} cases have answers that lack a criterion"
@@ -196,7 +204,8 @@ def gather_ratings(
             notes.append(f"{count} of {len(cases)} cases have no {what} and are left out of every agreement")
     alone = ~np.isnan(cases.panel.relations(people.scores)) & np.isnan(people.relations)
     if alone.any():
-        notes.append(f"{several(int(alone.sum()), 'pair')} of rated answers that no one rater rated both: not compared")
+        told = "not compared (--raters anonymous compares their means)"
+        notes.append(f"{several(int(alone.sum()), 'pair')} of rated answers that no one rater rated both: {told}")
     return people
 
 

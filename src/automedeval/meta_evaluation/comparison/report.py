@@ -102,7 +102,7 @@ def tables(result: Result) -> list[PageTable]:
     head = ["what", "judge", *kinds.values(), *(["weight of the judge", "rated", "equivalent"] if rated else [])]
     groups = {"Mean scores": {name: each["mean"] for name, each in result["models"].items()}}
     for title, key in (
-        ("Differences of mean scores, each estimated by itself", "difference"),
+        ("Mean differences, of people by those who rated both, each estimated by itself", "difference"),
         ("Shares of pairs won, ties counted half", "win_rate"),
     ):
         groups |= {title: {" : ".join(pair["pair"]): pair[key] for pair in result["pairs"]}}

@@ -77,7 +77,7 @@ def measures_of_cases(cases: Cases, row: Row, people: People | None) -> dict[str
 
     - contradicted: the number of responses with a statement that contradicts its evidence; only where statements were checked.
     - models_differ: the largest less the smallest score of a case; of a judge of pairs, pairs won less lost.
-    - people_disagree: the pairs in another order than people's, weighted by the gap between people's scores.
+    - people_disagree: the pairs in another order than people's, weighted by how much higher people rate the one.
     - least_sure: minus the mean gap between the expected scores of two responses.
     """
     panel, values, measures = cases.panel, row.ranking_values, {}
