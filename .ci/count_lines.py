@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 LIMITS = {
-    "src, lines of Python": 28_700,
+    "src, lines of Python": 28_710,
     "tests, lines of Python": 31_020,
     "recipes, lines of Python": 1_985,
     "benchmarks, lines of Python": 2_940,

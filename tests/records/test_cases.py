@@ -61,7 +61,7 @@ def test_own_ids_references_and_topics_are_kept_and_numbers_are_no_responses(tmp
 
 def test_the_rows_of_one_id_are_a_case(tmp_path):
     each = [(name, *row) for name in "xy" for row in (("m1", ""), ("m2", "G."))]
-    rows = [{"case_id": name, "prompt": "Why?", "system": m, "output": f"{name} {m}", "gold": g} for name, m, g in each]
+    rows = [{"case_id": name, "prompt": "Why?", "model": m, "output": f"{name} {m}", "gold": g} for name, m, g in each]
     cases = [(case.id, case.question, case.models, case.reference) for case in read_rows(tmp_path, rows)]
     assert cases == [(name, "Why?", ["m1", "m2"], "G.") for name in "xy"]
     # ids of rows, not of cases

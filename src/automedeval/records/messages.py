@@ -6,7 +6,7 @@ from typing import Any
 
 from automedeval.records.errors import RecordError
 
-ROLES = {"human": "user", "gpt": "assistant", "chatgpt": "assistant", "model": "assistant"}  # of ShareGPT
+ROLES = {"user": "user", "human": "user"} | dict.fromkeys(("assistant", "gpt", "chatgpt", "model"), "assistant")
 # Kinds of parts
 TEXTS, THOUGHTS = ("text", "output_text", "input_text"), ("thinking", "redacted_thinking", "reasoning")
 CALLS = ("tool_calls", "function_call")
@@ -28,7 +28,7 @@ def _kind(message: dict) -> tuple[str, str] | None:
 def _is_message(value: Any) -> bool:
     """Return whether a cell is one message of a user or an assistant, and no other data with a role or a source."""
     kind = _kind(value) if isinstance(value, dict) else None
-    if kind is None or str(value[kind[0]]).casefold() not in (*ROLES, *ROLES.values()):
+    if kind is None or str(value[kind[0]]).casefold() not in ROLES:
         return False
     return not {kind[1], *CALLS}.isdisjoint(value)
 
@@ -45,7 +45,7 @@ def _message(message: dict, place: str) -> dict[str, str]:
     if not isinstance(message, dict) or not (keys := _kind(message)):
         raise RecordError(f"{place} is no object with a role and a content")
     if keys[0] == "role" and message.get("content") and all(isinstance(value, str) for value in message.values()):
-        return message
+        return message | {"role": ROLES.get(message["role"].casefold(), message["role"])}
     role, content = (message.get(key) for key in keys)
     content = message.get("refusal") if content is None else content
     texts = [_parts(content)] if isinstance(content, list) else [content] if isinstance(content, str) else []
@@ -54,7 +54,7 @@ def _message(message: dict, place: str) -> dict[str, str]:
     if not isinstance(role, str) or not texts or (content is not None and not isinstance(content, str | list)):
         raise RecordError(f"{place} has no text")
     beside = {key: value for key, value in message.items() if isinstance(value, str) and key not in keys}
-    return {"role": ROLES.get(role, role), "content": "\n".join(filter(None, texts)), **beside}
+    return {"role": ROLES.get(role.casefold(), role), "content": "\n".join(filter(None, texts)), **beside}
 
 
 def _parts(parts: list) -> str:
@@ -83,10 +83,17 @@ def _call(call: Any) -> str:
 def answer_text(value: Any, name: str) -> Any:
     """Return the text of an answer that is given as messages, a message or parts; another value as it is."""
     if is_conversation(value):
-        return read_conversation(value, name)[-1]["content"]
+        return _answer(read_conversation(value, name), name)
     if isinstance(value, dict) and _kind(value):
         return _message(value, repr(name))["content"]
     return _parts(value) if _is_parts(value) else value
+
+
+def _answer(messages: list[dict[str, str]], name: str) -> str:
+    """Return the last message, which an assistant must have written."""
+    if messages[-1]["role"] != "assistant":
+        raise RecordError(f"the last message of {name!r} is not the assistant's: its role is {messages[-1]['role']!r}")
+    return messages[-1]["content"]
 
 
 def _is_parts(value: Any) -> bool:
@@ -120,7 +127,11 @@ def without_messages(row: dict, place: str) -> dict:
             texts |= {"question": _question(messages[:-1] if answered else messages)}
             texts |= {"answer": messages[-1]["content"]} if answered else {}
         else:
-            texts[name] = _question(messages) if messages[-1]["role"] == "user" else messages[-1]["content"]
+            asks = name in ("question", "prompt") or messages[-1]["role"] == "user"
+            try:
+                texts[name] = _question(messages) if asks else _answer(messages, name)
+            except RecordError as error:
+                raise RecordError(f"{place}: {error}") from None
     if {"chosen", "rejected"} <= set(read) and not {"question", "prompt"} & {*row, *texts}:
         if read["chosen"][:-1] != read["rejected"][:-1]:
             what = "'chosen' and 'rejected' do not answer one question"
