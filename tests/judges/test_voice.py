@@ -13,6 +13,7 @@ from doubles.tiny_model import build_tiny_model
 from programs import ENCODER, SAMPLE, error_line, needs_encoder, run_command, succeeded
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from automedeval import Case, load_judge
 from automedeval.cli.judge import folder_name
 from automedeval.evidence.chat_checker import load_checker
 from automedeval.judges.small import PACKAGED
@@ -144,12 +145,17 @@ def test_a_certified_model_checks_the_statements_and_lowers_the_score_of_a_contr
         checker = load_checker("openai:m", EncoderArguments(ENCODER), ChatArguments(base_url=endpoint.url))
         checker.certificate.parent.mkdir(parents=True)
         write_json(checker.certificate, {"threshold": 0.5})
+        judge = load_judge("small+openai:m", chat={"base_url": endpoint.url}, encoder=str(ENCODER))
+        about = judge.estimate(judge.plan(Case.from_dict(case)))
         broken[0] = True
         done, verdicts = judged(tmp_path / "v", [case], *asked)
         assert ("not judged" in error_line(done), verdicts) == (True, {})
         broken[0] = False
         done, verdicts = judged(tmp_path / "v", [case], *asked)
     succeeded(done)
+    prompts = {each["body"]["messages"][-1]["content"] for each in endpoint.asked}
+    assert len(prompts) == 6  # of each answer the voice, its statement, and the statement without a passage
+    assert about == sum(len(each.encode()) // 4 + 4 for each in prompts)
     (wrong,) = verdicts["c"]["checked"]["m0"]
     assert (wrong["text"], wrong["passage"], wrong["probability"]) == (said[0], "Sip warm tea through the day.", 0.8)
     assert (before["c"]["checked"], verdicts["c"]["checked"]["m1"]) == ({"m0": [], "m1": []}, [])

@@ -96,12 +96,16 @@ class ChatChecker:
 
     def kept(self) -> "ChatChecker":
         """Return it with the certified threshold of the user's cache, if there is one."""
-        known = self.certificate.is_file()
-        return replace(self, threshold=read_json(self.certificate)["threshold"] if known else None)
+        return replace(self, threshold=read_json(self.certificate)["threshold"]) if self.certificate.is_file() else self
 
     def wrong(self, findings: Sequence[Finding]) -> float:
         """Return the probability that an answer contradicts its evidence: that of its surest contradicted statement."""
         return max((each.probability or 0.5 for each in findings if each.label == CONTRADICTED), default=0.0)
+
+    def estimate(self, answers: StatedAnswers) -> int:
+        """Return about how many prompt tokens the questions on the statements take."""
+        every = (each for asked in self._questions(answers) for each in asked)
+        return self.chat.estimate([text for each in every for text in (each.prompt, each.blank) if text])
 
     def check(self, answers: StatedAnswers, wanted: Sequence[bool] | None = None) -> Iterator[list[Finding] | None]:
         """Yield the findings of each answer, in order; None if it is not wanted, or an endpoint did not answer.

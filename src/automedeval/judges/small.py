@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from automedeval.evidence.chat_checker import ChatChecker
-from automedeval.evidence.checker import Finding, SmallChecker, contradicted, matching_checker, was_read
+from automedeval.evidence.checker import Finding, SmallChecker, StatedAnswer, contradicted, matching_checker, was_read
 from automedeval.evidence.run import evidence_of
 from automedeval.evidence.statements import statements
 from automedeval.judges.base import ApartJudge
@@ -135,8 +135,11 @@ class SmallJudge(ApartJudge):
         return "reference" in self.scales or self.checker is not None
 
     def estimate(self, requests: Sequence[Request]) -> int:
-        voice = self.voice
-        return voice.chat.estimate([each for some in requests for each in voice.prompts(shown(some))]) if voice else 0
+        if self.voice is None:
+            return 0
+        cases = [shown(request) for request in requests]
+        asked = self.voice.chat.estimate([each for case in cases for each in self.voice.prompts(case)])
+        return asked + (self.checker.estimate(self._stated(cases)) if isinstance(self.checker, ChatChecker) else 0)
 
     def overflow(self, prompts: Sequence[Request]) -> list[int]:
         return [0] * len(prompts)  # the voice leaves out a response that is too long for it
@@ -174,17 +177,21 @@ class SmallJudge(ApartJudge):
             for case in cases:
                 yield [[] for _ in case.responses]
             return
-        kinds = ("reference", "books") if self.search else ("reference",)
-        answers = []
+        each_wanted = [want for case, want in zip(cases, wanted) for _ in case.responses]
+        checked = self.checker.check(self._stated(cases), each_wanted)
+        for case in cases:
+            found = [each for each in itertools.islice(checked, len(case.responses)) if each is not None]
+            yield found if len(found) == len(case.responses) else None
+
+    def _stated(self, cases: Sequence[Case]) -> list[StatedAnswer]:
+        """Return, of each response, its statements, its evidence and the question; no statements without evidence."""
+        kinds, answers = ("reference", "books") if self.search else ("reference",), list[StatedAnswer]()
         for case in cases:
             for index, response in enumerate(case.responses):
                 passages = [each for kind in kinds for each in evidence_of(case, index, kind, self.search)]
                 asked = statements(response.text) if passages else []
                 answers.append((asked, passages, asked_last(case.question)))
-        checked = self.checker.check(answers, [want for case, want in zip(cases, wanted) for _ in case.responses])
-        for case in cases:
-            found = [each for each in itertools.islice(checked, len(case.responses)) if each is not None]
-            yield found if len(found) == len(case.responses) else None
+        return answers
 
     def verdict(self, request: Request, answer: Read | Answer, notes: dict[str, Any] | None = None) -> Verdict:
         """Return the verdict of what was read of a case; it is invalid if no response could be read, and none is empty."""

@@ -37,9 +37,8 @@ class LocalDecisions(LocalChat):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._decision = DecisionConfig.from_pretrained(self.folder)
-        own: Any = MODEL_FOR_DECISION_MAPPING.get(
-            type(AutoConfig.from_pretrained(self.folder, trust_remote_code=False)), None
-        )
+        config = AutoConfig.from_pretrained(self.folder, trust_remote_code=False)
+        own: Any = MODEL_FOR_DECISION_MAPPING.get(type(config), None)
         heads = own.config_class.extra_config_files if own else ()
         if self._decision.adapter or any((self.folder / name).is_file() for name in heads):
             raise RecordError(f"{self.folder}: a head or an adapter answers its questions: {SERVED}")

@@ -50,10 +50,9 @@ def outline_network(folder: Path, dtype: torch.dtype, device: str):
     Attention is computed by "sdpa", or by its grouped form where `GROUPED_TYPES` and the device have it; "eager" where
     transformers knows that "sdpa" cannot compute it. RecordError if the architecture does not take `logits_to_keep`.
     """
+    config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
     with torch.device("meta"):
-        network = AutoModelForCausalLM.from_config(
-            AutoConfig.from_pretrained(folder, trust_remote_code=False), dtype=dtype
-        )
+        network = AutoModelForCausalLM.from_config(config, dtype=dtype)
     name = type(network).__name__
     if "logits_to_keep" not in inspect.signature(network.forward).parameters:
         raise RecordError(f"{folder}: {name} cannot return the logits of the last tokens alone, which judging needs")

@@ -83,16 +83,16 @@ def _call(call: Any) -> str:
 def answer_text(value: Any, name: str) -> Any:
     """Return the text of an answer that is given as messages, a message or parts; another value as it is."""
     if is_conversation(value):
-        return _answer(read_conversation(value, name), name)
+        return _answer(read_conversation(value, name), repr(name))
     if isinstance(value, dict) and _kind(value):
         return _message(value, repr(name))["content"]
     return _parts(value) if _is_parts(value) else value
 
 
-def _answer(messages: list[dict[str, str]], name: str) -> str:
-    """Return the last message, which an assistant must have written."""
+def _answer(messages: list[dict[str, str]], place: str) -> str:
+    """Return the last message; RecordError if the assistant did not write it."""
     if messages[-1]["role"] != "assistant":
-        raise RecordError(f"the last message of {name!r} is not the assistant's: its role is {messages[-1]['role']!r}")
+        raise RecordError(f"{place}: the last message is not the assistant's; its role is {messages[-1]['role']!r}")
     return messages[-1]["content"]
 
 
@@ -128,10 +128,7 @@ def without_messages(row: dict, place: str) -> dict:
             texts |= {"answer": messages[-1]["content"]} if answered else {}
         else:
             asks = name in ("question", "prompt") or messages[-1]["role"] == "user"
-            try:
-                texts[name] = _question(messages) if asks else _answer(messages, name)
-            except RecordError as error:
-                raise RecordError(f"{place}: {error}") from None
+            texts[name] = _question(messages) if asks else _answer(messages, f"{place}: {name!r}")
     if {"chosen", "rejected"} <= set(read) and not {"question", "prompt"} & {*row, *texts}:
         if read["chosen"][:-1] != read["rejected"][:-1]:
             what = "'chosen' and 'rejected' do not answer one question"

@@ -252,10 +252,8 @@ class Case:
         question = take(record, "question", (str, list))
         if isinstance(question, list):
             turns = read_conversation(question, "question")
-            question = [
-                each | ({"content": _own_words(each["content"])[0]} if each["role"] == "assistant" else {})
-                for each in turns
-            ]
+            answered = {"assistant": lambda text: _own_words(text)[0]}
+            question = [each | {"content": answered.get(each["role"], str)(each["content"])} for each in turns]
         contents = [question] if isinstance(question, str) else [message["content"] for message in question]
         if not any(content.strip() for content in contents):
             raise RecordError(f"case {case_id!r}: 'question' must not be empty")
