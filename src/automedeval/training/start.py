@@ -1,5 +1,6 @@
 """Start a run of TRL's: its arguments, the number formats of the device, what libraries raise."""
 
+import atexit
 import os
 import sys
 import warnings
@@ -98,6 +99,12 @@ def launched() -> Iterator[None]:
             print(f"{lock}: {why}", flush=True)
     try:
         yield
+        if PartialState().backend == "gloo":
+            # Threads of gloo can still hold Python objects, and abort a finished process while the interpreter ends
+            # (pytorch/pytorch#179291); so the process ends without that, behind what it registered to do at its end.
+            atexit._run_exitfuncs()
+            sys.stdout.flush()
+            os._exit(0)
     except (ImportError, ValueError, RuntimeError, SafetensorError) as error:
         text = " ".join(str(error).split())
         if isinstance(error, ImportError | ValueError):  # a library that is missing, arguments that TRL refuses
