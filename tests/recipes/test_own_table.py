@@ -1,15 +1,12 @@
 """A user's own table through the commands: a judge by its bare name, what is read, what changed, and the table back."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from doubles.agreement_study import read
 from programs import error_line, run_command, succeeded
-from tables import read_csv, rows_of, write_csv
+from tables import read_csv, rows_of
 
 TABLE = rows_of(__file__)["table"]
 JUDGE = ("--judge", "baseline:longer text", "--blank", "lowest", "--output", "out")
@@ -51,50 +48,6 @@ def test_one_line_says_what_is_read_of_a_table_and_a_name_that_may_be_the_refere
     said = ("--columns", f"question=question,reference={name},bot-v1,bot-v2")
     succeeded(run_command("prepare", "mine.csv", *said, "--blank", "lowest", "--output", "cases"))
     assert [case["reference"] for case in read(Path("cases/cases.jsonl"))] == ["Yes.", "No.", "Rest."]
-
-
-def on_a_terminal(*words: str) -> list[str]:
-    """Return the lines that a command prints on a terminal, without its progress bar."""
-    reader, writer = os.openpty()
-    command = [sys.executable, "-m", "automedeval.cli.console", *words]
-    with subprocess.Popen(command, stdout=writer, stderr=subprocess.DEVNULL) as program:
-        os.close(writer)
-        said = b""
-        while True:
-            try:
-                said += os.read(reader, 4096)
-            except OSError:  # the program has closed its end
-                break
-    os.close(reader)
-    assert program.returncode == 0
-    return said.decode().splitlines()
-
-
-def test_a_terminal_shows_what_each_column_is_taken_for_with_its_first_words(table) -> None:
-    lines = on_a_terminal("judge", "mine.csv", *JUDGE)
-    first, *rows = lines[: lines.index("reference: not read by this judge")]
-    assert first.startswith("mine.csv: not read: notes, date (no text); 3 rows, 3 cases; 1 of 6 answers are blank")
-    said = {tuple(row.split("  ")[1].split(" → ")): row.rpartition("  ")[2] for row in rows}
-    assert said == {
-        ("question", "question"): "May I walk?",
-        ("bot-v1", "answers"): "Yes and soon.",
-        ("bot-v2", "answers"): "No.",
-        ("reference", "reference"): "Yes.",
-    }
-
-
-def test_of_twelve_models_a_terminal_names_the_first_and_counts_the_others(table) -> None:
-    names = [f"model-with-a-name-{number}" for number in range(12)]
-    rows = [["Why?", *(f"{number} {'Because of this. ' * 9}" for number in range(12)), "So.", "topic"]]
-    write_csv("wide.csv", ("question", *names, "reference", "topic"), rows)
-    lines = on_a_terminal("judge", "wide.csv", *JUDGE)
-    above = lines[: lines.index("")]
-    assert len(above) <= 10
-    assert max(map(len, above)) <= 80
-    answers = [line.split() for line in above if "→ answers" in line]
-    assert [words[0] for words in answers] == [*names[:2], "10"]
-    assert answers[-1][4:6] == [f"{names[2]},", f"{names[3]},"]
-    assert "→ reference" in above[5]
 
 
 @pytest.mark.parametrize("prepared", [False, True])

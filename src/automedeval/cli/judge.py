@@ -55,14 +55,12 @@ from automedeval.records import (
     check_least,
     named_file,
     option,
-    question_text,
     read_cases,
     read_text,
     table_of,
 )
 from automedeval.records.arguments import BaselineArguments, comma_list
 from automedeval.records.cases import named_cases
-from automedeval.records.columns import NAMES, Table
 from automedeval.records.command_line import parse
 from automedeval.records.journal import Processes, write_lines, write_whole
 from automedeval.records.log import Log
@@ -74,7 +72,6 @@ from automedeval.rubrics import Rubric
 from automedeval.rubrics.published import PACKAGED
 
 SAMPLE = Path(automedeval.__file__).parent / "sample"
-WIDTH = 80  # letters of a line on a terminal
 
 
 @dataclass
@@ -279,43 +276,10 @@ def folder_name(judge: str) -> str:
 
 
 def what_is_read(args: JudgeArguments) -> list[str]:
-    """Say what is read of each table: on a terminal a line for each column, its role and first words; else one line."""
-    lines: list[str] = []
-    shown: dict[str, str] = {}
-    for name, file in map(named_file, args.cases):
-        one = len(args.cases) == 1 and not name
-        if is_log(file) or (table := table_of(file, blank=args.blank, columns=args.columns)) is None:
-            continue
-        screen, hint = sys.stdout.isatty(), " (--columns says it otherwise)" * (not args.columns)
-        line = f"{file}: {'; '.join(table.notes[screen:])}{hint}"
-        if one or not screen or len(table.notes) > 2:  # of versions the lines on what is joined have the counts
-            lines.append(clipped(line, 2 * WIDTH) if screen else line)
-        shown = columns_of(table) | shown if screen else {}
-    width = max(map(len, shown), default=0)
-    return [*lines, *(clipped(f"  {name:<{width}}  {words}", WIDTH) for name, words in shown.items())]
-
-
-def columns_of(table: Table) -> dict[str, str]:
-    """Return "COLUMN → ROLE" of each column that is read → the first words in it; of many answers the names."""
-    cases, columns, shown = [case for _, case in table.cases], table.columns, {}
-    roles = {column: role for role in NAMES if (column := getattr(columns, role))}
-    more = columns.responses[2:] if len(columns.responses) > 3 else ()
-    for column in (each for each in columns.every if each not in more):
-        role = roles.get(column, "answers")
-        texts = [question_text(getattr(case, role, None) or "") for case in cases]
-        if role in ("model", "answer", "answers"):
-            responses = [each for case in cases for each in case.responses if role != "answers" or each.model == column]
-            texts = [each.model if role == "model" else each.text for each in responses]
-        shown[f"{clipped(column, 24)} → {role}"] = next(filter(str.strip, texts), "")
-        if more and column == columns.responses[1]:
-            shown[f"{len(more)} more → answers"] = ", ".join(more)
-    return shown
-
-
-def clipped(text: str, most: int) -> str:
-    """Return the beginning of a text, without what steers a terminal."""
-    text = printable(text)
-    return text if len(text) <= most else f"{text[: most - 1]}…"
+    """Return a line on what is read of each table."""
+    hint, files = " (--columns says it otherwise)" * (not args.columns), [named_file(each)[1] for each in args.cases]
+    tables = {file: table_of(file, blank=args.blank, columns=args.columns) for file in files if not is_log(file)}
+    return [printable(f"{file}: {'; '.join(table.notes)}{hint}") for file, table in tables.items() if table]
 
 
 def summary(log: Log, rubric: Rubric, requests: Requests, seconds: float) -> tuple[str, list[Verdict]]:
