@@ -6,7 +6,7 @@
 Counted are tokens that are not padding, per second of forward, backward and update, on the same checkpoint and the same rows,
 tokenized as `recipes/sft.py` does, in the same order, and with the activation checkpointing of `config`:
 
-(a)  ours: SFTTrainer with the arguments of `config`, its output layer at trained positions alone as `recipes/sft.py` has it;
+(a)  ours: SFTTrainer with the arguments of `config`, as `recipes/sft.py` has it;
 (b)  TRL's defaults: SFTTrainer with an SFTConfig that says nothing else. Its batch of 8 becomes the largest divisor of (a)'s
      rows per update that is not above 8, its accumulation the rest; max_length is (a)'s, which cuts no row;
 (c)  a bare loop: the batches, the precision and the optimizer of (a), and no trainer. The output layer reads only positions
@@ -42,12 +42,12 @@ from automedeval.models.checkpoints import checkpoint_folder
 from automedeval.models.tokenization import PromptEncoder
 from automedeval.records import RecordError
 from automedeval.records.command_line import run
-from automedeval.training.completion_logits import read_trained_positions
-from automedeval.training.stages import UNTRAINED, read_rows, tokenize
+from automedeval.training.stages import read_rows, tokenize
 
 OURS, DEFAULTS, BARE = "(a) ours", "(b) TRL's defaults", "(c) bare loop"
 TARGETS = {DEFAULTS: 1.15, BARE: 0.85}  # what (a) is to reach of each
 CLEAR = Path("/proc/self/clear_refs")
+UNTRAINED = -100  # torch's label of a token that the loss ignores
 Rows = list[dict[str, list[int]]]
 
 
@@ -84,15 +84,13 @@ def parse(arguments: Sequence[str]) -> tuple[SFTConfig, str]:
     return training, str(checkpoint_folder(model.model_name_or_path))
 
 
-def train_with_trl(arguments: Sequence[str], tokenizer: Any, rows: Rows, as_recipe: bool = True) -> Meter:
-    """Train by SFTTrainer under these arguments, fitted as `recipes/sft.py` does or left as TRL makes it."""
+def train_with_trl(arguments: Sequence[str], tokenizer: Any, rows: Rows) -> Meter:
+    """Train by SFTTrainer under these arguments."""
     training, start = parse(arguments)
     meter, data = Meter(training), datasets.Dataset.from_list(rows)
     trainer = SFTTrainer(start, training, train_dataset=data, processing_class=tokenizer, callbacks=[meter])
     trainer.remove_callback(PrinterCallback)  # this program's table is all that it prints
     trainer.model.register_forward_pre_hook(meter.before_forward, with_kwargs=True)
-    if as_recipe and training.device.type == "cpu":
-        read_trained_positions(trainer.model, trainer.model.base_model)
     trainer.train()
     return meter
 
@@ -153,7 +151,7 @@ def plan(options: argparse.Namespace, folder: str) -> tuple[dict[str, Callable[.
     kept = ["--max_length", str(given.max_length), "--activation_checkpointing", str(given.activation_checkpointing)]
     arms = {
         OURS: partial(train_with_trl, ours),
-        DEFAULTS: partial(train_with_trl, [*common, *kept, *batches(8, update)], as_recipe=False),
+        DEFAULTS: partial(train_with_trl, [*common, *kept, *batches(8, update)]),
         BARE: partial(train_bare, ours),
     }
     return arms, encoder.tokenizer, rows

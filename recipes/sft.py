@@ -13,7 +13,6 @@ from functools import partial
 from pathlib import Path
 
 from accelerate import PartialState
-from huggingface_hub import create_repo, upload_folder
 from transformers import AutoModelForCausalLM
 from transformers.integrations import unset_hf_deepspeed_config
 from trl import (
@@ -33,7 +32,6 @@ from automedeval.records import RecordError
 from automedeval.records.command_line import run
 from automedeval.records.hub_names import hub_commits
 from automedeval.records.run_record import describe_run
-from automedeval.training.completion_logits import read_trained_positions
 from automedeval.training.run import Run, identity_of
 from automedeval.training.stages import check_base, check_start, read_rows, stage_of, tokenize, write_card
 from automedeval.training.start import device_name, launched, parse_run, precision
@@ -63,8 +61,6 @@ def main(script_args, training_args, model_args, dataset_args) -> None:
     stage = stage_of(rows, dataset, splits, statistics, training_args)
 
     # --- 2. Reserve the folder for this run -----------------------------------------------------------------------------
-    if peft_config and training_args.push_to_hub and training_args.hub_strategy != "end":
-        raise RecordError("hub_strategy: end is needed for an adapter, which is merged when it is saved")
     encoded = [rows["input_ids"][:], rows["completion_mask"][:]]
     before = read_record(start) or {"base": name, "base_commit": hub_commits().get(name)}
     this = Run(
@@ -80,7 +76,7 @@ def main(script_args, training_args, model_args, dataset_args) -> None:
         },
     )
     if this.finished:
-        return push(output, training_args)
+        return
     update = training_args.per_device_train_batch_size * training_args.gradient_accumulation_steps * state.num_processes
     steps, epochs = training_args.max_steps, f"{stage.epochs:g} epochs = {stage.tokens * stage.epochs:,.0f} tokens"
     state.print(
@@ -99,14 +95,11 @@ def main(script_args, training_args, model_args, dataset_args) -> None:
         peft_config=peft_config,
         quantization_config=get_quantization_config(model_args),
     )
-    if state.device.type == "cpu":  # elsewhere TRL itself skips positions without a label
-        network = trainer.model.get_base_model() if peft_config else trainer.model
-        read_trained_positions(network, network.base_model)
     this.train(trainer)
     stage = replace(stage, epochs=trainer.state.epoch) if steps > 0 else stage
 
     # --- 4. Save, with an adapter merged, so that judging and the next stage do not need it -----------------------------
-    trainer.save_model(str(output / "adapter" if peft_config else output), _internal_call=True)  # pushed below
+    trainer.save_model(str(output / "adapter" if peft_config else output))
     if state.is_main_process:
         if peft_config:
             from peft import PeftModel  # only adapters need it
@@ -121,22 +114,10 @@ def main(script_args, training_args, model_args, dataset_args) -> None:
         )
         write_card(output, this.record | {"seconds": this.seconds}, [*history, stage], losses)
         this.finish(history=[vars(each) for each in (*history, stage)], evaluations=evaluations)
-
-    # --- 5. Push --------------------------------------------------------------------------------------------------------
-    push(output, training_args)
+    state.wait_for_everyone()  # a process that ends while others work can take them along
     speed = stage.tokens * stage.epochs / this.seconds
     state.print(f"{output}: {this.seconds / 3600:.2f} hours, {speed:,.0f} tokens/s")
     trainer.end()
-
-
-def push(output, training_args) -> None:
-    """Push the folder of a finished run, if that was asked for."""
-    if training_args.push_to_hub and PartialState().is_main_process:
-        name = training_args.hub_model_id or output.resolve().name
-        name = create_repo(name, private=training_args.hub_private_repo, exist_ok=True).repo_id
-        where = {"repo_id": name, "revision": training_args.hub_revision, "delete_patterns": "training_args.bin"}
-        print(f"pushed to {upload_folder(folder_path=output, **where).repo_url}")
-    PartialState().wait_for_everyone()  # a process that ends while others work can take them along
 
 
 @launched()

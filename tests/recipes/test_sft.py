@@ -9,17 +9,14 @@ from pathlib import Path
 
 import pytest
 import torch
-from doubles.hub import WRITER, HubDouble
 from doubles.tiny_dataset import build_instructions, losses
 from doubles.tiny_model import build_tiny_model
 from programs import ROOT, SAVE, error_line, flags, run_recipe, stopped, succeeded
 from safetensors.torch import load_file
 from tables import rows_of
-from transformers.utils import is_flash_attn_2_available
 from trl import ModelConfig, ScriptArguments, SFTConfig, TrlParser
 
 from automedeval.models.checkpoints import read_history, read_record
-from automedeval.training import completion_logits
 from automedeval.training.start import parse_run, precision, without_bfloat16
 
 CONFIG = "recipes/runs/automedeval-135m/stage1.yaml"
@@ -78,16 +75,6 @@ def test_a_trained_checkpoint_judges(stage1: tuple[Path, str], tmp_path: Path) -
     responses = [{"model": "a", "text": "Rest."}, {"model": "b", "text": "Run."}]
     (verdict,) = judge([Case.from_dict({"id": "1", "question": "A cold?", "responses": responses})])
     assert verdict.valid
-
-
-def test_reading_trained_positions_alone_changes_no_loss(tiny_model, instructions, tmp_path, monkeypatch) -> None:
-    read: list[bool] = []
-    monkeypatch.setattr(completion_logits, "read_trained_positions", lambda network, backbone: read.append(True))
-    train(*arguments(tiny_model, instructions, tmp_path / "all", *BATCHES))
-    assert read == [True]
-    monkeypatch.undo()
-    train(*arguments(tiny_model, instructions, tmp_path / "some", *BATCHES))
-    assert losses(tmp_path / "some") == pytest.approx(losses(tmp_path / "all"), abs=2e-3)
 
 
 @pytest.mark.slow
@@ -176,30 +163,6 @@ def test_a_checkpoint_that_trl_cannot_resume_is_one_line(tiny_model: Path, instr
     assert f"resuming from {output}/checkpoint-1" in done.stdout
 
 
-@pytest.mark.slow
-def test_a_run_is_pushed_with_its_card_and_without_what_it_resumed_from(tiny_model, instructions, tmp_path) -> None:
-    push = ("--push_to_hub", "true", "--hub_model_id", "org/judge", "--hub_token", WRITER, "--save_steps", 2)
-    with HubDouble() as hub:
-        environment = hub.environment(tmp_path / "home", WRITER)
-        command = arguments(tiny_model, instructions, tmp_path / "out", *push)
-        succeeded(run_recipe("sft", *command, env=environment))
-        repo = hub.repos.pop(("model", "org/judge"))  # the same command pushes a finished run again
-        assert "finished already" in run_recipe("sft", *command, env=environment).stdout
-    files = hub.repos["model", "org/judge"].files
-    assert files.keys() == repo.files.keys()
-    assert repo.private, "unless --hub_private_repo false"
-    assert len(repo.revisions) > 2, "checkpoints are pushed too"
-    uploaded = [file.content for held in repo.revisions.values() for file in held.values()]
-    assert WRITER.encode() not in b"".join([*uploaded, *hub.objects.values()])
-    assert {"README.md", "model.safetensors", "tokenizer.json", "training/record.json"} <= files.keys()
-    assert [path for path in files if path.startswith("checkpoint-") or path.endswith(".bin")] == []
-    for path in ("README.md", "model.safetensors", "training/record.json"):
-        assert files[path].content == (tmp_path / "out" / path).read_bytes()
-    lora = ("--use_peft", "true", *push)
-    fault = error_line(run_recipe("sft", *arguments(tiny_model, instructions, tmp_path / "lora", *lora)))
-    assert "hub_strategy: end is needed for an adapter" in fault
-
-
 @pytest.mark.parametrize(("more", "fault"), rows_of(__file__)["test_bad_input_is_one_line"])
 def test_bad_input_is_one_line(tiny_model, instructions, tmp_path, more, fault) -> None:
     output = tmp_path / "out"
@@ -245,8 +208,7 @@ def test_a_processor_without_bfloat16_trains_in_float32(feature, switch, more, b
     _, training, model = parse_run(TrlParser((ScriptArguments, SFTConfig, ModelConfig)))
     assert (training.bf16, training.fp16) == (bf16, False)
     assert (model.dtype, training.model_init_kwargs["dtype"]) == (dtype, dtype)
-    attention = "flash_attention_2" if is_flash_attn_2_available() else "sdpa"
-    assert training.model_init_kwargs["attn_implementation"] == attention, "the paper's YAML asks for FlashAttention 2"
+    assert training.model_init_kwargs["attn_implementation"] == "flash_attention_2"
     why = why.replace("LOST", "loses small updates: --dtype float32")
     assert precision(training, model.dtype) == f"computes in {dtype}, weights in {dtype}{why}"
     if dtype == "bfloat16":  # an adapter is in float32, and so are ZeRO's and FSDP's copies of the weights

@@ -16,7 +16,6 @@ import yaml
 from programs import ROOT, error_line, run_recipe
 from transformers import AutoTokenizer
 
-from automedeval.training import start
 from automedeval.training.start import parse_run
 
 FILES = sorted(path.relative_to(ROOT) for path in (ROOT / "recipes").rglob("*.yaml"))
@@ -289,14 +288,3 @@ def test_activations_are_those_that_pytorch_counts(monkeypatch: pytest.MonkeyPat
             assert beside < run.activations < 3 * beside
         else:
             assert run.activations == pytest.approx(beside, rel=0.03)
-
-
-def test_flash_attention_becomes_sdpa_where_it_is_not_installed(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for usable, rank, attention in ((True, "0", "flash_attention_2"), (False, "0", "sdpa"), (False, "1", "sdpa")):
-        monkeypatch.setattr(start, "is_flash_attn_2_available", lambda usable=usable: usable)
-        monkeypatch.setenv("RANK", rank)
-        assert [start.attention_here(kind) for kind in ("flash_attention_2", "eager")] == [attention, "eager"]
-    said = "flash-attn is not usable here, so attention is computed by sdpa"
-    assert capsys.readouterr().err.count(said) == 1, "the first process prints it"

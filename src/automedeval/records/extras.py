@@ -20,7 +20,7 @@ def missing_of(extra: str) -> list[Requirement]:
     return missing
 
 
-def install(extra: str, *options: str) -> str:
+def install(extra: str) -> str:
     """Return the command that installs what an extra lacks here; where that is not known, the extra of a checkout.
 
     It names the libraries. The name of this package is not registered, so that anybody could own it.
@@ -29,4 +29,4 @@ def install(extra: str, *options: str) -> str:
     with suppress(PackageNotFoundError):  # a checkout that was not installed
         missing = missing_of(extra)
     libraries = [str(requirement).partition(";")[0].strip() for requirement in missing]
-    return shlex.join(["pip", "install", *options, *(libraries or [f".[{extra}]"])])
+    return shlex.join(["pip", "install", *(libraries or [f".[{extra}]"])])

@@ -40,8 +40,8 @@ def train_adapter(
     `lora` has rank, scale and dropout. RecordError if the encoder takes no adapter, or the folder holds another run.
     """
     refuse_unused(vars(training))
-    if training.push_to_hub or training.eval_strategy != "no":
-        raise RecordError("push_to_hub, eval_strategy: an adapter is fitted and published by programs of their own")
+    if training.eval_strategy != "no":
+        raise RecordError("eval_strategy: an adapter is evaluated when it is fitted")
     assert training.output_dir is not None  # transformers has a default
     output = Path(training.output_dir)
     identity = {name: getattr(training, name) for name in (*DECISIVE, "batch_sampler") if hasattr(training, name)}

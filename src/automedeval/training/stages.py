@@ -16,7 +16,6 @@ from automedeval.records.journal import write_lines, write_whole
 from automedeval.records.tables import packaged
 from automedeval.records.templates import environment
 
-UNTRAINED = -100  # torch's label of a token that the loss ignores
 _SHOWN = 5  # ids that an error lists
 # Arguments of a trainer that would have no effect here, or a dangerous one → the value that is accepted, and why no other is.
 REFUSED = packaged("training", "arguments")["refused"]

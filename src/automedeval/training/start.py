@@ -14,11 +14,9 @@ from accelerate import PartialState
 from safetensors import SafetensorError
 from torch.utils.cpp_extension import get_default_build_root
 from transformers.hf_argparser import string_to_bool
-from transformers.utils import is_flash_attn_2_available
 
 from automedeval.models.device import bfloat16_missing
 from automedeval.records import RecordError
-from automedeval.records.extras import install
 from automedeval.records.yaml_file import YamlFile
 from automedeval.training.stages import refuse_unused
 
@@ -44,28 +42,11 @@ def parse_run(parser: "TrlParser") -> tuple[Any, ...]:
         os.environ.setdefault("DS_ACCELERATOR", "cpu")  # else DeepSpeed warns that it found no GPU, or takes one
     if not model.model_name_or_path or not training.output_dir:
         raise RecordError("model_name_or_path and output_dir are needed")
-    attention = model.attn_implementation and attention_here(model.attn_implementation)
-    loading = {"dtype": model.dtype, "attn_implementation": attention, "use_safetensors": True}
+    loading = {"dtype": model.dtype, "attn_implementation": model.attn_implementation, "use_safetensors": True}
     training.model_init_kwargs = {**(training.model_init_kwargs or {}), **loading}
-    if training.hub_token:  # transformers pickles its arguments into every checkpoint, also those that it pushes
-        os.environ["HF_TOKEN"], training.hub_token = training.hub_token, None
     if training.chat_template_path == "none":  # takes back the path that a YAML names
         training.chat_template_path = None
-    training.hub_private_repo = training.hub_private_repo is not False  # where nothing is said, the Hub makes it public
     return groups
-
-
-def attention_here(wanted: str) -> str:
-    """Return the attention that a checkpoint is loaded with: "sdpa" for FlashAttention 2 where that cannot be used, as is said.
-
-    transformers would end with an error, or download a kernel, which is code, from the Hub.
-    """
-    if wanted != "flash_attention_2" or is_flash_attn_2_available():
-        return wanted
-    if os.environ.get("RANK", "0") == "0":
-        command = install("gpu", "--no-build-isolation")
-        print(f"flash-attn is not usable here, so attention is computed by sdpa ({command})", file=sys.stderr)
-    return "sdpa"
 
 
 def without_bfloat16(parser: "TrlParser", given: list[str]) -> list[str]:
