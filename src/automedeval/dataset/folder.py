@@ -106,32 +106,24 @@ def read_table(place: str | Path, split: str) -> pa.Table:
 def new_dataset(place: str | Path) -> Iterator[Path]:
     """Yield a folder to build a data set in, and move it to its place when the block ends without an error.
 
-    Else, or if the process is killed, the place stays as it was. RecordError if the place holds something else, or another
-    process is building there.
+    Else, or if the process is killed meanwhile, the place stays as it was. RecordError if the place holds something else, or
+    another process is building there.
     """
     place = Path(place)
-    scratch, old = (place.with_name(f".{place.name}.{state}") for state in ("building", "old"))
-
-    def clean() -> None:
-        for rest in (scratch, old):
-            if rest.exists() and (rest == scratch or place.exists()):
-                shutil.rmtree(rest)
-
+    scratch = place.with_name(f".{place.name}.building")
     held = lock(place, "building there")
     try:
-        if old.exists() and not place.exists():
-            old.rename(place)  # killed between the two renames below
-        clean()
         other = place.exists() and not (place.is_dir() and not any(place.iterdir()))
         if other and not (place / "statistics.json").exists():
             raise RecordError(f"{place}: is not an instruction data set, and is not replaced; choose another --output")
+        shutil.rmtree(scratch, ignore_errors=True)  # of a process that was killed
         scratch.mkdir()
         yield scratch
         if place.exists():
-            place.rename(old)
+            shutil.rmtree(place)
         scratch.rename(place)
     finally:
-        clean()
+        shutil.rmtree(scratch, ignore_errors=True)
         held.release()
 
 

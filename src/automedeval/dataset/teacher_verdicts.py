@@ -10,7 +10,6 @@ from automedeval.records import Case, RecordError, Verdict, named_file, read_cas
 from automedeval.records.journal import arithmetic
 
 Key = tuple[str, str]  # (case id, teacher)
-SECOND = "the teacher's second on the case"
 # Fields that no instruction uses; they are most of a teacher's record.
 PROCEEDINGS = ("transcript", "knowledge")
 
@@ -48,7 +47,8 @@ class JudgedCases:
         """Read and join all files; return lines that report how many records were kept.
 
         NAME=FILE among `cases` sets the source of cases that have none, `licenses` the licence of a source's. RecordError for a
-        source or licence that is no text; a verdict without a teacher, by an unknown rubric, or on a case whose texts changed.
+        source or licence that is no text; a verdict without a teacher, by an unknown rubric, on a case whose texts changed, or
+        the second of a teacher on a case.
         """
         for named in cases:
             source, path = named_file(named)
@@ -64,7 +64,6 @@ class JudgedCases:
                 about["license"] = about["license"] or licenses.get(about["source"] or "")
                 self.cases[case.id] = replace(case, extra={**case.extra, **about})
         reasons: Counter = Counter()
-        ranks: dict[Key, tuple] = {}
         rubric_names, read = set(rubrics), 0
         for path in verdicts:
             for place, verdict in read_placed(path, Verdict):
@@ -73,18 +72,12 @@ class JudgedCases:
                 if not isinstance(teacher, str):
                     raise RecordError(f"{place}: 'teacher' is missing; instructions are built from teacher verdicts")
                 reason = self._fault(verdict, rubric_names, place)
-                rank = (verdict.run, verdict.order, verdict.judge, verdict.rubric, verdict.digest)
                 key = (verdict.case_id, teacher)
-                if reason is None and key in self.facts:
-                    # One of several orders or runs is used; which one does not depend on the order of the files.
-                    if rank < ranks[key]:
-                        self._drop(key, self.facts.pop(key).judge, SECOND, reasons)
-                    else:
-                        reason = SECOND
                 if reason is not None:
                     self._drop(key, verdict.judge, reason, reasons)
                     continue
-                ranks[key] = rank
+                if key in self.facts:
+                    raise RecordError(f"{place}: a second verdict of the teacher {teacher!r} on case {key[0]!r}")
                 quality = verdict.extra.get("quality")
                 if quality not in (None, "high", "low"):
                     raise RecordError(f"{place}: 'quality' must be high, low or null, not {quality!r}")
