@@ -67,10 +67,8 @@ def _dispute(line: Mapping[str, Any], record: Mapping[str, Any], case: Case, rub
         raise RecordError(f"its rubric {name!r} is none of {', '.join(sorted(rubrics))}")
     if rubrics[name].grammar != "score_line":
         raise RecordError(f"{name} gives choices; the page takes decisions on scores alone")
-    order = line.get("order", record["order"])
-    if not isinstance(order, list) or sorted(order) != sorted(record["order"]) or line.get("models", models) != models:
+    if (line.get("order"), line.get("models")) != (record["order"], models):
         raise RecordError(f"'order' and 'models' are not those of the data set: {record['order']}, {models}")
-    line = {**line, "order": order, "models": models}
 
     def verdict(values: Mapping[str, Any], order: Sequence[int], valid: bool, error: str | None) -> Verdict:
         scores, extra = None if values["scores"] is None else tuple(values["scores"]), {"models": models}

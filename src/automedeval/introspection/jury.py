@@ -6,8 +6,7 @@ In the paper one chief physician is the jury. The queue is a file, jury.jsonl, w
 
 The decisions are lines of a jury.jsonl in the folder DECIDED beside the queue: an export of the physicians' page, or a copy of
 the queue that somebody filled in. `decision` is "keep" or "revise". For "revise", `scores` are in the order of `models`, and
-`rationale` names the doctors in the slots of `order`. `digest` depends on the answers and the verdict on record; it may be
-missing.
+`rationale` names the doctors in the slots of `order`. `digest` depends on the answers and the verdict on record.
 """
 
 import json
@@ -22,7 +21,6 @@ from automedeval.records import DECISIONS, RecordError, digest, read_lines
 from automedeval.records.journal import write_lines
 from automedeval.records.types import take
 from automedeval.rubrics.grammar import ParsedAnswer, format_verdict, reads_back
-from automedeval.rubrics.slots import reordered
 
 QUEUE, DECIDED = "jury.jsonl", "decided"  # a file, and the folder beside it with the file of the decisions
 ANSWERS = ("annotator", "decision", "rationale", "scores")  # what the jury fills in
@@ -41,8 +39,8 @@ class Ruling:
 def read_rulings(path: str | Path, recorded: Mapping[str, Recorded]) -> dict[str, Ruling]:
     """Read the jury's decisions by case id, a line that decides nothing left out; `recorded` are the training cases by id.
 
-    RecordError for a line on an unknown or repeated case, on another judge's verdict, or on answers or a verdict that changed;
-    an unknown decision; a revision that does not fit the case, the scale or the grammar.
+    RecordError for a line on an unknown or repeated case, or one that is not the queue's, as on answers or a verdict that
+    changed; an unknown decision; a revision that does not fit the case, the scale or the grammar.
     """
     rulings: dict[str, Ruling | None] = {}
     for place, line in read_lines(path):
@@ -67,36 +65,32 @@ def read_jury(discussion: Path, recorded: Mapping[str, Recorded]) -> dict[str, R
     return read_rulings(decided, recorded) if decided.exists() else {}
 
 
-def _digest(recorded: Recorded) -> str:
-    """Return twelve hexadecimal digits over the case as shown and the verdict on record."""
-    return digest([recorded.case.digest, recorded.row["completion"]])
+def _line(recorded: Recorded) -> dict[str, Any]:
+    """Return the line of a case in the queue; its digest is over the case as shown and the verdict on record."""
+    line = {"case_id": recorded.case.id, "judge": recorded.row["judge"], **dict.fromkeys(ANSWERS)}
+    seen = digest([recorded.case.digest, recorded.row["completion"]])
+    return line | {"order": list(recorded.order), "models": recorded.case.models, "digest": seen}
 
 
 def _ruling(line: Mapping[str, Any], recorded: Recorded) -> Ruling:
     """Return the decision of a line, a revised verdict in the slots of the row."""
-    case, rubric, judge, decision = recorded.case, recorded.rubric, recorded.row["judge"], line["decision"]
+    case, rubric, decision = recorded.case, recorded.rubric, line["decision"]
     annotator, rationale = (take(line, name, (str, NoneType), None) for name in ("annotator", "rationale"))
     if decision not in DECISIONS:
         raise RecordError(f"'decision' must be keep, revise or null, not {json.dumps(decision)}")
-    if line.get("judge") not in (None, judge):
-        raise RecordError(f"the decision is on a verdict of {line['judge']!r}, and the one on record is by {judge!r}")
-    if line.get("digest") not in (None, _digest(recorded)):
+    queued = _line(recorded)
+    if other := [name for name in queued if name not in ANSWERS and line.get(name) != queued[name]]:
         raise RecordError(
-            f"the answers of case {case.id!r} or its verdict on record changed after the line was written; delete the line, "
-            "and the case is put into the queue again"
+            f"{other[0]!r} is not that of the queue: the answers of case {case.id!r} or its verdict on record changed "
+            "after the line was written; delete the line, and the case is put into the queue again"
         )
     if decision == "keep":
         return Ruling(case.id, "keep", None, annotator)
-    order, scores = line.get("order", recorded.order), line.get("scores")
-    whole = isinstance(order, list | tuple) and all(type(index) is int for index in order)
-    if not whole or sorted(order) != sorted(recorded.order):
-        raise RecordError(f"'order' must hold {sorted(recorded.order)} in some order, not {json.dumps(order)}")
-    models = ", ".join(case.models)
-    if line.get("models") not in (None, case.models):
-        raise RecordError(f"'models' must be {models}, in this order, as in 'scores'")
+    scores = line.get("scores")
     if scores is not None and (not isinstance(scores, list) or len(scores) != len(case.models)):
+        models = ", ".join(case.models)
         raise RecordError(f"'scores' must be a list of {len(case.models)}, for {models}, not {json.dumps(scores)}")
-    chosen = [scores[index] for index in order] if scores else []
+    chosen = [scores[index] for index in recorded.order] if scores else []
     if not chosen or None in chosen:
         raise RecordError("a revision needs a score for every response that was shown")
     assert rubric.scale is not None  # `read_recorded` refuses a rubric without one
@@ -104,19 +98,13 @@ def _ruling(line: Mapping[str, Any], recorded: Recorded) -> Ruling:
     if wrong := [score for score in chosen if type(score) is not int or not low <= score <= high]:
         raise RecordError(f"a score must be a whole number from {low} to {high}, not {json.dumps(wrong[0])}")
     rationale = (rationale or "").strip() or None if rubric.rationale else None
-    reading = reordered(ParsedAnswer(True, None, rationale, tuple(chosen)), order, recorded.order, rubric.slot_word)
-    if not reads_back(format_verdict(reading, rubric), rubric, len(order)):
+    reading = ParsedAnswer(True, None, rationale, tuple(chosen))
+    if not reads_back(format_verdict(reading, rubric), rubric, len(chosen)):
         raise RecordError("'rationale' holds a control token, or a line that reads as a verdict")
     return Ruling(case.id, "revise", reading, annotator)
 
 
 def write_queue(discussion: Path, disputed: Sequence[Recorded]) -> None:
     """Write the queue, a line for each case without a consensus."""
-    lines = []
-    for recorded in disputed:
-        line = {"case_id": recorded.case.id, "judge": recorded.row["judge"], **dict.fromkeys(ANSWERS)}
-        lines.append(
-            line | {"order": list(recorded.order), "models": recorded.case.models, "digest": _digest(recorded)}
-        )
-    if lines or (discussion / QUEUE).exists():
-        write_lines(discussion / QUEUE, lines)
+    if disputed or (discussion / QUEUE).exists():
+        write_lines(discussion / QUEUE, map(_line, disputed))
