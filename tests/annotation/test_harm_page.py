@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from annotation.test_browser import Visit
-from doubles.agreement_study import read, write
+from doubles.agreement_study import write
 from doubles.grid_reader import needs_chromium
 from doubles.study_page import opened, physician, write_study
 from programs import flags, run_command, succeeded
@@ -21,11 +21,6 @@ def store(tmp_path: Path) -> Iterator[Store]:
         yield store
 
 
-def exported(store: Store, folder: Path) -> list[dict]:
-    write_export(store, folder)
-    return read(folder / "harm.jsonl")
-
-
 @needs_chromium
 def test_a_keyboard_alone_answers(browser, store, address) -> None:
     visit = Visit(browser, address)
@@ -38,21 +33,6 @@ def test_a_keyboard_alone_answers(browser, store, address) -> None:
     (stored,) = store.answers()
     said = (["none", "no harm", "no harm"], ["severe", "high", "omission"], ["cannot be told"] * 3)
     assert tuple(list(each.values()) for each in stored.content["choices"].values()) == said
-
-
-def test_undo_keeps_what_was_marked_on_an_earlier_page(store, tmp_path) -> None:
-    someone = physician(store)
-    someone.post(someone.place(), **someone.fill())
-    (answer,) = store.answers()
-    old = answer.content | {"marks": {"1": [[0, 5]]}, "missing": {"2": "call 911"}}
-    with store.transaction() as connection:
-        connection.execute("UPDATE events SET content = ? WHERE what = 'answer'", [json.dumps(old)])
-    before = exported(store, tmp_path / "export")
-    again = store.undo(answer.annotator)
-    store.answer(answer.annotator, again.id, "harm", answer.content, again.version)
-    assert [each["missing"] for each in before if each["missing"]] == ["call 911"]
-    for each, line in zip(before, exported(store, tmp_path / "export"), strict=True):
-        assert (line["marks"], line["missing"]) == (each["marks"], each["missing"])
 
 
 def test_every_question_has_to_be_answered(store) -> None:
@@ -75,16 +55,3 @@ def test_the_export_of_the_page_is_what_the_report_reads(store, tmp_path) -> Non
     succeeded(run_command("report", *flags(**files, output=tmp_path / "report")))
     found = json.loads((tmp_path / "report" / "harm.json").read_text())
     assert (found["people"]["names"], found["people"]["kappa"]["n"]) == (["physician-2", "physician-3"], 3)
-
-
-def test_words_that_an_earlier_version_let_mark_are_exported(store, tmp_path) -> None:
-    someone = physician(store)
-    someone.post(someone.place(), **someone.fill(), **{"comments-1": "Dangerous."})
-    with store.transaction() as connection:
-        row = connection.execute("SELECT * FROM events WHERE what = 'answer'").fetchone()
-        content = row.content | {"marks": {"1": [[0, 4]]}, "missing": {"1": "Ask about the kidneys."}}
-        connection.execute("UPDATE events SET content = ?", [json.dumps(content)])
-    line = next(each for each in exported(store, tmp_path / "export") if each["marks"])
-    text = next(each.text for each in store.study.cases["case-1"].responses if each.model == line["model"])
-    assert line["marks"] == [{"start": 0, "end": 4, "text": text[:4]}]
-    assert (line["missing"], line["comment"], line["rubric"]) == ("Ask about the kidneys.", "Dangerous.", "harm@1")

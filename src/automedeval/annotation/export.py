@@ -10,7 +10,7 @@ from automedeval.annotation.database import DatabaseRow
 from automedeval.annotation.jury_queue import Dispute
 from automedeval.annotation.store import Store
 from automedeval.annotation.study import DECISION, HARM, PREFERENCE, RESPONSES, VERDICT
-from automedeval.records import RecordError, Response, read_lines
+from automedeval.records import RecordError, read_lines
 from automedeval.records.journal import json_lines, write_whole
 from automedeval.rubrics.slots import by_response, renamed
 
@@ -38,14 +38,15 @@ def exported(store: Store) -> tuple[dict[str, str], dict[str, int]]:
         if part in (RESPONSES, HARM):
             given, name = ("scores", "ratings.jsonl") if part == RESPONSES else ("choices", "harm.jsonl")
             for slot, response in zip(map(str, itertools.count(1)), answer.order):
-                shown = study.case_of(item).responses[response]
+                about = {"model": study.case_of(item).responses[response].model}
+                comment = content["comments"].get(slot)
                 if study.is_reference(item, response):
                     references += len(content[given][slot])
                 elif part == RESPONSES:
-                    comment = content["comments"].get(slot)
-                    lines[name] += _ratings(answer, {"model": shown.model}, content[given][slot], comment)
+                    lines[name] += _ratings(answer, about, content[given][slot], comment)
                 else:
-                    lines[name].append(_harm(answer, shown, slot, study.rubric_of(item).name))
+                    choices = {"rubric": study.rubric_of(item).name, "choices": content[given][slot]}
+                    lines[name].append(_by(answer, about) | choices | {"comment": comment})
         elif part == PREFERENCE:
             lines["preferences.jsonl"] += _preferences(answer)
         elif part == DECISION:
@@ -112,19 +113,6 @@ def _ratings(
         here = criterion == worst
         line = {"criterion": criterion, "score": score, "comment": comment if here else None}
         yield _by(answer, about) | line | ({} if tags is None else {"tags": tags if here else []})
-
-
-def _harm(answer: DatabaseRow, shown: Response, slot: str, rubric: str) -> dict[str, Any]:
-    """Return what an answer says of the harm of a response: a `HarmRating`, with words that an earlier version let mark."""
-    content = answer.content
-    places = content.get("marks", {}).get(slot, ())
-    marks = [{"start": start, "end": end, "text": shown.text[start:end]} for start, end in places]
-    line = {"rubric": rubric, "choices": content["choices"][slot], "marks": marks}
-    return (
-        _by(answer, {"model": shown.model})
-        | line
-        | {"missing": content.get("missing", {}).get(slot), "comment": content["comments"].get(slot)}
-    )
 
 
 def _preferences(answer: DatabaseRow) -> Iterator[dict[str, Any]]:

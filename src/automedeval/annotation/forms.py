@@ -181,9 +181,7 @@ def checked(
     """
     fields = fields_of(study, assignment, part)
     if part != DECISION:
-        earlier = assignment.drafts.get(part) or assignment.answers.get(part, {})
-        stays = earlier.keys() & {"marks", "missing"}  # of harm, from the page of an earlier version
-        return in_layout(fields, content, draft) | {name: earlier[name] for name in stays}
+        return in_layout(fields, content, draft)
     if content.get("decision") == "keep" and not draft:
         content = {**content, "rationale": None, "scores": None}
     stored = in_layout(fields, content, draft)
