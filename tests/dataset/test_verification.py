@@ -36,10 +36,10 @@ def test_shares_are_counted_by_criterion_with_the_papers_beside(tmp_path: Path) 
     file = written(
         tmp_path,
         rating("c1"),
-        rating("c1", "b", score=0, tags=["outdated", "incomplete"]),
+        rating("c1", "b", score=0),
         rating("c2"),
         rating("c2", criterion="fluency"),
-        rating("c2", criterion="attribution", score=0, tags=["incomplete"]),
+        rating("c2", criterion="attribution", score=0),
         rating("c2", criterion="tone"),
         rating("elsewhere"),
     )
@@ -50,8 +50,7 @@ def test_shares_are_counted_by_criterion_with_the_papers_beside(tmp_path: Path) 
         "attribution: 0 of 1 verdicts meet it (0.00 %; paper: 90.71 %)",
         "fluency: 1 of 1 verdicts meet it (100.00 %; paper: 94.04 %)",
         "tone: 1 of 1 verdicts meet it (100.00 %)",
-        "tags: incomplete 2, outdated 1",
-        "1 ratings are of verdicts that are not among these",
+        "1 ratings are of other verdicts, or of other texts of these: not applied",
     ]
 
 

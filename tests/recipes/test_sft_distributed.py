@@ -267,19 +267,3 @@ def test_more_processes_than_rows_is_one_error(folder: Path) -> None:
     messages = errors(ended(start("zero3_cpu", recipe, log), log, status=1))
     assert messages == {f"error: {folder}/single, stage1: 1 rows for 2 processes; start fewer"}
     assert not output.exists()
-
-
-def test_the_lock_of_a_killed_compilation_is_named(folder: Path) -> None:
-    lock, log = folder / "extensions/deepspeed_shm_comm/lock", folder / "locked.log"
-    lock.parent.mkdir(parents=True)
-    lock.touch()
-    recipe = small(folder, folder / "locked")
-    process = start("zero3_cpu", recipe, log, TORCH_EXTENSIONS_DIR=str(folder / "extensions"))
-    until, printed = time.monotonic() + TIMEOUT, ""
-    while str(lock) not in printed and process.poll() is None and time.monotonic() < until:
-        time.sleep(0.1)
-        printed = log.read_text(errors="replace")
-    kill(process)
-    (line,) = [line for line in printed.splitlines() if str(lock) in line]
-    said = "another process is compiling this extension; if none is, because it was killed, delete this file"
-    assert line == f"{lock}: {said}"

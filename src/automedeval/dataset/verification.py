@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from automedeval.records import RecordError, VerdictRating, read_placed
-from automedeval.rubrics import TAGS
 
 # The paper's shares of verdicts that meet each criterion, in percent (section 3.1); shown beside a data set's own.
 PAPER_SHARES = {"knowledge": 94.06, "attribution": 90.71, "fluency": 94.04}
@@ -22,53 +21,41 @@ class Verification:
     """The result of `verify`.
 
     `failures` maps (case id, judge, digest of the verdict) to the criteria that the verdict fails; the tuple is empty if it
-    passes. `criteria` maps a criterion to {"met": verdicts, "rated": verdicts, "paper_percent"}, `tags` counts ratings by tag.
-    `elsewhere` counts ratings of cases or judges without a verdict, `other_texts` those whose digest none of the judge's
-    verdicts on the case has. Neither is applied.
+    passes. `criteria` maps a criterion to {"met": verdicts, "rated": verdicts, "paper_percent"}. `others` counts ratings whose
+    digest is none of the judge's verdicts on the case; they are not applied.
     """
 
     failures: dict[Rated, tuple[str, ...]]
     criteria: dict[str, dict[str, Any]]
-    tags: dict[str, int]
-    elsewhere: int
-    other_texts: int
+    others: int
 
     def lines(self) -> list[str]:
-        """Return a line for each criterion, with the paper's share, one for the tags, and one for each count."""
+        """Return a line for each criterion, with the paper's share, and one for the ratings that are not applied."""
         lines = []
         for name, (met, rated, paper) in ((name, counts.values()) for name, counts in self.criteria.items()):
             beside = "" if paper is None else f"; paper: {paper:.2f} %"
             lines.append(f"{name}: {met:,} of {rated:,} verdicts meet it ({100 * met / rated:.2f} %{beside})")
-        if self.tags:
-            lines.append("tags: " + ", ".join(f"{name} {count:,}" for name, count in self.tags.items()))
-        if self.elsewhere:
-            lines.append(f"{self.elsewhere:,} ratings are of verdicts that are not among these")
-        if self.other_texts:
-            lines.append(f"{self.other_texts:,} ratings are of other texts of these judges on these cases: not applied")
+        if self.others:
+            lines.append(f"{self.others:,} ratings are of other verdicts, or of other texts of these: not applied")
         return lines
 
     def to_dict(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in ("criteria", "tags", "elsewhere", "other_texts")}
+        return {name: getattr(self, name) for name in ("criteria", "others")}
 
 
 def verify(path: str, verdicts: Mapping[tuple[str, str], Collection[str]]) -> Verification:
     """Read physicians' ratings of the verdicts (verdict_ratings.jsonl), and tell which verdict fails which criteria.
 
     `verdicts` maps (case id, judge) to the digests of the verdicts to verify; ratings of others are counted only. RecordError
-    for a rating without a `verdict_digest`, a score that is not 0 or 1, an unknown tag, or a second one by the same verifier.
+    for a rating without a `verdict_digest`, a score that is not 0 or 1, or a second one by the same verifier.
     """
     scores: dict[Rated, dict[str, dict[str, float]]] = defaultdict(lambda: defaultdict(dict))
-    tags: Counter[str] = Counter()
-    elsewhere, other_texts = 0, 0
+    others = 0
     for place, rating in read_placed(path, VerdictRating):
-        ticked = rating.tags or ()
-        if any(tag not in TAGS for tag in ticked):
-            raise RecordError(f"{place}: 'tags' must be a list of {', '.join(TAGS)}, not {list(ticked)!r}")
         if rating.verdict_digest is None:
             raise RecordError(f"{place}: 'verdict_digest' is missing; it names the text that was rated")
-        digests = verdicts.get((rating.case_id, rating.judge), ())
-        if rating.verdict_digest not in digests:
-            elsewhere, other_texts = elsewhere + (not digests), other_texts + bool(digests)
+        if rating.verdict_digest not in verdicts.get((rating.case_id, rating.judge), ()):
+            others += 1
             continue
         if rating.score not in (0, 1):
             raise RecordError(f"{place}: 'score' must be 0 (fails) or 1 (meets), not {rating.score}")
@@ -79,7 +66,6 @@ def verify(path: str, verdicts: Mapping[tuple[str, str], Collection[str]]) -> Ve
                 f"on {rating.criterion!r} before"
             )
         by_verifier[rating.annotator] = rating.score
-        tags.update(ticked)
     failures = {}
     for key, by_criterion in scores.items():
         failures[key] = tuple(sorted(name for name, each in by_criterion.items() if 0 in each.values()))
@@ -90,4 +76,4 @@ def verify(path: str, verdicts: Mapping[tuple[str, str], Collection[str]]) -> Ve
     criteria = {
         name: {"met": met[name], "rated": rated[name], "paper_percent": PAPER_SHARES.get(name)} for name in names
     }
-    return Verification(failures, criteria, dict(sorted(tags.items())), elsewhere, other_texts)
+    return Verification(failures, criteria, others)

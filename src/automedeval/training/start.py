@@ -6,13 +6,11 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from accelerate import PartialState
 from safetensors import SafetensorError
-from torch.utils.cpp_extension import get_default_build_root
 from transformers.hf_argparser import string_to_bool
 
 from automedeval.models.device import bfloat16_missing
@@ -68,16 +66,9 @@ def without_bfloat16(parser: "TrlParser", given: list[str]) -> list[str]:
 
 @contextmanager
 def launched() -> Iterator[None]:
-    """Run a program of TRL's, as its decorator: name stale locks first, and turn the libraries' errors into one line.
-
-    DeepSpeed waits for its lock files without a word, and without end if a killed compilation has left them.
-    """
+    """Run a program of TRL's, as its decorator, and turn the libraries' errors into one line."""
     warnings.filterwarnings("ignore", r"`torch\.distributed", FutureWarning)  # thousands from DeepSpeed's calls
     warnings.filterwarnings("ignore", "`is_gradient_checkpointing`", FutureWarning)  # peft asks by the old name
-    if os.environ.get("ACCELERATE_USE_DEEPSPEED") == "true" and os.environ.get("LOCAL_RANK", "0") == "0":
-        for lock in Path(os.environ.get("TORCH_EXTENSIONS_DIR") or get_default_build_root()).rglob("lock"):
-            why = "another process is compiling this extension; if none is, because it was killed, delete this file"
-            print(f"{lock}: {why}", flush=True)
     try:
         yield
         if PartialState().backend == "gloo":
