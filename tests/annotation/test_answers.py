@@ -7,14 +7,12 @@ from pathlib import Path
 
 import pytest
 from doubles.introspection_study import Lessons
-from doubles.small_study import CRITERIA, a_study, filled, finish, send
+from doubles.small_study import a_study, filled, finish, send
 from programs import succeeded
 
 from automedeval.annotation.store import Stale
 from automedeval.annotation.study import Study
 from automedeval.annotation.validation import LONGEST, Invalid
-
-FULL = {str(slot): dict.fromkeys(CRITERIA, 3) for slot in (1, 2, 3)}
 
 
 def test_an_answer_is_stored_once(open_store, clock) -> None:

@@ -30,7 +30,6 @@ ROWS = rows_of(__file__)
 
 TWO = ("Rest it for two days. Then walk a little.", "Call somebody. It will pass.")
 TEXTS = (*TWO, "Third.")
-PLANTING = Perturbation("p", "worst answer", "not rise", most=0.1)
 
 
 def study(count: int) -> tuple[Cases, ScoreReader]:
