@@ -34,7 +34,7 @@ from automedeval.records.hub_names import hub_commits
 from automedeval.records.run_record import describe_run
 from automedeval.training.run import Run, identity_of
 from automedeval.training.stages import check_base, check_start, read_rows, stage_of, tokenize, write_card
-from automedeval.training.start import device_name, launched, parse_run, precision
+from automedeval.training.start import check_attention, device_name, launched, parse_run, precision
 
 
 def main(script_args, training_args, model_args, dataset_args) -> None:
@@ -49,6 +49,7 @@ def main(script_args, training_args, model_args, dataset_args) -> None:
     check_start(name, history, dataset, splits, statistics)  # a stage starts where the one before ended
     encoder = PromptEncoder.from_checkpoint(name, training_args.chat_template_path)
     check_base(start, encoder, training_args.max_length)
+    check_attention(model_args.attn_implementation)
     encode = partial(
         tokenize, encoder=encoder, max_length=training_args.max_length, num_proc=training_args.dataset_num_proc
     )

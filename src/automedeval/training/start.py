@@ -12,9 +12,11 @@ import torch
 from accelerate import PartialState
 from safetensors import SafetensorError
 from transformers.hf_argparser import string_to_bool
+from transformers.utils import is_flash_attn_2_available
 
 from automedeval.models.device import bfloat16_missing
 from automedeval.records import RecordError
+from automedeval.records.extras import install
 from automedeval.records.yaml_file import YamlFile
 from automedeval.training.stages import refuse_unused
 
@@ -62,6 +64,14 @@ def without_bfloat16(parser: "TrlParser", given: list[str]) -> list[str]:
     if not on_cpu or not bfloat16_missing("cpu"):
         return []
     return ["--bf16", "false", *(["--dtype", "float32"] if asked.dtype == "bfloat16" else [])]
+
+
+def check_attention(wanted: str | None) -> None:
+    """Raise RecordError if flash-attn is asked for and missing: transformers may load a kernel, which is code, from the Hub."""
+    if wanted == "flash_attention_2" and not is_flash_attn_2_available():
+        raise RecordError(
+            f"flash-attn is missing ({install('gpu')} --no-build-isolation); or --attn_implementation sdpa"
+        )
 
 
 @contextmanager
