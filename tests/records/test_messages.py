@@ -1,6 +1,7 @@
 """Conversations and preference rows as chat programs write them."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,8 @@ def test_rows_of_messages_are_a_table_of_answers(row: dict, question: object, an
     (case,) = read_cases(write(tmp_path, row))
     assert case.question == question
     assert [response.text for response in case.responses] == answers
+    held = re.search("thinking|tool_|function_call", json.dumps(row)) is not None
+    assert any("thoughts" in response.extra for response in case.responses) == held
 
 
 def test_texts_that_are_null_are_blank(tmp_path: Path) -> None:

@@ -1,7 +1,10 @@
 """Read conversations as chat programs write them: messages with parts, tool calls and no text, and rows of preferences."""
 
+import ast
 import json
+import re
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from automedeval.records.errors import RecordError
@@ -10,7 +13,12 @@ ROLES = {"user": "user", "human": "user"} | dict.fromkeys(("assistant", "gpt", "
 # Kinds of parts
 TEXTS, THOUGHTS = ("text", "output_text", "input_text"), ("thinking", "redacted_thinking", "reasoning")
 CALLS = ("tool_calls", "function_call")
-CONVERSATIONS = ("messages", "conversation", "conversations")
+CONVERSATIONS, ASKED = ("messages", "conversation", "conversations"), {"question", "prompt"}
+REMOVED = (
+    "<think></think>"  # stands for a thought or a call in an answer: whoever reads the text takes it out and counts it
+)
+# How a text begins that is messages or parts: JSON, or as Python writes them into a table
+WRITTEN = re.compile(r"""\s*\[?\s*\{\s*["'](?:role|content|from|value|type|text)["']\s*:""")
 
 
 def is_conversation(value: Any) -> bool:
@@ -33,6 +41,22 @@ def _is_message(value: Any) -> bool:
     return not {kind[1], *CALLS}.isdisjoint(value)
 
 
+def as_messages(value: Any, name: str) -> Any:
+    """Return the messages, the message or the parts that a text writes; another value as it is.
+
+    RecordError, which names the column, if the text begins as messages do, and cannot be read.
+    """
+    if not isinstance(value, str) or not (begins := WRITTEN.match(value)):
+        return value
+    for read in (json.loads, ast.literal_eval):
+        with suppress(ValueError, SyntaxError, RecursionError, MemoryError):
+            told = read(value.strip())
+            return told if is_conversation(told) or _is_message(told) or _is_parts(told) else value
+    if re.search("role|from", begins[0]):
+        raise RecordError(f"{name!r} begins as messages do, and is no JSON: {value[:40]!r}")
+    return value
+
+
 def read_conversation(messages: Sequence[dict], name: str) -> list[dict[str, str]]:
     """Return messages as `{"role", "content"}`, each with a text; other keys with texts stay.
 
@@ -41,34 +65,39 @@ def read_conversation(messages: Sequence[dict], name: str) -> list[dict[str, str
     return [_message(message, f"message {number} of {name!r}") for number, message in enumerate(messages, 1)]
 
 
-def _message(message: dict, place: str) -> dict[str, str]:
+def _message(message: dict, place: str, answers: bool = False) -> dict[str, str]:
+    """Return a message with a text; one that `answers` has `REMOVED` in the place of its thoughts and calls."""
     if not isinstance(message, dict) or not (keys := _kind(message)):
         raise RecordError(f"{place} is no object with a role and a content")
     if keys[0] == "role" and message.get("content") and all(isinstance(value, str) for value in message.values()):
         return message | {"role": ROLES.get(message["role"].casefold(), message["role"])}
     role, content = (message.get(key) for key in keys)
     content = message.get("refusal") if content is None else content
-    texts = [_parts(content)] if isinstance(content, list) else [content] if isinstance(content, str) else []
-    calls = message.get("tool_calls") or message.get("function_call") or ()
-    texts += map(_call, calls if isinstance(calls, list) else [calls] if calls else [])
+    texts = [_parts(content, answers)] if isinstance(content, list) else [content] if isinstance(content, str) else []
+    calls = message.get("tool_calls") or message.get("function_call") or []
+    texts += [REMOVED if answers else _call(call) for call in (calls if isinstance(calls, list) else [calls])]
     if not isinstance(role, str) or not texts or (content is not None and not isinstance(content, str | list)):
         raise RecordError(f"{place} has no text")
     beside = {key: value for key, value in message.items() if isinstance(value, str) and key not in keys}
     return {"role": ROLES.get(role.casefold(), role), "content": "\n".join(filter(None, texts)), **beside}
 
 
-def _parts(parts: list) -> str:
-    """Return the texts of a content's parts; of another part, such as an image, its kind in brackets; no thoughts."""
+def _parts(parts: list, answers: bool = False) -> str:
+    """Return the texts of a content's parts; of another part, such as an image, its kind in brackets."""
     read = [part if isinstance(part, dict) else {"text": part} for part in parts if part is not None]
-    texts = [_part(part) for part in read if part.get("type") not in THOUGHTS]
-    return "\n".join(str(text) for text in texts if text not in (None, ""))
+    return "\n".join(str(text) for part in read if (text := _part(part, answers)) not in (None, ""))
 
 
-def _part(part: dict) -> Any:
+def _part(part: dict, answers: bool) -> Any:
     """Return the text of a part of a content; a tool's call and result as Anthropic has them."""
-    if part.get("type") == "tool_use":
+    kind = part.get("type")
+    if kind in (*THOUGHTS, "tool_use") and answers:
+        return REMOVED
+    if kind in THOUGHTS:
+        return None
+    if kind == "tool_use":
         return _call({"name": part.get("name"), "arguments": part.get("input", "")})
-    if part.get("type") == "tool_result":
+    if kind == "tool_result":
         content = part.get("content")
         return _parts(content) if isinstance(content, list) else content
     return part.get("text", f"[{part.get('type', 'part')}]")
@@ -81,19 +110,18 @@ def _call(call: Any) -> str:
 
 
 def answer_text(value: Any, name: str) -> Any:
-    """Return the text of an answer that is given as messages, a message or parts; another value as it is."""
+    """Return the text of an answer that is given as messages, a message or parts; another value as it is.
+
+    RecordError, which has the name, if the assistant did not write the last message.
+    """
+    value = as_messages(value, name)
+    value = [value] if _is_message(value) else value
     if is_conversation(value):
-        return _answer(read_conversation(value, name), repr(name))
-    if isinstance(value, dict) and _kind(value):
-        return _message(value, repr(name))["content"]
-    return _parts(value) if _is_parts(value) else value
-
-
-def _answer(messages: list[dict[str, str]], place: str) -> str:
-    """Return the last message; RecordError if the assistant did not write it."""
-    if messages[-1]["role"] != "assistant":
-        raise RecordError(f"{place}: the last message is not the assistant's; its role is {messages[-1]['role']!r}")
-    return messages[-1]["content"]
+        last = _message(value[-1], f"message {len(value)} of {name!r}", answers=True)
+        if last["role"] != "assistant":
+            raise RecordError(f"{name!r}: the last message is not the assistant's; its role is {last['role']!r}")
+        return last["content"]
+    return _parts(value, answers=True) if _is_parts(value) else value
 
 
 def _is_parts(value: Any) -> bool:
@@ -105,36 +133,41 @@ def without_messages(row: dict, place: str) -> dict:
 
     `messages` are the question and, where an assistant has the last word, the answer to it. Of preferences, `chosen` and
     `rejected`, the last messages are the answers; those that both begin with are the question if there is no `prompt`.
+    RecordError for messages without a text, and where it is unclear what they are.
     """
-    row = {name: _parts(value) if _is_parts(value) else value for name, value in row.items()}
-    row = {name: [value] if _is_message(value) else value for name, value in row.items()}
-    if {"chosen", "rejected"} <= set(row) and {"prompt", "question"} & set(row):  # a conversation has one of them again
-        row = {name: value for name, value in row.items() if name not in CONVERSATIONS}
-    told = {name: value for name, value in row.items() if is_conversation(value)}
-    if not told:
-        return row
     try:
-        read = {name: read_conversation(value, name) for name, value in told.items()}
+        return _texts_of({name: as_messages(value, name) for name, value in row.items()})
     except RecordError as error:
         raise RecordError(f"{place}: {error}") from None
+
+
+def _texts_of(row: dict) -> dict:
+    if {"chosen", "rejected"} <= set(row) and ASKED & set(row):  # a conversation has one of them again
+        row = {name: value for name, value in row.items() if name not in CONVERSATIONS}
     texts: dict[str, Any] = {}
-    for name, messages in read.items():
-        if name in CONVERSATIONS and not {"question", "prompt"} & set(row):
-            answered = messages[-1]["role"] == "assistant"
-            if messages[-1]["role"] not in ("assistant", "user"):
+    for name, value in row.items():
+        value = [value] if _is_message(value) else value
+        messages = read_conversation(value, name) if is_conversation(value) else [{"role": ""}]
+        role = messages[-1]["role"]
+        if name in CONVERSATIONS and role and not ASKED & set(row):
+            if role not in ("assistant", "user"):
                 last = f"message {len(messages)} of {name!r}, the last one,"
-                raise RecordError(f"{place}: {last} is neither a user's nor an assistant's: {messages[-1]['role']!r}")
-            texts |= {"question": _question(messages[:-1] if answered else messages)}
-            texts |= {"answer": messages[-1]["content"]} if answered else {}
+                raise RecordError(f"{last} is neither a user's nor an assistant's: {role!r}")
+            if role == "assistant" and "answer" in row:
+                raise RecordError(f"{name!r} ends with an answer, and there is 'answer' beside it: leave one")
+            texts["question"] = _question(messages[:-1] if role == "assistant" else messages)
+            texts |= {"answer": answer_text(value, name)} if role == "assistant" else {}
+        elif role and (name in ASKED or role == "user"):
+            texts[name] = _question(messages)
         else:
-            asks = name in ("question", "prompt") or messages[-1]["role"] == "user"
-            texts[name] = _question(messages) if asks else _answer(messages, f"{place}: {name!r}")
-    if {"chosen", "rejected"} <= set(read) and not {"question", "prompt"} & {*row, *texts}:
-        if read["chosen"][:-1] != read["rejected"][:-1]:
-            what = "'chosen' and 'rejected' do not answer one question"
-            raise RecordError(f"{place}: {what}: their messages before differ")
-        texts["question"] = _question(read["chosen"][:-1])
-    return {name: value for name, value in row.items() if name not in told} | texts
+            texts[name] = _parts(value) if name in ASKED and _is_parts(value) else answer_text(value, name)
+    told = [row[name] for name in ("chosen", "rejected") if is_conversation(row.get(name))]
+    if len(told) == 2 and not ASKED & {*texts}:
+        before = [read_conversation(messages[:-1], "chosen") for messages in told]
+        if before[0] != before[1]:
+            raise RecordError("'chosen' and 'rejected' do not answer one question: their messages before differ")
+        texts["question"] = _question(before[0])
+    return texts
 
 
 def _question(messages: list[dict[str, str]]) -> str | list[dict[str, str]]:

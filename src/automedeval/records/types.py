@@ -178,7 +178,7 @@ class Response(Record):
 
     @classmethod
     def from_dict(cls, record: dict) -> Self:
-        if isinstance(record, dict) and not isinstance(record.get("text"), str | None):
+        if isinstance(record, dict) and "text" in record:
             record = {**record, "text": answer_text(record["text"], "text")}
         response = super().from_dict(record)
         if not response.model.strip():
