@@ -4,6 +4,7 @@ import csv
 import io
 import itertools
 import json
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from automedeval.records.promptfoo import answers_of
 from automedeval.records.readers import parse_json, read_lines
 
 SEPARATORS = ",;\t"  # spreadsheets write ";" where "," stands in numbers
+PLAIN = re.compile(r"General|@|(?:0|#,##0)(?:\.0+)?")  # formats of numbers without a sign, a unit or a zero in front
 
 
 def read_rows(path: str | Path, split: str = "") -> Iterator[tuple[str, dict]]:
@@ -46,18 +48,33 @@ def _text_of(file: Path) -> str:
 def _read_csv(file: Path) -> Iterator[tuple[str, dict]]:
     csv.field_size_limit(2**31 - 1)  # an answer may be longer than the 128 KiB that csv expects
     text = _text_of(file)
-    headers = {each: next(csv.reader(io.StringIO(text, newline=""), delimiter=each), []) for each in SEPARATORS}
-    separator = max(SEPARATORS, key=lambda each: len(headers[each]))
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
+    told = re.match(
+        r"sep=([,;\t])(?=[\r\n])", text
+    )  # of Excel; the end of this line stays, so that the others keep their numbers
+    text = text[told.end() :] if told else text
 
-    def placed() -> Iterator[tuple[str, list[str]]]:
-        for cells in reader:
-            place = f"{file}:{reader.line_num}"
-            if len(cells) != len(headers[separator]) and any(map(filled, cells)):
-                raise RecordError(f"{place}: the row does not have the header's {len(headers[separator])} columns")
-            yield place, cells
+    def reader_of(separator: str, strict: bool = False) -> Any:
+        return csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=strict)
 
     try:
+        widths = {
+            each: [len(cells) for cells in reader_of(each) if any(map(filled, cells))]
+            for each in (told[1] if told else SEPARATORS)
+        }
+        fits = [each for each, found in widths.items() if max(found, default=1) > 1 and len(set(found)) == 1]
+        if len(fits) > 1:
+            signs = " or ".join(map(repr, fits))
+            raise RecordError(f"{file}: {signs} may separate the cells: save it with one that no column's name has")
+        separator = fits[0] if fits else max(widths, key=lambda each: widths[each][:1])
+        reader = reader_of(separator, strict=True)
+
+        def placed() -> Iterator[tuple[str, list[str]]]:
+            for cells in reader:
+                place = f"{file}:{reader.line_num}"
+                if len(cells) != widths[separator][0] and any(map(filled, cells)):
+                    raise RecordError(f"{place}: the row does not have the header's {widths[separator][0]} columns")
+                yield place, cells
+
         yield from _named(file, placed())
     except csv.Error as error:
         raise RecordError(f"{file}:{reader.line_num}: not CSV: {error}") from None
@@ -103,6 +120,8 @@ def _cell(shown: Any, written: Any) -> Any:
         return NoText(f"the error {value}")
     if value is None and written.data_type == "f" and shown.data_type != "str":  # the value of a formula may be ""
         return NoText("a formula whose value is not in the file")
+    if shown.data_type == "n" and value is not None and not PLAIN.fullmatch(shown.number_format):
+        return NoText(f"a number that the sheet shows as {shown.number_format!r}: make it a text")
     if isinstance(value, bool):
         return str(value).upper()
     return "" if value is None else str(value) if isinstance(value, int | float) else value
@@ -142,6 +161,8 @@ def _read_json(file: Path) -> Iterator[tuple[str, dict]]:
     if isinstance(rows, dict) and "results" in rows:
         yield from answers_of(rows, str(file))
         return
+    if isinstance(rows, dict) and all(isinstance(each, dict | list) for each in rows.values()):
+        raise RecordError(f"{file}: one object, and no list of rows; pandas writes one by to_json(orient='records')")
     if not isinstance(rows, list):  # JSON Lines under another name
         yield from read_lines(file)
         return
