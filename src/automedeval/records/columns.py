@@ -17,8 +17,9 @@ from automedeval.records.types import Case, RecordError, Response
 _WORDS = packaged("records", "columns")
 NAMES: dict[str, list[str]] = _WORDS["names"]
 RATINGS: dict[str, list[str]] = _WORDS["ratings"] | {role: NAMES[role] for role in ("question", "model")}
-BESIDE, DOUBTFUL, TRUSTED, NO_VALUE, CRITERIA, NO_RATING = (
-    frozenset[str](_WORDS[name]) for name in ("beside", "doubtful", "trusted", "no_value", "criteria", "no_rating")
+BESIDE, DOUBTFUL, TRUSTED, NO_VALUE, CRITERIA, NO_RATING, WORSE = (
+    frozenset[str](_WORDS[name])
+    for name in ("beside", "doubtful", "trusted", "no_value", "criteria", "no_rating", "worse")
 )
 NUMBER = re.compile(r"(?=.*\d)[-+\d.,:/%\sTZ]+", re.S)  # dates and times in digits too
 NO_PROSE = re.compile(  # addresses, files, the ends of programs
