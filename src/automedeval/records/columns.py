@@ -257,7 +257,7 @@ def _listed(name: str) -> str:
 
 def plain(name: str) -> str:
     """Return the name of a column as it is compared: case, blanks, "-" and "_" make no difference."""
-    return re.sub(r"[\s_-]+", "_", name.strip().casefold())
+    return re.sub(r"[\s_-]+", "_", name.strip().casefold()).removeprefix("_")
 
 
 def _unnumbered(name: str) -> str:

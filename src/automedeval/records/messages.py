@@ -18,7 +18,7 @@ REMOVED = (
     "<think></think>"  # stands for a thought or a call in an answer: whoever reads the text takes it out and counts it
 )
 # How a text begins that is messages or parts: JSON, or as Python writes them into a table
-WRITTEN = re.compile(r"""\s*\[?\s*\{\s*["'](?:role|content|from|value|type|text)["']\s*:""")
+WRITTEN = re.compile(r"""\s*(?:array\()?\[?\s*\{\s*["'](?:role|content|from|value|type|text)["']\s*:""")
 
 
 def is_conversation(value: Any) -> bool:
@@ -46,13 +46,13 @@ def as_messages(value: Any, name: str) -> Any:
 
     RecordError, which names the column, if the text begins as messages do, and cannot be read.
     """
-    if not isinstance(value, str) or not (begins := WRITTEN.match(value)):
+    if not isinstance(value, str) or not WRITTEN.match(value):
         return value
     for read in (json.loads, ast.literal_eval):
         with suppress(ValueError, SyntaxError, RecursionError, MemoryError):
             told = read(value.strip())
             return told if is_conversation(told) or _is_message(told) or _is_parts(told) else value
-    if re.search("role|from", begins[0]):
+    if re.search(r"""["'](?:role|from)["']\s*:""", value):
         raise RecordError(f"{name!r} begins as messages do, and is no JSON: {value[:40]!r}")
     return value
 

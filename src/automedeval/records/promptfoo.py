@@ -20,7 +20,9 @@ def answers_of(content: dict, file: str) -> Iterator[tuple[str, dict]]:
     found = content["results"]
     results = found.get("results") if isinstance(found, dict) else found
     if not isinstance(results, list):
-        raise RecordError(f"{file}: no results of promptfoo")
+        raise RecordError(
+            f"{file}: no results of promptfoo; of another harness give the log with the answers, not its figures"
+        )
     try:
         used = sorted({(_provider(each), each["promptIdx"]) for each in results})
         for number, each in enumerate(results, 1):

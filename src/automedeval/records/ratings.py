@@ -20,14 +20,14 @@ DEFAULTS = {"annotator": "rater", "criterion": "overall", "comment": None}
 _MARKS = r"[\s\u200b\ufeff!-*,-/:-@\[-`{-~‐-―−…]*"
 NO_SCORE = re.compile(rf"{_MARKS}(?:n[\W_]?[ar]|missing|not rated|skip(?:ped)?|div/0)?{_MARKS}", re.I)
 A_RATER = re.compile(rf"(?:{'|'.join(RATINGS['annotator'])})(?:_?\d+|_[a-z])")  # the name of one's column
-PROGRAMS = re.compile(r".*_id|lead_time")  # columns of numbers that programs write beside the scores
+PROGRAMS = re.compile(r".*_(?:id|hash)|lead_time")  # columns of numbers that programs write beside the scores
 NAMING = (
     "leave out what is none; call a column of ratings criterion_NAME, or rater_1, rater_2 and so on if each rater has one, or "
     "as the model is called if each model has one"
 )
 HIGHER = "a higher number must be better"
 NOT_WORSE = {"no", "non", "not", "without", "free", "freedom", "lack", "absence", "avoids", "avoidance"}
-LEFT_OUT = ("cancelled", "discarded", "draft", "pending")  # the states of an answer that is none
+LEFT_OUT = ("cancelled", "discarded", "draft", "pending", "ignore", "reject")  # the states of an answer that is none
 
 
 def placed_ratings(path: str | Path, cases: Iterable[Case] = ()) -> tuple[list[tuple[str, Rating]], list[str]]:
@@ -227,7 +227,10 @@ def _answers(row: dict, counts: Counter[str]) -> Iterator[dict]:
     annotations = next((row[key] for key in ("annotations", "completions") if isinstance(row.get(key), list)), None)
     given = list(_argilla(row) if annotations is None else _label_studio(annotations))
     if not given and annotations is None:
-        yield row
+        if "_task_hash" in row and row.get("answer") in LEFT_OUT:  # Prodigy's
+            counts[row["answer"]] += 1
+        else:
+            yield row
         return
     about: dict[str, Any] = {}
     for part in ("data", "fields", "metadata"):
