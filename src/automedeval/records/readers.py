@@ -194,8 +194,13 @@ def without_repeats(placed: Iterable[tuple[str, Any]], about: Callable[[Any], Ha
 def read_text(file: Any, place: str | None = None) -> str:
     """Return the text of a path or packaged resource, which errors call `place`; RecordError if it cannot be read as UTF-8."""
     try:
-        return file.read_text(encoding="utf-8")
+        content = file.read_bytes()
+        return content.decode("utf-8-sig")
     except OSError as error:
         raise RecordError(f"{place or file}: {error.strerror or error}") from None
     except UnicodeDecodeError as error:
-        raise RecordError(f"{place or file}: not UTF-8: {error.reason}") from None
+        # Which other encoding it is cannot be seen from the bytes, and a wrong one would change letters without a word.
+        line = len(content[: error.start + 1].splitlines())
+        raise RecordError(
+            f"{place or file}: not UTF-8 (line {line}); in a spreadsheet, save it as 'CSV UTF-8'"
+        ) from None

@@ -12,7 +12,7 @@ from typing import Any
 
 from automedeval.records.errors import RecordError
 from automedeval.records.promptfoo import answers_of
-from automedeval.records.readers import parse_json, read_lines
+from automedeval.records.readers import parse_json, read_lines, read_text
 
 SEPARATORS = ",;\t"  # spreadsheets write ";" where "," stands in numbers
 PLAIN = re.compile(r"General|@|(?:0|#,##0)(?:\.0+)?")  # formats of numbers without a sign, a unit or a zero in front
@@ -35,19 +35,9 @@ def read_rows(path: str | Path, split: str = "") -> Iterator[tuple[str, dict]]:
         raise RecordError(f"{file}: {error.strerror or error}") from None
 
 
-def _text_of(file: Path) -> str:
-    content = file.read_bytes()
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        # Which other encoding it is cannot be seen from the bytes, and a wrong one would change letters without a word.
-        line = len(content[: error.start + 1].splitlines())
-        raise RecordError(f"{file}: not UTF-8 (line {line}); in a spreadsheet, save it as 'CSV UTF-8'") from None
-
-
 def _read_csv(file: Path) -> Iterator[tuple[str, dict]]:
     csv.field_size_limit(2**31 - 1)  # an answer may be longer than the 128 KiB that csv expects
-    text = _text_of(file)
+    text = read_text(file)
     told = re.match(
         r"sep=([,;\t])(?=[\r\n])", text
     )  # of Excel; the end of this line stays, so that the others keep their numbers
@@ -151,7 +141,7 @@ def _named(file: Path, placed: Iterable[tuple[str, list]]) -> Iterator[tuple[str
 
 
 def _read_json(file: Path) -> Iterator[tuple[str, dict]]:
-    content = _text_of(file)
+    content = read_text(file)
     try:
         rows = parse_json(content)
     except ValueError as error:
