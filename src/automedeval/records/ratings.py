@@ -52,14 +52,9 @@ def placed_ratings(path: str | Path, cases: Iterable[Case] = ()) -> tuple[list[t
     # Programs number their rows and tasks so.
     numbers = all(re.fullmatch(r"\s*\d*\s*", _text(row.get(held.get("id")))) for _, row in rows)
     by_id = next((name for name in columns["case_id"] if plain(name) != "id" or not numbers), None)
-    for role, there in (("score", columns["score"]), ("question", by_id or columns["question"])) if rows else ():
-        if not there:
-            hint = (
-                "; 'id' may number the rows: call it case_id if it names the cases"
-                if role != "score" and "id" in held
-                else ""
-            )
-            raise RecordError(f"{path}: no column holds a {role}; there are {', '.join(held.values())}{hint}")
+    found = {"a score": columns["score"], "a question, or the case as case_id": by_id or columns["question"]}
+    if lacking := [what for what, there in found.items() if rows and not there]:
+        raise RecordError(f"{path}: no column holds {lacking[0]}; there are {', '.join(held.values())}")
     if len(columns["score"]) > 1 and any(len({str(row.get(name)) for name in columns["score"]}) > 1 for _, row in rows):
         raise RecordError(f"{path}: {' or '.join(map(repr, columns['score']))} may be the score: leave one")
     ratings = []
@@ -96,7 +91,7 @@ def placed_ratings(path: str | Path, cases: Iterable[Case] = ()) -> tuple[list[t
         ratings.append((place, Rating(case_id, model, annotator, str(criterion), score, comment, extra)))
     for what in ["criterion"] + ["annotator"] * (columns_of == "annotator"):
         _check_scales(ratings, what, path)
-    _check_criteria(ratings, path)
+    _check_criteria(sorted({each.criterion for _, each in ratings}), path)
     if not columns["annotator"]:
         if len({(each.case_id, each.model, each.criterion) for _, each in ratings}) < len(ratings):
             raise RecordError(f"{path}: responses are rated twice: call the column that says by whom rater")
@@ -160,41 +155,37 @@ def _are_scores(cells: Iterable[Any]) -> bool:
 
 
 def _check_scales(ratings: Iterable[tuple[str, Rating]], what: str, path: str | Path) -> None:
-    """Raise a RecordError if the scores of some criteria or annotators are on a far larger scale than those of another."""
-    largest: dict[str, float] = {}
+    """Raise a RecordError if some criteria or annotators are on a far larger scale than another, or a score may be a code."""
+    scores: dict[str, list[float]] = {}
     for _, rating in ratings:
-        name = getattr(rating, what)
-        largest[name] = max(abs(rating.score), largest.get(name, 0))
+        scores.setdefault(getattr(rating, what), []).append(rating.score)
+    largest = {name: max(map(abs, given)) for name, given in scores.items()}
     least = min(filter(None, largest.values()), default=0)
     if larger := ", ".join(repr(name) for name, most in largest.items() if most > 10 * least):
         raise RecordError(
             f"{path}: the scores of {larger} are far larger than those of another {what}: leave them out, or give all scores "
             "on one scale"
         )
-
-
-def _check_criteria(ratings: Iterable[tuple[str, Rating]], path: str | Path) -> None:
-    """Raise a RecordError for a criterion that may be no rating where higher is better, or has a number that may be a code."""
-    scores: dict[str, list[float]] = {}
-    for _, rating in ratings:
-        scores.setdefault(rating.criterion, []).append(rating.score)
     for name, given in scores.items():
-        words = re.findall(r"[^\W_]+", name.casefold()) or [""]
-        if WORSE & {*words} and not NOT_WORSE & {*words}:
-            raise RecordError(
-                f"{path}: a higher {name!r} may be worse: leave it out, or turn its numbers round and rename it"
-            )
-        if len(scores) > 1 and NO_RATING & {words[0], words[-1]}:
-            raise RecordError(f"{path}: {name!r} may be no rating: leave it out, or name it otherwise; {HIGHER}")
         values = sorted({*given})
         for code, others in ((values[0], values[1:]), (values[-1], values[:-1])):
             if len(given) < 5 or len(others) < 2:
-                continue
-            far = code - others[-1] >= others[-1] - others[0] and {*f"{code:g}"} in ({"7"}, {"8"}, {"9"})
-            if far or code > 10 * others[-1] or (code < 0 <= others[0] and -code != others[-1]):
-                raise RecordError(
-                    f"{path}: {code:g} of {name!r} is far from all other scores: if it says that there is none, leave it blank"
-                )
+                continue  # of few nobody can tell
+            far = {*f"{code:g}"} in ({"7"}, {"8"}, {"9"}) and code - others[-1] >= others[-1] - others[0]
+            if far or code > 10 * others[-1] > 0 or (code < 0 <= others[0] and -code != others[-1]):
+                away = f"{code:g} of {name!r} is far from all other scores"
+                raise RecordError(f"{path}: {away}: if it says that there is none, leave it blank")
+
+
+def _check_criteria(names: Collection[str], path: str | Path) -> None:
+    """Raise a RecordError for the name of a criterion that may be no rating where a higher number is better."""
+    for name in names:
+        words = re.findall(r"[^\W_]+", name.casefold()) or [""]
+        if WORSE & {*words} and not NOT_WORSE & {*words}:
+            said = f"a higher {name!r} may be worse: leave it out, or turn its numbers round and rename it"
+            raise RecordError(f"{path}: {said}")
+        if len(names) > 1 and NO_RATING & {words[0], words[-1]}:
+            raise RecordError(f"{path}: {name!r} may be no rating: leave it out, or name it otherwise; {HIGHER}")
 
 
 def _text(cell: Any, names: Collection[str] = ()) -> str:
