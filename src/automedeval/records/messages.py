@@ -17,8 +17,10 @@ CONVERSATIONS, ASKED = ("messages", "conversation", "conversations"), {"question
 REMOVED = (
     "<think></think>"  # stands for a thought or a call in an answer: whoever reads the text takes it out and counts it
 )
-# How a text begins that is messages or parts: JSON, or as Python writes them into a table
-WRITTEN = re.compile(r"""\s*(?:array\()?\[?\s*\{\s*["'](?:role|content|from|value|type|text)["']\s*:""")
+# How a text begins that is messages, parts or what an API replied: JSON, or as Python writes them into a table
+WRITTEN = re.compile(
+    r"""\s*(?:array\()?\[?\s*\{\s*["'](?:role|content|from|value|type|text|id|object|choices|candidates)["']\s*:"""
+)
 
 
 def is_conversation(value: Any) -> bool:
@@ -51,9 +53,11 @@ def as_messages(value: Any, name: str) -> Any:
     for read in (json.loads, ast.literal_eval):
         with suppress(ValueError, SyntaxError, RecursionError, MemoryError):
             told = read(value.strip())
+            if isinstance(told, dict) and isinstance(told.get("choices") or told.get("candidates"), list):
+                break
             return told if is_conversation(told) or _is_message(told) or _is_parts(told) else value
     if re.search(r"""["'](?:role|from)["']\s*:""", value):
-        raise RecordError(f"{name!r} begins as messages do, and is no JSON: {value[:40]!r}")
+        raise RecordError(f"{name!r} holds messages in a form that cannot be read, and no text: {value[:40]!r}")
     return value
 
 

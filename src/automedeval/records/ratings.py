@@ -91,6 +91,7 @@ def placed_ratings(path: str | Path, cases: Iterable[Case] = ()) -> tuple[list[t
         ratings.append((place, Rating(case_id, model, annotator, str(criterion), score, comment, extra)))
     for what in ["criterion"] + ["annotator"] * (columns_of == "annotator"):
         _check_scales(ratings, what, path)
+    _check_ranks(ratings, path)
     _check_criteria(sorted({each.criterion for _, each in ratings}), path)
     if not columns["annotator"]:
         if len({(each.case_id, each.model, each.criterion) for _, each in ratings}) < len(ratings):
@@ -175,6 +176,17 @@ def _check_scales(ratings: Iterable[tuple[str, Rating]], what: str, path: str | 
             if far or code > 10 * others[-1] > 0 or (code < 0 <= others[0] and -code != others[-1]):
                 away = f"{code:g} of {name!r} is far from all other scores"
                 raise RecordError(f"{path}: {away}: if it says that there is none, leave it blank")
+
+
+def _check_ranks(ratings: Iterable[tuple[str, Rating]], path: str | Path) -> None:
+    """Raise a RecordError if each person numbers the answers of every case from 1 on: the first may be the best."""
+    given: dict[tuple, list[float]] = {}
+    for _, each in ratings:
+        given.setdefault((each.case_id, each.annotator, each.criterion), []).append(each.score)
+    several = [sorted(scores) for scores in given.values() if len(scores) > 1]
+    if sum(map(len, several)) >= 15 and all(scores == [*range(1, len(scores) + 1)] for scores in several):
+        once = f"the scores of every case are the numbers 1 to {len(several[0])}, as ranks are"
+        raise RecordError(f"{path}: {once}: if 1 is the best, turn them round; in either case begin at 0")
 
 
 def _check_criteria(names: Collection[str], path: str | Path) -> None:
