@@ -94,17 +94,22 @@ def test_a_rating_that_cannot_be_read_stops_with_its_line(head: str, row: str, e
     assert str(raised.value) == f"{tmp_path}/{told(error)}"
 
 
+def as_list(value: object) -> list:
+    return value if isinstance(value, list) else [value]
+
+
 @pytest.mark.parametrize("program", ["label_studio", "argilla"])
 @pytest.mark.parametrize(("given", "read"), ROWS["test_a_question_of_a_form_is_read_as_a_column_is"])
 def test_a_question_of_a_form_is_read_as_a_column_is(given, read, program: str, tmp_path: Path) -> None:
     rows: list[dict] = []
     for at, (case, model, _) in enumerate(SCORES[:3]):
-        answers = {name: values[at] for name, values in given.items()}
+        answers = {name: as_list(values[at]) for name, values in given.items()}
         if program == "argilla":
-            said = {name: [{"value": value, "user_id": "ann"}] for name, value in answers.items()}
+            said = {name: [{"value": each, "user_id": "ann"} for each in given] for name, given in answers.items()}
             rows.append({"fields": {"question": ASKED[case]}, "metadata": {"model": model}, "responses": said})
             continue
-        controls = [{"from_name": name, "value": {"choices": [value]}} for name, value in answers.items()]
+        said = [(name, value) for name, given in answers.items() for value in given]
+        controls = [{"from_name": name, "value": {"choices": [value]}} for name, value in said]
         annotations = [{"completed_by": "ann", "result": controls}]
         rows.append({"id": at, "data": {"question": ASKED[case], "model": model}, "annotations": annotations})
     file = tmp_path / "r.json"

@@ -150,9 +150,14 @@ def _is_key(name: str) -> bool:
 
 
 def _are_scores(cells: Iterable[Any]) -> bool:
-    """Return whether at least half of what a column or a form's question has is numbers: any other cell is a fault then."""
-    found = Counter(map(_is_number, cells))
-    return found[True] >= found[False]
+    """Return whether at least half of what a column has is numbers: any other cell is a fault then."""
+    numbers = words = 0
+    for cell in cells:
+        try:
+            numbers += _score(cell, "") is not None
+        except RecordError:
+            words += 1
+    return numbers >= words
 
 
 def _check_scales(ratings: Iterable[tuple[str, Rating]], what: str, path: str | Path) -> None:
@@ -242,45 +247,42 @@ def _answers(row: dict, counts: Counter[str]) -> Iterator[dict]:
         about |= {key.removeprefix("metadata."): value for key, value in row.items()}
     about = {key: held for key, held in about.items() if plain(key) in ABOUT_RATED}
     people: dict[Any, dict] = {}
-    for who, user, status, answers in given:
+    for who, user, status, name, value in given:
         if status in LEFT_OUT:
             counts[status] += 1
         else:
-            people.setdefault(who, about | {"annotator": _text(user) or "rater"}).update(answers)
-    yield from people.values()
+            row = people.setdefault(who, {"annotator": _text(user) or "rater"})
+            row[name] = [row[name], value] if name in row else value  # two answers are no score
+    yield from (about | each for each in people.values())
 
 
-def _is_number(value: Any) -> bool | None:
-    """Return whether a cell holds a score; None if it is blank."""
-    try:
-        return None if _score(value, "") is None else True
-    except RecordError:
-        return False
-
-
-Answer = tuple[Any, Any, str | None, dict[str, Any]]  # whose, user, status, questions with answers
+Answer = tuple[Any, Any, str | None, str, Any]  # whose, user, status, question, value
 
 
 def _label_studio(annotations: list) -> Iterator[Answer]:
-    """Yield the numbers and choices of each annotation; the control's name is the criterion."""
+    """Yield the numbers and choices of the annotations of a task; the control's name is the criterion."""
     for number, annotation in enumerate(each for each in annotations if isinstance(each, dict)):
-        answers = {}
+        user = annotation.get("completed_by")
+        if annotation.get("was_cancelled"):
+            yield number, user, "cancelled", "", None
+            continue
         for result in (each for each in annotation.get("result") or () if isinstance(each, dict)):
             value = result.get("value") or {}
             said = next((value[key] for key in ("rating", "number", "choices") if key in value), None)
             if said is not None:  # else a text, or a mark
-                answers[str(result.get("from_name"))] = said[0] if isinstance(said, list) and len(said) == 1 else said
-        yield number, annotation.get("completed_by"), "cancelled" if annotation.get("was_cancelled") else None, answers
+                said = said[0] if isinstance(said, list) and len(said) == 1 else said
+                yield number, user, None, str(result.get("from_name")), said
 
 
 def _argilla(row: dict) -> Iterator[Answer]:
     """Yield the answers of a record as version 2 writes it, and as a data set of the Hub."""
     nested = row["responses"].items() if isinstance(row.get("responses"), dict) else ()
     for name, answers in nested:
-        for each in answers if isinstance(answers, list) else ():
-            yield each.get("user_id"), each.get("user_id"), each.get("status"), {name: each.get("value")}
+        for at, each in enumerate(answers if isinstance(answers, list) else ()):
+            user = each.get("user_id")
+            yield user or at, user, each.get("status"), name, each.get("value")
     for name, answers in row.items():
         if str(name).endswith(".responses") and isinstance(answers, list):
             users, states = (row.get(f"{name}.{what}") or [None] * len(answers) for what in ("users", "status"))
-            for user, status, answer in zip(users, states, answers):
-                yield user, user, status, {name.removesuffix(".responses"): answer}
+            for at, (user, status, answer) in enumerate(zip(users, states, answers)):
+                yield user or at, user, status, name.removesuffix(".responses"), answer
