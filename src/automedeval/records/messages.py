@@ -11,11 +11,11 @@ from automedeval.records.errors import RecordError
 
 ROLES = {"user": "user", "human": "user"} | dict.fromkeys(("assistant", "gpt", "chatgpt", "model"), "assistant")
 # Kinds of parts
-TEXTS, THOUGHTS = ("text", "output_text", "input_text"), ("thinking", "redacted_thinking", "reasoning")
+TEXTS, HIDDEN = ("text", "output_text", "input_text"), ("thinking", "redacted_thinking", "reasoning", "tool_use")
 CALLS = ("tool_calls", "function_call")
 CONVERSATIONS, ASKED = ("messages", "conversation", "conversations"), {"question", "prompt"}
 REMOVED = (
-    "<think></think>"  # stands for a thought or a call in an answer: whoever reads the text takes it out and counts it
+    "<think></think>"  # for an assistant's thought or call: the reader of cases takes it out, and counts it in answers
 )
 # How a text begins that is messages, parts or what an API replied: JSON, or as Python writes them into a table
 WRITTEN = re.compile(
@@ -62,55 +62,42 @@ def as_messages(value: Any, name: str) -> Any:
 
 
 def read_conversation(messages: Sequence[dict], name: str) -> list[dict[str, str]]:
-    """Return messages as `{"role", "content"}`, each with a text; other keys with texts stay.
+    """Return messages as `{"role", "content"}`, each with a text; other keys with texts stay, `REMOVED` stands for calls.
 
     RecordError, which names the message of `name`, for one without text.
     """
     return [_message(message, f"message {number} of {name!r}") for number, message in enumerate(messages, 1)]
 
 
-def _message(message: dict, place: str, answers: bool = False) -> dict[str, str]:
-    """Return a message with a text; one that `answers` has `REMOVED` in the place of its thoughts and calls."""
+def _message(message: dict, place: str) -> dict[str, str]:
     if not isinstance(message, dict) or not (keys := _kind(message)):
         raise RecordError(f"{place} is no object with a role and a content")
     if keys[0] == "role" and message.get("content") and all(isinstance(value, str) for value in message.values()):
         return message | {"role": ROLES.get(message["role"].casefold(), message["role"])}
     role, content = (message.get(key) for key in keys)
     content = message.get("refusal") if content is None else content
-    texts = [_parts(content, answers)] if isinstance(content, list) else [content] if isinstance(content, str) else []
-    calls = message.get("tool_calls") or message.get("function_call") or []
-    texts += [REMOVED if answers else _call(call) for call in (calls if isinstance(calls, list) else [calls])]
+    texts = [_parts(content)] if isinstance(content, list) else [content] if isinstance(content, str) else []
+    texts += [REMOVED for key in CALLS if message.get(key)]
     if not isinstance(role, str) or not texts or (content is not None and not isinstance(content, str | list)):
         raise RecordError(f"{place} has no text")
     beside = {key: value for key, value in message.items() if isinstance(value, str) and key not in keys}
     return {"role": ROLES.get(role.casefold(), role), "content": "\n".join(filter(None, texts)), **beside}
 
 
-def _parts(parts: list, answers: bool = False) -> str:
+def _parts(parts: list) -> str:
     """Return the texts of a content's parts; of another part, such as an image, its kind in brackets."""
     read = [part if isinstance(part, dict) else {"text": part} for part in parts if part is not None]
-    return "\n".join(str(text) for part in read if (text := _part(part, answers)) not in (None, ""))
+    return "\n".join(str(text) for part in read if (text := _part(part)) not in (None, ""))
 
 
-def _part(part: dict, answers: bool) -> Any:
-    """Return the text of a part of a content; a tool's call and result as Anthropic has them."""
-    kind = part.get("type")
-    if kind in (*THOUGHTS, "tool_use") and answers:
+def _part(part: dict) -> Any:
+    """Return the text of a part of a content; a tool's result as Anthropic has it."""
+    if part.get("type") in HIDDEN:
         return REMOVED
-    if kind in THOUGHTS:
-        return None
-    if kind == "tool_use":
-        return _call({"name": part.get("name"), "arguments": part.get("input", "")})
-    if kind == "tool_result":
+    if part.get("type") == "tool_result":
         content = part.get("content")
         return _parts(content) if isinstance(content, list) else content
     return part.get("text", f"[{part.get('type', 'part')}]")
-
-
-def _call(call: Any) -> str:
-    function = call.get("function") or call if isinstance(call, dict) else {"name": call}
-    arguments = function.get("arguments", "")
-    return f"[calls {function.get('name')}({arguments if isinstance(arguments, str) else json.dumps(arguments)})]"
 
 
 def answer_text(value: Any, name: str) -> Any:
@@ -121,11 +108,11 @@ def answer_text(value: Any, name: str) -> Any:
     value = as_messages(value, name)
     value = [value] if _is_message(value) else value
     if is_conversation(value):
-        last = _message(value[-1], f"message {len(value)} of {name!r}", answers=True)
+        last = _message(value[-1], f"message {len(value)} of {name!r}")
         if last["role"] != "assistant":
             raise RecordError(f"{name!r}: the last message is not the assistant's; its role is {last['role']!r}")
         return last["content"]
-    return _parts(value, answers=True) if _is_parts(value) else value
+    return _parts(value) if _is_parts(value) else value
 
 
 def _is_parts(value: Any) -> bool:
@@ -135,8 +122,8 @@ def _is_parts(value: Any) -> bool:
 def without_messages(row: dict, place: str) -> dict:
     """Return a row of a table with texts in the place of messages, of which each cell has a list or one.
 
-    `messages` are the question and, where an assistant has the last word, the answer to it. Of preferences, `chosen` and
-    `rejected`, the last messages are the answers; those that both begin with are the question if there is no `prompt`.
+    `messages` are the question and, where an assistant has the last word, the answer to it; of other columns the last
+    message is the answer.
     RecordError for messages without a text, and where it is unclear what they are.
     """
     try:
@@ -164,13 +151,7 @@ def _texts_of(row: dict) -> dict:
         elif role and (name in ASKED or role == "user"):
             texts[name] = _question(messages)
         else:
-            texts[name] = _parts(value) if name in ASKED and _is_parts(value) else answer_text(value, name)
-    told = [row[name] for name in ("chosen", "rejected") if is_conversation(row.get(name))]
-    if len(told) == 2 and not ASKED & {*texts}:
-        before = [read_conversation(messages[:-1], "chosen") for messages in told]
-        if before[0] != before[1]:
-            raise RecordError("'chosen' and 'rejected' do not answer one question: their messages before differ")
-        texts["question"] = _question(before[0])
+            texts[name] = answer_text(value, name)
     return texts
 
 
