@@ -133,12 +133,10 @@ def read_records(path: str | Path, kind: type) -> Iterator[Any]:
 def named_file(text: str) -> tuple[str, str]:
     """Split NAME=FILE into the name and the file; the name is empty where there is none.
 
-    Names and paths may hold "=" themselves: an existing file decides, or else the first "=".
+    The first "=" parts them, unless the whole is the path of a file.
     """
-    parts = text.split("=")
-    splits = [("=".join(parts[:at]), "=".join(parts[at:])) for at in range(len(parts))]
-    existing = next((split for split in splits if split[1] and Path(split[1]).exists()), None)
-    return existing or splits[min(1, len(parts) - 1)]
+    name, sign, file = text.partition("=")
+    return (name, file) if sign and not Path(text).exists() else ("", text)
 
 
 def verdicts_file(path: str | Path) -> Path:
