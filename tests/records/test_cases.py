@@ -98,9 +98,11 @@ def test_a_csv_ends_its_lines_as_it_likes_and_a_header_may_have_two(tmp_path):
         (tmp_path / "b.csv").write_bytes(text.replace("\n(of a patient)", "").replace("\r", end).encode())
         (case,) = read_cases(tmp_path / "b.csv")
         assert [each.text for each in case.responses] == [f"a{end}b", "c"]
-        (tmp_path / "c.csv").write_text(f"sep=;{end}question;m 1, x;m 2, y{end}Why?;a;b, c{end}", newline="")
+        (tmp_path / "c.csv").write_text(f'sep=;{end}"question";"m 1, x";m 2, y{end}Why?;a;b, c{end}', newline="")
         (case,) = read_cases(tmp_path / "c.csv")
         assert [each.text for each in case.responses] == ["a", "b, c"]
+        (tmp_path / "d.csv").write_text(f'"question";"m 1, x"{end}"a;b";"c, d"{end}', newline="")
+        assert table_of(tmp_path / "d.csv").columns.responses == ("m 1, x",)
 
 
 def test_a_column_that_is_no_candidate_is_told(tmp_path):

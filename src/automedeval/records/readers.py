@@ -133,10 +133,12 @@ def read_records(path: str | Path, kind: type) -> Iterator[Any]:
 def named_file(text: str) -> tuple[str, str]:
     """Split NAME=FILE into the name and the file; the name is empty where there is none.
 
-    The first "=" parts them, unless the whole is the path of a file.
+    Names and paths may hold "=" themselves: an existing file decides, or else the first "=".
     """
-    name, sign, file = text.partition("=")
-    return (name, file) if sign and not Path(text).exists() else ("", text)
+    parts = text.split("=")
+    splits = [("=".join(parts[:at]), "=".join(parts[at:])) for at in range(len(parts))]
+    existing = next((split for split in splits if split[1] and Path(split[1]).exists()), None)
+    return existing or splits[min(1, len(parts) - 1)]
 
 
 def verdicts_file(path: str | Path) -> Path:

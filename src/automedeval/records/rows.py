@@ -36,38 +36,33 @@ def read_rows(path: str | Path, split: str = "") -> Iterator[tuple[str, dict]]:
 
 
 def _read_csv(file: Path) -> Iterator[tuple[str, dict]]:
-    csv.field_size_limit(2**31 - 1)  # an answer may be longer than the 128 KiB that csv expects
     text = read_text(file)
     told = re.match(
         r"sep=([,;\t])(?=[\r\n])", text
     )  # of Excel; the end of this line stays, so that the others keep their numbers
-    text = text[told.end() :] if told else text
+    read = {each: _cells(text[told.end() :] if told else text, each) for each in (told[1] if told else SEPARATORS)}
+    fits = [each for each, (rows, fault) in read.items() if not fault and rows and len(rows[0][1]) > 1]
+    if len(fits) > 1:
+        signs = " or ".join(map(repr, fits))
+        raise RecordError(f"{file}: {signs} may separate the cells: save it with one that no column's name has")
+    rows, fault = read[fits[0]] if fits else max(read.values(), key=lambda each: len(each[0][0][1]) if each[0] else 0)
+    if fault:
+        raise RecordError(f"{file}:{fault}")
+    yield from _named(file, ((f"{file}:{line}", cells) for line, cells in rows))
 
-    def reader_of(separator: str, strict: bool = False) -> Any:
-        return csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=strict)
 
+def _cells(text: str, separator: str) -> tuple[list[tuple[int, list[str]]], str]:
+    """Return (line, cells) of each row that has a filled cell, and the line and the fault of the first that cannot be read."""
+    csv.field_size_limit(2**31 - 1)  # an answer may be longer than the 128 KiB that csv expects
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
+    rows: list[tuple[int, list[str]]] = []
     try:
-        widths = {
-            each: [len(cells) for cells in reader_of(each) if any(map(filled, cells))]
-            for each in (told[1] if told else SEPARATORS)
-        }
-        fits = [each for each, found in widths.items() if max(found, default=1) > 1 and len(set(found)) == 1]
-        if len(fits) > 1:
-            signs = " or ".join(map(repr, fits))
-            raise RecordError(f"{file}: {signs} may separate the cells: save it with one that no column's name has")
-        separator = fits[0] if fits else max(widths, key=lambda each: widths[each][:1])
-        reader = reader_of(separator, strict=True)
-
-        def placed() -> Iterator[tuple[str, list[str]]]:
-            for cells in reader:
-                place = f"{file}:{reader.line_num}"
-                if len(cells) != widths[separator][0] and any(map(filled, cells)):
-                    raise RecordError(f"{place}: the row does not have the header's {widths[separator][0]} columns")
-                yield place, cells
-
-        yield from _named(file, placed())
+        rows.extend((reader.line_num, cells) for cells in reader if any(map(filled, cells)))
     except csv.Error as error:
-        raise RecordError(f"{file}:{reader.line_num}: not CSV: {error}") from None
+        return rows, f"{reader.line_num}: not CSV: {error}"
+    width = len(rows[0][1]) if rows else 0
+    wrong = next((line for line, cells in rows if len(cells) != width), None)
+    return rows, "" if wrong is None else f"{wrong}: the row does not have the header's {width} columns"
 
 
 def _read_xlsx(file: Path) -> Iterator[tuple[str, dict]]:
