@@ -63,26 +63,12 @@ def test_a_column_of_scores_may_be_one_annotator_s_or_one_criterion_s(row: list,
     assert [note for note in people.notes if note.startswith(str(file))] == [f"{file}: {note}" for note in notes]
 
 
-@pytest.mark.parametrize("who", ["evaluator", "annotator_name", "rater name", "physician_id", "Email Address"])
-def test_the_rater_has_many_names(who, tmp_path: Path) -> None:
-    file = tmp_path / "r.csv"
-    file.write_text(f"case_id,model,{who},score\nk1,m1,ann,4\n")
-    assert read_ratings(str(file), Cases(CASES, "cases.jsonl")).annotators == ["ann"]
-
-
 def told(error: str) -> str:
     one_scale = "leave them out, or give all scores on one scale"
     worse = "may be worse: leave it out, or turn its numbers round and rename it"
     code = "is far from all other scores: if it says that there is none, leave it blank"
     words = {"NAMING": f"{NAMING}; {HIGHER}", "ONE_SCALE": one_scale, "WORSE": worse, "CODE": code, "HIGHER": HIGHER}
     return re.sub("|".join(words), lambda match: words[match[0]], error)
-
-
-def test_the_index_that_pandas_writes_is_no_criterion(tmp_path: Path) -> None:
-    rows = [f"{number},{case},{model},ann,{score}" for number, (case, model, score) in enumerate(SCORES) if score]
-    (tmp_path / "r.csv").write_text("\n".join([",case_id,model,annotator,accuracy", *rows]) + "\n")
-    people = read_ratings(str(tmp_path / "r.csv"), Cases(CASES, "cases.jsonl"))
-    assert list(people.by_criterion) == ["accuracy"]
 
 
 @pytest.mark.parametrize(("head", "row", "error"), ROWS["test_a_rating_that_cannot_be_read_stops_with_its_line"])
