@@ -98,6 +98,11 @@ def test_a_csv_ends_its_lines_as_it_likes_and_a_header_may_have_two(tmp_path):
         (tmp_path / "b.csv").write_bytes(text.replace("\n(of a patient)", "").replace("\r", end).encode())
         (case,) = read_cases(tmp_path / "b.csv")
         assert [each.text for each in case.responses] == [f"a{end}b", "c"]
+        (tmp_path / "c.csv").write_text(f'sep=;{end}"question";"m 1, x";m 2, y{end}Why?;a;b, c{end}', newline="")
+        (case,) = read_cases(tmp_path / "c.csv")
+        assert [each.text for each in case.responses] == ["a", "b, c"]
+        (tmp_path / "d.csv").write_text(f'"question";"m 1, x"{end}"a;b";"c, d"{end}', newline="")
+        assert table_of(tmp_path / "d.csv").columns.responses == ("m 1, x",)
 
 
 def test_a_column_that_is_no_candidate_is_told(tmp_path):
@@ -119,8 +124,10 @@ def spreadsheet(file, cells):
     for row in (["question", "rowan", "larch"], ["a", "b", 5], ["c", "d", True]):
         book.active.append(row)
     for place, value in cells.items():
-        sheet, _, cell = place.rpartition("!")
-        (book.create_sheet(sheet) if sheet else book.active)[cell] = value
+        sheet, _, name = place.rpartition("!")
+        cell = (book.create_sheet(sheet) if sheet else book.active)[name]
+        cell.value, *formats = value if isinstance(value, list) else [value]
+        cell.number_format = [cell.number_format, *formats][-1]
     book.save(file)
     return file
 

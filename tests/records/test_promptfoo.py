@@ -26,9 +26,9 @@ def written(folder: Path, *results: dict) -> Path:
 
 
 def test_the_answers_of_each_provider_to_a_test_are_a_case(tmp_path: Path) -> None:
-    asked = {"ask": "Is 40 °C a fever?", "reference": "Yes.", "answer": "never the model's"}
-    answers = result(0, "a", "Yes.", **asked), result(0, "b", "No.", 1, **asked)
-    first, second = read_cases(written(tmp_path, *answers, result(1, "a", {"dose": 5}, ask="How much?")))
+    asked = {"question": "Is 40 °C a fever?", "reference": "Yes.", "answer": "never the model's"}
+    answers = result(0, "a", "Yes.", **asked), result(0, "b", "No.", **asked)
+    first, second = read_cases(written(tmp_path, *answers, result(1, "a", {"dose": 5}, question="How much?")))
     assert (first.question, first.reference) == ("Is 40 °C a fever?", "Yes.")
     assert [(each.model, each.text) for each in first.responses] == [("a", "Yes."), ("b", "No.")]
     assert [each.text for each in second.responses] == ['{"dose": 5}']
@@ -42,14 +42,19 @@ def test_a_variable_called_question_is_the_question_and_other_variables_are_told
     assert any("not read: style" in note for note in table_of(file).notes)
 
 
-def test_without_one_variable_the_prompt_is_the_question(tmp_path: Path) -> None:
-    (case,) = read_cases(written(tmp_path, result(0, "a", "text", age=7, weight=20)))
-    assert case.question == "Answer briefly: {'age': 7, 'weight': 20}"
+def test_without_a_variable_that_is_called_question_the_user_names_it(tmp_path: Path) -> None:
+    file = written(tmp_path, result(0, "a", "text", ask="Q?", dose="5 mg"))
+    with pytest.raises(
+        RecordError, match="no column is called question; the columns are id, answer, model, ask, dose; say"
+    ):
+        list(read_cases(file))
+    ((_, case),) = table_of(file, columns=["question=ask", "model=model", "answer=answer"]).cases
+    assert case.question == "Q?"
 
 
 def test_an_answer_that_failed_is_blank(tmp_path: Path) -> None:
     with pytest.raises(RecordError, match=r"1 of 2 answers are blank .*--blank lowest"):
-        list(read_cases(written(tmp_path, result(0, "a", None, ask="Q?"), result(1, "a", "text", ask="R?"))))
+        list(read_cases(written(tmp_path, result(0, "a", None, question="Q?"), result(1, "a", "text", question="R?"))))
 
 
 @pytest.mark.parametrize("broken", [{"results": 5}, {"results": [{"testIdx": 0}]}, {"results": {"results": [[]]}}])
@@ -61,6 +66,6 @@ def test_other_results_are_one_line(tmp_path: Path, broken: dict) -> None:
 
 def test_they_are_judged_by_the_command(tmp_path: Path) -> None:
     answers = {"a": "Yes.", "b": "No, no."}
-    file = written(tmp_path, *(result(0, name, text, ask="Is 40 °C a fever?") for name, text in answers.items()))
+    file = written(tmp_path, *(result(0, name, text, question="Is 40 °C a fever?") for name, text in answers.items()))
     succeeded(run_command("judge", file, "--judge", "baseline:longer text", "--output", tmp_path / "out"))
     assert [each["expected_scores"] for each in read(tmp_path / "out" / "verdicts.jsonl")] == [[1, 2]]

@@ -46,8 +46,7 @@ def test_the_same_ratings_are_read_of_every_kind_of_file(name: str, tmp_path: Pa
     assert [each for each in read if each[2] == each[2]] == [each for each in SCORES if each[2]]
     assert people.annotators == ["ann"]
     assert list(people.by_criterion) == ["overall"]
-    if not name.startswith("label_studio") or name.endswith(".csv"):  # an annotation without a result there
-        assert f"{tmp_path / name}: ratings without a score, left out: 1" in people.notes
+    assert f"{tmp_path / name}: ratings without a score, left out: 1" in people.notes
 
 
 @pytest.mark.parametrize(
@@ -64,23 +63,12 @@ def test_a_column_of_scores_may_be_one_annotator_s_or_one_criterion_s(row: list,
     assert [note for note in people.notes if note.startswith(str(file))] == [f"{file}: {note}" for note in notes]
 
 
-@pytest.mark.parametrize("who", ["evaluator", "annotator_name", "rater name", "physician_id", "Email Address"])
-def test_the_rater_has_many_names(who, tmp_path: Path) -> None:
-    file = tmp_path / "r.csv"
-    file.write_text(f"case_id,model,{who},score\nk1,m1,ann,4\n")
-    assert read_ratings(str(file), Cases(CASES, "cases.jsonl")).annotators == ["ann"]
-
-
 def told(error: str) -> str:
     one_scale = "leave them out, or give all scores on one scale"
-    return error.replace("NAMING", f"{NAMING}; {HIGHER}").replace("ONE_SCALE", one_scale)
-
-
-def test_the_index_that_pandas_writes_is_no_criterion(tmp_path: Path) -> None:
-    rows = [f"{number},{case},{model},ann,{score}" for number, (case, model, score) in enumerate(SCORES) if score]
-    (tmp_path / "r.csv").write_text("\n".join([",case_id,model,annotator,accuracy", *rows]) + "\n")
-    people = read_ratings(str(tmp_path / "r.csv"), Cases(CASES, "cases.jsonl"))
-    assert list(people.by_criterion) == ["accuracy"]
+    worse = "may be worse: leave it out, or turn its numbers round and rename it"
+    code = "is far from all other scores: if it says that there is none, leave it blank"
+    words = {"NAMING": f"{NAMING}; {HIGHER}", "ONE_SCALE": one_scale, "WORSE": worse, "CODE": code, "HIGHER": HIGHER}
+    return re.sub("|".join(words), lambda match: words[match[0]], error)
 
 
 @pytest.mark.parametrize(("head", "row", "error"), ROWS["test_a_rating_that_cannot_be_read_stops_with_its_line"])
@@ -92,18 +80,22 @@ def test_a_rating_that_cannot_be_read_stops_with_its_line(head: str, row: str, e
     assert str(raised.value) == f"{tmp_path}/{told(error)}"
 
 
+def as_list(value: object) -> list:
+    return value if isinstance(value, list) else [value]
+
+
 @pytest.mark.parametrize("program", ["label_studio", "argilla"])
 @pytest.mark.parametrize(("given", "read"), ROWS["test_a_question_of_a_form_is_read_as_a_column_is"])
 def test_a_question_of_a_form_is_read_as_a_column_is(given, read, program: str, tmp_path: Path) -> None:
     rows: list[dict] = []
     for at, (case, model, _) in enumerate(SCORES[:3]):
-        answers = {name: values[at] for name, values in given.items()}
+        answers = {name: as_list(values[at]) for name, values in given.items()}
         if program == "argilla":
-            values = {name: {"value": value} for name, value in answers.items()}
-            about = {"fields": {"question": ASKED[case]}, "metadata": {"model": model}}
-            rows.append(about | {"responses": [{"user_id": "ann", "status": "submitted", "values": values}]})
+            said = {name: [{"value": each, "user_id": "ann"} for each in given] for name, given in answers.items()}
+            rows.append({"fields": {"question": ASKED[case]}, "metadata": {"model": model}, "responses": said})
             continue
-        controls = [{"from_name": name, "value": {"choices": [value]}} for name, value in answers.items()]
+        said = [(name, value) for name, given in answers.items() for value in given]
+        controls = [{"from_name": name, "value": {"choices": [value]}} for name, value in said]
         annotations = [{"completed_by": "ann", "result": controls}]
         rows.append({"id": at, "data": {"question": ASKED[case], "model": model}, "annotations": annotations})
     file = tmp_path / "r.json"
@@ -117,8 +109,7 @@ def test_a_question_of_a_form_is_read_as_a_column_is(given, read, program: str, 
     rated = [cases.locate(case, model) for case, model, _ in SCORES[:3]]
     scores = {name: people.on_criterion(name)[rated].tolist() for name in people.by_criterion}
     assert {name: [score for score in each if score == score] for name, each in scores.items()} == read
-    in_words = 3 * (len(given) - len(read))
-    assert (f"{file}: ratings in words, left out: {in_words}" in people.notes) == bool(in_words)
+    assert any(f"{file}: not read: " in note for note in people.notes) == (len(given) > len(read))
 
 
 @pytest.mark.parametrize("long", [True, False])

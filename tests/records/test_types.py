@@ -133,13 +133,6 @@ def test_what_json_lacks_comes_from_parquet_as_text(tmp_path):
     assert json.loads(json.dumps(case.to_dict())) == changed(CASE, responses=[ANSWER], **told)
 
 
-def test_what_is_no_text_either_is_named_by_file_row_and_column(tmp_path, monkeypatch):
-    rows = [changed(CASE, id="c1"), changed(CASE, id="c2", scan=object())]
-    monkeypatch.setattr("datasets.load_dataset", lambda *given, **options: iter(rows))
-    path = tmp_path / "cases.parquet"
-    assert refusal(path).startswith(f"{path}:2, scan: JSON has no object")
-
-
 def test_a_broken_parquet_file_is_named(tmp_path):
     path = tmp_path / "cases.parquet"
     path.write_bytes(b"this is no parquet file")

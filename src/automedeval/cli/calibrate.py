@@ -30,7 +30,7 @@ from automedeval.meta_evaluation.criteria.calibration import CriteriaCalibration
 from automedeval.meta_evaluation.criteria.checklists import read_labels
 from automedeval.meta_evaluation.verdict_files import CRITERIA, read_verdicts
 from automedeval.models.arguments import ChatArguments, EncoderArguments
-from automedeval.records import CriterionLabel, RecordError, Verdict, check_between, option, verdicts_file
+from automedeval.records import CriterionLabel, RecordError, Verdict, option, verdicts_file
 from automedeval.records.arguments import TableArguments
 from automedeval.records.command_line import parse
 from automedeval.records.journal import write_json, write_lines
@@ -64,8 +64,8 @@ class CalibrateArguments(TableArguments):
     )
 
     def __post_init__(self) -> None:
-        if self.risk is not None:
-            check_between(self, 0, 1, "risk")
+        if self.risk is not None and not 0 < self.risk < 1:
+            raise RecordError(f"--risk must be above 0 and below 1, not {self.risk}")
         if self.checker and (
             given := [name for name in ("rubric", "cases", "fit", "judge", "risk") if getattr(self, name)]
         ):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from automedeval.models.checkpoints import checkpoint_folder, find_model, fingerprint, loading
-from automedeval.records import RecordError, check_choice, read_json
+from automedeval.records import RecordError, read_json
 from automedeval.records.extras import install
 
 if TYPE_CHECKING:  # torch is loaded by those who need it
@@ -208,7 +208,8 @@ def script(letter: str) -> str:
 
 def _check_modules(model: str, folder: Path, pooling: str | None) -> None:
     """Refuse modules that are code of the checkpoint, which the library would run, and a pooling missing or said twice."""
-    check_choice("encoder_pooling", pooling, POOLINGS)
+    if pooling not in (None, *POOLINGS):
+        raise RecordError(f"--encoder_pooling must be one of {', '.join(POOLINGS)}, not {pooling!r}")
     file = folder / "modules.json"
     if pooling and not file.exists():
         return

@@ -25,20 +25,6 @@ def check_least(arguments: object, least: float, *names: str) -> None:
             raise RecordError(f"--{name} must be at least {least}, not {value}")
 
 
-def check_between(arguments: object, low: float, high: float, *names: str) -> None:
-    """Raise RecordError unless each of the named attributes is above `low` and below `high`."""
-    for name in names:
-        value = getattr(arguments, name)
-        if not low < value < high:
-            raise RecordError(f"--{name} must be above {low} and below {high}, not {value}")
-
-
-def check_choice(name: str, value: str | None, allowed: Sequence[str]) -> None:
-    """Raise RecordError unless the value of the option `name` is allowed; None passes."""
-    if value is not None and value not in allowed:
-        raise RecordError(f"--{name} must be one of {', '.join(allowed)}, not {value!r}")
-
-
 def check_patterns(arguments: object, *names: str) -> None:
     """Raise RecordError if one of the named attributes is no regular expression; None passes."""
     for name in names:

@@ -5,11 +5,10 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from automedeval.records.columns import Columns, Table, UnclearColumns
-from automedeval.records.messages import CONVERSATIONS, is_conversation, without_messages
-from automedeval.records.rows import SHEETS, filled, read_rows
+from automedeval.records.messages import without_messages
+from automedeval.records.rows import SHEETS, read_rows
 from automedeval.records.types import Case, RecordError, digest, question_text
 
 
@@ -27,7 +26,7 @@ def read_cases(path: str | Path, least_responses: int = 1, blank: str | None = N
     names: dict[str, str] = {}  # of models, without blanks
     for place, row in rows:
         try:
-            case = Case.from_dict(_settled(row, blank), least_responses)
+            case = Case.from_dict(row, least_responses)
         except RecordError as error:
             raise RecordError(f"{place}: {error}") from None
         if case.id in seen:
@@ -61,16 +60,11 @@ def read_table(
     least_responses: int = 1,
 ) -> Table:
     """Return what the rows of a table of answers hold, by `columns` or else by their names; RecordError as `read_cases`."""
-    given = list(placed)
-    told = [(place, without_messages(row, place)) for place, row in given]
+    told = [(place, without_messages(row, place)) for place, row in placed]
     rows = [row for _, row in told]
     try:
         held = Columns.named(columns).of(rows, str(path)) if columns else Columns.guessed(rows, least_responses)
     except UnclearColumns as error:
-        asked = [name for _, row in given[:1] for name in CONVERSATIONS if is_conversation(row.get(name))]
-        if asked and not error.answers and not any({"answer", *asked} & {*row} for row in rows):
-            ends = f"the last message of {asked[0]!r} is the user's: there is no answer to judge"
-            raise RecordError(f"{given[0][0]}: {ends}") from None
         hint = "say it by --columns question=NAME reference=NAME CANDIDATE …, which judge and prepare take"
         raise RecordError(f"{path}: {error}; {hint}") from None
     table = held.table(str(path), told, blank)
@@ -88,40 +82,13 @@ def _opened(
     if columns:
         return read_table(path, rows, blank, columns)
     first = list(itertools.islice(rows, 1))
-    rows = itertools.chain(first, rows)
-    if not any(_is_table(path, without_messages(row, place), least_responses) for place, row in first):
-        return rows
-    placed = list(rows)
+    of_cases = any("responses" in row for _, row in first)
+    if not first or of_cases or (not least_responses and Path(path).suffix.lower() not in SHEETS):
+        return itertools.chain(first, rows)
+    placed = [*first, *rows]
     if mixed := next((place for place, row in placed if "responses" in row), None):
         raise RecordError(f"{mixed}: has 'responses', as a case has, and the first row is one of a table")
     return read_table(path, placed, blank, least_responses=least_responses)
-
-
-def _settled(row: dict, blank: str | None) -> dict:
-    """Return a record of a case without texts that are null: `blank` says what they are, see `without_blanks`."""
-    responses: Any = row.get("responses")
-    held = [each for each in responses if isinstance(each, dict)] if isinstance(responses, list) else []
-    if all(each.get("text", "") is not None for each in held) or len(held) < len(responses):
-        return row
-    if blank is None:
-        hint = "--blank lowest if the model was asked and gave no answer, or --blank skip if it was not asked"
-        raise RecordError(f"the text of a response is null: {hint}")
-    known = [each for each in responses if each.get("text", "") is not None or blank == "lowest"]
-    return {**row, "responses": [each | {"text": each.get("text") or ""} if "text" in each else each for each in known]}
-
-
-def _is_table(path: str | Path, row: dict, least_responses: int) -> bool:
-    """Return whether a file with this first row is a table of answers."""
-    kind = Path(path).suffix.lower()
-    if "responses" in row or kind in SHEETS:
-        return "responses" not in row
-    if kind == ".json" or not least_responses:
-        return bool(least_responses)
-    try:
-        Columns.guessed([{name: cell if filled(cell) else "blank" for name, cell in row.items()}])
-    except UnclearColumns as error:
-        return error.answers or not {"id", "case_id"} & set(row)  # else that on a record says more
-    return True
 
 
 def named_cases(table: Table) -> Iterator[tuple[str, Case]]:

@@ -17,8 +17,9 @@ from automedeval.records.types import Case, RecordError, Response
 _WORDS = packaged("records", "columns")
 NAMES: dict[str, list[str]] = _WORDS["names"]
 RATINGS: dict[str, list[str]] = _WORDS["ratings"] | {role: NAMES[role] for role in ("question", "model")}
-BESIDE, DOUBTFUL, TRUSTED, NO_VALUE, CRITERIA, NO_RATING = (
-    frozenset[str](_WORDS[name]) for name in ("beside", "doubtful", "trusted", "no_value", "criteria", "no_rating")
+BESIDE, DOUBTFUL, TRUSTED, NO_VALUE, CRITERIA, NO_RATING, WORSE = (
+    frozenset[str](_WORDS[name])
+    for name in ("beside", "doubtful", "trusted", "no_value", "criteria", "no_rating", "worse")
 )
 NUMBER = re.compile(r"(?=.*\d)[-+\d.,:/%\sTZ]+", re.S)  # dates and times in digits too
 NO_PROSE = re.compile(  # addresses, files, the ends of programs
@@ -29,11 +30,7 @@ BLANK = ("lowest", "skip")  # what a blank cell of a candidate is, see `without_
 
 
 class UnclearColumns(RecordError):
-    """It cannot be seen what the columns of a table hold; with `answers` one of them may hold a candidate's."""
-
-    def __init__(self, message: str, answers: bool = False):
-        super().__init__(message)
-        self.answers = answers
+    """It cannot be seen what the columns of a table hold."""
 
 
 @dataclass(frozen=True)
@@ -106,12 +103,12 @@ class Columns:
         alone = not least_responses and "reference" not in columns and [plain(name) for name in rest] == ["answer"]
         trusted = [name for name in rest if TRUSTED & {_unnumbered(name), *_unnumbered(name).split("_")}]
         if unsure := answers if answers and (alone or len(rest) > 1) else trusted:
-            raise UnclearColumns(f"{unsure[0]!r} may be the reference, or a candidate's responses; {listed}", True)
+            raise UnclearColumns(f"{unsure[0]!r} may be the reference, or a candidate's responses; {listed}")
         told = ", ".join(map(_listed, others))
         if found := _doubt(rest, rows, columns["question"]) if least_responses else None:
             kept = ", ".join(_listed(name) for name in rest if name not in found[0]) or "none"
             doubt = f"{', '.join(map(repr, found[0]))} may hold a candidate's answers, or something else ({found[1]})"
-            raise UnclearColumns(f"{doubt}; taken for answers: {kept}; left out: {told or 'none'}", True)
+            raise UnclearColumns(f"{doubt}; taken for answers: {kept}; left out: {told or 'none'}")
         if not rest and least_responses:
             listed += f"; left out: {told}" if others else ""
             raise UnclearColumns(f"no column has responses; {listed}")
@@ -185,7 +182,7 @@ class Columns:
             if not key and by_id:
                 raise RecordError(f"{place}: the id is blank, and in other rows it names the case")
             groups.setdefault(key, []).append((number, place, row))
-        cases, others = [], 0
+        cases = []
         for group in groups.values():
             number, place, first = group[0]
             about: dict[str, Any] = {}
@@ -194,9 +191,9 @@ class Columns:
                 if other := next((where for where, cell in cells if key_of(cell) != key_of(cells[0][1])), None):
                     same = "id" if by_id else "question"
                     raise RecordError(f"{other}: another {role} than {cells[0][0]}, with the same {same}")
-                shortest = min((cell for _, cell in cells), key=lambda cell: (len(str(cell)), str(cell)), default=None)
-                others += sum(cell != shortest for _, cell in cells) if role == "question" else 0
-                about[role] = shortest
+                about[role] = min(
+                    (cell for _, cell in cells), key=lambda cell: (len(str(cell)), str(cell)), default=None
+                )
             if self.model:
                 each = [Response(_text(row[self.model]), _text(row[self.answer]), {"row": at}) for at, _, row in group]
             else:
@@ -204,8 +201,7 @@ class Columns:
             name = _text(first[self.id]).strip() if by_id else ""
             question, reference, topic = about.values()
             cases.append((place, Case(name, question or "", tuple(each), reference, topic, {"row": number})))
-        notes = [f"questions that differ from another of their case in blanks alone: {others:,}"] if others else []
-        return cases, notes + ([f"{self.id!r} names rows, and no cases"] if any(ids) and not by_id else [])
+        return cases, [f"{self.id!r} names rows, and no cases"] if any(ids) and not by_id else []
 
 
 class Table(NamedTuple):
@@ -256,7 +252,7 @@ def _listed(name: str) -> str:
 
 def plain(name: str) -> str:
     """Return the name of a column as it is compared: case, blanks, "-" and "_" make no difference."""
-    return re.sub(r"[\s_-]+", "_", name.strip().casefold())
+    return re.sub(r"[\s_-]+", "_", name.strip().casefold()).removeprefix("_")
 
 
 def _unnumbered(name: str) -> str:

@@ -1,16 +1,26 @@
 """Read conversations as chat programs write them: messages with parts, tool calls and no text, and rows of preferences."""
 
+import ast
 import json
+import re
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from automedeval.records.errors import RecordError
 
 ROLES = {"user": "user", "human": "user"} | dict.fromkeys(("assistant", "gpt", "chatgpt", "model"), "assistant")
 # Kinds of parts
-TEXTS, THOUGHTS = ("text", "output_text", "input_text"), ("thinking", "redacted_thinking", "reasoning")
+TEXTS, HIDDEN = ("text", "output_text", "input_text"), ("thinking", "redacted_thinking", "reasoning", "tool_use")
 CALLS = ("tool_calls", "function_call")
-CONVERSATIONS = ("messages", "conversation", "conversations")
+CONVERSATIONS, ASKED = ("messages", "conversation", "conversations"), {"question", "prompt"}
+REMOVED = (
+    "<think></think>"  # for an assistant's thought or call: the reader of cases takes it out, and counts it in answers
+)
+# How a text begins that is messages, parts or what an API replied: JSON, or as Python writes them into a table
+WRITTEN = re.compile(
+    r"""\s*(?:array\()?\[?\s*\{\s*["'](?:role|content|from|value|type|text|id|object|choices|candidates)["']\s*:"""
+)
 
 
 def is_conversation(value: Any) -> bool:
@@ -33,8 +43,26 @@ def _is_message(value: Any) -> bool:
     return not {kind[1], *CALLS}.isdisjoint(value)
 
 
+def as_messages(value: Any, name: str) -> Any:
+    """Return the messages, the message or the parts that a text writes; another value as it is.
+
+    RecordError, which names the column, if the text begins as messages do, and cannot be read.
+    """
+    if not isinstance(value, str) or not WRITTEN.match(value):
+        return value
+    for read in (json.loads, ast.literal_eval):
+        with suppress(ValueError, SyntaxError, RecursionError, MemoryError):
+            told = read(value.strip())
+            if isinstance(told, dict) and isinstance(told.get("choices") or told.get("candidates"), list):
+                break
+            return told if is_conversation(told) or _is_message(told) or _is_parts(told) else value
+    if re.search(r"""["'](?:role|from)["']\s*:""", value):
+        raise RecordError(f"{name!r} holds messages in a form that cannot be read, and no text: {value[:40]!r}")
+    return value
+
+
 def read_conversation(messages: Sequence[dict], name: str) -> list[dict[str, str]]:
-    """Return messages as `{"role", "content"}`, each with a text; other keys with texts stay.
+    """Return messages as `{"role", "content"}`, each with a text; other keys with texts stay, `REMOVED` stands for calls.
 
     RecordError, which names the message of `name`, for one without text.
     """
@@ -49,8 +77,7 @@ def _message(message: dict, place: str) -> dict[str, str]:
     role, content = (message.get(key) for key in keys)
     content = message.get("refusal") if content is None else content
     texts = [_parts(content)] if isinstance(content, list) else [content] if isinstance(content, str) else []
-    calls = message.get("tool_calls") or message.get("function_call") or ()
-    texts += map(_call, calls if isinstance(calls, list) else [calls] if calls else [])
+    texts += [REMOVED for key in CALLS if message.get(key)]
     if not isinstance(role, str) or not texts or (content is not None and not isinstance(content, str | list)):
         raise RecordError(f"{place} has no text")
     beside = {key: value for key, value in message.items() if isinstance(value, str) and key not in keys}
@@ -58,42 +85,34 @@ def _message(message: dict, place: str) -> dict[str, str]:
 
 
 def _parts(parts: list) -> str:
-    """Return the texts of a content's parts; of another part, such as an image, its kind in brackets; no thoughts."""
+    """Return the texts of a content's parts; of another part, such as an image, its kind in brackets."""
     read = [part if isinstance(part, dict) else {"text": part} for part in parts if part is not None]
-    texts = [_part(part) for part in read if part.get("type") not in THOUGHTS]
-    return "\n".join(str(text) for text in texts if text not in (None, ""))
+    return "\n".join(str(text) for part in read if (text := _part(part)) not in (None, ""))
 
 
 def _part(part: dict) -> Any:
-    """Return the text of a part of a content; a tool's call and result as Anthropic has them."""
-    if part.get("type") == "tool_use":
-        return _call({"name": part.get("name"), "arguments": part.get("input", "")})
+    """Return the text of a part of a content; a tool's result as Anthropic has it."""
+    if part.get("type") in HIDDEN:
+        return REMOVED
     if part.get("type") == "tool_result":
         content = part.get("content")
         return _parts(content) if isinstance(content, list) else content
     return part.get("text", f"[{part.get('type', 'part')}]")
 
 
-def _call(call: Any) -> str:
-    function = call.get("function") or call if isinstance(call, dict) else {"name": call}
-    arguments = function.get("arguments", "")
-    return f"[calls {function.get('name')}({arguments if isinstance(arguments, str) else json.dumps(arguments)})]"
-
-
 def answer_text(value: Any, name: str) -> Any:
-    """Return the text of an answer that is given as messages, a message or parts; another value as it is."""
+    """Return the text of an answer that is given as messages, a message or parts; another value as it is.
+
+    RecordError, which has the name, if the assistant did not write the last message.
+    """
+    value = as_messages(value, name)
+    value = [value] if _is_message(value) else value
     if is_conversation(value):
-        return _answer(read_conversation(value, name), repr(name))
-    if isinstance(value, dict) and _kind(value):
-        return _message(value, repr(name))["content"]
+        last = _message(value[-1], f"message {len(value)} of {name!r}")
+        if last["role"] != "assistant":
+            raise RecordError(f"{name!r}: the last message is not the assistant's; its role is {last['role']!r}")
+        return last["content"]
     return _parts(value) if _is_parts(value) else value
-
-
-def _answer(messages: list[dict[str, str]], place: str) -> str:
-    """Return the last message; RecordError if the assistant did not write it."""
-    if messages[-1]["role"] != "assistant":
-        raise RecordError(f"{place}: the last message is not the assistant's; its role is {messages[-1]['role']!r}")
-    return messages[-1]["content"]
 
 
 def _is_parts(value: Any) -> bool:
@@ -103,38 +122,37 @@ def _is_parts(value: Any) -> bool:
 def without_messages(row: dict, place: str) -> dict:
     """Return a row of a table with texts in the place of messages, of which each cell has a list or one.
 
-    `messages` are the question and, where an assistant has the last word, the answer to it. Of preferences, `chosen` and
-    `rejected`, the last messages are the answers; those that both begin with are the question if there is no `prompt`.
+    `messages` are the question and, where an assistant has the last word, the answer to it; of other columns the last
+    message is the answer.
+    RecordError for messages without a text, and where it is unclear what they are.
     """
-    row = {name: _parts(value) if _is_parts(value) else value for name, value in row.items()}
-    row = {name: [value] if _is_message(value) else value for name, value in row.items()}
-    if {"chosen", "rejected"} <= set(row) and {"prompt", "question"} & set(row):  # a conversation has one of them again
-        row = {name: value for name, value in row.items() if name not in CONVERSATIONS}
-    told = {name: value for name, value in row.items() if is_conversation(value)}
-    if not told:
-        return row
     try:
-        read = {name: read_conversation(value, name) for name, value in told.items()}
+        return _texts_of({name: as_messages(value, name) for name, value in row.items()})
     except RecordError as error:
         raise RecordError(f"{place}: {error}") from None
+
+
+def _texts_of(row: dict) -> dict:
+    if {"chosen", "rejected"} <= set(row) and ASKED & set(row):  # a conversation has one of them again
+        row = {name: value for name, value in row.items() if name not in CONVERSATIONS}
     texts: dict[str, Any] = {}
-    for name, messages in read.items():
-        if name in CONVERSATIONS and not {"question", "prompt"} & set(row):
-            answered = messages[-1]["role"] == "assistant"
-            if messages[-1]["role"] not in ("assistant", "user"):
+    for name, value in row.items():
+        value = [value] if _is_message(value) else value
+        messages = read_conversation(value, name) if is_conversation(value) else [{"role": ""}]
+        role = messages[-1]["role"]
+        if name in CONVERSATIONS and role and not ASKED & set(row):
+            if role not in ("assistant", "user"):
                 last = f"message {len(messages)} of {name!r}, the last one,"
-                raise RecordError(f"{place}: {last} is neither a user's nor an assistant's: {messages[-1]['role']!r}")
-            texts |= {"question": _question(messages[:-1] if answered else messages)}
-            texts |= {"answer": messages[-1]["content"]} if answered else {}
+                raise RecordError(f"{last} is neither a user's nor an assistant's: {role!r}")
+            if role == "assistant" and "answer" in row:
+                raise RecordError(f"{name!r} ends with an answer, and there is 'answer' beside it: leave one")
+            texts["question"] = _question(messages[:-1] if role == "assistant" else messages)
+            texts |= {"answer": answer_text(value, name)} if role == "assistant" else {}
+        elif role and (name in ASKED or role == "user"):
+            texts[name] = _question(messages)
         else:
-            asks = name in ("question", "prompt") or messages[-1]["role"] == "user"
-            texts[name] = _question(messages) if asks else _answer(messages, f"{place}: {name!r}")
-    if {"chosen", "rejected"} <= set(read) and not {"question", "prompt"} & {*row, *texts}:
-        if read["chosen"][:-1] != read["rejected"][:-1]:
-            what = "'chosen' and 'rejected' do not answer one question"
-            raise RecordError(f"{place}: {what}: their messages before differ")
-        texts["question"] = _question(read["chosen"][:-1])
-    return {name: value for name, value in row.items() if name not in told} | texts
+            texts[name] = answer_text(value, name)
+    return texts
 
 
 def _question(messages: list[dict[str, str]]) -> str | list[dict[str, str]]:

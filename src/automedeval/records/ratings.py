@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from automedeval.records.columns import BESIDE, CRITERIA, NAMELESS, NO_RATING, RATINGS, key_of, no_value, plain
+from automedeval.records.columns import BESIDE, CRITERIA, NAMELESS, NO_RATING, RATINGS, WORSE, key_of, no_value, plain
 from automedeval.records.rows import filled, read_rows
 from automedeval.records.types import Case, Rating, RecordError, question_text
 
@@ -20,14 +20,14 @@ DEFAULTS = {"annotator": "rater", "criterion": "overall", "comment": None}
 _MARKS = r"[\s\u200b\ufeff!-*,-/:-@\[-`{-~‐-―−…]*"
 NO_SCORE = re.compile(rf"{_MARKS}(?:n[\W_]?[ar]|missing|not rated|skip(?:ped)?|div/0)?{_MARKS}", re.I)
 A_RATER = re.compile(rf"(?:{'|'.join(RATINGS['annotator'])})(?:_?\d+|_[a-z])")  # the name of one's column
-PROGRAMS = re.compile(r".*_id|lead_time")  # columns of numbers that programs write beside the scores
-RANKS = {"rank", "ranking"}
+PROGRAMS = re.compile(r".*_(?:id|hash)|lead_time")  # columns of numbers that programs write beside the scores
 NAMING = (
     "leave out what is none; call a column of ratings criterion_NAME, or rater_1, rater_2 and so on if each rater has one, or "
     "as the model is called if each model has one"
 )
 HIGHER = "a higher number must be better"
-LEFT_OUT = ("cancelled", "discarded", "draft", "pending")  # the states of an answer that is none
+NOT_WORSE = {"no", "non", "not", "without", "free", "freedom", "lack", "absence", "avoids", "avoidance"}
+LEFT_OUT = ("cancelled", "discarded", "draft", "pending", "ignore", "reject")  # the states of an answer that is none
 
 
 def placed_ratings(path: str | Path, cases: Iterable[Case] = ()) -> tuple[list[tuple[str, Rating]], list[str]]:
@@ -35,8 +35,7 @@ def placed_ratings(path: str | Path, cases: Iterable[Case] = ()) -> tuple[list[t
 
     Args:
         path: JSON Lines, a JSON array, CSV, a spreadsheet or parquet.
-        cases: those that are rated. They tell an id of a case from the number of a row, name the case of a question, and the
-            model where a case has one response.
+        cases: those that are rated. They name the case of a question, and the model where a case has one response.
 
     Raises:
         RecordError: the file cannot be read, it is not seen what a column holds, or a score is no number.
@@ -46,20 +45,16 @@ def placed_ratings(path: str | Path, cases: Iterable[Case] = ()) -> tuple[list[t
     for case in known.values():
         asked.setdefault(key_of(question_text(case.question)), []).append(case.id)
     counts: Counter[str] = Counter()
-    given = [(place, *each) for place, row in read_rows(path) for each in _answers(row, counts)]
-    rows, columns_of, notes = _one_score_each(
-        _without_words(given, counts), {model for case in known.values() for model in case.models}
-    )
+    given = [(place, each) for place, row in read_rows(path) for each in _answers(row, counts)]
+    rows, columns_of, notes = _one_score_each(given, {model for case in known.values() for model in case.models})
     held = {name: str(key) for _, row in rows for key in row for name in [plain(str(key))]}
     columns = {role: [held[name] for name in names if name in held] for role, names in RATINGS.items()}
-    naming = (key for key in columns["case_id"] if any(_text(row.get(key), known) in known for _, row in rows))
-    by_id = next(naming, None)
-    if by_id is None and not (columns["question"] and known) and columns["case_id"]:
-        by_id = columns["case_id"][0]  # of other cases
-    for role in ("score", "case_id") if rows else ():
-        if not columns[role] and not (role == "case_id" and columns["question"]):
-            names = "a question" if role == "case_id" else f"a {role}"
-            raise RecordError(f"{path}: no column holds {names}; there are {', '.join(held.values())}")
+    # Programs number their rows and tasks so.
+    numbers = all(re.fullmatch(r"\s*\d*\s*", _text(row.get(held.get("id")))) for _, row in rows)
+    by_id = next((name for name in columns["case_id"] if plain(name) != "id" or not numbers), None)
+    found = {"a score": columns["score"], "a question, or the case as case_id": by_id or columns["question"]}
+    if lacking := [what for what, there in found.items() if rows and not there]:
+        raise RecordError(f"{path}: no column holds {lacking[0]}; there are {', '.join(held.values())}")
     if len(columns["score"]) > 1 and any(len({str(row.get(name)) for name in columns["score"]}) > 1 for _, row in rows):
         raise RecordError(f"{path}: {' or '.join(map(repr, columns['score']))} may be the score: leave one")
     ratings = []
@@ -69,11 +64,13 @@ def placed_ratings(path: str | Path, cases: Iterable[Case] = ()) -> tuple[list[t
         if score is None:
             counts["without a score"] += 1
             continue
-        case_id = _text(row.get(by_id), known) if by_id is not None else ""
+        case_id = _text(row.get(by_id), known) if by_id else ""
         question = row.get(columns["question"][0]) if columns["question"] else None
         asks = key_of(question_text(question) if isinstance(question, list) else question)
         named = sorted(asked.get(asks, [])) if asks else []
-        if named and case_id not in named:  # an id may be the number of the row
+        if asks and case_id in known and case_id not in named:
+            raise RecordError(f"{place}: {by_id!r} names case {case_id!r}, which asks another question")
+        if named and case_id not in named:
             if len(named) > 1:
                 these = ", ".join(map(repr, named[:3]))
                 raise RecordError(f"{place}: the cases {these} ask this question; give case_id")
@@ -94,6 +91,8 @@ def placed_ratings(path: str | Path, cases: Iterable[Case] = ()) -> tuple[list[t
         ratings.append((place, Rating(case_id, model, annotator, str(criterion), score, comment, extra)))
     for what in ["criterion"] + ["annotator"] * (columns_of == "annotator"):
         _check_scales(ratings, what, path)
+    _check_ranks(ratings, path)
+    _check_criteria(sorted({each.criterion for _, each in ratings}), path)
     if not columns["annotator"]:
         if len({(each.case_id, each.model, each.criterion) for _, each in ratings}) < len(ratings):
             raise RecordError(f"{path}: responses are rated twice: call the column that says by whom rater")
@@ -103,21 +102,6 @@ def placed_ratings(path: str | Path, cases: Iterable[Case] = ()) -> tuple[list[t
         notes.append(f"not read: {', '.join(unread)}")
     notes += [f"ratings {what}, left out: {count:,}" for what, count in sorted(counts.items())]
     return ratings, [f"{path}: {note}" for note in notes]
-
-
-def _without_words(given: list[tuple[str, str | None, dict]], counts: Counter[str]) -> list[tuple[str, dict]]:
-    """Return the rows but those of a form's questions that are answered in words, for instance by a comment."""
-    questions = dict.fromkeys(question for _, question, _ in given if question is not None)
-    asked = {name: [row["score"] for _, question, row in given if question == name] for name in questions}
-    scores = {question: cells for question, cells in asked.items() if _are_scores(cells)}
-    counts.update("in words" for question, cells in asked.items() if question not in scores for _ in cells)
-    for question in scores:
-        words = {plain(question).split("_")[0], plain(question).split("_")[-1]}
-        if words & RANKS or (len(scores) > 1 and words & NO_RATING):  # a form's only number may be called "number"
-            raise RecordError(
-                f"{given[0][0]}: {question!r} may be no rating: leave it out, or name it otherwise; {HIGHER}"
-            )
-    return [(place, row) for place, question, row in given if question is None or question in scores]
 
 
 def _one_score_each(
@@ -144,8 +128,11 @@ def _one_score_each(
     }
     role = next((role for role, held in kinds.items() if held and not named[role]), "criterion")
     scores = {} if named[role] else kinds[role]
+    if marked and scores is not marked:
+        other = ", ".join(map(repr, scores or named[role]))
+        raise RecordError(f"{rows[0][0]}: {', '.join(map(repr, marked))} stand beside {other}: leave out one of these")
     doubtful = [name for name in numbers if name not in scores]
-    if doubtful and role != "model" and not (scores and scores is marked):
+    if doubtful and role != "model" and not marked:
         taken = f" (taken: {', '.join(scores)})" if scores else ""
         raise RecordError(
             f"{rows[0][0]}: {', '.join(map(repr, doubtful))} may be no ratings{taken}: {NAMING}; {HIGHER}"
@@ -163,23 +150,59 @@ def _is_key(name: str) -> bool:
 
 
 def _are_scores(cells: Iterable[Any]) -> bool:
-    """Return whether at least half of what a column or a form's question has is numbers: any other cell is a fault then."""
-    found = Counter(map(_is_number, cells))
-    return found[True] >= found[False]
+    """Return whether at least half of what a column has is numbers: any other cell is a fault then."""
+    numbers = words = 0
+    for cell in cells:
+        try:
+            numbers += _score(cell, "") is not None
+        except RecordError:
+            words += 1
+    return numbers >= words
 
 
 def _check_scales(ratings: Iterable[tuple[str, Rating]], what: str, path: str | Path) -> None:
-    """Raise a RecordError if the scores of some criteria or annotators are on a far larger scale than those of another."""
-    largest: dict[str, float] = {}
+    """Raise a RecordError if some criteria or annotators are on a far larger scale than another, or a score may be a code."""
+    scores: dict[str, list[float]] = {}
     for _, rating in ratings:
-        name = getattr(rating, what)
-        largest[name] = max(abs(rating.score), largest.get(name, 0))
+        scores.setdefault(getattr(rating, what), []).append(rating.score)
+    largest = {name: max(map(abs, given)) for name, given in scores.items()}
     least = min(filter(None, largest.values()), default=0)
     if larger := ", ".join(repr(name) for name, most in largest.items() if most > 10 * least):
         raise RecordError(
             f"{path}: the scores of {larger} are far larger than those of another {what}: leave them out, or give all scores "
             "on one scale"
         )
+    for name, given in scores.items():
+        values = sorted({*given})
+        for code, others in ((values[0], values[1:]), (values[-1], values[:-1])):
+            if len(given) < 5 or len(others) < 2:
+                continue  # of few nobody can tell
+            far = {*f"{code:g}"} in ({"7"}, {"8"}, {"9"}) and code - others[-1] >= others[-1] - others[0]
+            if far or code > 10 * others[-1] > 0 or (code < 0 <= others[0] and -code != others[-1]):
+                away = f"{code:g} of {name!r} is far from all other scores"
+                raise RecordError(f"{path}: {away}: if it says that there is none, leave it blank")
+
+
+def _check_ranks(ratings: Iterable[tuple[str, Rating]], path: str | Path) -> None:
+    """Raise a RecordError if each person numbers the answers of every case from 1 on: the first may be the best."""
+    given: dict[tuple, list[float]] = {}
+    for _, each in ratings:
+        given.setdefault((each.case_id, each.annotator, each.criterion), []).append(each.score)
+    several = [sorted(scores) for scores in given.values() if len(scores) > 1]
+    if sum(map(len, several)) >= 15 and all(scores == [*range(1, len(scores) + 1)] for scores in several):
+        once = f"the scores of every case are the numbers 1 to {len(several[0])}, as ranks are"
+        raise RecordError(f"{path}: {once}: if 1 is the best, turn them round; in either case begin at 0")
+
+
+def _check_criteria(names: Collection[str], path: str | Path) -> None:
+    """Raise a RecordError for the name of a criterion that may be no rating where a higher number is better."""
+    for name in names:
+        words = re.findall(r"[^\W_]+", name.casefold()) or [""]
+        if WORSE & {*words} and not NOT_WORSE & {*words}:
+            said = f"a higher {name!r} may be worse: leave it out, or turn its numbers round and rename it"
+            raise RecordError(f"{path}: {said}")
+        if len(names) > 1 and NO_RATING & {words[0], words[-1]}:
+            raise RecordError(f"{path}: {name!r} may be no rating: leave it out, or name it otherwise; {HIGHER}")
 
 
 def _text(cell: Any, names: Collection[str] = ()) -> str:
@@ -207,66 +230,59 @@ def _score(cell: Any, place: str, of: str = "") -> float | None:
     return cell
 
 
-def _answers(row: dict, counts: Counter[str]) -> Iterator[tuple[str | None, dict]]:
-    """Yield (question, row) of each answer of a task of Label Studio or a record of Argilla; another row as it is, and None."""
+def _answers(row: dict, counts: Counter[str]) -> Iterator[dict]:
+    """Yield a row for each person who answers a task of Label Studio or a record of Argilla; another row as it is."""
     annotations = next((row[key] for key in ("annotations", "completions") if isinstance(row.get(key), list)), None)
-    if annotations is None:
-        given = list(_argilla(row))
-        parts = [row.get(part) or {} for part in ("fields", "metadata") if isinstance(row.get("fields"), dict)]
-        about = dict(item for part in parts for item in part.items())
+    given = list(_argilla(row) if annotations is None else _label_studio(annotations))
+    if not given and annotations is None:
+        if "_task_hash" in row and row.get("answer") in LEFT_OUT:  # Prodigy's
+            counts[row["answer"]] += 1
+        else:
+            yield row
+        return
+    about: dict[str, Any] = {}
+    for part in ("data", "fields", "metadata"):
+        about |= row[part] if isinstance(row.get(part), dict) else {}
+    if annotations is None:  # a task's own id is its number
         about |= {key.removeprefix("metadata."): value for key, value in row.items()}
-    else:
-        given = list(_label_studio(annotations))
-        about = {key: value for key, value in row.items() if plain(key) == "id"}
-        about |= row["data"] if isinstance(row.get("data"), dict) else {}
-    for criterion, value, user, status in given:
+    about = {key: held for key, held in about.items() if plain(key) in ABOUT_RATED}
+    people: dict[Any, dict] = {}
+    for who, user, status, name, value in given:
         if status in LEFT_OUT:
             counts[status] += 1
         else:
-            beside = {key: held for key, held in about.items() if plain(key) in ABOUT_RATED and key != criterion}
-            yield str(criterion), beside | {"annotator": _text(user) or "rater", "criterion": criterion, "score": value}
-    if not given and annotations is None:
-        yield None, row
+            row = people.setdefault(who, {"annotator": _text(user) or "rater"})
+            row[name] = [row[name], value] if name in row else value  # two answers are no score
+    yield from (about | each for each in people.values())
 
 
-def _is_number(value: Any) -> bool | None:
-    """Return whether a cell holds a score; None if it is blank."""
-    try:
-        return None if _score(value, "") is None else True
-    except RecordError:
-        return False
-
-
-Answer = tuple[str | None, Any, Any, str | None]  # question, value, user, status
+Answer = tuple[Any, Any, str | None, str, Any]  # whose, user, status, question, value
 
 
 def _label_studio(annotations: list) -> Iterator[Answer]:
-    """Yield an answer for each number of a task; the control's name is the criterion."""
-    for annotation in (each for each in annotations if isinstance(each, dict)):
+    """Yield the numbers and choices of the annotations of a task; the control's name is the criterion."""
+    for number, annotation in enumerate(each for each in annotations if isinstance(each, dict)):
         user = annotation.get("completed_by")
         if annotation.get("was_cancelled"):
-            yield None, None, user, "cancelled"
+            yield number, user, "cancelled", "", None
             continue
         for result in (each for each in annotation.get("result") or () if isinstance(each, dict)):
             value = result.get("value") or {}
-            number = next((value[key] for key in ("rating", "number", "choices") if key in value), None)
-            if number is not None:  # else a text, or a mark
-                number = number[0] if isinstance(number, list) and len(number) == 1 else number
-                yield result.get("from_name"), number, user, None
+            said = next((value[key] for key in ("rating", "number", "choices") if key in value), None)
+            if said is not None:  # else a text, or a mark
+                said = said[0] if isinstance(said, list) and len(said) == 1 else said
+                yield number, user, None, str(result.get("from_name")), said
 
 
 def _argilla(row: dict) -> Iterator[Answer]:
-    """Yield the answers of a record, in the four layouts of its versions."""
-    for each in row["responses"] if isinstance(row.get("responses"), list) else ():
-        if isinstance(each, dict) and isinstance(each.get("values"), dict):
-            for name, held in each["values"].items():
-                yield name, (held or {}).get("value"), each.get("user_id"), each.get("status")
+    """Yield the answers of a record as version 2 writes it, and as a data set of the Hub."""
     nested = row["responses"].items() if isinstance(row.get("responses"), dict) else ()
-    for name, answers in [*nested, *row.items()]:
+    for name, answers in nested:
+        for at, each in enumerate(answers if isinstance(answers, list) else ()):
+            user = each.get("user_id")
+            yield user or at, user, each.get("status"), name, each.get("value")
+    for name, answers in row.items():
         if str(name).endswith(".responses") and isinstance(answers, list):
             users, states = (row.get(f"{name}.{what}") or [None] * len(answers) for what in ("users", "status"))
-            yield from zip([name.removesuffix(".responses")] * len(answers), answers, users, states)
-        elif isinstance(answers, list):
-            for each in answers:
-                if isinstance(each, dict) and "value" in each and {"user_id", "status"} & set(each):
-                    yield name, each["value"], each.get("user_id"), each.get("status")
+            for at, (user, status, answer) in enumerate(zip(users, states, answers)):
+                yield user or at, user, status, name.removesuffix(".responses"), answer

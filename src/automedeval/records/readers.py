@@ -101,7 +101,7 @@ def _read_dataset(path: str, split: str) -> Iterator[tuple[str, dict]]:
         else:
             rows = datasets.load_dataset("parquet", data_files=path, split="train", streaming=True)
         for number, row in enumerate(rows, 1):
-            yield f"{path}:{number}", {name: _as_json(value, f"{path}:{number}, {name}") for name, value in row.items()}
+            yield f"{path}:{number}", json.loads(json.dumps(row, default=_as_text))
     except RecordError:
         raise
     except Exception as error:  # noqa: BLE001 - the readers of `datasets` raise many kinds of errors
@@ -109,17 +109,11 @@ def _read_dataset(path: str, split: str) -> Iterator[tuple[str, dict]]:
         raise RecordError(f"{path}: {what} be read: {' '.join(str(error).split())}") from None
 
 
-def _as_json(value: Any, place: str) -> Any:
-    """Return a value of a column as a JSON value: dates, times, decimals and bytes become text."""
-
-    def text_of(held: object) -> str:
-        if isinstance(held, bytes):
-            return held.decode(errors="backslashreplace")
-        if isinstance(held, (date, time, timedelta, Decimal)):
-            return str(held)
-        raise RecordError(f"{place}: JSON has no {type(held).__name__}; remove the column, or convert it to text")
-
-    return value if isinstance(value, str) else json.loads(json.dumps(value, default=text_of))
+def _as_text(value: object) -> str | None:
+    """Return what JSON has for a value that it lacks: dates, times, decimals and bytes become text, an image null."""
+    if isinstance(value, bytes):
+        return value.decode(errors="backslashreplace")
+    return str(value) if isinstance(value, (date, time, timedelta, Decimal)) else None
 
 
 def read_placed(path: str | Path, kind: type[Any]) -> Iterator[tuple[str, Any]]:
@@ -194,8 +188,13 @@ def without_repeats(placed: Iterable[tuple[str, Any]], about: Callable[[Any], Ha
 def read_text(file: Any, place: str | None = None) -> str:
     """Return the text of a path or packaged resource, which errors call `place`; RecordError if it cannot be read as UTF-8."""
     try:
-        return file.read_text(encoding="utf-8")
+        content = file.read_bytes()
+        return content.decode("utf-8-sig")
     except OSError as error:
         raise RecordError(f"{place or file}: {error.strerror or error}") from None
     except UnicodeDecodeError as error:
-        raise RecordError(f"{place or file}: not UTF-8: {error.reason}") from None
+        # Which other encoding it is cannot be seen from the bytes, and a wrong one would change letters without a word.
+        line = len(content[: error.start + 1].splitlines())
+        raise RecordError(
+            f"{place or file}: not UTF-8 (line {line}); in a spreadsheet, save it as 'CSV UTF-8'"
+        ) from None

@@ -4,6 +4,7 @@ import csv
 import io
 import itertools
 import json
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,9 +12,10 @@ from typing import Any
 
 from automedeval.records.errors import RecordError
 from automedeval.records.promptfoo import answers_of
-from automedeval.records.readers import parse_json, read_lines
+from automedeval.records.readers import parse_json, read_lines, read_text
 
 SEPARATORS = ",;\t"  # spreadsheets write ";" where "," stands in numbers
+PLAIN = re.compile(r"General|@|(?:0|#,##0)(?:\.0+)?")  # formats of numbers without a sign, a unit or a zero in front
 
 
 def read_rows(path: str | Path, split: str = "") -> Iterator[tuple[str, dict]]:
@@ -33,34 +35,34 @@ def read_rows(path: str | Path, split: str = "") -> Iterator[tuple[str, dict]]:
         raise RecordError(f"{file}: {error.strerror or error}") from None
 
 
-def _text_of(file: Path) -> str:
-    content = file.read_bytes()
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        # Which other encoding it is cannot be seen from the bytes, and a wrong one would change letters without a word.
-        line = len(content[: error.start + 1].splitlines())
-        raise RecordError(f"{file}: not UTF-8 (line {line}); in a spreadsheet, save it as 'CSV UTF-8'") from None
-
-
 def _read_csv(file: Path) -> Iterator[tuple[str, dict]]:
+    text = read_text(file)
+    told = re.match(
+        r"sep=([,;\t])(?=[\r\n])", text
+    )  # of Excel; the end of this line stays, so that the others keep their numbers
+    read = {each: _cells(text[told.end() :] if told else text, each) for each in (told[1] if told else SEPARATORS)}
+    fits = [each for each, (rows, fault) in read.items() if not fault and rows and len(rows[0][1]) > 1]
+    if len(fits) > 1:
+        signs = " or ".join(map(repr, fits))
+        raise RecordError(f"{file}: {signs} may separate the cells: save it with one that no column's name has")
+    rows, fault = read[fits[0]] if fits else max(read.values(), key=lambda each: len(each[0][0][1]) if each[0] else 0)
+    if fault:
+        raise RecordError(f"{file}:{fault}")
+    yield from _named(file, ((f"{file}:{line}", cells) for line, cells in rows))
+
+
+def _cells(text: str, separator: str) -> tuple[list[tuple[int, list[str]]], str]:
+    """Return (line, cells) of each row that has a filled cell, and the line and the fault of the first that cannot be read."""
     csv.field_size_limit(2**31 - 1)  # an answer may be longer than the 128 KiB that csv expects
-    text = _text_of(file)
-    headers = {each: next(csv.reader(io.StringIO(text, newline=""), delimiter=each), []) for each in SEPARATORS}
-    separator = max(SEPARATORS, key=lambda each: len(headers[each]))
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
-
-    def placed() -> Iterator[tuple[str, list[str]]]:
-        for cells in reader:
-            place = f"{file}:{reader.line_num}"
-            if len(cells) != len(headers[separator]) and any(map(filled, cells)):
-                raise RecordError(f"{place}: the row does not have the header's {len(headers[separator])} columns")
-            yield place, cells
-
+    rows: list[tuple[int, list[str]]] = []
     try:
-        yield from _named(file, placed())
+        rows.extend((reader.line_num, cells) for cells in reader if any(map(filled, cells)))
     except csv.Error as error:
-        raise RecordError(f"{file}:{reader.line_num}: not CSV: {error}") from None
+        return rows, f"{reader.line_num}: not CSV: {error}"
+    width = len(rows[0][1]) if rows else 0
+    wrong = next((line for line, cells in rows if len(cells) != width), None)
+    return rows, "" if wrong is None else f"{wrong}: the row does not have the header's {width} columns"
 
 
 def _read_xlsx(file: Path) -> Iterator[tuple[str, dict]]:
@@ -103,6 +105,8 @@ def _cell(shown: Any, written: Any) -> Any:
         return NoText(f"the error {value}")
     if value is None and written.data_type == "f" and shown.data_type != "str":  # the value of a formula may be ""
         return NoText("a formula whose value is not in the file")
+    if shown.data_type == "n" and value is not None and not PLAIN.fullmatch(shown.number_format):
+        return NoText(f"a number that the sheet shows as {shown.number_format!r}: make it a text")
     if isinstance(value, bool):
         return str(value).upper()
     return "" if value is None else str(value) if isinstance(value, int | float) else value
@@ -132,7 +136,7 @@ def _named(file: Path, placed: Iterable[tuple[str, list]]) -> Iterator[tuple[str
 
 
 def _read_json(file: Path) -> Iterator[tuple[str, dict]]:
-    content = _text_of(file)
+    content = read_text(file)
     try:
         rows = parse_json(content)
     except ValueError as error:
@@ -142,6 +146,8 @@ def _read_json(file: Path) -> Iterator[tuple[str, dict]]:
     if isinstance(rows, dict) and "results" in rows:
         yield from answers_of(rows, str(file))
         return
+    if isinstance(rows, dict) and all(isinstance(each, dict | list) for each in rows.values()):
+        raise RecordError(f"{file}: one object, and no list of rows; pandas writes one by to_json(orient='records')")
     if not isinstance(rows, list):  # JSON Lines under another name
         yield from read_lines(file)
         return

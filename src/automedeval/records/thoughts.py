@@ -101,6 +101,8 @@ def _said(text: str) -> str:
             end = len(text)
         if mark["close"] and written and not begun:
             kept = []  # the thought began in the prompt
+        elif mark["close"] and written and _bare(text[end:]):
+            raise _unclear(f"with {mark[0]} more than once")
         else:
             kept.append(text[position : start if hides or not (mark["open"] or mark["close"]) else end])
         position, begun = end, begun or hides
@@ -111,6 +113,13 @@ def _said(text: str) -> str:
             raise _unclear(f"has {mark[0]} in its answer")
         end = mark.end()
     return own
+
+
+def held_beside(text: str, own: str) -> dict[str, bool]:
+    """Return the keys of `Response.extra` for an answer read of a text; a mark in a sentence may be named there, or its end."""
+    marks = _pattern("mark").finditer(own) if _pattern("sign").search(own) else ()
+    unclear = any(not mark["struck"] and own[max(0, mark.start() - 1)] not in "\"'`“‘([" for mark in marks)
+    return {key: True for key, found in (("thoughts", own != text), ("unclear", unclear)) if found}
 
 
 def note_on_thoughts(cases: Sequence[Any]) -> list[str]:

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Self, get_args, get_origin
 
 from automedeval.records.errors import RecordError
 from automedeval.records.messages import answer_text, read_conversation
-from automedeval.records.thoughts import without_thoughts
+from automedeval.records.thoughts import held_beside, without_thoughts
 
 LARGEST = 1e6  # the squares of larger numbers are too coarse to compare
 RESERVED_MODELS = ("tie", "neither")  # a choice is a model's name or one of these
@@ -156,7 +156,7 @@ def _own_words(text: str) -> tuple[str, dict[str, bool]]:
         own = without_thoughts(text)
     except RecordError:
         return text, {"unclear": True}
-    return own, {} if own == text else {"thoughts": True}
+    return own, held_beside(text, own)
 
 
 @dataclass(frozen=True)
@@ -178,7 +178,7 @@ class Response(Record):
 
     @classmethod
     def from_dict(cls, record: dict) -> Self:
-        if isinstance(record, dict) and not isinstance(record.get("text"), str | None):
+        if isinstance(record, dict) and "text" in record:
             record = {**record, "text": answer_text(record["text"], "text")}
         response = super().from_dict(record)
         if not response.model.strip():
