@@ -12,6 +12,7 @@ from automedeval.records.language import is_english
 
 # Factors above which two values contradict (people round), a limit is not kept, and a range ends far above another one.
 APART, BEYOND, WIDE = 1.25, 1.05, 4.0
+AWAKE = 0.5  # of a day: what is done "every 2 hours" may be done 6 times
 RULES = {"rate": "frequency", "time": "duration"}  # by measure; of any other "dose"
 TOLD = 3000  # characters by which the language of the evidence is told
 _PRONOUN = re.compile(r"\b(?:it|them|this|these|those|they)\b", re.I)
@@ -56,7 +57,7 @@ def agreement(
         if is_met
         and mine.basis == each.basis
         and {mine.bound, each.bound} != {"most", "least"}
-        and not any(_excludes(each, mine._replace(low=end, high=end)) for end in mine[:2])
+        and not any(_excludes(each, mine._replace(low=end, high=end, hourly=each.hourly)) for end in mine[:2])
     }
     stated = set(quantities(statement, weight(question)))
     return bool(stated) and stated <= allowed and not contradiction(statement, passages, near, question, before)
@@ -101,14 +102,18 @@ def _context(text: str, before: str, question: str) -> frozenset[str]:
 
 
 def _alike(own: frozenset[str], their: frozenset[str], context: frozenset[str], their_context: frozenset[str]) -> bool:
-    """Return whether two quantities have the same subject: one names no more than the other does, or its context."""
+    """Return whether two quantities have the same subject, in the same words, or the one that is not named is in the context."""
+    if own and their:
+        return own == their
     if not own and not their:
         return context == their_context or bool(context & their_context)
-    return bool(own and own <= (their or their_context)) or bool(their and their <= (own or context))
+    return own <= their_context if own else their <= context
 
 
 def _excludes(given: Quantity, mine: Quantity) -> bool:
     """Return whether a quantity cannot be right if the given one of the same measure is."""
+    if given.hourly != mine.hourly:
+        given, mine = (each._replace(low=each.low * AWAKE) if each.hourly else each for each in (given, mine))
     if given.basis != mine.basis:  # one dose is not above the most of a day, nor closer to the next than the least time
         is_within = not mine.basis and given.basis in ("day", "apart") and given.period <= 1
         return is_within and given.bound == "most" and mine.bound != "least" and mine.low > BEYOND * given.high
