@@ -3,19 +3,17 @@
 Compared is the same measure of the same subject, by its own word, under the same conditions, in English; else nothing is said.
 """
 
-import re
 from collections.abc import Collection, Sequence
 
 from automedeval.evidence.quantities import Quantity, normal, quantities, weight, words
 from automedeval.evidence.statements import Evidence
 from automedeval.records.language import is_english
 
-# Factors above which two values contradict (people round), a limit is not kept, and a range ends far above another one.
-APART, BEYOND, WIDE = 1.25, 1.05, 4.0
+# Factors above which two values contradict (people round), and a limit is not kept.
+APART, BEYOND = 1.25, 1.05
 AWAKE = 0.5  # of a day: what is done "every 2 hours" may be done 6 times
 RULES = {"rate": "frequency", "time": "duration"}  # by measure; of any other "dose"
 TOLD = 3000  # characters by which the language of the evidence is told
-_PRONOUN = re.compile(r"\b(?:it|them|this|these|those|they)\b", re.I)
 
 
 def contradiction(
@@ -70,7 +68,7 @@ def _compared(
     evidence = " ".join(each.text for each in passages)[:TOLD]
     if any(is_english(text) is False for text in (f"{question} {before} {statement}", evidence)):
         return []
-    context, met, kg = _context(statement, before, question), words(normal(question)), weight(question)
+    context, met, kg = _context(before, question), words(normal(question)), weight(question)
     return [
         (mine, each, passage, mine.conditions | met == each.conditions | met)
         for index, passage in enumerate(passages)
@@ -79,7 +77,7 @@ def _compared(
         for each in quantities(passage.text, kg)
         if each.measure == mine.measure
         and (each.bound or _in_one_part(mine.measure, quantities(statement, kg), quantities(passage.text, kg)))
-        and _alike(mine.subject, each.subject, context, _context(passage.text, passage.before, question))
+        and _alike(mine.subject, each.subject, context, _context(passage.before, question))
     ]
 
 
@@ -95,10 +93,9 @@ def _in_one_part(measure: str, own: Sequence[Quantity], their: Sequence[Quantity
     return not any(each.basis != other.basis or _excludes(each, other) for each, other in shared)
 
 
-def _context(text: str, before: str, question: str) -> frozenset[str]:
+def _context(before: str, question: str) -> frozenset[str]:
     """Return the words that can name what a sentence is about which does not say it."""
-    last = words(normal(before))
-    return last if last and _PRONOUN.search(text) else last | words(normal(question))
+    return words(normal(before)) or words(normal(question))
 
 
 def _alike(own: frozenset[str], their: frozenset[str], context: frozenset[str], their_context: frozenset[str]) -> bool:
@@ -121,7 +118,6 @@ def _excludes(given: Quantity, mine: Quantity) -> bool:
         return False
     is_opposite = {given.bound, mine.bound} == {"most", "least"} and given.period == mine.period
     beyond = 1 / BEYOND if is_opposite else BEYOND if given.bound else APART
-    is_far = mine.high > WIDE * given.high and not mine.computed
-    is_above = (is_far or mine.low > beyond * given.high) and (given.bound == "most" or mine.bound != "most")
+    is_above = mine.low > beyond * given.high and (given.bound == "most" or mine.bound != "most")
     is_below = beyond * mine.high < given.low and (given.bound == "least" or mine.bound != "least")
     return (is_above and given.bound != "least") or (is_below and given.bound != "most")
