@@ -117,9 +117,9 @@ def _read(text: str, kg: float | None) -> list[Quantity]:
             return []
         found += [each._replace(subject=subject, conditions=under) for each in own]
     # Of two of a kind it is not sure which is whose: they are stages, alternatives, or those of two medicines.
-    stated = {each[:4] for each in found if not each.computed}
+    read = {each[:4] for each in found if not each.computed}
     values = {each[:4] for each in found if not each.computed and not each.bound}
-    if len({each[2:4] for each in stated}) < len(stated) or len({each[2] for each in values}) < len(values):
+    if len({each[2:4] for each in read}) < len(read) or len({each[2] for each in values}) < len(values):
         return []
     single = {each.measure for each in found if not each.basis and (each.measure, each.high) != ("tablet", 1)}
     if {"tablet", "mass"} <= single:  # "500 mg: take 2 tablets" may be what one of them holds

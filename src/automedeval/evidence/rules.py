@@ -99,7 +99,7 @@ def _context(before: str, question: str) -> frozenset[str]:
 
 
 def _alike(own: frozenset[str], their: frozenset[str], context: frozenset[str], their_context: frozenset[str]) -> bool:
-    """Return whether two quantities have the same subject, in the same words, or the one that is not named is in the context."""
+    """Return whether two quantities have the same subject, in the same words; one that is not named is in the context."""
     if own and their:
         return own == their
     if not own and not their:
