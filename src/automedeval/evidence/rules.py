@@ -3,6 +3,7 @@
 Compared is the same measure of the same subject, by its own word, under the same conditions, in English; else nothing is said.
 """
 
+import re
 from collections.abc import Collection, Sequence
 
 from automedeval.evidence.quantities import Quantity, normal, quantities, weight, words
@@ -13,6 +14,7 @@ from automedeval.records.language import is_english
 APART, BEYOND = 1.25, 1.05
 AWAKE = 0.5  # of a day: what is done "every 2 hours" may be done 6 times
 RULES = {"rate": "frequency", "time": "duration"}  # by measure; of any other "dose"
+_PRONOUN = re.compile(r"\b(?:it|them|this|these|those|they)\b", re.I)
 TOLD = 3000  # characters by which the language of the evidence is told
 
 
@@ -68,7 +70,7 @@ def _compared(
     evidence = " ".join(each.text for each in passages)[:TOLD]
     if any(is_english(text) is False for text in (f"{question} {before} {statement}", evidence)):
         return []
-    context, met, kg = _context(before, question), words(normal(question)), weight(question)
+    context, met, kg = _context(statement, before, question), words(normal(question)), weight(question)
     return [
         (mine, each, passage, mine.conditions | met == each.conditions | met)
         for index, passage in enumerate(passages)
@@ -77,7 +79,7 @@ def _compared(
         for each in quantities(passage.text, kg)
         if each.measure == mine.measure
         and (each.bound or _in_one_part(mine.measure, quantities(statement, kg), quantities(passage.text, kg)))
-        and _alike(mine.subject, each.subject, context, _context(passage.before, question))
+        and _alike(mine.subject, each.subject, context, _context(passage.text, passage.before, question))
     ]
 
 
@@ -93,9 +95,10 @@ def _in_one_part(measure: str, own: Sequence[Quantity], their: Sequence[Quantity
     return not any(each.basis != other.basis or _excludes(each, other) for each, other in shared)
 
 
-def _context(before: str, question: str) -> frozenset[str]:
+def _context(text: str, before: str, question: str) -> frozenset[str]:
     """Return the words that can name what a sentence is about which does not say it."""
-    return words(normal(before)) or words(normal(question))
+    last = words(normal(before))
+    return last if last and _PRONOUN.search(text) else last | words(normal(question))
 
 
 def _alike(own: frozenset[str], their: frozenset[str], context: frozenset[str], their_context: frozenset[str]) -> bool:
