@@ -63,7 +63,9 @@ _HAS = {
 _COMMON = re.compile(f"(?:{_SAID['common']}|{_SAID['tells']})")
 _PHRASE = re.compile(rf"\b(?:{_SAID['phrases']})\b[^@]*?(?=\b(?:{_SAID['phrases']})\b|@|$)")
 _CLAUSE = re.compile(r"[,;:()]|\b(?:but|and)\b")
-_UNREAD = re.compile(r"(?<![a-z\d.])\d")
+_UNREAD = _pattern(
+    r"(?<![a-z\d.])(?!(?:<n><to>)?<n>\s*(?:hours?|hrs?|h|min(?:ute)?s?|seconds?)\b)\d"
+)  # but a time of day or a wait
 _WORD, _PLURAL = re.compile(r"[a-z]+\d*|\d+(?:\.\d+)?"), re.compile(r"(?<=\w{3})(?<![sui])s$")
 
 

@@ -102,12 +102,10 @@ def _context(text: str, before: str, question: str) -> frozenset[str]:
 
 
 def _alike(own: frozenset[str], their: frozenset[str], context: frozenset[str], their_context: frozenset[str]) -> bool:
-    """Return whether two quantities have the same subject, in the same words; one that is not named is in the context."""
-    if own and their:
-        return own == their
+    """Return whether two quantities have the same subject: one names no more than the other does, or its context."""
     if not own and not their:
         return context == their_context or bool(context & their_context)
-    return own <= their_context if own else their <= context
+    return bool(own and own <= (their or their_context)) or bool(their and their <= (own or context))
 
 
 def _excludes(given: Quantity, mine: Quantity) -> bool:
