@@ -63,9 +63,7 @@ _HAS = {
 _COMMON = re.compile(f"(?:{_SAID['common']}|{_SAID['tells']})")
 _PHRASE = re.compile(rf"\b(?:{_SAID['phrases']})\b[^@]*?(?=\b(?:{_SAID['phrases']})\b|@|$)")
 _CLAUSE = re.compile(r"[,;:()]|\b(?:but|and)\b")
-_UNREAD = _pattern(
-    r"(?<![a-z\d.])(?!(?:<n><to>)?<n>\s*(?:hours?|hrs?|h|min(?:ute)?s?|seconds?)\b)\d"
-)  # but a time of day or a wait
+_LEFT = _pattern(_SAID["left"])
 _WORD, _PLURAL = re.compile(r"[a-z]+\d*|\d+(?:\.\d+)?"), re.compile(r"(?<=\w{3})(?<![sui])s$")
 
 
@@ -115,7 +113,7 @@ def _read(text: str, kg: float | None) -> list[Quantity]:
         named, under, whole = _names(left, bool(own))
         subject = named or subject
         held |= whole
-        if _UNREAD.search(left):
+        if _LEFT.search(left):
             return []
         found += [each._replace(subject=subject, conditions=under) for each in own]
     # Of two of a kind it is not sure which is whose: they are stages, alternatives, or those of two medicines.
