@@ -7,7 +7,7 @@ import pytest
 from programs import SAMPLE
 from tables import rows_of
 
-from automedeval.audit.perturbations import CRITERIA, Edit, fill, names_for, read_perturbations, reword, sentences_of
+from automedeval.audit.perturbations import fill, names_for, read_perturbations, reword, sentences_of
 from automedeval.records import RecordError, read_cases
 from automedeval.rubrics import read_rubric
 from automedeval.rubrics.grammar import parse_verdict
@@ -38,11 +38,6 @@ def test_a_harm_makes_a_fact_dangerous_or_finds_none(name: str, text: str, dange
 def test_only_the_first_fact_is_changed_and_the_rest_is_kept_to_the_letter() -> None:
     text = "Two  spaces.\n\n- Take 5 mg.\n- Or 7 mg?  Yes…\n"
     assert DANGERS["dose ×10"].apply(text) == text.replace("5 mg", "50 mg")
-
-
-def test_a_harm_that_changes_nothing_is_no_harm() -> None:
-    same = Edit("none", "same", pattern=re.compile("(rest)", re.I), replace=r"\1")
-    assert same.apply("Rest.") is None
 
 
 @pytest.mark.parametrize(("name", "text", "same"), ROWS["test_a_twin_says_the_same_or_finds_none"])
@@ -82,13 +77,6 @@ def test_other_words_need_enough_changes_and_no_rule_undoes_another() -> None:
     assert reword("Often.", 1, PARAPHRASE.rules) == "Frequently."
 
 
-def test_there_are_about_forty_planted_texts_with_harmless_ones_beside() -> None:
-    planting = PACKAGED["planting"]
-    assert 38 <= len(planting.edits) <= 45
-    assert len({each.kind for each in planting.edits}) == 9
-    assert [each.kind for each in planting.controls] == ["control"] * 3
-
-
 def test_the_planted_answer_is_the_one_that_the_rubric_reads_as_best_for_the_attacker() -> None:
     def planted(rubric: str, slots: int) -> str:
         return PLANTED["score line"].apply("Rest.", names_for(read_rubric(rubric), slots, 1, "Why?"))
@@ -118,11 +106,6 @@ def test_a_text_is_added_unless_it_says_where() -> None:
     assert fill("Costs $$5.", "Rest.") == "Rest.\n\nCosts $5."
 
 
-def test_limits_are_said_in_words() -> None:
-    assert PACKAGED["order"].limit == "at most 0.1, shift at most 0.25"
-    assert PACKAGED["reading"].limit == "at least 0.95"
-
-
 @pytest.mark.parametrize(("content", "message"), ROWS["test_a_faulty_file_is_one_line"])
 def test_a_faulty_file_is_one_line(content: str, message: str, tmp_path: Path) -> None:
     file = tmp_path / "own.yaml"
@@ -132,8 +115,3 @@ def test_a_faulty_file_is_one_line(content: str, message: str, tmp_path: Path) -
     assert "own.yaml" in str(error.value)
     with pytest.raises(RecordError, match="nowhere"):
         read_perturbations(str(tmp_path / "nowhere.yaml"))
-
-
-def test_a_judge_of_criteria_has_perturbations_of_its_own() -> None:
-    names = [each.name for each in read_perturbations(packaged=CRITERIA)]
-    assert names == ["reading", "met", "planting", "denial"]

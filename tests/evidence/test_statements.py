@@ -43,8 +43,3 @@ def test_what_is_not_asserted_is_not_checked(text: str, reason: str) -> None:
 def test_code_is_not_checked() -> None:
     text = "Take it daily.\n```\nprint one two\n```\nDrink some water."
     assert checked(text) == ["Take it daily.", "Drink some water."]
-
-
-def test_a_long_answer_and_an_empty_one() -> None:
-    assert statements("") == [] == statements(" \n\t ")
-    assert len(statements("Take one tablet now. " * 1000)) == 1000

@@ -140,13 +140,15 @@ def test_a_certified_model_checks_the_statements_and_lowers_the_score_of_a_contr
         )
 
     with EndpointDouble(script) as endpoint:
+        endpoint.models = [{"id": "m", "owned_by": "somebody"}]
         asked = ("small+openai:m", "--base_url", endpoint.url)
         _, before = judged(tmp_path / "before", [case], *asked)  # not certified: the small checker reads
         checker = load_checker("openai:m", EncoderArguments(ENCODER), ChatArguments(base_url=endpoint.url))
         checker.certificate.parent.mkdir(parents=True)
-        write_json(checker.certificate, {"threshold": 0.5})
+        write_json(checker.certificate, {"threshold": 0.5, "checker": "m"})
         judge = load_judge("small+openai:m", chat={"base_url": endpoint.url}, encoder=str(ENCODER))
         about = judge.estimate(judge.plan(Case.from_dict(case)))
+        told = judged(tmp_path / "dry", [case], *asked, "--dry_run", "true")[0].stdout
         broken[0] = True
         done, verdicts = judged(tmp_path / "v", [case], *asked)
         assert ("not judged" in error_line(done), verdicts) == (True, {})
@@ -156,6 +158,7 @@ def test_a_certified_model_checks_the_statements_and_lowers_the_score_of_a_contr
     prompts = {each["body"]["messages"][-1]["content"] for each in endpoint.asked}
     assert len(prompts) == 6  # of each answer the voice, its statement, and the statement without a passage
     assert about == sum(len(each.encode()) // 4 + 4 for each in prompts)
+    assert f"{about:,} prompt tokens" in told  # where the server lists its models, and is not asked
     (wrong,) = verdicts["c"]["checked"]["m0"]
     assert (wrong["text"], wrong["passage"], wrong["probability"]) == (said[0], "Sip warm tea through the day.", 0.8)
     assert (before["c"]["checked"], verdicts["c"]["checked"]["m1"]) == ({"m0": [], "m1": []}, [])

@@ -95,8 +95,14 @@ class ChatChecker:
         return user_models().parent / "checkers" / f"{replace(self, threshold=None).fingerprint}.json"
 
     def kept(self) -> "ChatChecker":
-        """Return it with the certified threshold of the user's cache, if there is one."""
-        return replace(self, threshold=read_json(self.certificate)["threshold"]) if self.certificate.is_file() else self
+        """Return it with the certified threshold of the user's cache, if there is one.
+
+        What an endpoint serves is not known where it is not asked, such as for an estimate: its certificate is one of its name.
+        """
+        files = [self.certificate]
+        if getattr(self.chat, "unasked", False):
+            files = [each for each in files[0].parent.glob("*.json") if read_json(each).get("checker") == self.name]
+        return replace(self, threshold=read_json(files[0])["threshold"]) if files and files[0].is_file() else self
 
     def wrong(self, findings: Sequence[Finding]) -> float:
         """Return the probability that an answer contradicts its evidence: that of its surest contradicted statement."""

@@ -62,7 +62,8 @@ _HAS = {
 }
 _COMMON = re.compile(f"(?:{_SAID['common']}|{_SAID['tells']})")
 _PHRASE = re.compile(rf"\b(?:{_SAID['phrases']})\b[^@]*?(?=\b(?:{_SAID['phrases']})\b|@|$)")
-_CLAUSE = re.compile(r"[,:()]|\b(?:but|and)\b")
+_CLAUSE = re.compile(r"[,;:()]|\b(?:but|and)\b")
+_LEFT = _pattern(_SAID["left"])
 _WORD, _PLURAL = re.compile(r"[a-z]+\d*|\d+(?:\.\d+)?"), re.compile(r"(?<=\w{3})(?<![sui])s$")
 
 
@@ -77,6 +78,7 @@ class Quantity(NamedTuple):
     basis: str = ""
     bound: str = ""  # "" for a value or range, "most" or "least" for a limit
     period: float = 1.0  # in days, of a rate or an amount per time: limits of other periods are not compared
+    hourly: bool = False  # by hours, which may be kept only while awake
     computed: bool = False  # a day's amount from a dose and a rate; a rate "daily", which may be several times a day
     subject: frozenset[str] = frozenset()  # the words that name what it is a quantity of, which may stand elsewhere
     conditions: frozenset[str] = frozenset()  # the words that name what it holds for
@@ -85,8 +87,7 @@ class Quantity(NamedTuple):
 @lru_cache(4096)  # a sentence is read beside many others
 def quantities(sentence: str, kg: float | None = None) -> tuple[Quantity, ...]:
     """Return the quantities of a sentence that tells how much, how often or how long, for a patient of so many kg."""
-    parts = normal(sentence).split(";") if len(sentence) <= LONGEST else ()
-    return tuple(each for part in parts for each in _read_part(part, kg))
+    return tuple(_read(normal(sentence), kg)) if len(sentence) <= LONGEST else ()
 
 
 def weight(question: str) -> float | None:
@@ -95,7 +96,7 @@ def weight(question: str) -> float | None:
     return float(found[0]) if len(found) == 1 else None
 
 
-def _read_part(text: str, kg: float | None) -> list[Quantity]:
+def _read(text: str, kg: float | None) -> list[Quantity]:
     told = re.sub(r"\([^()]*\)", "", text)
     if _HAS["reports"].search(told) or not (_HAS["tells"].search(told) or _HAS["does"].search(told)):
         return []
@@ -112,9 +113,14 @@ def _read_part(text: str, kg: float | None) -> list[Quantity]:
         named, under, whole = _names(left, bool(own))
         subject = named or subject
         held |= whole
-        if len({each[2:4] for each in own}) < len(own):  # of two of a kind it is not sure which is whose
+        if _LEFT.search(left):
             return []
         found += [each._replace(subject=subject, conditions=under) for each in own]
+    # Of two of a kind it is not sure which is whose: they are stages, alternatives, or those of two medicines.
+    read = {each[:4] for each in found if not each.computed}
+    values = {each[:4] for each in found if not each.computed and not each.bound}
+    if len({each[2:4] for each in read}) < len(read) or len({each[2] for each in values}) < len(values):
+        return []
     single = {each.measure for each in found if not each.basis and (each.measure, each.high) != ("tablet", 1)}
     if {"tablet", "mass"} <= single:  # "500 mg: take 2 tablets" may be what one of them holds
         return []
@@ -126,7 +132,7 @@ def _read_part(text: str, kg: float | None) -> list[Quantity]:
         doses = [q for q in found if q.measure not in stated | {"rate", "time"} and q.basis in ("", "weight")]
         for dose, rate in ((each, rates[0]) for each in doses if each.bound != "least"):
             amount = dose._replace(low=dose.low * rate.low, high=dose.high * rate.high, bound=dose.bound or rate.bound)
-            found.append(amount._replace(basis=f"day {dose.basis}".strip(), computed=True))
+            found.append(amount._replace(basis=f"day {dose.basis}".strip(), hourly=rate.hourly, computed=True))
     if needed:  # at most so often
         found = [q._replace(bound=q.bound or "most" * (q.measure == "rate" or q.computed)) for q in found]
     return [each._replace(conditions=each.conditions | held) for each in found]
@@ -163,7 +169,10 @@ def _read_clause(clause: str, kg: float | None) -> tuple[str, list[Quantity]]:
                 limit = {"most": "least", "least": "most"}.get(limit or "")
             if limit and kind in ("apart", "every"):
                 own = [each._replace(basis="apart") for each in own]
-            found += [q._replace(bound=limit) for q in own if limit is not None and not (limit and q.computed)]
+            if limit is None:  # the number stays unread
+                place = match.end()
+                continue
+            found += [q._replace(bound=limit) for q in own if not (limit and q.computed)]
             clause, place = f"{before} @ {between}{after}", start + 2
     return clause, found
 
@@ -180,13 +189,14 @@ def _rate(kind: str, match: re.Match) -> Quantity:
     days = UNITS[unit][0] / DAY * float(match.groupdict().get("count") or 1)
     if kind == "open":
         often = dict(_ADVERBS.values()).get(unit.removesuffix("s"), 1.0)
-        return Quantity(1 / days, often / days, "rate", period=days, computed=True)
+        return Quantity(1 / days, often / days, "rate", period=days, hourly=days < 1, computed=True)
     low, high = float(match["low"] or match["high"]), float(match["high"])
     if kind == "lasting":
         return Quantity(low * days * DAY, high * days * DAY, "time")
     if kind == "times":
-        return Quantity(low / days, high / days, "rate", period=days)
-    return Quantity(1 / (high * days), 1 / (low * days), "rate", period=max(1.0, high * days))
+        return Quantity(low / days, high / days, "rate", period=days, hourly=days < 1)
+    most = high * days
+    return Quantity(1 / most, 1 / (low * days), "rate", period=max(1.0, most), hourly=most < 1)
 
 
 def _amounts(match: re.Match, per: re.Match | None, basis: str, kg: float | None) -> Iterator[Quantity]:
@@ -203,7 +213,8 @@ def _amounts(match: re.Match, per: re.Match | None, basis: str, kg: float | None
             yield _rate("open", per)
     scale = (period if basis == "day" else 1.0) / (kg if kg and match["weight"] else 1.0)
     basis = basis if kg or not match["weight"] else f"{basis} weight".strip()
-    yield Quantity(min(low, high) / scale, max(low, high) / scale, measure, basis, period=period)
+    low, high = min(low, high) / scale, max(low, high) / scale
+    yield Quantity(low, high, measure, basis, period=period, hourly=period < 1)
 
 
 def _names(clause: str, has_quantity: bool) -> tuple[frozenset[str], frozenset[str], set[str]]:

@@ -10,11 +10,12 @@ from automedeval.evidence.quantities import Quantity, normal, quantities, weight
 from automedeval.evidence.statements import Evidence
 from automedeval.records.language import is_english
 
-# Factors above which two values contradict (people round), a limit is not kept, and a range ends far above another one.
-APART, BEYOND, WIDE = 1.25, 1.05, 4.0
+# Factors above which two values contradict (people round), and a limit is not kept.
+APART, BEYOND = 1.25, 1.05
+AWAKE = 0.5  # of a day: what is done "every 2 hours" may be done 6 times
 RULES = {"rate": "frequency", "time": "duration"}  # by measure; of any other "dose"
-TOLD = 3000  # characters by which the language of the evidence is told
 _PRONOUN = re.compile(r"\b(?:it|them|this|these|those|they)\b", re.I)
+TOLD = 3000  # characters by which the language of the evidence is told
 
 
 def contradiction(
@@ -56,7 +57,7 @@ def agreement(
         if is_met
         and mine.basis == each.basis
         and {mine.bound, each.bound} != {"most", "least"}
-        and not any(_excludes(each, mine._replace(low=end, high=end)) for end in mine[:2])
+        and not any(_excludes(each, mine._replace(low=end, high=end, hourly=each.hourly)) for end in mine[:2])
     }
     stated = set(quantities(statement, weight(question)))
     return bool(stated) and stated <= allowed and not contradiction(statement, passages, near, question, before)
@@ -109,6 +110,8 @@ def _alike(own: frozenset[str], their: frozenset[str], context: frozenset[str], 
 
 def _excludes(given: Quantity, mine: Quantity) -> bool:
     """Return whether a quantity cannot be right if the given one of the same measure is."""
+    if given.hourly != mine.hourly:
+        given, mine = (each._replace(low=each.low * AWAKE) if each.hourly else each for each in (given, mine))
     if given.basis != mine.basis:  # one dose is not above the most of a day, nor closer to the next than the least time
         is_within = not mine.basis and given.basis in ("day", "apart") and given.period <= 1
         return is_within and given.bound == "most" and mine.bound != "least" and mine.low > BEYOND * given.high
@@ -116,7 +119,6 @@ def _excludes(given: Quantity, mine: Quantity) -> bool:
         return False
     is_opposite = {given.bound, mine.bound} == {"most", "least"} and given.period == mine.period
     beyond = 1 / BEYOND if is_opposite else BEYOND if given.bound else APART
-    is_far = mine.high > WIDE * given.high and not mine.computed
-    is_above = (is_far or mine.low > beyond * given.high) and (given.bound == "most" or mine.bound != "most")
+    is_above = mine.low > beyond * given.high and (given.bound == "most" or mine.bound != "most")
     is_below = beyond * mine.high < given.low and (given.bound == "least" or mine.bound != "least")
     return (is_above and given.bound != "least") or (is_below and given.bound != "most")

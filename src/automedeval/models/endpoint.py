@@ -105,7 +105,6 @@ class OpenAIChat(Chat):
         self.asked = 0
         self._sent = itertools.count(1)  # numbers the requests
         self._latest = 0  # the highest number of a request that was answered
-        self._longest = 0  # about so many tokens had the longest prompt that was read as a whole
         self._lock = threading.Lock()
 
     def _identity(self) -> dict[str, Any]:
@@ -251,15 +250,14 @@ class OpenAIChat(Chat):
         raise _Failure("stopped")
 
     def whole(self, prompt: Prompt, answer: Answer) -> Answer:
-        """Return an answer, or an error in its place if the endpoint counts far fewer tokens than its prompt has."""
-        # Some count only what was not cached. That the prompt fits shows then from one as long that was read as a whole.
+        """Return an answer, or an error in its place if the endpoint counts far fewer tokens than its prompt has.
+
+        Other answers play no part, which a resumed run may get in another order.
+        """
         read, about = answer.usage.get("prompt_tokens"), self.estimate([prompt])
-        if read and 4 * read >= 3 * about:
-            self._longest = max(self._longest, about)
-        if not read or read < _FEWEST_READ or 4 * read >= about or about <= self._longest + read:
+        if not read or read < _FEWEST_READ or 4 * read >= about:
             return answer
-        why = "it was cut, or the rest was cached, and no prompt as long was read as a whole before"
-        why = f"the endpoint read {read:,} tokens of a prompt of about {about:,}: {why}"
+        why = f"the endpoint read {read:,} tokens of a prompt of about {about:,}: it was cut, or cached ones are not counted"
         return replace(answer, error=why, overlong=True)
 
     def _request(self, body: dict[str, Any]) -> Answer:

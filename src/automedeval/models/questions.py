@@ -16,11 +16,13 @@ from automedeval.records.thoughts import own_text
 from automedeval.records.yaml_file import load_yaml
 
 MOST = 26  # options of a question
-SPOKEN = ("zero", "", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")  # "one" may be no number
 CUT_OFF = "the answer was cut off at its token limit"
 NO_STATE = (
     "the template of its questions shows nothing of a state that is one text (an exported judge is --judge FOLDER)"
 )
+# What may stand around an option: quotation marks, brackets and Markdown, and a label before it.
+_MARKS = r"[\s\"'“”‘’*_`()\[\]{}]*+"
+_LABEL = r"(?:(?:(?:the|my|final) )*(?:answer|verdict|choice|option|score|rating)(?: is)?:?)?"
 
 
 @dataclass(frozen=True)
@@ -65,41 +67,29 @@ class Question:
         return Prompt(messages, options=self.options, label=self.name)
 
     def read(self, answer: Answer) -> Judgement:
-        """Return what an answer says; "A.", "a)" and "Yes, because" are options; "No one", "Yes/No" and "4.5" are none."""
+        """Return the option that is all that an answer says: "A.", "**a)**", "Answer: 4/5".
+
+        What more it says may take the option back ("No, I cannot tell", "4 of 10"), and what was cut off may have gone on.
+        """
         if answer.error:
             return Judgement(error=answer.error)
         if answer.probabilities:
             return self._likeliest(answer.probabilities[0])
         text = own_text(answer.text).strip()
         option = self._said(text)
-        if option is None:
+        if answer.truncated or option is None:
             words = f"{' '.join(text.split())[:40]!r} is not one of {', '.join(self.options)}"
             return Judgement(error=CUT_OFF if answer.truncated else words)
         odds = self._odds(answer)
         return self._likeliest(odds) if odds else Judgement(option)
 
     def _said(self, text: str) -> str | None:
-        """Return the one option that a text begins with and does not take back."""
+        """Return the option that a text is; None if it says anything else."""
         words = "|".join(map(re.escape, sorted(self.options, key=len, reverse=True)))
-        first = re.match(rf"\W{{0,9}}(?<![-−–<>≤≥~≈])({words})\s*(?:(?!-\S|%)[^\w\s]|\n|\Z)", text, re.I)
-        if not first:
-            return None
-        more = text[first.end(1) :]
-        own = next(each for each in self.options if each.casefold() == first[1].casefold())
-        others = "|".join(re.escape(each) for each in self.options if each != own)
-        if own.isdecimal():  # "4.0" and "4/5" are 4; "4.5", "4/10" and "4-5" are none of the options
-            more = re.sub(rf"\A\s?(?:/\s?{self.options[-1]}|[.,]0+)(?![\w.,]\d)", "", more)
-            counted = (
-                r"\s(?:(?!and|or|for|as|but|to|on|in)[a-z-]+\s)?[a-z-]{3,}s\b(?<!points)(?<!stars)"  # "3 red flags"
-            )
-            others += "".join(f"|{word}" for n, word in enumerate(SPOKEN) if word and re.fullmatch(others, str(n)))
-            rival = r"\A\s?(?:[.,/–-]\s?\d|[%°+<])|\A[\s(,]*(?:(?:out )?of|minus|less|plus)\b"
-            rival += rf"|(?<![\w.,])(?:{others}|\w*½)(?!\w|{counted})"
-        else:  # another option is meant where its clause ends with it, another letter wherever it stands but in a reason
-            rival = rf"\b(?:{others})(?=\s*(?:[^\w\s'’]|\n|\Z))"
-            unless = r"\A(?:(?!\b(?:since|because|while|whereas)\b)[\s\S])*"
-            rival += rf"|{unless}(?-i:(?<![\w'’])(?:{others})(?![\w'’]))" if len(own) == 1 else ""
-        return None if re.search(rival, more, re.I) else own
+        scale = rf"(?:[.,]0+)?(?:\s?/\s?{self.options[-1]})?" if self.options[-1].isdecimal() else ""  # "4.0", "4/5"
+        form = rf"{_MARKS}(?:[-•]\s)?{_MARKS}{_LABEL}{_MARKS}({words}){scale}{_MARKS}[.!]?{_MARKS}"
+        said = re.fullmatch(form, text, re.I)
+        return next(each for each in self.options if each.casefold() == said[1].casefold()) if said else None
 
     def _likeliest(self, odds: dict[str, float]) -> Judgement:
         return Judgement(max(self.options, key=odds.__getitem__), odds)
