@@ -9,7 +9,7 @@ Parsing takes linear time: every repetition in the patterns below is bounded, or
 
 import json
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -284,8 +284,9 @@ _MOST_OBJECTS = 64  # how many opening braces from the end are tried; keeps host
 _REPEATED = None  # stands as a key in an object that has a key twice; no key of JSON is None
 
 
-def _object(pairs: Sequence[tuple[str | None, object]]) -> dict[str | None, object]:
-    members: dict[str | None, object] = {**dict(pairs)}
+def _object(pairs: Sequence[tuple[str, object]]) -> dict[str | None, object]:
+    """Return the members of an object, with keys as they are compared: a rubric's name may be written in capitals."""
+    members: dict[str | None, object] = {folded(key): value for key, value in pairs}
     return members if len(members) == len(pairs) else members | {_REPEATED: True}
 
 
@@ -315,18 +316,15 @@ def json_objects(text: str) -> Iterator[tuple[dict, int]]:
 
 
 def _read_json(text: str, rubric: Rubric, slots: int) -> tuple[ParsedAnswer, str]:
-    names = set(_slot_names(rubric, slots) if rubric.scores_criteria else rubric.output_criteria)
-    inner, rationale_key = rubric.output.get("choices_key"), rubric.output.get("rationale_key")
-    outer = {key for key in (inner, rationale_key) if key} | (set() if inner else names)
-    for written, end in reversed(list(json_objects(text))):
-        members = _named(written, outer)
-        answers = members.get(inner) if inner else {key: members[key] for key in members if key != rationale_key}
-        answers = _named(answers, names) if isinstance(answers, dict) else {}
-        if not names & answers.keys():
+    names = _slot_names(rubric, slots) if rubric.scores_criteria else rubric.output_criteria
+    inner, rationale_key = (folded(rubric.output.get(key) or "") for key in ("choices_key", "rationale_key"))
+    for members, end in reversed(list(json_objects(text))):
+        rationale = members.pop(rationale_key, None) if rationale_key else None
+        answers = members.get(inner) if inner else members
+        if not isinstance(answers, dict) or answers.keys().isdisjoint(map(folded, names)):
             continue
-        if problem := _wrong_keys(dict.fromkeys(outer) | members, outer) or _wrong_keys(answers, names):
+        if problem := (inner and _wrong_keys(members, [inner])) or _wrong_keys(answers, names):
             return ParsedAnswer(False, problem), ""
-        rationale = members.get(rationale_key) if rationale_key else None
         reading = _json_answers(answers, rubric, rationale if isinstance(rationale, str) and rationale else None)
         if reading.valid and (behind := _surplus(text[end:])):
             return ParsedAnswer(False, f"text stands behind the answer: {behind[:40]!r}"), behind
@@ -334,19 +332,13 @@ def _read_json(text: str, rubric: Rubric, slots: int) -> tuple[ParsedAnswer, str
     return ParsedAnswer(False, "no JSON object with the criteria"), ""
 
 
-def _named(members: dict[str | None, Any], names: Collection[str]) -> dict[str | None, Any]:
-    """Return the members of an object with the rubric's names as keys, which an answer may write in capitals."""
-    by_key = {folded(name): name for name in names}
-    return _object([(by_key.get(folded(key), key) if key else key, value) for key, value in members.items()])
-
-
-def _wrong_keys(answers: dict, names: Collection[str]) -> str | None:
+def _wrong_keys(members: dict, names: Sequence[str]) -> str | None:
     """Return what is wrong with the keys of an object that should have these; None if nothing is."""
-    if _REPEATED in answers:
+    if _REPEATED in members:
         return "a key stands twice"
-    if missing := sorted(names - answers.keys()):
+    if missing := sorted(name for name in names if folded(name) not in members):
         return f"no answer on {missing[0]}"
-    if surplus := sorted(answers.keys() - names):
+    if surplus := sorted(members.keys() - {*map(folded, names)}):
         return f"an answer on {surplus[0][:40]!r}, which was not asked"
     return None
 
@@ -363,30 +355,27 @@ def _said(value: Any, rubric: Rubric, name: str) -> float | str | None:
 
 def _json_value(value: Any, rubric: Rubric, name: str) -> Any:
     """Return the value of a criterion, which may stand in an object under `value_key`; not beside another value."""
-    key = rubric.output.get("value_key")
-    if not key or not isinstance(value, dict) or _REPEATED in (members := _named(value, {key})):
+    key = folded(rubric.output.get("value_key") or "")
+    if not key or not isinstance(value, dict) or _REPEATED in value:
         return value
-    told = _said(members.get(key), rubric, name)
-    rivals = [
-        each
-        for each, other in members.items()
-        if isinstance(other, list | dict) or _said(other, rubric, name) not in (None, told)
-    ]
-    return f"{key} and {rivals[0]}" if rivals and told is not None else members.get(key)
+    told = _said(value.get(key), rubric, name)
+    for each, other in value.items():
+        if told is not None and (isinstance(other, list | dict) or _said(other, rubric, name) not in (None, told)):
+            return f"{key} and {each}"
+    return value.get(key)
 
 
 def _json_answers(answers: dict, rubric: Rubric, rationale: str | None) -> ParsedAnswer:
     """Return what an object with the right keys says: a word for each criterion, or a score of each response on each."""
     values, scored = [], rubric.scores_criteria
     for slot in _slot_names(rubric, len(answers)) if scored else [""]:
-        group, before = answers[slot] if scored else answers, f"{slot}: " if scored else ""
+        group, before = answers[folded(slot)] if scored else answers, f"{slot}: " if scored else ""
         if not isinstance(group, dict):
             return ParsedAnswer(False, f"{before}{type(group).__name__} instead of an object with the criteria")
-        group = _named(group, rubric.output_criteria)
-        if problem := _wrong_keys(group, set(rubric.output_criteria)):
+        if problem := _wrong_keys(group, rubric.output_criteria):
             return ParsedAnswer(False, f"{before}{problem}")
         for name in rubric.output_criteria:
-            value = _json_value(group[name], rubric, name)
+            value = _json_value(group[folded(name)], rubric, name)
             told, (low, high) = _said(value, rubric, name), rubric.scale or (0, 0)
             if told is None or (isinstance(told, float) and told not in range(low, high + 1)):
                 wanted = "one of " + ", ".join(rubric.labels(name).values())
