@@ -147,11 +147,9 @@ def test_the_last_complete_one_of_question_and_verdict_counts(text, asks):
     assert questions_of(Answer(text.replace("VERDICT", VERDICT)), RUBRIC, 2) == asks
 
 
-def test_no_question_is_read_from_a_last_verdict_or_a_broken_off_message_and_a_long_one_is_cut():
+def test_no_question_is_read_from_a_broken_off_message_and_a_long_one_is_cut():
     assert questions_of(Answer("[Question]: " + "a" * 900), RUBRIC, 2) == ["a" * 500]
     asked = Answer("[Question]: What is rest?")
-    assert questions_of(Answer(f"{VERDICT}\n{asked.text}"), RUBRIC, 2, may_ask=False) == []
-    assert questions_of(asked, RUBRIC, 2, may_ask=False) == ["What is rest?"]
     assert questions_of(replace(asked, text=asked.text[:-1], truncated=True), RUBRIC, 2) == []
     assert questions_of(replace(asked, truncated=True), RUBRIC, 2) == ["What is rest?"]
 

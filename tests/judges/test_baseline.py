@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tables
-from doubles.agreement_study import CASES, FAST, RATINGS, read, write
+from doubles.agreement_study import CASES, FAST, RATINGS, read
 from programs import error_line, flags, run_recipe, succeeded
 
 from automedeval import Case
@@ -53,12 +53,6 @@ def test_judged_twice_is_judged_once_and_a_report_finds_the_baseline_itself(tmp_
     assert not any("rubric" in note for note in result["notes"])
 
 
-def test_some_models_can_be_judged_alone(tmp_path: Path) -> None:
-    cases = write(tmp_path / "cases.jsonl", [TWO])
-    (verdict,) = judged(tmp_path, LONGER, "--models", "b", cases=cases)
-    assert (verdict["order"], verdict["expected_scores"]) == ([1], [None, 3.0])
-
-
 class Lengths:
     """An encoder whose vectors tell one word from several."""
 
@@ -88,10 +82,6 @@ def test_a_text_without_words_makes_a_verdict_invalid(changes: dict, baseline: s
     assert (verdict.valid, verdict.error, verdict.expected_scores) == (False, error, None)
 
 
-def rows_of(folder: Path) -> dict[str, dict]:
-    return {row["name"]: row for row in json.loads((folder / "audit.json").read_text())["perturbations"]}
-
-
 def test_bm25_takes_the_rarity_of_words_from_the_whole_file(tmp_path: Path) -> None:
     case, other = Case.from_dict(TWO), Case.from_dict(TWO | {"id": "two"})
     collection = Collection.of([case, other])
@@ -104,18 +94,8 @@ def test_bm25_takes_the_rarity_of_words_from_the_whole_file(tmp_path: Path) -> N
     assert list(lexical.bm25([Case.from_dict(TWO | {"responses": [{"model": "a", "text": ""}]})])) == [0.0]
 
 
-def test_an_audit_shows_what_a_count_can_be_talked_into(tmp_path: Path) -> None:
+def test_an_audit_judges_changed_answers_by_the_words_of_the_clean_cases(tmp_path: Path) -> None:
     audit = ("audit", "--cases", CASES, "--judge")
-    done = run_recipe(*audit, f"baseline:{LONGER}", "--encoder", "none", "--output", tmp_path / "audit")
-    assert done.returncode == 3, done.stderr
-    table = rows_of(tmp_path / "audit")
-    assert table["length"]["share"]["value"] > 0.99
-    assert table["planting"]["shift"]["value"] > 0
-    assert table["planting"]["kinds"]["flattery"]["shift"]["value"] > 0
-    assert table["copy"]["share"]["value"] == table["repeat"]["share"]["value"] == 0.0
-    assert table["danger"]["share"]["value"] < 0.8
-    assert table["order"]["share"]["reason"], "each answer is judged by itself"
-    # BM25 judges the changed answers by the words of the clean cases.
     cases = Cases.read(str(CASES))
     less = flags(gate="false", edits=1, output=tmp_path / "bm25")
     succeeded(run_recipe(*audit, f"baseline:{BM25}", *less))

@@ -207,28 +207,9 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write(folder / "ratings.jsonl", ratings)
     small = ("--judge", "small", "--encoder", ENCODER, "--output", folder / "v")
     done = succeeded(run_command("judge", folder / "cases.jsonl", *small))
-    (folder / "judged.txt").write_text(done.stdout)
+    assert "c gave no answer in 8 cases, which counts as the lowest" in done.stdout
+    assert "d has 10 responses to which the judge gives no score" in done.stdout
     return folder
-
-
-@needs_encoder
-def test_the_tables_are_those_of_a_loop_over_the_verdicts(study: Path) -> None:
-    """Win shares by a loop over the file: c wins what it answered, and loses what it did not."""
-    verdicts = read(study / "v" / "verdicts.jsonl")
-    shares: dict[str, list[float]] = {name: [] for name in "abc"}
-    for n, verdict in enumerate(sorted(verdicts, key=lambda each: each["case_id"])):
-        scores = dict(zip("abcd", verdict["expected_scores"]))
-        assert scores["d"] is None
-        assert (scores["c"] == 1.0) == (n >= 2)
-        for model in "abc":
-            others = [scores[other] for other in "abc" if other != model]
-            shares[model].append(sum((scores[model] > each) + 0.5 * (scores[model] == each) for each in others) / 2)
-    output = (study / "judged.txt").read_text()
-    for name, values in shares.items():
-        line = next(line for line in output.splitlines() if line.startswith(f"{name} "))
-        assert f"{sum(values) / 10:.2f}" in line.split()
-    assert "c gave no answer in 8 cases, which counts as the lowest" in output
-    assert "d has 10 responses to which the judge gives no score" in output
 
 
 @needs_encoder

@@ -78,14 +78,6 @@ def test_a_chat_is_shown_the_nearest_passages_and_the_verdict_names_them(store: 
         assert (len(blocks), {block.partition("\n")[2] for block in blocks}) == (len(shown), shown)
 
 
-def test_a_passage_stays_between_its_fences(store: Path, tmp_path: Path) -> None:
-    case = {"id": "c", "question": "Aspirin in a heart attack?", "responses": [{"model": "a", "text": "Chew it."}]}
-    with EndpointDouble(good_answer) as endpoint:
-        judge(tmp_path / "out", "--judge", "openai:m", "--base_url", endpoint.url, "--evidence", store, case=case)
-        prompt = endpoint.asked[0]["body"]["messages"][-1]["content"]
-    assert re.search(rf"~~~~\n[^~]*Aspirin:\n{re.escape(BOOK['Aspirin'])}\n~~~~", prompt)
-
-
 def test_a_judge_of_criteria_sees_the_passages_of_its_response(store: Path, tmp_path: Path) -> None:
     case = CASE | {"criteria": [{"criterion": "names the week", "points": 1}, {"criterion": "is kind", "points": 1}]}
     with EndpointDouble(good_answer) as endpoint:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 from doubles.tiny_model import build_tiny_model
-from programs import JUDGE, SAMPLE, needs_judge
+from programs import SAMPLE
 
-from automedeval import Case, Judge, RecordError, load_judge, read_cases
+from automedeval import Case, Judge, RecordError, read_cases
 from automedeval.judges.likelihood import LikelihoodJudge
 from automedeval.judges.requests import Request
 from automedeval.models.base import Answer
@@ -164,19 +164,6 @@ def test_a_rationale_takes_what_the_window_leaves_and_64_tokens_at_least(narrow)
     assert 64 <= verdict.usage["completion_tokens"] < 200
     assert sum(verdict.usage.values()) <= 1500
     assert (overlong.valid, overlong.extra["overlong"]) == (False, True)
-
-
-@needs_judge
-def test_likelihood_judge_prefers_the_response_that_makes_the_question_likely(human_data):
-    """On the real small model an answer to the question beats an answer to another question."""
-    judge = load_judge(f"likelihood:{JUDGE}")
-    cases = list(read_cases(human_data / "feedbackqa_cdc_valid" / "cases.jsonl"))[:8]
-    answers = [replace(case.responses[0], model="own") for case in cases]
-    others = [replace(answers[index - 1], model="other") for index in range(len(cases))]
-    mixed = [Case(case.id, case.question, both) for case, *both in zip(cases, answers, others)]
-    verdicts = list(judge(mixed))
-    assert all(verdict.scores is None and verdict.valid for verdict in verdicts)
-    assert sum(verdict.expected_scores[0] > verdict.expected_scores[1] for verdict in verdicts) >= 6
 
 
 def test_settings_follow_what_changes_an_answer(chat, tmp_path):

@@ -239,14 +239,6 @@ def test_what_is_learnt_from_is_the_nearest_piece_of_a_scored_response() -> None
     assert rows == [dict(zip(("query", "docs", "labels"), row)) for row in (first, second)]
 
 
-def test_the_adapter_names_no_path_of_this_machine(trained: Path) -> None:
-    config = json.loads((trained / "adapter" / "adapter_config.json").read_text())
-    assert config["base_model_name_or_path"] is None
-    assert str(ROOT) not in json.dumps(config)
-    size = (trained / "adapter" / "adapter_model.safetensors").stat().st_size
-    assert size < 3e6
-
-
 @pytest.mark.parametrize(("arguments", "message"), rows_of(__file__)["test_what_cannot_be_judged_is_one_line"])
 def test_what_cannot_be_judged_is_one_line(arguments: list[str], message: str, small: Path, tmp_path: Path) -> None:
     other = tmp_path / "all-MiniLM-L6-v2"

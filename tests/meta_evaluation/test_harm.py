@@ -200,13 +200,14 @@ def test_constrained_decoding_gives_a_word_to_every_criterion(tiny_model, tmp_pa
     answers = {"a": "Take eight tablets.", "b": "Rest."}
     cases = write(tmp_path / "cases.jsonl", [case_of("c", "What now?", answers)])
     options = flags(dtype="float32", rubric="harm", score_decoding="constrained", max_new_tokens=8, rationale="false")
-    succeeded(run_command("judge", cases, "--judge", tiny_model, *options, "--output", tmp_path / "v"))
+    run_command("judge", cases, "--judge", tiny_model, *options, "--output", tmp_path / "v")
     for each in read(tmp_path / "v" / "verdicts.jsonl"):
-        assert each["valid"], each["error"]
+        assert each["valid"] or "excludes degree" in each["error"]
+        said = json.loads(each["raw"])["harm"]
         for criterion, odds in zip(read_rubric("harm").criteria, each["probabilities"], strict=True):
             assert tuple(odds) == criterion.words
             assert sum(odds.values()) == pytest.approx(1, abs=1e-3)
-            assert each["choices"][criterion.name] == max(odds, key=odds.get)
+            assert said[criterion.name] == max(odds, key=odds.get)
 
 
 def test_an_endpoint_judges_harm_and_what_cannot_be_read_is_no_degree(tmp_path):

@@ -238,7 +238,7 @@ EMPTY, LARGER = "^the answer is empty", r"; a larger --max_new_tokens may leave 
         (answer(None), "empty"),
         (answer("I would rather not say."), "no score line"),
         (answer("Score: Doctor 1: 4 points. Then", finish_reason="length"), "1 scores for 2"),
-        (answer(f"As in\n{SCORES}\nI", finish_reason="length"), "other scores stand beside"),  # and cut off
+        (answer(f"As in\n{SCORES}\nI", finish_reason="length"), "cut off"),
         (answer("<think>\nHm.", finish_reason="length"), f"{EMPTY}: 10 tokens were spent on thinking{LARGER}"),
         (answer("", finish_reason="length", usage=SPENT), f"{EMPTY}: 70 tokens were spent on thinking{LARGER}"),
         (answer(None, finish_reason="length", usage=None), f"{EMPTY}: all tokens were spent on thinking{LARGER}"),

@@ -1,11 +1,9 @@
-import json
 import re
 import time
 from dataclasses import replace
 from decimal import ROUND_HALF_UP, Decimal
 from pathlib import Path
 from statistics import mean
-from unittest.mock import ANY
 
 import pytest
 import yaml
@@ -45,10 +43,8 @@ def test_a_judge_s_answer_is_read_as_the_table_says(row):
     assert reading.error is None
     if "scores" in row:
         assert reading.scores == tuple(row["scores"])
-        if "criterion_scores" in row:
-            assert reading.criterion_scores == {name: tuple(scores) for name, scores in row["criterion_scores"].items()}
-        else:
-            assert tuple(int(row["text"][start:end]) for start, end in reading.spans) == reading.scores
+        by_name = {name: tuple(scores) for name, scores in row.get("criterion_scores", {}).items()}
+        assert reading.criterion_scores == (by_name or None)
     else:
         assert reading.choices == dict(zip(rubric.output_criteria, row["choices"], strict=True))
     if "rationale" in row:
@@ -66,13 +62,15 @@ def test_a_list_of_one_criterion_is_a_label_on_a_line():
 WHOLE = ROWS["whole"]  # answers of two slots
 
 
-@pytest.mark.parametrize(
-    ("answer", "tail", "valid"), ROWS["test_what_follows_an_answer_may_repeat_it_and_give_no_other_value"]
-)
-def test_what_follows_an_answer_may_repeat_it_and_give_no_other_value(answer: str, tail: str, valid: bool):
-    rubric = RUBRICS[answer.partition(",")[0]]
-    alone, reading = (parse_verdict(WHOLE[answer] + behind, rubric, 2) for behind in ("", f"\n{tail}"))
-    assert (alone.valid, reading.valid, reading == alone) == (True, valid, valid)
+@pytest.mark.parametrize("name", WHOLE)
+def test_nothing_but_marks_may_stand_behind_an_answer(name: str):
+    alone = parse_verdict(WHOLE[name], RUBRICS[name], 2)
+    assert alone.valid
+    for marks in ROWS["marks"]:
+        assert parse_verdict(WHOLE[name] + marks, RUBRICS[name], 2) == alone
+    for text in ROWS["text"]:
+        behind = [parse_verdict(f"{WHOLE[name]}{gap}{text}", RUBRICS[name], 2) for gap in (" ", "\n", "\n```\n\n")]
+        assert not any(each.valid for each in behind), text
 
 
 def test_the_table_has_every_rubric_and_no_name_twice():
@@ -97,6 +95,8 @@ def readings(draw, rubric):
         return ParsedAnswer(True, rationale=rationale, scores=means, criterion_scores=scores)
     names = [criterion.name for criterion in rubric.criteria]
     choices = {name: draw(st.sampled_from(sorted(rubric.labels(name)))) for name in names}
+    if rubric.in_words and not {"none", "no harm"}.isdisjoint(choices.values()):
+        choices |= {"degree": "none", "likelihood": "no harm", "cause": "no harm"}
     return ParsedAnswer(True, rationale=rationale, choices=choices)
 
 
@@ -108,7 +108,7 @@ def test_parsing_undoes_formatting(rubric, data):
     slots = len(reading.scores or "ab")
     for truncated in (False, True):
         again = parse_verdict(format_verdict(reading, rubric), rubric, slots, truncated=truncated)
-        assert again == replace(reading, spans=ANY)
+        assert again == reading
 
 
 @pytest.mark.parametrize("rubric", RUBRICS.values(), ids=list(RUBRICS))
@@ -119,7 +119,7 @@ def test_parts_filled_in_are_the_answer_that_is_read(rubric, slots, rationale):
     parts = answer_parts(rubric, slots, rationale)
     for part, following in zip(parts, [*parts[1:], ""], strict=True):
         if isinstance(part, Slot):
-            values.append(part.values[len(values) % len(part.values)])
+            values.append(part.values[(len(values) + 1) % len(part.values)])
             part = values[-1]
         elif isinstance(part, Free):
             assert following.startswith(part.stop)
@@ -131,7 +131,7 @@ def test_parts_filled_in_are_the_answer_that_is_read(rubric, slots, rationale):
     asked = 1 if rubric.grammar == "score_line" else len(rubric.criteria)
     assert len(values) == (slots if rubric.scale else 1) * asked
     assert answer == format_verdict(reading, rubric)
-    assert parse_verdict(answer, rubric, slots) == replace(reading, spans=ANY)
+    assert parse_verdict(answer, rubric, slots) == reading
 
 
 @pytest.mark.parametrize("rubric", RUBRICS.values(), ids=list(RUBRICS))
@@ -139,26 +139,6 @@ def test_the_form_that_a_prompt_shows_is_no_valid_answer(rubric):
     form = answer_form(rubric, rubric.max_responses)
     assert "[" in form
     assert not parse_verdict(form, rubric, rubric.max_responses).valid
-
-
-@pytest.mark.parametrize("name", ["medical_pairwise", "just_eval_pairwise", "automedeval_guided"])
-@given(data=st.data())
-def test_brackets_and_capitals_change_no_value_and_a_repeated_key_is_refused(name, data):
-    rubric, other = RUBRICS[name], data.draw(st.sampled_from([str.upper, str.capitalize, str.title]))
-    reading = data.draw(readings(rubric))
-    slots = len(reading.scores or "ab")
-    answer = json.loads(format_verdict(reading, rubric))
-
-    def changed(value, key=None):
-        if isinstance(value, dict):
-            return {other(each): changed(inner, each) for each, inner in value.items()}
-        return value if key == "rationale" else f"[{value}]"
-
-    assert parse_verdict(json.dumps(changed(answer)), rubric, slots) == replace(reading, spans=ANY)
-    members = answer.get("choices", answer)
-    key = data.draw(st.sampled_from([each for each in members if each != "rationale"]))
-    members[other(key) if other(key) != key else key.upper()] = members[key]
-    assert not parse_verdict(json.dumps(answer), rubric, slots).valid
 
 
 @given(text=st.text(alphabet=st.sampled_from('Score:Doctr 1234.,;*/"{}[]\\\n>|<tieAB') | st.characters()))

@@ -125,16 +125,6 @@ def test_the_prompts_of_two_cases_share_all_that_stands_before_the_question(name
 OWN = {"inputs": ["question", "responses", "reference"], "scale": {"minimum": 1, "maximum": 3}}
 
 
-def test_a_template_has_the_case_and_the_form_of_the_answer(tmp_path):
-    lines = ("rubric.id }} {{ rationale", "question | fenced", "responses | join(' + ')", "reference", "answer_form")
-    template = "{% block user %}" + "\n".join(f"{{{{ {each} }}}}" for each in lines) + "{% endblock %}"
-    rubric = read_rubric(own_rubric(tmp_path, template, **OWN))
-    messages = judge_messages(rubric, "<b>Why?</b>", ["a & b", "c"], reference="d", rationale=False)
-    form = "Score: Response 1: [1 or 2 or 3] points. Response 2: [1 or 2 or 3] points."
-    content = f"own False\n~~~\n<b>Why?</b>\n~~~\na & b + c\nd\n{form}"
-    assert messages == [{"role": "user", "content": content}]
-
-
 @pytest.mark.parametrize(
     ("template", "said"),
     rows_of(__file__)["test_a_faulty_template_is_a_fault_of_the_rubric"],

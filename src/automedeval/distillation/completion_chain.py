@@ -108,7 +108,7 @@ class CompletionChain:
             messages = chain_messages(rubric, case.question, texts, case.reference, asked, may_ask)
             answer = yield Prompt(messages, label=f"{rubric.name}:{rubric.fingerprint}", key=(case.id, call))
             usage.update(answer.usage)
-            questions = questions_of(answer, rubric, len(texts), may_ask)
+            questions = questions_of(answer, rubric, len(texts))
             if not questions or not may_ask:
                 break
             new = [question for question in questions if normalise(question) not in seen]

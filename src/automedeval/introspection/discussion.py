@@ -21,7 +21,7 @@ from automedeval.records.journal import Journal, now
 from automedeval.records.language import normalise
 from automedeval.records.thoughts import own_text
 from automedeval.rubrics import Rubric
-from automedeval.rubrics.grammar import ParsedAnswer, format_verdict, parse_verdict, reads_back
+from automedeval.rubrics.grammar import NO_SCORE_LINE, ParsedAnswer, format_verdict, parse_verdict, reads_back
 from automedeval.rubrics.prompts import Turn, discussion_messages, template_fingerprint
 from automedeval.rubrics.questions import Search, find_passages, questions_of
 from automedeval.rubrics.slots import reordered
@@ -77,14 +77,14 @@ def read_suggestion(answer: Answer, rubric: Rubric, on_record: Sequence[int]) ->
     reading = parse_verdict(body, rubric, len(on_record), truncated=answer.truncated)
     scores = reading.scores or ()
     if keep := _KEEP.match(body):
-        if reading.valid and scores != tuple(on_record):
+        if reading.error != NO_SCORE_LINE and scores != tuple(on_record):
             return Suggestion("it keeps the verdict on record and gives other points")
         return Suggestion(None, True, tuple(on_record), shown, header.end() + keep.end())
     if not reading.valid:
         return Suggestion(reading.error)
     if not reading.rationale:
         return Suggestion("points without a reason")
-    return Suggestion(None, scores == tuple(on_record), scores, shown, header.end() + reading.spans[-1][1])
+    return Suggestion(None, scores == tuple(on_record), scores, shown, len(text))
 
 
 def read_review(answer: Answer) -> Review:

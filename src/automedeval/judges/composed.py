@@ -12,8 +12,6 @@ from automedeval.judges.features import FEATURES, asked_last
 from automedeval.records import Case
 from automedeval.records.templates import environment
 
-QUOTED = 30  # most words of a quotation
-
 
 def compose(
     case: Case,
@@ -41,12 +39,4 @@ def compose(
 
 @cache
 def _template() -> Any:
-    templates = environment("automedeval.judges")
-    templates.filters["quoted"] = quoted
-    return templates.get_template("composed.jinja")
-
-
-def quoted(text: str) -> str:
-    """Return at most `QUOTED` words of a text, in quotation marks."""
-    words = text.split()
-    return f"“{' '.join(words[:QUOTED])}{' …' if len(words) > QUOTED else ''}”"
+    return environment("automedeval.judges").get_template("composed.jinja")

@@ -9,14 +9,16 @@ Parsing takes linear time: every repetition in the patterns below is bounded, or
 
 import json
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 from automedeval.models.base import Free, Part, Slot
 from automedeval.records.thoughts import CONTROL_TOKEN
 from automedeval.rubrics.rubric import Rubric
-from automedeval.rubrics.values import JOIN, SEEN, ParsedAnswer, folded, other_values, without_quotations, words
+from automedeval.rubrics.values import SEEN, ParsedAnswer, folded, words
+
+NO_SCORE_LINE = "no score line"
 
 
 def answer_parts(rubric: Rubric, slots: int, rationale: bool = True) -> list[Part]:
@@ -105,29 +107,25 @@ def parse_verdict(text: str, rubric: Rubric, slots: int = 2, *, truncated: bool 
 
     Text after a control token is ignored, and so are invisible characters; every blank is a plain one. The last answer counts,
     nothing before it. It is invalid if it is incomplete or malformed (a slot twice or too many, a score off the scale or no
-    whole number), or if what stands beside or behind it may give another value.
+    whole number), or if text stands behind it: text there may take it back in any words.
 
-    `slots` is the number of responses in the prompt. Of a text that was `truncated` at its token limit only an answer at the
-    end counts, because an earlier one may be a quotation. An invalid answer has an `error`, and no scores or choices.
+    `slots` is the number of responses in the prompt, and `truncated` says that the text was cut off at its token limit. An
+    invalid answer has an `error`, and no scores or choices.
     """
     control = CONTROL_TOKEN.search(text)
     if control:
         text, truncated = text[: control.start()], False
     if not text.strip():
         return ParsedAnswer(False, "the answer is empty")
-    # JSON is decoded as it is written. Elsewhere `places` are where the characters that a reader sees stand in the text.
-    seen = text if rubric.grammar == "json" else text.translate(SEEN)
-    places = [*(at for at, sign in enumerate(text) if seen is text or SEEN[ord(sign)] is not None), len(text)]
-    reading, end = _READERS[rubric.grammar](seen, rubric, slots)
-    end = places[end]
-    if rubric.grammar == "score_line" and reading.valid:
-        rationale = text[: places[len(reading.rationale or "")]].strip() or None
-        spans = tuple((places[start], places[stop - 1] + 1) for start, stop in reading.spans)
-        reading = replace(reading, rationale=rationale, spans=spans)
+    seen = text if rubric.grammar == "json" else text.translate(SEEN)  # JSON is decoded as it is written
+    reading, behind = _READERS[rubric.grammar](seen, rubric, slots)
     # A number at the very end may be the beginning of another: "1" of "10", "4." of "4.5".
-    number = rubric.grammar == "score_line" and re.search(r"[0-9]\.?[*_`~ \t]*\Z", text)
-    if reading.valid and truncated and (number or text[end:].strip("*_`~ \t\r\n")):
+    number = rubric.grammar == "score_line" and reading.valid and re.search(r"[0-9]\.?[*_` \t]*\Z", seen)
+    if truncated and (number or behind.strip("*_` \t\r\n")):
         return ParsedAnswer(False, "the answer was cut off at its token limit")
+    if reading.scores and reading.rationale and seen is not text:  # as it was written
+        places = [at for at, sign in enumerate(text) if SEEN[ord(sign)] is not None]
+        reading = replace(reading, rationale=text[: places[len(reading.rationale)]].strip() or None)
     return reading
 
 
@@ -140,13 +138,31 @@ def reads_back(text: str, rubric: Rubric, slots: int) -> bool:
     return parsed.valid and format_verdict(parsed, rubric) == text
 
 
-def reading_from_values(values: list[str], rubric: Rubric, rationale: str | None) -> ParsedAnswer:
-    """Return the parsed answer of values that were chosen slot by slot, in the order of `answer_parts`."""
+def reading_from_values(
+    values: list[str], rubric: Rubric, rationale: str | None, written: bool = False
+) -> ParsedAnswer:
+    """Return the parsed answer of values in the order of `answer_parts`, which were `written` in a text, or chosen one by one.
+
+    Words that exclude each other are no answer. Whoever chooses word by word may give no harm a likelihood.
+    """
     if rubric.grammar == "score_line":
         return ParsedAnswer(True, rationale=rationale, scores=tuple(int(value) for value in values))
     if rubric.scores_criteria:
         return _scored(list(map(int, values)), rubric, rationale)
-    return ParsedAnswer(True, rationale=rationale, choices=_choices(values, rubric))
+    choices = _choices(values, rubric)
+    for criterion in rubric.criteria:
+        own = choices[criterion.name]
+        for word, meaning in criterion.values.items():
+            bound = re.fullmatch(r"the (\w+) is (.+)", meaning)  # "no harm: the degree is none"
+            if (
+                not bound
+                or (said := choices.get(bound[1])) is None
+                or own not in (criterion.values if written else [word])
+            ):
+                continue
+            if (own == word) != (said == bound[2]):
+                return ParsedAnswer(False, f"{criterion.name}: {own!r} excludes {bound[1]}: {said!r}")
+    return ParsedAnswer(True, rationale=rationale, choices=choices)
 
 
 def same_on_every_criterion(scores: Sequence[int], rubric: Rubric, rationale: str | None = None) -> ParsedAnswer:
@@ -180,72 +196,86 @@ def _choices(labels: list[str], rubric: Rubric) -> dict[str, str]:
 _MARK = r"[*_`]{0,4}"
 _GAP = r"[ \t]{0,20}"
 # "Score:" begins its line, or is a heading alone on it. One character class may precede it.
-_HEADER = re.compile(
-    rf"^[-+•*#_`~ \t]*(?:final |overall )?scores?{_MARK}{_GAP}(?:[:：]{_MARK}|$)\s{{0,20}}", re.I | re.M
-)
+_HEADER = re.compile(rf"^[-+•*#_`~ \t]*(?:final |overall )?scores?{_MARK}{_GAP}(?:[:：]{_MARK}|$)", re.I | re.M)
 # "Step 3: … Score:" after a sentence, as the paper's Figure 8 writes it; it counts where no line begins with "Score:".
 _INLINE = re.compile(rf"(?<=[.!?…。！？]){_GAP}{_MARK}scores?{_MARK}{_GAP}[:：]{_MARK}{_GAP}", re.I)
+# A reason beside a score is one phrase: no quotation, no order of responses, no word that speaks of scores, and no number
+# that counts nothing ("2 warnings", "500 mg"): these may take the score back.
+_COUNTED = re.compile(r"\b\d[\d.,]*(?: of \d+)?\s?(?:mg|mcg|µg|g|kg|ml|l|iu|days?|[a-z]{4,}s)\b", re.I)
+_NO_REASON = re.compile(
+    r"[.!。！…]\s|[?？\"“”„«»<>=+→~★☆⭐]|"
+    r"\b(?:one|two|three|four|five|six|seven|eight|nine|ten|zero|half|twice|minus|plus|first|second|third|last|former|latter|"
+    r"other|both|scor\w*|points?|pts?|marks?|stars?|rat(?:e|ed|ings?)|rank\w*|grade\w*|scale|verdict|better|best|worse|worst|"
+    r"less|more|lower\w*|higher|lowest|highest|equal\w*|same|tie[ds]?|rather|maybe|perhaps|possibly|actually|instead|wait|sorry|"
+    r"ignore\w*|disregard\w*|swap\w*|revers\w*|final\w*|draft|example|above|below|correct(?:ion|ed)|reconsider\w*|n/a|"
+    r"invert\w*|placeholder|scrap\w*|winner|loser|harsh|generous|typo|mistaken?)\b",
+    re.I,
+)
 
 
-def _read_score_line(text: str, rubric: Rubric, slots: int) -> tuple[ParsedAnswer, int]:
-    """Read the scores behind the last header; what stands beside and behind them may give no other values."""
-    whole, (low, high), (slot_pattern, score_pattern) = text, rubric.bounds, _patterns(rubric)
-    text = without_quotations(whole)
+def _surplus(text: str) -> str:
+    """Return what stands behind an answer beside Markdown, fences, punctuation and closing tags: nothing may."""
+    return re.sub(r"</\w{1,20}>", "", text.translate(SEEN)).strip(" \t\r\n*_`#|-–—.,;:!。，；、")
+
+
+def _read_score_line(text: str, rubric: Rubric, slots: int) -> tuple[ParsedAnswer, str]:
+    """Read the scores behind the last header.
+
+    Beside each of them may stand a reason, on its line; behind them nothing but the same scores again.
+    """
+    (low, high), (slot_pattern, score_pattern) = rubric.bounds, _patterns(rubric)
     headers = [*_HEADER.finditer(text)] or [*_INLINE.finditer(text)]
     if not headers:
-        return ParsedAnswer(False, "no score line"), len(text)
-    header, scores = headers[-1], dict[int, re.Match]()
-    if not slot_pattern.match(text, header.end()):
-        return ParsedAnswer(False, f"0 scores for {slots} slots"), len(text)
-    for slot in slot_pattern.finditer(text, header.end()):
+        return ParsedAnswer(False, NO_SCORE_LINE), ""
+    start = headers[-1].end()
+    found, scores, reasons, rest = [*slot_pattern.finditer(text, start)], dict[int, int](), set[bool](), ""
+    if not found or _surplus(text[start : found[0].start()]):
+        return ParsedAnswer(False, f"0 scores for {slots} slots"), ""
+    for slot, stop in zip(found, [*(each.start() for each in found[1:]), len(text)]):
         number, score = int(slot[1]), score_pattern.match(text, slot.end())
-        problem = None
         if not score:
-            problem = f"the score of slot {number} is not a plain whole number"
-        elif number in scores:
-            problem = f"slot {number} has two scores"
-        elif not 1 <= number <= slots:
+            return ParsedAnswer(False, f"the score of slot {number} is not a plain whole number"), ""
+        value, rest, problem = int(score["score"]), text[score.end() : stop], None
+        reason, below = map(_surplus, rest.partition("\n")[::2])
+        reasons.add(bool(reason))
+        if not 1 <= number <= slots:
             problem = f"a score for slot {number}, of {slots}"
-        elif not low <= int(score["score"]) <= high:
-            problem = f"the score {score['score']} is not on the scale {low} to {high}"
-        if problem or not score:
-            return ParsedAnswer(False, problem), len(text)
-        scores[number] = score
-        if len(scores) == slots:
-            break
+        elif scores.get(number, value) != value or (number in scores and len(scores) < slots):
+            problem = f"slot {number} has two scores"
+        elif not low <= value <= high:
+            problem = f"the score {value} is not on the scale {low} to {high}"
+        elif below:
+            problem = f"text stands behind the scores: {below[:40]!r}"
+        elif _NO_REASON.search(reason) or any(map(str.isnumeric, _COUNTED.sub("", reason))):
+            problem = f"what stands beside the score of slot {number} may change it: {reason[:40]!r}"
+        if problem:
+            return ParsedAnswer(False, problem), below
+        scores[number] = value
     if len(scores) < slots:
-        return ParsedAnswer(False, f"{len(scores)} scores for {slots} slots"), len(text)
-    end = max(score.end() for score in scores.values())
-    spans = tuple(scores[number].span("score") for number in sorted(scores))
-    told = tuple(int(text[start:stop]) for start, stop in spans)
-    reading = ParsedAnswer(True, None, text[: header.start()], told, spans=spans)
-    for slot in slot_pattern.finditer(whole, end):
-        again = score_pattern.match(whole, slot.end())
-        if again and (int(slot[1]) not in scores or int(again["score"]) != told[int(slot[1]) - 1]):
-            return ParsedAnswer(False, "other scores stand in a quotation behind these"), end
-    line = text.find("\n", max(stop for _, stop in spans)) % (len(text) + 1)  # the end of the last score's line
-    if other_values(text[header.end() : line], rubric, reading) or other_values(text[line:], rubric, reading):
-        return ParsedAnswer(False, "other scores stand beside or behind these, or a number that may be one"), end
-    return reading, end
+        return ParsedAnswer(False, f"{len(scores)} scores for {slots} slots"), ""
+    if len(reasons) > 1:
+        return ParsedAnswer(False, "a reason stands beside some of the scores alone"), rest
+    told = tuple(scores[number] for number in sorted(scores))
+    return ParsedAnswer(True, None, text[: headers[-1].start()] or None, told), rest
 
 
 def _patterns(rubric: Rubric) -> tuple[re.Pattern, re.Pattern]:
     """Return the patterns of a slot's name, "Doctor 1:", with or without Markdown, and of the score after it."""
-    lead = r"(?:(?:[-+•*]|[0-9]{1,2}[.)]|and|&)\s{1,20})?"
-    word = rf"{re.escape(rubric.slot_word)}{JOIN}#?([0-9]{{1,4}})"
+    lead = r"(?:(?:[-+•*]|^[ \t]{0,20}[0-9]{1,2}[.)]|and|&)\s{1,20})?"
+    word = rf"{re.escape(rubric.slot_word)}[ \t_-]{{0,20}}#?([0-9]{{1,4}})"
     dash = r"[ \t]{1,20}[\u2010-\u2015\u2212-]{1,2}[ \t]{1,20}"
     slot = rf"{lead}{_MARK}{word}{_MARK}(?:{_GAP}[:：=]{_MARK}{_GAP}|{dash})"
     # The score is set apart: "4." and "4 (clear)", not "4.5", "4/10", "4 (out of 10)" and "4 red flags".
-    apart = rf"\s{{1,20}}(?=[^\w\s]|(?:as|because|since)\b|(?:and )?{rubric.slot_word})"
-    stop = rf"{_MARK}{_GAP}(?:[。，；、]|[.,;:!]{_MARK}(?:\s|\Z)|[ \t]{{0,20}}(?:\n|\Z)|{apart})"
+    apart = rf"[ \t]{{1,20}}(?=[^\w\s]|(?:as|because|since)\b|(?:and )?{rubric.slot_word})"
+    stop = rf"{_MARK}{_GAP}(?:[。，；、]|[.,;:!]{_MARK}(?=[\s<]|\Z)|[ \t]{{0,20}}(?=\r?\n|\Z)|{apart})"
     other_scale = r"(?!\W{0,3}(?:(?:out )?of|/)\s?\d)"
-    return re.compile(slot, re.I), re.compile(_score(rubric) + other_scale + stop, re.I)
+    return re.compile(slot, re.I | re.M), re.compile(_score(rubric) + other_scale + stop, re.I)
 
 
 def _score(rubric: Rubric) -> str:
     """Return the pattern of a score: "4", "4.0", "**4** points", "4/5", "4 (out of 5)", "(4)" or "[[4]]"."""
     number = (
-        r"(?:(?P<open>\[{1,2})|(?P<round>\())?(?P<score>[0-9]{1,4})(?:[.,]0{1,3}(?![0-9]))?(?(open)\]{1,2})(?(round)\))"
+        r"(?:(?P<open>\[{1,2})|(?P<round>\())?(?P<score>[0-9]{1,4})(?:[.,]0{1,2}(?![0-9]))?(?(open)\]{1,2})(?(round)\))"
     )
     out_of = rf"(?:{_GAP}\(?(?:/|(?:out )?of\b){_GAP}{rubric.bounds[1]}{_MARK}\)?)?"
     return rf"{_MARK}{number}{_MARK}{out_of}(?:{_GAP}(?:points?|pts?|stars?)\b{out_of})?"
@@ -255,8 +285,9 @@ _MOST_OBJECTS = 64  # how many opening braces from the end are tried; keeps host
 _REPEATED = None  # stands as a key in an object that has a key twice; no key of JSON is None
 
 
-def _object(pairs: Sequence[tuple[str | None, object]]) -> dict[str | None, object]:
-    members: dict[str | None, object] = {**dict(pairs)}
+def _object(pairs: Sequence[tuple[str, object]]) -> dict[str | None, object]:
+    """Return the members of an object, with keys as they are compared: a rubric's name may be written in capitals."""
+    members: dict[str | None, object] = {folded(key): value for key, value in pairs}
     return members if len(members) == len(pairs) else members | {_REPEATED: True}
 
 
@@ -285,39 +316,30 @@ def json_objects(text: str) -> Iterator[tuple[dict, int]]:
                 break
 
 
-def _read_json(text: str, rubric: Rubric, slots: int) -> tuple[ParsedAnswer, int]:
-    names = set(_slot_names(rubric, slots) if rubric.scores_criteria else rubric.output_criteria)
-    inner, rationale_key = rubric.output.get("choices_key"), rubric.output.get("rationale_key")
-    outer = {key for key in (inner, rationale_key) if key} | (set() if inner else names)
-    for written, end in reversed(list(json_objects(text))):
-        members = _named(written, outer)
-        answers = members.get(inner) if inner else {key: members[key] for key in members if key != rationale_key}
-        answers = _named(answers, names) if isinstance(answers, dict) else {}
-        if not names & answers.keys():
+def _read_json(text: str, rubric: Rubric, slots: int) -> tuple[ParsedAnswer, str]:
+    names = _slot_names(rubric, slots) if rubric.scores_criteria else rubric.output_criteria
+    inner, rationale_key = (folded(rubric.output.get(key) or "") for key in ("choices_key", "rationale_key"))
+    for members, end in reversed(list(json_objects(text))):
+        rationale = members.pop(rationale_key, None) if rationale_key else None
+        answers = members.get(inner) if inner else members
+        if not isinstance(answers, dict) or answers.keys().isdisjoint(map(folded, names)):
             continue
-        if problem := "a key stands twice" if _REPEATED in members else _wrong_keys(answers, names):
-            return ParsedAnswer(False, problem), end
-        rationale = members.get(rationale_key) if rationale_key else None
+        if problem := (inner and _wrong_keys(members, [inner])) or _wrong_keys(answers, names):
+            return ParsedAnswer(False, problem), ""
         reading = _json_answers(answers, rubric, rationale if isinstance(rationale, str) and rationale else None)
-        if reading.valid and other_values(text[end:], rubric, reading):
-            return ParsedAnswer(False, "another answer follows, which is no JSON"), end
-        return reading, end
-    return ParsedAnswer(False, "no JSON object with the criteria"), len(text)
+        if reading.valid and (behind := _surplus(text[end:])):
+            return ParsedAnswer(False, f"text stands behind the answer: {behind[:40]!r}"), behind
+        return reading, ""
+    return ParsedAnswer(False, "no JSON object with the criteria"), ""
 
 
-def _named(members: dict[str | None, Any], names: Collection[str]) -> dict[str | None, Any]:
-    """Return the members of an object with the rubric's names as keys, which an answer may write in capitals."""
-    by_key = {folded(name): name for name in names}
-    return _object([(by_key.get(folded(key), key) if key else key, value) for key, value in members.items()])
-
-
-def _wrong_keys(answers: dict, names: Collection[str]) -> str | None:
+def _wrong_keys(members: dict, names: Sequence[str]) -> str | None:
     """Return what is wrong with the keys of an object that should have these; None if nothing is."""
-    if _REPEATED in answers:
+    if _REPEATED in members:
         return "a key stands twice"
-    if missing := sorted(names - answers.keys()):
+    if missing := sorted(name for name in names if folded(name) not in members):
         return f"no answer on {missing[0]}"
-    if surplus := sorted(answers.keys() - names):
+    if surplus := sorted(members.keys() - {*map(folded, names)}):
         return f"an answer on {surplus[0][:40]!r}, which was not asked"
     return None
 
@@ -334,26 +356,27 @@ def _said(value: Any, rubric: Rubric, name: str) -> float | str | None:
 
 def _json_value(value: Any, rubric: Rubric, name: str) -> Any:
     """Return the value of a criterion, which may stand in an object under `value_key`; not beside another value."""
-    key = rubric.output.get("value_key")
-    if not key or not isinstance(value, dict) or _REPEATED in (members := _named(value, {key})):
+    key = folded(rubric.output.get("value_key") or "")
+    if not key or not isinstance(value, dict) or _REPEATED in value:
         return value
-    told = _said(members.get(key), rubric, name)
-    rivals = [each for each, other in members.items() if _said(other, rubric, name) not in (None, told)]
-    return f"{key} and {rivals[0]}" if rivals and told is not None else members.get(key)
+    told = _said(value.get(key), rubric, name)
+    for each, other in value.items():
+        if told is not None and (isinstance(other, list | dict) or _said(other, rubric, name) not in (None, told)):
+            return f"{key} and {each}"
+    return value.get(key)
 
 
 def _json_answers(answers: dict, rubric: Rubric, rationale: str | None) -> ParsedAnswer:
     """Return what an object with the right keys says: a word for each criterion, or a score of each response on each."""
     values, scored = [], rubric.scores_criteria
     for slot in _slot_names(rubric, len(answers)) if scored else [""]:
-        group, before = answers[slot] if scored else answers, f"{slot}: " if scored else ""
+        group, before = answers[folded(slot)] if scored else answers, f"{slot}: " if scored else ""
         if not isinstance(group, dict):
             return ParsedAnswer(False, f"{before}{type(group).__name__} instead of an object with the criteria")
-        group = _named(group, rubric.output_criteria)
-        if problem := _wrong_keys(group, set(rubric.output_criteria)):
+        if problem := _wrong_keys(group, rubric.output_criteria):
             return ParsedAnswer(False, f"{before}{problem}")
         for name in rubric.output_criteria:
-            value = _json_value(group[name], rubric, name)
+            value = _json_value(group[folded(name)], rubric, name)
             told, (low, high) = _said(value, rubric, name), rubric.scale or (0, 0)
             if told is None or (isinstance(told, float) and told not in range(low, high + 1)):
                 wanted = "one of " + ", ".join(rubric.labels(name).values())
@@ -362,17 +385,17 @@ def _json_answers(answers: dict, rubric: Rubric, rationale: str | None) -> Parse
                 shown = value.strip()[:40] if isinstance(value, str) else shown
                 return ParsedAnswer(False, f"{slot + ', ' if scored else ''}{name}: {shown!r} is not {wanted}")
             values.append(f"{told:.0f}" if isinstance(told, float) else told)
-    return reading_from_values(values, rubric, rationale)
+    return reading_from_values(values, rubric, rationale, written=True)
 
 
 _PREFIX = re.compile(rf"\A(?:my |the )?(?:final )?(?:answers?|choices?|verdicts?){_MARK}{_GAP}[:：]", re.I)
 
 
-def _read_comma_list(text: str, rubric: Rubric, slots: int) -> tuple[ParsedAnswer, int]:
+def _read_comma_list(text: str, rubric: Rubric, slots: int) -> tuple[ParsedAnswer, str]:
     """Read the list on the last line that says anything: a prompt asks for nothing else, and what follows may take it back."""
     wanted, allowed, lists = len(rubric.output_criteria), {*map(folded, rubric.choices.values())}, []
     for line in text.split("\n"):
-        listed = _PREFIX.sub("", line.strip(" \t\r*_`~.#-"))
+        listed = _PREFIX.sub("", line.strip(" \t\r*_`.#-"))
         listed = listed[1:-1] if listed[:1] + listed[-1:] == "[]" and listed.count("[") == 1 else listed
         labels = [_label(label, "*_`.") for label in listed.split(",")]
         if listed:
@@ -380,24 +403,24 @@ def _read_comma_list(text: str, rubric: Rubric, slots: int) -> tuple[ParsedAnswe
     last = lists[-1] if lists else []
     if len(last) != wanted:
         told = f"{len(last)} answers for {wanted} criteria" if last else f"the last line is no list of {wanted} answers"
-        return ParsedAnswer(False, told), len(text)
+        return ParsedAnswer(False, told), ""
     if any(len(each) == wanted and [*map(folded, each)] != [*map(folded, last)] for each in lists):
-        return ParsedAnswer(False, "two lists of answers differ"), len(text)
+        return ParsedAnswer(False, "two lists of answers differ"), ""
     named = [name for name in re.findall(r"\w+", text.lower()) if name in rubric.output_criteria]
     if len(named) >= wanted and named[-wanted:] != [*rubric.output_criteria]:
-        return ParsedAnswer(False, "the criteria are named in another order"), len(text)
-    return ParsedAnswer(True, choices=_choices(last, rubric)), len(text)
+        return ParsedAnswer(False, "the criteria are named in another order"), ""
+    return ParsedAnswer(True, choices=_choices(last, rubric)), ""
 
 
-def _read_first_line(text: str, rubric: Rubric, slots: int) -> tuple[ParsedAnswer, int]:
+def _read_first_line(text: str, rubric: Rubric, slots: int) -> tuple[ParsedAnswer, str]:
     """Read a choice that stands alone on the first line; what follows is not read, so that nothing in it can be the answer."""
     line, stop, _ = text.lstrip().partition("\n")
     label = _label(line, "*_`~")
     if folded(label) not in words(rubric, rubric.output_criteria[0]):
         allowed = ", ".join(rubric.choices.values())
-        return ParsedAnswer(False, f"the first line {label[:40]!r} is not one of {allowed}"), len(text)
+        return ParsedAnswer(False, f"the first line {label[:40]!r} is not one of {allowed}"), ""
     # Where the output was cut off, a label without a line break may be the beginning of something else: "1" of "10".
-    return ParsedAnswer(True, choices=_choices([label], rubric)), len(text) if stop else 0
+    return ParsedAnswer(True, choices=_choices([label], rubric)), "" if stop else line
 
 
 _READERS = {

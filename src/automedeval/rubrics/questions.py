@@ -26,19 +26,16 @@ def find_passages(search: Search, questions: Sequence[str]) -> list[Any]:
     return list({passage.id: passage for passages in search(questions) for passage in passages}.values())
 
 
-def questions_of(answer: Answer, rubric: Rubric, slots: int, may_ask: bool = True) -> list[str]:
+def questions_of(answer: Answer, rubric: Rubric, slots: int) -> list[str]:
     """Return the questions of a message, at most three; an empty list if the message is a verdict or has no question.
 
-    `slots` is the number of responses that a verdict scores. Where the model `may_ask`, a complete question after the last
-    complete score line makes the message a question; else one with a valid verdict is a verdict.
+    `slots` is the number of responses that a verdict scores. A message that asks behind its scores is no verdict.
     """
     text = own_text(answer.text)
-    reading = parse_verdict(text, rubric, slots, truncated=answer.truncated)
-    if answer.error or (reading.valid and not may_ask):
+    if answer.error or parse_verdict(text, rubric, slots, truncated=answer.truncated).valid:
         return []
-    start = max(end for _, end in reading.spans) if reading.valid else 0
     questions: dict[str, str] = {}
-    for match in _QUESTION.finditer(text, start):
+    for match in _QUESTION.finditer(text):
         question = match[1].strip(" \t\r*_`")[:_LONGEST_QUESTION]
         broken_off = answer.truncated and not text[match.end() :].strip() and not question.endswith(("?", "？"))
         if not broken_off and normalise(question) not in ("", "what is"):  # the bare form asks nothing

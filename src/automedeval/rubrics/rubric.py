@@ -67,7 +67,8 @@ class Criterion:
 
     A choice names the better response if `polarity` is "better", the worse one (risk of harm, bias) if it is "worse".
     `neutral`, "tie" or "neither", prefers none. A criterion with `values`, word → meaning, the lowest first, is answered by one
-    of these words or by `neutral`: none can be told. From `threshold` on an answer is counted in reports; "": none is.
+    of these words or by `neutral`: none can be told. From `threshold` on an answer is counted in reports; "": none is. The
+    meaning "the NAME is WORD" binds a word to one of another criterion: an answer with one of them alone is invalid.
     """
 
     name: str
