@@ -21,7 +21,6 @@ from automedeval.records.extras import install
 if TYPE_CHECKING:  # torch is loaded by those who need it
     import torch
 
-ROWS = 256  # largest number of texts of a batch: more make short texts no faster
 # Largest number of tokens of a batch, padding included. A processor is faster with few: what a layer computes of them stays in
 # its cache.
 BATCH_TOKENS, BATCH_TOKENS_ON_CPU = 8192, 1024
@@ -161,7 +160,7 @@ def batches(lengths: Sequence[int], on_cpu: bool) -> Iterator[list[int]]:
     budget = BATCH_TOKENS_ON_CPU if on_cpu else BATCH_TOKENS
     batch: list[int] = []
     for index in sorted(range(len(lengths)), key=lambda index: (-lengths[index], index)):
-        if batch and ((len(batch) + 1) * lengths[batch[0]] > budget or len(batch) == ROWS):
+        if batch and (len(batch) + 1) * lengths[batch[0]] > budget:
             yield batch
             batch = []
         batch.append(index)
