@@ -63,52 +63,23 @@ def test_what_is_read_of_a_record(kind: str, changes: dict, wanted: list | str, 
         assert all(any(line.endswith(each) for line in notes) for each in told)
 
 
-def texts_of(question: str | list[dict]) -> list[str]:
-    return [question] if isinstance(question, str) else [each["content"] for each in question]
-
-
-ASKED = st.lists(st.tuples(*map(st.sampled_from, ["abcd", ["", " "], [None, "r", "s"]])), max_size=6)
-
-
-@settings(deadline=None)
-@given(st.lists(ASKED, min_size=2, max_size=3), st.booleans())
-def test_logs_of_several_models(logs: list[list[tuple]], chat: bool) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        for model, rows in enumerate(logs):
-            samples = []
-            for number, (key, blank, reference) in enumerate(rows):
-                messages = [{"role": "user", "content": f"{blank}Q {key}?"}]
-                said = {"choices": [{"message": {"content": f"{model} says {number}"}}]}
-                asked = {"input": messages if chat and model else f"Q {blank}{key}?", "target": reference or ""}
-                samples.append({"id": number, "epoch": 1, **asked, "output": said})
-            content = {"status": "success", "eval": {"model": f"m{model}"}, "samples": samples}
-            (Path(folder) / f"{model}.json").write_text(json.dumps(content), encoding="utf-8")
-        if not any(logs):
-            return
-        cases, notes = join_logs([f"{folder}/{model}.json" for model in range(len(logs))], LogArguments())
-    wanted: dict[str, dict[str, str]] = {}
-    references: dict[str, list[str]] = {}
-    repeated = [0] * len(logs)
+@pytest.mark.parametrize(("logs", "wanted", "told"), rows_of(__file__)["test_logs_of_several_models"])
+def test_logs_of_several_models(logs: list, wanted: list, told: list[str], tmp_path: Path) -> None:
+    """A row has the questions and references of each log, then question, places of the answers by model, and reference."""
     for model, rows in enumerate(logs):
-        for number, (key, _, reference) in enumerate(rows):
-            if f"m{model}" in wanted.setdefault(key, {}):
-                repeated[model] += 1
-                continue
-            wanted[key][f"m{model}"] = f"{model} says {number}"
-            references.setdefault(key, []).extend([reference] if reference else [])
-    case_of = {texts_of(case.question)[0].split()[1][0]: case for case in cases}
-    assert {key: {r.model: r.text for r in case.responses} for key, case in case_of.items()} == wanted
-    first = {key: own[0] if own else None for key, own in references.items()}
-    assert {key: case.reference for key, case in case_of.items()} == first
-    full = sum(len(answers) == len(logs) for answers in wanted.values())
-    assert f"{len(wanted)} cases, {full} with an answer of all {len(logs)} models" in notes
-    differ = sum(len(set(own)) > 1 for own in references.values())
-    assert (f"{differ} cases differ in 'reference' between the files: the first is taken" in notes) == (differ > 0)
-    for model, count in enumerate(repeated):
-        (line,) = [each for each in notes if f"answers of m{model}" in each]
-        assert (f"left out: {count} (the question is in the log before)" in line) == (count > 0)
-        alone = sum(list(answers) == [f"m{model}"] for answers in wanted.values())
-        assert (f"only m{model} has {alone} of them" in notes) == (alone > 0)
+        samples = []
+        for number, (key, reference) in enumerate(rows):
+            asked = [{"role": "user", "content": f"  Q {key}?"}] if model else f"Q {key}? "
+            said = {"input": asked, "target": reference, "output": {"completion": f"{model} says {number}"}}
+            samples.append({"id": number, "epoch": 1, **said})
+        content = {"status": "success", "eval": {"model": f"m{model}"}, "samples": samples}
+        (tmp_path / f"{model}.json").write_text(json.dumps(content), encoding="utf-8")
+    cases, notes = join_logs([f"{tmp_path}/{model}.json" for model in range(len(logs))], LogArguments())
+    joined = [({each.model: each.text for each in case.responses}, case.reference) for case in cases]
+    answers = [{f"m{model}": f"{model} says {number}" for model, number in places.items()} for _, places, _ in wanted]
+    assert joined == [(said, reference) for said, (*_, reference) in zip(answers, wanted, strict=True)]
+    assert [str(case.question).partition("Q ")[2][0] for case in cases] == [key for key, *_ in wanted]
+    assert all(any(line.endswith(each) for line in notes) for each in told), notes
 
 
 def places(content: object) -> list[tuple]:
