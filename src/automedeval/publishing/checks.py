@@ -85,10 +85,8 @@ def pack(
 def gather(folder: Path) -> tuple[dict[str, Path], tuple[str, ...]]:
     """Return the files of a folder by their path in it, and what is left out.
 
-    RecordError if the folder does not exist or is empty, or a link leads out of it.
+    RecordError if there is nothing in it, or a link leads out of it.
     """
-    if not folder.is_dir():
-        raise RecordError(f"{folder}: no such folder")
     root, files, left_out = folder.resolve(), {}, set()
     for path in sorted(folder.rglob("*")):
         inside = path.relative_to(folder)
