@@ -59,8 +59,6 @@ def main() -> None:
     check_arguments(args, about)
     parcel = parcel_of(args, about)
     # --- 2. List it ----------------------------------------------------------------------------------------------------------
-    for warning in parcel.warnings:
-        print(f"warning: {warning}")
     for path, size in parcel.sizes.items():
         print(f"{size:>15,}  {path}")
     left_out = f"; left out: {', '.join(parcel.left_out)}" if parcel.left_out else ""

@@ -43,7 +43,6 @@ class Parcel:
     files: dict[str, Path | bytes]
     source: str
     left_out: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -78,8 +77,9 @@ def pack(
     if kind == DATASET and not any(path.endswith(".parquet") for path in files):
         raise RecordError(f"{folder}: no .parquet file: not a data set")
     check_card(card or read_text(files[CARD]), kind, "the card" if card else str(folder / CARD))
-    warnings = _check_licences(folder, licences, public) if kind == DATASET else ()
-    return Parcel(kind, dict(sorted(sent.items())), str(folder), left_out, warnings)
+    if kind == DATASET and public:
+        _check_licences(folder, licences)
+    return Parcel(kind, dict(sorted(sent.items())), str(folder), left_out)
 
 
 def gather(folder: Path) -> tuple[dict[str, Path], tuple[str, ...]]:
@@ -173,17 +173,12 @@ def _check_text(place: str, text: bytes, suffix: str = "", where: str = "line {}
         raise RecordError(NAMES.format(place))
 
 
-def _check_licences(folder: Path, licences: Counter, public: bool) -> tuple[str, ...]:
-    """Return a warning if the licence of rows forbids redistribution.
-
-    RecordError if there are such rows and the data set is public.
-    """
+def _check_licences(folder: Path, licences: Counter) -> None:
+    """Raise RecordError if the licence of rows forbids redistribution."""
     closed: Counter[str] = Counter()
     for licence, rows in licences.items():
         name = str(licence or "").strip() or NOT_STATED
         closed[name] += rows if name == NOT_STATED or CLOSED.search(name.lower()) else 0
-    counts = ", ".join(f"{rows:,} under {name!r}" for name, rows in sorted(closed.items()) if rows)
-    line = f"{folder}: rows whose licence does not allow redistribution: {counts}"
-    if counts and public:
-        raise RecordError(f"{line}; remove them, state their licence, or keep the data set private")
-    return (f"{line}; keep the data set private, and do not share it",) if counts else ()
+    if counts := ", ".join(f"{rows:,} under {name!r}" for name, rows in sorted(closed.items()) if rows):
+        how = "remove them, state their licence, or keep the data set private"
+        raise RecordError(f"{folder}: rows whose licence does not allow redistribution: {counts}; {how}")
