@@ -60,11 +60,8 @@ def test_a_passing_fault_is_tried_again(fault):
         (error(402, "no money"), "answered 402: no money", 1),
     ]
     + [(fault, "cannot be read", 1) for fault in (NOT_JSON, BROKEN_JSON, NO_CHOICES, answer(["not", "a", "text"]))]
-    + [({"status": 200, "json": each}, "cannot be read", 1) for each in ([], {"choices": ["x"]})]
-    + [({"status": 200, "json": {}}, "it has no choices", 1)]
     + [(answer(SCORES, finish_reason="error"), "cannot be read", 1)]
     + [({"status": 200, "json": answer(SCORES)["json"] | {"error": {"message": "gone midway"}}}, "gone midway", 1)]
-    + [({"status": 200, "json": {"choices": [{"text": "4", "finish_reason": "stop"}]}}, "cannot be read", 1)]
     + [({"status": 200} | content, said, 1) for content, said in rows_of(__file__)["errors with status 200"]],
 )
 def test_a_lasting_fault_is_a_failure(fault, said, asked):
