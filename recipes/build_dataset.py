@@ -42,7 +42,6 @@ class BuildDatasetArguments(TableArguments):
         "checkpoint that embeds texts for the classifier of verdicts without a quality, if the plan asks for one",
         "models/all-MiniLM-L6-v2",
     )
-    encoder_pooling: str | None = option("pooling without modules.json", None, choices=["cls", "mean", "pooler"])
     training: str | None = option(
         "YAML of recipes/sft.py: rows too long for its max_length are dropped (default: no length is checked)", None
     )
@@ -74,7 +73,7 @@ def main() -> None:
     if data.unlabelled:
         from automedeval.models.embeddings import Encoder  # torch is loaded by those who need it
 
-        classifier = QualityClassifier(Encoder(args.encoder, pooling=args.encoder_pooling))
+        classifier = QualityClassifier(Encoder(args.encoder))
         quality_report = data.fit(classifier)
         data.classify(classifier)
         quality_by += ", or else by the classifier"

@@ -59,8 +59,6 @@ def main() -> None:
     check_arguments(args, about)
     parcel = parcel_of(args, about)
     # --- 2. List it ----------------------------------------------------------------------------------------------------------
-    for warning in parcel.warnings:
-        print(f"warning: {warning}")
     for path, size in parcel.sizes.items():
         print(f"{size:>15,}  {path}")
     left_out = f"; left out: {', '.join(parcel.left_out)}" if parcel.left_out else ""
@@ -115,17 +113,15 @@ def parcel_of(args: PublishArguments, about: CardArguments) -> Parcel:
 
 
 def about_model(folder: Path, args: PublishArguments, about: CardArguments) -> tuple[str, dict[str, bytes]]:
-    """Return a model's card, and what else goes out beside its weights: its rubric, and its figures as the Hub reads them."""
+    """Return a model's card, and the rubric that goes out beside its weights."""
     from automedeval.models.checkpoints import fingerprint
-    from automedeval.publishing.model_card import RESULTS, eval_results, fill_card, read_result  # slow
+    from automedeval.publishing.model_card import fill_card, read_result  # slow
 
     result = read_result(about.agreement, "judges", "cases", "settings") if about.agreement else None
     audit = read_result(about.audit, "perturbations", "judge") if about.audit else None
     template, digest = read_text(MODEL_CARD), fingerprint(folder, [])
     card = fill_card(template, folder, digest, args.repo, about.license, about.base_model, result, audit)
-    figures = eval_results(result, digest) if result else None
-    files = files_to_publish(rubric_to_publish(folder), automedeval.__version__)
-    return card, files | ({RESULTS: figures} if figures else {})
+    return card, files_to_publish(rubric_to_publish(folder), automedeval.__version__)
 
 
 if __name__ == "__main__":

@@ -51,9 +51,9 @@ BROUGHT: dict[str, tuple[str, str | None]] = {
     **{f"books/{name}": ("book", None) for name in ("medical", "evaluation")},
     **{f"models/{name}": ("llama", None) for name in LLAMAS},
     "models/DeepSeek-R1-Distill-Llama-8B": ("chat_llama", None),
-    **{f"models/{name}": ("bert", None) for name in ("roberta-large", "sup-simcse-roberta-large")},
+    "models/roberta-large": ("bert", None),
     "models/bart-large-cnn": ("bart", None),
-    "models/all-MiniLM-L6-v2": ("encoder", None),
+    **{f"models/{name}": ("encoder", None) for name in ("unsup-simcse-roberta-large", "all-MiniLM-L6-v2")},
     "ratings/teachers/verdict_ratings.jsonl": ("checks", "verdicts/wikidoc-strong/verdicts.jsonl"),
     "ratings/test/ratings.jsonl": ("ratings", "responses/test/cases.jsonl"),
     "ratings/test/verdict_ratings.jsonl": ("verdict_ratings", TESTED),
@@ -241,7 +241,7 @@ def _encoder(folder: Path, place: Path) -> None:
 
 
 def _bert(folder: Path, place: Path) -> None:
-    """Save a BERT of two layers and random weights, with a pooler as supervised SimCSE has it."""
+    """Save a BERT of two layers and random weights."""
     import torch
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
     from transformers import BertConfig, BertModel, PreTrainedTokenizerFast

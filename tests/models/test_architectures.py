@@ -13,12 +13,13 @@ from tables import rows_of
 
 from automedeval import Judge, RecordError, load_judge, read_cases
 from automedeval.judges.likelihood import LikelihoodJudge
+from automedeval.models.device import cpu_has
 
 NEW_TOKENS = 12
 ENDS = tuple(range(2, 200))  # so many tokens end a text that the texts of a batch have different lengths
 ROWS = rows_of(__file__)
 ARCHITECTURES, LOCAL = ROWS["architectures"], ROWS["local"]
-GROUPED = ("gemma3", "llama", "mistral", "phi3", "phi3 longrope", "qwen2", "qwen3")
+FLOAT32 = ("gemma3", "llama", "mistral", "phi3", "phi3 longrope", "qwen2", "qwen3")
 ONE_BY_ONE = ("lfm2", "mamba", "qwen3_next")
 
 
@@ -83,7 +84,7 @@ def test_likelihoods_of_a_batch_are_those_of_single_pairs(judge, reference, case
 def test_attention_and_batches_are_as_the_architecture_allows(judge, request):
     name = request.node.callspec.params["judge"]
     attention = judge.chat.network.config.get_text_config()._attn_implementation
-    assert (attention == "sdpa_grouped") == (name in GROUPED)
+    assert (attention == "sdpa_float32") == (name in FLOAT32 and not cpu_has("amx_tile"))
     batches = list(judge.chat._batches([500, 400, 650], ["", "", ""]))
     whole, apart = [[1, 0, 2]], [[1], [0], [2]]
     some = [[1, 0], [2]] if name in ("llama4_text", "phi3 longrope") else whole
@@ -92,7 +93,7 @@ def test_attention_and_batches_are_as_the_architecture_allows(judge, request):
 
 @pytest.mark.parametrize("attention", ["eager", "sdpa"])
 def test_every_attention_has_the_same_scores(attention, tmp_path, cases):
-    """On a CPU the grouped form is used; a GPU of another kind uses that of transformers."""
+    """A CPU computes it in float32; a GPU of another kind uses that of transformers."""
     folder = build_tiny_model(tmp_path / "m", model_type="mistral", ends=ENDS, **LOCAL)
     judge = load(folder)
     judge.chat.network.set_attn_implementation(attention)

@@ -6,18 +6,13 @@ from types import MappingProxyType
 
 import pytest
 import torch
-from programs import SAMPLE, error_line, run_recipe, succeeded
+from programs import SAMPLE, run_recipe, succeeded
 
-from automedeval.models.device import best_dtype, bfloat16_missing
+from automedeval.models.device import best_dtype, bfloat16_missing, described
 from automedeval.models.local import LocalChat
 
 FAST = {"Xeon with AMX": {"amx_bf16": True, "avx512_bf16": True}, "Zen 4": {"avx512_bf16": True}, "Arm": {"bf16": True}}
 SLOW = {"AVX2": {"avx2": True}, "Xeon of 2019": {"avx512_f": True, "avx512_vnni": True}}
-
-
-@pytest.fixture(autouse=True)
-def unset(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("AUTOMEDEVAL_BF16", raising=False)
 
 
 def processor(monkeypatch: pytest.MonkeyPatch, features: dict[str, bool]) -> None:
@@ -32,38 +27,23 @@ def test_bfloat16_where_the_processor_has_it(name: str, monkeypatch: pytest.Monk
     for stored in (None, torch.float16):
         assert best_dtype("cpu", stored) == (torch.float32 if missing else torch.bfloat16)
     assert bfloat16_missing("cpu") == missing
-    monkeypatch.setenv("AUTOMEDEVAL_BF16", "off")
-    assert (best_dtype("cpu"), bfloat16_missing("cpu")) == (torch.float32, "AUTOMEDEVAL_BF16=off")
 
 
 def test_a_gpu_that_only_emulates_bfloat16_does_not_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation=True: including_emulation)  # a T4
     assert best_dtype("cuda:0") == best_dtype("cuda:0", torch.bfloat16) == torch.float32
     assert best_dtype("cuda:0", torch.float16) == torch.float16
-    monkeypatch.setenv("AUTOMEDEVAL_BF16", "off")
-    assert best_dtype("cuda:0", torch.float16) == torch.float32
-    monkeypatch.delenv("AUTOMEDEVAL_BF16")
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation=True: True)  # an A100
     assert (best_dtype("cuda:0"), best_dtype("mps")) == (torch.bfloat16, torch.float32)
 
 
-def test_another_value_of_the_switch_is_an_error(tiny_model: Path, tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setenv("AUTOMEDEVAL_BF16", "0")
-    args = ("--judge", tiny_model, "--cases", SAMPLE / "test_cases.jsonl", "--output", tmp_path / "verdicts")
-    assert error_line(run_recipe("judge", *args)) == "error: AUTOMEDEVAL_BF16=0: must be off or unset"
-
-
-def test_the_choice_of_the_judge_is_said_and_recorded(tiny_model: Path, tmp_path: Path, monkeypatch) -> None:
-    processor(monkeypatch, FAST["Zen 4"])
+def test_the_choice_of_the_judge_is_said_and_recorded(tiny_model: Path, tmp_path: Path) -> None:
     args = ("--judge", tiny_model, "--cases", SAMPLE / "test_cases.jsonl", "--limit", 1, "--rationale", "false")
-    dtypes = {}
-    for switch, words in (("", "bfloat16 on cpu"), ("off", "float32 on cpu (AUTOMEDEVAL_BF16=off)")):
-        monkeypatch.setenv("AUTOMEDEVAL_BF16", switch)
-        done = succeeded(run_recipe("judge", *args, "--device", "cpu", "--output", tmp_path / words[:8]))
-        assert f"{tiny_model.name}: {words}\n" in done.stderr
-        (run,) = (tmp_path / words[:8]).glob("run-*.json")
-        assert json.loads(run.read_text())["arguments"]["computed"] == {tiny_model.name: words}
-        dtypes[words] = LocalChat(str(tiny_model), device="cpu").network.dtype
-    assert list(dtypes.values()) == [torch.bfloat16, torch.float32]
+    done = succeeded(run_recipe("judge", *args, "--device", "cpu", "--output", tmp_path / "auto"))
+    words = described(best_dtype("cpu"), "cpu")
+    assert f"{tiny_model.name}: {words}\n" in done.stderr
+    (run,) = (tmp_path / "auto").glob("run-*.json")
+    assert json.loads(run.read_text())["arguments"]["computed"] == {tiny_model.name: words}
+    assert LocalChat(str(tiny_model), device="cpu").network.dtype == best_dtype("cpu")
     chosen = run_recipe("judge", *args, "--device", "cpu", "--dtype", "float32", "--output", tmp_path / "chosen")
     assert "on cpu" not in chosen.stderr  # the user's own choice needs no announcement

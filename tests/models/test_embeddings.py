@@ -7,11 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from programs import ENCODER, needs_encoder
+from doubles.tiny_bart import TEXTS as WORDS
+from doubles.tiny_bart import build_roberta
+from programs import ENCODER, ROOT, needs_encoder
 from tokenizers import Tokenizer
 from tokenizers.models import Unigram
 from tokenizers.pre_tokenizers import Metaspace
-from transformers import PreTrainedTokenizerFast
+from transformers import AutoModel, AutoTokenizer, PreTrainedTokenizerFast
 
 from automedeval.evidence.checker import PACKAGED
 from automedeval.models.cross_encoder import load_cross_encoder
@@ -49,7 +51,7 @@ def test_vectors_are_the_librarys_own(exact: Encoder) -> None:
 
 def test_tokens_and_pairs_are_the_librarys_own(exact: Encoder) -> None:
     """The network in torch alone, with the checker's adapter merged into it, beside sentence-transformers and peft."""
-    library = Library(ENCODER, None, "cpu")
+    library = Library(ENCODER, "cpu")
     for (vector, tokens), right, own in zip(exact.encode_tokens(TEXTS), *library.read(TEXTS)):
         np.testing.assert_allclose(vector, right, atol=1e-5)
         np.testing.assert_allclose(tokens, torch.nn.functional.normalize(own, dim=1), atol=1e-5)
@@ -94,8 +96,23 @@ def test_what_cannot_be_loaded_is_told(tmp_path: Path) -> None:
     with pytest.raises(RecordError, match="no checkpoint at models/nowhere"):
         Encoder("models/nowhere")
     (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(RecordError, match=r"has no modules\.json, which says how tokens are pooled"):
+        Encoder(str(tmp_path))
+    (tmp_path / "modules.json").write_text("[]")
     with pytest.raises(RecordError, match="cannot be loaded"):
-        Encoder(str(tmp_path), pooling="cls")
+        Encoder(str(tmp_path))
+
+
+def test_the_papers_encoder_takes_the_first_token_as_simcse_does(tmp_path: Path) -> None:
+    build_roberta(tmp_path)
+    shutil.copytree(ROOT / "recipes" / "runs" / "automedeval-13b" / "simcse", tmp_path, dirs_exist_ok=True)
+    pooling = tmp_path / "1_Pooling" / "config.json"
+    tokenizer, network = AutoTokenizer.from_pretrained(tmp_path), AutoModel.from_pretrained(tmp_path).eval()
+    pooling.write_text(pooling.read_text().replace("1024", str(network.config.hidden_size)))
+    with torch.no_grad():
+        states = [network(**tokenizer(text, return_tensors="pt")).last_hidden_state[0, 0] for text in WORDS]
+    expected = torch.nn.functional.normalize(torch.stack(states), dim=1)
+    np.testing.assert_allclose(Encoder(str(tmp_path), "cpu").encode(WORDS), expected, atol=1e-5)
 
 
 def test_a_vocabulary_of_many_scripts_reads_short_words_that_it_cuts_into_letters(tmp_path: Path) -> None:

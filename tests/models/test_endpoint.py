@@ -60,11 +60,8 @@ def test_a_passing_fault_is_tried_again(fault):
         (error(402, "no money"), "answered 402: no money", 1),
     ]
     + [(fault, "cannot be read", 1) for fault in (NOT_JSON, BROKEN_JSON, NO_CHOICES, answer(["not", "a", "text"]))]
-    + [({"status": 200, "json": each}, "cannot be read", 1) for each in ([], {"choices": ["x"]})]
-    + [({"status": 200, "json": {}}, "it has no choices", 1)]
     + [(answer(SCORES, finish_reason="error"), "cannot be read", 1)]
     + [({"status": 200, "json": answer(SCORES)["json"] | {"error": {"message": "gone midway"}}}, "gone midway", 1)]
-    + [({"status": 200, "json": {"choices": [{"text": "4", "finish_reason": "stop"}]}}, "cannot be read", 1)]
     + [({"status": 200} | content, said, 1) for content, said in rows_of(__file__)["errors with status 200"]],
 )
 def test_a_lasting_fault_is_a_failure(fault, said, asked):
@@ -162,30 +159,7 @@ def test_a_parameter_that_a_server_refuses_by_name_is_left_out(name, like, capfd
         assert (chat.fingerprint, chat.failures) == (chat_at(endpoint).fingerprint, [])
 
 
-def test_a_request_has_a_limit_while_another_thread_leaves_a_parameter_out():
-    class Changing(list):
-        """As it is when another thread appends to it between two looks."""
-
-        def __contains__(self, name):
-            contained = super().__contains__(name)
-            self[:] = ["max_completion_tokens"]
-            return contained
-
-    with EndpointDouble(answer(SCORES)) as endpoint:
-        chat = chat_at(endpoint)
-        chat.left_out = Changing()
-        body = chat.body(Prompt([{"role": "user", "content": "question"}]))
-        assert {"max_tokens", "max_completion_tokens"} & set(body)
-
-
-@pytest.mark.parametrize(
-    "fault",
-    [
-        ("temperature must be at most 2", "decimal_above_max_value"),
-        ("temperature: only values between 0 and 2 are allowed",),
-        *(("Unsupported parameter: 'messages'",), ("the model is unknown",), ("an unexpected fault",)),
-    ],
-)
+@pytest.mark.parametrize("fault", rows_of(__file__)["test_other_faults_leave_nothing_out"])
 def test_other_faults_leave_nothing_out(fault):
     with EndpointDouble(error(400, *fault)) as endpoint:
         chat = chat_at(endpoint)
@@ -202,9 +176,6 @@ def test_after_an_answer_no_parameter_is_left_out():
         answers = ask(chat, 2)
         assert chat.left_out == []
         assert "answered 400: Unsupported value: 'temperature'" in answers[1].error
-
-
-SPENT = {"completion_tokens": 100, "completion_tokens_details": {"reasoning_tokens": 70}}
 
 
 def text_part(text):
@@ -225,34 +196,12 @@ def test_thoughts_are_no_part_of_an_answer(reply, said):
         assert verdict.rationale == said.removesuffix(SCORES) + "Both help."
 
 
-EMPTY, LARGER = "^the answer is empty", r"; a larger --max_new_tokens may leave room for an answer$"
-
-
 @pytest.mark.parametrize(
-    ("reply", "said"),
-    [
-        (error(400, "too long", "context_length_exceeded"), "context window"),
-        (error(400, "This model's maximum context length is 512 tokens."), "context window"),
-        (error(400, "refused", "content_filter"), "content filter"),
-        (answer(None, finish_reason="content_filter"), "content filter"),
-        (answer(None), "empty"),
-        (answer("I would rather not say."), "no score line"),
-        (answer("Score: Doctor 1: 4 points. Then", finish_reason="length"), "1 scores for 2"),
-        (answer(f"As in\n{SCORES}\nI", finish_reason="length"), "cut off"),
-        (answer("<think>\nHm.", finish_reason="length"), f"{EMPTY}: 10 tokens were spent on thinking{LARGER}"),
-        (answer("", finish_reason="length", usage=SPENT), f"{EMPTY}: 70 tokens were spent on thinking{LARGER}"),
-        (answer(None, finish_reason="length", usage=None), f"{EMPTY}: all tokens were spent on thinking{LARGER}"),
-        (answer(None, thoughts={"reasoning_content": SCORES}), f"{EMPTY}: 10 tokens were spent on thinking$"),
-        (answer("", thoughts={"reasoning": SCORES}), f"{EMPTY}: 10 tokens were spent on thinking$"),
-        (answer(""), rf"{EMPTY} \(finish_reason stop\)$"),
-        (
-            answer(f"{SCORES}<|observation|>"),
-            "^a raw text whose last turn is the tool's: it is unclear what the answer is",
-        ),
-    ],
+    ("kind", "given", "more", "said"),
+    rows_of(__file__)["test_an_answer_that_is_none_is_an_invalid_verdict_with_its_reason"],
 )
-def test_an_answer_that_is_none_is_an_invalid_verdict_with_its_reason(reply, said):
-    with EndpointDouble(reply) as endpoint:
+def test_an_answer_that_is_none_is_an_invalid_verdict_with_its_reason(kind, given, more, said):
+    with EndpointDouble({"answer": answer, "error": error}[kind](*given, **more)) as endpoint:
         chat = chat_at(endpoint)
         (verdict,) = Judge(chat)([CASE])
         assert (verdict.valid, verdict.scores) == (False, None)

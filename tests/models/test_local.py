@@ -3,7 +3,6 @@
 import json
 import re
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -11,7 +10,7 @@ from doubles.plain_transformers import PlainTransformers
 from doubles.tiny_model import CHAT_TEMPLATE, build_tiny_model
 from programs import SAMPLE
 from tables import rows_of
-from transformers import AttentionInterface, AutoTokenizer
+from transformers import AutoTokenizer
 
 from automedeval import models
 from automedeval.models import decoding, local
@@ -236,20 +235,6 @@ def test_prompts_whose_answers_have_different_room_are_answered_together_as_alon
     assert [answer.truncated for answer in alone] == [True, True]
     together = dict(fresh.answer(rows))
     assert [together[index].text for index in range(2)] == [answer.text for answer in alone]
-
-
-@pytest.mark.parametrize("length", [1, 4])
-def test_grouped_attention_is_that_of_transformers(length) -> None:
-    torch.manual_seed(0)
-    query = torch.randn(5, 6, length, 16)
-    key, value = torch.randn(2, 5, 2, 40, 16)
-    mask = torch.ones(5, 1, length, 40, dtype=torch.bool)
-    for row in range(5):
-        mask[row, :, :, : 3 * row] = False  # a row's left padding
-    module = SimpleNamespace(num_key_value_groups=3, is_causal=True)
-    forms, given = map(AttentionInterface().get, ("sdpa_grouped", "sdpa")), (module, query, key, value, mask)
-    grouped, plain = (form(*given, scaling=0.2)[0] for form in forms)
-    assert torch.allclose(grouped, plain, atol=1e-6)
 
 
 def test_the_first_of_many_prompts_is_answered_by_itself(chat):

@@ -55,17 +55,3 @@ def test_a_faulty_recording_is_named(recording, changes, said):
     lines = [{key: value for key, value in (LINE | each).items() if value is not None} for each in changes]
     with pytest.raises(RecordError, match=said):
         RecordedChat(recording(*lines), "strong")
-
-
-def test_dialogues_are_led_to_their_end(recording):
-    chat = RecordedChat(recording(LINE, {**LINE, "round": 2, "text": "second"}), "strong")
-
-    def dialogue(calls):
-        said = []
-        for call in range(1, calls + 1):
-            said.append((yield prompt(call=call)).text)
-        return said
-
-    followed = list(chat.follow((calls, dialogue(calls)) for calls in (2, 1)))
-    assert (followed, chat.overflow([prompt()])) == ([(2, ["first", "second"]), (1, ["first"])], [0])
-    assert chat.estimate([prompt()]) == 6  # two of its words, four of its role

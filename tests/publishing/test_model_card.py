@@ -5,19 +5,17 @@ import re
 from pathlib import Path
 
 import pytest
-import yaml
 from doubles.agreement_study import CASES, RATINGS, read, write
 from doubles.publishable import agreement, trained
 from doubles.tiny_model import build_tiny_model
-from huggingface_hub import ModelCard, parse_eval_result_entries
+from huggingface_hub import ModelCard
 from programs import ROOT, flags, run_recipe, succeeded
 from tables import rows_of
 
-from automedeval.meta_evaluation.agreement.judge_facts import MEASURES
 from automedeval.meta_evaluation.report.text import answer, further
 from automedeval.models.checkpoints import fingerprint
 from automedeval.publishing.checks import MODEL, check_card
-from automedeval.publishing.model_card import eval_results, fill_card, read_result
+from automedeval.publishing.model_card import fill_card, read_result
 from automedeval.records import RecordError
 from automedeval.records.text import cell
 from automedeval.rubrics.published import files_to_publish
@@ -136,25 +134,6 @@ def test_people_are_counted_on_the_card_and_not_named(names: list[str], checkpoi
     assert f"are rated by {len(names)} " in card
     assert "simulated" not in card
     assert not [name for name in names if name in card]
-
-
-def test_the_hub_gets_the_figures_on_its_own_data_sets_alone(checkpoint: Path, results: Path) -> None:
-    result = of_weights(results, tiny=checkpoint)
-    assert eval_results(result, fingerprint(checkpoint, [])) is None  # the cases are a file of this machine
-    result["cases"]["file"] = "org/cases@v2"
-    entries = parse_eval_result_entries(yaml.safe_load(eval_results(result, fingerprint(checkpoint, []))))
-    record = result["judges"]["tiny"]
-    measured = {name: record[name] for name in MEASURES}
-    measured = {name: estimate for name, estimate in measured.items() if estimate["value"] is not None}
-    told = {entry.task_id: entry.value for entry in entries}
-    assert told == {name: round(estimate["value"], 4) for name, estimate in measured.items()}
-    assert {(entry.dataset_id, entry.dataset_revision) for entry in entries} == {("org/cases", "v2")}
-    low, high, n = (record["concordance"][key] for key in ("low", "high", "n"))
-    (notes,) = [entry.notes for entry in entries if entry.task_id == "concordance"]
-    assert notes == f"95 % interval {low:.2f}–{high:.2f}, n = {n}"
-    record["checkpoint"] = None  # on which weights they were measured is not known
-    del result["judges"]["other"]
-    assert eval_results(result, fingerprint(checkpoint, [])) is None
 
 
 def test_figures_of_other_weights_are_refused(

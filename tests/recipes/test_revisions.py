@@ -1,6 +1,7 @@
 """ORG/NAME@REVISION wherever something on the Hub is named, against the Hub double: what is read, and what is recorded."""
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -27,7 +28,7 @@ from automedeval.records import RecordError
 from automedeval.records.hub_names import hub_commits
 
 found = {"names": candidate_names(["org/judge@v1", "org/judge"])}
-found["encoder"] = Encoder("org/encoder@v1", device="cpu", pooling="cls").name
+found["encoder"] = Encoder("org/encoder@v1", device="cpu").name
 found["rows"] = [row["id"] for _, row in read_rows("org/cases@v1", "test")]
 options = {"bert_model": "org/encoder@v1", "bert_num_layers": 1, "bart_model": None}
 found["metric"] = rationale_score(["a dose"], ["a rash"], **options)["revisions"]
@@ -58,6 +59,7 @@ class Shelf:
             (place / "cases" / "test.jsonl").write_text(cases[number] + "\n", encoding="utf-8")
             build_tiny_model(place / "judge", seed=number)
             (build_bert if number else build_roberta)(place / "encoder")
+            shutil.copytree(ROOT / "recipes/runs/automedeval-13b/simcse", place / "encoder", dirs_exist_ok=True)
             build_instructions(place / "instructions", {"stage1": 4 - number, "test": 2})
             for name in ("judge", "encoder", "cases", "instructions"):
                 kind = "model" if name in ("judge", "encoder") else "dataset"

@@ -31,7 +31,9 @@ converted PandaLM-7B "a judge of Table 2" WeOpenML/PandaLM-7B-v1
 fetched DeepSeek-R1-Distill-Llama-8B "a judge of Table 2" deepseek-ai/DeepSeek-R1-Distill-Llama-8B
 fetched roberta-large "the encoder of BERTScore (section 4.3)" FacebookAI/roberta-large
 fetched bart-large-cnn "the model of BARTScore (section 4.3)" facebook/bart-large-cnn
-converted sup-simcse-roberta-large "the encoder of the quality classifier (Appendix B)" princeton-nlp/sup-simcse-roberta-large
+simcse=unsup-simcse-roberta-large # which makes a vector of a text's first token
+bring models/$simcse/modules.json "the encoder of the quality classifier (Appendix B)" \
+  "python recipes/convert_checkpoint.py --input princeton-nlp/$simcse --output models/$simcse; cp -r $RUN/simcse/. models/$simcse"
 bring models/all-MiniLM-L6-v2 "the encoder of the books" "automedeval get-models --output models"
 all_there
 templates=src/automedeval/models/templates

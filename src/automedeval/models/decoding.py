@@ -14,19 +14,14 @@ from transformers import DynamicCache
 from transformers.cache_utils import Cache, DynamicLayer
 from transformers.generation.utils import ALL_CACHE_NAMES
 
-from automedeval.models.device import cpu_has, kind_of
-from automedeval.models.network import GROUPED_ATTENTION, longest_in_batch, takes_positions
+from automedeval.models.device import kind_of
+from automedeval.models.network import FLOAT32_ATTENTION, longest_in_batch, takes_positions
 
 
-def cache_dtype(model, device: str | torch.device) -> torch.dtype:
-    """Return the dtype of the stored keys and values of a model on a device: float32 where bfloat16 is slow.
-
-    On a CPU without AMX attention of one token of 24 rows over 800 positions takes 10.9 ms a layer in bfloat16, 2.2 in float32
-    (two cores of an AMD EPYC, torch 2.13, 2026-11-21).
-    """
-    slow = kind_of(device) == "cpu" and model.dtype == torch.bfloat16 and not cpu_has("amx_tile")
-    grouped = model.config.get_text_config()._attn_implementation == GROUPED_ATTENTION
-    return torch.float32 if slow and grouped else model.dtype
+def cache_dtype(model) -> torch.dtype:
+    """Return the dtype of the stored keys and values of a model: float32 where attention is computed so, else the model's."""
+    computed = model.config.get_text_config()._attn_implementation
+    return torch.float32 if computed == FLOAT32_ATTENTION else model.dtype
 
 
 class _BufferLayer(DynamicLayer):
@@ -94,7 +89,7 @@ class Rows:
     def __init__(self, model, count: int, capacity: int, prefix: Prefix | None = None, pad: int = 0):
         self.model, self.pad, self.active = model, pad, count
         self.prefix = prefix or Prefix()
-        layers, dtype = DynamicCache(config=model.config).layers, cache_dtype(model, model.device)
+        layers, dtype = DynamicCache(config=model.config).layers, cache_dtype(model)
         self.layers = [_BufferLayer(count, capacity, dtype) for _ in layers]
         self.cache = Cache(layers=[*self.layers])
         self.length = 0  # the place where all rows end
@@ -218,25 +213,19 @@ class SingleRow(Rows):
         return self.feed(prompts, keep)
 
     def feed(self, tokens: Sequence[Sequence[int]], keep: int = 1) -> torch.Tensor:
-        """Append tokens one by one: what a recurrent layer computes of several at once after its start differs by model."""
-        (new,) = tokens
-        (fed,) = self.tokens
+        """Append tokens: one goes on from the model's states, after several all are computed anew, as models differ in it."""
+        (new,), (fed,) = tokens, self.tokens
         before = len(fed)
         fed.extend(new)
-        if before <= self.switch < len(fed):
+        if len(new) != 1 or before <= self.switch < len(fed):
             self.kept = {}
-        if self.kept:
-            steps = [self._forward_at([token], before + at, 1) for at, token in enumerate(new)]
-            return self._keep(torch.cat(steps, dim=1) if steps else self.logits[:, None])
-        return self._keep(self._forward_at(fed, 0, keep))
-
-    def _forward_at(self, tokens: Sequence[int], at: int, keep: int) -> torch.Tensor:
-        fed = {"input_ids": torch.tensor([tokens], device=self.model.device)}
+        at = before if self.kept else 0
+        options: dict = {"input_ids": torch.tensor([fed[at:]], device=self.model.device)}
         if takes_positions(self.model):  # some architectures count from 0 in every forward pass
-            fed["position_ids"] = torch.arange(at, at + len(tokens), device=self.model.device)[None]
-        output = self.model(**fed, **self.kept, use_cache=True, logits_to_keep=keep)
+            options["position_ids"] = torch.arange(at, len(fed), device=self.model.device)[None]
+        output = self.model(**options, **self.kept, use_cache=True, logits_to_keep=keep)
         self.kept = {name: output[name] for name in ALL_CACHE_NAMES if output.get(name) is not None}
-        return output.logits.view(1, keep, -1)
+        return self._keep(output.logits.view(1, keep, -1))
 
     def roll_back(self, count: int) -> None:
         """Remove the last `count` tokens; the others are computed again when the next are fed."""

@@ -1,14 +1,11 @@
 """The device that a model runs on where none is named, its memory, and the number format that it computes fast and right.
 
 Without instructions for bfloat16 torch computes it correctly, but several times more slowly than float32.
-`AUTOMEDEVAL_BF16=off` treats every device as one without them, so that the other path can be tried on any machine.
 """
 
 import os
 
 import torch
-
-from automedeval.records import RecordError
 
 # By their names in `torch.cpu.get_capabilities`: x86 (AVX-512 BF16, AMX), 64-bit Arm.
 _CPU_BFLOAT16 = ("avx512_bf16", "amx_bf16", "bf16", "sve_bf16")
@@ -38,11 +35,6 @@ def cpu_has(feature: str) -> bool:
 
 def bfloat16_missing(device: str) -> str:
     """Return why bfloat16 should not be chosen on a device; "" if it computes it fast."""
-    switch = os.environ.get("AUTOMEDEVAL_BF16", "")
-    if switch not in ("", "off"):
-        raise RecordError(f"AUTOMEDEVAL_BF16={switch}: must be off or unset")
-    if switch:
-        return "AUTOMEDEVAL_BF16=off"
     if device.startswith("cuda"):  # T4 and V100 emulate it
         has = torch.cuda.is_bf16_supported(including_emulation=False)
         return "" if has else "this GPU has no bfloat16 instructions"
@@ -58,8 +50,7 @@ def best_dtype(device: str, stored: torch.dtype | None = None) -> torch.dtype:
     """
     if not bfloat16_missing(device):
         return torch.bfloat16
-    on_gpu = device.startswith("cuda") and not os.environ.get("AUTOMEDEVAL_BF16")
-    return torch.float16 if on_gpu and stored == torch.float16 else torch.float32
+    return torch.float16 if device.startswith("cuda") and stored == torch.float16 else torch.float32
 
 
 def described(dtype: torch.dtype, device: str) -> str:

@@ -1,7 +1,6 @@
 """Texts to vectors, for the small judge, the search of passages and the quality classifier of verdicts.
 
-A checkpoint of sentence-transformers says in its modules.json how the vectors of a text's tokens become one. For a plain
-checkpoint of transformers this pooling has to be named. Code inside a checkpoint is never run.
+An encoder says in its modules.json how the vectors of a text's tokens become one. Code inside a checkpoint is never run.
 """
 
 import json
@@ -22,10 +21,6 @@ from automedeval.records.extras import install
 if TYPE_CHECKING:  # torch is loaded by those who need it
     import torch
 
-# The vector of the first token; the mean over the tokens; the first token's after the checkpoint's own dense layer.
-# SimCSE is tested with the first, unsupervised, or the last, supervised (README of github.com/princeton-nlp/SimCSE).
-POOLINGS = ("cls", "mean", "pooler")
-ROWS = 256  # largest number of texts of a batch: more make short texts no faster
 # Largest number of tokens of a batch, padding included. A processor is faster with few: what a layer computes of them stays in
 # its cache.
 BATCH_TOKENS, BATCH_TOKENS_ON_CPU = 8192, 1024
@@ -34,21 +29,20 @@ BATCH_TOKENS, BATCH_TOKENS_ON_CPU = 8192, 1024
 class Encoder:
     """Encode texts as unit vectors in float32, in batches of texts of similar length: they are the same on every machine.
 
-    `model` is a folder or Hub id, `device` "auto" what `best_device` chooses, `pooling` one of `POOLINGS` for a checkpoint
-    without a modules.json, else None. RecordError: no such checkpoint, one that cannot be loaded or whose modules are its own
-    code; a pooling that is missing, not needed, or not possible.
+    `model` is a folder or Hub id, `device` "auto" what `best_device` chooses. RecordError: no such checkpoint, one without a
+    modules.json, one that cannot be loaded, or whose modules are its own code.
     """
 
-    def __init__(self, model: str, device: str = "auto", pooling: str | None = None):
-        self._device, self._pooling = device, pooling
+    def __init__(self, model: str, device: str = "auto"):
+        self._device = device
         self._folder = folder = checkpoint_folder(model)
-        _check_modules(model, folder, pooling)
+        _check_modules(model, folder)
         self.name = folder.name if find_model(model) else model
         self._lock = threading.Lock()  # a tokenizer serves one thread at a time
-        self._plain = None if pooling else plain_window(folder)
+        self._plain = plain_window(folder)
         self._window: int = self._plain or self._network.window
         written = [file.read_text(encoding="utf-8") for file in sorted(folder.glob("*/config.json"))]
-        self.fingerprint = fingerprint(folder, ["encoder", self._window, *([pooling] if pooling else written)])
+        self.fingerprint = fingerprint(folder, ["encoder", self._window, *written])
 
     @cached_property
     def device(self) -> str:
@@ -68,7 +62,7 @@ class Encoder:
                 from automedeval.models.library import Library
             except ImportError as error:
                 raise RecordError(f"the encoder cannot be loaded: {error}; {install('data')}") from None
-            return Library(self._folder, self._pooling, self.device)
+            return Library(self._folder, self.device)
 
     @property
     def dimensions(self) -> int:
@@ -166,7 +160,7 @@ def batches(lengths: Sequence[int], on_cpu: bool) -> Iterator[list[int]]:
     budget = BATCH_TOKENS_ON_CPU if on_cpu else BATCH_TOKENS
     batch: list[int] = []
     for index in sorted(range(len(lengths)), key=lambda index: (-lengths[index], index)):
-        if batch and ((len(batch) + 1) * lengths[batch[0]] > budget or len(batch) == ROWS):
+        if batch and (len(batch) + 1) * lengths[batch[0]] > budget:
             yield batch
             batch = []
         batch.append(index)
@@ -206,17 +200,12 @@ def script(letter: str) -> str:
     return unicodedata.name(letter, "").partition(" ")[0]
 
 
-def _check_modules(model: str, folder: Path, pooling: str | None) -> None:
-    """Refuse modules that are code of the checkpoint, which the library would run, and a pooling missing or said twice."""
-    if pooling not in (None, *POOLINGS):
-        raise RecordError(f"--encoder_pooling must be one of {', '.join(POOLINGS)}, not {pooling!r}")
+def _check_modules(model: str, folder: Path) -> None:
+    """Refuse a checkpoint that does not say how tokens are pooled, and modules that are code of it, which would be run."""
     file = folder / "modules.json"
-    if pooling and not file.exists():
-        return
     if not file.exists():
         raise RecordError(
-            f"{model} has no modules.json, which says how tokens are pooled: name an encoder that has one; only "
-            "build_dataset.py takes --encoder_pooling cls (as for unsupervised SimCSE), mean, or pooler (as for supervised)"
+            f"{model} has no modules.json, which says how tokens are pooled: name an encoder that has one"
         )
     try:
         kinds = [str(module["type"]) for module in read_json(file, others=True)]
@@ -224,5 +213,3 @@ def _check_modules(model: str, folder: Path, pooling: str | None) -> None:
         raise RecordError(f"{file}: not a list of modules with a type ({error})") from None
     if foreign := [kind for kind in kinds if not kind.startswith("sentence_transformers.")]:
         raise RecordError(f"{file}: the module {foreign[0]!r} is code inside the checkpoint, which is not run")
-    if pooling:
-        raise RecordError(f"{model}: its modules.json says how tokens are pooled; leave out --encoder_pooling")

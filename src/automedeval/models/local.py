@@ -43,7 +43,7 @@ def batch_room(outline, device: str) -> int:
     config = outline.config.get_text_config()
     head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
-    token = 2 * config.num_hidden_layers * heads * head * cache_dtype(outline, device).itemsize
+    token = 2 * config.num_hidden_layers * heads * head * cache_dtype(outline).itemsize
     room, most = 2 * 2**30, ROOM_ON_CPU
     if kind_of(device) == "cuda":
         free, total = torch.cuda.mem_get_info(device)

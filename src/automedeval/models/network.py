@@ -9,45 +9,38 @@ from typing import Any
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface, AttentionMaskInterface, AutoConfig, AutoModelForCausalLM, DynamicCache
-from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
-from automedeval.models.device import kind_of
+from automedeval.models.device import cpu_has, kind_of
 from automedeval.records import RecordError
 
 LOG = logging.getLogger(__name__)
 
-GROUPED_ATTENTION = "sdpa_grouped"
+FLOAT32_ATTENTION = "sdpa_float32"
 # Other architectures use transformers' own attention: some ask for its name, or pass a mask per head.
-GROUPED_TYPES = ("gemma3_text", "llama", "mistral", "phi3", "qwen2", "qwen3")
+FLOAT32_TYPES = ("gemma3_text", "llama", "mistral", "phi3", "qwen2", "qwen3")
 
 
-def _grouped_attention(module, query, key, value, attention_mask, scaling=None, **options):
-    """Compute attention with the query heads of a key/value head as one group of queries, in the dtype of the keys.
+def _float32_attention(module, query, key, value, attention_mask, scaling=None, **_):
+    """Compute attention in the dtype of the stored keys, float32, on a CPU.
 
-    With a mask, transformers' own "sdpa" copies keys and values once per query head, and computes in the model's dtype: a
-    token of 24 rows over 800 positions takes 1.2 times as long in float32, 2.5 times in bfloat16 (a Xeon without AMX, torch
-    2.13, 2026-11-22).
+    There transformers' own "sdpa" copies keys and values once per query head where there is a mask, and computes in bfloat16,
+    which takes five times as long without AMX (24 rows over 800 positions, an AMD EPYC, torch 2.13, 2026-11-21).
     """
-    dtype, query = query.dtype, query.to(key.dtype)
-    if attention_mask is None and query.shape[2] > 1:
-        return sdpa_attention_forward(module, query, key, value, None, scaling=scaling, **options)[0].to(dtype), None
-    batch, heads, length, size = query.shape
-    groups = heads // key.shape[1]
-    mask = None if attention_mask is None else attention_mask.repeat(1, 1, groups, 1)
-    packed = query.reshape(batch, key.shape[1], groups * length, size)
-    output = scaled_dot_product_attention(packed, key, value, attn_mask=mask, scale=scaling)
-    return output.reshape(batch, heads, length, size).transpose(1, 2).contiguous().to(dtype), None
+    causal = attention_mask is None and query.shape[2] > 1
+    options = {"attn_mask": attention_mask, "is_causal": causal, "scale": scaling, "enable_gqa": True}
+    output = scaled_dot_product_attention(query.to(key.dtype), key, value, **options)
+    return output.transpose(1, 2).contiguous().to(query.dtype), None
 
 
-AttentionInterface.register(GROUPED_ATTENTION, _grouped_attention)
-AttentionMaskInterface.register(GROUPED_ATTENTION, sdpa_mask)
+AttentionInterface.register(FLOAT32_ATTENTION, _float32_attention)
+AttentionMaskInterface.register(FLOAT32_ATTENTION, sdpa_mask)
 
 
 def outline_network(folder: Path, dtype: torch.dtype, device: str):
     """Return the network that `load_network` loads, without weights: its configuration, its class and its shapes.
 
-    Attention is computed by "sdpa", or by its grouped form where `GROUPED_TYPES` and the device have it; "eager" where
+    Attention is computed by "sdpa", on a CPU without AMX in float32 where `FLOAT32_TYPES` has the architecture; "eager" where
     transformers knows that "sdpa" cannot compute it. RecordError if the architecture does not take `logits_to_keep`.
     """
     config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
@@ -59,8 +52,8 @@ def outline_network(folder: Path, dtype: torch.dtype, device: str):
     config = network.config.get_text_config()
     if config._attn_implementation != "sdpa":
         LOG.warning("%s has no attention 'sdpa' in transformers: %r is used", name, config._attn_implementation)
-    elif kind_of(device) in ("cpu", "cuda") and config.model_type in GROUPED_TYPES:
-        network.set_attn_implementation(GROUPED_ATTENTION)
+    elif kind_of(device) == "cpu" and config.model_type in FLOAT32_TYPES and not cpu_has("amx_tile"):
+        network.set_attn_implementation(FLOAT32_ATTENTION)
     return network
 
 
@@ -80,8 +73,8 @@ def load_network(folder: Path, outline, device: str):
     network, found = loaded
     if missing := found["missing_keys"]:  # they would be random
         raise RecordError(f"{folder}: {len(missing)} weights are missing, such as {min(missing)}")
-    if outline.config.get_text_config()._attn_implementation == GROUPED_ATTENTION:
-        network.set_attn_implementation(GROUPED_ATTENTION)
+    if outline.config.get_text_config()._attn_implementation == FLOAT32_ATTENTION:
+        network.set_attn_implementation(FLOAT32_ATTENTION)
     return network.eval().requires_grad_(False)
 
 

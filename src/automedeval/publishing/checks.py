@@ -14,7 +14,6 @@ import pyarrow as pa
 import pyarrow.parquet
 import yaml
 from huggingface_hub import RepoCard
-from safetensors import SafetensorError, safe_open
 
 from automedeval.publishing.paths import without_paths
 from automedeval.records import RecordError, read_lines, read_text
@@ -44,7 +43,6 @@ class Parcel:
     files: dict[str, Path | bytes]
     source: str
     left_out: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -79,17 +77,16 @@ def pack(
     if kind == DATASET and not any(path.endswith(".parquet") for path in files):
         raise RecordError(f"{folder}: no .parquet file: not a data set")
     check_card(card or read_text(files[CARD]), kind, "the card" if card else str(folder / CARD))
-    warnings = _check_licences(folder, licences, public) if kind == DATASET else ()
-    return Parcel(kind, dict(sorted(sent.items())), str(folder), left_out, warnings)
+    if kind == DATASET and public:
+        _check_licences(folder, licences)
+    return Parcel(kind, dict(sorted(sent.items())), str(folder), left_out)
 
 
 def gather(folder: Path) -> tuple[dict[str, Path], tuple[str, ...]]:
     """Return the files of a folder by their path in it, and what is left out.
 
-    RecordError if the folder does not exist or is empty, or a link leads out of it.
+    RecordError if there is nothing in it, or a link leads out of it.
     """
-    if not folder.is_dir():
-        raise RecordError(f"{folder}: no such folder")
     root, files, left_out = folder.resolve(), {}, set()
     for path in sorted(folder.rglob("*")):
         inside = path.relative_to(folder)
@@ -128,8 +125,8 @@ def check_card(card: str, kind: str, place: str = "the card") -> None:
 def _check_file(place: str, kind: str, file: Path | bytes, pseudonyms: bool) -> Counter:
     """Raise RecordError if a repository of this kind may not hold a file: by its suffix, or by keys or names in it.
 
-    Names of annotators are allowed if they are pseudonyms. Of weights, the header is checked. Return how many rows of a data
-    set the file has under each licence; None is a row of a table without one.
+    Names of annotators are allowed if they are pseudonyms. Weights are not read. Return how many rows of a data set the file
+    has under each licence; None is a row of a table without one.
     """
     suffix = PurePosixPath(place).suffix.lower()
     suffixes = {*RULES["plain"], *RULES["images"], *RULES["kinds"][kind]["suffixes"]}
@@ -138,7 +135,7 @@ def _check_file(place: str, kind: str, file: Path | bytes, pseudonyms: bool) -> 
         raise RecordError(f"{place}: a {kind} may not hold a {suffix} file; allowed are {allowed}")
     if isinstance(file, Path) and suffix == ".parquet":
         return _check_parquet(place, file, pseudonyms)
-    content = file if isinstance(file, bytes) else _header(file) if suffix == ".safetensors" else file.read_bytes()
+    content = file if isinstance(file, bytes) else b"" if suffix == ".safetensors" else file.read_bytes()
     try:
         text = suffix in RULES["binary"] or "\0" not in content.decode()
     except UnicodeDecodeError:
@@ -156,8 +153,6 @@ def _check_parquet(place: str, file: Path, pseudonyms: bool) -> Counter:
     licences: Counter = Counter()
     try:
         with pa.parquet.ParquetFile(file) as parquet:
-            schema = parquet.schema_arrow.to_string(truncate_metadata=False).encode()
-            _check_text(place, schema, where="line of the schema {}")
             rows = (row for batch in parquet.iter_batches(256) for row in batch.to_pylist())
             for number, row in enumerate(rows, 1):
                 text = json.dumps(row, default=str).encode()
@@ -166,15 +161,6 @@ def _check_parquet(place: str, file: Path, pseudonyms: bool) -> Counter:
     except (OSError, pa.ArrowException) as error:
         raise RecordError(f"{file}: cannot be read: {' '.join(str(error).split())[:200]}") from None
     return licences
-
-
-def _header(file: Path) -> bytes:
-    """Return the names and the metadata of a safetensors file as JSON."""
-    try:
-        with safe_open(file, framework="numpy") as weights:
-            return json.dumps([weights.metadata(), list(weights.keys())]).encode()
-    except SafetensorError:
-        raise RecordError(f"{file}: not a safetensors file") from None
 
 
 def _check_text(place: str, text: bytes, suffix: str = "", where: str = "line {}") -> None:
@@ -187,17 +173,12 @@ def _check_text(place: str, text: bytes, suffix: str = "", where: str = "line {}
         raise RecordError(NAMES.format(place))
 
 
-def _check_licences(folder: Path, licences: Counter, public: bool) -> tuple[str, ...]:
-    """Return a warning if the licence of rows forbids redistribution.
-
-    RecordError if there are such rows and the data set is public.
-    """
+def _check_licences(folder: Path, licences: Counter) -> None:
+    """Raise RecordError if the licence of rows forbids redistribution."""
     closed: Counter[str] = Counter()
     for licence, rows in licences.items():
         name = str(licence or "").strip() or NOT_STATED
         closed[name] += rows if name == NOT_STATED or CLOSED.search(name.lower()) else 0
-    counts = ", ".join(f"{rows:,} under {name!r}" for name, rows in sorted(closed.items()) if rows)
-    line = f"{folder}: rows whose licence does not allow redistribution: {counts}"
-    if counts and public:
-        raise RecordError(f"{line}; remove them, state their licence, or keep the data set private")
-    return (f"{line}; keep the data set private, and do not share it",) if counts else ()
+    if counts := ", ".join(f"{rows:,} under {name!r}" for name, rows in sorted(closed.items()) if rows):
+        how = "remove them, state their licence, or keep the data set private"
+        raise RecordError(f"{folder}: rows whose licence does not allow redistribution: {counts}; {how}")

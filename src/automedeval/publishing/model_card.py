@@ -6,8 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import yaml
-from huggingface_hub import EvalResultEntry, ModelCard, eval_result_entries_to_yaml
+from huggingface_hub import ModelCard
 
 from automedeval.meta_evaluation.agreement.judge_facts import MEASURES, profile
 from automedeval.meta_evaluation.facts import Audit, JudgeProfile, against_best, are_simulated, facts_of
@@ -15,11 +14,8 @@ from automedeval.meta_evaluation.report.text import credit_of
 from automedeval.models.checkpoints import read_history, read_record
 from automedeval.publishing.paths import short_path
 from automedeval.records import RecordError, read_json
-from automedeval.records.hub_names import hub_name, is_hub_dataset
+from automedeval.records.hub_names import hub_name
 from automedeval.records.templates import environment
-from automedeval.records.text import interval
-
-RESULTS = ".eval_results/automedeval.yaml"  # where the Hub reads figures
 
 
 def fill_card(
@@ -67,25 +63,6 @@ def fill_card(
     card = ModelCard(environment("automedeval.records").from_string(template).render(facts))
     card.data["base_model"], card.data["license"] = hub_name(base)[0], license
     return str(card)
-
-
-def eval_results(result: Mapping[str, Any], digest: str) -> bytes | None:
-    """Return a judge's figures as the Hub reads them from `RESULTS`.
-
-    None unless the cases are a data set of the Hub, and it is recorded which weights were measured.
-    """
-    source, entries = result["cases"]["file"], []
-    if Path(source).exists() or not is_hub_dataset(source):
-        return None
-    dataset, revision = hub_name(source)
-    for record in judge_records(result, digest).values():
-        for measure in MEASURES:
-            estimate = record.get(measure) or {"value": None}
-            if record.get("checkpoint") and estimate["value"] is not None:
-                notes = [record["criterion"], interval(estimate, 2, 1), f"n = {estimate['n']}"]
-                value, words = round(estimate["value"], 4), ", ".join(filter(None, notes))
-                entries.append(EvalResultEntry(dataset, measure, value, revision, notes=words))
-    return yaml.safe_dump(eval_result_entries_to_yaml(entries), sort_keys=False).encode() if entries else None
 
 
 def judge_records(result: Mapping[str, Any], digest: str) -> dict[str, dict[str, Any]]:

@@ -29,7 +29,7 @@ SHIFTED = {
     "roberta", "xlm-roberta", "xlm-roberta-xl", "camembert", "roberta-prelayernorm", "longformer", "xmod", "mpnet",
 }  # fmt: skip
 UNKNOWN_WINDOW = 1_000_000  # a tokenizer without a known window gives 1e30
-BATCH = 2048  # largest number of tokens of a batch of BARTScore, padding included
+BATCH = 4  # pairs of a batch of BARTScore, whose vocabulary is large
 ROWS, HELD = 16, 512  # texts of a batch, and pairs whose states are kept at once, of BERTScore
 
 Pair = tuple[str, str]
@@ -167,16 +167,16 @@ class _Model(ABC):
         blank = {text: not text.strip() or self.frame.issuperset(row) for text, row in zip(texts, whole)}
         cut = {text: len(row) > self.tokenizer.model_max_length for text, row in zip(texts, whole)}
         todo = [pair for pair in dict.fromkeys(pairs) if not any(map(blank.__getitem__, pair))]
-        size = {text: min(len(row), self.tokenizer.model_max_length) for text, row in zip(texts, whole)}
+        size = dict(zip(texts, map(len, whole)))
         todo.sort(key=lambda pair: (size[pair[0]], size[pair[1]]), reverse=True)
-        figures = dict(zip(todo, self._figures(todo, size)))
+        figures = dict(zip(todo, self._figures(todo)))
         if not all(isfinite(figure) for row in figures.values() for figure in row):
             raise ValueError(f"{self.name}: a score is not finite")
         return [figures.get(pair) for pair in pairs], [cut[first] or cut[second] for first, second in pairs]
 
     @abstractmethod
-    def _figures(self, pairs: list[Pair], size: dict[str, int]) -> Iterator[list[float]]:
-        """Yield the figures of pairs of texts, neither of which is blank, the longest first; `size` has their tokens."""
+    def _figures(self, pairs: list[Pair]) -> Iterator[list[float]]:
+        """Yield the figures of pairs of texts, neither of which is blank, the longest first."""
 
     def _padded(self, texts: Sequence[str]) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the token ids of texts, and their mask."""
@@ -185,7 +185,7 @@ class _Model(ABC):
 
 
 class _Bert(_Model):
-    def _figures(self, pairs: list[Pair], size: dict[str, int]) -> Iterator[list[float]]:
+    def _figures(self, pairs: list[Pair]) -> Iterator[list[float]]:
         """Yield precision, recall and F1 of (prediction, reference) pairs, by bert-score."""
         weights = defaultdict(lambda: 1.0, dict.fromkeys(self.frame, 0.0))
         for start in range(0, len(pairs), HELD):
@@ -197,16 +197,10 @@ class _Bert(_Model):
 
 
 class _Bart(_Model):
-    def _figures(self, pairs: list[Pair], size: dict[str, int]) -> Iterator[list[float]]:
+    def _figures(self, pairs: list[Pair]) -> Iterator[list[float]]:
         """Yield the mean log-probability of the target's tokens of (source, target) pairs."""
-        batch: list[Pair] = []
-        for pair in pairs:
-            longest = max(size[text] for each in (*batch, pair) for text in each)
-            if batch and (len(batch) + 1) * longest > BATCH:
-                yield from self._likelihoods(batch)
-                batch = []
-            batch.append(pair)
-        yield from self._likelihoods(batch)
+        for start in range(0, len(pairs), BATCH):
+            yield from self._likelihoods(pairs[start : start + BATCH])
 
     def _likelihoods(self, pairs: list[Pair]) -> list[list[float]]:
         """Return mean log-probabilities (Yuan et al. 2021, equation 2 with equal weights)."""
