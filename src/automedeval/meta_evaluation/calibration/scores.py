@@ -4,7 +4,7 @@ The expected score of a response is a rising function of the judge's score, or o
 regression. It has no whole score: rounded means would be the same for nearly every response.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -180,7 +180,7 @@ def calibrate(
     placed = list(judge_verdicts(verdicts, judge))
     learnt = placed if fit is None else list(judge_verdicts(fit, judge))
     if criteria := [place for place, verdict in (*learnt, *placed) if verdict.checklist is not None]:
-        raise RecordError(f"{criteria[0]}: a verdict on the criteria of a case, which needs people's labels of these")
+        raise RecordError(f"{criteria[0]}: a verdict on the criteria of a case, and only scores are calibrated")
     rated = [verdict for _, verdict in learnt]
     ratings_read = [rating for _, rating in placed_ratings(ratings, map(_case_of, rated))[0]]
     if fit is None:
@@ -199,7 +199,12 @@ def calibrate(
         calibration = Calibration.fit(rated, ratings_read, rubric)
     except RecordError as error:
         raise RecordError(f"{fit or verdicts}, {ratings}: {error}") from None
-    moved = calibrated(calibration.apply, placed)
+    moved = []
+    for place, verdict in placed:
+        try:
+            moved.append(calibration.apply(verdict, f"{verdict.judge}, calibrated"))
+        except RecordError as error:
+            raise RecordError(f"{place}: {error}") from None
     if risk is None:
         return calibration, moved
     table, people = beside_people(rated, ratings_read, rubric)
@@ -207,17 +212,6 @@ def calibrate(
     certificate, confidence = certify_order(table, people.relations, others, calibration.source, risk)
     calibration = replace(calibration, facts={**calibration.facts, "certificate": certificate})
     return calibration, [mark(verdict, certificate, confidence) for verdict in moved]
-
-
-def calibrated(apply: Callable[[Verdict, str], Verdict], placed: Iterable[tuple[str, Verdict]]) -> list[Verdict]:
-    """Return what `apply` makes of ("file:line", verdict)s for "JUDGE, calibrated"; RecordErrors begin with the place."""
-    verdicts = []
-    for place, verdict in placed:
-        try:
-            verdicts.append(apply(verdict, f"{verdict.judge}, calibrated"))
-        except RecordError as error:
-            raise RecordError(f"{place}: {error}") from None
-    return verdicts
 
 
 def judge_verdicts(place: str, judge: str | None) -> Iterator[tuple[str, Verdict]]:
