@@ -73,7 +73,6 @@ def test_judges_are_set_against_baselines_where_enough_cases_are_rated(count, to
     for judge in ("one", "two"):
         best = result["judges"][judge]["best_baseline"]
         assert best["outcome"] == "better"
-        assert (f"better than {best['name']}" in result["page"]) == told, "the table of judges"
         assert (f"{judge} is better than every baseline." in result["said"]) == told
 
 

@@ -159,35 +159,23 @@ def ranked(cases: Cases, relation: np.ndarray) -> dict[str, Any]:
     return standing(bootstrap.plain(table))
 
 
-def distributions(cases: Cases, values: np.ndarray | None, scale: tuple[float, float] | None) -> dict[str, Any]:
-    """Return how often each model has each score, float [responses], and its mean in each topic.
+def means_by_topic(cases: Cases, values: np.ndarray | None, scale: tuple[float, float] | None) -> list[dict[str, Any]]:
+    """Return the mean score of each model in each topic, of scores [responses].
 
     Returns:
-        "score_counts": {model: {score: number}}; "topics": [{"topic", "cases", "models": {model: estimate}}] of two scored
-        cases or more, at most `MOST_TOPICS`, most first. Both are empty where there are no scores, or the names are no models;
-        there are no topics where all cases have one or none.
+        [{"topic", "cases", "models": {model: estimate}}] of two scored cases or more, at most `MOST_TOPICS`, most first; empty
+        where there are no scores, the names are no models, or all cases have one topic or none.
     """
     if values is None or len(cases.models) > MOST_MODELS:
-        return {"score_counts": {}, "topics": []}
-    of_model = {name: cases.model_of == number for number, name in enumerate(cases.models)}
+        return []
     topics = np.array([case.topic or "" for case in cases.records])
     scored = np.unique(cases.panel.case[~np.isnan(values)])
     counts, records = Counter(topic for topic in topics[scored].tolist() if topic), []
     for topic, count in counts.most_common(MOST_TOPICS if len(counts) > 1 else 0):
         if count > 1:
-            scores = {name: values[at & (topics == topic)[cases.panel.case]] for name, at in of_model.items()}
-            means = {
-                name: prediction_powered(np.full(len(each), np.nan), each, scale).naive.to_dict()
-                for name, each in scores.items()
-            }
+            within, means = (topics == topic)[cases.panel.case], {}
+            for number, name in enumerate(cases.models):
+                scores = values[within & (cases.model_of == number)]
+                means[name] = prediction_powered(np.full(len(scores), np.nan), scores, scale).naive.to_dict()
             records.append({"topic": topic, "cases": count, "models": means})
-    return {"score_counts": {name: histogram(values[at], values) for name, at in of_model.items()}, "topics": records}
-
-
-def histogram(values: np.ndarray, among: np.ndarray) -> dict[str, int]:
-    """Count scores, rounded to halves, or to a tenth of the range of `among` (all scores) if that is another kind of scale."""
-    scores, every = (each[~np.isnan(each)] for each in (values, among))
-    width = float(np.ptp(every)) if len(every) else 0.0
-    step = 0.5 if 2 <= width <= 10 or width == 0 else width / 10
-    rounded = np.round(scores / step) * step
-    return {f"{value:g}": int(count) for value, count in sorted(Counter(rounded.tolist()).items())}
+    return records

@@ -18,7 +18,6 @@ from automedeval.meta_evaluation.agreement.judge_facts import (
     contradicted,
     prefers_longer,
     record_of,
-    sees_reference,
 )
 from automedeval.meta_evaluation.agreement.ratings import People, Preferences, preference_shares
 from automedeval.meta_evaluation.table import Row, VerdictTable, rows_of
@@ -77,7 +76,7 @@ def meta_evaluate(
         result["comparisons"] = comparisons = differences(result["comparisons"])
         for row in rivals:
             mine = [each for each in comparisons if each["first"] == row.name]
-            result["judges"][row.name]["best_baseline"] = best_baseline(mine, sees_reference(row.judge))
+            result["judges"][row.name]["best_baseline"] = best_baseline(mine)
     for table in result["models"].values():
         tell_apart(table.get("pairs", []))
     for compared in result.get("preferences", []):

@@ -66,11 +66,10 @@ def _changed(records: Sequence[Result]) -> list[str]:
     """Return what changed from the old version to each new one, in a sentence each."""
     sentences = []
     for each in records[:SHOWN]:
-        of_judges = each["of"] == "judge"
         counts = {name: each[name] for name in WORDS if each[name] or name in ("won", "lost")}
-        said = ", ".join(f"{count:,} {WORDS[name][of_judges]}" for name, count in counts.items())
-        by, what = ("", "answers") if of_judges else (f", by {each['judge']}", "cases")
-        sentences.append(f"{each['new']} against {each['old']}{by}: of {each['compared']:,} {what} {said}.")
+        said = ", ".join(f"{count:,} {WORDS[name]}" for name, count in counts.items())
+        by = f"{each['new']} against {each['old']}, by {each['judge']}"
+        sentences.append(f"{by}: of {each['compared']:,} cases {said}.")
     return sentences
 
 

@@ -25,7 +25,6 @@ else:
 
 INK = "#010203"  # stands for the page's own text colour until the SVG is finished
 BLUE, ORANGE, GREEN, GREY = "#3b7dd8", "#c8641e", "#2e8b57", "#8a8f98"
-COLOURS = (BLUE, ORANGE, GREEN, "#9a5bb5", "#b8860b", "#c2405f", "#2a9aa8", "#6b7280")
 WIDTH, HEIGHT = 5.6, 2.8  # inches; at 72 points an inch it fits a phone, and its text stays readable there
 STYLE: dict[str, Any] = {
     "svg.fonttype": "none",
@@ -215,8 +214,6 @@ def _rounds(rounds: dict[str, Any]) -> Iterator[Figure]:
 
 
 def _candidates(result: dict[str, Any]) -> Iterator[Figure]:
-    text = f"Share of its answers at every score by {result['main_judge']['name']}, rounded."
-    yield from _shares("Scores of each model", text, "model", result["score_counts"])
     tables = {line: result["models"].get(line, {}) for line in ("people", result["main_judge"]["name"])}
     outcomes = sorted(
         (f"{' : '.join(pair['pair'])}, {line}", [pair[label]["value"] for label in ("win", "tie", "loss")])

@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from automedeval.meta_evaluation.agreement.baselines import measure_baselines
-from automedeval.meta_evaluation.agreement.candidates import distributions
+from automedeval.meta_evaluation.agreement.candidates import means_by_topic
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.evaluate import meta_evaluate
 from automedeval.meta_evaluation.agreement.judge_facts import audits_of, next_steps, notes_on
@@ -37,7 +37,7 @@ from automedeval.meta_evaluation.harm.report import harm_report
 from automedeval.meta_evaluation.report import page
 from automedeval.meta_evaluation.report.arguments import ReportArguments
 from automedeval.meta_evaluation.report.changes import against_baseline
-from automedeval.meta_evaluation.report.grid import FLAGS, grid_of, read_flags
+from automedeval.meta_evaluation.report.grid import grid_of
 from automedeval.meta_evaluation.report.text import report_sentences
 from automedeval.meta_evaluation.table import rows_of
 from automedeval.meta_evaluation.verdict_files import CHECKS, read_verdicts
@@ -111,8 +111,7 @@ def make_report(
             cases, on_harm, notes, rubrics, given.get(HarmRating), args.resamples
         )
     if not judges:
-        return Report(harm, "harm.json", "harm.html", harm_pages, harm_lines[:2])
-    flags = read_flags(Path(args.output) / FLAGS, cases)
+        return Report(harm, "harm.json", "harm.html", harm_pages, harm_lines[:1])
     teacher = teacher_among(judges, args.teacher_verdicts) if args.teacher_verdicts else None
     notes += [note for judge in judges for note in notes_on(judge)]
     rows = rows_of(judges)
@@ -182,13 +181,13 @@ def make_report(
     study, commands = ({}, []) if ratings or Choice in given or on_criteria else _rating_study(args, cases, options)
     changes: dict[str, Any] = {}
     if args.baseline is not None:
-        result["baseline"], *changed = against_baseline(cases, main, args.baseline)
+        result["baseline"], changed = against_baseline(cases, main, args.baseline)
         changes = {"changed": changed, "base": args.baseline, "sort": "lost"}
-    grid = grid_of(cases, judges, people, main, flags, **changes)
-    result |= distributions(cases, main.values, scale)
+    grid = grid_of(cases, judges, people, main, **changes)
+    result["topics"] = means_by_topic(cases, main.values, scale)
     name = Path(args.cases).stem  # a run's own file is always called so
     title = "Report: " + (", ".join(cases.models[:3]) if name == "cases" else name)
-    texts = study | harm_pages | page.report_page(result, title, grid, commands, scale, harm_lines[2:])
+    texts = study | harm_pages | page.report_page(result, title, grid, commands, scale, harm_lines[1:])
     steps = [f"Next step: {' '.join(result['next_steps'])}"] * bool(result["next_steps"])
     return Report(result, "agreement.json", "report.html", texts, [*report_sentences(result, scale), *steps])
 
