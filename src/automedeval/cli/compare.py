@@ -126,7 +126,10 @@ def read_people(args: CompareArguments, cases: Cases, judges: list[VerdictTable]
     if CriterionLabel not in files_by_kind([args.ratings]):
         return read_ratings(args.ratings, cases)
     if any(judge.on_criteria for judge in judges):
-        return people_of(read_labels(args.ratings, cases)[0], cases)
+        labels, notes = read_labels(args.ratings, cases)
+        people = people_of(labels, cases)
+        people.notes += notes
+        return people
     raise RecordError(f"{args.ratings}: labels of criteria, and these verdicts are not on criteria")
 
 

@@ -41,8 +41,7 @@ def compare_candidates(cases: Cases, relation: np.ndarray, scores: np.ndarray | 
     if gap := _unconnected(played[np.ix_(present, present)], names):
         return {"gap": gap}
     wins, ties = wins[:, present][:, :, present], ties[:, present][:, :, present]
-    sides = np.concatenate(cases.panel.pairs)
-    figures = {"win_rate": means_by_model(cases, np.concatenate([1 + relation, 1 - relation]) / 2, sides, (0.0, 1.0))}
+    figures = {"win_rate": shares_won(cases, relation)}
     if scores is not None:
         figures = {"score": means_by_model(cases, scores)} | figures
     records = {name: {label: of[name] for label, of in figures.items() if name in of} for name in names}
@@ -75,6 +74,12 @@ def means_by_model(
         return {name: bootstrap.Estimate(float(sums[k] / counts[k]), n=int(counts[k])) for name, k in there.items()}
     of = {name: models == number for name, number in there.items()}
     return {name: bootstrap.mean_of(values[at], case[at], len(cases), bounds=bounds) for name, at in of.items()}
+
+
+def shares_won(cases: Cases, relation: np.ndarray) -> dict[str, Any]:
+    """Return the share of its pairs that each model wins by relations [pairs], a tie counting half."""
+    halves = np.concatenate([1 + relation, 1 - relation]) / 2
+    return means_by_model(cases, halves, np.concatenate(cases.panel.pairs), (0.0, 1.0))
 
 
 def _count_wins(cases: Cases, relation: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -23,7 +23,7 @@ from automedeval.stats.agreement import ACCURACIES, CORRELATIONS
 from automedeval.stats.bootstrap import Estimate, Statistic
 
 RATIONALES = ("bert_score", "bart_score")
-MEASURES = ("spearman", "pearson", "pairwise_accuracy", "triple_accuracy")
+OF_SCORES = ("spearman", "pearson", "pairwise_accuracy", "triple_accuracy")
 MARKS = ((0.001, "*"), (0.01, "†"), (0.05, "§"))  # Paper: the marks of Table 2
 Rationales = Mapping[str, Mapping[str, Any]]  # name of a judge → what `compare_rationales` found, under "judges"
 
@@ -67,12 +67,12 @@ def paper_table(
         "mark", and of other judges than ours "difference" (less ours), "p" and "p_adjusted", of the correlations of ours "p".
     """
     statistics, estimates = rationales or ({}, {})
-    columns = [name for name in RATIONALES if any(name in record for record in estimates.values())] + list(MEASURES)
+    columns = [name for name in RATIONALES if any(name in record for record in estimates.values())] + list(OF_SCORES)
     by_name = {row.name: row for row in rows}
     table = []
     for line in lines:
         trainings = [by_name[name] for name in line["names"]]
-        cells = {name: dict(line[name]) for name in MEASURES}
+        cells = {name: dict(line[name]) for name in OF_SCORES}
         for name in (each for each in RATIONALES if each in columns):
             cells[name] = over_runs({row.name: _rationale_runs(name, estimates[row.judge.name]) for row in trainings})
         valid = sum(row.judge.verdicts_valid.sum() for row in trainings)
@@ -125,7 +125,7 @@ def _on_shared_pairs(cases: Cases, people: People, pair: Sequence[Sequence[Row]]
     measured = {row: [measures_of(cases, run, rated, relation) for run in row.runs()] for row in rows}
     return {
         name: [{row.name: {n: each[name] for n, each in enumerate(measured[row])} for row in side} for side in pair]
-        for name in MEASURES
+        for name in OF_SCORES
     }
 
 

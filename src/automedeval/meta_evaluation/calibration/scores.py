@@ -92,7 +92,7 @@ class Calibration:
             values_of(verdict, source)  # refuses a verdict without these
         values = table.expected_score if table.has_expected else table.score
         people_say = rated.scores[table.response]
-        use = ~np.isnan(values) & ~np.isnan(people_say) & ~_empty(table)
+        use = ~np.isnan(values) & ~np.isnan(people_say) & ~table.cases.empty[table.response]
         shown, of = np.unique(table.response[use], return_inverse=True)
         ids = [table.cases.records[number].id for number in table.cases.panel.case[shown].tolist()]
         names, case = np.unique(np.array(ids, object), return_inverse=True)
@@ -291,12 +291,6 @@ def beside_people(
     return table, gather_ratings((("the ratings", rating) for rating in usable), table.cases, "the ratings")
 
 
-def _empty(table: VerdictTable) -> np.ndarray:
-    """Return whether each response that a verdict shows is empty, as it says itself: bool [entries]."""
-    names = ((models_of(verdict), verdict) for verdict in table.verdicts)
-    return np.array([models[at] in verdict.empty for models, verdict in names for at in sorted(verdict.order)], bool)
-
-
 def verdict_table(verdicts: Sequence[Verdict]) -> VerdictTable:
     """Return verdicts as a table, with what they say of their cases."""
     return VerdictTable(Cases(list({each.case_id: _case_of(each) for each in verdicts}.values()), "verdicts"), verdicts)
@@ -311,8 +305,8 @@ def models_of(verdict: Verdict) -> list[str]:
 
 
 def _case_of(verdict: Verdict) -> Case:
-    """Return what a verdict says of its case: the models, and the question of a table."""
-    responses = tuple(Response(model, "") for model in models_of(verdict))
+    """Return what a verdict says of its case: the models, which of their responses are empty, and the question of a table."""
+    responses = tuple(Response(model, "" if model in verdict.empty else "an answer") for model in models_of(verdict))
     return Case(verdict.case_id, verdict.extra.get("question") or "", responses)
 
 

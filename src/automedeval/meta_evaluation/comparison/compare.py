@@ -100,7 +100,7 @@ def comparison(
         notes: those of the verdicts' files.
 
     Raises:
-        RecordError: a fault of `candidates_of`, `scales_of` or `changes_of`.
+        RecordError: a fault of `candidates_of` or `scales_of`.
     """
     people = people or People(cases.panel, [], {"none": np.full((cases.responses, 1), np.nan)}, True)
     notes = [*people.notes, *notes, *(note for judge in judges for note in notes_on(judge))]

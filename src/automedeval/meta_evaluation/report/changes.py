@@ -98,20 +98,15 @@ def beside_baseline(
 
 
 def changes_of(cases: Cases, row: Row, baseline: str) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Count what changed from the baseline to every other model.
+    """Count what changed from the baseline to every other model that has a case in common with it.
 
     Returns:
         Of each other model: "old" and "new" version, the "judge", how many answers can be "compared", and how many have each
         mark of `WORDS`. And the arguments of `grid_of` that show it.
-
-    Raises:
-        RecordError: no other model has a case in common with the baseline.
     """
     sides, (gap, marks) = beside_baseline(cases, row, baseline)
-    if sides and not any(new.size for _, new in sides.values()):
-        raise RecordError(f"{cases.source}: {baseline!r} and {next(iter(sides))!r} have no case in common")
     records = []
-    for name, (_, new) in sides.items():
+    for name, (_, new) in ((name, both) for name, both in sides.items() if both.size):
         about = {"old": baseline, "new": name, "judge": row.name, "compared": int((~np.isnan(gap[new])).sum())}
         records.append(about | {mark: int(marked[new].sum()) for mark, marked in marks.items()})
     return records, {"main": row, "base": baseline, "sort": "lost", "changed": (gap, marks)}

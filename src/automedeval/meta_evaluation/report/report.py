@@ -9,11 +9,11 @@ from typing import Any
 import yaml
 
 from automedeval.meta_evaluation.agreement.baselines import measure_baselines
-from automedeval.meta_evaluation.agreement.candidates import means_by_topic
+from automedeval.meta_evaluation.agreement.candidates import means_by_topic, standing
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.evaluate import meta_evaluate
-from automedeval.meta_evaluation.agreement.judge_facts import audits_of, next_steps, notes_on
-from automedeval.meta_evaluation.agreement.paper_table import paper_table
+from automedeval.meta_evaluation.agreement.judge_facts import MEASURES, audits_of, next_steps, notes_on
+from automedeval.meta_evaluation.agreement.paper_table import COLUMNS, gaps_in_words, lines_in_words, paper_table
 from automedeval.meta_evaluation.agreement.ratings import (
     files_by_kind,
     read_choices,
@@ -31,14 +31,15 @@ from automedeval.meta_evaluation.agreement.runs import (
 )
 from automedeval.meta_evaluation.criteria.checklists import people_of, read_labels
 from automedeval.meta_evaluation.criteria.report import criteria_result
-from automedeval.meta_evaluation.facts import LEAST_RATED
+from automedeval.meta_evaluation.facts import LEAST_RATED, called
 from automedeval.meta_evaluation.harm.readings import PHYSICIANS
 from automedeval.meta_evaluation.harm.report import harm_report
-from automedeval.meta_evaluation.report import page
+from automedeval.meta_evaluation.page import PageTable, render_report
+from automedeval.meta_evaluation.report import text
 from automedeval.meta_evaluation.report.arguments import ReportArguments
 from automedeval.meta_evaluation.report.changes import against_baseline
+from automedeval.meta_evaluation.report.figures import illustrate
 from automedeval.meta_evaluation.report.grid import grid_of
-from automedeval.meta_evaluation.report.text import report_sentences
 from automedeval.meta_evaluation.table import rows_of
 from automedeval.meta_evaluation.verdict_files import CHECKS, read_verdicts
 from automedeval.metrics.embedding import NAMES, TextEncoder
@@ -54,6 +55,7 @@ from automedeval.records import (
 )
 from automedeval.records.language import english_only
 from automedeval.records.run_record import describe_result
+from automedeval.records.text import percent
 from automedeval.rubrics import packaged_rubrics, read_rubric
 from automedeval.stats.bootstrap import estimate, plain
 
@@ -124,10 +126,13 @@ def make_report(
     if ratings:
         people = read_ratings(ratings, cases, args.raters)
         notes = people.notes + notes
-    labelled = read_labels(labels, cases) if labels else None
+    labelled = None
+    if labels:
+        labelled, more = read_labels(labels, cases)
+        notes += more
     if labelled and not people:
         try:
-            people = people_of(labelled[0], cases)
+            people = people_of(labelled, cases)
             notes = people.notes + notes
         except RecordError as error:
             notes.append(f"{labels}: {error}: scores are not compared with the labels, criteria are")
@@ -187,9 +192,9 @@ def make_report(
     result["topics"] = means_by_topic(cases, main.values, scale)
     name = Path(args.cases).stem  # a run's own file is always called so
     title = "Report: " + (", ".join(cases.models[:3]) if name == "cases" else name)
-    texts = study | harm_pages | page.report_page(result, title, grid, commands, scale, harm_lines[1:])
+    texts = study | harm_pages | report_page(result, title, grid, commands, scale, harm_lines[1:])
     steps = [f"Next step: {' '.join(result['next_steps'])}"] * bool(result["next_steps"])
-    return Report(result, "agreement.json", "report.html", texts, [*report_sentences(result, scale), *steps])
+    return Report(result, "agreement.json", "report.html", texts, [*text.report_sentences(result, scale), *steps])
 
 
 def _rating_study(args: ReportArguments, cases: Cases, options: Sequence[str]) -> tuple[dict[str, str], list[str]]:
@@ -220,3 +225,39 @@ def _rating_study(args: ReportArguments, cases: Cases, options: Sequence[str]) -
         "# More annotators with an `overlap` also show how far people agree with each other.\n"
     )
     return {study.name: comment + yaml.safe_dump(content, sort_keys=False, allow_unicode=True)}, commands
+
+
+def report_page(
+    result: dict[str, Any],
+    title: str,
+    grid: dict[str, Any],
+    rate: Sequence[str] = (),
+    scale: tuple[float, float] | None = None,
+    harm: Sequence[str] = (),
+) -> dict[str, str]:
+    """Render a result as {"report.html": text, "report.md": text}.
+
+    Args:
+        rate: the commands with which people rate cases; empty where enough are rated.
+        scale: that of the main judge's scores.
+        harm: the sentences on harm but the first, which the facts have.
+    """
+    records = dict(result["judges"]) if "people" in result else {}
+    if ceiling := result.get("people", {}).get("ceiling"):
+        records["one rater against the others"] = ceiling | {"kind": "people", "valid_rate": None}
+    judges, table2, summary = text.real_judges(result), None, list[PageTable]()
+    if table := result.get("table2"):
+        lines, head = lines_in_words(table), [COLUMNS[name].label for name in table["columns"]]
+        table2 = {"lines": lines, "reasons": gaps_in_words(table), "head": head}
+        rows = [[line["judge"], line["runs"], percent(line["valid"]), *line["cells"]] for line in lines]
+        summary = [PageTable(["evaluation model", "runs", "valid", *head], rows)] * (len(rows) > 1)
+    return render_report(
+        "report", title, words=text.report_sentences(result, scale),
+        facts=text.answer(result), further=[*text.further(result), *harm], commands=rate, bars=text.bars(result, scale),
+        links=text.read_first(result), tables=text.tables(result), summary=summary, notes=result["notes"],
+        figures=illustrate(result),
+        settings=result["settings"], scripts=("report.js", "grid.js"), result=result, judges=judges,
+        standing=standing(result["models"][result["main_judge"]["name"]]),
+        main=called(result["main_judge"]["name"]), table2=table2,
+        gaps=text.gaps(result), records=records, labels=MEASURES, **grid,
+    )  # fmt: skip
