@@ -3,6 +3,7 @@
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -105,15 +106,12 @@ def make_report(
         raise RecordError("--baseline needs verdicts with scores or choices")
     if args.rounds and ratings is None:
         raise RecordError("--rounds needs --ratings of scores: a judge is measured by its agreement with people")
-    harm: dict[str, Any] = {}
-    harm_pages: dict[str, str] = {}
-    harm_lines: list[str] = []
+    harm: tuple[dict[str, Any], dict[str, str], list[str]] = {}, {}, []
     if on_harm or HarmRating in given:
-        harm, harm_pages, harm_lines = harm_report(
-            cases, on_harm, notes, rubrics, given.get(HarmRating), args.resamples
-        )
+        harm = harm_report(cases, on_harm, notes, rubrics, given.get(HarmRating), args.resamples)
+    of_harm, harm_pages, harm_lines = harm
     if not judges:
-        return Report(harm, "harm.json", "harm.html", harm_pages, harm_lines[:1])
+        return Report(of_harm, "harm.json", "harm.html", harm_pages, harm_lines[:1])
     teacher = teacher_among(judges, args.teacher_verdicts) if args.teacher_verdicts else None
     notes += [note for judge in judges for note in notes_on(judge)]
     rows = rows_of(judges)
@@ -137,24 +135,17 @@ def make_report(
         except RecordError as error:
             notes.append(f"{labels}: {error}: scores are not compared with the labels, criteria are")
     judged = (verdict for judge in judges for verdict in judge.verdicts)
-    further: dict[type, tuple[Any, list[str]]] = {}
-    for kind, read_kind in (
-        (Choice, read_choices),
-        (VerdictRating, read_verdict_ratings),
-        (Preference, read_preferences),
-    ):
+    of_verdicts = partial(read_verdict_ratings, verdicts=judged)
+    further: dict[type, Any] = {}
+    for kind, read_kind in {Choice: read_choices, VerdictRating: of_verdicts, Preference: read_preferences}.items():
         if kind in given:
-            further[kind] = read_kind(given[kind], cases, *([judged] if kind is VerdictRating else []))
-            notes += further[kind][1]
+            further[kind], more = read_kind(given[kind], cases)
+            notes += more
     encoder, baselines = None, []
     if people is not None:
         encoder = load_encoder(notes)
         baselines = measure_baselines(cases, encoder, notes)
-    choices, ratings_of_verdicts, preferences = (
-        further.get(kind, (None,))[0] for kind in (Choice, VerdictRating, Preference)
-    )
-    by_people = (people, choices, ratings_of_verdicts, preferences)
-    result = meta_evaluate(cases, [*judges, *baselines], *by_people, args.resamples, main=main)
+    result = meta_evaluate(cases, [*judges, *baselines], people, further, args.resamples, main=main)
     rationales = None
     if teacher is not None:
         models = {name: getattr(args, name) for name in ("bert_model", "bert_num_layers", "bart_model")}
@@ -176,7 +167,7 @@ def make_report(
         result["judges"][name]["audit"] = asdict(audit)
     audited = "audit" in result["judges"][main.name]
     settings = describe_result("report", resamples=args.resamples)
-    result = plain(result) | ({"harm": harm} if harm else {})
+    result = plain(result) | ({"harm": of_harm} if of_harm else {})
     result |= {
         "next_steps": next_steps(main.judge, people is not None or main.judge.on_criteria, audited),
         "notes": notes,
