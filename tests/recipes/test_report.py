@@ -120,15 +120,6 @@ def test_raters_who_did_not_rate_all_are_taken_as_anonymous_and_it_is_said(tmp_p
     assert "ICC(A,1)" in crossed["people"]["reliability"]["fluency"]
 
 
-def test_one_case_has_figures_and_no_intervals(tmp_path):
-    result = made(tmp_path, agreeing_verdicts(), cases=read(CASES)[:1], ratings=RATINGS).result
-    estimate = result["judges"]["echo"]["pairwise_accuracy"]
-    assert estimate["value"] is not None
-    assert estimate["low"] is None
-    assert estimate["approximate"]
-    assert any("of 29 cases that are not among these 1" in note for note in result["notes"])
-
-
 def test_files_can_name_their_judges(tmp_path):
     file = write(tmp_path / "one.jsonl", agreeing_verdicts())
     options = ("--cases", CASES, "--output", tmp_path / "out", *FAST, "--verdicts")
