@@ -26,7 +26,6 @@ from automedeval.meta_evaluation.agreement.rationale_similarity import compare_r
 from automedeval.meta_evaluation.agreement.runs import (
     check_names,
     follow_rounds,
-    lines_over_runs,
     main_row,
     trainings_of,
 )
@@ -135,9 +134,10 @@ def make_report(
         except RecordError as error:
             notes.append(f"{labels}: {error}: scores are not compared with the labels, criteria are")
     judged = (verdict for judge in judges for verdict in judge.verdicts)
-    of_verdicts = partial(read_verdict_ratings, verdicts=judged)
+    readers: dict[type, Callable[..., tuple[Any, list[str]]]] = {Choice: read_choices, Preference: read_preferences}
+    readers |= {VerdictRating: partial(read_verdict_ratings, verdicts=judged)}
     further: dict[type, Any] = {}
-    for kind, read_kind in {Choice: read_choices, VerdictRating: of_verdicts, Preference: read_preferences}.items():
+    for kind, read_kind in readers.items():
         if kind in given:
             further[kind], more = read_kind(given[kind], cases)
             notes += more
@@ -154,15 +154,14 @@ def make_report(
         result["similarity"] = estimate(similarity, len(cases), args.resamples)
         rationales = (similarity["judges"], result["similarity"]["judges"])
     if people is not None:
-        result["over_runs"] = lines_over_runs(result["judges"])
         tests = (main.name, rationales, args.resamples)
-        result["table2"] = paper_table(cases, rows, people, result["over_runs"], *tests)
+        result["table2"] = paper_table(cases, rows, people, result["judges"], *tests)
     if labelled and people is not None and not ratings:
         result["people"]["reason"] = "physicians stand beside each other by the criteria that they labelled"
     if on_criteria:
         result["criteria"] = estimate(criteria_result(cases, on_criteria, labelled), len(cases), args.resamples)
     if args.rounds:
-        result["rounds"] = follow_rounds(result["over_runs"], args.rounds)
+        result["rounds"] = follow_rounds(result["table2"]["rows"], args.rounds)
     for name, audit in audits_of(args.audits, rows).items():
         result["judges"][name]["audit"] = asdict(audit)
     audited = "audit" in result["judges"][main.name]
