@@ -82,7 +82,7 @@ def paper_table(
         valid = sum(row.judge.verdicts_valid.sum() for row in trainings)
         due = sum(row.judge.verdicts_due.sum() for row in trainings)
         count, of = (len(names), "trainings") if len(names) > 1 else (len(runs[line]), "runs")
-        record = {"judge": line, "names": names, "runs": count, "of": of}
+        record: dict[str, Any] = {"judge": line, "names": names, "runs": count, "of": of}
         table.append(record | {"valid": float(valid / due), "cells": {name: cells[name] for name in columns}})
     mine = next(record for record in table if main in record["names"])
     others = [record for record in table if record is not mine]
