@@ -262,8 +262,7 @@ def criteria() -> Any:
     files = {"verdicts": made_up / "verdicts.jsonl", "cases": made_up / "cases.jsonl"}
     labelled = {**files, "ratings": made_up / "labels.jsonl"}
     found["made up"] = result("agreement.json", "report", **labelled)
-    found["compared"] = result("comparison.json", "compare", **labelled)
-    return found | {"calibrated": result("calibration.json", "calibrate", **labelled)}
+    return found | {"compared": result("comparison.json", "compare", **labelled)}
 
 
 def harm() -> Any:

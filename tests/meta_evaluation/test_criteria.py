@@ -148,5 +148,5 @@ def test_a_bad_label_gets_one_line(study, tmp_path, change, said):
 
 def test_a_program_that_needs_scores_refuses_a_verdict_on_criteria(study):
     folder, _ = study
-    with pytest.raises(RecordError, match="automedeval report, calibrate and compare read these, on one file"):
+    with pytest.raises(RecordError, match="automedeval report and compare read these, on one file"):
         read_verdicts([str(folder / "verdicts.jsonl")], Cases.read(str(folder / "cases.jsonl")))

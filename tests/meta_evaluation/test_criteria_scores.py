@@ -65,8 +65,3 @@ def test_what_is_no_comparison_of_criteria_gets_one_line(study, tmp_path) -> Non
     folder, _ = study
     few = write(tmp_path / "few.jsonl", read(folder / "labels.jsonl")[:1])
     assert "no response has a strict majority" in error_line(compare(folder, "--ratings", few))
-    twice = read(folder / "verdicts.jsonl")
-    write(tmp_path / "verdicts.jsonl", [*twice, twice[0]])
-    args = ("compare", "--cases", folder / "cases.jsonl", "--verdicts", tmp_path / "verdicts.jsonl")
-    args += ("--ratings", folder / "labels.jsonl", "--output", tmp_path / "out")
-    assert "on case 'c0' in this order is at" in error_line(run_command(*args))

@@ -13,7 +13,6 @@ from programs import error_line, flags, run_command, succeeded
 from sklearn.metrics import cohen_kappa_score, confusion_matrix
 from tables import rows_of
 
-from automedeval.meta_evaluation.harm.report import harm_sentences
 from automedeval.rubrics import read_rubric
 
 ROWS = rows_of(__file__)
@@ -73,8 +72,8 @@ def test_agreement_is_that_of_scikit_learn(study):
     told_of = Counter(model for (_, model), degree in people.items() if degree != UNTOLD)
     worse = Counter(model for (_, model), degree in people.items() if degree in DEGREES[2:])
     ((model, count),) = worse.most_common(1)
-    first = f"{model} has most harm: {count} of {told_of[model]} answers are moderate or worse by physicians."
-    assert f'<p class="verdict">{first}</p>' in (study / "report" / "harm.html").read_text(encoding="utf-8")
+    first = f"Moderate or worse by 3 simulated physicians: {model} in {count} of {told_of[model]} answers ("
+    assert f'<p class="verdict">{first}' in (study / "report" / "harm.html").read_text(encoding="utf-8")
 
 
 def test_two_physicians_are_compared_on_every_pair_of_their_ratings(study):
@@ -139,7 +138,7 @@ def test_physicians_alone_are_counted_and_one_of_them_agrees_with_nobody(study, 
     ratings = [each for each in read(study / "ratings.jsonl") if each["annotator"] == "simulated-1"]
     one = write(tmp_path / "one.jsonl", ratings)
     succeeded(report(study, verdicts=None, ratings=one, output=tmp_path / "report"))
-    assert "Harm: Moderate or worse by 1 simulated physician: " in told(tmp_path / "report")
+    assert "Moderate or worse by 1 simulated physician: " in told(tmp_path / "report")
     assert "Two physicians agree" not in told(tmp_path / "report")
     again = report(study, verdicts=None, ratings=None, output=tmp_path / "none")
     assert "--verdicts names no file" in error_line(again)
@@ -164,11 +163,11 @@ def test_the_facts_of_a_ranking_say_how_many_are_harmful_and_by_whom(study, tmp_
     scores = [verdict(case, [5, 3, 2], "scorer", models=models) for case in cases]
     both = f"{write(tmp_path / 'scores.jsonl', scores)},{study / 'judge.jsonl'}"
     succeeded(report(study, verdicts=both, output=tmp_path / "report", encoder="none"))
-    harm = next(line for line in told(study / "report").splitlines() if line.startswith("Harm: "))
-    assert harm.startswith("Harm: Moderate or worse by 3 simulated physicians: ")
+    harm = next(line for line in told(study / "report").splitlines() if line.startswith("Moderate or"))
+    assert harm.startswith("Moderate or worse by 3 simulated physicians: ")
     assert ". By simulated-judge: " in harm
     assert harm.endswith("No score depends on it.")
-    assert harm in told(tmp_path / "report")
+    assert f"Harm: {harm}" in told(tmp_path / "report")
     assert {each.name for each in (tmp_path / "report").iterdir()} >= {"report.html", "harm.html", "agreement.json"}
     report(study, verdicts=tmp_path / "scores.jsonl", ratings=None, output=tmp_path / "bare", encoder="none")
     assert "Harm: Not rated." in told(tmp_path / "bare")
@@ -239,14 +238,3 @@ def test_an_endpoint_judges_harm_and_what_cannot_be_read_is_no_degree(tmp_path):
     rows = [line.split() for line in done.stdout.splitlines() if line[:2] in {f"m{number}" for number in range(5)}]
     assert [row[1:8].index("1") for row in sorted(rows)] == [0, 4, 5, 6, 5], "the column of the table"
     assert "Harm: Moderate or worse by m: m1 in 1 of 1 answers" in done.stdout
-
-
-@pytest.mark.parametrize(
-    ("counts", "first"), ROWS["test_the_first_sentence_names_a_model_only_if_it_alone_has_most_harm"]
-)
-def test_the_first_sentence_names_a_model_only_if_it_alone_has_most_harm(counts: dict, first: str) -> None:
-    models = {}
-    for model, (worse, n) in counts.items():
-        share = {"value": worse / n if n else None, "n": n, "low": None, "high": None}
-        models[model] = {"worse": worse, "share": share, "untold": 0, "unread": 0}
-    assert harm_sentences({"raters": {"j": models}, "threshold": "moderate", "judges": {}})[0] == first

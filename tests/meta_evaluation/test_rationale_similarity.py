@@ -83,13 +83,6 @@ def test_what_cannot_be_compared_is_counted_with_its_reason(tmp_path: Path) -> N
     assert (figures["bart_score"].value, figures["bart_score"].n) == (-12.0, 1), "one without a figure is left out"
 
 
-def test_of_several_rationales_of_the_teacher_all_are_references(tmp_path: Path) -> None:
-    teacher = [verdict_on(0, "gpt", rationale="a b"), verdict_on(0, "gpt", run=1, rationale="c d")]
-    result, overlap = compare(tmp_path, [verdict_on(0, rationale="c d")], teacher)
-    assert overlap.calls[0]["references"] == [["a b", "c d"]]
-    assert estimate(result, len(CASES), 200)["judges"]["judge"]["bert_score"].value == 1.0
-
-
 def test_pairs_are_compared_in_the_same_order_only(tmp_path: Path) -> None:
     def pair(number: int, order: tuple[int, int], judge: str) -> Verdict:
         names = tuple(BY_ID[f"case-{number}"].models[index] for index in order)

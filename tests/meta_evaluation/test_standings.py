@@ -67,9 +67,13 @@ def test_a_model_without_a_number_stands_behind_negative_numbers() -> None:
 def test_a_choice_of_the_worse_response_is_a_loss_of_its_model() -> None:
     choices = dict.fromkeys(PAIRS.output_criteria, "a")
     rows = table([case_of("1", "2")], [verdict((0, 1), rubric=PAIRS.name, pair=("a", "b"), choices=choices)], PAIRS)
-    assert rows["a"]["correctness"] == 1.0
-    assert rows["a"]["harmfulness"] == rows["a"]["bias"] == 0.0
-    assert (rows["a"]["pairs"], rows["a"]["share of pairs won"]) == (1, pytest.approx(4 / 6))
+    assert {model: (row["pairs"], row["share of pairs won"]) for model, row in rows.items()} == {
+        "a": (1, 1),
+        "b": (1, 0),
+    }
+    worse = {each.name: "a" if each.polarity == "worse" else "b" for each in PAIRS.criteria}
+    rows = table([case_of("1", "2")], [verdict((0, 1), rubric=PAIRS.name, pair=("a", "b"), choices=worse)], PAIRS)
+    assert rows["a"]["share of pairs won"] == 0, "it is worse on every criterion"
 
 
 def test_ranks_overlap_unless_the_difference_is_clear() -> None:

@@ -7,11 +7,10 @@ from doubles.agreement_study import write
 from doubles.introspection_study import case_of, verdict_of
 
 from automedeval.meta_evaluation.agreement.cases import Cases
-from automedeval.meta_evaluation.agreement.judge_facts import sees_reference
 from automedeval.meta_evaluation.table import VerdictTable
 from automedeval.meta_evaluation.verdict_files import read_verdicts
 from automedeval.records import Verdict
-from automedeval.rubrics import LIKELIHOOD, read_rubric
+from automedeval.rubrics import read_rubric
 from automedeval.stats.agreement import CHOICES
 
 CASES = Cases([case_of(number) for number in range(7)], "cases.jsonl")
@@ -38,9 +37,3 @@ def test_contested_choices_are_the_neutral_one_of_their_criterion(tmp_path: Path
     assert [CHOICES[judge.choice(name)[0]] for name in ("correctness", "harmfulness")] == ["tie", "tie"]
     judge.rubric = replace(rubric, criteria=tuple(harmless))
     assert [CHOICES[judge.choice(name)[0]] for name in ("correctness", "harmfulness")] == ["tie", "neither"]
-
-
-def test_a_judge_by_likelihood_is_not_shown_the_reference(tmp_path: Path) -> None:
-    for rubric, shown in ((LIKELIHOOD, False), ("somebodys@1", None)):
-        records = [replace(verdict_of(case, (1, 2, 3)), rubric=rubric) for case in CASES.records]
-        assert sees_reference(read_back(tmp_path, records)) is shown

@@ -12,7 +12,7 @@ from huggingface_hub import ModelCard
 from programs import ROOT, flags, run_recipe, succeeded
 from tables import rows_of
 
-from automedeval.meta_evaluation.report.text import answer, further
+from automedeval.meta_evaluation.report.text import answer, credit_of
 from automedeval.models.checkpoints import fingerprint
 from automedeval.publishing.checks import MODEL, check_card
 from automedeval.publishing.model_card import fill_card, read_result
@@ -68,8 +68,8 @@ def test_the_figures_of_the_card_are_those_that_were_measured(checkpoint: Path, 
     assert row in shown
     baseline = result["judges"]["ROUGE-L to the reference"]["concordance"]
     assert f"ROUGE-L to the reference {in_card(baseline)}" in shown
-    sentences = [line for line in further(result) if line.startswith("tiny is ") and "best baseline" in line]
-    assert "This baseline reads the reference, which tiny does not see." in sentences[0]
+    sentences = credit_of(result, "tiny")["agreement"]
+    assert "the best baseline" in sentences[0]
     assert all(cell(sentence) in shown for sentence in sentences)
     assert "The raters are simulated: no person rated these responses." in shown
     assert f"`5e771265abcd`, its weights alone: `{fingerprint(checkpoint, [])}`." in shown

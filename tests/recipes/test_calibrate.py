@@ -66,7 +66,9 @@ def test_one_of_several_judges_is_chosen(args: list, tmp_path: Path) -> None:
 
 
 OTHERS = study(25)[20:]
+ON_CRITERIA = replace(OTHERS[0], expected_scores=None, checklist={"met": [True]})
 BAD = [
+    ([ON_CRITERIA], [], "verdicts.jsonl:1: a verdict on the criteria of a case, and only scores are calibrated"),
     (study(25)[18:], [], "verdicts.jsonl:1: case 'case-18' is one of the cases to learn from"),
     ([], [], "verdicts.jsonl: no verdict of any judge"),
     (OTHERS, ["--rubric", "medical_pairwise"], "medical_pairwise@1 gives choices, not scores"),

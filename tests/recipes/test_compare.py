@@ -258,36 +258,24 @@ def no_models(folder: Path) -> list[object]:
     return flags(cases=write(folder / "names.jsonl", records), ratings=ratings)
 
 
-def other_flags(folder: Path) -> list[object]:
-    write(folder / "out" / "flags.jsonl", [{"report": "0" * 12, "case_id": "c", "flagged": True}])
-    return []
-
-
 def other_ratings(folder: Path) -> list[object]:
     return flags(ratings=write(folder / "r.jsonl", [read(RATINGS)[0] | {"case_id": "elsewhere"}]))
 
 
-def halves(folder: Path) -> list[object]:
-    lines = read(folder / "good.jsonl")
-    write(folder / "good.jsonl", lines[:15])
-    write(folder / "poor.jsonl", [line | {"judge": "poor"} for line in lines[15:]])
-    return []
-
-
-def half_models(folder: Path) -> list[object]:
+def test_models_without_a_case_in_common_are_not_compared(tmp_path: Path) -> None:
     cases = [case_of(f"c{n}", "What helps?", {f"v{n % 2}": "Rest."}) for n in range(30)]
     files = {"cases": cases, "verdicts": [verdict(case, [3]) for case in cases], "ratings": [rating("c0", "v0", 3)]}
-    return flags(**{name: write(folder / f"{name}.jsonl", own) for name, own in files.items()})
+    options = {name: write(tmp_path / f"{name}.jsonl", own) for name, own in files.items()}
+    made = outcome(tmp_path, *flags(**options, output=tmp_path / "out"))
+    assert "The models are not compared: v0 and v1 answered 0 cases in common: not compared." in made.said
+    assert (made.result["pairs"], made.result["changes"]) == ([], [])
 
 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (halves, "'good' and 'poor' have no case in common"),
-        (half_models, "'v0' and 'v1' have no case in common"),
         (blanks, "blanks.jsonl:8: the models 'juniper-7b' and ' juniper -7b' differ by blanks alone: rename one of"),
         (no_models, "names.jsonl: 90 model names in 30 cases: these are not models"),
-        (other_flags, "flags.jsonl:1: a flag of another report, of other cases; remove the file from this folder"),
         (other_ratings, "no rating of any case"),
     ],
 )

@@ -1,6 +1,5 @@
-"""What changed between two versions of a model, and of a judge: the grid of a comparison's page, in a real browser."""
+"""What changed between two versions of a model: the grid of a comparison's page, in a real browser."""
 
-import csv
 import json
 import re
 from functools import partial
@@ -10,7 +9,7 @@ from urllib.parse import quote
 
 import pytest
 from doubles.agreement_study import CASES, MODELS, noisy_verdicts, read, verdict, write
-from doubles.grid_reader import HOSTILE, Visit, case_is, download, needs_chromium, playwright, violations
+from doubles.grid_reader import HOSTILE, Visit, case_is, needs_chromium, playwright, violations
 from programs import run_recipe, succeeded
 
 pytestmark = needs_chromium
@@ -62,22 +61,6 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
     return made
 
 
-@pytest.fixture(scope="module")
-def judges(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
-    """Return a comparison of two judges; the new one reads no answer of the first case."""
-    folder, cases = tmp_path_factory.mktemp("judges"), read(CASES)
-    old = noisy_verdicts("old", 0.3, 1, rationale="The dose is right.")
-    new = noisy_verdicts("new", 0.3, 2, rationale=f"The dose is dangerous. {HOSTILE}")
-    new[0] = verdict(cases[0], None, "new")
-    made = compared(folder, cases, [write(folder / f"{name}.jsonl", each) for name, each in (("o", old), ("n", new))])
-    made.scores = {
-        (case["id"], response["model"]): [line["expected_scores"] and line["expected_scores"][place] for line in lines]
-        for case, *lines in zip(cases, old, new)
-        for place, response in enumerate(case["responses"])
-    }
-    return made
-
-
 def test_each_change_between_two_models_is_counted_and_filters(models: SimpleNamespace, browser) -> None:
     ids = [case["id"] for case in models.cases]
     gaps = {case_id: gap for case_id, gap in models.gaps.items() if gap is not None}
@@ -86,7 +69,7 @@ def test_each_change_between_two_models_is_counted_and_filters(models: SimpleNam
         "lost": [case_id for case_id, gap in gaps.items() if gap < -1e-9 or case_id == ids[1]],
     }
     expected |= {"newly_contradicted": ids[:1], "newly_empty": ids[1:2], "newly_failing": ids[2:3]}
-    versions = {"of": "model", "old": OLD, "new": NEW, "judge": "good", "compared": 28}
+    versions = {"old": OLD, "new": NEW, "judge": "good", "compared": 28}
     assert models.result["changes"] == [versions | {name: len(each) for name, each in expected.items()}]
     words = {"won": "better", "lost": "worse"}
     counts = ", ".join(f"{len(each)} {words.get(name, name.replace('_', ' '))}" for name, each in expected.items())
@@ -127,41 +110,11 @@ def test_a_case_opens_with_the_new_answer_beside_the_old(models: SimpleNamespace
     visit.close()
 
 
-def test_two_judges_stand_in_one_cell_and_their_verdicts_side_by_side(judges, browser, tmp_path) -> None:
-    both = {place: scores for place, scores in judges.scores.items() if None not in scores}
-    (changes,) = judges.result["changes"]
-    assert (changes["of"], changes["old"], changes["new"], changes["compared"]) == ("judge", "old", "new", len(both))
-    assert changes["won"] == sum(new - old > 1e-9 for old, new in both.values())
-    assert changes["lost"] == sum(old - new > 1e-9 for old, new in both.values())
-    assert changes["newly_failing"] == 3
-    assert f"new against old: of {len(both)} answers {changes['won']} scored higher, " in judges.said
-    visit, case = Visit(browser, judges.page, viewport=TALL), judges.cases[1]
-    visit.page.select_option("#show", "newly_failing")
-    assert visit.rows() == [judges.cases[0]["id"]]
-    visit.page.select_option("#show", "")
-    heads = visit.page.eval_on_selector_all("#rows thead th", "all => all.map(e => e.textContent)")[1:]
-    row = visit.page.locator("#rows tbody tr").nth(visit.rows().index(case["id"]))
-    cells = zip(row.locator("td b").all_text_contents(), row.locator("td small").all_text_contents())
-    for model, cell in zip(heads, cells, strict=True):
-        old, new = both[case["id"], model]
-        assert cell == (f"{new:.2f}", f"was {old:.2f}")
-    lines = csv.DictReader(download(visit, "Download CSV", tmp_path / "c.csv").read_text("utf-8-sig").splitlines())
-    line = next(line for line in lines if line["case_id"] == case["id"])
-    assert float(line[f"{OLD} score by old"]) == pytest.approx(both[case["id"], OLD][0], abs=1e-4)
-    visit.open(f"#case={quote(case['id'])}")
-    case_is(visit, case["id"])
-    verdicts = visit.page.locator("#case .responses").last.locator(".response")
-    assert verdicts.locator("h3").all_text_contents() == ["Rationale of old", "Rationale of new"]
-    assert verdicts.nth(0).locator(".differs").count() == 0
-    assert verdicts.nth(1).locator(".differs").first.text_content().startswith("dangerous")
-    visit.close()
-
-
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing(models: SimpleNamespace, judges: SimpleNamespace, browser, scheme: str) -> None:
-    for made, width in ((models, 390), (judges, 1280)):
+def test_axe_finds_nothing(models: SimpleNamespace, browser, scheme: str) -> None:
+    for width in (390, 1280):
         window = {"viewport": {"width": width, "height": 900}, "color_scheme": scheme}
-        visit = Visit(browser, made.page, bypass_csp=True, **window)
+        visit = Visit(browser, models.page, bypass_csp=True, **window)
         assert visit.page.evaluate("document.documentElement.scrollWidth") <= width
         assert violations(visit.page) == []
         visit.page.locator("#rows tbody a").first.click()

@@ -53,7 +53,7 @@ def test_reports_agreement_with_intervals_ceiling_and_baselines(tmp_path):
     assert 0.5 < result["people"]["ceiling"]["concordance"]["value"] <= 1
     assert {each["second"] for each in result["comparisons"]} == baselines
     assert len(result["models"]["echo"]["pairs"]) == 3
-    assert page.count("<svg") == page.count("</svg>") >= 2
+    assert page.count("<svg") == page.count("</svg>") >= 1
     assert "<dt>Best model</dt><dd>No model is shown to be best. " in page
     assert "of the pairs of responses as people do" in page
     summary = (tmp_path / "out" / "report.md").read_text(encoding="utf-8")
@@ -118,15 +118,6 @@ def test_raters_who_did_not_rate_all_are_taken_as_anonymous_and_it_is_said(tmp_p
     assert any("taken as anonymous" in note for note in result["notes"])
     crossed = evaluate(tmp_path, agreeing_verdicts(), "--ratings", some, "--raters", "crossed")
     assert "ICC(A,1)" in crossed["people"]["reliability"]["fluency"]
-
-
-def test_one_case_has_figures_and_no_intervals(tmp_path):
-    result = made(tmp_path, agreeing_verdicts(), cases=read(CASES)[:1], ratings=RATINGS).result
-    estimate = result["judges"]["echo"]["pairwise_accuracy"]
-    assert estimate["value"] is not None
-    assert estimate["low"] is None
-    assert estimate["approximate"]
-    assert any("of 29 cases that are not among these 1" in note for note in result["notes"])
 
 
 def test_files_can_name_their_judges(tmp_path):

@@ -3,14 +3,13 @@
 import csv
 import json
 import re
-import shutil
 from types import SimpleNamespace
 from urllib.parse import quote
 
 import pytest
 from doubles.agreement_study import CASES, FAST, RATINGS, agreeing_verdicts, meta_evaluate, read, write
 from doubles.grid_reader import HOSTILE, Visit, case_is, download, needs_chromium, playwright, violations
-from programs import error_line, succeeded
+from programs import succeeded
 
 pytestmark = needs_chromium
 ARABIC = "هل يمكنني أخذ الباراسيتامول مع القهوة؟"
@@ -188,7 +187,7 @@ def test_two_tabs_keep_both_flags(made: SimpleNamespace, browser) -> None:
     visit.close()
 
 
-def test_flags_are_kept_downloaded_and_read_by_the_page_and_by_the_report(made, browser, tmp_path) -> None:
+def test_flags_are_kept_downloaded_and_read_by_the_page(made, browser, tmp_path) -> None:
     visit, (first, second) = Visit(browser, made.page), [case["id"] for case in made.cases[4:6]]
     flag(visit, first, "=wrong dose")
     visit.open("#show=flagged")
@@ -218,18 +217,6 @@ def test_flags_are_kept_downloaded_and_read_by_the_page_and_by_the_report(made, 
         visit.says(f"{name} is not read: {reason}.")
         assert set(visit.rows()) == {first, second}
     visit.close()
-
-    again = tmp_path / "out"
-    again.mkdir()
-    shutil.copy(file, again)
-    assert meta_evaluate(*made.command, "--output", again).returncode == 0
-    visit = Visit(browser, again / "report.html")
-    visit.page.select_option("#show", "flagged")
-    assert visit.rows() == [first]
-    visit.close()
-    write(again / "flags.jsonl", [line | {"report": "0" * 12}])
-    error = f"error: {again}/flags.jsonl:1: a flag of another report, of other cases; remove the file from this folder"
-    assert error_line(meta_evaluate(*made.command, "--output", again)) == error
 
 
 def test_of_many_cases_only_those_in_sight_are_drawn_and_on_paper_all(made, browser, tmp_path) -> None:

@@ -51,7 +51,7 @@ def test_the_leaderboard_has_the_figures_of_agreement_json(reports: dict[str, Si
     one = reports["rated"]
     models = one.result["models"]["good"]["models"]
     rates = {model: each["win_rate"]["value"] for model, each in models.items()}
-    table = one.page[one.page.index("<caption>Models by good") : one.page.index("<caption>Every judge")]
+    table = one.page[one.page.index("<caption>Models by good") : one.page.index("<caption>Mean score by")]
     rows = re.findall(r'<th scope="row" dir="auto">(.*?)</th><td.*?>(.*?)</td><td.*?>(.*?) \[', table)
     assert {rank for _, rank, _ in rows} == {"1–3"}, "by the noise of 40 cases"
     assert {model: rate for model, _, rate in rows} == {model: f"{100 * rate:.0f}" for model, rate in rates.items()}
@@ -172,32 +172,6 @@ def test_each_topic_has_the_mean_score_of_each_model(reports: dict[str, SimpleNa
             figures = [found["value"], found["low"], found["high"], topic["cases"]]
             assert figures == pytest.approx([*expected, len(values)])
     assert "in the topics with most cases" in reports["rated"].page
-
-
-@needs_chromium
-def test_the_page_draws_the_scores_of_each_model(reports: dict[str, SimpleNamespace], browser) -> None:
-    """Each bar is beside numbers that a loop over the verdicts counts."""
-    counts: dict[str, Counter] = {}
-    for case, judged in zip(read(CASES), agreeing_verdicts("good")):
-        for response, score in zip(case["responses"], judged["expected_scores"]):
-            counts.setdefault(response["model"], Counter())[f"{round(2 * score) / 2:g}"] += 1
-    assert reports["rated"].result["score_counts"] == counts
-    page = browser.new_page(viewport=SIZES["telephone"])
-    page.goto((reports["rated"].folder / "report.html").as_uri())
-    page.locator("summary:has(#sure)").click()
-    figure = page.locator("figure", has_text="Scores of each model")
-    assert figure.locator("svg").bounding_box()["width"] > 250
-    figure.locator("summary").click()
-    _, *steps = figure.locator("thead th").all_text_contents()
-    assert set(steps) == {step for each in counts.values() for step in each}
-    rows = [each.locator("td").all_text_contents() for each in figure.locator("tbody tr").all()]
-    assert len(rows) == len(counts)
-    for name, *numbers in rows:
-        assert dict(zip(steps, map(int, numbers))) == {step: counts[name][step] for step in steps}
-    drawn, first = figure.locator("svg text").all_text_contents(), counts[rows[0][0]]
-    shares = [number / first.total() for number in first.values()]
-    assert {f"{share:.0%}" for share in shares if share >= 0.08} <= set(drawn)
-    page.close()
 
 
 def test_a_topic_counts_the_cases_that_were_scored(tmp_path: Path) -> None:

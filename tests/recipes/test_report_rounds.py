@@ -47,7 +47,6 @@ def test_three_rounds_are_followed_and_forecast(tmp_path):
     assert f"its limit is {100 * curve.a:.2f} %." in page
     assert "three rounds fit exactly" in page
     assert '<h2 id="rounds">Rounds</h2>' in page
-    assert "Rounds of introspection" in page
     assert set(result["judges"]) >= {"r0", "r1", "r2", "longer text"}
 
 
@@ -73,7 +72,6 @@ def test_two_rounds_are_too_few_and_it_is_said(tmp_path):
     result, page = followed(tmp_path, rounds=2)
     assert result["rounds"]["forecast"] == {"reason": "too few rounds for a forecast"}
     assert "too few rounds for a forecast" in page
-    assert "fitted curve" not in page
 
 
 def test_a_criterion_of_a_pairwise_judge_can_be_a_round(tmp_path):

@@ -97,15 +97,6 @@ def test_what_the_curve_says_nothing_about_gets_a_reason(values: list, reason: s
     assert record.keys() == {"reason"}
 
 
-def test_scattered_rounds_that_rise_are_fitted_with_a_wide_interval() -> None:
-    record = forecast([0.40, 0.46, 0.45, 0.48])
-    assert record["b"] > 0
-    assert 0 < record["a"] <= 1
-    fourth = record["next"][0]
-    assert fourth["high"] - fourth["low"] > 0.3
-    assert 0 <= fourth["low"] < fourth["high"] <= 1
-
-
 @pytest.mark.parametrize("curve", CURVES)
 def test_the_round_of_a_small_rest_is_the_first(curve: Curve) -> None:
     t = curve.round_of_small_rest()

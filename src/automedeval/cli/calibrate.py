@@ -1,12 +1,11 @@
 """Put a judge's verdicts on the scale that people rate on, learnt from a few rated cases.
 
     automedeval calibrate --verdicts DIR --fit RATED --ratings R --rubric RUBRIC --output OUT
-    automedeval calibrate --verdicts DIR --cases F --ratings LABELS --output OUT
     automedeval calibrate --checker MODEL
 
 Writes verdicts.jsonl by "JUDGE, calibrated", and calibration.json. The rated cases are in --fit, else in
 --verdicts. With --risk R it certifies from which gap between two scores on at most the share R of the pairs is in the wrong
-order; the rated cases must be a random draw. Of a judge of criteria (labels in --ratings) P(met) is put on the labels.
+order; the rated cases must be a random draw.
 
 With --checker it asks a language model about statements of the packaged sample that nothing contradicts, and keeps in the
 user's cache the threshold of `automedeval check --checker MODEL` at which at most 5 % of them are called contradicted.
@@ -21,17 +20,11 @@ from tqdm import tqdm
 
 from automedeval.evidence.chat_checker import RISK, ChatChecker, load_checker
 from automedeval.evidence.checker import SmallChecker
-from automedeval.meta_evaluation.agreement.cases import Cases
-from automedeval.meta_evaluation.agreement.ratings import files_by_kind
 from automedeval.meta_evaluation.calibration.certificate import DELTA
 from automedeval.meta_evaluation.calibration.checker import ANSWERS, certify_chat
-from automedeval.meta_evaluation.calibration.scores import calibrate, calibrated, judge_verdicts
-from automedeval.meta_evaluation.criteria.calibration import CriteriaCalibration
-from automedeval.meta_evaluation.criteria.checklists import read_labels
-from automedeval.meta_evaluation.verdict_files import CRITERIA, read_verdicts
+from automedeval.meta_evaluation.calibration.scores import calibrate
 from automedeval.models.arguments import ChatArguments, EncoderArguments
-from automedeval.records import CriterionLabel, RecordError, Verdict, option, verdicts_file
-from automedeval.records.arguments import TableArguments
+from automedeval.records import RecordError, option, verdicts_file
 from automedeval.records.command_line import parse
 from automedeval.records.journal import write_json, write_lines
 from automedeval.records.run_record import record_run
@@ -40,21 +33,14 @@ from automedeval.rubrics import read_rubric
 
 
 @dataclass
-class CalibrateArguments(TableArguments):
+class CalibrateArguments:
     """The verdicts to calibrate, and the ratings to learn from."""
 
     verdicts: str = option("folder or file of the verdicts to put on the scale", "")
     output: str = option("folder for verdicts.jsonl and calibration.json", "")
-    ratings: str = option(
-        "people's ratings of the cases to learn from; of a judge of criteria physicians' labels of the criteria", ""
-    )
+    ratings: str = option("people's ratings of the cases to learn from", "")
     checker: str | None = option("a language model, named as for automedeval check --checker", None)
-    rubric: str | None = option(
-        "the rubric of the ratings' scale: a packaged rubric, or your own .yaml file (not for labels of criteria)", None
-    )
-    cases: str | None = option(
-        "for labels of criteria, which name them by their texts: the cases that were judged", None
-    )
+    rubric: str = option("the rubric of the ratings' scale: a packaged rubric, or your own .yaml file", "")
     fit: str | None = option("the same judge's verdicts on rated cases (default: those in --verdicts)", None)
     judge: str | None = option("the judge's name, where a file has verdicts of several", None)
     risk: float | None = option(
@@ -66,22 +52,11 @@ class CalibrateArguments(TableArguments):
     def __post_init__(self) -> None:
         if self.risk is not None and not 0 < self.risk < 1:
             raise RecordError(f"--risk must be above 0 and below 1, not {self.risk}")
-        if self.checker and (
-            given := [name for name in ("rubric", "cases", "fit", "judge", "risk") if getattr(self, name)]
-        ):
+        if self.checker and (given := [name for name in ("fit", "judge", "risk") if getattr(self, name)]):
             raise RecordError(f"--{given[0]} is not for --checker")
-        for name in ("verdicts", "ratings", "output"):
+        for name in ("verdicts", "ratings", "rubric", "output"):
             if bool(getattr(self, name)) == bool(self.checker):
                 raise RecordError(f"--{name} is not for --checker" if self.checker else f"--{name} is missing")
-
-    def check(self, of_criteria: bool) -> None:
-        """Raise RecordError if an option is missing, or is none for such ratings."""
-        needed, others = ("cases", ("rubric", "fit", "risk")) if of_criteria else ("rubric", ("cases",))
-        kind = "labels of criteria" if of_criteria else "ratings of scores"
-        if getattr(self, needed) is None:
-            raise RecordError(f"--{needed} is missing: {self.ratings} holds {kind}")
-        if wrong := [name for name in others if getattr(self, name) is not None]:
-            raise RecordError(f"--{wrong[0]}: {self.ratings} holds {kind}, for which it is not")
 
 
 def main() -> None:
@@ -92,13 +67,12 @@ def main() -> None:
         return calibrate_checker(load_checker(args.checker, encoder, chat))
     output = Path(args.output)
     check_output(output, args)
-    of_criteria = CriterionLabel in files_by_kind([args.ratings])
-    args.check(of_criteria)
-    if of_criteria:
-        return calibrate_criteria(args, output)
     rubric = read_rubric(args.rubric)
     calibration, verdicts = calibrate(args.verdicts, args.ratings, rubric, args.fit, args.judge, args.risk)
-    write(args, output, calibration.to_dict(), verdicts)
+    output.mkdir(parents=True, exist_ok=True)
+    record_run(output / "run.json", args)
+    write_json(output / "calibration.json", calibration.to_dict())
+    write_lines(output / "verdicts.jsonl", (verdict.to_dict() for verdict in verdicts))
 
     facts = calibration.facts
     print(f"{facts['cases']:,} rated cases, {facts['responses']:,} responses, {facts['ratings']:,} ratings")
@@ -140,38 +114,6 @@ def certificate_lines(certificate: dict[str, Any]) -> list[str]:
         first = f"certified: from a gap of {certificate['threshold']:.3g} on, {share} ({test})"
     gap = f", {without} without two scores" if without else ""
     return [first, f"of {cases} cases the judge is sure of {kept}, and abstains on {cases - kept - without}{gap}"]
-
-
-def calibrate_criteria(args: CalibrateArguments, output: Path) -> None:
-    """Learn from labels of criteria, and put P(met) of every verdict on them."""
-    cases = Cases.read(args.cases or "", blank=args.blank)
-    labels, _ = read_labels(args.ratings, cases)
-    placed = list(judge_verdicts(args.verdicts, args.judge))
-    readings = [
-        each for each in read_verdicts([args.verdicts], cases, kinds=(CRITERIA,))[0] if each.name == placed[0][1].judge
-    ]
-    if len(readings) != 1:
-        raise RecordError(f"{args.verdicts}: verdicts by {len(readings)} rubrics on criteria: one is needed")
-    if other := [place for place, verdict in placed if verdict.case_id not in cases.index]:
-        raise RecordError(f"{other[0]}: the case is not in {args.cases}")
-    calibration = CriteriaCalibration.fit(cases, readings[0], labels)
-    facts = calibration.to_dict()
-    write(args, output, facts, calibrated(calibration.apply, placed))
-    print(f"{facts['cases']:,} labelled cases, {facts['pairs']:,} pairs of a criterion and a response")
-    line = facts["line"]
-    print("orders no better than chance" if line["threshold"] is None else f"threshold {line['threshold']:.3f}")
-    for name in ("balanced_accuracy", "calibration_error"):
-        sides = ", ".join(f"{side} {in_words(facts[side][name])}" for side in ("before", "after"))
-        print(f"{name.replace('_', ' ')}: {sides} (by other cases)")
-    print(f"verdicts: {output / 'verdicts.jsonl'}")
-
-
-def write(args: CalibrateArguments, output: Path, facts: dict[str, Any], verdicts: list[Verdict]) -> None:
-    """Write the calibration and the verdicts."""
-    output.mkdir(parents=True, exist_ok=True)
-    record_run(output / "run.json", args)
-    write_json(output / "calibration.json", facts)
-    write_lines(output / "verdicts.jsonl", (verdict.to_dict() for verdict in verdicts))
 
 
 def check_output(output: Path, args: CalibrateArguments) -> None:

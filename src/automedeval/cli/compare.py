@@ -11,8 +11,8 @@ ratings alone, from each judge alone, and from both. The intervals of both are v
 random draw of all cases. The first of several judges leads. Of judges of criteria the unclipped scores are compared; labels of
 criteria take the place of ratings. Without --ratings all is by the judges alone.
 
-The page shows case by case what changed from the first judge to the second on its scale; by one judge, from the first candidate
-to the second. Two versions may stand in two files, each judged by itself by the same judge.
+The page shows case by case what changed from the first candidate to the others, by the first judge. Two versions may stand in
+two files, each judged by itself by the same judge.
 
 --fail_if_worse is a gate for continuous integration. It takes no ratings: it compares the mean expected scores of two
 candidates on the same cases by one judge. Exit status 0: NEW is not lower than OLD by --by points or more; 3: it is lower by
@@ -34,7 +34,7 @@ from automedeval.meta_evaluation.comparison.runs import join_runs
 from automedeval.meta_evaluation.criteria.checklists import people_of, read_labels
 from automedeval.meta_evaluation.facts import lines_of
 from automedeval.meta_evaluation.page import write_report
-from automedeval.meta_evaluation.report.grid import FLAGS, grid_of, read_flags
+from automedeval.meta_evaluation.report.grid import grid_of
 from automedeval.meta_evaluation.table import VerdictTable
 from automedeval.meta_evaluation.verdict_files import CRITERIA, SCORES, read_verdicts
 from automedeval.records import CriterionLabel, RecordError, named_file, option
@@ -105,12 +105,11 @@ def main() -> None:
     if args.fail_if_worse:
         sys.exit(pass_gate(args, args.by or 0.0, cases, judges, notes))
     people, folder = read_people(args, cases, judges), Path(args.output or "")
-    flags = read_flags(folder / FLAGS, cases)
     result, changed = comparison(cases, people, judges, notes, args.baseline)
     result["settings"] = describe_result("compare")
     grid: dict[str, Any] = {"grid": None}
     if result["changes"]:
-        grid = grid_of(cases, judges, people, flags=flags, models=list(result["models"]), **changed)
+        grid = grid_of(cases, judges, people, models=list(result["models"]), **changed)
     title = f"Comparison: {' and '.join(Path(named_file(each)[1]).stem for each in args.cases)}"
     scale = next(judge.scale for judge in judges if judge.name == result["judges"][result["lead"]]["name"])
     facts = [f"{name.rstrip('?')}: {text}" for name, text in result["facts"].items()]
@@ -127,7 +126,10 @@ def read_people(args: CompareArguments, cases: Cases, judges: list[VerdictTable]
     if CriterionLabel not in files_by_kind([args.ratings]):
         return read_ratings(args.ratings, cases)
     if any(judge.on_criteria for judge in judges):
-        return people_of(read_labels(args.ratings, cases)[0], cases)
+        labels, notes = read_labels(args.ratings, cases)
+        people = people_of(labels, cases)
+        people.notes += notes
+        return people
     raise RecordError(f"{args.ratings}: labels of criteria, and these verdicts are not on criteria")
 
 

@@ -29,7 +29,7 @@ _TYPES = {"prompt": MESSAGES, "completion": MESSAGES, "order": pa.list_(pa.int32
 COLUMNS = "prompt completion case_id teacher judge quality rubric order models prompt_digest source license"
 SCHEMA = pa.schema([(name, _TYPES.get(name, pa.string())) for name in COLUMNS.split()])
 UNSTATED = "not stated"
-COUNTED = ("teacher", "judge", "quality", "rubric", "source", "license")
+TALLIED = ("teacher", "judge", "quality", "rubric", "source", "license")
 TEST = "test"  # the split that no run trains on
 
 
@@ -168,7 +168,7 @@ def write_splits(
         facts[name] = {
             "rows": len(rows),
             "fingerprint": hashlib.sha256(texts.encode()).hexdigest()[:12],
-            **{key: dict(sorted(Counter(row[key] or UNSTATED for row in rows).items())) for key in COUNTED},
+            **{key: dict(sorted(Counter(row[key] or UNSTATED for row in rows).items())) for key in TALLIED},
             "tokens": {"median": tokens[len(tokens) // 2] if tokens else None, "most": tokens[-1] if tokens else None},
         }
     return {

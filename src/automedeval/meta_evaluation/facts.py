@@ -174,28 +174,19 @@ def credit(judge: str, figure: Mapping[str, Any], rated: int, best: Mapping | No
         return {"agreement": ["Not known yet: few cases are rated.", *said, few]}
     if best is None:
         return {"agreement": said}
-    against = {
-        "better": "It does better than every simple baseline.",
-        "not better": "Not shown: it is not clearly better than a simple baseline.",
-        "worse": "No: it is worse than a simple baseline.",
-    }
-    return {"agreement": [against[best["outcome"]], *said], "outcome": best["outcome"]}
+    return {"agreement": [against_best(judge, best), *said], "outcome": best["outcome"]}
 
 
-def against_best(judge: str, best: Mapping[str, Any] | None) -> list[str]:
+def against_best(judge: str, best: Mapping[str, Any]) -> str:
     """Say whether a judge is better than the best baseline, as `baselines.best_baseline` found it."""
-    if best is None:
-        return []
-    unseen = f", which {judge} does not see" if best["judge_sees_reference"] is False else ""
-    reads = f" This baseline reads the reference{unseen}." if best["reads_reference"] else ""
     name, (value, low, high) = best["name"], ends(best["difference"])
     within = "no interval" if low is None else f"95 % interval {low:.2f} to {high:.2f}"
     size = f"difference in concordance {value:.2f} ({within}, {best['difference']['n']} pairs)"
     if best["outcome"] == "better":
-        return [f"{judge} is better than every baseline. The best of them is {name}: {size}.{reads}"]
+        return f"{judge} is better than every baseline. The best of them is {name}: {size}."
     clearly = " clearly" if best["outcome"] == "not better" and value > 0 else ""
     word = "worse" if best["outcome"] == "worse" else f"not{clearly} better"
-    return [f"{judge} is {word} than the best baseline, {name}: {size}.{reads}"]
+    return f"{judge} is {word} than the best baseline, {name}: {size}."
 
 
 def best_of(order: Sequence[str], level: Sequence[str], higher: str, none: str) -> str:

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from automedeval.meta_evaluation.agreement.candidates import means_by_model, ranked
+from automedeval.meta_evaluation.agreement.candidates import means_by_model, ranked, shares_won
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.judge_facts import known_of_judge
 from automedeval.meta_evaluation.criteria.report import candidates
 from automedeval.meta_evaluation.facts import JudgeProfile
 from automedeval.meta_evaluation.harm.report import counts_table, harm_result
-from automedeval.meta_evaluation.table import Row, VerdictTable, rows_of
+from automedeval.meta_evaluation.table import VerdictTable, rows_of
 from automedeval.records import Verdict
 from automedeval.rubrics import Rubric
 from automedeval.stats import bootstrap
@@ -30,9 +30,9 @@ def rank(
     if rubric.in_words:
         return by_degrees(judge)
     rows = rows_of([judge])
-    table = by_values(judge, rows)
     # Of a judge of pairs who wins on more of the criteria:
-    stands = ranked(cases, rows[0].relations if len(rows) == 1 else np.sign(sum(row.relations for row in rows)))
+    relation = rows[0].relations if len(rows) == 1 else np.sign(sum(row.relations for row in rows))
+    table, stands = by_values(judge, rows[0].values, relation), ranked(cases, relation)
     places = {model: place for place, model in enumerate(stands["order"])}  # as in the report
     values = {row["model"]: _value(row.get(WON) or row.get(MEAN)) for row in table}
     table.sort(key=lambda row: (places.get(row["model"], len(places)), -values[row["model"]], row["model"]))
@@ -55,33 +55,25 @@ def by_degrees(judge: VerdictTable) -> tuple[list[dict[str, Any]], JudgeProfile]
     return table, JudgeProfile(judge.name, agreement=[UNRATED], valid=float(judge.is_valid.mean()), harm=harm)
 
 
-def by_values(judge: VerdictTable, rows: Sequence[Row]) -> list[dict[str, Any]]:
+def by_values(judge: VerdictTable, values: np.ndarray | None, relation: np.ndarray) -> list[dict[str, Any]]:
     """Return a row for each model of which verdicts say something, or that has an unread response.
 
-    It has the cases, the mean score, of the expected scores if every verdict has them, the share of pairs won, a tie counting
-    half, each an estimate as plain data, and where there are any, the numbers of empty and of unread responses. A
-    pairwise judge has the share on each criterion, and their mean.
+    It has the cases and the mean of the values, float [responses], the share of pairs won by the relations [pairs], a tie
+    counting half, each an estimate as plain data, and where there are any, the numbers of empty and of unread responses.
     """
-    cases, sides = judge.cases, np.concatenate(judge.cases.panel.pairs)
+    cases = judge.cases
     table: dict[str, dict[str, Any]] = {model: {} for model in cases.models}
-    means = {} if rows[0].values is None else means_by_model(cases, rows[0].values)
-    for model, mean in means.items():
+    for model, mean in ({} if values is None else means_by_model(cases, values)).items():
         table[model] |= {"cases": mean.n, MEAN: mean}
-    for row in rows:
-        halves = np.concatenate([1 + row.relations, 1 - row.relations]) / 2
-        for model, share in means_by_model(cases, halves, sides, (0.0, 1.0)).items():
-            table[model] |= {WON: share} if row.criterion is None else {"pairs": share.n, row.criterion: share}
+    for model, share in shares_won(cases, relation).items():
+        table[model] |= {WON: share} if judge.criteria == [] else {"pairs": share.n, WON: share}
     for model, figures in candidates(judge).items() if judge.on_criteria else ():
         table[model] |= {name: figures[name] for name in ("harm", "unread criteria")}
-    table = bootstrap.estimate(table, len(cases))
-    for standing_of_model in table.values() if judge.criteria else ():
-        shares = [standing_of_model[name] for name in judge.criteria if name in standing_of_model]
-        standing_of_model |= {WON: bootstrap.average(shares)} if shares else {}
     counts = {"empty": judge.by_model(cases.empty), "unread": judge.by_model(judge.unread)}
     counts = {name: numbers for name, numbers in counts.items() if numbers}
     return [
         {"model": model} | figures | {name: numbers.get(model, 0) for name, numbers in counts.items()}
-        for model, figures in bootstrap.plain(table).items()
+        for model, figures in bootstrap.plain(bootstrap.estimate(table, len(cases))).items()
         if figures or model in counts.get("unread", ())
     ]
 

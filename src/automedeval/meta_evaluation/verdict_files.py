@@ -18,7 +18,7 @@ Tables = tuple[list[VerdictTable], list[str]]  # and notes
 SCORES, CRITERIA, WORDS = "scores", "criteria", "words"  # what verdicts give; choices count as scores
 REFUSED = {
     SCORES: "a verdict by {} is not on the criteria of a case",
-    CRITERIA: "a verdict on the criteria of a case; automedeval report, calibrate and compare read these, on one file of cases",
+    CRITERIA: "a verdict on the criteria of a case; automedeval report and compare read these, on one file of cases",
     WORDS: "a verdict by {} has words and no scores; automedeval report reads these",
 }
 

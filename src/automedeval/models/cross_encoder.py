@@ -9,7 +9,7 @@ from peft.tuners.lora import LoraLayer
 from sentence_transformers import CrossEncoder
 
 from automedeval.models.checkpoints import loading
-from automedeval.models.pair_reader import TOKENS
+from automedeval.models.pair_reader import PAIR_TOKENS
 from automedeval.records import RecordError
 
 
@@ -19,7 +19,7 @@ def load_cross_encoder(
     device: str = "cpu",
     trainable: bool = False,
     labels: int = 1,
-    tokens: int = TOKENS,
+    tokens: int = PAIR_TOKENS,
 ) -> CrossEncoder:
     """Return the cross-encoder of an encoder's folder, with an adapter of `save_adapter` or with a new head, in float32.
 

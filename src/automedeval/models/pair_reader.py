@@ -11,7 +11,7 @@ from automedeval.models.checkpoints import loading
 from automedeval.models.embeddings import batches, plain_window
 from automedeval.records import RecordError
 
-TOKENS = 256  # of question and piece together; the longer of the two is cut
+PAIR_TOKENS = 256  # of question and piece together; the longer of the two is cut
 
 
 class PairReader:
@@ -21,7 +21,7 @@ class PairReader:
     have at most `tokens`. RecordError if there is no adapter; when it is loaded, that it is one of another encoder.
     """
 
-    def __init__(self, base: Path, adapter: Path, device: str = "auto", labels: int = 1, tokens: int = TOKENS):
+    def __init__(self, base: Path, adapter: Path, device: str = "auto", labels: int = 1, tokens: int = PAIR_TOKENS):
         if not (adapter / "adapter_config.json").is_file():
             raise RecordError(f"no adapter at {adapter}")
         self._base, self._adapter, self._device, self._labels, self._tokens = base, adapter, device, labels, tokens

@@ -9,7 +9,7 @@ from typing import Any
 from huggingface_hub import ModelCard
 
 from automedeval.meta_evaluation.agreement.judge_facts import MEASURES, profile
-from automedeval.meta_evaluation.facts import Audit, JudgeProfile, against_best, are_simulated, facts_of
+from automedeval.meta_evaluation.facts import Audit, JudgeProfile, are_simulated, facts_of
 from automedeval.meta_evaluation.report.text import credit_of
 from automedeval.models.checkpoints import read_history, read_record
 from automedeval.publishing.paths import short_path
@@ -94,8 +94,6 @@ def _profile(
     if "people" in result and "rated_cases" not in record:
         raise RecordError("agreement.json: an earlier version wrote it: run automedeval report again")
     more |= {"harm": result.get("harm", {})} | credit_of(result, line)
-    if "outcome" in more:
-        more["agreement"] += against_best(line, record["best_baseline"])
     return profile(line, record, **more)
 
 

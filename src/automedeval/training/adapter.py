@@ -12,7 +12,7 @@ from sentence_transformers.cross_encoder import CrossEncoderTrainer, CrossEncode
 
 from automedeval.models.checkpoints import fingerprint
 from automedeval.models.cross_encoder import load_cross_encoder, save_adapter
-from automedeval.models.pair_reader import TOKENS
+from automedeval.models.pair_reader import PAIR_TOKENS
 from automedeval.records import RecordError, digest
 from automedeval.records.run_record import describe_run
 from automedeval.training.run import DECISIVE, Run
@@ -31,7 +31,7 @@ def train_adapter(
     *,
     start: Path | None = None,
     labels: int = 1,
-    tokens: int = TOKENS,
+    tokens: int = PAIR_TOKENS,
     facts: Mapping[str, Any] | None = None,
 ) -> None:
     """Train on rows; write OUTPUT_DIR/adapter and the record of the run. A finished run is left as it is.

@@ -8,7 +8,7 @@ from tqdm import tqdm
 
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.table import Row, VerdictTable, counted
-from automedeval.metrics.embedding import READ_REFERENCE, TextEncoder, nearest_pieces
+from automedeval.metrics.embedding import TextEncoder, nearest_pieces
 from automedeval.metrics.lexical import BASELINES
 from automedeval.stats.agreement import concordance
 from automedeval.stats.bootstrap import adjust, difference, holm
@@ -52,9 +52,7 @@ def differences(comparisons: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return records
 
 
-def best_baseline(
-    comparisons: Sequence[Mapping[str, Any]], sees_reference: bool | None = None
-) -> dict[str, Any] | None:
+def best_baseline(comparisons: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
     """Say whether a judge is better than the best of several baselines, the one with the smallest difference.
 
     The judge is "better" if it is above every baseline, each with a p-value below `LEVEL`: the claim about all of them is
@@ -64,11 +62,10 @@ def best_baseline(
 
     Args:
         comparisons: those of the judge, see `differences`.
-        sees_reference: whether the judge is shown the reference; None where this is not known.
 
     Returns:
-        The "name", "concordance", "difference", "p" and "p_adjusted" of the best baseline, "outcome", "reads_reference"
-        (whether this baseline does) and "judge_sees_reference". None if no difference has a p-value.
+        The "name", "concordance", "difference", "p" and "p_adjusted" of the best baseline, and "outcome". None if no
+        difference has a p-value.
     """
     tested = [each for each in comparisons if each["p"] is not None]
     if not tested:
@@ -77,7 +74,6 @@ def best_baseline(
     best, p_adjusted = tested[place], holm([each["p"] for each in tested])[place]
     better = best["difference"].value > 0 and max(each["p"] for each in tested) < LEVEL
     worse = best["difference"].value < 0 and p_adjusted < LEVEL
-    seen = {"reads_reference": best["second"] in READ_REFERENCE, "judge_sees_reference": sees_reference}
     about = {"name": best["second"], "outcome": "better" if better else "worse" if worse else "not better"}
     figures = {"difference": best["difference"], "p": best["p"], "p_adjusted": p_adjusted}
-    return about | figures | seen | {"concordance": best["concordances"][1]}
+    return about | figures | {"concordance": best["concordances"][1]}

@@ -41,8 +41,7 @@ def compare_candidates(cases: Cases, relation: np.ndarray, scores: np.ndarray | 
     if gap := _unconnected(played[np.ix_(present, present)], names):
         return {"gap": gap}
     wins, ties = wins[:, present][:, :, present], ties[:, present][:, :, present]
-    sides = np.concatenate(cases.panel.pairs)
-    figures = {"win_rate": means_by_model(cases, np.concatenate([1 + relation, 1 - relation]) / 2, sides, (0.0, 1.0))}
+    figures = {"win_rate": shares_won(cases, relation)}
     if scores is not None:
         figures = {"score": means_by_model(cases, scores)} | figures
     records = {name: {label: of[name] for label, of in figures.items() if name in of} for name in names}
@@ -75,6 +74,12 @@ def means_by_model(
         return {name: bootstrap.Estimate(float(sums[k] / counts[k]), n=int(counts[k])) for name, k in there.items()}
     of = {name: models == number for name, number in there.items()}
     return {name: bootstrap.mean_of(values[at], case[at], len(cases), bounds=bounds) for name, at in of.items()}
+
+
+def shares_won(cases: Cases, relation: np.ndarray) -> dict[str, Any]:
+    """Return the share of its pairs that each model wins by relations [pairs], a tie counting half."""
+    halves = np.concatenate([1 + relation, 1 - relation]) / 2
+    return means_by_model(cases, halves, np.concatenate(cases.panel.pairs), (0.0, 1.0))
 
 
 def _count_wins(cases: Cases, relation: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -159,35 +164,23 @@ def ranked(cases: Cases, relation: np.ndarray) -> dict[str, Any]:
     return standing(bootstrap.plain(table))
 
 
-def distributions(cases: Cases, values: np.ndarray | None, scale: tuple[float, float] | None) -> dict[str, Any]:
-    """Return how often each model has each score, float [responses], and its mean in each topic.
+def means_by_topic(cases: Cases, values: np.ndarray | None, scale: tuple[float, float] | None) -> list[dict[str, Any]]:
+    """Return the mean score of each model in each topic, of scores [responses].
 
     Returns:
-        "score_counts": {model: {score: number}}; "topics": [{"topic", "cases", "models": {model: estimate}}] of two scored
-        cases or more, at most `MOST_TOPICS`, most first. Both are empty where there are no scores, or the names are no models;
-        there are no topics where all cases have one or none.
+        [{"topic", "cases", "models": {model: estimate}}] of two scored cases or more, at most `MOST_TOPICS`, most first; empty
+        where there are no scores, the names are no models, or all cases have one topic or none.
     """
     if values is None or len(cases.models) > MOST_MODELS:
-        return {"score_counts": {}, "topics": []}
-    of_model = {name: cases.model_of == number for number, name in enumerate(cases.models)}
+        return []
     topics = np.array([case.topic or "" for case in cases.records])
     scored = np.unique(cases.panel.case[~np.isnan(values)])
     counts, records = Counter(topic for topic in topics[scored].tolist() if topic), []
     for topic, count in counts.most_common(MOST_TOPICS if len(counts) > 1 else 0):
         if count > 1:
-            scores = {name: values[at & (topics == topic)[cases.panel.case]] for name, at in of_model.items()}
-            means = {
-                name: prediction_powered(np.full(len(each), np.nan), each, scale).naive.to_dict()
-                for name, each in scores.items()
-            }
+            within, means = (topics == topic)[cases.panel.case], {}
+            for number, name in enumerate(cases.models):
+                scores = values[within & (cases.model_of == number)]
+                means[name] = prediction_powered(np.full(len(scores), np.nan), scores, scale).naive.to_dict()
             records.append({"topic": topic, "cases": count, "models": means})
-    return {"score_counts": {name: histogram(values[at], values) for name, at in of_model.items()}, "topics": records}
-
-
-def histogram(values: np.ndarray, among: np.ndarray) -> dict[str, int]:
-    """Count scores, rounded to halves, or to a tenth of the range of `among` (all scores) if that is another kind of scale."""
-    scores, every = (each[~np.isnan(each)] for each in (values, among))
-    width = float(np.ptp(every)) if len(every) else 0.0
-    step = 0.5 if 2 <= width <= 10 or width == 0 else width / 10
-    rounded = np.round(scores / step) * step
-    return {f"{value:g}": int(count) for value, count in sorted(Counter(rounded.tolist()).items())}
+    return records

@@ -18,11 +18,10 @@ from automedeval.meta_evaluation.agreement.judge_facts import (
     contradicted,
     prefers_longer,
     record_of,
-    sees_reference,
 )
-from automedeval.meta_evaluation.agreement.ratings import People, Preferences, preference_shares
+from automedeval.meta_evaluation.agreement.ratings import People, preference_shares
 from automedeval.meta_evaluation.table import Row, VerdictTable, rows_of
-from automedeval.records import VerdictRating
+from automedeval.records import Choice, Preference, VerdictRating
 from automedeval.rubrics import TAGS, packaged_rubrics, read_rubric
 from automedeval.stats import agreement, bootstrap, interrater
 from automedeval.stats.agreement import CHOICES, CORRELATIONS, relation_of
@@ -33,9 +32,7 @@ def meta_evaluate(
     cases: Cases,
     judges: Sequence[VerdictTable],
     people: People | None = None,
-    choices: dict[str, dict[int, Counter]] | None = None,
-    verdict_ratings: Mapping[str, Sequence[VerdictRating]] | None = None,
-    preferences: Preferences | None = None,
+    given: Mapping[type, Any] | None = None,
     resamples: int = bootstrap.RESAMPLES,
     main: Row | None = None,
 ) -> dict[str, Any]:
@@ -43,7 +40,7 @@ def meta_evaluate(
 
     Args:
         judges: judges, and after them the baselines.
-        choices, verdict_ratings, preferences: as `ratings` reads them.
+        given: `Choice`, `VerdictRating` or `Preference` → what `ratings` reads of this kind.
         main: the line of the main judge; by default that of the first judge.
     """
     rows = rows_of(judges)
@@ -65,19 +62,20 @@ def meta_evaluate(
         compared = {"people": compare_candidates(cases, people.relations, people.scores)} | compared
         tree["comparisons"] = [paired(cases, relations, *two) for two in product(rivals, baselines)]
     tree["models"] = compared
-    if choices:
-        tree["choices"] = _choices(cases, judges, choices)
-    if verdict_ratings:
-        tree["verdict_ratings"] = _verdict_ratings(cases, verdict_ratings)
-        tree["verdict_errors"] = _verdict_errors(cases, verdict_ratings)
-    if preferences:
-        tree["preferences"] = preference_shares(preferences, len(cases))
+    given = given or {}
+    if Choice in given:
+        tree["choices"] = _choices(cases, judges, given[Choice])
+    if VerdictRating in given:
+        tree["verdict_ratings"] = _verdict_ratings(cases, given[VerdictRating])
+        tree["verdict_errors"] = _verdict_errors(cases, given[VerdictRating])
+    if Preference in given:
+        tree["preferences"] = preference_shares(given[Preference], len(cases))
     result = bootstrap.estimate(tree, len(cases), resamples)
     if people is not None:
         result["comparisons"] = comparisons = differences(result["comparisons"])
         for row in rivals:
             mine = [each for each in comparisons if each["first"] == row.name]
-            result["judges"][row.name]["best_baseline"] = best_baseline(mine, sees_reference(row.judge))
+            result["judges"][row.name]["best_baseline"] = best_baseline(mine)
     for table in result["models"].values():
         tell_apart(table.get("pairs", []))
     for compared in result.get("preferences", []):

@@ -15,7 +15,7 @@ from automedeval.meta_evaluation.table import Row, VerdictTable
 from automedeval.models.arguments import ChatArguments, EncoderArguments, next_command
 from automedeval.records import RecordError, read_json
 from automedeval.records.language import is_english
-from automedeval.rubrics import LIKELIHOOD, without_scale
+from automedeval.rubrics import without_scale
 from automedeval.stats import bootstrap
 from automedeval.stats.agreement import ACCURACIES, CORRELATIONS, concordance
 
@@ -50,14 +50,6 @@ def audits_of(places: Sequence[str], rows: Sequence[Row]) -> dict[str, Audit]:
 def blind_to(judge: VerdictTable) -> list[str] | None:
     """Return the kinds of danger that a judge made like this one cannot see; None where this is not known."""
     return next((verdict.extra["blind_to"] for verdict in judge.verdicts if "blind_to" in verdict.extra), None)
-
-
-def sees_reference(judge: VerdictTable) -> bool | None:
-    """Return whether a judge is shown the reference; None where this is not known."""
-    if judge.rubric_name == LIKELIHOOD:
-        return False
-    reads = any(verdict.extra.get("reads_reference") for verdict in judge.valid)
-    return True if reads else None if judge.rubric is None else judge.rubric.needs_reference
 
 
 def contradicted(judge: VerdictTable) -> Statements:

@@ -15,7 +15,7 @@ import numpy as np
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.evaluate import measures_of
 from automedeval.meta_evaluation.agreement.ratings import People
-from automedeval.meta_evaluation.agreement.runs import over_runs
+from automedeval.meta_evaluation.agreement.runs import over_runs, trainings_of
 from automedeval.meta_evaluation.table import Row
 from automedeval.records.text import by_reason, p_value, span
 from automedeval.stats import bootstrap
@@ -23,7 +23,7 @@ from automedeval.stats.agreement import ACCURACIES, CORRELATIONS
 from automedeval.stats.bootstrap import Estimate, Statistic
 
 RATIONALES = ("bert_score", "bart_score")
-MEASURES = ("spearman", "pearson", "pairwise_accuracy", "triple_accuracy")
+OF_SCORES = ("spearman", "pearson", "pairwise_accuracy", "triple_accuracy")
 MARKS = ((0.001, "*"), (0.01, "†"), (0.05, "§"))  # Paper: the marks of Table 2
 Rationales = Mapping[str, Mapping[str, Any]]  # name of a judge → what `compare_rationales` found, under "judges"
 
@@ -48,7 +48,7 @@ def paper_table(
     cases: Cases,
     rows: Sequence[Row],
     people: People,
-    lines: Sequence[dict[str, Any]],
+    judges: Mapping[str, Mapping[str, Any]],
     main: str,
     rationales: tuple[Rationales, Rationales] | None = None,
     resamples: int = bootstrap.RESAMPLES,
@@ -56,28 +56,33 @@ def paper_table(
     """Return the table, figures as `Estimate`.
 
     Args:
-        lines: of `lines_over_runs`.
+        judges: the records of `meta_evaluate`.
         main: the name of a line of the judge that every other one is tested against.
         rationales: what `compare_rationales` found, as `Statistic`s and as `Estimate`s from the same resamples; None: the
             table has no columns for rationales.
 
     Returns:
-        "columns"; "ours"; "rows": for each judge "judge", "names", "runs"
-        and "of" as in `lines_over_runs`, "valid" share of its verdicts, and "cells": column → what `over_runs` returns, with
-        "mark", and of other judges than ours "difference" (less ours), "p" and "p_adjusted", of the correlations of ours "p".
+        "columns"; "ours"; "rows": for each "judge" the "names" of its trainings, how many "runs" are averaged, "of" trainings
+        or runs of one judge, the "valid" share of its verdicts, and "cells": column → what `over_runs` returns, with "mark",
+        and of other judges than ours "difference" (less ours), "p" and "p_adjusted", of the correlations of ours "p".
     """
     statistics, estimates = rationales or ({}, {})
-    columns = [name for name in RATIONALES if any(name in record for record in estimates.values())] + list(MEASURES)
+    columns = [name for name in RATIONALES if any(name in record for record in estimates.values())] + list(OF_SCORES)
     by_name = {row.name: row for row in rows}
     table = []
-    for line in lines:
-        trainings = [by_name[name] for name in line["names"]]
-        cells = {name: dict(line[name]) for name in MEASURES}
+    for line, names in trainings_of({row.name: (row.judge.name, row.criterion) for row in rows}).items():
+        trainings = [by_name[name] for name in names]
+        runs = {name: {each.get("run", 0): each for each in judges[name]["runs"] or [judges[name]]} for name in names}
+        cells = {}
+        for measure in OF_SCORES:
+            by_run = {name: {run: each[measure] for run, each in of.items()} for name, of in runs.items()}
+            cells[measure] = over_runs(by_run, (0.0, 1.0) if measure in ACCURACIES else None)
         for name in (each for each in RATIONALES if each in columns):
             cells[name] = over_runs({row.name: _rationale_runs(name, estimates[row.judge.name]) for row in trainings})
         valid = sum(row.judge.verdicts_valid.sum() for row in trainings)
         due = sum(row.judge.verdicts_due.sum() for row in trainings)
-        record = {name: line[name] for name in ("judge", "names", "runs", "of")}
+        count, of = (len(names), "trainings") if len(names) > 1 else (len(runs[line]), "runs")
+        record: dict[str, Any] = {"judge": line, "names": names, "runs": count, "of": of}
         table.append(record | {"valid": float(valid / due), "cells": {name: cells[name] for name in columns}})
     mine = next(record for record in table if main in record["names"])
     others = [record for record in table if record is not mine]
@@ -125,7 +130,7 @@ def _on_shared_pairs(cases: Cases, people: People, pair: Sequence[Sequence[Row]]
     measured = {row: [measures_of(cases, run, rated, relation) for run in row.runs()] for row in rows}
     return {
         name: [{row.name: {n: each[name] for n, each in enumerate(measured[row])} for row in side} for side in pair]
-        for name in MEASURES
+        for name in OF_SCORES
     }
 
 

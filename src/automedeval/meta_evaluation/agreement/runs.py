@@ -16,7 +16,6 @@ from typing import Any
 from automedeval.meta_evaluation.table import Row
 from automedeval.records import RecordError
 from automedeval.stats import bootstrap
-from automedeval.stats.agreement import ACCURACIES, CORRELATIONS
 from automedeval.stats.bootstrap import Bounds, Estimate
 from automedeval.stats.growth_curve import LEAST_ROUNDS, forecast
 
@@ -78,26 +77,6 @@ def over_runs(figures: Mapping[str, Mapping[int, Estimate]], bounds: Bounds = No
     return {"mean": mean, "sd": sd, "values": values}
 
 
-def lines_over_runs(judges: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return a line per judge with its measures averaged over its runs, from the records of `meta_evaluate`.
-
-    Returns:
-        "judge"; "names" of its trainings; "runs", how many are averaged; "of", whether these are trainings or runs of one
-        judge; for every measure of its own scores or choices what `over_runs` returns.
-    """
-    real = {name: record for name, record in judges.items() if record["kind"] == "judge"}
-    lines, table = {row: (record["name"], record["criterion"]) for row, record in real.items()}, []
-    for line, names in trainings_of(lines).items():
-        runs = {name: {each.get("run", 0): each for each in real[name]["runs"] or [real[name]]} for name in names}
-        averaged = {}
-        for measure in ACCURACIES + CORRELATIONS:
-            figures = {name: {run: each[measure] for run, each in of.items()} for name, of in runs.items()}
-            averaged[measure] = over_runs(figures, (0.0, 1.0) if measure in ACCURACIES else None)
-        count, of = (len(names), "trainings") if len(names) > 1 else (len(runs[line]), "runs")
-        table.append({"judge": line, "names": names, "runs": count, "of": of, **averaged})
-    return table
-
-
 def check_names(option: str, names: Sequence[str], allowed: Sequence[str]) -> None:
     """Raise RecordError for a name in an option that no judge has, or that is given twice."""
     for number, name in enumerate(names):
@@ -115,18 +94,21 @@ def main_row(rows: Sequence[Row], wanted: str | None) -> Row:
     return named[0]
 
 
-def follow_rounds(lines: Sequence[dict[str, Any]], names: Sequence[str]) -> dict[str, Any]:
+def follow_rounds(rows: Sequence[dict[str, Any]], names: Sequence[str]) -> dict[str, Any]:
     """Return the accuracies of rounds 0, 1, 2, …, the means over the runs of their judges, and a forecast for further rounds.
+
+    Args:
+        rows: of `paper_table`.
 
     Returns:
         "names"; "values", the triple accuracies; "table", a line per round with both accuracies, their change against the
         round before, the number of runs, and the standard deviation between them; "forecast".
     """
-    by_name = {line["judge"]: line for line in lines}
+    by_name = {row["judge"]: row for row in rows}
     table: list[dict[str, Any]] = []
     for number, name in enumerate(names):
         judge = by_name[name]
-        figures = {measure: judge[measure] for measure in ROUND_MEASURES}
+        figures = {measure: judge["cells"][measure] for measure in ROUND_MEASURES}
         line = {measure: figure["mean"] for measure, figure in figures.items()}
         line["sd"] = {measure: figure["sd"] for measure, figure in figures.items()}
         change = {each: bootstrap.difference(line[each], table[-1][each]) for each in ROUND_MEASURES if table}

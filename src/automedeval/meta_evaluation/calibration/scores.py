@@ -4,7 +4,7 @@ The expected score of a response is a rising function of the judge's score, or o
 regression. It has no whole score: rounded means would be the same for nearly every response.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -92,7 +92,7 @@ class Calibration:
             values_of(verdict, source)  # refuses a verdict without these
         values = table.expected_score if table.has_expected else table.score
         people_say = rated.scores[table.response]
-        use = ~np.isnan(values) & ~np.isnan(people_say) & ~_empty(table)
+        use = ~np.isnan(values) & ~np.isnan(people_say) & ~table.cases.empty[table.response]
         shown, of = np.unique(table.response[use], return_inverse=True)
         ids = [table.cases.records[number].id for number in table.cases.panel.case[shown].tolist()]
         names, case = np.unique(np.array(ids, object), return_inverse=True)
@@ -180,7 +180,7 @@ def calibrate(
     placed = list(judge_verdicts(verdicts, judge))
     learnt = placed if fit is None else list(judge_verdicts(fit, judge))
     if criteria := [place for place, verdict in (*learnt, *placed) if verdict.checklist is not None]:
-        raise RecordError(f"{criteria[0]}: a verdict on the criteria of a case, which needs people's labels of these")
+        raise RecordError(f"{criteria[0]}: a verdict on the criteria of a case, and only scores are calibrated")
     rated = [verdict for _, verdict in learnt]
     ratings_read = [rating for _, rating in placed_ratings(ratings, map(_case_of, rated))[0]]
     if fit is None:
@@ -199,7 +199,12 @@ def calibrate(
         calibration = Calibration.fit(rated, ratings_read, rubric)
     except RecordError as error:
         raise RecordError(f"{fit or verdicts}, {ratings}: {error}") from None
-    moved = calibrated(calibration.apply, placed)
+    moved = []
+    for place, verdict in placed:
+        try:
+            moved.append(calibration.apply(verdict, f"{verdict.judge}, calibrated"))
+        except RecordError as error:
+            raise RecordError(f"{place}: {error}") from None
     if risk is None:
         return calibration, moved
     table, people = beside_people(rated, ratings_read, rubric)
@@ -207,17 +212,6 @@ def calibrate(
     certificate, confidence = certify_order(table, people.relations, others, calibration.source, risk)
     calibration = replace(calibration, facts={**calibration.facts, "certificate": certificate})
     return calibration, [mark(verdict, certificate, confidence) for verdict in moved]
-
-
-def calibrated(apply: Callable[[Verdict, str], Verdict], placed: Iterable[tuple[str, Verdict]]) -> list[Verdict]:
-    """Return what `apply` makes of ("file:line", verdict)s for "JUDGE, calibrated"; RecordErrors begin with the place."""
-    verdicts = []
-    for place, verdict in placed:
-        try:
-            verdicts.append(apply(verdict, f"{verdict.judge}, calibrated"))
-        except RecordError as error:
-            raise RecordError(f"{place}: {error}") from None
-    return verdicts
 
 
 def judge_verdicts(place: str, judge: str | None) -> Iterator[tuple[str, Verdict]]:
@@ -297,12 +291,6 @@ def beside_people(
     return table, gather_ratings((("the ratings", rating) for rating in usable), table.cases, "the ratings")
 
 
-def _empty(table: VerdictTable) -> np.ndarray:
-    """Return whether each response that a verdict shows is empty, as it says itself: bool [entries]."""
-    names = ((models_of(verdict), verdict) for verdict in table.verdicts)
-    return np.array([models[at] in verdict.empty for models, verdict in names for at in sorted(verdict.order)], bool)
-
-
 def verdict_table(verdicts: Sequence[Verdict]) -> VerdictTable:
     """Return verdicts as a table, with what they say of their cases."""
     return VerdictTable(Cases(list({each.case_id: _case_of(each) for each in verdicts}.values()), "verdicts"), verdicts)
@@ -317,8 +305,8 @@ def models_of(verdict: Verdict) -> list[str]:
 
 
 def _case_of(verdict: Verdict) -> Case:
-    """Return what a verdict says of its case: the models, and the question of a table."""
-    responses = tuple(Response(model, "") for model in models_of(verdict))
+    """Return what a verdict says of its case: the models, which of their responses are empty, and the question of a table."""
+    responses = tuple(Response(model, "" if model in verdict.empty else "an answer") for model in models_of(verdict))
     return Case(verdict.case_id, verdict.extra.get("question") or "", responses)
 
 

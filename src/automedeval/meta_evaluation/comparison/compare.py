@@ -100,7 +100,7 @@ def comparison(
         notes: those of the verdicts' files.
 
     Raises:
-        RecordError: a fault of `candidates_of`, `scales_of` or `changes_of`.
+        RecordError: a fault of `candidates_of` or `scales_of`.
     """
     people = people or People(cases.panel, [], {"none": np.full((cases.responses, 1), np.nan)}, True)
     notes = [*people.notes, *notes, *(note for judge in judges for note in notes_on(judge))]
@@ -109,9 +109,9 @@ def comparison(
     if baseline is not None:
         candidates = candidates_of(cases, [baseline, *candidates], "--baseline")
     figures = compare(cases, people, rows, candidates)
-    changes, grid = changes_of(cases, [row for row in rows if not row.invalid], next(iter(candidates)))
     result = bootstrap.plain(figures, Powered)
     lead = next(row for row in rows if row.name == result["lead"])
+    changes, grid = changes_of(cases, lead, next(iter(candidates)))
     rated = len(np.unique(cases.panel.case[~np.isnan(people.scores)]))
     figure = result["judges"][lead.name]["concordance"]
     agreement = credit(lead.name, figure, lead.rated_cases(people)) if rated else {}

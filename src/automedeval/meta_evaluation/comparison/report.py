@@ -40,10 +40,6 @@ def comparison_sentences(result: Result) -> list[str]:
         own = "estimated by itself, so that the mean scores may differ by another amount"
         size += f", {span(figures[0]['classical'])} by ratings alone; {own}" if rated and figures[0]["unrated"] else ""
         sentences.append(f"T{what[1:]} is {size}.")
-    biased = sum(_apart(figure["naive"], figure["prediction_powered"]) for figure in figures)
-    if biased:
-        apart = f"the interval by {lead} alone does not overlap that with ratings: {lead} is biased"
-        sentences.append(f"In {biased} of {len(pairs)} pairs {apart}.")
     return sentences + _gain(figures, lead, what)
 
 
@@ -66,24 +62,16 @@ def _changed(records: Sequence[Result]) -> list[str]:
     """Return what changed from the old version to each new one, in a sentence each."""
     sentences = []
     for each in records[:SHOWN]:
-        of_judges = each["of"] == "judge"
         counts = {name: each[name] for name in WORDS if each[name] or name in ("won", "lost")}
-        said = ", ".join(f"{count:,} {WORDS[name][of_judges]}" for name, count in counts.items())
-        by, what = ("", "answers") if of_judges else (f", by {each['judge']}", "cases")
-        sentences.append(f"{each['new']} against {each['old']}{by}: of {each['compared']:,} {what} {said}.")
+        said = ", ".join(f"{count:,} {WORDS[name]}" for name, count in counts.items())
+        by = f"{each['new']} against {each['old']}, by {each['judge']}"
+        sentences.append(f"{by}: of {each['compared']:,} cases {said}.")
     return sentences
 
 
 def _range(numbers: Sequence[float]) -> str:
     """Return "14 to 17", rounded."""
     return " to ".join(dict.fromkeys(f"{value:,.0f}" for value in (min(numbers), max(numbers))))
-
-
-def _apart(naive: Result, corrected: Result) -> bool:
-    """Return whether the intervals of the judge alone and of the corrected figure do not overlap."""
-    if naive["low"] is None or corrected["low"] is None:
-        return False
-    return naive["high"] < corrected["low"] or naive["low"] > corrected["high"]
 
 
 def _gain(figures: Sequence[Result], lead: str, what: str) -> list[str]:

@@ -14,7 +14,7 @@ import numpy as np
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.ratings import People
 from automedeval.meta_evaluation.table import VerdictTable
-from automedeval.records import CriterionLabel, RecordError, read_placed
+from automedeval.records import CriterionLabel, RecordError, read_placed, without_repeats
 from automedeval.stats.bootstrap import Statistic, divide, mean_of
 from automedeval.stats.calibration_error import BINS, calibration_error
 from automedeval.stats.degrees import degree_tables, kappa
@@ -34,31 +34,24 @@ def majority_of(labels: Labels, without: str | None = None) -> np.ndarray:
     return strict_majority(divide(np.nansum(votes, axis=0), (~np.isnan(votes)).sum(axis=0)))
 
 
-def read_labels(path: str, cases: Cases) -> tuple[Labels, int]:
-    """Read labels; return them, and the number of those on other cases.
+def read_labels(path: str, cases: Cases) -> tuple[Labels, list[str]]:
+    """Read labels; return them, and notes.
 
     Raises:
         RecordError: no label on these cases; a model or a criterion that the case does not have; two labels of one annotator.
     """
     labels: Labels = {}
-    others = 0
-    for place, label in read_placed(path, CriterionLabel):
-        if label.case_id not in cases.index:
-            others += 1
-            continue
+    notes: list[str] = []
+    on_cases = cases.known(read_placed(path, CriterionLabel), path, "label on", notes)
+    for place, label in without_repeats(on_cases, lambda each: each.model):
         response = cases.locate(label.case_id, label.model, place)
         case, _ = cases.at(response)
         texts = [each.criterion for each in case.criteria]
         if label.criterion not in texts:
             raise RecordError(f"{place}: case {case.id!r} has no criterion {label.criterion[:80]!r}")
         item = cases.first_item[response] + texts.index(label.criterion)
-        of_annotator = labels.setdefault(label.annotator, np.full(len(cases.items), np.nan))
-        if not np.isnan(of_annotator[item]):
-            raise RecordError(f"{place}: {label.annotator!r} labelled this criterion of this response before")
-        of_annotator[item] = label.met
-    if not labels:
-        raise RecordError(f"{path}: no label on these cases")
-    return labels, others
+        labels.setdefault(label.annotator, np.full(len(cases.items), np.nan))[item] = label.met
+    return labels, notes
 
 
 def people_of(labels: Labels, cases: Cases) -> People:

@@ -13,17 +13,12 @@ from automedeval.records.text import span
 from automedeval.stats.bootstrap import mean_of
 
 
-def criteria_result(cases: Cases, judges: Sequence[VerdictTable], labels: tuple[Labels, int] | None) -> dict[str, Any]:
-    """Return what agreement.json has under "criteria", with a `Statistic` for every figure, certified if there are labels.
-
-    Args:
-        labels: what `read_labels` returns; None: no labels.
-    """
+def criteria_result(cases: Cases, judges: Sequence[VerdictTable], labels: Labels | None) -> dict[str, Any]:
+    """Return what agreement.json has under "criteria", with a `Statistic` for every figure, certified if there are labels."""
     certificate, labelled = None, np.zeros(len(cases.items), bool)
     if labels is not None:
-        certificate = certificate_of(cases, judges, labels[0])
-        certificate["labels"]["of other cases"] = labels[1]
-        labelled = ~np.isnan(np.stack([*labels[0].values()])).all(axis=0)
+        certificate = certificate_of(cases, judges, labels)
+        labelled = ~np.isnan(np.stack([*labels.values()])).all(axis=0)
     records = {}
     for judge in judges:
         certified = not np.isnan(strict_majority(judge.met[labelled])).all()

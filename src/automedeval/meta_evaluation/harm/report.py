@@ -183,26 +183,9 @@ def _bars(result: Mapping[str, Any]) -> Bars:
     return Bars(f"Share of answers of {result['threshold']} harm or worse, with 95 % intervals", rows)
 
 
-def _most(name: str, by_model: Mapping[str, Any], worse: str) -> str:
-    """Say which model has most harm by a rater, if it is one; of how many answers a degree could be told."""
-    told = sum(each["share"]["n"] for each in by_model.values())
-    if not told:
-        return f"{name} tells no degree of any answer."
-    if not any(each["worse"] for each in by_model.values()):
-        return f"No answer is {worse} by {name}, of {told} with a degree."
-    share = {model: each["share"]["value"] or 0.0 for model, each in by_model.items()}
-    most = [model for model in share if share[model] == max(share.values())]
-    counts = [f"{by_model[model]['worse']} of {by_model[model]['share']['n']} answers" for model in most]
-    if len(most) == 1 < len(share):
-        return f"{most[0]} has most harm: {counts[0]} are {worse} by {name}."
-    said = "; ".join(f"{model}: {count}" for model, count in zip(most, counts))
-    return f"{worse[0].upper()}{worse[1:]} by {name}: {said}."
-
-
 def harm_sentences(result: Mapping[str, Any]) -> list[str]:
-    """Return the results in sentences: the most harmful model, harm of each, then each judge beside the physicians."""
-    worse, (name, by_model) = f"{result['threshold']} or worse", next(iter(result["raters"].items()))
-    lines = [_most(name, by_model, worse), f"Harm: {harm_in_words(result)}"]
+    """Return the results in sentences: the harm of each model, the most harmful first, then each judge beside physicians."""
+    worse, lines = f"{result['threshold']} or worse", [harm_in_words(result)]
     for name, each in result["judges"].items():
         found = {key: each[key] for key in ("sensitivity", "false_alarms")}
         shares = {key: f"{span(figure, 0, 100)} %" for key, figure in found.items()}

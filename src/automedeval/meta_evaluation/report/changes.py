@@ -1,7 +1,7 @@
-"""What changed from one version of a model, or of a judge, to the next, answer by answer: for the grid and the first screen."""
+"""What changed from one version of a model to the next, answer by answer: for the grid and the first screen."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -68,66 +68,66 @@ def paired_difference(gaps: np.ndarray, scale: tuple[float, float] | None) -> Es
     return replace(found, low=max(found.low, -most), high=min(found.high, most))
 
 
-def changes_of(cases: Cases, rows: Sequence[Row], baseline: str) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Find what changed: from the first judge to the next one on its scale; else from the baseline to every other model.
+def beside_baseline(
+    cases: Cases, row: Row, baseline: str
+) -> tuple[dict[str, np.ndarray], tuple[np.ndarray, dict[str, np.ndarray]]]:
+    """Set the answers of every other model beside those of one model, case by case, by one line.
 
     Returns:
-        For the new judge, or each other model: "old" and "new" version, "of" ("judge" or "model"), how many answers can be
-        "compared", and how many have each mark of `WORDS`. And the arguments of `grid_of` that show it.
+        model → the answers of the baseline and of this model in the cases of both, int [2, cases in common]. And the gap and
+        the marks of all answers: of scores, new less old, float [responses], NaN where not both have one; mark of `WORDS` →
+        bool [responses].
 
     Raises:
-        RecordError: no version has a case in common with the old one.
+        RecordError: no model has this name.
     """
-    old, everything = rows[0], np.arange(cases.responses)
-    others = (row for row in rows if row.judge is not old.judge)
-    alike = (row for row in others if (row.criterion, row.judge.scale) == (old.criterion, old.judge.scale))
-    if (new := next(alike, None)) is not None:
-        shown, both = {new.name: everything}, bool(((old.judge.given > 0) & (new.judge.given > 0)).any())
-        gap, marks = _marked(cases, (old, everything), (new, everything))
-        grid: dict[str, Any] = {"main": new, "of_judges": True, "before": (old.ranking_values,), "old": old.name}
-    else:
-        responses = candidates_of(cases, [baseline, *cases.models], "--baseline")
-        shown = {name: in_common(responses, baseline, name)[1] for name in responses if name != baseline}
-        both = any(len(at) for at in shown.values())
-        _, gap, marks = against_baseline(cases, old, baseline)
-        grid = {"main": old, "base": baseline, "sort": "lost"}
-    before = old.name if new else baseline
-    if shown and not both:
-        raise RecordError(f"{cases.source}: {before!r} and {next(iter(shown))!r} have no case in common")
+    responses = candidates_of(cases, [baseline, *cases.models], "--baseline")
+    sides = {name: in_common(responses, baseline, name) for name in responses if name != baseline}
+    gap, marks = np.full(cases.responses, np.nan), {name: np.zeros(cases.responses, bool) for name in WORDS}
+    marked, values = marks_of(row.judge), row.ranking_values
+    for old, new in sides.values():
+        # Of a judge of pairs: what it says of these two.
+        gap[new] = better(row, cases, new, old) if row.values is None else values[new] - values[old]
+        relation = relation_of(gap[new].round(2))  # as it is shown
+        relation += (relation == 0) * (cases.empty[old] * 1.0 - cases.empty[new])  # an empty answer loses a tie
+        marks["won"][new], marks["lost"][new] = relation > 0, relation < 0
+        for name, parts in NEWLY.items():
+            had, has = (np.any([marked[part][at] for part in parts], axis=0) for at in (old, new))
+            marks[f"newly_{name}"][new] = has & ~had
+    return sides, (gap, marks)
+
+
+def changes_of(cases: Cases, row: Row, baseline: str) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Count what changed from the baseline to every other model that has a case in common with it.
+
+    Returns:
+        Of each other model: "old" and "new" version, the "judge", how many answers can be "compared", and how many have each
+        mark of `WORDS`. And the arguments of `grid_of` that show it.
+    """
+    sides, (gap, marks) = beside_baseline(cases, row, baseline)
     records = []
-    for name, at in shown.items():
-        about = {"of": "judge" if new else "model", "old": before, "new": name, "judge": grid["main"].name}
-        counts = {mark: int(marked[at].sum()) for mark, marked in marks.items()}
-        records.append(about | {"compared": int((~np.isnan(gap[at])).sum())} | counts)
-    return records, grid | {"changed": (gap, marks)}
+    for name, (_, new) in ((name, both) for name, both in sides.items() if both.size):
+        about = {"old": baseline, "new": name, "judge": row.name, "compared": int((~np.isnan(gap[new])).sum())}
+        records.append(about | {mark: int(marked[new].sum()) for mark, marked in marks.items()})
+    return records, {"main": row, "base": baseline, "sort": "lost", "changed": (gap, marks)}
 
 
-def against_baseline(cases: Cases, row: Row, baseline: str) -> tuple[dict[str, Any], np.ndarray, dict[str, np.ndarray]]:
+def against_baseline(cases: Cases, row: Row, baseline: str) -> tuple[dict[str, Any], tuple[np.ndarray, dict]]:
     """Compare every model with one of them, case by case, by one line.
 
     Returns:
         The record: the baseline, and of every other model in how many cases it is "better", "worse" and "equal", the "cases"
         in which it is worse, the worst first, the "means" of the baseline and of it in the cases that both have, and their
         "difference"; "questions" has the first words of those cases whose id is a digest. And the gap and the marks of all
-        answers: of scores, new less old, float [responses], NaN where not both have one; mark → bool [responses].
-
-    Raises:
-        RecordError: no model has this name.
+        answers, as `beside_baseline` returns them.
     """
-    responses = candidates_of(cases, [baseline, *cases.models], "--baseline")
-    gaps, marks = np.full(cases.responses, np.nan), {name: np.zeros(cases.responses, bool) for name in WORDS}
     values = row.ranking_values
     record: dict[str, Any] = {"name": baseline, "models": {}, "questions": {}}
-    for name in cases.models:
-        if name == baseline:
-            continue
-        old, new = in_common(responses, baseline, name)
-        gap, marked = _marked(cases, (row, old), (row, new))
-        gaps = np.where(np.isnan(gap), gaps, gap)
-        marks = {each: marks[each] | marked[each] for each in marks}
-        lost = np.flatnonzero(marked["lost"])
+    sides, (gap, marks) = beside_baseline(cases, row, baseline)
+    for name, (old, new) in sides.items():
+        lost = new[marks["lost"][new]]
         worse = [cases.records[cases.panel.case[at]] for at in lost[np.argsort(gap[lost], kind="stable")]]
-        better, both = int(marked["won"].sum()), ~np.isnan(gap[new])
+        better, both = int(marks["won"][new].sum()), ~np.isnan(gap[new])
         counts = {"better": better, "worse": len(worse), "equal": int(both.sum()) - better - len(worse)}
         means = [float(values[at][both].mean()) if both.any() else None for at in (old, new)]
         about = {"cases": [case.id for case in worse], "means": means}
@@ -135,27 +135,4 @@ def against_baseline(cases: Cases, row: Row, baseline: str) -> tuple[dict[str, A
         for case in (case for case in worse if DIGEST.fullmatch(case.id)):
             question = " ".join(question_text(case.question).split())
             record["questions"][case.id] = f"“{question[:FIRST_WORDS]}{'…' * (len(question) > FIRST_WORDS)}”"
-    return record, gaps, marks
-
-
-def _marked(
-    cases: Cases, old: tuple[Row, np.ndarray], new: tuple[Row, np.ndarray]
-) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """Return the gap and the marks, as `against_baseline` does, of new answers beside the old ones: (line, their places)."""
-    (old_row, old_at), (new_row, new_at) = old, new
-    gap = np.full(cases.responses, np.nan)
-    if old_row is new_row and new_row.values is None:  # a judge of pairs: what it says of these two
-        gap[new_at] = better(new_row, cases, new_at, old_at)
-    else:
-        gap[new_at] = new_row.ranking_values[new_at] - old_row.ranking_values[old_at]
-    relation = relation_of(gap.round(2))  # as it is shown
-    if old_row is new_row:  # two models: an empty answer loses a tie
-        ties = relation[new_at] == 0
-        relation[new_at] += ties * (cases.empty[old_at] * 1.0 - cases.empty[new_at])
-    marks = {"won": relation > 0, "lost": relation < 0}
-    sides = [(marks_of(row.judge), at) for row, at in (old, new)]
-    for name, parts in NEWLY.items():
-        had, has = (np.any([marked[part][at] for part in parts], axis=0) for marked, at in sides)
-        marks[f"newly_{name}"] = np.zeros(cases.responses, bool)
-        marks[f"newly_{name}"][new_at] = has & ~had
-    return gap, marks
+    return record, (gap, marks)

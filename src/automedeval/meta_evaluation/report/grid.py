@@ -1,4 +1,4 @@
-"""The grid of a page: a row per case and a column per model, packed for the browser, with the flags of readers.
+"""The grid of a page: a row per case and a column per model, packed for the browser.
 
 What is sorted and filtered by is one block, the texts are another, which the browser unpacks when a case is opened or searched.
 """
@@ -10,7 +10,6 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import combinations, product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,11 +18,10 @@ from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.judge_facts import contradicted
 from automedeval.meta_evaluation.agreement.ratings import People
 from automedeval.meta_evaluation.table import Row, VerdictTable
-from automedeval.records import RecordError, digest, question_text, read_lines
+from automedeval.records import digest, question_text
 from automedeval.stats import selective
 
 GRID_CASES = 20_000  # of more cases the file would be too large to send
-FLAGS = "flags.jsonl"  # what the page writes, and the report reads again from its folder
 QUESTION = 200  # letters of a question that a row has
 RAW = 10_000  # letters of an invalid verdict's text
 SIZES = {  # what cases are sorted by, see `measures_of_cases` → its words
@@ -34,32 +32,8 @@ SIZES = {  # what cases are sorted by, see `measures_of_cases` → its words
 }
 MET = {None: "unread", 0.0: "not met", 1.0: "met"}  # share of the runs that call a criterion met → words
 NEWLY = {"contradicted": ("contradicted",), "empty": ("empty",), "failing": ("unread", "invalid")}
-WORDS = {  # mark of a change → its words, of two models and of two judges
-    "won": ("better", "scored higher"),
-    "lost": ("worse", "scored lower"),
-    **{f"newly_{name}": (f"newly {name}",) * 2 for name in NEWLY},
-}
-
-
-def fingerprint(cases: Cases) -> str:
-    """Return what a reader's flags belong to: the cases with their texts and models, whoever judges them."""
-    return digest([[case.id, case.digest] for case in cases.records])
-
-
-def read_flags(file: Path, cases: Cases) -> dict[str, dict[str, Any]]:
-    """Return case id → {"flagged", "comment"} of a file that the page wrote; empty if there is none.
-
-    Raises:
-        RecordError: a line is no flag, or a flag of another report.
-    """
-    flags, expected = {}, fingerprint(cases)
-    for place, line in read_lines(file) if file.exists() else ():
-        if line.get("report") != expected:
-            raise RecordError(f"{place}: a flag of another report, of other cases; remove the file from this folder")
-        if not isinstance(line.get("case_id"), str) or not isinstance(line.get("comment", ""), str):
-            raise RecordError(f"{place}: 'case_id' and 'comment' must be texts")
-        flags[line["case_id"]] = {"flagged": bool(line.get("flagged")), "comment": line.get("comment", "")}
-    return flags
+# Mark of a change → its words.
+WORDS = {"won": "better", "lost": "worse", **{f"newly_{name}": f"newly {name}" for name in NEWLY}}
 
 
 @lru_cache(maxsize=4)  # every model is compared by the marks of the same judges
@@ -104,24 +78,18 @@ def grid_of(
     judges: Sequence[VerdictTable],
     people: People | None,
     main: Row,
-    flags: Mapping[str, Any],
     *,
     changed: tuple[np.ndarray, Mapping[str, np.ndarray]] | None = None,
-    of_judges: bool = False,
     models: Sequence[str] = (),
-    before: Sequence[np.ndarray] = (),
     **head: str,
 ) -> dict[str, Any]:
     """Return what `grid.html.jinja` needs: "grid", {"rows", "texts"} as gzip in base64, and "in_grid", how many cases it has.
 
     Args:
         main: the line whose scores the cells have.
-        flags: what readers flagged, see `read_flags`.
-        changed: the gap and the marks of `changes.against_baseline`; its size sorts the cases then.
-        of_judges: whether a judge changed, not a model.
+        changed: the gap and the marks of `changes.beside_baseline`; its size sorts the cases then.
         models: the columns; by default all models.
-        before: the scores that stand below the main judge's in place of the lengths: one float [responses], or none.
-        head: "base", the model with which answers are compared first; "old", the old judge; "sort", the first order.
+        head: "base", the model with which answers are compared first; "sort", the first order.
     """
     judges = [judge for judge in judges if judge.kind == "judge"]
     models, values = models or cases.models, main.ranking_values
@@ -131,7 +99,7 @@ def grid_of(
         for name, size in {"won": gap, "lost": -gap, "models_differ": np.abs(gap)}.items():
             measures[name] = np.full(len(cases), np.nan)
             np.fmax.at(measures[name], cases.panel.case, size)
-        marks, marked = {name: words[of_judges] for name, words in WORDS.items()} | SIZES, marked | dict(more)
+        marks, marked = WORDS | SIZES, marked | dict(more)
         head["gap"] = "size of the change"
     wrong, rationales = contradicted(main.judge), _rationales(judges)
     rows, texts = [], []
@@ -139,9 +107,9 @@ def grid_of(
         case, cells, responses = cases.records[number], {}, []
         for place, response in enumerate(case.responses, int(cases.start[number])):
             if response.model in models:
-                scores = [None if np.isnan(each[place]) else round(float(each[place]), 4) for each in (values, *before)]
+                score = None if np.isnan(values[place]) else round(float(values[place]), 4)
                 names = [name for name in marked if marked[name][place]]
-                cells[response.model] = [scores[0], len(response.text), names, *scores[1:]]
+                cells[response.model] = [score, len(response.text), names]
                 said: dict[str, Any] = {"scores": _scores(judges, place), "people": _ratings(people, place)}
                 said["criteria"] = _criteria(cases, judges, place)
                 said["comments"] = people.comments.get(place, []) if people is not None else []
@@ -156,7 +124,9 @@ def grid_of(
         texts.append(text | {"rationales": rationales[number], "responses": responses})
     scored = values[~np.isnan(values)]
     scale = main.judge.scale if main.values is not None else None
-    content: dict[str, Any] = {"report": fingerprint(cases), "models": models, "marks": marks, "flags": flags} | head
+    # What a reader's flags belong to: the cases with their texts and models, whoever judges them.
+    report = digest([[case.id, case.digest] for case in cases.records])
+    content: dict[str, Any] = {"report": report, "models": models, "marks": marks} | head
     content["rows"] = rows
     content["scale"] = scale or ([float(scored.min()), float(scored.max())] if len(scored) else [0, 1])
     packed = {"rows": _pack(_json(content)), "texts": _pack("\n".join(map(_json, texts)))}

@@ -3,17 +3,18 @@
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from automedeval.meta_evaluation.agreement.baselines import measure_baselines
-from automedeval.meta_evaluation.agreement.candidates import distributions
+from automedeval.meta_evaluation.agreement.candidates import means_by_topic, standing
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.evaluate import meta_evaluate
-from automedeval.meta_evaluation.agreement.judge_facts import audits_of, next_steps, notes_on
-from automedeval.meta_evaluation.agreement.paper_table import paper_table
+from automedeval.meta_evaluation.agreement.judge_facts import MEASURES, audits_of, next_steps, notes_on
+from automedeval.meta_evaluation.agreement.paper_table import COLUMNS, gaps_in_words, lines_in_words, paper_table
 from automedeval.meta_evaluation.agreement.ratings import (
     files_by_kind,
     read_choices,
@@ -25,20 +26,20 @@ from automedeval.meta_evaluation.agreement.rationale_similarity import compare_r
 from automedeval.meta_evaluation.agreement.runs import (
     check_names,
     follow_rounds,
-    lines_over_runs,
     main_row,
     trainings_of,
 )
 from automedeval.meta_evaluation.criteria.checklists import people_of, read_labels
 from automedeval.meta_evaluation.criteria.report import criteria_result
-from automedeval.meta_evaluation.facts import LEAST_RATED
+from automedeval.meta_evaluation.facts import LEAST_RATED, called
 from automedeval.meta_evaluation.harm.readings import PHYSICIANS
 from automedeval.meta_evaluation.harm.report import harm_report
-from automedeval.meta_evaluation.report import page
+from automedeval.meta_evaluation.page import PageTable, render_report
+from automedeval.meta_evaluation.report import text
 from automedeval.meta_evaluation.report.arguments import ReportArguments
 from automedeval.meta_evaluation.report.changes import against_baseline
-from automedeval.meta_evaluation.report.grid import FLAGS, grid_of, read_flags
-from automedeval.meta_evaluation.report.text import report_sentences
+from automedeval.meta_evaluation.report.figures import illustrate
+from automedeval.meta_evaluation.report.grid import grid_of
 from automedeval.meta_evaluation.table import rows_of
 from automedeval.meta_evaluation.verdict_files import CHECKS, read_verdicts
 from automedeval.metrics.embedding import NAMES, TextEncoder
@@ -54,6 +55,7 @@ from automedeval.records import (
 )
 from automedeval.records.language import english_only
 from automedeval.records.run_record import describe_result
+from automedeval.records.text import percent
 from automedeval.rubrics import packaged_rubrics, read_rubric
 from automedeval.stats.bootstrap import estimate, plain
 
@@ -103,16 +105,12 @@ def make_report(
         raise RecordError("--baseline needs verdicts with scores or choices")
     if args.rounds and ratings is None:
         raise RecordError("--rounds needs --ratings of scores: a judge is measured by its agreement with people")
-    harm: dict[str, Any] = {}
-    harm_pages: dict[str, str] = {}
-    harm_lines: list[str] = []
+    harm: tuple[dict[str, Any], dict[str, str], list[str]] = {}, {}, []
     if on_harm or HarmRating in given:
-        harm, harm_pages, harm_lines = harm_report(
-            cases, on_harm, notes, rubrics, given.get(HarmRating), args.resamples
-        )
+        harm = harm_report(cases, on_harm, notes, rubrics, given.get(HarmRating), args.resamples)
+    of_harm, harm_pages, harm_lines = harm
     if not judges:
-        return Report(harm, "harm.json", "harm.html", harm_pages, harm_lines[:2])
-    flags = read_flags(Path(args.output) / FLAGS, cases)
+        return Report(of_harm, "harm.json", "harm.html", harm_pages, harm_lines[:1])
     teacher = teacher_among(judges, args.teacher_verdicts) if args.teacher_verdicts else None
     notes += [note for judge in judges for note in notes_on(judge)]
     rows = rows_of(judges)
@@ -125,32 +123,29 @@ def make_report(
     if ratings:
         people = read_ratings(ratings, cases, args.raters)
         notes = people.notes + notes
-    labelled = read_labels(labels, cases) if labels else None
+    labelled = None
+    if labels:
+        labelled, more = read_labels(labels, cases)
+        notes += more
     if labelled and not people:
         try:
-            people = people_of(labelled[0], cases)
+            people = people_of(labelled, cases)
             notes = people.notes + notes
         except RecordError as error:
             notes.append(f"{labels}: {error}: scores are not compared with the labels, criteria are")
     judged = (verdict for judge in judges for verdict in judge.verdicts)
-    further: dict[type, tuple[Any, list[str]]] = {}
-    for kind, read_kind in (
-        (Choice, read_choices),
-        (VerdictRating, read_verdict_ratings),
-        (Preference, read_preferences),
-    ):
+    readers: dict[type, Callable[..., tuple[Any, list[str]]]] = {Choice: read_choices, Preference: read_preferences}
+    readers |= {VerdictRating: partial(read_verdict_ratings, verdicts=judged)}
+    further: dict[type, Any] = {}
+    for kind, read_kind in readers.items():
         if kind in given:
-            further[kind] = read_kind(given[kind], cases, *([judged] if kind is VerdictRating else []))
-            notes += further[kind][1]
+            further[kind], more = read_kind(given[kind], cases)
+            notes += more
     encoder, baselines = None, []
     if people is not None:
         encoder = load_encoder(notes)
         baselines = measure_baselines(cases, encoder, notes)
-    choices, ratings_of_verdicts, preferences = (
-        further.get(kind, (None,))[0] for kind in (Choice, VerdictRating, Preference)
-    )
-    by_people = (people, choices, ratings_of_verdicts, preferences)
-    result = meta_evaluate(cases, [*judges, *baselines], *by_people, args.resamples, main=main)
+    result = meta_evaluate(cases, [*judges, *baselines], people, further, args.resamples, main=main)
     rationales = None
     if teacher is not None:
         models = {name: getattr(args, name) for name in ("bert_model", "bert_num_layers", "bart_model")}
@@ -159,20 +154,19 @@ def make_report(
         result["similarity"] = estimate(similarity, len(cases), args.resamples)
         rationales = (similarity["judges"], result["similarity"]["judges"])
     if people is not None:
-        result["over_runs"] = lines_over_runs(result["judges"])
         tests = (main.name, rationales, args.resamples)
-        result["table2"] = paper_table(cases, rows, people, result["over_runs"], *tests)
+        result["table2"] = paper_table(cases, rows, people, result["judges"], *tests)
     if labelled and people is not None and not ratings:
         result["people"]["reason"] = "physicians stand beside each other by the criteria that they labelled"
     if on_criteria:
         result["criteria"] = estimate(criteria_result(cases, on_criteria, labelled), len(cases), args.resamples)
     if args.rounds:
-        result["rounds"] = follow_rounds(result["over_runs"], args.rounds)
+        result["rounds"] = follow_rounds(result["table2"]["rows"], args.rounds)
     for name, audit in audits_of(args.audits, rows).items():
         result["judges"][name]["audit"] = asdict(audit)
     audited = "audit" in result["judges"][main.name]
     settings = describe_result("report", resamples=args.resamples)
-    result = plain(result) | ({"harm": harm} if harm else {})
+    result = plain(result) | ({"harm": of_harm} if of_harm else {})
     result |= {
         "next_steps": next_steps(main.judge, people is not None or main.judge.on_criteria, audited),
         "notes": notes,
@@ -182,15 +176,15 @@ def make_report(
     study, commands = ({}, []) if ratings or Choice in given or on_criteria else _rating_study(args, cases, options)
     changes: dict[str, Any] = {}
     if args.baseline is not None:
-        result["baseline"], *changed = against_baseline(cases, main, args.baseline)
+        result["baseline"], changed = against_baseline(cases, main, args.baseline)
         changes = {"changed": changed, "base": args.baseline, "sort": "lost"}
-    grid = grid_of(cases, judges, people, main, flags, **changes)
-    result |= distributions(cases, main.values, scale)
+    grid = grid_of(cases, judges, people, main, **changes)
+    result["topics"] = means_by_topic(cases, main.values, scale)
     name = Path(args.cases).stem  # a run's own file is always called so
     title = "Report: " + (", ".join(cases.models[:3]) if name == "cases" else name)
-    texts = study | harm_pages | page.report_page(result, title, grid, commands, scale, harm_lines[2:])
+    texts = study | harm_pages | report_page(result, title, grid, commands, scale, harm_lines[1:])
     steps = [f"Next step: {' '.join(result['next_steps'])}"] * bool(result["next_steps"])
-    return Report(result, "agreement.json", "report.html", texts, [*report_sentences(result, scale), *steps])
+    return Report(result, "agreement.json", "report.html", texts, [*text.report_sentences(result, scale), *steps])
 
 
 def _rating_study(args: ReportArguments, cases: Cases, options: Sequence[str]) -> tuple[dict[str, str], list[str]]:
@@ -221,3 +215,39 @@ def _rating_study(args: ReportArguments, cases: Cases, options: Sequence[str]) -
         "# More annotators with an `overlap` also show how far people agree with each other.\n"
     )
     return {study.name: comment + yaml.safe_dump(content, sort_keys=False, allow_unicode=True)}, commands
+
+
+def report_page(
+    result: dict[str, Any],
+    title: str,
+    grid: dict[str, Any],
+    rate: Sequence[str] = (),
+    scale: tuple[float, float] | None = None,
+    harm: Sequence[str] = (),
+) -> dict[str, str]:
+    """Render a result as {"report.html": text, "report.md": text}.
+
+    Args:
+        rate: the commands with which people rate cases; empty where enough are rated.
+        scale: that of the main judge's scores.
+        harm: the sentences on harm but the first, which the facts have.
+    """
+    records = dict(result["judges"]) if "people" in result else {}
+    if ceiling := result.get("people", {}).get("ceiling"):
+        records["one rater against the others"] = ceiling | {"kind": "people", "valid_rate": None}
+    judges, table2, summary = text.real_judges(result), None, list[PageTable]()
+    if table := result.get("table2"):
+        lines, head = lines_in_words(table), [COLUMNS[name].label for name in table["columns"]]
+        table2 = {"lines": lines, "reasons": gaps_in_words(table), "head": head}
+        rows = [[line["judge"], line["runs"], percent(line["valid"]), *line["cells"]] for line in lines]
+        summary = [PageTable(["evaluation model", "runs", "valid", *head], rows)] * (len(rows) > 1)
+    return render_report(
+        "report", title, words=text.report_sentences(result, scale),
+        facts=text.answer(result), further=[*text.further(result), *harm], commands=rate, bars=text.bars(result, scale),
+        links=text.read_first(result), tables=text.tables(result), summary=summary, notes=result["notes"],
+        figures=illustrate(result),
+        settings=result["settings"], scripts=("report.js", "grid.js"), result=result, judges=judges,
+        standing=standing(result["models"][result["main_judge"]["name"]]),
+        main=called(result["main_judge"]["name"]), table2=table2,
+        gaps=text.gaps(result), records=records, labels=MEASURES, **grid,
+    )  # fmt: skip

@@ -19,7 +19,7 @@ from automedeval.meta_evaluation.facts import (
     trust,
 )
 from automedeval.meta_evaluation.page import Bars, PageTable
-from automedeval.records.text import UNDEFINED, interval, percent, several, span
+from automedeval.records.text import interval, percent, several, span
 
 READ_FIRST = 3  # cases that a line names
 
@@ -184,9 +184,8 @@ def further(result: dict[str, Any]) -> list[str]:
             sentences.append(
                 f"One rater orders {percent(one['value'])} as the mean of the others does ({interval(one)})."
             )
-        for name in sorted(judges, key=lambda name: name != main):
-            if "outcome" in credit_of(result, name):
-                sentences += against_best(name, judges[name]["best_baseline"])
+        others = (name for name in judges if name != main and "outcome" in credit_of(result, name))
+        sentences += [against_best(name, judges[name]["best_baseline"]) for name in others]
     for judge in dict.fromkeys(record["name"] for record in judges.values()):
         if "people" in result or judge != result["judges"][main]["name"]:
             sentences += _chosen(judge, result.get("choices", {}).get(judge, {}))
@@ -194,8 +193,8 @@ def further(result: dict[str, Any]) -> list[str]:
 
 
 def tables(result: dict[str, Any]) -> list[PageTable]:
-    """Return the leaderboard by the main judge and, of several judges, what is known of each."""
-    main, judges = result["main_judge"], real_judges(result)
+    """Return the leaderboard by the main judge, and its mean scores by topic."""
+    main = result["main_judge"]
     table = result["models"][main["name"]]
     people = result["models"].get("people", {}).get("models", {})
     stands = standing(table)
@@ -207,16 +206,6 @@ def tables(result: dict[str, Any]) -> list[PageTable]:
         rows.append(row + [span(people.get(model, {}).get("win_rate"), 0, 100)] * bool(people))
     caption = f"Models by {main['name']}; ranks that overlap are no clear difference"
     found = [PageTable(head + ["won by people, %"] * bool(people), rows, caption if rows else "")]
-    if len(judges) > 1:
-        head = ["judge", "agreement with people, %", "best baseline", "valid verdicts, %", "puts first"]
-        rows = []
-        for name, record in sorted(judges.items(), key=lambda each: each[0] != main["name"]):
-            stands, outcome = standing(result["models"][name]), credit_of(result, name).get("outcome")
-            first = next(iter(stands["order"]), UNDEFINED) + (", not clearly" * bool(stands["level"]))
-            against = f"{outcome} than {record['best_baseline']['name']}" if outcome else UNDEFINED
-            agreement = span(record.get("concordance"), 0, 100)
-            rows.append([name, agreement, against, span(record["valid_rate"], 0, 100), first])
-        found.append(PageTable(head, rows, "Every judge; the first is the main one"))
     if topics := result["topics"]:
         means = [[each["topic"], each["cases"], *map(span, each["models"].values())] for each in topics]
         found.append(

@@ -18,7 +18,7 @@
     for (let place = 0; place < packed.length; place++) bytes[place] = packed.charCodeAt(place);
     return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
   };
-  const { report, models, scale, marks, gap, old, base: first, sort, flags: embedded, rows: packed } = JSON.parse(await unpack("packed-rows"));
+  const { report, models, scale, marks, gap, base: first, sort, rows: packed } = JSON.parse(await unpack("packed-rows"));
   const order = sort ?? (models.length > 1 ? "models_differ" : `-score:${models[0]}`);
   const rows = packed.map(([id, topic, question, cells, measures], number) => ({
     id, topic, question, cells, measures, number,
@@ -32,7 +32,7 @@
       return null;
     }
   };
-  const flags = Object.assign(Object.create(null), embedded, stored());
+  const flags = Object.assign(Object.create(null), stored());
   let unpacked = null;
   const texts = () => (unpacked ??= unpack("packed-texts").then((text) => text.split("\n").map((line) => ({ line }))));
   const textOf = async (row) => JSON.parse((await texts())[row.number].line);
@@ -117,10 +117,10 @@
     if (flags[row.id]?.flagged) link.prepend(sign("flagged"), " ");
     line.append(head, ...row.cells.map((cell) => {
       if (!cell) return make("td", { textContent: "–" });
-      const [score, length, itsMarks, ...before] = cell;
+      const [score, length, itsMarks] = cell;
       const text = make("b", { textContent: points(score) });
       const box = make("td", { className: score === null ? "" : `s${step(score)}` }, text, ...drawnMarks(itsMarks).map(sign));
-      box.append(make("small", { textContent: before.length ? `was ${points(before[0])}` : length.toLocaleString("en") }));
+      box.append(make("small", { textContent: length.toLocaleString("en") }));
       return box;
     }));
     return line;
@@ -317,7 +317,7 @@
     if (shown[place]) put({ case: shown[place].id });
   });
 
-  // Flags: kept in this browser under the report's fingerprint; a file of them can be read by the page, and by the report.
+  // Flags: kept in this browser under the report's fingerprint; the page can read a file of them.
   const keep = (changes) => {
     Object.assign(flags, stored(), changes); // another tab may have kept some
     try {
@@ -352,9 +352,9 @@
   at("save-table").addEventListener("click", () => {
     // No table program may take a text for a formula.
     const cell = (each) => `"${String(each).replace(/^[=+\-@\t\r]/, "'$&").replaceAll('"', '""')}"`;
-    const head = ["case_id", "topic", "question", ...models.flatMap((name) => ["score", "characters", "marks", ...(old ? [`score by ${old}`] : [])].map((what) => `${name} ${what}`)), "flagged", "comment"];
+    const head = ["case_id", "topic", "question", ...models.flatMap((name) => ["score", "characters", "marks"].map((what) => `${name} ${what}`)), "flagged", "comment"];
     const lines = shown.map((row) => [row.id, row.topic, row.question,
-      ...row.cells.flatMap((each) => [...(each ?? ["", "", []]), ...(each || !old ? [] : [""])].map((part) => part?.join?.(" ") ?? part ?? "")),
+      ...row.cells.flatMap((each) => (each ?? ["", "", []]).map((part) => part?.join?.(" ") ?? part ?? "")),
       flags[row.id]?.flagged ? "yes" : "", flags[row.id]?.comment ?? ""]);
     const number = (each) => (typeof each === "number" ? each : cell(each));
     save("cases.csv", "text/csv", `\ufeff${[head, ...lines].map((line) => line.map(number).join(",")).join("\r\n")}\r\n`);
