@@ -80,26 +80,6 @@ def test_whoever_answers_one_of_four_is_not_the_best(cases: Path, tmp_path: Path
     assert "  invalid, 3: " in done.stdout
 
 
-def test_an_empty_response_keeps_its_place_after_calibration(cases: Path, tiny_model: Path, tmp_path: Path) -> None:
-    many = [case | {"id": f"{case['id']}-{n}"} for n in range(6) for case in read(cases)]
-    file = write(tmp_path / "cases.jsonl", many)
-    labels = [
-        {"case_id": case["id"], "model": each["model"], "annotator": "p", "criterion": criterion["criterion"],
-         "label": "met" if each["text"] == GOOD and case["id"][-1] in "024" else "not_met"}  # which the judge cannot know
-        for case in many for each in case["responses"] for criterion in case["criteria"]
-    ]  # fmt: skip
-    write(tmp_path / "labels.jsonl", labels)
-    model = ("--judge", tiny_model, "--rubric", "checklist", "--rationale", "false", "--device", "cpu", "--cases", file)
-    assert run_command("judge", *model, "--output", tmp_path / "v").returncode == 0
-    options = ("--cases", file, "--ratings", tmp_path / "labels.jsonl")
-    done = succeeded(run_command("calibrate", "--verdicts", tmp_path / "v", *options, "--output", tmp_path / "cal"))
-    answered = [label for label in labels if label["model"] != "b" or label["case_id"].startswith("c0")]
-    assert f", {len(answered)} pairs of a criterion and a response" in done.stdout
-    for verdict in read(tmp_path / "cal" / "verdicts.jsonl"):
-        if verdict.get("empty"):
-            assert verdict["checklist"]["met_probabilities"] == [0.0, 0.0]
-
-
 def test_an_older_verdict_on_an_empty_response_counts_as_nothing_met(cases: Path, tmp_path: Path) -> None:
     verdict = {"judge": "old", "rubric": "checklist@1", "order": [1], "valid": False, "error": "no words"}
     file = write(tmp_path / "v.jsonl", [verdict | {"case_id": case["id"]} for case in read(cases)[1:]])
