@@ -1,5 +1,6 @@
 """Describe a run for its record: the arguments, the versions, and the commits of code and models."""
 
+import os
 import shlex
 import subprocess
 import sys
@@ -14,6 +15,8 @@ from automedeval.records.hub_names import hub_commits
 from automedeval.records.journal import write_json
 from automedeval.records.processes import process_count
 
+_DECIDING = ("AUTOMEDEVAL_JUDGE", "AUTOMEDEVAL_OFFLINE", "OPENAI_BASE_URL")
+
 
 def describe_run(*groups: Any, libraries: Sequence[str] = ()) -> dict[str, Any]:
     """Return the arguments in these dataclasses, the versions, and the commits of the code and of what the Hub gave."""
@@ -24,8 +27,12 @@ def describe_run(*groups: Any, libraries: Sequence[str] = ()) -> dict[str, Any]:
 
 
 def describe_result(command: str, **settings: Any) -> dict[str, Any]:
-    """Return how a result of `automedeval COMMAND` was made, for its file and its page."""
-    words = shlex.join(["automedeval", command, *sys.argv[1:]])
+    """Return how a result of `automedeval COMMAND` was made, for its file and its page.
+
+    Variables that decide which judge is asked, and where, stand in front: without them the command would send data elsewhere.
+    """
+    variables = [f"{name}={shlex.quote(value)}" for name in _DECIDING if (value := os.environ.get(name))]
+    words = " ".join([*variables, shlex.join(["automedeval", command, *sys.argv[1:]])])
     made = {"command": words, "version": version("automedeval"), "commit": git_commit(), "revisions": hub_commits()}
     return made | settings
 
