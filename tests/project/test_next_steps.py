@@ -92,6 +92,22 @@ def test_a_printed_command_asks_the_server_of_its_run_with_its_key(place, endpoi
     assert {each["headers"]["authorization"] for each in endpoint.requests} == {"Bearer mine"}
 
 
+def test_a_result_names_the_variables_that_decided_where_its_command_asks(endpoint, asked, monkeypatch, tmp_path):
+    monkeypatch.setenv("OPENAI_BASE_URL", endpoint.url)
+    monkeypatch.setenv("AUTOMEDEVAL_OFFLINE", "1")
+    options = ("--perturbations", some_of(tmp_path, "order"), "--encoder", "none", "--output", "first")
+    assert run_command("audit", "--judge", "openai:mine", "--cases", "answers.csv", *options).returncode in (0, 3)
+    words = shlex.split(json.loads(Path("first/audit.json").read_text())["settings"]["command"])
+    start = words.index("automedeval")
+    for name in ("OPENAI_BASE_URL", "AUTOMEDEVAL_OFFLINE"):  # another shell
+        monkeypatch.setenv(name, dict(each.split("=", 1) for each in words[:start])[name])
+    words[-1] = "second"
+    before = len(endpoint.requests)
+    assert run_command(*words[start + 1 :]).returncode in (0, 3)
+    assert len(endpoint.requests) == 2 * before > 0
+    assert set(asked) <= {"127.0.0.1"}
+
+
 def test_no_audit_is_printed_where_it_could_not_ask_the_judge_as_the_run_did(endpoint):
     options = (
         "judge",
