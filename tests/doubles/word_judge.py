@@ -8,7 +8,7 @@ from automedeval import Case, Verdict
 class WordJudge:
     """Give an answer a point for each word, and no verdict on a case with an answer that says "fail"; keep the cases."""
 
-    name, fingerprint = "words", "0" * 12
+    name, fingerprint, reads_reference = "words", "0" * 12, True
 
     def __init__(self) -> None:
         self.seen: list[Case] = []

@@ -37,6 +37,18 @@ def test_conversations_questions_and_references_reach_the_judge() -> None:
         Case.from_dict(case.to_dict())  # as a record it is sound
 
 
+def test_a_completion_is_read_as_the_answers_of_files_are() -> None:
+    said = {"role": "assistant", "content": [{"type": "text", "text": "Take it."}]}
+    raw = ["Take it.", "<think>\nHm, no.\n</think>\n\nTake it.", "<think>\nHm, no.", [said]]
+    called = [said, {"role": "tool", "content": "saved"}]
+    assert JudgeReward(WordJudge())(["p"] * 5, [*raw, called]) == [2.0, 2.0, 0.0, 2.0, None]
+
+
+def test_a_reference_that_is_not_read_is_told() -> None:
+    with pytest.warns(UserWarning, match="does not read the reference"):
+        JudgeReward(load_judge("baseline:longer text"))(["p"], ["Take it."], reference=["R"])
+
+
 @needs_encoder
 def test_the_packaged_judge_rewards_as_its_verdicts_say_and_planted_texts_raise_it_by_a_tenth_at_most() -> None:
     cases = list(read_cases(str(SAMPLE / "test_cases.jsonl")))[:12]

@@ -31,6 +31,12 @@ def test_an_invalid_verdict_has_no_score() -> None:
         assert (value is None) == (not valid)
 
 
+def test_thoughts_are_no_part_of_an_answer() -> None:
+    rows = {"question": ["What helps?"], "a": ["Take it."], "b": ["<think>\nHm, no.\n</think>\n\nTake it."]}
+    scored = judge_dataset(load_judge("baseline:longer text"), Dataset.from_dict(rows))
+    assert scored["a_score"][:] == scored["b_score"][:] == [2.0]
+
+
 def test_faults_are_one_line(tmp_path: Path) -> None:
     judge = load_judge("baseline:longer text")
     for rows, options, fault in (

@@ -7,6 +7,7 @@ The completions of one prompt are judged together, as the responses of one case.
 """
 
 import os
+import warnings
 from collections.abc import Sequence
 from functools import cache
 from itertools import groupby
@@ -15,7 +16,8 @@ from typing import Any
 
 from automedeval.judges.base import BaseJudge
 from automedeval.judges.judge import load_by_settings
-from automedeval.records import Case, Response, digest
+from automedeval.records import Case, RecordError, Response, digest
+from automedeval.records.messages import answer_text
 
 SETTINGS = "AUTOMEDEVAL_REWARD"  # the environment variable that names the YAML file
 
@@ -40,23 +42,35 @@ class JudgeReward:
     ) -> list[float | None]:
         """Return the reward of each completion; None, which TRL leaves out, where the judge's verdict is invalid.
 
-        An empty completion has the lowest score of the scale; one that the judge cannot read has None. Prompts and completions
-        are texts or conversations; those of one prompt stand together. The judge reads the `question`, by default the prompt,
-        and the `reference`; other columns of the data set are not read.
+        An empty completion, such as a thought without an end, has the lowest score of the scale; one that the judge cannot
+        read, or whose last message is not the assistant's, has None. Prompts and completions are texts or conversations; those
+        of one prompt stand together. The judge reads the `question`, by default the prompt, and, if it can, the `reference`;
+        other columns of the data set are not read.
         """
         if question is None:  # the only message of a prompt is its text
             single = [not isinstance(prompt, str) and len(prompt) == 1 for prompt in prompts]
             question = [prompt[0]["content"] if alone else prompt for prompt, alone in zip(prompts, single)]
-        texts = [each if isinstance(each, str) else str(each[-1].get("content") or "") for each in completions]
-        cases = cases_of(question, [None] * len(texts) if reference is None else reference, texts)
+        if any(reference or ()) and not self.judge.reads_reference:
+            warnings.warn(f"{self.judge.name} does not read the reference; another judge or rubric does", stacklevel=2)
+        texts = [_written(each) for each in completions]
+        cases = cases_of(question, reference or [None] * len(texts), [text or "" for text in texts])
         said: dict[str, list[list[float]]] = {case.id: [[] for _ in case.responses] for case in cases}
         for verdict in self.judge(cases):
             for index, value in verdict.values.items():
                 said[verdict.case_id][index].append(value)
-        rewards = [fmean(values) if values else None for case in cases for values in said[case.id]]
+        judged = [fmean(values) if values else None for case in cases for values in said[case.id]]
+        rewards = [None if text is None else reward for text, reward in zip(texts, judged)]
         if log_metric is not None and rewards:
             log_metric("judge/valid_rate", fmean(value is not None for value in rewards))
         return rewards
+
+
+def _written(completion: Any) -> str | None:
+    """Return the text of a completion, None if the assistant did not write its last message."""
+    try:
+        return answer_text(completion, "completion")
+    except RecordError:
+        return None
 
 
 def medical_judge(prompts: Sequence[Any], completions: Sequence[Any], **columns: Any) -> list[float | None]:
@@ -88,6 +102,7 @@ def cases_of(questions: Sequence[Any], references: Sequence[str | None], complet
     cases = []
     numbered = groupby(range(len(completions)), key=lambda index: (questions[index], references[index]))
     for number, ((question, reference), indices) in enumerate(numbered):
-        responses = tuple(Response(f"completion-{place}", completions[index]) for place, index in enumerate(indices))
+        texts = ({"model": f"completion-{place}", "text": completions[index]} for place, index in enumerate(indices))
+        responses = tuple(map(Response.from_dict, texts))
         cases.append(Case(f"{digest([question, reference])}-{number}", question, responses, reference))
     return cases

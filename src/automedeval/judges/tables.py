@@ -66,7 +66,8 @@ def judge_dataset(
 def _cases_of(dataset: "Dataset", models: Sequence[str], blank: str | None) -> Iterator[Case]:
     placed = []
     for number, row in enumerate(dataset):
-        texts = tuple(Response(model, row[model] if (row[model] or "").strip() else "") for model in models)
+        said = {model: row[model] if (row[model] or "").strip() else "" for model in models}
+        texts = tuple(Response.from_dict({"model": model, "text": text}) for model, text in said.items())
         placed.append((f"row {number}", Case(str(number), row["question"], texts, row.get("reference") or None)))
     return (case for _, case in without_blanks("the data set", placed, blank)[0] if case.responses)
 
