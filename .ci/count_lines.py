@@ -8,13 +8,13 @@ import sys
 from pathlib import Path
 
 LIMITS = {
-    "src, lines of Python": 28_710,
-    "tests, lines of Python": 31_020,
-    "recipes, lines of Python": 1_985,
-    "benchmarks, lines of Python": 2_940,
-    "recipes, lines of YAML": 1_580,
+    "src, lines of Python": 27_770,
+    "tests, lines of Python": 29_990,
+    "recipes, lines of Python": 1_960,
+    "benchmarks, lines of Python": 2_938,
+    "recipes, lines of YAML": 1_570,
     "docs/*.md, bytes": 109_000,
-    "options declared": 195,
+    "options declared": 193,
     "rooms": 17,
     "arrows between rooms": 89,
 }

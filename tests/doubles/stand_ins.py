@@ -190,7 +190,7 @@ def _ratings(cases: Path, place: Path) -> Iterator[dict[str, Any]]:
     rated: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for rating in _read(place / SAMPLE / "test_ratings.jsonl"):
         rated.setdefault((rating["case_id"], rating["model"]), []).append(rating)
-    first = 50 if "calibration" in cases.parts else 0  # there they rise with what the stand-in of a likelihood judge gives
+    first = 50 if "calibration" in cases.parts else 0  # so that they rise with the likelihoods of a stand-in
     ratings = itertools.islice(itertools.cycle(rated.values()), first, None)
     for case in _read(cases):
         for response in case["responses"]:

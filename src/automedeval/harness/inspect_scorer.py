@@ -74,7 +74,9 @@ def judge(question_pattern: str | None = None, **settings: Any) -> Scorer:
             return Score.unscored(reason="scoring_failed", explanation="the prompt does not fit question_pattern")
         reference = reference_of(list(target))
         name = f"{state.sample_id}/epoch-{state.epoch}" if state.epoch > 1 else str(state.sample_id)
-        scored = await together.score(Case(name, question, (Response.from_dict({"model": "answer", "text": text}),), reference))
+        scored = await together.score(
+            Case(name, question, (Response.from_dict({"model": "answer", "text": text}),), reference)
+        )
         counts = {"verdicts": scored["verdicts"], "valid": scored["valid"]}
         facts = {"answer": text, "explanation": scored["explanation"], "metadata": counts}
         return Score(value=scored["value"], **facts) if scored["valid"] else Score.unscored(reason=FAILED, **facts)
