@@ -9,7 +9,7 @@ from pathlib import Path
 
 LIMITS = {
     "src, lines of Python": 27_770,
-    "tests, lines of Python": 29_990,
+    "tests, lines of Python": 30_000,
     "recipes, lines of Python": 1_960,
     "benchmarks, lines of Python": 2_938,
     "recipes, lines of YAML": 1_570,

@@ -10,8 +10,9 @@ import pytest
 from doubles import likelihood_verdicts
 from doubles.introspection_study import MODELS, case_of, verdict_of
 from doubles.likelihood_verdicts import FEEDBACK, rated
+from sklearn.isotonic import IsotonicRegression
 
-from automedeval.meta_evaluation.calibration.scores import FEWEST, Calibration, calibration_facts
+from automedeval.meta_evaluation.calibration.scores import FEWEST, Calibration, calibration_facts, rising
 from automedeval.records import Rating, RecordError, Verdict
 from automedeval.stats.bootstrap import estimate
 from automedeval.stats.calibration_error import FOLDS, calibration_error
@@ -38,6 +39,18 @@ def people(verdicts: Sequence[Verdict], noise: float = 0.0, seed: int = 1) -> li
         means = np.interp(verdict.expected_scores, *zip(*SHAPE)) + rng.normal(0, noise, 3)
         ratings += rated(verdict, np.clip(means, 1, 4).tolist())
     return ratings
+
+
+def test_the_order_of_lines_changes_no_line() -> None:
+    draw = np.random.default_rng(0)
+    x, weight = draw.integers(1, 6, 300).astype(float), 1 / draw.integers(1, 4, 300)
+    y = np.where(x < 3, 1.1, 2.3)
+    knots = rising(x, y, weight)
+    fitted = IsotonicRegression().fit(x, y, weight).predict(np.unique(x))
+    assert sorted({round(value, 6) for value in fitted}) == pytest.approx([height for _, height in knots], abs=2e-6)
+    for _ in range(200):
+        turned = draw.permutation(300)
+        assert rising(x[turned], y[turned], weight[turned]) == knots
 
 
 def test_a_rising_line_is_found_again() -> None:

@@ -32,10 +32,11 @@ Knots = tuple[tuple[float, float], ...]
 
 def rising(x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> Knots:
     """Return the knots of the line through the centres of the steps of isotonic regression of y on x."""
-    y = np.round(y, 9)  # people's scores within 1e-9 are equal, in whatever order their ratings were summed
     levels, level = np.unique(x, return_inverse=True)
-    weights = np.bincount(level, weights=weight)
-    fitted = scipy.optimize.isotonic_regression(np.bincount(level, weights=weight * y) / weights, weights=weights)
+    weights = np.bincount(level, weights=weight).round(9)
+    # Means within 1e-9 are equal, in whatever order ratings and runs were summed.
+    means = (np.bincount(level, weights=weight * y) / weights).round(9)
+    fitted = scipy.optimize.isotonic_regression(means, weights=weights)
     block = np.repeat(np.arange(len(fitted.blocks) - 1), np.diff(fitted.blocks))
     heights = fitted.x[fitted.blocks[:-1]]
     centres = np.bincount(block, weights=weights * levels) / np.bincount(block, weights=weights)
