@@ -5,7 +5,7 @@ import sys
 
 from automedeval.cli.console import COMMANDS
 
-SLOW = {"torch", "transformers", "sentence_transformers", "openai", "matplotlib", "scipy.special", "scipy.optimize"}
+SLOW = {"torch", "transformers", "sentence_transformers", "openai", "scipy.special", "scipy.optimize"}
 SLOW |= {"fastapi", "pandas", "pyarrow", "datasets", "huggingface_hub"}
 HELP = """
 import sys

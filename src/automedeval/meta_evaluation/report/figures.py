@@ -1,98 +1,19 @@
-"""The figures of the meta-evaluation report: what of the result goes into each, as shares that are drawn as stacked bars.
+"""The figures of the meta-evaluation report: what of the result goes into each, as shares that the page draws as bars."""
 
-matplotlib draws them as SVG that takes the page's colours and keeps its text as text.
-"""
-
-import io
-import re
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
+from typing import Any, NamedTuple
 
 from automedeval.meta_evaluation.agreement.ratings import OUTCOMES
 
-INK = "#010203"  # stands for the page's own text colour until the SVG is finished
-BLUE, ORANGE, GREY = "#3b7dd8", "#c8641e", "#8a8f98"
-WIDTH = 5.6  # inches; at 72 points an inch it fits a phone, and its text stays readable there
-STYLE: dict[str, Any] = {
-    "svg.fonttype": "none",
-    "svg.hashsalt": "automedeval",
-    "text.parse_math": False,  # a model may be called anything
-    "font.family": "sans-serif",
-    "font.sans-serif": ["DejaVu Sans"],
-    "font.size": 9,
-    **dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), INK),
-    "legend.frameon": False,
-    "legend.fontsize": 8,
-}
 
-
-@dataclass(frozen=True)
-class Figure:
-    """A chart of numbers of several kinds, drawn as their shares, with its caption and the table of the numbers.
-
-    `of` says what has the names of the rows, and `labels` are the kinds; a report writes floats with three decimals.
-    """
+class Figure(NamedTuple):
+    """Numbers of several kinds, drawn as their shares; `of` says what has the names of the rows, `labels` are the kinds."""
 
     title: str
     text: str
     of: str
     labels: Sequence[str]
     rows: Sequence[Sequence[Any]]  # a name, and a number of each kind
-
-    @property
-    def head(self) -> list[str]:
-        """The columns of the table."""
-        return [self.of, *self.labels]
-
-    def svg(self, prefix: str) -> str:
-        """Return the chart for the inside of a page; its ids begin with the prefix, as ids are the whole page's."""
-        import matplotlib  # slow to import, and drawing alone needs it
-        import matplotlib.figure
-
-        # matplotlib's stubs name every setting in a type of its own.
-        with matplotlib.rc_context(STYLE), warnings.catch_warnings():  # type: ignore[arg-type]
-            # The reader's browser has what this font lacks.
-            warnings.filterwarnings("ignore", r"Glyph .* missing from font")
-            size = (WIDTH, 0.8 + 0.26 * len(self.rows))
-            figure = matplotlib.figure.Figure(figsize=size, layout="constrained")
-            self._draw(figure.subplots(), matplotlib.colormaps["viridis"])
-            stream = io.StringIO()
-            figure.savefig(stream, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
-        text = stream.getvalue()
-        text = text[text.index("<svg") :]
-        text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.S)
-        text = re.sub(r'(id="|url\(#|href="#)', rf"\g<1>{prefix}-", text)
-        text = text.replace(INK, "currentColor")
-        return re.sub(r"<svg [^>]*?viewBox", '<svg aria-hidden="true" focusable="false" viewBox', text, count=1)
-
-    def _draw(self, axes: Any, shades: Any) -> None:
-        """Draw a bar for each row, one below the other."""
-        numbers, places = np.array([row[1:] for row in self.rows], float), range(len(self.rows))
-        shares, of_outcomes = numbers / numbers.sum(axis=1, keepdims=True), "tie" in self.labels
-        colours = (BLUE, GREY, ORANGE) if of_outcomes else shades(np.linspace(0, 0.8, len(self.labels)))
-        for at, (label, colour) in enumerate(zip(self.labels, colours, strict=True)):
-            left, values = shares[:, :at].sum(axis=1), shares[:, at]
-            bars = axes.barh(places, values, left=left, color=colour, label=_short(label), height=0.7)
-            texts = [f"{value:.0%}" if value >= 0.08 else "" for value in values]
-            inside = "white" if of_outcomes or at < len(self.labels) / 2 else "black"
-            axes.bar_label(bars, texts, label_type="center", color=inside, fontsize=7)
-        axes.set_yticks(places, [_short(row[0], 44) for row in self.rows], fontsize=8)
-        axes.set(xlim=(0, 1), ylim=(len(self.rows) - 0.4, -0.6))
-        axes.xaxis.set_visible(False)
-        axes.spines[:].set_visible(False)
-        place = {"loc": "lower left", "bbox_to_anchor": (0, 1)}  # where it hides nothing
-        axes.legend(ncols=len(self.labels), columnspacing=0.8, handlelength=1, **place)
-
-
-def _short(name: str, most: int = 30) -> str:
-    """Return a name's beginning and end: checkpoints of a series differ at the end."""
-    name = "".join(letter if letter.isprintable() else " " for letter in name)
-    half = (most - 1) // 2
-    return name if len(name) <= most else f"{name[:half]}…{name[-half:]}"
 
 
 def illustrate(result: Mapping[str, Any]) -> Iterator[Figure]:
