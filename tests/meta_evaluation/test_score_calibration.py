@@ -253,28 +253,3 @@ def test_the_error_of_a_good_judge_has_an_interval_that_reaches_down() -> None:
         worse = calibration_facts("none", judge + 0.5, people, case)["calibration_error"]["after"]
         assert worse["value"] > worse["chance"]
     assert min(sum(held), sum(within)) >= 36
-
-
-def test_the_temperature_of_a_judge_that_is_twice_too_sure_is_two() -> None:
-    rng, ratings, verdicts = np.random.default_rng(0), [], []
-    logits = rng.normal(0, 1.5, (400, 3, 4))
-    odds = np.exp(2 * logits) / np.exp(2 * logits).sum(axis=2, keepdims=True)
-    for number, (said, own) in enumerate(zip(odds, logits)):
-        told = {"models": list(MODELS), "probabilities": [dict(zip("1234", each.tolist())) for each in said]}
-        verdict = replace(scored(number, (said @ np.arange(1, 5)).tolist()), rubric=FEEDBACK.name, extra=told)
-        verdicts.append(verdict)
-        ratings += rated(verdict, [rng.choice([1, 2, 3, 4], p=np.exp(each) / np.exp(each).sum()) for each in own])
-    fitted = Calibration.fit(verdicts, ratings, FEEDBACK).facts["temperature"]
-    assert fitted == pytest.approx(2, abs=0.25)
-    right = np.array([each.score for each in ratings], int).reshape(400, 3, 1) - 1
-    heats = np.arange(1, 3, 0.01)
-    chances = [
-        np.take_along_axis(odds ** (1 / each) / (odds ** (1 / each)).sum(2, keepdims=True), right, 2) for each in heats
-    ]
-    assert fitted == pytest.approx(heats[np.argmax([np.log(each).sum() for each in chances])], abs=0.01)
-    without = [replace(each, extra={"models": list(MODELS)}) for each in verdicts]
-    assert Calibration.fit(without, ratings, FEEDBACK).facts["temperature"] is None
-    of_criteria = [
-        replace(each, extra=each.extra | {"probabilities": each.extra["probabilities"] * 2}) for each in verdicts
-    ]
-    assert Calibration.fit(of_criteria, ratings, FEEDBACK).facts["temperature"] is None, "six for three responses"

@@ -201,14 +201,6 @@ def test_an_exported_judge_gives_its_own_probabilities_in_the_pipeline(model: st
     folder, verdict = exported(tmp_path, build_tiny_model(tmp_path / "m") if model == "tiny" else JUDGE)
     decide = pipeline("decision", model=str(folder), dtype="float32", device="cpu")
     assert_scored(decide({"state": STATE, "questions": {"score": SCORE}})["score"], verdict)
-    (tmp_path / "calibration.json").write_text('{"temperature": 2.0, "rubric": "automedeval@1"}')
-    heated = ("--model", folder, "--verdicts", tmp_path, "--output", tmp_path / "heated")
-    succeeded(run_command("export", "--to", "decision", *heated))
-    config = DecisionConfig.from_pretrained(tmp_path / "heated")
-    decide = pipeline("decision", model=str(folder), decision_config=config, dtype="float32", device="cpu")
-    roots = [chance**0.5 for chance in verdict["probabilities"][0].values()]
-    told = decide({"state": STATE, "questions": {"score": SCORE}})["score"]["probabilities"]
-    assert list(told.values()) == pytest.approx([root / sum(roots) for root in roots], abs=1e-4)
 
 
 @pytest.mark.slow
@@ -236,9 +228,7 @@ def test_what_cannot_be_exported_as_decisions_is_one_line(tmp_path: Path, tiny_m
         return error_line(run_command("export", "--to", "decision", "--output", tmp_path / "out", *options))
 
     assert "--to decision needs --model" in line()
-    assert "calibration.json: no temperature" in line("--model", tiny_model, "--verdicts", tmp_path)
-    (tmp_path / "calibration.json").write_text('{"temperature": 2.0, "rubric": "mine@1"}')
-    assert "the temperature was fitted to verdicts by mine@1" in line("--model", tiny_model, "--verdicts", tmp_path)
+    assert "--verdicts is not for --to decision" in line("--model", tiny_model, "--verdicts", tmp_path)
     pairs = shutil.copytree(tiny_model, tmp_path / "pairs")
     for name, content in files_to_publish("medical_pairwise", "0").items():
         (pairs / name).parent.mkdir(exist_ok=True)

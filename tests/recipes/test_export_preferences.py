@@ -144,7 +144,7 @@ def test_bad_input_is_one_line_and_writes_nothing(study: Study, tmp_path: Path) 
     assert "--to preferences needs --cases" in error_line(export("--verdicts", "v", "--output", "o"))
     assert "--least_gap must be at least 0, not -1.0" in error_line(export(*study.args, "--least_gap", -1))
     line = error_line(run_command("export", *study.args, "--to", "csv", "--least_gap", 1))
-    assert "--least_gap is for --to preferences, not csv" in line
+    assert "--least_gap is not for --to csv" in line
     assert "no pair is left" in error_line(export(*study.args, "--least_gap", 4))
     assert "use `automedeval export --to preferences`" in error_line(export(*study.args, "--uncertified"))
     write(tmp_path / "v.jsonl", [*study.verdicts, Verdict(**vars(study.verdicts[0]) | {"judge": "other"})])

@@ -5,9 +5,7 @@ import random
 import re
 from collections import Counter
 from html.parser import HTMLParser
-from itertools import combinations
 
-import numpy as np
 import pytest
 from doubles.agreement_study import (
     CASES,
@@ -20,13 +18,11 @@ from doubles.agreement_study import (
     evaluate,
     made,
     meta_evaluate,
-    opened,
     read,
     verdict,
     write,
 )
 from programs import error_line, succeeded
-from scipy.stats import pearsonr
 
 from automedeval.meta_evaluation.report import grid
 from automedeval.records import Verdict
@@ -62,42 +58,6 @@ def test_reports_agreement_with_intervals_ceiling_and_baselines(tmp_path):
     order = sorted(MODELS, key=lambda model: -result["models"]["echo"]["models"][model]["win_rate"]["value"])
     assert rows == ["| model", *(f"| {model}" for model in order)]
     assert "[report.html](report.html)" in summary
-
-
-def test_scores_on_each_criterion_are_compared_with_ratings_on_it(tmp_path):
-    """Beside scipy's correlation and a loop over the pairs of each case."""
-    names, rng = ("relevancy", "knowledge_correctness", "fluency"), np.random.default_rng(3)
-    ratings_of, verdicts, judged = {}, [], {}
-    for rating in read(RATINGS):
-        ratings_of.setdefault((rating["criterion"], rating["case_id"], rating["model"]), []).append(rating["score"])
-    people = {key: sum(scores) / len(scores) for key, scores in ratings_of.items()}
-    for case in read(CASES):
-        models = [response["model"] for response in case["responses"]]
-        on_case = {name: [int(score) for score in rng.integers(1, 6, len(models))] for name in names}
-        on_case["fluency"] = [round(people["fluency", case["id"], model]) for model in models]
-        for name, scores in on_case.items():
-            judged |= {(name, case["id"], model): score for model, score in zip(models, scores)}
-        means = [sum(scores) / 3 for scores in zip(*on_case.values())]
-        more = {"rubric": "automedeval_guided@1", "criterion_scores": on_case, "expected_scores": means}
-        verdicts.append(verdict(case, [int(mean + 0.5) for mean in means], **more))
-    report = made(tmp_path, verdicts, ratings=RATINGS)
-    by_criterion = report.result["judges"]["echo"]["by_criterion"]
-    assert list(by_criterion) == list(names)
-    for name in names:
-        keys = [key for key in people if key[0] == name]
-        wanted = pearsonr([people[key] for key in keys], [judged[key] for key in keys]).statistic
-        assert by_criterion[name]["pearson"]["value"] == pytest.approx(wanted)
-        credits = []
-        for first, second in combinations(keys, 2):
-            gap = people[first] - people[second]
-            if first[1] == second[1] and abs(gap) > 1e-9:
-                way = judged[first] - judged[second]
-                credits.append(0.5 if way == 0 else float((way > 0) == (gap > 0)))
-        assert by_criterion[name]["concordance"]["value"] == pytest.approx(sum(credits) / len(credits))
-        assert by_criterion[name]["concordance"]["n"] == len(credits)
-        assert f'<tr><th scope="row">echo</th><td>{name}</td>' in report.page
-        assert f"echo: {name}" in dict(opened(report.page)[0]["responses"][0]["scores"])
-    assert by_criterion["fluency"]["concordance"]["value"] > 0.75 > by_criterion["relevancy"]["concordance"]["value"]
 
 
 def test_one_rater_has_no_reliability_and_no_ceiling(tmp_path):

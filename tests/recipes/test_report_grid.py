@@ -12,6 +12,7 @@ from doubles.grid_reader import HOSTILE, Visit, case_is, download, needs_chromiu
 from programs import succeeded
 
 pytestmark = needs_chromium
+CRITERIA = ("relevancy", "knowledge_correctness", "fluency")
 ARABIC = "هل يمكنني أخذ الباراسيتامول مع القهوة؟"
 
 
@@ -33,6 +34,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
     checked = {response["model"]: [] for response in cases[0]["responses"]}
     verdicts[cases[0]["id"]]["checked"] = checked | {cases[0]["responses"][0]["model"]: [wrong]}
     verdicts[cases[0]["id"]]["rationale"] = f"Because. {HOSTILE}"
+    verdicts[cases[0]["id"]]["criterion_scores"] = {name: [2, 3, 4] for name in CRITERIA}
     files = {"verdicts": list(verdicts.values()), "cases": cases}
     files = {name: write(folder / f"{name}.jsonl", records) for name, records in files.items()}
     command = [part for name, file in files.items() for part in (f"--{name}", file)]
@@ -106,6 +108,7 @@ def test_a_link_opens_a_case_with_its_answers_side_by_side(made: SimpleNamespace
     assert HOSTILE in text
     assert "Take two tablets." in text
     assert "rule: dose" in text
+    assert "echo: knowledge_correctness2" in text
     assert f"Because. {HOSTILE}" in text
     assert visit.page.locator("#case mark").all_text_contents() == ["Take ten tablets."]
     texts = visit.page.eval_on_selector_all(

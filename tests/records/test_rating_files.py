@@ -4,11 +4,13 @@ import json
 import re
 from pathlib import Path
 
+import numpy as np
+import pandas
 import pytest
 from tables import rows_of
 
 from automedeval.meta_evaluation.agreement.cases import Cases
-from automedeval.meta_evaluation.agreement.ratings import read_ratings
+from automedeval.meta_evaluation.agreement.ratings import People, read_ratings
 from automedeval.records import Case, RecordError, Response
 from automedeval.records.ratings import HIGHER, NAMING
 
@@ -16,6 +18,10 @@ ROWS = rows_of(__file__)
 ASKED = {"k1": "How long is flu contagious?", "k2": "Can I take\n ibuprofen with lisinopril?"}
 CASES = [Case(name, text, (Response("m1", "A."), Response("m2", "B."))) for name, text in ASKED.items()]
 SCORES = [("k1", "m1", 4.0), ("k1", "m2", 2.0), ("k2", "m1", 4.5), ("k2", "m2", None)]  # by one rater, "ann"
+
+
+def on_criterion(people: People, name: str) -> np.ndarray:
+    return pandas.DataFrame(people.by_criterion[name]).mean(axis=1).to_numpy()
 
 
 def filled(value: object, own: dict[str, object]) -> object:
@@ -41,7 +47,7 @@ def test_the_same_ratings_are_read_of_every_kind_of_file(name: str, tmp_path: Pa
     (tmp_path / name).write_text(FILES[name])
     cases = Cases(CASES, "cases.jsonl")
     people = read_ratings(str(tmp_path / name), cases)
-    scores = people.on_criterion("overall")
+    scores = on_criterion(people, "overall")
     read = [(case, model, scores[cases.locate(case, model)]) for case, model, _ in SCORES]
     assert [each for each in read if each[2] == each[2]] == [each for each in SCORES if each[2]]
     assert people.annotators == ["ann"]
@@ -59,7 +65,7 @@ def test_a_column_of_scores_may_be_one_annotator_s_or_one_criterion_s(row: list,
     cases = Cases(CASES, "cases.jsonl")
     people = read_ratings(str(file), cases)
     assert people.annotators == annotators
-    assert {name: people.on_criterion(name)[cases.locate("k1", "m1")] for name in people.by_criterion} == criteria
+    assert {name: on_criterion(people, name)[cases.locate("k1", "m1")] for name in people.by_criterion} == criteria
     assert [note for note in people.notes if note.startswith(str(file))] == [f"{file}: {note}" for note in notes]
 
 
@@ -107,7 +113,7 @@ def test_a_question_of_a_form_is_read_as_a_column_is(given, read, program: str, 
     cases = Cases(CASES, "cases.jsonl")
     people = read_ratings(str(file), cases)
     rated = [cases.locate(case, model) for case, model, _ in SCORES[:3]]
-    scores = {name: people.on_criterion(name)[rated].tolist() for name in people.by_criterion}
+    scores = {name: on_criterion(people, name)[rated].tolist() for name in people.by_criterion}
     assert {name: [score for score in each if score == score] for name, each in scores.items()} == read
     assert any(f"{file}: not read: " in note for note in people.notes) == (len(given) > len(read))
 

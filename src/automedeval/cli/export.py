@@ -30,7 +30,6 @@ from automedeval.records import (
     check_least,
     option,
     read_cases,
-    read_json,
     read_placed,
     table_of,
     verdicts_file,
@@ -54,9 +53,7 @@ class ExportArguments(TableArguments):
 
     to: str = option("; ".join(f"{name}: {text}" for name, text in FORMS.items()), choices=list(FORMS))
     output: str = option("the file to write, or the folder")
-    verdicts: str = option(
-        "verdicts.jsonl of a judge, or its folder; decision: that of calibrate, for its temperature", ""
-    )
+    verdicts: str = option("verdicts.jsonl of a judge, or its folder", "")
     cases: str | None = option("the cases that were judged", None)
     model: str | None = option("decision: the judge, a checkpoint", None)
     least_gap: float | None = option(
@@ -69,8 +66,9 @@ class ExportArguments(TableArguments):
             raise RecordError(f"--to {self.to} needs --{needed}")
         if self.to == "preferences" and self.cases is None:
             raise RecordError("--to preferences needs --cases, which has the answers")
-        if self.least_gap is not None and self.to != "preferences":
-            raise RecordError(f"--least_gap is for --to preferences, not {self.to}")
+        others = {"csv": ("model", "least_gap"), "preferences": ("model",), "decision": ("verdicts", "least_gap")}
+        if given := [name for name in others[self.to] if getattr(self, name) not in ("", None)]:
+            raise RecordError(f"--{given[0]} is not for --to {self.to}")
         check_least(self, 0, "least_gap")
 
 
@@ -78,7 +76,7 @@ def main() -> None:
     """Read the verdicts, check that the cases are those that were judged, and write the file."""
     (args,) = parse((ExportArguments,), __doc__)
     if args.to == "decision":
-        rubric = write_decision_folder(args.model or "", Path(args.output), *temperature_in(args.verdicts))
+        rubric = write_decision_folder(args.model or "", Path(args.output))
         print(f"{args.output}: scores one answer by {rubric}; docs/judge.md#typed-questions says how it is asked")
         return
     cases = None if args.cases is None else {case.id: case for case in read_cases(args.cases, blank=args.blank)}
@@ -100,19 +98,6 @@ def main() -> None:
     write_whole(output, safe.to_csv(index=False, quoting=csv.QUOTE_NONNUMERIC))  # a carriage return would end a row
     invalid = sum(not verdict.valid for verdict in verdicts)
     print(f"{len(verdicts):,} verdicts, {invalid:,} invalid, {len(table):,} rows: {printable(str(output))}")
-
-
-def temperature_in(folder: str) -> tuple[float, str] | tuple[()]:
-    """Return the temperature that a calibration fitted and its rubric, nothing without a folder; RecordError if it has none."""
-    if not folder:
-        return ()
-    file = Path(folder) / "calibration.json"
-    facts = read_json(file) if file.is_file() else {}
-    if not facts.get("temperature"):
-        raise RecordError(
-            f"{file}: no temperature, which `automedeval calibrate` fits where verdicts have probabilities"
-        )
-    return facts["temperature"], facts["rubric"]
 
 
 def export_preferences(args: ExportArguments, cases: Cases, output: Path) -> None:

@@ -29,11 +29,8 @@ _SAMPLES = (
 )
 
 
-def write_decision_folder(model: str, output: Path, temperature: float | None = None, fitted: str = "") -> str:
-    """Copy a checkpoint to a new folder, with a decision.json and its template; return the name of the rubric it judges by.
-
-    The logarithms of its probabilities are divided by the `temperature`, which was fitted to verdicts by the rubric `fitted`.
-    """
+def write_decision_folder(model: str, output: Path) -> str:
+    """Copy a checkpoint to a new folder, with a decision.json and its template; return the name of the rubric it judges by."""
     from transformers.decision import DecisionConfig  # slow to import
 
     folder, rubric, encoder = checkpoint_folder(model), rubric_of(model, None), PromptEncoder.from_checkpoint(model)
@@ -41,8 +38,6 @@ def write_decision_folder(model: str, output: Path, temperature: float | None = 
         raise RecordError(f"{model} has a {DECISION} already")
     if output.exists() and any(output.iterdir()):
         raise RecordError(f"--output {output}: holds files already; choose another folder")
-    if fitted not in ("", rubric.name):
-        raise RecordError(f"{model} judges by {rubric.name}: the temperature was fitted to verdicts by {fitted}")
     fields = answer_layout(answer_parts(rubric, 1, rationale=False))[2]
     if rubric.scale is None or len(fields) != 1:
         raise RecordError(f"{rubric.name} does not score an answer once: a model of decisions cannot judge by it")
@@ -59,8 +54,7 @@ def write_decision_folder(model: str, output: Path, temperature: float | None = 
         shown = json.dumps(piece, ensure_ascii=False) if name is None else f"state.{name}"
         template += f"{{{{- fenced({shown}) -}}}}" if name and len(piece) > 1 else f"{{{{- {shown} -}}}}"
     labels = [encoder.tokenizer.decode(value) for value in values]
-    heat = {} if temperature is None else {"score": temperature}
-    config = DecisionConfig(labels={"score": labels}, temperature=heat, chat_template=template)
+    config = DecisionConfig(labels={"score": labels}, chat_template=template)
     question = {"type": "score", "criteria": [str(value) for value in fields[0][1].values]}
     for sample in _SAMPLES:
         request = {"state": dict(zip(NAMES, sample)), "questions": {"score": question}}

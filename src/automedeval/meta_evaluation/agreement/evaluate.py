@@ -24,8 +24,8 @@ from automedeval.meta_evaluation.table import Row, VerdictTable, rows_of
 from automedeval.records import Choice, Preference, VerdictRating
 from automedeval.rubrics import TAGS, packaged_rubrics, read_rubric
 from automedeval.stats import agreement, bootstrap, interrater
-from automedeval.stats.agreement import CHOICES, CORRELATIONS, relation_of
-from automedeval.stats.bootstrap import Estimate, Statistic
+from automedeval.stats.agreement import CHOICES, CORRELATIONS
+from automedeval.stats.bootstrap import Estimate
 
 
 def meta_evaluate(
@@ -119,7 +119,6 @@ def _agreement(cases: Cases, people: People, row: Row, relation: np.ndarray) -> 
     if len(runs) > 1:
         record["runs"] = [{"run": each.run} | measures_of(cases, each, rated, relation) for each in runs]
     record["rated_cases"] = row.rated_cases(people)
-    record["by_criterion"] = _by_criterion(cases, people, row.judge)
     return record
 
 
@@ -133,19 +132,6 @@ def _valid_rates(cases: Cases, judge: VerdictTable) -> dict[str, bootstrap.Stati
             sums = [cases.panel.per_case(np.where(of_model, each, 0.0), "responses") for each in (valid, due)]
             rates[name] = bootstrap.ratio(sums[0], sums[1], reason="no verdict")
     return rates
-
-
-def _by_criterion(cases: Cases, people: People, judge: VerdictTable) -> dict[str, dict[str, Statistic]]:
-    """Return how a judge's scores on each criterion agree with people's ratings on it, for criteria that both score."""
-    figures = {}
-    for name, scores in judge.criterion_scores.items():
-        if name in people.by_criterion:
-            rated = np.where(judge.asked, people.on_criterion(name), np.nan)
-            relation = np.where(judge.asked_pairs, relation_of(people.gaps(*cases.panel.pairs, name)), np.nan)
-            concordance = agreement.concordance(cases.panel, relation, cases.panel.relations(scores))
-            figures[name] = {"concordance": concordance}
-            figures[name]["pearson"] = agreement.correlations(cases.panel, rated, scores)["pearson"]
-    return figures
 
 
 def _people(cases: Cases, people: People) -> dict[str, Any]:

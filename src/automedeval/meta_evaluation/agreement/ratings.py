@@ -79,16 +79,14 @@ class People:
         there = ~np.isnan(ratings).all(axis=2)
         return np.where((there & ~_lacking(there, self.panel.case))[:, :, None], ratings, np.nan)
 
-    def gaps(self, first: np.ndarray, second: np.ndarray, criterion: str | None = None) -> np.ndarray:
+    def gaps(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
         """Return how much higher people rate responses than others, by numbers: float [pairs], NaN where nobody rated both.
 
-        It is over the criteria on which every rated response of the case has a rating, or on one criterion.
+        It is over the criteria on which every rated response of the case has a rating.
         """
         if not self.named:
-            scores = self.scores if criterion is None else self.on_criterion(criterion)
-            return scores[first] - scores[second]
-        tables = self.compared if criterion is None else [self.by_criterion[criterion]]
-        return _mean(np.stack([_mean(ratings[first] - ratings[second], 1) for ratings in tables]), 0)
+            return self.scores[first] - self.scores[second]
+        return _mean(_mean(self.compared[:, first] - self.compared[:, second], 2), 0)
 
     @cached_property
     def relations(self) -> np.ndarray:
@@ -100,10 +98,6 @@ class People:
         """Each annotator's mean over the criteria that he rated on each response of the case: float [responses, annotators]."""
         lacking = _lacking(~np.isnan(self.compared), self.panel.case)
         return _mean(np.where(lacking, np.nan, self.compared), 0)
-
-    def on_criterion(self, name: str) -> np.ndarray:
-        """Return people's score of each response on one criterion, the mean over annotators: float [responses]."""
-        return _mean(self.by_criterion[name], 1)
 
     @cached_property
     def scores(self) -> np.ndarray:

@@ -115,9 +115,7 @@ class Calibration:
         given = sum(int((~np.isnan(scores[shown])).sum()) for scores in rated.by_criterion.values())
         facts: dict[str, Any] = {"cases": len(names), "responses": len(case), "ratings": given}
         rubrics = sorted({verdict.rubric for verdict in table.valid})
-        same = rubrics == [rubric.name]
-        before = judged if same else f"judged by {', '.join(rubrics)}, not on this scale"
-        facts["temperature"] = temperature_of(table, rated.scores, rubric) if same else None
+        before = judged if rubrics == [rubric.name] else f"judged by {', '.join(rubrics)}, not on this scale"
         return Calibration(
             rubric=rubric, source=source, knots=knots, settings=verdicts[0].settings, judged_by=rubrics,
             facts=facts | calibration_facts(before, after, people, case),
@@ -244,33 +242,6 @@ def _scale(rubric: Rubric) -> tuple[int, int]:
     if rubric.scale is None:
         raise RecordError(f"the rubric {rubric.name} gives choices, not scores")
     return rubric.scale
-
-
-def temperature_of(table: VerdictTable, scores: np.ndarray, rubric: Rubric) -> float | None:
-    """Return what to divide the logarithms of a judge's probabilities by, so that people's scores get the largest ones.
-
-    `scores` are people's means [responses] (Guo et al. 2017, "On Calibration of Modern Neural Networks"). None where a score
-    has no probabilities, as on several criteria.
-    """
-    low, high = _scale(rubric)
-    told = []
-    for case, verdict in zip(table.case_of.tolist(), table.verdicts):
-        odds = verdict.extra.get("probabilities") or []
-        if verdict.valid and len(odds) != len(verdict.order):
-            return None  # there are none, or one for each of several criteria
-        places = table.cases.start[case] + np.array(verdict.order, int)
-        told += [(each, scores[at]) for at, each in zip(places, odds) if verdict.valid and not np.isnan(scores[at])]
-    levels = [str(level) for level in range(low, high + 1)]
-    if any(list(odds) != levels for odds, _ in told):
-        return None
-    logs = np.log(np.maximum([list(odds.values()) for odds, _ in told], 1e-6))
-    right = np.array([int(score + 0.5) - low for _, score in told])
-
-    def loss(exponent: float) -> float:
-        scaled = logs / np.exp(exponent)
-        return (np.log(np.exp(scaled).sum(axis=1)) - scaled[np.arange(len(right)), right]).mean()
-
-    return round(float(np.exp(scipy.optimize.minimize_scalar(loss, bounds=(-3, 3), method="bounded").x)), 4)
 
 
 def beside_people(
