@@ -10,6 +10,7 @@ import itertools
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -225,7 +226,22 @@ class Loops:
         record = self.measures(row)
         runs = row.runs()
         record["runs"] = [{"run": run} | self.measures(row.of_run(run)) for run in runs] if len(runs) > 1 else None
-        return record
+        return record | ({"by_confidence": self.by_confidence(row)} if row.criterion is None else {})
+
+    def by_confidence(self, row: "Row") -> dict[str, Figure]:
+        """Return the concordance where the mean gap between two scores of a case is above the median, and on the others."""
+        values, gaps = row.expected or row.scores or {}, []
+        for number in range(len(self.cases)):
+            twos = [((n, a), (n, b)) for n, a, b in self.pairs if n == number]
+            apart = [abs(values[one] - values[two]) for one, two in twos if one in values and two in values]
+            gaps.append(round(mean(apart) or 0.0, 9))
+        judged, middle = row.relations if row.expected is None else self.ordered(row.expected), median(gaps)
+        groups = self.groups(row, judged)
+        sides = {"surest": True, "others": False}
+        return {
+            name: accuracies([each for each in groups if (gaps[each[0]] > middle) == sure])["concordance"]
+            for name, sure in sides.items()
+        }
 
     def ordered(self, scores: dict[tuple, float]) -> dict[tuple, int | None]:
         """Return a judge's relations: an empty response loses a tie with an answer."""

@@ -65,8 +65,7 @@ def study(tmp_path: Path) -> Study:
         verdict(cases[2], (4.0, 3.0, 2.0)), verdict(cases[2], (2.0, 3.0, 3.5), both[1]),  # the orders disagree
         verdict(cases[3], (3.0, 3.0, 3.0 + 1e-12)), invalid(cases[4]),
         verdict(cases[5], (4.0, None, None)), verdict(cases[6], (4.0, 1.0, 1.0)),
-        verdict(cases[7], (4.0, 3.0, 2.0)), verdict(cases[8], (4.0, 3.0, 1.0), extra={"abstains": True}),
-        verdict(cases[9], (3.0, 4.0, 3.5), extra={"abstains": False}),
+        verdict(cases[7], (4.0, 3.0, 2.0)), verdict(cases[9], (3.0, 4.0, 3.5)),
     ]  # fmt: skip
     verdicts = [Verdict(**vars(each) | {"run": number}) for number, each in enumerate(verdicts)]
     return Study(tmp_path, [*cases, case_of(10)], verdicts)
@@ -84,12 +83,12 @@ def test_a_pair_has_trls_columns_and_what_is_left_out_is_counted(study: Study) -
     chosen = {case_id: (each["chosen_model"], each["margin"]) for case_id, each in pairs.items()}
     assert chosen == {"case-0": ("a", 3.0), "case-1": ("c", 0.5), "case-9": ("b", 1.0)}
     assert pairs["case-9"]["prompt"][0] == {"role": "system", "content": "Be short."}
-    reasons = "a tie: 1, equal texts: 1, no two responses with a score: 2, no valid verdict: 1, the judge abstains: 1"
-    assert f"10 judged cases → 3 with a pair, 7 without ({reasons}, verdicts that disagree: 1)" in printed
+    reasons = "a tie: 1, equal texts: 1, no two responses with a score: 2, no valid verdict: 1"
+    assert f"9 judged cases → 3 with a pair, 6 without ({reasons}, verdicts that disagree: 1)" in printed
 
 
 def test_a_gap_must_be_above_the_least(study: Study) -> None:
-    assert "1 with a pair, 9 without (a gap of 1 or less: 3, a tie: 1, equal texts: 1" in study.run("--least_gap", 1)
+    assert "1 with a pair, 8 without (a gap of 1 or less: 3, a tie: 1, equal texts: 1" in study.run("--least_gap", 1)
     assert set(study.pairs()) == {"case-0"}
     study.run("--least_gap", 0.99)
     assert set(study.pairs()) == {"case-0", "case-9"}

@@ -62,6 +62,9 @@ def test_the_leaderboard_has_the_figures_of_agreement_json(reports: dict[str, Si
         f"good orders {value} % of the pairs of responses as people do (95 % interval {low}–{high}). A tie counts as half"
         in one.page
     )
+    surest, others = (f"{100 * main['by_confidence'][side]['value']:.0f} % (" for side in ("surest", "others"))
+    assert f"On the half of the cases where its scores lie furthest apart it orders {surest}" in one.page
+    assert f"), else {others}95 % interval" in one.page
     rater = 100 * one.result["people"]["ceiling"]["concordance"]["value"]
     assert f"One rater orders {rater:.0f} % as the mean of the others does" in one.page
     assert f"The best of them is {main['best_baseline']['name']}: " in one.page

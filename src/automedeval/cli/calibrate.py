@@ -4,8 +4,7 @@
     automedeval calibrate --checker MODEL
 
 Writes verdicts.jsonl by "JUDGE, calibrated", and calibration.json. The rated cases are in --fit, else in
---verdicts. With --risk R it certifies from which gap between two scores on at most the share R of the pairs is in the wrong
-order; the rated cases must be a random draw.
+--verdicts.
 
 With --checker it asks a language model about statements of the packaged sample that nothing contradicts, and keeps in the
 user's cache the threshold of `automedeval check --checker MODEL` at which at most 5 % of them are called contradicted.
@@ -20,7 +19,6 @@ from tqdm import tqdm
 
 from automedeval.evidence.chat_checker import RISK, ChatChecker, load_checker
 from automedeval.evidence.checker import SmallChecker
-from automedeval.meta_evaluation.calibration.certificate import DELTA
 from automedeval.meta_evaluation.calibration.checker import ANSWERS, certify_chat
 from automedeval.meta_evaluation.calibration.scores import calibrate
 from automedeval.models.arguments import ChatArguments, EncoderArguments
@@ -43,16 +41,9 @@ class CalibrateArguments:
     rubric: str = option("the rubric of the ratings' scale: a packaged rubric, or your own .yaml file", "")
     fit: str | None = option("the same judge's verdicts on rated cases (default: those in --verdicts)", None)
     judge: str | None = option("the judge's name, where a file has verdicts of several", None)
-    risk: float | None = option(
-        "certify which verdicts order at most this share of pairs wrongly, with a probability of 0.9; the others "
-        "abstain",
-        None,
-    )
 
     def __post_init__(self) -> None:
-        if self.risk is not None and not 0 < self.risk < 1:
-            raise RecordError(f"--risk must be above 0 and below 1, not {self.risk}")
-        if self.checker and (given := [name for name in ("fit", "judge", "risk") if getattr(self, name)]):
+        if self.checker and (given := [name for name in ("fit", "judge") if getattr(self, name)]):
             raise RecordError(f"--{given[0]} is not for --checker")
         for name in ("verdicts", "ratings", "rubric", "output"):
             if bool(getattr(self, name)) == bool(self.checker):
@@ -68,7 +59,7 @@ def main() -> None:
     output = Path(args.output)
     check_output(output, args)
     rubric = read_rubric(args.rubric)
-    calibration, verdicts = calibrate(args.verdicts, args.ratings, rubric, args.fit, args.judge, args.risk)
+    calibration, verdicts = calibrate(args.verdicts, args.ratings, rubric, args.fit, args.judge)
     output.mkdir(parents=True, exist_ok=True)
     record_run(output / "run.json", args)
     write_json(output / "calibration.json", calibration.to_dict())
@@ -80,8 +71,6 @@ def main() -> None:
     print(f"expected calibration error there, in points: {'; '.join(errors)} (by the other cases)")
     valid = sum(verdict.valid for verdict in verdicts)
     print(f"{len(verdicts):,} verdicts → {valid:,} on the scale of {rubric.name}, {len(verdicts) - valid:,} invalid")
-    if args.risk is not None:
-        print("\n".join(certificate_lines(facts["certificate"])))
     print(f"verdicts: {output / 'verdicts.jsonl'}")
 
 
@@ -100,20 +89,6 @@ def calibrate_checker(checker: SmallChecker | ChatChecker) -> None:
     checker.certificate.parent.mkdir(parents=True, exist_ok=True)
     write_json(checker.certificate, facts)
     print(f"certified: from {facts['threshold']:g} on; automedeval check --checker uses it, from {checker.certificate}")
-
-
-def certificate_lines(certificate: dict[str, Any]) -> list[str]:
-    """Return what is certified, or why nothing is, and how many verdicts abstain."""
-    kept, cases, without = (certificate[name] for name in ("kept", "cases", "without_a_gap"))
-    if certificate["threshold"] is None:
-        first = f"nothing can be certified: {certificate['reason']}"
-    else:
-        test = f"{certificate['errors']} of {certificate['units_kept']} tested pairs wrong, p = {certificate['p']:.2g}"
-        sure = f"with a probability of {100 * (1 - DELTA):.0f} %"
-        share = f"at most {certificate['risk']:g} of the pairs are wrong, {sure}"
-        first = f"certified: from a gap of {certificate['threshold']:.3g} on, {share} ({test})"
-    gap = f", {without} without two scores" if without else ""
-    return [first, f"of {cases} cases the judge is sure of {kept}, and abstains on {cases - kept - without}{gap}"]
 
 
 def check_output(output: Path, args: CalibrateArguments) -> None:

@@ -14,7 +14,7 @@ COMMANDS = {
     "report": ("report", "compare the candidates by judges' verdicts, and the verdicts with people's ratings"),
     "compare": ("compare", "compare candidates by many verdicts and few ratings"),
     "audit": ("audit", "measure how order, length, planted texts and dangerous facts change a judge's scores"),
-    "calibrate": ("calibrate", "fit a judge's scores to people's ratings, and certify which verdicts can be relied on"),
+    "calibrate": ("calibrate", "fit a judge's scores to people's ratings"),
     "export": ("export", "write verdicts for a table program or TRL"),
     "annotate": ("annotate", "let people rate answers and verdicts on a page"),
     "get-models": ("get_models", "get two small models, without a key or the Hub"),

@@ -8,7 +8,7 @@ An invalid verdict is never a score: a table has an empty cell and `valid` false
 formula has an apostrophe in front.
 
 A preference pair has the response that the judge puts highest and the one that it puts lowest. A case makes none where the two
-lie --least_gap or less apart, where two verdicts disagree about them, or where the judge abstains.
+lie --least_gap or less apart, or where two verdicts disagree about them.
 """
 
 import csv

@@ -29,10 +29,9 @@ def preference_pairs(judge: VerdictTable, least_gap: float) -> tuple[list[dict[s
             values[response][verdict] = value
     pairs: list[dict[str, Any]] = []
     reasons: Counter[str] = Counter()
-    unsure = {verdict.case_id for verdict in judge.valid if verdict.extra.get("abstains")}
     for number in judge.cases.file_order:
         if judge.given[number]:
-            pair = _pair(judge, number, values, least_gap, unsure)
+            pair = _pair(judge, number, values, least_gap)
             if isinstance(pair, str):
                 reasons[pair] += 1
             else:
@@ -40,13 +39,11 @@ def preference_pairs(judge: VerdictTable, least_gap: float) -> tuple[list[dict[s
     return pairs, reasons
 
 
-def _pair(judge: VerdictTable, number: int, values: Values, least_gap: float, unsure: set[str]) -> dict[str, Any] | str:
+def _pair(judge: VerdictTable, number: int, values: Values, least_gap: float) -> dict[str, Any] | str:
     """Return the pair of a case, or why there is none."""
     case, start = judge.cases.records[number], int(judge.cases.start[number])
     if not judge.verdicts_valid[number]:
         return "no valid verdict"
-    if case.id in unsure:
-        return "the judge abstains"
     means = {at: fmean(values[start + at].values()) for at in range(len(case.responses)) if start + at in values}
     if len(means) < 2:
         return "no two responses with a score"

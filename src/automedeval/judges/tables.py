@@ -135,7 +135,6 @@ def beside_rows(
                 "empty": response.is_empty,
                 "invalid": not all(verdict.valid for verdict in on_it),
                 "unread": any(index in verdict.unread for verdict in on_it),
-                "unsure": any(verdict.extra.get("abstains") for verdict in on_it),
                 "not judged": not on_it,
             }
             name = verdicts[0].judge if columns.model else response.model

@@ -160,10 +160,13 @@ def _trust(profile: JudgeProfile, judge: str) -> str:
     return f"nothing shows yet how far {judge} can be believed."
 
 
-def credit(judge: str, figure: Mapping[str, Any], rated: int, best: Mapping | None = None) -> dict[str, Any]:
+def credit(
+    judge: str, figure: Mapping[str, Any], rated: int, best: Mapping | None = None, sides: Mapping | None = None
+) -> dict[str, Any]:
     """Return what the ratings of some cases say of a judge, as arguments of `JudgeProfile`.
 
-    `figure` is its concordance with people, and `best` the best baseline, as `baselines.best_baseline` found it.
+    `figure` is its concordance with people, `best` the best baseline, as `baselines.best_baseline` found it, and `sides` the
+    concordance on the cases of which it is surest and on the others.
     """
     if figure["value"] is None:
         return {"agreement": [f"Not known. The agreement of {judge} with people is undefined: {figure['reason']}."]}
@@ -172,6 +175,9 @@ def credit(judge: str, figure: Mapping[str, Any], rated: int, best: Mapping | No
     if rated < LEAST_RATED:
         few = f"Rate at least {LEAST_RATED} cases: so far {rated} count."
         return {"agreement": ["Not known yet: few cases are rated.", *said, few]}
+    if sides and all(side["value"] is not None for side in sides.values()):
+        surest, others = (f"{percent(sides[name]['value'])} ({interval(sides[name])})" for name in ("surest", "others"))
+        said.append(f"On the half of the cases where its scores lie furthest apart it orders {surest}, else {others}.")
     if best is None:
         return {"agreement": said}
     return {"agreement": [against_best(judge, best), *said], "outcome": best["outcome"]}

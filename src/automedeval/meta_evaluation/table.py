@@ -440,6 +440,14 @@ class Row:
         values[panel.per_case(~np.isnan(self.relations))[panel.case] == 0] = np.nan
         return values
 
+    @cached_property
+    def gaps(self) -> np.ndarray:
+        """How sure the judge is of each case: the mean gap between two of its values, float [cases]; NaN without two."""
+        panel, values = self.judge.cases.panel, self.ranking_values
+        first, second = panel.pairs
+        gaps = divide(*sums_at(np.abs(values[first] - values[second]), panel.case[first], panel.cases))
+        return np.round(gaps, 9)  # equal ones are equal, in whatever order scores were summed
+
     @property
     def invalid(self) -> bool:
         return self.criterion is None and self.values is None

@@ -25,7 +25,7 @@ from automedeval.records import Choice, Preference, VerdictRating
 from automedeval.rubrics import TAGS, packaged_rubrics, read_rubric
 from automedeval.stats import agreement, bootstrap, interrater
 from automedeval.stats.agreement import CHOICES, CORRELATIONS
-from automedeval.stats.bootstrap import Estimate
+from automedeval.stats.bootstrap import Estimate, Statistic
 
 
 def meta_evaluate(
@@ -119,7 +119,15 @@ def _agreement(cases: Cases, people: People, row: Row, relation: np.ndarray) -> 
     if len(runs) > 1:
         record["runs"] = [{"run": each.run} | measures_of(cases, each, rated, relation) for each in runs]
     record["rated_cases"] = row.rated_cases(people)
+    record["by_confidence"] = None if row.criterion is not None else _by_confidence(cases, row, relation)
     return record
+
+
+def _by_confidence(cases: Cases, row: Row, relation: np.ndarray) -> dict[str, Statistic]:
+    """Return the concordance on the half of the cases in which the judge's scores lie furthest apart, and on the others."""
+    sure = (row.gaps > np.median(np.nan_to_num(row.gaps)))[cases.panel.case[cases.panel.pairs[0]]]
+    sides = {"surest": np.where(sure, relation, np.nan), "others": np.where(sure, np.nan, relation)}
+    return {name: agreement.concordance(cases.panel, side, row.finest) for name, side in sides.items()}
 
 
 def _valid_rates(cases: Cases, judge: VerdictTable) -> dict[str, bootstrap.Statistic]:

@@ -12,7 +12,7 @@ from automedeval.evidence.checker import CONTRADICTED
 from automedeval.evidence.run import evidence_of
 from automedeval.evidence.statements import Statement, statements
 from automedeval.records import Case, RecordError, question_text, read_cases
-from automedeval.stats.selective import least_alarm_threshold
+from automedeval.stats.false_alarms import least_alarm_threshold
 
 DELTA = 0.1  # the allowed probability that the certificate is false
 ANSWERS = 0.02  # the largest share of clean answers with a statement that is called contradicted

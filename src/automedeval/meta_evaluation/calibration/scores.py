@@ -13,7 +13,6 @@ import scipy
 
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.ratings import People, gather_ratings
-from automedeval.meta_evaluation.calibration.certificate import certify_order, mark
 from automedeval.meta_evaluation.table import VerdictTable
 from automedeval.records import Case, Rating, RecordError, Response, Verdict, digest, read_placed, verdicts_file
 from automedeval.records.ratings import placed_ratings
@@ -160,7 +159,7 @@ class Calibration:
 
 
 def calibrate(
-    verdicts: str, ratings: str, rubric: Rubric, fit: str | None, judge: str | None, risk: float | None
+    verdicts: str, ratings: str, rubric: Rubric, fit: str | None, judge: str | None
 ) -> tuple[Calibration, list[Verdict]]:
     """Learn from the verdicts of one judge on rated cases, and put its other verdicts on the scale.
 
@@ -169,12 +168,9 @@ def calibrate(
         ratings: the file of the ratings.
         fit: the file or folder of the verdicts on rated cases.
         judge: the judge's name, where a file has several.
-        risk: the largest share of wrong pairs among the verdicts that do not abstain; the facts then hold a "certificate", and
-            the verdicts say which they are (`certify_order`, `mark`).
 
     Raises:
-        RecordError: a fault of `judge_verdicts`, `Calibration.fit` or `certify_order`, or a verdict on a case that was learnt
-            from.
+        RecordError: a fault of `judge_verdicts` or `Calibration.fit`, or a verdict on a case that was learnt from.
     """
     placed = list(judge_verdicts(verdicts, judge))
     learnt = placed if fit is None else list(judge_verdicts(fit, judge))
@@ -204,13 +200,7 @@ def calibrate(
             moved.append(calibration.apply(verdict, f"{verdict.judge}, calibrated"))
         except RecordError as error:
             raise RecordError(f"{place}: {error}") from None
-    if risk is None:
-        return calibration, moved
-    table, people = beside_people(rated, ratings_read, rubric)
-    others = verdict_table([verdict for _, verdict in placed])
-    certificate, confidence = certify_order(table, people.relations, others, calibration.source, risk)
-    calibration = replace(calibration, facts={**calibration.facts, "certificate": certificate})
-    return calibration, [mark(verdict, certificate, confidence) for verdict in moved]
+    return calibration, moved
 
 
 def judge_verdicts(place: str, judge: str | None) -> Iterator[tuple[str, Verdict]]:

@@ -19,7 +19,6 @@ from automedeval.meta_evaluation.agreement.judge_facts import contradicted
 from automedeval.meta_evaluation.agreement.ratings import People
 from automedeval.meta_evaluation.table import Row, VerdictTable
 from automedeval.records import digest, question_text
-from automedeval.stats import selective
 
 GRID_CASES = 20_000  # of more cases the file would be too large to send
 QUESTION = 200  # letters of a question that a row has
@@ -69,7 +68,7 @@ def measures_of_cases(cases: Cases, row: Row, people: People | None) -> dict[str
         lost = np.nan_to_num(np.abs(people.gaps(*panel.pairs)) * np.abs(relation - row.relations))
         measures["people_disagree"] = np.where(panel.per_case(~np.isnan(relation)) > 0, panel.per_case(lost), np.nan)
     if row.expected is not None:
-        measures["least_sure"] = -selective.gaps(panel, row.expected)
+        measures["least_sure"] = -row.gaps
     return measures
 
 

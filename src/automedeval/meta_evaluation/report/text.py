@@ -170,7 +170,8 @@ def credit_of(result: Mapping[str, Any], line: str) -> dict[str, Any]:
     record, certified = result["judges"][line], credit_of_criteria(result, line)
     if "people" not in result:
         return {"agreement": [*certified, *_chosen(record["name"], result.get("choices", {}).get(record["name"], {}))]}
-    found = credit(line, record["concordance"], record["rated_cases"], record["best_baseline"])
+    figures = (record[name] for name in ("concordance", "rated_cases", "best_baseline", "by_confidence"))
+    found = credit(line, *figures)
     return found | {"agreement": [*found["agreement"], *certified]}
 
 

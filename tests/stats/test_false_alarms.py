@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from automedeval.stats.selective import betting_p_value, least_alarm_threshold
+from automedeval.stats.false_alarms import betting_p_value, least_alarm_threshold
 
 SEQUENCE = (0.99, 0.9, 0.8, 0.7, 0.6, 0.5)
 
