@@ -228,7 +228,7 @@ def test_a_server_that_gives_no_probability_is_not_calibrated(
     ("options", "said"),
     [
         (("--checker", "openai:m", "--verdicts", "v"), "--verdicts is not for --checker"),
-        (("--checker", "openai:m", "--fit", "v"), "--fit is not for --checker"),
+        (("--checker", "openai:m", "--judge", "j"), "--judge is not for --checker"),
         (("--checker", "small", "--encoder", ENCODER), "certified when it is made"),
         (("--verdicts", "v"), "--ratings is missing"),
     ],

@@ -27,8 +27,8 @@ def args(tmp_path: Path) -> list[object]:
     (tmp_path / "rated").mkdir()
     write(tmp_path / "rated" / "verdicts.jsonl", verdicts[:20])
     write(tmp_path / "verdicts.jsonl", [*verdicts[20:24], invalid_of(24)])
-    ratings = write(tmp_path / "ratings.jsonl", people(verdicts, 0.5, rubric=AUTOMEDEVAL))
-    arguments = ["--verdicts", tmp_path / "verdicts.jsonl", "--fit", tmp_path / "rated", "--ratings", ratings]
+    ratings = write(tmp_path / "ratings.jsonl", people(verdicts[:20], 0.5, rubric=AUTOMEDEVAL))
+    arguments = ["--verdicts", tmp_path / "rated", tmp_path / "verdicts.jsonl", "--ratings", ratings]
     return [*arguments, "--rubric", "automedeval", "--output", tmp_path / "out"]
 
 
@@ -58,7 +58,7 @@ def test_one_of_several_judges_is_chosen(args: list, tmp_path: Path) -> None:
     others = [replace(verdict, judge="likelihood:other") for verdict in study(24)[20:]]
     file = write(tmp_path / "verdicts.jsonl", [*study(24)[20:], *others])
     line = error_line(calibrate(*args))
-    assert f"{file}: verdicts of likelihood:other, likelihood:tiny: choose one with --judge" in line
+    assert f"{file}:5: verdicts of likelihood:other, likelihood:tiny: choose one with --judge" in line
     assert not (tmp_path / "out").exists()
     assert calibrate(*args, "--judge", "likelihood:tiny").returncode == 0
     assert len(read(tmp_path / "out" / "verdicts.jsonl")) == 4
@@ -69,8 +69,8 @@ OTHERS = study(25)[20:]
 ON_CRITERIA = replace(OTHERS[0], expected_scores=None, checklist={"met": [True]})
 BAD = [
     ([ON_CRITERIA], [], "verdicts.jsonl:1: a verdict on the criteria of a case, and only scores are calibrated"),
-    (study(25)[18:], [], "verdicts.jsonl:1: case 'case-18' is one of the cases to learn from"),
-    ([], [], "verdicts.jsonl: no verdict of any judge"),
+    (study(25)[18:], [], "verdicts.jsonl:1: case 'case-18' has a verdict already"),
+    ([], [], "every case is rated: none is left to calibrate"),
     (OTHERS, ["--rubric", "medical_pairwise"], "medical_pairwise@1 gives choices, not scores"),
     (OTHERS, ["--ratings", "nowhere.jsonl"], "nowhere.jsonl: No such file"),
 ]
@@ -134,25 +134,20 @@ def test_several_readings_of_a_case_are_taken_and_none_twice(scores: list, tmp_p
 def test_scores_beside_log_likelihoods_are_refused(scores: list, tmp_path: Path) -> None:
     file = write(tmp_path / "verdicts.jsonl", [scored(20), replace(study(22)[21], judge="judge")])
     assert f"{file}:2: scores together with numbers without a scale" in error_line(calibrate(*scores))
-    write(file, [replace(study(22)[21], judge="judge")])
-    assert f"{file}:1: case 'case-21': judged by likelihood@1, and the verdicts" in error_line(calibrate(*scores))
+    write(file, [replace(scored(20), rubric="feedbackqa@1")])
+    assert f"{file}:1: case 'case-20': judged by feedbackqa@1, and the verdicts" in error_line(calibrate(*scores))
     assert not (tmp_path / "out").exists()
 
 
 def test_one_file_of_rated_and_other_cases_is_enough(args: list, tmp_path: Path) -> None:
     assert calibrate(*args).returncode == 0
     apart = {name: (tmp_path / "out" / name).read_bytes() for name in WRITTEN}
-    verdicts = study(25)
-    both = write(tmp_path / "both.jsonl", [*verdicts[:24], invalid_of(24)])
-    ratings = write(tmp_path / "some.jsonl", people(verdicts[:20], 0.5, rubric=AUTOMEDEVAL))
-    scale = ["--rubric", "automedeval", "--output", tmp_path / "one"]
-    succeeded(calibrate("--verdicts", both, "--ratings", ratings, *scale))
+    both = write(tmp_path / "both.jsonl", [*study(24), invalid_of(24)])
+    succeeded(calibrate("--verdicts", both, *args[3:-1], tmp_path / "one"))
     assert {name: (tmp_path / "one" / name).read_bytes() for name in WRITTEN} == apart
-    error = error_line(calibrate("--verdicts", both, "--ratings", args[5], *scale))
-    assert "every case is rated: none is left to calibrate" in error
-    write(ratings, people([replace(verdicts[0], case_id="elsewhere")], rubric=AUTOMEDEVAL))
-    error = error_line(calibrate("--verdicts", both, "--ratings", ratings, *scale))
-    assert "no case is rated" in error
+    elsewhere = people([replace(study(1)[0], case_id="elsewhere")], rubric=AUTOMEDEVAL)
+    ratings = write(tmp_path / "some.jsonl", elsewhere)
+    assert "no case is rated" in error_line(calibrate(*args, "--ratings", ratings))
 
 
 def test_nothing_but_an_earlier_calibration_is_written_over(args: list, tmp_path: Path) -> None:

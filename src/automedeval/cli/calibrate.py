@@ -1,10 +1,10 @@
 """Put a judge's verdicts on the scale that people rate on, learnt from a few rated cases.
 
-    automedeval calibrate --verdicts DIR --fit RATED --ratings R --rubric RUBRIC --output OUT
+    automedeval calibrate --verdicts RATED OTHERS --ratings R --rubric RUBRIC --output OUT
     automedeval calibrate --checker MODEL
 
-Writes verdicts.jsonl by "JUDGE, calibrated", and calibration.json. The rated cases are in --fit, else in
---verdicts.
+Writes verdicts.jsonl by "JUDGE, calibrated", and calibration.json. Of all --verdicts those on
+rated cases teach, and the others are put on the scale.
 
 With --checker it asks a language model about statements of the packaged sample that nothing contradicts, and keeps in the
 user's cache the threshold of `automedeval check --checker MODEL` at which at most 5 % of them are called contradicted.
@@ -23,6 +23,7 @@ from automedeval.meta_evaluation.calibration.checker import ANSWERS, certify_cha
 from automedeval.meta_evaluation.calibration.scores import calibrate
 from automedeval.models.arguments import ChatArguments, EncoderArguments
 from automedeval.records import RecordError, option, verdicts_file
+from automedeval.records.arguments import comma_list
 from automedeval.records.command_line import parse
 from automedeval.records.journal import write_json, write_lines
 from automedeval.records.run_record import record_run
@@ -34,17 +35,17 @@ from automedeval.rubrics import read_rubric
 class CalibrateArguments:
     """The verdicts to calibrate, and the ratings to learn from."""
 
-    verdicts: str = option("folder or file of the verdicts to put on the scale", "")
+    verdicts: list[str] = option("folders or files of one judge's verdicts: on rated cases, and those to calibrate", [])
     output: str = option("folder for verdicts.jsonl and calibration.json", "")
     ratings: str = option("people's ratings of the cases to learn from", "")
     checker: str | None = option("a language model, named as for automedeval check --checker", None)
     rubric: str = option("the rubric of the ratings' scale: a packaged rubric, or your own .yaml file", "")
-    fit: str | None = option("the same judge's verdicts on rated cases (default: those in --verdicts)", None)
     judge: str | None = option("the judge's name, where a file has verdicts of several", None)
 
     def __post_init__(self) -> None:
-        if self.checker and (given := [name for name in ("fit", "judge") if getattr(self, name)]):
-            raise RecordError(f"--{given[0]} is not for --checker")
+        self.verdicts = comma_list(self.verdicts)
+        if self.checker and self.judge:
+            raise RecordError("--judge is not for --checker")
         for name in ("verdicts", "ratings", "rubric", "output"):
             if bool(getattr(self, name)) == bool(self.checker):
                 raise RecordError(f"--{name} is not for --checker" if self.checker else f"--{name} is missing")
@@ -59,7 +60,7 @@ def main() -> None:
     output = Path(args.output)
     check_output(output, args)
     rubric = read_rubric(args.rubric)
-    calibration, verdicts = calibrate(args.verdicts, args.ratings, rubric, args.fit, args.judge)
+    calibration, verdicts = calibrate(args.verdicts, args.ratings, rubric, args.judge)
     output.mkdir(parents=True, exist_ok=True)
     record_run(output / "run.json", args)
     write_json(output / "calibration.json", calibration.to_dict())
@@ -94,7 +95,7 @@ def calibrate_checker(checker: SmallChecker | ChatChecker) -> None:
 def check_output(output: Path, args: CalibrateArguments) -> None:
     """Raise RecordError if the output would replace a file that is not an earlier calibration."""
     file = output / "verdicts.jsonl"
-    if file.resolve() in [verdicts_file(place).resolve() for place in (args.verdicts, args.fit) if place]:
+    if file.resolve() in [verdicts_file(place).resolve() for place in args.verdicts]:
         raise RecordError(f"--output {args.output}: its verdicts.jsonl is an input; choose another folder")
     if file.exists() and not (output / "calibration.json").exists():
         raise RecordError(f"{file} was not written by a calibration: choose another --output")

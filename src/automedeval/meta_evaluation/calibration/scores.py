@@ -159,64 +159,56 @@ class Calibration:
 
 
 def calibrate(
-    verdicts: str, ratings: str, rubric: Rubric, fit: str | None, judge: str | None
+    verdicts: Sequence[str], ratings: str, rubric: Rubric, judge: str | None
 ) -> tuple[Calibration, list[Verdict]]:
     """Learn from the verdicts of one judge on rated cases, and put its other verdicts on the scale.
 
     Args:
-        verdicts: the file or folder of the verdicts to put on the scale; without `fit` also of those on rated cases.
+        verdicts: the files or folders of its verdicts, on rated cases and on others.
         ratings: the file of the ratings.
-        fit: the file or folder of the verdicts on rated cases.
         judge: the judge's name, where a file has several.
 
     Raises:
-        RecordError: a fault of `judge_verdicts` or `Calibration.fit`, or a verdict on a case that was learnt from.
+        RecordError: a fault of `judge_verdicts` or `Calibration.fit`, or no case is rated, or every one.
     """
     placed = list(judge_verdicts(verdicts, judge))
-    learnt = placed if fit is None else list(judge_verdicts(fit, judge))
-    if criteria := [place for place, verdict in (*learnt, *placed) if verdict.checklist is not None]:
+    if criteria := [place for place, verdict in placed if verdict.checklist is not None]:
         raise RecordError(f"{criteria[0]}: a verdict on the criteria of a case, and only scores are calibrated")
-    rated = [verdict for _, verdict in learnt]
-    ratings_read = [rating for _, rating in placed_ratings(ratings, map(_case_of, rated))[0]]
-    if fit is None:
-        learnt_from = {rating.case_id for rating in ratings_read}
-        rated = [verdict for verdict in rated if verdict.case_id in learnt_from]
-        placed = [(place, verdict) for place, verdict in placed if verdict.case_id not in learnt_from]
-        if not rated:
-            raise RecordError(f"{verdicts}, {ratings}: no case is rated: nothing to learn from")
-        if not placed:
-            raise RecordError(f"{verdicts}, {ratings}: every case is rated: none is left to calibrate")
-    else:
-        learnt_from = {verdict.case_id for verdict in rated}
-    if again := next((each for each in placed if each[1].case_id in learnt_from), None):
-        raise RecordError(f"{again[0]}: case {again[1].case_id!r} is one of the cases to learn from")
+    ratings_read = [rating for _, rating in placed_ratings(ratings, (_case_of(verdict) for _, verdict in placed))[0]]
+    learnt_from = {rating.case_id for rating in ratings_read}
+    rated = [verdict for _, verdict in placed if verdict.case_id in learnt_from]
+    files = f"{', '.join(verdicts)}, {ratings}"
+    if not rated:
+        raise RecordError(f"{files}: no case is rated: nothing to learn from")
+    if len(rated) == len(placed):
+        raise RecordError(f"{files}: every case is rated: none is left to calibrate")
     try:
         calibration = Calibration.fit(rated, ratings_read, rubric)
     except RecordError as error:
-        raise RecordError(f"{fit or verdicts}, {ratings}: {error}") from None
+        raise RecordError(f"{files}: {error}") from None
     moved = []
     for place, verdict in placed:
-        try:
-            moved.append(calibration.apply(verdict, f"{verdict.judge}, calibrated"))
-        except RecordError as error:
-            raise RecordError(f"{place}: {error}") from None
+        if verdict.case_id not in learnt_from:
+            try:
+                moved.append(calibration.apply(verdict, f"{verdict.judge}, calibrated"))
+            except RecordError as error:
+                raise RecordError(f"{place}: {error}") from None
     return calibration, moved
 
 
-def judge_verdicts(place: str, judge: str | None) -> Iterator[tuple[str, Verdict]]:
-    """Yield ("file:line", verdict) of one judge.
+def judge_verdicts(places: Sequence[str], judge: str | None) -> Iterator[tuple[str, Verdict]]:
+    """Yield ("file:line", verdict) of one judge, of all files and folders.
 
     Raises:
         RecordError: several judges and no name, no judge of that name, scores together with log-likelihoods, or a verdict that
             stands twice.
     """
-    path = verdicts_file(place)
     seen, names, kinds = set(), set(), set()
-    for where, verdict in read_placed(path, Verdict):
+    for where, verdict in (each for place in places for each in read_placed(verdicts_file(place), Verdict)):
         if judge is None or verdict.judge == judge:
             names.add(verdict.judge)
             if len(names) > 1:
-                raise RecordError(f"{path}: verdicts of {', '.join(sorted(names))}: choose one with --judge")
+                raise RecordError(f"{where}: verdicts of {', '.join(sorted(names))}: choose one with --judge")
             kinds.add(without_scale(verdict.rubric))
             if len(kinds) > 1:
                 raise RecordError(f"{where}: scores together with numbers without a scale: calibrate them separately")
@@ -225,7 +217,8 @@ def judge_verdicts(place: str, judge: str | None) -> Iterator[tuple[str, Verdict
             seen.add(verdict.key)
             yield where, verdict
     if not names:
-        raise RecordError(f"{path}: no verdict of {'any judge' if judge is None else f'the judge {judge!r}'}")
+        whom = "any judge" if judge is None else f"the judge {judge!r}"
+        raise RecordError(f"{', '.join(places)}: no verdict of {whom}")
 
 
 def _scale(rubric: Rubric) -> tuple[int, int]:
