@@ -144,30 +144,6 @@ def test_a_comparison_says_it_beside_the_ratings(study: Path, tmp_path: Path) ->
         assert "Rate at least 30 cases: so far 6 count." in text  # of ten, six with an order
 
 
-@needs_encoder
-def test_ratings_decide_whether_a_model_may_be_called_better(study: Path, tmp_path: Path) -> None:
-    """Of forty rated cases the judge orders all as people do, then none: only the first may call a model better."""
-    cases = []
-    for n in range(40):
-        good = "Take ibuprofen with food or milk to protect your stomach." + " So." * (n % 2)
-        other = "I like trains, planes and also very long bus rides." + " So." * (1 - n % 2)
-        cases.append(case_of(f"k{n}", f"May I take ibuprofen with food? ({n})", {"a": good, "b": other}))
-    file = write(tmp_path / "cases.jsonl", cases)
-    succeeded(run_command("judge", file, "--judge", "small", "--encoder", ENCODER, "--output", tmp_path / "v"))
-    for right in (True, False):
-        rated = [rating(each["id"], model, 4 if (model == "a") == right else 1) for each in cases for model in "ab"]
-        ratings = write(tmp_path / f"{right}.jsonl", rated)
-        options = ["--cases", file, "--ratings", ratings, "--encoder", "none", "--resamples", 200]
-        succeeded(run_command("report", "--verdicts", tmp_path / "v", *options, "--output", tmp_path / str(right)))
-        (first,) = re.findall("^(?:Best model|Wins most pairs): .*$", told(tmp_path / str(right)), re.MULTILINE)
-        judges = json.loads((tmp_path / str(right) / "agreement.json").read_text())["judges"]
-        outcome = judges["small"]["best_baseline"]["outcome"]
-        said = {"better": "Best model: a is better than b."}
-        assert first == said.get(outcome, "Wins most pairs: a wins more pairs than b.")
-        assert (outcome == "better") == right or outcome == "not better"
-        assert "does not notice a wrong dose" in told(tmp_path / str(right)), "ratings do not open the judge's eyes"
-
-
 def test_the_list_is_ordered_and_trust_needs_ratings_or_an_audit() -> None:
     harm = {"value": 0.1, "low": 0.0, "high": 0.3, "n": 20}
     alike = {"largest": {"value": 0.0, "kind": None, "tried": 9, "within": 0.05}, "turned": harm}

@@ -96,11 +96,8 @@ def test_pairs_are_compared_in_the_same_order_only(tmp_path: Path) -> None:
     assert result["judges"]["judge"]["left_out"] == {"without a rationale of the teacher's": 1}
 
 
-def test_the_teacher_itself_and_one_without_partners_have_a_reason(tmp_path: Path) -> None:
-    result, overlap = compare(tmp_path, [verdict_on(0, "gpt"), verdict_on(1)], [verdict_on(0, "gpt")])
-    assert result["judges"]["gpt"] == {"reason": "the teacher itself"}
-    assert result["judges"]["judge"]["reason"].startswith("no rationale")
-    assert overlap.calls == []
-    baseline = counted(CASES, "random", CASES.panel.case.astype(float))
-    (*_, teacher) = tables(tmp_path, [verdict_on(1)], [verdict_on(0, "gpt")])
-    assert compare_rationales(CASES, [baseline], teacher, overlap)["judges"] == {}
+def test_one_without_partners_has_a_reason_and_a_baseline_no_line(tmp_path: Path) -> None:
+    *judges, teacher = tables(tmp_path, [verdict_on(1)], [verdict_on(0, "gpt")])
+    baseline, overlap = counted(CASES, "random", CASES.panel.case.astype(float)), Overlap()
+    (line,) = compare_rationales(CASES, [*judges, baseline], teacher, overlap)["judges"].values()
+    assert (line["reason"].startswith("no rationale"), overlap.calls) == (True, [])

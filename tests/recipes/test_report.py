@@ -146,7 +146,7 @@ def test_names_that_are_no_models_leave_a_stated_gap(tmp_path):
     assert "The models cannot be compared: " in report.told
 
 
-HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(1)>{{ 7*7 }}$\\frac$ <!-- --> ]]>"
+HOSTILE = "\u202e</script><script>alert(1)</script><img src=x onerror=alert(1)>{{ 7*7 }}$\\frac$ <!-- --> ]]>"
 
 
 class Tags(HTMLParser):
@@ -179,6 +179,7 @@ def test_hostile_texts_and_names_stay_text(tmp_path):
     outside = [a[n] for _, a in tags.seen for n in ("src", "href", "xlink:href") if n in a and not a[n].startswith("#")]
     assert outside == []
     assert "default-src 'none'" in page
+    assert "\u202e" not in page.partition("<script>")[0], "it would turn the rest of a sentence round"
     ids = [attributes["id"] for _, attributes in tags.seen if "id" in attributes]
     assert len(ids) == len(set(ids))
     assert "<script>" not in (tmp_path / "out" / "report.md").read_text(encoding="utf-8")
