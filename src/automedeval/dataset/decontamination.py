@@ -1,14 +1,11 @@
 """Find questions that repeat each other, and training cases that repeat texts of evaluation cases.
 
-Texts are compared by their words (`records.language.normalise`). A shingle is a run of words, hashed to a 64-bit number that is
-the same in every process.
+Texts are compared by their words (`records.language.normalise`). A shingle is a run of words, hashed to a 64-bit number.
 """
 
-import hashlib
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
 
 import numpy as np
 
@@ -22,18 +19,13 @@ SIMILAR_WORDS = 3  # of a shingle of a question
 _ROUNDING = 1e-9  # 0.9 * 10 is not exactly 9 in floating point
 
 
-@lru_cache(maxsize=1 << 18)
-def _word_hash(word: str) -> int:
-    return int.from_bytes(hashlib.blake2b(word.encode(), digest_size=8).digest(), "little")
-
-
 def shingles(normalised: str, words: int = WORDS) -> np.ndarray:
     """Return the distinct shingles of a normalised text: uint64 [n], ascending; a text of fewer words is one shingle."""
     tokens = normalised.split()
     if not tokens:
         return np.empty(0, np.uint64)
     length = min(words, len(tokens))
-    values = np.fromiter(map(_word_hash, tokens), np.uint64, len(tokens))
+    values = np.fromiter(map(hash, tokens), np.int64, len(tokens)).view(np.uint64)
     # The sum of word hashes, each times an odd number that depends on its place, depends on the order of the words.
     factors = [pow(0x9E3779B97F4A7C15, 2 * place + 1, 1 << 64) for place in range(length)]
     runs = len(tokens) - length + 1
@@ -74,7 +66,8 @@ def near_duplicates(texts: Sequence[str], kept: int = 0) -> list[int | None]:
     """Return for each text the index of the earlier text that it repeats, None for one that stays.
 
     Two texts repeat each other if the Jaccard similarity of their sets of shingles is at least `SIMILAR`. A text is compared
-    with texts that stay alone, so a chain of small changes does not drop a text that is far from everything kept. The first `kept` texts all stay. Texts without words repeat nothing.
+    with texts that stay alone, so a chain of small changes does not drop a text that is far from everything kept. The first
+    `kept` texts all stay. Texts without words repeat nothing.
 
     The result is exact. An inverted index over the rarest shingles of each text leaves few pairs to compare (prefix filtering:
     two sets with a Jaccard similarity of t share a shingle among the first n - ⌈t·n⌉ + 1 of each in any common order).
