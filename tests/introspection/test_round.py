@@ -18,7 +18,7 @@ from programs import error_line, succeeded
 from automedeval.dataset.folder import read_dataset
 from automedeval.introspection.round import revised_row
 from automedeval.records import RecordError
-from automedeval.rubrics.grammar import ParsedAnswer, parse_verdict, reads_back
+from automedeval.rubrics.grammar import ParsedAnswer, parse_verdict
 from automedeval.rubrics.prompts import judge_messages
 from automedeval.rubrics.rationale import split_steps
 
@@ -41,10 +41,7 @@ def test_a_revised_row_keeps_its_case_its_slots_and_its_teacher() -> None:
     recorded = recorded_of(verdict_of(case, (4, 2, 5), "teacher", order=(2, 0, 1)), case)
     new = ParsedAnswer(True, None, rationale_of(MODELS, recorded.order, "new"), (1, 2, 3))
     row = revised_row(recorded, new, "consensus")
-    changed = {name for name in row if row[name] != recorded.row[name]}
-    assert changed == {"completion", "judge"}
-    assert row["judge"] == "consensus"
-    assert reads_back(row["completion"][0]["content"], AUTOMEDEVAL, 3)
+    assert {name for name in row if row[name] != recorded.row[name]} == {"completion", "judge"}
     bare = revised_row(recorded, ParsedAnswer(True, None, None, (1, 2, 3)), "jury")
     assert bare["completion"][0]["content"] == slot_line((1, 2, 3))
     texts = [case.responses[index].text for index in recorded.order]

@@ -3,15 +3,12 @@
 import re
 from functools import lru_cache
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 import pytest
 from programs import ENCODER, SAMPLE, needs_encoder
 
 from automedeval import Case
-from automedeval.meta_evaluation.agreement.cases import Cases
-from automedeval.meta_evaluation.agreement.ratings import read_ratings
 from automedeval.metrics.embedding import EMBEDDINGS, NAMES, READ_REFERENCE, nearest_pieces, pieces
 from automedeval.records import read_cases
 
@@ -107,18 +104,3 @@ def test_scores_are_those_of_plain_sentence_transformers() -> None:
     scores = nearest_pieces(cases, Encoder(str(ENCODER), "cpu"))
     for name, values in expected.items():
         np.testing.assert_allclose(scores[name], values, atol=1e-5)
-
-
-@needs_encoder
-@pytest.mark.slow
-@pytest.mark.parametrize(("data", "concordance"), [("feedbackqa_cdc_valid", 0.757), ("mediqa_validation", 0.908)])
-def test_the_figures_of_the_results_are_reached(data: str, concordance: float, human_data: Path) -> None:
-    from automedeval.models.embeddings import Encoder
-
-    cases = Cases.read(str(human_data / data / "cases.jsonl"))
-    people = read_ratings(str(human_data / data / "ratings.jsonl"), cases, "anonymous").scores
-    scores = nearest_pieces(cases.records, Encoder(str(ENCODER), "cpu"), [QUESTION])[QUESTION]
-    first, second = cases.panel.pairs
-    apart = people[first] != people[second]
-    right = np.sign(scores[first] - scores[second]) == np.sign(people[first] - people[second])
-    assert right[apart].mean() == pytest.approx(concordance, abs=0.005)
