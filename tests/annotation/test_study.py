@@ -49,6 +49,8 @@ def test_defaults_and_plans(tmp_path: Path) -> None:
     study = a_study(tmp_path, rate={})
     assert study.plans["rate"].judges == ("x", "y")
     assert study.items[0].judges == ("x", "y")
+    study = a_study(tmp_path, rate=None, verify={})
+    assert (study.plans["verify"].roles, study.verdict_questions.scale) == (("chief",), (0, 1))
     study = a_study(tmp_path, rate={"judges": []}, limit=2)
     assert [item.judges for item in study.items] == [(), ()]
     study = a_study(tmp_path, rate={"roles": ["chief"], "overlap": 2})
