@@ -260,6 +260,7 @@ def test_every_answer_has_the_security_headers(store: Store, monkeypatch: pytest
     answers.append(someone.client.get("/"))
     assert [answer.status_code for answer in answers] == [200, 200, 404, 404, 200, 405, 405, 403, 413, 500]
     assert "secret-of-the-machine" not in answers[-1].text
+    assert ("This form is too large. Nothing was stored." in answers[-2].text, stored(store)) == (True, [])
     for answer in answers:
         cached = {"Cache-Control": "public, max-age=86400"} if answer.url.path == "/page.css" else {}
         for name, value in (HEADERS | cached).items():
