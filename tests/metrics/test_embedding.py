@@ -1,11 +1,11 @@
-"""Scores by embeddings beside plain sentence-transformers and loops; texts without words; figures on public data."""
+"""Scores by embeddings, worked by hand with vectors that count letters; texts without words."""
 
 import re
 
 import numpy as np
 import pytest
+from metrics.test_lexical import case
 
-from automedeval import Case
 from automedeval.metrics.embedding import EMBEDDINGS, NAMES, READ_REFERENCE, nearest_pieces, pieces
 
 QUESTION, REFERENCE = EMBEDDINGS
@@ -25,11 +25,6 @@ class Letters:
         if on_batch:
             on_batch(len(texts))
         return counts / np.linalg.norm(counts, axis=1, keepdims=True)
-
-
-def case(question: object, *texts: str, reference: str | None = None) -> Case:
-    responses = [{"model": f"m{number}", "text": text} for number, text in enumerate(texts)]
-    return Case.from_dict({"id": "one", "question": question, "reference": reference, "responses": responses})
 
 
 def test_a_text_is_cut_into_pieces_without_overlap_and_without_loss() -> None:
