@@ -6,12 +6,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from doubles.introspection_study import Lessons
-from doubles.small_study import a_study, filled, finish, send
-from programs import succeeded
+from doubles.small_study import filled, finish, send
+from doubles.study_page import write_study
 
 from automedeval.annotation.store import Stale
-from automedeval.annotation.study import Study
+from automedeval.annotation.study import read_study
 from automedeval.annotation.validation import LONGEST, Invalid
 
 
@@ -54,6 +53,8 @@ def test_a_skipped_task_goes_to_another_and_its_stored_part_counts(open_store) -
     assert store.next("ann") is None, "nobody gets the same case twice"
     assert (store.next("bob").item, [answer.part for answer in store.answers()]) == (task.item, ["responses"])
     assert store.progress("ann").skipped == 1
+    skips = [(event["content"], event["counts"]) for event in store.history() if event["what"] == "skip"]
+    assert skips == [({"reason": "Not my field."}, None)]
 
 
 def test_undo_reopens_the_last_task_with_its_answers_as_drafts(open_store) -> None:
@@ -79,23 +80,12 @@ def test_undo_reopens_the_last_task_with_its_answers_as_drafts(open_store) -> No
     assert store.undo("bob") is None
 
 
-@pytest.fixture
-def disputed(tmp_path: Path) -> Study:
-    """Return a study whose jury has two cases, which the recipe left it."""
-    lessons = Lessons(tmp_path)
-    lessons.misjudge(0, (3, 3, 3))
-    lessons.misjudge(2, (3, 3, 3))
-    assert "2 cases wait" in succeeded(lessons.introspect()).stdout
-    jury = {"queue": str(tmp_path / "round1.discussion" / "jury.jsonl")}
-    return a_study(tmp_path, number=8, rate=None, verdicts=None, jury=jury)
-
-
-def test_only_a_chief_is_the_jury_and_an_undecided_form_is_none(open_store, disputed: Study) -> None:
-    store = open_store(disputed)
-    assert store.next("ann") is None
-    task = store.next("cleo")
+def test_only_a_chief_is_the_jury_and_an_undecided_form_is_none(open_store, tmp_path: Path) -> None:
+    store = open_store(read_study(write_study(tmp_path, ("jury",))))
+    assert store.next("physician-1") is None
+    task = store.next("physician-2")
     assert task.parts == ("decision",)
-    before = disputed.disputes[task.item.case_id].recorded
+    before = store.study.disputes[task.item.case_id].recorded
     other = {str(slot): 1 + before.scores[index] % 5 for slot, index in enumerate(task.order, 1)}
     for wrong in (
         {},
@@ -110,8 +100,12 @@ def test_only_a_chief_is_the_jury_and_an_undecided_form_is_none(open_store, disp
     ):
         with pytest.raises(Invalid):
             send(store, task, wrong)
-    store.keep_draft("cleo", task.id, "decision", {"scores": {"2": 3}, "rationale": "Hm"})
-    assert store.next("cleo").drafts["decision"] == {"decision": None, "rationale": "Hm", "scores": [None, 3, None]}
+    store.keep_draft("physician-2", task.id, "decision", {"scores": {"2": 3}, "rationale": "Hm"})
+    assert store.next("physician-2").drafts["decision"] == {
+        "decision": None,
+        "rationale": "Hm",
+        "scores": [None, 3, None],
+    }
     assert send(store, task, {"decision": "revise", "rationale": "Because.", "scores": other}).state == "done"
-    assert send(store, store.next("cleo"), {"decision": "keep"}).state == "done"
-    assert store.next("cleo") is None
+    assert send(store, store.next("physician-2"), {"decision": "keep"}).state == "done"
+    assert store.next("physician-2") is None

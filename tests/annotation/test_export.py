@@ -8,7 +8,7 @@ import pytest
 import yaml
 from doubles.agreement_study import read
 from doubles.introspection_study import MODELS, Lessons, case_of, rationale_of, verdict_of
-from doubles.small_study import ASKED, CRITERIA, a_study, filled, finish, send, write_lines, write_study
+from doubles.small_study import ASKED, CRITERIA, a_study, finish, send, write_lines, write_study
 from programs import ROOT, SAMPLE, run_recipe, succeeded
 
 from automedeval.annotation.export import write_export
@@ -21,26 +21,6 @@ from automedeval.rubrics.slots import seen_from
 def by_model(task, models, points) -> dict:
     """Return an answer that gives every response its model's points, in whatever slot it stands."""
     return {str(slot): dict.fromkeys(CRITERIA, points[models[index]]) for slot, index in enumerate(task.order, 1)}
-
-
-def test_ratings_name_the_models_and_comments_stand_once(tmp_path: Path, open_stores) -> None:
-    study = a_study(tmp_path, rate={"raters": 3, "judges": []})
-    store, points = open_stores(study), dict(zip(MODELS, (1, 3, 5)))
-    for name in ("ann", "bob", "cleo"):
-        while (task := store.next(name)) is not None:
-            scores = by_model(task, MODELS, points)
-            scores["2"]["fluency"] = 1
-            send(store, task, {"scores": scores, "comments": {"2": f"On {MODELS[task.order[1]]}."}})
-    counts = write_export(store, tmp_path / "out")
-    assert counts == {"ratings.jsonl": 3 * 4 * 9, "history.jsonl": 24}
-    ratings = read(tmp_path / "out" / "ratings.jsonl")
-    for rating in ratings:
-        if rating["criterion"] != "fluency":
-            assert rating["score"] == points[rating["model"]]
-    comments = [rating for rating in ratings if rating["comment"]]
-    assert len(comments) == 12
-    assert all(rating["comment"] == f"On {rating['model']}." and rating["score"] == 1 for rating in comments)
-    assert Counter(rating["role"] for rating in ratings) == {"attending": 72, "chief": 36}
 
 
 def test_ratings_of_verdicts_carry_role_tags_and_comment(tmp_path: Path, open_stores) -> None:
@@ -73,22 +53,6 @@ def test_preferences_name_the_judges_whatever_side_they_stood_on(tmp_path: Path,
     assert all(line["choice"] == line["sides"][0] for line in lines if line["criterion"] == "fluency")
     assert all(line["judges"] == ["x", "y"] for line in lines)
     assert sum(line["comment"] == "Close." for line in lines) == 12
-
-
-def test_history_keeps_what_an_undo_took_back_and_ratings_do_not(tmp_path: Path, open_stores) -> None:
-    store = open_stores(a_study(tmp_path, rate={"judges": []}))
-    finish(store, store.next("ann"))
-    send(store, store.undo("ann"), filled(store.next("ann"), score=2))
-    task = store.next("ann")
-    store.skip("ann", task.id, "Not my field.", task.version)
-    write_export(store, tmp_path)
-    assert {rating["score"] for rating in read(tmp_path / "ratings.jsonl")} == {2}
-    history = read(tmp_path / "history.jsonl")
-    assert [event["what"] for event in history] == ["given", "answer", "undo", "answer", "given", "skip"]
-    assert [event["counts"] for event in history] == [None, False, None, True, None, None]
-    assert history[1]["content"]["scores"]["1"] == dict.fromkeys(CRITERIA, 4)
-    assert history[-1]["content"] == {"reason": "Not my field."}
-    assert all(event["when"].endswith("+00:00") and event["annotator"] == "ann" for event in history)
 
 
 def test_an_earlier_export_does_not_outlive_its_answers(tmp_path: Path, open_stores) -> None:
@@ -149,11 +113,14 @@ def test_a_model_called_reference_is_a_model(tmp_path: Path, open_stores) -> Non
     store, ratings = open_stores(read_study(study)), []
     for name, points in (("ann", (1, 3, 5)), ("bob", (5, 3, 1))):
         while (task := store.next(name)) is not None:
-            send(store, task, {"scores": by_model(task, models, dict(zip(models, points)))})
+            comments = {"2": f"On {models[task.order[1]]}."}
+            send(store, task, {"scores": by_model(task, models, dict(zip(models, points))), "comments": comments})
             ratings += [(task.item.case_id, name, model, score) for model, score in zip(models, points)]
     counts = write_export(store, tmp_path)
     assert "scores of references" not in counts
     lines = read(tmp_path / "ratings.jsonl")
+    comments = [line for line in lines if line["comment"]]
+    assert (len(comments), {line["comment"] == f"On {line['model']}." for line in comments}) == (4, {True})
     exported = Counter((line["case_id"], line["annotator"], line["model"], line["score"]) for line in lines)
     assert exported == Counter(dict.fromkeys(ratings, len(CRITERIA)))
 

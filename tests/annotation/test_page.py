@@ -9,7 +9,6 @@ import yaml
 from doubles.agreement_study import read, write
 from doubles.study_page import (
     ANSWERS,
-    HOSTILE,
     JUDGES,
     MODELS,
     Physician,
@@ -121,20 +120,6 @@ def test_no_page_names_a_model_or_a_judge(store: Store) -> None:
     assert len(pages) > 10
     for page in pages:
         assert not [name for name in (*MODELS, *JUDGES, "case-1", "case-2") if name in page]
-
-
-def test_what_models_wrote_is_text(store: Store) -> None:
-    someone = physician(store)
-    assert HOSTILE not in someone.page
-    assert "&lt;script&gt;document.title" in someone.page
-    assert "&lt;img src=x onerror=" in someone.page
-    assert "{{ 7 * 7 }}" in someone.page
-    again = someone.post(RESPONSES, **{"comments-1": HOSTILE})
-    assert again.status_code == 422
-    assert HOSTILE not in again.text
-    someone.post(RESPONSES, **someone.fill())
-    assert "&lt;b&gt;Dangerous&lt;/b&gt;" in someone.page
-    assert "<b>Dangerous" not in someone.page
 
 
 def test_wide_scales_conversations_and_empty_responses_are_shown(tmp_path: Path) -> None:
@@ -275,6 +260,7 @@ def test_every_answer_has_the_security_headers(store: Store, monkeypatch: pytest
     answers.append(someone.client.get("/"))
     assert [answer.status_code for answer in answers] == [200, 200, 404, 404, 200, 405, 405, 403, 413, 500]
     assert "secret-of-the-machine" not in answers[-1].text
+    assert ("This form is too large. Nothing was stored." in answers[-2].text, stored(store)) == (True, [])
     for answer in answers:
         cached = {"Cache-Control": "public, max-age=86400"} if answer.url.path == "/page.css" else {}
         for name, value in (HEADERS | cached).items():

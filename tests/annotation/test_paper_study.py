@@ -13,7 +13,6 @@ from programs import ROOT
 
 from automedeval.annotation.store import Store
 from automedeval.annotation.study import read_study
-from automedeval.rubrics import read_questions
 
 PAPER = Path("recipes/runs/automedeval-13b")
 CANDIDATES = ("ChatDoctor", "Baize-Healthcare", "MedAlpaca", "MedLlama2")
@@ -80,24 +79,6 @@ def test_two_chiefs_verify_9874_verdicts(opened) -> None:
 def test_the_answers_to_calibrate_with_are_rated_without_verdicts(opened, place: Path) -> None:
     store = opened("annotate_calibration", cases=str(place / "responses" / "test" / "cases.jsonl"))
     assert Counter((item.kind, item.needed, item.judges) for item in store.study.items) == {("rate", 1, ()): 1130}
-
-
-def test_the_files_fit_the_steps_before_and_after_them() -> None:
-    teacher, physicians = settings("annotate_teacher"), settings("annotate")
-    strong, judge = settings("distill_strong"), settings("judge")
-    assert (teacher["cases"], teacher["verdicts"]) == (strong["cases"], strong["output"])
-    assert (physicians["cases"], physicians["verdicts"]) == (judge["cases"], judge["output"])
-    # The checkpoint's YAML gives the judge its name.
-    assert (ROOT / PAPER / f"{physicians['rate']['judges'][0]}.yaml").is_file()
-    assert read_questions("verification").scale == (0, 1), "what build_dataset.py reads"
-    for number in (1, 2):
-        jury, introspect = settings(f"annotate_jury{number}"), settings(f"revise{number}")
-        assert jury["jury"]["queue"] == f"{introspect['output']}.discussion/jury.jsonl"
-        assert jury["cases"] == introspect["cases"]
-        assert introspect.get("waiting", "stop") == "stop", "the paper's jury decides about every case"
-    studies = [settings(path.stem) for path in (ROOT / PAPER).glob("annotate*.yaml")]
-    assert len({study["database"] for study in studies}) == len(studies) == 5
-    assert settings("annotate_calibration")["cases"] == f"{settings('prepare_calibration')['output']}/cases.jsonl"
 
 
 def test_the_draw_is_the_same_for_the_same_seed_whatever_the_order_of_the_file(

@@ -9,7 +9,6 @@ import pytest
 from doubles.study_page import opened, physician, stored, write_study
 from tables import rows_of
 
-from automedeval.annotation.security import BODY_LIMIT
 from automedeval.annotation.store import Store
 
 RESPONSES, VERDICT = "/tasks/1/responses", "/tasks/1/verdict-1"
@@ -36,15 +35,6 @@ def test_a_form_that_is_not_complete_says_what_is_open(store: Store) -> None:
     assert "2 of the rows below are still open" in answer.text
     assert answer.text.count("Still open.") == 2
     assert "Kept as I wrote it." in answer.text
-
-
-def test_a_comment_of_a_megabyte_gives_a_plain_page(store: Store) -> None:
-    someone = physician(store)
-    answer = someone.post(RESPONSES, **someone.fill(), **{"comments-1": "x" * 2**20})
-    assert (answer.status_code, stored(store)) == (413, [])
-    assert "This form is too large. Nothing was stored." in answer.text
-    close = someone.client.post(RESPONSES, content=b"x" * (BODY_LIMIT + 1), headers={"content-type": "text/plain"})
-    assert close.status_code == 413
 
 
 @pytest.mark.parametrize("letter", ["x", "药", "🩺"])

@@ -31,18 +31,6 @@ def test_an_invitation_is_known_by_its_token_alone(open_store, database: str) ->
         assert file.stat().st_mode & 0o077 == 0, "only the owner reads it"
 
 
-def test_a_task_stays_the_same_until_it_is_done(open_store) -> None:
-    store = open_store()
-    task = store.next("ann")
-    assert (task.part, task.parts, task.state, task.version) == ("responses", ("responses", "verdict:x"), "open", 0)
-    assert store.next("ann") == task == store.assignment("ann", task.id)
-    assert store.next("bob").item != task.item
-    done = finish(store, task)
-    assert (done.part, done.state, done.version, set(done.answers)) == (None, "done", 2, {"responses", "verdict:x"})
-    assert store.next("ann").item != task.item
-    assert store.progress("ann").done == 1
-
-
 def test_orders_of_responses_sides_and_verdicts_are_random_and_kept(open_store) -> None:
     store = open_store(number=30, rate={}, prefer={"judges": ["x", "y"]})
     orders, parts, sides, seen = set(), set(), set(), {}

@@ -13,7 +13,6 @@ from tables import refused, rows_of
 
 from automedeval.annotation.study import Annotator, KindPlan, read_study
 from automedeval.records import RecordError
-from automedeval.rubrics import TAGS, read_questions
 
 PEOPLE, BOTH = [{"name": "ann", "role": "chief"}], {"judges": ["x", "y"]}
 
@@ -43,15 +42,6 @@ def test_the_sample_study(monkeypatch) -> None:
     assert shown <= recorded
 
 
-def test_the_packaged_questions_are_the_papers() -> None:
-    questions = read_questions()
-    assert [criterion.name for criterion in questions.criteria] == ["knowledge", "attribution", "fluency"]
-    assert questions.scale == (1, 5)
-    assert set(questions.anchors) == {1, 2, 3, 4, 5}
-    assert tuple(questions.tags) == TAGS
-    assert all(text.endswith(".") for text in questions.tags.values())
-
-
 def test_defaults_and_plans(tmp_path: Path) -> None:
     study = a_study(tmp_path, prefer={"judges": ["y", "x"], "overlap": 1, "raters": 2}, rate=None)
     assert study.plans == {"prefer": KindPlan("prefer", 2, 1, ("attending", "chief", "master_candidate"), ("y", "x"))}
@@ -59,6 +49,8 @@ def test_defaults_and_plans(tmp_path: Path) -> None:
     study = a_study(tmp_path, rate={})
     assert study.plans["rate"].judges == ("x", "y")
     assert study.items[0].judges == ("x", "y")
+    study = a_study(tmp_path, rate=None, verify={})
+    assert (study.plans["verify"].roles, study.verdict_questions.scale) == (("chief",), (0, 1))
     study = a_study(tmp_path, rate={"judges": []}, limit=2)
     assert [item.judges for item in study.items] == [(), ()]
     study = a_study(tmp_path, rate={"roles": ["chief"], "overlap": 2})
@@ -144,18 +136,6 @@ def test_a_judge_called_tie_cannot_be_preferred(tmp_path: Path) -> None:
     verdicts = [verdict_of(case_of(at), (1, 2, 3), judge) for judge in ("tie", "y") for at in range(4)]
     write_lines(tmp_path / "verdicts.jsonl", verdicts)
     with pytest.raises(RecordError, match=r"prefer.judges: a judge cannot be called 'tie'"):
-        read_study(tmp_path / "study.yaml")
-
-
-def test_a_file_that_is_no_study_is_one_line(tmp_path: Path) -> None:
-    for content, message in (("a: [", "not YAML"), ("- a", "the file: must be a mapping"), ("", "must be a mapping")):
-        (tmp_path / "study.yaml").write_text(content)
-        with pytest.raises(RecordError, match=message):
-            read_study(tmp_path / "study.yaml")
-    with pytest.raises(RecordError, match=r"nowhere.yaml: No such file"):
-        read_study(tmp_path / "nowhere.yaml")
-    (tmp_path / "study.yaml").write_bytes(b"\xff\xfe")
-    with pytest.raises(RecordError, match="not UTF-8"):
         read_study(tmp_path / "study.yaml")
 
 

@@ -9,13 +9,12 @@ import httpx
 import pytest
 import yaml
 from doubles.dataset_study import Study as BuildStudy
-from doubles.small_study import ASKED, a_study, filled, send, write_lines
+from doubles.small_study import ASKED, filled, send, write_lines
 from doubles.study_page import Physician, opened, physician, served
 from programs import ROOT, run_recipe, succeeded
 
 from automedeval.annotation.study import KindPlan
 from automedeval.annotation.validation import Invalid
-from automedeval.rubrics import read_questions
 
 PEOPLE = {"attending-1": "attending", "attending-2": "attending", "attending-3": "attending", "chief-1": "chief"}
 PEOPLE |= {"chief-2": "chief"}
@@ -103,13 +102,3 @@ def test_several_judges_verdicts_are_parts_of_one_task(open_store) -> None:
     while task.part is not None:
         task = send(store, task, filled(task, 1))
     assert store.progress("ann").done == 1
-
-
-def test_who_verifies_and_on_which_scale(tmp_path: Path) -> None:
-    study = a_study(tmp_path, rate=None, verify={})
-    assert (study.plans["verify"].roles, study.verdict_questions.scale) == (("chief",), (0, 1))
-    assert study.verdict_questions == read_questions("verification")
-    assert [criterion.name for criterion in study.verdict_questions.criteria] == list(ASKED)
-    wider = a_study(tmp_path, rate=None, verify={}, verdict_rubric="verdict")
-    assert wider.verdict_questions.scale == (1, 5)
-    assert wider.fingerprint != study.fingerprint

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from doubles.agreement_study import value_of
 
 from automedeval.audit.outcomes import CriteriaReader, Measure, Outcome, ScoreReader, texts_of
 from automedeval.audit.perturbations import Edit, Perturbation
@@ -11,7 +12,6 @@ from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.table import VerdictTable
 from automedeval.records import Case, Verdict
 from automedeval.rubrics import read_rubric
-from automedeval.stats.bootstrap import value_of
 
 RUBRIC, PAIRWISE = read_rubric("automedeval"), read_rubric("medical_pairwise")
 MODELS = ("alder", "birch", "cedar")

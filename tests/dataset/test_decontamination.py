@@ -1,10 +1,7 @@
 """Near-duplicate texts beside naive comparisons, and what counts as a leak."""
 
-import json
 import random
 import re
-import subprocess
-import sys
 
 import pytest
 from hypothesis import given, settings
@@ -65,22 +62,17 @@ def test_a_question_near_a_repeated_evaluation_question_is_found() -> None:
     assert kinds(evaluation, case_of("t", question=training)) == ["question of an evaluation case"]
 
 
-@pytest.mark.parametrize(("shared", "leaks"), [(40, True), (32, True), (20, False), (0, False)])
-def test_more_than_half_of_the_runs_of_twelve_words(evaluation_cases: list[Case], shared: int, leaks: bool) -> None:
-    # Of 40 words, 29 runs; 32 shared words make 21 of them, 20 make 9.
-    words = evaluation_cases[5].responses[0].text.split()[:shared]
-    response = Response("m", " ".join([*words, *text(40).split()[shared:]]))
-    found = kinds(Evaluation(evaluation_cases), case_of("t", responses=(response,)))
-    assert found == (["text of an evaluation case"] if leaks else [])
+# Of the 29 runs of twelve words in 40 words, the first 32 words hold 21, 26 hold 15 and 20 hold 9. A text of 40 words shares
+# more than half of its own runs, or a long one more than half of the evaluation text's.
+RUNS = [(0, 40, 0, True), (0, 32, 8, True), (0, 20, 20, False), (100, 40, 100, True), (100, 26, 100, True)]
 
 
-@pytest.mark.parametrize(("held", "leaks"), [(40, True), (26, True), (25, False)])
-def test_a_long_text_that_holds_most_of_an_evaluation_text(
-    evaluation_cases: list[Case], held: int, leaks: bool
+@pytest.mark.parametrize(("before", "shared", "after", "leaks"), [*RUNS, (100, 25, 100, False), (0, 0, 40, False)])
+def test_more_than_half_of_the_runs_of_twelve_words(
+    evaluation_cases: list[Case], before: int, shared: int, after: int, leaks: bool
 ) -> None:
-    # Of the 29 runs of twelve words in 40 words, 26 words hold 15; the long text has 200 words beside them.
-    words = evaluation_cases[5].responses[0].text.split()[:held]
-    response = Response("m", " ".join([text(100), *words, text(100)]))
+    words = evaluation_cases[5].responses[0].text.split()[:shared]
+    response = Response("m", " ".join([text(before), *words, text(after)]))
     found = kinds(Evaluation(evaluation_cases), case_of("t", responses=(response,)))
     assert found == (["text of an evaluation case"] if leaks else [])
 
@@ -148,14 +140,6 @@ def test_normalising_leaves_words(text, words):
 @given(st.lists(st.sampled_from("abcd"), max_size=30).map(" ".join), st.integers(1, 13))
 def test_a_shingle_stands_for_one_run_of_words(text, words):
     assert len(shingles(normalise(text), words)) == len(runs(text, words))
-
-
-def test_shingles_are_the_same_in_every_process():
-    code = "import automedeval.dataset.decontamination as d; print(d.shingles('take two tablets a day', 3).tolist())"
-    for seed in ("1", "2"):
-        env = {"PYTHONHASHSEED": seed}
-        shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env)
-        assert json.loads(shown.stdout) == sorted(hashed("Take two tablets, a day.", 3))
 
 
 @settings(max_examples=300, deadline=None)

@@ -63,16 +63,6 @@ def row_of(number: int, **more) -> dict:
     return row | more
 
 
-def test_the_fingerprint_changes_with_every_row(tmp_path: Path) -> None:
-    def of(*rows: dict) -> str:
-        return write_splits(tmp_path, {"stage1": rows})["fingerprint"]
-
-    same = of(row_of(1), row_of(2))
-    assert len(same) == 12
-    assert of(row_of(1), row_of(2)) == same
-    assert len({same, of(row_of(2), row_of(1)), of(row_of(1)), of(), of(row_of(1), row_of(2, judge="u"))}) == 5
-
-
 def faults_on_card(folder: Path, splits: dict, **more: object) -> tuple[dict, str]:
     """Return the facts of some rows, and the last section but one of the card that is written of them."""
     facts = write_splits(folder, splits)

@@ -1,6 +1,5 @@
 """Instructions: whatever the slots, each response keeps its score and its step, and the completion reads back."""
 
-import random
 from dataclasses import replace
 
 import pytest
@@ -109,21 +108,3 @@ def test_choices_about_a_pair_are_no_instructions() -> None:
     verdict = Verdict("c1", "t", PAIRWISE.name, (1, 0), ("birch", "ash"), valid=True, choices=choices)
     with pytest.raises(RecordError, match="by medical_pairwise@1 has choices; instructions are made of one score"):
         instruction(case, verdict, PAIRWISE, "strong")
-
-
-@pytest.mark.parametrize(
-    ("spoil", "readable"), [("", True), ("\nScore: Doctor 1: 3 points.", True), ("<|im_end|>", False)]
-)
-def test_a_completion_that_nobody_can_read_is_noticed(spoil: str, readable: bool) -> None:
-    rationale = verdict_of().rationale + spoil
-    row = instruction(CASE, verdict_of(rationale=rationale), RUBRIC, "strong")
-    assert reads_back(row["completion"][0]["content"], RUBRIC, 3) == readable
-
-
-def test_a_rationale_without_steps_is_only_renamed() -> None:
-    rng = random.Random(1)
-    for seed in rng.sample(range(100), 6):
-        verdict = verdict_of(rationale="Doctor 3 is best, Doctor 1 is worst.")
-        row = instruction(CASE, verdict, RUBRIC, "strong", seed=seed)
-        best, worst = row["order"].index(2) + 1, row["order"].index(0) + 1
-        assert f"Doctor {best} is best, Doctor {worst} is worst." in row["completion"][0]["content"]

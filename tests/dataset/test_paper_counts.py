@@ -4,13 +4,14 @@ from collections import Counter
 from pathlib import Path
 
 from doubles.agreement_study import write
+from doubles.introspection_study import MODELS, case_of, verdict_of
 from doubles.stand_ins import checks
 from programs import ROOT
 
 from automedeval.dataset.builder import InstructionSet
 from automedeval.dataset.curriculum import assign, read_plan
 from automedeval.dataset.teacher_verdicts import JudgedCases
-from automedeval.records import Case, Response, Verdict
+from automedeval.records import Case, Verdict
 from automedeval.rubrics import read_rubric
 
 RUN = ROOT / "recipes" / "runs" / "automedeval-13b"
@@ -18,17 +19,10 @@ RUBRICS = {"automedeval@1": read_rubric("automedeval")}
 MET = {"knowledge": 94.06, "attribution": 90.71, "fluency": 94.04}  # percent, section 3.1
 
 
-def case_of(number: int) -> Case:
-    responses = (Response("a", f"Answer {number}."), Response("b", "Another."))
-    return Case(f"case-{number}", f"Question {number}?", responses, "Reference.")
-
-
-def verdict_of(case: Case, teacher: str, number: int) -> Verdict:
+def verdict(case: Case, teacher: str, number: int) -> Verdict:
     """Of seven cases one has a strong verdict of low quality, three others a weak one: each has a high one."""
     quality = "low" if number % 7 in ({0} if teacher == "strong" else {1, 2, 3}) else "high"
-    extra = {"teacher": teacher, "models": case.models, "case_digest": case.digest, "quality": quality}
-    said = {"valid": True, "rationale": "R.", "scores": (1, 2), "extra": extra}
-    return Verdict(case.id, f"judge-{teacher}", "automedeval@1", (0, 1), **said)
+    return verdict_of(case, (1, 2), f"judge-{teacher}", extra={"teacher": teacher, "quality": quality})
 
 
 def verified(place: Path, plan: str, verdicts: list[str], ratings: str) -> InstructionSet:
@@ -39,9 +33,9 @@ def verified(place: Path, plan: str, verdicts: list[str], ratings: str) -> Instr
 
 
 def test_verification_and_assignment_give_the_papers_counts(tmp_path: Path) -> None:
-    cases = [case_of(number) for number in range(9874)]
+    cases = [case_of(number, MODELS[:2]) for number in range(9874)]
     write(tmp_path / "cases.jsonl", cases)
-    strong = [verdict_of(case, "strong", number) for number, case in enumerate(cases)]
+    strong = [verdict(case, "strong", number) for number, case in enumerate(cases)]
     verdicts = [str(write(tmp_path / "strong.jsonl", strong))]
     ratings = str(write(tmp_path / "ratings.jsonl", checks(strong)))
 
@@ -51,7 +45,7 @@ def test_verification_and_assignment_give_the_papers_counts(tmp_path: Path) -> N
     for name, percent in MET.items():
         assert any(line.startswith(f"{name}: ") and f"({percent:.2f} %;" in line for line in first.arithmetic)
 
-    weak = [verdict_of(case, "weak", number) for number, case in enumerate(cases) if case.id in kept]
+    weak = [verdict(case, "weak", number) for number, case in enumerate(cases) if case.id in kept]
     verdicts.append(str(write(tmp_path / "weak.jsonl", weak)))
     data = verified(tmp_path, "plan.yaml", verdicts, ratings)
     found = assign(data.plan, {key: fact.quality for key, fact in data.judged.facts.items()})

@@ -89,7 +89,6 @@ def test_new_verdicts_are_decided(fitted: Fitted) -> None:
     decided = classifier.decide(PAIRS)
     truth = ["high"] * 20 + ["low"] * 20
     assert sum(quality == expected for quality, expected in zip(decided, truth)) >= 30
-    assert classifier.decide([]) == []
     assert classifier.decide(PAIRS[3:4]) == decided[3:4]
 
 
@@ -135,9 +134,3 @@ def test_what_cannot_be_learnt_is_refused() -> None:
     same_case = [replace(one, case=SOME[0].case) for one in SOME]
     with pytest.raises(RecordError, match="different cases"):
         classifier.fit(same_case, seed=0)
-
-
-def test_an_invalid_verdict_is_refused(fitted: Fitted) -> None:
-    case, verdict = PAIRS[0]
-    with pytest.raises(RecordError, match=f"{case.id!r} is invalid"):
-        fitted[0].decide([(case, replace(verdict, valid=False))])

@@ -1,7 +1,3 @@
-import json
-
-import pyarrow
-import pyarrow.parquet
 import pytest
 from tables import rows_of
 
@@ -83,20 +79,6 @@ def test_a_faulty_row_is_named():
     ):
         with pytest.raises(RecordError, match=told):
             cases_of(*rows)
-
-
-def test_rows_are_read_from_every_kind_of_file(tmp_path):
-    pairs = [('Is "it" bad,\nor not?', "Yes; ärztlich."), ("b", "c" * 200_000)]
-    rows = [dict(zip(("question", "answer"), pair)) for pair in pairs]
-    lines = "".join(json.dumps(row) + "\n" for row in rows)
-    quoted = "".join('"{}","{}"\n'.format(*(value.replace('"', '""') for value in row.values())) for row in rows)
-    for name, content in {"a.json": json.dumps(rows), "b.json": lines, "c.jsonl": lines, "d.csv": quoted}.items():
-        header = "question,answer\n" if name == "d.csv" else ""
-        (tmp_path / name).write_text(f"\ufeff{header}{content}", encoding="utf-8")
-    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "e.parquet")
-    for name in ("a.json", "b.json", "c.jsonl", "d.csv", "e.parquet"):
-        assert [row for _, row in read_rows(str(tmp_path / name))] == rows, name
-    assert [place for place, _ in read_rows(str(tmp_path / "d.csv"))] == [f"{tmp_path}/d.csv:{line}" for line in (3, 4)]
 
 
 @pytest.mark.parametrize(("name", "content", "told"), TABLES["test_a_file_that_holds_no_rows_is_named"])

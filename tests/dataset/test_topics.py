@@ -29,11 +29,6 @@ def test_subjects_are_topics_with_their_shares_the_largest_first() -> None:
     assert first["share"] + second["share"] == pytest.approx(1, abs=1e-4)
 
 
-def test_the_seed_decides_the_topics() -> None:
-    assert topics(cases(40), 3, seed=5) == topics(cases(40), 3, seed=5)
-    assert topics(cases(40), 3, seed=5) != topics(cases(40), 3, seed=6)
-
-
 def test_too_few_cases_or_words_have_no_topics() -> None:
     assert topics(cases(3), 2) == []
     assert topics([Case(str(at), "is it", (), None) for at in range(20)], 2) == []

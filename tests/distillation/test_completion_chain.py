@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 from doubles.agreement_study import write
-from doubles.endpoint import EndpointDouble, answer
 from hypothesis import given
 from hypothesis import strategies as st
 from tables import rows_of
@@ -13,7 +12,6 @@ from automedeval.distillation.completion_chain import CompletionChain, overview
 from automedeval.evidence.books import Passage
 from automedeval.judges.judge import Judge
 from automedeval.models.base import Answer
-from automedeval.models.endpoint import OpenAIChat
 from automedeval.models.replay import RecordedChat
 from automedeval.records import Case, RecordError, Response
 from automedeval.records.language import normalise
@@ -66,14 +64,6 @@ def teach(tmp_path):
 
 def said_to(verdict):
     return [message["content"] for message in verdict.extra["transcript"] if message["role"] == "user"]
-
-
-def test_a_teacher_that_is_sure_judges_at_once(teach):
-    verdict, books = teach(VERDICT)
-    assert (verdict.valid, verdict.scores, verdict.extra["ended"]) == (True, (4, 2), "verdict")
-    assert verdict.extra["knowledge"] == books.searches == []
-    assert "[Question]: What is ...?" in said_to(verdict)[0]
-    assert verdict.extra["transcript"][-1] == {"role": "assistant", "content": VERDICT}
 
 
 def test_what_is_found_is_shown_as_data_and_recorded(teach):
@@ -217,30 +207,6 @@ def test_a_message_that_nothing_was_found_for_says_so():
     *_, last = chain_messages(RUBRIC, "Why?", ["a"], asked=[("[Question]: What is x?", [])])
     assert "Nothing was found" in last["content"]
     assert "[Question]: What is ...?" in last["content"]
-
-
-def scripted(body):
-    """Ask a question of its own per case, then judge."""
-    messages = body["messages"]
-    name = messages[1]["content"].partition("case ")[2].split()[0]
-    if len(messages) == 2:
-        return answer(f"[Question]: What is {name}?", delay=0.3)
-    return answer(VERDICT, delay=0.3)
-
-
-def test_cases_run_at_once():
-    cases = [Case(f"c{n}", f"case {n} ?", CASE.responses) for n in range(24)]
-    with EndpointDouble(scripted) as endpoint:
-        chat = OpenAIChat("m", base_url=endpoint.url, concurrency=12)
-        chain = CompletionChain(Judge(chat), "weak", FakeBooks())
-        verdicts = list(chain.verdicts(map(chain.plan, cases)))
-    assert endpoint.most_at_once > 6
-    assert sorted(verdict.case_id for verdict in verdicts) == sorted(case.id for case in cases)
-    for verdict in verdicts:
-        assert (verdict.valid, verdict.extra["ended"], verdict.extra["rounds"]) == (True, "verdict", 2)
-        assert verdict.extra["knowledge"][0]["query"] == f"What is {verdict.case_id[1:]}?"
-        assert verdict.extra["knowledge"][0]["passages"][0]["text"] == f"What is {verdict.case_id[1:]}?"
-        assert verdict.usage == {"prompt_tokens": 18000, "completion_tokens": 20}, "both calls count"
 
 
 def test_the_overview_counts_every_chain(teach):

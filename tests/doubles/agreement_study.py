@@ -15,6 +15,7 @@ import numpy as np
 from programs import SAMPLE, flags, run_recipe, succeeded
 
 from automedeval.stats.agreement import ACCURACIES, CORRELATIONS
+from automedeval.stats.bootstrap import Statistic
 
 meta_evaluate = partial(run_recipe, "report")
 CASES, RATINGS = SAMPLE / "test_cases.jsonl", SAMPLE / "test_ratings.jsonl"
@@ -70,6 +71,11 @@ def agreeing_verdicts(judge: str = "echo", **more) -> list[dict]:
     means = people_means()
     scores = [[round(means[case["id"], each["model"]]) for each in case["responses"]] for case in read(CASES)]
     return [verdict(case, each, judge, **more) for case, each in zip(read(CASES), scores)]
+
+
+def value_of(statistic: Statistic, cases: int) -> float:
+    """Return a figure without an interval; NaN if it is undefined."""
+    return float(statistic.of(statistic.sums(np.ones((1, cases))))[0])
 
 
 def case_of(name: str, question: str, answers: dict[str, str], **more: object) -> dict:

@@ -132,13 +132,6 @@ def test_accepted_at_once_and_rewritten(discuss) -> None:
     assert "Doctor 1" in reviser.shown[0][1]["content"]
 
 
-def test_kept_verdicts_are_not_rewritten(discuss) -> None:
-    said, *_ = discuss(["Suggestion: keep"], ["Review: accept"])
-    assert said.consensus
-    assert said.accepted[1].keep
-    assert said.revised is None
-
-
 def test_an_objection_is_heard_in_the_next_exchange(discuss) -> None:
     first, second = shown_suggestion(ROW_ORDER, "A.", (3, 2, 5)), shown_suggestion(ROW_ORDER, "B.")
     reviews = ["Review: object\nThat misses the dose.", "Review: accept"]
@@ -151,13 +144,6 @@ def test_an_objection_is_heard_in_the_next_exchange(discuss) -> None:
     assert [message["role"] for message in reviewer.shown[1]] == ["system", "user", "assistant", "user"]
     assert "Suggestion: A." in reviewer.shown[1][1]["content"]
     assert "Suggestion: B." in reviewer.shown[1][3]["content"]
-
-
-def test_without_agreement_it_ends_after_three_exchanges(discuss) -> None:
-    said, suggester, reviewer, _ = discuss([shown_suggestion(ROW_ORDER)] * 4, ["Review: object\nNo."] * 4)
-    assert not said.consensus
-    assert said.next_step is None
-    assert len(suggester.shown) == len(reviewer.shown) == 3
 
 
 def test_unreadable_messages_use_up_exchanges(discuss) -> None:

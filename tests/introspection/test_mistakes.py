@@ -95,30 +95,11 @@ def test_verdicts_on_other_cases_and_by_other_rubrics_are_passed_over(judged) ->
         judged(likelihood, elsewhere)
 
 
-@pytest.mark.parametrize(
-    ("verdicts", "said"),
-    [
-        (
-            [verdict_of(CASE, (4, 2, 5)), verdict_of(CASE, (1, 1, 1), "other")],
-            "verdicts of judge, other: a round takes the file of one judge",
-        ),
-        (
-            [verdict_of(CASE, (4, 2, 5)), verdict_of(CASE, (4, 2, 5), run=1)],
-            r"verdicts.jsonl:2: a verdict of judge on case 'case-0' stands at .*:1 already, and a round takes one",
-        ),
-        ([verdict_of(CASE, (4, 2, 5), extra={"case_digest": "other"})], "texts of case 'case-0' changed after 'judge'"),
-        ([replace(verdict_of(CASE, (4, 2, 5)), order=(0, 1, 3))], r"on the responses \[0, 1, 3\] of case 'case-0'"),
-        ([verdict_of(CASE, (4, None, 5))], "a valid verdict without a score for each response"),
-        ([replace(verdict_of(CASE, (4, 2, 5)), scores=None)], "a valid verdict without a score for each response"),
-        (
-            [verdict_of(CASE, (4, 2, 5)), verdict_of(CASE, (4, 2, 5), run=1, extra={"settings": "s2"})],
-            "different weights, wording or settings",
-        ),
-    ],
-)
-def test_verdicts_that_do_not_fit_are_refused(judged, verdicts, said) -> None:
+@pytest.mark.parametrize(("changes", "said"), rows_of(__file__)["test_verdicts_that_do_not_fit_are_refused"])
+def test_verdicts_that_do_not_fit_are_refused(judged, changes, said) -> None:
+    verdict = verdict_of(CASE, (4, 2, 5))
     with pytest.raises(RecordError, match=said):
-        judged(*verdicts)
+        judged(*(replace(verdict, **change | {"extra": verdict.extra | change.get("extra", {})}) for change in changes))
 
 
 def test_every_training_case_must_be_judged(tmp_path) -> None:

@@ -1,19 +1,12 @@
-"""Scores by embeddings beside plain sentence-transformers and loops; texts without words; figures on public data."""
+"""Scores by embeddings, worked by hand with vectors that count letters; texts without words."""
 
 import re
-from functools import lru_cache
-from itertools import product
-from pathlib import Path
 
 import numpy as np
 import pytest
-from programs import ENCODER, SAMPLE, needs_encoder
+from metrics.test_lexical import case
 
-from automedeval import Case
-from automedeval.meta_evaluation.agreement.cases import Cases
-from automedeval.meta_evaluation.agreement.ratings import read_ratings
 from automedeval.metrics.embedding import EMBEDDINGS, NAMES, READ_REFERENCE, nearest_pieces, pieces
-from automedeval.records import read_cases
 
 QUESTION, REFERENCE = EMBEDDINGS
 
@@ -32,11 +25,6 @@ class Letters:
         if on_batch:
             on_batch(len(texts))
         return counts / np.linalg.norm(counts, axis=1, keepdims=True)
-
-
-def case(question: object, *texts: str, reference: str | None = None) -> Case:
-    responses = [{"model": f"m{number}", "text": text} for number, text in enumerate(texts)]
-    return Case.from_dict({"id": "one", "question": question, "reference": reference, "responses": responses})
 
 
 def test_a_text_is_cut_into_pieces_without_overlap_and_without_loss() -> None:
@@ -78,47 +66,3 @@ def test_a_text_without_words_has_no_score() -> None:
 def test_every_baseline_has_one_name() -> None:
     assert len(set(NAMES)) == 6
     assert {name for name in NAMES if "reference" in name} == READ_REFERENCE
-
-
-@needs_encoder
-@pytest.mark.slow
-def test_scores_are_those_of_plain_sentence_transformers() -> None:
-    from sentence_transformers import SentenceTransformer, util
-
-    from automedeval.models.embeddings import Encoder
-
-    cases = list(read_cases(SAMPLE / "test_cases.jsonl"))[:4]
-    # The sample's texts are short: joined, they make several pieces.
-    whole = " ".join(response.text for each in cases for response in each.responses)
-    cases.append(case(cases[0].question, whole, cases[1].responses[0].text, reference=whole[: len(whole) // 2]))
-    vector = lru_cache(SentenceTransformer(str(ENCODER), device="cpu").encode)
-    expected = {name: [] for name in EMBEDDINGS}
-
-    def chunks(text: str) -> list[str]:
-        starts = [match.start() for match in re.finditer(r"[^\W_]+", text)][::100]
-        return [text[start:end] for start, end in zip(starts, [*starts[1:], len(text)])]
-
-    for each in cases:
-        for response in each.responses:
-            for name, text in ((QUESTION, each.question), (REFERENCE, each.reference)):
-                pairs = product(chunks(response.text), chunks(text))
-                expected[name].append(max(float(util.cos_sim(*map(vector, pair))) for pair in pairs))
-    assert len(chunks(whole)) > 3
-    scores = nearest_pieces(cases, Encoder(str(ENCODER), "cpu"))
-    for name, values in expected.items():
-        np.testing.assert_allclose(scores[name], values, atol=1e-5)
-
-
-@needs_encoder
-@pytest.mark.slow
-@pytest.mark.parametrize(("data", "concordance"), [("feedbackqa_cdc_valid", 0.757), ("mediqa_validation", 0.908)])
-def test_the_figures_of_the_results_are_reached(data: str, concordance: float, human_data: Path) -> None:
-    from automedeval.models.embeddings import Encoder
-
-    cases = Cases.read(str(human_data / data / "cases.jsonl"))
-    people = read_ratings(str(human_data / data / "ratings.jsonl"), cases, "anonymous").scores
-    scores = nearest_pieces(cases.records, Encoder(str(ENCODER), "cpu"), [QUESTION])[QUESTION]
-    first, second = cases.panel.pairs
-    apart = people[first] != people[second]
-    right = np.sign(scores[first] - scores[second]) == np.sign(people[first] - people[second])
-    assert right[apart].mean() == pytest.approx(concordance, abs=0.005)

@@ -5,11 +5,9 @@ import re
 from pathlib import Path
 
 import pytest
-from doubles.agreement_study import CASES, RATINGS, read, write
 from doubles.publishable import agreement, trained
-from doubles.tiny_model import build_tiny_model
 from huggingface_hub import ModelCard
-from programs import ROOT, flags, run_recipe, succeeded
+from programs import ROOT
 from tables import rows_of
 
 from automedeval.meta_evaluation.report.text import answer, credit_of
@@ -72,6 +70,9 @@ def test_the_figures_of_the_card_are_those_that_were_measured(checkpoint: Path, 
     assert "the best baseline" in sentences[0]
     assert all(cell(sentence) in shown for sentence in sentences)
     assert "The raters are simulated: no person rated these responses." in shown
+    assert (
+        "30 cases with 90 responses, test\\_cases.jsonl; 90 responses to 30 of the cases are rated by 3 raters" in shown
+    )
     assert f"`5e771265abcd`, its weights alone: `{fingerprint(checkpoint, [])}`." in shown
     assert "not recorded" not in shown
     assert "no trained model" not in card
@@ -136,24 +137,15 @@ def test_people_are_counted_on_the_card_and_not_named(names: list[str], checkpoi
     assert not [name for name in names if name in card]
 
 
-def test_figures_of_other_weights_are_refused(
-    tiny_model: Path, checkpoint: Path, results: Path, tmp_path: Path
-) -> None:
-    other = trained(build_tiny_model(tmp_path / "seed1", seed=1), tmp_path / "other")
-    measured, published = (fingerprint(folder, []) for folder in (checkpoint, other))
-    assert measured != published
+def test_figures_of_other_weights_are_refused(tiny_model: Path, checkpoint: Path, results: Path) -> None:
+    measured = fingerprint(checkpoint, [])
     assert measured == fingerprint(tiny_model, []), "the record of its training is no part of a checkpoint"
-    line = f"no judge was measured on this checkpoint, {published}, but tiny ({measured}), other (not recorded): "
-    with pytest.raises(RecordError, match=re.escape(line)):
-        filled(other, of_weights(results, tiny=checkpoint))
-    both = of_weights(results, tiny=checkpoint, other=other)
-    for folder, name in ((checkpoint, "tiny"), (other, "other")):
-        assert f"| measure | {name} | one rater against the others |" in filled(folder, both)
-    # one figure in the configuration is enough
     config = json.loads((checkpoint / "config.json").read_text())
     result = of_weights(results, tiny=checkpoint)
+    # one figure in the configuration is enough
     (checkpoint / "config.json").write_text(json.dumps(config | {"rms_norm_eps": 0.1}))
-    with pytest.raises(RecordError, match="no judge was measured on this checkpoint"):
+    line = f", {fingerprint(checkpoint, [])}, but tiny ({measured}), other (not recorded): "
+    with pytest.raises(RecordError, match=f"no judge was measured on this checkpoint{re.escape(line)}"):
         filled(checkpoint, result)
     # the only judge of a report may be of weights that are not recorded
     result["judges"] = {name: record for name, record in result["judges"].items() if name != "other"}
@@ -173,18 +165,6 @@ def test_what_was_not_measured_is_said(checkpoint: Path) -> None:
     assert "- What it does not see: Not known. No audit is given that shows" in shown
     assert part(card, "Audit").startswith("Not audited: ")
     check_card(card, MODEL)
-
-
-def test_the_card_counts_the_cases_that_people_rated(checkpoint: Path, tmp_path: Path) -> None:
-    results = agreement(tmp_path / "results")
-    ratings = read(RATINGS)
-    few = [rating for rating in ratings if rating["case_id"] in sorted({each["case_id"] for each in ratings})[:7]]
-    files = {"verdicts": results.parent / "tiny.jsonl", "cases": CASES, "ratings": write(tmp_path / "few.jsonl", few)}
-    succeeded(run_recipe("report", *flags(**files, resamples=100, encoder="none", output=results.parent)))
-    card = filled(checkpoint, read_result(results))
-    responses, raters = {(each["case_id"], each["model"]) for each in few}, {each["annotator"] for each in few}
-    rated = f"{len(responses)} responses to 7 of the cases are rated by {len(raters)} raters on "
-    assert f"30 cases with 90 responses, test\\_cases.jsonl; {rated}" in card
 
 
 def test_a_file_that_is_not_there_is_named_once(tmp_path: Path) -> None:

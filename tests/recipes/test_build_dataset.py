@@ -161,9 +161,14 @@ def test_rows_that_are_too_long_are_dropped_and_named(study: Study, tiny_model: 
     study.cases[6] = case_of(6, question=text(random.Random(1), 900))
     for name in study.verdicts:
         study.verdicts[name][6] = verdict_of(study.cases[6], name)
+    study.verdicts["weak"][7] = verdict_of(study.cases[7], "weak", rationale="Step 2: Fine.<|im_end|>")
     done = succeeded(study.build("--training", study.training(tiny_model, 1700)))
-    assert "rows: 48 verdicts → 46 kept, 2 rejected (more than 1,700 tokens: 2)" in done.stdout
-    assert study.dropped() == {"more than 1,700 tokens": ["case-6", "case-6"]}
+    reasons = "completion cannot be read back: 1, more than 1,700 tokens: 2"
+    assert f"rows: 48 verdicts → 45 kept, 3 rejected ({reasons})" in done.stdout
+    assert study.dropped() == {
+        "more than 1,700 tokens": ["case-6", "case-6"],
+        "completion cannot be read back": ["case-7"],
+    }
     assert "training: 19 cases → 19 = 9 strong + 10 weak" in done.stdout  # counted after the long ones
     assert sum(map(len, study.splits().values())) == 23
     tokens = json.loads((study.output / "statistics.json").read_text())["splits"]["stage2"]["tokens"]

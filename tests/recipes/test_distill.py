@@ -101,7 +101,7 @@ def test_an_endpoint_that_dies_in_the_middle_loses_nothing(distill, tmp_path):
         endpoint.script = [asks_once] * 5 + [error(500)]  # two cases, and half of the third
         broken, before = distill(endpoint.url, "--concurrency", 1)
         assert "answered 500" in error_line(broken)
-        assert len(before) == 2
+        assert [each.usage["completion_tokens"] for each in before] == [20, 20], "both calls count"
         endpoint.script, asked = [asks_once], len(endpoint.asked)
         done, after = distill(endpoint.url, "--concurrency", 1)
         assert done.returncode == 0, done.stderr

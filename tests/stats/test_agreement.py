@@ -6,13 +6,13 @@ from pathlib import Path
 import krippendorff
 import numpy as np
 import pytest
+from doubles.agreement_study import value_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import cohen_kappa_score
 
 from automedeval.stats import agreement, interrater
 from automedeval.stats.agreement import Panel
-from automedeval.stats.bootstrap import value_of
 
 WORKED = json.loads((Path(__file__).parents[1] / "data" / "agreement.json").read_text(encoding="utf-8"))
 NAN = float("nan")

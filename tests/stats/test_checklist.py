@@ -37,8 +37,3 @@ def test_the_score_is_the_published_one_and_its_bounds_are_those_of_all_possible
     assert score.highest == pytest.approx(max(readings))
     assert score.score == pytest.approx(naive(points, [bool(each) for each in met]))
     assert score.lowest <= score.score <= score.highest
-
-
-def test_a_checklist_with_another_number_of_answers_is_refused():
-    with pytest.raises(ValueError, match="1 entries for 2 criteria"):
-        checklist_score([1, 2], [True])

@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
+from doubles.agreement_study import value_of
 from sklearn.metrics import cohen_kappa_score, confusion_matrix
 
-from automedeval.stats.bootstrap import bootstrap, value_of
+from automedeval.stats.bootstrap import bootstrap
 from automedeval.stats.degrees import degree_tables, detection, weighted_kappa
 
 

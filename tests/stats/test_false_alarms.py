@@ -43,10 +43,3 @@ def test_the_bet_is_a_p_value_and_gains_from_several_scores_of_a_case() -> None:
         bet = (0.05 - guess) / (spread / len(before) + (0.05 - guess) ** 2)
         capital.append(capital[-1] * (1 - min(max(bet, 0), 0.75 / 0.95) * (share - 0.05)))
     assert betting_p_value(shares[0], 0.05) == pytest.approx(1 / max(capital))
-
-
-def test_scores_of_several_statements_are_bet_on_case_by_case() -> None:
-    scores = [np.array([0.95, 0.0, 0.0, 0.0])] + [np.zeros(6)] * 120
-    certified, (line, *_) = least_alarm_threshold(scores, [0.9], 0.05, 0.1)
-    assert (certified, line["alarms"], line["alarmed"]) == (0.9, 1, 1)
-    assert line["p"] == betting_p_value(np.array([0.25] + [0.0] * 120), 0.05)

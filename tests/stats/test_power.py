@@ -21,17 +21,6 @@ def test_it_is_the_t_test_s_plan(difference: float, level: float) -> None:
     assert cases_needed(replace(measured, value=0.0001), level) is None
 
 
-@pytest.mark.parametrize("level", [0.05, 0.01])
-def test_so_many_cases_tell_two_models_apart(level: float) -> None:
-    """Margins of wins and losses, 1, 0 or -1 a case: as many cases as are said find the difference by scipy's t-test."""
-    rng, odds = np.random.default_rng(0), [0.3, 0.25, 0.45]
-    margins = rng.choice([-1.0, 0.0, 1.0], 60, p=odds)
-    shares = [float((margins == each).mean()) for each in (-1, 0, 1)]
-    needed = cases_needed(estimate(mean(margins, np.ones(60), 60), 60), level)
-    draws = rng.choice([-1.0, 0.0, 1.0], (2000, needed), p=shares)
-    assert np.mean(scipy.stats.ttest_1samp(draws, 0.0, axis=1).pvalue < level) == pytest.approx(POWER, abs=0.05)
-
-
 def test_of_cases_that_all_agree_the_sign_test_tells_how_many_are_enough() -> None:
     for level in (0.05, 0.01):
         needed = cases_needed(estimate(mean(np.ones(3), np.ones(3), 3), 3), level)

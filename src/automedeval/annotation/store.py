@@ -23,7 +23,7 @@ from automedeval.annotation.assignment import (
 )
 from automedeval.annotation.forms import checked
 from automedeval.annotation.study import Annotator, Study
-from automedeval.annotation.validation import Invalid, Refused, checked_reason
+from automedeval.annotation.validation import Refused, checked_reason
 
 RETURNED = 3600.0  # seconds without activity after which an assignment no longer counts as taken
 
@@ -113,8 +113,6 @@ class Store(db.Database):
         """
         with self.transaction() as connection:
             before = self._assignment_of(connection, annotator, number)
-            if part not in before.parts:
-                raise Invalid("This task has no such part.")
             stored = checked(self.study, before, part, content)
             if version != before.version:
                 self._refuse_other(connection, before, version, "answer", part, stored)
@@ -145,7 +143,6 @@ class Store(db.Database):
         Its answers stay in the history, no longer count, and become drafts. A second undo before anything else is stored
         changes nothing.
         """
-        self._annotator(annotator)
         with self.transaction() as connection:
             latest = self._latest_open(connection, annotator)
             if latest is not None and self._last(connection, latest.id).what == "undo":
@@ -217,7 +214,6 @@ class Store(db.Database):
         return self._find(connection, annotator, "state = 'open' ORDER BY opened DESC")
 
     def _assignment_of(self, connection: Connection, annotator: str, number: int) -> Assignment:
-        self._annotator(annotator)
         # Above 2^63 there is none, and SQLite takes no such number.
         assignment = self._find(connection, annotator, "id = ?", number) if number < 2**63 else None
         if assignment is None:

@@ -1,14 +1,11 @@
 """Find questions that repeat each other, and training cases that repeat texts of evaluation cases.
 
-Texts are compared by their words (`records.language.normalise`). A shingle is a run of words, hashed to a 64-bit number that is
-the same in every process.
+Texts are compared by their words (`records.language.normalise`). A shingle is a run of words, hashed to a 64-bit number.
 """
 
-import hashlib
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
 
 import numpy as np
 
@@ -22,18 +19,13 @@ SIMILAR_WORDS = 3  # of a shingle of a question
 _ROUNDING = 1e-9  # 0.9 * 10 is not exactly 9 in floating point
 
 
-@lru_cache(maxsize=1 << 18)
-def _word_hash(word: str) -> int:
-    return int.from_bytes(hashlib.blake2b(word.encode(), digest_size=8).digest(), "little")
-
-
 def shingles(normalised: str, words: int = WORDS) -> np.ndarray:
     """Return the distinct shingles of a normalised text: uint64 [n], ascending; a text of fewer words is one shingle."""
     tokens = normalised.split()
     if not tokens:
         return np.empty(0, np.uint64)
     length = min(words, len(tokens))
-    values = np.fromiter(map(_word_hash, tokens), np.uint64, len(tokens))
+    values = np.fromiter(map(hash, tokens), np.int64, len(tokens)).view(np.uint64)
     # The sum of word hashes, each times an odd number that depends on its place, depends on the order of the words.
     factors = [pow(0x9E3779B97F4A7C15, 2 * place + 1, 1 << 64) for place in range(length)]
     runs = len(tokens) - length + 1
@@ -73,46 +65,31 @@ class ShingleIndex:
 def near_duplicates(texts: Sequence[str], kept: int = 0) -> list[int | None]:
     """Return for each text the index of the earlier text that it repeats, None for one that stays.
 
-    Two texts repeat each other if they are equal after `normalise`, or if the Jaccard similarity of their sets of shingles is
-    at least `SIMILAR`. A text is compared with texts that stay alone, so a chain of small changes does not drop a text that
-    is far from everything kept. The first `kept` texts all stay. Texts without words repeat nothing.
+    Two texts repeat each other if the Jaccard similarity of their sets of shingles is at least `SIMILAR`. A text is compared
+    with texts that stay alone, so a chain of small changes does not drop a text that is far from everything kept. The first
+    `kept` texts all stay. Texts without words repeat nothing.
 
     The result is exact. An inverted index over the rarest shingles of each text leaves few pairs to compare (prefix filtering:
     two sets with a Jaccard similarity of t share a shingle among the first n - ⌈t·n⌉ + 1 of each in any common order).
     """
-    normalised = [normalise(text) for text in texts]
-    hashes = [shingles(text, SIMILAR_WORDS) for text in normalised]
+    hashes = [shingles(normalise(text), SIMILAR_WORDS) for text in texts]
     # Each shingle gets a number, the rarest the smallest; `sets` has each text's numbers, ascending.
     every = np.concatenate([np.empty(0, np.uint64), *hashes])
-    distinct, places, counts = np.unique(every, return_inverse=True, return_counts=True)
-    numbers = np.empty(len(distinct), np.int32)
-    numbers[np.argsort(counts, kind="stable")] = np.arange(len(distinct), dtype=np.int32)
-    sets = [np.sort(part) for part in np.split(numbers[places], np.cumsum([len(part) for part in hashes])[:-1])]
-    repeats: list[int | None] = [None] * len(normalised)
-    first: dict[str, int] = {}
+    _, places, counts = np.unique(every, return_inverse=True, return_counts=True)
+    numbers = np.argsort(np.argsort(counts, kind="stable"))[places]
+    sets = [np.sort(part) for part in np.split(numbers, np.cumsum([len(part) for part in hashes])[:-1])]
+    repeats: list[int | None] = [None] * len(texts)
     holders: dict[int, list[int]] = defaultdict(list)
-    for number, (text, ranks) in enumerate(zip(normalised, sets)):
-        if not text:
-            continue
-        if text in first:
-            repeats[number] = first[text]
-            continue
-        size = len(ranks)
-        prefix = ranks[: size - math.ceil(SIMILAR * size - _ROUNDING) + 1].tolist()
-        candidates = {other for rank in prefix for other in holders.get(rank, ())}
-        ranks_of_text = set(ranks.tolist()) if candidates else set()
-        for other in sorted(candidates):
-            if min(size, len(sets[other])) < SIMILAR * max(size, len(sets[other])) - _ROUNDING:
-                continue
-            common = len(ranks_of_text.intersection(sets[other].tolist()))
-            if common >= SIMILAR * (size + len(sets[other]) - common) - _ROUNDING:
+    for number, ranks in zip(range(len(texts)), map(np.ndarray.tolist, sets)):
+        prefix, own = ranks[: len(ranks) - math.ceil(SIMILAR * len(ranks) - _ROUNDING) + 1], set(ranks)
+        for other in sorted({other for rank in prefix for other in holders.get(rank, ())}):
+            common = len(own.intersection(sets[other].tolist()))
+            if common >= SIMILAR * (len(own) + len(sets[other]) - common) - _ROUNDING:
                 repeats[number] = other
                 break
         if repeats[number] is None or number < kept:
             for rank in prefix:
                 holders[rank].append(number)
-        original = repeats[number]
-        first[text] = number if original is None else original
     return repeats
 
 

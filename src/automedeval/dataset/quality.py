@@ -66,7 +66,7 @@ class QualityClassifier:
             training: "parameters" and "cross_validation". "train" and "test" hold counts.
 
         Raises:
-            RecordError: one quality only, too few verdicts, or an invalid one.
+            RecordError: one quality only, or too few verdicts.
         """
         train, held_out = draw(labelled, seed, PER_QUALITY, TEST)
         for quality in QUALITIES:
@@ -107,19 +107,13 @@ class QualityClassifier:
         }
 
     def decide(self, pairs: Sequence[tuple[Case, Verdict]]) -> list[str]:
-        """Return the quality of each (case, verdict) after `fit`: "high" or "low"; raise RecordError for an invalid one."""
-        if not pairs:
-            return []
+        """Return the quality of each (case, valid verdict) after `fit`: "high" or "low"."""
         features = np.array([each.features(self._tone) for each in self._read(pairs)])
         return [QUALITIES[int(high)] for high in self._machine.predict(features)]
 
     def _read(self, pairs: Sequence[tuple[Case, Verdict]]) -> list["_Features"]:
         texts: dict[str, int] = {}
         for case, verdict in pairs:
-            if not verdict.valid:
-                raise RecordError(
-                    f"the verdict of {verdict.judge} on the case {verdict.case_id!r} is invalid; only valid ones have a quality"
-                )
             for text in _texts(case, verdict):
                 texts.setdefault(text, len(texts))
         vectors = np.asarray(self.embed.encode(list(texts)), dtype=np.float64)

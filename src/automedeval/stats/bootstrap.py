@@ -257,11 +257,6 @@ def _two_sided(estimate: Estimate, z: Callable[[np.ndarray], float]) -> float | 
     return float(min(1.0, 2 * scipy.special.stdtr(cases - 1, -abs(z(defined)) * np.sqrt((cases - 1) / cases))))
 
 
-def value_of(statistic: Statistic, cases: int) -> float:
-    """Return the figure without an interval; NaN if it is undefined."""
-    return float(statistic.of(statistic.sums(np.ones((1, cases))))[0])
-
-
 def difference(first: Estimate, second: Estimate, bounds: Bounds = (-1.0, 1.0)) -> Estimate:
     """Return the difference of two figures estimated from the same resamples.
 

@@ -41,12 +41,6 @@ def checklist_scores(points: np.ndarray, met: np.ndarray, response: np.ndarray, 
 
 
 def checklist_score(points: Sequence[float], met: Sequence[float | None]) -> Score:
-    """Return the score of one response by the points of its criteria and whether each is met, None where that is unread.
-
-    Raises:
-        ValueError: not one entry for each criterion.
-    """
-    if len(points) != len(met):
-        raise ValueError(f"{len(met)} entries for {len(points)} criteria")
+    """Return the score of one response by the points of its criteria and whether each is met, None where that is unread."""
     scores = checklist_scores(np.array(points, float), np.array(met, float), np.zeros(len(met), int), 1)
     return Score(*(None if np.isnan(each[0]) else float(each[0]) for each in scores))

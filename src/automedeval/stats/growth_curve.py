@@ -68,10 +68,14 @@ def forecast(values: Sequence[float | None]) -> dict[str, Any]:
         return {"reason": NO_RISE}
     times = np.arange(rounds, dtype=float)
     options = {"bounds": (LOWEST, HIGHEST), "x_scale": (1.0, 0.1, 0.5), "ftol": 1e-15, "xtol": 1e-15, "gtol": 1e-15}
-    options |= {"fun": lambda line: _values(line, times) - measured, "jac": lambda line: _gradients(line, times)}
-    # The sum of squares can have several minima.
-    fits = [scipy.optimize.least_squares(x0=start, **options) for start in _starts(measured, times)]
-    best = min(fits, key=lambda each: each.cost)
+    options |= {"fun": lambda line: _values(line, times) - measured, "jac": "3-point"}
+    # The sum of squares can have several minima: begin at several rates, with the curve through the first and the last round.
+    first, last = np.maximum(measured[[0, -1]], NEARLY) ** (-1 / 3)
+    starts = [
+        (max(last, LOWEST[0] + NEARLY), max(first - last, NEARLY), q)
+        for q in (0.05, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.97)
+    ]
+    best = min((scipy.optimize.least_squares(x0=start, **options) for start in starts), key=lambda each: each.cost)
     if reason := _flaw(*best.x):
         return {"reason": reason}
     u, v, q = best.x
@@ -79,25 +83,15 @@ def forecast(values: Sequence[float | None]) -> dict[str, Any]:
     error = None if exact else math.sqrt(2 * best.cost / (rounds - LEAST_ROUNDS))
     record = asdict(curve) | {"exact": exact, "residual_error": error, "small_rest": SMALL_REST}
     record |= {"round_of_small_rest": curve.round_of_small_rest(), "next": []}
-    inverse = np.linalg.pinv(_gradients(best.x, times))
+    inverse = np.linalg.pinv(best.jac)
     for t in range(rounds, rounds + AHEAD):
         line = {"round": t, "value": curve.at(t), "low": None, "high": None}
         if error is not None:
-            spread = _gradients(best.x, np.array([float(t)]))[0] @ inverse
+            spread = scipy.optimize.approx_fprime(best.x, _values, 1e-7, t) @ inverse
             reach = float(scipy.special.stdtrit(rounds - LEAST_ROUNDS, 0.975)) * error * math.sqrt(spread @ spread + 1)
             line |= {"low": max(0.0, curve.at(t) - reach), "high": min(1.0, curve.at(t) + reach)}
         record["next"].append(line)
     return record | ({"no_interval": EXACT} if exact else {})
-
-
-def _starts(values: np.ndarray, times: np.ndarray) -> list[np.ndarray]:
-    """Return the three best straight lines in q^t, of one least-squares line for each of several q."""
-    lines = []
-    for q in (0.05, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.97):
-        design = np.column_stack([np.ones_like(times), q**times])
-        u, v = np.linalg.lstsq(design, np.maximum(values, NEARLY) ** (-1 / 3), rcond=None)[0]
-        lines.append(np.array([max(u, LOWEST[0] + NEARLY), max(v, NEARLY), q]))
-    return sorted(lines, key=lambda line: float(np.sum((_values(line, times) - values) ** 2)))[:3]
 
 
 def _flaw(u: float, v: float, q: float) -> str | None:
@@ -109,15 +103,6 @@ def _flaw(u: float, v: float, q: float) -> str | None:
     return OVER_ONE if q > 1 - NEARLY or u**-3 > 1 + NEARLY else None
 
 
-def _values(line: np.ndarray, times: np.ndarray) -> np.ndarray:
+def _values(line: np.ndarray, times: Any) -> Any:
     u, v, q = line
     return (u + v * q**times) ** -3
-
-
-def _gradients(line: np.ndarray, times: np.ndarray) -> np.ndarray:
-    """Return the derivatives [times, 3] of the values by u, v and q."""
-    u, v, q = line
-    slope = -3 * (u + v * q**times) ** -4
-    # t·q^(t-1), with 0 at t = 0 whatever q is
-    by_q = np.where(times == 0, 0.0, times * q ** np.maximum(times - 1, 0))
-    return np.column_stack([slope, slope * q**times, slope * v * by_q])
