@@ -20,7 +20,7 @@ from automedeval.judges.judge import load_judge
 from automedeval.models.arguments import ChatArguments
 from automedeval.models.base import Prompt
 from automedeval.models.questions import Question
-from automedeval.records import Case
+from automedeval.records import Case, RecordError, read_cases, read_json
 from automedeval.rubrics.published import files_to_publish
 
 RESPONSES = [{"model": "a", "text": "Once a day."}, {"model": "b", "text": "Never."}]
@@ -209,6 +209,13 @@ def test_an_exported_judge_gives_its_own_probabilities_in_the_pipeline(model: st
     roots = [chance**0.5 for chance in verdict["probabilities"][0].values()]
     told = decide({"state": STATE, "questions": {"score": SCORE}})["score"]["probabilities"]
     assert list(told.values()) == pytest.approx([root / sum(roots) for root in roots], abs=1e-4)
+    judge = load_judge(str(tmp_path / "heated"), chat={"dtype": "float32", "device": "cpu"}, rationale=False)
+    ((odds,),) = (each.extra["probabilities"] for each in judge(read_cases(tmp_path / "cases.jsonl")))
+    assert list(odds.values()) == pytest.approx(list(told.values()), abs=1e-4)
+    settings = read_json(tmp_path / "heated" / "decision.json") | {"temperature": {"score": 0}}
+    (tmp_path / "heated" / "decision.json").write_text(json.dumps(settings))
+    with pytest.raises(RecordError, match="the temperature 0 is no number above 0"):
+        load_judge(str(tmp_path / "heated"))
 
 
 @pytest.mark.slow

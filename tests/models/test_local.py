@@ -97,9 +97,9 @@ def test_a_rationale_in_json_ends_at_its_closing_quote(says, most, tiny_model, m
     scripted._chooser = lambda run: lambda logits: torch.full((len(logits),), next(steps))
     read = []
 
-    def compete(rows, values):
+    def compete(rows, *more):
         read.append(scripted.tokenizer.decode(rows.tokens[0]).rpartition("assistant\n")[2])
-        return decoding.compete(rows, values)
+        return decoding.compete(rows, *more)
 
     monkeypatch.setattr(local, "compete", compete)
     ((_, answer),) = scripted.answer(prompts("just_eval_pairwise", True, 1))

@@ -7,24 +7,26 @@ not a text that has to be parsed. Some architectures allow no batches (see `long
 
 import json
 import logging
+import math
 import random
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
 from itertools import takewhile
+from pathlib import Path
 from typing import Any
 
 import torch
 from transformers import AutoConfig
 
 from automedeval.models.base import NOT_FINITE, Answer, Chat, Field, Free, Prompt, Slot, answer_layout, unescaped
-from automedeval.models.checkpoints import checkpoint_folder, file_digests, find_model, fingerprint, loading
+from automedeval.models.checkpoints import DECISION, checkpoint_folder, file_digests, find_model, fingerprint, loading
 from automedeval.models.decoding import Prefix, Rows, SingleRow, Written, cache_dtype, compete, draw, write_free
 from automedeval.models.device import best_device, best_dtype, described, kind_of
 from automedeval.models.network import flatten_head_input, load_network, longest_in_batch, outline_network
 from automedeval.models.tokenization import PromptEncoder
-from automedeval.records import RecordError
+from automedeval.records import RecordError, read_json
 from automedeval.records.journal import ALONE, Processes
 
 LOG = logging.getLogger(__name__)
@@ -83,6 +85,7 @@ class LocalChat(Chat):
     def __post_init__(self) -> None:
         self.folder = folder = checkpoint_folder(self.model)
         self.name = folder.name if find_model(self.model) else self.model
+        self._heat = _score_temperature(folder)
         self.encoder = PromptEncoder.from_checkpoint(self.model, self.chat_template_path)
         self.tokenizer = self.encoder.tokenizer
         self._piece = cache(lambda token: self._decode([token]))
@@ -286,7 +289,7 @@ class LocalChat(Chat):
             shared, values, ending = self.encoder.segment(literal, slot, following)
             if winners:
                 rows.feed([ids + shared for ids in winners])
-            odds = compete(rows, values)
+            odds = compete(rows, values, self._heat if slot.values[0].isdecimal() else 1.0)
             best = (draw(rows, odds.log(), self.temperature) if self.temperature else odds.argmax(dim=1)).tolist()
             for row, (winner, chances) in enumerate(zip(best, odds.tolist())):
                 chosen[row].append(slot.values[winner])
@@ -373,3 +376,12 @@ def _stop_pattern(free: Free) -> tuple[re.Pattern[str], str]:
     """Return the pattern that ends a free text, and what to put in front of the text: the line break that ends the prompt."""
     pattern = re.compile(r'(?<!\\)(?:\\\\)*"') if free.json_string else re.compile(re.escape(free.stop), re.I)
     return pattern, "\n" if free.stop.startswith("\n") else ""
+
+
+def _score_temperature(folder: Path) -> float:
+    """Return by what the logarithms of the probabilities of an exported judge's scores are divided; 1 of any other."""
+    file = folder / DECISION
+    told = read_json(file, others=True).get("temperature", {}).get("score", 1.0) if file.is_file() else 1.0
+    if not 0 < told < math.inf:
+        raise RecordError(f"{file}: the temperature {told:g} is no number above 0")
+    return float(told)
