@@ -155,16 +155,6 @@ def test_weights_put_pairs_in_order_and_shares_are_on_peoples_scale() -> None:
     assert Scale(**json.loads(json.dumps(asdict(scale)))) == scale
 
 
-def test_cases_that_are_not_named_teach_nothing(trained: Path, small: Path, tmp_path: Path) -> None:
-    cases = small.with_name("cases.jsonl")
-    eleven = "|".join(case.id for case in list(read_cases(cases))[4:])
-    files = ["--cases", cases, "--ratings", SAMPLE / "train_ratings.jsonl", "--rubric", SCALE, "--only", eleven]
-    other = ["--relevance", trained, *files, "--encoder", ENCODER, "--output", tmp_path / "other"]
-    assert "11 cases to learn from" in succeeded(run_recipe("fit_small_judge", *other)).stdout
-    verdicts = judged(tmp_path, tmp_path / "other", SAMPLE / "train_cases.jsonl")
-    assert all(verdict["reads_reference"] for verdict in verdicts)
-
-
 @pytest.mark.slow
 def test_an_interrupted_training_reaches_the_same_adapter(trained: Path, tmp_path: Path) -> None:
     output = tmp_path / "killed"
