@@ -84,3 +84,4 @@ def test_an_equals_sign_may_be_in_the_path_and_in_the_name_of_a_judge(tmp_path):
         options = (*flags(cases=CASES, verdicts=argument, ratings=RATINGS, output=tmp_path / "report"), *FAST)
         succeeded(meta_evaluate(*options))
         assert next(iter(json.loads((tmp_path / "report" / "agreement.json").read_text())["judges"])) == name
+    assert "two judges are called 'echo'" in error_line(meta_evaluate(*options, "--verdicts", file, folder))
