@@ -23,7 +23,7 @@ from transformers import AutoConfig
 from automedeval.models.base import NOT_FINITE, Answer, Chat, Field, Free, Prompt, Slot, answer_layout, unescaped
 from automedeval.models.checkpoints import DECISION, checkpoint_folder, file_digests, find_model, fingerprint, loading
 from automedeval.models.decoding import Prefix, Rows, SingleRow, Written, cache_dtype, compete, draw, write_free
-from automedeval.models.device import best_device, best_dtype, described, kind_of
+from automedeval.models.device import best_device, best_dtype, described
 from automedeval.models.network import flatten_head_input, load_network, longest_in_batch, outline_network
 from automedeval.models.tokenization import PromptEncoder
 from automedeval.records import RecordError, read_json
@@ -47,7 +47,7 @@ def batch_room(outline, device: str) -> int:
     heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
     token = 2 * config.num_hidden_layers * heads * head * cache_dtype(outline).itemsize
     room, most = 2 * 2**30, ROOM_ON_CPU
-    if kind_of(device) == "cuda":
+    if torch.device(device).type == "cuda":
         free, total = torch.cuda.mem_get_info(device)
         weights = sum(each.numel() * each.itemsize for each in outline.parameters())
         room, most = max(room, int((total if free > 0.9 * total else free) - weights) // 2), ROOM_ON_GPU
@@ -80,12 +80,13 @@ class LocalChat(Chat):
     processes: Processes = ALONE
     constrains = batched = True
     precision = ""  # in words, what dtype "auto" chose
+    heated = "score"  # what a temperature in a decision.json is for
     _prefix: Prefix = field(default_factory=Prefix, repr=False)
 
     def __post_init__(self) -> None:
         self.folder = folder = checkpoint_folder(self.model)
         self.name = folder.name if find_model(self.model) else self.model
-        self._heat = _score_temperature(folder)
+        self._heat = _temperature(folder / DECISION, self.heated)
         self.encoder = PromptEncoder.from_checkpoint(self.model, self.chat_template_path)
         self.tokenizer = self.encoder.tokenizer
         self._piece = cache(lambda token: self._decode([token]))
@@ -104,7 +105,7 @@ class LocalChat(Chat):
             room = batch_room(self._outline, self.device)
             self.batch_tokens = room if self._longest_in_batch else 1
         # About how many prompt tokens a forward pass takes: a GPU should not wait between two, and a CPU's caches are small.
-        self.forward_tokens = 8192 if kind_of(self.device) == "cuda" else 2048
+        self.forward_tokens = 8192 if torch.device(self.device).type == "cuda" else 2048
         self.window = getattr(self._outline.config.get_text_config(), "max_position_embeddings", None) or 2048
         self._settings = [str(dtype), self.max_new_tokens, self.temperature, self.top_k, self.stop, self.seed]
         self._settings += [self.tokenizer.chat_template, "none"]  # "none": of quantization
@@ -180,12 +181,8 @@ class LocalChat(Chat):
         left = [self.window - len(ids) - self._reserve(prompt, 0) for ids, prompt in zip(encoded, prompts)]
         free = [max(1, min(self.max_new_tokens, room)) for room in left]
         lengths = [len(ids) + self._reserve(prompt, most) for ids, prompt, most in zip(encoded, prompts, free)]
-
-        shapes: list[str] = [repr(prompt.form) for prompt in prompts]
-        asked = list(zip(prompts, encoded, free))
-        yield from self._by_batches(
-            lengths, shapes, wanted, lambda batch: self._answer_batch(*map(list, zip(*(asked[at] for at in batch))))
-        )
+        shapes = [repr(prompt.form) for prompt in prompts]
+        yield from self._by_batches(list(zip(prompts, encoded, free)), lengths, wanted, self._answer_batch, shapes)
 
     def _share_prefix(self, encoded: list[list[int]]) -> None:
         """Compute the keys and values of the tokens with which all prompts begin."""
@@ -199,18 +196,20 @@ class LocalChat(Chat):
 
     def _by_batches(
         self,
+        asked: Sequence,
         lengths: list[int],
-        shapes: Sequence,
         wanted: Sequence[bool] | None,
-        compute: Callable[[list[int]], Sequence],
+        compute: Callable[[list], Sequence],
+        shapes: Sequence[str] | None = None,
     ) -> Iterator[tuple[int, Any]]:
         """Compute the batches with at least one wanted index (None: all); yield (index, result) of the wanted ones."""
-        wanted = [True] * len(lengths) if wanted is None else wanted
-        for batch in self._batches(lengths, shapes):
+        wanted = [True] * len(asked) if wanted is None else wanted
+        for batch in self._batches(lengths, shapes or [""] * len(asked)):
             if any(wanted[index] for index in batch):
-                yield from ((index, result) for index, result in zip(batch, compute(batch)) if wanted[index])
+                results = compute([asked[index] for index in batch])
+                yield from ((index, result) for index, result in zip(batch, results) if wanted[index])
 
-    def _batches(self, lengths: list[int], shapes: Sequence) -> Iterator[list[int]]:
+    def _batches(self, lengths: list[int], shapes: Sequence[str]) -> Iterator[list[int]]:
         """Yield indices in batches of one shape, shortest first, each within the token budget.
 
         On a CPU the first one of many is a batch by itself, so that an answer is there soon.
@@ -228,7 +227,9 @@ class LocalChat(Chat):
             yield batch
 
     @torch.inference_mode()
-    def _answer_batch(self, prompts: list[Prompt], encoded: list[list[int]], most: list[int]) -> list[Answer]:
+    def _answer_batch(self, asked: list[tuple[Prompt, list[int], int]]) -> list[Answer]:
+        """Answer prompts of one form, each with its tokens and the most tokens of its free text."""
+        prompts, encoded, most = map(list, zip(*asked))
         parts = prompts[0].form
         opening, free, slots = answer_layout(parts) if parts else ("", Free(self.stop), [])
         rows = self._rows(encoded, [self._reserve(prompts[0], free) for free in most])
@@ -356,9 +357,7 @@ class LocalChat(Chat):
         """Yield (index, mean log-probability of the target's tokens given the condition), in nats per token, as `answer`."""
         rows = self.encoder.encode_pairs(pairs)
         lengths = [len(condition) + len(target) for condition, target in rows]
-        yield from self._by_batches(
-            lengths, [0] * len(rows), wanted, lambda batch: self._likelihood_batch([rows[index] for index in batch])
-        )
+        return self._by_batches(rows, lengths, wanted, self._likelihood_batch)
 
     @torch.inference_mode()
     def _likelihood_batch(self, pairs: list[tuple[list[int], list[int]]]) -> list[float]:
@@ -378,10 +377,9 @@ def _stop_pattern(free: Free) -> tuple[re.Pattern[str], str]:
     return pattern, "\n" if free.stop.startswith("\n") else ""
 
 
-def _score_temperature(folder: Path) -> float:
-    """Return by what the logarithms of the probabilities of an exported judge's scores are divided; 1 of any other."""
-    file = folder / DECISION
-    told = read_json(file, others=True).get("temperature", {}).get("score", 1.0) if file.is_file() else 1.0
+def _temperature(file: Path, kind: str) -> float:
+    """Return by what a decision.json divides the logarithms of the probabilities of a kind of question; 1 without one."""
+    told = (read_json(file, others=True).get("temperature") or {}).get(kind, 1.0) if file.is_file() else 1.0
     if not 0 < told < math.inf:
-        raise RecordError(f"{file}: the temperature {told:g} is no number above 0")
+        raise RecordError(f"{file}: not for this model: the temperature {told:g}")
     return float(told)
