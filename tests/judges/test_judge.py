@@ -111,15 +111,6 @@ def test_thoughts_before_a_verdict_are_no_part_of_it(chat, cases, monkeypatch):
         assert not verdict_of(text).valid
 
 
-def test_invalid_is_never_a_score(chat, cases):
-    for answer in (Answer("I cannot say."), Answer(error="refused"), Answer("Score: Doctor 1: 6 points.")):
-        verdict = Judge(chat).verdict(Request(cases[0], (0, 1, 2)), answer)
-        assert not verdict.valid
-        assert verdict.error
-        assert verdict.scores is verdict.expected_scores is verdict.choices is None
-        assert verdict.raw == answer.text
-
-
 @pytest.mark.parametrize("text", ["So \ud800.", ""])
 def test_a_lone_surrogate_and_an_empty_response_are_judged(chat, cases, text):
     case = replace(cases[0], responses=(replace(cases[0].responses[0], text=text), *cases[0].responses[1:]))

@@ -10,10 +10,9 @@ from tables import rows_of
 
 from automedeval import Case, Judge, LikelihoodJudge, RecordError, load_judge, read_cases
 from automedeval.judges.baseline import BaselineJudge
-from automedeval.judges.judge import default_judge, planner
+from automedeval.judges.judge import default_judge
 from automedeval.models.arguments import EncoderArguments, parse_model
 from automedeval.models.checkpoints import find_model, user_models
-from automedeval.rubrics import read_rubric
 
 CASES = SAMPLE / "test_cases.jsonl"
 FAST = {"dtype": "float32", "device": "cpu", "max_new_tokens": 8}
@@ -53,13 +52,6 @@ def test_a_judge_judges_as_by_the_recipe(spec, kind, options, tiny_model, cases,
         judge = load_judge(spec, **options, chat=chat, cases=cases)
         assert isinstance(judge, kind)
         assert ordered(verdict.to_dict() for verdict in judge(cases)) == written
-
-
-def test_the_planner_plans_as_the_judge(tiny_model, cases) -> None:
-    for spec, options in ((str(tiny_model), {"orders": "all", "seed": 2}), (f"likelihood:{tiny_model}", {})):
-        judge = load_judge(spec, **options, models=["larch-7b", "rowan-7b"], chat=FAST)
-        plan = planner(spec, read_rubric("automedeval"), **options, models=["larch-7b", "rowan-7b"])
-        assert [plan(case) for case in cases] == [judge.plan(case) for case in cases]
 
 
 @pytest.mark.parametrize(("spec", "options", "error"), rows_of(__file__)["test_what_cannot_be_loaded_is_an_error"])

@@ -1,8 +1,11 @@
-"""The small judge: training its adapter, putting its features together, and judging, beside plain transformers."""
+"""The small judge: trained, fitted and judging beside plain transformers; and the packaged one, with its recorded scores."""
 
 import json
+import os
 import runpy
 import shutil
+import subprocess
+import sys
 from dataclasses import asdict
 from itertools import combinations
 from pathlib import Path
@@ -17,9 +20,10 @@ from programs import ENCODER, ROOT, SAMPLE, SAVE, error_line, needs_encoder, run
 from tables import rows_of
 
 from automedeval.judges.features import FEATURES, QUESTION
+from automedeval.judges.small import PACKAGED, Scale
 from automedeval.judges.small import PACKAGED as SMALL
-from automedeval.judges.small import Scale
 from automedeval.metrics.embedding import pieces
+from automedeval.models.arguments import ENCODER_ON_HUB
 from automedeval.models.embeddings import Encoder
 from automedeval.records import Case, RecordError, read_cases
 from automedeval.stats.agreement import Panel
@@ -155,16 +159,6 @@ def test_weights_put_pairs_in_order_and_shares_are_on_peoples_scale() -> None:
     assert Scale(**json.loads(json.dumps(asdict(scale)))) == scale
 
 
-def test_cases_that_are_not_named_teach_nothing(trained: Path, small: Path, tmp_path: Path) -> None:
-    cases = small.with_name("cases.jsonl")
-    eleven = "|".join(case.id for case in list(read_cases(cases))[4:])
-    files = ["--cases", cases, "--ratings", SAMPLE / "train_ratings.jsonl", "--rubric", SCALE, "--only", eleven]
-    other = ["--relevance", trained, *files, "--encoder", ENCODER, "--output", tmp_path / "other"]
-    assert "11 cases to learn from" in succeeded(run_recipe("fit_small_judge", *other)).stdout
-    verdicts = judged(tmp_path, tmp_path / "other", SAMPLE / "train_cases.jsonl")
-    assert all(verdict["reads_reference"] for verdict in verdicts)
-
-
 @pytest.mark.slow
 def test_an_interrupted_training_reaches_the_same_adapter(trained: Path, tmp_path: Path) -> None:
     output = tmp_path / "killed"
@@ -255,3 +249,75 @@ def test_what_cannot_be_judged_is_one_line(arguments: list[str], message: str, s
 def test_what_cannot_be_learnt_from_is_one_line(arguments: list[str], message: str, tmp_path: Path) -> None:
     done = run_recipe("train_cross_encoder", *training(tmp_path / "out", *arguments))
     assert message in error_line(done)
+
+
+RECORDED = Path(__file__).with_name("small_scores.json")
+
+
+def ten_cases(with_reference: bool) -> list[dict]:
+    cases = read(SAMPLE / "test_cases.jsonl")[:10]
+    return cases if with_reference else [case | {"reference": None} for case in cases]
+
+
+@pytest.mark.parametrize("beside", ["reference", "question"])
+def test_it_gives_its_recorded_scores(beside: str, tmp_path: Path) -> None:
+    cases = ten_cases(beside == "reference")
+    options = ["--cases", write(tmp_path / "cases.jsonl", cases), "--output", tmp_path / "out", "--device", "cpu"]
+    succeeded(run_recipe("judge", *options, "--encoder", ENCODER))
+    scores = {each["case_id"]: each["expected_scores"] for each in read(tmp_path / "out" / "verdicts.jsonl")}
+    recorded = json.loads(RECORDED.read_text())[beside]
+    assert list(recorded) == [case["id"] for case in cases]
+    for case in cases:
+        assert scores[case["id"]] == pytest.approx(recorded[case["id"]], abs=2e-3)
+
+
+LOADED = """
+import sys
+from automedeval.cli.console import main
+main()
+print("loaded:", *sorted({"torch", "transformers", "sentence_transformers", "peft", "pandas"} & sys.modules.keys()))
+"""
+
+
+def test_it_computes_with_torch_alone_and_without_it_where_all_is_judged(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", LOADED, "judge", "sample", "--limit", "2", "--encoder", str(ENCODER)]
+    for expected, new in (("loaded: torch", 2), ("loaded:", 0)):
+        done = succeeded(subprocess.run([*command, "--output", str(tmp_path)], capture_output=True, text=True))
+        assert f"2 verdicts ({new} new)" in done.stdout
+        assert done.stdout.splitlines()[-1] == expected
+
+
+def test_it_is_small_and_names_no_path_of_a_machine() -> None:
+    files = [path for path in PACKAGED.rglob("*") if path.is_file()]
+    assert sum(path.stat().st_size for path in files if path.suffix == ".safetensors") <= 8e6
+    assert {path.name for path in files} >= {"judge.json", "README.md", "NOTICE.md", "adapter_model.safetensors"}
+    for path in files:
+        if path.suffix in (".json", ".md"):
+            text = path.read_text(encoding="utf-8")
+            assert "/work" not in text
+            assert "/home" not in text
+
+
+def judge_elsewhere(folder: Path, cases: Path, **environment: object) -> subprocess.CompletedProcess:
+    """Judge in a folder without models/."""
+    command = [sys.executable, ROOT / "recipes" / "judge.py", "--device", "cpu"]
+    command += ["--cases", cases, "--output", folder / "out"]
+    variables = os.environ | {"HF_HUB_OFFLINE": "1"} | {name: str(value) for name, value in environment.items()}
+    return subprocess.run([*map(str, command)], cwd=folder, env=variables, capture_output=True, text=True)
+
+
+def test_its_encoder_is_found_in_the_cache_of_the_hub_and_nothing_is_downloaded(tmp_path: Path) -> None:
+    cases = write(tmp_path / "cases.jsonl", ten_cases(with_reference=True)[:2])
+    environment = {"HF_HUB_CACHE": tmp_path / "cache", "HF_HOME": tmp_path / "home", "AUTOMEDEVAL_JUDGE": "small"}
+    error = error_line(judge_elsewhere(tmp_path, cases, **environment))
+    places = f"models/all-MiniLM-L6-v2, in {tmp_path}/home/automedeval/models or in the cache of the Hub"
+    assert f"no encoder at {places}" in error
+    assert not (tmp_path / "out" / "verdicts.jsonl").exists()
+    repository = tmp_path / "cache" / f"models--{ENCODER_ON_HUB.replace('/', '--')}"
+    shutil.copytree(ENCODER, repository / "snapshots" / ("c" * 40))
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text("c" * 40)
+    succeeded(judge_elsewhere(tmp_path, cases, **environment))
+    recorded = json.loads(RECORDED.read_text())["reference"]
+    for verdict in read(tmp_path / "out" / "verdicts.jsonl"):
+        assert verdict["expected_scores"] == pytest.approx(recorded[verdict["case_id"]], abs=2e-3)

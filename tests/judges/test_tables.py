@@ -23,14 +23,6 @@ def test_a_data_set_gets_the_scores_of_the_verdicts() -> None:
     assert only["model_b_score"][:] == [1.0, 0.0, 0.0]
 
 
-def test_an_invalid_verdict_has_no_score() -> None:
-    judge = load_judge("baseline:BM25 to the question")  # a question without words has no score
-    scored = judge_dataset(judge, Dataset.from_dict({"question": ["?", "Rust?"], "a": ["Yes.", "Rust is."]}))
-    assert scored["valid"][1]
-    for value, valid in zip(scored["a_score"], scored["valid"]):
-        assert (value is None) == (not valid)
-
-
 def test_thoughts_are_no_part_of_an_answer() -> None:
     rows = {"question": ["What helps?"], "a": ["Take it."], "b": ["<think>\nHm, no.\n</think>\n\nTake it."]}
     scored = judge_dataset(load_judge("baseline:longer text"), Dataset.from_dict(rows))

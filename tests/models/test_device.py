@@ -1,4 +1,4 @@
-"""The number format of a machine: bfloat16 only where the hardware computes it, and the choice is said and recorded."""
+"""The device of a machine and its number format: bfloat16 only where the hardware computes it, said and recorded."""
 
 import json
 from pathlib import Path
@@ -7,8 +7,9 @@ from types import MappingProxyType
 import pytest
 import torch
 from programs import SAMPLE, run_recipe, succeeded
+from tables import rows_of
 
-from automedeval.models.device import best_dtype, bfloat16_missing, described
+from automedeval.models.device import best_device, best_dtype, bfloat16_missing, described
 from automedeval.models.local import LocalChat
 
 FAST = {"Xeon with AMX": {"amx_bf16": True, "avx512_bf16": True}, "Zen 4": {"avx512_bf16": True}, "Arm": {"bf16": True}}
@@ -47,3 +48,29 @@ def test_the_choice_of_the_judge_is_said_and_recorded(tiny_model: Path, tmp_path
     assert LocalChat(str(tiny_model), device="cpu").network.dtype == best_dtype("cpu")
     chosen = run_recipe("judge", *args, "--device", "cpu", "--dtype", "float32", "--output", tmp_path / "chosen")
     assert "on cpu" not in chosen.stderr  # the user's own choice needs no announcement
+
+
+@pytest.mark.parametrize(
+    ("environment", "cuda", "mps", "device"), rows_of(__file__)["test_auto_is_a_gpu_if_there_is_one"]
+)
+def test_auto_is_a_gpu_if_there_is_one(monkeypatch, environment, cuda, mps, device) -> None:
+    for name in ("LOCAL_RANK", "ACCELERATE_USE_CPU"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: cuda)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: mps)
+    assert best_device() == device
+
+
+def test_the_metric_which_stands_alone_chooses_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    from automedeval.metrics.rationale_score import rationale_score as metric
+
+    def load(what: str, name: str, *given: object) -> None:
+        raise ValueError(f"loaded with {given}")
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    monkeypatch.setattr(metric, "_load", load)
+    with pytest.raises(ValueError, match="'mps'"):
+        metric.rationale_score(["rest"], ["rest"])

@@ -8,7 +8,6 @@ from datasets import Dataset
 from doubles.endpoint import (
     BROKEN_JSON,
     CUT_OFF,
-    HANG,
     NO_CHOICES,
     NOT_JSON,
     REFUSALS,
@@ -134,13 +133,6 @@ def test_from_python_a_request_that_fails_is_an_invalid_verdict(rubric):
         assert [score["explanation"] for score in scores] == ["All of them help.", *errors, "All of them help."]
         assert [math.isnan(score["value"]) for score in scores] == [False, True, True, False]
         assert len(judge.chat.failures) == 6
-
-
-def test_a_hanging_endpoint_times_out():
-    with EndpointDouble(HANG) as endpoint:
-        chat = chat_at(endpoint, timeout=0.2)
-        assert ask(chat)[0].error == "the request failed: no answer within 0.2 s"
-        assert chat.failures == ["no answer within 0.2 s"]
 
 
 @pytest.mark.parametrize("like", REFUSALS)
@@ -361,14 +353,6 @@ def test_template_tokens_in_a_response_reach_the_endpoint_broken():
         assert token not in sent
         assert f"{token[0]}\u2060{token[1:]}" in sent
     assert defuse("a < b, [1] and </p> stay") == "a < b, [1] and </p> stay"
-
-
-@pytest.mark.parametrize("name", ["medical_pairwise", "just_eval_pairwise"])
-def test_a_rubric_that_answers_in_json_is_read_from_the_text(name):
-    with EndpointDouble(good_answer) as endpoint:
-        (verdict,) = Judge(chat_at(endpoint), name)([CASE])
-    assert verdict.valid, verdict.error
-    assert set(verdict.choices.values()) == {CASE.models[verdict.order[0]]}
 
 
 def test_a_request_holds_the_settings_and_nothing_else():

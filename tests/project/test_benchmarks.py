@@ -1,4 +1,4 @@
-"""The benchmarks run as documented, at their smallest size, and write their figures. What they measure is not judged here."""
+"""The benchmarks run as documented, at their smallest size; docs/performance.md is made of their versioned results."""
 
 import json
 import math
@@ -6,6 +6,7 @@ import os
 import re
 import runpy
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -142,3 +143,11 @@ def test_a_server_is_compared_with_a_local_judge_and_misses_with_other_weights(t
         assert values[f"{name}: answered"] == values[f"{name}: odds told"] == 1
         assert values[f"{name}: odds differ by at most"] > 0.05
     assert values["typed questions, 2 requests at once"] > 0
+
+
+def test_the_page_is_made_of_the_versioned_results(tmp_path: Path) -> None:
+    results, output = ROOT / "benchmarks" / "results", tmp_path / "page.md"
+    assert list(results.glob("*.json"))
+    page = [sys.executable, ROOT / "benchmarks" / "page.py", "--results", results, "--output", output]
+    subprocess.run(page, check=True)
+    assert (ROOT / "docs" / "performance.md").read_text(encoding="utf-8") == output.read_text(encoding="utf-8")

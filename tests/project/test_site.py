@@ -1,6 +1,7 @@
-"""The documents as a site, the notebook, and what GitHub reads: each is built, run or checked as its own program does it."""
+"""The documents as a site, the notebook, what GitHub reads, and what continuous integration refuses."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -55,3 +56,17 @@ def test_github_can_read_its_files() -> None:
             assert re.search(r"@[0-9a-f]{40}$", step["uses"]), "it is named by its commit, which cannot move"
     form = ROOT / ".github/ISSUE_TEMPLATE/bug.yml"
     assert "automedeval doctor" in form.read_text(encoding="utf-8")
+
+
+def test_a_skip_fails_there_that_is_not_expected(tmp_path: Path) -> None:
+    for name, reason in (("data", "AUTOMEDEVAL_DATA does not name it"), ("browser", "no chromium")):
+        lines = ["import pytest", "def test_one():", f"    pytest.skip({reason!r})"]
+        (tmp_path / f"test_{name}.py").write_text("\n".join(lines))
+    (tmp_path / "test_library.py").write_text("import pytest\npytest.importorskip('no_such_library')\n")
+    options = ["-p", "conftest", "-p", "no:cacheprovider", "--continue-on-collection-errors", "--rootdir", tmp_path]
+    command = [sys.executable, "-m", "pytest", "-c", ROOT / "setup.cfg", *options, tmp_path]
+    failing, missing = ["1 failed", "1 skipped", "1 error"], ["2 skipped", "1 error"]
+    for ci, without, ends in ("", "", ["3 skipped"]), ("true", "", failing), ("true", "chromium", missing):
+        environment = os.environ | {"CI": ci, "AUTOMEDEVAL_MISSING": without, "PYTHONPATH": str(ROOT / "tests")}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+        assert re.findall(r"\d+ (?:failed|skipped|error)", done.stdout.splitlines()[-1]) == ends

@@ -1,4 +1,4 @@
-"""What `import automedeval` does not load, the names in the way of other modules, and what the wheel holds."""
+"""What neither an import nor a help loads, the names in the way of other modules, and what the wheel holds."""
 
 import json
 import os
@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 from programs import ROOT
+
+from automedeval.cli.console import COMMANDS
 
 SOURCE = ROOT / "src" / "automedeval"
 RECIPES = {path.stem for path in (ROOT / "recipes").glob("*.py") if path.stem != "__init__"}
@@ -52,3 +54,25 @@ def test_the_wheel_holds_every_file_of_the_package_and_no_other(wheel: Path) -> 
     held = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
     assert held == expected
     assert wheel.stat().st_size < 15e6
+
+
+SLOW = {"torch", "transformers", "sentence_transformers", "openai", "scipy.special", "scipy.optimize"}
+SLOW |= {"fastapi", "pandas", "pyarrow", "datasets", "huggingface_hub"}
+HELP = """
+import sys
+from contextlib import suppress
+from automedeval.cli.console import main
+for arguments in [["--help"], *([name, "--help"] for name in sys.argv[2:])]:
+    sys.argv[:] = ["automedeval", *arguments]
+    with suppress(SystemExit):
+        main()
+print("loaded:", *sorted(sys.modules.keys() & set({slow})))
+"""
+
+
+def test_no_help_loads_a_slow_library() -> None:
+    command = [sys.executable, "-c", HELP.format(slow=sorted(SLOW)), "-", *COMMANDS]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("usage: automedeval") == 1 + len(COMMANDS)
+    assert done.stdout.splitlines()[-1] == "loaded:"

@@ -43,9 +43,11 @@ def wrong_of(records: list[dict]) -> list[tuple[str, str]]:
     return [place for place, own in labels.items() if "contradicted" in own]
 
 
-def test_it_marks_what_contradicts_the_reference_and_writes_every_file(tmp_path: Path) -> None:
-    done, records = check(CASES, tmp_path / "out")
-    succeeded(done)
+def test_it_marks_what_contradicts_the_reference_writes_every_file_and_can_fail_a_build(tmp_path: Path) -> None:
+    done, records = check(CASES, tmp_path / "out", "--fail_if_contradicted", "true")
+    assert done.returncode == 3, done.stderr
+    right = [each | {"responses": each["responses"][:1]} for each in CASES]
+    succeeded(check(right, tmp_path / "two", "--fail_if_contradicted", "true")[0])
     assert wrong_of(records) == [("c1", "wrong"), ("c2", "wrong")]
     texts = {(each["id"], answer["model"]): answer["text"] for each in CASES for answer in each["responses"]}
     for each in records:
@@ -67,12 +69,6 @@ def test_evidence_in_a_language_that_is_not_read_leaves_statements_unread(tmp_pa
     succeeded(done)
     assert [each["label"] for each in records[0]["statements"]] == ["unread"]
     assert "a: no statement could be read." in done.stdout
-
-
-def test_a_build_can_fail(tmp_path: Path) -> None:
-    assert check(CASES, tmp_path / "out", "--fail_if_contradicted", "true")[0].returncode == 3
-    right = [each | {"responses": each["responses"][:1]} for each in CASES]
-    assert check(right, tmp_path / "two", "--fail_if_contradicted", "true")[0].returncode == 0
 
 
 def test_books_contradict_where_a_passage_is_near(tmp_path: Path) -> None:

@@ -275,7 +275,7 @@ def test_an_empty_answer_is_kept_with_its_reason_and_a_failed_one_is_asked_again
 def test_other_settings_or_another_question_never_reuse_answers(tiny_model, questions, tmp_path):
     command = ["--candidates", tiny_model, "--cases", questions, "--output", tmp_path / "out", "--limit", 2, *FAST]
     assert generate(*command).returncode == 0
-    for change in (["--seed", 1], ["--temperature", 1]):
+    for change in (["--seed", 1], ["--temperature", 1], ["--max_new_tokens", 13]):
         assert "other weights, wording or settings" in error_line(generate(*command, *change))
     questions.write_text(questions.read_text().replace("Bad cold", "Bad flu", 1))
     assert "the question of case" in error_line(generate(*command))

@@ -149,16 +149,6 @@ def test_a_changed_judge_or_rubric_never_reuses_verdicts(tiny_model, tmp_path):
     assert (len(names), len(set(names))) == (6, 3)
 
 
-def test_config_file_and_command_line(tiny_model, tmp_path):
-    config = tmp_path / "run.yaml"
-    config.write_text(
-        f"judge: {tiny_model}\ncases: {CASES}\noutput: {tmp_path / 'a'}\nlimit: 3\nrationale: false\ndevice: cpu\n"
-    )
-    assert (judge("--config", config, "--limit", 2).returncode, len(verdicts(tmp_path / "a"))) == (0, 2)
-    config.write_text(config.read_text() + "lmit: 3\n")
-    assert "unknown key 'lmit'" in error_line(judge("--config", config))
-
-
 @pytest.mark.parametrize(("words", "said"), rows_of(__file__)["test_bad_input_is_one_line"])
 def test_bad_input_is_one_line(words, said, tiny_model, tmp_path, monkeypatch):
     """Among the files are a case of one response, a checkpoint that is none, and a run with a wrong value."""

@@ -1,11 +1,16 @@
-"""recipes/judge.py against an endpoint, as a person starts it."""
+"""recipes/judge.py against an endpoint, as a person starts it, or with a file of requests for machines without a network."""
 
 from functools import partial
+from zlib import crc32
 
 import pytest
+from doubles.agreement_study import read, write
 from doubles.endpoint import CUT_OFF, HANG, EndpointDouble, answer, error, good_answer, without
-from programs import SAMPLE, run_recipe, served
+from programs import SAMPLE, error_line, run_recipe, served, succeeded
+from tables import rows_of
 
+from automedeval.judges.judge import Judge
+from automedeval.models.endpoint import OpenAIChat
 from automedeval.records import Verdict, read_cases, read_records
 
 CASES = SAMPLE / "test_cases.jsonl"
@@ -88,17 +93,6 @@ def test_an_answer_that_cannot_be_read_is_shown_and_without_a_valid_one_the_run_
     assert [message for message in messages if "no verdict is valid" in message] == messages
 
 
-def test_failures_that_pass_are_counted_and_tried_again(judge):
-    with EndpointDouble(good_answer, error(503), good_answer, error(503), good_answer) as endpoint:
-        status, out, messages, before = judge(endpoint.url, "--concurrency", 1, limit=6)
-        assert status == 1
-        assert "2 not judged" in messages[0]
-        assert "4 verdicts (4 new)" in out
-        assert len(before) == 4
-        status, _, messages, after = judge(endpoint.url, limit=6)
-        assert (status, messages, len(set(keys(after)))) == (0, [], 6)
-
-
 def test_a_dry_run_counts_and_asks_nothing(judge, tmp_path):
     with EndpointDouble(good_answer) as endpoint:
         status, out, messages, verdicts = judge(endpoint.url, "--dry_run", "--orders", "latin")
@@ -136,14 +130,6 @@ def test_another_model_behind_the_same_name_and_url_is_another_judge(judge):
         assert (status, len(messages)) == (1, 1)
         assert "with other weights, wording or settings" in messages[0]
         assert len(endpoint.asked) == 4
-
-
-def test_the_default_at_an_endpoint_is_to_read_its_text(judge):
-    with EndpointDouble(good_answer) as endpoint:
-        assert judge(endpoint.url, "--score_decoding", "free")[0] == 0
-        status, out, *_ = judge(endpoint.url)  # the default is the same judge
-        assert (status, len(endpoint.asked)) == (0, 4)
-        assert "(0 new)" in out
 
 
 def refuses(*numbers, words="Input rejected (request req_{}).", status=400, slow=0.0):
@@ -261,3 +247,95 @@ def test_a_served_checkpoint_judges(judge, tiny_model, tmp_path):
     assert all(verdict.raw for verdict in verdicts)
     assert all(verdict.valid or verdict.error for verdict in verdicts)
     assert all(0 < verdict.usage["completion_tokens"] <= 32 for verdict in verdicts)
+
+
+def scored(body):
+    drawn = crc32(body["messages"][-1]["content"].encode())
+    line = " ".join(f"Doctor {slot + 1}: {3 + (drawn >> 8 * slot) % 3} points." for slot in range(3))
+    return answer(f"All help.\nScore: {line}")
+
+
+def answered(requests, file, server):
+    """Answer a file of requests as `vllm run-batch` does."""
+    answers = []
+    for request in read(requests):
+        assert (request["method"], request["url"]) == ("POST", "/v1/chat/completions")
+        said = server(request["body"])
+        response = {"status_code": said["status"], "request_id": "r", "body": said["json"]}
+        answers.append({"id": "b", "custom_id": request["custom_id"], "response": response, "error": None})
+    write(file, answers)
+
+
+def by_file(tmp_path, *options, limit=2, cases=CASES):
+    args = ["--judge", "openai:m", "--cases", cases, "--limit", limit, "--max_new_tokens", 40]
+    args += ["--output", tmp_path / "out", "--batch_file", tmp_path / "requests.jsonl"]
+    return run_recipe("judge", *args, *options)
+
+
+def verdicts_in(tmp_path):
+    file = tmp_path / "out" / "verdicts.jsonl"
+    return {verdict.key: verdict for verdict in read_records(file, Verdict)} if file.exists() else {}
+
+
+def test_a_file_gives_the_verdicts_of_the_server(tmp_path, monkeypatch):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    done = by_file(tmp_path)
+    assert f"2 requests to answer in {tmp_path / 'requests.jsonl'}: vllm run-batch" in done.stdout
+    answered(tmp_path / "requests.jsonl", tmp_path / "requests.answers.jsonl", scored)
+    done = succeeded(by_file(tmp_path))
+    assert "2 cases, 2 verdicts (2 new)" in done.stdout
+    assert "requests to answer" not in done.stdout
+    assert (tmp_path / "requests.jsonl").read_text() == ""
+    monkeypatch.setenv("OPENAI_API_KEY", "a-key")
+    with EndpointDouble(scored) as endpoint:
+        judged = Judge(OpenAIChat("m", base_url=endpoint.url, max_new_tokens=40), "automedeval")
+        expected = {verdict.key: verdict for verdict in judged(list(read_cases(CASES))[:2])}
+    verdicts = verdicts_in(tmp_path)
+    assert verdicts.keys() == expected.keys()
+    for key, verdict in expected.items():
+        assert verdict.valid
+        for name in ("scores", "rationale", "usage"):
+            assert getattr(verdicts[key], name) == getattr(verdict, name)
+
+
+def test_what_was_not_answered_is_asked_again_and_a_refused_prompt_is_invalid(tmp_path):
+    said = iter([
+        error(500, "out of memory"),
+        error(400, "This model's maximum context length is 4096 tokens."),
+        answer("Good.\nScore: Doctor 1: 4 points. Doctor 2: 3 points. Doctor 3: 3 points."),
+    ])  # fmt: skip
+    by_file(tmp_path, limit=3)
+    requests = (tmp_path / "requests.jsonl").read_text().splitlines()
+    answered(tmp_path / "requests.jsonl", tmp_path / "requests.answers.jsonl", lambda body: next(said))
+    done = by_file(tmp_path, limit=3)
+    assert "1 requests to answer" in done.stdout
+    assert (tmp_path / "requests.jsonl").read_text().splitlines() == requests[:1]
+    assert sorted(verdict.valid for verdict in verdicts_in(tmp_path).values()) == [False, True]
+
+
+def test_cases_of_equal_texts_share_a_request_and_each_has_its_verdict(tmp_path):
+    """OpenAI's batches take no file in which a custom_id stands twice."""
+    texts = {"question": "May I?", "responses": [{"model": "a", "text": "Yes."}, {"model": "b", "text": "No."}]}
+    other = {"id": "other", "question": "Why?", "responses": texts["responses"]}
+    cases = tmp_path / "cases.jsonl"
+    rows = [{"id": name, **texts} for name in ("one", "two", "three")] + [other]
+    write(cases, rows)
+    options = ("--orders", "all", "--runs", 2)
+    done = by_file(tmp_path, *options, limit=9, cases=cases)
+    ids = [request["custom_id"] for request in read(tmp_path / "requests.jsonl")]
+    assert len(ids) == len(set(ids)) == 2 * 2 * 2
+    assert f"{len(ids)} requests to answer" in done.stdout
+    answered(tmp_path / "requests.jsonl", tmp_path / "requests.answers.jsonl", good_answer)
+    by_file(tmp_path, *options, limit=9, cases=cases)
+    verdicts = verdicts_in(tmp_path)
+    assert (sorted({key[0] for key in verdicts}), len(verdicts)) == (["one", "other", "three", "two"], 4 * 2 * 2)
+    for (_, *rest), verdict in verdicts.items():
+        assert verdict.valid
+        twin = verdicts[("one" if verdict.case_id != "other" else "other", *rest)]
+        assert (verdict.scores, verdict.expected_scores, verdict.raw) == (twin.scores, twin.expected_scores, twin.raw)
+
+
+@pytest.mark.parametrize(("options", "answers", "said"), rows_of(__file__)["test_bad_input_is_told_in_one_line"])
+def test_bad_input_is_told_in_one_line(tmp_path, options, answers, said):
+    (tmp_path / "requests.answers.jsonl").write_text(answers)
+    assert said in error_line(by_file(tmp_path, *options))

@@ -1,14 +1,20 @@
-"""A user's own table through the commands: a judge by its bare name, what is read, what changed, and the table back."""
+"""A user's own table through the commands: its columns, its blank cells, a judge by its bare name, and the table back."""
 
+import ast
 import json
+import re
+import shlex
 from pathlib import Path
 
 import pytest
 from doubles.agreement_study import read
-from programs import error_line, run_command, succeeded
-from tables import read_csv, rows_of
+from programs import ROOT, error_line, run_command, succeeded
+from tables import read_csv, rows_of, write_csv
 
-TABLE = rows_of(__file__)["table"]
+from automedeval.annotation.study import read_study
+
+TABLES = rows_of(__file__)
+TABLE = TABLES["table"]
 JUDGE = ("--judge", "baseline:longer text", "--blank", "lowest", "--output", "out")
 
 
@@ -93,3 +99,113 @@ def test_the_table_comes_back_with_scores_and_flags_in_its_own_order(table, wide
         table.write_text(table.read_text().replace("date", "bot-v1_score"))
         message = error_line(run_command(*given, "--output", "other.csv"))
         assert "has a column 'bot-v1_score' already" in message
+
+
+COLUMNS = ("question=Frage", "reference=Gold", "Bot A", "Bot B")
+NAMES = ("Frage", "Gold", "Bot A", "Bot B", "Notiz")
+ROWS = [
+    ("Is it safe?", "Yes, with food.", "Yes.", "Yes, if you eat first.", "old"),
+    ("How often?", "Twice a day.", "Daily, at noon or so.", "Twice.", "new"),
+]
+
+
+@pytest.fixture
+def named_columns(table: Path) -> None:
+    """Write a table whose columns say nothing by their names."""
+    write_csv("t.csv", NAMES, ROWS)
+
+
+def judged(*more: str):
+    return run_command("judge", "t.csv", "--judge", "baseline:longer text", *more)
+
+
+@pytest.mark.usefixtures("named_columns")
+def test_named_columns_are_judged_as_prepare_reads_them() -> None:
+    assert "no column is called question" in error_line(judged())
+    done = succeeded(judged("--columns", *COLUMNS, "--output", "v"))
+    assert "not read: Notiz" in done.stdout
+    assert "--cases v/cases.jsonl" in done.stdout
+    succeeded(run_command("prepare", "t.csv", "--columns", *COLUMNS, "--output", "p"))
+    cases, of_prepare = read(Path("v/cases.jsonl")), read(Path("p/cases.jsonl"))
+    for name in ("question", "reference", "responses"):
+        assert [each[name] for each in cases] == [each[name] for each in of_prepare]
+    before = Path("v/verdicts.jsonl").read_bytes()
+    succeeded(judged("--columns", *COLUMNS, "--output", "v"))
+    assert Path("v/verdicts.jsonl").read_bytes() == before
+
+
+@pytest.mark.parametrize(("more", "fault"), TABLES["test_bad_columns_are_one_line"])
+@pytest.mark.usefixtures("named_columns")
+def test_bad_columns_are_one_line(more: tuple[str, ...], fault: str) -> None:
+    line = error_line(run_command("judge", "t.csv", *more, "--judge", "baseline:longer text", "--output", "v"))
+    assert fault in line
+    assert not Path("v").exists()
+
+
+MODELS = ("rowan", "larch", "alder")
+BLANKS = TABLES["rows of a table"]
+BLANK = sum(not cell.strip() for _, *cells in BLANKS for cell in cells)
+
+
+@pytest.fixture
+def with_blanks(table):
+    table.unlink()
+    write_csv("t.csv", ["question", *MODELS], BLANKS)
+
+
+def standings(done):
+    """Return model → number of judged answers, from the table that the command prints."""
+    lines = re.findall(r"^(\w+) +[1-3]–?[1-3]? +(\d+) +[\d.]+.* [\d.]+ .*$", done.stdout, re.M)
+    return {name: int(count) for name, count in lines}
+
+
+def test_every_reader_of_cases_passes_the_rule_on():
+    """No program can forget it: each call names it."""
+    least = {"read_cases": 3, "table_of": 3, "Cases.read": 3, "Requests": 4}
+    missing, readers = [], set()
+    for file in [*(ROOT / "src").rglob("*.py"), *(ROOT / "recipes").rglob("*.py")]:
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and (name := ast.unparse(node.func)) in least:
+                readers.add(name)
+                if len(node.args) < least[name] and "blank" not in [keyword.arg for keyword in node.keywords]:
+                    missing.append(f"{file}:{node.lineno}")
+    assert not missing
+    assert readers == set(least)
+
+
+@pytest.mark.parametrize("rule", ["lowest", "skip"])
+def test_each_choice_counts_and_the_report_takes_the_same(with_blanks, rule):
+    done = succeeded(judged("--blank", rule))
+    answers = {name: [row[1 + at] for row in BLANKS if row[1 + at].strip()] for at, name in enumerate(MODELS)}
+    assert standings(done) == {name: len(BLANKS) if rule == "lowest" else len(texts) for name, texts in answers.items()}
+    verdicts = read(Path("verdicts/t-baseline-longer text/verdicts.jsonl"))
+    assert len(verdicts) == (len(BLANKS) if rule == "lowest" else len(BLANKS) - 1), "nobody was asked the last question"
+    words = sum(len(text.split()) for texts in answers.values() for text in texts)
+    assert sum(sum(verdict["expected_scores"]) for verdict in verdicts) == words, "an empty answer has no word"
+    assert ("left out: 1" in done.stdout) == (rule == "skip")
+    (line,) = re.findall(r"^The report: automedeval (.*)$", done.stdout, re.M)
+    succeeded(run_command(*shlex.split(line), "--resamples", 100, "--encoder", "none"))
+    (made,) = Path("reports").iterdir()
+    assert "t.csv: read: question, " in (page := (made / "report.html").read_text(encoding="utf-8"))
+    assert f"; {len(BLANKS)} rows, {len(BLANKS)} cases; {BLANK} of 12 answers are blank" in page
+    without = run_command(*shlex.split(line.replace(f"--blank {rule} ", "")))
+    assert f"{BLANK} of 12 answers are blank" in error_line(without)
+    (study,) = Path("reports").glob("*/rate-*.yaml")
+    shown = [len(case.responses) for case in read_study(str(study)).cases.values()]
+    assert shown == [len(each["order"]) for each in verdicts]
+    other = {"lowest": "skip", "skip": "lowest"}[rule]
+    assert "changed after 'baseline:longer text' judged it" in error_line(judged("--blank", other))
+
+
+COMMANDS = TABLES["test_a_program_asks_before_it_writes"]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_program_asks_before_it_writes(with_blanks, tmp_path, name):
+    words = COMMANDS[name].split()
+    line = error_line(run_command(name, *words))
+    assert f"t.csv: {BLANK} of 12 answers are blank (rowan 2, alder 2, larch 1)" in line
+    assert "--blank lowest" in line
+    assert "--blank skip" in line
+    assert [path.name for path in tmp_path.iterdir()] == ["t.csv"]
+    assert "answers are blank" not in run_command(name, *words, "--blank", "skip").stderr

@@ -59,6 +59,11 @@ def test_a_run_leaves_weights_card_and_record(stage1: tuple[Path, str], tiny_mod
     assert record["rubrics"] == ["automedeval@1"]
     assert record["arguments"]["learning_rate"] == 1e-4
     assert record["seconds"] > 0
+    assert record["identity"]["bf16"] is False
+    words = record["precision"]
+    assert words.startswith("computes in float32, weights in float32")
+    assert f"precision: {words}\n" in printed
+    assert words in (output / "README.md").read_text()
     (stage,) = read_history(output)
     statistics = json.loads((instructions / "statistics.json").read_text())
     assert (stage.splits, stage.fingerprint, stage.rows) == (("stage1",), statistics["fingerprint"], 8)
@@ -224,12 +229,3 @@ def test_without_use_cpu_no_number_format_is_replaced(monkeypatch: pytest.Monkey
     monkeypatch.setattr("torch.cpu.get_capabilities", dict)
     parser = TrlParser((ScriptArguments, SFTConfig, ModelConfig))
     assert without_bfloat16(parser, ["--config", str(ROOT / "recipes/runs/automedeval-13b/stage1.yaml")]) == []
-
-
-def test_a_run_says_and_records_its_number_formats(tiny_model, instructions, tmp_path) -> None:
-    done = train(*arguments(tiny_model, instructions, tmp_path / "run", "--max_steps", "1"))
-    words = read_record(tmp_path / "run")["precision"]
-    assert words.startswith("computes in float32, weights in float32")
-    assert f"precision: {words}\n" in done.stdout
-    assert read_record(tmp_path / "run")["identity"]["bf16"] is False
-    assert words in (tmp_path / "run/README.md").read_text()

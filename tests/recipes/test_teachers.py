@@ -1,10 +1,14 @@
-"""A YAML that names a role of the teachers.yaml beside it, used alone: `python recipes/distill.py --config FILE`."""
+"""The models that a study asks over endpoints: named in one teachers.yaml, asked by a YAML beside it, checked before a run."""
 
+import re
 from pathlib import Path
 
 import pytest
-from doubles.endpoint import EndpointDouble, good_answer
-from programs import SAMPLE, error_line, run_recipe, succeeded
+import yaml
+from doubles.endpoint import EndpointDouble, error, good_answer
+from programs import ROOT, SAMPLE, error_line, run_recipe, succeeded
+from study_scripts import arguments, dry_run
+from tables import rows_of
 
 from automedeval.records import Verdict, read_records
 
@@ -52,3 +56,61 @@ def test_a_role_that_is_not_there_is_told_in_a_line(yaml_of, tmp_path: Path) -> 
     (tmp_path / "teachers.yaml").unlink()
     assert f"{tmp_path}/teachers.yaml" in error_line(run_recipe("distill", "--config", config))
     assert not (tmp_path / "out").exists()
+
+
+ROWS = rows_of(__file__)
+
+PAPER = ROOT / "recipes/runs/automedeval-13b"
+STRONG, CHATGPT, GEMINI = "gpt-4-turbo-2024-04-09", "gpt-3.5-turbo-0125", "gemini-2.0-flash"  # Table 2
+GOOGLE = "https://generativelanguage.googleapis.com/v1beta/openai/"
+
+
+def test_one_file_names_every_model_with_its_endpoint() -> None:
+    asked = [
+        (step[name].removeprefix("openai:"), *map(step.get, ("base_url", "api_key_env")))
+        for step in map(arguments, dry_run("paper"))
+        for name in ("judge", "suggester", "reviewer")
+        if str(step.get(name)).startswith("openai:")
+    ]
+    strong, weak = (STRONG, None, None), (CHATGPT, None, None)
+    # Teachers, Table 2, two rounds with two partners.
+    assert asked == [strong, weak, weak, strong, (GEMINI, GOOGLE, "GEMINI_API_KEY"), *[strong] * 4]
+    for file in set(PAPER.glob("*.yaml")) - {PAPER / "teachers.yaml"}:
+        assert not re.search(r"gpt-|gemini-\d", file.read_text()), file
+    teachers = yaml.safe_load((PAPER / "teachers.yaml").read_text())
+    papers = {role: each["paper"].partition(";")[0] for role, each in teachers.items() if isinstance(each, dict)}
+    assert papers == {"strong": "GPT-4", "weak": "ChatGPT", "gemini": "Gemini"}
+
+
+@pytest.mark.parametrize(("content", "message"), ROWS["test_a_faulty_role_is_told_in_a_line"])
+def test_a_faulty_role_is_told_in_a_line(tmp_path: Path, content: str, message: str) -> None:
+    (tmp_path / "teachers.yaml").write_text(content)
+    line = error_line(run_recipe("check_teachers", "--teachers", tmp_path / "teachers.yaml"))
+    assert f"{tmp_path}/teachers.yaml: {message}" in line
+
+
+def test_a_retired_model_and_a_missing_key_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GEMINI_API_KEY", raising=False)
+    with EndpointDouble(error(500)) as vendor:
+        vendor.models = [{"id": CHATGPT}]  # no `owned_by`: as at OpenAI, the one model is asked for
+        monkeypatch.setenv("OPENAI_BASE_URL", vendor.url)
+        done = run_recipe("check_teachers", "--teachers", PAPER / "teachers.yaml")
+        assert done.stdout.splitlines() == [
+            f"weak: {CHATGPT} is served at {vendor.url}/",
+            *(line for line in done.stdout.splitlines() if line.startswith(f"- strong: {STRONG} does not exist at")),
+            f"- gemini: GEMINI_API_KEY is not set: the key with which {GEMINI} is asked",
+        ]
+        assert len(done.stdout.splitlines()) == 3
+        line = error_line(done)
+        assert f"2 of 3 models cannot be asked: strong: {STRONG} does not exist at {vendor.url}" in line
+        assert vendor.asked == [], "nothing was sent but the names of models"
+        # An open model behind a server of one's own, for which no key is needed.
+        vendor.models.append({"id": "x/y", "owned_by": "vllm", "max_model_len": 8192})
+        monkeypatch.delenv("OPENAI_API_KEY")
+        (tmp_path / "teachers.yaml").write_text(f"strong: {{model: x/y, base_url: '{vendor.url}'}}\nreviewer: strong\n")
+        done = run_recipe("check_teachers", "--teachers", tmp_path / "teachers.yaml")
+        assert (done.returncode, done.stdout) == (0, f"strong: x/y is served at {vendor.url}/\n")
+        vendor.models = error(401, "Incorrect API key provided.", "invalid_api_key")
+        line = error_line(run_recipe("check_teachers", "--teachers", tmp_path / "teachers.yaml"))
+        assert "1 of 1 models cannot be asked: strong: x/y" in line
+    assert "could not be checked" in error_line(run_recipe("check_teachers", "--teachers", tmp_path / "teachers.yaml"))

@@ -2,18 +2,16 @@
 
 import json
 import os
-import re
 import runpy
 import shlex
 from collections.abc import Callable
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import pytest
 import yaml
-from programs import ROOT, error_line, run_recipe
+from programs import ROOT
 from transformers import AutoTokenizer
 
 from automedeval.training.start import parse_run
@@ -51,19 +49,7 @@ def update_rows(flags: dict[str, str], run: dict[str, Any]) -> int:
     return processes * run["per_device_train_batch_size"] * accumulation
 
 
-def curriculum(folder: Path) -> list[Path]:
-    """Return a folder's runs in the order in which they are trained."""
-    stages = [run for run in RUNS if run.parent == folder and re.fullmatch(r"stage\d+", run.stem)]
-    return stages + [run for run in RUNS if run.parent == folder and re.fullmatch(r"introspection\d+", run.stem)]
-
-
 # --- training runs ----------------------------------------------------------------------------------------------------
-
-
-def test_all_runs_are_found() -> None:
-    small = {"stage1", "stage2", "stage3", "introspection1"}
-    for folder, names in ((PAPER, small | {"introspection2", "lora"}), (PAPER.with_name("automedeval-135m"), small)):
-        assert names <= {run.stem for run in RUNS if run.parent == folder}
 
 
 @pytest.mark.parametrize("run", RUNS, ids=str)
@@ -81,11 +67,6 @@ def test_a_run_parses_as_the_recipe_and_as_trl_do_it(run: Path, monkeypatch: pyt
     assert not training.trust_remote_code
 
 
-def test_an_unknown_key_fails(tmp_path: Path) -> None:
-    (tmp_path / "run.yaml").write_text((ROOT / RUNS[0]).read_text(encoding="utf-8") + "warmup_ratio: 0.03\n")
-    assert "warmup_ratio" in error_line(run_recipe("sft", "--config", tmp_path / "run.yaml", "--use_cpu", "true"))
-
-
 @pytest.mark.parametrize("folder", FOLDERS, ids=str)
 def test_the_runs_of_a_folder_differ_only_in_what_they_may(folder: Path) -> None:
     runs = [run for run in RUNS if run.parent == folder]
@@ -97,18 +78,6 @@ def test_the_runs_of_a_folder_differ_only_in_what_they_may(folder: Path) -> None
         held = read(adapter)
         keys = {key for key in {*held, *shared} - MAY_DIFFER if held.get(key) != shared.get(key)}
         assert keys <= ADAPTER, adapter
-
-
-@pytest.mark.parametrize("folder", FOLDERS, ids=str)
-def test_each_run_starts_where_the_last_one_ended(folder: Path) -> None:
-    runs = [read(run) for run in curriculum(folder)]
-    assert len(runs) >= 3
-    for before, after in pairwise(runs):
-        assert after["model_name_or_path"] == before["output_dir"]
-    assert len({run["output_dir"] for run in runs}) == len(runs)
-    stages = [run for run in runs if run["dataset_train_split"] != "train"]
-    assert len({run["dataset_name"] for run in stages}) == 1
-    assert [run["dataset_train_split"] for run in stages] == [f"stage{number + 1}" for number in range(len(stages))]
 
 
 def test_the_13b_runs_have_the_numbers_of_the_paper() -> None:

@@ -22,7 +22,7 @@ from automedeval.models.questions import NO_STATE, instructions
 from automedeval.records import RecordError
 
 SERVED = "serve it by `transformers serve`, and name it decision:MODEL with --base_url"
-Asked = tuple[list[int], list[int], float]  # the tokens of a prompt, those of the labels, and the temperature
+Asked = tuple[list[int], list[int]]  # the tokens of a prompt, and those of the labels
 
 
 @dataclass
@@ -32,7 +32,7 @@ class LocalDecisions(LocalChat):
     RecordError if the folder has a head or an adapter for decisions, or its settings are not for this tokenizer.
     """
 
-    writes = False
+    writes, heated = False, "choice"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -62,18 +62,15 @@ class LocalDecisions(LocalChat):
         try:
             ((inputs, (parsed,)),) = self._decision.prepare_inputs(request, self.tokenizer)
             labels = label_token_ids(self.tokenizer, tuple(parsed.labels))
-            heat = float(self._decision.temperature.get(parsed.type, 1.0))
-            if not 0 < heat < float("inf"):
-                raise ValueError(f"the temperature {heat:g}")
         except (TypeError, ValueError, TemplateError) as error:
             why = " ".join(str(error).split())[:300]
             raise RecordError(f"{self.folder / DECISION}: not for this model: {why}") from None
-        return inputs["input_ids"][0, : int(inputs["marks"][0])].tolist(), labels, heat
+        return inputs["input_ids"][0, : int(inputs["marks"][0])].tolist(), labels
 
     def overflow(self, prompts: Sequence[Prompt]) -> list[int]:
         if not any(prompt.slots for prompt in prompts):
             return super().overflow(prompts)
-        return [max(len(ids) for ids, *_ in self._asked(prompt)) - self.window for prompt in prompts]
+        return [max(len(ids) for ids, _ in self._asked(prompt)) - self.window for prompt in prompts]
 
     def answer(self, prompts: Sequence[Prompt], wanted: Sequence[bool] | None = None) -> Iterator[tuple[int, Answer]]:
         if not any(prompt.slots for prompt in prompts):
@@ -82,21 +79,18 @@ class LocalDecisions(LocalChat):
         asked = [self._asked(prompt) for prompt in prompts]
         for index, odds in answer_groups(asked, wanted or [True] * len(prompts), self._odds):
             told = [dict(zip(slot.values, each)) for slot, each in zip(prompts[index].slots, odds)]
-            usage = {"prompt_tokens": sum(len(ids) for ids, *_ in asked[index]), "completion_tokens": 0}
+            usage = {"prompt_tokens": sum(len(ids) for ids, _ in asked[index]), "completion_tokens": 0}
             yield index, Answer.of_odds(told, usage)
 
     def _odds(self, asked: list[Asked], wanted: list[bool]) -> Iterator[tuple[int, list[float]]]:
         """Yield (index, probabilities of its labels) of the wanted questions."""
-        prompts = [ids for ids, *_ in asked]
+        prompts = [ids for ids, _ in asked]
         self._share_prefix(prompts)
-        lengths = list(map(len, prompts))
-        return self._by_batches(
-            lengths, [0] * len(asked), wanted, lambda batch: self._batch([asked[at] for at in batch])
-        )
+        return self._by_batches(asked, list(map(len, prompts)), wanted, self._batch)
 
     @torch.inference_mode()
     def _batch(self, asked: list[Asked]) -> list[list[float]]:
-        prompts = [ids for ids, *_ in asked]
+        prompts = [ids for ids, _ in asked]
         rows = self._rows(prompts, [0] * len(prompts))
         rows.start(prompts, self.forward_tokens)
-        return [(rows.logits[at, labels] / heat).softmax(0).tolist() for at, (_, labels, heat) in enumerate(asked)]
+        return [(rows.logits[at, labels] / self._heat).softmax(0).tolist() for at, (_, labels) in enumerate(asked)]

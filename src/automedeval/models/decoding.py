@@ -14,7 +14,6 @@ from transformers import DynamicCache
 from transformers.cache_utils import Cache, DynamicLayer
 from transformers.generation.utils import ALL_CACHE_NAMES
 
-from automedeval.models.device import kind_of
 from automedeval.models.network import FLOAT32_ATTENTION, longest_in_batch, takes_positions
 
 
@@ -298,7 +297,7 @@ def draw(rows: Rows, logits: torch.Tensor, temperature: float, top_k: int = 0) -
     """Sample a token for each active row among its `top_k` most probable ones (0: all), with the row's own generator."""
     kept = min(top_k or logits.shape[-1], logits.shape[-1])
     best, tokens = logits.nan_to_num().topk(kept, dim=-1)
-    if kind_of(logits.device) == "mps":  # it has no float64
+    if logits.device.type == "mps":  # it has no float64
         best, tokens = best.cpu(), tokens.cpu()
     odds = (best.double() / temperature).softmax(dim=-1)
     reached = odds.cumsum(dim=-1)
@@ -309,10 +308,11 @@ def draw(rows: Rows, logits: torch.Tensor, temperature: float, top_k: int = 0) -
 
 
 @torch.inference_mode()
-def compete(rows: Rows, values: Sequence[Sequence[int]]) -> torch.Tensor:
+def compete(rows: Rows, values: Sequence[Sequence[int]], heat: float = 1.0) -> torch.Tensor:
     """Return the probability of each value, by its token ids, as the continuation of each row: float32, (active rows, values).
 
-    That of several tokens is the product of theirs, and each row sums to one. The rows are unchanged.
+    That of several tokens is the product of theirs, whose logarithm is divided by `heat`, and each row sums to one. The rows
+    are unchanged.
     """
     logits = rows.logits
     root = torch.log_softmax(logits, dim=-1)
@@ -330,4 +330,4 @@ def compete(rows: Rows, values: Sequence[Sequence[int]]) -> torch.Tensor:
             total = total + behind[head][:, range(len(steps)), steps].sum(1)
         totals.append(total)
     rows.logits = logits
-    return torch.stack(totals, dim=1).softmax(dim=1)
+    return (torch.stack(totals, dim=1) / heat).softmax(dim=1)

@@ -23,11 +23,6 @@ def best_device() -> str:
     return "mps" if torch.backends.mps.is_available() else "cpu"
 
 
-def kind_of(device: str | torch.device) -> str:
-    """Return "cpu", "cuda" or "mps"."""
-    return torch.device(device).type
-
-
 def cpu_has(feature: str) -> bool:
     """Return whether the processor has an instruction set extension, by its name in `torch.cpu.get_capabilities`."""
     return bool(torch.cpu.get_capabilities().get(feature))

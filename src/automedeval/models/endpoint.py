@@ -276,9 +276,9 @@ class OpenAIChat(Chat):
                 if name and self._leave_out(name, late=name == "logprobs"):
                     raise _LeftOut from None
             problem = f"answered {status}: {words}"
-            if status in (*_REFUSED, *_FATAL):
-                if status in _REFUSED:
-                    raise _Refusal(problem, sent) from None
+            if status in _REFUSED:
+                raise _Refusal(problem, sent) from None
+            if status in _FATAL:
                 raise ChatError(f"{self.client.base_url} {problem}") from None
             raise _Failure(problem) from None
         except openai.APITimeoutError:

@@ -7,24 +7,26 @@ not a text that has to be parsed. Some architectures allow no batches (see `long
 
 import json
 import logging
+import math
 import random
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
 from itertools import takewhile
+from pathlib import Path
 from typing import Any
 
 import torch
 from transformers import AutoConfig
 
 from automedeval.models.base import NOT_FINITE, Answer, Chat, Field, Free, Prompt, Slot, answer_layout, unescaped
-from automedeval.models.checkpoints import checkpoint_folder, file_digests, find_model, fingerprint, loading
+from automedeval.models.checkpoints import DECISION, checkpoint_folder, file_digests, find_model, fingerprint, loading
 from automedeval.models.decoding import Prefix, Rows, SingleRow, Written, cache_dtype, compete, draw, write_free
-from automedeval.models.device import best_device, best_dtype, described, kind_of
+from automedeval.models.device import best_device, best_dtype, described
 from automedeval.models.network import flatten_head_input, load_network, longest_in_batch, outline_network
 from automedeval.models.tokenization import PromptEncoder
-from automedeval.records import RecordError
+from automedeval.records import RecordError, read_json
 from automedeval.records.journal import ALONE, Processes
 
 LOG = logging.getLogger(__name__)
@@ -45,7 +47,7 @@ def batch_room(outline, device: str) -> int:
     heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
     token = 2 * config.num_hidden_layers * heads * head * cache_dtype(outline).itemsize
     room, most = 2 * 2**30, ROOM_ON_CPU
-    if kind_of(device) == "cuda":
+    if torch.device(device).type == "cuda":
         free, total = torch.cuda.mem_get_info(device)
         weights = sum(each.numel() * each.itemsize for each in outline.parameters())
         room, most = max(room, int((total if free > 0.9 * total else free) - weights) // 2), ROOM_ON_GPU
@@ -78,11 +80,13 @@ class LocalChat(Chat):
     processes: Processes = ALONE
     constrains = batched = True
     precision = ""  # in words, what dtype "auto" chose
+    heated = "score"  # what a temperature in a decision.json is for
     _prefix: Prefix = field(default_factory=Prefix, repr=False)
 
     def __post_init__(self) -> None:
         self.folder = folder = checkpoint_folder(self.model)
         self.name = folder.name if find_model(self.model) else self.model
+        self._heat = _temperature(folder / DECISION, self.heated)
         self.encoder = PromptEncoder.from_checkpoint(self.model, self.chat_template_path)
         self.tokenizer = self.encoder.tokenizer
         self._piece = cache(lambda token: self._decode([token]))
@@ -101,7 +105,7 @@ class LocalChat(Chat):
             room = batch_room(self._outline, self.device)
             self.batch_tokens = room if self._longest_in_batch else 1
         # About how many prompt tokens a forward pass takes: a GPU should not wait between two, and a CPU's caches are small.
-        self.forward_tokens = 8192 if kind_of(self.device) == "cuda" else 2048
+        self.forward_tokens = 8192 if torch.device(self.device).type == "cuda" else 2048
         self.window = getattr(self._outline.config.get_text_config(), "max_position_embeddings", None) or 2048
         self._settings = [str(dtype), self.max_new_tokens, self.temperature, self.top_k, self.stop, self.seed]
         self._settings += [self.tokenizer.chat_template, "none"]  # "none": of quantization
@@ -177,12 +181,8 @@ class LocalChat(Chat):
         left = [self.window - len(ids) - self._reserve(prompt, 0) for ids, prompt in zip(encoded, prompts)]
         free = [max(1, min(self.max_new_tokens, room)) for room in left]
         lengths = [len(ids) + self._reserve(prompt, most) for ids, prompt, most in zip(encoded, prompts, free)]
-
-        shapes: list[str] = [repr(prompt.form) for prompt in prompts]
-        asked = list(zip(prompts, encoded, free))
-        yield from self._by_batches(
-            lengths, shapes, wanted, lambda batch: self._answer_batch(*map(list, zip(*(asked[at] for at in batch))))
-        )
+        shapes = [repr(prompt.form) for prompt in prompts]
+        yield from self._by_batches(list(zip(prompts, encoded, free)), lengths, wanted, self._answer_batch, shapes)
 
     def _share_prefix(self, encoded: list[list[int]]) -> None:
         """Compute the keys and values of the tokens with which all prompts begin."""
@@ -196,18 +196,20 @@ class LocalChat(Chat):
 
     def _by_batches(
         self,
+        asked: Sequence,
         lengths: list[int],
-        shapes: Sequence,
         wanted: Sequence[bool] | None,
-        compute: Callable[[list[int]], Sequence],
+        compute: Callable[[list], Sequence],
+        shapes: Sequence[str] | None = None,
     ) -> Iterator[tuple[int, Any]]:
         """Compute the batches with at least one wanted index (None: all); yield (index, result) of the wanted ones."""
-        wanted = [True] * len(lengths) if wanted is None else wanted
-        for batch in self._batches(lengths, shapes):
+        wanted = [True] * len(asked) if wanted is None else wanted
+        for batch in self._batches(lengths, shapes or [""] * len(asked)):
             if any(wanted[index] for index in batch):
-                yield from ((index, result) for index, result in zip(batch, compute(batch)) if wanted[index])
+                results = compute([asked[index] for index in batch])
+                yield from ((index, result) for index, result in zip(batch, results) if wanted[index])
 
-    def _batches(self, lengths: list[int], shapes: Sequence) -> Iterator[list[int]]:
+    def _batches(self, lengths: list[int], shapes: Sequence[str]) -> Iterator[list[int]]:
         """Yield indices in batches of one shape, shortest first, each within the token budget.
 
         On a CPU the first one of many is a batch by itself, so that an answer is there soon.
@@ -225,7 +227,9 @@ class LocalChat(Chat):
             yield batch
 
     @torch.inference_mode()
-    def _answer_batch(self, prompts: list[Prompt], encoded: list[list[int]], most: list[int]) -> list[Answer]:
+    def _answer_batch(self, asked: list[tuple[Prompt, list[int], int]]) -> list[Answer]:
+        """Answer prompts of one form, each with its tokens and the most tokens of its free text."""
+        prompts, encoded, most = map(list, zip(*asked))
         parts = prompts[0].form
         opening, free, slots = answer_layout(parts) if parts else ("", Free(self.stop), [])
         rows = self._rows(encoded, [self._reserve(prompts[0], free) for free in most])
@@ -286,7 +290,7 @@ class LocalChat(Chat):
             shared, values, ending = self.encoder.segment(literal, slot, following)
             if winners:
                 rows.feed([ids + shared for ids in winners])
-            odds = compete(rows, values)
+            odds = compete(rows, values, self._heat if slot.values[0].isdecimal() else 1.0)
             best = (draw(rows, odds.log(), self.temperature) if self.temperature else odds.argmax(dim=1)).tolist()
             for row, (winner, chances) in enumerate(zip(best, odds.tolist())):
                 chosen[row].append(slot.values[winner])
@@ -353,9 +357,7 @@ class LocalChat(Chat):
         """Yield (index, mean log-probability of the target's tokens given the condition), in nats per token, as `answer`."""
         rows = self.encoder.encode_pairs(pairs)
         lengths = [len(condition) + len(target) for condition, target in rows]
-        yield from self._by_batches(
-            lengths, [0] * len(rows), wanted, lambda batch: self._likelihood_batch([rows[index] for index in batch])
-        )
+        return self._by_batches(rows, lengths, wanted, self._likelihood_batch)
 
     @torch.inference_mode()
     def _likelihood_batch(self, pairs: list[tuple[list[int], list[int]]]) -> list[float]:
@@ -373,3 +375,11 @@ def _stop_pattern(free: Free) -> tuple[re.Pattern[str], str]:
     """Return the pattern that ends a free text, and what to put in front of the text: the line break that ends the prompt."""
     pattern = re.compile(r'(?<!\\)(?:\\\\)*"') if free.json_string else re.compile(re.escape(free.stop), re.I)
     return pattern, "\n" if free.stop.startswith("\n") else ""
+
+
+def _temperature(file: Path, kind: str) -> float:
+    """Return by what a decision.json divides the logarithms of the probabilities of a kind of question; 1 without one."""
+    told = (read_json(file, others=True).get("temperature") or {}).get(kind, 1.0) if file.is_file() else 1.0
+    if not 0 < told < math.inf:
+        raise RecordError(f"{file}: not for this model: the temperature {told:g}")
+    return float(told)

@@ -11,7 +11,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface, AttentionMaskInterface, AutoConfig, AutoModelForCausalLM, DynamicCache
 from transformers.masking_utils import sdpa_mask
 
-from automedeval.models.device import cpu_has, kind_of
+from automedeval.models.device import cpu_has
 from automedeval.records import RecordError
 
 LOG = logging.getLogger(__name__)
@@ -52,7 +52,7 @@ def outline_network(folder: Path, dtype: torch.dtype, device: str):
     config = network.config.get_text_config()
     if config._attn_implementation != "sdpa":
         LOG.warning("%s has no attention 'sdpa' in transformers: %r is used", name, config._attn_implementation)
-    elif kind_of(device) == "cpu" and config.model_type in FLOAT32_TYPES and not cpu_has("amx_tile"):
+    elif torch.device(device).type == "cpu" and config.model_type in FLOAT32_TYPES and not cpu_has("amx_tile"):
         network.set_attn_implementation(FLOAT32_ATTENTION)
     return network
 
