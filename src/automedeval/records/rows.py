@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from automedeval.records.errors import RecordError
-from automedeval.records.promptfoo import answers_of
 from automedeval.records.readers import parse_json, read_lines, read_text
 
 SEPARATORS = ",;\t"  # spreadsheets write ";" where "," stands in numbers
@@ -146,16 +145,11 @@ def _read_json(file: Path) -> Iterator[tuple[str, dict]]:
     except ValueError as error:
         if content.lstrip().startswith("["):
             raise RecordError(f"{file}: not JSON: {error}") from None
-        rows = None
-    if isinstance(rows, dict) and "results" in rows:
-        yield from answers_of(rows, str(file))
+        yield from read_lines(file)  # JSON Lines under another name
         return
     if isinstance(rows, dict) and all(isinstance(each, dict | list) for each in rows.values()):
         raise RecordError(f"{file}: one object, and no list of rows; pandas writes one by to_json(orient='records')")
-    if not isinstance(rows, list):  # JSON Lines under another name
-        yield from read_lines(file)
-        return
-    for number, row in enumerate(rows, 1):
+    for number, row in enumerate(rows if isinstance(rows, list) else [rows], 1):
         if not isinstance(row, dict):
             raise RecordError(f"{file}: row {number} is not an object: {json.dumps(row)[:80]}")
         yield f"{file}: row {number}", row
