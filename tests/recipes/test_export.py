@@ -15,7 +15,7 @@ from doubles.tiny_model import build_tiny_model
 from programs import error_line, flags, run_command, succeeded
 from tables import read_csv
 
-from automedeval.records import Case, Verdict
+from automedeval.records import Case, Verdict, table_of
 
 ANSWERS = ["Rest.", "Drink a lot.", "See a doctor at once."]
 

@@ -7,6 +7,7 @@ import tempfile
 import zipfile
 from collections import Counter
 from pathlib import Path
+from statistics import median_high
 
 import openpyxl
 import pyarrow
@@ -38,12 +39,17 @@ def is_number(cell):
     return blank(cell) or (any(map(str.isdigit, cell)) and set("".join(cell.split())) <= set("0123456789+-.,:/%TZ"))
 
 
-def doubts(cells):
-    """One long text in three rows or more, or texts of one form with numbers: whether what all were asked with, and times."""
-    texts = [cell.strip() for cell in cells if not blank(cell)]
+def doubts(name, cells):
+    """In three rows or more: one long text, a few words again and again beside sentences, texts of one form with numbers."""
+    given = {each: [cell.strip() for cell in cells[each] if not blank(cell)] for each in cells}
+    lengths = {each: median_high(map(len, given[each])) for each in cells}
+    texts, own = given[name], lengths.pop(name)
+    most = max(lengths.values(), default=0)
+    short = most >= 20 and own < 0.375 * most and all(len(text.split()) <= 3 for text in texts)
     forms = {re.sub(r"\d+", "0", re.sub(r"[^\W\d_]+", "a", text)) for text in texts}
     numbered = all(re.search(r"\d", text) for text in texts) and 2 * len(forms) <= len(texts)
-    return len(texts) >= 3 and len(set(texts)) == 1 and len(texts[0]) > 40, len(texts) >= 3 and numbered
+    same = (len(set(texts)) == 1 and len(texts[0]) > 40) or (short and len(set(texts)) < len(texts))
+    return len(texts) >= 3 and same, len(texts) >= 3 and numbered
 
 
 def is_word(cell):
@@ -141,7 +147,8 @@ def test_a_wide_table_loses_no_row_no_column_and_no_cell(data, models, rule):
     names = list(dict.fromkeys(name for row in naive for name in row))
     cells = {name: [row.get(name) for row in naive] for name in names}
     read = [name for name in names if name in models and not all(map(is_number, cells[name]))]
-    if any(0 < sum(kind) < len(read) for kind in zip(*(doubts(cells[name]) for name in read))):
+    candidates = {name: cells[name] for name in read}
+    if any(0 < sum(kind) < len(read) for kind in zip(*(doubts(name, candidates) for name in read))):
         assert table is None
         assert "may hold a candidate's answers, or something else" in cases
         return

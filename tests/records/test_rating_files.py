@@ -35,6 +35,7 @@ def written(name: str, row: dict) -> str:
     rows = []
     for number, (case, model, score) in enumerate(SCORES):
         own = {"NUMBER": number, "CASE": case, "QUESTION": ASKED[case], "MODEL": model, "SCORE": score}
+        own["CHOICES"] = [{"from_name": "overall", "value": {"choices": [str(score)]}}] if score else []
         rows.append(filled(row, own | {f"{each} as text": str(value) for each, value in own.items()}))
     return json.dumps(rows) if name.endswith(".json") else "".join(json.dumps(each) + "\n" for each in rows)
 

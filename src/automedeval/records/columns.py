@@ -97,7 +97,11 @@ class Columns:
             return cls(answer=answers[0], **columns)
         taken = {name for names in named.values() for name in names}
         rest = [name for name in every if name not in taken and _has_text(name, rows)]
-        others = [name for name in rest if name not in answers and _is_beside(name)]
+        pair = [name for name in rest if plain(name) in ("chosen", "rejected")]
+        if len(pair) == 2:  # a row of preferences, which has no other answer
+            others = [name for name in rest if name not in pair]
+        else:
+            others = [name for name in rest if name not in answers and _is_beside(name)]
         rest = [name for name in rest if name not in others]
         # Where responses are not needed, an answer without a reference beside it may be the trusted one.
         alone = not least_responses and "reference" not in columns and [plain(name) for name in rest] == ["answer"]
@@ -315,9 +319,14 @@ def _doubt(names: Sequence[str], rows: Sequence[dict], question: str) -> tuple[l
     most = {name: max((length[each] for each in names if each != name), default=length[name]) for name in names}
     asked = {name: [(key_of(row.get(question)), key_of(row.get(name))) for row in rows] for name in names}
     pairs = {_words(name)[0] for name in names} & {*NAMES["answer"]}  # model_a beside response_a
+
+    def is_short(name: str) -> bool:
+        return 8 * length[name] < 3 * most[name] and all(len(cell.split()) <= 3 for cell in cells[name])
+
     checks: dict[str, Callable[[str], bool]] = {
         "it is named as what stands beside answers": lambda name: (
-            bool(DOUBTFUL & {_words(name)[0], _words(name)[-1]}) or bool(pairs and _words(name)[0] in NAMES["model"])
+            not DOUBTFUL.isdisjoint({_words(name)[0], _words(name)[-1], _unnumbered(name)})
+            or (bool(pairs) and _words(name)[0] in NAMES["model"])
         ),
         "its cells are data": lambda name: all(cell[0] in "{[" and cell[-1] in "}]" for cell in cells[name]),
         "its cells are addresses, files or errors": lambda name: (
@@ -326,6 +335,8 @@ def _doubt(names: Sequence[str], rows: Sequence[dict], question: str) -> tuple[l
         "its cells are the same few texts": lambda name: (
             2 * len(set(cells[name])) <= len(cells[name]) > 5
             or (len(cells[name]) > 2 and len(set(cells[name])) == 1 and length[name] > 40)
+            # "low, high, low" beside sentences
+            or (len(set(cells[name])) < len(cells[name]) > 2 and most[name] >= 20 and is_short(name))
         ),
         "its cells repeat the question": lambda name: (
             sum(len(asks) > 12 and asks in cell for asks, cell in asked[name]) * 2 > len(rows)
@@ -338,9 +349,7 @@ def _doubt(names: Sequence[str], rows: Sequence[dict], question: str) -> tuple[l
             2 * len({_form(cell) for cell in cells[name]}) <= len(cells[name]) > 2
             and all(re.search(r"\d", cell) for cell in cells[name])
         ),
-        "its cells are far shorter than the others": lambda name: (
-            len(rows) > 5 and 8 * length[name] < 3 * most[name] and all(len(cell.split()) <= 3 for cell in cells[name])
-        ),
+        "its cells are far shorter than the others": lambda name: len(rows) > 5 and is_short(name),
     }
     for why, fits in checks.items():
         found = [name for name in names if fits(name)]

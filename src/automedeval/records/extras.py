@@ -21,12 +21,9 @@ def missing_of(extra: str) -> list[Requirement]:
 
 
 def install(extra: str) -> str:
-    """Return the command that installs what an extra lacks here; where that is not known, the extra of a checkout.
+    """Return the command that installs what an extra lacks here; where nothing is missing, the extra of a checkout.
 
     It names the libraries. The name of this package is not registered, so that anybody could own it.
     """
-    missing: list[Requirement] = []
-    with suppress(PackageNotFoundError):  # a checkout that was not installed
-        missing = missing_of(extra)
-    libraries = [str(requirement).partition(";")[0].strip() for requirement in missing]
+    libraries = [str(requirement).partition(";")[0].strip() for requirement in missing_of(extra)]
     return shlex.join(["pip", "install", *(libraries or [f".[{extra}]"])])

@@ -27,7 +27,9 @@ NAMING = (
 )
 HIGHER = "a higher number must be better"
 NOT_WORSE = {"no", "non", "not", "without", "free", "freedom", "lack", "absence", "avoids", "avoidance"}
-LEFT_OUT = ("cancelled", "discarded", "draft", "pending", "ignore", "reject")  # the states of an answer that is none
+NO_ANSWER = "without a score"
+# The states of an answer that is none.
+LEFT_OUT = ("cancelled", "discarded", "draft", "pending", "ignore", "reject", NO_ANSWER)
 
 
 def placed_ratings(path: str | Path, cases: Iterable[Case] = ()) -> tuple[list[tuple[str, Rating]], list[str]]:
@@ -62,7 +64,7 @@ def placed_ratings(path: str | Path, cases: Iterable[Case] = ()) -> tuple[list[t
         values = {role: row.get(columns[role][0]) if columns[role] else default for role, default in DEFAULTS.items()}
         score = _score(row.get(columns["score"][0]), place, f" in {row[columns_of]!r}" if columns_of else "")
         if score is None:
-            counts["without a score"] += 1
+            counts[NO_ANSWER] += 1
             continue
         case_id = _text(row.get(by_id), known) if by_id else ""
         question = row.get(columns["question"][0]) if columns["question"] else None
@@ -263,8 +265,9 @@ def _label_studio(annotations: list) -> Iterator[Answer]:
     """Yield the numbers and choices of the annotations of a task; the control's name is the criterion."""
     for number, annotation in enumerate(each for each in annotations if isinstance(each, dict)):
         user = annotation.get("completed_by")
-        if annotation.get("was_cancelled"):
-            yield number, user, "cancelled", "", None
+        cancelled = annotation.get("was_cancelled")
+        if cancelled or not annotation.get("result"):
+            yield number, user, "cancelled" if cancelled else NO_ANSWER, "", None
             continue
         for result in (each for each in annotation.get("result") or () if isinstance(each, dict)):
             value = result.get("value") or {}

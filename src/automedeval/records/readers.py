@@ -70,10 +70,9 @@ def parse_json(text: str, others: bool = False) -> Any:
 
 def read_json(file: Path, others: bool = False) -> Any:
     """Return what a file of JSON holds, by `parse_json`; RecordError, with its name, if it cannot be read or is not JSON."""
+    content = read_text(file)
     try:
-        return parse_json(read_text(file), others)
-    except RecordError:
-        raise
+        return parse_json(content, others)
     except ValueError as error:
         raise RecordError(f"{file}: not JSON: {error}") from None
 

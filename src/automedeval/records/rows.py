@@ -6,12 +6,12 @@ import itertools
 import json
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from automedeval.records.errors import RecordError
-from automedeval.records.promptfoo import answers_of
 from automedeval.records.readers import parse_json, read_lines, read_text
 
 SEPARATORS = ",;\t"  # spreadsheets write ";" where "," stands in numbers
@@ -36,33 +36,36 @@ def read_rows(path: str | Path, split: str = "") -> Iterator[tuple[str, dict]]:
 
 
 def _read_csv(file: Path) -> Iterator[tuple[str, dict]]:
+    csv.field_size_limit(2**31 - 1)  # an answer may be longer than the 128 KiB that csv expects
     text = read_text(file)
-    told = re.match(
-        r"sep=([,;\t])(?=[\r\n])", text
-    )  # of Excel; the end of this line stays, so that the others keep their numbers
-    read = {each: _cells(text[told.end() :] if told else text, each) for each in (told[1] if told else SEPARATORS)}
-    fits = [each for each, (rows, fault) in read.items() if not fault and rows and len(rows[0][1]) > 1]
+    # Excel may name the separator in a line in front, whose end stays, so that the others keep their numbers.
+    if told := re.match(r"sep=([,;\t])(?=[\r\n])", text):
+        text = text[told.end() :]
+    fits = []
+    for separator in told[1] if told else SEPARATORS:
+        with suppress(RecordError):  # a name between quotation marks is no CSV by another one
+            if len(next(_cells(file, text, separator), ("", []))[1]) > 1:
+                fits.append(separator)
     if len(fits) > 1:
         signs = " or ".join(map(repr, fits))
         raise RecordError(f"{file}: {signs} may separate the cells: save it with one that no column's name has")
-    rows, fault = read[fits[0]] if fits else max(read.values(), key=lambda each: len(each[0][0][1]) if each[0] else 0)
-    if fault:
-        raise RecordError(f"{file}:{fault}")
-    yield from _named(file, ((f"{file}:{line}", cells) for line, cells in rows))
+    yield from _named(file, _cells(file, text, fits[0] if fits else SEPARATORS[0]))
 
 
-def _cells(text: str, separator: str) -> tuple[list[tuple[int, list[str]]], str]:
-    """Return (line, cells) of each row that has a filled cell, and the line and the fault of the first that cannot be read."""
-    csv.field_size_limit(2**31 - 1)  # an answer may be longer than the 128 KiB that csv expects
+def _cells(file: Path, text: str, separator: str) -> Iterator[tuple[str, list[str]]]:
+    """Yield ("file:line", cells) of each row that has a filled cell; RecordError for one that cannot be read."""
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
-    rows: list[tuple[int, list[str]]] = []
+    width = 0
     try:
-        rows.extend((reader.line_num, cells) for cells in reader if any(map(filled, cells)))
+        for cells in reader:
+            if any(map(filled, cells)):
+                width = width or len(cells)
+                if len(cells) != width:
+                    missing = f"the row does not have the header's {width} columns"
+                    raise RecordError(f"{file}:{reader.line_num}: {missing}")
+                yield f"{file}:{reader.line_num}", cells
     except csv.Error as error:
-        return rows, f"{reader.line_num}: not CSV: {error}"
-    width = len(rows[0][1]) if rows else 0
-    wrong = next((line for line, cells in rows if len(cells) != width), None)
-    return rows, "" if wrong is None else f"{wrong}: the row does not have the header's {width} columns"
+        raise RecordError(f"{file}:{reader.line_num}: not CSV: {error}") from None
 
 
 def _read_xlsx(file: Path) -> Iterator[tuple[str, dict]]:
@@ -142,16 +145,11 @@ def _read_json(file: Path) -> Iterator[tuple[str, dict]]:
     except ValueError as error:
         if content.lstrip().startswith("["):
             raise RecordError(f"{file}: not JSON: {error}") from None
-        rows = None
-    if isinstance(rows, dict) and "results" in rows:
-        yield from answers_of(rows, str(file))
+        yield from read_lines(file)  # JSON Lines under another name
         return
     if isinstance(rows, dict) and all(isinstance(each, dict | list) for each in rows.values()):
         raise RecordError(f"{file}: one object, and no list of rows; pandas writes one by to_json(orient='records')")
-    if not isinstance(rows, list):  # JSON Lines under another name
-        yield from read_lines(file)
-        return
-    for number, row in enumerate(rows, 1):
+    for number, row in enumerate(rows if isinstance(rows, list) else [rows], 1):
         if not isinstance(row, dict):
             raise RecordError(f"{file}: row {number} is not an object: {json.dumps(row)[:80]}")
         yield f"{file}: row {number}", row

@@ -21,7 +21,6 @@ from automedeval.records.thoughts import held_beside, without_thoughts
 
 LARGEST = 1e6  # the squares of larger numbers are too coarse to compare
 RESERVED_MODELS = ("tie", "neither")  # a choice is a model's name or one of these
-MOST_CRITERIA = 256  # of a case; HealthBench has at most a few dozen
 # What a person can say of a criterion. Entailment labels say what the response states: entailment is met, the others are not.
 CRITERION_LABELS = {"met": True, "not_met": False, "entailment": True, "neutral": False, "contradiction": False}
 
@@ -215,8 +214,6 @@ class CaseCriterion(Record):
 
 def criteria_of(entries: list[dict]) -> tuple[CaseCriterion, ...]:
     """Return the criteria of a case; RecordError, which has the number, for a faulty one and one that came before."""
-    if len(entries) > MOST_CRITERIA:
-        raise RecordError(f"{len(entries)} criteria, and a case has at most {MOST_CRITERIA}")
     criteria: dict[str, CaseCriterion] = {}
     for number, each in enumerate(entries, 1):
         try:
