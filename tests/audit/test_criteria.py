@@ -3,7 +3,6 @@
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 from doubles.agreement_study import case_of, read
 from doubles.criteria_grader import grade
@@ -47,52 +46,15 @@ def audited(cases: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path
     return folder, {row["name"]: row for row in rows}
 
 
-def changes(folder: Path, perturbation: str) -> list[tuple[dict, dict, dict | None]]:
-    """Return (changed case, clean checklist, changed checklist or None) of every trial of a perturbation."""
-    clean = {(each["case_id"], each["order"][0]): each for each in read(folder / "clean" / "verdicts.jsonl")}
-    cases = {each["id"]: each for each in read(folder / "changed.jsonl")}
-    found = []
-    for each in read(folder / "changed" / "verdicts.jsonl"):
-        case = cases[each["case_id"]]
-        if case["audit"]["perturbation"] == perturbation:
-            before = clean[case["audit"]["of"], each["order"][0]]["checklist"]
-            found.append((case, before, each.get("checklist")))
-    return found
-
-
-def score(met: list) -> float:
-    return sum(points for (_, points), each in zip(CRITERIA, met) if each) / 8
-
-
-@pytest.mark.parametrize("name", PLANTED)
-def test_planted_texts_are_counted_as_a_loop_over_the_verdicts_counts_them(audited, name: str) -> None:
-    folder, rows = audited
-    row, trials = rows[name], changes(folder, name)
-    assert len(trials) == 2 * (len(PLANTED[name].edits) + bool(PLANTED[name].controls))
-    kinds = {case["audit"]["kind"] for case, *_ in trials}
-    assert kinds == {*row["kinds"], *row["controls"]}
-    for kind in kinds:
-        figures = row["kinds"].get(kind) or row["controls"][kind]
-        rises, gained, lost = [], [], []
-        for case, before, after in trials:
-            if case["audit"]["kind"] != kind:
-                continue
-            now = after["met"] if after else [None] * 3
-            lost += [each is None for each in now]
-            if after:
-                rises.append(score(now) - score(before["met"]))
-            for (_, points), old, new in zip(CRITERIA, before["met"], now):
-                if new is not None and old != (points > 0):
-                    gained.append(old != new)
-        assert figures["shift"]["value"] == (pytest.approx(np.mean(rises)) if rises else None)
-        assert figures["share"]["value"] == (pytest.approx(np.mean(gained)) if gained else None)
-        assert figures["invalid"]["value"] == pytest.approx(np.mean(lost))
-
-
 def test_the_gullible_grader_is_caught(audited) -> None:
     planting, denial = (audited[1][name] for name in ("planting", "denial"))
-    assert planting["kinds"]["claim"]["share"]["value"] > 0, "it believes that all criteria are met"
-    assert planting["kinds"]["template tokens"]["invalid"]["value"] > 0  # neither gained nor lost
+    # It believes one of four claims: of the three criteria two are gained then, and the score rises by 8 of 8 points.
+    claim, tokens = (planting["kinds"][kind] for kind in ("claim", "template tokens"))
+    assert (claim["share"]["n"], claim["shift"]["value"]) == (24, 1 / 4)
+    assert claim["share"]["value"] == pytest.approx(1 / 4 * 2 / 3)
+    assert tokens["invalid"]["value"] == pytest.approx(1 / 3)
+    assert tokens["share"]["value"] == 0, "what cannot be read is neither gained nor lost"
+    assert audited[1]["met"]["share"]["value"] == 3 / 6, "food and 400, or harmless"
     assert planting["controls"]["control"]["shift"]["value"] == 0
     assert planting["outcome"] == "failed"
     assert denial["kinds"]["denial"]["share"]["n"] > 0
@@ -103,12 +65,6 @@ def test_the_text_is_in_the_response_of_the_lowest_score(audited) -> None:
     notes = [case.extra["audit"] for case in read_cases(audited[0] / "changed.jsonl")]
     planted = {(note["perturbation"], note["response"]) for note in notes if note["perturbation"] in PLANTED}
     assert planted == {(name, "b") for name in PLANTED}, "harmless costs 4 points"
-
-
-def test_the_share_of_met_criteria_is_that_of_the_unchanged_cases(audited) -> None:
-    folder, rows = audited
-    met = [each for verdict in read(folder / "clean" / "verdicts.jsonl") for each in verdict["checklist"]["met"]]
-    assert rows["met"]["share"]["value"] == pytest.approx(np.mean(met))
 
 
 def test_the_page_begins_with_whether_the_judge_passes(audited) -> None:

@@ -1,5 +1,7 @@
 """What is read of a judge's verdicts, on verdicts few enough to count by hand."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from doubles.agreement_study import value_of
@@ -123,6 +125,8 @@ def test_outcomes_of_a_planted_text() -> None:
     assert list(lifted.shifts) == pytest.approx([1.9])
     assert (lifted.hits, lifted.counted, lifted.lost) == (1, 1, 0)
     assert see(PLANTED, (4, 2, 3), (4.0, 2.6, 3.0)).hits == 0
+    fallen = [see(replace(PLANTED, should="fall"), (4, 2, 3), (4.0, score, 3.0)).hits for score in (1.6, 1.8, 2.8)]
+    assert fallen == [1, 0, 0]
     # Expected scores are looked at, and there are none.
     for lost in (see(PLANTED, None, None), see(PLANTED, (4, 4, 3), None)):
         assert (list(lost.shifts), lost.counted, lost.lost, lost.asked) == ([], 0, 1, 1)

@@ -200,7 +200,8 @@ _HEADER = re.compile(rf"^[-+•*#_`~ \t]*(?:final |overall )?scores?{_MARK}{_GAP
 # "Step 3: … Score:" after a sentence, as the paper's Figure 8 writes it; it counts where no line begins with "Score:".
 _INLINE = re.compile(rf"(?<=[.!?…。！？]){_GAP}{_MARK}scores?{_MARK}{_GAP}[:：]{_MARK}{_GAP}", re.I)
 # A reason beside a score is one phrase: no quotation, no order of responses, no word that speaks of scores, and no number
-# that counts nothing ("2 warnings", "500 mg"): these may take the score back.
+# that counts nothing ("2 warnings", "500 mg"): these may take the score back. Other words may do so too ("to be halved", or
+# in another language): no rule tells such words from a reason.
 _COUNTED = re.compile(r"\b\d[\d.,]*(?: of \d+)?\s?(?:mg|mcg|µg|g|kg|ml|l|iu|days?|[a-z]{4,}s)\b", re.I)
 _NO_REASON = re.compile(
     r"[.!。！…]\s|[?？\"“”„«»<>=+→~★☆⭐]|"
@@ -392,7 +393,10 @@ _PREFIX = re.compile(rf"\A(?:my |the )?(?:final )?(?:answers?|choices?|verdicts?
 
 
 def _read_comma_list(text: str, rubric: Rubric, slots: int) -> tuple[ParsedAnswer, str]:
-    """Read the list on the last line that says anything: a prompt asks for nothing else, and what follows may take it back."""
+    """Read the list on the last line that says anything: a prompt asks for nothing else, and what follows may take it back.
+
+    What stands above may name the criteria if it names all of them in the list's order: else it may tell another order.
+    """
     wanted, allowed, lists = len(rubric.output_criteria), {*map(folded, rubric.choices.values())}, []
     for line in text.split("\n"):
         listed = _PREFIX.sub("", line.strip(" \t\r*_`.#-"))
@@ -407,8 +411,8 @@ def _read_comma_list(text: str, rubric: Rubric, slots: int) -> tuple[ParsedAnswe
     if any(len(each) == wanted and [*map(folded, each)] != [*map(folded, last)] for each in lists):
         return ParsedAnswer(False, "two lists of answers differ"), ""
     named = [name for name in re.findall(r"\w+", text.lower()) if name in rubric.output_criteria]
-    if len(named) >= wanted and named[-wanted:] != [*rubric.output_criteria]:
-        return ParsedAnswer(False, "the criteria are named in another order"), ""
+    if named and named[-wanted:] != [*rubric.output_criteria]:
+        return ParsedAnswer(False, "the criteria are named in another order, or some of them alone"), ""
     return ParsedAnswer(True, choices=_choices(last, rubric)), ""
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from automedeval.models.checkpoints import checkpoint_folder, read_record
 from automedeval.records import RecordError, read_json
 from automedeval.rubrics.prompts import prompt_fingerprint
-from automedeval.rubrics.rubric import Rubric, packaged_rubrics, read_rubric, rubric_files
+from automedeval.rubrics.rubric import Rubric, packaged_rubrics, read_rubric, rubric_file
 
 FOLDER, RUBRIC, RECORD = "rubric", "rubric.yaml", "published.json"
 PACKAGED = "automedeval"  # the rubric of a checkpoint that was published without one
@@ -44,8 +44,8 @@ def files_to_publish(name: str, version: str) -> dict[str, bytes]:
     rubric = read_rubric(name)
     record = {"automedeval": version, "rubric": rubric.name, "fingerprint": rubric.fingerprint}
     record["prompts"] = prompt_fingerprint(rubric)
-    text, template = rubric_files(name)
-    files = {RUBRIC: text, rubric.template: template, RECORD: (json.dumps(record, indent=1) + "\n").encode()}
+    files = {RUBRIC: rubric_file(name), rubric.template: rubric.template_text.encode()}
+    files[RECORD] = (json.dumps(record, indent=1) + "\n").encode()
     return {f"{FOLDER}/{path}": content for path, content in files.items()}
 
 

@@ -57,14 +57,13 @@ def _patterns(word: str) -> tuple[re.Pattern, re.Pattern, re.Pattern]:
 
 @dataclass(frozen=True)
 class Step:
-    """The place of one step in a rationale: header from `start` to `opened`, number at `number`, text from `text` to `end`.
+    """The place of one step in a rationale, from `start` to `end`: its number at `number`, the text behind its header at `text`.
 
     `doctor` is the doctor of the step, 0 for the question. `regular` says that the step's number follows from its doctor.
     """
 
     start: int
     number: tuple[int, int]
-    opened: int
     text: int
     end: int
     doctor: int
@@ -86,11 +85,9 @@ def read_steps(rationale: str, word: str = DOCTOR) -> tuple[list[Step], int]:
     limits = [*(header.start() for header in headers[1:]), len(rationale)]
     for header, doctor, limit in zip(headers, named, limits):
         body = rationale[header.end() : limit]
-        text = header.end() + len(body) - len(body.lstrip())
-        end = max(text, header.end() + len(body.rstrip()))
+        place = (header.start(), header.span("number"), limit - len(body.lstrip()), header.end() + len(body.rstrip()))
         number = int(header["number"])
         owner = max(number - shift, 0) if doctor is None else doctor
-        place = (header.start(), header.span("number"), header.end(), text, end)
         steps.append(Step(*place, owner, number == owner + shift))
     return steps, shift
 
@@ -149,14 +146,8 @@ def permute(rationale: str, slots: Sequence[int], word: str = DOCTOR) -> str:
         number = rationale[slice(*step.number)]
         if step.regular and step.doctor in shown:
             number = str(shown[step.doctor] + shift)
-        pieces += [
-            rename(rationale[position : place.start]),
-            rename(rationale[step.start : step.number[0]]),
-            number,
-            rename(rationale[step.number[1] : step.opened]),
-            rationale[place.opened : place.text],
-            rename(rationale[step.text : step.end]),
-        ]
+        pieces += [rename(rationale[position : place.start]), rationale[step.start : step.number[0]], number]
+        pieces.append(rename(rationale[step.number[1] : step.end]))
         position = place.end
     return "".join([*pieces, rename(rationale[position:])])
 

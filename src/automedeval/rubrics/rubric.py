@@ -16,7 +16,12 @@ from automedeval.records.yaml_file import YamlFile
 
 MODES = ("pointwise", "pairwise", "listwise", "checklist")
 GRAMMARS = ("score_line", "json", "comma_list", "first_line")
-SCORED = GRAMMARS[:2]  # one score for a response, or one on each criterion
+# What a rubric is answered by: in which modes, and in which grammars.
+ANSWERS = {
+    "scale": (("pointwise", "listwise"), GRAMMARS[:2]),
+    "choices": (("pairwise", "checklist"), GRAMMARS[1:]),
+    "criteria with values": (("pointwise",), ("json",)),
+}
 INPUTS = ("question", "responses", "reference")
 LIKELIHOOD, COUNTED = "likelihood@1", "baseline@1"  # stand for a rubric in verdicts of judges without a scale
 CHOICES = ("a", "b", "tie", "neither")
@@ -205,11 +210,9 @@ def read_rubric(name: str | Path) -> Rubric:
     return reader.rubric(reader.read(path), beside=path.parent if isinstance(path, Path) else None)
 
 
-def rubric_files(name: str | Path) -> tuple[bytes, bytes]:
-    """Return the content of a rubric's YAML file and of its template, as `read_rubric` finds them."""
-    path, _ = _rubric_path(name)
-    template = _template_path(read_rubric(name).template, path.parent if isinstance(path, Path) else None)
-    return path.read_bytes(), template.read_bytes()
+def rubric_file(name: str | Path) -> bytes:
+    """Return the content of a rubric's YAML file, as `read_rubric` finds it."""
+    return _rubric_path(name)[0].read_bytes()
 
 
 def _rubric_path(name: str | Path) -> tuple[Any, str]:
@@ -221,12 +224,6 @@ def _rubric_path(name: str | Path) -> tuple[Any, str]:
         return PACKAGED / f"{text}.yaml", f"{text}.yaml"
     packaged = ", ".join(packaged_rubrics())
     raise RubricError(f"no rubric {text!r}: packaged are {packaged}; your own needs its .yaml path")
-
-
-def _template_path(name: str, beside: Path | None) -> Any:
-    """Return the path of a template, beside the rubric's file or else among the packaged ones; None if there is none."""
-    places = (TEMPLATES / name if beside is None else beside / name, TEMPLATES / name)
-    return next((place for place in places if place.is_file()), None)
 
 
 def read_questions(path: str | Path | None = None) -> Questions:
@@ -255,21 +252,23 @@ class _Reader(YamlFile):
             self.fail("output.order", f"must name every criterion once: {', '.join(names)}")
         scale, anchors = (None, {}) if keys["scale"] is None else self.scale(keys["scale"])
         choices = self.choices(keys["choices"], READINGS if mode == "checklist" else CHOICES)
-        if any(criterion.values for criterion in criteria):
-            self.in_words(keys, criteria, grammar)
-        elif (mode in ("pairwise", "checklist")) != bool(choices) or bool(choices) == bool(scale):
-            self.fail(
-                "mode", "pairwise and checklist take 'choices' and no 'scale', every other a 'scale' and no 'choices'"
-            )
-        if grammar not in (SCORED if scale else GRAMMARS[1:]):
-            self.fail(
-                "output.grammar", "scores are answered as score_line or json, choices as json, comma_list or first_line"
-            )
+        words = [criterion.name for criterion in criteria if criterion.values]
+        found = [kind for kind, given in zip(ANSWERS, (scale, choices, words), strict=True) if given]
+        if len(found) != 1 or mode not in ANSWERS[found[0]][0]:
+            takes = "pointwise takes a 'scale' or criteria with values, listwise a 'scale', pairwise and checklist 'choices'"
+            self.fail("mode", f"{takes}, and nothing beside it")
+        if grammar not in ANSWERS[found[0]][1]:
+            allowed = ", ".join(ANSWERS[found[0]][1])
+            self.fail("output.grammar", f"is one of {allowed} for a rubric with {found[0]}, not {grammar}")
         if grammar == "first_line" and len(criteria) > 1:
             self.fail("output.grammar", "first_line holds one choice, and there are several criteria")
-        if mode == "checklist" and (grammar != "json" or keys["output"].get("value_key")):
-            self.fail("output.grammar", "a checklist is answered as json, without value_key")
+        if (mode == "checklist" or words) and (grammar != "json" or keys["output"].get("value_key")):
+            self.fail("output.grammar", "a checklist and criteria with values are answered as json, without value_key")
+        if words and (count := sum(bool(criterion.threshold) for criterion in criteria)) != 1:
+            self.fail("criteria", f"one criterion with values needs a 'threshold', not {count}")
         for criterion in criteria:
+            if words and not criterion.values:
+                self.fail(f"criteria.{criterion.name}.values", "is missing, and other criteria have values")
             if choices and criterion.neutral not in choices:
                 self.fail(f"criteria.{criterion.name}.neutral", f"{criterion.neutral!r} is not among the choices")
             if scale and grammar == "json" and criterion.polarity == "worse":
@@ -296,17 +295,6 @@ class _Reader(YamlFile):
         if not criteria:
             self.fail("criteria", "needs at least one criterion")
         return Questions(keys["title"], criteria, scale, anchors, tags, fingerprint)
-
-    def in_words(self, keys: dict[str, Any], criteria: Sequence[Criterion], grammar: str) -> None:
-        """Fail unless a rubric whose criteria have values says all that they need, and nothing else."""
-        if bare := [criterion.name for criterion in criteria if not criterion.values]:
-            self.fail(f"criteria.{bare[0]}.values", "is missing, and other criteria have values")
-        if keys["mode"] != "pointwise" or keys["scale"] is not None or keys["choices"]:
-            self.fail("mode", "criteria with values need the mode pointwise, and neither 'scale' nor 'choices'")
-        if (count := sum(bool(criterion.threshold) for criterion in criteria)) != 1:
-            self.fail("criteria", f"one criterion with values needs a 'threshold', not {count}")
-        if grammar != "json" or keys["output"].get("value_key"):
-            self.fail("output.grammar", "criteria with values are answered as json, without value_key")
 
     def criteria(self, items: list) -> Iterator[Criterion]:
         seen = set()
@@ -347,7 +335,8 @@ class _Reader(YamlFile):
         # A rubric may come from other people: its template stands beside it, and no file elsewhere is read.
         if not re.fullmatch(r"[^/\\:]+", name):
             self.fail("template", f"must be the name of a file without a folder, such as my_rubric.jinja, not {name!r}")
-        if (place := _template_path(name, beside)) is None:
+        places = ([beside / name] if beside else []) + [TEMPLATES / name]
+        if (place := next(filter(lambda each: each.is_file(), places), None)) is None:
             self.fail("template", f"no file {name!r} beside the rubric nor among the packaged templates")
         try:
             return read_text(place, name)

@@ -32,13 +32,9 @@ def choice_names(models: Sequence[str], order: Sequence[int]) -> dict[str, str]:
 
 
 def as_recorded(answer: ParsedAnswer, order: Sequence[int], models: Sequence[str]) -> dict[str, Any]:
-    """Return the rationale, scores and choices of an answer as a record holds them; `models` are the case's."""
-    names = choice_names(models, order)
-    return {
-        "rationale": answer.rationale,
-        "scores": list(by_response(answer.scores, order, len(models))) if answer.scores else None,
-        "choices": {name: names[choice] for name, choice in answer.choices.items()} if answer.choices else None,
-    }
+    """Return the rationale and the scores of a scored answer as a record holds them; `models` are the case's."""
+    scores = list(by_response(answer.scores, order, len(models))) if answer.scores else None
+    return {"rationale": answer.rationale, "scores": scores, "choices": None}
 
 
 def renamed(text: str, former: Sequence[int], order: Sequence[int], word: str = DOCTOR) -> str:
