@@ -91,9 +91,10 @@ def quantities(sentence: str, kg: float | None = None) -> tuple[Quantity, ...]:
 
 
 def weight(question: str) -> float | None:
-    """Return the one weight in kg that a question names; None if it names none or several."""
-    found = _IS["weight"].findall(normal(question))
-    return float(found[0]) if len(found) == 1 else None
+    """Return the one weight in kg that a question names; None if it names none or several, also in other units or of things."""
+    text = normal(question)
+    found = _IS["weight"].findall(text)
+    return float(found[0]) if len(found) == len(re.findall(r"\d\s?(?:kg|kilo|lb|pound|stone)", text)) == 1 else None
 
 
 def _read(text: str, kg: float | None) -> list[Quantity]:

@@ -118,7 +118,7 @@ def _excludes(given: Quantity, mine: Quantity) -> bool:
     if given.bound and given.bound == mine.bound and given.period != mine.period:
         return False
     is_opposite = {given.bound, mine.bound} == {"most", "least"} and given.period == mine.period
-    beyond = 1 / BEYOND if is_opposite else BEYOND if given.bound else APART
+    beyond = 1 / BEYOND if is_opposite else BEYOND if given.bound and given.measure != "time" else APART
     is_above = mine.low > beyond * given.high and (given.bound == "most" or mine.bound != "most")
     is_below = beyond * mine.high < given.low and (given.bound == "least" or mine.bound != "least")
     return (is_above and given.bound != "least") or (is_below and given.bound != "most")
