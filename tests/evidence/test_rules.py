@@ -71,10 +71,11 @@ def test_subject_conditions_and_what_other_passages_allow(
     assert rule(statement, *passages, question=question, before=before) == expected
 
 
-@pytest.mark.parametrize(("statement", "agrees"), ROWS["test_hours_that_a_limit_does_not_contradict"])
-def test_hours_that_a_limit_does_not_contradict_agree_with_it_only_if_each_of_them_does(statement, agrees) -> None:
-    evidence = [Evidence("Take paracetamol no more than four times a day.", "reference")]
-    assert (contradiction(statement, evidence), agreement(statement, evidence)) == (None, agrees)
+@pytest.mark.parametrize(("statement", "passages", "question", "agrees"), ROWS["test_what_a_passage_says_or_allows"])
+def test_what_a_passage_says_or_allows(statement: str, passages: list[str], question: str, agrees: bool) -> None:
+    evidence = [Evidence(each, "reference") for each in passages]
+    found = [check(statement, evidence, question=question) for check in (contradiction, agreement)]
+    assert found == [None, agrees]
 
 
 def test_of_a_book_only_near_passages_are_read() -> None:

@@ -29,6 +29,7 @@ _STANDS_FOR: dict[str, str] = _SAID["stands_for"] | {
     measure: _any(unit for unit, (_, of) in UNITS.items() if of == measure) for measure in ("time", "mass", "tablet")
 }
 _STANDS_FOR |= {"unit": _any(UNITS), "numbers": _any(_NUMBERS), "tens": _any(_SAID["tens"]), "adverbs": _any(_ADVERBS)}
+_STANDS_FOR["kin"] = _SAID["kin"]
 
 
 def _pattern(text: str) -> re.Pattern:
@@ -45,7 +46,7 @@ def _product(match: re.Match) -> str:
 
 
 _KINDS = ("apart", "times", "every", "lasting", "amount", "open")  # of quantities, in the order in which they are read
-_IS = {name: _pattern(_SAID[name]) for name in (*_KINDS, "per", "person", "weight")}
+_IS = {name: _pattern(_SAID[name]) for name in (*_KINDS, "per", "person", "weight", "heavy")}
 _REWRITTEN: list[tuple[re.Pattern, Any]] = [
     *((_pattern(each), new) for each, new in _SAID["spelling"]),
     (_pattern(r"\b<tens> <numbers>\b"), lambda match: str(sum(_NUMBERS[each] for each in match[0].split()))),
@@ -56,14 +57,12 @@ _REWRITTEN: list[tuple[re.Pattern, Any]] = [
 ]
 _BEFORE = {name: _pattern(rf"(?:{_SAID[name]})(?: a total of| of)?\s*$") for name in ("most", "least", "unread")}
 _AFTER = {name: _pattern(rf"\s*{_SAID[f'after_{name}']}") for name in ("most", "least")}
-_HAS = {
-    name: re.compile(rf"\b(?:{_SAID[name]})\b")
-    for name in ("tells", "does", "reports", "conditions", "people", "forms", "stages", "needed", "daily", "total")
-}
+_WORDS = "tells does reports conditions people kin forms stages needed daily total empty"
+_HAS = {name: re.compile(rf"\b(?:{_SAID[name]})\b") for name in _WORDS.split()}
 _COMMON = re.compile(f"(?:{_SAID['common']}|{_SAID['tells']})")
 _PHRASE = re.compile(rf"\b(?:{_SAID['phrases']})\b[^@]*?(?=\b(?:{_SAID['phrases']})\b|@|$)")
 _CLAUSE = re.compile(r"[,;:()]|\b(?:but|and)\b")
-_LEFT = _pattern(_SAID["left"])
+_LEFT, CONCENTRATION = _pattern(_SAID["left"]), _pattern(_SAID["concentration"])
 _WORD, _PLURAL = re.compile(r"[a-z]+\d*|\d+(?:\.\d+)?"), re.compile(r"(?<=\w{3})(?<![sui])s$")
 
 
@@ -91,9 +90,11 @@ def quantities(sentence: str, kg: float | None = None) -> tuple[Quantity, ...]:
 
 
 def weight(question: str) -> float | None:
-    """Return the one weight in kg that a question names; None if it names none or several."""
-    found = _IS["weight"].findall(normal(question))
-    return float(found[0]) if len(found) == 1 else None
+    """Return the patient's weight in kg; None if a question names none, another weight, or several people."""
+    text = normal(question)
+    found, heavy = _IS["weight"].search(text), _IS["heavy"].findall(text)
+    people = {*_HAS["kin"].findall(text), found["who"]} if found else set()
+    return float(found["number"]) if found and len(heavy) == 1 and len(people - {"he", "she", "who"}) <= 1 else None
 
 
 def _read(text: str, kg: float | None) -> list[Quantity]:
@@ -104,26 +105,26 @@ def _read(text: str, kg: float | None) -> list[Quantity]:
     held: set[str] = set()  # the conditions of the whole sentence
     for who in _IS["person"].finditer(text):
         number, is_limit = who["number"] or who["old"], who["over"] or who["under"]
-        if not (is_limit and kg and who["kg"] and (float(number) < kg) == bool(who["over"])):
-            held.add(who[0] if is_limit else number)
+        if kg and who["kg"] and ((float(number) < kg) == bool(who["over"]) if is_limit else float(number) == kg):
+            continue  # the patient is so heavy
+        held.add(who[0] if is_limit else f"{number} kg" if who["kg"] else number)
     text = _IS["person"].sub(" @ ", text)
-    subject, found = frozenset[str](), list[Quantity]()
+    subject, found, is_sure = frozenset[str](), list[Quantity](), True
     for clause in _CLAUSE.split(text):
         left, own = _read_clause(clause, kg)
         named, under, whole = _names(left, bool(own))
         subject = named or subject
         held |= whole
-        if _LEFT.search(left):
-            return []
+        is_sure = is_sure and not _LEFT.search(left)
         found += [each._replace(subject=subject, conditions=under) for each in own]
     # Of two of a kind it is not sure which is whose: they are stages, alternatives, or those of two medicines.
-    read = {each[:4] for each in found if not each.computed}
     values = {each[:4] for each in found if not each.computed and not each.bound}
-    if len({each[2:4] for each in read}) < len(read) or len({each[2] for each in values}) < len(values):
-        return []
+    limits = {each[:4] for each in found if not each.computed and each.bound} - values
+    kinds = [each[2:] for each in limits] + [(measure, basis) for *_, measure, of in values for basis in {of, ""}]
     single = {each.measure for each in found if not each.basis and (each.measure, each.high) != ("tablet", 1)}
-    if {"tablet", "mass"} <= single:  # "500 mg: take 2 tablets" may be what one of them holds
-        return []
+    # "500 mg: take 2 tablets" may be what one of them holds.
+    if len(set(kinds)) < len(kinds) or {"tablet", "mass"} <= single or not is_sure:
+        held.add(text)  # what it holds for, no other sentence says: it may allow a quantity, and contradicts none
     rates = [each for each in found if each.measure == "rate" and not each.computed]
     rates = [each for each in rates if each.bound] or rates  # "every 4 hours, at most 4 times a day"
     found = [each for each in found if each in rates or each.measure != "rate" or not rates]  # "twice a day, every day"
@@ -215,6 +216,14 @@ def _amounts(match: re.Match, per: re.Match | None, basis: str, kg: float | None
     basis = basis if kg or not match["weight"] else f"{basis} weight".strip()
     low, high = min(low, high) / scale, max(low, high) / scale
     yield Quantity(low, high, measure, basis, period=period, hourly=period < 1)
+
+
+def rest(sentence: str) -> frozenset[str]:
+    """Return the words of a sentence that are no part of a quantity, but for those of `empty`."""
+    left = (_read_clause(clause, None)[0] for clause in _CLAUSE.split(normal(sentence)))
+    return frozenset(
+        word for each in left for word in re.findall(r"[a-z']+", each) if not _HAS["empty"].fullmatch(word)
+    )
 
 
 def _names(clause: str, has_quantity: bool) -> tuple[frozenset[str], frozenset[str], set[str]]:

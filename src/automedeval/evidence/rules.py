@@ -5,8 +5,9 @@ Compared is the same measure of the same subject, by its own word, under the sam
 
 import re
 from collections.abc import Collection, Sequence
+from itertools import product
 
-from automedeval.evidence.quantities import Quantity, normal, quantities, weight, words
+from automedeval.evidence.quantities import CONCENTRATION, Quantity, normal, quantities, rest, weight, words
 from automedeval.evidence.statements import Evidence
 from automedeval.records.language import is_english
 
@@ -35,10 +36,11 @@ def contradiction(
         is_held = (passage, True) in days or (mine.measure == "rate" and (passage, False) in days)
         if not is_met or (is_part and is_held):
             continue
-        said = [  # a dose without how often may be that of a day
+        said = [  # a limit, and a dose without how often, may be that of a day
             (own, other._replace(basis=own.basis))
             for own, other, of, _ in compared
-            if (own.basis == other.basis and (own == mine or (mine.computed and of is not passage)))
+            if (own == mine and (own.basis == other.basis or (other.bound and not other.basis)))
+            or (mine.computed and of is not passage and own.basis == other.basis)
             or (is_part and of is passage and own.measure == mine.measure and own.computed != other.computed)
         ]
         if all(_excludes(other, own) for own, other in [(mine, each), *said]):
@@ -49,38 +51,47 @@ def contradiction(
 def agreement(
     statement: str, passages: Sequence[Evidence], near: Collection[int] = (), question: str = "", before: str = ""
 ) -> bool:
-    """Return whether a statement has quantities, and evidence on the same subject allows each; arguments of `contradiction`."""
+    """Return whether one passage on the same subject says all of a statement that has quantities, or allows these.
+
+    No word of the statement but the name of its subject stands elsewhere. The arguments are those of `contradiction`.
+    """
     compared = _compared(statement, passages, near, question, before)
-    allowed = {  # of a range both ends
-        mine
-        for mine, each, _, is_met in compared
-        if is_met
-        and mine.basis == each.basis
-        and {mine.bound, each.bound} != {"most", "least"}
-        and not any(_excludes(each, mine._replace(low=end, high=end, hourly=each.hourly)) for end in mine[:2])
-    }
     stated = set(quantities(statement, weight(question)))
-    return bool(stated) and stated <= allowed and not contradiction(statement, passages, near, question, before)
+    named = words(normal(question)) & frozenset().union(*(each.subject for each in stated))
+    for passage in passages:
+        allowed = {  # of a range both ends
+            mine
+            for mine, each, of, is_met in compared
+            if is_met
+            and of is passage
+            and mine.basis == each.basis
+            and {mine.bound, each.bound} != {"most", "least"}
+            and not any(_excludes(each, mine._replace(low=end, high=end, hourly=each.hourly)) for end in mine[:2])
+        }
+        if stated and stated <= allowed and rest(statement) <= rest(passage.text) | named:
+            return not contradiction(statement, passages, near, question, before)
+    return False
 
 
 def _compared(
     statement: str, passages: Sequence[Evidence], near: Collection[int], question: str, before: str
 ) -> list[tuple[Quantity, Quantity, Evidence, bool]]:
     """Return (quantity of the statement, of a passage, passage, for the same patient) of the same measure and subject."""
-    evidence = " ".join(each.text for each in passages)[:TOLD]
-    if any(is_english(text) is False for text in (f"{question} {before} {statement}", evidence)):
+    evidence, asked = " ".join(each.text for each in passages), f"{question} {before} {statement}"
+    if is_english(asked) is False or is_english(evidence[:TOLD]) is False:
         return []
     context, met, kg = _context(statement, before, question), words(normal(question)), weight(question)
-    return [
-        (mine, each, passage, mine.conditions | met == each.conditions | met)
-        for index, passage in enumerate(passages)
-        if index in near or passage.on_question
-        for mine in quantities(statement, kg)
-        for each in quantities(passage.text, kg)
-        if each.measure == mine.measure
-        and (each.bound or _in_one_part(mine.measure, quantities(statement, kg), quantities(passage.text, kg)))
-        and _alike(mine.subject, each.subject, context, _context(passage.text, passage.before, question))
-    ]
+    own, is_diluted = quantities(statement, kg), bool(CONCENTRATION.search(f"{asked} {evidence}"))
+    compared = []
+    for passage in (each for index, each in enumerate(passages) if index in near or each.on_question):
+        their, their_context = quantities(passage.text, kg), _context(passage.text, passage.before, question)
+        for mine, each in product(own, their):
+            is_alike = mine.measure == each.measure and _alike(mine.subject, each.subject, context, their_context)
+            if is_alike and not (is_diluted and mine.measure == "volume"):
+                is_met = mine.conditions | met == each.conditions | met
+                is_met = is_met and (bool(each.bound) or _in_one_part(mine.measure, own, their))
+                compared.append((mine, each, passage, is_met))
+    return compared
 
 
 def _in_one_part(measure: str, own: Sequence[Quantity], their: Sequence[Quantity]) -> bool:
@@ -118,7 +129,8 @@ def _excludes(given: Quantity, mine: Quantity) -> bool:
     if given.bound and given.bound == mine.bound and given.period != mine.period:
         return False
     is_opposite = {given.bound, mine.bound} == {"most", "least"} and given.period == mine.period
-    beyond = 1 / BEYOND if is_opposite else BEYOND if given.bound else APART
+    is_alike = given.measure != "time" and given.period == mine.period  # months are no number of weeks
+    beyond = 1 / BEYOND if is_opposite else BEYOND if given.bound and is_alike else APART
     is_above = mine.low > beyond * given.high and (given.bound == "most" or mine.bound != "most")
     is_below = beyond * mine.high < given.low and (given.bound == "least" or mine.bound != "least")
     return (is_above and given.bound != "least") or (is_below and given.bound != "most")

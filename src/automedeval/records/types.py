@@ -536,7 +536,7 @@ class CheckedResponse(LogRecord):
 
     model: str
     checker: str
-    evidence: str  # what they were compared with: "reference", "books" or "none"
+    evidence: str  # what they were compared with: "reference" or "books"
     statements: tuple[dict, ...]
     extra: dict[str, Any] = field(default_factory=dict)
 
