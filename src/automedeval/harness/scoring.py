@@ -1,6 +1,7 @@
 """Scores of single answers, by a judge that scores inside inspect_ai."""
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from statistics import fmean
 from typing import Any
@@ -44,12 +45,19 @@ def unscored(reason: str, verdicts: int = 0) -> dict[str, Any]:
     return {"value": float("nan"), "explanation": reason, "verdicts": verdicts, "valid": 0}
 
 
+def warn_of_references(judge: BaseJudge, references: Iterable[str | None]) -> None:
+    """Warn that a judge does not read the references that it is given."""
+    if any(references) and not judge.reads_reference:
+        warnings.warn(f"{judge.name} does not read the reference; another judge or rubric does", stacklevel=3)
+
+
 def score_answers(judge: BaseJudge, answers: Sequence[Case]) -> list[dict[str, Any]]:
     """Return the score of each answer, a case with one response, as `score_of` does; all are judged in one call.
 
     An answer that cannot be judged has no score, and its explanation says why; the others are judged without it. ChatError if
     the judge's model cannot go on, which is no answer's fault.
     """
+    warn_of_references(judge, (answer.reference for answer in answers))
     cases: dict[str, Case] = {}
     for answer in answers:
         name = answer.id
