@@ -117,12 +117,10 @@ def _said(text: str) -> str:
 
 def held_beside(text: str, own: str) -> dict[str, bool]:
     """Return the keys of `Response.extra` for an answer read of a text; a mark in a sentence may be named there, or its end."""
-    marks, foreign = (
-        _pattern("mark").finditer(own) if _pattern("sign").search(own) else (),
-        _pattern("foreign").match(own),
-    )
-    unclear = any(not mark["struck"] and own[max(0, mark.start() - 1)] not in "\"'`“‘([" for mark in marks)
-    return {key: True for key, found in (("thoughts", own != text), ("unclear", unclear or foreign)) if found}
+    marks = _pattern("mark").finditer(own) if _pattern("sign").search(own) else ()
+    stray = (mark for mark in marks if not mark["struck"] and own[max(0, mark.start() - 1)] not in "\"'`“‘([")
+    unclear = _pattern("foreign").match(own) or any(stray)
+    return {key: True for key, found in (("thoughts", own != text), ("unclear", unclear)) if found}
 
 
 def note_on_thoughts(cases: Sequence[Any]) -> list[str]:
