@@ -10,7 +10,7 @@ from doubles.endpoint import EndpointDouble, answer, good_answer
 from doubles.word_judge import WordJudge
 
 from automedeval import Case, RecordError, Response, Verdict
-from automedeval.harness.scoring import score_answers
+from automedeval.harness.scoring import UNREAD, score_answers, score_of
 from automedeval.judges.judge import load_by_settings
 from automedeval.records.errors import ChatError
 
@@ -53,6 +53,21 @@ def test_the_judge_reads_the_question_and_the_reference() -> None:
     assert scores == [{"value": value, "explanation": "So.", "verdicts": 1, "valid": 1} for value in (2, 1)]
     assert (scored(blank["value"]), blank["explanation"]) == (None, "the question has no text")
     assert [(case.question, case.reference) for case in judge.seen] == [(talk, None), (talk, "No.")]
+
+
+def test_a_score_is_the_mean_of_the_verdicts_that_give_one() -> None:
+    verdicts = [
+        Verdict("c", "j", "r", (0, 1), valid=True, scores=(2, 4), expected_scores=(2.5, 4.0), rationale="So."),
+        Verdict("c", "j", "r", (1, 0), run=1, valid=False, error="cannot be read"),
+        Verdict("c", "j", "r", (1, 0), run=2, valid=True, scores=(5, 1)),
+    ]
+    explained = "So.\n\n1 of 3 verdicts give no score: cannot be read"
+    assert score_of(verdicts) == {"value": (2.5 + 5) / 2, "explanation": explained, "verdicts": 3, "valid": 2}
+    unread = Verdict("c", "j", "r", (0, 1), valid=True, expected_scores=(None, 1.0))
+    for verdict, why in ((verdicts[1], "cannot be read"), (unread, UNREAD)):
+        scores = score_of([verdict])
+        assert scored(scores.pop("value")) is None
+        assert scores == {"explanation": why, "verdicts": 1, "valid": 0}
 
 
 class Faulty(WordJudge):

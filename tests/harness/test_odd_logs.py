@@ -18,6 +18,8 @@ from doubles.endpoint import EndpointDouble, answer
 from harness.make_logs import ROWS
 from programs import error_line, run_command, succeeded
 
+from automedeval.harness.logs import MULTIPLE_CHOICE, NO_TEXT
+
 JUDGE = ("--judge", "baseline:longer text")
 UNKNOWN = "have no reference, because it cannot be told what their target stands for"
 
@@ -44,8 +46,6 @@ def samples(logs: dict, task: str) -> Path:
 GIVEN: dict[str, tuple[Callable[[dict], str | None], list[int]]] = {
     "template": (lambda row: row["reference"], [0]),
     "column": (lambda row: row["reference"], [0]),
-    "letter": (lambda row: "AB"[row["right"]], [0, 1, 2, 3, 4]),
-    "letter_in_brackets": (lambda row: f"({'AB'[row['right']]})", [0, 1, 2, 3, 4]),
     "sentence": (lambda row: f"It is {row['reference']}", [0, 3, 4]),
     **dict.fromkeys(("number", "list", "index"), (str, [])),
 }
@@ -72,10 +72,16 @@ def test_the_question_of_a_prompt_with_examples_is_its_last(logs: dict[str, Path
         assert row["question"] in text_of(case), "the answer is to this question"
 
 
-def test_likelihoods_are_no_answers(logs: dict[str, Path], tmp_path: Path) -> None:
-    for task in ("rolling", "choices"):
-        done = run_command("judge", f"m={samples(logs, task)}", *JUDGE, "--output", tmp_path / task)
-        assert "no answer" in error_line(done)
+def test_likelihoods_and_choices_are_no_answers(logs: dict[str, Path], tmp_path: Path) -> None:
+    tasks = dict.fromkeys(("rolling", "choices"), NO_TEXT) | dict.fromkeys(
+        ("letter", "letter_in_brackets"), MULTIPLE_CHOICE
+    )
+    told = {f"m={samples(logs, task)}": reason for task, reason in tasks.items()} | {
+        inspect_log(logs, "choices"): MULTIPLE_CHOICE
+    }
+    for log, reason in told.items():
+        line = error_line(run_command("judge", log, *JUDGE, "--output", tmp_path / "out"))
+        assert f"({reason})" in line
 
 
 def test_repeats_and_further_filters_are_told(logs: dict[str, Path], tmp_path: Path) -> None:
@@ -113,11 +119,6 @@ def test_a_chat_through_an_endpoint_is_read(harness_python: Path, logs: dict[str
 def inspect_log(logs: dict, name: str) -> Path:
     (file,) = (logs["odd"] / name).glob("*.json")
     return file
-
-
-def test_a_multiple_choice_question_is_left_out(logs: dict[str, Path], tmp_path: Path) -> None:
-    done = run_command("judge", inspect_log(logs, "choices"), *JUDGE, "--output", tmp_path / "out")
-    assert "left out: 3 (a multiple-choice question, which its key scores)" in error_line(done)
 
 
 def test_what_a_sample_of_inspect_has_beside_its_answer_is_told(logs: dict[str, Path], tmp_path: Path) -> None:
@@ -184,6 +185,6 @@ def test_details_of_lighteval_give_no_reference_of_their_own(logs: dict[str, Pat
     assert [case["question"] for case in cases] == [f"Odd {number}?" for number in range(4)]
     read_as = [(text_of(case), case["reference"]) for case in cases]
     assert read_as == [("Rest.", "Rest."), ("", "Rest.\nRun."), ("Run.", None), ("Run.", None)]
-    assert "4 answers of m, 2 with a reference; left out: 1 (not a generated text)" in printed
+    assert f"4 answers of m, 2 with a reference; left out: 1 ({MULTIPLE_CHOICE}); left out: 1 ({NO_TEXT})" in printed
     assert f"1 answers {UNKNOWN}" in printed
     assert "1 further answers" in printed

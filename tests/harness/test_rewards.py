@@ -7,9 +7,10 @@ import pytest
 from doubles.word_judge import WordJudge
 from programs import SAMPLE, needs_encoder
 
-from automedeval import Case, RecordError, read_cases, read_rubric
+from automedeval import Case, RecordError, Response, read_cases, read_rubric
 from automedeval.audit.perturbations import names_for, read_perturbations
 from automedeval.harness.rewards import JudgeReward, load_reward, medical_judge
+from automedeval.harness.scoring import score_answers
 from automedeval.judges.judge import load_judge
 
 
@@ -45,8 +46,11 @@ def test_a_completion_is_read_as_the_answers_of_files_are() -> None:
 
 
 def test_a_reference_that_is_not_read_is_told() -> None:
+    judge = load_judge("baseline:longer text")
     with pytest.warns(UserWarning, match="does not read the reference"):
-        JudgeReward(load_judge("baseline:longer text"))(["p"], ["Take it."], reference=["R"])
+        JudgeReward(judge)(["p"], ["Take it."], reference=["R"])
+    with pytest.warns(UserWarning, match="does not read the reference"):
+        score_answers(judge, [Case("1", "p", (Response("answer", "Take it."),), "R")])
 
 
 @needs_encoder

@@ -23,10 +23,11 @@ def test_a_data_set_gets_the_scores_of_the_verdicts() -> None:
     assert only["model_b_score"][:] == [1.0, 0.0, 0.0]
 
 
-def test_thoughts_are_no_part_of_an_answer() -> None:
-    rows = {"question": ["What helps?"], "a": ["Take it."], "b": ["<think>\nHm, no.\n</think>\n\nTake it."]}
+def test_an_answer_is_read_as_those_of_files_are() -> None:
+    said = {"a": "Take it.", "b": "<think>\nHm, no.\n</think>\n\nTake it.", "c": [{"type": "text", "text": "Take it."}]}
+    rows = {name: [cell] for name, cell in ({"question": "What helps?"} | said).items()}
     scored = judge_dataset(load_judge("baseline:longer text"), Dataset.from_dict(rows))
-    assert scored["a_score"][:] == scored["b_score"][:] == [2.0]
+    assert scored["a_score"][:] == scored["b_score"][:] == scored["c_score"][:] == [2.0]
 
 
 def test_faults_are_one_line(tmp_path: Path) -> None:
@@ -34,6 +35,7 @@ def test_faults_are_one_line(tmp_path: Path) -> None:
     for rows, options, fault in (
         ({"a": ["b"]}, {}, "no column 'question'"),
         ({"question": ["b"]}, {}, "no column with responses"),
+        ({"question": ["b"], "a": [3]}, {}, "row 0: 'a' must be text, not 3"),
         (ROWS, {"responses": ["model_c"]}, "no column 'model_c'"),
         (ROWS | {"valid": [1, 2, 3]}, {"responses": ["model_a"], "blank": "skip"}, "a column 'valid' already"),
         (ROWS, {}, r"3 of 6 answers are blank"),

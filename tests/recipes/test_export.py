@@ -186,6 +186,7 @@ def test_a_pair_has_trls_columns_and_what_is_left_out_is_counted(study: Study) -
     assert pairs["case-9"]["prompt"][0] == {"role": "system", "content": "Be short."}
     reasons = "a tie: 1, equal texts: 1, no two responses with a score: 2, no valid verdict: 1"
     assert f"9 judged cases → 3 with a pair, 6 without ({reasons}, verdicts that disagree: 1)" in printed
+    assert table_of(study.output).columns.responses == ("chosen", "rejected")
 
 
 def test_a_gap_must_be_above_the_least(study: Study) -> None:

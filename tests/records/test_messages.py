@@ -30,7 +30,7 @@ def test_rows_of_messages_are_a_table_of_answers(row: dict, question: object, an
     (case,) = read_cases(write(tmp_path, row))
     assert case.question == question
     assert [response.text for response in case.responses] == answers
-    held = re.search("thinking|tool_|function_call", json.dumps(row)) is not None
+    held = re.search("thinking|tool_|function_call|analysis", json.dumps(row)) is not None
     assert any("thoughts" in response.extra for response in case.responses) == held
 
 

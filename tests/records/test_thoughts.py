@@ -7,7 +7,7 @@ import pytest
 from programs import run_command
 from tables import rows_of
 
-from automedeval import Case
+from automedeval import Case, Response
 from automedeval.records.thoughts import note_on_thoughts
 
 ROWS = rows_of(__file__)
@@ -39,11 +39,14 @@ def test_a_text_whose_answer_cannot_be_told_stays_and_is_counted(text: str) -> N
     assert note_on_thoughts([case, case])[0].startswith("2 answers held the marks of a raw text, and are judged whole")
 
 
-@pytest.mark.parametrize(
-    ("text", "own"), [*((text, "") for text in ROWS["empty"]), *((text, text) for text in ROWS["stays"])]
-)
-def test_an_answer_of_thoughts_alone_is_empty_and_what_is_no_thought_stays(text: str, own: str) -> None:
-    assert case_of(text).responses[0].text == own
+@pytest.mark.parametrize("text", ROWS["empty"])
+def test_an_answer_of_thoughts_alone_is_empty(text: str) -> None:
+    assert case_of(text).responses[0] == Response("m", "", {"thoughts": True})
+
+
+@pytest.mark.parametrize("text", ROWS["stays"])
+def test_what_is_no_thought_stays(text: str) -> None:
+    assert case_of(text).responses[0] == Response("m", text)
 
 
 def test_an_answer_scores_the_same_with_thoughts_and_the_run_counts_them(tmp_path: Path) -> None:

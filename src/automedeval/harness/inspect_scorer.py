@@ -11,7 +11,7 @@ from inspect_ai.scorer import Score, Scorer, Target, mean, scorer, stderr
 from inspect_ai.solver import TaskState
 
 from automedeval.harness.logs import MULTIPLE_CHOICE
-from automedeval.harness.questions import question_expression, question_in, question_of, reference_of
+from automedeval.harness.questions import is_choice, question_expression, question_in, question_of, reference_of
 from automedeval.harness.scoring import FAILED, score_answers
 from automedeval.judges.base import BaseJudge
 from automedeval.judges.judge import load_by_settings
@@ -66,13 +66,13 @@ def judge(question_pattern: str | None = None, **settings: Any) -> Scorer:
         text = state.output.completion
         if not state.output.choices and not text:
             return Score.unscored(reason="no_response")
-        if len(state.choices):
+        reference = reference_of(list(target))
+        if len(state.choices) or is_choice(reference):
             return Score.unscored(reason="scoring_failed", explanation=MULTIPLE_CHOICE)
         prompt = state.input if isinstance(state.input, str) else [each.model_dump() for each in state.input]
         question = question_in(question_of(prompt, "input"), question_pattern)
         if question is None:
             return Score.unscored(reason="scoring_failed", explanation="the prompt does not fit question_pattern")
-        reference = reference_of(list(target))
         name = f"{state.sample_id}/epoch-{state.epoch}" if state.epoch > 1 else str(state.sample_id)
         scored = await together.score(
             Case(name, question, (Response.from_dict({"model": "answer", "text": text}),), reference)

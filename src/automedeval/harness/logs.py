@@ -16,6 +16,7 @@ from typing import Any
 
 from automedeval.harness.questions import (
     Question,
+    is_choice,
     lm_eval_reference,
     question_of,
     reference_of,
@@ -70,8 +71,10 @@ class Answers:
 Reader = Callable[[Answers, Any, str], Case | str]
 
 
-def _answer(name: Any, question: Question, text: str, reference: str | None, epoch: int = 1) -> Case:
+def _answer(name: Any, question: Question, text: str, reference: str | None, epoch: int = 1) -> Case | str:
     """Return an answer by its name in the log; `epoch` is from 1, if a question is asked several times."""
+    if is_choice(reference):
+        return MULTIPLE_CHOICE
     return Case("", question, (Response("", text, {"harness_id": str(name), "harness_epoch": epoch}),), reference)
 
 

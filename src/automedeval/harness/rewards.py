@@ -7,13 +7,13 @@ The completions of one prompt are judged together, as the responses of one case.
 """
 
 import os
-import warnings
 from collections.abc import Sequence
 from functools import cache
 from itertools import groupby
 from statistics import fmean
 from typing import Any
 
+from automedeval.harness.scoring import warn_of_references
 from automedeval.judges.base import BaseJudge
 from automedeval.judges.judge import load_by_settings
 from automedeval.records import Case, RecordError, Response, digest
@@ -50,8 +50,7 @@ class JudgeReward:
         if question is None:  # the only message of a prompt is its text
             single = [not isinstance(prompt, str) and len(prompt) == 1 for prompt in prompts]
             question = [prompt[0]["content"] if alone else prompt for prompt, alone in zip(prompts, single)]
-        if any(reference or ()) and not self.judge.reads_reference:
-            warnings.warn(f"{self.judge.name} does not read the reference; another judge or rubric does", stacklevel=2)
+        warn_of_references(self.judge, reference or ())
         texts = [_written(each) for each in completions]
         cases = cases_of(question, reference or [None] * len(texts), [text or "" for text in texts])
         said: dict[str, list[list[float]]] = {case.id: [[] for _ in case.responses] for case in cases}

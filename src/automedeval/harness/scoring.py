@@ -1,47 +1,46 @@
 """Scores of single answers, by a judge that scores inside inspect_ai."""
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from statistics import fmean
 from typing import Any
 
 from automedeval.harness.questions import is_blank
 from automedeval.judges.base import BaseJudge
-from automedeval.records import AutoMedEvalError, Case, RecordError, Verdict
+from automedeval.records import AutoMedEvalError, Case, Verdict
 from automedeval.records.errors import ChatError
 
 FAILED = "grader_failed"  # inspect_ai's word for a grader whose answer cannot be read
 UNREAD = "the answer, or the verdict on a criterion, is unread"
 
 
-def score_of(verdicts: Sequence[Verdict], index: int) -> dict[str, Any]:
-    """Return the score of one response by all verdicts that show it: value, explanation, verdicts, valid.
+def score_of(verdicts: Sequence[Verdict], refused: str | None = None) -> dict[str, Any]:
+    """Return the score of an answer, the only one of its case: value, explanation, verdicts, valid.
 
     `value` is the mean of the scores of the verdicts that give one, NaN if none does. `explanation` has the first rationale,
-    and why verdicts give no score. `verdicts` and `valid` are numbers of verdicts: all, and those that give a score. A verdict
-    of choices is a RecordError.
+    and why there is no score: `refused`, or what the verdicts say. `verdicts` and `valid` are numbers of verdicts: all, and
+    those that give a score.
     """
-    if chosen := next((verdict for verdict in verdicts if verdict.choices), None):
-        raise RecordError(f"case {chosen.case_id!r}: {chosen.rubric} gives no score of a response")
-    values = [verdict.value(index) for verdict in verdicts]
-    valid = [verdict for verdict, value in zip(verdicts, values) if value is not None]
-    lacking = [verdict.error or UNREAD for verdict, value in zip(verdicts, values) if value is None]
-    reasons = "; ".join(dict.fromkeys(lacking))
-    if not valid:
-        return unscored(reasons or "no verdict", len(verdicts))
-    rationale = next((verdict.rationale for verdict in valid if verdict.rationale), None)
-    unread = f"{len(lacking)} of {len(verdicts)} verdicts give no score: {reasons}" if lacking else None
+    values = [verdict.value(0) for verdict in verdicts]
+    given = [value for value in values if value is not None]
+    rationales = (verdict.rationale for verdict, value in zip(verdicts, values) if value is not None)
+    reasons = [verdict.error or UNREAD for verdict, value in zip(verdicts, values) if value is None]
+    why = refused or "; ".join(dict.fromkeys(reasons))
+    if given and why:
+        why = f"{len(reasons)} of {len(verdicts)} verdicts give no score: {why}"
     return {
-        "value": fmean(value for value in values if value is not None),
-        "explanation": "\n\n".join(filter(None, (rationale, unread))) or None,
+        "value": fmean(given) if given else float("nan"),
+        "explanation": "\n\n".join(filter(None, (next(filter(None, rationales), None), why))) or None,
         "verdicts": len(verdicts),
-        "valid": len(valid),
+        "valid": len(given),
     }
 
 
-def unscored(reason: str, verdicts: int = 0) -> dict[str, Any]:
-    """Return what `score_of` does for a response without a score."""
-    return {"value": float("nan"), "explanation": reason, "verdicts": verdicts, "valid": 0}
+def warn_of_references(judge: BaseJudge, references: Iterable[str | None]) -> None:
+    """Warn that a judge does not read the references that it is given."""
+    if any(references) and not judge.reads_reference:
+        warnings.warn(f"{judge.name} does not read the reference; another judge or rubric does", stacklevel=3)
 
 
 def score_answers(judge: BaseJudge, answers: Sequence[Case]) -> list[dict[str, Any]]:
@@ -50,6 +49,7 @@ def score_answers(judge: BaseJudge, answers: Sequence[Case]) -> list[dict[str, A
     An answer that cannot be judged has no score, and its explanation says why; the others are judged without it. ChatError if
     the judge's model cannot go on, which is no answer's fault.
     """
+    warn_of_references(judge, (answer.reference for answer in answers))
     cases: dict[str, Case] = {}
     for answer in answers:
         name = answer.id
@@ -72,4 +72,4 @@ def score_answers(judge: BaseJudge, answers: Sequence[Case]) -> list[dict[str, A
             elif rest:
                 kind = "" if isinstance(error, AutoMedEvalError) else f"{type(error).__name__}: "
                 refused[rest[0].id] = f"{rest[0].id}: {kind}{error}"
-    return [unscored(refused[name]) if name in refused else score_of(verdicts[name], 0) for name in cases]
+    return [score_of(verdicts[name], refused.get(name)) for name in cases]

@@ -1,12 +1,13 @@
 """Judge the rows of a data set, and give verdicts as a table: the idioms of datasets and pandas."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from automedeval.judges.base import BaseJudge
-from automedeval.records import Case, Columns, RecordError, Response, Verdict, question_text
-from automedeval.records.columns import without_blanks
+from automedeval.records import Case, Columns, RecordError, Verdict, question_text
+from automedeval.records.messages import without_messages
 from automedeval.records.rows import NoText
 
 if TYPE_CHECKING:
@@ -64,12 +65,14 @@ def judge_dataset(
 
 
 def _cases_of(dataset: "Dataset", models: Sequence[str], blank: str | None) -> Iterator[Case]:
-    placed = []
-    for number, row in enumerate(dataset):
-        said = {model: row[model] if (row[model] or "").strip() else "" for model in models}
-        texts = tuple(Response.from_dict({"model": model, "text": text}) for model, text in said.items())
-        placed.append((f"row {number}", Case(str(number), row["question"], texts, row.get("reference") or None)))
-    return (case for _, case in without_blanks("the data set", placed, blank)[0] if case.responses)
+    reference = "reference" if "reference" in dataset.column_names else None
+    columns, rows = Columns("question", tuple(models), reference=reference), dataset.select_columns
+    placed = [
+        (place := f"row {number}", without_messages(row, place)) for number, row in enumerate(rows(columns.every))
+    ]
+    for number, (_, case) in enumerate(columns.table("the data set", placed, blank).cases):
+        if case.responses:
+            yield Case.from_dict(replace(case, id=str(number)).to_dict())
 
 
 class Verdicts(list[Verdict]):

@@ -13,13 +13,17 @@ ROLES = {"user": "user", "human": "user"} | dict.fromkeys(("assistant", "gpt", "
 # Kinds of parts
 TEXTS, HIDDEN = ("text", "output_text", "input_text"), ("thinking", "redacted_thinking", "reasoning", "tool_use")
 CALLS = ("tool_calls", "function_call")
+THOUGHTS = ("analysis", "commentary")  # channels of Harmony
 CONVERSATIONS, ASKED = ("messages", "conversation", "conversations"), {"question", "prompt"}
-REMOVED = (
-    "<think></think>"  # for an assistant's thought or call: the reader of cases takes it out, and counts it in answers
-)
-# How a text begins that is messages, parts or what an API replied: JSON, or as Python writes them into a table
-WRITTEN = re.compile(
-    r"""\s*(?:array\()?\[?\s*\{\s*["'](?:role|content|from|value|type|text|id|object|choices|candidates)["']\s*:"""
+# Stands for an assistant's thought or call; the reader of cases takes it out of answers, and counts it.
+REMOVED = "<think></think>"
+# How a text begins that is an object or a list of objects, in JSON or as Python writes it into a table
+OBJECT = re.compile(r"\s*(?:array\()?[\[(]?\s*(?:\{|[A-Z]\w*\(\w+=|content=)")
+# What messages and replies of an API have in any of their forms, and other objects, such as an answer in JSON, do not
+REPLY = re.compile(
+    r"""\b(?:(?:role|from)["']?\s*[:=]\s*["'](?:user|human|assistant|gpt|model|system|tool)|type["']?\s*[:=]\s*["']\w*text)["']"""
+    r"""|\b(?:generated_text|additional_kwargs|(?:finish|done|stop)_?reason)["']?\s*[:=]""",
+    re.IGNORECASE,
 )
 
 
@@ -44,19 +48,21 @@ def _is_message(value: Any) -> bool:
 
 
 def as_messages(value: Any, name: str) -> Any:
-    """Return the messages, the message or the parts that a text writes; another value as it is.
+    """Return the messages or the parts that a cell or a text in it has, one message as a list; another value as it is.
 
-    RecordError, which names the column, if the text begins as messages do, and cannot be read.
+    RecordError, which names the column, if a text begins as an object, and has messages or a reply in another form.
     """
-    if not isinstance(value, str) or not WRITTEN.match(value):
-        return value
-    for read in (json.loads, ast.literal_eval):
-        with suppress(ValueError, SyntaxError, RecursionError, MemoryError):
-            told = read(value.strip())
-            if isinstance(told, dict) and isinstance(told.get("choices") or told.get("candidates"), list):
+    told = value
+    if written := isinstance(value, str) and OBJECT.match(value):
+        for read in (json.loads, ast.literal_eval):
+            with suppress(ValueError, SyntaxError, RecursionError, MemoryError):
+                told = read(value.strip())
                 break
-            return told if is_conversation(told) or _is_message(told) or _is_parts(told) else value
-    if re.search(r"""["'](?:role|from)["']\s*:""", value):
+    if _is_message(told):
+        return [told]
+    if is_conversation(told) or _is_parts(told):
+        return told
+    if written and REPLY.search(value):
         raise RecordError(f"{name!r} holds messages in a form that cannot be read, and no text: {value[:40]!r}")
     return value
 
@@ -64,9 +70,10 @@ def as_messages(value: Any, name: str) -> Any:
 def read_conversation(messages: Sequence[dict], name: str) -> list[dict[str, str]]:
     """Return messages as `{"role", "content"}`, each with a text; other keys with texts stay, `REMOVED` stands for calls.
 
-    RecordError, which names the message of `name`, for one without text.
+    Messages that are thoughts are left out. RecordError, which names the message of `name`, for one without text.
     """
-    return [_message(message, f"message {number} of {name!r}") for number, message in enumerate(messages, 1)]
+    read = [_message(message, f"message {number} of {name!r}") for number, message in enumerate(messages, 1)]
+    return [message for message in read if message.get("channel") not in THOUGHTS]
 
 
 def _message(message: dict, place: str) -> dict[str, str]:
@@ -103,16 +110,31 @@ def _part(part: dict) -> Any:
 def answer_text(value: Any, name: str) -> Any:
     """Return the text of an answer that is given as messages, a message or parts; another value as it is.
 
-    RecordError, which has the name, if the assistant did not write the last message.
+    RecordError, which has the name, if the assistant did not write the last message, or wrote several after another.
     """
     value = as_messages(value, name)
-    value = [value] if _is_message(value) else value
     if is_conversation(value):
-        last = _message(value[-1], f"message {len(value)} of {name!r}")
-        if last["role"] != "assistant":
-            raise RecordError(f"{name!r}: the last message is not the assistant's; its role is {last['role']!r}")
-        return last["content"]
+        _, role, text = _last_turn(value, name)
+        if role != "assistant":
+            raise RecordError(f"{name!r}: the last message is not the assistant's; its role is {role!r}")
+        return text
     return _parts(value) if _is_parts(value) else value
+
+
+def _last_turn(messages: list[dict], name: str) -> tuple[list[dict], str, str]:
+    """Return the messages before the last turn, whose it is, and its text; a turn of the assistant may begin with thoughts.
+
+    RecordError if the assistant's last turn has several messages with a text.
+    """
+    said: list[str] = []
+    for number in range(len(messages), 0, -1):
+        message = _message(messages[number - 1], f"message {number} of {name!r}")
+        if message["role"] != "assistant":
+            return (messages[:number], "assistant", "\n".join(said)) if said else (messages[:-1], message["role"], "")
+        said.insert(0, REMOVED if message.get("channel") in THOUGHTS else message["content"])
+        if sum(bool(text.replace(REMOVED, "").strip()) for text in said) > 1:
+            raise RecordError(f"{name!r} ends with several messages of the assistant: leave the one that is the answer")
+    return [], "assistant", "\n".join(said)
 
 
 def _is_parts(value: Any) -> bool:
@@ -137,19 +159,17 @@ def _texts_of(row: dict) -> dict:
         row = {name: value for name, value in row.items() if name not in CONVERSATIONS}
     texts: dict[str, Any] = {}
     for name, value in row.items():
-        value = [value] if _is_message(value) else value
-        messages = read_conversation(value, name) if is_conversation(value) else [{"role": ""}]
-        role = messages[-1]["role"]
+        before, role, text = _last_turn(value, name) if is_conversation(value) else ([], "", "")
         if name in CONVERSATIONS and role and not ASKED & set(row):
             if role not in ("assistant", "user"):
-                last = f"message {len(messages)} of {name!r}, the last one,"
+                last = f"message {len(value)} of {name!r}, the last one,"
                 raise RecordError(f"{last} is neither a user's nor an assistant's: {role!r}")
             if role == "assistant" and "answer" in row:
                 raise RecordError(f"{name!r} ends with an answer, and there is 'answer' beside it: leave one")
-            texts["question"] = _question(messages[:-1] if role == "assistant" else messages)
-            texts |= {"answer": answer_text(value, name)} if role == "assistant" else {}
+            texts["question"] = _question(read_conversation(before if role == "assistant" else value, name))
+            texts |= {"answer": text} if role == "assistant" else {}
         elif role and (name in ASKED or role == "user"):
-            texts[name] = _question(messages)
+            texts[name] = _question(read_conversation(value, name))
         else:
             texts[name] = answer_text(value, name)
     return texts

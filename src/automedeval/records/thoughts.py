@@ -42,7 +42,7 @@ def without_thoughts(text: str) -> str:
             whose = "user"  # of the system, after the first token of all
         if whose == "tool" or (whose == "user" and called):
             due, called = "tool", False
-        elif whose == "user" and _bare(part):
+        elif whose == "user":
             if answer and not prompted:
                 break  # the model invents what follows
             due, prompted = "user", True
@@ -69,23 +69,19 @@ def _bare(part: str) -> str:
 
 def _turns(text: str) -> list[tuple[str, str]]:
     """Return (whose, what) of the turns: "user" and "model" as the YAML has them, "end" after a turn, "" before any mark."""
-    turns, whose, start, last = [], "", 0, 0
+    turns, whose, start = [], "", 0
     for mark in _pattern("words" if _pattern("told").match(text) else "mark").finditer(text):
         name = re.sub(r"^<(?=\w+\|>)", "/", mark[mark.lastgroup or 0])  # the words after a token, or its own
         kind = _pattern("whose").fullmatch(re.sub(r"[^\w/.]+|_+", "_", name).strip("_"))
-        if kind and (mark.lastgroup or whose in ("user", "tool", "end") or _is_written(text, last, *mark.span())):
+        if kind and (mark.lastgroup or whose in ("user", "tool", "end") or _is_written(text, *mark.span())):
             turns.append((whose, text[start : mark.start()]))
             whose, start = kind.lastgroup or "", mark.end()
-        last = mark.end()
     return [*turns, (whose, text[start:])]
 
 
-def _is_written(text: str, before: int, start: int, end: int, alone: bool = True) -> bool:
-    """Return whether a template wrote a mark, `alone` at the end of the text as well; a sentence may name it anywhere."""
-    borders = (
-        not text[before:start].strip() or _pattern("written").match(text, end) or (alone and not text[end:].strip())
-    )
-    return bool(borders) or not _pattern("named").search(text, max(0, start - 2), start)
+def _is_written(text: str, start: int, end: int) -> bool:
+    """Return whether a template wrote a mark; a sentence may name it anywhere."""
+    return bool(_pattern("written").match(text, end) or not _pattern("named").search(text, max(0, start - 2), start))
 
 
 def _said(text: str) -> str:
@@ -94,7 +90,7 @@ def _said(text: str) -> str:
     position, begun = 0, False
     while mark := _pattern("thoughts").search(text, position):
         start, end = mark.span("open") if mark["open"] else mark.span()
-        hides = written = _is_written(text, position, start, end, alone=False)
+        hides = written = _is_written(text, start, end)
         if mark["hidden"]:
             hides, end = written or not _pattern("listed").fullmatch(mark["hidden"]), mark.end()
         elif mark["open"] and written:
@@ -107,18 +103,18 @@ def _said(text: str) -> str:
             kept.append(text[position : start if hides or not (mark["open"] or mark["close"]) else end])
         position, begun = end, begun or hides
     said = _pattern("around").sub(lambda mark: mark["inner"] or mark["end"] or "", "".join([*kept, text[position:]]))
-    own, end = _bare(said), 0
+    own = _bare(said)
     for mark in _pattern("mark").finditer(own):
-        if not mark["struck"] and _is_written(own, end, *mark.span()):
+        if not mark["struck"] and _is_written(own, *mark.span()):
             raise _unclear(f"has {mark[0]} in its answer")
-        end = mark.end()
     return own
 
 
 def held_beside(text: str, own: str) -> dict[str, bool]:
     """Return the keys of `Response.extra` for an answer read of a text; a mark in a sentence may be named there, or its end."""
     marks = _pattern("mark").finditer(own) if _pattern("sign").search(own) else ()
-    unclear = any(not mark["struck"] and own[max(0, mark.start() - 1)] not in "\"'`“‘([" for mark in marks)
+    stray = (mark for mark in marks if not mark["struck"] and own[max(0, mark.start() - 1)] not in "\"'`“‘([")
+    unclear = _pattern("foreign").match(own) or any(stray)
     return {key: True for key, found in (("thoughts", own != text), ("unclear", unclear)) if found}
 
 
