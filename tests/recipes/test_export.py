@@ -38,7 +38,7 @@ def judged(tmp_path: Path) -> tuple[object, ...]:
 export = partial(run_command, "export")
 
 
-def table_of(folder: Path, verdicts: list[dict], **options: object) -> list[dict[str, str]]:
+def exported(folder: Path, verdicts: list[dict], **options: object) -> list[dict[str, str]]:
     file = write(folder / "v.jsonl", verdicts)
     succeeded(export("--verdicts", file, "--to", "csv", *flags(**options, output=folder / "table.csv")))
     return read_csv(folder / "table.csv")
@@ -82,7 +82,7 @@ def test_a_table_has_the_score_by_the_criteria_of_a_case(tmp_path: Path) -> None
             checklist = {"met": met, "met_probabilities": [{True: 0.75, False: 0.25}.get(each) for each in met]}
             verdict_record["checklist"] = checklist | {"score": score, "lowest": lowest, "highest": score}
         verdicts.append(verdict_record | ({"empty": ["b"]} if (n, slot) == (0, 1) else {}))
-    rows = table_of(tmp_path, verdicts, cases=write(tmp_path / "cases.jsonl", cases))
+    rows = exported(tmp_path, verdicts, cases=write(tmp_path / "cases.jsonl", cases))
     names = ("score", "lowest", "highest", "criteria_met", "criteria_not_met", "criteria_unread")
     numbers = [[float(row[name]) if row[name] else None for name in names] for row in rows]
     assert numbers == [
@@ -98,7 +98,7 @@ def test_a_table_has_the_scores_of_several_criteria(tmp_path: Path) -> None:
     verdict |= {"scores": [5, None, 2], "expected_scores": [4.5, None, 1.5], "criterion_scores": criterion_scores}
     verdict["models"] = ["a", "b", "c"]
     names = ("model", "score", "expected_score", "score_relevancy", "score_fluency")
-    rows = [[row[name] for name in names] for row in table_of(tmp_path, [verdict])]
+    rows = [[row[name] for name in names] for row in exported(tmp_path, [verdict])]
     assert rows == [["c", "2", "1.5", "1", "2"], ["a", "5", "4.5", "5", "4"]]
 
 
@@ -109,7 +109,7 @@ def test_no_cell_of_a_csv_is_run_and_no_number_becomes_a_text(tmp_path: Path) ->
     verdict = {"judge": "baseline:longer text", "rubric": "counted", "order": [0], "valid": True}
     texts = [{"case_id": text, "models": [text], "rationale": text} for text in hostile]
     scored = [verdict | each | {"expected_scores": [-1.5 * number]} for number, each in enumerate(texts)]
-    rows = table_of(tmp_path, scored)
+    rows = exported(tmp_path, scored)
     formula = ("=", "+", "-", "@", "\t", "\r")
     for name in ("case_id", "model", "rationale"):
         assert [row[name] for row in rows] == [f"'{text}" if text.startswith(formula) else text for text in hostile]
