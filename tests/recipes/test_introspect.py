@@ -37,12 +37,6 @@ def untimed(folder):
     return records, [(folder / name).read_bytes() for name in ("train.parquet", "test.parquet")]
 
 
-def uninterrupted(lessons, options):
-    """Return what a round writes into another folder that nobody interrupts."""
-    assert lessons.introspect(*options, "--output", lessons.folder / "whole").returncode == 0
-    return untimed(lessons.folder / "whole")
-
-
 @pytest.fixture(scope="module")
 def sample(tmp_path_factory):
     """Build a data set of the recorded teachers' verdicts on the sample, and verdicts of a judge that ties everything."""
@@ -177,7 +171,8 @@ def test_a_stopped_discussion_goes_on_to_the_same_round(lessons) -> None:
         lessons.misjudge(number, (3, 3, 3))
     with EndpointDouble(partner) as endpoint:
         address = [*ENDPOINT, "--base_url", endpoint.url, "--concurrency", 2]
-        whole, asked = uninterrupted(lessons, address), len(endpoint.asked)
+        succeeded(lessons.introspect(*address, "--output", lessons.folder / "whole"))
+        whole, asked = untimed(lessons.folder / "whole"), len(endpoint.asked)
         file = lessons.folder / "round1.discussion" / "discussion.jsonl"
         with stopped(APPEND, 9):
             lessons.introspect(*address)

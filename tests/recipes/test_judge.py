@@ -1,21 +1,41 @@
-"""recipes/judge.py by its command: the main job, resume, several processes, bad input."""
+"""recipes/judge.py by its command: the main job, several processes, bad input, and runs that were killed.
+
+A log only grows at its end, so that a kill leaves a beginning of the file, perhaps with half a line. Each run is cut at such
+places and started again. Other files stop runs after a counted record or checkpoint, test_sft_distributed.py by a SIGKILL.
+"""
 
 import json
 import os
+import random
 import re
+import shlex
 import shutil
 import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
 import psutil
 import pytest
+from doubles.agreement_study import write
+from doubles.endpoint import EndpointDouble, good_answer
 from doubles.tiny_model import build_tiny_model
-from programs import ROOT, SAMPLE, TWO_PROCESSES, error_line, processes_of, run_recipe, succeeded
+from programs import (
+    ENCODER,
+    ROOT,
+    SAMPLE,
+    TWO_PROCESSES,
+    error_line,
+    needs_encoder,
+    processes_of,
+    run_command,
+    run_recipe,
+    succeeded,
+)
 from tables import rows_of
 
 from automedeval.records import Verdict
@@ -193,3 +213,85 @@ def test_recipes_are_not_a_package():
     command, variables = [sys.executable, "-c", "import recipes"], os.environ | {"PYTHONPATH": "."}
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=variables)
     assert "recipes are programs" in done.stderr
+
+
+WORDS = re.findall(
+    r"\w+",
+    """take ibuprofen with food every six hours and call your doctor if pain or fever stays rash swelling breathing dose adult
+    child liver kidney blood pressure warfarin alcohol pregnant safe unsafe maybe""",
+)
+JUDGES = {name: shlex.split(words) for name, words in rows_of(__file__)["judges"].items()}
+
+
+def cases_of(count: int) -> list[dict]:
+    rng = random.Random(3)
+
+    def text(least: int, most: int) -> str:
+        return " ".join(rng.choice(WORDS) for _ in range(rng.randint(least, most))) + "."
+
+    def answer(n: int, at: int) -> str:
+        return "" if n % 7 == at else "ใช่ คุณต้องฉีดวัคซีน" if n % 7 == at + 3 else text(3, 90)
+
+    return [
+        {"id": f"k{n}", "question": text(4, 30), "reference": text(9, 20) if n % 3 == 0 else None}
+        | {"responses": [{"model": model, "text": answer(n, at)} for at, model in enumerate("abc")]}
+        | {"criteria": [{"criterion": text(3, 6), "points": points} for points in (5, -3)]}
+        for n in range(count)
+    ]
+
+
+@pytest.fixture(scope="module")
+def run(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Path], None]:
+    folder = tmp_path_factory.mktemp("cases")
+    many, few = write(folder / "many.jsonl", cases_of(40)), write(folder / "few.jsonl", cases_of(6))
+    with EndpointDouble(good_answer) as endpoint:
+
+        def start(name: str, output: Path) -> None:
+            places = {"MODEL": str(tiny_model), "URL": endpoint.url, "ENCODER": str(ENCODER)}
+            args = [re.sub("MODEL|URL|ENCODER", lambda match: places[match[0]], each) for each in JUDGES[name]]
+            cases = many if name in ("small", "likelihood", "baseline") else few
+            succeeded(run_command("judge", "--cases", cases, "--judge", *args, "--output", output))
+
+        yield start
+
+
+@needs_encoder
+@pytest.mark.parametrize("name", JUDGES)
+def test_a_cut_run_goes_on_to_the_same_bytes(run: Callable[[str, Path], None], name: str, tmp_path: Path) -> None:
+    run(name, tmp_path / "whole")
+    whole = (tmp_path / "whole" / "verdicts.jsonl").read_bytes()
+    lines = whole.splitlines(keepends=True)
+    assert len(lines) >= 6
+    half = len(lines) // 2
+    for place, left in enumerate((lines[:1], lines[:half], [*lines[:half], lines[half][:40]], lines[:-1])):
+        output = tmp_path / f"cut{place}"
+        output.mkdir()
+        (output / "verdicts.jsonl").write_bytes(b"".join(left))
+        run(name, output)
+        assert (output / "verdicts.jsonl").read_bytes() == whole
+
+
+@needs_encoder
+@pytest.mark.parametrize("rubric", ["scores", "criteria"])
+def test_a_cut_audit_goes_on_to_the_same_figures(rubric: str, tiny_model: Path, tmp_path: Path) -> None:
+    cases = write(tmp_path / "cases.jsonl", cases_of(5))
+    small = ("--judge", "small", "--encoder", ENCODER)
+    judge = small if rubric == "scores" else ("--judge", tiny_model, *JUDGES["checkpoint, criteria"][1:])
+
+    def audit(output: Path) -> dict:
+        options = ("--cases", cases, "--edits", 1, "--gate", "false", "--output", output)
+        succeeded(run_command("audit", *judge, *options))
+        figures = json.loads((output / "audit.json").read_text())
+        del figures["settings"]
+        return figures
+
+    whole, output = audit(tmp_path / "whole"), tmp_path / "cut"
+    assert audit(output) == whole
+    logs = sorted(output.rglob("verdicts.jsonl"))
+    assert logs
+    before = [log.read_bytes() for log in logs]
+    for log in logs:
+        kept = log.read_bytes()
+        log.write_bytes(kept[: 2 * len(kept) // 3])
+    assert audit(output) == whole
+    assert [log.read_bytes() for log in logs] == before

@@ -1,16 +1,23 @@
-"""Stages: rows that can be trained on, where a run may start, and what survives being killed."""
+"""Stages: rows and start of a run, and what survives being killed; YAMLs of runs and machines, with the paper's numbers."""
 
 import json
+import os
+import runpy
+import shlex
 import shutil
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import pytest
+import yaml
 from datasets import Dataset
 from doubles.tiny_dataset import build_instructions
 from doubles.tiny_model import CHAT_TEMPLATE, build_tiny_model
+from programs import ROOT
 from tables import rows_of
 from transformers import AutoTokenizer
 from trl import DatasetMixtureConfig, ModelConfig, ScriptArguments, SFTConfig
@@ -20,6 +27,7 @@ from automedeval.models.tokenization import PromptEncoder
 from automedeval.records import RecordError
 from automedeval.training.run import DECISIVE, WHOLE, Run
 from automedeval.training.stages import REFUSED, check_base, check_start, read_rows, refuse_unused, tokenize, write_card
+from automedeval.training.start import parse_run
 
 SPLITS = {"fingerprint": "d1", "splits": {"stage1": {}, "stage2": {}, "stage3": {}, "test": {}}}
 ROWS = rows_of(__file__)
@@ -213,3 +221,246 @@ def test_every_argument_of_training_decides_the_weights_or_is_known_not_to() -> 
     known = [*DECISIVE, *harmless, *(REFUSED.keys() & existing)]
     assert len(known) == len(set(known))
     assert set(DECISIVE) <= existing <= set(known)
+
+
+FILES = sorted(path.relative_to(ROOT) for path in (ROOT / "recipes").rglob("*.yaml"))
+RUNS = [path for path in FILES if "recipes/sft.py" in (ROOT / path).read_text(encoding="utf-8").splitlines()[0]]
+MACHINES = sorted(path.relative_to(ROOT) for path in (ROOT / "accelerate_configs").glob("*.yaml"))
+ZERO3 = [path for path in MACHINES if path.stem.startswith("zero3")]
+# What a run of one folder may have of its own: where it starts, what it reads, where it ends. A stage or an ablation that
+# changed anything else at the same time would compare nothing.
+MAY_DIFFER = {"model_name_or_path", "dataset_name", "dataset_train_split", "datasets", "output_dir"}
+ADAPTER = {"use_peft", "lora_target_modules", "lora_r", "lora_alpha", "lora_dropout"}
+ADAPTER |= {"learning_rate", "gradient_accumulation_steps"}
+PAPER = Path("recipes/runs/automedeval-13b")
+FOLDERS = sorted({run.parent for run in RUNS})
+
+
+def read(path: Path) -> dict[str, Any]:
+    """Return what a YAML file of the repository holds."""
+    return yaml.safe_load((ROOT / path).read_text(encoding="utf-8"))
+
+
+def command(path: Path) -> dict[str, str]:
+    """Return the flags of the command in a YAML's first line."""
+    words = shlex.split((ROOT / path).read_text(encoding="utf-8").splitlines()[0].removeprefix("# "))
+    assert words[:2] == ["accelerate", "launch"]
+    assert "recipes/sft.py" in words
+    return {word: words[at + 1] for at, word in enumerate(words) if word.startswith("--")}
+
+
+def update_rows(flags: dict[str, str], run: dict[str, Any]) -> int:
+    """Return how many rows one update of a command sees."""
+    processes = int(flags.get("--num_processes") or read(Path(flags["--config_file"]))["num_processes"])
+    accumulation = int(flags.get("--gradient_accumulation_steps") or run["gradient_accumulation_steps"])
+    return processes * run["per_device_train_batch_size"] * accumulation
+
+
+# --- training runs ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("run", RUNS, ids=str)
+def test_a_run_parses_as_the_recipe_and_as_trl_do_it(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from trl.scripts.sft import make_parser
+
+    given = ["--config", str(ROOT / run), "--use_cpu", "true"]  # without it bf16 asks for a GPU
+    _, training, model, _ = make_parser().parse_args_and_config(args=given, fail_with_unknown_args=True)
+    monkeypatch.setattr("sys.argv", ["recipes/sft.py", *given])
+    script, ours, _, mixture = parse_run(make_parser())
+    assert (ours.learning_rate, ours.output_dir) == (training.learning_rate, training.output_dir)
+    assert model.model_name_or_path == read(run)["model_name_or_path"]
+    assert script.dataset_name or mixture.datasets
+    assert training.max_length == 2048
+    assert not training.trust_remote_code
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=str)
+def test_the_runs_of_a_folder_differ_only_in_what_they_may(folder: Path) -> None:
+    runs = [run for run in RUNS if run.parent == folder]
+    first, *others = [run for run in runs if not read(run).get("use_peft")] or runs
+    shared = {key: value for key, value in read(first).items() if key not in MAY_DIFFER}
+    for other in others:
+        assert {key: value for key, value in read(other).items() if key not in MAY_DIFFER} == shared, other
+    for adapter in (run for run in RUNS if run.parent == folder and read(run).get("use_peft")):
+        held = read(adapter)
+        keys = {key for key in {*held, *shared} - MAY_DIFFER if held.get(key) != shared.get(key)}
+        assert keys <= ADAPTER, adapter
+
+
+def test_the_13b_runs_have_the_numbers_of_the_paper() -> None:
+    runs = [run for run in RUNS if run.parent == PAPER]
+    assert len(runs) >= 6
+    for run in runs:
+        held, flags = read(run), command(run)
+        assert update_rows(flags, held) == 128, run
+        assert (held["num_train_epochs"], held["warmup_steps"], held["max_length"]) == (5, 0.03, 2048)
+        assert (held["optim"], held["lr_scheduler_type"]) == ("adamw_torch", "linear")
+        assert held["attn_implementation"] == "flash_attention_2"
+        assert held["learning_rate"] == (2e-4 if held.get("use_peft") else 2e-5)
+        assert Path(flags["--config_file"]).stem == ("single" if held.get("use_peft") else "zero3")
+
+
+def test_the_chat_template_of_the_13b_runs_continues_its_own_prompt(tiny_model: Path) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(tiny_model)
+    template = read(PAPER / "stage1.yaml")["chat_template_path"]
+    tokenizer.chat_template = (ROOT / template).read_text(encoding="utf-8")
+    prompt = [{"role": "system", "content": "You judge."}, {"role": "user", "content": "Why?"}]
+    asked = tokenizer.apply_chat_template(prompt, tokenize=False, add_generation_prompt=True)
+    answer = {"role": "assistant", "content": "Step 1"}
+    answered = tokenizer.apply_chat_template([*prompt, answer], tokenize=False)
+    assert answered == f"{asked}Step 1{tokenizer.eos_token}"
+    assert "You judge." in asked
+    assert "Why?" in asked
+    longer = tokenizer.apply_chat_template([*prompt, answer, prompt[1], answer], tokenize=False)
+    assert longer.startswith(answered)
+    assert longer.count(f"Step 1{tokenizer.eos_token}") == 2
+    with pytest.raises(Exception, match="there is tool"):
+        tokenizer.apply_chat_template([{"role": "tool", "content": "x"}], tokenize=False)
+
+
+# --- machines ---------------------------------------------------------------------------------------------------------
+
+
+def deepspeed_settings() -> dict[str, Any]:
+    """Return DeepSpeed's settings, as a process finds them."""
+    from accelerate.utils import DeepSpeedPlugin
+
+    return DeepSpeedPlugin().deepspeed_config
+
+
+def launched(*given: str, found_by: Callable[[], Any] = deepspeed_settings) -> tuple[dict[str, Any], Any]:
+    """Return what `accelerate launch` starts processes with, and the settings that they find; start none."""
+    import torch.distributed.run
+    from accelerate.commands.launch import launch_command, launch_command_parser
+    from transformers.integrations import unset_hf_deepspeed_config
+
+    found: list[Any] = []
+
+    def start(args: Any) -> None:
+        found.extend((vars(args), found_by()))
+
+    try:
+        with mock.patch.object(torch.distributed.run, "run", start):
+            launch_command(launch_command_parser().parse_args([*given, "recipes/sft.py"]))
+    finally:
+        unset_hf_deepspeed_config()  # else later tests load their models in pieces
+    return found[0], found[1]
+
+
+def numbers_of(machine: Path) -> Path:
+    """Return DeepSpeed's file of a machine: several hosts have that of one."""
+    return machine.with_name(machine.stem.removesuffix("_multinode") + ".json")
+
+
+@pytest.mark.parametrize("machine", MACHINES, ids=str)
+def test_a_machine_holds_no_number_of_a_run(machine: Path) -> None:
+    from accelerate.commands.config.config_args import load_config_from_file
+
+    config = load_config_from_file(str(ROOT / machine))
+    assert config.num_processes >= 1
+    flags = command(machine) if machine in ZERO3 else {}
+    assert flags.get("--config_file", str(machine)) == str(machine)
+    assert set(read(machine)) <= {
+        "compute_environment", "distributed_type", "deepspeed_config", "num_machines", "num_processes", "machine_rank",
+        "main_process_port", "rdzv_backend", "use_cpu", "mixed_precision", "fsdp_config",
+    }  # fmt: skip
+    if machine in ZERO3:
+        known = {"deepspeed_config_file", "zero3_init_flag", "deepspeed_multinode_launcher"}
+        assert set(config.deepspeed_config) <= known
+        assert config.deepspeed_config["deepspeed_config_file"] == str(numbers_of(machine))
+        assert update_rows(flags, read(Path(flags["--config"]))) == (128 if "13b" in flags["--config"] else 8)
+
+
+@pytest.mark.parametrize("machine", ZERO3, ids=str)
+def test_deepspeed_takes_its_numbers_from_the_run(machine: Path) -> None:
+    held = json.loads((ROOT / numbers_of(machine)).read_text())
+    zero = held.pop("zero_optimization")
+    assert (zero["stage"], zero["stage3_gather_16bit_weights_on_model_save"]) == (3, True)
+    assert ("offload_optimizer" in zero, "offload_param" in zero) == (("offload" in machine.stem,) * 2)
+    scheduler, optimizer = held.pop("scheduler"), held.pop("optimizer")
+    assert (scheduler["type"], scheduler["params"].pop("warmup_type")) == ("WarmupDecayLR", "linear")
+    assert optimizer["type"] == "AdamW"
+    # With its parameters in the host's memory DeepSpeed wants its own, compiled Adam; torch's needs no compiler.
+    assert optimizer["params"].pop("torch_adam", False) == ("offload" not in machine.stem)
+    assert set(scheduler["params"].values()) == set(optimizer["params"].values()) == {"auto"}
+    assert held.pop("bf16") == held.pop("fp16") == {"enabled": "auto"}
+    assert set(held.values()) == {"auto"}
+
+
+@pytest.mark.parametrize("machine", ZERO3, ids=str)
+def test_accelerate_takes_the_machine(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("deepspeed")
+    monkeypatch.chdir(ROOT)  # paths count from there
+    monkeypatch.setenv("DS_ACCELERATOR", "cpu")
+    hosts = ("--machine_rank", "1", "--main_process_ip", "10.0.0.1") if "multinode" in machine.stem else ()
+    started, deepspeed = launched("--config_file", str(machine), *hosts)
+    assert deepspeed["zero_optimization"]["stage"] == 3
+    assert deepspeed["scheduler"]["params"]["warmup_type"] == "linear"
+    assert int(started["nproc_per_node"]) == (2 if machine.stem == "zero3_cpu" else 8)
+    if hosts:
+        assert (started["nnodes"], started["node_rank"], started["rdzv_backend"]) == ("2", 1, "static")
+        assert started["rdzv_endpoint"] == "10.0.0.1:29500"
+
+
+def test_accelerate_takes_fsdp2(monkeypatch: pytest.MonkeyPatch) -> None:
+    from accelerate.utils import FullyShardedDataParallelPlugin
+
+    monkeypatch.setattr(os, "environ", dict(os.environ))
+    file = "accelerate_configs/fsdp2.yaml"
+    started, plugin = launched("--config_file", str(ROOT / file), found_by=FullyShardedDataParallelPlugin)
+    assert int(started["nproc_per_node"]) == 8
+    assert (plugin.fsdp_version, plugin.activation_checkpointing, plugin.cpu_ram_efficient_loading) == (2, True, True)
+    assert "FULL_STATE_DICT" in str(plugin.state_dict_type)
+    flags = command(Path(file))
+    assert (flags["--config_file"], flags["--activation_checkpointing"]) == (file, "false")
+    assert update_rows(flags, read(Path(flags["--config"]))) == 128
+
+
+# --- what a run needs -------------------------------------------------------------------------------------------------
+
+
+def test_the_document_shows_what_the_program_prints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("deepspeed")
+    pytest.importorskip("peft")
+    monkeypatch.setenv("DS_ACCELERATOR", "cpu")
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")  # as where the script is run: it imports from its neighbours
+    program = runpy.run_path(str(ROOT / "benchmarks/training_memory.py"))
+    printed = program["tables"]()
+    # LLaMA-13B by hand: 40 layers of four square and three wide matrices and two norms; embedding, head, and the last norm.
+    layers = 40 * (4 * 5120**2 + 3 * 5120 * 13824 + 2 * 5120)
+    assert program["count"]("13B").parameters == layers + 2 * 32000 * 5120 + 5120
+    assert program["count"]("13B, LoRA").trained == 40 * 16 * (4 * 2 * 5120 + 3 * (5120 + 13824))
+    document = (ROOT / "docs/train.md").read_text(encoding="utf-8")
+    assert document.partition("<!-- training_memory -->")[2].partition("<!--")[0].strip() == printed.strip()
+
+
+def test_activations_are_those_that_pytorch_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.distributed._tools.mem_tracker import MemTracker
+
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    program = runpy.run_path(str(ROOT / "benchmarks/training_memory.py"))
+    arguments = program["count"]("13B").arguments
+    shape = program["LLAMA"] | {"num_hidden_layers": 4}
+    for again in (True, False):
+        with FakeTensorMode():  # tensors of the true sizes, without memory
+            before = torch.get_default_dtype()
+            torch.set_default_dtype(torch.bfloat16)
+            run, model = program["run_of"]("few layers", shape, arguments | {"activation_checkpointing": again})
+            torch.set_default_dtype(before)
+            model.train()
+            if again:
+                model.activation_checkpointing_enable()
+            ids = torch.zeros(2, 2048, dtype=torch.long)
+            tracker = MemTracker()
+            tracker.track_external(model)
+            with tracker:
+                model(input_ids=ids, labels=ids).loss.backward()
+        (peak,) = tracker.get_tracker_snapshot("peak").values()
+        counted = {getattr(kind, "value", kind): size for kind, size in peak.items()}
+        beside = counted["Activation"] + counted["Temp"]
+        if again:  # the peak of one process is later, where all gradients are; under ZeRO-3 they are shared out
+            assert beside < run.activations < 3 * beside
+        else:
+            assert run.activations == pytest.approx(beside, rel=0.03)

@@ -19,8 +19,8 @@ from automedeval.rubrics import COUNTED
 class BaselineJudge(ApartJudge):
     """Score every response by itself with a baseline: `expected_scores` without a scale, by no model that was trained to judge.
 
-    Without a `collection` BM25 takes the word frequencies of the cases that are judged together. RecordError: there is no such
-    baseline in `metrics.embedding.NAMES`, or it needs an encoder.
+    Without a `collection` BM25 takes the word frequencies of the cases that are judged together. An `encoder` is for those of
+    `EMBEDDINGS`. RecordError: there is no such baseline in `metrics.embedding.NAMES`.
     """
 
     baseline: str
@@ -41,8 +41,7 @@ class BaselineJudge(ApartJudge):
             self._score = partial(bm25, collection=self.collection)
             settings.append(self.collection.fingerprint)
         if self.baseline in EMBEDDINGS:
-            if self.encoder is None:
-                raise RecordError(f"the baseline {self.baseline!r} needs an encoder")
+            assert self.encoder is not None
             settings.append(self.encoder.fingerprint)
         self.fingerprint = digest(settings)
 

@@ -12,8 +12,7 @@ from automedeval.judges.requests import Request, plan_requests
 from automedeval.metrics.embedding import pieces
 from automedeval.models.base import Answer, Chat, Dialogue, Prompt
 from automedeval.models.questions import Question, read_questions
-from automedeval.models.replay import RecordedChat
-from automedeval.records import Case, RecordError, Verdict, digest, question_text
+from automedeval.records import Case, Verdict, digest, question_text
 from automedeval.records.text import readable
 from automedeval.rubrics import Rubric, read_rubric
 from automedeval.rubrics.grammar import ParsedAnswer, answer_parts, parse_verdict, reading_from_values
@@ -48,9 +47,6 @@ class Judge(BaseJudge):
         name: what verdicts record as their judge; by default the chat's name.
         search, store: finds passages of books, and its fingerprint; those nearest to the question and to the responses stand
             in the prompt, and in the verdict's `knowledge`.
-
-    Raises:
-        RecordError: constrained decoding of a recording.
     """
 
     wording: Rubric = field(init=False, repr=False)
@@ -72,8 +68,6 @@ class Judge(BaseJudge):
         self.name = self.name or self.chat.name
         self.rubric_name = self.wording.name
         self.rationale = self.rationale and self.wording.rationale
-        if self.score_decoding == "constrained" and isinstance(self.chat, RecordedChat):
-            raise RecordError(f"--score_decoding constrained needs a checkpoint or an endpoint, not {self.chat.name}")
         self.score_decoding = self.score_decoding or ("constrained" if self.chat.constrains else "free")
         self._found = lru_cache(maxsize=4096)(self._look_up)
 

@@ -9,7 +9,7 @@ from typing import Any
 from automedeval.judges.chat_judge import Judge, read_answer
 from automedeval.judges.requests import Request
 from automedeval.models.base import Answer, Prompt, answer_groups
-from automedeval.records import RecordError, Verdict, digest
+from automedeval.records import Verdict, digest
 from automedeval.rubrics.rubric import READINGS
 from automedeval.stats.checklist import checklist_score
 
@@ -20,11 +20,6 @@ class ChecklistJudge(Judge):
 
     An empty response meets nothing, neither what it should say nor what it must not: nobody is asked.
     """
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.wording.mode != "checklist":
-            raise RecordError(f"the rubric {self.wording.name} has its own criteria, and takes none of a case")
 
     @cached_property
     def fingerprint(self) -> str:

@@ -117,8 +117,7 @@ class SmallJudge(ApartJudge):
     blind_to = UNSEEN
 
     def __post_init__(self) -> None:
-        if self.rubric.scale is None:
-            raise RecordError(f"the small judge reads a scale, and the rubric {self.rubric.name} gives choices")
+        assert self.rubric.scale is not None  # `planner` refuses other rubrics
         self.wording, self._scale = self.rubric, self.rubric.scale
         self.chat = self.voice.chat if self.voice else None
         self.name = self.name or (f"small+{self.chat.name}" if self.chat else "small")

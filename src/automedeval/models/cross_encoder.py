@@ -10,7 +10,6 @@ from sentence_transformers import CrossEncoder
 
 from automedeval.models.checkpoints import loading
 from automedeval.models.pair_reader import PAIR_TOKENS
-from automedeval.records import RecordError
 
 
 def load_cross_encoder(
@@ -24,7 +23,7 @@ def load_cross_encoder(
     """Return the cross-encoder of an encoder's folder, with an adapter of `save_adapter` or with a new head, in float32.
 
     A `trainable` adapter stays beside the weights; else it is added to them, which is faster. `labels` and `tokens` are as for
-    `PairReader`. RecordError if there is no such adapter, or it is one of another encoder.
+    `PairReader`. RecordError if it is one of another encoder.
     """
     logging.disable(logging.WARNING)  # both libraries report that the head is new, which it always is
     try:
@@ -40,8 +39,6 @@ def load_cross_encoder(
     finally:
         logging.disable(logging.NOTSET)
     if adapter is not None:
-        if not (adapter / "adapter_config.json").is_file():
-            raise RecordError(f"no adapter at {adapter}")
         with loading(str(adapter)):
             model.load_adapter(str(adapter), is_trainable=trainable)
         for layer in model.modules() if not trainable else ():

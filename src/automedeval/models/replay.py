@@ -47,9 +47,8 @@ class RecordedChat(Chat):
         self._fingerprint = digest([self.teacher, self.role, self.knowledge, sorted(self._texts.items())])
 
     def reply(self, prompt: Prompt) -> Answer:
-        """Return the recorded answer; RecordError if the prompt has no key, or the recording no answer for it."""
-        if prompt.key is None:
-            raise RecordError(f"{self.path}: a recording answers prompts of teachers only, which have a key")
+        """Return the recorded answer; RecordError if there is none for its key."""
+        assert prompt.key is not None  # those of teachers and their partners have one
         if prompt.key not in self._texts:
             raise RecordError(f"{self.path}: no line of {self._shown(prompt.key)}")
         return Answer(self._texts[prompt.key])
