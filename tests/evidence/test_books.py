@@ -35,10 +35,7 @@ def test_markdown_keeps_title_and_headings(tmp_path: Path) -> None:
         ("Small book", "Heart > Rhythm", "Beats. # no heading", None),
         ("Small book", "Lung", "one two", None),
     ]
-
-
-def test_a_file_with_several_chapters_is_called_after_the_file(tmp_path: Path) -> None:
-    file = tmp_path / "medical.md"
+    # A file of several chapters is called after the file.
     file.write_text("# One\na.\n# Two\n## Part\nb.\n", encoding="utf-8")
     assert [(one.book, one.section) for one in passages(file)] == [("medical", "One"), ("medical", "Two > Part")]
 
@@ -106,10 +103,6 @@ def test_lines_of_the_same_form_at_both_ends_of_a_few_pages_stay(tmp_path: Path)
     assert one.text == "Dose 1 mg. Daily. Dose 2 mg. Dose 3 mg. Daily. Dose 4 mg. Text a. Text b. Text c."
 
 
-def test_a_pdf_with_an_empty_password_is_read(tmp_path: Path) -> None:
-    assert passages(write_pdf(tmp_path / "b.pdf", [["Read me."]], password=""))[0].text == "Read me."
-
-
 @pytest.mark.parametrize(("name", "content", "told"), rows_of(__file__)["test_what_cannot_be_read_is_told"])
 def test_what_cannot_be_read_is_told(tmp_path: Path, name: str, content: str, told: str) -> None:
     (tmp_path / name).write_bytes(content.encode("latin-1"))
@@ -117,24 +110,22 @@ def test_what_cannot_be_read_is_told(tmp_path: Path, name: str, content: str, to
         passages(tmp_path / name)
 
 
-def test_locked_and_scanned_pdfs_are_told(tmp_path: Path) -> None:
+def test_locked_and_scanned_pdfs_are_told_and_an_empty_password_locks_none(tmp_path: Path) -> None:
+    assert passages(write_pdf(tmp_path / "c.pdf", [["Read me."]], password=""))[0].text == "Read me."
     with pytest.raises(RecordError, match="the PDF is encrypted"):
         Book(write_pdf(tmp_path / "a.pdf", [["Secret."]], password="key"))
     with pytest.raises(RecordError, match="holds no text: 2 pages without text"):
         passages(write_pdf(tmp_path / "b.pdf", [[], []]))
 
 
-def test_books_are_found_in_folders(tmp_path: Path) -> None:
+def test_books_are_found_in_folders_and_wrong_ones_refused(tmp_path: Path) -> None:
+    with pytest.raises(RecordError, match="no book"):
+        find_books([tmp_path])
+    with pytest.raises(RecordError, match="no such file"):
+        find_books([tmp_path / "c.md"])
     (tmp_path / "deep").mkdir()
     for name in ("b.txt", "a.md", "deep/c.md", "notes.docx", ".hidden.md"):
         (tmp_path / name).write_text("text.", encoding="utf-8")
     books, skipped = find_books([tmp_path, tmp_path / "a.md"])  # the same file counts once
     assert [book.file.name for book in books] == ["a.md", "b.txt", "c.md"]
     assert skipped == {".docx": 1}
-
-
-def test_wrong_books_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(RecordError, match="no book"):
-        find_books([tmp_path])
-    with pytest.raises(RecordError, match="no such file"):
-        find_books([tmp_path / "c.md"])

@@ -38,13 +38,11 @@ def test_how_often_a_day(sentence: str, times: list[float], bound: str) -> None:
     assert rate.bound == bound
 
 
-def test_what_follows_of_a_dose_and_how_often_it_is_taken() -> None:
+def test_what_follows_of_a_dose_and_how_often_and_how_long_in_seconds() -> None:
     dose, day = of("Take 1 to 2 tablets every 4 to 6 hours.", "tablet")
     assert (dose.low, dose.high, dose.basis) == (1, 2, "")
     assert (day.low, day.high, day.basis, day.computed) == (4, 12, "day", True)
 
-
-def test_how_long_in_seconds_and_no_part_of_a_day() -> None:
     assert [each[:2] for each in of("Take it for 5 to 7 days.", "time")] == [(5 * 86400, 7 * 86400)]
     assert of("Walk for 20 minutes.", "time") == []
 

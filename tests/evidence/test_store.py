@@ -73,8 +73,10 @@ def counts(*numbers: int) -> Counter[str]:
 def test_a_search_finds_by_meaning_with_cosines(shelf: Shelf) -> None:
     with shelf.write() as base:
         assert base.add(PASSAGES) == counts(5, 0, 0, 5)
-    queries = ["low mood medicine", "insulin and blood sugar"]
-    low_mood, sugar = shelf.read().search(queries, 5)
+    queries, read = ["low mood medicine", "insulin and blood sugar"], shelf.read()
+    assert read.search([]) == []
+    blank, low_mood, sugar = read.search(["?!", *queries], 5)  # a query without a word finds nothing
+    assert blank == []
     assert low_mood[0] == replace(PASSAGES[2], score=low_mood[0].score)
     assert sugar[0].text == TEXTS[1]
     cosines = shelf.encoder.encode(TEXTS) @ shelf.encoder.encode(queries[:1])[0]
@@ -164,13 +166,6 @@ def test_a_folder_that_is_in_use_is_waited_for_and_then_told(folder: Shelf, monk
         monkeypatch.setattr(store, "PATIENCE", 60)
         threading.Timer(0.3, holder.kill).start()
         assert folder.read().content == digest([])
-
-
-def test_a_query_without_a_word_finds_nothing(shelf: Shelf) -> None:
-    base = shelf.filled()
-    assert base.search([]) == []
-    assert base.search(["?!", " ", "insulin"], 1)[:2] == [[], []]
-    assert len(base.search(["what is it"], 2)[0]) == 2
 
 
 def test_the_arguments_of_a_teacher_open_a_store(shelf: Shelf) -> None:

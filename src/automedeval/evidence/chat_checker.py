@@ -86,7 +86,7 @@ class ChatChecker:
     @cached_property
     def fingerprint(self) -> str:
         wording = [QUESTION.name, QUESTION.wording, QUESTION.options, BLANK]
-        return digest([3, self.encoder.fingerprint, self.chat.fingerprint, wording, MOST, self.threshold])
+        return digest([4, self.encoder.fingerprint, self.chat.fingerprint, wording, MOST, self.threshold])
 
     @property
     def certificate(self) -> Path:

@@ -77,7 +77,7 @@ class SmallChecker:
 
     @cached_property
     def fingerprint(self) -> str:
-        return digest([6, self.encoder.fingerprint, self.adapter, self.threshold, self.precision, NEAR, NEAREST])
+        return digest([7, self.encoder.fingerprint, self.adapter, self.threshold, self.precision, NEAR, NEAREST])
 
     def check(self, answers: StatedAnswers, wanted: Sequence[bool] | None = None) -> Iterator[list[Finding]]:
         """Yield the findings of each answer: of its statements, beside the passages that say what is true, on a question.

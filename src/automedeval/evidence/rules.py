@@ -39,8 +39,10 @@ def contradiction(
         said = [  # a limit, and a dose without how often, may be that of a day
             (own, other._replace(basis=own.basis))
             for own, other, of, _ in compared
-            if (own == mine and (own.basis == other.basis or (other.bound and not other.basis)))
-            or (mine.computed and of is not passage and own.basis == other.basis)
+            if (
+                (own == mine or (mine.computed and of is not passage))
+                and (own.basis == other.basis or (other.bound and not other.basis))
+            )
             or (is_part and of is passage and own.measure == mine.measure and own.computed != other.computed)
         ]
         if all(_excludes(other, own) for own, other in [(mine, each), *said]):
