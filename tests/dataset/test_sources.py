@@ -2,7 +2,8 @@ import pytest
 from tables import rows_of
 
 from automedeval.dataset.sources import LAYOUTS, excluded, identified, recognised, rows_as_cases, table_as_cases
-from automedeval.records import Case, Columns, RecordError, Response
+from automedeval.records import Case, RecordError, Response
+from automedeval.records.cases import read_table
 from automedeval.records.rows import read_rows
 
 TABLES = rows_of(__file__)
@@ -38,7 +39,7 @@ def test_a_table_of_answers_is_no_public_set(row):
 def test_a_table_takes_any_columns():
     def made(*columns, **more):
         row = {"ask": QUESTION, "truth": "Pain.", "A": "Hm.", "B": "", "subject": "Gout", "other": 3} | more
-        (row,) = table_as_cases(Columns.named(columns).table("f", [("f:1", row)], "skip"), "set")
+        (row,) = table_as_cases(read_table("f", [("f:1", row)], "skip", columns, least_responses=0), "set")
         return row.case
 
     case = made("question=ask", "reference=truth", "A", "topic=subject", "B")

@@ -60,7 +60,6 @@ from automedeval.records import (
     table_of,
 )
 from automedeval.records.arguments import BaselineArguments, comma_list
-from automedeval.records.cases import named_cases
 from automedeval.records.command_line import parse
 from automedeval.records.journal import Processes, write_lines, write_whole
 from automedeval.records.log import Log
@@ -328,7 +327,7 @@ def cases_file(args: JudgeArguments, output: Path, log_args: LogArguments, proce
     if args.columns and len(args.cases) == 1 and not named_file(args.file)[0]:
         table = table_of(args.file, blank=args.blank, columns=args.columns)
         assert table is not None  # its columns are named
-        cases = [case for _, case in named_cases(table)]
+        cases = [case for _, case in table.cases]
     elif len(args.cases) == 1 and not named_file(args.file)[0] and not is_log(args.file):
         return args.file
     else:

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 from automedeval.dataset import criteria_sources
 from automedeval.records import Case, RecordError, Table, question_text
-from automedeval.records.cases import named_cases
 from automedeval.records.rows import filled
 from automedeval.records.tables import packaged
 
@@ -135,7 +134,7 @@ def table_as_cases(table: Table, source: str | None) -> Iterator[SourceRow]:
 
     Where there are neither responses nor a trusted answer, although the table has a column for it, that answer is empty.
     """
-    for place, case in named_cases(table):
+    for place, case in table.cases:
         if table.columns.reference and case.reference is None and not case.responses:
             case = replace(case, reference="")
         yield SourceRow(place, replace(case, id=_source_id(source, case) if source else case.id))

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from automedeval.harness.logs import Answers, is_log, read_log
 from automedeval.harness.questions import is_blank, question_expression, question_in, question_key
 from automedeval.records import Case, RecordError, digest, named_file, option, read_cases, table_of
-from automedeval.records.cases import named_cases
 
 
 @dataclass
@@ -28,7 +27,7 @@ def read_version(file: str, blank: str | None, columns: Sequence[str] = ()) -> A
     """Return the answers of one version of a model, which its table has in one column; RecordError if it has several."""
     table = table_of(file, blank=blank, columns=columns)
     answers = Answers(file, None)
-    for place, case in named_cases(table) if table else ((file, each) for each in read_cases(file, blank=blank)):
+    for place, case in table.cases if table else ((file, each) for each in read_cases(file, blank=blank)):
         if len(case.responses) != 1:
             count = f"{len(case.responses)} answers ({', '.join(case.models)})"
             raise RecordError(f"{place}: {count}, and a file for each version has one to a question")

@@ -16,12 +16,11 @@ def read_cases(path: str | Path, least_responses: int = 1, blank: str | None = N
     """Yield the cases of a file one by one; `least_responses=0` accepts cases without responses.
 
     Records of cases (JSON Lines, Parquet, a dataset of the Hub) are read one by one. A table of answers (CSV, a JSON array, a
-    spreadsheet, or JSON Lines without the key `responses`) is read as a whole, see `Columns` and `named_cases`;
-    `without_blanks` says what `blank` is. RecordError if a row cannot be read or is no case, an id is repeated, or the file has
-    no case.
+    spreadsheet, or JSON Lines without the key `responses`) is read as a whole, see `Columns`; `without_blanks`
+    says what `blank` is. RecordError if a row cannot be read or is no case, an id is repeated, or the file has no case.
     """
     held = _opened(path, least_responses, blank)
-    rows = ((place, case.to_dict()) for place, case in named_cases(held)) if isinstance(held, Table) else held
+    rows = ((place, case.to_dict()) for place, case in held.cases) if isinstance(held, Table) else held
     seen: dict[str, str] = {}
     names: dict[str, str] = {}  # of models, without blanks
     for place, row in rows:
@@ -71,7 +70,7 @@ def read_table(
     answered = [each for each in table.cases if len(each[1].responses) or not least_responses]
     without = len(table.cases) - len(answered)
     notes = [f"cases without an answer, left out: {without:,}"] if without else []
-    return table._replace(cases=answered, notes=table.notes + notes)
+    return table._replace(cases=list(_named(answered)), notes=table.notes + notes)
 
 
 def _opened(
@@ -91,14 +90,14 @@ def _opened(
     return read_table(path, placed, blank, least_responses=least_responses)
 
 
-def named_cases(table: Table) -> Iterator[tuple[str, Case]]:
-    """Yield place and case of a table, each case with an id.
+def _named(cases: Iterable[tuple[str, Case]]) -> Iterator[tuple[str, Case]]:
+    """Yield the place and the case of each, with an id.
 
     One without an id is named by the first words of its question and six digits over all of it, so that further candidates and
     another order of the rows change no id. A question that is asked again is a case of its own.
     """
     names: set[str] = set()
-    for place, case in table.cases:
+    for place, case in cases:
         name = case.id
         if not name:
             words = "-".join(re.findall(r"\w+", question_text(case.question).casefold())[:6])[:48]

@@ -212,7 +212,7 @@ class Table(NamedTuple):
     """What a table of answers holds."""
 
     columns: Columns  # that were read
-    cases: list[tuple[str, Case]]  # place and unchecked case, whose id is empty where the table has none
+    cases: list[tuple[str, Case]]  # place and unchecked case; `read_table` gives an id to one that has none
     notes: list[str]  # on columns, rows and cases, and on what is blank or not the same
 
 
