@@ -155,9 +155,8 @@ def _lm_eval(log: Answers, line: Any, place: str) -> Case | str:
     question = question_of(prompt, place)
     log.notes[FURTHER] += len(texts) - 1
     log.notes[MORE] += shows_more(prompt) or "arg_2" in request
-    return _answer(
-        _get(line, place, "doc_id"), question, texts[0], log.reference(lm_eval_reference, line.get("target"))
-    )
+    reference = log.reference(lm_eval_reference, line.get("target"))
+    return _answer(_get(line, place, "doc_id"), question, texts[0], reference)
 
 
 def _read_eval(path: str) -> dict[str, Any]:
