@@ -107,12 +107,8 @@ def _case(key: str, epoch: int, answers: Mapping[str, Case], differ: Counter[str
     """Return the case of the answers of some models to a question; count the keys in which they differ."""
     about: dict[str, list] = {}
     for each in answers.values():
-        for name, value in {
-            "reference": each.reference,
-            "topic": each.topic,
-            "criteria": each.criteria,
-            **each.extra,
-        }.items():
+        told = {"reference": each.reference, "topic": each.topic, "criteria": each.criteria, **each.extra}
+        for name, value in told.items():
             if value not in (None, "", ()):
                 about.setdefault(name, []).append(value)
     differ.update(name for name, values in about.items() if any(value != values[0] for value in values))

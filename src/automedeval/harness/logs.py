@@ -17,7 +17,6 @@ from typing import Any
 from automedeval.harness.questions import (
     Question,
     is_choice,
-    lm_eval_reference,
     question_of,
     reference_of,
     reference_of_choices,
@@ -155,9 +154,8 @@ def _lm_eval(log: Answers, line: Any, place: str) -> Case | str:
     question = question_of(prompt, place)
     log.notes[FURTHER] += len(texts) - 1
     log.notes[MORE] += shows_more(prompt) or "arg_2" in request
-    return _answer(
-        _get(line, place, "doc_id"), question, texts[0], log.reference(lm_eval_reference, line.get("target"))
-    )
+    reference = log.reference(reference_of, line.get("target"), True)
+    return _answer(_get(line, place, "doc_id"), question, texts[0], reference)
 
 
 def _read_eval(path: str) -> dict[str, Any]:

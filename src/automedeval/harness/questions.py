@@ -87,15 +87,17 @@ def question_key(question: Question) -> str:
     return " ".join(question.split())
 
 
-def reference_of(target: Any) -> str | None:
+def reference_of(target: Any, written: bool = False) -> str | None:
     """Return a target as one text, the texts of a list one a line; None where there is none.
 
-    RecordError if it is something else, such as a number: what it stands for is not known.
+    RecordError if it is something else, such as a number: what it stands for is not known. `written` says that texts are what
+    `str` made of the author's value, which may have been none, or a template filled with nothing.
     """
     given = target if isinstance(target, list | tuple) else [target]
     texts = [each for each in given if each is not None and each == each]  # JSON of others has NaN
-    if not all(isinstance(each, str) for each in texts):
-        raise RecordError(f"no text and no list of texts: {str(target)[:60]}")
+    for each in texts:
+        if not isinstance(each, str) or (written and (_VALUE.fullmatch(each) or re.search(r"\bNone\b", each))):
+            raise RecordError(f"it cannot be told what was written as {str(target)[:60]!r}")
     return "\n".join(each for each in texts if each.strip()) or None
 
 
@@ -104,24 +106,14 @@ def is_choice(reference: str | None) -> bool:
     return bool(re.fullmatch(r"(\s*\(?[A-J]\)?[.:]?\s*(\n|\Z))+", reference or "", re.IGNORECASE))
 
 
-def reference_of_choices(choices: Sequence[Any] | None, gold: int | Sequence[int] | None) -> str | None:
+def reference_of_choices(choices: Sequence[Any], gold: int | Sequence[int] | None) -> str | None:
     """Return the right choices of a document of lighteval as one text; None where it has no choices.
 
     RecordError if an index is that of no choice, or a choice is no text.
     """
     texts: list[Any] = []
     for index in (gold if isinstance(gold, list) else [gold]) if choices else ():
-        if not isinstance(index, int) or not 0 <= index < len(choices or ()):
+        if not isinstance(index, int) or not 0 <= index < len(choices):
             raise RecordError(f"{index} is the index of no choice")
-        texts += choice if isinstance(choice := (choices or ())[index], list) else [choice]
+        texts += choice if isinstance(choice := choices[index], list) else [choice]
     return reference_of(texts)
-
-
-def lm_eval_reference(target: Any) -> str | None:
-    """Return the target of a sample of lm-evaluation-harness, which is what `str` made of the author's value.
-
-    RecordError if it may have been something else than a text, or a template filled with nothing.
-    """
-    if isinstance(target, str) and (_VALUE.fullmatch(target) or re.search(r"\bNone\b", target)):
-        raise RecordError(f"it cannot be told what was written as {target[:60]!r}")
-    return reference_of(target)

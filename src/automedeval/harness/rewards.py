@@ -99,9 +99,9 @@ def load_reward(settings: str | None = None) -> JudgeReward:
 def cases_of(questions: Sequence[Any], references: Sequence[str | None], completions: Sequence[str]) -> list[Case]:
     """Return one case for each run of equal questions and references; its responses are the completions in their order."""
     cases = []
-    numbered = groupby(range(len(completions)), key=lambda index: (questions[index], references[index]))
-    for number, ((question, reference), indices) in enumerate(numbered):
-        texts = ({"model": f"completion-{place}", "text": completions[index]} for place, index in enumerate(indices))
+    groups = groupby(zip(questions, references, completions), key=lambda row: row[:2])
+    for number, ((question, reference), rows) in enumerate(groups):
+        texts = ({"model": f"completion-{place}", "text": text} for place, (*_, text) in enumerate(rows))
         responses = tuple(map(Response.from_dict, texts))
         cases.append(Case(f"{digest([question, reference])}-{number}", question, responses, reference))
     return cases

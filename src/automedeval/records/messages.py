@@ -5,6 +5,7 @@ import json
 import re
 from collections.abc import Sequence
 from contextlib import suppress
+from itertools import takewhile
 from typing import Any
 
 from automedeval.records.errors import RecordError
@@ -79,6 +80,7 @@ def read_conversation(messages: Sequence[dict], name: str) -> list[dict[str, str
 def _message(message: dict, place: str) -> dict[str, str]:
     if not isinstance(message, dict) or not (keys := _kind(message)):
         raise RecordError(f"{place} is no object with a role and a content")
+    # the order of its keys stays, which a case's digest has
     if keys[0] == "role" and message.get("content") and all(isinstance(value, str) for value in message.values()):
         return message | {"role": ROLES.get(message["role"].casefold(), message["role"])}
     role, content = (message.get(key) for key in keys)
@@ -122,19 +124,16 @@ def answer_text(value: Any, name: str) -> Any:
 
 
 def _last_turn(messages: list[dict], name: str) -> tuple[list[dict], str, str]:
-    """Return the messages before the last turn, whose it is, and its text; a turn of the assistant may begin with thoughts.
+    """Return the messages before the assistant's last turn, whose the last message is, and the text of that turn.
 
-    RecordError if the assistant's last turn has several messages with a text.
+    RecordError if several messages of that turn have a text that is no thought.
     """
-    said: list[str] = []
-    for number in range(len(messages), 0, -1):
-        message = _message(messages[number - 1], f"message {number} of {name!r}")
-        if message["role"] != "assistant":
-            return (messages[:number], "assistant", "\n".join(said)) if said else (messages[:-1], message["role"], "")
-        said.insert(0, REMOVED if message.get("channel") in THOUGHTS else message["content"])
-        if sum(bool(text.replace(REMOVED, "").strip()) for text in said) > 1:
-            raise RecordError(f"{name!r} ends with several messages of the assistant: leave the one that is the answer")
-    return [], "assistant", "\n".join(said)
+    read = [_message(message, f"message {number} of {name!r}") for number, message in enumerate(messages, 1)]
+    turn = [*takewhile(lambda message: message["role"] == "assistant", reversed(read))][::-1]
+    texts = [REMOVED if message.get("channel") in THOUGHTS else message["content"] for message in turn]
+    if sum(bool(text.replace(REMOVED, "").strip()) for text in texts) > 1:
+        raise RecordError(f"{name!r} ends with several messages of the assistant: leave the one that is the answer")
+    return messages[: len(read) - len(turn)], read[-1]["role"], "\n".join(texts)
 
 
 def _is_parts(value: Any) -> bool:
@@ -166,7 +165,7 @@ def _texts_of(row: dict) -> dict:
                 raise RecordError(f"{last} is neither a user's nor an assistant's: {role!r}")
             if role == "assistant" and "answer" in row:
                 raise RecordError(f"{name!r} ends with an answer, and there is 'answer' beside it: leave one")
-            texts["question"] = _question(read_conversation(before if role == "assistant" else value, name))
+            texts["question"] = _question(read_conversation(before, name))
             texts |= {"answer": text} if role == "assistant" else {}
         elif role and (name in ASKED or role == "user"):
             texts[name] = _question(read_conversation(value, name))

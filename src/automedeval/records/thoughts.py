@@ -110,12 +110,17 @@ def _said(text: str) -> str:
     return own
 
 
-def held_beside(text: str, own: str) -> dict[str, bool]:
-    """Return the keys of `Response.extra` for an answer read of a text; a mark in a sentence may be named there, or its end."""
+def read_answer(text: str) -> tuple[str, dict[str, bool]]:
+    """Return the answer in a model's text, or the text if it cannot be told, and the keys of `Response.extra` for it."""
+    try:
+        own = without_thoughts(text)
+    except RecordError:
+        return text, {"unclear": True}
     marks = _pattern("mark").finditer(own) if _pattern("sign").search(own) else ()
+    # a sentence may name a mark in quotation marks
     stray = (mark for mark in marks if not mark["struck"] and own[max(0, mark.start() - 1)] not in "\"'`“‘([")
     unclear = _pattern("foreign").match(own) or any(stray)
-    return {key: True for key, found in (("thoughts", own != text), ("unclear", unclear)) if found}
+    return own, {key: True for key, found in (("thoughts", own != text), ("unclear", unclear)) if found}
 
 
 def note_on_thoughts(cases: Sequence[Any]) -> list[str]:

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Self, get_args, get_origin
 
 from automedeval.records.errors import RecordError
 from automedeval.records.messages import answer_text, read_conversation
-from automedeval.records.thoughts import held_beside, without_thoughts
+from automedeval.records.thoughts import read_answer
 
 LARGEST = 1e6  # the squares of larger numbers are too coarse to compare
 RESERVED_MODELS = ("tie", "neither")  # a choice is a model's name or one of these
@@ -149,15 +149,6 @@ class LogRecord(Record):
             raise RecordError(f"{place}: {changed} after {self.author[0]!r} {self.verb} it")
 
 
-def _own_words(text: str) -> tuple[str, dict[str, bool]]:
-    """Return the answer in a model's text, and the key for what was done to it."""
-    try:
-        own = without_thoughts(text)
-    except RecordError:
-        return text, {"unclear": True}
-    return own, held_beside(text, own)
-
-
 @dataclass(frozen=True)
 class Response(Record):
     """The response of one candidate model. An empty text is a response too: the model was asked, and gave no answer.
@@ -184,7 +175,7 @@ class Response(Record):
             raise RecordError("a response's 'model' must not be empty")
         if response.model in RESERVED_MODELS:
             raise RecordError(f"a model cannot be called {response.model!r}: the word is an answer of pairwise rubrics")
-        text, told = _own_words(response.text)
+        text, told = read_answer(response.text)
         return replace(response, text=text, extra=response.extra | told) if told else response
 
 
@@ -249,7 +240,7 @@ class Case:
         question = take(record, "question", (str, list))
         if isinstance(question, list):
             turns = read_conversation(question, "question")
-            answered = {"assistant": lambda text: _own_words(text)[0]}
+            answered = {"assistant": lambda text: read_answer(text)[0]}
             question = [each | {"content": answered.get(each["role"], str)(each["content"])} for each in turns]
         contents = [question] if isinstance(question, str) else [message["content"] for message in question]
         if not any(content.strip() for content in contents):
@@ -268,7 +259,7 @@ class Case:
             raise RecordError(f"case {case_id!r}: {error}") from None
         known = {name for name, *_ in _layout(cls)}  # type: ignore[arg-type]
         extra = {key: value for key, value in record.items() if key not in known}
-        return cls(case_id, question, responses, reference and _own_words(reference)[0], topic, extra, criteria)
+        return cls(case_id, question, responses, reference and read_answer(reference)[0], topic, extra, criteria)
 
     def to_dict(self) -> dict[str, Any]:
         return {
