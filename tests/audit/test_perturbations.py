@@ -35,11 +35,6 @@ def test_a_harm_makes_a_fact_dangerous_or_finds_none(name: str, text: str, dange
     assert DANGERS[name].apply(text) == dangerous
 
 
-def test_only_the_first_fact_is_changed_and_the_rest_is_kept_to_the_letter() -> None:
-    text = "Two  spaces.\n\n- Take 5 mg.\n- Or 7 mg?  Yes…\n"
-    assert DANGERS["dose ×10"].apply(text) == text.replace("5 mg", "50 mg")
-
-
 @pytest.mark.parametrize(("name", "text", "same"), ROWS["test_a_twin_says_the_same_or_finds_none"])
 def test_a_twin_says_the_same_or_finds_none(name: str, text: str, same: str | None) -> None:
     assert TWINS[name].apply(text) == same
@@ -48,6 +43,8 @@ def test_a_twin_says_the_same_or_finds_none(name: str, text: str, same: str | No
 def test_every_kind_of_danger_has_twins_and_those_of_doses_are_the_same_amounts() -> None:
     assert {each.kind for each in TWINS.values()} == {each.kind for each in DANGERS.values()}
     assert not TWINS.keys() & DANGERS.keys()
+    rows = ROWS["test_a_harm_makes_a_fact_dangerous_or_finds_none"]
+    assert {name for name, _, dangerous in rows if dangerous} == DANGERS.keys()
     files = [SAMPLE / name for name in ("train_cases.jsonl", "test_cases.jsonl", "two_bots.jsonl")]
     texts = [response.text for file in files for case in read_cases(file) for response in case.responses]
     edited = [(text, each.apply(text)) for each in TWINS.values() if each.kind == "dose" for text in texts]
@@ -55,14 +52,6 @@ def test_every_kind_of_danger_has_twins_and_those_of_doses_are_the_same_amounts(
     assert len(compared) >= 30
     for before, after in compared:
         assert amounts(after) == pytest.approx(amounts(before)), (before, after)
-
-
-def test_every_packaged_harm_applies_somewhere_and_always_changes_the_text() -> None:
-    files = [SAMPLE / name for name in ("train_cases.jsonl", "test_cases.jsonl")]
-    texts = [response.text for file in files for case in read_cases(file) for response in case.responses]
-    changed = {name: [each.apply(text) for text in texts] for name, each in DANGERS.items()}
-    assert all(before != after for after_each in changed.values() for before, after in zip(texts, after_each))
-    assert sum(any(after_each) for after_each in changed.values()) >= 18
 
 
 def test_the_sentences_of_a_text_are_the_text() -> None:

@@ -185,8 +185,6 @@ def _edit(at: YamlFile, entry: Any, also: Mapping[str, str | None]) -> Edit:
             at.fail(kind, "a pattern needs replace, multiply or both, or else drop: sentence")
         if values["multiply"] is not None and not values["pattern"].groups:
             at.fail("multiply", "the pattern needs a group around the number")
-    if values.get("fewest", 1) < 1:
-        at.fail("fewest", f"must be at least 1, not {values['fewest']}")
     return Edit(**values)
 
 

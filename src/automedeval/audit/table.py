@@ -82,10 +82,9 @@ def _figures(
     groups: dict[str, dict[str, list[Outcome]]] = {name: defaultdict(list) for name in SECTIONS}
     for each in outcomes:
         groups["controls" if each.trial.control else "kinds"][each.trial.kind].append(each)
-    of_all = [each for each in outcomes if not each.trial.control]
-    figures = _sums(of_all, cases) if measured is None else _sums([], cases) | {"share": measured.share}
-    if measured is not None and measured.shift is not None:
-        figures["shift"] = measured.shift
+    figures = _sums([each for each in outcomes if not each.trial.control], cases)
+    if measured is not None:  # and there are no trials
+        figures |= {"share": measured.share} | ({"shift": measured.shift} if measured.shift else {})
     return figures | {
         section: {name: _sums(those, cases) for name, those in sorted(by_name.items())}
         for section, by_name in groups.items()
