@@ -318,8 +318,10 @@ def test_shares_by_hand_with_intervals_over_cases(tmp_path):
     assert "the same value" in record["tie"]["reason"]
     assert record["p_adjusted"] < 0.01
     page = report.page
-    assert "Preference between echo and other" in page
+    assert "preferences between the verdicts of echo and other" in page
     assert "Figure 5b" in page
+    row = "<td>overall, anna</td><td>0.800</td><td>0.000</td><td>0.200</td>"
+    assert re.search(f"{row}<td>\\s*<div.*?grow: 0.8;.*?grow: 0.0;.*?grow: 0.2;", page)
     assert '<th scope="row">overall</th><td>0.53' in page
 
 

@@ -352,13 +352,14 @@ def test_rounds_are_the_means_of_the_table_and_the_first_judge_is_the_main_one(s
     assert "± between runs" in page
 
 
-def test_a_training_stands_for_its_judge_and_figure_4_is_by_the_main_judge_and_by_people(reported: tuple) -> None:
+def test_the_main_judge_is_the_first_training_and_pairs_are_drawn_as_in_figure_4(reported: tuple) -> None:
     result, page = reported
     assert (result["main_judge"]["name"], result["similarity"]["teacher"]) == ("ours", "gpt")
-    won = result["models"]["ours"]["pairs"][0]["win"]["value"]
-    assert f"<td>ash : birch, ours</td><td>{won:.3f}</td>" in page
-    assert "<td>ash : birch, people</td>" in page
-    assert not re.search("ash : birch, (ours-run2|base)", page)
+    won, *others = (result["models"]["ours"]["pairs"][0][name]["value"] for name in ("win", "tie", "loss"))
+    table = page.partition("Pairs of candidates by ours: ")[2]
+    row = table.partition('<th scope="row">ash</th>')[2].partition("</tr>")[0]
+    assert row.startswith(f"<td>birch</td><td>{won:.2f} [")
+    assert [float(share) for share in re.findall(r"flex-grow: (\S+);", row)] == [won, *others]
 
 
 @pytest.mark.parametrize(("more", "message"), ROWS["test_unknown_names_get_one_line"])

@@ -86,11 +86,7 @@ def serve(args: AnnotateArguments, study: "Study", store: "Store") -> None:
         # The access log is off, because addresses of invitations hold their tokens. Connections are kept open for longer than
         # browsers and proxies pause, because a form sent while one is closed would be lost.
         config = uvicorn.Config(
-            app,
-            access_log=False,
-            log_level="warning",
-            server_header=False,
-            timeout_keep_alive=KEEP_ALIVE,
+            app, access_log=False, log_level="warning", server_header=False, timeout_keep_alive=KEEP_ALIVE
         )
         uvicorn.Server(config).run(sockets=[port])
 

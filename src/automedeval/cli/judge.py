@@ -27,23 +27,9 @@ from automedeval.harness.joining import LogArguments, join_logs
 from automedeval.harness.logs import is_log
 from automedeval.introspection.mistakes import read_recorded
 from automedeval.judges.chat_judge import Judge
-from automedeval.judges.judge import (
-    CRITERIA,
-    VARIABLE,
-    default_judge,
-    judge_rubric,
-    load_judge,
-    planner,
-)
+from automedeval.judges.judge import CRITERIA, VARIABLE, default_judge, judge_rubric, load_judge, planner
 from automedeval.judges.requests import Request, Requests
-from automedeval.judges.run import (
-    dry_run,
-    first_unread,
-    judge_by_file,
-    judge_missing,
-    refuse_failures,
-    verdict_log,
-)
+from automedeval.judges.run import dry_run, first_unread, judge_by_file, judge_missing, refuse_failures, verdict_log
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.facts import WARNINGS, lines_of
 from automedeval.meta_evaluation.standings import rank

@@ -30,15 +30,7 @@ from automedeval.dataset.sources import (
     rows_as_cases,
     table_as_cases,
 )
-from automedeval.records import (
-    Case,
-    RecordError,
-    check_least,
-    option,
-    question_text,
-    read_lines,
-    without_blanks,
-)
+from automedeval.records import Case, RecordError, check_least, option, question_text, read_lines, without_blanks
 from automedeval.records.arguments import TableArguments, comma_list
 from automedeval.records.cases import read_table
 from automedeval.records.command_line import parse

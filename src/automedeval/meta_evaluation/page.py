@@ -42,7 +42,6 @@ def render_report(
     room: str = "automedeval.meta_evaluation",
     words: Iterable[str],
     notes: Iterable[str],
-    figures: Iterable[Any] = (),
     settings: Mapping[str, Any],
     tables: Sequence[PageTable],
     summary: Sequence[PageTable] = (),
@@ -66,7 +65,6 @@ def render_report(
         summary: tables that the summary shows as well; the page has them by the room's template.
         facts: what is known of the judge, and how sure the result is: name → text.
         links: (address on the page, words) of the cases to read first.
-        figures: the `Figure`s of the page.
         scripts: the files of the HTML page's script, the only one that the page allows.
         context: what else the room's template names.
 
@@ -80,7 +78,7 @@ def render_report(
     source = "".join(_template_file(room, each) for each in scripts)
     script_hash = base64.b64encode(hashlib.sha256(source.encode()).digest()).decode()
     words, notes, facts = list(words), list(notes), facts or {}
-    context |= {"title": title, "words": words, "notes": notes, "figures": list(figures), "settings": settings}
+    context |= {"title": title, "words": words, "notes": notes, "settings": settings}
     context |= {"tables": tables, "facts": facts, "further": list(further)}
     context |= {"commands": commands, "bars": bars, "links": links}
     context |= {"style": Markup(style), "script": Markup(source), "script_hash": script_hash}

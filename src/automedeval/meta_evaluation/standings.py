@@ -38,12 +38,8 @@ def rank(
     table.sort(key=lambda row: (places.get(row["model"], len(places)), -values[row["model"]], row["model"]))
     ranks = stands["ranks"]
     table = [{"model": row["model"]} | ({"rank": ranks.get(row["model"])} if ranks else {}) | row for row in table]
-    known = {
-        "agreement": [UNRATED],
-        "valid": None,
-        "steps": (),
-        "unclear": stands["unclear"],
-    }  # the run prints the others
+    # The run prints the share of valid verdicts and the next command itself.
+    known = {"agreement": [UNRATED], "valid": None, "steps": (), "unclear": stands["unclear"]}
     return table, known_of_judge(cases, rows[0], **known)
 
 

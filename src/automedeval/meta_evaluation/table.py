@@ -65,16 +65,6 @@ def _shown(verdict: Verdict, scores: Sequence[float | None] | None) -> Values:
     return {index: float(value) for index, value in values if value is not None}
 
 
-def judged_relations(panel: Panel, values: np.ndarray, empty: np.ndarray) -> np.ndarray:
-    """Return the relations of pairs by a judge's values: float [pairs]; an empty response loses a tie with an answer.
-
-    Args:
-        values, empty: a judge's values, and whether each response is empty [responses of the panel].
-    """
-    relations, (first, second) = panel.relations(values), panel.pairs
-    return np.where(relations == 0, empty[second] * 1.0 - empty[first], relations)
-
-
 def with_score(verdict: Verdict, case: Case) -> Verdict:
     """Return a verdict on the criteria of a case with the unclipped score of those that it calls met; none if one is unread."""
     if not verdict.valid:
@@ -181,8 +171,9 @@ class VerdictTable:
         return self.expected_score if self.has_expected else self.own
 
     def relations(self, values: np.ndarray) -> np.ndarray:
-        """Return the relations of all pairs of cases by values [responses], see `judged_relations`."""
-        return judged_relations(self.cases.panel, values, self.cases.empty)
+        """Return the relations of all pairs by values [responses]: float [pairs]; an empty response loses a tie."""
+        relations, (first, second) = self.cases.panel.relations(values), self.cases.panel.pairs
+        return np.where(relations == 0, self.cases.empty[second] * 1.0 - self.cases.empty[first], relations)
 
     def per_response(self, values: np.ndarray, run: int | None = None) -> np.ndarray:
         """Return the mean of values [entries] over verdicts, of all runs or of one: float [responses], NaN without any."""

@@ -14,11 +14,7 @@ import numpy as np
 from automedeval.meta_evaluation.agreement.baselines import best_baseline, differences, paired
 from automedeval.meta_evaluation.agreement.candidates import compare_candidates, tell_apart
 from automedeval.meta_evaluation.agreement.cases import Cases
-from automedeval.meta_evaluation.agreement.judge_facts import (
-    contradicted,
-    prefers_longer,
-    record_of,
-)
+from automedeval.meta_evaluation.agreement.judge_facts import contradicted, prefers_longer, record_of
 from automedeval.meta_evaluation.agreement.ratings import People, preference_shares
 from automedeval.meta_evaluation.table import Row, VerdictTable, rows_of
 from automedeval.records import Choice, Preference, VerdictRating
@@ -201,10 +197,11 @@ def _verdict_ratings(cases: Cases, ratings: Mapping[str, Sequence[VerdictRating]
     """Count physicians' scores of the rationales, per judge and criterion (Fig. 5a)."""
     records: dict[str, Any] = {judge: {} for judge in ratings}
     for judge, given in ratings.items():
+        steps = sorted({each.score for each in given})
         for criterion in dict.fromkeys(each.criterion for each in given):
             here = [(cases.index[each.case_id], each.score) for each in given if each.criterion == criterion]
             case, score = (np.array(values) for values in zip(*here))
-            counts = {f"{value:g}": count for value, count in sorted(Counter(score.tolist()).items())}
+            counts = {f"{step:g}": int((score == step).sum()) for step in steps}
             mean = bootstrap.mean_of(score.astype(float), case, len(cases))
             records[judge][criterion] = {"counts": counts, "mean": mean}
     return records

@@ -23,12 +23,7 @@ from automedeval.meta_evaluation.agreement.ratings import (
     read_verdict_ratings,
 )
 from automedeval.meta_evaluation.agreement.rationale_similarity import compare_rationales, teacher_among
-from automedeval.meta_evaluation.agreement.runs import (
-    check_names,
-    follow_rounds,
-    main_row,
-    trainings_of,
-)
+from automedeval.meta_evaluation.agreement.runs import check_names, follow_rounds, main_row, trainings_of
 from automedeval.meta_evaluation.criteria.checklists import people_of, read_labels
 from automedeval.meta_evaluation.criteria.report import criteria_result
 from automedeval.meta_evaluation.facts import LEAST_RATED, called
@@ -38,7 +33,6 @@ from automedeval.meta_evaluation.page import PageTable, render_report
 from automedeval.meta_evaluation.report import text
 from automedeval.meta_evaluation.report.arguments import ReportArguments
 from automedeval.meta_evaluation.report.changes import against_baseline
-from automedeval.meta_evaluation.report.figures import illustrate
 from automedeval.meta_evaluation.report.grid import grid_of
 from automedeval.meta_evaluation.table import rows_of
 from automedeval.meta_evaluation.verdict_files import CHECKS, read_verdicts
@@ -245,7 +239,6 @@ def report_page(
         "report", title, words=text.report_sentences(result, scale),
         facts=text.answer(result), further=[*text.further(result), *harm], commands=rate, bars=text.bars(result, scale),
         links=text.read_first(result), tables=text.tables(result), summary=summary, notes=result["notes"],
-        figures=illustrate(result),
         settings=result["settings"], scripts=("report.js", "grid.js"), result=result, judges=judges,
         standing=standing(result["models"][result["main_judge"]["name"]]),
         main=called(result["main_judge"]["name"]), table2=table2,
