@@ -37,16 +37,6 @@ def safe_one(page: str) -> str:
     return next(number for number, text in responses_of(page).items() if "acetaminophen" in text)
 
 
-def test_comments_and_tags_are_stored(store: Store) -> None:
-    someone = physician(store)
-    someone.post(RESPONSES, **someone.fill(), **{"comments-2": "  One\r\ntwo.  "})
-    someone.post(VERDICT, **someone.fill(), tags=["incomplete", "outdated"], comment="It forgets the dose.")
-    first, second = store.answers()
-    assert first.content["comments"] == {"2": "One\ntwo."}
-    assert second.content["tags"] == ["incomplete", "outdated"]
-    assert second.content["comment"] == "It forgets the dose."
-
-
 def test_the_verdict_is_withheld_until_the_ratings_are_stored(store: Store) -> None:
     someone = physician(store)
     telling = ("patient asks about a pain pill", "names a safe dose", "The verdict</h2>")
@@ -58,6 +48,9 @@ def test_the_verdict_is_withheld_until_the_ratings_are_stored(store: Store) -> N
     someone.get("/tasks/1")
     later = someone.post(RESPONSES, **someone.fill())
     assert all(text in later.text for text in telling)
+    someone.post(VERDICT, **someone.fill(), tags=["incomplete", "outdated"], comment="It forgets the dose.")
+    verdict = [answer.content for answer in store.answers()][1]
+    assert (verdict["tags"], verdict["comment"]) == (["incomplete", "outdated"], "It forgets the dose.")
 
 
 def test_names_of_a_rubric_of_ones_own_follow_the_order_too(tmp_path: Path) -> None:
@@ -145,8 +138,10 @@ def test_wide_scales_conversations_and_empty_responses_are_shown(tmp_path: Path)
             assert someone.post(f"{RESPONSES}/draft", then=then, **fields).status_code == 422
             assert "Half a thought." in someone.page
             assert "still open" not in someone.page.lower()
-        assert someone.post(RESPONSES, **dict.fromkeys(names, "17")).status_code == 200
-        assert next(store.answers()).content["scores"]["1"]["fluency"] == 17
+        comment = {"comments-2": "  One\r\ntwo.  "}
+        assert someone.post(RESPONSES, **dict.fromkeys(names, "17"), **comment).status_code == 200
+        answer = next(store.answers()).content
+        assert (answer["scores"]["1"]["fluency"], answer["comments"]) == (17, {"2": "One\ntwo."})
 
 
 def test_half_a_character_does_not_stop_a_study(tmp_path: Path) -> None:
@@ -167,20 +162,13 @@ def test_half_a_character_does_not_stop_a_study(tmp_path: Path) -> None:
         assert [json.loads(file.splitlines()[0])["case_id"] for file in files] == ["case-1 ?"] * 2
 
 
-def test_following_an_invitation_does_not_sign_in(store: Store) -> None:
-    someone = Physician(client_of(store))
-    token = store.invite("physician-1")
+def test_following_an_invitation_does_not_sign_in_and_signing_in_ends_what_was(store: Store) -> None:
+    assert "open the invitation link" in Physician(client_of(store)).get("/").text
+    someone, token = physician(store), store.invite("physician-1")
     assert someone.get(f"/invitation/{token}").status_code == 200
     assert "This invitation is for <strong>physician-1</strong>" in someone.page
-    assert "open the invitation link" in someone.get("/").text
-    someone.sign_in(token)
-    assert "Signed in as <strong>physician-1</strong>" in someone.page
-
-
-def test_signing_in_ends_what_the_browser_was_signed_in_as(store: Store) -> None:
-    someone = physician(store)
     assert someone.get("/tasks/1").status_code == 200
-    someone.sign_in(store.invite("physician-1"))
+    someone.sign_in(token)
     assert "Signed in as <strong>physician-1</strong>" in someone.page
     assert someone.get("/tasks/1").status_code == 404
 

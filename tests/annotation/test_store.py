@@ -1,10 +1,9 @@
 """The physicians' answers in SQLite: given out fairly, stored once, never lost, taken back on request."""
 
 import sqlite3
-import subprocess
-import sys
 from collections import Counter
-from contextlib import closing
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from doubles.small_study import PHYSICIANS, a_study, finish, send
 from programs import ROOT
 from tables import refused
 
-from automedeval.annotation.store import NotYours, Store
+from automedeval.annotation.store import NotYours, Stale, Store
 
 
 def test_an_invitation_is_known_by_its_token_alone(open_store, database: str) -> None:
@@ -114,45 +113,29 @@ def test_after_an_hour_a_task_goes_to_another_and_nothing_is_lost(open_store, cl
     assert Counter(answer.annotator for answer in store.answers()) == {"ann": 2, "bob": 2}
 
 
-WORKER = """
-import sys
-from dataclasses import replace
-sys.path.insert(0, {tests!r})
-from doubles.small_study import finish
-from automedeval.annotation.store import Stale, Store
-from automedeval.annotation.study import read_study
-store = Store(replace(read_study({study!r}), database={url!r}))
-names = sys.argv[1:]
-while names:
-    for name in list(names):
-        task = store.next(name)
-        if task is None:
-            names.remove(name)
-            continue
-        try:
-            finish(store, task)
-        except Stale:  # another process sent the same task
-            pass
-"""
-
-
-def test_processes_that_write_at_once_lose_nothing_and_store_nothing_twice(database: str, tmp_path: Path) -> None:
+def test_stores_that_write_at_once_lose_nothing_and_store_nothing_twice(open_store, tmp_path: Path) -> None:
     names = [f"p{at}" for at in range(6)]
     study = a_study(tmp_path, 20, dict.fromkeys(names, "chief"), rate={"raters": 2, "overlap": 2, "judges": ["x"]})
-    code = WORKER.format(tests=str(ROOT / "tests"), study=study.place, url=database)
-    # Two of them sign in as the same person, and all of them make the tables at the same time.
-    groups = [names[:3], names[3:], names[2:4]]
-    workers = [subprocess.Popen([sys.executable, "-c", code, *group], stderr=subprocess.PIPE) for group in groups]
-    errors = [worker.communicate(timeout=120)[1].decode() for worker in workers]
-    assert errors == [""] * 3
-    store = Store(replace(study, database=database))
+
+    def work(some: list[str]) -> None:
+        store = open_store(study)  # all of them make the tables at the same time
+        while some:
+            for name in list(some):
+                if (task := store.next(name)) is None:
+                    some.remove(name)
+                    continue
+                with suppress(Stale):  # another one sent the same task
+                    finish(store, task)
+
+    with ThreadPoolExecutor(3) as pool:  # two of them sign in as the same person
+        list(pool.map(work, [names[:3], names[3:], names[2:4]]))
+    store = open_store(study)
     assert all(store.next(name) is None for name in names)
     stored = Counter((answer.annotator, answer.item.case_id, answer.part) for answer in store.answers())
     assert set(stored.values()) == {1}
     per_item = Counter(case_id for _, case_id, part in stored if part == "responses")
     assert per_item == {f"case-{at}": 6 if at < 2 else 2 for at in range(20)}
     assert len(stored) == 2 * sum(per_item.values())
-    store.close()
 
 
 def test_another_studys_database_is_refused_and_more_annotators_are_welcome(

@@ -9,29 +9,21 @@ import httpx
 import pytest
 import yaml
 from doubles.dataset_study import Study as BuildStudy
-from doubles.small_study import ASKED, filled, send, write_lines
+from doubles.small_study import ASKED, filled, send, write_lines, write_study
 from doubles.study_page import Physician, opened, physician, served
 from programs import ROOT, run_recipe, succeeded
 
 from automedeval.annotation.study import KindPlan
 from automedeval.annotation.validation import Invalid
 
-PEOPLE = {"attending-1": "attending", "attending-2": "attending", "attending-3": "attending", "chief-1": "chief"}
-PEOPLE |= {"chief-2": "chief"}
+PEOPLE = {name: name.partition("-")[0] for name in ("attending-1", "attending-2", "attending-3", "chief-1", "chief-2")}
 PAPER = ROOT / "recipes" / "runs" / "automedeval-13b"
 
 
-def write_verification(folder: Path, built: BuildStudy, **verify: object) -> Path:
-    content = {
-        "title": "Verification",
-        "cases": str(write_lines(folder / "asked.jsonl", built.cases)),
-        "verdicts": str(write_lines(folder / "verdicts.jsonl", built.verdicts["strong"])),
-        "verify": {"raters": 5, "roles": ["attending", "chief"], **verify},
-        "annotators": [{"name": name, "role": role} for name, role in PEOPLE.items()],
-        "database": str(folder / "answers.sqlite"),
-    }
-    (folder / "verify.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
-    return folder / "verify.yaml"
+def write_verification(folder: Path, built: BuildStudy) -> Path:
+    asked = {"cases": str(write_lines(folder / "asked.jsonl", built.cases))}
+    asked |= {"verdicts": str(write_lines(folder / "judged.jsonl", built.verdicts["strong"]))}
+    return write_study(folder, 1, PEOPLE, rate=None, verify={"raters": 5, "roles": ["attending", "chief"]}, **asked)
 
 
 def test_five_people_verify_and_build_dataset_reads_their_export_unchanged(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """The chain of questions and passages that leads a teacher to its verdict."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from doubles.agreement_study import write
@@ -116,16 +117,13 @@ def test_what_is_neither_question_nor_verdict_is_invalid(teach, text, error):
     assert error in verdict.error
 
 
-class RecordedChatLike:
-    """Stands in for a chat that is never asked."""
-
-    name, fingerprint, constrains = "chat", "0" * 12, False
+UNASKED = SimpleNamespace(name="chat", fingerprint="0" * 12, constrains=False)  # a chat that is never asked
 
 
 def test_without_books_the_prompt_is_the_judges_and_a_question_is_no_verdict(teach):
     verdict, _ = teach(VERDICT, books=False)
     assert verdict.extra["ended"] == "verdict"
-    judge = Judge(RecordedChatLike())
+    judge = Judge(UNASKED)
     assert verdict.extra["transcript"][:-1] == judge.prompt(replace(judge.plan(CASE)[0], slots=(0, 1))).messages
     verdict, _ = teach(ASKS[0], books=False)
     assert (verdict.valid, verdict.extra["ended"]) == (False, "invalid")
@@ -187,20 +185,20 @@ def chain_without(chat, **options):
 
 def test_a_case_that_cannot_be_shown_is_named():
     four = Case("c4", "What?", tuple(Response(name, "x") for name in "abcd"))
-    assert chain_without(RecordedChatLike(), models=["a", "c"]).plan(four).slots in {(0, 2), (2, 0)}
+    assert chain_without(UNASKED, models=["a", "c"]).plan(four).slots in {(0, 2), (2, 0)}
     with pytest.raises(RecordError, match=r"'c4' has 4 responses to show, and a teacher sees 3 at most"):
-        chain_without(RecordedChatLike()).plan(four)
+        chain_without(UNASKED).plan(four)
     with pytest.raises(RecordError, match="'c4' has no reference"):
-        chain_without(RecordedChatLike(), reference_as_response=True).plan(four)
+        chain_without(UNASKED, reference_as_response=True).plan(four)
     with pytest.raises(RecordError, match="score line"):
-        CompletionChain(Judge(RecordedChatLike(), "medical_pairwise"), "strong")
+        CompletionChain(Judge(UNASKED, "medical_pairwise"), "strong")
 
 
 def test_every_setting_changes_the_fingerprint():
     books = FakeBooks()
     settings = [{}, {"search": books}, {"search": books, "questions": 2}, {"search": books, "store": "x"}]
     settings += [{"shuffle": False}, {"reference_as_response": True}, {"models": ["alder"]}]
-    assert len({chain_without(RecordedChatLike(), **options).fingerprint for options in settings}) == len(settings)
+    assert len({chain_without(UNASKED, **options).fingerprint for options in settings}) == len(settings)
 
 
 def test_a_message_that_nothing_was_found_for_says_so():

@@ -1,4 +1,4 @@
-"""A double of the Hub with the real clients: what is pushed comes back, and ORG/NAME@REVISION is read and recorded."""
+"""A double of the Hub with the real clients: what is pushed comes back, by its revision too, and what a failing Hub leaves."""
 
 import json
 import shutil
@@ -11,7 +11,7 @@ import pyarrow.parquet
 import pytest
 from doubles.clean_machine import load_back, unpack
 from doubles.dataset_study import Study
-from doubles.hub import WRITER, HubDouble, Repo
+from doubles.hub import READER, WRITER, Fault, File, HubDouble, Repo
 from doubles.publishable import ABOUT, agreement, card_of, sharded, trained
 from doubles.tiny_bart import build_bart, build_bert, build_roberta
 from doubles.tiny_dataset import build_instructions
@@ -41,7 +41,10 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def publish(hub: HubDouble, home: Path, *arguments: object, token: str | None = WRITER) -> subprocess.CompletedProcess:
-    return run_recipe("publish", *arguments, env=hub.environment(home, token))
+    done = run_recipe("publish", *arguments, env=hub.environment(home, token))
+    assert WRITER not in done.stdout + done.stderr
+    assert "pushed" not in done.stdout or done.returncode == 0
+    return done
 
 
 def pushed(done: subprocess.CompletedProcess) -> str:
@@ -292,3 +295,47 @@ def test_every_other_name_takes_a_revision(shelf: Shelf) -> None:
     assert unknown.startswith("no folder 'org/judge@v9', and no download from the Hub: ")
     assert empty == "org/judge@: must be ORG/NAME@REVISION, with a branch, tag or commit behind the @"
     assert nowhere.startswith("no folder 'org/nowhere@v1', and no download from the Hub: ")
+
+
+@pytest.mark.slow
+def test_every_refusal_is_one_line_and_leaves_what_was_there(hub: HubDouble, dataset: Path, tmp_path: Path) -> None:
+    command = ("dataset", dataset, "--repo", "org/data")
+    assert "no token of the Hub" in error_line(publish(hub, tmp_path, *command, token=None))
+    assert hub.requests == []
+    assert "Invalid credentials" in error_line(publish(hub, tmp_path, *command, token="nonsense"))
+    assert "this token only reads" in error_line(publish(hub, tmp_path, *command, token=READER))
+    assert hub.repos == {}
+    for status in (401, 403, 404, 409, 429, 500):
+        hub.faults = [Fault("POST", "/commit/main", status)]
+        line = error_line(publish(hub, tmp_path, *command))
+        assert line.startswith("error: org/data: not pushed: ")
+        assert str(status) in line
+        assert list(hub.repos["dataset", "org/data"].files) == [".gitattributes"]
+    hub.faults = [Fault("PUT", "^/lfs/", 403, times=2)]
+    hub.objects.clear()
+    assert "403 Forbidden" in error_line(publish(hub, tmp_path, *command))
+    hub.faults = []
+    assert publish(hub, tmp_path, *command).returncode == 0
+
+
+def test_what_somebody_else_pushed_meanwhile_is_not_overwritten(dataset: Path, tmp_path: Path) -> None:
+    class Busy(HubDouble):
+        """Takes another's commit while the files of this one arrive."""
+
+        def _object(self, wanted):
+            repo = self.repos["dataset", "org/data"]
+            if len(repo.revisions) == 1:
+                repo.commit(repo.files | {"theirs.txt": File(b"theirs", False)}, "theirs")
+            return super()._object(wanted)
+
+    with Busy() as hub:
+        line = error_line(publish(hub, tmp_path, "dataset", dataset, "--repo", "org/data"))
+        assert "412 Precondition Failed" in line
+        assert "the branch has moved" in line
+        assert hub.repos["dataset", "org/data"].messages == ["initial commit", "theirs"]
+
+
+def test_a_hub_that_is_not_there(dataset: Path, tmp_path: Path) -> None:
+    with HubDouble() as hub:
+        pass
+    assert "refused" in error_line(publish(hub, tmp_path, "dataset", dataset, "--repo", "org/data"))

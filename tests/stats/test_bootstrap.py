@@ -18,6 +18,7 @@ def test_what_is_undefined_says_so() -> None:
     assert nothing.to_dict() == {"value": None, "low": None, "high": None, "n": 0, "reason": "no pair"}
     (single,) = bootstrap.bootstrap([bootstrap.ratio(np.ones(1), np.ones(1))], 1, 200)
     assert (single.value, single.low, single.reason) == (1.0, None, "one case has no interval")
+    assert (bootstrap.p_value(single), bootstrap.t_test(single)) == (None, None)
     rare = bootstrap.ratio(np.eye(40)[0] * 0.5, np.eye(40)[0])  # most resamples miss the only case that counts
     (rare,) = bootstrap.bootstrap([rare], 40, 400)
     assert rare.value == 0.5
@@ -88,12 +89,6 @@ def test_rounding_is_neither_spread_nor_a_difference() -> None:
     sure = bootstrap.difference(*full)
     assert (sure.value, sure.high) == (1.0, 1.0)
     assert 0.85 < sure.low < 1  # by the exact binomial interval
-
-
-def test_one_case_has_no_p_value() -> None:
-    (single,) = bootstrap.bootstrap([bootstrap.ratio(np.ones(1), np.ones(1))], 1, 200)
-    same = bootstrap.difference(single, single)
-    assert (bootstrap.p_value(same), bootstrap.t_test(same)) == (None, None)
 
 
 @pytest.mark.parametrize("cases", [12, 60, 1130])
