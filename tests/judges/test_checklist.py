@@ -117,7 +117,7 @@ def test_a_checklist_has_no_criteria_of_its_own(tmp_path):
     for change, said in (
         ({"criteria": [{"name": "x", "description": "y"}]}, "criteria: a checklist has none"),
         ({"choices": {"a": "A", "b": "B"}}, "choices.a: unknown key"),
-        ({"output": {"grammar": "first_line"}}, "output.grammar: a checklist is answered as json"),
+        ({"output": {"grammar": "first_line"}}, "output.grammar: a checklist and criteria with values are answered"),
     ):
         (tmp_path / "own.yaml").write_text(yaml.safe_dump(content | change))
         with pytest.raises(RubricError, match=said):
