@@ -93,7 +93,7 @@ def weight(question: str) -> float | None:
     """Return the patient's weight in kg; None if a question names none, another weight, or several people."""
     text = normal(question)
     found, heavy = _IS["weight"].search(text), _IS["heavy"].findall(text)
-    people = {*_HAS["kin"].findall(text), found["who"]} if found else set()
+    people = {each.split()[0] for each in (*_HAS["kin"].findall(text), found["who"])} if found else set()
     return float(found["number"]) if found and len(heavy) == 1 and len(people - {"he", "she", "who"}) <= 1 else None
 
 
