@@ -98,8 +98,7 @@ def weight(question: str) -> float | None:
 
 
 def _read(text: str, kg: float | None) -> list[Quantity]:
-    told = re.sub(r"\([^()]*\)", "", text)
-    if _HAS["reports"].search(told) or not (_HAS["tells"].search(told) or _HAS["does"].search(told)):
+    if _HAS["reports"].search(text) or not (_HAS["tells"].search(text) or _HAS["does"].search(text)):
         return []
     text, needed = _HAS["needed"].subn(" ", text)
     held: set[str] = set()  # the conditions of the whole sentence
@@ -126,7 +125,6 @@ def _read(text: str, kg: float | None) -> list[Quantity]:
     if len(set(kinds)) < len(kinds) or {"tablet", "mass"} <= single or not is_sure:
         held.add(text)  # what it holds for, no other sentence says: it may allow a quantity, and contradicts none
     rates = [each for each in found if each.measure == "rate" and not each.computed]
-    rates = [each for each in rates if each.bound] or rates  # "every 4 hours, at most 4 times a day"
     found = [each for each in found if each in rates or each.measure != "rate" or not rates]  # "twice a day, every day"
     if len({each[:2] for each in rates}) == 1 and rates[0].bound != "least":
         stated = {each.measure for each in found if each.basis.startswith("day")}
