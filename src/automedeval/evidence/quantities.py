@@ -93,13 +93,12 @@ def weight(question: str) -> float | None:
     """Return the patient's weight in kg; None if a question names none, another weight, or several people."""
     text = normal(question)
     found, heavy = _IS["weight"].search(text), _IS["heavy"].findall(text)
-    people = {*_HAS["kin"].findall(text), found["who"]} if found else set()
+    people = {each.split()[0] for each in (*_HAS["kin"].findall(text), found["who"])} if found else set()
     return float(found["number"]) if found and len(heavy) == 1 and len(people - {"he", "she", "who"}) <= 1 else None
 
 
 def _read(text: str, kg: float | None) -> list[Quantity]:
-    told = re.sub(r"\([^()]*\)", "", text)
-    if _HAS["reports"].search(told) or not (_HAS["tells"].search(told) or _HAS["does"].search(told)):
+    if _HAS["reports"].search(text) or not (_HAS["tells"].search(text) or _HAS["does"].search(text)):
         return []
     text, needed = _HAS["needed"].subn(" ", text)
     held: set[str] = set()  # the conditions of the whole sentence
@@ -126,7 +125,6 @@ def _read(text: str, kg: float | None) -> list[Quantity]:
     if len(set(kinds)) < len(kinds) or {"tablet", "mass"} <= single or not is_sure:
         held.add(text)  # what it holds for, no other sentence says: it may allow a quantity, and contradicts none
     rates = [each for each in found if each.measure == "rate" and not each.computed]
-    rates = [each for each in rates if each.bound] or rates  # "every 4 hours, at most 4 times a day"
     found = [each for each in found if each in rates or each.measure != "rate" or not rates]  # "twice a day, every day"
     if len({each[:2] for each in rates}) == 1 and rates[0].bound != "least":
         stated = {each.measure for each in found if each.basis.startswith("day")}

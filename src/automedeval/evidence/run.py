@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from automedeval.evidence.statements import Evidence, spans, statements
+from automedeval.evidence.statements import Evidence, sentences, statements
 from automedeval.records import Case, CheckedResponse, question_text
 from automedeval.rubrics.questions import Search
 
@@ -13,7 +13,7 @@ NO_EVIDENCE = "no evidence"
 
 def passages_of(text: str, source: str, on_question: bool = True, question: str = "") -> list[Evidence]:
     """Return the sentences of a text as passages, each with the sentence before it; before the first stands the question."""
-    cut = [text[start:end] for start, end in spans(text)]
+    cut = sentences(text)
     return [Evidence(each, source, before, on_question) for each, before in zip(cut, [question, *cut])]
 
 
