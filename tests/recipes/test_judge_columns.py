@@ -8,7 +8,7 @@ from programs import error_line, run_command, succeeded
 from tables import rows_of, write_csv
 
 COLUMNS = ("question=Frage", "reference=Gold", "Bot A", "Bot B")
-NAMES = ("Frage", "Gold", "Bot A", "Bot B", "Notiz")
+NAMES = ("Frage", "Gold", "Bot A", "Bot B", "tie")
 ROWS = [
     ("Is it safe?", "Yes, with food.", "Yes.", "Yes, if you eat first.", "old"),
     ("How often?", "Twice a day.", "Daily, at noon or so.", "Twice.", "new"),
@@ -29,7 +29,7 @@ def judged(table: str, *more: str):
 def test_named_columns_are_judged_as_prepare_reads_them(table: str) -> None:
     assert "no column is called question" in error_line(judged(table))
     done = succeeded(judged(table, "--columns", *COLUMNS))
-    assert "not read: Notiz" in done.stdout
+    assert "not read: tie" in done.stdout
     assert "--cases v/cases.jsonl" in done.stdout
     succeeded(run_command("prepare", table, "--columns", *COLUMNS, "--output", "p"))
     cases, of_prepare = read(Path("v/cases.jsonl")), read(Path("p/cases.jsonl"))
@@ -50,5 +50,5 @@ def test_bad_columns_are_one_line(table: str, more: tuple[str, ...], fault: str)
 def test_other_columns_leave_what_is_written(table: str) -> None:
     succeeded(judged(table, "--columns", *COLUMNS))
     kept = {file: file.read_bytes() for file in Path("v").iterdir()}
-    assert "holds other cases than this table" in error_line(judged(table, "--columns", *COLUMNS[:-1], "Notiz"))
+    assert "holds other cases than this table" in error_line(judged(table, "--columns", COLUMNS[0], "Bot A", "Gold"))
     assert {file: file.read_bytes() for file in Path("v").iterdir()} == kept
