@@ -102,7 +102,7 @@ def test_the_table_comes_back_with_scores_and_flags_in_its_own_order(table, wide
 
 
 COLUMNS = ("question=Frage", "reference=Gold", "Bot A", "Bot B")
-NAMES = ("Frage", "Gold", "Bot A", "Bot B", "Notiz")
+NAMES = ("Frage", "Gold", "Bot A", "Bot B", "tie")
 ROWS = [
     ("Is it safe?", "Yes, with food.", "Yes.", "Yes, if you eat first.", "old"),
     ("How often?", "Twice a day.", "Daily, at noon or so.", "Twice.", "new"),
@@ -123,7 +123,7 @@ def judged(*more: str):
 def test_named_columns_are_judged_as_prepare_reads_them() -> None:
     assert "no column is called question" in error_line(judged())
     done = succeeded(judged("--columns", *COLUMNS, "--output", "v"))
-    assert "not read: Notiz" in done.stdout
+    assert "not read: tie" in done.stdout
     assert "--cases v/cases.jsonl" in done.stdout
     succeeded(run_command("prepare", "t.csv", "--columns", *COLUMNS, "--output", "p"))
     cases, of_prepare = read(Path("v/cases.jsonl")), read(Path("p/cases.jsonl"))
@@ -131,6 +131,9 @@ def test_named_columns_are_judged_as_prepare_reads_them() -> None:
         assert [each[name] for each in cases] == [each[name] for each in of_prepare]
     before = Path("v/verdicts.jsonl").read_bytes()
     succeeded(judged("--columns", *COLUMNS, "--output", "v"))
+    assert Path("v/verdicts.jsonl").read_bytes() == before
+    others = judged("--columns", COLUMNS[0], "Bot A", "Gold", "--output", "v")
+    assert "holds other cases than this table" in error_line(others)
     assert Path("v/verdicts.jsonl").read_bytes() == before
 
 

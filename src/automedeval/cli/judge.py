@@ -311,9 +311,7 @@ def cases_file(args: JudgeArguments, output: Path, log_args: LogArguments, proce
     """
     notes: list[str] = []
     if args.columns and len(args.cases) == 1 and not named_file(args.file)[0]:
-        table = table_of(args.file, blank=args.blank, columns=args.columns)
-        assert table is not None  # its columns are named
-        cases = [case for _, case in table.cases]
+        cases = list(read_cases(args.file, blank=args.blank, columns=args.columns))
     elif len(args.cases) == 1 and not named_file(args.file)[0] and not is_log(args.file):
         return args.file
     else:

@@ -12,14 +12,16 @@ from automedeval.records.rows import SHEETS, read_rows
 from automedeval.records.types import Case, RecordError, digest, question_text
 
 
-def read_cases(path: str | Path, least_responses: int = 1, blank: str | None = None) -> Iterator[Case]:
+def read_cases(
+    path: str | Path, least_responses: int = 1, blank: str | None = None, columns: Sequence[str] = ()
+) -> Iterator[Case]:
     """Yield the cases of a file one by one; `least_responses=0` accepts cases without responses.
 
     Records of cases (JSON Lines, Parquet, a dataset of the Hub) are read one by one. A table of answers (CSV, a JSON array, a
-    spreadsheet, or JSON Lines without the key `responses`) is read as a whole, see `Columns`; `without_blanks`
+    spreadsheet, or JSON Lines without the key `responses`) is read as a whole, see `table_of`; `without_blanks`
     says what `blank` is. RecordError if a row cannot be read or is no case, an id is repeated, or the file has no case.
     """
-    held = _opened(path, least_responses, blank)
+    held = _opened(path, least_responses, blank, columns)
     rows = ((place, case.to_dict()) for place, case in held.cases) if isinstance(held, Table) else held
     seen: dict[str, str] = {}
     names: dict[str, str] = {}  # of models, without blanks
