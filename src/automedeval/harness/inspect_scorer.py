@@ -10,9 +10,9 @@ import anyio
 from inspect_ai.scorer import Score, Scorer, Target, mean, scorer, stderr
 from inspect_ai.solver import TaskState
 
-from automedeval.harness.logs import MULTIPLE_CHOICE
+from automedeval.harness.logs import MULTIPLE_CHOICE, NO_FIT
 from automedeval.harness.questions import is_choice, question_expression, question_in, question_of, reference_of
-from automedeval.harness.scoring import FAILED, score_answers
+from automedeval.harness.scoring import score_answers
 from automedeval.judges.base import BaseJudge
 from automedeval.judges.judge import load_by_settings
 from automedeval.records import Case, Response
@@ -72,13 +72,15 @@ def judge(question_pattern: str | None = None, **settings: Any) -> Scorer:
         prompt = state.input if isinstance(state.input, str) else [each.model_dump() for each in state.input]
         question = question_in(question_of(prompt, "input"), question_pattern)
         if question is None:
-            return Score.unscored(reason="scoring_failed", explanation="the prompt does not fit question_pattern")
+            return Score.unscored(reason="scoring_failed", explanation=NO_FIT)
         name = f"{state.sample_id}/epoch-{state.epoch}" if state.epoch > 1 else str(state.sample_id)
         scored = await together.score(
             Case(name, question, (Response.from_dict({"model": "answer", "text": text}),), reference)
         )
         counts = {"verdicts": scored["verdicts"], "valid": scored["valid"]}
         facts = {"answer": text, "explanation": scored["explanation"], "metadata": counts}
-        return Score(value=scored["value"], **facts) if scored["valid"] else Score.unscored(reason=FAILED, **facts)
+        if not scored["valid"]:
+            return Score.unscored(reason="grader_failed", **facts)
+        return Score(value=scored["value"], **facts)
 
     return score

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from automedeval.harness.logs import Answers, is_log, read_log
+from automedeval.harness.logs import NO_FIT, Answers, is_log, read_log
 from automedeval.harness.questions import is_blank, question_expression, question_in, question_key
 from automedeval.records import Case, RecordError, digest, named_file, option, read_cases, table_of
 
@@ -68,11 +68,9 @@ def join_logs(
         for answer in log.answers:
             question = question_in(answer.question, args.question_pattern)
             if question is None or is_blank(question):
-                fits = question is not None
-                log.left_out["the question has no text" if fits else "the prompt does not fit --question_pattern"] += 1
+                log.left_out[NO_FIT if question is None else "the question has no text"] += 1
                 continue
-            key = question_key(question)
-            epoch = answer.responses[0].extra.get("harness_epoch", 1)
+            key, epoch = question_key(question), answer.responses[0].extra.get("harness_epoch", 1)
             of_question = joined.setdefault((key, epoch, answer.id if key in several else ""), {})
             if model in of_question:
                 log.left_out["the question is in the log before"] += 1

@@ -32,6 +32,7 @@ FURTHER = "further answers to a question of which the first is read"
 LIMITED = "samples ended at a limit: what the model had said is the answer"
 MORE = "questions have images or other parts that are not read"
 MULTIPLE_CHOICE = "a multiple-choice question, which its key scores"
+NO_FIT = "the prompt does not fit --question_pattern"
 NO_REFERENCE = "answers have no reference, because it cannot be told what their target stands for"
 NO_TEXT = "not a generated text"
 STATE = "scenario_state.json"  # of a run of HELM
@@ -197,8 +198,7 @@ def _inspect_sample(log: Answers, sample: Any, place: str) -> Case | str:
     log.notes += {FURTHER: max(len(said) - 1, 0), LIMITED: bool(sample.get("limit"))}
     log.notes += {MORE: shows_more(prompt), AGAIN: again}
     reference = log.reference(reference_of, sample.get("target"))
-    epoch = _find(int, sample, "epoch") or 1
-    return _answer(_get(sample, place, "id"), question, text, reference, epoch)
+    return _answer(_get(sample, place, "id"), question, text, reference, _find(int, sample, "epoch") or 1)
 
 
 def _lighteval(log: Answers, row: Any, place: str) -> Case | str:

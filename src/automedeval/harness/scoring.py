@@ -11,7 +11,6 @@ from automedeval.judges.base import BaseJudge
 from automedeval.records import AutoMedEvalError, Case, Verdict
 from automedeval.records.errors import ChatError
 
-FAILED = "grader_failed"  # inspect_ai's word for a grader whose answer cannot be read
 UNREAD = "the answer, or the verdict on a criterion, is unread"
 
 

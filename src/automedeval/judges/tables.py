@@ -65,11 +65,9 @@ def judge_dataset(
 
 
 def _cases_of(dataset: "Dataset", models: Sequence[str], blank: str | None) -> Iterator[Case]:
-    reference = "reference" if "reference" in dataset.column_names else None
-    columns, rows = Columns("question", tuple(models), reference=reference), dataset.select_columns
-    placed = [
-        (place := f"row {number}", without_messages(row, place)) for number, row in enumerate(rows(columns.every))
-    ]
+    columns = Columns("question", tuple(models), reference="reference")
+    read = ({name: row.get(name) for name in columns.every} for row in dataset)
+    placed = [(place := f"row {number}", without_messages(row, place)) for number, row in enumerate(read)]
     for number, (_, case) in enumerate(columns.table("the data set", placed, blank).cases):
         if case.responses:
             yield Case.from_dict(replace(case, id=str(number)).to_dict())
@@ -99,8 +97,12 @@ class Verdicts(list[Verdict]):
         by_id, table = {case.id: case for case in cases}, []
         for verdict in self:
             models = verdict.extra.get("models") or [None] * (max(verdict.order, default=-1) + 1)
+            case = by_id.get(verdict.case_id)
+            row = verdict.extra.get("row", case.extra.get("row") if case else None)
+            question = question_text(case.question) if case else verdict.extra.get("question")
+            known = {name: told for name, told in (("row", row), ("question", question)) if told is not None}
             for slot, index in enumerate(verdict.order):
-                about = {"case_id": verdict.case_id} | _place(verdict, by_id.get(verdict.case_id))
+                about = {"case_id": verdict.case_id} | known
                 about |= {"model": models[index], "judge": verdict.judge}
                 about |= {"rubric": verdict.rubric, "run": verdict.run, "slot": slot, "valid": verdict.valid}
                 about["empty"] = models[index] in verdict.empty
@@ -151,13 +153,6 @@ def beside_rows(
     cells = [{name: str(cell) if isinstance(cell, NoText) else cell for name, cell in row.items()} for row in rows]
     table = pandas.DataFrame([row | more for row, more in zip(cells, added)])
     return table[[name for name in table if name != "rationale"] + ["rationale"] * ("rationale" in table)]
-
-
-def _place(verdict: Verdict, case: Case | None) -> dict[str, Any]:
-    """Return the row in the user's table and the question, each where it is known."""
-    row = verdict.extra.get("row", case.extra.get("row") if case else None)
-    question = question_text(case.question) if case else verdict.extra.get("question")
-    return {name: value for name, value in (("row", row), ("question", question)) if value is not None}
 
 
 def _scores(verdict: Verdict, index: int) -> dict[str, Any]:

@@ -30,10 +30,9 @@ REPLY = re.compile(
 
 def is_conversation(value: Any) -> bool:
     """Return whether a value is a list of messages."""
-    if not isinstance(value, list) or not all(isinstance(each, dict) and _kind(each) for each in value):
-        return False
+    messages = isinstance(value, list) and all(isinstance(each, dict) and _kind(each) for each in value)
     # Without any of these it is data beside the answers: {"role": "physician", "name": …}.
-    return any({"content", "value", *CALLS} & {*each} for each in value)
+    return messages and any({"content", "value", *CALLS} & {*each} for each in value)
 
 
 def _kind(message: dict) -> tuple[str, str] | None:
@@ -43,9 +42,7 @@ def _kind(message: dict) -> tuple[str, str] | None:
 def _is_message(value: Any) -> bool:
     """Return whether a cell is one message of a user or an assistant, and no other data with a role or a source."""
     kind = _kind(value) if isinstance(value, dict) else None
-    if kind is None or str(value[kind[0]]).casefold() not in ROLES:
-        return False
-    return not {kind[1], *CALLS}.isdisjoint(value)
+    return bool(kind and str(value[kind[0]]).casefold() in ROLES and {kind[1], *CALLS} & {*value})
 
 
 def as_messages(value: Any, name: str) -> Any:
