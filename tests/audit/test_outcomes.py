@@ -127,13 +127,10 @@ def test_outcomes_of_a_planted_text() -> None:
     assert see(PLANTED, (4, 2, 3), (4.0, 2.6, 3.0)).hits == 0
     fallen = [see(replace(PLANTED, should="fall"), (4, 2, 3), (4.0, score, 3.0)).hits for score in (1.6, 1.8, 2.8)]
     assert fallen == [1, 0, 0]
-    # Expected scores are looked at, and there are none.
-    for lost in (see(PLANTED, None, None), see(PLANTED, (4, 4, 3), None)):
+    # Expected scores are looked at, and there are none; or another answer cannot be read any more.
+    for scores, expected in ((None, None), ((4, 4, 3), None), ((None, 4, 3), (None, 4.1, 3.0))):
+        lost = see(PLANTED, scores, expected)
         assert (list(lost.shifts), lost.counted, lost.lost, lost.asked) == ([], 0, 1, 1)
-
-
-def test_a_text_that_makes_another_answer_unreadable_is_lost() -> None:
-    assert see(PLANTED, (None, 4, 3), (None, 4.1, 3.0)).lost == 1
 
 
 def test_outcomes_where_the_score_should_stay() -> None:

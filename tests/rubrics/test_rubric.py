@@ -38,7 +38,10 @@ def test_a_packaged_rubric_is_the_published_one(name):
         assert reading.valid, reading.error
 
 
-SCORES, PAIR = TABLE["own_rubrics"].values()
+FILES = TABLE["own_rubrics"]
+SCORES, PAIR = FILES["scores"], FILES["pair"]
+FAULTS = TABLE["test_a_faulty_file_is_refused_by_name_and_key"]
+FAULTS += [(f"no {key}", "scores", key, None, [f": {key}: ", "is missing"]) for key in SCORES if key != "scale"]
 
 
 def written(folder: Path, content: dict) -> Path:
@@ -100,20 +103,9 @@ def test_harm_has_the_degrees_of_who_and_what_cannot_be_told_is_no_degree():
     assert all(criterion.words[-1] == "cannot be told" not in criterion.values for criterion in rubric.criteria)
 
 
-SIZES = {"name": "size", "description": "?", "values": {"a": "s", "b": "l"}, "neutral": "unclear", "threshold": "b"}
-WORDS = SCORES | {"criteria": [SIZES], "output": {"grammar": "json"}}
-del WORDS["scale"]
-JSON_SCORES = SCORES | {"output": {"grammar": "json", "value_key": "score"}}
-FILES = {"scores": SCORES, "pair": PAIR, "words": WORDS, "json_scores": JSON_SCORES}
-FAULTS = [(name, FILES[file], *fault) for name, file, *fault in TABLE["test_a_faulty_file_is_refused_by_name_and_key"]]
-FAULTS += [(f"no {key}", SCORES, key, None, [f": {key}: ", "is missing"]) for key in SCORES if key != "scale"]
-
-
-@pytest.mark.parametrize(
-    ("content", "key", "value", "said"), [fault[1:] for fault in FAULTS], ids=[f[0] for f in FAULTS]
-)
-def test_a_faulty_file_is_refused_by_name_and_key(tmp_path, content, key, value, said):
-    content = copy.deepcopy(content)
+@pytest.mark.parametrize(("file", "key", "value", "said"), [fault[1:] for fault in FAULTS], ids=[f[0] for f in FAULTS])
+def test_a_faulty_file_is_refused_by_name_and_key(tmp_path, file, key, value, said):
+    content = copy.deepcopy(FILES[file])
     *above, last = [int(part) if part.isdigit() else part for part in key.split(".")]
     place = content
     for part in above:

@@ -57,7 +57,7 @@ def _patterns(word: str) -> tuple[re.Pattern, re.Pattern, re.Pattern]:
 
 @dataclass(frozen=True)
 class Step:
-    """One step of a rationale, from `start` to `end`: its number at `number`, the text behind its header at `text`.
+    """The place of one step in a rationale, from `start` to `end`; its number stands at `number`, its text from `text` on.
 
     `doctor` is the doctor of the step, 0 for the question. `regular` says that the step's number follows from its doctor.
     """
