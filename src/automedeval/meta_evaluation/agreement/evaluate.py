@@ -109,7 +109,7 @@ def _agreement(cases: Cases, people: People, row: Row, relation: np.ndarray) -> 
 
     `relation` has people's relations of the pairs that the judge was asked about [pairs].
     """
-    rated, runs = row.rated(people), row.runs()
+    rated, runs = np.where(row.judge.asked, people.scores, np.nan), row.runs()
     record = measures_of(cases, row, rated, relation)
     record["runs"] = None
     if len(runs) > 1:
