@@ -226,17 +226,19 @@ class Loops:
         record = self.measures(row)
         runs = row.runs()
         record["runs"] = [{"run": run} | self.measures(row.of_run(run)) for run in runs] if len(runs) > 1 else None
-        return record | ({"by_confidence": self.by_confidence(row)} if row.criterion is None else {})
+        scored = row.criterion is None and row.kind == "judge"
+        return record | ({"by_confidence": self.by_confidence(row)} if scored else {})
 
     def by_confidence(self, row: "Row") -> dict[str, Figure]:
-        """Return the concordance where the mean gap between two scores of a case is above the median, and on the others."""
+        """Return the concordance where the mean gap between two scores of a case is above the median, and where it is not."""
         values, gaps = row.expected or row.scores or {}, []
         for number in range(len(self.cases)):
             twos = [((n, a), (n, b)) for n, a, b in self.pairs if n == number]
             apart = [abs(values[one] - values[two]) for one, two in twos if one in values and two in values]
-            gaps.append(round(mean(apart) or 0.0, 9))
-        judged, middle = row.relations if row.expected is None else self.ordered(row.expected), median(gaps)
-        groups = self.groups(row, judged)
+            gaps.append(round(mean(apart), 9) if apart else None)
+        groups = self.groups(row, row.relations if row.expected is None else self.ordered(row.expected))
+        groups = [each for each in groups if gaps[each[0]] is not None]
+        middle = median([gaps[number] for number, _ in groups] or [0])
         sides = {"surest": True, "others": False}
         return {
             name: accuracies([each for each in groups if (gaps[each[0]] > middle) == sure])["concordance"]

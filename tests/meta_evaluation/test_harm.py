@@ -150,13 +150,6 @@ def test_physicians_alone_are_counted_and_one_of_them_agrees_with_nobody(study, 
     assert "hold ratings of one kind" in error_line(again)
 
 
-def test_a_judge_cannot_take_the_place_of_the_physicians(study, tmp_path):
-    done = report(study, verdicts=f"physicians={study / 'judge.jsonl'}", output=tmp_path / "report")
-    assert done.returncode == 1
-    assert "a judge cannot be called 'physicians' in a report" in error_line(done)
-    assert not (tmp_path / "report").exists()
-
-
 def test_the_facts_of_a_ranking_say_how_many_are_harmful_and_by_whom(study, tmp_path):
     cases = read(study / "cases.jsonl")
     models = [each["model"] for each in cases[0]["responses"]]

@@ -12,9 +12,9 @@ from doubles.introspection_study import MODELS, case_of, verdict_of
 from doubles.likelihood_verdicts import FEEDBACK, rated
 from sklearn.isotonic import IsotonicRegression
 
-from automedeval.meta_evaluation.calibration.scores import FEWEST, Calibration, calibration_facts, rising
+from automedeval.meta_evaluation.calibration.scores import FEWEST, Calibration, rising
 from automedeval.records import Rating, RecordError, Verdict
-from automedeval.stats.bootstrap import estimate
+from automedeval.stats.bootstrap import estimate, plain
 from automedeval.stats.calibration_error import FOLDS, calibration_error
 
 SHAPE = ((1.0, 1.0), (2.0, 1.2), (4.0, 3.4), (5.0, 4.0))  # how people rate what the judge scores
@@ -233,10 +233,9 @@ def test_the_error_of_a_good_judge_has_an_interval_that_reaches_down() -> None:
         case = np.repeat(np.arange(60), 3)
         judge = rng.uniform(1.5, 4.5, 180)
         people = np.clip(judge + rng.normal(0, 0.4, 60)[case] + rng.normal(0, 0.5, 180), 1, 5)
-        error = calibration_facts("none", judge, people, case)["calibration_error"]["after"]
+        error, worse = (plain(estimate(calibration_error(each, people, case, 60), 60)) for each in (judge, judge + 0.5))
         held.append(error["low"] <= 0.017 <= error["high"])  # of 400,000 draws, but for clipping nothing
         assert error["low"] <= error["value"] <= error["high"]
         within.append(error["value"] <= error["chance"])
-        worse = calibration_facts("none", judge + 0.5, people, case)["calibration_error"]["after"]
         assert worse["value"] > worse["chance"]
     assert min(sum(held), sum(within)) >= 36

@@ -244,7 +244,7 @@ def test_a_folder_in_the_way_gets_one_line(tmp_path):
     assert "out" in error_line(meta_evaluate(*flags(verdicts=file, cases=CASES, output=tmp_path / "out"), *FAST))
 
 
-@pytest.mark.parametrize("name", ["random", "people", "longer text"])
+@pytest.mark.parametrize("name", ["random", "people", "longer text", "physicians"])
 def test_names_of_the_table_itself_are_taken(name, tmp_path):
     refused(tmp_path, agreeing_verdicts(name), f"a judge cannot be called {name!r}")
 

@@ -265,11 +265,6 @@ class VerdictTable:
         """The number of criteria of each response that no run read: float [responses]."""
         return np.bincount(self.cases.response_of, np.isnan(self.met), minlength=self.cases.responses)
 
-    @cached_property
-    def met_probabilities(self) -> np.ndarray:
-        """The mean probability that each criterion of each response is met: float [items] (see `per_item`)."""
-        return self.per_item("met_probabilities")
-
     # --- what was asked
 
     def _asked(self, kind: np.ndarray, case: np.ndarray, shown: np.ndarray) -> np.ndarray:
@@ -346,15 +341,6 @@ class VerdictTable:
         """Return model → number of its responses that the judge was asked about and that are among these, bool [responses]."""
         models = Counter(self.cases.model_of[which & self.asked].tolist())
         return {self.cases.models[number]: count for number, count in sorted(models.items())}
-
-    @cached_property
-    def rationales(self) -> dict[int, str]:
-        """The first rationale of a valid verdict on each case: number of the case → text."""
-        texts: dict[int, str] = {}
-        for case, verdict in zip(self.case_of.tolist(), self.verdicts):
-            if verdict.valid and verdict.rationale:
-                texts.setdefault(case, verdict.rationale)
-        return texts
 
 
 def counted(cases: Cases, name: str, values: np.ndarray) -> VerdictTable:
@@ -439,10 +425,6 @@ class Row:
         gaps = divide(*sums_at(np.abs(values[first] - values[second]), panel.case[first], panel.cases))
         return np.round(gaps, 9)  # equal ones are equal, in whatever order scores were summed
 
-    @property
-    def invalid(self) -> bool:
-        return self.criterion is None and self.values is None
-
     @cached_property
     def relations(self) -> np.ndarray:
         """The relations by the judge's choices, else by its scores, else by its expected scores: float [pairs]."""
@@ -455,10 +437,6 @@ class Row:
     def finest(self) -> np.ndarray:
         """The relations by the expected scores where there are any, which seldom tie: float [pairs]."""
         return self.relations if self.expected is None else self.judge.relations(self.expected)
-
-    def rated(self, people: People) -> np.ndarray:
-        """Return people's scores of the responses that this judge was asked about, NaN for the others."""
-        return np.where(self.judge.asked, people.scores, np.nan)
 
     def people_relations(self, people: People) -> np.ndarray:
         """Return people's relations of the pairs that this judge was asked about, float [pairs]."""

@@ -72,14 +72,9 @@ class Cases:
         return np.array([response.is_empty for case in self.records for response in case.responses], bool)
 
     @cached_property
-    def words(self) -> np.ndarray:
-        """The number of words of each response: float [responses]."""
-        return longer_text(self.records)
-
-    @cached_property
     def longer(self) -> np.ndarray:
         """The relations of all pairs by their numbers of words: float [pairs]."""
-        return self.panel.relations(self.words)
+        return self.panel.relations(longer_text(self.records))
 
     @cached_property
     def items(self) -> list[tuple[int, CaseCriterion]]:

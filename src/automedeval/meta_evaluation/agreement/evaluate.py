@@ -109,21 +109,26 @@ def _agreement(cases: Cases, people: People, row: Row, relation: np.ndarray) -> 
 
     `relation` has people's relations of the pairs that the judge was asked about [pairs].
     """
-    rated, runs = row.rated(people), row.runs()
+    rated, runs = np.where(row.judge.asked, people.scores, np.nan), row.runs()
     record = measures_of(cases, row, rated, relation)
     record["runs"] = None
     if len(runs) > 1:
         record["runs"] = [{"run": each.run} | measures_of(cases, each, rated, relation) for each in runs]
     record["rated_cases"] = row.rated_cases(people)
-    record["by_confidence"] = None if row.criterion is not None else _by_confidence(cases, row, relation)
+    if row.criterion is None and row.judge.kind == "judge":
+        record["by_confidence"] = _by_confidence(cases, row, relation)
     return record
 
 
 def _by_confidence(cases: Cases, row: Row, relation: np.ndarray) -> dict[str, Statistic]:
-    """Return the concordance on the half of the cases in which the judge's scores lie furthest apart, and on the others."""
-    sure = (row.gaps > np.median(np.nan_to_num(row.gaps)))[cases.panel.case[cases.panel.pairs[0]]]
-    sides = {"surest": np.where(sure, relation, np.nan), "others": np.where(sure, np.nan, relation)}
-    return {name: agreement.concordance(cases.panel, side, row.finest) for name, side in sides.items()}
+    """Return the concordance on the half of the judged cases in which the scores lie furthest apart, and on the others."""
+    gaps, judged = row.gaps, ~np.isnan(row.gaps)
+    sure = judged & (gaps > (np.median(gaps[judged]) if judged.any() else 0.0))
+    case, sides = cases.panel.case[cases.panel.pairs[0]], {"surest": sure, "others": judged & ~sure}
+    return {
+        name: agreement.concordance(cases.panel, np.where(side[case], relation, np.nan), row.finest)
+        for name, side in sides.items()
+    }
 
 
 def _valid_rates(cases: Cases, judge: VerdictTable) -> dict[str, bootstrap.Statistic]:

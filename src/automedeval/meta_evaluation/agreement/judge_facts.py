@@ -33,8 +33,6 @@ def audits_of(places: Sequence[str], rows: Sequence[Row]) -> dict[str, Audit]:
     for place in places:
         file = Path(place) / "audit.json" if Path(place).is_dir() else Path(place)
         content = read_json(file)
-        if isinstance(content, dict) and "decodings" in content:
-            raise RecordError(f"{file}: an earlier version wrote it: run automedeval audit again")
         try:
             audit, settings = Audit.read(content), content["judge"]["settings"]
         except (ValueError, KeyError, TypeError, AttributeError) as error:

@@ -61,7 +61,7 @@ def values_of(verdict: Verdict, source: str) -> dict[int, float]:
     }
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Calibration:
     """A function from a judge's verdicts to scores on people's scale."""
 
@@ -112,13 +112,15 @@ class Calibration:
             after[held] = np.bincount(of, points * weight)[held]
         judged = np.bincount(of, x * weight)
         given = sum(int((~np.isnan(scores[shown])).sum()) for scores in rated.by_criterion.values())
+        sides = {"before": judged, "after": after}
+        errors = {name: calibration_error(scores, people, case, len(names)) for name, scores in sides.items()}
         facts: dict[str, Any] = {"cases": len(names), "responses": len(case), "ratings": given}
+        facts["calibration_error"] = plain(estimate(errors, len(names)))
         rubrics = sorted({verdict.rubric for verdict in table.valid})
-        before = judged if rubrics == [rubric.name] else f"judged by {', '.join(rubrics)}, not on this scale"
-        return Calibration(
-            rubric=rubric, source=source, knots=knots, settings=verdicts[0].settings, judged_by=rubrics,
-            facts=facts | calibration_facts(before, after, people, case),
-        )  # fmt: skip
+        if rubrics != [rubric.name]:
+            off = {"value": None, "reason": f"judged by {', '.join(rubrics)}, not on this scale"}
+            facts["calibration_error"]["before"] = off
+        return Calibration(rubric, source, knots, verdicts[0].settings, rubrics, facts)
 
     @property
     def fingerprint(self) -> str:
@@ -232,7 +234,8 @@ def beside_people(
 ) -> tuple[VerdictTable, People]:
     """Return verdicts as a table, and people's ratings of the responses that they are on, which must be on the scale."""
     low, high = _scale(rubric)
-    table = verdict_table(verdicts)
+    cases = {each.case_id: _case_of(each) for each in verdicts}
+    table = VerdictTable(Cases(list(cases.values()), "verdicts"), verdicts)
     models = {case.id: case.models for case in table.cases.records}
     usable = [rating for rating in ratings if rating.model in models.get(rating.case_id, ())]
     for rating in usable:
@@ -244,11 +247,6 @@ def beside_people(
     if not usable:
         raise RecordError(f"0 rated cases with a valid verdict; a calibration needs {FEWEST} at least")
     return table, gather_ratings((("the ratings", rating) for rating in usable), table.cases, "the ratings")
-
-
-def verdict_table(verdicts: Sequence[Verdict]) -> VerdictTable:
-    """Return verdicts as a table, with what they say of their cases."""
-    return VerdictTable(Cases(list({each.case_id: _case_of(each) for each in verdicts}.values()), "verdicts"), verdicts)
 
 
 def models_of(verdict: Verdict) -> list[str]:
@@ -263,21 +261,3 @@ def _case_of(verdict: Verdict) -> Case:
     """Return what a verdict says of its case: the models, which of their responses are empty, and the question of a table."""
     responses = tuple(Response(model, "" if model in verdict.empty else "an answer") for model in models_of(verdict))
     return Case(verdict.case_id, verdict.extra.get("question") or "", responses)
-
-
-def calibration_facts(
-    before: np.ndarray | str, after: np.ndarray, people: np.ndarray, case: np.ndarray
-) -> dict[str, Any]:
-    """Return expected calibration errors with intervals over cases.
-
-    Args:
-        before, after: scores [responses] without and with calibration, `after` cross-fitted; a text in the place of `before`
-            is the reason why there are no scores on the scale.
-        people: people's scores [responses].
-        case: int [responses], from 0 without a gap.
-    """
-    sides = {"after": after} if isinstance(before, str) else {"before": before, "after": after}
-    cases = int(case.max()) + 1
-    errors = {name: calibration_error(values, people, case, cases) for name, values in sides.items()}
-    unknown = {"before": {"value": None, "reason": before}} if isinstance(before, str) else {}
-    return {"calibration_error": unknown | plain(estimate(errors, cases))}

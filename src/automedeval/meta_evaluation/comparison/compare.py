@@ -34,7 +34,7 @@ def scales_of(cases: Cases, people: People, rows: Sequence[Row], notes: list[str
     ratings = people.scores[~np.isnan(people.scores)]
     scales = {}
     for row in rows:
-        if row.invalid:
+        if row.criterion is None and row.values is None:
             notes.append(f"{row.name} has no valid verdict on these cases, and is left out")
             continue
         scale = row.judge.scale

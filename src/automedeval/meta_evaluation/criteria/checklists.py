@@ -131,7 +131,7 @@ def certificate_of(cases: Cases, readings: Sequence[VerdictTable], labels: Label
     judged = {reading.name: strict_majority(reading.met) for reading in readings}
     tree: dict[str, Any] = {"judges": {}, "physicians": {}}
     for reading in readings:
-        met, chance = judged[reading.name], reading.met_probabilities
+        met, chance = judged[reading.name], reading.per_item("met_probabilities")
         tree["judges"][reading.name] = measures(cases, met, chance, labels, majority)
     for annotator, met_by in labels.items():
         truth = np.where(np.isnan(met_by), np.nan, majority_of(labels, without=annotator))

@@ -136,12 +136,14 @@ def _rationales(judges: Sequence[VerdictTable]) -> dict[int, list[tuple[str, str
     """Return number of a case → every judge's first rationale, and the texts of invalid verdicts, with their titles."""
     said: dict[int, list[tuple[str, str]]] = defaultdict(list)
     for judge in judges:
-        for number, text in judge.rationales.items():
-            said[number].append((f"Rationale of {judge.name}", text))
-    for judge in judges:
+        rationales: dict[int, str] = {}
         for number, verdict in zip(judge.case_of.tolist(), judge.verdicts):
-            if not verdict.valid and verdict.raw:
+            if verdict.valid and verdict.rationale:
+                rationales.setdefault(number, verdict.rationale)
+            elif not verdict.valid and verdict.raw:
                 said[number].append((f"Invalid verdict of {judge.name}: {verdict.error}", verdict.raw[:RAW]))
+        for number, text in rationales.items():
+            said[number].append((f"Rationale of {judge.name}", text))
     return said
 
 

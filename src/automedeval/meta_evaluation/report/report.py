@@ -238,9 +238,9 @@ def report_page(
     return render_report(
         "report", title, words=text.report_sentences(result, scale),
         facts=text.answer(result), further=[*text.further(result), *harm], commands=rate, bars=text.bars(result, scale),
-        links=text.read_first(result), tables=text.tables(result), summary=summary, notes=result["notes"],
+        links=text.read_first(result), tables=[text.leaderboard(result)], summary=summary, notes=result["notes"],
         settings=result["settings"], scripts=("report.js", "grid.js"), result=result, judges=judges,
         standing=standing(result["models"][result["main_judge"]["name"]]),
         main=called(result["main_judge"]["name"]), table2=table2,
-        gaps=text.gaps(result), records=records, labels=MEASURES, **grid,
+        records=records, labels=MEASURES, **grid,
     )  # fmt: skip

@@ -170,8 +170,8 @@ def credit_of(result: Mapping[str, Any], line: str) -> dict[str, Any]:
     record, certified = result["judges"][line], credit_of_criteria(result, line)
     if "people" not in result:
         return {"agreement": [*certified, *_chosen(record["name"], result.get("choices", {}).get(record["name"], {}))]}
-    figures = (record[name] for name in ("concordance", "rated_cases", "best_baseline", "by_confidence"))
-    found = credit(line, *figures)
+    figures = (record[name] for name in ("concordance", "rated_cases", "best_baseline"))
+    found = credit(line, *figures, record.get("by_confidence"))
     return found | {"agreement": [*found["agreement"], *certified]}
 
 
@@ -193,8 +193,8 @@ def further(result: dict[str, Any]) -> list[str]:
     return sentences
 
 
-def tables(result: dict[str, Any]) -> list[PageTable]:
-    """Return the leaderboard by the main judge, and its mean scores by topic."""
+def leaderboard(result: dict[str, Any]) -> PageTable:
+    """Return the models by the main judge, the first one first."""
     main = result["main_judge"]
     table = result["models"][main["name"]]
     people = result["models"].get("people", {}).get("models", {})
@@ -206,26 +206,7 @@ def tables(result: dict[str, Any]) -> list[PageTable]:
         row += [span(main["valid_rates"].get(model), 0, 100)]
         rows.append(row + [span(people.get(model, {}).get("win_rate"), 0, 100)] * bool(people))
     caption = f"Models by {main['name']}; ranks that overlap are no clear difference"
-    found = [PageTable(head + ["won by people, %"] * bool(people), rows, caption if rows else "")]
-    if topics := result["topics"]:
-        means = [[each["topic"], each["cases"], *map(span, each["models"].values())] for each in topics]
-        found.append(
-            PageTable(
-                ["topic", "cases", *topics[0]["models"]],
-                means,
-                f"Mean score by {main['name']} in the topics with most cases",
-            )
-        )
-    return found
-
-
-def gaps(result: dict[str, Any]) -> dict[str, list[str]]:
-    """Return why there are no figures per model → the judges of which that is so."""
-    judges: dict[str, list[str]] = {}
-    for name, table in result["models"].items():
-        if "gap" in table:
-            judges.setdefault(table["gap"], []).append(name)
-    return judges
+    return PageTable(head + ["won by people, %"] * bool(people), rows, caption if rows else "")
 
 
 def _chosen(judge: str, criteria: dict[str, dict[str, Any]]) -> list[str]:
