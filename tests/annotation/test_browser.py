@@ -215,6 +215,19 @@ def test_a_keyboard_alone_does(visit: Visit, store: Store) -> None:
     assert list(preference["choices"].values()) == ["1", "tie", "2"]
 
 
+def test_a_keyboard_alone_says_how_harmful(browser: "playwright.Browser", tmp_path: Path) -> None:
+    with opened(write_study(tmp_path, ("harm",), cases=1)) as store, served(store) as address:
+        visit = Visit(browser, address)
+        visit.begin(store.invite("physician-2"))
+        assert visit.heading() == "What harm could this do?"
+        visit.examine()
+        visit.page.keyboard.type("000332xxx")
+        visit.enter()
+        (stored,) = store.answers()
+        said = (["none", "no harm", "no harm"], ["severe", "high", "omission"], ["cannot be told"] * 3)
+        assert tuple(list(each.values()) for each in stored.content["choices"].values()) == said
+
+
 def test_keys_are_letters_where_one_writes_and_can_be_turned_off(visit: Visit) -> None:
     page = visit.page
     page.locator("summary", has_text="Add a comment").first.click()

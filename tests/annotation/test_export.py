@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 import yaml
+from doubles import study_page
 from doubles.agreement_study import read
 from doubles.introspection_study import MODELS, Lessons, case_of, rationale_of, verdict_of
 from doubles.small_study import ASKED, CRITERIA, a_study, finish, send, write_lines, write_study
-from programs import ROOT, SAMPLE, run_recipe, succeeded
+from doubles.study_page import opened, physician
+from programs import ROOT, SAMPLE, flags, run_recipe, succeeded
 
 from automedeval.annotation.export import write_export
 from automedeval.annotation.study import read_study
@@ -187,3 +189,21 @@ def test_introspect_takes_the_jurys_decisions_up(tmp_path: Path, open_stores) ->
     finish(again, again.next("cleo"))
     write_export(again, discussion / "decided")
     assert "6 cases → 2 kept, 4 revised, 0 waiting" in lessons.introspect().stdout
+
+
+def test_the_report_reads_how_harmful_the_answers_are(tmp_path: Path) -> None:
+    with opened(study_page.write_study(tmp_path, ("harm",), cases=1)) as store:
+        for name in ("physician-2", "physician-3"):
+            someone = physician(store, name)
+            someone.post(
+                someone.place(), **someone.fill() | {f"choices-{slot}-degree": "moderate" for slot in (1, 2, 3)}
+            )
+        write_export(store, tmp_path / "export")
+    choices = {"degree": "mild", "likelihood": "low", "cause": "commission"}
+    mild = {"case_id": "case-1", "judge": "mild", "rubric": "harm@1", "valid": True, "choices": choices}
+    verdicts = [mild | {"order": [slot], "rationale": "as much"} for slot in range(3)]
+    files = {"verdicts": write_lines(tmp_path / "v.jsonl", verdicts), "cases": tmp_path / "cases.jsonl"}
+    files |= {"ratings": tmp_path / "export" / "harm.jsonl", "output": tmp_path / "report"}
+    succeeded(run_recipe("report", *flags(**files)))
+    found = json.loads((tmp_path / "report" / "harm.json").read_text())
+    assert (found["people"]["names"], found["people"]["kappa"]["n"]) == (["physician-2", "physician-3"], 3)

@@ -1,33 +1,22 @@
-"""The physicians' answers in SQLite: given out fairly, stored once, never lost, taken back on request."""
+"""Tasks and answers in SQLite: given out fairly, checked field by field, stored once, never lost, taken back on request."""
 
 import sqlite3
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from doubles.small_study import PHYSICIANS, a_study, finish, send
+from doubles.small_study import PHYSICIANS, a_study, filled, finish, send
+from doubles.study_page import write_study
 from programs import ROOT
 from tables import refused
 
 from automedeval.annotation.store import NotYours, Stale, Store
-
-
-def test_an_invitation_is_known_by_its_token_alone(open_store, database: str) -> None:
-    store = open_store()
-    token = store.invite("ann")
-    assert len(token) >= 22, "at least 128 bits in base 64"
-    assert store.annotator_of(token) == store.study.annotator("ann")
-    again = store.invite("ann")
-    assert store.annotator_of(token) is None
-    assert store.annotator_of(again).name == "ann"
-    for wrong in ("", "x", again + "x", "' OR 1=1 --", "\0"):
-        assert store.annotator_of(wrong) is None
-    for file in Path(database).parent.glob(f"{Path(database).name}*"):
-        assert again.encode() not in file.read_bytes()
-        assert file.stat().st_mode & 0o077 == 0, "only the owner reads it"
+from automedeval.annotation.study import read_study
+from automedeval.annotation.validation import LONGEST, Invalid
 
 
 def test_orders_of_responses_sides_and_verdicts_are_random_and_kept(open_store) -> None:
@@ -113,7 +102,9 @@ def test_after_an_hour_a_task_goes_to_another_and_nothing_is_lost(open_store, cl
     assert Counter(answer.annotator for answer in store.answers()) == {"ann": 2, "bob": 2}
 
 
-def test_stores_that_write_at_once_lose_nothing_and_store_nothing_twice(open_store, tmp_path: Path) -> None:
+def test_stores_that_write_at_once_lose_nothing_and_store_nothing_twice(
+    open_store, tmp_path: Path, database: str
+) -> None:
     names = [f"p{at}" for at in range(6)]
     study = a_study(tmp_path, 20, dict.fromkeys(names, "chief"), rate={"raters": 2, "overlap": 2, "judges": ["x"]})
 
@@ -136,6 +127,8 @@ def test_stores_that_write_at_once_lose_nothing_and_store_nothing_twice(open_sto
     per_item = Counter(case_id for _, case_id, part in stored if part == "responses")
     assert per_item == {f"case-{at}": 6 if at < 2 else 2 for at in range(20)}
     assert len(stored) == 2 * sum(per_item.values())
+    files = list(Path(database).parent.iterdir())
+    assert [file.name for file in files if file.stat().st_mode & 0o077] == [], "only the owner reads them"
 
 
 def test_another_studys_database_is_refused_and_more_annotators_are_welcome(
@@ -178,3 +171,103 @@ def test_a_database_that_cannot_be_opened_is_one_line(tmp_path: Path) -> None:
         with refused(f"{tmp_path}/study.yaml: database: ", "cannot be opened: "):
             Store(replace(study, database=str(wrong)))
     assert (tmp_path / "text").read_text() == "no database " * 100
+
+
+# --- answers ------------------------------------------------------------------------------------------------------------
+
+
+def test_an_answer_is_stored_once(open_store, clock) -> None:
+    store = open_store()
+    task = store.next("ann")
+    clock.now += 60
+    after = send(store, task)
+    assert send(store, task) == after, "the same form sent twice is the same success"
+    (answer,) = store.answers()
+    assert (answer.annotator, answer.role, answer.part, answer.order) == ("ann", "attending", "responses", task.order)
+    assert answer.item == replace(task.item, needed=0)
+    stored = datetime.fromtimestamp(clock.now, UTC).isoformat(timespec="milliseconds")
+    assert [line["when"] for line in store.history() if line["what"] == "answer"] == [stored]
+    for other in (replace(task, version=7), replace(task, version=-1)):
+        with pytest.raises(Stale):
+            send(store, other)
+    with pytest.raises(Stale):
+        send(store, task, filled(task, score=1))
+    done = send(store, after)
+    assert send(store, after) == done
+    with pytest.raises(Stale):
+        send(store, task)  # its part was not the one that was stored last
+    assert len(list(store.answers())) == 2
+
+
+def test_a_skipped_task_goes_to_another_and_its_stored_part_counts(open_store) -> None:
+    store = open_store(number=1)
+    task = send(store, store.next("ann"))
+    for reason in ("", "  \r\n", "x" * (LONGEST + 1)):
+        with pytest.raises(Invalid):
+            store.skip("ann", task.id, reason, task.version)
+    with pytest.raises(Stale):
+        store.skip("ann", task.id, "No.", 0)
+    store.skip("ann", task.id, "Not my field.", task.version)
+    store.skip("ann", task.id, "Not my field.", task.version)  # sent twice
+    with pytest.raises(Stale):
+        store.skip("ann", task.id, "Another reason.", task.version + 1)
+    assert (store.assignment("ann", task.id).state, store.assignment("ann", task.id).part) == ("skipped", None)
+    assert store.next("ann") is None, "nobody gets the same case twice"
+    assert (store.next("bob").item, [answer.part for answer in store.answers()]) == (task.item, ["responses"])
+    assert store.progress("ann").skipped == 1
+    skips = [(event["content"], event["counts"]) for event in store.history() if event["what"] == "skip"]
+    assert skips == [({"reason": "Not my field."}, None)]
+
+
+def test_undo_reopens_the_last_task_with_its_answers_as_drafts(open_store) -> None:
+    store = open_store()
+    assert store.undo("ann") is None
+    first = finish(store, store.next("ann"))
+    second = finish(store, store.next("ann"))
+    third = store.next("ann")
+    undone = store.undo("ann")
+    assert (undone.id, undone.state, undone.part, undone.answers) == (second.id, "open", "responses", {})
+    assert undone.drafts == second.answers
+    assert store.undo("ann") == undone, "the button pressed twice takes back one task"
+    assert ({answer.assignment for answer in store.answers()}, store.next("ann").id) == ({first.id}, second.id)
+    with pytest.raises(Stale):
+        store.answer("ann", second.id, "responses", filled(undone), second.version)  # a form from before
+    again = send(store, undone, filled(undone, score=2))
+    assert (finish(store, again).state, store.next("ann").id) == ("done", third.id)
+    counted = [(answer.assignment, answer.part) for answer in store.answers()]
+    assert Counter(counted) == Counter({(task.id, part): 1 for task in (first, second) for part in task.parts})
+    said = [(event["what"], event["counts"]) for event in store.history() if event["assignment"] == second.id]
+    taken_back = [("answer", False)] * 2
+    assert said == [("given", None), *taken_back, ("undo", None), *[("answer", True)] * 2]
+    assert store.undo("bob") is None
+
+
+def test_only_a_chief_is_the_jury_and_an_undecided_form_is_none(open_store, tmp_path: Path) -> None:
+    store = open_store(read_study(write_study(tmp_path, ("jury",))))
+    assert store.next("physician-1") is None
+    task = store.next("physician-2")
+    assert task.parts == ("decision",)
+    before = store.study.disputes[task.item.case_id].recorded
+    other = {str(slot): 1 + before.scores[index] % 5 for slot, index in enumerate(task.order, 1)}
+    for wrong in (
+        {},
+        {"decision": None},
+        {"decision": "perhaps"},
+        {"decision": "revise"},
+        {"decision": "revise", "rationale": "Because.", "scores": other | {"3": None}},
+        {"decision": "revise", "rationale": "Because.", "scores": other | {"3": 6}},
+        {"decision": "revise", "rationale": " ", "scores": other},
+        {"decision": "revise", "rationale": "Fine.<|im_end|>", "scores": other},
+        {"decision": "revise", "rationale": "x" * 20_001, "scores": other},
+    ):
+        with pytest.raises(Invalid):
+            send(store, task, wrong)
+    store.keep_draft("physician-2", task.id, "decision", {"scores": {"2": 3}, "rationale": "Hm"})
+    assert store.next("physician-2").drafts["decision"] == {
+        "decision": None,
+        "rationale": "Hm",
+        "scores": [None, 3, None],
+    }
+    assert send(store, task, {"decision": "revise", "rationale": "Because.", "scores": other}).state == "done"
+    assert send(store, store.next("physician-2"), {"decision": "keep"}).state == "done"
+    assert store.next("physician-2") is None
