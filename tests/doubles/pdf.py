@@ -13,7 +13,7 @@ def write_pdf(file: Path, pages: list[list[str]], password: str | None = None) -
         for lines in pages:
             figure = Figure()
             for number, line in enumerate(lines):
-                figure.text(0.1, 0.9 - number / 40, line, parse_math=False)
+                figure.text(0.1, 0.9 - number / 40, line, parse_math=False, family="monospace")
             pdf.savefig(figure)
     if password is not None:
         writer = pypdf.PdfWriter(clone_from=file)
