@@ -14,7 +14,7 @@ from transformers import AutoConfig
 
 from automedeval.models import local
 from automedeval.models.arguments import ChatArguments
-from automedeval.models.checkpoints import checkpoint_folder, fingerprint
+from automedeval.models.checkpoints import fingerprint
 from automedeval.models.device import best_device, best_dtype, bfloat16_missing, described
 from automedeval.models.local import LocalChat, batch_room
 from automedeval.models.network import outline_network
@@ -128,12 +128,6 @@ def test_one_process_of_a_machine_reads_the_files(tiny_model, monkeypatch):
     second = Processes(1, 2, once=lambda name, _: json.loads(kept[name]))
     other = LocalChat(str(tiny_model), **OPTIONS, processes=second)
     assert (other.fingerprint, other.checkpoint) == (alone, fingerprint(tiny_model, []))
-
-
-@pytest.mark.parametrize("name", ["gpt-4o", "claude-sonnet-4", "openai/gpt-4o"])
-def test_the_name_of_an_endpoint_s_model_alone_is_told_how_to_ask_it(name):
-    with pytest.raises(RecordError, match=f"did you mean openai:{name.split('/')[-1]}, a model at an endpoint"):
-        checkpoint_folder(name)
 
 
 def test_missing_weights_are_not_drawn_at_random(tiny_model: Path, tmp_path: Path) -> None:

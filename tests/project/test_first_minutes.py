@@ -8,7 +8,6 @@ import subprocess
 import sys
 import venv
 import zipfile
-from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
@@ -183,16 +182,6 @@ def test_a_terminal_that_lacks_a_character_gets_its_escape(tmp_path: Path) -> No
     assert "\\u2192" in done.stdout
 
 
-SOURCE = ROOT / "src" / "automedeval"
-RECIPES = {path.stem for path in (ROOT / "recipes").glob("*.py") if path.stem != "__init__"}
-
-
-def test_no_recipe_hides_another_module() -> None:
-    # A recipe's folder comes first on sys.path while it runs: recipes/datasets.py would be imported as `datasets`.
-    assert RECIPES
-    assert not set(RECIPES) & (set(packages_distributions()) | set(sys.stdlib_module_names))
-
-
 HEAVY = {"torch", "transformers", "datasets", "accelerate"}
 
 
@@ -218,7 +207,7 @@ def test_threads_that_wait_give_their_core_away(statement: str) -> None:
 
 @pytest.mark.slow
 def test_the_wheel_holds_every_file_of_the_package_and_no_other(wheel: Path) -> None:
-    files = {path.relative_to(SOURCE.parent) for path in SOURCE.rglob("*") if path.is_file()}
+    files = {path.relative_to(ROOT / "src") for path in (ROOT / "src/automedeval").rglob("*") if path.is_file()}
     expected = {path.as_posix() for path in files if path.suffix != ".pyc"}
     assert {"automedeval/sample/README.md", "automedeval/rubrics/packaged/automedeval.yaml"} <= expected
     held = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
