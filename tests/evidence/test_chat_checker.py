@@ -257,3 +257,18 @@ def test_a_model_that_answers_no_question_is_an_error_for_a_gate_too(reply: dict
             assert re.search(f"m answered none of 4 questions: .*{why}", error_line(done))
     assert [each["label"] for each in records[0]["statements"]] == ["contradicted", "unread", "unread"]
     assert len(records) == 4  # what was found stays
+
+
+def test_without_evidence_a_model_says_what_it_believes(tmp_path: Path) -> None:
+    with EndpointDouble(says) as endpoint:
+        asked = ("--checker", "openai:m", "--base_url", endpoint.url, "--evidence", "none")
+        records = [{key: value for key, value in each.items() if key != "reference"} for each in cases()]
+        done, checked = check(records, tmp_path / "out", *asked)
+        prompts = {each["body"]["messages"][-1]["content"] for each in endpoint.asked}
+    assert done.returncode == 0, done.stderr
+    assert "every label is the opinion of the model" in done.stdout + done.stderr
+    assert [each["label"] for each in checked[0]["statements"]] == ["supported", "contradicted", "unread", "unread"]
+    assert (checked[0]["evidence"], "passage" in checked[0]["statements"][1]) == ("none", False)
+    assert prompts == {f'Question: is it true that: "{each}"? Answer yes, no, or maybe.' for each in SAID}
+    assert "contradicts the model&#39;s opinion" in (tmp_path / "out" / "check.html").read_text()
+    assert "--checker small has no opinion" in error_line(check(records, tmp_path / "other", "--evidence", "none")[0])

@@ -4,9 +4,10 @@
     automedeval check two_bots
     automedeval check cases.jsonl --evidence stores/mine --output checks/mine
     automedeval check answers.csv --checker openai:MODEL --base_url http://localhost:8000/v1
+    automedeval check answers.csv --checker openai:MODEL --evidence none
 
 An answer becomes statements; each is read beside the nearest passages by a small checker, without a key and on this machine, or
-by any chat (--checker).
+by any chat (--checker); with --evidence none a chat says what it believes, which is its opinion.
 Writes OUTPUT/claims.jsonl as it goes, then check.html (the contradicted words marked, the passage beside them), check.md,
 claims.csv and check.json; the same command again checks only what is missing. Not for clinical use.
 
@@ -63,13 +64,13 @@ def main() -> None:
         args.cases = str(TWO_BOTS)
     cases = list(read_cases(args.cases, blank=args.blank))
     print("".join(f"{note}\n" for note in note_on_thoughts(cases)), end="", flush=True)
-    evidence = "books" if args.evidence else "reference"
-    if args.evidence in ("answers", "books", "reference", "none") and not Path(args.evidence).is_dir():
+    evidence = "none" if args.evidence == "none" else "books" if args.evidence else "reference"
+    if args.evidence in ("answers", "books", "reference") and not Path(args.evidence).is_dir():
         raise RecordError(explain(f"--evidence {args.evidence}", f"evidence={args.evidence}"))
     if not args.evidence and not any((case.reference or "").strip() for case in cases):
         raise RecordError(f"{args.cases}: nothing could be checked: no case has a reference; --evidence names books")
     output = Path(args.output or f"checks/{name}")
-    checker = load_checker(args.checker, encoder_args, chat_args)
+    checker = load_checker(args.checker, encoder_args, chat_args, opinion=evidence == "none")
     chat = checker.chat if isinstance(checker, ChatChecker) else None
     digests = {case.id: case.digest for case in cases}
     total = sum(len(case.responses) for case in cases)

@@ -37,7 +37,8 @@ from automedeval.records import RecordError, digest, read_json
 from automedeval.records.gone import explain
 from automedeval.records.text import readable
 
-QUESTION = read_questions(resources.files(__package__) / "templates/questions.yaml")["statement"]
+_QUESTIONS = read_questions(resources.files(__package__) / "templates/questions.yaml")
+QUESTION, OPINION = _QUESTIONS["statement"], _QUESTIONS["opinion"]
 LABEL = dict(zip(QUESTION.options, (SUPPORTED, CONTRADICTED, NOT_FOUND)))
 BLANK = "N/A"  # in the place of passages
 MOST = 8  # passages in a prompt
@@ -48,14 +49,14 @@ TOO_LONG = "the prompt is {} tokens longer than the context window"
 class _Asked(NamedTuple):
     """A question on a statement: `near` are the passages that its prompt shows, nearest first, `close` those for the rules.
 
-    `blank` is the same question without a passage, by which odds are divided; `over`: by how many tokens it is too long.
+    `blank` is the same question without a passage, if odds are divided by it; `over`: by how many tokens it is too long.
     """
 
     statement: Statement
     near: list[int]
     close: list[int]
     prompt: Prompt
-    blank: Prompt
+    blank: Prompt | None
     over: int
 
 
@@ -110,7 +111,7 @@ class ChatChecker:
     def estimate(self, answers: StatedAnswers) -> int:
         """Return about how many prompt tokens the questions on the statements take."""
         every = (each for asked in self._questions(answers) for each in asked)
-        return self.chat.estimate([text for each in every for text in (each.prompt, each.blank)])
+        return self.chat.estimate([text for each in every for text in (each.prompt, each.blank) if text])
 
     def check(self, answers: StatedAnswers, wanted: Sequence[bool] | None = None) -> Iterator[list[Finding] | None]:
         """Yield the findings of each answer, in order; None if it is not wanted, or an endpoint did not answer.
@@ -121,7 +122,8 @@ class ChatChecker:
         wanted = [True] * len(answers) if wanted is None else wanted
         questions = self._questions(answers)
         fitting = [
-            [text for each in asked if each.over <= 0 for text in (each.prompt, each.blank)] for asked in questions
+            [text for each in asked if each.over <= 0 for text in (each.prompt, each.blank) if text]
+            for asked in questions
         ]
         replies = answer_groups(fitting, wanted, self.chat.answer, self.chat.batched)
         got: dict[int, list[Answer]] = {index: [] for index, prompts in enumerate(fitting) if not prompts}
@@ -137,7 +139,8 @@ class ChatChecker:
                 if each.over > 0:
                     judged = Judgement(error=TOO_LONG.format(each.over))
                 else:
-                    judged = QUESTION.read(next(said)).divided_by(QUESTION.read(next(said)))
+                    judged = QUESTION.read(next(said))
+                    judged = judged.divided_by(QUESTION.read(next(said))) if each.blank else judged
                 findings[each.statement] = self._finding(each, judged, answer)
             yield [findings.get(each) or Finding(each, UNREAD) for each in answer[0]]
 
@@ -184,11 +187,42 @@ class ChatChecker:
         return Finding(statement, LABEL[option], odds[option] if odds else None, passage)
 
 
-def load_checker(spec: str, encoder: EncoderArguments, chat: ChatArguments) -> SmallChecker | ChatChecker:
-    """Load "small" (the packaged checker), the folder of another, or a chat; RecordError if it cannot be loaded."""
+@dataclass
+class OpinionChecker(ChatChecker):
+    """Ask a chat whether statements are true without showing it anything: what it believes, not what is known."""
+
+    note = "No evidence: every label is the opinion of the model, which may be wrong."
+
+    @cached_property
+    def fingerprint(self) -> str:
+        return digest([self.chat.fingerprint, OPINION.name, OPINION.wording, OPINION.options])
+
+    def _questions(self, answers: StatedAnswers) -> list[list[_Asked]]:
+        checked = ([each for each in statements if each.unread is None] for statements, _, _ in answers)
+        asked = ([(each, OPINION.prompt({"statement": each.text})) for each in some] for some in checked)
+        return [[_Asked(each, [], [], it, None, self.chat.overflow([it])[0]) for each, it in some] for some in asked]
+
+    def _finding(self, asked: _Asked, judged: Judgement, *_: Any) -> Finding:
+        if judged.option is None:
+            return Finding(asked.statement._replace(unread=judged.error), UNREAD)
+        self.chat.accepted = True
+        return Finding(asked.statement, LABEL[judged.option], (judged.probabilities or {}).get(judged.option))
+
+
+def load_checker(
+    spec: str, encoder: EncoderArguments, chat: ChatArguments, opinion: bool = False
+) -> SmallChecker | ChatChecker:
+    """Load "small" (the packaged checker), the folder of another, or a chat, which for an `opinion` is shown no evidence.
+
+    RecordError if it cannot be loaded, or a small checker has no evidence: it has no opinion.
+    """
     if spec.startswith("split:"):
         raise RecordError(explain(f"--checker {spec}", "split:"))
     kind, model = checked_model(spec)
+    if opinion and kind in ("openai", "decision", "checkpoint"):
+        return OpinionChecker(None, chat.load(spec))
+    if opinion:
+        raise RecordError(f"--evidence none: --checker {spec} has no opinion; name a language model")
     if kind == "small" or (Path(spec).is_dir() and not (Path(spec) / "config.json").is_file()):
         return load_small_checker(encoder, chat.device, Path(model or PACKAGED))
     if kind not in ("openai", "decision", "checkpoint"):

@@ -18,12 +18,14 @@ def passages_of(text: str, source: str, on_question: bool = True, question: str 
 
 
 def evidence_of(case: Case, index: int, kind: str, search: Search | None = None) -> list[Evidence]:
-    """Return what a response is checked against: the sentences of the case's "reference", or of "books".
+    """Return what a response is checked against: the sentences of the case's "reference", or of "books"; nothing for "none".
 
     `search` finds passages of books, each with `text`, `book` and `section`.
     """
     if kind == "reference":
         return passages_of(case.reference or "", "reference", question=question_text(case.question))
+    if kind == "none":
+        return []
     assert search is not None  # the caller opened the books
     asked = [each.text for each in statements(case.responses[index].text) if each.unread is None]
     nearest = [each for passages in search(asked) for each in passages] if asked else []
@@ -47,7 +49,7 @@ def check_cases(
         answers = []
         for case, index in some:
             asked, passages = statements(case.responses[index].text), evidence_of(case, index, kind, search)
-            if not passages:  # nothing is known of these: they are not "not found"
+            if not passages and kind != "none":  # nothing is known of these: they are not "not found"
                 asked = [each._replace(unread=each.unread or NO_EVIDENCE) for each in asked]
             answers.append((asked, passages, question_text(case.question)))
         for (case, index), want, findings in zip(some, wanted, checker.check(answers, wanted)):

@@ -17,7 +17,7 @@ from automedeval.stats.bootstrap import estimate, mean_of, plain
 
 # What a clinician should read first. After the rules comes what the model saw, the surest first.
 ORDER = ("dose", "frequency", "duration", None)
-AGAINST = {"reference": "the reference", "books": "the books"}
+AGAINST = {"reference": "the reference", "books": "the books", "none": "the model's opinion"}
 COLUMNS = (
     "case_id", "row", "question", "model", "statement", "label", "probability", "rule", "passage", "source", "reason",
 )  # fmt: skip
@@ -76,8 +76,8 @@ def check_sentences(figures: Mapping[str, Any], evidence: str, without: int) -> 
         lines.append(f"{model}: {count} hold a statement that contradicts {AGAINST[evidence]}.")
     if without:
         lines.append(f"{without} answers had nothing to be checked against: of them nothing is known.")
-    unknown = "What no passage speaks of is not found, which is neither right nor wrong."
-    lines.append(f"{unknown} What answers leave out is not looked for.")
+    unknown = "What the model is unsure of" if evidence == "none" else "What no passage speaks of"
+    lines.append(f"{unknown} is not found, which is neither right nor wrong. What answers leave out is not looked for.")
     return lines
 
 

@@ -527,7 +527,7 @@ class CheckedResponse(LogRecord):
 
     model: str
     checker: str
-    evidence: str  # what they were compared with: "reference" or "books"
+    evidence: str  # what they were compared with: "reference", "books" or "none"
     statements: tuple[dict, ...]
     extra: dict[str, Any] = field(default_factory=dict)
 
