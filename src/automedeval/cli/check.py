@@ -74,7 +74,7 @@ def main() -> None:
     chat = checker.chat if isinstance(checker, ChatChecker) else None
     digests = {case.id: case.digest for case in cases}
     total = sum(len(case.responses) for case in cases)
-    books = args.books(encoder_args, chat_args.device)
+    books = args.books(encoder_args, chat_args.device) if evidence == "books" else {}
     settings = checker.fingerprint
     settings = digest([settings, books["store"]]) if books else settings
     output.mkdir(parents=True, exist_ok=True)

@@ -224,6 +224,11 @@ def rest(sentence: str) -> frozenset[str]:
     )
 
 
+def does(word: str) -> bool:
+    """Return whether a word is a verb of what one does, which names a subject too."""
+    return bool(_HAS["does"].fullmatch(word))
+
+
 def _names(clause: str, has_quantity: bool) -> tuple[frozenset[str], frozenset[str], set[str]]:
     """Return the words of a clause that name its subject, its own conditions, and those of the whole sentence."""
     whole: set[str] = set()

@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Sequence
 from itertools import product
 
-from automedeval.evidence.quantities import CONCENTRATION, Quantity, normal, quantities, rest, weight, words
+from automedeval.evidence.quantities import CONCENTRATION, Quantity, does, normal, quantities, rest, weight, words
 from automedeval.evidence.statements import Evidence
 from automedeval.records.language import is_english
 
@@ -88,7 +88,7 @@ def _compared(
     for passage in (each for index, each in enumerate(passages) if index in near or each.on_question):
         their, their_context = quantities(passage.text, kg), _context(passage.text, passage.before, question)
         for mine, each in product(own, their):
-            is_alike = mine.measure == each.measure and _alike(mine.subject, each.subject, context, their_context)
+            is_alike = mine.measure == each.measure and _alike(mine, each, context, their_context)
             if is_alike and not (is_diluted and mine.measure == "volume"):
                 is_met = mine.conditions | met == each.conditions | met
                 is_met = is_met and (bool(each.bound) or _in_one_part(mine.measure, own, their))
@@ -114,11 +114,18 @@ def _context(text: str, before: str, question: str) -> frozenset[str]:
     return last if last and _PRONOUN.search(text) else last | words(normal(question))
 
 
-def _alike(own: frozenset[str], their: frozenset[str], context: frozenset[str], their_context: frozenset[str]) -> bool:
-    """Return whether two quantities have the same subject: one names no more than the other does, or its context."""
-    if not own and not their:
+def _alike(own: Quantity, their: Quantity, context: frozenset[str], their_context: frozenset[str]) -> bool:
+    """Return whether two quantities have the same subject: one names no more than the other does, or its context.
+
+    How often or how long something is done has to be of the same thing: one does not change a lens as often as its case.
+    """
+    mine, theirs = own.subject, their.subject
+    if not mine and not theirs:
         return context == their_context or bool(context & their_context)
-    return bool(own and own <= (their or their_context)) or bool(their and their <= (own or context))
+    if mine and theirs and own.measure in RULES:
+        more, among = (mine - theirs, their_context) if theirs <= mine else (theirs - mine, context)
+        return (mine <= theirs or theirs <= mine) and all(word in among or does(word) for word in more)
+    return bool(mine and mine <= (theirs or their_context)) or bool(theirs and theirs <= (mine or context))
 
 
 def _excludes(given: Quantity, mine: Quantity) -> bool:
