@@ -170,8 +170,8 @@ def credit_of(result: Mapping[str, Any], line: str) -> dict[str, Any]:
     record, certified = result["judges"][line], credit_of_criteria(result, line)
     if "people" not in result:
         return {"agreement": [*certified, *_chosen(record["name"], result.get("choices", {}).get(record["name"], {}))]}
-    concordance, rated, best = (record[name] for name in ("concordance", "rated_cases", "best_baseline"))
-    found = credit(line, concordance, rated, best, record.get("by_confidence"))
+    best, sides = record["best_baseline"], record.get("by_confidence")
+    found = credit(line, record["concordance"], record["rated_cases"], best, sides)
     return found | {"agreement": [*found["agreement"], *certified]}
 
 
