@@ -129,8 +129,6 @@ def test_a_certified_model_checks_the_statements_and_lowers_the_score_of_a_contr
 
     def script(body: dict) -> dict:
         asked = body["messages"][-1]["content"]
-        if "does the text above correctly answer" in asked:
-            return tells(0.8)
         if broken[0] and said[1] in asked:
             return error(500)
         return (
@@ -142,7 +140,9 @@ def test_a_certified_model_checks_the_statements_and_lowers_the_score_of_a_contr
     with EndpointDouble(script) as endpoint:
         endpoint.models = [{"id": "m", "owned_by": "somebody"}]
         asked = ("small+openai:m", "--base_url", endpoint.url)
-        _, before = judged(tmp_path / "before", [case], *asked)  # not certified: the small checker reads
+        done, before = judged(tmp_path / "before", [case], *asked)  # not certified: the small checker reads
+        assert not endpoint.asked
+        assert "reference: the small judge alone scores these cases, without m" in done.stdout
         checker = load_checker("openai:m", EncoderArguments(ENCODER), ChatArguments(base_url=endpoint.url))
         checker.certificate.parent.mkdir(parents=True)
         write_json(checker.certificate, {"threshold": 0.5, "checker": "m"})
@@ -156,7 +156,7 @@ def test_a_certified_model_checks_the_statements_and_lowers_the_score_of_a_contr
         done, verdicts = judged(tmp_path / "v", [case], *asked)
     succeeded(done)
     prompts = {each["body"]["messages"][-1]["content"] for each in endpoint.asked}
-    assert len(prompts) == 6  # of each answer the voice, its statement, and the statement without a passage
+    assert len(prompts) == 4  # of each answer its statement with and without a passage; beside a reference no voice
     assert about == sum(len(each.encode()) // 4 + 4 for each in prompts)
     assert f"{about:,} prompt tokens" in told  # where the server lists its models, and is not asked
     (wrong,) = verdicts["c"]["checked"]["m0"]

@@ -209,6 +209,8 @@ def main() -> None:
     if any(case.reference for case in requests.cases) and not judge.reads_reference:
         hint = "; --rubric automedeval_guided shows it to the model"
         tell(f"reference: not read by this judge{hint if isinstance(judge, Judge) and rubric.id == PACKAGED else ''}")
+    if any(case.reference for case in requests.cases) and (voice := getattr(judge, "voice", None)):
+        tell(f"reference: the small judge alone scores these cases, without {voice.chat.name}")
     args.score_decoding = getattr(judge, "score_decoding", args.score_decoding)
     log = verdict_log(output, judge, processes=processes)
     if args.dry_run:

@@ -96,9 +96,9 @@ class SmallJudge(ApartJudge):
     """Score every response by itself: `expected_scores` on the rubric's scale, calibrated with people's ratings.
 
     A response that the encoder cannot read has no score; the others of its case keep theirs. Without a `checker` no statement
-    is checked; it checks against the reference, and by a `search` against books. `adapter` and `store` are fingerprints. With a
-    `voice` the score of a response of which it says nothing is missing too; where its model is certified as a checker, it
-    checks the statements.
+    is checked; it checks against the reference, and by a `search` against books. `adapter` and `store` are fingerprints. Where
+    there is no reference a `voice` is added, and a response of which it says nothing has no score; where its model is certified
+    as a checker, it checks the statements.
     """
 
     encoder: Any
@@ -198,7 +198,7 @@ class SmallJudge(ApartJudge):
             return self.record(request, answer.error, notes, expected_scores=None)
         features, findings, said = answer
         (low, high), shares = self._scale, shares_by(self.scales, features)
-        if self.voice is not None:
+        if self.voice is not None and said:
             shares = self.voice.add(shares, said)
             of_each = {
                 request.case.models[slot]: each.error or round(log_odds(each), 4)

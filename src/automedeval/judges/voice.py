@@ -1,6 +1,7 @@
 """The voice of a language model beside the small judge: of each response by itself, whether it answers the question.
 
-Its wording was chosen by measurement; the question stands behind the response, in which it is asked.
+Its wording was chosen by measurement; the question stands behind the response, in which it is asked. Beside a reference the
+small judge is better alone, as was measured: the model is asked about cases without one.
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,16 +32,22 @@ class Voice:
     def fingerprint(self) -> str:
         """Return a digest of everything that changes the voice."""
         wording = [QUESTION.name, QUESTION.wording, QUESTION.options]
-        return digest([self.chat.fingerprint, wording, self.weight, self.mean, MOST])
+        return digest([self.chat.fingerprint, wording, self.weight, self.mean, MOST, "without a reference"])
 
     def prompts(self, case: Case) -> list[Prompt]:
-        """Return the question on each response."""
+        """Return the question on each response; nothing of a case with a reference."""
+        if case.reference:
+            return []
         asked = asked_last(case.question)
         return [QUESTION.prompt({"answer": each.text, "question": asked}) for each in case.responses]
 
     def ask(self, cases: Sequence[Case], wanted: Sequence[bool]) -> Iterator[tuple[int, list[Judgement] | Answer]]:
-        """Yield (index, what the chat says of each response) of the wanted cases; an answer that failed stands for all."""
+        """Yield (index, what the chat says of each response) of the wanted cases; an answer that failed stands for all.
+
+        Of a case with a reference it says nothing: the list is empty.
+        """
         prompts = [self.prompts(case) for case in cases]
+        yield from ((at, []) for at, want in enumerate(wanted) if want and not prompts[at])
         for at, answers in answer_groups(prompts, wanted, self._answer, self.chat.batched):
             said = [QUESTION.read(each) for each in answers]
             self.chat.accepted |= any(each.option for each in said)
