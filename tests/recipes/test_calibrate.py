@@ -1,4 +1,4 @@
-"""`automedeval calibrate`: verdicts come onto people's scale; --risk says which can be relied on, beside loops over records."""
+"""`automedeval calibrate`: verdicts come onto people's scale."""
 
 import json
 from dataclasses import replace
@@ -175,6 +175,3 @@ def test_a_step_of_the_line_is_the_mean_of_its_targets(tmp_path: Path) -> None:
         for (annotator, criterion), score in zip((("ann", "a"), ("ann", "b"), ("bea", "a")), scores)
     ]
     assert Calibration.fit(verdicts, ratings, AUTOMEDEVAL).knots == ((2.0, 2.25), (4.0, 4.5))
-
-
-RATED, FRESH = 60, 20
