@@ -95,7 +95,9 @@ def test_without_a_valid_verdict_there_are_no_changed_cases(tiny_model: Path, tm
     assert table["reading"]["share"]["value"] == 0  # the tiny model writes no score line
     assert {row["outcome"] for row in table.values()} == {"failed", "not measured"}
     assert read(tmp_path / "changed.jsonl") == []
-    assert result(tmp_path)["notes"][0].startswith("4 of 4 cases have no answer with a valid verdict")
+    unread, invalid, *_ = result(tmp_path)["notes"]
+    assert unread.startswith("reference: not read by this judge")
+    assert invalid.startswith("4 of 4 cases have no answer with a valid verdict")
 
 
 def test_the_page_is_one_file_without_requests_and_shows_every_figure(audited: Path) -> None:

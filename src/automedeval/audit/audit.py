@@ -12,7 +12,7 @@ from automedeval.audit.table import passes, table
 from automedeval.audit.trials import Planner, ValuedAnswer
 from automedeval.judges.base import BaseJudge
 from automedeval.judges.chat_judge import Judge
-from automedeval.judges.judge import judge_rubric, load_judge
+from automedeval.judges.judge import judge_rubric, load_judge, references_note
 from automedeval.judges.requests import Request
 from automedeval.judges.run import judge_missing, verdict_log
 from automedeval.meta_evaluation.agreement.cases import Cases
@@ -119,7 +119,12 @@ def audit_judge(
         "perturbations": rows,
         "verdicts": len(requests),
         "changed": len(sides),
-        "notes": [*cases.notes, *english_only(cases.records, "edits of texts"), *_left_out(cases, answers, planner)],
+        "notes": [
+            *cases.notes,
+            *references_note(judge, cases.records),
+            *english_only(cases.records, "edits of texts"),
+            *_left_out(cases, answers, planner),
+        ],
         "settings": {"resamples": RESAMPLES, "seed": args.seed},
     }  # fmt: skip
 

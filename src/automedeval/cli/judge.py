@@ -26,8 +26,15 @@ from automedeval.evidence.arguments import EvidenceArguments
 from automedeval.harness.joining import LogArguments, join_logs
 from automedeval.harness.logs import is_log
 from automedeval.introspection.mistakes import read_recorded
-from automedeval.judges.chat_judge import Judge
-from automedeval.judges.judge import CRITERIA, VARIABLE, default_judge, judge_rubric, load_judge, planner
+from automedeval.judges.judge import (
+    CRITERIA,
+    VARIABLE,
+    default_judge,
+    judge_rubric,
+    load_judge,
+    planner,
+    references_note,
+)
 from automedeval.judges.requests import Request, Requests
 from automedeval.judges.run import dry_run, first_unread, judge_by_file, judge_missing, refuse_failures, verdict_log
 from automedeval.meta_evaluation.agreement.cases import Cases
@@ -54,7 +61,6 @@ from automedeval.records.processes import join_processes, print_notes
 from automedeval.records.run_record import record_run
 from automedeval.records.text import RANKED, format_table, in_a_row, printable
 from automedeval.rubrics import Rubric
-from automedeval.rubrics.published import PACKAGED
 
 SAMPLE = Path(automedeval.__file__).parent / "sample"
 
@@ -206,11 +212,7 @@ def main() -> None:
         judge_name, rubric, chat_args, name=args.judge_name, cases=requests.cases, processes=processes, encoder=encoder_args,
         **plan, **asked, **args.books(encoder_args, chat_args.device),
     )  # fmt: skip
-    if any(case.reference for case in requests.cases) and not judge.reads_reference:
-        hint = "; --rubric automedeval_guided shows it to the model"
-        tell(f"reference: not read by this judge{hint if isinstance(judge, Judge) and rubric.id == PACKAGED else ''}")
-    if any(case.reference for case in requests.cases) and (voice := getattr(judge, "voice", None)):
-        tell(f"reference: the small judge alone scores these cases, without {voice.chat.name}")
+    tell(*references_note(judge, requests.cases))
     args.score_decoding = getattr(judge, "score_decoding", args.score_decoding)
     log = verdict_log(output, judge, processes=processes)
     if args.dry_run:

@@ -120,6 +120,17 @@ def planner(spec: str, rubric: Rubric, **options: Any) -> Callable[[Case], list[
     return partial(plan_apart, models=plan.get("models"))
 
 
+def references_note(judge: BaseJudge, cases: Iterable[Case]) -> list[str]:
+    """Return a line if cases have references, and the judge or its voice does not read them."""
+    if not any(case.reference for case in cases):
+        return []
+    if voice := getattr(judge, "voice", None):
+        return [f"reference: the small judge alone scores these cases, without {voice.chat.name}"]
+    hint = isinstance(judge, Judge) and judge.wording.id == PACKAGED
+    shows = "; --rubric automedeval_guided shows it to the model" if hint else ""
+    return [] if judge.reads_reference else [f"reference: not read by this judge{shows}"]
+
+
 def default_judge() -> str:
     """Return the name of the judge where none is given: what AUTOMEDEVAL_JUDGE says, else the small one."""
     return os.environ.get(VARIABLE) or "small"
