@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tables import rows_of
 
+from automedeval.evidence.run import passages_of
 from automedeval.evidence.statements import spans, statements
 
 
@@ -17,8 +18,8 @@ def checked(text: str) -> list[str]:
 @given(st.text(max_size=400))
 def test_places_are_in_order_and_lose_no_word(text: str) -> None:
     places = list(spans(text))
-    assert all(start < end for start, end in places)
-    assert all(end <= start for (_, end), (start, _) in itertools.pairwise(places))
+    assert all(start < end for start, end, _ in places)
+    assert all(end <= start for (_, end, _), (start, *_) in itertools.pairwise(places))
     for each in statements(text):
         assert text[each.start : each.end].strip() == text[each.start : each.end]
 
@@ -26,12 +27,28 @@ def test_places_are_in_order_and_lose_no_word(text: str) -> None:
 @given(st.lists(st.sampled_from(["Take one.", "Drink water!", "Call 112.", "See Dr. Li now."]), min_size=1, max_size=6))
 def test_plain_sentences_are_cut_at_their_ends(sentences: list[str]) -> None:
     text = " ".join(sentences)
-    assert [text[start:end] for start, end in spans(text)] == sentences
+    assert [text[start:end] for start, end, _ in spans(text)] == sentences
 
 
 def test_lists_abbreviations_and_decimals_do_not_cut_wrongly() -> None:
     text = "Try these:\n- Take 2.5 mg, e.g. with food.\n2. Ask Dr. Brown.\n* Rest at home"
     assert checked(text) == ["Try these:", "Take 2.5 mg, e.g. with food.", "Ask Dr. Brown.", "Rest at home"]
+
+
+def test_a_line_above_a_list_and_a_heading_stand_before_what_they_change() -> None:
+    text = "Try these:\n- Rest well.\n\nDo not:\n- Take 800 mg. Ask first.\n  - smoke at home\n\nDrink water.\n"
+    text += "1. Call 911 if:\n   - you faint\n2. Lie down.\n\n## Children\nGive 5 ml. Wait there.\n\n"
+    text += "**Adults**\n- Take 10 ml.\n## Why rest?\nIt helps."
+    below = ["Do not:", "Do not Take 800 mg.", "Ask first.", "Do not smoke at home", "Drink water.", "Call 911 if:"]
+    below += [
+        "Call 911 if you faint",
+        "Lie down.",
+        "Children: Give 5 ml.",
+        "Children: Wait there.",
+        "Adults: Take 10 ml.",
+    ]
+    assert checked(text) == ["Try these:", "Rest well.", *below, "It helps."]
+    assert [each.text for each in passages_of(text, "reference")][2:5] == below[:3]
 
 
 @pytest.mark.parametrize(("text", "reason"), rows_of(__file__)["test_what_is_not_asserted_is_not_checked"])

@@ -46,7 +46,10 @@ def _product(match: re.Match) -> str:
 
 
 _KINDS = ("apart", "times", "every", "lasting", "amount", "open")  # of quantities, in the order in which they are read
-_IS = {name: _pattern(_SAID[name]) for name in (*_KINDS, "per", "person", "weight", "heavy")}
+_IS = {
+    name: _pattern(_SAID[name])
+    for name in (*_KINDS, "per", "person", "weight", "heavy", "denies", "denied_limit", "route", "behind")
+}
 _REWRITTEN: list[tuple[re.Pattern, Any]] = [
     *((_pattern(each), new) for each, new in _SAID["spelling"]),
     (_pattern(r"\b<tens> <numbers>\b"), lambda match: str(sum(_NUMBERS[each] for each in match[0].split()))),
@@ -107,11 +110,14 @@ def _read(text: str, kg: float | None) -> list[Quantity]:
         if kg and who["kg"] and ((float(number) < kg) == bool(who["over"]) if is_limit else float(number) == kg):
             continue  # the patient is so heavy
         held.add(who[0] if is_limit else f"{number} kg" if who["kg"] else number)
+    held |= {word for kind in ("route", "behind") for each in _IS[kind].findall(text) for word in words(each) or {each}}
     text = _IS["person"].sub(" @ ", text)
     subject, found, is_sure = frozenset[str](), list[Quantity](), True
     for clause in _CLAUSE.split(text):
         left, own = _read_clause(clause, kg)
         named, under, whole = _names(left, bool(own))
+        if named and not found:  # what an earlier clause names, "Shingles:", is what the quantities hold for
+            held |= subject - named
         subject = named or subject
         held |= whole
         is_sure = is_sure and not _LEFT.search(left)
@@ -222,6 +228,11 @@ def rest(sentence: str) -> frozenset[str]:
     return frozenset(
         word for each in left for word in re.findall(r"[a-z']+", each) if not _HAS["empty"].fullmatch(word)
     )
+
+
+def denials(sentence: str) -> int:
+    """Return how often a sentence denies or excepts something, limits of quantities aside."""
+    return len(_IS["denies"].findall(_IS["denied_limit"].sub(" ", normal(sentence))))
 
 
 def does(word: str) -> bool:

@@ -6,8 +6,19 @@ Compared is the same measure of the same subject, by its own word, under the sam
 import re
 from collections.abc import Collection, Sequence
 from itertools import product
+from typing import NamedTuple
 
-from automedeval.evidence.quantities import CONCENTRATION, Quantity, does, normal, quantities, rest, weight, words
+from automedeval.evidence.quantities import (
+    CONCENTRATION,
+    Quantity,
+    denials,
+    does,
+    normal,
+    quantities,
+    rest,
+    weight,
+    words,
+)
 from automedeval.evidence.statements import Evidence
 from automedeval.records.language import is_english
 
@@ -16,6 +27,7 @@ APART, BEYOND = 1.25, 1.05
 AWAKE = 0.5  # of a day: what is done "every 2 hours" may be done 6 times
 RULES = {"rate": "frequency", "time": "duration"}  # by measure; of any other "dose"
 _PRONOUN = re.compile(r"\b(?:it|them|this|these|those|they)\b", re.I)
+_BESIDE = re.compile(r"\w+ (?:or|and|vs|versus|than) \w+")  # two medicines
 TOLD = 3000  # characters by which the language of the evidence is told
 
 
@@ -70,7 +82,8 @@ def agreement(
             and {mine.bound, each.bound} != {"most", "least"}
             and not any(_excludes(each, mine._replace(low=end, high=end, hourly=each.hourly)) for end in mine[:2])
         }
-        if stated and stated <= allowed and rest(statement) <= rest(passage.text) | named:
+        says_all = rest(statement) <= rest(passage.text) | named and denials(statement) == denials(passage.text)
+        if stated and stated <= allowed and says_all:
             return not contradiction(statement, passages, near, question, before)
     return False
 
@@ -82,11 +95,11 @@ def _compared(
     evidence, asked = " ".join(each.text for each in passages), f"{question} {before} {statement}"
     if is_english(asked) is False or is_english(evidence[:TOLD]) is False:
         return []
-    context, met, kg = _context(statement, before, question), words(normal(question)), weight(question)
+    context, met, kg = _Context.of(statement, before, question), words(normal(question)), weight(question)
     own, is_diluted = quantities(statement, kg), bool(CONCENTRATION.search(f"{asked} {evidence}"))
     compared = []
     for passage in (each for index, each in enumerate(passages) if index in near or each.on_question):
-        their, their_context = quantities(passage.text, kg), _context(passage.text, passage.before, question)
+        their, their_context = quantities(passage.text, kg), _Context.of(passage.text, passage.before, question)
         for mine, each in product(own, their):
             is_alike = mine.measure == each.measure and _alike(mine, each, context, their_context)
             if is_alike and not (is_diluted and mine.measure == "volume"):
@@ -108,24 +121,41 @@ def _in_one_part(measure: str, own: Sequence[Quantity], their: Sequence[Quantity
     return not any(each.basis != other.basis or _excludes(each, other) for each, other in shared)
 
 
-def _context(text: str, before: str, question: str) -> frozenset[str]:
-    """Return the words that can name what a sentence is about which does not say it."""
-    last = words(normal(before))
-    return last if last and _PRONOUN.search(text) else last | words(normal(question))
+class _Context(NamedTuple):
+    """What can name the subject of a sentence which does not say it, as words.
+
+    `last` are those of the sentence before, `asked` of the question, and `among` those that it names beside each other.
+    """
+
+    last: frozenset[str]
+    asked: frozenset[str]
+    among: frozenset[str]
+
+    @classmethod
+    def of(cls, text: str, before: str, question: str) -> "_Context":
+        last, among = words(normal(before)), words(" ".join(_BESIDE.findall(normal(question))))
+        return cls(last, frozenset() if last and _PRONOUN.search(text) else words(normal(question)), among)
+
+    def names(self, subject: frozenset[str]) -> bool:
+        """Return whether it names the subject, and the sentence before no other one of the question."""
+        return subject <= self.last | self.asked and not (self.last & self.among) - subject
 
 
-def _alike(own: Quantity, their: Quantity, context: frozenset[str], their_context: frozenset[str]) -> bool:
+def _alike(own: Quantity, their: Quantity, context: _Context, their_context: _Context) -> bool:
     """Return whether two quantities have the same subject: one names no more than the other does, or its context.
 
     How often or how long something is done has to be of the same thing: one does not change a lens as often as its case.
     """
     mine, theirs = own.subject, their.subject
     if not mine and not theirs:
-        return context == their_context or bool(context & their_context)
-    if mine and theirs and own.measure in RULES:
-        more, among = (mine - theirs, their_context) if theirs <= mine else (theirs - mine, context)
-        return (mine <= theirs or theirs <= mine) and all(word in among or does(word) for word in more)
-    return bool(mine and mine <= (theirs or their_context)) or bool(theirs and theirs <= (mine or context))
+        either, other = context.last - context.asked, their_context.last - their_context.asked
+        every, their_every = (each.last | each.asked for each in (context, their_context))
+        return (either <= other or other <= either) and (every == their_every or bool(every & their_every))
+    if mine and theirs:
+        more, of = (mine - theirs, their_context) if theirs <= mine else (theirs - mine, context)
+        is_same = all(word in of.last | of.asked or does(word) for word in more) or own.measure not in RULES
+        return (mine <= theirs or theirs <= mine) and is_same
+    return their_context.names(mine) if mine else context.names(theirs)
 
 
 def _excludes(given: Quantity, mine: Quantity) -> bool:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from automedeval.evidence.statements import Evidence, sentences, statements
+from automedeval.evidence.statements import Evidence, spans, statements
 from automedeval.records import Case, CheckedResponse, question_text
 from automedeval.rubrics.questions import Search
 
@@ -12,8 +12,8 @@ NO_EVIDENCE = "no evidence"
 
 
 def passages_of(text: str, source: str, on_question: bool = True, question: str = "") -> list[Evidence]:
-    """Return the sentences of a text as passages, each with the sentence before it; before the first stands the question."""
-    cut = sentences(text)
+    """Return the sentences of a text as passages, each with its head and the sentence before it, the question at first."""
+    cut = [head + text[start:end] for start, end, head in spans(text)]
     return [Evidence(each, source, before, on_question) for each, before in zip(cut, [question, *cut])]
 
 

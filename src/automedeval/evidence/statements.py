@@ -23,6 +23,13 @@ _BULLET = re.compile(r"^\s*(?:[-*•–]|\d{1,2}[.)]|#{1,6})\s+")
 _MARKUP = re.compile(r"[*_`#]+")
 _TABLE = re.compile(r"^\s*\|.*\|\s*$|\t.*\t")
 _WORD = re.compile(r"[^\W\d_]{2,}")
+_HEADING = re.compile(r"#{1,6}\s[^\n]*|(\*\*|__)[^*\n]+\1:?")
+# In a heading, or a line above a list, it changes what stands below.
+_CHANGES = re.compile(
+    r"n't\b|\d|\b(?:not|never|no|avoid|stop|wrong|mistakes?|myths?|false|if|when|unless|until|except|instead|without"
+    r"|child\w*|adults?|women|men|people|baby|babies|infants?|teen\w*|elderly|pregnan\w*|breastfeeding|patients?)\b",
+    re.I,
+)
 
 NOT_ASSERTED = {
     name: re.compile("|".join(patterns), re.I)
@@ -60,7 +67,7 @@ class Evidence:
 def statements(text: str) -> list[Statement]:
     """Return the statements of a text in their order; those that are not to be checked say why."""
     cut, code = [], False
-    for start, end in spans(text):
+    for start, end, head in spans(text):
         shown, reason = text[start:end], None
         fence = shown.startswith("```")
         code ^= fence
@@ -72,25 +79,44 @@ def statements(text: str) -> list[Statement]:
             reason = "no statement"
         else:
             reason = next((name for name, pattern in NOT_ASSERTED.items() if pattern.search(shown)), None)
-        cut.append(Statement(_MARKUP.sub("", shown).strip(), start, end, reason))
+        cut.append(Statement(head + _MARKUP.sub("", shown).strip(), start, end, reason))
     return cut
 
 
-def spans(text: str) -> Iterator[tuple[int, int]]:
-    """Yield the start and end of every sentence and list item of a text, without the space and list marks around it."""
-    start = 0
+def spans(text: str) -> Iterator[tuple[int, int, str]]:
+    """Yield the start and end of every sentence and list item of a text, without space and list marks around it, and its head.
+
+    The head is the heading or the line above a list that changes what stands below it, as "Do not:" does; "" for none.
+    """
+    start, title, lead, depth = 0, "", "", -1  # `depth` is the indent of the line above a list, -1 of a paragraph
     for mark in _END.finditer(text):
         if mark[0] == "." and _ABBREVIATION.search(text[max(start, mark.end() - 12) : mark.end()]):
             continue
         end = mark.end()
         bullet = _BULLET.match(text[start:end])
         first = start + (bullet.end() if bullet else 0)
-        shown = text[first:end]
-        if shown.strip():
-            yield first + len(shown) - len(shown.lstrip()), end - len(shown) + len(shown.rstrip())
+        said = text[first:end].strip()
+        if said:
+            first += len(text[first:end]) - len(text[first:end].lstrip())
+            before = text[text.rfind("\n", 0, first) + 1 : first]  # in its line
+            begins, is_item = not before.strip() or bool(bullet), bool(bullet) and "#" not in before
+            indent = len(before) - len(before.lstrip()) if is_item else -1
+            is_heading = begins and bool(_HEADING.fullmatch(before.lstrip() + said))
+            if begins and (is_heading or indent <= depth):
+                lead, depth = "", -1
+            title = _head(said, ": ") if is_heading else title
+            yield first, first + len(said), "" if is_heading else (lead if begins else "") or title
+            if begins and not is_heading and said.rstrip("*_ ").endswith(":"):
+                lead, depth = _head(said, " "), indent
         start = end
+
+
+def _head(line: str, sign: str) -> str:
+    """Return a line above others as it stands before each of them; "" if it changes nothing of what they say."""
+    said = _MARKUP.sub("", line).strip().rstrip(":")
+    return said + sign if _CHANGES.search(said) and not said.endswith("?") else ""
 
 
 def sentences(text: str) -> list[str]:
     """Return the sentences of a text that says what is true, such as a reference."""
-    return [text[start:end] for start, end in spans(text)]
+    return [text[start:end] for start, end, _ in spans(text)]
