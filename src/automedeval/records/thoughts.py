@@ -25,7 +25,7 @@ def _pattern(name: str) -> re.Pattern:
     return re.compile(_form(name), re.I | re.M)
 
 
-CONTROL_TOKEN, MARK_IN_QUOTATION = _pattern("control"), _pattern("quoted")
+CONTROL_TOKEN, CHAT_TOKEN, MARK_IN_QUOTATION = map(_pattern, ("control", "token", "quoted"))
 
 
 def without_thoughts(text: str) -> str:
