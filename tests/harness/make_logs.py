@@ -143,8 +143,7 @@ def lighteval_log(folder: Path) -> None:
     tracker.general_config_logger.log_model_info(model_config=DummyModelConfig(cache_dir=str(folder / "cache")))
     logger = tracker.details_logger
     for number, (q, a) in enumerate(QUESTIONS):
-        choices = ["Another answer.", a]
-        doc = Doc(f"Question: {q}\nAnswer:", choices, gold_index=1, task_name="medtext|0", id=str(number))
+        doc = Doc(f"Question: {q}\nAnswer:", [a], gold_index=0, task_name="medtext|0", id=str(number))
         response = ModelResponse(text=["<think>Why?</think>A baseline."], text_post_processed=["A baseline."])
         # not logger.log, whose digest of a text fails with xxhash 4
         logger.details["medtext|0"].append(logger.Detail(doc, response, {"exact_match": 0.0}))

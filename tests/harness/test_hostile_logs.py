@@ -6,8 +6,10 @@ import re
 import tempfile
 from pathlib import Path
 
+import pyarrow.parquet
 import pytest
 from doubles.agreement_study import write
+from doubles.word_judge import WordJudge
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from programs import error_line, run_command
@@ -16,6 +18,7 @@ from tables import rows_of
 from automedeval import Case, RecordError
 from automedeval.harness.joining import LogArguments, join_logs
 from automedeval.harness.logs import is_log
+from automedeval.harness.rewards import JudgeReward
 
 ODD = ["", " ", "None", "nan", "3", "['a']", "Rest.", "A", "AB", "\x00", "٣"]
 TEXTS = st.one_of(st.text(max_size=12), st.sampled_from(ODD))
@@ -40,14 +43,21 @@ def join(log: Path, **more: object) -> tuple[list[Case], int, list[str]]:
     return cases, int(kept) + sum(left_out), notes
 
 
-LM_LINE, INSPECT = (rows_of(__file__)[name] for name in ("a line of lm_eval", "a run of inspect"))
-READ = [(kind, *row) for kind in ("lm_eval", "inspect") for row in rows_of(__file__)[f"what is read of {kind}"]]
+LM_LINE, INSPECT, LIGHTEVAL = (
+    rows_of(__file__)[name] for name in ("a line of lm_eval", "a run of inspect", "a row of lighteval")
+)
+READ = [
+    (kind, *row) for kind in ("lm_eval", "inspect", "lighteval") for row in rows_of(__file__)[f"what is read of {kind}"]
+]
 
 
 @pytest.mark.parametrize(("kind", "changes", "wanted"), READ)
 def test_what_is_read_of_a_record(kind: str, changes: dict, wanted: list | str, tmp_path: Path) -> None:
     if kind == "lm_eval":
         log = write(tmp_path / "samples_x.jsonl", [LM_LINE | changes])
+    elif kind == "lighteval":
+        log = tmp_path / "details_x.parquet"
+        pyarrow.parquet.write_table(pyarrow.Table.from_pylist([LIGHTEVAL | changes]), log)
     else:
         log, sample = tmp_path / "run.json", INSPECT["samples"][0] | changes
         log.write_text(json.dumps(INSPECT | {"samples": [sample]}), encoding="utf-8")
@@ -123,6 +133,18 @@ def test_a_group_of_the_pattern_may_be_empty_and_the_last_place_is_taken(tmp_pat
     cases, counted, _ = join(write(tmp_path / "samples_x.jsonl", lines), question_pattern=r"Q: (\w+\?)?")
     assert [case.question for case in cases] == ["Newer?"]
     assert counted == 3
+
+
+@pytest.mark.parametrize("prompt", rows_of(__file__)["test_a_prompt_in_a_chat_template_needs_a_pattern"])
+def test_a_prompt_in_a_chat_template_needs_a_pattern(prompt: str, tmp_path: Path) -> None:
+    line = LM_LINE | {"arguments": {"gen_args_0": {"arg_0": prompt, "arg_1": {}}}}
+    log = write(tmp_path / "samples_x.jsonl", [LM_LINE, line])
+    with pytest.raises(RecordError, match=r"samples_x.jsonl: .* chat template: give --question_pattern"):
+        join(log)
+    cases, *_ = join(log, question_pattern=r"(Q\?)")
+    assert [case.question for case in cases] == ["Q?"]
+    with pytest.raises(RecordError, match="chat template: give a column 'question'"):
+        JudgeReward(WordJudge())([prompt], ["Rest."])
 
 
 def test_a_model_without_a_name_is_asked_for(tmp_path: Path) -> None:

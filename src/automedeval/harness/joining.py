@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from automedeval.harness.logs import NO_FIT, Answers, is_log, read_log
-from automedeval.harness.questions import is_blank, question_expression, question_in, question_key
+from automedeval.harness.questions import is_blank, question_expression, question_in, question_key, refuse_template
 from automedeval.records import Case, RecordError, digest, named_file, option, read_cases, table_of
 
 
@@ -66,6 +66,8 @@ def join_logs(
         models.append(model)
         answers = []
         for answer in log.answers:
+            if args.question_pattern is None:
+                refuse_template(answer.question, f"{file}: a prompt", "--question_pattern")
             question = question_in(answer.question, args.question_pattern)
             if question is None or is_blank(question):
                 log.left_out[NO_FIT if question is None else "the question has no text"] += 1

@@ -208,9 +208,12 @@ def _lighteval(log: Answers, row: Any, place: str) -> Case | str:
         texts = _find(list, row, "model_response", "text")
     if not texts or not isinstance(texts[0], str):
         return NO_TEXT
+    choices, gold = _find(list, doc, "choices"), doc.get("gold_index")
+    if len(choices) > (len(gold) if isinstance(gold, list) else 1):  # some choices are wrong
+        return MULTIPLE_CHOICE
     log.notes[FURTHER] += len(texts) - 1
     log.notes[MORE] += bool(_find(list, doc, "images"))
-    reference = log.reference(reference_of_choices, _find(list, doc, "choices"), doc.get("gold_index"))
+    reference = log.reference(reference_of_choices, choices, gold)
     number = len(log.answers) + log.left_out.total()  # of the row, from 0
     return _answer(doc.get("id") or number, question, texts[0], reference)
 

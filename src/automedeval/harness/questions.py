@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from automedeval.records import RecordError
+from automedeval.records.thoughts import CHAT_TOKEN
 
 Question = str | list[dict[str, str]]
 # What Python writes for a value that is no text
@@ -76,6 +77,12 @@ def question_in(prompt: Question, pattern: str | None) -> Question | None:
         prompt = asked[-1] if asked else ""
     groups = [fit[1].strip() for fit in expression.finditer(prompt) if fit[1]]
     return next(filter(None, reversed(groups)), None)
+
+
+def refuse_template(prompt: Any, name: str, remedy: str) -> None:
+    """Raise a RecordError if a prompt is a text with a token of a chat template, which is no part of the question."""
+    if isinstance(prompt, str) and (token := CHAT_TOKEN.search(prompt)):
+        raise RecordError(f"{name} has {token[0]!r} of a chat template: give {remedy}")
 
 
 def question_key(question: Question) -> str:

@@ -13,6 +13,7 @@ from itertools import groupby
 from statistics import fmean
 from typing import Any
 
+from automedeval.harness.questions import refuse_template
 from automedeval.harness.scoring import warn_of_references
 from automedeval.judges.base import BaseJudge
 from automedeval.judges.judge import load_by_settings
@@ -50,6 +51,8 @@ class JudgeReward:
         if question is None:  # the only message of a prompt is its text
             single = [not isinstance(prompt, str) and len(prompt) == 1 for prompt in prompts]
             question = [prompt[0]["content"] if alone else prompt for prompt, alone in zip(prompts, single)]
+            for each in question:
+                refuse_template(each, "a prompt", "a column 'question'")
         warn_of_references(self.judge, reference or ())
         texts = [_written(each) for each in completions]
         cases = cases_of(question, reference or [None] * len(texts), [text or "" for text in texts])

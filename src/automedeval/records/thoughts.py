@@ -1,5 +1,6 @@
 """Take the answer out of a model's raw text: the last thing it says to the patient, outside its thoughts and calls of tools."""
 
+import json
 import re
 from collections.abc import Sequence
 from functools import cache
@@ -25,7 +26,7 @@ def _pattern(name: str) -> re.Pattern:
     return re.compile(_form(name), re.I | re.M)
 
 
-CONTROL_TOKEN, MARK_IN_QUOTATION = _pattern("control"), _pattern("quoted")
+CONTROL_TOKEN, CHAT_TOKEN, MARK_IN_QUOTATION = map(_pattern, ("control", "token", "quoted"))
 
 
 def without_thoughts(text: str) -> str:
@@ -113,7 +114,7 @@ def _said(text: str) -> str:
 def read_answer(text: str) -> tuple[str, dict[str, bool]]:
     """Return the answer in a model's text, or the text if it cannot be told, and the keys of `Response.extra` for it."""
     try:
-        own = without_thoughts(text)
+        own = _without_reasons(without_thoughts(text))
     except RecordError:
         return text, {"unclear": True}
     marks = _pattern("mark").finditer(own) if _pattern("sign").search(own) else ()
@@ -121,6 +122,19 @@ def read_answer(text: str) -> tuple[str, dict[str, bool]]:
     stray = (mark for mark in marks if not mark["struck"] and own[max(0, mark.start() - 1)] not in "\"'`“‘([")
     unclear = _pattern("foreign").match(own) or any(stray)
     return own, {key: True for key, found in (("thoughts", own != text), ("unclear", unclear)) if found}
+
+
+def _without_reasons(text: str) -> str:
+    """Return the answer of an object in JSON that has only thoughts beside it; another text as it is."""
+    try:
+        found = _pattern("object").fullmatch(text)
+        parts = json.loads(found["object"], strict=False) if found else {}
+    except (ValueError, RecursionError):
+        return text
+    said = [(key, value) for key, value in parts.items() if not _pattern("reasons").fullmatch(key)]
+    if len(said) != 1 or len(parts) == 1 or not _pattern("wraps").fullmatch(said[0][0]):
+        return text
+    return said[0][1].strip() if isinstance(said[0][1], str) else text
 
 
 def note_on_thoughts(cases: Sequence[Any]) -> list[str]:
