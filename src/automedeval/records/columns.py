@@ -254,9 +254,14 @@ def _listed(name: str) -> str:
     return repr(name) if set(name) & set(",;()'\"") or not name.isprintable() else name
 
 
+def _cased(name: str) -> str:
+    """Return a name in small letters, with "_" where a change of case begins a word: "expectedOutput", not "MedPaLM", "CoT"."""
+    return re.sub(r"(?<=[a-zß-ÿ]{2})(?=[A-Z])|(?<=[A-Z\d])(?=[A-Z][a-z]{2})", "_", name).casefold()
+
+
 def plain(name: str) -> str:
-    """Return the name of a column as it is compared: case, blanks, "-" and "_" make no difference."""
-    return re.sub(r"[\s_-]+", "_", name.strip().casefold()).removeprefix("_")
+    """Return the name of a column or a criterion as it is compared: its words in small letters, with "_" between them."""
+    return re.sub(r"[\W_]+", "_", _cased(name)).strip("_")
 
 
 def _unnumbered(name: str) -> str:
@@ -298,8 +303,8 @@ def _filled(name: str, rows: Iterable[dict]) -> list[str]:
 
 
 def _words(name: str) -> list[str]:
-    """Return the words of a name; "-" parts none, since names of models have it."""
-    return re.split(r"[\s_]+", name.strip().casefold().rstrip("_ 0123456789"))
+    """Return the words of a name without a number at its end; names of models have "-" and ":thinking", which part none."""
+    return re.split(r"(?:(?!:thinking\b)[^\w-]|_)+", re.sub(r"\A[\W_]+|[\W\d_]+\Z", "", _cased(name)))
 
 
 def _is_beside(name: str) -> bool:
