@@ -80,32 +80,27 @@ def test_what_is_unclear_or_would_be_lost_or_invented_stops(tmp_path, fault):
         list(read_cases(file, blank="lowest"))
 
 
-REFERENCES, CELLS = ROWS["references"], ROWS["cells of an answer"]
-REST = ["Rest.", "Drink tea."]
-
-
-@pytest.mark.parametrize("cell", [*REFERENCES["letters"], *REFERENCES["none"], *REFERENCES["texts"]])
+@pytest.mark.parametrize("cell", [each for given in ROWS["references"].values() for each in given])
 def test_a_reference_is_a_text(tmp_path, cell):
     rows = [{"question": "Why?", "m": "So.", "reference": cell}]
-    if cell in REFERENCES["texts"]:
+    why = next(why for why, given in ROWS["references"].items() if cell in given)
+    if why == "texts":
         assert [case.reference for case in read_rows(tmp_path, rows)] == [cell]
-        return
-    why = (
-        "the letter of a choice"
-        if cell in REFERENCES["letters"]
-        else "as programs and people write where there is none"
-    )
-    with pytest.raises(RecordError, match="a.csv:[23]: " + re.escape(f"the reference is {cell!r}, {why}: ")):
-        read_rows(tmp_path, rows)
+    else:
+        with pytest.raises(RecordError, match="a.csv:[23]: " + re.escape(f"the reference is {cell!r}, {why}: ")):
+            read_rows(tmp_path, rows)
+
+
+CELLS = ROWS["cells of an answer"]
 
 
 @pytest.mark.parametrize("cell", [*CELLS["failures"], *CELLS["answers"]])
 def test_an_error_of_a_program_is_as_a_blank_cell_and_an_answer_on_errors_stays(tmp_path, cell):
-    rows = [{"question": f"Why {at}?", "m": text} for at, text in enumerate(["", cell, *REST])]
+    rows = [{"question": f"Why {at}?", "m": text} for at, text in enumerate(["", cell, "Rest."])]
     failed = cell in CELLS["failures"]
     texts = {rule: [case.responses[0].text for case in read_rows(tmp_path, rows, blank=rule)] for rule in BLANK}
-    assert texts == {"lowest": ["", "" if failed else cell, *REST], "skip": [cell] * (not failed) + REST}
-    with pytest.raises(RecordError, match=r"a.csv: 2 of 4 .* or an error of a p" if failed else "1 of 4 .* blank \\("):
+    assert texts == {"lowest": ["", "" if failed else cell, "Rest."], "skip": [cell] * (not failed) + ["Rest."]}
+    with pytest.raises(RecordError, match="2 of 3 .* or an error of a program" if failed else r"1 of 3 .* blank \("):
         read_rows(tmp_path, rows)
 
 
