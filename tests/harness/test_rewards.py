@@ -45,7 +45,9 @@ def test_a_completion_is_read_as_the_answers_of_files_are() -> None:
     assert JudgeReward(WordJudge())(["p"] * 5, [*raw, called]) == [2.0, 2.0, 0.0, 2.0, None]
 
 
-def test_a_reference_that_is_not_read_is_told() -> None:
+def test_a_reference_that_is_no_text_stops_and_one_that_is_not_read_is_told() -> None:
+    with pytest.raises(RecordError, match="the reference is 'B', the letter of a choice"):
+        JudgeReward(WordJudge())(["p"] * 2, ["Rest.", "B"], reference=["B"] * 2)
     judge = load_judge("baseline:longer text")
     with pytest.warns(UserWarning, match="does not read the reference"):
         JudgeReward(judge)(["p"], ["Take it."], reference=["R"])

@@ -1,13 +1,14 @@
 """Tables of answers as people have them: the same cases come out of each, and what is unclear is asked in one line."""
 
 import json
+import re
 
 import openpyxl
 import pandas
 import pytest
 from tables import rows_of
 
-from automedeval.records import Case, RecordError, Response, read_cases, table_of
+from automedeval.records import BLANK, Case, RecordError, Response, read_cases, table_of
 
 ROWS = rows_of(__file__)
 WIDE = ROWS["a row for each question"]
@@ -60,10 +61,10 @@ def test_own_ids_references_and_topics_are_kept_and_numbers_are_no_responses(tmp
 
 
 def test_the_rows_of_one_id_are_a_case(tmp_path):
-    each = [(name, *row) for name in "xy" for row in (("m1", ""), ("m2", "G."))]
+    each = [(name, *row) for name in "xy" for row in (("m1", ""), ("m2", "R."))]
     rows = [{"case_id": name, "prompt": "Why?", "model": m, "output": f"{name} {m}", "gold": g} for name, m, g in each]
     cases = [(case.id, case.question, case.models, case.reference) for case in read_rows(tmp_path, rows)]
-    assert cases == [(name, "Why?", ["m1", "m2"], "G.") for name in "xy"]
+    assert cases == [(name, "Why?", ["m1", "m2"], "R.") for name in "xy"]
     # ids of rows, not of cases
     (case,) = read_rows(tmp_path, [{**row, "case_id": number} for number, row in enumerate(rows[:2])])
     assert case.models == ["m1", "m2"]
@@ -77,6 +78,30 @@ def test_what_is_unclear_or_would_be_lost_or_invented_stops(tmp_path, fault):
     file = write(tmp_path / f"a.{fault.get('kind', 'csv')}", fault["text"])
     with pytest.raises(RecordError, match=fault["said"]):
         list(read_cases(file, blank="lowest"))
+
+
+@pytest.mark.parametrize("cell", [each for given in ROWS["references"].values() for each in given])
+def test_a_reference_is_a_text(tmp_path, cell):
+    rows = [{"question": "Why?", "m": "So.", "reference": cell}]
+    why = next(why for why, given in ROWS["references"].items() if cell in given)
+    if why == "texts":
+        assert [case.reference for case in read_rows(tmp_path, rows)] == [cell]
+    else:
+        with pytest.raises(RecordError, match="a.csv:[23]: " + re.escape(f"the reference is {cell!r}, {why}: ")):
+            read_rows(tmp_path, rows)
+
+
+CELLS = ROWS["cells of an answer"]
+
+
+@pytest.mark.parametrize("cell", [*CELLS["failures"], *CELLS["answers"]])
+def test_an_error_of_a_program_is_as_a_blank_cell_and_an_answer_on_errors_stays(tmp_path, cell):
+    rows = [{"question": f"Why {at}?", "m": text} for at, text in enumerate(["", cell, "Rest."])]
+    failed = cell in CELLS["failures"]
+    texts = {rule: [case.responses[0].text for case in read_rows(tmp_path, rows, blank=rule)] for rule in BLANK}
+    assert texts == {"lowest": ["", "" if failed else cell, "Rest."], "skip": [cell] * (not failed) + ["Rest."]}
+    with pytest.raises(RecordError, match="2 of 3 .* or an error of a program" if failed else r"1 of 3 .* blank \("):
+        read_rows(tmp_path, rows)
 
 
 def test_a_case_without_an_id_gets_one_beside_one_that_has(tmp_path):

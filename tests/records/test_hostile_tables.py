@@ -40,7 +40,7 @@ def is_number(cell):
 
 
 def doubts(name, cells):
-    """In three rows or more: one long text, a few words again and again beside sentences, texts of one form with numbers."""
+    """In three rows or more: one long text, a few words beside sentences, texts of one form with numbers."""
     given = {each: [cell.strip() for cell in cells[each] if not blank(cell)] for each in cells}
     lengths = {each: median_high(map(len, given[each])) for each in cells}
     texts, own = given[name], lengths.pop(name)
@@ -48,8 +48,8 @@ def doubts(name, cells):
     short = most >= 20 and own < 0.375 * most and all(len(text.split()) <= 3 for text in texts)
     forms = {re.sub(r"\d+", "0", re.sub(r"[^\W\d_]+", "a", text)) for text in texts}
     numbered = all(re.search(r"\d", text) for text in texts) and 2 * len(forms) <= len(texts)
-    same = (len(set(texts)) == 1 and len(texts[0]) > 40) or (short and len(set(texts)) < len(texts))
-    return len(texts) >= 3 and same, len(texts) >= 3 and numbered
+    same = len(set(texts)) == 1 and len(texts[0]) > 40
+    return [len(texts) >= 3 and each for each in (same, numbered, short)]
 
 
 def is_word(cell):

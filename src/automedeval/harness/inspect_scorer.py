@@ -11,11 +11,12 @@ from inspect_ai.scorer import Score, Scorer, Target, mean, scorer, stderr
 from inspect_ai.solver import TaskState
 
 from automedeval.harness.logs import MULTIPLE_CHOICE, NO_FIT
-from automedeval.harness.questions import is_choice, question_expression, question_in, question_of, reference_of
+from automedeval.harness.questions import question_expression, question_in, question_of, reference_of
 from automedeval.harness.scoring import score_answers
 from automedeval.judges.base import BaseJudge
 from automedeval.judges.judge import load_by_settings
 from automedeval.records import Case, Response
+from automedeval.records.columns import is_choice
 
 
 class Together:

@@ -16,7 +16,6 @@ from typing import Any
 
 from automedeval.harness.questions import (
     Question,
-    is_choice,
     question_of,
     reference_of,
     reference_of_choices,
@@ -24,6 +23,7 @@ from automedeval.harness.questions import (
     text_of,
 )
 from automedeval.records import Case, RecordError, Response, parse_json, read_lines, read_text
+from automedeval.records.columns import is_choice, is_failure
 
 # What is told of a log, after a number
 AGAIN = "samples went on after the first answer: the last answer is read, and the question is the input"
@@ -75,6 +75,8 @@ def _answer(name: Any, question: Question, text: str, reference: str | None, epo
     """Return an answer by its name in the log; `epoch` is from 1, if a question is asked several times."""
     if is_choice(reference):
         return MULTIPLE_CHOICE
+    if is_failure(text):
+        return "an error in place of an answer"
     return Case("", question, (Response("", text, {"harness_id": str(name), "harness_epoch": epoch}),), reference)
 
 

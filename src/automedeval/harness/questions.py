@@ -108,11 +108,6 @@ def reference_of(target: Any, written: bool = False) -> str | None:
     return "\n".join(each for each in texts if each.strip()) or None
 
 
-def is_choice(reference: str | None) -> bool:
-    """Return whether a reference is the letter of a choice, bare or in brackets, or several of them, one a line."""
-    return bool(re.fullmatch(r"(\s*\(?[A-J]\)?[.:]?\s*(\n|\Z))+", reference or "", re.IGNORECASE))
-
-
 def reference_of_choices(choices: Sequence[Any], gold: int | Sequence[int] | None) -> str | None:
     """Return the right choices of a document of lighteval as one text; None where it has no choices.
 

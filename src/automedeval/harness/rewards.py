@@ -18,6 +18,7 @@ from automedeval.harness.scoring import warn_of_references
 from automedeval.judges.base import BaseJudge
 from automedeval.judges.judge import load_by_settings
 from automedeval.records import Case, RecordError, Response, digest
+from automedeval.records.columns import fault_of_reference
 from automedeval.records.messages import answer_text
 
 SETTINGS = "AUTOMEDEVAL_REWARD"  # the environment variable that names the YAML file
@@ -100,10 +101,15 @@ def load_reward(settings: str | None = None) -> JudgeReward:
 
 
 def cases_of(questions: Sequence[Any], references: Sequence[str | None], completions: Sequence[str]) -> list[Case]:
-    """Return one case for each run of equal questions and references; its responses are the completions in their order."""
+    """Return one case for each run of equal questions and references; its responses are the completions in their order.
+
+    RecordError for a reference that is none.
+    """
     cases = []
     groups = groupby(zip(questions, references, completions), key=lambda row: row[:2])
     for number, ((question, reference), rows) in enumerate(groups):
+        if fault := fault_of_reference(reference):
+            raise RecordError(fault)
         texts = ({"model": f"completion-{place}", "text": text} for place, (*_, text) in enumerate(rows))
         responses = tuple(map(Response.from_dict, texts))
         cases.append(Case(f"{digest([question, reference])}-{number}", question, responses, reference))

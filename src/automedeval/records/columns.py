@@ -22,9 +22,9 @@ BESIDE, DOUBTFUL, TRUSTED, NO_VALUE, CRITERIA, NO_RATING, WORSE = (
     for name in ("beside", "doubtful", "trusted", "no_value", "criteria", "no_rating", "worse")
 )
 NUMBER = re.compile(r"(?=.*\d)[-+\d.,:/%\sTZ]+", re.S)  # dates and times in digits too
-NO_PROSE = re.compile(  # addresses, files, the ends of programs
-    r"\S*(?:[@/\\]|\w\.\w)\S*|(?:[\w-]+ )*<\S+@\S+>|(?:[\w.]*(?:Error|Exception)\b|Traceback).*", re.S
-)
+NO_PROSE = re.compile(r"\S*(?:[@/\\]|\w\.\w)\S*|(?:[\w-]+ )*<\S+@\S+>", re.S)  # addresses and files
+FAILURE = re.compile("|".join(_WORDS["failures"]), re.S)
+CHOICE = re.compile(r"(\s*\(?[A-J]\)?[.:]?\s*(\n|\Z))+", re.I)
 NAMELESS = re.compile(r"(Unnamed: \d+)?\s*")
 BLANK = ("lowest", "skip")  # what a blank cell of a candidate is, see `without_blanks`
 
@@ -221,6 +221,7 @@ def without_blanks(
 ) -> tuple[list[tuple[str, Case]], list[str]]:
     """Settle what the blank cells of candidates are, which every reader of a table hands over as responses without text.
 
+    A cell that holds an error of a program, see `is_failure`, is as a blank one.
     `blank` says it: "lowest": the model was asked and gave no answer, so that the response is an empty text; "skip": it was not
     asked, and has no response; None: nobody said so, and blank cells are a RecordError, which names the `source`.
     Return the cases, and a line with the count if there are blank cells.
@@ -228,21 +229,24 @@ def without_blanks(
     if blank not in (None, *BLANK):
         raise RecordError(f"blank cells are {' or '.join(BLANK)}, not {blank!r}")
     cells = [response for _, case in placed for response in case.responses]
-    counts = Counter(response.model for response in cells if not response.text)
+    failed = dict.fromkeys(response.text for response in cells if is_failure(response.text))
+    counts = Counter(response.model for response in cells if not response.text or response.text in failed)
     if not counts:
         return list(placed), []
     count = f"{counts.total():,} of {len(cells):,} answers are blank"
+    count += f" or an error of a program, such as {next(iter(failed))[:60]!r}" if failed else ""
     count += f" ({', '.join(f'{model} {number:,}' for model, number in counts.items())})"
     if blank is None:
         raise RecordError(
             f"{source}: {count}: --blank lowest if the model was asked and gave no answer, which has the lowest score, or "
             "--blank skip if it was not asked"
         )
-    if blank == "lowest":
-        return list(placed), [f"{count}, and are empty answers (--blank lowest)"]
-    answered = [tuple(response for response in case.responses if response.text) for _, case in placed]
-    settled = [(place, replace(case, responses=responses)) for (place, case), responses in zip(placed, answered)]
-    return settled, [f"{count}, and were not asked (--blank skip)"]
+    settled = []
+    for place, case in placed:
+        read = [replace(each, text="") if each.text in failed else each for each in case.responses]
+        kept = tuple(response for response in read if response.text or blank == "lowest")
+        settled.append((place, replace(case, responses=kept)))
+    return settled, [f"{count}, and {'are empty answers' if blank == 'lowest' else 'were not asked'} (--blank {blank})"]
 
 
 def _names(rows: Iterable[dict]) -> list[str]:
@@ -254,9 +258,14 @@ def _listed(name: str) -> str:
     return repr(name) if set(name) & set(",;()'\"") or not name.isprintable() else name
 
 
+def _cased(name: str) -> str:
+    """Return a name in small letters, with "_" where a change of case begins a word: "expectedOutput", not "MedPaLM", "CoT"."""
+    return re.sub(r"(?<=[a-zß-ÿ]{2})(?=[A-Z])|(?<=[A-Z\d])(?=[A-Z][a-z]{2})", "_", name).casefold()
+
+
 def plain(name: str) -> str:
-    """Return the name of a column as it is compared: case, blanks, "-" and "_" make no difference."""
-    return re.sub(r"[\s_-]+", "_", name.strip().casefold()).removeprefix("_")
+    """Return the name of a column or a criterion as it is compared: its words in small letters, with "_" between them."""
+    return re.sub(r"[\W_]+", "_", _cased(name)).strip("_")
 
 
 def _unnumbered(name: str) -> str:
@@ -274,16 +283,30 @@ def _text(cell: Any) -> str:
 
 
 def no_value(cell: Any) -> bool:
-    """Return whether a cell holds a word that programs write where there is no value."""
-    return isinstance(cell, str) and cell.strip().casefold() in NO_VALUE
+    """Return whether a cell holds a word that programs write where there is no value; signs around it do not count."""
+    return isinstance(cell, str) and re.sub(r"\A[\W_]+|[\W_]+\Z", "", cell.casefold()) in NO_VALUE
+
+
+def is_failure(cell: Any) -> bool:
+    """Return whether a cell holds nothing but what programs write when a request or a formula fails."""
+    return isinstance(cell, str) and FAILURE.fullmatch(cell.strip()) is not None
+
+
+def is_choice(reference: str | None) -> bool:
+    """Return whether a reference is the letter of a choice, bare or in brackets, or several of them, one a line."""
+    return CHOICE.fullmatch(reference or "") is not None
 
 
 def fault_of_reference(cell: Any) -> str | None:
-    """Return why a cell cannot be taken for a reference: it is a word that programs write where there is none; else None."""
-    if not no_value(cell):
+    """Return why a cell cannot be taken for a reference: it says that there is none, or names a choice; else None."""
+    if not isinstance(cell, str) or not filled(cell):
         return None
-    why = f"the reference is {cell!r}, a word that programs write where there is none"
-    return f"{why}: leave the cell blank, or write the reference in other words"
+    if is_choice(cell):
+        return f"the reference is {cell!r}, the letter of a choice: write the text of the choice, or leave it blank"
+    if no_value(cell) or is_failure(cell) or not re.search(r"\w", cell):
+        why = f"the reference is {cell[:80]!r}, as programs and people write where there is none"
+        return f"{why}: leave it blank, or write the reference in other words"
+    return None
 
 
 def _has_text(name: str, rows: Iterable[dict]) -> bool:
@@ -298,8 +321,8 @@ def _filled(name: str, rows: Iterable[dict]) -> list[str]:
 
 
 def _words(name: str) -> list[str]:
-    """Return the words of a name; "-" parts none, since names of models have it."""
-    return re.split(r"[\s_]+", name.strip().casefold().rstrip("_ 0123456789"))
+    """Return the words of a name without a number at its end; names of models have "-" and ":thinking", which part none."""
+    return re.split(r"(?:(?!:thinking\b)[^\w-]|_)+", re.sub(r"\A[\W_]+|[\W\d_]+\Z", "", _cased(name)))
 
 
 def _is_beside(name: str) -> bool:
@@ -321,7 +344,8 @@ def _doubt(names: Sequence[str], rows: Sequence[dict], question: str) -> tuple[l
     pairs = {_words(name)[0] for name in names} & {*NAMES["answer"]}  # model_a beside response_a
 
     def is_short(name: str) -> bool:
-        return 8 * length[name] < 3 * most[name] and all(len(cell.split()) <= 3 for cell in cells[name])
+        told = len(rows) > 5 or (len(cells[name]) > 2 and most[name] >= 20)  # of fewer nobody can tell
+        return told and 8 * length[name] < 3 * most[name] and all(len(cell.split()) <= 3 for cell in cells[name])
 
     checks: dict[str, Callable[[str], bool]] = {
         "it is named as what stands beside answers": lambda name: (
@@ -330,13 +354,11 @@ def _doubt(names: Sequence[str], rows: Sequence[dict], question: str) -> tuple[l
         ),
         "its cells are data": lambda name: all(cell[0] in "{[" and cell[-1] in "}]" for cell in cells[name]),
         "its cells are addresses, files or errors": lambda name: (
-            sum(bool(NO_PROSE.fullmatch(cell)) for cell in cells[name]) * 2 > len(cells[name])
+            sum(bool(NO_PROSE.fullmatch(cell)) or is_failure(cell) for cell in cells[name]) * 2 > len(cells[name])
         ),
         "its cells are the same few texts": lambda name: (
             2 * len(set(cells[name])) <= len(cells[name]) > 5
             or (len(cells[name]) > 2 and len(set(cells[name])) == 1 and length[name] > 40)
-            # "low, high, low" beside sentences
-            or (len(set(cells[name])) < len(cells[name]) > 2 and most[name] >= 20 and is_short(name))
         ),
         "its cells repeat the question": lambda name: (
             sum(len(asks) > 12 and asks in cell for asks, cell in asked[name]) * 2 > len(rows)
@@ -349,7 +371,7 @@ def _doubt(names: Sequence[str], rows: Sequence[dict], question: str) -> tuple[l
             2 * len({_form(cell) for cell in cells[name]}) <= len(cells[name]) > 2
             and all(re.search(r"\d", cell) for cell in cells[name])
         ),
-        "its cells are far shorter than the others": lambda name: len(rows) > 5 and is_short(name),
+        "its cells are far shorter than the others": is_short,
     }
     for why, fits in checks.items():
         found = [name for name in names if fits(name)]

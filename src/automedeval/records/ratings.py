@@ -117,12 +117,12 @@ def _one_score_each(
         name: whose
         for name in cells
         if not _is_key(name) and not PROGRAMS.fullmatch(plain(name)) and any(map(filled, cells[name]))
-        for whose in [re.sub(r"(?i)(?<=\w)[\s_-]+(?:score|rating)$", "", name)]
+        for whose in [re.sub(r"(?<=\w)(?:[\W_]+(?i:score|rating)|(?<=[a-z])(?:Score|Rating))\W*$", "", name)]
         if _are_scores(cells[name]) or plain(whose) in CRITERIA - BESIDE  # whose words are a fault: "agree"
     }
     if named["score"] or not numbers:
         return rows, "", []
-    marked = {name: whose for name in numbers if (whose := re.sub(r"(?i)^criterion[\s_-]+", "", name)) != name}
+    marked = {name: whose for name in numbers if (whose := re.sub(r"(?i)^criterion[\W_]+", "", name)) != name}
     kinds = {
         "model": {name: whose for name, whose in numbers.items() if whose in models},
         "annotator": {name: whose for name, whose in numbers.items() if A_RATER.fullmatch(plain(whose))},
@@ -199,7 +199,7 @@ def _check_ranks(ratings: Iterable[tuple[str, Rating]], path: str | Path) -> Non
 def _check_criteria(names: Collection[str], path: str | Path) -> None:
     """Raise a RecordError for the name of a criterion that may be no rating where a higher number is better."""
     for name in names:
-        words = re.findall(r"[^\W_]+", name.casefold()) or [""]
+        words = plain(name).split("_")
         if WORSE & {*words} and not NOT_WORSE & {*words}:
             said = f"a higher {name!r} may be worse: leave it out, or turn its numbers round and rename it"
             raise RecordError(f"{path}: {said}")
