@@ -214,9 +214,15 @@ _NO_REASON = re.compile(
 )
 
 
-def _surplus(text: str) -> str:
-    """Return what stands behind an answer beside Markdown, fences, punctuation and closing tags: nothing may."""
-    return re.sub(r"</\w{1,20}>", "", text.translate(SEEN)).strip(" \t\r\n*_`#|-–—.,;:!。，；、")
+def _opened(text: str) -> set[str]:
+    """Return the tags that a text opens, beside "answer": what ends with "</draft>" may be no answer."""
+    return {*re.findall(r"<(\w{1,20})\b", text.translate(SEEN).lower())} - {"answer"}
+
+
+def _surplus(text: str, opened: set[str]) -> str:
+    """Return what stands behind an answer beside Markdown, fences, punctuation and ends of tags not `opened`: nothing may."""
+    text = re.sub(r"</(\w{1,20})>", lambda tag: tag[0] * (tag[1].lower() in opened), text.translate(SEEN))
+    return text.strip(" \t\r\n*_`#|-–—.,;:!。，；、")
 
 
 def _read_score_line(text: str, rubric: Rubric, slots: int) -> tuple[ParsedAnswer, str]:
@@ -228,16 +234,16 @@ def _read_score_line(text: str, rubric: Rubric, slots: int) -> tuple[ParsedAnswe
     headers = [*_HEADER.finditer(text)] or [*_INLINE.finditer(text)]
     if not headers:
         return ParsedAnswer(False, NO_SCORE_LINE), ""
-    start = headers[-1].end()
+    start, opened = headers[-1].end(), _opened(text)
     found, scores, reasons, rest = [*slot_pattern.finditer(text, start)], dict[int, int](), set[bool](), ""
-    if not found or _surplus(text[start : found[0].start()]):
+    if not found or _surplus(text[start : found[0].start()], opened):
         return ParsedAnswer(False, f"0 scores for {slots} slots"), ""
     for slot, stop in zip(found, [*(each.start() for each in found[1:]), len(text)]):
         number, score = int(slot[1]), score_pattern.match(text, slot.end())
         if not score:
             return ParsedAnswer(False, f"the score of slot {number} is not a plain whole number"), ""
         value, rest, problem = int(score["score"]), text[score.end() : stop], None
-        reason, below = map(_surplus, rest.partition("\n")[::2])
+        reason, below = (_surplus(part, opened) for part in rest.partition("\n")[::2])
         reasons.add(bool(reason))
         if not 1 <= number <= slots:
             problem = f"a score for slot {number}, of {slots}"
@@ -328,7 +334,7 @@ def _read_json(text: str, rubric: Rubric, slots: int) -> tuple[ParsedAnswer, str
         if problem := (inner and _wrong_keys(members, [inner])) or _wrong_keys(answers, names):
             return ParsedAnswer(False, problem), ""
         reading = _json_answers(answers, rubric, rationale if isinstance(rationale, str) and rationale else None)
-        if reading.valid and (behind := _surplus(text[end:])):
+        if reading.valid and (behind := _surplus(text[end:], _opened(text))):
             return ParsedAnswer(False, f"text stands behind the answer: {behind[:40]!r}"), behind
         return reading, ""
     return ParsedAnswer(False, "no JSON object with the criteria"), ""
