@@ -107,14 +107,19 @@ def start_and_kill(recipe: list[str], output: Path) -> None:
     assert not (output / "checkpoint-8").exists()
 
 
-def ended(process: subprocess.Popen, log: Path, status: int = 0) -> str:
+def ended(process: subprocess.Popen, log: Path, status: int = 0, end: str = "") -> str:
+    """Return what a run printed, which ends with the status, or with an abort behind the text `end`.
+
+    The threads of gloo may abort a program of others while the interpreter shuts down (pytorch issue 179291).
+    """
     try:
         process.wait(TIMEOUT)
     except subprocess.TimeoutExpired:
         kill(process)
         pytest.fail(f"not done after {TIMEOUT} s:\n{log.read_text(errors='replace')[-3000:]}")
     output = log.read_text(errors="replace")
-    assert process.returncode == status, output[-3000:]
+    is_done = bool(end) and "terminate called without an active exception" in output.partition(end)[2]
+    assert process.returncode == status or is_done, output[-3000:]
     return output
 
 
@@ -250,7 +255,7 @@ def test_a_judge_rewards_the_completions_of_two_processes(folder: Path) -> None:
     program += ["--activation_checkpointing", "false", "--beta", 0.0]
     program += ["--num_generations", 2, "--per_device_train_batch_size", 2, "--gradient_accumulation_steps", 1]
     program += ["--max_steps", 3, "--save_steps", 3, "--logging_steps", 1]
-    ended(start("zero3_cpu", list(map(str, program)), log, AUTOMEDEVAL_REWARD=str(settings)), log)
+    ended(start("zero3_cpu", list(map(str, program)), log, AUTOMEDEVAL_REWARD=str(settings)), log, end="Model saved to")
     state = json.loads((output / "checkpoint-3/trainer_state.json").read_text())
     assert len(list(output.glob("checkpoint-3/rng_state_*.pth"))) == 2  # one of each process
     rewards = [line for line in state["log_history"] if "judge/valid_rate" in line]
