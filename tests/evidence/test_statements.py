@@ -38,17 +38,25 @@ def test_lists_abbreviations_and_decimals_do_not_cut_wrongly() -> None:
 def test_a_line_above_a_list_and_a_heading_stand_before_what_they_change() -> None:
     text = "Try these:\n- Rest well.\n\nDo not:\n- Take 800 mg. Ask first.\n  - smoke at home\n\nDrink water.\n"
     text += "1. Call 911 if:\n   - you faint\n2. Lie down.\n\n## Children\nGive 5 ml. Wait there.\n\n"
-    text += "**Adults**\n- Take 10 ml.\n## Why rest?\nIt helps."
+    text += "**Never**\n- Take 10 ml.\n## What to do\nIt helps.\nDo not\n• drink it\n◦ eat it\n\nDon’t:\nput butter\n\nGo home."
     below = ["Do not:", "Do not Take 800 mg.", "Ask first.", "Do not smoke at home", "Drink water.", "Call 911 if:"]
     below += [
         "Call 911 if you faint",
         "Lie down.",
         "Children: Give 5 ml.",
         "Children: Wait there.",
-        "Adults: Take 10 ml.",
+        "Never Take 10 ml.",
     ]
-    assert checked(text) == ["Try these:", "Rest well.", *below, "It helps."]
+    below += ["What to do", "It helps.", "Do not", "Do not drink it", "Do not eat it", "Don’t put butter", "Go home."]
+    assert checked(text) == ["Try these:", "Rest well.", *below]
     assert [each.text for each in passages_of(text, "reference")][2:5] == below[:3]
+
+
+def test_what_a_reference_asks_or_others_believe_is_no_evidence() -> None:
+    text = "Does it cause flu? No, it cannot. Some people think it does. It is safe."
+    passages = passages_of(text, "reference")
+    assert [(each.text, each.before) for each in passages][:1] == [("No, it cannot.", "Does it cause flu?")]
+    assert [each.text for each in passages][1:] == ["It is safe."]
 
 
 @pytest.mark.parametrize(("text", "reason"), rows_of(__file__)["test_what_is_not_asserted_is_not_checked"])

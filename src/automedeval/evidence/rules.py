@@ -28,6 +28,7 @@ AWAKE = 0.5  # of a day: what is done "every 2 hours" may be done 6 times
 RULES = {"rate": "frequency", "time": "duration"}  # by measure; of any other "dose"
 _PRONOUN = re.compile(r"\b(?:it|them|this|these|those|they)\b", re.I)
 _BESIDE = re.compile(r"\w+ (?:or|and|vs|versus|than) \w+")  # two medicines
+_ANOTHER = re.compile(r"\b(?:use|try|add(?:ed)?|choose|prefer|switch|alternative|option|choice|prescribe)\b", re.I)
 TOLD = 3000  # characters by which the language of the evidence is told
 
 
@@ -124,21 +125,25 @@ def _in_one_part(measure: str, own: Sequence[Quantity], their: Sequence[Quantity
 class _Context(NamedTuple):
     """What can name the subject of a sentence which does not say it, as words.
 
-    `last` are those of the sentence before, `asked` of the question, and `among` those that it names beside each other.
+    `last` are those of the sentence before, `asked` of the question, `among` those that it names beside each other; `other`
+    says that the sentence before tells to take something.
     """
 
     last: frozenset[str]
     asked: frozenset[str]
     among: frozenset[str]
+    other: bool
 
     @classmethod
     def of(cls, text: str, before: str, question: str) -> "_Context":
         last, among = words(normal(before)), words(" ".join(_BESIDE.findall(normal(question))))
-        return cls(last, frozenset() if last and _PRONOUN.search(text) else words(normal(question)), among)
+        asked = frozenset() if last and _PRONOUN.search(text) else words(normal(question))
+        return cls(last, asked, among, bool(_ANOTHER.search(before)) and before != question)
 
     def names(self, subject: frozenset[str]) -> bool:
-        """Return whether it names the subject, and the sentence before no other one of the question."""
-        return subject <= self.last | self.asked and not (self.last & self.among) - subject
+        """Return whether it names the subject, and the sentence before no other one."""
+        is_other = self.other and not subject & self.last
+        return subject <= self.last | self.asked and not (is_other or (self.last & self.among) - subject)
 
 
 def _alike(own: Quantity, their: Quantity, context: _Context, their_context: _Context) -> bool:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from automedeval.evidence.statements import Evidence, spans, statements
+from automedeval.evidence.statements import Evidence, not_asserted, spans, statements
 from automedeval.records import Case, CheckedResponse, question_text
 from automedeval.rubrics.questions import Search
 
@@ -12,9 +12,13 @@ NO_EVIDENCE = "no evidence"
 
 
 def passages_of(text: str, source: str, on_question: bool = True, question: str = "") -> list[Evidence]:
-    """Return the sentences of a text as passages, each with its head and the sentence before it, the question at first."""
+    """Return what a text asserts as passages, each a sentence with its head and the one before it, the question at first.
+
+    Left out are questions, others' opinions and the like, as in answers.
+    """
     cut = [head + text[start:end] for start, end, head in spans(text)]
-    return [Evidence(each, source, before, on_question) for each, before in zip(cut, [question, *cut])]
+    placed = [Evidence(each, source, before, on_question) for each, before in zip(cut, [question, *cut])]
+    return [each for each in placed if not_asserted(each.text) is None]
 
 
 def evidence_of(case: Case, index: int, kind: str, search: Search | None = None) -> list[Evidence]:

@@ -19,17 +19,20 @@ _ABBREVIATION = re.compile(
     r"(?:\b(?:e\.g|i\.e|etc|approx|vs|cf|al|ca|drs?|mrs?|ms|jr|sr|prof|st|nos?|figs?|vol|pp|incl|max|min|resp)|\b[A-Z]|^\s*\d{1,2})\.$",
     re.I,
 )
-_BULLET = re.compile(r"^\s*(?:[-*•–]|\d{1,2}[.)]|#{1,6})\s+")
+_BULLET = re.compile(r"^\s*(?:[-*+–]\s+|[•◦▪‣·➤]\s*|(?:\d{1,2}[.)]|[a-z]\)|#{1,6})\s+)")
 _MARKUP = re.compile(r"[*_`#]+")
 _TABLE = re.compile(r"^\s*\|.*\|\s*$|\t.*\t")
 _WORD = re.compile(r"[^\W\d_]{2,}")
 _HEADING = re.compile(r"#{1,6}\s[^\n]*|(\*\*|__)[^*\n]+\1:?")
-# In a heading, or a line above a list, it changes what stands below.
-_CHANGES = re.compile(
-    r"n't\b|\d|\b(?:not|never|no|avoid|stop|wrong|mistakes?|myths?|false|if|when|unless|until|except|instead|without"
-    r"|child\w*|adults?|women|men|people|baby|babies|infants?|teen\w*|elderly|pregnan\w*|breastfeeding|patients?)\b",
+# A heading, or a line above a list, changes what stands below it, but for one of these words alone.
+_NEUTRAL = re.compile(
+    r"(?:\W*\b(?:a|advice|an|and|answers?|are|as|at|can|care|conclusion|do|dos(?:e|es|age|ing)|few|follow(?:ing|s)?|for|general|guidelines?"
+    r"|helps?|here|home|how|important|in|information|instructions?|is|it|key|main|may|more|my|notes?|of|options?|other|our|overview|points?"
+    r"|recommendations?|self|should|simple|some|steps?|summary|take|that|the|these|things?|this|tips?|to|treatments?|try|use|usual|what"
+    r"|ways?|you|your)\b)*\W*",
     re.I,
 )
+_DENIES = re.compile(r"n['’]t\b|\b(?:not|never|no|nobody|avoid)\b|\b(?:if|when|unless|until|you)\W*$", re.I)
 
 NOT_ASSERTED = {
     name: re.compile("|".join(patterns), re.I)
@@ -78,9 +81,14 @@ def statements(text: str) -> list[Statement]:
         elif len(_WORD.findall(shown)) < 2:
             reason = "no statement"
         else:
-            reason = next((name for name, pattern in NOT_ASSERTED.items() if pattern.search(shown)), None)
+            reason = not_asserted(shown)
         cut.append(Statement(head + _MARKUP.sub("", shown).strip(), start, end, reason))
     return cut
+
+
+def not_asserted(sentence: str) -> str | None:
+    """Return why what stands in a sentence is not said to be so; None if it is."""
+    return next((name for name, pattern in NOT_ASSERTED.items() if pattern.search(sentence)), None)
 
 
 def spans(text: str) -> Iterator[tuple[int, int, str]]:
@@ -88,33 +96,40 @@ def spans(text: str) -> Iterator[tuple[int, int, str]]:
 
     The head is the heading or the line above a list that changes what stands below it, as "Do not:" does; "" for none.
     """
-    start, title, lead, depth = 0, "", "", -1  # `depth` is the indent of the line above a list, -1 of a paragraph
+    # `depth` is the indent of the line above a list, -1 of a paragraph; `items` whether marked items are below it.
+    start, cut, title, lead, depth, items = 0, "\n", "", "", -1, False
     for mark in _END.finditer(text):
         if mark[0] == "." and _ABBREVIATION.search(text[max(start, mark.end() - 12) : mark.end()]):
             continue
         end = mark.end()
         bullet = _BULLET.match(text[start:end])
         first = start + (bullet.end() if bullet else 0)
-        said = text[first:end].strip()
-        if said:
+        if said := text[first:end].strip():
             first += len(text[first:end]) - len(text[first:end].lstrip())
-            before = text[text.rfind("\n", 0, first) + 1 : first]  # in its line
-            begins, is_item = not before.strip() or bool(bullet), bool(bullet) and "#" not in before
+            between, before = cut + text[start:first], text[start:first].rpartition("\n")[2]
+            begins, is_item = "\n" in between, bool(bullet) and "#" not in before
             indent = len(before) - len(before.lstrip()) if is_item else -1
             is_heading = begins and bool(_HEADING.fullmatch(before.lstrip() + said))
-            if begins and (is_heading or indent <= depth):
-                lead, depth = "", -1
-            title = _head(said, ": ") if is_heading else title
+            is_below = indent > depth or not (is_item or items or "\n\n" in between)
+            if begins and (is_heading or not is_below):
+                lead, depth, items = "", -1, False
+            title = _head(said) if is_heading else title
             yield first, first + len(said), "" if is_heading else (lead if begins else "") or title
-            if begins and not is_heading and said.rstrip("*_ ").endswith(":"):
-                lead, depth = _head(said, " "), indent
-        start = end
+            items = items or is_item
+            is_lead = said.rstrip("*_ ").endswith(":") or (
+                not is_item and said[-1] not in ".!?" and bool(_BULLET.match(text[end:]))
+            )
+            if begins and not is_heading and is_lead:
+                lead, depth, items = _head(said), indent, False
+        start, cut = end, mark[0]
 
 
-def _head(line: str, sign: str) -> str:
+def _head(line: str) -> str:
     """Return a line above others as it stands before each of them; "" if it changes nothing of what they say."""
-    said = _MARKUP.sub("", line).strip().rstrip(":")
-    return said + sign if _CHANGES.search(said) and not said.endswith("?") else ""
+    said = _MARKUP.sub("", line).strip().rstrip(":").strip()
+    if said.endswith("?") or _NEUTRAL.fullmatch(said):
+        return ""
+    return said + (" " if _DENIES.search(said) else ": ")
 
 
 def sentences(text: str) -> list[str]:
