@@ -8,13 +8,13 @@ import sys
 from pathlib import Path
 
 LIMITS = {
-    "src, lines of Python": 27_770,
-    "tests, lines of Python": 30_000,
-    "recipes, lines of Python": 1_960,
+    "src, lines of Python": 27_320,
+    "tests, lines of Python": 28_210,
+    "recipes, lines of Python": 1_958,
     "benchmarks, lines of Python": 2_938,
-    "recipes, lines of YAML": 1_570,
-    "docs/*.md, bytes": 109_000,
-    "options declared": 193,
+    "recipes, lines of YAML": 1_568,
+    "docs/*.md, bytes": 108_300,
+    "options declared": 191,
     "rooms": 17,
     "arrows between rooms": 89,
 }
