@@ -120,9 +120,7 @@ def audit_judge(
         "verdicts": len(requests),
         "changed": len(sides),
         "notes": [
-            *cases.notes,
-            *references_note(judge, cases.records),
-            *english_only(cases.records, "edits of texts"),
+            *cases.notes, *references_note(judge, cases.records), *english_only(cases.records, "edits of texts"),
             *_left_out(cases, answers, planner),
         ],
         "settings": {"resamples": RESAMPLES, "seed": args.seed},

@@ -12,10 +12,7 @@ NO_EVIDENCE = "no evidence"
 
 
 def passages_of(text: str, source: str, on_question: bool = True, question: str = "") -> list[Evidence]:
-    """Return what a text asserts as passages, each a sentence with its head and the one before it, the question at first.
-
-    Left out are questions, others' opinions and the like, as in answers.
-    """
+    """Return the sentences that a text asserts, each with its head and the sentence before it, the question at first."""
     cut = [head + text[start:end] for start, end, head in spans(text)]
     placed = [Evidence(each, source, before, on_question) for each, before in zip(cut, [question, *cut])]
     return [each for each in placed if not_asserted(each.text) is None]

@@ -19,7 +19,7 @@ _ABBREVIATION = re.compile(
     r"(?:\b(?:e\.g|i\.e|etc|approx|vs|cf|al|ca|drs?|mrs?|ms|jr|sr|prof|st|nos?|figs?|vol|pp|incl|max|min|resp)|\b[A-Z]|^\s*\d{1,2})\.$",
     re.I,
 )
-_BULLET = re.compile(r"^\s*(?:[-*+–]\s+|[•◦▪‣·➤]\s*|(?:\d{1,2}[.)]|[a-z]\)|#{1,6})\s+)")
+_BULLET = re.compile(r"\s*(?:[-*+–]\s+|[•◦▪‣·➤]\s*|(?:\d{1,2}[.)]|[a-z]\)|#{1,6})\s+)")
 _MARKUP = re.compile(r"[*_`#]+")
 _TABLE = re.compile(r"^\s*\|.*\|\s*$|\t.*\t")
 _WORD = re.compile(r"[^\W\d_]{2,}")
@@ -32,7 +32,15 @@ _NEUTRAL = re.compile(
     r"|ways?|you|your)\b)*\W*",
     re.I,
 )
-_DENIES = re.compile(r"n['’]t\b|\b(?:not|never|no|nobody|avoid)\b|\b(?:if|when|unless|until|you)\W*$", re.I)
+# What the items below complete, what denies them, and a line that says something by itself
+_CONDITION = re.compile(r"\b(?:if|when|unless|until)\b", re.I)
+_DENIES = re.compile(
+    r"\w+n['’]t|(?:do|should|must|can|could) ?not|never|avoid|(?:what|how) not to \w+|\w+ to avoid", re.I
+)
+_SENTENCE = re.compile(
+    r"(?:take|give|use|drink|eat|apply|inject|stop|start|do|don['’]t|never|avoid|see|call|go|ask)\b|(?:\S+\s+){8}"
+    r"|.*\b(?:is|are|should|must|can|may|will|has|have)\b", re.I,
+)  # fmt: skip
 
 NOT_ASSERTED = {
     name: re.compile("|".join(patterns), re.I)
@@ -81,7 +89,7 @@ def statements(text: str) -> list[Statement]:
         elif len(_WORD.findall(shown)) < 2:
             reason = "no statement"
         else:
-            reason = not_asserted(shown)
+            reason = not_asserted(head + shown)
         cut.append(Statement(head + _MARKUP.sub("", shown).strip(), start, end, reason))
     return cut
 
@@ -102,8 +110,8 @@ def spans(text: str) -> Iterator[tuple[int, int, str]]:
         if mark[0] == "." and _ABBREVIATION.search(text[max(start, mark.end() - 12) : mark.end()]):
             continue
         end = mark.end()
-        bullet = _BULLET.match(text[start:end])
-        first = start + (bullet.end() if bullet else 0)
+        bullet = _BULLET.match(text, start, end)
+        first = bullet.end() if bullet else start
         if said := text[first:end].strip():
             first += len(text[first:end]) - len(text[first:end].lstrip())
             between, before = cut + text[start:first], text[start:first].rpartition("\n")[2]
@@ -113,23 +121,27 @@ def spans(text: str) -> Iterator[tuple[int, int, str]]:
             is_below = indent > depth or not (is_item or items or "\n\n" in between)
             if begins and (is_heading or not is_below):
                 lead, depth, items = "", -1, False
-            title = _head(said) if is_heading else title
             yield first, first + len(said), "" if is_heading else (lead if begins else "") or title
             items = items or is_item
-            is_lead = said.rstrip("*_ ").endswith(":") or (
-                not is_item and said[-1] not in ".!?" and bool(_BULLET.match(text[end:]))
-            )
-            if begins and not is_heading and is_lead:
-                lead, depth, items = _head(said), indent, False
+            above, is_denial = _head(said)
+            is_lead = said.endswith((":", ":**")) or not (is_item or said[-1] in ".!?" or not _BULLET.match(text, end))
+            if is_heading:  # "Call 911 if you faint" is a sentence, and "If you faint" none
+                title = "" if is_denial or (_CONDITION.search(said) and not _CONDITION.match(said)) else above
+            if begins and (is_denial if is_heading else is_lead):  # a denial is one of the list below alone
+                lead, depth, items = above, indent, False
         start, cut = end, mark[0]
 
 
-def _head(line: str) -> str:
-    """Return a line above others as it stands before each of them; "" if it changes nothing of what they say."""
+def _head(line: str) -> tuple[str, bool]:
+    """Return a line above others as it stands before each of them, and whether it denies them.
+
+    "" if it changes nothing of what they say, or is a sentence of its own.
+    """
     said = _MARKUP.sub("", line).strip().rstrip(":").strip()
-    if said.endswith("?") or _NEUTRAL.fullmatch(said):
-        return ""
-    return said + (" " if _DENIES.search(said) else ": ")
+    if (denies := bool(_DENIES.fullmatch(said))) or (_CONDITION.search(said) and said[-1] not in ".!?"):
+        return f"{said} ", denies
+    is_none = said[-1:] in (*".!?", "") or _NEUTRAL.fullmatch(said) or _SENTENCE.match(said)
+    return "" if is_none else f"{said}: ", False
 
 
 def sentences(text: str) -> list[str]:
