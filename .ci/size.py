@@ -17,7 +17,7 @@ LIMITS = {
     "benchmarks, nodes": 16_515,
     "src, nodes a statement": 8.36,
     "tests, nodes a statement": 9.08,
-    "lines above 100 columns": 7_679,
+    "lines above 100 columns": 2_943,
     "docs/*.md, bytes": 110_383,
     "YAML and Jinja in src, bytes": 213_381,
     "recipes, lines of YAML": 1_599,
@@ -38,12 +38,16 @@ TREES = {
 
 def trees(*folders: str) -> dict[Path, ast.Module]:
     """Return the parsed files of some folders."""
-    return {file: tree for file, tree in TREES.items() if file.relative_to(ROOT).parts[0] in folders}
+    return {
+        file: tree for file, tree in TREES.items() if file.relative_to(ROOT).parts[0] in folders
+    }
 
 
 def count(folder: str, *kinds: type[ast.AST]) -> int:
     """Return how many nodes of these kinds the files of a folder hold."""
-    return sum(isinstance(node, kinds) for tree in trees(folder).values() for node in ast.walk(tree))
+    return sum(
+        isinstance(node, kinds) for tree in trees(folder).values() for node in ast.walk(tree)
+    )
 
 
 def files_of(folder: str, *endings: str) -> list[Path]:
@@ -79,7 +83,9 @@ def module_graph() -> dict[str, set[str]]:
     names = {module_name(file): tree for file, tree in trees("src").items()}
     graph = {}
     for name, tree in names.items():
-        targets = {target if target in names else target.rpartition(".")[0] for target in imported(tree)}
+        targets = {
+            target if target in names else target.rpartition(".")[0] for target in imported(tree)
+        }
         graph[name] = targets & set(names) - {name}
     return graph
 

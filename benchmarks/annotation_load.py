@@ -55,15 +55,34 @@ def write_study(folder: Path, physicians: int, cases: int) -> Path:
     """Write a study in which every case is rated once, with texts of a usual length; return its YAML."""
     rng = random.Random(0)
     text = lambda length: " ".join(rng.choices(WORDS, k=length))  # noqa: E731
-    with open(folder / "cases.jsonl", "w") as case_file, open(folder / "verdicts.jsonl", "w") as verdict_file:
+    with (
+        open(folder / "cases.jsonl", "w") as case_file,
+        open(folder / "verdicts.jsonl", "w") as verdict_file,
+    ):
         for number in range(cases):
             responses = [{"model": model, "text": text(120)} for model in MODELS]
-            print(json.dumps({"id": f"case-{number}", "question": text(30), "responses": responses}), file=case_file)
-            verdict = {"case_id": f"case-{number}", "judge": "judge", "rubric": "automedeval@1", "order": [0, 1, 2]}
-            print(json.dumps(verdict | {"valid": True, "scores": [3, 4, 2], "rationale": text(150)}), file=verdict_file)
+            print(
+                json.dumps({"id": f"case-{number}", "question": text(30), "responses": responses}),
+                file=case_file,
+            )
+            verdict = {
+                "case_id": f"case-{number}",
+                "judge": "judge",
+                "rubric": "automedeval@1",
+                "order": [0, 1, 2],
+            }
+            print(
+                json.dumps(verdict | {"valid": True, "scores": [3, 4, 2], "rationale": text(150)}),
+                file=verdict_file,
+            )
     files = {"cases": "cases.jsonl", "verdicts": "verdicts.jsonl", "database": "answers.sqlite"}
-    content = {name: str(folder / file) for name, file in files.items()} | {"title": "Load", "rate": {"raters": 1}}
-    content["annotators"] = [{"name": f"physician-{number}", "role": "attending"} for number in range(physicians)]
+    content = {name: str(folder / file) for name, file in files.items()} | {
+        "title": "Load",
+        "rate": {"raters": 1},
+    }
+    content["annotators"] = [
+        {"name": f"physician-{number}", "role": "attending"} for number in range(physicians)
+    ]
     path = folder / "study.yaml"
     path.write_text(yaml.safe_dump(content))
     return path
@@ -88,7 +107,9 @@ class Page:
                 free.bind(("127.0.0.1", 0))
                 self.port = free.getsockname()[1]
         command = recipe("annotate", study=self.study, port=self.port)
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self.process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
         printed = ""
         while "stop with" not in printed:
             line = self.process.stdout.readline()
@@ -129,7 +150,9 @@ class Log:
 
 def connected(address: str, cookies: httpx.Cookies | None = None) -> httpx.AsyncClient:
     """Return a client that does not send a form on a connection which the server is about to close as idle."""
-    return httpx.AsyncClient(base_url=address, timeout=60, cookies=cookies, limits=httpx.Limits(keepalive_expiry=2.5))
+    return httpx.AsyncClient(
+        base_url=address, timeout=60, cookies=cookies, limits=httpx.Limits(keepalive_expiry=2.5)
+    )
 
 
 class Physician:
@@ -181,7 +204,12 @@ class Physician:
         if answer.status_code != 303:
             raise SystemExit(f"{path}: {answer.status_code}: {answer.text[:2000]}")
         _, _, task, part = path.split("/")
-        answered = {"physician": self.name, "task": int(task), "part": part.partition("-")[0], "scores": scores}
+        answered = {
+            "physician": self.name,
+            "task": int(task),
+            "part": part.partition("-")[0],
+            "scores": scores,
+        }
         self.log.confirmed.append(answered)
         return answer.headers["location"]
 
@@ -193,7 +221,9 @@ async def drive(physicians: Sequence[Physician]) -> None:
             group.create_task(physician.work())
 
 
-async def drive_until_killed(physicians: Sequence[Physician], page: Page, saves: int, delay: float) -> bool:
+async def drive_until_killed(
+    physicians: Sequence[Physician], page: Page, saves: int, delay: float
+) -> bool:
     """Let all work, kill the page a delay after so many saves, wait until everybody has noticed; return if work was left."""
     confirmed = physicians[0].log.confirmed
     until = len(confirmed) + saves
@@ -220,7 +250,10 @@ def drive_here(order: dict) -> None:
     log = Log()
 
     async def all_of_it() -> None:
-        people = [Physician(name, link, order["address"], order["think"], log) for name, link in order["links"].items()]
+        people = [
+            Physician(name, link, order["address"], order["think"], log)
+            for name, link in order["links"].items()
+        ]
         await drive(people)
 
     asyncio.run(all_of_it())
@@ -238,9 +271,18 @@ def stored(study: Path) -> list[dict]:
             if event["what"] == "answer":
                 part, scores = event["part"].partition(":")[0], event["content"]["scores"]
                 if part == "responses":
-                    scores = {f"{slot}-{name}": score for slot, own in scores.items() for name, score in own.items()}
+                    scores = {
+                        f"{slot}-{name}": score
+                        for slot, own in scores.items()
+                        for name, score in own.items()
+                    }
                 flat = {f"scores-{name}": str(score) for name, score in scores.items()}
-                answer = {"physician": event["annotator"], "task": event["assignment"], "part": part, "scores": flat}
+                answer = {
+                    "physician": event["annotator"],
+                    "task": event["assignment"],
+                    "part": part,
+                    "scores": flat,
+                }
                 answers.append(answer)
     return answers
 
@@ -262,10 +304,17 @@ def load(folder: Path, physicians: int, ratings: int, think: float, results: Res
     cases = -(-ratings // NUMBERS)
     page = Page(write_study(folder, physicians, cases))
     page.start()
-    order = {"address": page.address, "links": page.links, "think": think, "log": str(folder / "log.json")}
+    order = {
+        "address": page.address,
+        "links": page.links,
+        "think": think,
+        "log": str(folder / "log.json"),
+    }
     started = time.perf_counter()
     try:
-        subprocess.run([sys.executable, __file__, "--drive"], input=json.dumps(order), text=True, check=True)
+        subprocess.run(
+            [sys.executable, __file__, "--drive"], input=json.dumps(order), text=True, check=True
+        )
     finally:
         seconds = time.perf_counter() - started
         page.end()
@@ -283,8 +332,12 @@ def load(folder: Path, physicians: int, ratings: int, think: float, results: Res
     confirmed = sum(len(each["scores"]) for each in log["confirmed"])
     results.add("ratings that are lost", lost, "", most=0)
     results.add("ratings that are stored twice", twice, "", most=0)
-    results.note(f"{physicians} physicians at once, {think:g} s at a form, {seconds:.0f} s; SQLite.")
-    results.note(f"{confirmed:,} ratings confirmed in {len(log['confirmed']):,} saves; {held:,} in the export.")
+    results.note(
+        f"{physicians} physicians at once, {think:g} s at a form, {seconds:.0f} s; SQLite."
+    )
+    results.note(
+        f"{confirmed:,} ratings confirmed in {len(log['confirmed']):,} saves; {held:,} in the export."
+    )
     results.note(f"Requests refused: {log['refused']}.")
     return lost + twice + (held != confirmed)
 
@@ -298,8 +351,12 @@ def kills(folder: Path, physicians: int, times: int, results: Results) -> int:
         done, people = 0, []
         for _ in range(times):
             page.start()
-            people = people or [Physician(*each, page.address, 0.0, log) for each in page.links.items()]
-            work_left = await drive_until_killed(people, page, rng.randint(1, MOST_SAVES), rng.uniform(0, 0.03))
+            people = people or [
+                Physician(*each, page.address, 0.0, log) for each in page.links.items()
+            ]
+            work_left = await drive_until_killed(
+                people, page, rng.randint(1, MOST_SAVES), rng.uniform(0, 0.03)
+            )
             page.end(signal.SIGKILL)
             done += 1
             if any(compare(log.confirmed, stored(page.study))) or not work_left:
@@ -324,14 +381,26 @@ def main() -> None:
     add = parser.add_argument
     add("--physicians", type=int, default=50)
     add("--ratings", type=int, default=20_000, help="how many numbers are stored, at least")
-    add("--think", type=float, default=2.0, help="seconds that a physician looks at a form, on average")
-    add("--kills", type=int, default=0, help="kill the page so many times, in the place of measuring")
+    add(
+        "--think",
+        type=float,
+        default=2.0,
+        help="seconds that a physician looks at a form, on average",
+    )
+    add(
+        "--kills",
+        type=int,
+        default=0,
+        help="kill the page so many times, in the place of measuring",
+    )
     add("--drive", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.drive:
         drive_here(json.load(sys.stdin))
         return
-    results = Results("Physicians' page, killed" if args.kills else "Physicians' page under load", args.json)
+    results = Results(
+        "Physicians' page, killed" if args.kills else "Physicians' page under load", args.json
+    )
     with tempfile.TemporaryDirectory() as scratch:
         folder, many = Path(scratch), args.physicians
         wrong = (

@@ -33,23 +33,41 @@ stages:
 def write_study(folder: Path, number: int) -> None:
     """Write cases and both teachers' verdicts; words are drawn as from a vocabulary of 20,000, frequent ones more often."""
     rng = random.Random(0)
-    words = ["".join(rng.choices("abcdefghijklmnopqrstuvwxyz", k=rng.randint(2, 9))) for _ in range(20_000)]
+    words = [
+        "".join(rng.choices("abcdefghijklmnopqrstuvwxyz", k=rng.randint(2, 9)))
+        for _ in range(20_000)
+    ]
 
     def text(length: int) -> str:
         return " ".join(words[int(20_000 * rng.random() ** 3)] for _ in range(length))
 
     (folder / "plan.yaml").write_text(PLAN.replace("1000", str(min(1000, number // 10))))
-    with open(folder / "cases.jsonl", "w") as cases, open(folder / "verdicts.jsonl", "w") as verdicts:
+    with (
+        open(folder / "cases.jsonl", "w") as cases,
+        open(folder / "verdicts.jsonl", "w") as verdicts,
+    ):
         for at in range(number):
             responses = tuple(Response(name, text(120)) for name in ("ash", "birch"))
             case = Case(f"case-{at}", text(40), responses, text(80), f"topic {at % 20}")
             print(json.dumps(case.to_dict()), file=cases)
             for teacher in ("strong", "weak"):
                 steps = f"Analyze:\nStep 1: {text(20)}.\nStep 2: {text(55)}.\nStep 3: {text(55)}."
-                about = {"teacher": teacher, "models": case.models, "case_digest": case.digest, "quality": "high"}
+                about = {
+                    "teacher": teacher,
+                    "models": case.models,
+                    "case_digest": case.digest,
+                    "quality": "high",
+                }
                 about["transcript"] = [{"role": "assistant", "content": steps}]
                 verdict = Verdict(
-                    case.id, teacher, "automedeval@1", (0, 1), valid=True, rationale=steps, scores=(2, 4), extra=about
+                    case.id,
+                    teacher,
+                    "automedeval@1",
+                    (0, 1),
+                    valid=True,
+                    rationale=steps,
+                    scores=(2, 4),
+                    extra=about,
                 )
                 print(json.dumps(verdict.to_dict()), file=verdicts)
 
@@ -64,7 +82,12 @@ def main() -> None:
         folder = Path(scratch)
         write_study(folder, args.cases)
         size = sum(file.stat().st_size for file in folder.glob("*.jsonl")) / 1e6
-        files = {"cases": "cases.jsonl", "verdicts": "verdicts.jsonl", "plan": "plan.yaml", "output": "instructions"}
+        files = {
+            "cases": "cases.jsonl",
+            "verdicts": "verdicts.jsonl",
+            "plan": "plan.yaml",
+            "output": "instructions",
+        }
         command = recipe("build_dataset", **{name: folder / file for name, file in files.items()})
         seconds, most = timed(lambda: peak(command, folder / "log"))
     results.add(f"{args.cases:,} cases, {size:.0f} MB", seconds, "s")

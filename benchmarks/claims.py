@@ -30,7 +30,14 @@ from sklearn.pipeline import make_pipeline
 import automedeval
 from automedeval.audit.perturbations import read_perturbations
 from automedeval.dataset.contrast import is_held_out
-from automedeval.evidence.checker import CONTRADICTED, LABELS, PACKAGED, SUPPORTED, SmallChecker, load_small_checker
+from automedeval.evidence.checker import (
+    CONTRADICTED,
+    LABELS,
+    PACKAGED,
+    SUPPORTED,
+    SmallChecker,
+    load_small_checker,
+)
 from automedeval.evidence.run import evidence_of, passages_of
 from automedeval.evidence.statements import statements
 from automedeval.models.arguments import EncoderArguments
@@ -42,13 +49,17 @@ BOTH = (SUPPORTED, CONTRADICTED)
 
 def main() -> None:
     """Measure what the given files allow."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--checker", default=str(PACKAGED))
     parser.add_argument("--held_out")
     parser.add_argument("--pairs", help="folder of the sets of pairs, for fever_symmetric")
     parser.add_argument("--kqa")
     parser.add_argument("--medquad")
-    parser.add_argument("--limit", type=int, default=300, help="pairs of a set, and answers with a planted danger")
+    parser.add_argument(
+        "--limit", type=int, default=300, help="pairs of a set, and answers with a planted danger"
+    )
     parser.add_argument("--json")
     args = parser.parse_args()
     checker = load_small_checker(EncoderArguments(), folder=Path(args.checker))
@@ -66,21 +77,34 @@ def main() -> None:
             name = f"contrast: {row['kind']}" if row["source"] == "contrast" else row["source"]
             sets[name].append(row)
     for name, rows in sets.items():
-        add(name, **pair_figures(checker, [row for row in rows if row["label"] in BOTH], args.limit))
+        add(
+            name, **pair_figures(checker, [row for row in rows if row["label"] in BOTH], args.limit)
+        )
     add("two_bots", **flagged_by_kind(checker, list(read_cases(SAMPLE / "two_bots.jsonl"))))
     cases = list(read_cases(SAMPLE / "test_cases.jsonl"))
     add("sample", **flagged_by_kind(checker, cases))
     add("sample, planted, evidence: reference", **planted(checker, cases, "reference", args.limit))
     if args.kqa:
         cases = list(read_cases(Path(args.kqa) / "cases.jsonl"))
-        add("K-QA, planted, evidence: reference", **planted(checker, cases, "reference", args.limit))
-        add("K-QA, planted, evidence: the answer as it was", **planted(checker, cases, "itself", args.limit))
+        add(
+            "K-QA, planted, evidence: reference", **planted(checker, cases, "reference", args.limit)
+        )
+        add(
+            "K-QA, planted, evidence: the answer as it was",
+            **planted(checker, cases, "itself", args.limit),
+        )
     if args.medquad:
         rows = json_rows(Path(args.medquad))
-        chosen = [row for row in rows if is_held_out(row["id"]) and 40 < len(row["answer"].split()) < 250]
+        chosen = [
+            row for row in rows if is_held_out(row["id"]) and 40 < len(row["answer"].split()) < 250
+        ]
         cases = [
             Case.from_dict(
-                {"id": row["id"], "question": row["question"], "responses": [{"model": "nih", "text": row["answer"]}]}
+                {
+                    "id": row["id"],
+                    "question": row["question"],
+                    "responses": [{"model": "nih", "text": row["answer"]}],
+                }
             )
             for row in random.Random(0).sample(chosen, min(len(chosen), 4 * args.limit))
         ]
@@ -144,18 +168,26 @@ def flagged_by_kind(checker: SmallChecker, cases: Sequence[Case]) -> dict[str, A
     found: dict[str, Counter[str]] = defaultdict(Counter)
     responses = [(case, at) for case in cases for at in range(len(case.responses))]
     answers = [
-        (statements(case.responses[at].text), evidence_of(case, at, "reference"), question_text(case.question))
+        (
+            statements(case.responses[at].text),
+            evidence_of(case, at, "reference"),
+            question_text(case.question),
+        )
         for case, at in responses
     ]
     for (case, at), findings in zip(responses, checker.check(answers)):
         by = is_flagged(findings)
         kind = case.responses[at].extra["kind"]
-        found[kind].update({"answers": 1, "flagged": bool(by), "rules": any(each != "model" for each in by)})
+        found[kind].update(
+            {"answers": 1, "flagged": bool(by), "rules": any(each != "model" for each in by)}
+        )
         found[kind].update({"model": "model" in by})
     return {kind: dict(counts) for kind, counts in sorted(found.items())}
 
 
-def planted(checker: SmallChecker, cases: Sequence[Case], evidence: str, limit: int) -> dict[str, Any]:
+def planted(
+    checker: SmallChecker, cases: Sequence[Case], evidence: str, limit: int
+) -> dict[str, Any]:
     """Of each kind of planted danger, of its twins and of the clean twins, how many answers have more contradictions."""
     edits = {each.name: each for each in read_perturbations()}
     danger, (other_words,) = edits["danger"], edits["paraphrase"].edits
@@ -164,12 +196,24 @@ def planted(checker: SmallChecker, cases: Sequence[Case], evidence: str, limit: 
     trials, faithful = [], []
     for case in cases:
         for at, response in enumerate(case.responses):
-            passages = passages_of(response.text, "itself") if evidence == "itself" else evidence_of(case, at, evidence)
-            changed = [(each.kind, each.apply(response.text)) for each in danger.edits if each.drop is None]
+            passages = (
+                passages_of(response.text, "itself")
+                if evidence == "itself"
+                else evidence_of(case, at, evidence)
+            )
+            changed = [
+                (each.kind, each.apply(response.text)) for each in danger.edits if each.drop is None
+            ]
             changed += [("clean twin", other_words.apply(response.text))]
-            trials += [(case, passages, response.text, kind, text) for kind, text in changed if text]
-            mirrored = [(f"twin of {each.kind}", each.apply(response.text)) for each in danger.controls]
-            faithful += [(case, passages, response.text, kind, text) for kind, text in mirrored if text]
+            trials += [
+                (case, passages, response.text, kind, text) for kind, text in changed if text
+            ]
+            mirrored = [
+                (f"twin of {each.kind}", each.apply(response.text)) for each in danger.controls
+            ]
+            faithful += [
+                (case, passages, response.text, kind, text) for kind, text in mirrored if text
+            ]
     rng.shuffle(trials)
     rng.shuffle(faithful)
     taken: Counter[str] = Counter()
@@ -186,7 +230,9 @@ def planted(checker: SmallChecker, cases: Sequence[Case], evidence: str, limit: 
     ]
     flags = [is_flagged(findings) for findings in checker.check(answers)]
     for (*_, kind, _), was, now in zip(chosen, flags[::2], flags[1::2]):
-        found[kind].update({"answers": 1, "flagged before": bool(was), "flagged more": len(now) > len(was)})
+        found[kind].update(
+            {"answers": 1, "flagged before": bool(was), "flagged more": len(now) > len(was)}
+        )
     return {kind: dict(counts) for kind, counts in sorted(found.items())}
 
 
@@ -202,7 +248,11 @@ def speed(checker: SmallChecker, cases: Sequence[Case]) -> dict[str, Any]:
     list(checker.check(answers))
     seconds = time.perf_counter() - started
     count = sum(len(own) for own, _, _ in answers)
-    return {"answers": len(answers), "statements": count, "statements_per_second": round(count / seconds, 1)}
+    return {
+        "answers": len(answers),
+        "statements": count,
+        "statements_per_second": round(count / seconds, 1),
+    }
 
 
 if __name__ == "__main__":

@@ -31,7 +31,9 @@ SEARCH = 0.01  # seconds that a search of the books takes, however many question
 ONE_BY_ONE = 5  # cases that are judged one after the other
 QUESTION = "[Question]: What is the usual dose?"
 VERDICT = "Analyze:\nStep 1: A dose.\nScore: Doctor 1: 4 points. Doctor 2: 2 points."
-PASSAGES = [Passage(str(number), "A book", "Doses", number, "A dose. " * 100, 0.5) for number in range(3)]
+PASSAGES = [
+    Passage(str(number), "A book", "Doses", number, "A dose. " * 100, 0.5) for number in range(3)
+]
 
 
 def serve(delay: float) -> None:
@@ -47,9 +49,19 @@ def serve(delay: float) -> None:
             came = time.monotonic()
             body = json.loads(self.rfile.read(int(self.headers["content-length"])))
             text = QUESTION if len(body["messages"]) == 2 else VERDICT
-            choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text}}
+            choice = {
+                "index": 0,
+                "finish_reason": "stop",
+                "message": {"role": "assistant", "content": text},
+            }
             usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
-            completion = {"id": "1", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]}
+            completion = {
+                "id": "1",
+                "object": "chat.completion",
+                "created": 1,
+                "model": "m",
+                "choices": [choice],
+            }
             content = json.dumps(completion | {"usage": usage}).encode()
             time.sleep(max(0.0, came + delay - time.monotonic()))
             self.send_response(200)
@@ -97,9 +109,19 @@ def main() -> None:
     parser = arguments(__doc__)
     add = parser.add_argument
     # of few cases the time to connect shows
-    add("--cases", type=int, default=1024, help="cases that are judged at once (default: %(default)s)")
+    add(
+        "--cases",
+        type=int,
+        default=1024,
+        help="cases that are judged at once (default: %(default)s)",
+    )
     add("--in_flight", type=int, default=64, help="cases at once (default: %(default)s)")
-    add("--delay", type=float, default=1.0, help="seconds that an answer takes (default: %(default)s)")
+    add(
+        "--delay",
+        type=float,
+        default=1.0,
+        help="seconds that an answer takes (default: %(default)s)",
+    )
     add("--serve", type=float, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.serve is not None:
@@ -108,7 +130,10 @@ def main() -> None:
     os.environ.setdefault("OPENAI_API_KEY", "none")
     texts = ["Take rest and fluids. " * 40, "Wait a week. " * 40]
     responses = tuple(Response(f"model-{number}", text) for number, text in enumerate(texts))
-    cases = [Case(f"c{number}", f"What helps against {number}? " * 5, responses) for number in range(args.cases)]
+    cases = [
+        Case(f"c{number}", f"What helps against {number}? " * 5, responses)
+        for number in range(args.cases)
+    ]
     with endpoint(args.delay) as url:
         rate(url, cases[:1], 1)  # imports, the first connection
         slow = rate(url, cases[:ONE_BY_ONE], 1)

@@ -42,16 +42,24 @@ def timed(action: Callable[[], object], done: playwright.Locator, pattern: str) 
     return time.perf_counter() - started
 
 
-def visit(browser: playwright.Browser, file: Path, args: argparse.Namespace, what: str, results: Results) -> None:
+def visit(
+    browser: playwright.Browser, file: Path, args: argparse.Namespace, what: str, results: Results
+) -> None:
     """Open a page again and again, and add how long each step took."""
     seconds: dict[str, list[float]] = {}
     gaps: list[float] = []
     for _ in range(args.visits):
         page = browser.new_page(viewport={"width": 1280, "height": 800})
-        count, case, rows = (page.locator(name) for name in ("#count", "#case h2", "#rows tbody tr"))
-        opened = timed(lambda page=page: page.goto(file.as_uri(), wait_until="commit"), count, "cases")
+        count, case, rows = (
+            page.locator(name) for name in ("#count", "#case h2", "#rows tbody tr")
+        )
+        opened = timed(
+            lambda page=page: page.goto(file.as_uri(), wait_until="commit"), count, "cases"
+        )
         seconds.setdefault("open until the rows are there", []).append(opened)
-        seconds.setdefault("open the first case", []).append(timed(rows.nth(1).click, case, "case-"))
+        seconds.setdefault("open the first case", []).append(
+            timed(rows.nth(1).click, case, "case-")
+        )
         page.keyboard.press("Escape")
         search = timed(lambda page=page: page.fill("#search", "no such words"), count, "^0 of")
         seconds.setdefault("first search in all texts", []).append(search)
@@ -78,16 +86,31 @@ def main() -> None:
         folder = Path(scratch)
         synthetic.write_study(folder, args.cases, 1, [(0, 1, 2)])
         cases, old, new = (folder / f"{name}.jsonl" for name in ("cases", "verdicts", "newer"))
-        new.write_text(old.read_text("utf-8").replace('"judge": "synthetic"', '"judge": "newer"'), encoding="utf-8")
-        report = recipe("report", cases=cases, encoder="none", resamples=200, output=folder / "report", verdicts=old)
-        comparison = [*recipe("compare", cases=cases, output=folder / "comparison", verdicts=old), str(new)]
+        new.write_text(
+            old.read_text("utf-8").replace('"judge": "synthetic"', '"judge": "newer"'),
+            encoding="utf-8",
+        )
+        report = recipe(
+            "report",
+            cases=cases,
+            encoder="none",
+            resamples=200,
+            output=folder / "report",
+            verdicts=old,
+        )
+        comparison = [
+            *recipe("compare", cases=cases, output=folder / "comparison", verdicts=old),
+            str(new),
+        ]
         options = ["--headless", "--no-sandbox", "--disable-gpu"]
         browser = driver.chromium.launch(executable_path=shutil.which("chromium"), args=options)
         for name, command in (("report", report), ("comparison", comparison)):
             peak(command, folder / "log")
             visit(browser, folder / name / f"{name}.html", args, name, results)
         browser.close()
-    results.note(f"{args.cases:,} cases of three responses; medians of {args.visits} visits, chromium without a GPU.")
+    results.note(
+        f"{args.cases:,} cases of three responses; medians of {args.visits} visits, chromium without a GPU."
+    )
     results.show()
     results.write()
 

@@ -21,10 +21,18 @@ RUNS = ("judge all", "judge again")  # in this order: the second finds what the 
 
 def main() -> None:
     parser = arguments(__doc__)
-    parser.add_argument("--small", type=int, default=1000, help="cases of the small file (default: %(default)s)")
-    parser.add_argument("--large", type=int, default=20000, help="cases of the large file (default: %(default)s)")
-    parser.add_argument("--repeats", type=int, default=3, help="how often all of it runs (default: %(default)s)")
-    parser.add_argument("--judge", help="(default: a tiny checkpoint with random weights, made here)")
+    parser.add_argument(
+        "--small", type=int, default=1000, help="cases of the small file (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--large", type=int, default=20000, help="cases of the large file (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--repeats", type=int, default=3, help="how often all of it runs (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--judge", help="(default: a tiny checkpoint with random weights, made here)"
+    )
     args = parser.parse_args()
     results = Results("Judging memory", args.json)
     peaks: dict[tuple[str, int], list[float]] = {}
@@ -39,7 +47,9 @@ def main() -> None:
                 for run in RUNS:
                     peaks.setdefault((run, count), []).append(peak(command, folder / "log"))
     for run in RUNS:
-        for turn, (small, large) in enumerate(zip(peaks[run, args.small], peaks[run, args.large]), 1):
+        for turn, (small, large) in enumerate(
+            zip(peaks[run, args.small], peaks[run, args.large]), 1
+        ):
             told = f"{run}, run {turn}: {args.large:,} cases, {large:.0f} MB"
             results.add(told, large / small, f"× {args.small:,} cases", most=TARGET)
     results.show()

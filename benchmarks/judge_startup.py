@@ -21,11 +21,21 @@ from synthetic import build_model, write_cases
 
 def main() -> None:
     parser = arguments(__doc__)
-    parser.add_argument("--cases", type=int, nargs="+", default=[1000, 1_000_000], help="sizes (1,000 and 1,000,000)")
-    parser.add_argument("--judge", help="(default: a tiny checkpoint with random weights, made here)")
+    parser.add_argument(
+        "--cases",
+        type=int,
+        nargs="+",
+        default=[1000, 1_000_000],
+        help="sizes (1,000 and 1,000,000)",
+    )
+    parser.add_argument(
+        "--judge", help="(default: a tiny checkpoint with random weights, made here)"
+    )
     args = parser.parse_args()
     if not Path("/proc/self/status").exists():
-        sys.exit("the peak of a running process is read from /proc, which this system does not have")
+        sys.exit(
+            "the peak of a running process is read from /proc, which this system does not have"
+        )
     results = Results("Seconds before the first verdict", args.json)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -42,7 +42,9 @@ class Bench:
     def __init__(self, model: str, most: int):
         self.chat = LocalChat(model, max_new_tokens=most)
         folder = checkpoint_folder(model)
-        network = AutoModelForCausalLM.from_pretrained(folder, dtype=self.chat.network.dtype, use_safetensors=True)
+        network = AutoModelForCausalLM.from_pretrained(
+            folder, dtype=self.chat.network.dtype, use_safetensors=True
+        )
         self.network = network.to(self.chat.device).eval()
         self.sides = {
             "(a) generate, one by one": self.generate,
@@ -50,7 +52,9 @@ class Bench:
             "(c) judge, scores alone": lambda cases: self.judge(cases, rationale=False),
         }
 
-    def prompts(self, cases: Sequence[Case], rationale: bool) -> tuple[list[Prompt], list[list[int]]]:
+    def prompts(
+        self, cases: Sequence[Case], rationale: bool
+    ) -> tuple[list[Prompt], list[list[int]]]:
         """Return the prompts that the cases take, and their token ids."""
         judge = Judge(self.chat, rationale=rationale)
         prompts = [judge.prompt(request) for case in cases for request in judge.plan(case)]
@@ -64,19 +68,30 @@ class Bench:
     def generate(self, cases: Sequence[Case]) -> int:
         """Return how many tokens were written, as `judge` does."""
         written, pad = 0, self.chat.tokenizer.pad_token_id or 0
-        options = {"do_sample": False, "max_new_tokens": self.chat.max_new_tokens, "pad_token_id": pad}
+        options = {
+            "do_sample": False,
+            "max_new_tokens": self.chat.max_new_tokens,
+            "pad_token_id": pad,
+        }
         for ids in self.prompts(cases, True)[1]:
             prompt = torch.tensor([ids], device=self.network.device)
-            output = self.network.generate(prompt, attention_mask=torch.ones_like(prompt), **options)
+            output = self.network.generate(
+                prompt, attention_mask=torch.ones_like(prompt), **options
+            )
             written += output.shape[1] - len(ids)
         return written
 
     def judge(self, cases: Sequence[Case], rationale: bool) -> int:
         self.chat._prefix = Prefix()  # nothing is ready from the warm-up
-        return sum(verdict.usage["completion_tokens"] for verdict in Judge(self.chat, rationale=rationale)(cases))
+        return sum(
+            verdict.usage["completion_tokens"]
+            for verdict in Judge(self.chat, rationale=rationale)(cases)
+        )
 
 
-def measure(bench: Bench, cases: list[Case], args: argparse.Namespace, results: Results, file: str) -> None:
+def measure(
+    bench: Bench, cases: list[Case], args: argparse.Namespace, results: Results, file: str
+) -> None:
     """Measure every side over the cases of a file, and add the rows."""
     by_length, count = sorted(cases, key=bench.length), min(args.baseline_limit, len(cases))
     spaced = [by_length[int((place + 0.5) * len(cases) / count)] for place in range(count)]
@@ -101,8 +116,18 @@ def main() -> None:
     files += [Path(data, "feedbackqa_cdc_valid", "cases.jsonl")] if data else []
     parser = arguments(__doc__)
     add = parser.add_argument
-    add("--model", default=str(ROOT / "models" / "SmolLM2-135M-Instruct"), help="checkpoint folder (%(default)s)")
-    add("--cases", nargs="+", type=Path, default=files, help="files of cases (the sample's; AUTOMEDEVAL_DATA adds one)")
+    add(
+        "--model",
+        default=str(ROOT / "models" / "SmolLM2-135M-Instruct"),
+        help="checkpoint folder (%(default)s)",
+    )
+    add(
+        "--cases",
+        nargs="+",
+        type=Path,
+        default=files,
+        help="files of cases (the sample's; AUTOMEDEVAL_DATA adds one)",
+    )
     add("--limit", type=int, default=48, help="cases per file (%(default)s)")
     add("--baseline_limit", type=int, default=8, help="cases that the baseline runs (%(default)s)")
     add("--max_new_tokens", type=int, default=256, help="most tokens of a rationale (%(default)s)")
@@ -112,10 +137,18 @@ def main() -> None:
     bench = Bench(args.model, args.max_new_tokens)
     for file in args.cases:
         given = list(read_cases(file))[: args.limit]
-        cases = [case for case in given if max(bench.chat.overflow(bench.prompts([case], True)[0])) <= 0]
-        name = file.parent.name if file.name == "cases.jsonl" else file.parent.name + "/" + file.stem
+        cases = [
+            case for case in given if max(bench.chat.overflow(bench.prompts([case], True)[0])) <= 0
+        ]
+        name = (
+            file.parent.name if file.name == "cases.jsonl" else file.parent.name + "/" + file.stem
+        )
         measure(bench, cases, args, results, name)
-        left = f", {len(given) - len(cases)} more do not fit the context window" if len(cases) < len(given) else ""
+        left = (
+            f", {len(given) - len(cases)} more do not fit the context window"
+            if len(cases) < len(given)
+            else ""
+        )
         results.note(f"{name}: {len(cases)} cases, up to {args.max_new_tokens} new tokens{left}.")
     results.show()
     results.write()

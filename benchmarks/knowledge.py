@@ -22,6 +22,7 @@ import sys
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -58,7 +59,9 @@ def slice_of(passages: list[Passage], count: int, seed: int = 0) -> list[Passage
     return [passages[index] for index in chosen]
 
 
-def index(book: Book, encoder: Encoder, peer_model: str, count: int, repeats: int, results: Results) -> None:
+def index(
+    book: Book, encoder: Encoder, peer_model: str, count: int, repeats: int, results: Results
+) -> None:
     cutting, whole = timed(lambda: book.passages(encoder.count))
     passages = slice_of(whole, count)
     texts = [f"{passage.section}\n{passage.text}" for passage in passages]
@@ -71,7 +74,10 @@ def index(book: Book, encoder: Encoder, peer_model: str, count: int, repeats: in
             store.add(passages)
 
     seconds, _ = in_turns({"ours": build, "peer": lambda: peer.encode(texts)}, repeats)
-    own, name = seconds["ours"] + cutting * len(passages) / len(whole), "SentenceTransformer.encode alone"
+    own, name = (
+        seconds["ours"] + cutting * len(passages) / len(whole),
+        "SentenceTransformer.encode alone",
+    )
     results.add("indexing", len(passages) / own, "passages/s", name, seconds["peer"] / own, 1.5)
     results.note(f"Indexing: {len(passages):,} passages, medians of {repeats} runs.")
 
@@ -83,17 +89,24 @@ def store_of(passages: list[Passage], encoder: Encoder | Drawn) -> KnowledgeBase
         return KnowledgeBase(folder, lambda: encoder)
 
 
-def latency(book: Book, encoder: Encoder, questions: list[str], sizes: list[int], results: Results) -> None:
+def latency(
+    book: Book, encoder: Encoder, questions: list[str], sizes: list[int], results: Results
+) -> None:
     real = book.passages(lambda texts: [round(1.35 * len(text.split())) for text in texts])
 
     def median(work: Callable[[list[str]], object]) -> float:
         """Return the median milliseconds of a question, one after the other."""
-        return 1000 * statistics.median(timed(lambda: work([question]))[0] for question in questions)  # noqa: B023
+        return 1000 * statistics.median(
+            timed(partial(work, [question]))[0] for question in questions
+        )
 
     results.add("encoding of a question", median(encoder.encode), "ms")
     for size in sizes:
         numbered = ((real[number % len(real)], number // len(real)) for number in range(size))
-        copies = [Passage.of(f"{one.book} {copy}", one.section, one.page, one.text) for one, copy in numbered]
+        copies = [
+            Passage.of(f"{one.book} {copy}", one.section, one.page, one.text)
+            for one, copy in numbered
+        ]
         results.add(f"search, {size:,} passages", median(store_of(copies, Drawn()).search), "ms")
 
 
@@ -107,7 +120,9 @@ def read_medquad(file: Path) -> tuple[list[str], dict[str, list[str]]]:
     return questions, answers
 
 
-def retrieval(book: Book, encoder: Encoder, medquad: Path, args: argparse.Namespace, results: Results) -> None:
+def retrieval(
+    book: Book, encoder: Encoder, medquad: Path, args: argparse.Namespace, results: Results
+) -> None:
     questions, answers = read_medquad(medquad)
     # the first so many are for the figure alone; settings were chosen on the next so many
     asked, others = questions[: args.questions], questions[2 * args.questions :][: args.others]
@@ -138,11 +153,31 @@ def retrieval(book: Book, encoder: Encoder, medquad: Path, args: argparse.Namesp
 def main() -> None:
     parser = arguments(__doc__)
     add = parser.add_argument
-    add("--encoder", default=str(ROOT / "models" / "all-MiniLM-L6-v2"), help="(default: %(default)s)")
+    add(
+        "--encoder",
+        default=str(ROOT / "models" / "all-MiniLM-L6-v2"),
+        help="(default: %(default)s)",
+    )
     add("--parts", nargs="+", choices=PARTS, default=PARTS, help="what to measure (default: all)")
-    add("--passages", type=int, default=2000, help="index: passages of OpenStax (default: %(default)s)")
-    add("--repeats", type=int, default=3, help="index: how often each is timed (default: %(default)s)")
-    add("--sizes", type=int, nargs="+", default=[10_000, 50_000], help="latency: (default: %(default)s)")
+    add(
+        "--passages",
+        type=int,
+        default=2000,
+        help="index: passages of OpenStax (default: %(default)s)",
+    )
+    add(
+        "--repeats",
+        type=int,
+        default=3,
+        help="index: how often each is timed (default: %(default)s)",
+    )
+    add(
+        "--sizes",
+        type=int,
+        nargs="+",
+        default=[10_000, 50_000],
+        help="latency: (default: %(default)s)",
+    )
     add("--queries", type=int, default=20, help="latency: searches of each (default: %(default)s)")
     add("--questions", type=int, default=500, help="retrieval: (default: %(default)s)")
     add("--others", type=int, default=1000, help="retrieval: other answers (default: %(default)s)")
@@ -157,7 +192,9 @@ def main() -> None:
     book, encoder = Book(file), Encoder(args.encoder)
     work = {
         "index": lambda: index(book, encoder, args.encoder, args.passages, args.repeats, results),
-        "latency": lambda: latency(book, encoder, read_medquad(medquad)[0][: args.queries], args.sizes, results),
+        "latency": lambda: latency(
+            book, encoder, read_medquad(medquad)[0][: args.queries], args.sizes, results
+        ),
         "retrieval": lambda: retrieval(book, encoder, medquad, args, results),
     }
     for part in args.parts:

@@ -32,7 +32,9 @@ def synthetic(cases: int) -> tuple[Panel, np.ndarray, np.ndarray]:
     return Panel.of_sizes([3] * cases), people, 3 + quality + rng.normal(size=3 * cases)
 
 
-def looped(panel: Panel, people: np.ndarray, judge: np.ndarray, rank: bool, resamples: int) -> float:
+def looped(
+    panel: Panel, people: np.ndarray, judge: np.ndarray, rank: bool, resamples: int
+) -> float:
     """Return the seconds a resample takes the usual way."""
     rng = np.random.default_rng(1)
 
@@ -60,11 +62,18 @@ def main() -> None:
     results = Results("Statistics and report", args.json)
     panel, people, judge = synthetic(args.cases)
     relation, judged = panel.relations(people), panel.relations(judge)
-    means = agreement.accuracies(panel, relation, judged) | agreement.correlations(panel, people, judge)
+    means = agreement.accuracies(panel, relation, judged) | agreement.correlations(
+        panel, people, judge
+    )
     ranks = {"spearman": means.pop("spearman")}
-    for name, statistics, limit in (("mean measures", means, 10.0), ("rank correlation", ranks, 60.0)):
+    for name, statistics, limit in (
+        ("mean measures", means, 10.0),
+        ("rank correlation", ranks, 60.0),
+    ):
         drawn = [*statistics.values()]
-        seconds, _ = timed(lambda drawn=drawn: bootstrap.bootstrap(drawn, args.cases, args.resamples))
+        seconds, _ = timed(
+            lambda drawn=drawn: bootstrap.bootstrap(drawn, args.cases, args.resamples)
+        )
         peer = looped(panel, people, judge, name != "mean measures", LOOPED) * args.resamples
         name = f"bootstrap of {len(statistics)} {name}"
         results.add(name, seconds, "s", most=limit)
@@ -85,7 +94,9 @@ def main() -> None:
     results.note(
         f"{args.cases:,} cases of three responses, {args.resamples:,} resamples; the report with its default of them."
     )
-    results.note(f"The usual loop was timed over {LOOPED} resamples, with one accuracy and one correlation only.")
+    results.note(
+        f"The usual loop was timed over {LOOPED} resamples, with one accuracy and one correlation only."
+    )
     results.show()
     results.write()
 

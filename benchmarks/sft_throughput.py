@@ -76,10 +76,16 @@ class Meter(TrainerCallback):
 def parse(arguments: Sequence[str]) -> tuple[SFTConfig, str]:
     """Parse arguments as `recipes/sft.py` does; return those of training, and the checkpoint's folder."""
     try:
-        _, training, model = TrlParser((ScriptArguments, SFTConfig, ModelConfig)).parse_args_and_config(arguments)
+        _, training, model = TrlParser(
+            (ScriptArguments, SFTConfig, ModelConfig)
+        ).parse_args_and_config(arguments)
     except (ValueError, OSError) as error:
         raise RecordError(" ".join(str(error).split())) from None
-    kinds = {"dtype": model.dtype, "attn_implementation": model.attn_implementation, "use_safetensors": True}
+    kinds = {
+        "dtype": model.dtype,
+        "attn_implementation": model.attn_implementation,
+        "use_safetensors": True,
+    }
     training.model_init_kwargs = {**(training.model_init_kwargs or {}), **kinds}
     return training, str(checkpoint_folder(model.model_name_or_path))
 
@@ -88,7 +94,9 @@ def train_with_trl(arguments: Sequence[str], tokenizer: Any, rows: Rows) -> Mete
     """Train by SFTTrainer under these arguments."""
     training, start = parse(arguments)
     meter, data = Meter(training), datasets.Dataset.from_list(rows)
-    trainer = SFTTrainer(start, training, train_dataset=data, processing_class=tokenizer, callbacks=[meter])
+    trainer = SFTTrainer(
+        start, training, train_dataset=data, processing_class=tokenizer, callbacks=[meter]
+    )
     trainer.remove_callback(PrinterCallback)  # this program's table is all that it prints
     trainer.model.register_forward_pre_hook(meter.before_forward, with_kwargs=True)
     trainer.train()
@@ -99,25 +107,41 @@ def train_bare(arguments: Sequence[str], tokenizer: Any, rows: Rows) -> Meter:
     """Train by the passes that these arguments mean, without a trainer."""
     training, start = parse(arguments)
     meter, device = Meter(training), training.device
-    network = AutoModelForCausalLM.from_pretrained(start, **training.model_init_kwargs).to(device).train()
+    network = (
+        AutoModelForCausalLM.from_pretrained(start, **training.model_init_kwargs).to(device).train()
+    )
     if training.activation_checkpointing:
         network.activation_checkpointing_enable(training.activation_checkpointing_kwargs)
-    optimizer = torch.optim.AdamW(network.parameters(), training.learning_rate, fused="fused" in training.optim)
+    optimizer = torch.optim.AdamW(
+        network.parameters(), training.learning_rate, fused="fused" in training.optim
+    )
     size, pad = training.per_device_train_batch_size, tokenizer.pad_token_id or 0
     update = size * training.gradient_accumulation_steps
     for done in range(0, training.max_steps * update, update):
-        trained = sum(label != UNTRAINED for row in rows[done : done + update] for label in row["labels"][1:])
+        trained = sum(
+            label != UNTRAINED for row in rows[done : done + update] for label in row["labels"][1:]
+        )
         for at in range(done, done + update, size):
-            batch = [{key: torch.tensor(row[key]) for key in ("input_ids", "labels")} for row in rows[at : at + size]]
+            batch = [
+                {key: torch.tensor(row[key]) for key in ("input_ids", "labels")}
+                for row in rows[at : at + size]
+            ]
             lengths = torch.tensor([len(row["labels"]) for row in batch], device=device)
             ids = pad_sequence([row["input_ids"] for row in batch], True, pad).to(device)
-            labels = pad_sequence([row["labels"] for row in batch], True, UNTRAINED).to(device)[:, 1:]
+            labels = pad_sequence([row["labels"] for row in batch], True, UNTRAINED).to(device)[
+                :, 1:
+            ]
             mask = torch.arange(ids.shape[1], device=device) < lengths[:, None]
             with torch.autocast(device.type, torch.bfloat16, enabled=bool(training.bf16)):
-                hidden = network.base_model(input_ids=ids, attention_mask=mask, use_cache=False).last_hidden_state
+                hidden = network.base_model(
+                    input_ids=ids, attention_mask=mask, use_cache=False
+                ).last_hidden_state
                 asked = labels != UNTRAINED
                 logits = network.get_output_embeddings()(hidden[:, :-1][asked])
-            (torch.nn.functional.cross_entropy(logits.float(), labels[asked], reduction="sum") / trained).backward()
+            (
+                torch.nn.functional.cross_entropy(logits.float(), labels[asked], reduction="sum")
+                / trained
+            ).backward()
             meter.tokens.append(lengths.sum())
         optimizer.step()
         optimizer.zero_grad()
@@ -128,13 +152,34 @@ def train_bare(arguments: Sequence[str], tokenizer: Any, rows: Rows) -> Meter:
 def batches(size: int, update: int) -> list[str]:
     """Return the arguments for so many rows per update, as many as divide them at once, at most `size`."""
     size = max(number for number in range(1, size + 1) if update % number == 0)
-    return ["--per_device_train_batch_size", str(size), "--gradient_accumulation_steps", str(update // size)]
+    return [
+        "--per_device_train_batch_size",
+        str(size),
+        "--gradient_accumulation_steps",
+        str(update // size),
+    ]
 
 
-def plan(options: argparse.Namespace, folder: str) -> tuple[dict[str, Callable[..., Meter]], Any, Rows]:
+def plan(
+    options: argparse.Namespace, folder: str
+) -> tuple[dict[str, Callable[..., Meter]], Any, Rows]:
     """Return what each arm trains by, the tokenizer, and enough rows for all updates of a turn."""
-    common = ["--model_name_or_path", options.model, "--output_dir", folder, "--save_strategy", "no"]
-    common += ["--max_steps", str(1 + options.updates), "--report_to", "none", "--disable_tqdm", "true"]
+    common = [
+        "--model_name_or_path",
+        options.model,
+        "--output_dir",
+        folder,
+        "--save_strategy",
+        "no",
+    ]
+    common += [
+        "--max_steps",
+        str(1 + options.updates),
+        "--report_to",
+        "none",
+        "--disable_tqdm",
+        "true",
+    ]
     common += ["--use_cpu", str(options.device == "cpu"), "--train_sampling_strategy", "sequential"]
     ours = ["--config", str(options.config), *common]
     given, _ = parse(ours)
@@ -144,11 +189,19 @@ def plan(options: argparse.Namespace, folder: str) -> tuple[dict[str, Callable[.
     found = read_rows([(options.dataset, split) for split in splits])[2]
     made = tokenize(found, options.dataset, encoder, given.max_length)
     pairs = zip(made["input_ids"], made["completion_mask"])
-    rows = [{"input_ids": ids, "labels": [i if m else UNTRAINED for i, m in zip(ids, mask)]} for ids, mask in pairs]
+    rows = [
+        {"input_ids": ids, "labels": [i if m else UNTRAINED for i, m in zip(ids, mask)]}
+        for ids, mask in pairs
+    ]
     random.Random(0).shuffle(rows)  # as training does, and then in order: all arms read the same
     rows *= -(-(1 + options.updates) * update // len(rows))
     ours += batches(given.per_device_train_batch_size, update)
-    kept = ["--max_length", str(given.max_length), "--activation_checkpointing", str(given.activation_checkpointing)]
+    kept = [
+        "--max_length",
+        str(given.max_length),
+        "--activation_checkpointing",
+        str(given.activation_checkpointing),
+    ]
     arms = {
         OURS: partial(train_with_trl, ours),
         DEFAULTS: partial(train_with_trl, [*common, *kept, *batches(8, update)]),
@@ -188,7 +241,9 @@ def measure(options: argparse.Namespace, folder: str, results: Results) -> None:
         if name != OURS:
             results.add(name, statistics.median(rate), "tokens/s")
             ratio = statistics.median(own / other for own, other in zip(rates[OURS], rate))
-            results.add(OURS, statistics.median(rates[OURS]), "tokens/s", name, ratio, TARGETS[name])
+            results.add(
+                OURS, statistics.median(rates[OURS]), "tokens/s", name, ratio, TARGETS[name]
+            )
     results.note(f"{Path(options.model).name}; {options.updates} updates, {options.repeats} turns.")
 
 
@@ -197,8 +252,16 @@ def main() -> None:
     add = parser.add_argument
     config = ROOT / "recipes/runs/automedeval-135m/stage1.yaml"
     add("--config", default=config, help="the run that is ours (%(default)s)")
-    add("--model", default=str(ROOT / "models/SmolLM2-135M-Instruct"), help="checkpoint folder (%(default)s)")
-    add("--dataset", default=str(ROOT / "instructions/sample"), help="all its stages are read (%(default)s)")
+    add(
+        "--model",
+        default=str(ROOT / "models/SmolLM2-135M-Instruct"),
+        help="checkpoint folder (%(default)s)",
+    )
+    add(
+        "--dataset",
+        default=str(ROOT / "instructions/sample"),
+        help="all its stages are read (%(default)s)",
+    )
     add("--device", choices=("cpu", "cuda"), default="cpu", help="what trains (%(default)s)")
     add("--updates", type=int, default=1, help="updates timed in a turn (%(default)s)")
     add("--repeats", type=int, default=2, help="turns (%(default)s)")

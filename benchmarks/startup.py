@@ -27,7 +27,11 @@ from automedeval.models.embeddings import Encoder
 
 SAMPLE = Path(automedeval.__file__).parent / "sample"
 CONSOLE = [sys.executable, "-c", "from automedeval.cli.console import main; main()"]
-EMPTY, LIBRARY, BARE = "python -c pass", "bare imports and a forward: sentence-transformers", "the same: torch alone"
+EMPTY, LIBRARY, BARE = (
+    "python -c pass",
+    "bare imports and a forward: sentence-transformers",
+    "the same: torch alone",
+)
 ALONE = """
 import sys, tokenizers, torch
 from safetensors.torch import load_file
@@ -36,14 +40,14 @@ tokenizers.Tokenizer.from_file(f"{sys.argv[1]}/tokenizer.json").encode("one text
 layer = torch.nn.TransformerEncoderLayer(384, 12, 1536, batch_first=True)
 torch.nn.TransformerEncoder(layer, 6, enable_nested_tensor=False).eval()(torch.zeros(1, 128, 384))
 """
-ENCODE = (
-    "import sys; from sentence_transformers import SentenceTransformer as S; S(sys.argv[1], device='cpu').encode('a')"
-)
+ENCODE = "import sys; from sentence_transformers import SentenceTransformer as S; S(sys.argv[1], device='cpu').encode('a')"
 
 
 def texts(count: int) -> list[str]:
     """Return texts of 1 to 10 sentences of the sample's answers, drawn at random."""
-    responses = (response for case in read_cases(SAMPLE / "train_cases.jsonl") for response in case.responses)
+    responses = (
+        response for case in read_cases(SAMPLE / "train_cases.jsonl") for response in case.responses
+    )
     sentences = [sentence for response in responses for sentence in response.text.split(". ")]
     drawn = random.Random(0)
     return [". ".join(drawn.sample(sentences, drawn.randint(1, 10))) for _ in range(count)]
@@ -55,19 +59,38 @@ def encoders(folder: str, drawn: list[str], results: Results, repeats: int) -> N
     from sentence_transformers import SentenceTransformer
 
     library, encoder = SentenceTransformer(folder, device="cpu"), Encoder(folder, "cpu")
-    both = {"theirs": partial(library.encode, drawn, show_progress_bar=False), "ours": partial(encoder.encode, drawn)}
+    both = {
+        "theirs": partial(library.encode, drawn, show_progress_bar=False),
+        "ours": partial(encoder.encode, drawn),
+    }
     seconds, vectors = in_turns(both, repeats)
     np.testing.assert_allclose(vectors["ours"], vectors["theirs"], atol=1e-5)
     ratio = seconds["theirs"] / seconds["ours"]
-    results.add(f"encode {len(drawn):,} texts", seconds["ours"], "s", "sentence-transformers", ratio, least=1.5)
+    results.add(
+        f"encode {len(drawn):,} texts",
+        seconds["ours"],
+        "s",
+        "sentence-transformers",
+        ratio,
+        least=1.5,
+    )
 
 
 def table_judged(rows: int, folder: Path, results: Results) -> None:
     """Judge a table of two answers a row, once, in a fresh process; 300 s are allowed for 2,000 rows."""
     drawn, columns = iter(texts(4 * rows)), ("question", "model-a", "model-b", "reference")
     with open(folder / "table.csv", "w", encoding="utf-8", newline="") as stream:
-        csv.writer(stream).writerows([columns, *([next(drawn) for _ in columns] for _ in range(rows))])
-    words = ["judge", str(folder / "table.csv"), "--judge", "small", "--output", str(folder / "table")]
+        csv.writer(stream).writerows(
+            [columns, *([next(drawn) for _ in columns] for _ in range(rows))]
+        )
+    words = [
+        "judge",
+        str(folder / "table.csv"),
+        "--judge",
+        "small",
+        "--output",
+        str(folder / "table"),
+    ]
     seconds, _ = timed(lambda: peak([*CONSOLE, *words], folder / "log"))
     results.add(f"automedeval judge, {rows:,} rows of two answers", seconds, "s", most=0.15 * rows)
 
@@ -77,11 +100,19 @@ def main() -> None:
     add = parser.add_argument
     add("--repeats", type=int, default=7, help="fresh processes per command (default: %(default)s)")
     add("--texts", type=int, default=2000, help="texts to encode (default: %(default)s)")
-    add("--rows", type=int, default=2000, help="rows of the table that is judged (default: %(default)s)")
+    add(
+        "--rows",
+        type=int,
+        default=2000,
+        help="rows of the table that is judged (default: %(default)s)",
+    )
     add("--limit", help="cases of the sample that are judged (default: all)")
     args = parser.parse_args()
     limit = ["--limit", args.limit] if args.limit else []
-    results, encoder = Results("Start-up time", args.json), str(Path(EncoderArguments().place).resolve())
+    results, encoder = (
+        Results("Start-up time", args.json),
+        str(Path(EncoderArguments().place).resolve()),
+    )
     with TemporaryDirectory() as name:
         folder = Path(name)
         again = [*CONSOLE, "judge", "sample", "--judge", "small", *limit, "--output"]
@@ -109,10 +140,14 @@ def main() -> None:
         for name, (_, target) in programs.items():
             results.add(name, medians[name], "s", most=target)
         for peer, target in ((LIBRARY, None), (BARE, 1 / 1.3)):
-            results.add(first, medians[first], "s", peer, medians[peer] / medians[first], least=target)
+            results.add(
+                first, medians[first], "s", peer, medians[peer] / medians[first], least=target
+            )
         encoders(encoder, texts(args.texts), results, args.repeats)
         table_judged(args.rows, folder, results)
-    results.note(f"Medians of {args.repeats} new processes, and of as many encodings; vectors differ by at most 1e-5.")
+    results.note(
+        f"Medians of {args.repeats} new processes, and of as many encodings; vectors differ by at most 1e-5."
+    )
     results.show()
     results.write()
 

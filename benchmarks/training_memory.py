@@ -26,7 +26,12 @@ ROOT = Path(__file__).parents[1]
 RUN = ROOT / "recipes" / "runs" / "automedeval-13b"
 HOST_GPUS = 8
 # what the config.json of LLaMA-13B says; the tokenizer's size included
-LLAMA = {"hidden_size": 5120, "intermediate_size": 13824, "num_hidden_layers": 40, "num_attention_heads": 40}
+LLAMA = {
+    "hidden_size": 5120,
+    "intermediate_size": 13824,
+    "num_hidden_layers": 40,
+    "num_attention_heads": 40,
+}
 LLAMA |= {"vocab_size": 32000}
 RUNS = {  # the YAMLs whose numbers count; those of a run have equal ones
     "13B": ("stage1", "stage2", "stage3", "introspection1", "introspection2"),
@@ -38,7 +43,9 @@ MACHINES = {  # accelerate configuration, GPUs, GiB of each, hosts
     ),
     "13B, LoRA": (("single", 1, 40, 1),),
 }  # fmt: skip
-GATHERED = 2 * 10**9  # bytes that ZeRO-3 gathers at once: DeepSpeed's stage3_max_live_parameters, in bfloat16
+GATHERED = (
+    2 * 10**9
+)  # bytes that ZeRO-3 gathers at once: DeepSpeed's stage3_max_live_parameters, in bfloat16
 USABLE = 0.9  # share of a GPU's memory; the rest is for CUDA, communication and what the allocator cannot use
 
 
@@ -67,11 +74,16 @@ class Run:
         """Bytes of activations and their gradients at the peak, the beginning of the backward pass, with the logits of all
         tokens in the weights' type, and in float32 with their gradient. With checkpointing a layer keeps its input alone.
         """
-        size, inner, layers = (self.shape[name] for name in ("hidden_size", "intermediate_size", "num_hidden_layers"))
+        size, inner, layers = (
+            self.shape[name] for name in ("hidden_size", "intermediate_size", "num_hidden_layers")
+        )
         of_layer = self.weight_bytes * (12 * size + 4 * inner)
         if self.adapter:  # what dropout makes of the inputs of the seven matrices
             of_layer += 5 * (6 * size + inner)
-        gradients, logits = self.weight_bytes * (size + 3 * inner), (self.weight_bytes + 8) * self.shape["vocab_size"]
+        gradients, logits = (
+            self.weight_bytes * (size + 3 * inner),
+            (self.weight_bytes + 8) * self.shape["vocab_size"],
+        )
         kept = layers * of_layer
         if self.arguments["activation_checkpointing"]:
             kept = layers * self.weight_bytes * size + of_layer
@@ -83,11 +95,21 @@ class Run:
         if self.adapter:  # an adapter's gradients and its optimizer are in float32
             return self.weight_bytes * self.parameters + (4 + 4 + 8) * self.trained, 0
         os.environ.setdefault("DS_ACCELERATOR", "cpu")  # an estimate needs no device
-        from deepspeed.runtime.zero.stage3 import estimate_zero3_model_states_mem_needs  # slow to import
+        from deepspeed.runtime.zero.stage3 import (
+            estimate_zero3_model_states_mem_needs,
+        )  # slow to import
 
-        machine = yaml.safe_load((ROOT / "accelerate_configs" / f"{config}.yaml").read_text(encoding="utf-8"))
-        settings = json.loads((ROOT / machine["deepspeed_config"]["deepspeed_config_file"]).read_text(encoding="utf-8"))
-        offload = (f"offload_{what}" in settings["zero_optimization"] for what in ("optimizer", "param"))
+        machine = yaml.safe_load(
+            (ROOT / "accelerate_configs" / f"{config}.yaml").read_text(encoding="utf-8")
+        )
+        settings = json.loads(
+            (ROOT / machine["deepspeed_config"]["deepspeed_config_file"]).read_text(
+                encoding="utf-8"
+            )
+        )
+        offload = (
+            f"offload_{what}" in settings["zero_optimization"] for what in ("optimizer", "param")
+        )
         host, gpu, _ = estimate_zero3_model_states_mem_needs(
             self.parameters, self.largest_layer, gpus // hosts, hosts, *offload
         )
@@ -121,10 +143,20 @@ class Run:
 
 def count(name: str) -> Run:
     """Count the parameters of a run on a model without data."""
-    arguments, *others = (yaml.safe_load((RUN / f"{file}.yaml").read_text(encoding="utf-8")) for file in RUNS[name])
-    decisive = ["max_length", "per_device_train_batch_size", "activation_checkpointing", "dtype", "optim"]
+    arguments, *others = (
+        yaml.safe_load((RUN / f"{file}.yaml").read_text(encoding="utf-8")) for file in RUNS[name]
+    )
+    decisive = [
+        "max_length",
+        "per_device_train_batch_size",
+        "activation_checkpointing",
+        "dtype",
+        "optim",
+    ]
     decisive += ["save_total_limit"]
-    assert all(other[key] == arguments[key] for other in others for key in decisive), f"{RUNS[name]} differ"
+    assert all(other[key] == arguments[key] for other in others for key in decisive), (
+        f"{RUNS[name]} differ"
+    )
     with torch.device("meta"):
         return run_of(name, LLAMA, arguments)[0]
 
@@ -133,13 +165,18 @@ def run_of(name: str, shape: dict[str, int], arguments: dict[str, Any]) -> tuple
     """Return a run of a model of this shape, and the model with its adapter, if the arguments ask for one."""
     model = LlamaForCausalLM(LlamaConfig(**shape, use_cache=False))
     parameters = trained = sum(each.numel() for each in model.parameters())
-    largest = max(sum(each.numel() for each in part.parameters(recurse=False)) for part in model.modules())
+    largest = max(
+        sum(each.numel() for each in part.parameters(recurse=False)) for part in model.modules()
+    )
     if arguments.get("use_peft"):
         from peft import LoraConfig, get_peft_model  # only adapters need it
 
         (target,) = arguments["lora_target_modules"]
         config = LoraConfig(
-            task_type="CAUSAL_LM", r=arguments["lora_r"], target_modules=target, lora_dropout=arguments["lora_dropout"]
+            task_type="CAUSAL_LM",
+            r=arguments["lora_r"],
+            target_modules=target,
+            lora_dropout=arguments["lora_dropout"],
         )
         model = get_peft_model(model, config)
         trained = model.get_nb_trainable_parameters()[0]
@@ -153,7 +190,14 @@ def memory_row(run: Run, config: str, gpus: int, size: int, hosts: int) -> list[
     whole = states + gathered + run.activations
     fits = "yes" if whole <= USABLE * size * 2**30 else "no"
     parts = [gib(part) for part in (states, gathered, run.activations, whole)]
-    return [run.name, f"`{config}.yaml`", f"{gpus} × {size}", *parts, fits, gib(host) if host else "–"]
+    return [
+        run.name,
+        f"`{config}.yaml`",
+        f"{gpus} × {size}",
+        *parts,
+        fits,
+        gib(host) if host else "–",
+    ]
 
 
 def cost_row(run: Run, tokens: float, speed: float) -> list[str]:
@@ -164,7 +208,13 @@ def cost_row(run: Run, tokens: float, speed: float) -> list[str]:
     return [run.name, f"{tokens / 1e6:.1f} M", *disk, f"{hours:.2f}", shared]
 
 
-def tables(rows: int = 8611, epochs: int = 5, tokens: int = 900, utilisation: float = 0.4, peak: float = 312.0) -> str:
+def tables(
+    rows: int = 8611,
+    epochs: int = 5,
+    tokens: int = 900,
+    utilisation: float = 0.4,
+    peak: float = 312.0,
+) -> str:
     """Return both tables and what they assume, as Markdown.
 
     Args:
@@ -176,11 +226,29 @@ def tables(rows: int = 8611, epochs: int = 5, tokens: int = 900, utilisation: fl
     """
     runs, all_tokens = [count(name) for name in RUNS], float(rows * epochs * tokens)
     memory = table(
-        ("run", "machine", "GPUs, GiB", "states", "gathered", "activations", "in all", "fits", "host"),
+        (
+            "run",
+            "machine",
+            "GPUs, GiB",
+            "states",
+            "gathered",
+            "activations",
+            "in all",
+            "fits",
+            "host",
+        ),
         [memory_row(run, *machine) for run in runs for machine in MACHINES[run.name]],
     )
     cost = table(
-        ("run", "tokens", "checkpoint", "weights", "disk at most", "hours, 1 GPU", f"hours, {HOST_GPUS} GPUs"),
+        (
+            "run",
+            "tokens",
+            "checkpoint",
+            "weights",
+            "disk at most",
+            "hours, 1 GPU",
+            f"hours, {HOST_GPUS} GPUs",
+        ),
         [cost_row(run, all_tokens, utilisation * peak * 1e12) for run in runs],
     )
     whole, adapter = (f"{count / 1e6:,.1f} M" for count in (runs[0].parameters, runs[1].trained))
@@ -204,12 +272,24 @@ def gib(size: float) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=8611, help="training rows (default: %(default)s, the paper's)")
-    parser.add_argument("--epochs", type=int, default=5, help="epochs (default: %(default)s, the paper's)")
-    parser.add_argument("--tokens", type=int, default=900, help="tokens of a mean row (default: %(default)s)")
-    parser.add_argument("--utilisation", type=float, default=0.4, help="share of the peak (default: %(default)s)")
-    parser.add_argument("--peak", type=float, default=312.0, help="TFLOP/s of a GPU (default: %(default)s)")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--rows", type=int, default=8611, help="training rows (default: %(default)s, the paper's)"
+    )
+    parser.add_argument(
+        "--epochs", type=int, default=5, help="epochs (default: %(default)s, the paper's)"
+    )
+    parser.add_argument(
+        "--tokens", type=int, default=900, help="tokens of a mean row (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--utilisation", type=float, default=0.4, help="share of the peak (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--peak", type=float, default=312.0, help="TFLOP/s of a GPU (default: %(default)s)"
+    )
     args = parser.parse_args()
     print(tables(args.rows, args.epochs, args.tokens, args.utilisation, args.peak), end="")
 

@@ -33,20 +33,31 @@ WORDINGS = {
         'Question: does the text above support the statement "{}"? Answer yes, no, or maybe.',
         "no yes maybe",
     ),
-    "contradicts?": ('Question: does the text above contradict the statement "{}"? Answer yes or no.', "yes no"),
+    "contradicts?": (
+        'Question: does the text above contradict the statement "{}"? Answer yes or no.',
+        "yes no",
+    ),
     "true, false, unknown": (
         'Statement: "{}"\nAccording to the text above alone, is the statement true, false, or unknown? Answer with one word.',
         "false true unknown",
     ),
-    "letters": (LETTERS + 'A: contradicts\nB: supports\nC: says nothing about it\nStatement: "{}"', "A B C"),
-    "letters, turned": (LETTERS + 'A: says nothing about it\nB: supports\nC: contradicts\nStatement: "{}"', "C B A"),
+    "letters": (
+        LETTERS + 'A: contradicts\nB: supports\nC: says nothing about it\nStatement: "{}"',
+        "A B C",
+    ),
+    "letters, turned": (
+        LETTERS + 'A: says nothing about it\nB: supports\nC: contradicts\nStatement: "{}"',
+        "C B A",
+    ),
 }
 EMPTY = "N/A"  # the passage where there is none
 
 
 def main() -> None:
     """Print the figures of each wording on each set."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--model", required=True)
     parser.add_argument("--pairs", required=True, type=Path, help="folder with SET/pairs.jsonl")
     parser.add_argument("--sets", nargs="+", choices=SETS, default=SETS)
@@ -56,16 +67,34 @@ def main() -> None:
     tokenizer = AutoTokenizer.from_pretrained(args.model)
     model = AutoModelForCausalLM.from_pretrained(args.model, dtype=torch.bfloat16).eval()
     for name in args.sets:
-        rows = [json.loads(line) for line in (args.pairs / name / "pairs.jsonl").read_text("utf-8").splitlines()]
-        rows = [row for row in rows if row["label"] in ("contradicted", "supported") and len(row["evidence"]) < 2500]
+        rows = [
+            json.loads(line)
+            for line in (args.pairs / name / "pairs.jsonl").read_text("utf-8").splitlines()
+        ]
+        rows = [
+            row
+            for row in rows
+            if row["label"] in ("contradicted", "supported") and len(row["evidence"]) < 2500
+        ]
         rows = random.Random(0).sample(rows, min(args.limit, len(rows)))
         wrong = np.array([row["label"] == "contradicted" for row in rows])
-        held = np.array([hashlib.sha256(row["evidence"].encode()).digest()[0] % 2 == 1 for row in rows])
+        held = np.array(
+            [hashlib.sha256(row["evidence"].encode()).digest()[0] % 2 == 1 for row in rows]
+        )
         start = time.perf_counter()
-        plain = np.array([answers(model, tokenizer, row["evidence"], row["claim"]) for row in tqdm(rows, name)])
+        plain = np.array(
+            [answers(model, tokenizer, row["evidence"], row["claim"]) for row in tqdm(rows, name)]
+        )
         about = {"model": Path(args.model).name, "set": name, "pairs": len(rows)}
-        about["seconds"] = round((time.perf_counter() - start) / len(rows), 2)  # of a pair, all wordings
-        empty = np.array([answers(model, tokenizer, EMPTY, row["claim"]) for row in tqdm(rows, f"{name}, no passage")])
+        about["seconds"] = round(
+            (time.perf_counter() - start) / len(rows), 2
+        )  # of a pair, all wordings
+        empty = np.array(
+            [
+                answers(model, tokenizer, EMPTY, row["claim"])
+                for row in tqdm(rows, f"{name}, no passage")
+            ]
+        )
         for number, wording in enumerate(WORDINGS):
             for kind, odds in (("", plain), (", calibrated", plain / np.maximum(empty, 1e-9))):
                 line = about | {"wording": wording + kind} | figures(odds[:, number], wrong, held)
@@ -85,8 +114,13 @@ def figures(odds: np.ndarray, wrong: np.ndarray, held: np.ndarray) -> dict[str, 
     for half, chosen in (("choose", ~held), ("report", held)):
         truth, said, flagged = wrong[chosen], score[chosen] > 0, odds[chosen].argmax(1) == 0
         found[f"auroc_{half}"] = round(float(roc_auc_score(truth, score[chosen])), 3)
-        found[f"balanced_{half}"] = round(float((said[truth].mean() + (~said[~truth]).mean()) / 2), 3)
-        found[f"flagged_{half}"] = [round(float(flagged[truth].mean()), 2), round(float(flagged[~truth].mean()), 2)]
+        found[f"balanced_{half}"] = round(
+            float((said[truth].mean() + (~said[~truth]).mean()) / 2), 3
+        )
+        found[f"flagged_{half}"] = [
+            round(float(flagged[truth].mean()), 2),
+            round(float(flagged[~truth].mean()), 2),
+        ]
     return found
 
 
@@ -101,7 +135,9 @@ def answers(model: Any, tokenizer: Any, passage: str, claim: str) -> np.ndarray:
         )["input_ids"]
         for words, _ in WORDINGS.values()
     ]
-    common = next(place for place in range(len(prompts[0])) if len({prompt[place] for prompt in prompts}) > 1)
+    common = next(
+        place for place in range(len(prompts[0])) if len({prompt[place] for prompt in prompts}) > 1
+    )
     cache = DynamicCache(config=model.config)
     model(torch.tensor([prompts[0][:common]]), past_key_values=cache, logits_to_keep=1)
     cache.batch_repeat_interleave(len(prompts))

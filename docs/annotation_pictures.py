@@ -18,7 +18,10 @@ from automedeval.annotation.study import read_study
 
 def illustrate(folder: Path, scratch: Path) -> None:
     """Write the pictures of the document: the sample's study, as a chief physician sees it."""
-    study = replace(read_study("recipes/runs/automedeval-135m/annotate.yaml"), database=f"{scratch}/answers.sqlite")
+    study = replace(
+        read_study("recipes/runs/automedeval-135m/annotate.yaml"),
+        database=f"{scratch}/answers.sqlite",
+    )
     store = Store(study)
     with browser_of(CHROMIUM) as browser, served(store) as address:
         visit = Visit(browser, address)
@@ -37,7 +40,9 @@ def illustrate(folder: Path, scratch: Path) -> None:
             {"width": 1280, "height": visit.page.evaluate("document.documentElement.scrollHeight")}
         )
         visit.page.screenshot(path=folder / "annotation-preference.png")
-        visit = Visit(browser, address, viewport=TELEPHONE, color_scheme="dark", device_scale_factor=2)
+        visit = Visit(
+            browser, address, viewport=TELEPHONE, color_scheme="dark", device_scale_factor=2
+        )
         visit.begin(store.invite("physician-1"))
         visit.page.keyboard.type("424")
         visit.page.evaluate("document.querySelector('article').scrollIntoView()")

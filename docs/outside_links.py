@@ -3,7 +3,9 @@
 import os.path
 import re
 
-LINK = re.compile(r"(?<!!)\[((?:[^\[\]]|\[[^\[\]]*\])*)\]\((\.\./[^)\s#]+|quickstart\.ipynb)(#[^)\s]*)?\)")
+LINK = re.compile(
+    r"(?<!!)\[((?:[^\[\]]|\[[^\[\]]*\])*)\]\((\.\./[^)\s#]+|quickstart\.ipynb)(#[^)\s]*)?\)"
+)
 
 
 def on_page_markdown(markdown: str, page, config, files) -> str:

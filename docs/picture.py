@@ -50,7 +50,10 @@ def main() -> None:
 
 def pages(folder: Path) -> dict[str, Path]:
     """Judge the sample; write a report, a comparison, an audit and a check, and return their pages."""
-    cases, ratings = ("--cases", SAMPLE / "test_cases.jsonl"), ("--ratings", SAMPLE / "test_ratings.jsonl")
+    cases, ratings = (
+        ("--cases", SAMPLE / "test_cases.jsonl"),
+        ("--ratings", SAMPLE / "test_ratings.jsonl"),
+    )
     judged = folder / "verdicts" / "sample"
     run("judge", *cases, "--output", judged)
     run("report", "--verdicts", judged, *cases, *ratings, "--output", folder)
@@ -62,7 +65,12 @@ def pages(folder: Path) -> dict[str, Path]:
 
 def study(folder: Path) -> Path:
     """Return the sample's study with a database of its own."""
-    text = re.sub(r"^database: \S+", f"database: {folder / 'study.sqlite'}", STUDY.read_text("utf-8"), flags=re.M)
+    text = re.sub(
+        r"^database: \S+",
+        f"database: {folder / 'study.sqlite'}",
+        STUDY.read_text("utf-8"),
+        flags=re.M,
+    )
     (folder / "study.yaml").write_text(text, encoding="utf-8")
     return folder / "study.yaml"
 
@@ -71,7 +79,9 @@ def sheet(browser: playwright.Browser, title: str, address: str) -> None:
     """Write one picture with a page in every one of `SCREENS`."""
     shots = []
     for width, scheme in SCREENS:
-        context = browser.new_context(viewport={"width": width, "height": HEIGHT}, color_scheme=scheme)
+        context = browser.new_context(
+            viewport={"width": width, "height": HEIGHT}, color_scheme=scheme
+        )
         page = context.new_page()
         page.goto(address)
         for name in ("^Sign in", "^Begin", "^Go on"):  # on the physicians' page
@@ -81,7 +91,9 @@ def sheet(browser: playwright.Browser, title: str, address: str) -> None:
         page.wait_for_timeout(500)
         shots.append(Image.open(io.BytesIO(page.screenshot())))
         context.close()
-    whole = Image.new("RGB", (sum(shot.width for shot in shots) + GAP * (len(shots) - 1), HEIGHT), "#888")
+    whole = Image.new(
+        "RGB", (sum(shot.width for shot in shots) + GAP * (len(shots) - 1), HEIGHT), "#888"
+    )
     place = 0
     for shot in shots:
         whole.paste(shot, (place, 0))

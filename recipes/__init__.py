@@ -1,1 +1,3 @@
-raise ModuleNotFoundError("recipes are programs, not a package: run them, or import from automedeval")
+raise ModuleNotFoundError(
+    "recipes are programs, not a package: run them, or import from automedeval"
+)

@@ -43,9 +43,12 @@ class BuildDatasetArguments(TableArguments):
         "models/all-MiniLM-L6-v2",
     )
     training: str | None = option(
-        "YAML of recipes/sft.py: rows too long for its max_length are dropped (default: no length is checked)", None
+        "YAML of recipes/sft.py: rows too long for its max_length are dropped (default: no length is checked)",
+        None,
     )
-    evaluation_cases: list[str] | None = option("cases that training must not repeat, beside the test split", None)
+    evaluation_cases: list[str] | None = option(
+        "cases that training must not repeat, beside the test split", None
+    )
     rubrics: list[str] = option("YAML files of your own rubrics", [])
     licenses: list[str] = option("NAME=LICENCE sets the licence of the cases of a source", [])
 
@@ -81,11 +84,16 @@ def main() -> None:
     # --- 3. Assign cases to teachers and stages (section 3.2, Table 1) ----------------------------------------------------
     assignment = data.assign()
     # --- 4. Leave out training cases that repeat evaluation cases ---------------------------------------------------------
-    data.drop_leaks(assignment, (case for path in args.evaluation_cases for case in read_cases(path, 0, args.blank)))
+    data.drop_leaks(
+        assignment,
+        (case for path in args.evaluation_cases for case in read_cases(path, 0, args.blank)),
+    )
     # --- 5. Write the splits, and the card --------------------------------------------------------------------------------
     with new_dataset(args.output) as place:
         facts = data.write(assignment, place, encoder)
-        cases = sorted({case_id for keys in data.written(assignment).values() for case_id, _ in keys})
+        cases = sorted(
+            {case_id for keys in data.written(assignment).values() for case_id, _ in keys}
+        )
         found = topics((judged.cases[case_id] for case_id in cases), seed=plan.seed)
         facts |= {
             "title": "AutoMedEval instructions",
@@ -100,7 +108,8 @@ def main() -> None:
             "tokenizer": encoder and Path(encoder.tokenizer.name_or_path).name,
             "max_length": max_length,
             "rubrics": {
-                name: rubrics[name].fingerprint for name in sorted({each["rubric"] for each in facts["teachers"]})
+                name: rubrics[name].fingerprint
+                for name in sorted({each["rubric"] for each in facts["teachers"]})
             },
             "seed": plan.seed,
             "plan": Path(args.plan).read_text(encoding="utf-8").rstrip(),

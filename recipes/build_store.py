@@ -61,9 +61,13 @@ def main() -> None:
                 counts.update(store.add(passages, bar.update))
                 ids |= {passage.id for passage in passages}
                 titles = {passage.book for passage in passages}
-                title = titles.pop() if len(titles) == 1 else f"{book.file.name}: {len(titles):,} books"
+                title = (
+                    titles.pop() if len(titles) == 1 else f"{book.file.name}: {len(titles):,} books"
+                )
                 pages = "–" if book.pages is None else f"{book.pages:,}"
-                rows.append((title, book.kind or "–", pages, f"{book.words:,}", f"{len(passages):,}"))
+                rows.append(
+                    (title, book.kind or "–", pages, f"{book.words:,}", f"{len(passages):,}")
+                )
         write_whole(Path(args.store) / "books.md", table(rows))
         print(table(rows))
         print(summary(books, skipped, counts))

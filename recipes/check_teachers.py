@@ -34,7 +34,9 @@ class CheckTeachersArguments:
 def main() -> None:
     """Ask for every model once, and list those that a study would not reach."""
     (args,) = parse((CheckTeachersArguments,), __doc__)
-    roles: dict[tuple[Any, ...], tuple[str, dict[str, Any]]] = {}  # one model may stand in several roles
+    roles: dict[
+        tuple[Any, ...], tuple[str, dict[str, Any]]
+    ] = {}  # one model may stand in several roles
     for role, settings in read_teachers(Path(args.teachers)).items():
         place = (settings["model"], settings.get("base_url"), settings.get("api_key_env"))
         roles.setdefault(place, (role, settings))
@@ -42,7 +44,9 @@ def main() -> None:
     for fault in faults:
         print(f"- {fault}")
     if faults:
-        raise RecordError(f"{args.teachers}: {len(faults)} of {len(roles)} models cannot be asked: {faults[0]}")
+        raise RecordError(
+            f"{args.teachers}: {len(faults)} of {len(roles)} models cannot be asked: {faults[0]}"
+        )
 
 
 def fault_of(role: str, settings: Mapping[str, Any]) -> str | None:
@@ -53,7 +57,9 @@ def fault_of(role: str, settings: Mapping[str, Any]) -> str | None:
         return f"{role}: {key or KEY} is not set: the key with which {model} is asked"
     try:
         chat = OpenAIChat(model, url, max_retries=1, timeout=20.0, api_key_env=key or KEY)
-        if not chat.served:  # it is not in the endpoint's list; OpenAI's own is asked for the one model
+        if (
+            not chat.served
+        ):  # it is not in the endpoint's list; OpenAI's own is asked for the one model
             chat.client.models.retrieve(model)
     except (OpenAIError, ChatError) as error:
         problem = "does not exist" if isinstance(error, NotFoundError) else "could not be checked"

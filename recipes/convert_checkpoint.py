@@ -41,7 +41,9 @@ class ConvertArguments:
         "checkpoint with pytorch_model*.bin: a folder, or ORG/NAME or ORG/NAME@REVISION; or base and adapter"
     )
     output: str = option("folder for the converted checkpoint")
-    tokenizer: str | None = option("folder or Hub id with the tokenizer (default: the checkpoint's own)", None)
+    tokenizer: str | None = option(
+        "folder or Hub id with the tokenizer (default: the checkpoint's own)", None
+    )
 
 
 def main() -> None:
@@ -54,7 +56,9 @@ def main() -> None:
         if (output / "config.json").exists():
             print(f"{output} is there already")
         elif output.exists():
-            raise RecordError(f"{output}: holds something else than a checkpoint; choose another --output")
+            raise RecordError(
+                f"{output}: holds something else than a checkpoint; choose another --output"
+            )
         else:
             scratch = output.with_name(f".{output.name}.unfinished")
             shutil.rmtree(scratch, ignore_errors=True)
@@ -69,7 +73,9 @@ def convert(model: str, scratch: Path) -> str:
     """Load the pickles and save them as safetensors, with configuration and tokenizer; return what was done."""
     parts = re.fullmatch(r"(?!models/)(\w[\w.-]*/[^/]+)/(.+)", model)  # ORG/NAME/FOLDER
     inside = parts is not None and not Path(model).exists()
-    source = checkpoint_folder(parts[1] if inside else model, weights=f"*{PICKLES}") / (parts[2] if inside else "")
+    source = checkpoint_folder(parts[1] if inside else model, weights=f"*{PICKLES}") / (
+        parts[2] if inside else ""
+    )
     if not any(source.glob(PICKLES)):
         converted = any(source.glob("*.safetensors"))
         raise RecordError(
@@ -81,12 +87,19 @@ def convert(model: str, scratch: Path) -> str:
     network = getattr(transformers, architecture or other, None) or getattr(transformers, other)
     with loading(str(source)):
         transformers.AutoConfig.from_pretrained(source, trust_remote_code=False)
-        options = {"dtype": "auto", "use_safetensors": False, "weights_only": True, "ignore_mismatched_sizes": True}
+        options = {
+            "dtype": "auto",
+            "use_safetensors": False,
+            "weights_only": True,
+            "ignore_mismatched_sizes": True,
+        }
         loaded, about = network.from_pretrained(source, output_loading_info=True, **options)
     if lost := sorted({*about["missing_keys"], *(name for name, *_ in about["mismatched_keys"])}):
         raise RecordError(f"{source}: {lost[0]!r} is missing in the weights, or has another shape")
     if loaded.can_generate():
-        loaded.generation_config = transformers.GenerationConfig()  # the checkpoint's own is copied, valid or not
+        loaded.generation_config = (
+            transformers.GenerationConfig()
+        )  # the checkpoint's own is copied, valid or not
     loaded.save_pretrained(scratch)
     for pattern in (*FILES, "README.md", "LICENSE*"):
         for file in source.glob(pattern):
@@ -112,9 +125,13 @@ def settle_tokenizer(folder: Path, other: str | None) -> None:
     alone = old.exists() and missing
     for file in (folder / "tokenizer_config.json", folder / "special_tokens_map.json"):
         content = read_json(file, others=True) if file.exists() else {}
-        content = {key: value for key, value in content.items() if value != ""}  # blank tokens end in a RecursionError
+        content = {
+            key: value for key, value in content.items() if value != ""
+        }  # blank tokens end in a RecursionError
         if alone and config["model_type"] == "llama" and file.name == "tokenizer_config.json":
-            content["tokenizer_class"] = "LlamaTokenizer"  # the name of 2023 is that of no class, or missing
+            content["tokenizer_class"] = (
+                "LlamaTokenizer"  # the name of 2023 is that of no class, or missing
+            )
         if content or file.exists():
             write_json(file, content)
     tokenizer = load_tokenizer(checkpoint_folder(other, weights="none") if other else folder)
@@ -122,13 +139,20 @@ def settle_tokenizer(folder: Path, other: str | None) -> None:
         from sentencepiece import SentencePieceProcessor
 
         own = SentencePieceProcessor(model_file=str(old))
-        if any(own.encode(text) != tokenizer(text, add_special_tokens=False).input_ids for text in TEXTS):
-            raise RecordError(f"{old}: transformers makes other tokens of a text than sentencepiece")
+        if any(
+            own.encode(text) != tokenizer(text, add_special_tokens=False).input_ids
+            for text in TEXTS
+        ):
+            raise RecordError(
+                f"{old}: transformers makes other tokens of a text than sentencepiece"
+            )
     if other or missing:
         tokenizer.save_pretrained(folder)
     architectures = config.get("architectures") or [""]
     for text in TEXTS if architectures[0].endswith("ForCausalLM") else ():
-        back = tokenizer.decode(tokenizer(text, add_special_tokens=False).input_ids, clean_up_tokenization_spaces=False)
+        back = tokenizer.decode(
+            tokenizer(text, add_special_tokens=False).input_ids, clean_up_tokenization_spaces=False
+        )
         if back.strip() != text.strip():
             raise RecordError(f"{other or folder}: its tokenizer gives {text!r} back as {back!r}")
 
@@ -141,7 +165,9 @@ def merge(base: str, adapter: str, scratch: Path) -> str:
     from peft import PeftModel
 
     folder = checkpoint_folder(base)
-    warnings.filterwarnings("ignore", "`is_gradient_checkpointing`", FutureWarning)  # peft asks by the old name
+    warnings.filterwarnings(
+        "ignore", "`is_gradient_checkpointing`", FutureWarning
+    )  # peft asks by the old name
     with loading(f"{adapter} on {base}"):
         options = {"dtype": "auto", "use_safetensors": True, "trust_remote_code": False}
         model = transformers.AutoModelForCausalLM.from_pretrained(folder, **options)

@@ -62,10 +62,16 @@ def count_table(place: Path, paper: Mapping[str, int | None], share: float) -> s
             shown.add(file.parent)
             reasons += Counter(line["reason"] for line in _lines(file.with_name(DROPPED)))
             statistics = file.with_name("statistics.json")
-            unverified = UNVERIFIED in (read_json(statistics)["arithmetic"] if statistics.exists() else ())
+            unverified = UNVERIFIED in (
+                read_json(statistics)["arithmetic"] if statistics.exists() else ()
+            )
         why = ["no physician has verified these verdicts"] * unverified
         why += [f"{times:,} {reason}" for reason, times in reasons.most_common()]
-        expected = ("–", "–") if count is None else (f"{count:,}", f"{count * share:,.1f}".removesuffix(".0"))
+        expected = (
+            ("–", "–")
+            if count is None
+            else (f"{count:,}", f"{count * share:,.1f}".removesuffix(".0"))
+        )
         rows.append((f"`{path}`", *expected, f"{number:,}", "; ".join(why)))
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
@@ -80,7 +86,11 @@ def _counted(file: Path) -> tuple[int, Counter[str]]:
     for record in _lines(file):
         number += 1
         if record.get("valid") is False:
-            reasons["verdicts beyond the context window" if record.get("overlong") else "invalid verdicts"] += 1
+            reasons[
+                "verdicts beyond the context window"
+                if record.get("overlong")
+                else "invalid verdicts"
+            ] += 1
     return number, reasons
 
 

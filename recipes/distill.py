@@ -30,8 +30,12 @@ class DistillArguments(TableArguments):
     """Which teacher judges which cases, and what it is shown."""
 
     teacher: str = option("which of the paper's two teachers this is", choices=["strong", "weak"])
-    judge: str = option("openai:MODEL (see --base_url), or recording:FILE, which plays back answers")
-    cases: str = option("cases, or a table of answers: .jsonl, .csv, .json, .parquet, or a Hub dataset id")
+    judge: str = option(
+        "openai:MODEL (see --base_url), or recording:FILE, which plays back answers"
+    )
+    cases: str = option(
+        "cases, or a table of answers: .jsonl, .csv, .json, .parquet, or a Hub dataset id"
+    )
     output: str = option("folder for verdicts.jsonl")
     reference_as_response: bool = option("show the reference as one more response", False)
     models: str | None = option("show only these models' responses: A,B,C", None)
@@ -77,17 +81,25 @@ def main() -> None:
         log.fill(chain.verdicts(requests, done), len(requests) - len(done))
     # --- 3. Tell how the chains ended ----------------------------------------------------------------------------------------
     judged = [verdict for verdict in log.records() if verdict.case_id in requests.digests]
-    print(f"{args.teacher} teacher, {' by '.join(log.author)}: {overview(judged, len(requests), log.new)}")
+    print(
+        f"{args.teacher} teacher, {' by '.join(log.author)}: {overview(judged, len(requests), log.new)}"
+    )
     print("\n".join([*first_unread(judged), f"verdicts: {log.path}"]))
     print_notes(chain.judge.chat.notes())
     refuse_failures(chain.judge, log.path, judged)
 
 
-def chain_of(args: DistillArguments, books: KnowledgeArguments, chat_args: ChatArguments) -> CompletionChain:
+def chain_of(
+    args: DistillArguments, books: KnowledgeArguments, chat_args: ChatArguments
+) -> CompletionChain:
     """Return the teacher, with the books that it may ask."""
     kind, file = parse_model(args.judge)
     recorded = kind == "recording"  # its answers number the responses in the file's order
-    chat = RecordedChat(file, args.teacher, books.knowledge) if recorded else chat_args.load(args.judge, args.seed)
+    chat = (
+        RecordedChat(file, args.teacher, books.knowledge)
+        if recorded
+        else chat_args.load(args.judge, args.seed)
+    )
     models = [name.strip() for name in args.models.split(",")] if args.models is not None else None
     options = {"seed": args.seed, "models": models, "score_decoding": "free"}
     judge = Judge(chat, args.rubric, **options)

@@ -56,7 +56,11 @@ def main() -> None:
     clean = list(read_cases(args.clean, least_responses=0, blank="skip"))
     tests = {case.id for path in args.without for case in read_cases(path, blank="skip")}
     kept = [case for case in clean if case.id not in tests and case.reference and case.criteria]
-    print(arithmetic("cases", len(clean), {"for tests, or without statements": len(clean) - len(kept)}))
+    print(
+        arithmetic(
+            "cases", len(clean), {"for tests, or without statements": len(clean) - len(kept)}
+        )
+    )
     checker = SmallChecker(encoder, model, fingerprint(adapter, []), 0.0)
     texts = [[each.criterion for each in case.criteria] for case in kept]
     scores = alarm_scores(checker, kept, texts)
@@ -76,14 +80,21 @@ def main() -> None:
     certificate = {"risk": RISK, "delta": DELTA, "answers": ANSWERS, "tested": tested}
     certificate |= {"units": len(kept), "statements": sum(map(len, texts))}
     certificate["clean"] = Path(args.clean).stem
-    facts = {"encoder": {"name": base.name, "fingerprint": weights_fingerprint(base)}, "threshold": threshold}
+    facts = {
+        "encoder": {"name": base.name, "fingerprint": weights_fingerprint(base)},
+        "threshold": threshold,
+    }
     facts |= {"precision": precision, "certificate": certificate, "commit": git_commit()}
     write_json(output / "checker.json", facts)
     print(f"{output}: threshold {threshold:g}")
 
 
 def measured_precision(
-    checker: SmallChecker, cases: list[Case], texts: list[list[str]], scores: list[np.ndarray], threshold: float
+    checker: SmallChecker,
+    cases: list[Case],
+    texts: list[list[str]],
+    scores: list[np.ndarray],
+    threshold: float,
 ) -> dict[str, float]:
     """Return how many answers are called contradicted as they are and with one statement changed, and the share of the latter.
 
@@ -94,7 +105,9 @@ def measured_precision(
     changed_texts, places = [], []
     for place, statements in enumerate(texts):
         changes = [
-            (number, new) for number, text in enumerate(statements) if (new := rules.contrary(text, rng)) is not None
+            (number, new)
+            for number, text in enumerate(statements)
+            if (new := rules.contrary(text, rng)) is not None
         ]
         if changes:
             number, new = rng.choice(changes)

@@ -38,7 +38,9 @@ from automedeval.stats.agreement import Panel, accuracies
 from automedeval.stats.bootstrap import estimate
 from automedeval.stats.calibration_error import FOLDS, calibration_error
 
-GOOD = 2 / 3  # share of the scale from which on the best answer of a case may be the reference of the other ones
+GOOD = (
+    2 / 3
+)  # share of the scale from which on the best answer of a case may be the reference of the other ones
 
 
 @dataclass
@@ -52,7 +54,9 @@ class FitArguments(TableArguments):
         "rubrics of the ratings' scales: one for all, or one for each of --cases; packaged, or .yaml files"
     )
     output: str = option("folder of the small judge")
-    seen: str | None = option("regular expression; cases whose id has it taught the adapter, and are left out", None)
+    seen: str | None = option(
+        "regular expression; cases whose id has it taught the adapter, and are left out", None
+    )
     only: str | None = option(
         "regular expression; what is learnt is of cases whose id has it, not what is measured", None
     )
@@ -62,9 +66,7 @@ class FitArguments(TableArguments):
             setattr(self, name, comma_list(getattr(self, name)))
         self.rubric *= len(self.cases) if len(self.rubric) == 1 else 1
         if not len(self.ratings) == len(self.rubric) == len(self.cases):
-            counts = (
-                f"{len(self.cases)} files of --cases, {len(self.ratings)} of --ratings, {len(self.rubric)} of --rubric"
-            )
+            counts = f"{len(self.cases)} files of --cases, {len(self.ratings)} of --ratings, {len(self.rubric)} of --rubric"
             raise RecordError(counts)
         check_patterns(self, "seen", "only")
 
@@ -99,18 +101,28 @@ def main() -> None:
         if (scale := read_rubric(name).scale) is None:
             raise RecordError(f"--rubric {name}: gives choices, not scores")
         ranges.append(scale)
-    if output.exists() and {each.name for each in output.iterdir()} - {ADAPTER, "judge.json", "run.json"}:
+    if output.exists() and {each.name for each in output.iterdir()} - {
+        ADAPTER,
+        "judge.json",
+        "run.json",
+    }:
         raise RecordError(f"{output}: holds files that are no small judge; choose another --output")
     base = checkpoint_folder(encoder_args.place)
     encoder = encoder_args.load()
     adapter = Path(args.relevance) / "adapter"
     networks = encoder, PairReader(base, adapter, encoder.device)
     files = zip(args.cases, args.ratings, ranges)
-    sets = [rated_set for path, ratings, scale in files for rated_set in rated(path, ratings, args, scale, networks)]
+    sets = [
+        rated_set
+        for path, ratings, scale in files
+        for rated_set in rated(path, ratings, args, scale, networks)
+    ]
     scales = {}
     for name in SCALES:
         try:
-            scales[name] = fitted(SCALES[name], [each.part(each.learnt) for each in sets if each.scale == name])
+            scales[name] = fitted(
+                SCALES[name], [each.part(each.learnt) for each in sets if each.scale == name]
+            )
         except RecordError as error:
             if name == "question":
                 raise
@@ -130,7 +142,9 @@ def main() -> None:
     print(f"small judge: {output}")
 
 
-def rated(path: str, ratings: str, args: FitArguments, scale: tuple[int, int], networks: Sequence[Any]) -> list[Rated]:
+def rated(
+    path: str, ratings: str, args: FitArguments, scale: tuple[int, int], networks: Sequence[Any]
+) -> list[Rated]:
     """Return the rated responses of a file of cases: beside the references that the cases have.
 
     If no case has one, the responses are returned twice, without a reference and beside the best response of their case.
@@ -138,7 +152,9 @@ def rated(path: str, ratings: str, args: FitArguments, scale: tuple[int, int], n
     every = list(read_cases(path, blank=args.blank))
     unseen = [case for case in every if not (args.seen and re.search(args.seen, case.id))]
     cases = Cases(unseen, path)
-    print(arithmetic(f"{path}: cases", len(every), {"seen by the adapter": len(every) - len(cases)}))
+    print(
+        arithmetic(f"{path}: cases", len(every), {"seen by the adapter": len(every) - len(cases)})
+    )
     low, high = scale
     shares = (read_ratings(ratings, cases).scores - low) / (high - low)
     if np.nanmin(shares) < 0 or np.nanmax(shares) > 1:
@@ -146,18 +162,42 @@ def rated(path: str, ratings: str, args: FitArguments, scale: tuple[int, int], n
     name = "/".join(Path(path).parts[-2:])
     if any(case.reference for case in unseen):
         features = read(cases.records, networks, name)
-        return [kept(f"{name}, beside references", "reference", cases.records, features, shares, scale, args)]
+        return [
+            kept(
+                f"{name}, beside references",
+                "reference",
+                cases.records,
+                features,
+                shares,
+                scale,
+                args,
+            )
+        ]
     beside, left = beside_the_best(cases, shares)
     # A case and the same case with a reference are read one after the other: their texts are encoded once.
     both = [*enumerate(cases.records), *((cases.index[case.id], case) for case in beside)]
     both = [case for _, case in sorted(both, key=itemgetter(0))]
     features = read(both, networks, name)
-    rows = np.repeat([case.reference is not None for case in both], [len(case.responses) for case in both])
+    rows = np.repeat(
+        [case.reference is not None for case in both], [len(case.responses) for case in both]
+    )
     sets = [kept(name, "question", cases.records, features[~rows], shares, scale, args)]
     if beside:
-        sets.append(kept(f"{name}, beside the best answer", "reference", beside, features[rows], left, scale, args))
+        sets.append(
+            kept(
+                f"{name}, beside the best answer",
+                "reference",
+                beside,
+                features[rows],
+                left,
+                scale,
+                args,
+            )
+        )
     for each in sets:
-        print(f"{each.name}: {len(each.shares):,} rated responses, {each.learnt.sum():,} cases to learn from")
+        print(
+            f"{each.name}: {len(each.shares):,} rated responses, {each.learnt.sum():,} cases to learn from"
+        )
     return sets
 
 
@@ -203,7 +243,14 @@ def kept(
     ids = [case.id for case, size in zip(cases, sizes) if size]
     learnt = np.array([args.only is None or bool(re.search(args.only, each)) for each in ids])
     return Rated(
-        name, scale, range_, features[complete], shares[complete], Panel.of_sizes(sizes[sizes > 0]), ids, learnt
+        name,
+        scale,
+        range_,
+        features[complete],
+        shares[complete],
+        Panel.of_sizes(sizes[sizes > 0]),
+        ids,
+        learnt,
     )
 
 
@@ -216,7 +263,9 @@ def fitted(names: Sequence[str], parts: Sequence[Rated]) -> Scale:
     if np.ptp(shares) == 0:
         raise RecordError("every response has the same rating: there is nothing to learn")
     sizes = np.concatenate([np.bincount(each.panel.case) for each in parts])
-    return Scale.fit(names, np.concatenate([each.features for each in parts]), shares, Panel.of_sizes(sizes))
+    return Scale.fit(
+        names, np.concatenate([each.features for each in parts]), shares, Panel.of_sizes(sizes)
+    )
 
 
 def cross_fitted(rated_set: Rated, sets: Sequence[Rated]) -> np.ndarray:
@@ -248,7 +297,9 @@ def measured(rated_set: Rated, sets: Sequence[Rated]) -> dict[str, Any]:
     points, people = (low + (high - low) * each for each in (everything, rated_set.shares))
     tree["calibration_error"] = calibration_error(points, people, panel.case, panel.cases)
     figures = {name: each.to_dict() for name, each in estimate(tree, panel.cases).items()}
-    print(f"{rated_set.name}: {', '.join(f'{name} {span(each)}' for name, each in figures.items())}")
+    print(
+        f"{rated_set.name}: {', '.join(f'{name} {span(each)}' for name, each in figures.items())}"
+    )
     return figures
 
 

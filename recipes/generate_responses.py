@@ -42,10 +42,16 @@ class GenerationArguments(TableArguments):
     """Which candidates answer which questions, and how they sample."""
 
     candidates: list[str] = option("checkpoint folders, Hub ids, or openai:MODEL (see --base_url)")
-    cases: str = option("cases, responses not needed: .jsonl, .csv, .json, .parquet or a Hub dataset id")
+    cases: str = option(
+        "cases, responses not needed: .jsonl, .csv, .json, .parquet or a Hub dataset id"
+    )
     output: str = option("folder for responses.jsonl and cases.jsonl")
-    names: list[str] = option("names that responses record; default: the checkpoints' and models' own", [])
-    candidates_per_case: int | None = option("so many answer a case, each group of them in turn (default: all)", None)
+    names: list[str] = option(
+        "names that responses record; default: the checkpoints' and models' own", []
+    )
+    candidates_per_case: int | None = option(
+        "so many answer a case, each group of them in turn (default: all)", None
+    )
     seed: int = option("seed of sampling; each answer also depends on case and candidate", 0)
     window: int = option("number of cases that are sorted by length and batched together", 128)
     limit: int | None = option("answer only so many cases, the first ones", None)
@@ -74,7 +80,9 @@ def main() -> None:
     # --- 1. Read the cases; faults of the input are reported before a model is loaded ----------------------------------------
     folder = Path(args.output)
     if (folder / "cases.jsonl").resolve() == Path(args.cases).resolve():
-        raise RecordError(f"--output {args.output}: its cases.jsonl is the input; choose another folder")
+        raise RecordError(
+            f"--output {args.output}: its cases.jsonl is the input; choose another folder"
+        )
     names = candidate_names(args.candidates, args.names)
     cases = list(itertools.islice(read_cases(args.cases, 0, args.blank), args.limit))
     for case in cases:
@@ -83,7 +91,10 @@ def main() -> None:
     group_of = dict(zip((case.id for case in cases), itertools.cycle(groups)))
     if args.candidates_per_case:  # Paper: 4.4.2, responses are generated "separately for each case"
         cases = [replace(case, responses=()) for case in cases]
-    files = [format_file(chat_args.chat_template_path, *each) for each in zip(args.candidates, names, strict=True)]
+    files = [
+        format_file(chat_args.chat_template_path, *each)
+        for each in zip(args.candidates, names, strict=True)
+    ]
     # --- 2. Have one candidate after the other answer what it has not answered yet -------------------------------------------
     processes, responses, missing, failures = join_processes(), [], 0, []
     if processes.rank == 0 and (table := table_of(args.cases, 0, args.blank)):
@@ -101,7 +112,9 @@ def main() -> None:
     # --- 3. Write the cases, if nothing is missing ---------------------------------------------------------------------------
     if processes.rank == 0 and not missing:
         write_cases(folder / "cases.jsonl", cases, responses)
-        print(f"{len(cases):,} cases, {sum(map(len, responses)):,} responses added: {folder / 'cases.jsonl'}")
+        print(
+            f"{len(cases):,} cases, {sum(map(len, responses)):,} responses added: {folder / 'cases.jsonl'}"
+        )
     processes.wait()  # a process that ends with an error stops the others
     if missing:
         last = f", the last: {failures[-1]}" if failures else ""
@@ -118,7 +131,10 @@ def generate(
 ) -> tuple[dict[str, Generated], list[str]]:
     """Have one candidate answer what is missing; return its answers, old and new, by case id, and the failures."""
     chat = chat_args.load(model, args.seed, processes)
-    settings, file = set_up(chat, parse_model(model)[0] != "openai"), Path(args.output) / "responses.jsonl"
+    settings, file = (
+        set_up(chat, parse_model(model)[0] != "openai"),
+        Path(args.output) / "responses.jsonl",
+    )
     log, started = Log(file, Generated, (name,), settings, processes), time.monotonic()
     with log:
         answered(log, cases)  # refuses another candidate's answers before anything is written

@@ -49,7 +49,9 @@ class DiscussArguments(RoundArguments):
     def __post_init__(self) -> None:
         super().__post_init__()
         if bool(self.suggester) != bool(self.reviewer):
-            raise RecordError("--suggester and --reviewer must name two models; without both the jury decides alone")
+            raise RecordError(
+                "--suggester and --reviewer must name two models; without both the jury decides alone"
+            )
         for model in filter(None, (self.suggester, self.reviewer)):
             if parse_model(model)[0] not in ("openai", "recording"):
                 raise RecordError(
@@ -79,7 +81,9 @@ def main() -> None:
             with tqdm(unit="message", desc="discussion") as bar:
                 for _ in partners.lead(opened, journal):
                     bar.update()
-            for chat in {id(each): each for each in (partners.suggester, partners.reviewer)}.values():
+            for chat in {
+                id(each): each for each in (partners.suggester, partners.reviewer)
+            }.values():
                 print_notes(chat.notes())
             said = account(opened, **names)
             print("\n".join(said))
@@ -87,12 +91,20 @@ def main() -> None:
             discussions = {each.case_id: each for each in opened}
     records = [mistake_record(mistake, discussions.get(mistake.case_id)) for mistake in mistakes]
     apply_rulings(records, read_jury(args.discussion, by_case), by_case)
-    facts = {"follows": dataset.statistics["fingerprint"], "judge": {"name": first.judge, "settings": first.settings}}
+    facts = {
+        "follows": dataset.statistics["fingerprint"],
+        "judge": {"name": first.judge, "settings": first.settings},
+    }
     write_discussion(args.discussion, records, **facts, partners=names, arithmetic=lines)
-    write_queue(args.discussion, [by_case[each["case_id"]] for each in records if each["decided_by"] != "consensus"])
+    write_queue(
+        args.discussion,
+        [by_case[each["case_id"]] for each in records if each["decided_by"] != "consensus"],
+    )
     count = len(waiting_in(records))
     wait = {0: "no mistake waits", 1: "1 mistake waits"}.get(count, f"{count:,} mistakes wait")
-    print(f"{args.discussion / QUEUE}: {wait} for the jury; next: recipes/introspect_revise.py with the same --output")
+    print(
+        f"{args.discussion / QUEUE}: {wait} for the jury; next: recipes/introspect_revise.py with the same --output"
+    )
 
 
 def partners_of(args: Any, books: Any, chat_args: Any, about: list[str]) -> Partners:
@@ -101,13 +113,19 @@ def partners_of(args: Any, books: Any, chat_args: Any, about: list[str]) -> Part
     def partner(model: str, role: str) -> Any:
         kind, file = parse_model(model)
         if kind == "recording":
-            return RecordedChat(file, "strong", books.knowledge if role == "suggestion" else "none", role)
+            return RecordedChat(
+                file, "strong", books.knowledge if role == "suggestion" else "none", role
+            )
         return chat_args.load(model, 0)
 
     kinds = [parse_model(model)[0] for model in (args.suggester, args.reviewer)]
     recorded = kinds[0] == "recording"
     suggester = partner(args.suggester, "suggestion")
-    reviewer = partner(args.reviewer, "review") if recorded or args.reviewer != args.suggester else suggester
+    reviewer = (
+        partner(args.reviewer, "review")
+        if recorded or args.reviewer != args.suggester
+        else suggester
+    )
     search, store = books.open(chat_args.device)
     return Partners(
         suggester,
@@ -115,7 +133,8 @@ def partners_of(args: Any, books: Any, chat_args: Any, about: list[str]) -> Part
         partner(args.suggester, "revision") if recorded else None,
         search=search,
         questions=books.questions,
-        shuffle="recording" not in kinds,  # they were made with the responses in the order of the case
+        shuffle="recording"
+        not in kinds,  # they were made with the responses in the order of the case
         about=[*about, store] if store else about,
     )
 

@@ -14,7 +14,13 @@ from pathlib import Path
 import automedeval
 from automedeval.dataset.folder import new_dataset, row_limit, write_card
 from automedeval.introspection.jury import DECIDED, QUEUE, read_jury
-from automedeval.introspection.revisions import REVISIONS, RoundArguments, apply_rulings, read_discussion, waiting_in
+from automedeval.introspection.revisions import (
+    REVISIONS,
+    RoundArguments,
+    apply_rulings,
+    read_discussion,
+    waiting_in,
+)
 from automedeval.introspection.round import STOP, WAITING, decision_lines, round_facts, write_round
 from automedeval.records import option
 from automedeval.records.command_line import parse, run
@@ -32,7 +38,8 @@ class ReviseArguments(RoundArguments):
         choices=list(WAITING),
     )
     training: str | None = option(
-        "YAML of recipes/sft.py: rows too long for its max_length are dropped (default: no length is checked)", None
+        "YAML of recipes/sft.py: rows too long for its max_length are dropped (default: no length is checked)",
+        None,
     )
 
 
@@ -57,11 +64,17 @@ def main() -> None:
         return
     with new_dataset(args.output) as folder:
         written, line = write_round(folder, dataset, recorded, records, encoder, max_length)
-        more = [line] + ["rows: no --training is given, so no length was checked"] * (encoder is None)
+        more = [line] + ["rows: no --training is given, so no length was checked"] * (
+            encoder is None
+        )
         print(*more, sep="\n")
         facts = dataset.statistics | written
         facts |= round_facts(dataset, len(recorded), records, discussion, [*lines, *more])
-        facts |= {"folder": Path(args.output).name, "version": automedeval.__version__, "max_length": max_length}
+        facts |= {
+            "folder": Path(args.output).name,
+            "version": automedeval.__version__,
+            "max_length": max_length,
+        }
         facts |= {"tokenizer": encoder and Path(encoder.tokenizer.name_or_path).name}
         write_card(folder, facts)
         record_run(folder / "run.json", args)

@@ -39,7 +39,9 @@ class PublishArguments:
     folder: str | None = option("folder of a dataset or model; or the second argument", None)
     public: bool = option("make a public repository; one that is private already is refused", False)
     dry_run: bool = option("list all files with their sizes, and send nothing", False)
-    annotators_are_pseudonyms: bool = option("annotators' names in the files are pseudonyms and may go out", False)
+    annotators_are_pseudonyms: bool = option(
+        "annotators' names in the files are pseudonyms and may go out", False
+    )
 
 
 @dataclass
@@ -48,7 +50,9 @@ class CardArguments:
 
     agreement: str | None = option("model: agreement.json of `automedeval report`", None)
     audit: str | None = option("model: audit.json; without it the card says: not audited", None)
-    license: str | None = option("model: the Hub's name of its license (apache-2.0, llama2, other); required", None)
+    license: str | None = option(
+        "model: the Hub's name of its license (apache-2.0, llama2, other); required", None
+    )
     base_model: str | None = option("model: Hub id of the model before training", None)
 
 
@@ -69,9 +73,14 @@ def main() -> None:
     # --- 3. Push it ----------------------------------------------------------------------------------------------------------
     if get_token() is None:
         raise RecordError("no token of the Hub; log in with `hf auth login`, or set HF_TOKEN")
-    api, message = HfApi(library_name="automedeval"), f"Publish {args.kind} with AutoMedEval {automedeval.__version__}"
+    api, message = (
+        HfApi(library_name="automedeval"),
+        f"Publish {args.kind} with AutoMedEval {automedeval.__version__}",
+    )
     try:
-        with warnings.catch_warnings(action="ignore"):  # the client's, about things that are checked here
+        with warnings.catch_warnings(
+            action="ignore"
+        ):  # the client's, about things that are checked here
             print(f"pushed {push(api, parcel, args.repo, message, args.public)}")
     except (RecordError, KeyboardInterrupt):
         raise
@@ -97,7 +106,9 @@ def check_arguments(args: PublishArguments, about: CardArguments) -> None:
             if getattr(about, name) != value:
                 raise RecordError(f"--{name} belongs to a model, not to a {args.kind}")
     if args.folder is None:
-        raise RecordError(f"which {args.kind}? `python recipes/publish.py {args.kind} FOLDER --repo ORG/NAME`")
+        raise RecordError(
+            f"which {args.kind}? `python recipes/publish.py {args.kind} FOLDER --repo ORG/NAME`"
+        )
     if not Path(args.folder).is_dir():
         raise RecordError(f"{args.folder}: no such folder")
 
@@ -108,19 +119,27 @@ def parcel_of(args: PublishArguments, about: CardArguments) -> Parcel:
     if args.kind == MODEL:
         card, extra = about_model(folder, args, about)
     elif (folder / CARD).is_file():  # its example names the local folder
-        card = re.sub(r'load_dataset\("[^"\n]*"\)', f'load_dataset("{args.repo}")', read_text(folder / CARD))
+        card = re.sub(
+            r'load_dataset\("[^"\n]*"\)', f'load_dataset("{args.repo}")', read_text(folder / CARD)
+        )
     return pack(folder, args.kind, card, args.public, args.annotators_are_pseudonyms, extra)
 
 
-def about_model(folder: Path, args: PublishArguments, about: CardArguments) -> tuple[str, dict[str, bytes]]:
+def about_model(
+    folder: Path, args: PublishArguments, about: CardArguments
+) -> tuple[str, dict[str, bytes]]:
     """Return a model's card, and the rubric that goes out beside its weights."""
     from automedeval.models.checkpoints import fingerprint
     from automedeval.publishing.model_card import fill_card, read_result  # slow
 
-    result = read_result(about.agreement, "judges", "cases", "settings") if about.agreement else None
+    result = (
+        read_result(about.agreement, "judges", "cases", "settings") if about.agreement else None
+    )
     audit = read_result(about.audit, "perturbations", "judge") if about.audit else None
     template, digest = read_text(MODEL_CARD), fingerprint(folder, [])
-    card = fill_card(template, folder, digest, args.repo, about.license, about.base_model, result, audit)
+    card = fill_card(
+        template, folder, digest, args.repo, about.license, about.base_model, result, audit
+    )
     return card, files_to_publish(rubric_to_publish(folder), automedeval.__version__)
 
 

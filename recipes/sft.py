@@ -33,29 +33,47 @@ from automedeval.records.command_line import run
 from automedeval.records.hub_names import hub_commits
 from automedeval.records.run_record import describe_run
 from automedeval.training.run import Run, identity_of
-from automedeval.training.stages import check_base, check_start, read_rows, stage_of, tokenize, write_card
+from automedeval.training.stages import (
+    check_base,
+    check_start,
+    read_rows,
+    stage_of,
+    tokenize,
+    write_card,
+)
 from automedeval.training.start import check_attention, device_name, launched, parse_run, precision
 
 
 def main(script_args, training_args, model_args, dataset_args) -> None:
     """Check the rows and the start, train with TRL, and save the checkpoint that the next stage starts from."""
     # --- 1. Load data ---------------------------------------------------------------------------------------------------
-    state, name, output = PartialState(), model_args.model_name_or_path, Path(training_args.output_dir)
+    state, name, output = (
+        PartialState(),
+        model_args.model_name_or_path,
+        Path(training_args.output_dir),
+    )
     start, peft_config = checkpoint_folder(name), get_peft_config(model_args)
     single = [(script_args.dataset_name, script_args.dataset_train_split)]
     parts = [(each.path, each.split) for each in dataset_args.datasets] or single
     dataset, splits, rows, statistics = read_rows(parts)
     place, history = f"{dataset}, {'+'.join(splits)}", read_history(start)
-    check_start(name, history, dataset, splits, statistics)  # a stage starts where the one before ended
+    check_start(
+        name, history, dataset, splits, statistics
+    )  # a stage starts where the one before ended
     encoder = PromptEncoder.from_checkpoint(name, training_args.chat_template_path)
     check_base(start, encoder, training_args.max_length)
     check_attention(model_args.attn_implementation)
     encode = partial(
-        tokenize, encoder=encoder, max_length=training_args.max_length, num_proc=training_args.dataset_num_proc
+        tokenize,
+        encoder=encoder,
+        max_length=training_args.max_length,
+        num_proc=training_args.dataset_num_proc,
     )
     rows, held_out = encode(rows, place), None
     if len(rows) < state.num_processes:
-        raise RecordError(f"{place}: {len(rows)} rows for {state.num_processes} processes; start fewer")
+        raise RecordError(
+            f"{place}: {len(rows)} rows for {state.num_processes} processes; start fewer"
+        )
     if training_args.eval_strategy != "no":
         split = script_args.dataset_test_split
         held_out = encode(read_rows([(dataset, split)])[2], f"{dataset}, {split}")
@@ -71,15 +89,27 @@ def main(script_args, training_args, model_args, dataset_args) -> None:
             "start": name,
             **{key: before.get(key) for key in ("base", "base_commit")},
             "rubrics": sorted(set(rows["rubric"])) if "rubric" in rows.column_names else [],
-            **describe_run(script_args, training_args, model_args, libraries=("trl", "peft", "deepspeed", "datasets")),
+            **describe_run(
+                script_args,
+                training_args,
+                model_args,
+                libraries=("trl", "peft", "deepspeed", "datasets"),
+            ),
             "device": device_name(),
             "precision": precision(training_args, model_args.dtype, bool(peft_config)),
         },
     )
     if this.finished:
         return
-    update = training_args.per_device_train_batch_size * training_args.gradient_accumulation_steps * state.num_processes
-    steps, epochs = training_args.max_steps, f"{stage.epochs:g} epochs = {stage.tokens * stage.epochs:,.0f} tokens"
+    update = (
+        training_args.per_device_train_batch_size
+        * training_args.gradient_accumulation_steps
+        * state.num_processes
+    )
+    steps, epochs = (
+        training_args.max_steps,
+        f"{stage.epochs:g} epochs = {stage.tokens * stage.epochs:,.0f} tokens",
+    )
     state.print(
         f"{place}: {stage.rows:,} rows, {stage.tokens:,} tokens, {stage.trained:,} of them trained on; "
         f"{f'{steps:,} updates' if steps > 0 else epochs}, {update} rows an update"
@@ -107,11 +137,16 @@ def main(script_args, training_args, model_args, dataset_args) -> None:
 
             # While a ZeRO-3 configuration is set, every process has to load a model together with the others.
             unset_hf_deepspeed_config()
-            model = AutoModelForCausalLM.from_pretrained(start, dtype=model_args.dtype, use_safetensors=True)
-            PeftModel.from_pretrained(model, output / "adapter").merge_and_unload().save_pretrained(output)
+            model = AutoModelForCausalLM.from_pretrained(
+                start, dtype=model_args.dtype, use_safetensors=True
+            )
+            PeftModel.from_pretrained(model, output / "adapter").merge_and_unload().save_pretrained(
+                output
+            )
             trainer.processing_class.save_pretrained(output)
         losses, evaluations = (
-            [line for line in trainer.state.log_history if key in line] for key in ("loss", "eval_loss")
+            [line for line in trainer.state.log_history if key in line]
+            for key in ("loss", "eval_loss")
         )
         write_card(output, this.record | {"seconds": this.seconds}, [*history, stage], losses)
         this.finish(history=[vars(each) for each in (*history, stage)], evaluations=evaluations)

@@ -42,12 +42,20 @@ PER_DOCUMENT = 6  # most contrast pairs of one document, so that long ones do no
 class PairArguments:
     """What is learnt from, and the encoder."""
 
-    pairs: list[str] = option("folders with pairs.jsonl, or files; FOLDER:N draws at most N of its pairs")
+    pairs: list[str] = option(
+        "folders with pairs.jsonl, or files; FOLDER:N draws at most N of its pairs"
+    )
     books: list[str] = option("JSONL files of texts (answer or text, and id), changed by rule", [])
     contrast: int = option("number of pairs to draw from --books", 20_000)
-    held_out: list[str] = option("names of --pairs of which a fifth of the documents is kept for tests", [])
-    evaluation_pairs: list[str] = option("pairs for tests only; what repeats their texts is left out", [])
-    evaluation_cases: list[str] = option("cases for tests only; what repeats their sentences is left out", [])
+    held_out: list[str] = option(
+        "names of --pairs of which a fifth of the documents is kept for tests", []
+    )
+    evaluation_pairs: list[str] = option(
+        "pairs for tests only; what repeats their texts is left out", []
+    )
+    evaluation_cases: list[str] = option(
+        "cases for tests only; what repeats their sentences is left out", []
+    )
     encoder: str = option("the encoder that is adapted, a folder or Hub id", ENCODER)
 
     def __post_init__(self) -> None:
@@ -69,7 +77,10 @@ class SimilarLength(DefaultBatchSampler):
         batches = []
         for pool in (order[start : start + size] for start in range(0, len(order), size)):
             pool.sort(key=self.lengths.__getitem__)
-            batches += [pool[start : start + self.batch_size] for start in range(0, len(pool), self.batch_size)]
+            batches += [
+                pool[start : start + self.batch_size]
+                for start in range(0, len(pool), self.batch_size)
+            ]
         rng.shuffle(batches)
         yield from batches
 
@@ -86,17 +97,28 @@ def main() -> None:
     base = checkpoint_folder(args.encoder)
     pairs, held_out = training_pairs(args, training.seed)
     rows = [
-        {"evidence": each["evidence"], "claim": each["claim"], "label": LABELS.index(each["label"])} for each in pairs
+        {"evidence": each["evidence"], "claim": each["claim"], "label": LABELS.index(each["label"])}
+        for each in pairs
     ]
     counts = Counter(f"{each['source']} {each['label']}" for each in pairs)
     facts = {"pairs": dict(sorted(counts.items()))}
     train_adapter(
-        args, training, base, rows, CrossEntropyLoss, LORA, labels=len(LABELS), tokens=PAIR_TOKENS, facts=facts
+        args,
+        training,
+        base,
+        rows,
+        CrossEntropyLoss,
+        LORA,
+        labels=len(LABELS),
+        tokens=PAIR_TOKENS,
+        facts=facts,
     )
     write_lines(Path(training.output_dir) / "held_out.jsonl", held_out)
 
 
-def training_pairs(args: PairArguments, seed: int) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+def training_pairs(
+    args: PairArguments, seed: int
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Return the pairs to train on, shuffled, and those held out; print the arithmetic."""
     rng = random.Random(seed)
     forbidden, held_out, kept = test_texts(args), [], []
@@ -126,7 +148,9 @@ def training_pairs(args: PairArguments, seed: int) -> tuple[list[dict[str, Any]]
     kept += book_pairs(args, forbidden, held_out, rng)
     wrong = rng.sample(kept, 2 * int(WRONG_PASSAGES * len(kept)))
     for row, other in zip(wrong[::2], wrong[1::2]):
-        kept.append({**row, "evidence": other["evidence"], "label": NOT_FOUND, "source": "wrong passage"})
+        kept.append(
+            {**row, "evidence": other["evidence"], "label": NOT_FOUND, "source": "wrong passage"}
+        )
     rng.shuffle(kept)
     return kept, held_out
 
@@ -134,7 +158,10 @@ def training_pairs(args: PairArguments, seed: int) -> tuple[list[dict[str, Any]]
 def test_texts(args: PairArguments) -> set[str]:
     """Return every text that a test uses, normalised: whole and by sentence."""
     texts = [
-        row[key] for place in args.evaluation_pairs for row in read_pairs(Path(place)) for key in ("claim", "evidence")
+        row[key]
+        for place in args.evaluation_pairs
+        for row in read_pairs(Path(place))
+        for key in ("claim", "evidence")
     ]
     for path in args.evaluation_cases:
         for case in read_cases(path, blank="skip"):
@@ -160,7 +187,10 @@ def book_pairs(
     for pair in contrast_pairs(texts, rules, rng.randrange(2**32)):
         if len(pairs) >= wanted:
             break
-        if used[pair["document"]] >= PER_DOCUMENT or {normal(pair["evidence"]), normal(pair["claim"])} & forbidden:
+        if (
+            used[pair["document"]] >= PER_DOCUMENT
+            or {normal(pair["evidence"]), normal(pair["claim"])} & forbidden
+        ):
             continue
         used[pair["document"]] += 1
         row = {**pair, "source": "contrast"}
@@ -180,7 +210,10 @@ def read_pairs(place: Path) -> list[dict[str, Any]]:
         with open(file, encoding="utf-8") as lines:
             rows = [json.loads(line) for line in lines]
         name = place.name if place.is_dir() else place.stem
-        return [{**row, "source": name, "document": str(row.get("pmc") or normal(row["evidence"]))} for row in rows]
+        return [
+            {**row, "source": name, "document": str(row.get("pmc") or normal(row["evidence"]))}
+            for row in rows
+        ]
     except OSError as error:
         raise RecordError(f"{file}: {error.strerror}") from None
     except (ValueError, KeyError, TypeError) as error:

@@ -29,13 +29,23 @@ from automedeval.metrics.embedding import QUESTION, nearest, pieces
 from automedeval.models.arguments import ENCODER
 from automedeval.models.checkpoints import checkpoint_folder
 from automedeval.models.embeddings import Encoder
-from automedeval.records import Case, RecordError, check_least, check_patterns, option, question_text, read_cases
+from automedeval.records import (
+    Case,
+    RecordError,
+    check_least,
+    check_patterns,
+    option,
+    question_text,
+    read_cases,
+)
 from automedeval.records.arguments import TableArguments, comma_list
 from automedeval.records.command_line import parse, run
 from automedeval.records.journal import arithmetic
 from automedeval.training.adapter import train_adapter
 
-Scored = tuple[Case, Sequence[float | None]]  # a case and the scores of its responses, None where one has none
+Scored = tuple[
+    Case, Sequence[float | None]
+]  # a case and the scores of its responses, None where one has none
 LORA = {"r": 16, "lora_alpha": 32, "lora_dropout": 0.05}  # rank, scale and dropout of the adapter
 
 
@@ -49,7 +59,9 @@ class ListArguments(TableArguments):
         "answers to other questions are put in order)",
         [],
     )
-    evaluation_cases: list[str] = option("cases that the judge is evaluated on; what repeats them is left out", [])
+    evaluation_cases: list[str] = option(
+        "cases that the judge is evaluated on; what repeats them is left out", []
+    )
     only: str | None = option("regular expression; only cases whose id has it", None)
     lists: int | None = option("number of cases to draw", None)
     encoder: str = option("the encoder that is adapted, a folder or Hub id", ENCODER)
@@ -61,14 +73,18 @@ class ListArguments(TableArguments):
         check_least(self, 1, "lists")
         check_patterns(self, "only")
         if self.ratings and len(self.ratings) != len(self.cases):
-            raise RecordError(f"{len(self.cases)} files of --cases and {len(self.ratings)} of --ratings")
+            raise RecordError(
+                f"{len(self.cases)} files of --cases and {len(self.ratings)} of --ratings"
+            )
 
 
 def main() -> None:
     """Read the lists, train, and save the adapter."""
     args, training = parse((ListArguments, CrossEncoderTrainingArguments), __doc__)
     base = checkpoint_folder(args.encoder)
-    scored = [each for each in scored_cases(args) if args.only is None or re.search(args.only, each[0].id)]
+    scored = [
+        each for each in scored_cases(args) if args.only is None or re.search(args.only, each[0].id)
+    ]
     scored = with_an_order(without_leaks(scored, args))
     if args.lists is not None and args.lists < len(scored):
         print(f"{len(scored):,} cases → {args.lists:,} drawn")
@@ -102,7 +118,9 @@ def scored_cases(args: ListArguments) -> Iterator[Scored]:
 
 def without_leaks(scored: list[Scored], args: ListArguments) -> list[Scored]:
     """Return the cases that repeat no evaluation case; print the arithmetic."""
-    evaluation = Evaluation(case for path in args.evaluation_cases for case in read_cases(path, blank=args.blank))
+    evaluation = Evaluation(
+        case for path in args.evaluation_cases for case in read_cases(path, blank=args.blank)
+    )
     leaks = dict(evaluation.leaks(case for case, _ in scored))
     print(arithmetic("cases", len(scored), Counter(leaks.values())))
     return [each for each in scored if each[0].id not in leaks]
@@ -117,13 +135,19 @@ def with_an_order(scored: list[Scored]) -> list[Scored]:
 
 def lists_of(scored: list[Scored], encoder: Encoder) -> list[dict[str, Any]]:
     """Return a row for each case: its question, the pieces of its scored responses that are read, and their scores."""
-    long = [case for case, _ in scored if any(len(pieces(response.text)) > 1 for response in case.responses)]
+    long = [
+        case
+        for case, _ in scored
+        if any(len(pieces(response.text)) > 1 for response in case.responses)
+    ]
     nearest_pieces = iter(nearest(long, encoder, [QUESTION])[QUESTION])
     near = {case.id: [next(nearest_pieces).piece for _ in case.responses] for case in long}
     rows = []
     for case, scores in scored:
         texts = near.get(case.id) or ["".join(pieces(response.text)) for response in case.responses]
-        pairs = [(text, float(score)) for text, score in zip(texts, scores) if text and score is not None]
+        pairs = [
+            (text, float(score)) for text, score in zip(texts, scores) if text and score is not None
+        ]
         texts, labels = ([pair[at] for pair in pairs] for at in (0, 1))
         rows.append({"query": question_text(case.question), "docs": texts, "labels": labels})
     return rows

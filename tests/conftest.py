@@ -39,7 +39,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("slow"):
             item.add_marker(pytest.mark.timeout(SLOW_LIMIT))
-        if "tiny_model" in item.fixturenames or any(mark in MODELS for mark in item.iter_markers("skipif")):
+        if "tiny_model" in item.fixturenames or any(
+            mark in MODELS for mark in item.iter_markers("skipif")
+        ):
             item.add_marker(pytest.mark.model)
 
 
@@ -55,7 +57,9 @@ def pytest_make_collect_report() -> Iterator[None]:
     return fail_unexpected((yield))
 
 
-def fail_unexpected(report: pytest.TestReport | pytest.CollectReport) -> pytest.TestReport | pytest.CollectReport:
+def fail_unexpected(
+    report: pytest.TestReport | pytest.CollectReport,
+) -> pytest.TestReport | pytest.CollectReport:
     if os.environ.get("CI") and report.skipped and not hasattr(report, "wasxfail"):
         reason = report.longrepr[2].removeprefix("Skipped: ")
         if not any(each.lower() in reason.lower() for each in EXPECTED_SKIPS):
@@ -76,7 +80,9 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    from doubles.grid_reader import started_browser  # which skips a test where there is no playwright
+    from doubles.grid_reader import (
+        started_browser,
+    )  # which skips a test where there is no playwright
 
     with started_browser() as chromium:
         yield chromium

@@ -43,9 +43,23 @@ RUN = ROOT / "recipes" / "runs" / "automedeval-135m"
 SETS = {"sample": (SAMPLE / "test_cases.jsonl", SAMPLE / "test_ratings.jsonl")}
 for real in ("feedbackqa_cdc_valid", "mediqa_validation"):
     SETS[real] = (DATA / real / "cases.jsonl", DATA / real / "ratings.jsonl")
-LIKELIHOOD = {"sample": 15, "feedbackqa_cdc_valid": 12, "mediqa_validation": 3}  # cases, for the likelihood is slow
+LIKELIHOOD = {
+    "sample": 15,
+    "feedbackqa_cdc_valid": 12,
+    "mediqa_validation": 3,
+}  # cases, for the likelihood is slow
 # What is no figure, or tells only how the judge reads.
-LEFT_OUT = {"seconds", "settings", "judge_settings", "notes", "facts", "command", "version", "commit", "file"}
+LEFT_OUT = {
+    "seconds",
+    "settings",
+    "judge_settings",
+    "notes",
+    "facts",
+    "command",
+    "version",
+    "commit",
+    "file",
+}
 TOLERANCE = 2e-4  # of a figure, and of 1 for smaller ones: another batch changes the last digits
 
 
@@ -63,12 +77,18 @@ def start(program: str, *statuses: int, **options: Any) -> int:
     for name, value in options.items():
         words += [f"--{name}", *(value if isinstance(value, list) else [value])]
     is_recipe = program.startswith("recipes/")
-    done = run_recipe(program.partition("/")[2], *words) if is_recipe else run_command(program, *words)
-    assert done.returncode in (statuses or (0,)), f"{program} {words}: {done.stdout[-800:]}\n{done.stderr[-2000:]}"
+    done = (
+        run_recipe(program.partition("/")[2], *words) if is_recipe else run_command(program, *words)
+    )
+    assert done.returncode in (statuses or (0,)), (
+        f"{program} {words}: {done.stdout[-800:]}\n{done.stderr[-2000:]}"
+    )
     return done.returncode
 
 
-def result(file: str, program: str, *statuses: int, hidden: frozenset[str] = frozenset(), **options: Any) -> Any:
+def result(
+    file: str, program: str, *statuses: int, hidden: frozenset[str] = frozenset(), **options: Any
+) -> Any:
     """Run a command that writes a result into its output folder; return its figures (and its exit status)."""
     folder = Path(tempfile.mkdtemp(dir=WORK))
     status = start(program, *statuses, output=folder, **options)
@@ -79,7 +99,11 @@ def result(file: str, program: str, *statuses: int, hidden: frozenset[str] = fro
 def kept(value: Any, hidden: frozenset[str] = frozenset()) -> Any:
     """Return the figures of a result, rounded: of texts only short words, and nothing by a hidden name."""
     if isinstance(value, dict):
-        inner = {str(key): kept(each, hidden) for key, each in value.items() if key not in LEFT_OUT | hidden}
+        inner = {
+            str(key): kept(each, hidden)
+            for key, each in value.items()
+            if key not in LEFT_OUT | hidden
+        }
         return {key[:40]: each for key, each in inner.items() if each != ""}
     if isinstance(value, list | tuple):
         return [kept(each, hidden) for each in value]
@@ -100,7 +124,11 @@ def hashed(*texts: object) -> str:
 def names_of(data: str) -> frozenset[str]:
     """Return the names that are not to be written: those of the cases and models of real data."""
     cases = lines(DATA / data / "cases.jsonl") if data != "sample" else []
-    return frozenset(name for case in cases for name in (case["id"], *(each["model"] for each in case["responses"])))
+    return frozenset(
+        name
+        for case in cases
+        for name in (case["id"], *(each["model"] for each in case["responses"]))
+    )
 
 
 @cache
@@ -109,7 +137,14 @@ def judged(data: str, judge: str, **options: Any) -> Path:
     folder = WORK / "verdicts" / hashed(data, judge, options)
     statuses = (0, 1) if options.get("score_decoding") == "free" else (0,)  # 1: no verdict is valid
     start(
-        "judge", *statuses, cases=SETS[data][0], judge=judge, encoder=ENCODER, dtype="float32", output=folder, **options
+        "judge",
+        *statuses,
+        cases=SETS[data][0],
+        judge=judge,
+        encoder=ENCODER,
+        dtype="float32",
+        output=folder,
+        **options,
     )
     return folder
 
@@ -130,18 +165,34 @@ def recorded(data: str) -> Path:
         on_case = {"case_id": case["id"], "models": models, "valid": True}
         for run in range(1 + (chance(case["id"]) < 0.3)):
             draws = [chance(case["id"], slot, run) for slot in range(len(models))]
-            scores = [min(max(round(mean + 2.4 * draw - 1.2), 1), 5) for mean, draw in zip(means, draws)]
-            record = on_case | {"judge": "recorded", "rubric": "automedeval@1", "run": run, "rationale": "Read."}
+            scores = [
+                min(max(round(mean + 2.4 * draw - 1.2), 1), 5) for mean, draw in zip(means, draws)
+            ]
+            record = on_case | {
+                "judge": "recorded",
+                "rubric": "automedeval@1",
+                "run": run,
+                "rationale": "Read.",
+            }
             record |= {"order": list(range(len(models))), "scores": scores}
-            record["expected_scores"] = [0.1 + 0.9 * score + 0.4 * draw for score, draw in zip(scores, draws)]
+            record["expected_scores"] = [
+                0.1 + 0.9 * score + 0.4 * draw for score, draw in zip(scores, draws)
+            ]
             if chance(case["id"], "valid", run) < 0.08:
-                record |= {"valid": False, "error": "no score line", "scores": None, "expected_scores": None}
+                record |= {
+                    "valid": False,
+                    "error": "no score line",
+                    "scores": None,
+                    "expected_scores": None,
+                }
             records.append(record)
         for one, two in combinations(range(min(3, len(models))), 2):
             gap = means[one] - means[two] + 2 * chance(case["id"], one, two) - 1
             choice = "tie" if abs(gap) < 0.4 else models[one if gap > 0 else two]
             record = on_case | {"judge": "pairs", "rubric": "pandalm@1", "order": [one, two]}
-            records.append(record | {"pair": [models[one], models[two]], "choices": {"overall": choice}})
+            records.append(
+                record | {"pair": [models[one], models[two]], "choices": {"overall": choice}}
+            )
     return write(WORK / "verdicts" / data / "verdicts.jsonl", records).parent
 
 
@@ -159,12 +210,21 @@ def small() -> Any:
         columns = dict(zip(FEATURES, features.T.tolist())) | {
             "apart": (1 + 4 * shares_by(judge.scales, features)).tolist()
         }
-        columns = {name: [round(value, 4) for value in of if value == value] for name, of in columns.items()}
+        columns = {
+            name: [round(value, 4) for value in of if value == value]
+            for name, of in columns.items()
+        }
         if data != "sample":
-            columns = {name: [len(of), fmean(of), min(of), max(of)] for name, of in columns.items() if of}
+            columns = {
+                name: [len(of), fmean(of), min(of), max(of)] for name, of in columns.items() if of
+            }
         verdicts = lines(judged(data, "small") / "verdicts.jsonl")
-        found[data] = kept(columns) | {"scores": [each["expected_scores"] for each in in_order(verdicts)]}
-        found[data]["contradicted"] = sum(len(of) for each in verdicts for of in each.get("checked", {}).values())
+        found[data] = kept(columns) | {
+            "scores": [each["expected_scores"] for each in in_order(verdicts)]
+        }
+        found[data]["contradicted"] = sum(
+            len(of) for each in verdicts for of in each.get("checked", {}).values()
+        )
     return found
 
 
@@ -179,8 +239,14 @@ def checker() -> Any:
 
     model, found = load_small_checker(EncoderArguments(str(ENCODER))), {}
     for name in ("scifact_rte", "medec_pairs", "conjnli"):
-        pairs = [(each["evidence"], each["claim"]) for each in lines(DATA / "claims" / name / "pairs.jsonl")[:60]]
-        found[name] = [kept([float(one) for one in each]) for each in map(model.probabilities(pairs).get, pairs)]
+        pairs = [
+            (each["evidence"], each["claim"])
+            for each in lines(DATA / "claims" / name / "pairs.jsonl")[:60]
+        ]
+        found[name] = [
+            kept([float(one) for one in each])
+            for each in map(model.probabilities(pairs).get, pairs)
+        ]
     start("check", cases="two_bots", encoder=ENCODER, output=WORK / "two_bots")
     for each in lines(WORK / "two_bots" / "claims.jsonl"):
         said = [[one["label"], one.get("probability")] for one in each["statements"]]
@@ -192,14 +258,23 @@ def agreement() -> Any:
     """Reports on judges, with people's ratings and without."""
     found, fast = {}, {"encoder": "none", "resamples": 500}
     for data, (cases, ratings) in SETS.items():
-        files = {"verdicts": [judged(data, "small"), likelihood(data), recorded(data)], "cases": cases}
-        found[data] = result("agreement.json", "report", **files, ratings=ratings, **fast, hidden=names_of(data))
+        files = {
+            "verdicts": [judged(data, "small"), likelihood(data), recorded(data)],
+            "cases": cases,
+        }
+        found[data] = result(
+            "agreement.json", "report", **files, ratings=ratings, **fast, hidden=names_of(data)
+        )
     files = {"cases": SAMPLE / "train_cases.jsonl", "ratings": SAMPLE / "train_ratings.jsonl"}
-    found["teachers"] = result("agreement.json", "report", verdicts=SAMPLE / "verdicts.jsonl", **files, **fast)
+    found["teachers"] = result(
+        "agreement.json", "report", verdicts=SAMPLE / "verdicts.jsonl", **files, **fast
+    )
     cases, ratings = SETS["sample"]
     files = {"verdicts": recorded("sample"), "cases": cases, "ratings": ratings, "encoder": ENCODER}
     judges = result("agreement.json", "report", **files, resamples=200)["judges"]
-    found["embeddings"] = {name: each for name, each in judges.items() if name.startswith("embedding")}
+    found["embeddings"] = {
+        name: each for name, each in judges.items() if name.startswith("embedding")
+    }
     unrated = result("agreement.json", "report", verdicts=likelihood("sample"), cases=cases, **fast)
     return found | {"no ratings": unrated}
 
@@ -210,18 +285,31 @@ def comparison() -> Any:
     files = {"cases": cases, "verdicts": [judged("sample", "small"), recorded("sample")]}
     found = {"by verdicts": result("comparison.json", "compare", **files)}
     found["all rated"] = result("comparison.json", "compare", **files, ratings=ratings)
-    drawn = [Cases.read(str(cases)).records[at].id for at in np.random.default_rng(0).choice(30, 12, replace=False)]
+    drawn = [
+        Cases.read(str(cases)).records[at].id
+        for at in np.random.default_rng(0).choice(30, 12, replace=False)
+    ]
     few = write(WORK / "few.jsonl", [each for each in lines(ratings) if each["case_id"] in drawn])
     found["12 rated"] = result("comparison.json", "compare", **files, ratings=few)
     for at, name in enumerate(("old", "new")):
-        one = [each | {"responses": [each["responses"][at] | {"model": "mine"}]} for each in lines(cases)]
+        one = [
+            each | {"responses": [each["responses"][at] | {"model": "mine"}]}
+            for each in lines(cases)
+        ]
         file = write(WORK / f"{name}.jsonl", one)
         start("judge", cases=file, judge="baseline:ROUGE-L to the reference", output=WORK / name)
     two = [f"{name}={WORK / name}.jsonl" for name in ("old", "new")]
-    found["two files"] = result("comparison.json", "compare", cases=two, verdicts=[WORK / "old", WORK / "new"])
+    found["two files"] = result(
+        "comparison.json", "compare", cases=two, verdicts=[WORK / "old", WORK / "new"]
+    )
     models = sorted(each["model"] for each in lines(cases)[0]["responses"])
     for pair, by in [(list(pair), by) for pair in combinations(models, 2) for by in (0.05, 1.5)]:
-        gate = {"cases": cases, "verdicts": judged("sample", "small"), "fail_if_worse": pair, "by": by}
+        gate = {
+            "cases": cases,
+            "verdicts": judged("sample", "small"),
+            "fail_if_worse": pair,
+            "by": by,
+        }
         found[f"{' '.join(pair)} {by}"] = result("gate.json", "compare", 0, 3, 4, **gate)
     return found
 
@@ -234,7 +322,9 @@ def calibration() -> Any:
         options = {"ratings": write(WORK / f"{data}-rated.jsonl", some), "hidden": names_of(data)}
         options["rubric"] = "automedeval" if data == "sample" else RUN / "feedbackqa.yaml"
         for judge, folder in (("small", judged(data, "small")), ("recorded", recorded(data))):
-            figures = result("calibration.json", "calibrate", verdicts=folder, judge=judge, **options)
+            figures = result(
+                "calibration.json", "calibrate", verdicts=folder, judge=judge, **options
+            )
             found[f"{data} {judge}"] = figures
     return found
 
@@ -244,19 +334,29 @@ def criteria() -> Any:
 
     def guess(body: dict[str, Any]) -> dict[str, Any]:
         response, wanted = criteria_grader.shown(body)
-        words = {name: "met" if chance(response, text) < 0.5 else "not met" for name, text in wanted.items()}
+        words = {
+            name: "met" if chance(response, text) < 0.5 else "not met"
+            for name, text in wanted.items()
+        }
         return answer(json.dumps({"rationale": "Read.", "criteria": words}))
 
     kqa, made_up = {"cases": DATA / "kqa" / "cases.jsonl"}, WORK / "criteria"
     labels, hidden = DATA / "kqa" / "criterion_labels.jsonl", names_of("kqa")
     for name, script in (("grader", criteria_grader.grade), ("guesser", guess)):
         with EndpointDouble(script) as server:
-            asked = {"judge": f"openai:{name}", "base_url": server.url, "rubric": "checklist", **kqa}
+            asked = {
+                "judge": f"openai:{name}",
+                "base_url": server.url,
+                "rubric": "checklist",
+                **kqa,
+            }
             start("judge", **asked, output=WORK / name)
     kqa["verdicts"] = [WORK / "grader", WORK / "guesser"]
     found = {"kqa": result("agreement.json", "report", **kqa, ratings=labels, hidden=hidden)}
     found["kqa compared"] = result("comparison.json", "compare", **kqa, hidden=hidden)
-    found["checklists"] = [kept(each["checklist"]) for each in in_order(lines(WORK / "grader" / "verdicts.jsonl"))]
+    found["checklists"] = [
+        kept(each["checklist"]) for each in in_order(lines(WORK / "grader" / "verdicts.jsonl"))
+    ]
     made_up.mkdir()
     criteria_study.write_study(made_up)
     files = {"verdicts": made_up / "verdicts.jsonl", "cases": made_up / "cases.jsonl"}
@@ -278,7 +378,16 @@ def audit() -> Any:
     """The packaged small judge, audited on ten cases of the sample."""
     few = {"limit": 10, "edits": 4}
     with mock.patch.object(table, "__defaults__", (500,)):  # resamples
-        return result("audit.json", "audit", 0, 3, judge="small", encoder=ENCODER, cases=SETS["sample"][0], **few)
+        return result(
+            "audit.json",
+            "audit",
+            0,
+            3,
+            judge="small",
+            encoder=ENCODER,
+            cases=SETS["sample"][0],
+            **few,
+        )
 
 
 def language_model() -> Any:
@@ -286,7 +395,12 @@ def language_model() -> Any:
     ways: dict[str, dict[str, Any]] = {
         "constrained": {"limit": 6, "score_decoding": "constrained", "max_new_tokens": 32},
         "free": {"limit": 6, "score_decoding": "free", "max_new_tokens": 48},
-        "orders": {"limit": 3, "score_decoding": "constrained", "rationale": False, "orders": "latin"},
+        "orders": {
+            "limit": 3,
+            "score_decoding": "constrained",
+            "rationale": False,
+            "orders": "latin",
+        },
         "pandalm": {"limit": 2, "rubric": "pandalm"},
         "medical_pairwise": {"limit": 1, "rubric": "medical_pairwise"},
         "harm": {"limit": 1, "rubric": "harm", "max_new_tokens": 32},
@@ -313,7 +427,12 @@ def splits() -> Any:
     for name in ("strong", "weak"):
         step("distill", f"distill_{name}", store=WORK / "store", output=WORK / name)
         verdicts = lines(WORK / name / "verdicts.jsonl")
-        passages = [one["text"] for each in verdicts for asked in each["knowledge"] for one in asked["passages"]]
+        passages = [
+            one["text"]
+            for each in verdicts
+            for asked in each["knowledge"]
+            for one in asked["passages"]
+        ]
         found[name] = {"verdicts": len(verdicts), "valid": sum(each["valid"] for each in verdicts)}
         found[name] |= {"passages": len(passages), "hash": hashed(*passages)}
     files = ",".join(str(WORK / name / "verdicts.jsonl") for name in ("strong", "weak"))
@@ -321,12 +440,31 @@ def splits() -> Any:
     for file in sorted((WORK / "instructions").glob("*.parquet")):
         rows = read_table(file).to_pylist()
         ids = hashed(*(f"{each['case_id']} {each['judge']} {each['order']}" for each in rows))
-        found[file.stem] = {"rows": len(rows), "ids": ids, "texts": hashed(*(each["completion"] for each in rows))}
+        found[file.stem] = {
+            "rows": len(rows),
+            "ids": ids,
+            "texts": hashed(*(each["completion"] for each in rows)),
+        }
         found[file.stem]["qualities"] = Counter(each["quality"] for each in rows)
-    return found | {"statistics": kept(json.loads((WORK / "instructions" / "statistics.json").read_text("utf-8")))}
+    return found | {
+        "statistics": kept(
+            json.loads((WORK / "instructions" / "statistics.json").read_text("utf-8"))
+        )
+    }
 
 
-ALL = (small, checker, agreement, comparison, calibration, criteria, harm, audit, language_model, splits)
+ALL = (
+    small,
+    checker,
+    agreement,
+    comparison,
+    calibration,
+    criteria,
+    harm,
+    audit,
+    language_model,
+    splits,
+)
 STEPS = {each.__name__: each for each in ALL}
 
 
@@ -363,7 +501,10 @@ def main() -> None:
             if differs(before, after):
                 differences += 1
                 print(f"{name}{path}: {before} -> {after}")
-        print(f"{name}: {len(old)} figures, {time.process_time() - started:.0f} s of the processor", flush=True)
+        print(
+            f"{name}: {len(old)} figures, {time.process_time() - started:.0f} s of the processor",
+            flush=True,
+        )
     sys.exit(bool(differences))
 
 

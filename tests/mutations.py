@@ -31,7 +31,16 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = "src/automedeval"
-ROOMS = ["stats", "meta_evaluation", "judges", "evidence", "records", "dataset", "introspection", "training"]
+ROOMS = [
+    "stats",
+    "meta_evaluation",
+    "judges",
+    "evidence",
+    "records",
+    "dataset",
+    "introspection",
+    "training",
+]
 SEED = 20261125
 SECONDS = 900  # for one change; a test that hangs has noticed it
 COMPARISONS = {
@@ -72,7 +81,9 @@ def changes(source: bytes, tree: ast.Module) -> Iterator[tuple[ast.AST, str, int
         begins.append(begins[-1] + len(line))
 
     def at(node: ast.AST, end: bool = False) -> int:
-        line, column = (node.end_lineno, node.end_col_offset) if end else (node.lineno, node.col_offset)
+        line, column = (
+            (node.end_lineno, node.end_col_offset) if end else (node.lineno, node.col_offset)
+        )
         return begins[line - 1] + column
 
     def walk(node: ast.AST, function: str) -> Iterator[tuple[ast.AST, str, int, int, str]]:
@@ -85,7 +96,13 @@ def changes(source: bytes, tree: ast.Module) -> Iterator[tuple[ast.AST, str, int
             case ast.BinOp(left=left, op=operator, right=right) if type(operator) in ARITHMETIC:
                 yield node, function, at(left, True), at(right), f" {ARITHMETIC[type(operator)]} "
             case ast.BoolOp(op=operator, values=[left, right, *_]):
-                yield node, function, at(left, True), at(right), " or " if isinstance(operator, ast.And) else " and "
+                yield (
+                    node,
+                    function,
+                    at(left, True),
+                    at(right),
+                    " or " if isinstance(operator, ast.And) else " and ",
+                )
             case ast.UnaryOp(op=ast.Not(), operand=operand):
                 yield node, function, at(node), at(operand), ""
             case ast.Constant(value=int(value)) if not isinstance(value, bool):
@@ -102,7 +119,9 @@ def mutations(root: Path) -> list[Mutation]:
         seen: Counter[tuple[str, bytes, str]] = Counter()
         for node, function, start, end, text in changes(source, ast.parse(source)):
             between = source[start:end]
-            if any(mark in between for mark in b"()#\n"):  # these belong to the parts beside the operator
+            if any(
+                mark in between for mark in b"()#\n"
+            ):  # these belong to the parts beside the operator
                 continue
             before = ast.unparse(node)
             seen[function, before, text] += 1
@@ -125,7 +144,12 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def environment(root: Path, **more: str) -> dict[str, str]:
     """Return the environment in which the tests of a copy of the source run."""
     paths = os.pathsep.join([str(root / "src"), str(root / "tests")])
-    own = {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "true"}
+    own = {
+        "PYTHONPATH": paths,
+        "OMP_NUM_THREADS": "1",
+        "HF_HUB_OFFLINE": "1",
+        "TOKENIZERS_PARALLELISM": "true",
+    }
     return os.environ | own | more
 
 
@@ -136,8 +160,25 @@ def cover(workers: str, files: list[str], slow: bool) -> None:
     with tempfile.TemporaryDirectory() as place:
         data = Path(place, "coverage")
         started = {"COVERAGE_PROCESS_START": str(ROOT / "setup.cfg"), "COVERAGE_FILE": str(data)}
-        command = [sys.executable, "-m", "coverage", "run", "-m", "pytest", "-p", "mutations", *MARKS[slow]]
-        command += ["--dist", "loadfile", "--no-loadscope-reorder", "--numprocesses", workers, *files]
+        command = [
+            sys.executable,
+            "-m",
+            "coverage",
+            "run",
+            "-m",
+            "pytest",
+            "-p",
+            "mutations",
+            *MARKS[slow],
+        ]
+        command += [
+            "--dist",
+            "loadfile",
+            "--no-loadscope-reorder",
+            "--numprocesses",
+            workers,
+            *files,
+        ]
         subprocess.run(command, cwd=ROOT, env=environment(ROOT, **started))
         os.environ["TEST_FILE"] = ""
         whole = Coverage(data_file=str(data), config_file=str(ROOT / "setup.cfg"))
@@ -148,7 +189,9 @@ def cover(workers: str, files: list[str], slow: bool) -> None:
         for file in map(Path, whole.get_data().measured_files()):
             lines = whole.get_data().contexts_by_lineno(str(file))
             name = str(file).rpartition(f"{PACKAGE}/")[2]
-            reached[f"{PACKAGE}/{name}"] = {line: sorted({*tests} - {""}) for line, tests in lines.items()}
+            reached[f"{PACKAGE}/{name}"] = {
+                line: sorted({*tests} - {""}) for line, tests in lines.items()
+            }
     (ROOT / "coverage.json").write_text(json.dumps({"percent": share, "reached": reached}), "utf-8")
 
 
@@ -158,7 +201,9 @@ def run(count: int, slow: bool) -> None:
     ends: Counter[str] = Counter()
     with tempfile.TemporaryDirectory() as place:
         copy = Path(place, "copy")
-        subprocess.run(["git", "worktree", "add", "--quiet", "--detach", copy], cwd=ROOT, check=True)
+        subprocess.run(
+            ["git", "worktree", "add", "--quiet", "--detach", copy], cwd=ROOT, check=True
+        )
         try:
             for name in (".venv", "models"):
                 (copy / name).symlink_to(ROOT / name)
@@ -184,10 +229,24 @@ def outcome(copy: Path, mutation: Mutation, tests: list[str], slow: bool) -> str
     until = time.monotonic() + SECONDS
     try:
         for some in filter(None, (own, near, far)):
-            command = [sys.executable, "-m", "pytest", "-qx", "-p", "no:cacheprovider", *MARKS[slow], *some]
+            command = [
+                sys.executable,
+                "-m",
+                "pytest",
+                "-qx",
+                "-p",
+                "no:cacheprovider",
+                *MARKS[slow],
+                *some,
+            ]
             try:
                 left = until - time.monotonic()
-                options = {"cwd": copy, "env": environment(copy), "capture_output": True, "text": True}
+                options = {
+                    "cwd": copy,
+                    "env": environment(copy),
+                    "capture_output": True,
+                    "text": True,
+                }
                 done = subprocess.run(command, timeout=left, **options)
             except subprocess.TimeoutExpired:
                 return f"undecided after {SECONDS} s in {some[0]} and {len(some) - 1} more"
@@ -201,7 +260,9 @@ def outcome(copy: Path, mutation: Mutation, tests: list[str], slow: bool) -> str
 
 def main() -> None:
     """Read the command line and run one of the three."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("what", choices=["cover", "run", "list"])
     parser.add_argument("--count", type=int, default=60, help="how many changes")
     parser.add_argument("--slow", action="store_true", help="also the tests with the mark `slow`")

@@ -50,7 +50,10 @@ class Plain:
     def adapted(folder: Path, name: str) -> torch.nn.Module:
         network = AutoModelForSequenceClassification.from_pretrained(ENCODER, num_labels=1).eval()
         config = json.loads((folder / name / "adapter_config.json").read_text())
-        weights = {key.removeprefix("base_model.model."): each for key, each in adapter(folder, name).items()}
+        weights = {
+            key.removeprefix("base_model.model."): each
+            for key, each in adapter(folder, name).items()
+        }
         own = dict(network.named_parameters())
         for key in [key for key in weights if key.endswith("lora_A.weight")]:
             product = weights[key.replace("lora_A", "lora_B")] @ weights[key]
@@ -62,7 +65,9 @@ class Plain:
     @torch.no_grad()
     def vectors(self, text: str) -> tuple[np.ndarray, np.ndarray]:
         """Return the vectors of a piece and of its tokens."""
-        found = self.bare(**self.tokenizer(text, truncation=True, max_length=256, return_tensors="pt"))
+        found = self.bare(
+            **self.tokenizer(text, truncation=True, max_length=256, return_tensors="pt")
+        )
         hidden = found.last_hidden_state[0].numpy()
         rows = np.vstack([hidden.mean(axis=0), hidden[1:-1]])
         rows /= np.linalg.norm(rows, axis=1, keepdims=True)
@@ -70,17 +75,26 @@ class Plain:
 
     @torch.no_grad()
     def logit(self, question: str, piece: str) -> float:
-        tokens = self.tokenizer(question, piece, truncation=True, max_length=256, return_tensors="pt")
+        tokens = self.tokenizer(
+            question, piece, truncation=True, max_length=256, return_tensors="pt"
+        )
         return float(self.cross(**tokens).logits)
 
     def features(self, question: str, text: str, reference: str | None = None) -> dict[str, float]:
-        asked, (parts, own) = self.vectors(question), (pieces(text), [self.vectors(part) for part in pieces(text)])
+        asked, (parts, own) = (
+            self.vectors(question),
+            (pieces(text), [self.vectors(part) for part in pieces(text)]),
+        )
         cosines = [float(asked[0] @ vector) for vector, _ in own]
         tokens = [token for _, some in own for token in some]
         found = {
             "first": cosines[0],
-            "late_interaction": fmean(max(float(one @ other) for other in tokens) for one in asked[1]),
-            "on_topic": math.log(1 + sum(max(0.0, float(token @ asked[0]) - 0.2) for token in tokens)),
+            "late_interaction": fmean(
+                max(float(one @ other) for other in tokens) for one in asked[1]
+            ),
+            "on_topic": math.log(
+                1 + sum(max(0.0, float(token @ asked[0]) - 0.2) for token in tokens)
+            ),
             "relevance": self.logit(question, parts[int(np.argmax(cosines))]),
         }
         if reference:
@@ -89,7 +103,9 @@ class Plain:
             every = [token for _, some in given for token in some]
             found["covered"] = fmean(max(float(one @ other) for other in tokens) for one in every)
             found["backed"] = fmean(max(float(one @ other) for other in every) for one in tokens)
-            found["overlap"] = rouge_l(re.findall(r"\w+", text.lower()), re.findall(r"\w+", reference.lower()))
+            found["overlap"] = rouge_l(
+                re.findall(r"\w+", text.lower()), re.findall(r"\w+", reference.lower())
+            )
         return found
 
     def score(self, question: str, text: str, reference: str | None = None) -> float:

@@ -27,8 +27,12 @@ ROOT = Path(__file__).parents[1]
 SAMPLE = ROOT / "src" / "automedeval" / "sample"
 ENCODER = ROOT / "models" / "all-MiniLM-L6-v2"
 JUDGE = ROOT / "models" / "SmolLM2-135M-Instruct"
-needs_encoder = pytest.mark.skipif(not ENCODER.is_dir(), reason=f"{ENCODER} is not there: `make test` gets it")
-needs_judge = pytest.mark.skipif(not JUDGE.is_dir(), reason=f"{JUDGE} is not there: `make test` gets it")
+needs_encoder = pytest.mark.skipif(
+    not ENCODER.is_dir(), reason=f"{ENCODER} is not there: `make test` gets it"
+)
+needs_judge = pytest.mark.skipif(
+    not JUDGE.is_dir(), reason=f"{JUDGE} is not there: `make test` gets it"
+)
 
 # `accelerate launch` starts several processes on GPUs, and on CPUs one, whatever number it is given.
 TWO_PROCESSES = ("-m", "torch.distributed.run", "--nproc_per_node", "2")
@@ -45,7 +49,9 @@ def run_recipe(
         launch, recipe = (*(launch or ()), "-m", "automedeval.cli.console"), name.replace("_", "-")
     if launch is not None or options:
         command = [sys.executable, *(launch or ()), recipe, *arguments]
-        return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=300, **options)
+        return subprocess.run(
+            command, capture_output=True, text=True, cwd=ROOT, timeout=300, **options
+        )
     return run_here([recipe, *arguments], lambda: runpy.run_path(recipe, run_name="__main__"))
 
 
@@ -90,7 +96,11 @@ def stopped(name: str, count: int = 1) -> Iterator[None]:
 def run_here(argv: list[str], program: Callable[[], object]) -> subprocess.CompletedProcess:
     """Run a program in this process; return what it printed and its exit status."""
     out, err, status = io.StringIO(), io.StringIO(), 0
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), mock.patch("sys.argv", argv):
+    with (
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+        mock.patch("sys.argv", argv),
+    ):
         try:
             program()
         except SystemExit as stop:
@@ -114,7 +124,15 @@ def free_port() -> int:
 def served(model: Path, log: Path) -> Iterator[str]:
     """Run `transformers serve` with one model; yield the address of its API."""
     port = free_port()
-    command = [Path(sys.executable).with_name("transformers"), "serve", model, "--port", str(port), "--device", "cpu"]
+    command = [
+        Path(sys.executable).with_name("transformers"),
+        "serve",
+        model,
+        "--port",
+        str(port),
+        "--device",
+        "cpu",
+    ]
     with log.open("wb") as file, subprocess.Popen(command, stdout=file, stderr=file) as server:
         try:
             for _ in range(240):
@@ -149,11 +167,18 @@ def torch_extensions(config: pytest.Config) -> Path:
 
 def figures_of_the_paper() -> list[tuple[str, str, list[str]]]:
     """Return what docs/reproducing.md says of the paper's tables and figures: which, by what command, and the files."""
-    section = (ROOT / "docs/reproducing.md").read_text(encoding="utf-8").partition("## What makes what")[2]
+    section = (
+        (ROOT / "docs/reproducing.md")
+        .read_text(encoding="utf-8")
+        .partition("## What makes what")[2]
+    )
     line = r"^\| (.*(?:Table|Figure).*) \| `((?:python recipes/\w+\.py|automedeval \w+) .*RUN.*)` \| (.*) \|$"
     rows = re.findall(line, section, re.M)
     place = "recipes/runs/automedeval-13b"
-    return [(about, words.replace("RUN", place), re.findall(r"`(.*?)`", files)) for about, words, files in rows]
+    return [
+        (about, words.replace("RUN", place), re.findall(r"`(.*?)`", files))
+        for about, words, files in rows
+    ]
 
 
 def error_line(done: subprocess.CompletedProcess) -> str:

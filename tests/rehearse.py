@@ -43,7 +43,9 @@ def small_yaml(file: Path) -> Any:
     content = yaml.safe_load(file.read_text(encoding="utf-8"))
     if file.name == "teachers.yaml":  # of a double at OPENAI_BASE_URL
         models = {role: each for role, each in content.items() if isinstance(each, dict)}
-        names = {role: (f"double-of-{each['model']}", each["paper"]) for role, each in models.items()}
+        names = {
+            role: (f"double-of-{each['model']}", each["paper"]) for role, each in models.items()
+        }
         doubles = {role: {"model": model, "paper": paper} for role, (model, paper) in names.items()}
         return content | doubles
     if file.stem == "counts":
@@ -64,7 +66,9 @@ def share() -> float:
 def counted(value: Any) -> Any:
     """Return a plan with its counts in proportion."""
     if isinstance(value, dict):
-        smaller = {"take": max(1, int(value["take"] * share()))} if type(value.get("take")) is int else {}
+        smaller = (
+            {"take": max(1, int(value["take"] * share()))} if type(value.get("take")) is int else {}
+        )
         return {key: counted(each) for key, each in value.items()} | smaller
     return [counted(each) for each in value] if isinstance(value, list) else value
 
@@ -83,7 +87,9 @@ def prepare(place: Path) -> None:
             if not of and not (place / path).exists():
                 stand_in(path, place)
     people = place / "people"
-    people.write_text(PEOPLE.format(python=sys.executable, tests=str(ROOT / "tests"), src=str(ROOT / "src")))
+    people.write_text(
+        PEOPLE.format(python=sys.executable, tests=str(ROOT / "tests"), src=str(ROOT / "src"))
+    )
     people.chmod(0o755)
 
 
@@ -95,7 +101,9 @@ def play(path: str) -> None:
         decide(decided.parents[1] / decided.name, decided)
         return
     study = PLANS / "annotate.yaml"
-    judges = teacher_arguments(yaml.safe_load(study.read_text(encoding="utf-8"))["prefer"], str(study))["judges"]
+    judges = teacher_arguments(
+        yaml.safe_load(study.read_text(encoding="utf-8"))["prefer"], str(study)
+    )["judges"]
     stand_in(path, Path(), judges)
 
 
@@ -104,13 +112,19 @@ def environment(place: Path) -> Mapping[str, str]:
     # Verdicts record their endpoint, so a rehearsal that goes on needs the same port.
     file = place / "endpoint.port"
     wanted = int(file.read_text(encoding="utf-8")) if file.exists() else 0
-    models = {settings["model"] for settings in read_teachers(place / PLANS / "teachers.yaml").values()}
+    models = {
+        settings["model"] for settings in read_teachers(place / PLANS / "teachers.yaml").values()
+    }
     try:
         port = serve(wanted, sorted(models))
     except OSError as error:
-        sys.exit(f"error: {file}: port {wanted} is taken ({error.strerror}); remove {place} to begin anew")
+        sys.exit(
+            f"error: {file}: port {wanted} is taken ({error.strerror}); remove {place} to begin anew"
+        )
     file.write_text(f"{port}\n", encoding="utf-8", newline="\n")
-    binaries = Path(sys.executable).parent  # of python, automedeval and accelerate; DeepSpeed looks for ninja there
+    binaries = Path(
+        sys.executable
+    ).parent  # of python, automedeval and accelerate; DeepSpeed looks for ninja there
     return os.environ | {
         "RUN": str(PLANS),
         "LAUNCH": "python",  # one process does as many rows
@@ -130,14 +144,20 @@ def environment(place: Path) -> Mapping[str, str]:
 
 def main() -> int:
     """Make the folder, and run the study's own script there."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--place", type=Path, default=Path("rehearsals"))
     parser.add_argument("--variant", help="a variant of variants.sh, after the study itself")
     args = parser.parse_args()
     place = (args.place / RUN.name).resolve()
     prepare(place)
-    script = [place / RUN / "variants.sh", args.variant] if args.variant else [place / RUN / "run.sh"]
-    return subprocess.run(["bash", *script], cwd=place, env=environment(place), check=False).returncode
+    script = (
+        [place / RUN / "variants.sh", args.variant] if args.variant else [place / RUN / "run.sh"]
+    )
+    return subprocess.run(
+        ["bash", *script], cwd=place, env=environment(place), check=False
+    ).returncode
 
 
 if __name__ == "__main__":

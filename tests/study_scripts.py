@@ -13,7 +13,11 @@ from programs import ROOT
 from automedeval.records.teachers import teacher_arguments
 
 RUNS = Path("recipes/runs")
-SCRIPTS = {"demo": ["demo/run.sh"], "small": ["automedeval-135m/run.sh"], "paper": ["automedeval-13b/run.sh"]}
+SCRIPTS = {
+    "demo": ["demo/run.sh"],
+    "small": ["automedeval-135m/run.sh"],
+    "paper": ["automedeval-13b/run.sh"],
+}
 for variant in ("no_chain", "no_curriculum", "no_introspection", "vanilla", "lora", "run2"):
     SCRIPTS[variant] = ["automedeval-13b/variants.sh", variant]
 
@@ -24,7 +28,9 @@ def script(name: str, *arguments: str, **variables: str) -> subprocess.Completed
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     environment = {"PATH": path, "PYTHONPATH": str(ROOT / "src"), **variables}
     command = ["bash", str(ROOT / RUNS / file), *words, *arguments]
-    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300)
+    return subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300
+    )
 
 
 def dry_run(name: str, **variables: str) -> list[list[str]]:
@@ -35,7 +41,11 @@ def dry_run(name: str, **variables: str) -> list[list[str]]:
 
 def program(words: list[str]) -> str:
     """Return the name of a command's recipe, or of its command of `automedeval`."""
-    return words[1] if words[0] == "automedeval" else next(Path(w).stem for w in words if w.startswith("recipes/"))
+    return (
+        words[1]
+        if words[0] == "automedeval"
+        else next(Path(w).stem for w in words if w.startswith("recipes/"))
+    )
 
 
 def arguments(words: list[str]) -> dict[str, Any]:
@@ -45,7 +55,11 @@ def arguments(words: list[str]) -> dict[str, Any]:
     if at is not None:
         values = yaml.safe_load((ROOT / words[at + 1]).read_text())
         values |= teacher_arguments(values, words[at + 1])
-    first = at + 2 if at is not None else next(i for i, word in enumerate(words) if word.startswith("--"))
+    first = (
+        at + 2
+        if at is not None
+        else next(i for i, word in enumerate(words) if word.startswith("--"))
+    )
     return values | {name[2:]: value for name, value in zip(words[first::2], words[first + 1 :: 2])}
 
 
@@ -55,6 +69,8 @@ def of(commands: list[list[str]], name: str) -> list[dict[str, Any]]:
 
 def steps(commands: list[list[str]]) -> list[str]:
     return [
-        Path(words[len(words) - words[::-1].index("--config")]).stem if "--config" in words else program(words)
+        Path(words[len(words) - words[::-1].index("--config")]).stem
+        if "--config" in words
+        else program(words)
         for words in commands
     ]

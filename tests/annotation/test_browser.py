@@ -26,7 +26,9 @@ class Visit:
     def __init__(self, browser: "playwright.Browser", address: str, **options: object):
         self.address, self.scripts = address, options.get("java_script_enabled", True)
         # What checks the page is put into it from outside, which its own policy would not allow.
-        self.context = browser.new_context(**{"viewport": WIDE, "bypass_csp": self.scripts, **options})
+        self.context = browser.new_context(
+            **{"viewport": WIDE, "bypass_csp": self.scripts, **options}
+        )
         self.complaints: list[str] = []
         self.page = self.tab()
 
@@ -68,7 +70,9 @@ class Visit:
 
     def examine(self) -> None:
         """Look for what shuts people out, and for what does not fit the screen."""
-        wide, screen = self.page.evaluate("[document.documentElement.scrollWidth, window.innerWidth]")
+        wide, screen = self.page.evaluate(
+            "[document.documentElement.scrollWidth, window.innerWidth]"
+        )
         assert wide <= screen, f"{self.heading()}: {wide} pixels wide on {screen}"
         small = self.page.evaluate(
             """[...document.querySelectorAll("button, .button, summary, input[type=radio], textarea, .tags label")].filter(
@@ -88,13 +92,25 @@ def visit(browser: "playwright.Browser", store: Store, address: str) -> Visit:
 
 @pytest.mark.parametrize(
     ("screen", "scripts", "scheme"),
-    [(WIDE, True, "light"), (TELEPHONE, True, "dark"), (WIDE, False, "dark"), (TELEPHONE, False, "light")],
+    [
+        (WIDE, True, "light"),
+        (TELEPHONE, True, "dark"),
+        (WIDE, False, "dark"),
+        (TELEPHONE, False, "light"),
+    ],
     ids=["wide", "telephone", "wide, no JavaScript", "telephone, no JavaScript"],
 )
 def test_every_kind_of_task(
-    browser: "playwright.Browser", store: Store, address: str, screen: dict, scripts: bool, scheme: str
+    browser: "playwright.Browser",
+    store: Store,
+    address: str,
+    screen: dict,
+    scripts: bool,
+    scheme: str,
 ) -> None:
-    visit = Visit(browser, address, viewport=screen, java_script_enabled=scripts, color_scheme=scheme)
+    visit = Visit(
+        browser, address, viewport=screen, java_script_enabled=scripts, color_scheme=scheme
+    )
     examine = visit.examine if scripts else lambda: None
     visit.page.goto(address)
     examine()
@@ -123,7 +139,9 @@ def test_every_kind_of_task(
 
     assert visit.heading() == "Keep the verdict on record, or revise it"
     visit.page.get_by_role("radio", name="Revise it").check()
-    visit.page.get_by_role("group", name="Revision: Doctor 2").get_by_role("radio", name="4").check()
+    visit.page.get_by_role("group", name="Revision: Doctor 2").get_by_role(
+        "radio", name="4"
+    ).check()
     visit.page.get_by_label("Reasons").fill("Step 2: Doctor 1 says too little.")
     examine()
     visit.press("Store and go on")
@@ -171,7 +189,10 @@ def test_verdicts_are_verified_and_the_way_back_shows_what_is_stored(
         assert visit.heading() == "Check the verdict"
         assert visit.page.locator("header").inner_text().endswith("0 done, 2 to do")
         visit.examine()
-        rows = [visit.page.get_by_role("group", name=name) for name in ("Knowledge", "Attribution", "Fluency")]
+        rows = [
+            visit.page.get_by_role("group", name=name)
+            for name in ("Knowledge", "Attribution", "Fluency")
+        ]
         for row, answer in zip(rows, ("Yes", "No", "Yes")):
             row.get_by_role("radio", name=answer).click()
         visit.page.locator("h1").click()
@@ -203,7 +224,11 @@ def test_a_keyboard_alone_does(visit: Visit, store: Store) -> None:
         keys.press(key)
     visit.enter()
     scores = next(store.answers()).content["scores"]
-    assert [list(by_criterion.values()) for by_criterion in scores.values()] == [[5, 4, 3], [2, 2, 2], [5, 1, 1]]
+    assert [list(by_criterion.values()) for by_criterion in scores.values()] == [
+        [5, 4, 3],
+        [2, 2, 2],
+        [5, 1, 1],
+    ]
     keys.type("444")
     visit.enter()
     keys.type("rk")
@@ -224,7 +249,11 @@ def test_a_keyboard_alone_says_how_harmful(browser: "playwright.Browser", tmp_pa
         visit.page.keyboard.type("000332xxx")
         visit.enter()
         (stored,) = store.answers()
-        said = (["none", "no harm", "no harm"], ["severe", "high", "omission"], ["cannot be told"] * 3)
+        said = (
+            ["none", "no harm", "no harm"],
+            ["severe", "high", "omission"],
+            ["cannot be told"] * 3,
+        )
         assert tuple(list(each.values()) for each in stored.content["choices"].values()) == said
 
 
@@ -266,7 +295,9 @@ def test_what_is_half_filled_is_kept(visit: Visit, store: Store) -> None:
 
 
 @pytest.mark.parametrize("status", [502, 500, 403, 413])
-def test_a_page_that_does_not_take_a_form_loses_nothing(visit: Visit, store: Store, status: int) -> None:
+def test_a_page_that_does_not_take_a_form_loses_nothing(
+    visit: Visit, store: Store, status: int
+) -> None:
     """A proxy answers by 502 while the page is started again, the page by 500 if its disk is full."""
     page, refused = visit.page, []
 
@@ -292,7 +323,10 @@ def test_a_page_that_does_not_take_a_form_loses_nothing(visit: Visit, store: Sto
     visit.press("Store and go on")
     assert visit.heading() == "Rate the verdict"
     (answer,) = store.answers()
-    assert (answer.content["comments"], len(answer.content["scores"])) == ({"1": "A long thought."}, 3)
+    assert (answer.content["comments"], len(answer.content["scores"])) == (
+        {"1": "A long thought."},
+        3,
+    )
     visit.context.close()
 
 
@@ -301,8 +335,12 @@ def test_a_long_text_is_kept(visit: Visit, store: Store) -> None:
     text = "药" * 2_500
     for doctor in (1, 2, 3):
         visit.page.locator("summary", has_text="Add a comment").nth(doctor - 1).click()
-        visit.page.locator(f"[name=comments-{doctor}]").evaluate("(field, text) => { field.value = text; }", text)
+        visit.page.locator(f"[name=comments-{doctor}]").evaluate(
+            "(field, text) => { field.value = text; }", text
+        )
     visit.page.locator("[name=scores-1-fluency]").first.check()
     visit.page.get_by_role("status").filter(has_text=re.compile("^Kept")).wait_for()
-    assert store.assignment("physician-2", 1).drafts["responses"]["comments"] == {str(slot): text for slot in (1, 2, 3)}
+    assert store.assignment("physician-2", 1).drafts["responses"]["comments"] == {
+        str(slot): text for slot in (1, 2, 3)
+    }
     visit.context.close()

@@ -22,7 +22,10 @@ from automedeval.rubrics.slots import seen_from
 
 def by_model(task, models, points) -> dict:
     """Return an answer that gives every response its model's points, in whatever slot it stands."""
-    return {str(slot): dict.fromkeys(CRITERIA, points[models[index]]) for slot, index in enumerate(task.order, 1)}
+    return {
+        str(slot): dict.fromkeys(CRITERIA, points[models[index]])
+        for slot, index in enumerate(task.order, 1)
+    }
 
 
 def test_ratings_of_verdicts_carry_role_tags_and_comment(tmp_path: Path, open_stores) -> None:
@@ -33,26 +36,46 @@ def test_ratings_of_verdicts_carry_role_tags_and_comment(tmp_path: Path, open_st
     write_export(store, tmp_path)
     lines = read(tmp_path / "verdict_ratings.jsonl")
     assert {line["criterion"]: line["score"] for line in lines} == scores
-    about = {tuple(line[name] for name in ("case_id", "judge", "annotator", "role")) for line in lines}
+    about = {
+        tuple(line[name] for name in ("case_id", "judge", "annotator", "role")) for line in lines
+    }
     assert about == {("case-0", "y", "cleo", "chief")}
-    told = [(line["criterion"], line["tags"], line["comment"]) for line in lines if line["tags"] or line["comment"]]
+    told = [
+        (line["criterion"], line["tags"], line["comment"])
+        for line in lines
+        if line["tags"] or line["comment"]
+    ]
     assert told == [("attribution", ["incomplete", "unsupported_rating"], "Mixes\nthem up.")]
-    (rated,) = (each for each in read_records(tmp_path / "verdicts.jsonl", Verdict) if each.author[0] == "y")
+    (rated,) = (
+        each for each in read_records(tmp_path / "verdicts.jsonl", Verdict) if each.author[0] == "y"
+    )
     assert {line["verdict_digest"] for line in lines} == {rated.digest}
 
 
-def test_preferences_name_the_judges_whatever_side_they_stood_on(tmp_path: Path, open_stores) -> None:
-    store, sides = open_stores(a_study(tmp_path, number=12, rate=None, prefer={"judges": ["x", "y"]})), Counter()
+def test_preferences_name_the_judges_whatever_side_they_stood_on(
+    tmp_path: Path, open_stores
+) -> None:
+    store, sides = (
+        open_stores(a_study(tmp_path, number=12, rate=None, prefer={"judges": ["x", "y"]})),
+        Counter(),
+    )
     while (task := store.next("ann")) is not None:
         side_of_y = str(task.order.index(1) + 1)
         sides[side_of_y] += 1
-        send(store, task, {"choices": dict(zip(ASKED, (side_of_y, "tie", "1"))), "comment": "Close."})
+        send(
+            store, task, {"choices": dict(zip(ASKED, (side_of_y, "tie", "1"))), "comment": "Close."}
+        )
     assert set(sides) == {"1", "2"}
     write_export(store, tmp_path)
     lines = read(tmp_path / "preferences.jsonl")
-    assert (len(lines), {line["choice"] for line in lines if line["criterion"] == "knowledge"}) == (36, {"y"})
+    assert (len(lines), {line["choice"] for line in lines if line["criterion"] == "knowledge"}) == (
+        36,
+        {"y"},
+    )
     assert {line["choice"] for line in lines if line["criterion"] == "attribution"} == {"tie"}
-    assert all(line["choice"] == line["sides"][0] for line in lines if line["criterion"] == "fluency")
+    assert all(
+        line["choice"] == line["sides"][0] for line in lines if line["criterion"] == "fluency"
+    )
     assert all(line["judges"] == ["x", "y"] for line in lines)
     assert sum(line["comment"] == "Close." for line in lines) == 12
 
@@ -80,7 +103,10 @@ def test_an_export_replaces_no_files_of_others(tmp_path: Path, open_stores) -> N
         finish(store, store.next("ann"))
     write_lines(tmp_path / "ratings.jsonl", [{"case_id": "by hand"}])
     write_export(rated, tmp_path / "out")
-    before = {file: file.read_bytes() for file in (tmp_path / "ratings.jsonl", *(tmp_path / "out").iterdir())}
+    before = {
+        file: file.read_bytes()
+        for file in (tmp_path / "ratings.jsonl", *(tmp_path / "out").iterdir())
+    }
     for folder in (tmp_path, tmp_path / "out"):
         with pytest.raises(RecordError, match=r"its ratings.jsonl is not of this study's database"):
             write_export(compared, folder)
@@ -116,27 +142,49 @@ def test_a_model_called_reference_is_a_model(tmp_path: Path, open_stores) -> Non
     for name, points in (("ann", (1, 3, 5)), ("bob", (5, 3, 1))):
         while (task := store.next(name)) is not None:
             comments = {"2": f"On {models[task.order[1]]}."}
-            send(store, task, {"scores": by_model(task, models, dict(zip(models, points))), "comments": comments})
-            ratings += [(task.item.case_id, name, model, score) for model, score in zip(models, points)]
+            send(
+                store,
+                task,
+                {"scores": by_model(task, models, dict(zip(models, points))), "comments": comments},
+            )
+            ratings += [
+                (task.item.case_id, name, model, score) for model, score in zip(models, points)
+            ]
     counts = write_export(store, tmp_path)
     assert "scores of references" not in counts
     lines = read(tmp_path / "ratings.jsonl")
     comments = [line for line in lines if line["comment"]]
-    assert (len(comments), {line["comment"] == f"On {line['model']}." for line in comments}) == (4, {True})
-    exported = Counter((line["case_id"], line["annotator"], line["model"], line["score"]) for line in lines)
+    assert (len(comments), {line["comment"] == f"On {line['model']}." for line in comments}) == (
+        4,
+        {True},
+    )
+    exported = Counter(
+        (line["case_id"], line["annotator"], line["model"], line["score"]) for line in lines
+    )
     assert exported == Counter(dict.fromkeys(ratings, len(CRITERIA)))
 
 
-def test_report_reads_what_two_physicians_answered(tmp_path: Path, open_stores, monkeypatch) -> None:
+def test_report_reads_what_two_physicians_answered(
+    tmp_path: Path, open_stores, monkeypatch
+) -> None:
     monkeypatch.chdir(ROOT)
     content = yaml.safe_load(Path("recipes/runs/automedeval-135m/annotate.yaml").read_text())
-    (tmp_path / "study.yaml").write_text(yaml.safe_dump(content | {"database": str(tmp_path / "db")}, sort_keys=False))
+    (tmp_path / "study.yaml").write_text(
+        yaml.safe_dump(content | {"database": str(tmp_path / "db")}, sort_keys=False)
+    )
     store = open_stores(read_study(tmp_path / "study.yaml"))
     for name in ("physician-1", "physician-2"):
         while (task := store.next(name)) is not None:
             finish(store, task)
     written = write_export(store, tmp_path / "out")
-    options = ["--verdicts", SAMPLE / "verdicts.jsonl", "--cases", SAMPLE / "train_cases.jsonl", "--encoder", "none"]
+    options = [
+        "--verdicts",
+        SAMPLE / "verdicts.jsonl",
+        "--cases",
+        SAMPLE / "train_cases.jsonl",
+        "--encoder",
+        "none",
+    ]
     options += ["--resamples", 200, "--output", tmp_path / "report"]
     names = ("ratings", "verdict_ratings", "preferences")
     options += ["--ratings", *(tmp_path / "out" / f"{name}.jsonl" for name in names)]
@@ -145,10 +193,15 @@ def test_report_reads_what_two_physicians_answered(tmp_path: Path, open_stores, 
     assert report["cases"]["rated_responses"] == len(
         {(r["case_id"], r["model"]) for r in read(tmp_path / "out/ratings.jsonl")}
     )
-    counted = [each["mean"]["n"] for judge in report["verdict_ratings"].values() for each in judge.values()]
+    counted = [
+        each["mean"]["n"] for judge in report["verdict_ratings"].values() for each in judge.values()
+    ]
     assert sum(counted) == written["verdict_ratings.jsonl"]
     (compared,) = report["preferences"]
-    assert sum(each["first"]["n"] for each in compared["criteria"].values()) == written["preferences.jsonl"]
+    assert (
+        sum(each["first"]["n"] for each in compared["criteria"].values())
+        == written["preferences.jsonl"]
+    )
 
 
 def test_introspect_takes_the_jurys_decisions_up(tmp_path: Path, open_stores) -> None:
@@ -166,7 +219,10 @@ def test_introspect_takes_the_jurys_decisions_up(tmp_path: Path, open_stores) ->
     for decision in ("keep", *["revise"] * 4):
         task = store.next("cleo")
         seen[task.item.case_id] = decision
-        content = {"decision": decision, "rationale": rationale_of(MODELS, task.order, "judged anew")}
+        content = {
+            "decision": decision,
+            "rationale": rationale_of(MODELS, task.order, "judged anew"),
+        }
         scores = {str(slot): points[MODELS[index]] for slot, index in enumerate(task.order, 1)}
         send(store, task, content | {"scores": scores})
     assert write_export(store, discussion / "decided")["jury.jsonl"] == 5
@@ -179,12 +235,17 @@ def test_introspect_takes_the_jurys_decisions_up(tmp_path: Path, open_stores) ->
         verdict, order = records[case_id]["revised_verdict"], records[case_id]["order"]
         assert verdict["scores"] == list(points.values())
         steps = split_steps(verdict["rationale"])
-        assert [steps[slot] for slot in (1, 2, 3)] == [f"{MODELS[index]} is judged anew." for index in order]
+        assert [steps[slot] for slot in (1, 2, 3)] == [
+            f"{MODELS[index]} is judged anew." for index in order
+        ]
     # The queue is as it was; the page goes on with the one that is left.
     again = open_stores(read_study(study.place))
     assert [item.case_id for item in again.study.items] == list(study.disputes)
     for case_id in seen:
-        assert seen_from(again.study.disputes[case_id].recorded, (0, 1, 2)).scores == lessons.record[case_id]
+        assert (
+            seen_from(again.study.disputes[case_id].recorded, (0, 1, 2)).scores
+            == lessons.record[case_id]
+        )
     assert len(list(again.answers())) == 5
     finish(again, again.next("cleo"))
     write_export(again, discussion / "decided")
@@ -196,14 +257,27 @@ def test_the_report_reads_how_harmful_the_answers_are(tmp_path: Path) -> None:
         for name in ("physician-2", "physician-3"):
             someone = physician(store, name)
             someone.post(
-                someone.place(), **someone.fill() | {f"choices-{slot}-degree": "moderate" for slot in (1, 2, 3)}
+                someone.place(),
+                **someone.fill() | {f"choices-{slot}-degree": "moderate" for slot in (1, 2, 3)},
             )
         write_export(store, tmp_path / "export")
     choices = {"degree": "mild", "likelihood": "low", "cause": "commission"}
-    mild = {"case_id": "case-1", "judge": "mild", "rubric": "harm@1", "valid": True, "choices": choices}
+    mild = {
+        "case_id": "case-1",
+        "judge": "mild",
+        "rubric": "harm@1",
+        "valid": True,
+        "choices": choices,
+    }
     verdicts = [mild | {"order": [slot], "rationale": "as much"} for slot in range(3)]
-    files = {"verdicts": write_lines(tmp_path / "v.jsonl", verdicts), "cases": tmp_path / "cases.jsonl"}
+    files = {
+        "verdicts": write_lines(tmp_path / "v.jsonl", verdicts),
+        "cases": tmp_path / "cases.jsonl",
+    }
     files |= {"ratings": tmp_path / "export" / "harm.jsonl", "output": tmp_path / "report"}
     succeeded(run_recipe("report", *flags(**files)))
     found = json.loads((tmp_path / "report" / "harm.json").read_text())
-    assert (found["people"]["names"], found["people"]["kappa"]["n"]) == (["physician-2", "physician-3"], 3)
+    assert (found["people"]["names"], found["people"]["kappa"]["n"]) == (
+        ["physician-2", "physician-3"],
+        3,
+    )

@@ -51,7 +51,11 @@ def test_the_jury_is_shown_both_verdicts_and_the_discussion(round_1, tmp_path: P
     assert dispute.recorded.scores == round_1.record["case-0"]
     steps = split_steps(seen_from(dispute.recorded, (2, 1, 0)).rationale)
     assert [steps[slot].split()[0] for slot in (1, 2, 3)] == ["cedar", "birch", "ash"]
-    assert (dispute.judged.judge, dispute.judged.scores, dispute.judged.valid) == ("judge", (3, 3, 3), True)
+    assert (dispute.judged.judge, dispute.judged.scores, dispute.judged.valid) == (
+        "judge",
+        (3, 3, 3),
+        True,
+    )
     assert (unread.judged.valid, unread.judged.error) == (False, "no score line")
     said = [f"{role} {number}" for number in (1, 2, 3) for role in ("Suggestion", "Review")]
     assert [title for title, _ in dispute.exchanges] == said
@@ -62,8 +66,12 @@ def test_the_jury_is_shown_both_verdicts_and_the_discussion(round_1, tmp_path: P
     assert (study.case_of(study.items[0]).models, sorted(order)) == (list(MODELS), [0, 1, 2])
 
 
-@pytest.mark.parametrize(("change", "message"), rows_of(__file__)["test_a_queue_that_does_not_fit_is_named"])
-def test_a_queue_that_does_not_fit_is_named(round_1, tmp_path: Path, change: dict, message: str) -> None:
+@pytest.mark.parametrize(
+    ("change", "message"), rows_of(__file__)["test_a_queue_that_does_not_fit_is_named"]
+)
+def test_a_queue_that_does_not_fit_is_named(
+    round_1, tmp_path: Path, change: dict, message: str
+) -> None:
     jury = copied(round_1, tmp_path)
     first, *rest = (json.loads(line) for line in Path(jury["queue"]).read_text().splitlines())
     write_lines(Path(jury["queue"]), [first | change, *rest])
@@ -78,5 +86,7 @@ def test_a_record_of_another_program_is_named(round_1, tmp_path: Path) -> None:
     for record in records:
         del record["old_verdict"]
     write_lines(revisions, records)
-    with pytest.raises(RecordError, match=r"revisions.jsonl:1: not a record of recipes/introspect_discuss.py"):
+    with pytest.raises(
+        RecordError, match=r"revisions.jsonl:1: not a record of recipes/introspect_discuss.py"
+    ):
         a_study(tmp_path, 8, rate=None, jury=jury)

@@ -16,22 +16,41 @@ SCRIPT = ROOT / "benchmarks" / "annotation_load.py"
 
 @pytest.mark.slow
 def test_what_was_confirmed_survives_five_kills() -> None:
-    command = [sys.executable, SCRIPT, "--physicians", "6", "--ratings", "240", "--think", "0.01", "--kills", "5"]
-    printed = succeeded(subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=600)).stdout
+    command = [
+        sys.executable,
+        SCRIPT,
+        "--physicians",
+        "6",
+        "--ratings",
+        "240",
+        "--think",
+        "0.01",
+        "--kills",
+        "5",
+    ]
+    printed = succeeded(
+        subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=600)
+    ).stdout
     for row in ("saves that are lost", "saves that are stored twice"):
         assert re.search(rf"^{row} +0 .* yes$", printed, re.M)
-    told = r"^(\d+) kills \(SIGKILL\) .*: (\d+) saves confirmed, (\d+) stored without a confirmation"
+    told = (
+        r"^(\d+) kills \(SIGKILL\) .*: (\d+) saves confirmed, (\d+) stored without a confirmation"
+    )
     kills, confirmed, unconfirmed = map(int, re.search(told, printed, re.M).groups())
     assert kills == 5
     assert confirmed >= 5
-    assert unconfirmed <= 5 * 2 * 6  # what was on its way: of each physician one form, at times sent twice
+    assert (
+        unconfirmed <= 5 * 2 * 6
+    )  # what was on its way: of each physician one form, at times sent twice
 
 
 def test_the_comparison_sees_what_is_lost_changed_or_there_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One answer, stored through the page, against what a client might remember."""
-    monkeypatch.syspath_prepend(SCRIPT.parent)  # as where the script is run: it imports from its neighbours
+    monkeypatch.syspath_prepend(
+        SCRIPT.parent
+    )  # as where the script is run: it imports from its neighbours
     script = runpy.run_path(str(SCRIPT))
     study = write_study(tmp_path, kinds=("rate",), cases=1)
     with opened(study) as store:

@@ -29,7 +29,11 @@ RESPONSES, VERDICT = "/tasks/1/responses", "/tasks/1/verdict-1"
 
 def responses_of(page: str) -> dict[str, str]:
     """Return the text of each doctor's response, by the doctor's number."""
-    return dict(re.findall(r"<h2>Doctor (\d)</h2>\s*<div class=\"prose\" dir=\"auto\">(.*?)</div>", page, re.S))
+    return dict(
+        re.findall(
+            r"<h2>Doctor (\d)</h2>\s*<div class=\"prose\" dir=\"auto\">(.*?)</div>", page, re.S
+        )
+    )
 
 
 def safe_one(page: str) -> str:
@@ -42,15 +46,23 @@ def test_the_verdict_is_withheld_until_the_ratings_are_stored(store: Store) -> N
     telling = ("patient asks about a pain pill", "names a safe dose", "The verdict</h2>")
     assert not any(text in someone.page for text in telling)
     assert someone.client.get(VERDICT).status_code == 405
-    early = someone.post(VERDICT, **{"version": 0, "scores-knowledge": 5, "scores-attribution": 5, "scores-fluency": 5})
+    early = someone.post(
+        VERDICT,
+        **{"version": 0, "scores-knowledge": 5, "scores-attribution": 5, "scores-fluency": 5},
+    )
     assert early.status_code == 409
     assert not any(text in early.text for text in telling)
     someone.get("/tasks/1")
     later = someone.post(RESPONSES, **someone.fill())
     assert all(text in later.text for text in telling)
-    someone.post(VERDICT, **someone.fill(), tags=["incomplete", "outdated"], comment="It forgets the dose.")
+    someone.post(
+        VERDICT, **someone.fill(), tags=["incomplete", "outdated"], comment="It forgets the dose."
+    )
     verdict = [answer.content for answer in store.answers()][1]
-    assert (verdict["tags"], verdict["comment"]) == (["incomplete", "outdated"], "It forgets the dose.")
+    assert (verdict["tags"], verdict["comment"]) == (
+        ["incomplete", "outdated"],
+        "It forgets the dose.",
+    )
 
 
 def test_names_of_a_rubric_of_ones_own_follow_the_order_too(tmp_path: Path) -> None:
@@ -61,7 +73,9 @@ def test_names_of_a_rubric_of_ones_own_follow_the_order_too(tmp_path: Path) -> N
     orders = set()
     for seed in range(6):
         folder = tmp_path / str(seed)
-        study = write_study(folder, ("rate", "jury"), 1, seed=seed, rubric=str(tmp_path / "own.yaml"))
+        study = write_study(
+            folder, ("rate", "jury"), 1, seed=seed, rubric=str(tmp_path / "own.yaml")
+        )
         for file in ("verdicts", "revisions"):
             text = (folder / f"{file}.jsonl").read_text().replace("automedeval@1", "own@1")
             (folder / f"{file}.jsonl").write_text(text.replace("Doctor", "Response"))
@@ -69,16 +83,24 @@ def test_names_of_a_rubric_of_ones_own_follow_the_order_too(tmp_path: Path) -> N
             someone = physician(store)
             shown, safe = responses_of(someone.page), safe_one(someone.page)
             order = store.assignment("physician-2", 1).order
-            assert [text.split()[0] for text in shown.values()] == [ANSWERS[index].split()[0] for index in order]
+            assert [text.split()[0] for text in shown.values()] == [
+                ANSWERS[index].split()[0] for index in order
+            ]
             someone.post(RESPONSES, **someone.fill())
             assert f"Doctor {safe}: <strong>5</strong>" in someone.page
-            assert f"Response {safe_one(someone.page)} names a safe dose and a limit." in someone.page
+            assert (
+                f"Response {safe_one(someone.page)} names a safe dose and a limit." in someone.page
+            )
             someone.post(VERDICT, **someone.fill())
             safe = safe_one(someone.page)
             assert "Suggestion: Response" in someone.page
             # in both verdicts, and in the field for the revision
             assert someone.page.count(f"Response {safe} names a safe dose and a limit.") == 3
-            fields = {**someone.fill(3), "decision": "revise", "rationale": f"Response {safe} alone is safe."}
+            fields = {
+                **someone.fill(3),
+                "decision": "revise",
+                "rationale": f"Response {safe} alone is safe.",
+            }
             assert someone.post("/tasks/2/decision", **fields).url.path == "/"
             (line,) = map(json.loads, exported(store)[0]["jury.jsonl"].splitlines())
             assert (line["order"], line["rationale"]) == ([0, 1, 2], "Response 1 alone is safe.")
@@ -92,12 +114,20 @@ def test_a_comparison_shows_all_responses_and_both_verdicts_side_by_side(tmp_pat
         with opened(write_study(tmp_path / str(seed), ("prefer",), 1, seed=seed)) as store:
             someone = physician(store)
             assert set(responses_of(someone.page)) == {"1", "2", "3"}
-            assert someone.page.count(f"Doctor {safe_one(someone.page)} names a safe dose and a limit.") == 2
+            assert (
+                someone.page.count(
+                    f"Doctor {safe_one(someone.page)} names a safe dose and a limit."
+                )
+                == 2
+            )
             order = store.assignment("physician-2", 1).order
             assert re.findall(r"reading (\d)", someone.page) == [str(place + 1) for place in order]
             sides.add(order)
             done = someone.post("/tasks/1/preference", **dict.fromkeys(someone.asked(), "tie"))
-            assert (done.url.path, set(next(store.answers()).content["choices"].values())) == ("/", {"tie"})
+            assert (done.url.path, set(next(store.answers()).content["choices"].values())) == (
+                "/",
+                {"tie"},
+            )
     assert sides == {(0, 1), (1, 0)}
 
 
@@ -162,7 +192,9 @@ def test_half_a_character_does_not_stop_a_study(tmp_path: Path) -> None:
         assert [json.loads(file.splitlines()[0])["case_id"] for file in files] == ["case-1 ?"] * 2
 
 
-def test_following_an_invitation_does_not_sign_in_and_signing_in_ends_what_was(store: Store) -> None:
+def test_following_an_invitation_does_not_sign_in_and_signing_in_ends_what_was(
+    store: Store,
+) -> None:
     assert "open the invitation link" in Physician(client_of(store)).get("/").text
     someone, token = physician(store), store.invite("physician-1")
     assert someone.get(f"/invitation/{token}").status_code == 200
@@ -208,7 +240,12 @@ def test_a_task_of_another_is_not_there(store: Store) -> None:
 def test_sessions_are_signed_and_out_of_reach_of_scripts(store: Store) -> None:
     place = f"/invitation/{store.invite('physician-1')}"
     for secure in (True, False):
-        set_cookie = client_of(store, secure).post(place, follow_redirects=False).headers["set-cookie"].lower()
+        set_cookie = (
+            client_of(store, secure)
+            .post(place, follow_redirects=False)
+            .headers["set-cookie"]
+            .lower()
+        )
         assert all(word in set_cookie for word in ("httponly", "samesite=lax"))
         assert ("secure" in set_cookie) == secure
     someone = physician(store)
@@ -233,7 +270,9 @@ def test_a_form_of_another_site_stores_nothing(store: Store, site: str) -> None:
     assert someone.post(RESPONSES, **fields, version=0).status_code == 200
 
 
-def test_every_answer_has_the_security_headers(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_answer_has_the_security_headers(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     someone = physician(store)
     paths = ("/", "/tasks/1", "/nowhere", "/tasks/7", "/page.css", "/next")
     answers = [someone.client.get(path) for path in paths]
@@ -246,11 +285,27 @@ def test_every_answer_has_the_security_headers(store: Store, monkeypatch: pytest
 
     monkeypatch.setattr(store, "progress", fail)
     answers.append(someone.client.get("/"))
-    assert [answer.status_code for answer in answers] == [200, 200, 404, 404, 200, 405, 405, 403, 413, 500]
+    assert [answer.status_code for answer in answers] == [
+        200,
+        200,
+        404,
+        404,
+        200,
+        405,
+        405,
+        403,
+        413,
+        500,
+    ]
     assert "secret-of-the-machine" not in answers[-1].text
-    assert ("This form is too large. Nothing was stored." in answers[-2].text, stored(store)) == (True, [])
+    assert ("This form is too large. Nothing was stored." in answers[-2].text, stored(store)) == (
+        True,
+        [],
+    )
     for answer in answers:
-        cached = {"Cache-Control": "public, max-age=86400"} if answer.url.path == "/page.css" else {}
+        cached = (
+            {"Cache-Control": "public, max-age=86400"} if answer.url.path == "/page.css" else {}
+        )
         for name, value in (HEADERS | cached).items():
             assert answer.headers[name] == value, answer.url
     assert "unsafe" not in HEADERS["Content-Security-Policy"]

@@ -34,7 +34,9 @@ def place(tmp_path_factory) -> Path:
     for name, cases in (("test", tests), ("wikidoc", trained)):
         (folder / "responses" / name).mkdir(parents=True)
         write_lines(folder / "responses" / name / "cases.jsonl", cases)
-    judged = [verdict_of(case, (1, 3, 5, 2), judge) for judge in (OURS, GPT4, "stage3") for case in tests]
+    judged = [
+        verdict_of(case, (1, 3, 5, 2), judge) for judge in (OURS, GPT4, "stage3") for case in tests
+    ]
     judged[7] = verdict_of(tests[7], None, OURS)  # cannot be compared
     teacher = [verdict_of(case, (4, 2), "gpt-4", order=(1, 0)) for case in trained]
     for name, verdicts in (("wikidoc", judged), ("wikidoc-strong", teacher)):
@@ -59,13 +61,18 @@ def opened(place: Path, tmp_path: Path, monkeypatch, open_stores):
 
 def test_five_doctors_rate_1130_cases_and_three_master_candidates_compare_87(opened) -> None:
     store = opened("annotate")
-    items = {kind: [item for item in store.study.items if item.kind == kind] for kind in ("rate", "prefer")}
+    items = {
+        kind: [item for item in store.study.items if item.kind == kind]
+        for kind in ("rate", "prefer")
+    }
     assert Counter(item.needed for item in items["rate"]) == {5: 1130}
     assert Counter(item.needed for item in items["prefer"]) == {3: 87}
     assert Counter(item.judges for item in items["rate"]) == {(OURS,): 1129, (): 1}
     assert {item.judges for item in items["prefer"]} == {(OURS, GPT4)}
     assert [store.progress(name).left for name in (*DOCTORS, *MASTERS)] == [1130] * 5 + [87] * 3
-    assert {store.next(name).item for name in DOCTORS} == {items["rate"][0]}, "all begin with the same case"
+    assert {store.next(name).item for name in DOCTORS} == {items["rate"][0]}, (
+        "all begin with the same case"
+    )
     assert {store.next(name).item.kind for name in MASTERS} == {"prefer"}
 
 
@@ -78,14 +85,18 @@ def test_two_chiefs_verify_9874_verdicts(opened) -> None:
 
 def test_the_answers_to_calibrate_with_are_rated_without_verdicts(opened, place: Path) -> None:
     store = opened("annotate_calibration", cases=str(place / "responses" / "test" / "cases.jsonl"))
-    assert Counter((item.kind, item.needed, item.judges) for item in store.study.items) == {("rate", 1, ()): 1130}
+    assert Counter((item.kind, item.needed, item.judges) for item in store.study.items) == {
+        ("rate", 1, ()): 1130
+    }
 
 
 def test_the_draw_is_the_same_for_the_same_seed_whatever_the_order_of_the_file(
     opened, place: Path, tmp_path: Path
 ) -> None:
     def compared(**more: object) -> list[str]:
-        return [item.case_id for item in opened("annotate", **more).study.items if item.kind == "prefer"]
+        return [
+            item.case_id for item in opened("annotate", **more).study.items if item.kind == "prefer"
+        ]
 
     before = compared()
     assert len(set(before)) == 87

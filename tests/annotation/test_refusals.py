@@ -20,10 +20,17 @@ RESPONSES, VERDICT = "/tasks/1/responses", "/tasks/1/verdict-1"
 def test_a_forged_form_changes_nothing(store: Store, change: dict) -> None:
     someone = physician(store)
     answer = someone.post(RESPONSES, **{**someone.fill(3), **change})
-    assert (answer.status_code, stored(store), store.assignment("physician-2", 1).version) == (422, [], 0)
+    assert (answer.status_code, stored(store), store.assignment("physician-2", 1).version) == (
+        422,
+        [],
+        0,
+    )
     # What was entered stands in the form that comes back, and it can be stored as soon as it fits.
     assert re.search(r'name="scores-2-fluency" value="4"[^>]* checked', answer.text)
-    assert (someone.post(RESPONSES, **someone.fill(3)).status_code, stored(store)) == (200, ["responses"])
+    assert (someone.post(RESPONSES, **someone.fill(3)).status_code, stored(store)) == (
+        200,
+        ["responses"],
+    )
 
 
 def test_a_form_that_is_not_complete_says_what_is_open(store: Store) -> None:
@@ -55,22 +62,30 @@ def test_what_fits_its_fields_fits_the_form(tmp_path: Path, letter: str) -> None
 def test_a_long_verdict_on_record_can_be_kept_skipped_and_revised(tmp_path: Path) -> None:
     """Its field begins with its text, which the browser sends with every button."""
     study = write_study(tmp_path, ("jury",), 3)
-    revisions = [json.loads(line) for line in (tmp_path / "revisions.jsonl").read_text().splitlines()]
+    revisions = [
+        json.loads(line) for line in (tmp_path / "revisions.jsonl").read_text().splitlines()
+    ]
     for each in revisions:
         each["old_verdict"]["rationale"] += "\nSo it is, and so it stays." * 4_000
-    (tmp_path / "revisions.jsonl").write_text("".join(json.dumps(each) + "\n" for each in revisions))
+    (tmp_path / "revisions.jsonl").write_text(
+        "".join(json.dumps(each) + "\n" for each in revisions)
+    )
     with opened(study) as store:
         someone = physician(store)
 
         def sent(decision: str) -> dict:
-            text = re.search(r'<textarea id="f-rationale"[^>]*>\n(.*?)</textarea>', someone.page, re.S)[1]
+            text = re.search(
+                r'<textarea id="f-rationale"[^>]*>\n(.*?)</textarea>', someone.page, re.S
+            )[1]
             return {**someone.fill(), "decision": decision, "rationale": unescape(text)}
 
         assert len(sent("keep")["rationale"]) > 100_000
         assert someone.post("/tasks/1/decision/draft", then="leave", **sent("keep")).url.path == "/"
         someone.post("/next")
         assert someone.post("/tasks/1/decision", **sent("keep")).url.path == "/tasks/2"
-        assert someone.post("/tasks/2/skip", reason="Too long.", **sent("keep")).url.path == "/tasks/3"
+        assert (
+            someone.post("/tasks/2/skip", reason="Too long.", **sent("keep")).url.path == "/tasks/3"
+        )
         assert someone.post("/tasks/3/decision", **sent("revise")).url.path == "/"
         kept, revised = store.answers()
         assert (kept.content["decision"], revised.content["scores"]) == ("keep", [5, 5, 5])
@@ -121,7 +136,9 @@ def test_a_stale_form_changes_nothing_and_loses_nothing(store: Store) -> None:
     assert "<h1>This form is out of date</h1>" in other.text
     assert '<a class="button" href="/tasks/1">To the task as it stands now</a>' in other.text
     assert next(store.answers()).content["scores"]["1"]["fluency"] == 1
-    assert someone.post(f"{RESPONSES}/draft", **someone.fill(4)).status_code == 409, "what a browser sends late"
+    assert someone.post(f"{RESPONSES}/draft", **someone.fill(4)).status_code == 409, (
+        "what a browser sends late"
+    )
     # After an undo the part is to be done again: the form that was sent comes back to be looked at.
     someone.get("/tasks/1")
     someone.post(VERDICT, **someone.fill())
@@ -139,7 +156,9 @@ def test_skipping_says_why_and_keeps_what_was_entered(store: Store) -> None:
     assert wordless.status_code == 422
     assert re.search(r'name="scores-1-fluency" value="2"[^>]* checked', wordless.text)
     assert store.assignment("physician-2", 1).state == "open"
-    moved = someone.post("/tasks/1/skip", reason="Not my field", **{"scores-1-fluency": "2", "comments-1": "Half"})
+    moved = someone.post(
+        "/tasks/1/skip", reason="Not my field", **{"scores-1-fluency": "2", "comments-1": "Half"}
+    )
     assert (moved.url.path, store.progress("physician-2").skipped) == ("/tasks/2", 1)
     assert "This task was skipped" in someone.get("/tasks/1").text
     someone.get("/tasks/2")

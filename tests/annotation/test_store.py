@@ -29,14 +29,19 @@ def test_orders_of_responses_sides_and_verdicts_are_random_and_kept(open_store) 
         finish(store, task)
     assert (len(seen), len(orders)) == (60, 6), "every permutation of three responses"
     assert sides == {(0, 1), (1, 0)}
-    assert parts == {("responses", "verdict:x", "verdict:y"), ("responses", "verdict:y", "verdict:x")}
+    assert parts == {
+        ("responses", "verdict:x", "verdict:y"),
+        ("responses", "verdict:y", "verdict:x"),
+    }
     assert {number: store.assignment("ann", number).order for number in seen} == seen
 
 
 @pytest.mark.parametrize("raters", [1, 3])
 def test_fifty_items_are_shared_out_evenly_among_seven(open_store, raters: int) -> None:
     names = [f"p{at}" for at in range(7)]
-    store = open_store(number=50, physicians=dict.fromkeys(names, "chief"), verdicts=None, rate={"raters": raters})
+    store = open_store(
+        number=50, physicians=dict.fromkeys(names, "chief"), verdicts=None, rate={"raters": raters}
+    )
     assigned, done = Counter(), Counter()
     while tasks := [task for name in names if (task := store.next(name)) is not None]:
         for task in tasks:
@@ -51,7 +56,9 @@ def test_fifty_items_are_shared_out_evenly_among_seven(open_store, raters: int) 
     assert len(pairs) == len(set(pairs)) == 50 * raters
 
 
-def test_what_everybody_answers_comes_in_one_order_so_that_an_early_end_leaves_whole_cases(open_store) -> None:
+def test_what_everybody_answers_comes_in_one_order_so_that_an_early_end_leaves_whole_cases(
+    open_store,
+) -> None:
     store = open_store(number=10, rate={"raters": 3, "judges": []})
     first = [store.next(name) for name in ("ann", "bob", "cleo")]  # at the same time, as it were
     assert [task.item.case_id for task in first] == ["case-0"] * 3
@@ -71,7 +78,9 @@ def test_the_overlap_goes_to_everybody_who_is_there_now(open_store, tmp_path: Pa
     for name in ("ann", "bob"):
         while (task := store.next(name)) is not None:
             finish(store, task)
-    after = open_store(a_study(tmp_path, 4, {"bob": "attending", "cleo": "chief", "dora": "chief"}, rate=plan))
+    after = open_store(
+        a_study(tmp_path, 4, {"bob": "attending", "cleo": "chief", "dora": "chief"}, rate=plan)
+    )
     assert [after.progress(name).left for name in ("bob", "cleo", "dora")] == [0, 2, 2]
     for name in ("cleo", "dora"):
         while (task := after.next(name)) is not None:
@@ -96,7 +105,11 @@ def test_after_an_hour_a_task_goes_to_another_and_nothing_is_lost(open_store, cl
     assert other.item == task.item
     assert store.next("cleo") is None
     back = store.next("ann")
-    assert (back.id, back.part, back.drafts[back.part]["comment"]) == (task.id, "verdict:x", "half a")
+    assert (back.id, back.part, back.drafts[back.part]["comment"]) == (
+        task.id,
+        "verdict:x",
+        "half a",
+    )
     finish(store, back)
     finish(store, other)
     assert Counter(answer.annotator for answer in store.answers()) == {"ann": 2, "bob": 2}
@@ -106,7 +119,12 @@ def test_stores_that_write_at_once_lose_nothing_and_store_nothing_twice(
     open_store, tmp_path: Path, database: str
 ) -> None:
     names = [f"p{at}" for at in range(6)]
-    study = a_study(tmp_path, 20, dict.fromkeys(names, "chief"), rate={"raters": 2, "overlap": 2, "judges": ["x"]})
+    study = a_study(
+        tmp_path,
+        20,
+        dict.fromkeys(names, "chief"),
+        rate={"raters": 2, "overlap": 2, "judges": ["x"]},
+    )
 
     def work(some: list[str]) -> None:
         store = open_store(study)  # all of them make the tables at the same time
@@ -122,13 +140,17 @@ def test_stores_that_write_at_once_lose_nothing_and_store_nothing_twice(
         list(pool.map(work, [names[:3], names[3:], names[2:4]]))
     store = open_store(study)
     assert all(store.next(name) is None for name in names)
-    stored = Counter((answer.annotator, answer.item.case_id, answer.part) for answer in store.answers())
+    stored = Counter(
+        (answer.annotator, answer.item.case_id, answer.part) for answer in store.answers()
+    )
     assert set(stored.values()) == {1}
     per_item = Counter(case_id for _, case_id, part in stored if part == "responses")
     assert per_item == {f"case-{at}": 6 if at < 2 else 2 for at in range(20)}
     assert len(stored) == 2 * sum(per_item.values())
     files = list(Path(database).parent.iterdir())
-    assert [file.name for file in files if file.stat().st_mode & 0o077] == [], "only the owner reads them"
+    assert [file.name for file in files if file.stat().st_mode & 0o077] == [], (
+        "only the owner reads them"
+    )
 
 
 def test_another_studys_database_is_refused_and_more_annotators_are_welcome(
@@ -136,11 +158,15 @@ def test_another_studys_database_is_refused_and_more_annotators_are_welcome(
 ) -> None:
     store = open_store()
     finish(store, store.next("ann"))
-    more = a_study(tmp_path, physicians={**PHYSICIANS, "dora": "chief"}, rate={"raters": 4, "judges": ["y"]})
+    more = a_study(
+        tmp_path, physicians={**PHYSICIANS, "dora": "chief"}, rate={"raters": 4, "judges": ["y"]}
+    )
     wider = open_store(more)
     assert wider.next("dora") is not None
     fewer = open_store(a_study(tmp_path, physicians={"bob": "attending"}))
-    assert [answer.annotator for answer in fewer.answers()] == ["ann"] * 2, "who has left has not left in vain"
+    assert [answer.annotator for answer in fewer.answers()] == ["ann"] * 2, (
+        "who has left has not left in vain"
+    )
     with pytest.raises(NotYours):
         fewer.next("ann")
     with refused(tmp_path, "database: ", " belongs to another study, or ", " changed"):
@@ -154,7 +180,19 @@ def test_a_study_goes_on_in_the_database_of_an_earlier_version(open_store, datab
     with closing(sqlite3.connect(database)) as connection:
         connection.executescript(written)
     store = open_store(prefer={"judges": ["x", "y"]})
-    whats = ["given", "answer", "answer", "given", "answer", "given", "skip", "given", "answer", "answer", "undo"]
+    whats = [
+        "given",
+        "answer",
+        "answer",
+        "given",
+        "answer",
+        "given",
+        "skip",
+        "given",
+        "answer",
+        "answer",
+        "undo",
+    ]
     assert [event["what"] for event in store.history()] == whats
     assert {answer.annotator for answer in store.answers()} == {"ann"}
     assert [answer.part for answer in store.answers()] == ["responses", "verdict:x", "responses"]
@@ -183,7 +221,12 @@ def test_an_answer_is_stored_once(open_store, clock) -> None:
     after = send(store, task)
     assert send(store, task) == after, "the same form sent twice is the same success"
     (answer,) = store.answers()
-    assert (answer.annotator, answer.role, answer.part, answer.order) == ("ann", "attending", "responses", task.order)
+    assert (answer.annotator, answer.role, answer.part, answer.order) == (
+        "ann",
+        "attending",
+        "responses",
+        task.order,
+    )
     assert answer.item == replace(task.item, needed=0)
     stored = datetime.fromtimestamp(clock.now, UTC).isoformat(timespec="milliseconds")
     assert [line["when"] for line in store.history() if line["what"] == "answer"] == [stored]
@@ -211,11 +254,19 @@ def test_a_skipped_task_goes_to_another_and_its_stored_part_counts(open_store) -
     store.skip("ann", task.id, "Not my field.", task.version)  # sent twice
     with pytest.raises(Stale):
         store.skip("ann", task.id, "Another reason.", task.version + 1)
-    assert (store.assignment("ann", task.id).state, store.assignment("ann", task.id).part) == ("skipped", None)
+    assert (store.assignment("ann", task.id).state, store.assignment("ann", task.id).part) == (
+        "skipped",
+        None,
+    )
     assert store.next("ann") is None, "nobody gets the same case twice"
-    assert (store.next("bob").item, [answer.part for answer in store.answers()]) == (task.item, ["responses"])
+    assert (store.next("bob").item, [answer.part for answer in store.answers()]) == (
+        task.item,
+        ["responses"],
+    )
     assert store.progress("ann").skipped == 1
-    skips = [(event["content"], event["counts"]) for event in store.history() if event["what"] == "skip"]
+    skips = [
+        (event["content"], event["counts"]) for event in store.history() if event["what"] == "skip"
+    ]
     assert skips == [({"reason": "Not my field."}, None)]
 
 
@@ -226,17 +277,33 @@ def test_undo_reopens_the_last_task_with_its_answers_as_drafts(open_store) -> No
     second = finish(store, store.next("ann"))
     third = store.next("ann")
     undone = store.undo("ann")
-    assert (undone.id, undone.state, undone.part, undone.answers) == (second.id, "open", "responses", {})
+    assert (undone.id, undone.state, undone.part, undone.answers) == (
+        second.id,
+        "open",
+        "responses",
+        {},
+    )
     assert undone.drafts == second.answers
     assert store.undo("ann") == undone, "the button pressed twice takes back one task"
-    assert ({answer.assignment for answer in store.answers()}, store.next("ann").id) == ({first.id}, second.id)
+    assert ({answer.assignment for answer in store.answers()}, store.next("ann").id) == (
+        {first.id},
+        second.id,
+    )
     with pytest.raises(Stale):
-        store.answer("ann", second.id, "responses", filled(undone), second.version)  # a form from before
+        store.answer(
+            "ann", second.id, "responses", filled(undone), second.version
+        )  # a form from before
     again = send(store, undone, filled(undone, score=2))
     assert (finish(store, again).state, store.next("ann").id) == ("done", third.id)
     counted = [(answer.assignment, answer.part) for answer in store.answers()]
-    assert Counter(counted) == Counter({(task.id, part): 1 for task in (first, second) for part in task.parts})
-    said = [(event["what"], event["counts"]) for event in store.history() if event["assignment"] == second.id]
+    assert Counter(counted) == Counter(
+        {(task.id, part): 1 for task in (first, second) for part in task.parts}
+    )
+    said = [
+        (event["what"], event["counts"])
+        for event in store.history()
+        if event["assignment"] == second.id
+    ]
     taken_back = [("answer", False)] * 2
     assert said == [("given", None), *taken_back, ("undo", None), *[("answer", True)] * 2]
     assert store.undo("bob") is None
@@ -268,6 +335,9 @@ def test_only_a_chief_is_the_jury_and_an_undecided_form_is_none(open_store, tmp_
         "rationale": "Hm",
         "scores": [None, 3, None],
     }
-    assert send(store, task, {"decision": "revise", "rationale": "Because.", "scores": other}).state == "done"
+    assert (
+        send(store, task, {"decision": "revise", "rationale": "Because.", "scores": other}).state
+        == "done"
+    )
     assert send(store, store.next("physician-2"), {"decision": "keep"}).state == "done"
     assert store.next("physician-2") is None

@@ -36,16 +36,28 @@ def test_the_sample_study(monkeypatch) -> None:
     assert [criterion.name for criterion in study.rubric.criteria] == list(CRITERIA)
     assert study.database == "stores/sample-annotation.sqlite"
     # What the packaged verdicts say is what the recorded teachers say.
-    lines = map(json.loads, Path("recipes/runs/automedeval-135m/teacher.jsonl").read_text().splitlines())
-    recorded = {(each["case_id"], each["teacher"], each["text"].rpartition("\nScore:")[0]) for each in lines}
-    shown = {(name, judge.removeprefix("recording:"), each.rationale) for (name, judge), each in study.verdicts.items()}
+    lines = map(
+        json.loads, Path("recipes/runs/automedeval-135m/teacher.jsonl").read_text().splitlines()
+    )
+    recorded = {
+        (each["case_id"], each["teacher"], each["text"].rpartition("\nScore:")[0]) for each in lines
+    }
+    shown = {
+        (name, judge.removeprefix("recording:"), each.rationale)
+        for (name, judge), each in study.verdicts.items()
+    }
     assert shown <= recorded
 
 
 def test_defaults_and_plans(tmp_path: Path) -> None:
     study = a_study(tmp_path, prefer={"judges": ["y", "x"], "overlap": 1, "raters": 2}, rate=None)
-    assert study.plans == {"prefer": KindPlan("prefer", 2, 1, ("attending", "chief", "master_candidate"), ("y", "x"))}
-    assert [(item.key, item.needed) for item in study.items[:2]] == [("prefer/case-0/y/x", 3), ("prefer/case-1/y/x", 2)]
+    assert study.plans == {
+        "prefer": KindPlan("prefer", 2, 1, ("attending", "chief", "master_candidate"), ("y", "x"))
+    }
+    assert [(item.key, item.needed) for item in study.items[:2]] == [
+        ("prefer/case-0/y/x", 3),
+        ("prefer/case-1/y/x", 2),
+    ]
     study = a_study(tmp_path, rate={})
     assert study.plans["rate"].judges == ("x", "y")
     assert study.items[0].judges == ("x", "y")
@@ -58,7 +70,9 @@ def test_defaults_and_plans(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("rationale", [None, "", " \n"])
-def test_an_invalid_verdict_is_not_asked_about_and_its_case_is(tmp_path: Path, rationale: str | None) -> None:
+def test_an_invalid_verdict_is_not_asked_about_and_its_case_is(
+    tmp_path: Path, rationale: str | None
+) -> None:
     write_study(tmp_path)
     cases = [case_of(at) for at in range(4)]
     verdicts = [verdict_of(case, (1, 2, 3), "x") for case in cases]
@@ -93,7 +107,9 @@ def test_a_reference_that_a_teacher_was_shown_is_shown(tmp_path: Path) -> None:
 
 
 def test_a_random_order_follows_the_seed(tmp_path: Path) -> None:
-    orders = [cases_in_order(a_study(tmp_path, 12, order="random", seed=seed)) for seed in (1, 1, 2)]
+    orders = [
+        cases_in_order(a_study(tmp_path, 12, order="random", seed=seed)) for seed in (1, 1, 2)
+    ]
     in_file = cases_in_order(a_study(tmp_path, 12))
     assert orders[0] == orders[1] != orders[2]
     assert orders[0] != in_file == [f"case-{at}" for at in range(12)]
@@ -103,14 +119,21 @@ def test_a_random_order_follows_the_seed(tmp_path: Path) -> None:
 def test_the_fingerprint_is_of_what_is_asked(tmp_path: Path) -> None:
     first = a_study(tmp_path).fingerprint
     people = {**PHYSICIANS, "dora": "attending"}
-    assert a_study(tmp_path, physicians=people, rate={"raters": 2}, order="random").fingerprint == first
+    assert (
+        a_study(tmp_path, physicians=people, rate={"raters": 2}, order="random").fingerprint
+        == first
+    )
     others = [a_study(tmp_path, 5), a_study(tmp_path, verdicts=None, rate={})]
-    questions = yaml.safe_load((ROOT / "src/automedeval/rubrics/packaged/questions/verdict.yaml").read_text())
+    questions = yaml.safe_load(
+        (ROOT / "src/automedeval/rubrics/packaged/questions/verdict.yaml").read_text()
+    )
     (tmp_path / "mine.yaml").write_text(yaml.safe_dump(questions | {"title": "Mine"}))
     others.append(a_study(tmp_path, verdict_rubric=str(tmp_path / "mine.yaml")))
     assert others[-1].verdict_questions.title == "Mine"
     write_study(tmp_path)
-    write_lines(tmp_path / "verdicts.jsonl", [verdict_of(case_of(at), (5, 5, 5), "x") for at in range(4)])
+    write_lines(
+        tmp_path / "verdicts.jsonl", [verdict_of(case_of(at), (5, 5, 5), "x") for at in range(4)]
+    )
     others.append(read_study(tmp_path / "study.yaml"))
     assert len({first, *(each.fingerprint for each in others)}) == 5
 
@@ -133,23 +156,31 @@ def test_a_broken_study_is_one_line(tmp_path: Path, more: dict, message: str) ->
 
 def test_a_judge_called_tie_cannot_be_preferred(tmp_path: Path) -> None:
     write_study(tmp_path, rate=None, prefer={"judges": ["tie", "y"]})
-    verdicts = [verdict_of(case_of(at), (1, 2, 3), judge) for judge in ("tie", "y") for at in range(4)]
+    verdicts = [
+        verdict_of(case_of(at), (1, 2, 3), judge) for judge in ("tie", "y") for at in range(4)
+    ]
     write_lines(tmp_path / "verdicts.jsonl", verdicts)
     with pytest.raises(RecordError, match=r"prefer.judges: a judge cannot be called 'tie'"):
         read_study(tmp_path / "study.yaml")
 
 
-@pytest.mark.parametrize(("change", "message"), rows_of(__file__)["test_a_verdict_that_does_not_fit_is_named"])
+@pytest.mark.parametrize(
+    ("change", "message"), rows_of(__file__)["test_a_verdict_that_does_not_fit_is_named"]
+)
 def test_a_verdict_that_does_not_fit_is_named(tmp_path: Path, change: dict, message: str) -> None:
     file = write_study(tmp_path, number=1, rate={"judges": []})
-    write_lines(tmp_path / "verdicts.jsonl", [replace(verdict_of(case_of(0), (1, 2, 3), "x"), **change)])
+    write_lines(
+        tmp_path / "verdicts.jsonl", [replace(verdict_of(case_of(0), (1, 2, 3), "x"), **change)]
+    )
     with refused("", message):
         read_study(file)
 
 
 @pytest.mark.parametrize(("change", "message"), rows_of(__file__)["test_questions_are_checked"])
 def test_questions_are_checked(tmp_path: Path, change: dict, message: str) -> None:
-    good = yaml.safe_load((ROOT / "src/automedeval/rubrics/packaged/questions/verdict.yaml").read_text())
+    good = yaml.safe_load(
+        (ROOT / "src/automedeval/rubrics/packaged/questions/verdict.yaml").read_text()
+    )
     questions = {name: value for name, value in (good | change).items() if value != "ABSENT"}
     (tmp_path / "mine.yaml").write_text(yaml.safe_dump(questions))
     with refused("", message):

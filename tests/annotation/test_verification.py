@@ -16,14 +16,19 @@ from programs import ROOT, run_recipe, succeeded
 from automedeval.annotation.study import KindPlan
 from automedeval.annotation.validation import Invalid
 
-PEOPLE = {name: name.partition("-")[0] for name in ("attending-1", "attending-2", "attending-3", "chief-1", "chief-2")}
+PEOPLE = {
+    name: name.partition("-")[0]
+    for name in ("attending-1", "attending-2", "attending-3", "chief-1", "chief-2")
+}
 PAPER = ROOT / "recipes" / "runs" / "automedeval-13b"
 
 
 def write_verification(folder: Path, built: BuildStudy) -> Path:
     asked = {"cases": str(write_lines(folder / "asked.jsonl", built.cases))}
     asked |= {"verdicts": str(write_lines(folder / "judged.jsonl", built.verdicts["strong"]))}
-    return write_study(folder, 1, PEOPLE, rate=None, verify={"raters": 5, "roles": ["attending", "chief"]}, **asked)
+    return write_study(
+        folder, 1, PEOPLE, rate=None, verify={"raters": 5, "roles": ["attending", "chief"]}, **asked
+    )
 
 
 def test_five_people_verify_and_build_dataset_reads_their_export_unchanged(tmp_path: Path) -> None:
@@ -45,27 +50,41 @@ def test_five_people_verify_and_build_dataset_reads_their_export_unchanged(tmp_p
                     text = unescape(someone.page)
                     (case,) = [case for question, case in asked.items() if question in text]
                     assert someone.asked() == {f"scores-{name}": ["0", "1"] for name in ASKED}
-                    assert not [word for word in ("judge-strong", "ash", "birch") if word in text.split()]
+                    assert not [
+                        word for word in ("judge-strong", "ash", "birch") if word in text.split()
+                    ]
                     no = noes.get((case.id, name))
-                    someone.post(someone.place(), **{f"scores-{each}": int(each != no) for each in ASKED})
+                    someone.post(
+                        someone.place(), **{f"scores-{each}": int(each != no) for each in ASKED}
+                    )
                     seen[case.id] += 1
                 assert "There is nothing to do for you now" in someone.page
     assert seen == dict.fromkeys((case.id for case in built.cases), 5)
     succeeded(run_recipe("annotate", "--study", file, "--export", tmp_path / "ratings"))
     lines = [json.loads(line) for line in (tmp_path / "ratings" / "verdict_ratings.jsonl").open()]
     assert len(lines) == 24 * 5 * 3
-    scores = {(line["case_id"], line["annotator"], line["criterion"]): line["score"] for line in lines}
+    scores = {
+        (line["case_id"], line["annotator"], line["criterion"]): line["score"] for line in lines
+    }
     for case in built.cases:
         for name in PEOPLE:
             for criterion in ASKED:
-                assert scores[case.id, name, criterion] == int(noes.get((case.id, name)) != criterion)
+                assert scores[case.id, name, criterion] == int(
+                    noes.get((case.id, name)) != criterion
+                )
     assert {(line["annotator"], line["role"]) for line in lines} == set(PEOPLE.items())
     # The rule is the one of the paper's plan.
-    built.plan = built.plan | {"failed_criteria": yaml.safe_load((PAPER / "plan.yaml").read_text())["failed_criteria"]}
-    done = succeeded(built.build("--verdict_ratings", tmp_path / "ratings" / "verdict_ratings.jsonl"))
+    built.plan = built.plan | {
+        "failed_criteria": yaml.safe_load((PAPER / "plan.yaml").read_text())["failed_criteria"]
+    }
+    done = succeeded(
+        built.build("--verdict_ratings", tmp_path / "ratings" / "verdict_ratings.jsonl")
+    )
     for criterion in ASKED:
         assert f"{criterion}: 23 of 24 verdicts meet it (95.83 %" in done.stdout
-    (failed,) = (ids for reason, ids in built.dropped().items() if any(name in reason for name in ASKED))
+    (failed,) = (
+        ids for reason, ids in built.dropped().items() if any(name in reason for name in ASKED)
+    )
     assert failed == ["case-5"]  # which fails two criteria
 
 
@@ -84,7 +103,9 @@ def test_a_verdict_is_checked_in_its_own_words_and_slots(tmp_path: Path) -> None
 
 def test_several_judges_verdicts_are_parts_of_one_task(open_store) -> None:
     store = open_store(rate=None, verify={"roles": ["attending", "chief"]})
-    assert store.study.plans["verify"] == KindPlan("verify", 1, 0, ("attending", "chief"), ("x", "y"))
+    assert store.study.plans["verify"] == KindPlan(
+        "verify", 1, 0, ("attending", "chief"), ("x", "y")
+    )
     task = store.next("ann")
     assert sorted(task.parts) == ["verdict:x", "verdict:y"]
     with pytest.raises(Invalid):

@@ -13,9 +13,17 @@ from automedeval.audit.perturbations import CRITERIA as PACKAGED
 from automedeval.audit.perturbations import read_perturbations
 from automedeval.records import read_cases
 
-CRITERIA = [("says to take it with food", 5), ("names the dose of 400", 3), ("says that it is harmless", -4)]
+CRITERIA = [
+    ("says to take it with food", 5),
+    ("names the dose of 400", 3),
+    ("says that it is harmless", -4),
+]
 TEXTS = [("a", "Take 400 mg with food."), ("b", "It is harmless.")]
-PLANTED = {each.name: each for each in read_perturbations(packaged=PACKAGED) if each.changes == "worst answer"}
+PLANTED = {
+    each.name: each
+    for each in read_perturbations(packaged=PACKAGED)
+    if each.changes == "worst answer"
+}
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +31,10 @@ def cases(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("criteria") / "cases.jsonl"
     criteria = [{"criterion": text, "points": points} for text, points in CRITERIA]
     answers = [{model: f"{text} {n}" for model, text in TEXTS} for n in range(2)]
-    records = [case_of(f"c{n}", "How do I take ibuprofen?", answers[n], criteria=criteria) for n in range(2)]
+    records = [
+        case_of(f"c{n}", "How do I take ibuprofen?", answers[n], criteria=criteria)
+        for n in range(2)
+    ]
     path.write_text("".join(json.dumps(each) + "\n" for each in records))
     return path
 
@@ -34,7 +45,17 @@ def audited(cases: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path
     folder = tmp_path_factory.mktemp("audits") / "grader"
     with EndpointDouble(grade) as endpoint, pytest.MonkeyPatch.context() as patch:
         patch.setenv("OPENAI_API_KEY", "none")
-        args = ("audit", "--judge", "openai:m", "--base_url", endpoint.url, "--rubric", "checklist", "--cases", cases)
+        args = (
+            "audit",
+            "--judge",
+            "openai:m",
+            "--base_url",
+            endpoint.url,
+            "--rubric",
+            "checklist",
+            "--cases",
+            cases,
+        )
         args += ("--output", folder)
         done = run_command(*args)
         assert done.returncode == 3, done.stderr
@@ -63,7 +84,11 @@ def test_the_gullible_grader_is_caught(audited) -> None:
 
 def test_the_text_is_in_the_response_of_the_lowest_score(audited) -> None:
     notes = [case.extra["audit"] for case in read_cases(audited[0] / "changed.jsonl")]
-    planted = {(note["perturbation"], note["response"]) for note in notes if note["perturbation"] in PLANTED}
+    planted = {
+        (note["perturbation"], note["response"])
+        for note in notes
+        if note["perturbation"] in PLANTED
+    }
     assert planted == {(name, "b") for name in PLANTED}, "harmless costs 4 points"
 
 
@@ -75,23 +100,57 @@ def test_the_page_begins_with_whether_the_judge_passes(audited) -> None:
 
 
 @pytest.mark.slow
-def test_two_processes_audit_a_checkpoint_as_the_judge_command_judges(cases, tiny_model, tmp_path: Path) -> None:
-    model = ("--judge", tiny_model, "--rubric", "checklist", "--rationale", "false", "--device", "cpu")
+def test_two_processes_audit_a_checkpoint_as_the_judge_command_judges(
+    cases, tiny_model, tmp_path: Path
+) -> None:
+    model = (
+        "--judge",
+        tiny_model,
+        "--rubric",
+        "checklist",
+        "--rationale",
+        "false",
+        "--device",
+        "cpu",
+    )
     options = ("--cases", cases, "--edits", 2, "--gate", "false")
-    done = succeeded(run_recipe("audit", *model, *options, "--output", tmp_path / "out", launch=TWO_PROCESSES))
-    assert (processes_of(tmp_path / "out"), done.stdout.count("audit.html")) == (2, 1), "one process speaks for both"
+    done = succeeded(
+        run_recipe("audit", *model, *options, "--output", tmp_path / "out", launch=TWO_PROCESSES)
+    )
+    assert (processes_of(tmp_path / "out"), done.stdout.count("audit.html")) == (2, 1), (
+        "one process speaks for both"
+    )
     assert not list(tmp_path.rglob("*.part*"))
     again = ("--cases", tmp_path / "out" / "changed.jsonl", "--output", tmp_path / "again")
     succeeded(run_command("judge", *model, *again))
-    both = [read(place / "verdicts.jsonl") for place in (tmp_path / "out" / "changed", tmp_path / "again")]
-    answers = [{(each["case_id"], *each["order"]): each["checklist"]["met"] for each in verdicts} for verdicts in both]
+    both = [
+        read(place / "verdicts.jsonl")
+        for place in (tmp_path / "out" / "changed", tmp_path / "again")
+    ]
+    answers = [
+        {(each["case_id"], *each["order"]): each["checklist"]["met"] for each in verdicts}
+        for verdicts in both
+    ]
     assert answers[0]
     assert answers[0].items() <= answers[1].items()  # a trial is of one response of its case
 
 
 @pytest.mark.parametrize("command", ["audit", "judge"])
 @pytest.mark.parametrize("judge", ["small", "baseline:longer text", "likelihood:MODEL"])
-def test_a_judge_that_reads_no_criteria_is_refused(cases, tiny_model, tmp_path: Path, judge: str, command: str) -> None:
+def test_a_judge_that_reads_no_criteria_is_refused(
+    cases, tiny_model, tmp_path: Path, judge: str, command: str
+) -> None:
     judge = judge.replace("MODEL", str(tiny_model))
-    args = ("--judge", judge, "--rubric", "checklist", "--cases", cases, "--output", tmp_path / "out")
-    assert f"--judge {judge} reads no criteria; a language model does" in error_line(run_command(command, *args))
+    args = (
+        "--judge",
+        judge,
+        "--rubric",
+        "checklist",
+        "--cases",
+        cases,
+        "--output",
+        tmp_path / "out",
+    )
+    assert f"--judge {judge} reads no criteria; a language model does" in error_line(
+        run_command(command, *args)
+    )

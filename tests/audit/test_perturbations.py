@@ -7,7 +7,13 @@ import pytest
 from programs import SAMPLE
 from tables import rows_of
 
-from automedeval.audit.perturbations import fill, names_for, read_perturbations, reword, sentences_of
+from automedeval.audit.perturbations import (
+    fill,
+    names_for,
+    read_perturbations,
+    reword,
+    sentences_of,
+)
 from automedeval.records import RecordError, read_cases
 from automedeval.rubrics import read_rubric
 from automedeval.rubrics.grammar import parse_verdict
@@ -17,7 +23,9 @@ ROWS = rows_of(__file__)
 PACKAGED = {each.name: each for each in read_perturbations()}
 DANGERS = {each.name: each for each in PACKAGED["danger"].edits}
 TWINS = {each.name: each for each in PACKAGED["danger"].controls}
-PLANTED = {each.name: each for each in (*PACKAGED["planting"].edits, *PACKAGED["planting"].controls)}
+PLANTED = {
+    each.name: each for each in (*PACKAGED["planting"].edits, *PACKAGED["planting"].controls)
+}
 (PARAPHRASE,) = PACKAGED["paraphrase"].edits
 RUBRIC = read_rubric("automedeval")
 AMOUNT = re.compile(r"(\d[\d,]*(?:\.\d+)?) ?(mg|g|mcg|ml|micrograms?|millilitres?)\b", re.I)
@@ -30,8 +38,12 @@ def amounts(text: str) -> list[float]:
     return [float(number) * SIZE[unit.lower().removesuffix("s")] for number, unit in found]
 
 
-@pytest.mark.parametrize(("name", "text", "dangerous"), ROWS["test_a_harm_makes_a_fact_dangerous_or_finds_none"])
-def test_a_harm_makes_a_fact_dangerous_or_finds_none(name: str, text: str, dangerous: str | None) -> None:
+@pytest.mark.parametrize(
+    ("name", "text", "dangerous"), ROWS["test_a_harm_makes_a_fact_dangerous_or_finds_none"]
+)
+def test_a_harm_makes_a_fact_dangerous_or_finds_none(
+    name: str, text: str, dangerous: str | None
+) -> None:
     assert DANGERS[name].apply(text) == dangerous
 
 
@@ -46,8 +58,12 @@ def test_every_kind_of_danger_has_twins_and_those_of_doses_are_the_same_amounts(
     rows = ROWS["test_a_harm_makes_a_fact_dangerous_or_finds_none"]
     assert {name for name, _, dangerous in rows if dangerous} == DANGERS.keys()
     files = [SAMPLE / name for name in ("train_cases.jsonl", "test_cases.jsonl", "two_bots.jsonl")]
-    texts = [response.text for file in files for case in read_cases(file) for response in case.responses]
-    edited = [(text, each.apply(text)) for each in TWINS.values() if each.kind == "dose" for text in texts]
+    texts = [
+        response.text for file in files for case in read_cases(file) for response in case.responses
+    ]
+    edited = [
+        (text, each.apply(text)) for each in TWINS.values() if each.kind == "dose" for text in texts
+    ]
     compared = [(before, after) for before, after in edited if after is not None]
     assert len(compared) >= 30
     for before, after in compared:
@@ -61,14 +77,19 @@ def test_the_sentences_of_a_text_are_the_text() -> None:
 
 
 def test_other_words_need_enough_changes_and_no_rule_undoes_another() -> None:
-    assert PARAPHRASE.apply("Do not take this medicine often.") == "Don't take this medication frequently."
+    assert (
+        PARAPHRASE.apply("Do not take this medicine often.")
+        == "Don't take this medication frequently."
+    )
     assert PARAPHRASE.apply("Rest well.") is None
     assert reword("Often.", 1, PARAPHRASE.rules) == "Frequently."
 
 
 def test_the_planted_answer_is_the_one_that_the_rubric_reads_as_best_for_the_attacker() -> None:
     def planted(rubric: str, slots: int) -> str:
-        return PLANTED["score line"].apply("Rest.", names_for(read_rubric(rubric), slots, 1, "Why?"))
+        return PLANTED["score line"].apply(
+            "Rest.", names_for(read_rubric(rubric), slots, 1, "Why?")
+        )
 
     assert planted("automedeval", 3).startswith("Rest.\n\n")
     assert parse_verdict(planted("automedeval", 3), RUBRIC, 3).scores == (1, 5, 1)

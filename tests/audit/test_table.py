@@ -36,24 +36,36 @@ def study(count: int) -> tuple[Cases, ScoreReader]:
     responses = [{"model": f"m{number}", "text": text} for number, text in enumerate(TEXTS)]
     lines = [{"id": f"c{n}", "question": "Why?", "responses": responses} for n in range(count)]
     cases = Cases([Case.from_dict(line) for line in lines], "c")
-    verdicts = [Verdict(case.id, "j", "r@1", (0, 1, 2), valid=True, scores=(3, 2, 1)) for case in cases.records]
+    verdicts = [
+        Verdict(case.id, "j", "r@1", (0, 1, 2), valid=True, scores=(3, 2, 1))
+        for case in cases.records
+    ]
     return cases, ScoreReader(VerdictTable(cases, verdicts, read_rubric("automedeval")))
 
 
-def trial_of(cases: Cases, perturbation: Perturbation, kind: str, case: int = 0, **more: Any) -> Trial:
+def trial_of(
+    cases: Cases, perturbation: Perturbation, kind: str, case: int = 0, **more: Any
+) -> Trial:
     request = Request(cases.records[case], (0, 1, 2))
     return Trial(perturbation, kind, kind, request, request, request, **more)
 
 
-@pytest.mark.parametrize(("limits", "share", "shift", "outcome"), ROWS["test_a_row_keeps_to_its_limits_or_not"])
-def test_a_row_keeps_to_its_limits_or_not(limits: dict, share: float | None, shift: float | None, outcome: str) -> None:
+@pytest.mark.parametrize(
+    ("limits", "share", "shift", "outcome"), ROWS["test_a_row_keeps_to_its_limits_or_not"]
+)
+def test_a_row_keeps_to_its_limits_or_not(
+    limits: dict, share: float | None, shift: float | None, outcome: str
+) -> None:
     row = {"share": {"value": share}, "shift": {"value": shift}}
     assert decide(Perturbation("p", "nothing", "stay", **limits), row) == outcome
 
 
 def test_a_judge_passes_if_something_was_measured_and_nothing_failed() -> None:
     def said(*outcomes: str | None) -> bool | None:
-        rows = [{"outcome": outcome, "should": "be read" if not at else "stay"} for at, outcome in enumerate(outcomes)]
+        rows = [
+            {"outcome": outcome, "should": "be read" if not at else "stay"}
+            for at, outcome in enumerate(outcomes)
+        ]
         return passes(rows)
 
     assert said("passed", "passed", "not measured", None) is True
@@ -75,11 +87,18 @@ def test_shares_and_shifts_are_sums_over_the_trials_and_invalid_verdicts_stand_a
     (row,) = table([perturbation], outcomes, reader, cases, 0, 100)
     assert (row["share"]["value"], row["share"]["n"], row["shift"]["value"]) == (0.5, 2, -1.0)
     assert row["invalid"]["value"] == 1 / 3
-    assert {kind: each["share"]["value"] for kind, each in row["kinds"].items()} == {"dose": 0.5, "negation": None}
+    assert {kind: each["share"]["value"] for kind, each in row["kinds"].items()} == {
+        "dose": 0.5,
+        "negation": None,
+    }
     assert row["controls"]["dose"]["share"]["value"] == 1.0
     assert row["outcome"] == "failed"
-    assert [each["case_id"] for each in row["texts"]] == [cases.records[1].id], "the fall that should have been"
-    kept = table([Perturbation("p", "good answer", "fall", least=0.5)], outcomes, reader, cases, 0, 100)
+    assert [each["case_id"] for each in row["texts"]] == [cases.records[1].id], (
+        "the fall that should have been"
+    )
+    kept = table(
+        [Perturbation("p", "good answer", "fall", least=0.5)], outcomes, reader, cases, 0, 100
+    )
     assert "texts" not in kept[0]
 
 
@@ -90,7 +109,9 @@ CASE_SD, ANSWER_SD, CASE_COUNT = 0.2, 0.3, 40  # steps, steps, cases of three an
 BIAS = 0.2  # steps
 
 
-def simulated(bias: float, rng: np.random.Generator, cases: Cases, reader: ScoreReader) -> dict[str, Any]:
+def simulated(
+    bias: float, rng: np.random.Generator, cases: Cases, reader: ScoreReader
+) -> dict[str, Any]:
     """Return the row of a judge that noise moves, and on the first thing a bias; the control is no test."""
     outcomes = []
     for kind in (*KINDS, "control"):
@@ -104,7 +125,9 @@ def simulated(bias: float, rng: np.random.Generator, cases: Cases, reader: Score
 def test_a_biased_judge_is_caught_and_an_equal_one_seldom() -> None:
     """The power beside that of a t-test at the level of nine tests (noncentral t), the errors beside their level."""
     rng, (cases, reader) = np.random.default_rng(0), study(CASE_COUNT)
-    biased, equal = ([simulated(bias, rng, cases, reader) for _ in range(100)] for bias in (BIAS, 0.0))
+    biased, equal = (
+        [simulated(bias, rng, cases, reader) for _ in range(100)] for bias in (BIAS, 0.0)
+    )
     error = np.sqrt((CASE_SD**2 + ANSWER_SD**2 / 3) / CASE_COUNT)
     critical = scipy.stats.t.ppf(1 - CHANCE / 9 / 2, CASE_COUNT - 1)
     power = scipy.stats.nct.sf(critical, CASE_COUNT - 1, BIAS / error)
@@ -112,16 +135,22 @@ def test_a_biased_judge_is_caught_and_an_equal_one_seldom() -> None:
     assert power > 0.95
     assert len(caught) / 100 > power - 3 * np.sqrt(power * (1 - power) / 100)
     assert np.mean([row["shift"]["kind"] == KINDS[0] for row in caught]) > 0.95
-    assert np.mean([row["shift"]["value"] > 0 for row in equal]) < CHANCE + 3 * np.sqrt(CHANCE * (1 - CHANCE) / 100)
+    assert np.mean([row["shift"]["value"] > 0 for row in equal]) < CHANCE + 3 * np.sqrt(
+        CHANCE * (1 - CHANCE) / 100
+    )
     assert {row["shift"]["tried"] for row in equal} == {9}
-    ends = [abs(each["shift"][end]) for each in equal[0]["kinds"].values() for end in ("low", "high")]
+    ends = [
+        abs(each["shift"][end]) for each in equal[0]["kinds"].values() for end in ("low", "high")
+    ]
     assert equal[0]["shift"]["within"] == max(ends)
 
 
 COUNT = 12
 OPTIONS = ["--judge", "openai:m", "--score_decoding", "free"]
 ANKLE = "I twisted my ankle {}and it is swollen. What helps?"
-CASES = [case_of(f"c{n}", ANKLE.format("badly " * (n % 3)), dict(zip("ab", TWO))) for n in range(COUNT)]
+CASES = [
+    case_of(f"c{n}", ANKLE.format("badly " * (n % 3)), dict(zip("ab", TWO))) for n in range(COUNT)
+]
 CASES[11]["responses"][1]["text"] += " She is pregnant."
 
 
@@ -139,8 +168,17 @@ def audits(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, tuple
     done = {}
     for name, off in (("biased", 1), ("equal", 0)):
         with EndpointDouble(partial(graded, takes_off=off)) as endpoint:
-            options = ["--base_url", endpoint.url, *OPTIONS, "--perturbations", some_of(folder, "patient")]
-            done[name] = run_command("audit", *options, "--cases", cases, "--output", folder / name), folder / name
+            options = [
+                "--base_url",
+                endpoint.url,
+                *OPTIONS,
+                "--perturbations",
+                some_of(folder, "patient"),
+            ]
+            done[name] = (
+                run_command("audit", *options, "--cases", cases, "--output", folder / name),
+                folder / name,
+            )
     return done
 
 
@@ -170,7 +208,10 @@ def test_the_command_catches_the_biased_judge_only(audits: dict[str, tuple[Any, 
     assert measured["shift"]["value"] == pytest.approx(np.mean(moves)) == pytest.approx(-7 / 11)
     assert measured["shift"]["n"] == 22
     assert measured["p"] == pytest.approx(scipy.stats.ttest_1samp(moves, 0).pvalue, rel=0.25)
-    assert (row["shift"]["kind"], row["shift"]["value"]) == ("sex: woman, not man", pytest.approx(7 / 11))
+    assert (row["shift"]["kind"], row["shift"]["value"]) == (
+        "sex: woman, not man",
+        pytest.approx(7 / 11),
+    )
     ends = [text.split("? ")[-1] for text in row["texts"][0]["texts"][:2]]
     assert ends == ["I am a man.", "I am a woman."]
     page = (folder / "audit.html").read_text()
@@ -181,7 +222,9 @@ def test_the_command_catches_the_biased_judge_only(audits: dict[str, tuple[Any, 
     assert (largest["value"], largest["kind"], largest["tried"]) == (0.0, None, 7)
 
 
-def test_the_facts_say_whether_patients_are_treated_alike(audits: dict[str, tuple[Any, Path]]) -> None:
+def test_the_facts_say_whether_patients_are_treated_alike(
+    audits: dict[str, tuple[Any, Path]],
+) -> None:
     said_of = {}
     for name, (_, folder) in audits.items():
         audit = Audit.read(json.loads((folder / "audit.json").read_text()))

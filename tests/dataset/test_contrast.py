@@ -7,7 +7,9 @@ SENTENCE = "Aspirin is safe for most adults who take it daily with food."
 
 
 def test_of_contradicted_pairs_alone_either_text_is_the_evidence() -> None:
-    pairs = list(contrast_pairs([(f"b{number}", SENTENCE) for number in range(60)], Rules.read(), seed=0))
+    pairs = list(
+        contrast_pairs([(f"b{number}", SENTENCE) for number in range(60)], Rules.read(), seed=0)
+    )
     supported, contradicted = (
         [each for each in pairs if each["label"] == label] for label in (SUPPORTED, CONTRADICTED)
     )

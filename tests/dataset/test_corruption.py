@@ -22,9 +22,18 @@ def case(number: int, responses: int = 3) -> Case:
 
 def verdict(of: Case, scores: tuple[int, ...] = (5, 2, 3), **changes) -> Verdict:
     advice = [response.text[5:-1] for response in of.responses]
-    steps = [f"Step {k + 2}: Advises {text}, which {FACT}; earns {scores[k]}." for k, text in enumerate(advice)]
+    steps = [
+        f"Step {k + 2}: Advises {text}, which {FACT}; earns {scores[k]}."
+        for k, text in enumerate(advice)
+    ]
     rationale = "\n".join(["Analyze:", f"Step 1: It is about {of.id}.", *steps])
-    known = {"rationale": rationale, "scores": scores, "valid": True, "raw": "all", "expected_scores": (1.0, 2.0, 3.0)}
+    known = {
+        "rationale": rationale,
+        "scores": scores,
+        "valid": True,
+        "raw": "all",
+        "expected_scores": (1.0, 2.0, 3.0),
+    }
     known["criterion_scores"] = {"fluency": list(scores)}
     order = tuple(range(len(of.responses)))
     extra = {"models": of.models, "transcript": [{"role": "user", "content": "all"}]}
@@ -48,14 +57,21 @@ def test_the_kinds_have_equal_shares() -> None:
 def test_what_is_no_longer_true_is_gone(kind: str) -> None:
     for good, worse in zip(GOOD, corrupt(GOOD, CASES, seed=1, kinds=[kind]), strict=True):
         assert (worse.rationale, worse.scores) != (good.rationale, good.scores)
-        assert (worse.raw, worse.expected_scores, worse.criterion_scores, worse.usage) == ("", None, None, {})
+        assert (worse.raw, worse.expected_scores, worse.criterion_scores, worse.usage) == (
+            "",
+            None,
+            None,
+            {},
+        )
         assert worse.extra == {"models": good.extra["models"], "corruption": kind}
         assert worse.valid
         json.dumps(worse.to_dict())
 
 
 def test_swapped_doctors_keep_their_scores() -> None:
-    for good, worse in zip(GOOD, corrupt(GOOD, CASES, seed=2, kinds=["swapped_doctors"]), strict=True):
+    for good, worse in zip(
+        GOOD, corrupt(GOOD, CASES, seed=2, kinds=["swapped_doctors"]), strict=True
+    ):
         before, after = split_steps(good.rationale), split_steps(worse.rationale)
         assert worse.scores == good.scores
         assert sorted(after.values()) == sorted(before.values())
@@ -79,7 +95,10 @@ def test_another_cases_rationale_is_of_another_case() -> None:
 
 def test_scores_are_reversed() -> None:
     def scores(*given: int | None) -> list:
-        return [one.scores for one in corrupt([replace(GOOD[0], scores=given)], CASES, 0, ["contradicting_scores"])]
+        return [
+            one.scores
+            for one in corrupt([replace(GOOD[0], scores=given)], CASES, 0, ["contradicting_scores"])
+        ]
 
     assert scores(5, 2, 3) == [(2, 5, 3)]
     assert scores(5, 5, 1) == [(1, 1, 5)]
@@ -100,12 +119,16 @@ def test_a_rationale_is_cut_off_or_lacks_a_step() -> None:
 
 
 def test_knowledge_is_turned_against_the_reference_or_the_books() -> None:
-    for good, worse in zip(GOOD, corrupt(GOOD, CASES, seed=5, kinds=["wrong_knowledge"]), strict=True):
+    for good, worse in zip(
+        GOOD, corrupt(GOOD, CASES, seed=5, kinds=["wrong_knowledge"]), strict=True
+    ):
         before, after = split_steps(good.rationale), split_steps(worse.rationale)
         (step,) = [doctor for doctor in before if before[doctor] != after[doctor]]
         assert step > 0, "the step on the question says nothing that a book knows"
         assert worse.scores == good.scores
-    unsaid = {name: replace(case, reference="Ask a pharmacist about it.") for name, case in CASES.items()}
+    unsaid = {
+        name: replace(case, reference="Ask a pharmacist about it.") for name, case in CASES.items()
+    }
     assert corrupt(GOOD, unsaid, seed=5, kinds=["wrong_knowledge"]) == []
     passages = [{"query": "q", "passages": [{"text": f"Much is known. Rest {FACT}."}]}]
     taught = [replace(each, extra={**each.extra, "knowledge": passages}) for each in GOOD]
@@ -118,7 +141,9 @@ def test_a_kind_that_cannot_be_passes_on() -> None:
     level = [replace(one, scores=(3, 3, 3)) for one in GOOD]
     worse = corrupt(level, CASES, seed=1, kinds=["contradicting_scores", "cut_off"])
     assert {one.extra["corruption"] for one in worse} == {"cut_off"}
-    mixed = corrupt([*level[:20], *GOOD[20:]], CASES, seed=1, kinds=["contradicting_scores", "cut_off"])
+    mixed = corrupt(
+        [*level[:20], *GOOD[20:]], CASES, seed=1, kinds=["contradicting_scores", "cut_off"]
+    )
     assert set(Counter(one.extra["corruption"] for one in mixed).values()) == {20}
 
 

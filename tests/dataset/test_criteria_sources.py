@@ -19,7 +19,11 @@ def prepared(tmp_path, rows, source="rows.jsonl"):
 def test_healthbench_and_its_professional_set_become_cases_with_criteria(tmp_path):
     _, read = prepared(tmp_path, [HEALTHBENCH])
     (case,) = read("cases")
-    assert (case["id"], case["topic"], case["reference"]) == ("healthbench-p1", "hedging", "Ask first.")
+    assert (case["id"], case["topic"], case["reference"]) == (
+        "healthbench-p1",
+        "hedging",
+        "Ask first.",
+    )
     assert case["question"] == HEALTHBENCH["prompt"]
     assert case["criteria"] == HEALTHBENCH["rubrics"]
     _, read = prepared(tmp_path, [PROFESSIONAL])
@@ -29,20 +33,34 @@ def test_healthbench_and_its_professional_set_become_cases_with_criteria(tmp_pat
 
 
 def test_the_meta_evaluation_becomes_a_case_for_each_completion_and_labels(tmp_path):
-    rows = [META, META | {"rubric": "is short", "binary_labels": [False, False]}, META | {"completion_id": "b"}]
+    rows = [
+        META,
+        META | {"rubric": "is short", "binary_labels": [False, False]},
+        META | {"completion_id": "b"},
+    ]
     _, read = prepared(tmp_path, rows)
     cases = read("cases")
     criteria = [[each["criterion"] for each in case["criteria"]] for case in cases]
     assert criteria == [["says to ask", "is short"], ["says to ask"]]
     labels = read("criterion_labels")
-    assert [label["label"] for label in labels] == ["met", "not_met", "not_met", "not_met", "met", "not_met"]
+    assert [label["label"] for label in labels] == [
+        "met",
+        "not_met",
+        "not_met",
+        "not_met",
+        "met",
+        "not_met",
+    ]
     assert {label["case_id"] for label in labels} == {case["id"] for case in cases}
 
 
 def test_labels_of_an_earlier_input_are_named(tmp_path):
     assert "was there before" not in prepared(tmp_path, [META])[0].stdout
     result, _ = prepared(tmp_path, [HEALTHBENCH])
-    assert f"{tmp_path / 'out' / 'criterion_labels'}.jsonl was there before, and is not of these cases" in result.stdout
+    assert (
+        f"{tmp_path / 'out' / 'criterion_labels'}.jsonl was there before, and is not of these cases"
+        in result.stdout
+    )
     assert result.stdout.count("was there before") == 1
 
 

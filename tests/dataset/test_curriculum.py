@@ -33,18 +33,30 @@ def simple(tmp_path_factory: pytest.TempPathFactory) -> Plan:
 
 
 def both(number: int, quality: str | None = "high") -> dict[tuple[str, str], str | None]:
-    return {(f"case-{at}", teacher): quality for at in range(number) for teacher in ("strong", "weak")}
+    return {
+        (f"case-{at}", teacher): quality for at in range(number) for teacher in ("strong", "weak")
+    }
 
 
 def counts(assignment: Curriculum) -> dict[str, Counter]:
-    return {name: Counter(teacher for _, teacher in keys) for name, keys in assignment.splits.items()}
+    return {
+        name: Counter(teacher for _, teacher in keys) for name, keys in assignment.splits.items()
+    }
 
 
-@given(st.dictionaries(st.text(max_size=3), st.sampled_from(["strong", "weak", "both"]), max_size=60), st.randoms())
+@given(
+    st.dictionaries(st.text(max_size=3), st.sampled_from(["strong", "weak", "both"]), max_size=60),
+    st.randoms(),
+)
 def test_every_case_is_in_one_place_whatever_the_order_of_the_input(
     simple: Plan, holders: dict[str, str], rng: random.Random
 ) -> None:
-    held = ((case, name) for case, has in holders.items() for name in ("strong", "weak") if has in (name, "both"))
+    held = (
+        (case, name)
+        for case, has in holders.items()
+        for name in ("strong", "weak")
+        if has in (name, "both")
+    )
     verdicts = dict.fromkeys(held)
     shuffled = list(verdicts)
     rng.shuffle(shuffled)
@@ -81,7 +93,10 @@ def test_a_teacher_leaves_to_the_next_what_only_that_one_has_not(tmp_path: Path)
 
 
 def test_quality_chooses_for_teachers_and_stages(tmp_path: Path) -> None:
-    weak = {quality: {"teacher": "weak", "quality": quality, "take": "rest"} for quality in ("low", "high")}
+    weak = {
+        quality: {"teacher": "weak", "quality": quality, "take": "rest"}
+        for quality in ("low", "high")
+    }
     stages = {"early": [weak["low"]], "late": [weak["high"], {"teacher": "strong", "take": 2}]}
     teachers = {"weak": {"take": "rest"}, "strong": {"take": "rest", "quality": "high"}}
     verdicts = {(f"w{at}", "weak"): "low" if at < 7 else "high" for at in range(10)}
@@ -95,12 +110,18 @@ def test_quality_chooses_for_teachers_and_stages(tmp_path: Path) -> None:
 
 
 def test_a_quality_that_nobody_knows_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(RecordError, match="asks for quality, and 19,138 of 19,138 verdicts have none"):
+    with pytest.raises(
+        RecordError, match="asks for quality, and 19,138 of 19,138 verdicts have none"
+    ):
         assign(read_plan(PAPER), both(9569, None))
 
 
-@pytest.mark.parametrize(("change", "told"), ROWS["test_a_plan_that_asks_for_more_than_there_is_names_both_numbers"])
-def test_a_plan_that_asks_for_more_than_there_is_names_both_numbers(tmp_path: Path, change: dict, told: str) -> None:
+@pytest.mark.parametrize(
+    ("change", "told"), ROWS["test_a_plan_that_asks_for_more_than_there_is_names_both_numbers"]
+)
+def test_a_plan_that_asks_for_more_than_there_is_names_both_numbers(
+    tmp_path: Path, change: dict, told: str
+) -> None:
     with pytest.raises(RecordError) as caught:
         assign(plan_of(tmp_path, SIMPLE | change), both(100))
     assert str(caught.value).endswith(f"plan.yaml: {told}")
@@ -112,16 +133,29 @@ def test_a_faulty_plan_is_refused_by_file_and_key(tmp_path: Path, change: dict, 
         plan_of(tmp_path, SIMPLE | change)
 
 
-@pytest.mark.parametrize(("take", "there", "number"), ROWS["test_a_share_is_rounded_down_and_exact"])
+@pytest.mark.parametrize(
+    ("take", "there", "number"), ROWS["test_a_share_is_rounded_down_and_exact"]
+)
 def test_a_share_is_rounded_down_and_exact(take: str, there: int, number: int) -> None:
-    part = Part.read(YamlFile("plan.yaml"), {"teacher": "strong", "take": take}, "test.", ("strong",))
+    part = Part.read(
+        YamlFile("plan.yaml"), {"teacher": "strong", "take": take}, "test.", ("strong",)
+    )
     assert part.number(there) == number
 
 
 @pytest.mark.parametrize("study", ["automedeval-13b", "automedeval-135m"])
-def test_vanilla_tuning_has_the_studys_own_test_cases_and_the_strong_teacher_alone(study: str) -> None:
-    plan, vanilla = (read_plan(ROOT / "recipes" / "runs" / study / name) for name in ("plan.yaml", "plan_vanilla.yaml"))
+def test_vanilla_tuning_has_the_studys_own_test_cases_and_the_strong_teacher_alone(
+    study: str,
+) -> None:
+    plan, vanilla = (
+        read_plan(ROOT / "recipes" / "runs" / study / name)
+        for name in ("plan.yaml", "plan_vanilla.yaml")
+    )
     assert list(plan.stages) == ["stage1", "stage2", "stage3"]
     assert [part.teacher for part in plan.teachers] == ["strong", "weak"]
-    assert (vanilla.seed, vanilla.test, vanilla.failed_criteria) == (plan.seed, plan.test, plan.failed_criteria)
+    assert (vanilla.seed, vanilla.test, vanilla.failed_criteria) == (
+        plan.seed,
+        plan.test,
+        plan.failed_criteria,
+    )
     assert {part.teacher for parts in vanilla.stages.values() for part in parts} == {"strong"}

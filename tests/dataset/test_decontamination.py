@@ -47,7 +47,10 @@ def test_the_same_question_leaks_however_it_is_written(evaluation_cases: list[Ca
     evaluation, question = Evaluation(evaluation_cases), evaluation_cases[3].question
     near = question.rsplit(" ", 1)[0]  # 17 of 18 runs of three words
     far = " ".join([*question.split()[:10], text(10)])
-    asked, kind = {"same": f"{question.upper()}?", "near": near, "far": far}, "question of an evaluation case"
+    asked, kind = (
+        {"same": f"{question.upper()}?", "near": near, "far": far},
+        "question of an evaluation case",
+    )
     cases = [case_of(name, question=each) for name, each in asked.items()]
     assert list(evaluation.leaks(cases)) == [("same", kind), ("near", kind)]
     turns = [{"role": "user", "content": question}]
@@ -64,10 +67,18 @@ def test_a_question_near_a_repeated_evaluation_question_is_found() -> None:
 
 # Of the 29 runs of twelve words in 40 words, the first 32 words hold 21, 26 hold 15 and 20 hold 9. A text of 40 words shares
 # more than half of its own runs, or a long one more than half of the evaluation text's.
-RUNS = [(0, 40, 0, True), (0, 32, 8, True), (0, 20, 20, False), (100, 40, 100, True), (100, 26, 100, True)]
+RUNS = [
+    (0, 40, 0, True),
+    (0, 32, 8, True),
+    (0, 20, 20, False),
+    (100, 40, 100, True),
+    (100, 26, 100, True),
+]
 
 
-@pytest.mark.parametrize(("before", "shared", "after", "leaks"), [*RUNS, (100, 25, 100, False), (0, 0, 40, False)])
+@pytest.mark.parametrize(
+    ("before", "shared", "after", "leaks"), [*RUNS, (100, 25, 100, False), (0, 0, 40, False)]
+)
 def test_more_than_half_of_the_runs_of_twelve_words(
     evaluation_cases: list[Case], before: int, shared: int, after: int, leaks: bool
 ) -> None:
@@ -79,7 +90,10 @@ def test_more_than_half_of_the_runs_of_twelve_words(
 
 @pytest.mark.parametrize("first", [0x4E00, 0x0E01, 0x1780], ids=["Chinese", "Thai", "Khmer"])
 def test_texts_without_spaces_are_compared_by_letters(first: int) -> None:
-    copied, own = ("".join(map(chr, random.Random(seed).choices(range(first, first + 30), k=80))) for seed in (1, 2))
+    copied, own = (
+        "".join(map(chr, random.Random(seed).choices(range(first, first + 30), k=80)))
+        for seed in (1, 2)
+    )
     # Of the 69 runs of twelve letters of the evaluation text, the first case holds 59 and the second 9.
     texts = {"one": f"{own[:20]}, {copied[5:75]}.", "two": f"{own[40:]} {copied[:20]}."}
     evaluation = Evaluation([case_of("e", responses=(Response("oak", copied),))])
@@ -103,11 +117,15 @@ def test_a_short_text_that_stands_everywhere_is_no_leak() -> None:
 def test_a_response_that_holds_the_whole_reference() -> None:
     reference = text(12)
     holding = Response("b", f"Well: {reference.upper()}!")
-    assert holds_reference(case_of("t", reference=reference, responses=(Response("a", text(9)), holding)))
+    assert holds_reference(
+        case_of("t", reference=reference, responses=(Response("a", text(9)), holding))
+    )
     assert not holds_reference(case_of("t", reference=f"{reference} more", responses=(holding,)))
     assert not holds_reference(case_of("t", reference=None, responses=(holding,)))
     # The right response of a made-up pair is the reference by design.
-    assert not holds_reference(case_of("t", reference=reference, responses=(Response("answer-right", reference),)))
+    assert not holds_reference(
+        case_of("t", reference=reference, responses=(Response("answer-right", reference),))
+    )
 
 
 def test_nothing_leaks_into_no_evaluation() -> None:
@@ -128,7 +146,11 @@ def runs(text, words):
     """Return the runs of words of a text, as tuples: what a shingle stands for."""
     found = re.findall(r"[a-z0-9]+", text.lower())
     length = min(words, len(found))
-    return {tuple(found[start : start + length]) for start in range(len(found) - length + 1)} if found else set()
+    return (
+        {tuple(found[start : start + length]) for start in range(len(found) - length + 1)}
+        if found
+        else set()
+    )
 
 
 @pytest.mark.parametrize(("text", "words"), ROWS["test_normalising_leaves_words"])
@@ -150,7 +172,11 @@ def test_near_duplicates_are_those_that_comparing_all_pairs_finds(texts, thresho
         stays = [other for other in range(number) if expected[other] is None]
         own = runs(text, 3)
         others = {other: runs(texts[other], 3) for other in stays}
-        fits = [at for at, each in others.items() if own and len(own & each) >= threshold * len(own | each) - 1e-9]
+        fits = [
+            at
+            for at, each in others.items()
+            if own and len(own & each) >= threshold * len(own | each) - 1e-9
+        ]
         expected.append(fits[0] if fits else None)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(decontamination, "SIMILAR", threshold)

@@ -36,12 +36,18 @@ def test_killed_the_former_folder_stays_and_the_next_build_is_whole(tmp_path: Pa
     assert (place / "statistics.json").read_text() == "old"
     build(place, "newer")
     assert (place / "statistics.json").read_text() == "newer"
-    assert sorted(file.name for file in tmp_path.iterdir()) == [".instructions.lock", "instructions"]
+    assert sorted(file.name for file in tmp_path.iterdir()) == [
+        ".instructions.lock",
+        "instructions",
+    ]
 
 
 def test_one_process_builds_at_a_time(tmp_path: Path) -> None:
     with new_dataset(tmp_path / "data") as folder:
-        with pytest.raises(RecordError, match="another process is building there"), new_dataset(tmp_path / "data"):
+        with (
+            pytest.raises(RecordError, match="another process is building there"),
+            new_dataset(tmp_path / "data"),
+        ):
             pass
         assert folder.exists()
 
@@ -58,8 +64,18 @@ def test_what_is_no_data_set_is_left_alone(tmp_path: Path) -> None:
 
 def row_of(number: int, **more) -> dict:
     messages = [{"role": "user", "content": f"question {number}"}]
-    row = dict.fromkeys(SCHEMA.names) | {"prompt": messages, "completion": messages, "case_id": str(number)}
-    row |= {"order": [1, 0], "models": ["a", "b"], "teacher": "strong", "rubric": "automedeval@1", "judge": "t"}
+    row = dict.fromkeys(SCHEMA.names) | {
+        "prompt": messages,
+        "completion": messages,
+        "case_id": str(number),
+    }
+    row |= {
+        "order": [1, 0],
+        "models": ["a", "b"],
+        "teacher": "strong",
+        "rubric": "automedeval@1",
+        "judge": "t",
+    }
     return row | more
 
 
@@ -67,19 +83,34 @@ def faults_on_card(folder: Path, splits: dict, **more: object) -> tuple[dict, st
     """Return the facts of some rows, and the last section but one of the card that is written of them."""
     facts = write_splits(folder, splits)
     write_card(folder, FACTS | facts | {"folder": "tiny", "rubrics": {}} | more)
-    return facts, (folder / "README.md").read_text().partition("## Known faults\n")[2].partition("\n## ")[0]
+    return facts, (folder / "README.md").read_text().partition("## Known faults\n")[2].partition(
+        "\n## "
+    )[0]
 
 
 def test_known_faults_are_told_from_the_facts(tmp_path: Path) -> None:
-    rows = [row_of(at, source="s", license="mit", quality="high" if at < 3 else None) for at in range(4)]
+    rows = [
+        row_of(at, source="s", license="mit", quality="high" if at < 3 else None) for at in range(4)
+    ]
     last = row_of(4, source="s", models=["a", "reference"])
-    facts, told = faults_on_card(tmp_path, {"stage1": [*rows, last], "test": []}, unrated=7, tokenizer=None)
-    sources = [{"source": "s", "license": "mit", "rows": 4}, {"source": "s", "license": "not stated", "rows": 1}]
+    facts, told = faults_on_card(
+        tmp_path, {"stage1": [*rows, last], "test": []}, unrated=7, tokenizer=None
+    )
+    sources = [
+        {"source": "s", "license": "mit", "rows": 4},
+        {"source": "s", "license": "not stated", "rows": 1},
+    ]
     assert facts["sources"] == sources
     assert facts["licenses"] == ["mit", "not stated"]
-    assert facts["teachers"] == [{"teacher": "strong", "judge": "t", "rubric": "automedeval@1", "rows": 5}]
+    assert facts["teachers"] == [
+        {"teacher": "strong", "judge": "t", "rubric": "automedeval@1", "rows": 5}
+    ]
     assert facts["reference_rows"] == 1
-    for part in ("rated 7 verdicts of 5 rows;", "quality of 2 of 5 rows is not stated", "licence of 1 of 5 rows"):
+    for part in (
+        "rated 7 verdicts of 5 rows;",
+        "quality of 2 of 5 rows is not stated",
+        "licence of 1 of 5 rows",
+    ):
         assert part in told
     assert "Lengths were not" in told
     assert (list(facts["splits"]), (tmp_path / "test.parquet").exists()) == (["stage1"], False)

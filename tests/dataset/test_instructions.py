@@ -31,9 +31,18 @@ SCORES = {"ash": 1, "birch": 3, "cedar": 5}
 def verdict_of(order: tuple[int, ...] = (0, 1, 2), case: Case = CASE, **more) -> Verdict:
     """Return a verdict whose step on each doctor names the response that was shown there."""
     names = case.models
-    steps = [f"Step {slot + 2}: This is {names[index]}. Doctor {slot + 1} says it." for slot, index in enumerate(order)]
-    known = {"valid": True, "rationale": "\n".join(["Analyze:", "Step 1: a cold.", *steps]), "extra": {"models": names}}
-    known["scores"] = tuple(SCORES.get(name) if at in order else None for at, name in enumerate(names))
+    steps = [
+        f"Step {slot + 2}: This is {names[index]}. Doctor {slot + 1} says it."
+        for slot, index in enumerate(order)
+    ]
+    known = {
+        "valid": True,
+        "rationale": "\n".join(["Analyze:", "Step 1: a cold.", *steps]),
+        "extra": {"models": names},
+    }
+    known["scores"] = tuple(
+        SCORES.get(name) if at in order else None for at, name in enumerate(names)
+    )
     return Verdict(case.id, "teacher", RUBRIC.name, order, **known | more)
 
 
@@ -74,13 +83,17 @@ def test_a_verdict_without_rationale_is_asked_for_scores_alone(rationale: str | 
     assert content.startswith("Score: Doctor 1: ")
     assert "Step" not in content
     texts = [CASE.responses[index].text for index in row["order"]]
-    assert row["prompt"] == judge_messages(RUBRIC, CASE.question, texts, CASE.reference, rationale=False)
+    assert row["prompt"] == judge_messages(
+        RUBRIC, CASE.question, texts, CASE.reference, rationale=False
+    )
     assert scores_by_model(row) == SCORES
 
 
 def test_the_reference_is_a_response_where_the_teacher_saw_it_as_one() -> None:
     shown = replace(CASE, responses=CASE.responses[:2])
-    as_teacher_saw = replace(shown, responses=(*shown.responses, Response(REFERENCE, shown.reference)))
+    as_teacher_saw = replace(
+        shown, responses=(*shown.responses, Response(REFERENCE, shown.reference))
+    )
     given_verdict = verdict_of((2, 0, 1), as_teacher_saw, scores=(1, 3, 4))
     row = instruction(shown, given_verdict, RUBRIC, "strong")
     assert row["models"] == ["ash", "birch", REFERENCE]
@@ -96,7 +109,9 @@ def test_only_the_responses_that_were_shown_are_shown() -> None:
     assert scores_by_model(row) == {"ash": 1, "cedar": 5}
 
 
-@pytest.mark.parametrize(("change", "told"), ROWS["test_a_verdict_that_does_not_fit_its_case_is_refused"])
+@pytest.mark.parametrize(
+    ("change", "told"), ROWS["test_a_verdict_that_does_not_fit_its_case_is_refused"]
+)
 def test_a_verdict_that_does_not_fit_its_case_is_refused(change: dict, told: str) -> None:
     with refused("", told, "'c1'"):
         instruction(CASE, replace(verdict_of(), **change), RUBRIC, "strong")
@@ -105,6 +120,10 @@ def test_a_verdict_that_does_not_fit_its_case_is_refused(change: dict, told: str
 def test_choices_about_a_pair_are_no_instructions() -> None:
     case = replace(CASE, responses=CASE.responses[:2])
     choices = dict.fromkeys(PAIRWISE.output_criteria, "ash")
-    verdict = Verdict("c1", "t", PAIRWISE.name, (1, 0), ("birch", "ash"), valid=True, choices=choices)
-    with pytest.raises(RecordError, match="by medical_pairwise@1 has choices; instructions are made of one score"):
+    verdict = Verdict(
+        "c1", "t", PAIRWISE.name, (1, 0), ("birch", "ash"), valid=True, choices=choices
+    )
+    with pytest.raises(
+        RecordError, match="by medical_pairwise@1 has choices; instructions are made of one score"
+    ):
         instruction(case, verdict, PAIRWISE, "strong")

@@ -22,7 +22,9 @@ MET = {"knowledge": 94.06, "attribution": 90.71, "fluency": 94.04}  # percent, s
 def verdict(case: Case, teacher: str, number: int) -> Verdict:
     """Of seven cases one has a strong verdict of low quality, three others a weak one: each has a high one."""
     quality = "low" if number % 7 in ({0} if teacher == "strong" else {1, 2, 3}) else "high"
-    return verdict_of(case, (1, 2), f"judge-{teacher}", extra={"teacher": teacher, "quality": quality})
+    return verdict_of(
+        case, (1, 2), f"judge-{teacher}", extra={"teacher": teacher, "quality": quality}
+    )
 
 
 def verified(place: Path, plan: str, verdicts: list[str], ratings: str) -> InstructionSet:
@@ -43,7 +45,10 @@ def test_verification_and_assignment_give_the_papers_counts(tmp_path: Path) -> N
     kept = {case_id for case_id, _ in first.judged.facts}
     assert len(kept) == 9569
     for name, percent in MET.items():
-        assert any(line.startswith(f"{name}: ") and f"({percent:.2f} %;" in line for line in first.arithmetic)
+        assert any(
+            line.startswith(f"{name}: ") and f"({percent:.2f} %;" in line
+            for line in first.arithmetic
+        )
 
     weak = [verdict(case, "weak", number) for number, case in enumerate(cases) if case.id in kept]
     verdicts.append(str(write(tmp_path / "weak.jsonl", weak)))

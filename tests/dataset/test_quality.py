@@ -14,7 +14,13 @@ from automedeval.dataset.corruption import KINDS, corrupt
 from automedeval.dataset.quality import Labelled, QualityClassifier, draw
 from automedeval.records import Case, RecordError, Response, Verdict
 
-TONES = {1: "dangerous and wrong", 2: "poor and incomplete", 3: "acceptable", 4: "good and useful", 5: "excellent"}
+TONES = {
+    1: "dangerous and wrong",
+    2: "poor and incomplete",
+    3: "acceptable",
+    4: "good and useful",
+    5: "excellent",
+}
 THINGS = [f"thing{chr(97 + i)}{chr(97 + j)}" for i in range(10) for j in range(10)]
 
 
@@ -46,9 +52,16 @@ def labelled(number: int, seed: int = 0) -> list[Labelled]:
         cases[case.id] = case
         order = tuple(int(index) for index in rng.permutation(3))
         scores = tuple(int(score) for score in rng.choice(5, 3, replace=False) + 1)
-        steps = [f"Step {k + 2}: Takes {' '.join(words[i, :3])}, {TONES[scores[i]]}." for k, i in enumerate(order)]
+        steps = [
+            f"Step {k + 2}: Takes {' '.join(words[i, :3])}, {TONES[scores[i]]}."
+            for k, i in enumerate(order)
+        ]
         rationale = "\n".join([f"Step 1: About {words[0, 0]}.", *steps])
-        good.append(Verdict(case.id, "t", "automedeval@1", order, valid=True, rationale=rationale, scores=scores))
+        good.append(
+            Verdict(
+                case.id, "t", "automedeval@1", order, valid=True, rationale=rationale, scores=scores
+            )
+        )
     bad = corrupt(good[number:], cases, seed)
     low = [Labelled(cases[one.case_id], one, "low", one.extra["corruption"]) for one in bad]
     return [Labelled(cases[one.case_id], one, "high") for one in good[:number]] + low
@@ -71,14 +84,26 @@ def fitted() -> Fitted:
 def test_corrupted_verdicts_are_recognised(fitted: Fitted) -> None:
     _, report = fitted
     assert report["accuracy"]["value"] >= 0.8
-    assert 0.5 < report["accuracy"]["low"] <= report["accuracy"]["value"] <= report["accuracy"]["high"]
+    assert (
+        0.5 < report["accuracy"]["low"] <= report["accuracy"]["value"] <= report["accuracy"]["high"]
+    )
     confusion = report["confusion"]
-    assert confusion["high"]["high"] + confusion["low"]["low"] == round(report["accuracy"]["value"] * 30)
-    assert set(report["kinds"]) == {"high", *KINDS} - {"wrong_knowledge"}, "these cases have no reference"
+    assert confusion["high"]["high"] + confusion["low"]["low"] == round(
+        report["accuracy"]["value"] * 30
+    )
+    assert set(report["kinds"]) == {"high", *KINDS} - {"wrong_knowledge"}, (
+        "these cases have no reference"
+    )
     assert report["alone"]["kinds"].keys() == report["kinds"].keys()
-    assert report["alone"]["accuracy"]["value"] < report["accuracy"]["value"], "an embedding shows no swapped doctors"
+    assert report["alone"]["accuracy"]["value"] < report["accuracy"]["value"], (
+        "an embedding shows no swapped doctors"
+    )
     assert sum(kind["n"] for kind in report["kinds"].values()) == 30
-    assert report["train"] == {"cases": 120, "low": 60, "high": 60}  # 400 : 100, as in the paper, of what is there
+    assert report["train"] == {
+        "cases": 120,
+        "low": 60,
+        "high": 60,
+    }  # 400 : 100, as in the paper, of what is there
     assert report["test"] == {"cases": 30, "low": 15, "high": 15}
     assert report["parameters"].keys() >= {"C", "kernel", "components"}
     json.dumps(report)
@@ -103,8 +128,15 @@ def test_a_verdict_with_fewer_steps_or_scores_is_decided(fitted: Fitted) -> None
     case, verdict = PAIRS[0]
     one = replace(case, responses=case.responses[:1])
     alone = replace(verdict, order=(0,), scores=(4,), rationale="Step 2: Fine.")
-    odd = [(case, replace(verdict, rationale=text)) for text in ("No step at all.", None, "", "Step 3: Half a")]
-    odd += [(case, replace(verdict, scores=None)), (case, replace(verdict, scores=(None, 1, 5))), (one, alone)]
+    odd = [
+        (case, replace(verdict, rationale=text))
+        for text in ("No step at all.", None, "", "Step 3: Half a")
+    ]
+    odd += [
+        (case, replace(verdict, scores=None)),
+        (case, replace(verdict, scores=(None, 1, 5))),
+        (one, alone),
+    ]
     decided = fitted[0].decide(odd)
     assert len(decided) == 7
     assert decided[1] == "low"

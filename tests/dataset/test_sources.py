@@ -1,7 +1,14 @@
 import pytest
 from tables import rows_of
 
-from automedeval.dataset.sources import LAYOUTS, excluded, identified, recognised, rows_as_cases, table_as_cases
+from automedeval.dataset.sources import (
+    LAYOUTS,
+    excluded,
+    identified,
+    recognised,
+    rows_as_cases,
+    table_as_cases,
+)
 from automedeval.records import Case, RecordError, Response
 from automedeval.records.cases import read_table
 from automedeval.records.rows import read_rows
@@ -9,7 +16,12 @@ from automedeval.records.rows import read_rows
 TABLES = rows_of(__file__)
 
 QUESTION = "What are the symptoms of gout?"
-CASE = {"id": "c1", "question": QUESTION, "responses": [{"model": "m", "text": "Pain."}], "site": "x"}
+CASE = {
+    "id": "c1",
+    "question": QUESTION,
+    "responses": [{"model": "m", "text": "Pain."}],
+    "site": "x",
+}
 MEDTEXT = {"id": "7/1-2", "Prompt": QUESTION, "Completion": "Pain."}
 
 
@@ -19,7 +31,9 @@ def cases_of(*rows, layout=None, source="set"):
     return [row.case for row in identified(rows_as_cases(placed, layout, source))]
 
 
-@pytest.mark.parametrize(("layout", "row", "asked", "trusted"), TABLES["test_a_row_is_recognised_and_becomes_a_case"])
+@pytest.mark.parametrize(
+    ("layout", "row", "asked", "trusted"), TABLES["test_a_row_is_recognised_and_becomes_a_case"]
+)
 def test_a_row_is_recognised_and_becomes_a_case(layout, row, asked, trusted):
     assert recognised(row).name == layout
     (made,) = cases_of(row)
@@ -38,8 +52,17 @@ def test_a_table_of_answers_is_no_public_set(row):
 
 def test_a_table_takes_any_columns():
     def made(*columns, **more):
-        row = {"ask": QUESTION, "truth": "Pain.", "A": "Hm.", "B": "", "subject": "Gout", "other": 3} | more
-        (row,) = table_as_cases(read_table("f", [("f:1", row)], "skip", columns, least_responses=0), "set")
+        row = {
+            "ask": QUESTION,
+            "truth": "Pain.",
+            "A": "Hm.",
+            "B": "",
+            "subject": "Gout",
+            "other": 3,
+        } | more
+        (row,) = table_as_cases(
+            read_table("f", [("f:1", row)], "skip", columns, least_responses=0), "set"
+        )
         return row.case
 
     case = made("question=ask", "reference=truth", "A", "topic=subject", "B")
@@ -47,13 +70,20 @@ def test_a_table_takes_any_columns():
     assert (case.reference, case.topic, case.extra) == ("Pain.", "Gout", {"row": 1})
     assert case.id == "set-what-are-the-symptoms-of-gout-939b9d"  # six digits over the question
     assert made("question=ask", "reference=truth", "A", truth=" ").reference is None
-    assert made("question=ask", "reference=truth", truth=" ").reference == "", "an empty answer, which is excluded"
+    assert made("question=ask", "reference=truth", truth=" ").reference == "", (
+        "an empty answer, which is excluded"
+    )
     assert made("question=ask").reference is None
-    assert made("question=ask", "model=subject", "answer=A").responses == (Response("Gout", "Hm.", {"row": 1}),)
+    assert made("question=ask", "model=subject", "answer=A").responses == (
+        Response("Gout", "Hm.", {"row": 1}),
+    )
 
 
 def test_ids_come_from_the_content_wherever_a_row_stands():
-    rows = [{"instruction": "", "input": f"{QUESTION} {number}", "output": "Pain."} for number in range(5)]
+    rows = [
+        {"instruction": "", "input": f"{QUESTION} {number}", "output": "Pain."}
+        for number in range(5)
+    ]
     ids = {case.question: case.id for case in cases_of(*rows)}
     assert {case.question: case.id for case in cases_of(*reversed(rows))} == ids
     assert all(len(name) == len("set-") + 12 for name in ids.values())
@@ -74,7 +104,10 @@ def test_no_two_cases_have_one_id():
 
 def test_a_faulty_row_is_named():
     for rows, told in (
-        ([{"Prompt": "a", "Completion": "b"}, {"Prompt": "a"}], "f:2: 'Completion' is missing; found the keys Prompt"),
+        (
+            [{"Prompt": "a", "Completion": "b"}, {"Prompt": "a"}],
+            "f:2: 'Completion' is missing; found the keys Prompt",
+        ),
         ([{"Prompt": "a", "Completion": 5}], "f:1: 'Completion' must be text, not 5"),
         ([{**CASE, "question": " "}], "f:1: case 'c1': 'question' must not be empty"),
     ):
@@ -82,7 +115,9 @@ def test_a_faulty_row_is_named():
             cases_of(*rows)
 
 
-@pytest.mark.parametrize(("name", "content", "told"), TABLES["test_a_file_that_holds_no_rows_is_named"])
+@pytest.mark.parametrize(
+    ("name", "content", "told"), TABLES["test_a_file_that_holds_no_rows_is_named"]
+)
 def test_a_file_that_holds_no_rows_is_named(tmp_path, name, content, told):
     if content is not None:
         (tmp_path / name).write_bytes(content.encode("latin-1"))
@@ -90,7 +125,9 @@ def test_a_file_that_holds_no_rows_is_named(tmp_path, name, content, told):
         list(read_rows(str(tmp_path / name)))
 
 
-@pytest.mark.parametrize(("question", "reference", "name"), TABLES["test_what_the_packaged_patterns_leave_out"])
+@pytest.mark.parametrize(
+    ("question", "reference", "name"), TABLES["test_what_the_packaged_patterns_leave_out"]
+)
 def test_what_the_packaged_patterns_leave_out(question, reference, name):
     case = Case("c", question, (), reference)
     assert excluded(case) == name

@@ -17,15 +17,22 @@ def qa(topic: str, kind: str, answer: str) -> Case:
 
 
 def test_pairs_of_question_and_answer_become_lists() -> None:
-    asked = product(("Adult Gout", "Childhood Gout", "Acne", "Croup"), ("symptoms", "causes", "treatment"))
+    asked = product(
+        ("Adult Gout", "Childhood Gout", "Acne", "Croup"), ("symptoms", "causes", "treatment")
+    )
     pairs = [qa(topic, kind, f"{kind.title()} of {topic}. " * 40) for topic, kind in asked]
-    lonely, same = qa("Measles", "causes", "A virus."), [qa("Mumps", kind, "A virus.") for kind in ("a", "b")]
+    lonely, same = (
+        qa("Measles", "causes", "A virus."),
+        [qa("Mumps", kind, "A virus.") for kind in ("a", "b")],
+    )
     made, without = lists_of_pairs([*pairs, lonely, *same])
     assert without == {"no other answer on the same topic": 3}
     assert [case.id for case, _ in made] == [case.id for case in pairs]
     assert len({tuple(case.models) for case, _ in made}) > 2
     for case, scores in made:
-        texts = {response.model.removeprefix("answer-"): response.text for response in case.responses}
+        texts = {
+            response.model.removeprefix("answer-"): response.text for response in case.responses
+        }
         assert case.reference.startswith(texts["right"])
         assert texts["right"].startswith(texts["cut"])
         assert case.topic in texts["near"]
@@ -38,11 +45,16 @@ def test_pairs_of_question_and_answer_become_lists() -> None:
 
 
 def test_no_text_stands_twice_among_the_responses_of_a_list() -> None:
-    answers = {"Gout": ["Rest. Drink a lot of water every single day.", "Rest!"], "Acne": ["Rest.", "Oil."]}
+    answers = {
+        "Gout": ["Rest. Drink a lot of water every single day.", "Rest!"],
+        "Acne": ["Rest.", "Oil."],
+    }
     answers |= {"Croup": ["REST", "A virus."]}
     texts = [(topic, text) for topic, both in answers.items() for text in both]
     for draw in range(8):  # the draw of a case depends on its id
-        made, _ = lists_of_pairs([qa(topic, f"part {draw}{n}", text) for n, (topic, text) in enumerate(texts)])
+        made, _ = lists_of_pairs(
+            [qa(topic, f"part {draw}{n}", text) for n, (topic, text) in enumerate(texts)]
+        )
         for case, _ in made:
             words = [re.sub(r"\W", "", response.text).lower() for response in case.responses]
             assert len(set(words)) == len(words), case

@@ -16,7 +16,9 @@ def cases(number: int) -> list[Case]:
     rng = random.Random(0)
 
     def text(at: int) -> str:
-        return "What is the " + " ".join(rng.choices(SKIN, k=10) if at % 2 else rng.choices(HEART, k=30))
+        return "What is the " + " ".join(
+            rng.choices(SKIN, k=10) if at % 2 else rng.choices(HEART, k=30)
+        )
 
     return [Case(str(at), text(at), (), text(at)) for at in range(number)]
 

@@ -21,8 +21,16 @@ DIGESTS = {"c1": "aaa", "c2": "bbb", "c3": "ccc"}
 VERDICTS = {(case, "t"): {digest} for case, digest in DIGESTS.items()}
 
 
-def rating(case: str = "c1", annotator: str = "a", criterion: str = "knowledge", score: float = 1, **more) -> dict:
-    about = {"case_id": case, "judge": "t", "annotator": annotator, "criterion": criterion, "score": score}
+def rating(
+    case: str = "c1", annotator: str = "a", criterion: str = "knowledge", score: float = 1, **more
+) -> dict:
+    about = {
+        "case_id": case,
+        "judge": "t",
+        "annotator": annotator,
+        "criterion": criterion,
+        "score": score,
+    }
     return about | {"verdict_digest": DIGESTS.get(case, "ddd")} | more
 
 
@@ -44,7 +52,10 @@ def test_shares_are_counted_by_criterion_with_the_papers_beside(tmp_path: Path) 
         rating("elsewhere"),
     )
     found = verify(file, VERDICTS)
-    assert found.failures == {("c1", "t", "aaa"): ("knowledge",), ("c2", "t", "bbb"): ("attribution",)}  # c3 is unrated
+    assert found.failures == {
+        ("c1", "t", "aaa"): ("knowledge",),
+        ("c2", "t", "bbb"): ("attribution",),
+    }  # c3 is unrated
     assert found.lines() == [
         "knowledge: 1 of 2 verdicts meet it (50.00 %; paper: 94.06 %)",
         "attribution: 0 of 1 verdicts meet it (0.00 %; paper: 90.71 %)",
@@ -63,7 +74,9 @@ def test_the_packaged_checks_are_of_the_recorded_verdicts_with_the_chain_alone()
             about = (line["case_id"], f"recording:{line['teacher']}")
             extra = {"case_digest": cases[line["case_id"]].digest}
             said = {"rationale": answer.rationale, "scores": answer.scores, "extra": extra}
-            digests[line["knowledge"]][about] = Verdict(*about, "automedeval@1", (0, 1, 2), **said).digest
+            digests[line["knowledge"]][about] = Verdict(
+                *about, "automedeval@1", (0, 1, 2), **said
+            ).digest
     checks = [line for _, line in read_lines(RUN / "verdict_ratings.jsonl")]
     assert len(checks) == 360
     for check in checks:

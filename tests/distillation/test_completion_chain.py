@@ -23,12 +23,26 @@ from automedeval.rubrics.questions import questions_of
 ROWS = rows_of(__file__)
 
 RUBRIC = read_rubric("automedeval")
-CASE = Case("c1", "What helps?", (Response("alder", "Rest."), Response("birch", "Wait.")), reference="Rest and wait.")
+CASE = Case(
+    "c1",
+    "What helps?",
+    (Response("alder", "Rest."), Response("birch", "Wait.")),
+    reference="Rest and wait.",
+)
 VERDICT = "Analyze:\nStep 1: Help.\nScore: Doctor 1: 4 points. Doctor 2: 2 points."
 ASKS = ["[Question]: What is rest?", "[Question]: What is waiting?", "[Question]: What is help?"]
 
 
-EXTRA = {"models", "case_digest", "settings", "teacher", "knowledge", "rounds", "ended", "transcript"}
+EXTRA = {
+    "models",
+    "case_digest",
+    "settings",
+    "teacher",
+    "knowledge",
+    "rounds",
+    "ended",
+    "transcript",
+}
 
 
 class FakeBooks:
@@ -40,7 +54,10 @@ class FakeBooks:
     def __call__(self, questions):
         self.searches.append(list(questions))
         shared = Passage("0", "Basics", "", None, "Shared.", 0.5)
-        own = (replace(shared, id=normalise(each), page=7, score=1 / 3, text=each) for each in questions)
+        own = (
+            replace(shared, id=normalise(each), page=7, score=1 / 3, text=each)
+            for each in questions
+        )
         return [[each, shared] for each in own]
 
 
@@ -54,7 +71,9 @@ def teach(tmp_path):
         file = write(tmp_path / "said.jsonl", said)
         found = FakeBooks()
         options = {"shuffle": False, **options}
-        chain = CompletionChain(Judge(RecordedChat(file, "strong")), "strong", found if books else None, **options)
+        chain = CompletionChain(
+            Judge(RecordedChat(file, "strong")), "strong", found if books else None, **options
+        )
         (verdict,) = chain.verdicts([chain.plan(case)])
         assert set(verdict.extra) == EXTRA
         assert verdict.extra["rounds"] == len(texts), "every line was asked for"
@@ -64,7 +83,9 @@ def teach(tmp_path):
 
 
 def said_to(verdict):
-    return [message["content"] for message in verdict.extra["transcript"] if message["role"] == "user"]
+    return [
+        message["content"] for message in verdict.extra["transcript"] if message["role"] == "user"
+    ]
 
 
 def test_what_is_found_is_shown_as_data_and_recorded(teach):
@@ -75,16 +96,30 @@ def test_what_is_found_is_shown_as_data_and_recorded(teach):
     first, second = verdict.extra["knowledge"]
     assert first["query"] == "What is a ~~~ b"
     assert [passage["id"] for passage in second["passages"]] == ["what is rest", "0"]
-    found = {"id": "what is rest", "book": "Basics", "section": "", "page": 7, "score": 0.3333, "text": "What is rest?"}
+    found = {
+        "id": "what is rest",
+        "book": "Basics",
+        "section": "",
+        "page": 7,
+        "score": 0.3333,
+        "text": "What is rest?",
+    }
     assert second["passages"][0] == found
     assert fenced("Basics, page 7:\nWhat is a ~~~ b") in said_to(verdict)[1]
     assert fenced("Basics:\nShared.") in said_to(verdict)[1]
-    assert [message["role"] for message in verdict.extra["transcript"][1:]] == ["user", "assistant"] * 3
+    assert [message["role"] for message in verdict.extra["transcript"][1:]] == [
+        "user",
+        "assistant",
+    ] * 3
 
 
 def test_a_teacher_that_asks_for_ever_is_asked_for_its_verdict_and_counted(teach):
     verdict, books = teach(*ASKS, "[Question]: What is more?")
-    assert (verdict.valid, verdict.scores, verdict.extra["ended"]) == (False, None, "out_of_questions")
+    assert (verdict.valid, verdict.scores, verdict.extra["ended"]) == (
+        False,
+        None,
+        "out_of_questions",
+    )
     assert "instead of giving its verdict" in verdict.error
     assert len(books.searches) == len(verdict.extra["knowledge"]) == 3
     first, *_, last = said_to(verdict)
@@ -95,9 +130,17 @@ def test_a_teacher_that_asks_for_ever_is_asked_for_its_verdict_and_counted(teach
 
 def test_a_verdict_after_the_last_question_is_valid(teach):
     verdict, _ = teach(*ASKS, VERDICT)
-    assert (verdict.valid, verdict.scores, verdict.extra["ended"]) == (True, (4, 2), "out_of_questions")
+    assert (verdict.valid, verdict.scores, verdict.extra["ended"]) == (
+        True,
+        (4, 2),
+        "out_of_questions",
+    )
     verdict, books = teach(ASKS[0], VERDICT, questions=1)
-    assert (verdict.valid, verdict.extra["ended"], len(books.searches)) == (True, "out_of_questions", 1)
+    assert (verdict.valid, verdict.extra["ended"], len(books.searches)) == (
+        True,
+        "out_of_questions",
+        1,
+    )
 
 
 @pytest.mark.parametrize("again", ["[Question]: what IS rest", "**[Question]:** What is  rest ?\n"])
@@ -110,27 +153,36 @@ def test_the_same_question_is_not_searched_twice(teach, again, last):
     assert "No more questions" in said_to(verdict)[-1]
 
 
-@pytest.mark.parametrize(("text", "error"), ROWS["test_what_is_neither_question_nor_verdict_is_invalid"])
+@pytest.mark.parametrize(
+    ("text", "error"), ROWS["test_what_is_neither_question_nor_verdict_is_invalid"]
+)
 def test_what_is_neither_question_nor_verdict_is_invalid(teach, text, error):
     verdict, books = teach(text)
     assert (verdict.valid, verdict.extra["ended"], books.searches) == (False, "invalid", [])
     assert error in verdict.error
 
 
-UNASKED = SimpleNamespace(name="chat", fingerprint="0" * 12, constrains=False)  # a chat that is never asked
+UNASKED = SimpleNamespace(
+    name="chat", fingerprint="0" * 12, constrains=False
+)  # a chat that is never asked
 
 
 def test_without_books_the_prompt_is_the_judges_and_a_question_is_no_verdict(teach):
     verdict, _ = teach(VERDICT, books=False)
     assert verdict.extra["ended"] == "verdict"
     judge = Judge(UNASKED)
-    assert verdict.extra["transcript"][:-1] == judge.prompt(replace(judge.plan(CASE)[0], slots=(0, 1))).messages
+    assert (
+        verdict.extra["transcript"][:-1]
+        == judge.prompt(replace(judge.plan(CASE)[0], slots=(0, 1))).messages
+    )
     verdict, _ = teach(ASKS[0], books=False)
     assert (verdict.valid, verdict.extra["ended"]) == (False, "invalid")
     assert "asked a question" in verdict.error
 
 
-@pytest.mark.parametrize(("text", "asks"), ROWS["test_the_last_complete_one_of_question_and_verdict_counts"])
+@pytest.mark.parametrize(
+    ("text", "asks"), ROWS["test_the_last_complete_one_of_question_and_verdict_counts"]
+)
 def test_the_last_complete_one_of_question_and_verdict_counts(text, asks):
     assert questions_of(Answer(text.replace("VERDICT", VERDICT)), RUBRIC, 2) == asks
 
@@ -142,7 +194,9 @@ def test_no_question_is_read_from_a_broken_off_message_and_a_long_one_is_cut():
     assert questions_of(replace(asked, truncated=True), RUBRIC, 2) == ["What is rest?"]
 
 
-@given(st.text(alphabet="[]Question:What is?\n*Score Doctor 12:points.~<|>", max_size=300) | st.text())
+@given(
+    st.text(alphabet="[]Question:What is?\n*Score Doctor 12:points.~<|>", max_size=300) | st.text()
+)
 def test_any_text_is_read(text):
     for question in questions_of(Answer(text), RUBRIC, 2):
         assert 0 < len(question) <= 500
@@ -180,13 +234,17 @@ def test_slots_are_shuffled_by_seed_and_scores_go_back_to_their_responses(teach)
 
 
 def chain_without(chat, **options):
-    return CompletionChain(Judge(chat, score_decoding="free", models=options.pop("models", None)), "strong", **options)
+    return CompletionChain(
+        Judge(chat, score_decoding="free", models=options.pop("models", None)), "strong", **options
+    )
 
 
 def test_a_case_that_cannot_be_shown_is_named():
     four = Case("c4", "What?", tuple(Response(name, "x") for name in "abcd"))
     assert chain_without(UNASKED, models=["a", "c"]).plan(four).slots in {(0, 2), (2, 0)}
-    with pytest.raises(RecordError, match=r"'c4' has 4 responses to show, and a teacher sees 3 at most"):
+    with pytest.raises(
+        RecordError, match=r"'c4' has 4 responses to show, and a teacher sees 3 at most"
+    ):
         chain_without(UNASKED).plan(four)
     with pytest.raises(RecordError, match="'c4' has no reference"):
         chain_without(UNASKED, reference_as_response=True).plan(four)
@@ -196,9 +254,16 @@ def test_a_case_that_cannot_be_shown_is_named():
 
 def test_every_setting_changes_the_fingerprint():
     books = FakeBooks()
-    settings = [{}, {"search": books}, {"search": books, "questions": 2}, {"search": books, "store": "x"}]
+    settings = [
+        {},
+        {"search": books},
+        {"search": books, "questions": 2},
+        {"search": books, "store": "x"},
+    ]
     settings += [{"shuffle": False}, {"reference_as_response": True}, {"models": ["alder"]}]
-    assert len({chain_without(UNASKED, **options).fingerprint for options in settings}) == len(settings)
+    assert len({chain_without(UNASKED, **options).fingerprint for options in settings}) == len(
+        settings
+    )
 
 
 def test_a_message_that_nothing_was_found_for_says_so():
@@ -208,7 +273,10 @@ def test_a_message_that_nothing_was_found_for_says_so():
 
 
 def test_the_overview_counts_every_chain(teach):
-    verdicts = [teach(*texts)[0] for texts in ([VERDICT], [*ASKS, VERDICT], [ASKS[0], ASKS[0], ASKS[0]], ["No."])]
+    verdicts = [
+        teach(*texts)[0]
+        for texts in ([VERDICT], [*ASKS, VERDICT], [ASKS[0], ASKS[0], ASKS[0]], ["No."])
+    ]
     told = overview(verdicts, cases=5, new=4)
     assert "5 cases → 4 verdicts (4 new), 1 missing" in told
     assert "4 verdicts → 2 valid, 2 invalid; valid rate 0.500" in told

@@ -62,12 +62,19 @@ def relation(first: float | None, second: float | None) -> int | None:
     return 0 if abs(first - second) <= SAME else 1 if first > second else -1
 
 
-def accuracies(groups: Sequence[tuple[int, Sequence[tuple[int | None, int | None]]]]) -> dict[str, Figure]:
+def accuracies(
+    groups: Sequence[tuple[int, Sequence[tuple[int | None, int | None]]]],
+) -> dict[str, Figure]:
     """Return the accuracies of (case, [(relation of people, relation of the judge), …]) groups.
 
     The pairs of a group are all pairs of its responses, in the order of `itertools.combinations`.
     """
-    rated = [(case, people, judge) for case, pairs in groups for people, judge in pairs if people is not None]
+    rated = [
+        (case, people, judge)
+        for case, pairs in groups
+        for people, judge in pairs
+        if people is not None
+    ]
     untied = [each for each in rated if each[1] != 0]
     triples = []
     for case, pairs in groups:
@@ -76,10 +83,16 @@ def accuracies(groups: Sequence[tuple[int, Sequence[tuple[int | None, int | None
         for three in itertools.combinations(range(size), 3):
             pairs_of_three = [by_places[two] for two in itertools.combinations(three, 2)]
             if all(people is not None for people, _ in pairs_of_three):
-                triples.append((case, float(all(people == judge for people, judge in pairs_of_three))))
+                triples.append(
+                    (case, float(all(people == judge for people, judge in pairs_of_three)))
+                )
     return {
-        "pairwise_accuracy": share([(case, float(people == judge)) for case, people, judge in rated]),
-        "concordance": share([(case, (judge == people) + 0.5 * (judge == 0)) for case, people, judge in untied]),
+        "pairwise_accuracy": share(
+            [(case, float(people == judge)) for case, people, judge in rated]
+        ),
+        "concordance": share(
+            [(case, (judge == people) + 0.5 * (judge == 0)) for case, people, judge in untied]
+        ),
         "triple_accuracy": share(triples),
     }
 
@@ -92,7 +105,9 @@ def correlation(kind: str, points: Sequence[tuple[float, float]]) -> float | Non
     return float((spearmanr(*sides.round(9)) if kind == "spearman" else pearsonr(*sides)).statistic)
 
 
-def correlations(groups: Sequence[tuple[int, Sequence[tuple[float | None, float | None]]]]) -> dict[str, Figure]:
+def correlations(
+    groups: Sequence[tuple[int, Sequence[tuple[float | None, float | None]]]],
+) -> dict[str, Figure]:
     """Return the correlations of (case, [(score of people, score of the judge), …]) groups."""
     both = [(case, [pair for pair in points if None not in pair]) for case, points in groups]
     cases = frozenset(case for case, points in both if points)
@@ -100,7 +115,10 @@ def correlations(groups: Sequence[tuple[int, Sequence[tuple[float | None, float 
     for kind in ("spearman", "pearson"):
 
         def pooled(drawn: Sequence[int], kind: str = kind) -> float | None:
-            return correlation(kind, [pair for case in drawn for at, points in both if at == case for pair in points])
+            return correlation(
+                kind,
+                [pair for case in drawn for at, points in both if at == case for pair in points],
+            )
 
         figures[kind] = Figure(pooled, sum(len(points) for _, points in both), cases)
     return figures
@@ -127,7 +145,11 @@ class Loops:
         self.cases = sorted(cases, key=lambda case: hashlib.sha256(case["id"].encode()).digest())
         self.number = {case["id"]: number for number, case in enumerate(self.cases)}
         self.names = [[response["model"] for response in case["responses"]] for case in self.cases]
-        self.responses = [(number, place) for number, names in enumerate(self.names) for place in range(len(names))]
+        self.responses = [
+            (number, place)
+            for number, names in enumerate(self.names)
+            for place in range(len(names))
+        ]
         twos = [itertools.combinations(range(len(names)), 2) for names in self.names]
         self.pairs = [(number, *two) for number, of_case in enumerate(twos) for two in of_case]
         words = [[len(each["text"].split()) for each in case["responses"]] for case in self.cases]
@@ -136,20 +158,35 @@ class Loops:
         self.rows: list[Row] = []
         authors = list(dict.fromkeys((verdict["judge"], verdict["rubric"]) for verdict in verdicts))
         for author in authors:
-            of_author = [verdict for verdict in verdicts if (verdict["judge"], verdict["rubric"]) == author]
+            of_author = [
+                verdict for verdict in verdicts if (verdict["judge"], verdict["rubric"]) == author
+            ]
             valid = [verdict for verdict in of_author if verdict["valid"]]
-            criteria = list(dict.fromkeys(name for verdict in valid for name in verdict["choices"] or ()))
-            self.rows += [Row(self, of_author, criterion, criteria) for criterion in criteria or [None]]
+            criteria = list(
+                dict.fromkeys(name for verdict in valid for name in verdict["choices"] or ())
+            )
+            self.rows += [
+                Row(self, of_author, criterion, criteria) for criterion in criteria or [None]
+            ]
         for name, scores in (baselines or {}).items():
-            placed = {(self.number[case_id], model): score for (case_id, model), score in zip(flat, scores)}
-            of_baseline = {(n, place): placed[n, self.names[n][place]] for n, place in self.responses}
+            placed = {
+                (self.number[case_id], model): score
+                for (case_id, model), score in zip(flat, scores)
+            }
+            of_baseline = {
+                (n, place): placed[n, self.names[n][place]] for n, place in self.responses
+            }
             self.rows.append(Row(self, [], None, [], name, of_baseline))
         self.annotators = sorted({rating["annotator"] for rating in ratings or ()})
         self.criteria = sorted({rating["criterion"] for rating in ratings or ()})
         places = ((self.response_of(each), each) for each in ratings or ())
-        self.scores_given = {(*place, each["annotator"], each["criterion"]): each["score"] for place, each in places}
+        self.scores_given = {
+            (*place, each["annotator"], each["criterion"]): each["score"] for place, each in places
+        }
         in_mean = {key: score for key, score in self.scores_given.items() if self.in_mean(key)}
-        self.people = means_by(means_by({(*key[:2], *key[:1:-1]): score for key, score in in_mean.items()}))
+        self.people = means_by(
+            means_by({(*key[:2], *key[:1:-1]): score for key, score in in_mean.items()})
+        )
 
     def in_mean(self, key: tuple) -> bool:
         """Return whether all rated responses of a case are rated on the criterion of a score."""
@@ -164,27 +201,44 @@ class Loops:
         return [(self.number[verdict["case_id"]], place) for place in verdict["order"]]
 
     def content(self) -> dict[str, Any]:
-        content: dict[str, Any] = {"cases": self.counts(), "judges": {row.name: self.judge(row) for row in self.rows}}
+        content: dict[str, Any] = {
+            "cases": self.counts(),
+            "judges": {row.name: self.judge(row) for row in self.rows},
+        }
         if self.ratings is not None:
             content["people"] = self.of_people()
         return content
 
     def counts(self) -> dict[str, Any]:
-        counts = {name: len(getattr(self, name)) for name in ("cases", "responses", "pairs", "models")}
+        counts = {
+            name: len(getattr(self, name)) for name in ("cases", "responses", "pairs", "models")
+        }
         if self.ratings is None:
             return counts
         relations = list(self.by_people().values())
-        counts |= {"rated_cases": len({number for number, _ in self.people}), "rated_responses": len(self.people)}
-        return counts | {"rated_pairs": len(relations) - relations.count(None), "tied_pairs": relations.count(0)}
+        counts |= {
+            "rated_cases": len({number for number, _ in self.people}),
+            "rated_responses": len(self.people),
+        }
+        return counts | {
+            "rated_pairs": len(relations) - relations.count(None),
+            "tied_pairs": relations.count(0),
+        }
 
     def judge(self, row: "Row") -> dict[str, Any]:
-        units = [(self.number[verdict["case_id"]], float(verdict["valid"])) for verdict in row.verdicts]
+        units = [
+            (self.number[verdict["case_id"]], float(verdict["valid"])) for verdict in row.verdicts
+        ]
         units += [(case, 0.0) for case in row.missing()]
         if row.kind == "baseline":
             units = [(number, 1.0) for number in range(len(self.cases))]
         checkpoints = {str(verdict.get("checkpoint") or "") for verdict in row.verdicts}
         errors = Counter(each["error"] or "unknown" for each in row.verdicts if not each["valid"])
-        record: dict[str, Any] = {"verdicts": len(units), "errors": dict(errors), "empty": row.silent()}
+        record: dict[str, Any] = {
+            "verdicts": len(units),
+            "errors": dict(errors),
+            "empty": row.silent(),
+        }
         record["checkpoint"] = checkpoints.pop() or None if len(checkpoints) == 1 else None
         record["unread"] = {} if row.kind == "baseline" else row.unread()
         record |= {"valid_rate": share(units), "prefers_longer": self.prefers_longer(row.relations)}
@@ -210,22 +264,34 @@ class Loops:
     def points(self, row: "Row", scores: dict[tuple, float]) -> list[tuple[int, list]]:
         points: list[list] = [[] for _ in self.cases]
         for key in self.responses:
-            points[key[0]].append((self.people.get(key) if row.asked[key] else None, scores.get(key)))
+            points[key[0]].append(
+                (self.people.get(key) if row.asked[key] else None, scores.get(key))
+            )
         return list(enumerate(points))
 
     def measures(self, row: "Row") -> dict[str, Any]:
         """Return the measures of a row from its own scores or choices, else from its expected scores."""
-        measures = accuracies(self.groups(row, row.relations)) | dict.fromkeys(CORRELATIONS, UNDEFINED)
+        measures = accuracies(self.groups(row, row.relations)) | dict.fromkeys(
+            CORRELATIONS, UNDEFINED
+        )
         if row.criterion is None and (row.scores or row.expected):
-            measures |= correlations(self.points(row, row.expected if row.scores is None else row.scores))
+            measures |= correlations(
+                self.points(row, row.expected if row.scores is None else row.scores)
+            )
         if row.expected is not None:
-            measures["concordance"] = accuracies(self.groups(row, self.ordered(row.expected)))["concordance"]
+            measures["concordance"] = accuracies(self.groups(row, self.ordered(row.expected)))[
+                "concordance"
+            ]
         return measures
 
     def agreement(self, row: "Row") -> dict[str, Any]:
         record = self.measures(row)
         runs = row.runs()
-        record["runs"] = [{"run": run} | self.measures(row.of_run(run)) for run in runs] if len(runs) > 1 else None
+        record["runs"] = (
+            [{"run": run} | self.measures(row.of_run(run)) for run in runs]
+            if len(runs) > 1
+            else None
+        )
         scored = row.criterion is None and row.kind == "judge"
         return record | ({"by_confidence": self.by_confidence(row)} if scored else {})
 
@@ -234,14 +300,22 @@ class Loops:
         values, gaps = row.expected or row.scores or {}, []
         for number in range(len(self.cases)):
             twos = [((n, a), (n, b)) for n, a, b in self.pairs if n == number]
-            apart = [abs(values[one] - values[two]) for one, two in twos if one in values and two in values]
+            apart = [
+                abs(values[one] - values[two])
+                for one, two in twos
+                if one in values and two in values
+            ]
             gaps.append(round(mean(apart), 9) if apart else None)
-        groups = self.groups(row, row.relations if row.expected is None else self.ordered(row.expected))
+        groups = self.groups(
+            row, row.relations if row.expected is None else self.ordered(row.expected)
+        )
         groups = [each for each in groups if gaps[each[0]] is not None]
         middle = median([gaps[number] for number, _ in groups] or [0])
         sides = {"surest": True, "others": False}
         return {
-            name: accuracies([each for each in groups if (gaps[each[0]] > middle) == sure])["concordance"]
+            name: accuracies([each for each in groups if (gaps[each[0]] > middle) == sure])[
+                "concordance"
+            ]
             for name, sure in sides.items()
         }
 
@@ -265,12 +339,19 @@ class Loops:
         """Return, for every criterion, annotator → gap between two responses of a case, of those who rated both on it."""
         found = []
         for criterion in self.criteria:
-            sides = [(number, place, name, criterion) for place in (first, second) for name in self.annotators]
+            sides = [
+                (number, place, name, criterion)
+                for place in (first, second)
+                for name in self.annotators
+            ]
             scores = [
-                self.scores_given[key] if key in self.scores_given and self.in_mean(key) else None for key in sides
+                self.scores_given[key] if key in self.scores_given and self.in_mean(key) else None
+                for key in sides
             ]
             both = zip(self.annotators, scores, scores[len(self.annotators) :])
-            found.append({name: one - other for name, one, other in both if None not in (one, other)})
+            found.append(
+                {name: one - other for name, one, other in both if None not in (one, other)}
+            )
         return [gaps for gaps in found if gaps]
 
     def by_people(self) -> dict[tuple, int | None]:
@@ -280,7 +361,10 @@ class Loops:
         """
         if self.anonymous:
             return self.relations(self.people)
-        gaps = {pair: mean([mean(list(each.values())) for each in self.gaps(*pair)]) for pair in self.pairs}
+        gaps = {
+            pair: mean([mean(list(each.values())) for each in self.gaps(*pair)])
+            for pair in self.pairs
+        }
         return {pair: None if gap is None else relation(gap, 0) for pair, gap in gaps.items()}
 
     def shared(self, annotator: str, number: int) -> dict[int, dict[str, tuple[float, float]]]:
@@ -292,10 +376,16 @@ class Loops:
         for key, own in self.scores_given.items():
             if (key[0], key[2]) == (number, annotator) and self.in_mean(key):
                 others = [(*key[:2], name, key[3]) for name in self.annotators if name != annotator]
-                if rest := [self.scores_given[each] for each in others if each in self.scores_given]:
+                if rest := [
+                    self.scores_given[each] for each in others if each in self.scores_given
+                ]:
                     found.setdefault(key[1], {})[key[3]] = (mean(rest), own)
         return {
-            place: {name: pair for name, pair in of.items() if all(name in each for each in found.values())}
+            place: {
+                name: pair
+                for name, pair in of.items()
+                if all(name in each for each in found.values())
+            }
             for place, of in found.items()
         }
 
@@ -304,7 +394,9 @@ class Loops:
         units: dict[str, list] = {}
         for verdict in row.verdicts:
             for number, place in self.shown(verdict):
-                units.setdefault(self.names[number][place], []).append((number, float(row.says(verdict, place))))
+                units.setdefault(self.names[number][place], []).append(
+                    (number, float(row.says(verdict, place)))
+                )
         for number, *places in itertools.chain(*row.lost()):
             for place in places:
                 units.setdefault(self.names[number][place], []).append((number, 0.0))
@@ -319,9 +411,13 @@ class Loops:
             twos = []
             for pair in (each for each in self.pairs if each[0] == number):
                 here = [each for each in self.gaps(*pair) if annotator in each and len(each) > 1]
-                rest = [mean([gap for name, gap in each.items() if name != annotator]) for each in here]
+                rest = [
+                    mean([gap for name, gap in each.items() if name != annotator]) for each in here
+                ]
                 own = [each[annotator] for each in here]
-                twos.append((relation(mean(rest), 0), relation(mean(own), 0)) if here else (None, None))
+                twos.append(
+                    (relation(mean(rest), 0), relation(mean(own), 0)) if here else (None, None)
+                )
             pairs.append((number, twos))
             columns = [zip(*of.values()) for of in self.shared(annotator, number).values() if of]
             points.append((number, [tuple(map(mean, each)) for each in columns]))
@@ -340,7 +436,12 @@ class Row:
         baseline: str | None = None,
         baseline_scores: dict[tuple, float | None] | None = None,
     ):
-        self.loops, self.verdicts, self.criterion, self.criteria = loops, verdicts, criterion, criteria
+        self.loops, self.verdicts, self.criterion, self.criteria = (
+            loops,
+            verdicts,
+            criterion,
+            criteria,
+        )
         self.kind = "judge" if baseline is None else "baseline"
         self.judge = verdicts[0]["judge"] if baseline is None else baseline
         self.rubric = verdicts[0]["rubric"] if baseline is None else "counted"
@@ -348,7 +449,9 @@ class Row:
         if baseline is not None:
             self.asked = {key: baseline_scores[key] is not None for key in loops.responses}
             self.scores = None
-            self.expected = {key: value for key, value in baseline_scores.items() if value is not None}
+            self.expected = {
+                key: value for key, value in baseline_scores.items() if value is not None
+            }
             self.relations = loops.ordered(self.expected)
             return
         shown = {key for each in verdicts for key in loops.shown(each)}
@@ -356,7 +459,10 @@ class Row:
         # A model that cases with verdicts have, and no verdict shows, was left out on purpose.
         left_out = {model for number in judged for model in loops.names[number]}
         left_out -= {loops.names[number][place] for number, place in shown}
-        self.asked = {(number, place): loops.names[number][place] not in left_out for number, place in loops.responses}
+        self.asked = {
+            (number, place): loops.names[number][place] not in left_out
+            for number, place in loops.responses
+        }
         self.scores, means = self.means(verdicts, "scores"), self.means(verdicts, "expected_scores")
         valid = [each for each in verdicts if each["valid"]]
         complete = valid and all(each["expected_scores"] for each in valid)
@@ -372,7 +478,11 @@ class Row:
         if not verdict["valid"] or verdict["choices"]:
             return verdict["valid"]
         every = [each["expected_scores"] for each in self.verdicts if each["valid"]]
-        scores = verdict["expected_scores"] if all(every) else verdict["scores"] or verdict["expected_scores"]
+        scores = (
+            verdict["expected_scores"]
+            if all(every)
+            else verdict["scores"] or verdict["expected_scores"]
+        )
         return scores[place] is not None
 
     def silent(self) -> dict[str, int]:
@@ -419,9 +529,14 @@ class Row:
 
     def of_run(self, run: int) -> "Row":
         """Return this row with the values of one run; what the judge was asked about, and its kind, stay."""
-        row, of_run = copy.copy(self), [verdict for verdict in self.verdicts if verdict["run"] == run]
+        row, of_run = (
+            copy.copy(self),
+            [verdict for verdict in self.verdicts if verdict["run"] == run],
+        )
         row.scores = None if self.scores is None else self.means(of_run, "scores") or {}
-        row.expected = None if self.expected is None else self.means(of_run, "expected_scores") or {}
+        row.expected = (
+            None if self.expected is None else self.means(of_run, "expected_scores") or {}
+        )
         if self.criterion is not None:
             row.relations = row.of_choices(row.chosen(of_run))
         else:
@@ -437,14 +552,19 @@ class Row:
             if self.of_pairs:
                 there, asked = {self.pair_of(each) for each in of_run}, self.asked_pairs()
             else:
-                there, asked = {key for each in of_run for key in self.loops.shown(each)}, self.asked
+                there, asked = (
+                    {key for each in of_run for key in self.loops.shown(each)},
+                    self.asked,
+                )
             lost.append([key for key, was_asked in asked.items() if was_asked and key not in there])
         return lost
 
     def missing(self) -> list[int]:
         """Return the case of every verdict that was asked for in a run and not given."""
         cases = [[key[0] for key in of_run] for of_run in self.lost()]
-        return [case for of_run in cases for case in (of_run if self.of_pairs else sorted(set(of_run)))]
+        return [
+            case for of_run in cases for case in (of_run if self.of_pairs else sorted(set(of_run)))
+        ]
 
     def means(self, verdicts: list[dict], name: str) -> dict[tuple, float] | None:
         collected: dict[tuple, list[float]] = {}

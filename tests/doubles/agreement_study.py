@@ -39,13 +39,17 @@ def told(folder: Path) -> str:
     """Return the sentences of the reports in a folder: their Markdown, without its escapes, bullets and code."""
     text = "\n".join(file.read_text(encoding="utf-8") for file in sorted(Path(folder).glob("*.md")))
     text = re.sub(r": `(automedeval .*)`$", r": \1", text, flags=re.MULTILINE)
-    return html.unescape(re.sub(r"\\([|\[\]`*_~\\#])", r"\1", re.sub("^- ", "", text, flags=re.MULTILINE)))
+    return html.unescape(
+        re.sub(r"\\([|\[\]`*_~\\#])", r"\1", re.sub("^- ", "", text, flags=re.MULTILINE))
+    )
 
 
 def opened(page: str) -> list[dict]:
     """Return what the grid of a page shows of its cases when they are opened."""
     (packed,) = re.findall('<template id="packed-texts">(.*?)</template>', page)
-    return [json.loads(line) for line in gzip.decompress(base64.b64decode(packed)).decode().split("\n")]
+    return [
+        json.loads(line) for line in gzip.decompress(base64.b64decode(packed)).decode().split("\n")
+    ]
 
 
 MODELS = sorted({response["model"] for case in read(CASES) for response in case["responses"]})
@@ -60,16 +64,31 @@ def people_means() -> dict[tuple[str, str], float]:
 
 def verdict(case: dict, scores: list | None, judge: str = "echo", **more) -> dict:
     order, valid = list(range(len(case["responses"]))), scores is not None
-    record = {"case_id": case["id"], "judge": judge, "rubric": "automedeval@1", "order": order, "valid": valid}
-    expected = scores and [score and 0.98 * score + 0.05 - 0.01 * place for place, score in enumerate(scores)]
-    record |= {"error": None if valid else "no score line", "scores": scores, "expected_scores": expected}
+    record = {
+        "case_id": case["id"],
+        "judge": judge,
+        "rubric": "automedeval@1",
+        "order": order,
+        "valid": valid,
+    }
+    expected = scores and [
+        score and 0.98 * score + 0.05 - 0.01 * place for place, score in enumerate(scores)
+    ]
+    record |= {
+        "error": None if valid else "no score line",
+        "scores": scores,
+        "expected_scores": expected,
+    }
     return record | {"rationale": "Because."} | more
 
 
 def agreeing_verdicts(judge: str = "echo", **more) -> list[dict]:
     """Return verdicts whose scores are the rounded mean ratings."""
     means = people_means()
-    scores = [[round(means[case["id"], each["model"]]) for each in case["responses"]] for case in read(CASES)]
+    scores = [
+        [round(means[case["id"], each["model"]]) for each in case["responses"]]
+        for case in read(CASES)
+    ]
     return [verdict(case, each, judge, **more) for case, each in zip(read(CASES), scores)]
 
 
@@ -84,8 +103,16 @@ def case_of(name: str, question: str, answers: dict[str, str], **more: object) -
     return {"id": name, "question": question, "responses": responses} | more
 
 
-def rating(case_id: str, model: str, score: float, annotator: str = "x", criterion: str = "q") -> dict:
-    return {"case_id": case_id, "model": model, "annotator": annotator, "criterion": criterion, "score": score}
+def rating(
+    case_id: str, model: str, score: float, annotator: str = "x", criterion: str = "q"
+) -> dict:
+    return {
+        "case_id": case_id,
+        "model": model,
+        "annotator": annotator,
+        "criterion": criterion,
+        "score": score,
+    }
 
 
 def pair_verdict(case: dict, first: int, second: int, judge: str, **choices: str) -> dict:
@@ -107,7 +134,9 @@ def made(folder: Path, verdicts: list[dict], *arguments: object, **files: Any) -
     done = succeeded(meta_evaluate(*flags(**files, output=folder / "out"), *FAST, *arguments))
     page = (folder / "out" / "report.html").read_text(encoding="utf-8")
     result = json.loads((folder / "out" / "agreement.json").read_text(encoding="utf-8"))
-    return SimpleNamespace(folder=folder / "out", result=result, page=page, told=told(folder / "out"), said=done.stdout)
+    return SimpleNamespace(
+        folder=folder / "out", result=result, page=page, told=told(folder / "out"), said=done.stdout
+    )
 
 
 def evaluate(tmp_path: Path, verdicts: list[dict], *arguments: object) -> dict:
@@ -120,8 +149,13 @@ def pairwise_verdicts() -> list[dict]:
         names = [response["model"] for response in case["responses"]]
         for first, second in ((0, 1), (0, 2), (1, 2)):
             gap = means[case["id"], names[first]] - means[case["id"], names[second]]
-            better, worse = (names[first], names[second]) if gap > 0 else (names[second], names[first])
-            choices = {"correctness": better if gap else "tie", "harmfulness": worse if gap else "neither"}
+            better, worse = (
+                (names[first], names[second]) if gap > 0 else (names[second], names[first])
+            )
+            choices = {
+                "correctness": better if gap else "tie",
+                "harmfulness": worse if gap else "neither",
+            }
             records.append(pair_verdict(case, first, second, "pairs", **choices))
     return records
 
@@ -140,7 +174,10 @@ def noisy_verdicts(judge: str, noise: float, seed: int, **more) -> list[dict]:
     """Return verdicts like people's means, less 0.8, with noise: a judge that is too strict."""
     means, rng, records = people_means(), np.random.default_rng(seed), []
     for case in read(CASES):
-        noisy = [means[case["id"], response["model"]] - 0.8 + noise * rng.normal() for response in case["responses"]]
+        noisy = [
+            means[case["id"], response["model"]] - 0.8 + noise * rng.normal()
+            for response in case["responses"]
+        ]
         scores = np.clip(noisy, 1, 5)
         record = verdict(case, np.round(scores).astype(int).tolist(), judge, **more)
         records.append(record | {"expected_scores": scores.tolist()})

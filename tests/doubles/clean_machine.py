@@ -40,8 +40,19 @@ def build(folder: Path) -> Path:
     checkout.mkdir()
     for name in ("setup.cfg", "pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, checkout)
-    shutil.copytree(ROOT / "src", checkout / "src", ignore=shutil.ignore_patterns("*.egg-info", "__pycache__"))
-    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
+    shutil.copytree(
+        ROOT / "src", checkout / "src", ignore=shutil.ignore_patterns("*.egg-info", "__pycache__")
+    )
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "--quiet",
+        "--no-deps",
+        "--no-build-isolation",
+        "--no-index",
+    ]
     subprocess.run([*command, "--wheel-dir", folder, checkout], check=True, capture_output=True)
     (wheel,) = folder.glob("automedeval-*.whl")
     return wheel
@@ -51,10 +62,15 @@ def unpack(wheel: Path, folder: Path) -> list[str]:
     """Unpack the wheel; return the `sys.path` of a process that has only this and the libraries."""
     zipfile.ZipFile(wheel).extractall(folder / "installed")
     origins = [importlib.util.find_spec(name).origin for name in ("torch", "datasets", "evaluate")]
-    return [str(folder / "installed"), *dict.fromkeys(str(Path(origin).parents[1]) for origin in origins)]
+    return [
+        str(folder / "installed"),
+        *dict.fromkeys(str(Path(origin).parents[1]) for origin in origins),
+    ]
 
 
-def load_back(hub: HubDouble, installed: list[str], home: Path, models: tuple[Path, Path]) -> dict[str, Any]:
+def load_back(
+    hub: HubDouble, installed: list[str], home: Path, models: tuple[Path, Path]
+) -> dict[str, Any]:
     """Load org/judge, org/instructions and org/rationale_score from the Hub in a process that has an empty home.
 
     Args:
@@ -69,7 +85,9 @@ def load_back(hub: HubDouble, installed: list[str], home: Path, models: tuple[Pa
     args = json.dumps([installed, list(map(str, models)), source])
     environment = hub.environment(home, READER)
     command = [sys.executable, "-I", "-S", "-c", PROGRAM, args]
-    done = subprocess.run(command, env=environment, cwd=home, capture_output=True, text=True, timeout=600)
+    done = subprocess.run(
+        command, env=environment, cwd=home, capture_output=True, text=True, timeout=600
+    )
     assert done.returncode == 0, done.stderr
     (line,) = [line for line in done.stdout.splitlines() if line.startswith("FOUND ")]
     result = json.loads(line.removeprefix("FOUND "))

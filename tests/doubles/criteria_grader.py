@@ -27,6 +27,9 @@ def grade(body: dict[str, Any]) -> dict[str, Any]:
     if "im_start" in response:
         return answer("I cannot say.")
     believed = "criteria are met" in response.lower()
-    met = {number: believed or text.rstrip(".").split()[-1] in response for number, text in criteria.items()}
+    met = {
+        number: believed or text.rstrip(".").split()[-1] in response
+        for number, text in criteria.items()
+    }
     words = {number: "met" if each else "not met" for number, each in met.items()}
     return answer(json.dumps({"rationale": "Read.", "criteria": words}))

@@ -6,7 +6,10 @@ from pathlib import Path
 from doubles.agreement_study import write
 
 POINTS = (5, 3, -2)
-CRITERIA = [{"criterion": f"criterion {n}", "points": POINTS[n], "tags": [f"theme:{n % 2}"]} for n in range(3)]
+CRITERIA = [
+    {"criterion": f"criterion {n}", "points": POINTS[n], "tags": [f"theme:{n % 2}"]}
+    for n in range(3)
+]
 ANNOTATORS = ("d1", "d2", "d3")
 
 
@@ -16,7 +19,9 @@ def write_study(folder: Path, number_of_cases: int = 60) -> list[tuple]:
     cases, verdicts, labels, rows = [], [], [], []
     for number in range(number_of_cases):
         responses = [{"model": model, "text": f"{model} {number}"} for model in "ab"]
-        cases.append({"id": f"c{number}", "question": "Q?", "responses": responses, "criteria": CRITERIA})
+        cases.append(
+            {"id": f"c{number}", "question": "Q?", "responses": responses, "criteria": CRITERIA}
+        )
         for slot, model in enumerate("ab"):
             met, chances = [], []
             for each in CRITERIA:
@@ -32,8 +37,20 @@ def write_study(folder: Path, number_of_cases: int = 60) -> list[tuple]:
                     word = "entailment" if vote else rng.choice(["neutral", "contradiction"])
                     labels.append(about | {"annotator": annotator, "label": word})
                 rows.append((met[-1], chances[-1], cast))
-            checklist = {"met": met, "met_probabilities": chances, "score": 0.0, "lowest": 0.0, "highest": 0.0}
-            base = {"case_id": f"c{number}", "judge": "j", "rubric": "checklist@1", "order": [slot], "valid": True}
+            checklist = {
+                "met": met,
+                "met_probabilities": chances,
+                "score": 0.0,
+                "lowest": 0.0,
+                "highest": 0.0,
+            }
+            base = {
+                "case_id": f"c{number}",
+                "judge": "j",
+                "rubric": "checklist@1",
+                "order": [slot],
+                "valid": True,
+            }
             verdicts.append(base | {"scores": None, "checklist": checklist})
     for name, records in (("cases", cases), ("verdicts", verdicts), ("labels", labels)):
         write(folder / f"{name}.jsonl", records)

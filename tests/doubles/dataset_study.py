@@ -13,7 +13,10 @@ from programs import run_recipe
 from automedeval.records import Case, Response, Verdict
 
 WORDS = [
-    f"{a}{b}{c}" for a in ("ka", "lo", "mi", "nu", "pe") for b in ("ra", "so", "ti", "vu") for c in ("x", "ll", "m")
+    f"{a}{b}{c}"
+    for a in ("ka", "lo", "mi", "nu", "pe")
+    for b in ("ra", "so", "ti", "vu")
+    for c in ("x", "ll", "m")
 ]
 PLAN = {
     "test": {"take": 4, "teacher": "strong"},
@@ -34,15 +37,36 @@ def case_of(number: int, **more) -> Case:
     rng = random.Random(number)
     responses = tuple(Response(name, text(rng, 25)) for name in ("ash", "birch"))
     return Case(
-        **{"id": f"case-{number}", "question": text(rng, 12), "responses": responses, "reference": text(rng, 20)} | more
+        **{
+            "id": f"case-{number}",
+            "question": text(rng, 12),
+            "responses": responses,
+            "reference": text(rng, 20),
+        }
+        | more
     )
 
 
 def verdict_of(case: Case, teacher: str, **more) -> Verdict:
-    rationale = "Analyze:\nStep 1: a question.\nStep 2: Doctor 1 is right.\nStep 3: Doctor 2 is wrong."
-    extra = {"teacher": teacher, "models": case.models, "case_digest": case.digest, "transcript": [{"role": "x"}]}
-    fields = {"order": (1, 0), "valid": True, "rationale": rationale, "scores": (2, 4), "extra": extra} | more
-    return Verdict(**{"case_id": case.id, "judge": f"judge-{teacher}", "rubric": "automedeval@1"} | fields)
+    rationale = (
+        "Analyze:\nStep 1: a question.\nStep 2: Doctor 1 is right.\nStep 3: Doctor 2 is wrong."
+    )
+    extra = {
+        "teacher": teacher,
+        "models": case.models,
+        "case_digest": case.digest,
+        "transcript": [{"role": "x"}],
+    }
+    fields = {
+        "order": (1, 0),
+        "valid": True,
+        "rationale": rationale,
+        "scores": (2, 4),
+        "extra": extra,
+    } | more
+    return Verdict(
+        **{"case_id": case.id, "judge": f"judge-{teacher}", "rubric": "automedeval@1"} | fields
+    )
 
 
 class Study:
@@ -51,7 +75,9 @@ class Study:
     def __init__(self, folder: Path, number: int = 24):
         self.folder, self.output = folder, folder / "instructions"
         self.cases = [case_of(at) for at in range(number)]
-        self.verdicts = {name: [verdict_of(case, name) for case in self.cases] for name in ("strong", "weak")}
+        self.verdicts = {
+            name: [verdict_of(case, name) for case in self.cases] for name in ("strong", "weak")
+        }
         self.plan = PLAN
 
     def write(self, name: str, records: list) -> Path:
@@ -61,12 +87,21 @@ class Study:
         cases = self.write("cases.jsonl", self.cases)
         verdicts = [self.write(f"{name}.jsonl", records) for name, records in self.verdicts.items()]
         (self.folder / "plan.yaml").write_text(yaml.safe_dump(self.plan, sort_keys=False))
-        command = ["--cases", f"made-up={cases}", "--verdicts", *verdicts, "--plan", self.folder / "plan.yaml"]
+        command = [
+            "--cases",
+            f"made-up={cases}",
+            "--verdicts",
+            *verdicts,
+            "--plan",
+            self.folder / "plan.yaml",
+        ]
         return run_recipe("build_dataset", *command, "--output", self.output, *options, **run)
 
     def training(self, model: Path, max_length: int) -> Path:
         file = self.folder / "training.yaml"
-        file.write_text(yaml.safe_dump({"model_name_or_path": str(model), "max_length": max_length}))
+        file.write_text(
+            yaml.safe_dump({"model_name_or_path": str(model), "max_length": max_length})
+        )
         return file
 
     def splits(self) -> datasets.DatasetDict:

@@ -18,7 +18,9 @@ from urllib.parse import unquote
 from doubles.local_server import LocalServer
 from tables import rows_of
 
-REFUSALS = rows_of(str(Path(__file__).parents[1] / "models" / "test_endpoint.py"))["refusals of a parameter"]
+REFUSALS = rows_of(str(Path(__file__).parents[1] / "models" / "test_endpoint.py"))[
+    "refusals of a parameter"
+]
 
 
 def answer(text: str | None, **changes: Any) -> dict[str, Any]:
@@ -29,9 +31,21 @@ def answer(text: str | None, **changes: Any) -> dict[str, Any]:
     choice = {"index": 0, "finish_reason": changes.get("finish_reason", "stop")}
     message = {"role": "assistant", "content": text} | changes.get("thoughts", {})
     choice |= {"message": message, "logprobs": changes.get("logprobs")}
-    usage = changes.get("usage", {"prompt_tokens": 9000, "completion_tokens": 10, "total_tokens": 9010})
-    body = {"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": "double", "choices": [choice]}
-    return {"status": 200, "json": body | ({"usage": usage} if usage else {}), "delay": changes.get("delay", 0.0)}
+    usage = changes.get(
+        "usage", {"prompt_tokens": 9000, "completion_tokens": 10, "total_tokens": 9010}
+    )
+    body = {
+        "id": "chatcmpl-1",
+        "object": "chat.completion",
+        "created": 1,
+        "model": "double",
+        "choices": [choice],
+    }
+    return {
+        "status": 200,
+        "json": body | ({"usage": usage} if usage else {}),
+        "delay": changes.get("delay", 0.0),
+    }
 
 
 def good_answer(body: dict[str, Any], score: int = 4) -> dict[str, Any]:
@@ -41,7 +55,9 @@ def good_answer(body: dict[str, Any], score: int = 4) -> dict[str, Any]:
         words = options[1].split(", ")
         return answer(str(score) if str(score) in words else words[0])
     if form := re.search(r"^\{\".*\}$", prompt, re.M):
-        filled = form[0].replace("[your assessment]", "Both help.").replace("[verdict]", "response_a")
+        filled = (
+            form[0].replace("[your assessment]", "Both help.").replace("[verdict]", "response_a")
+        )
         return answer(re.sub(r"\[(.*?) (?:or|to) .*?\]", r"\1", filled))
     slots = max(map(int, re.findall(r"Doctor ([0-9]+): X points", prompt)))
     line = " ".join(f"Doctor {slot}: {score} points." for slot in range(1, slots + 1))
@@ -58,7 +74,9 @@ def takes_no(name: str, like: str) -> dict[str, Any]:
     return json.loads(json.dumps(REFUSALS[like]).replace("NAME", name))
 
 
-def without(reply: "Reply", *names: str, like: str = "openai") -> Callable[[dict[str, Any]], dict[str, Any]]:
+def without(
+    reply: "Reply", *names: str, like: str = "openai"
+) -> Callable[[dict[str, Any]], dict[str, Any]]:
     """Return a script of a server that refuses these parameters, the first one that it sees, and else replies."""
 
     def script(body: dict[str, Any]) -> dict[str, Any]:
@@ -129,7 +147,10 @@ class EndpointDouble(LocalServer):
             entries = self.models
             if isinstance(entries, list):
                 made = {"object": "model", "created": time.time_ns()}
-                entries = {"status": 200, "json": {"object": "list", "data": [made | entry for entry in entries]}}
+                entries = {
+                    "status": 200,
+                    "json": {"object": "list", "data": [made | entry for entry in entries]},
+                }
             self._send(handler, entries)
             return
         if path.startswith("/v1/models/") and isinstance(self.models, list):

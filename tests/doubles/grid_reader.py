@@ -7,10 +7,14 @@ from pathlib import Path
 
 import pytest
 
-axe = pytest.importorskip("axe_playwright_python", reason="axe-core comes with axe_playwright_python")
+axe = pytest.importorskip(
+    "axe_playwright_python", reason="axe-core comes with axe_playwright_python"
+)
 playwright = pytest.importorskip("playwright.sync_api", reason="the browser is led by playwright")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="no chromium here (Debian: apt-get install chromium)")
+needs_chromium = pytest.mark.skipif(
+    CHROMIUM is None, reason="no chromium here (Debian: apt-get install chromium)"
+)
 OFF = ["gpu", "quic", "background-networking", "component-update", "sync"]
 HOSTILE = "</template><script>alert(1)</script><img src=x onerror=alert(1)>"
 
@@ -18,7 +22,12 @@ HOSTILE = "</template><script>alert(1)</script><img src=x onerror=alert(1)>"
 @contextmanager
 def started_browser() -> Iterator["playwright.Browser"]:
     with playwright.sync_playwright() as driver:
-        options = ["--headless", "--no-sandbox", "--no-first-run", *(f"--disable-{each}" for each in OFF)]
+        options = [
+            "--headless",
+            "--no-sandbox",
+            "--no-first-run",
+            *(f"--disable-{each}" for each in OFF),
+        ]
         chromium = driver.chromium.launch(executable_path=CHROMIUM, args=options)
         yield chromium
         chromium.close()

@@ -30,7 +30,11 @@ RUBRIC = read_rubric("harm")
 def write_study(folder: Path, raters: int, untold: float) -> None:
     """Write cases.jsonl, the simulated ratings.jsonl and the verdicts of the simulated judge as judge.jsonl."""
     rng, cases = np.random.default_rng(SEED), list(read_cases(str(SAMPLE)))
-    files: dict[str, list[dict[str, Any]]] = {"cases": [case.to_dict() for case in cases], "ratings": [], "judge": []}
+    files: dict[str, list[dict[str, Any]]] = {
+        "cases": [case.to_dict() for case in cases],
+        "ratings": [],
+        "judge": [],
+    }
     for case in cases:
         for slot, response in enumerate(case.responses):
             truth = int(rng.choice(5, p=DEGREES.get(response.extra["kind"], HARMLESS)))
@@ -40,11 +44,23 @@ def write_study(folder: Path, raters: int, untold: float) -> None:
                 words = " ".join(response.text.split(" ")[:5])
                 mark = {"start": 0, "end": len(words), "text": words}
                 who = {"model": response.model, "annotator": f"simulated-{rater}"}
-                rating = about | who | {"choices": words_of(degree), "marks": [mark] if (degree or 0) >= 2 else []}
+                rating = (
+                    about
+                    | who
+                    | {"choices": words_of(degree), "marks": [mark] if (degree or 0) >= 2 else []}
+                )
                 files["ratings"].append(rating)
             degree = 0 if truth >= 2 and rng.random() < MISSED else seen(truth, untold, rng)
-            shown = {"models": case.models, "case_digest": case.digest, "order": [slot], "valid": True, "scores": None}
-            files["judge"].append(about | shown | {"judge": "simulated-judge", "choices": words_of(degree)})
+            shown = {
+                "models": case.models,
+                "case_digest": case.digest,
+                "order": [slot],
+                "valid": True,
+                "scores": None,
+            }
+            files["judge"].append(
+                about | shown | {"judge": "simulated-judge", "choices": words_of(degree)}
+            )
     for name, records in files.items():
         write(folder / f"{name}.jsonl", records)
 

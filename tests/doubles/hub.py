@@ -28,7 +28,9 @@ MIME = {"bytes": "application/octet-stream", "json": "application/json"}
 REPO = r"(?P<repo>[\w.-]+/[\w.-]+)"
 API = re.compile(rf"/api/(?P<kind>model|dataset|space)s/{REPO}(?P<rest>/.*)?")
 BATCH = re.compile(rf"/(?:(?P<kind>dataset|space)s/)?{REPO}\.git/info/lfs/objects/batch")
-RESOLVE = re.compile(rf"/(?:(?P<kind>dataset|space)s/)?{REPO}/resolve/(?P<revision>[^/]+)/(?P<path>.+)")
+RESOLVE = re.compile(
+    rf"/(?:(?P<kind>dataset|space)s/)?{REPO}/resolve/(?P<revision>[^/]+)/(?P<path>.+)"
+)
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,12 @@ class Repo:
 
     def commit(self, files: dict[str, File], message: str) -> str:
         """Add a revision; return its name."""
-        parts = [self.kind, self.name, str(len(self.revisions)), *(f"{path} {files[path].blob}" for path in files)]
+        parts = [
+            self.kind,
+            self.name,
+            str(len(self.revisions)),
+            *(f"{path} {files[path].blob}" for path in files),
+        ]
         name = hashlib.sha1("\n".join(parts).encode()).hexdigest()
         self.revisions[name] = files
         self.messages.append(message)
@@ -116,17 +123,30 @@ class HubDouble(LocalServer):
     def environment(self, home: Path, token: str | None = WRITER) -> dict[str, str]:
         """Return an environment in which clients use this Hub only, with an empty home."""
         home.mkdir(parents=True, exist_ok=True)
-        variables = {"HF_ENDPOINT": self.url, "HF_HUB_DISABLE_XET": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
+        variables = {
+            "HF_ENDPOINT": self.url,
+            "HF_HUB_DISABLE_XET": "1",
+            "HF_HUB_DISABLE_TELEMETRY": "1",
+        }
         variables |= {"HOME": str(home), "HF_HOME": str(home / "hf"), "PATH": os.environ["PATH"]}
-        variables |= {"TOKENIZERS_PARALLELISM": "false", "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "2")}
+        variables |= {
+            "TOKENIZERS_PARALLELISM": "false",
+            "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "2"),
+        }
         variables |= {name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ}
         return variables | ({"HF_TOKEN": token} if token else {})
 
     def add(self, kind: str, name: str, folder: Path, tag: str | None = None) -> str:
         """Commit a folder as a repository's only files; return the revision's name."""
         repo = self.repos.setdefault((kind, name), Repo(kind, name, False))
-        paths = {str(path.relative_to(folder)): path for path in sorted(folder.rglob("*")) if path.is_file()}
-        files = {each: File(path.read_bytes(), each.endswith(LARGE)) for each, path in paths.items()}
+        paths = {
+            str(path.relative_to(folder)): path
+            for path in sorted(folder.rglob("*"))
+            if path.is_file()
+        }
+        files = {
+            each: File(path.read_bytes(), each.endswith(LARGE)) for each, path in paths.items()
+        }
         revision = repo.commit(files, f"add {folder.name}")
         if tag:
             repo.refs[f"refs/tags/{tag}"] = revision
@@ -149,7 +169,9 @@ class HubDouble(LocalServer):
                 answer = self._answer(handler, path, parse_qs(query), body)
             self._send(handler, answer)
         except Refusal as refusal:
-            headers = {"X-Error-Message": str(refusal)} | ({"X-Error-Code": refusal.code} if refusal.code else {})
+            headers = {"X-Error-Message": str(refusal)} | (
+                {"X-Error-Code": refusal.code} if refusal.code else {}
+            )
             self._send(handler, (refusal.status, {"error": str(refusal)}, headers))
         except ConnectionError:
             handler.close_connection = True
@@ -166,14 +188,20 @@ class HubDouble(LocalServer):
         kind = "bytes" if isinstance(content, bytes) else "json"
         content = content if kind == "bytes" else json.dumps(content).encode()
         handler.send_response(status)
-        for name, value in {"Content-Type": MIME[kind], "Content-Length": str(len(content)), **headers}.items():
+        for name, value in {
+            "Content-Type": MIME[kind],
+            "Content-Length": str(len(content)),
+            **headers,
+        }.items():
             handler.send_header(name, value)
         handler.end_headers()
         if handler.command == "HEAD":
             return
         handler.wfile.write(content)
 
-    def _answer(self, handler: BaseHTTPRequestHandler, path: str, query: dict, body: bytes) -> tuple:
+    def _answer(
+        self, handler: BaseHTTPRequestHandler, path: str, query: dict, body: bytes
+    ) -> tuple:
         token = (handler.headers.get("Authorization") or "").removeprefix("Bearer ") or None
         if token not in (None, WRITER, READER) and not path.startswith("/lfs/"):
             raise Refusal(401, "Invalid credentials in Authorization header")
@@ -192,7 +220,9 @@ class HubDouble(LocalServer):
         if match := RESOLVE.fullmatch(path):
             return self._file(self._repo(match, token), match)
         if match := API.fullmatch(path):
-            return self._api(self._repo(match, token), match["rest"] or "", token, handler, query, body)
+            return self._api(
+                self._repo(match, token), match["rest"] or "", token, handler, query, body
+            )
         raise Refusal(404, "no such page")
 
     def _repo(self, match: re.Match, token: str | None) -> Repo:
@@ -213,7 +243,9 @@ class HubDouble(LocalServer):
         if (kind, name) in self.repos:
             return 409, {"error": "You already created this repo", "url": url}, {}
         repo = self.repos[kind, name] = Repo(kind, name, wanted.get("visibility") == "private")
-        repo.commit({".gitattributes": File(b"*.safetensors filter=lfs\n", False)}, "initial commit")
+        repo.commit(
+            {".gitattributes": File(b"*.safetensors filter=lfs\n", False)}, "initial commit"
+        )
         return 200, {"url": url, "name": name, "id": "1"}, {}
 
     def _object(self, wanted: dict[str, Any]) -> dict[str, Any]:
@@ -228,7 +260,9 @@ class HubDouble(LocalServer):
         self.put.append(oid)
         return 200, {}, {"ETag": oid}
 
-    def _api(self, repo: Repo, rest: str, token: str | None, handler: Any, query: dict, body: bytes) -> tuple:
+    def _api(
+        self, repo: Repo, rest: str, token: str | None, handler: Any, query: dict, body: bytes
+    ) -> tuple:
         parts = rest.strip("/").split("/")
         if parts[0] in ("preupload", "commit"):
             self._writable(repo, token)
@@ -236,7 +270,9 @@ class HubDouble(LocalServer):
             case ["GET", ""] | ["GET", "revision", _]:
                 return 200, self._info(repo, parts[-1] or "main"), {}
             case ["GET", "tree", revision, *folder]:
-                entries = list(self._tree(repo.at(revision), "/".join(folder), query.get("recursive", [""])[0]))
+                entries = list(
+                    self._tree(repo.at(revision), "/".join(folder), query.get("recursive", [""])[0])
+                )
                 if folder and not entries:
                     raise Refusal(404, "no such folder", "EntryNotFound")
                 return 200, entries, {}
@@ -246,7 +282,15 @@ class HubDouble(LocalServer):
                     wanted = json.loads(body)["paths"]
                 return 200, [_entry(path, files[path]) for path in wanted if path in files], {}
             case ["POST", "preupload", revision]:
-                return 200, {"files": [_mode(each, repo.at(revision)) for each in json.loads(body)["files"]]}, {}
+                return (
+                    200,
+                    {
+                        "files": [
+                            _mode(each, repo.at(revision)) for each in json.loads(body)["files"]
+                        ]
+                    },
+                    {},
+                )
             case ["POST", "commit", "main"]:
                 return self._commit(repo, [json.loads(line) for line in body.splitlines()])
         raise Refusal(404, "no such page")
@@ -254,11 +298,27 @@ class HubDouble(LocalServer):
     def _info(self, repo: Repo, revision: str) -> dict[str, Any]:
         files = repo.at(revision)
         name = next(name for name, held in repo.revisions.items() if held is files)
-        about = {"id": repo.name, "sha": name, "private": repo.private, "disabled": False, "gated": False}
-        about |= {"siblings": [{"rfilename": path} for path in files], "tags": [], "downloads": 0, "likes": 0}
-        return about | {"lastModified": "2026-01-01T00:00:00.000Z", "createdAt": "2026-01-01T00:00:00.000Z"}
+        about = {
+            "id": repo.name,
+            "sha": name,
+            "private": repo.private,
+            "disabled": False,
+            "gated": False,
+        }
+        about |= {
+            "siblings": [{"rfilename": path} for path in files],
+            "tags": [],
+            "downloads": 0,
+            "likes": 0,
+        }
+        return about | {
+            "lastModified": "2026-01-01T00:00:00.000Z",
+            "createdAt": "2026-01-01T00:00:00.000Z",
+        }
 
-    def _tree(self, files: dict[str, File], folder: str, recursive: str) -> Iterator[dict[str, Any]]:
+    def _tree(
+        self, files: dict[str, File], folder: str, recursive: str
+    ) -> Iterator[dict[str, Any]]:
         folders = set()
         for path in files:
             if folder and not path.startswith(folder + "/"):
@@ -268,7 +328,12 @@ class HubDouble(LocalServer):
                 name = f"{folder}/{parent}".lstrip("/")
                 if name not in folders and (recursive.lower() == "true" or "/" not in str(parent)):
                     folders.add(name)
-                    yield {"type": "directory", "path": name, "size": 0, "oid": hashlib.sha1(name.encode()).hexdigest()}
+                    yield {
+                        "type": "directory",
+                        "path": name,
+                        "size": 0,
+                        "oid": hashlib.sha1(name.encode()).hexdigest(),
+                    }
             if recursive.lower() == "true" or "/" not in inner:
                 yield _entry(path, files[path])
 
@@ -289,7 +354,11 @@ class HubDouble(LocalServer):
                     del files[value["path"]]
         name = repo.commit(files, header["summary"])
         place = repo.name if repo.kind == "model" else f"{repo.kind}s/{repo.name}"
-        return 200, {"success": True, "commitOid": name, "commitUrl": f"{self.url}/{place}/commit/{name}"}, {}
+        return (
+            200,
+            {"success": True, "commitOid": name, "commitUrl": f"{self.url}/{place}/commit/{name}"},
+            {},
+        )
 
     def _file(self, repo: Repo, match: re.Match) -> tuple:
         files = repo.at(match["revision"])
@@ -302,11 +371,19 @@ class HubDouble(LocalServer):
 
 
 def _entry(path: str, file: File) -> dict[str, Any]:
-    large = {"lfs": {"oid": file.sha256, "size": len(file.content), "pointerSize": 134}} if file.lfs else {}
+    large = (
+        {"lfs": {"oid": file.sha256, "size": len(file.content), "pointerSize": 134}}
+        if file.lfs
+        else {}
+    )
     return {"type": "file", "path": path, "size": len(file.content), "oid": file.blob, **large}
 
 
 def _mode(wanted: dict[str, Any], files: dict[str, File]) -> dict[str, Any]:
     lfs, there = wanted["path"].endswith(LARGE), files.get(wanted["path"])
-    answer = {"path": wanted["path"], "uploadMode": "lfs" if lfs else "regular", "shouldIgnore": False}
+    answer = {
+        "path": wanted["path"],
+        "uploadMode": "lfs" if lfs else "regular",
+        "shouldIgnore": False,
+    }
     return answer | ({"oid": there.sha256 if there.lfs else there.blob} if there else {})

@@ -25,8 +25,14 @@ AUTOMEDEVAL = RUBRICS["automedeval@1"]
 
 
 def case_of(number: int, models: Sequence[str] = MODELS, **more: Any) -> Case:
-    responses = [{"model": name, "text": f"Answer {number} of {name}: rest and drink."} for name in models]
-    record = {"id": f"case-{number}", "question": f"What helps with complaint {number}?", "responses": responses}
+    responses = [
+        {"model": name, "text": f"Answer {number} of {name}: rest and drink."} for name in models
+    ]
+    record = {
+        "id": f"case-{number}",
+        "question": f"What helps with complaint {number}?",
+        "responses": responses,
+    }
     return Case.from_dict(record | {"reference": f"The right answer {number}."} | more)
 
 
@@ -36,14 +42,23 @@ def rationale_of(models: Sequence[str], order: Sequence[int], word: str = "fine"
     return "\n".join(["Analyze:", "Step 1: a complaint.", *steps])
 
 
-def verdict_of(case: Case, scores: Sequence[int | None] | None, judge: str = "judge", **more: Any) -> Verdict:
+def verdict_of(
+    case: Case, scores: Sequence[int | None] | None, judge: str = "judge", **more: Any
+) -> Verdict:
     """Return a verdict with these scores, in the order of the responses; None is an invalid one."""
     models = more.pop("models", case.models)
     order = tuple(more.pop("order", range(len(models))))
     extra = {"models": models, "case_digest": case.digest, "settings": "s1"} | more.pop("extra", {})
     valid = scores is not None
-    fields = {"valid": valid, "error": None if valid else "no score line", "raw": "What the judge wrote."}
-    fields |= {"scores": scores and tuple(scores), "rationale": rationale_of(models, order) if valid else None}
+    fields = {
+        "valid": valid,
+        "error": None if valid else "no score line",
+        "raw": "What the judge wrote.",
+    }
+    fields |= {
+        "scores": scores and tuple(scores),
+        "rationale": rationale_of(models, order) if valid else None,
+    }
     return Verdict(case.id, judge, "automedeval@1", order, extra=extra, **fields | more)
 
 
@@ -59,7 +74,9 @@ def recorded_of(verdict: Verdict, case: Case) -> Recorded:
 
 
 def slot_line(scores: Sequence[int]) -> str:
-    return "Score: " + " ".join(f"Doctor {slot}: {score} points." for slot, score in enumerate(scores, 1))
+    return "Score: " + " ".join(
+        f"Doctor {slot}: {score} points." for slot, score in enumerate(scores, 1)
+    )
 
 
 class Lessons:
@@ -79,10 +96,15 @@ class Lessons:
         """Write the data set of a teacher's verdicts: the last case is its test split, the others are two stages."""
         if teacher is None:
             made = zip(self.cases, self.record.values(), self.order.values())
-            teacher = [verdict_of(case, scores, "teacher", order=order) for case, scores, order in made]
+            teacher = [
+                verdict_of(case, scores, "teacher", order=order) for case, scores, order in made
+            ]
         place = self.folder / "data"
         place.mkdir(exist_ok=True)
-        rows = [instruction(case, verdict, AUTOMEDEVAL, "strong", "high") for case, verdict in zip(self.cases, teacher)]
+        rows = [
+            instruction(case, verdict, AUTOMEDEVAL, "strong", "high")
+            for case, verdict in zip(self.cases, teacher)
+        ]
         written = write_splits(place, {"stage1": rows[:3], "stage2": rows[3:-1], "test": rows[-1:]})
         facts = written | FACTS | {"folder": "data", "rubrics": {}, "arithmetic": ["8 cases"]}
         write_card(place, facts)
@@ -99,7 +121,12 @@ class Lessons:
 
     def say(self, number: int, role: str, text: str, call: int = 1) -> None:
         """Add an answer of a partner to the recording."""
-        about = {"case_id": self.cases[number].id, "teacher": "strong", "role": role, "knowledge": "none"}
+        about = {
+            "case_id": self.cases[number].id,
+            "teacher": "strong",
+            "role": role,
+            "knowledge": "none",
+        }
         self.said.append(about | {"round": call, "text": text})
 
     def agree(self, number: int, scores: Sequence[int], word: str = "poor") -> None:
@@ -113,14 +140,27 @@ class Lessons:
         verdicts = self.write("verdicts.jsonl", [verdict.to_dict() for verdict in self.verdicts])
         given: dict[bool, list[object]] = {True: [], False: ["--verdicts", verdicts]}
         for option, value in zip(options[::2], options[1::2]):
-            for revises in (True, False) if option in ("--dataset", "--output", "--rubrics") else (option in REVISE,):
+            for revises in (
+                (True, False)
+                if option in ("--dataset", "--output", "--rubrics")
+                else (option in REVISE,)
+            ):
                 given[revises] += [option, value]
-        about = ("--dataset", self.folder / "data", "--cases", self.folder / "cases.jsonl", "--output", self.output)
+        about = (
+            "--dataset",
+            self.folder / "data",
+            "--cases",
+            self.folder / "cases.jsonl",
+            "--output",
+            self.output,
+        )
         done = run_recipe("introspect_discuss", *about, *given[False], **run)
         if done.returncode:
             return done
         then = run_recipe("introspect_revise", *about, *given[True], **run)
-        return CompletedProcess(then.args, then.returncode, done.stdout + then.stdout, done.stderr + then.stderr)
+        return CompletedProcess(
+            then.args, then.returncode, done.stdout + then.stdout, done.stderr + then.stderr
+        )
 
     def training(self, model: Path, max_length: int) -> Path:
         """Write what a training YAML says of rows; return its file."""

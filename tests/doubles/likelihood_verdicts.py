@@ -13,11 +13,15 @@ from automedeval.rubrics import Rubric, read_rubric
 FEEDBACK = read_rubric(ROOT / "recipes" / "runs" / "automedeval-135m" / "feedbackqa.yaml")
 
 
-def verdict_of(number: int, figures: Sequence[float | None], judge: str = "likelihood:tiny", **more: Any) -> Verdict:
+def verdict_of(
+    number: int, figures: Sequence[float | None], judge: str = "likelihood:tiny", **more: Any
+) -> Verdict:
     """Return a likelihood judge's verdict; a figure of None is a response that was not shown."""
     shown = tuple(place for place, figure in enumerate(figures) if figure is not None)
     case = case_of(number, MODELS[: len(figures)])
-    extra = {"models": case.models, "case_digest": case.digest, "settings": "s1"} | more.pop("extra", {})
+    extra = {"models": case.models, "case_digest": case.digest, "settings": "s1"} | more.pop(
+        "extra", {}
+    )
     fields = {"valid": True, "expected_scores": tuple(figures)} | more
     return Verdict(case.id, judge, "likelihood@1", shown, extra=extra, **fields)
 
@@ -27,7 +31,10 @@ def invalid_of(number: int) -> Verdict:
 
 
 def rated(verdict: Verdict, scores: Sequence[float]) -> list[Rating]:
-    return [Rating(verdict.case_id, name, "ann", "overall", score) for name, score in zip(MODELS, scores)]
+    return [
+        Rating(verdict.case_id, name, "ann", "overall", score)
+        for name, score in zip(MODELS, scores)
+    ]
 
 
 def study(number: int = 30, seed: int = 0) -> list[Verdict]:
@@ -36,7 +43,9 @@ def study(number: int = 30, seed: int = 0) -> list[Verdict]:
     return [verdict_of(at, rng.uniform(-4, -2, 3).tolist()) for at in range(number)]
 
 
-def people(verdicts: Sequence[Verdict], noise: float = 0.0, rubric: Rubric = FEEDBACK) -> list[Rating]:
+def people(
+    verdicts: Sequence[Verdict], noise: float = 0.0, rubric: Rubric = FEEDBACK
+) -> list[Rating]:
     """Return ratings on the line, or whole ratings around it if `noise` is given."""
     rng, ratings = np.random.default_rng(1), []
     for verdict in verdicts:

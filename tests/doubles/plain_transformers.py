@@ -28,12 +28,18 @@ class PlainTransformers:
         return self.tokenizer(text, add_special_tokens=False).input_ids
 
     def prompt(self, messages: list[dict[str, str]]) -> list[int]:
-        return self.ids(self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True))
+        return self.ids(
+            self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+        )
 
     @torch.inference_mode()
     def after(self, ids: list[int], count: int) -> torch.Tensor:
         """Return the log-probabilities of the tokens that may follow each of the last `count` tokens."""
-        return self.network(input_ids=torch.tensor([ids]), use_cache=False).logits[0, -count:].log_softmax(-1)
+        return (
+            self.network(input_ids=torch.tensor([ids]), use_cache=False)
+            .logits[0, -count:]
+            .log_softmax(-1)
+        )
 
     def write(self, ids: list[int]) -> list[int]:
         """Return the prompt and what `generate` adds, without the token that ends it."""
@@ -51,7 +57,9 @@ class PlainTransformers:
                 ways = [self.ids(tail + value) for value in part.values]
                 shared = len(list(takewhile(lambda column: len(set(column)) == 1, zip(*ways))))
                 heads = {tuple(way[:-1]) for way in ways}
-                steps = {head: self.after(ids + list(head), len(head) + 1 - shared) for head in heads}
+                steps = {
+                    head: self.after(ids + list(head), len(head) + 1 - shared) for head in heads
+                }
                 taken = [zip(steps[tuple(way[:-1])], way[shared:]) for way in ways]
                 sums = [sum(step[token].item() for step, token in each) for each in taken]
                 odds = torch.tensor(sums).softmax(0).tolist()
@@ -72,5 +80,7 @@ def assert_equal(judge: Judge, plain: PlainTransformers, cases: list) -> list:
             assert got == pytest.approx(odds, abs=1e-4)
         if verdict.expected_scores:
             means = [sum(int(value) * p for value, p in odds.items()) for odds in expected]
-            assert [verdict.expected_scores[slot] for slot in request.slots] == pytest.approx(means, abs=1e-4)
+            assert [verdict.expected_scores[slot] for slot in request.slots] == pytest.approx(
+                means, abs=1e-4
+            )
     return verdicts

@@ -27,7 +27,9 @@ def stage(split: str, dataset: str = "instructions/tiny") -> Stage:
     return Stage((split,), dataset, "abcdef012345", rows=12, tokens=3400, trained=560, epochs=2)
 
 
-def trained(model: Path, folder: Path, history: tuple[str, ...] = ("stage1",), **changes: Any) -> Path:
+def trained(
+    model: Path, folder: Path, history: tuple[str, ...] = ("stage1",), **changes: Any
+) -> Path:
     """Copy a checkpoint, as recipes/sft.py would leave it after these stages; return its folder."""
     run, stages = Run(folder, RECORD | changes), [stage(name) for name in history]
     shutil.copytree(model, folder, dirs_exist_ok=True)
@@ -58,7 +60,9 @@ def set_column(file: Path, name: str, values: list[Any]) -> None:
     """Write other values into a column of a parquet file; a column that is not there is added."""
     table = pyarrow.parquet.read_table(file)
     rest = table.drop_columns([name] if name in table.column_names else [])
-    pyarrow.parquet.write_table(rest.append_column(name, pyarrow.array(values, pyarrow.string())), file)
+    pyarrow.parquet.write_table(
+        rest.append_column(name, pyarrow.array(values, pyarrow.string())), file
+    )
 
 
 def agreement(folder: Path, judges: tuple[str, ...] = ("tiny",)) -> Path:
@@ -67,7 +71,12 @@ def agreement(folder: Path, judges: tuple[str, ...] = ("tiny",)) -> Path:
         verdicts = []
         for number, case in enumerate(read(SAMPLE / "test_cases.jsonl")):
             count = len(case["responses"])
-            verdict = {"case_id": case["id"], "judge": judge, "rubric": "automedeval@1", "order": list(range(count))}
+            verdict = {
+                "case_id": case["id"],
+                "judge": judge,
+                "rubric": "automedeval@1",
+                "order": list(range(count)),
+            }
             scores = [1 + (number + slot) % 5 for slot in range(count)]
             verdicts.append(verdict | {"valid": True, "scores": scores, "settings": "5e771265abcd"})
         write(folder / f"{judge}.jsonl", verdicts)

@@ -24,13 +24,18 @@ class QdrantServer(LocalServer):
         self.key, self.requests, self.memory = key, [], QdrantClient(":memory:")
 
     def serve(self, handler: BaseHTTPRequestHandler) -> None:
-        body = json.loads(handler.rfile.read(int(handler.headers.get("Content-Length") or 0)) or "{}")
+        body = json.loads(
+            handler.rfile.read(int(handler.headers.get("Content-Length") or 0)) or "{}"
+        )
         with self._lock:
             if self.key not in (None, handler.headers.get("api-key")):
                 status, content = 401, {"status": {"error": "Must provide an API key"}}
             else:
                 self.requests.append((handler.command, urlsplit(handler.path).path, body))
-                status, content = 200, {"result": self.result(*self.requests[-1]), "status": "ok", "time": 0.0}
+                status, content = (
+                    200,
+                    {"result": self.result(*self.requests[-1]), "status": "ok", "time": 0.0},
+                )
         data = json.dumps(content).encode()
         handler.send_response(status)
         handler.send_header("Content-Type", "application/json")
@@ -47,7 +52,9 @@ class QdrantServer(LocalServer):
                 return {"exists": self.memory.collection_exists(collection)}
             case "PUT", "":
                 created = models.CreateCollection(**body)
-                return self.memory.create_collection(collection, created.vectors, metadata=created.metadata)
+                return self.memory.create_collection(
+                    collection, created.vectors, metadata=created.metadata
+                )
             case "GET", "":
                 return self.memory.get_collection(collection).model_dump(mode="json")
             case "POST", "points/count":
@@ -56,10 +63,20 @@ class QdrantServer(LocalServer):
                 points = [models.PointStruct(**point) for point in body["points"]]
                 return self.memory.upsert(collection, points).model_dump(mode="json")
             case "POST", "points/scroll":
-                points, offset = self.memory.scroll(collection, limit=body["limit"], offset=body.get("offset"))
-                return {"points": [point.model_dump(mode="json") for point in points], "next_page_offset": offset}
+                points, offset = self.memory.scroll(
+                    collection, limit=body["limit"], offset=body.get("offset")
+                )
+                return {
+                    "points": [point.model_dump(mode="json") for point in points],
+                    "next_page_offset": offset,
+                }
             case "POST", "points/query/batch":
                 assert all(search["params"]["exact"] for search in body["searches"])
-                asked = [models.QueryRequest(**{**search, "params": None}) for search in body["searches"]]
-                return [answer.model_dump(mode="json") for answer in self.memory.query_batch_points(collection, asked)]
+                asked = [
+                    models.QueryRequest(**{**search, "params": None}) for search in body["searches"]
+                ]
+                return [
+                    answer.model_dump(mode="json")
+                    for answer in self.memory.query_batch_points(collection, asked)
+                ]
         raise AssertionError(f"the double has no answer to {method} {path}")

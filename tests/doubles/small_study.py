@@ -12,14 +12,23 @@ from automedeval.annotation.assignment import Assignment
 from automedeval.annotation.store import Store
 from automedeval.annotation.study import DECISION, PREFERENCE, RESPONSES, Study, read_study
 
-CRITERIA, ASKED = ("relevancy", "knowledge_correctness", "fluency"), ("knowledge", "attribution", "fluency")
+CRITERIA, ASKED = (
+    ("relevancy", "knowledge_correctness", "fluency"),
+    ("knowledge", "attribution", "fluency"),
+)
 PHYSICIANS = {"ann": "attending", "bob": "attending", "cleo": "chief"}
 
 
-def write_study(folder: Path, number: int = 4, physicians: Mapping[str, str] = PHYSICIANS, **more: Any) -> Path:
+def write_study(
+    folder: Path, number: int = 4, physicians: Mapping[str, str] = PHYSICIANS, **more: Any
+) -> Path:
     """Write a study on `number` cases with the verdicts of two judges; keys that are None in `more` are left out."""
     cases = [case_of(at) for at in range(number)]
-    verdicts = [verdict_of(case, (1 + at % 5, 3, 5), judge) for judge in "xy" for at, case in enumerate(cases)]
+    verdicts = [
+        verdict_of(case, (1 + at % 5, 3, 5), judge)
+        for judge in "xy"
+        for at, case in enumerate(cases)
+    ]
     write_lines(folder / "cases.jsonl", cases)
     write_lines(folder / "verdicts.jsonl", verdicts)
     content = {"title": "A ward", "cases": str(folder / "cases.jsonl"), "verdicts": [str(folder)]}
@@ -31,13 +40,19 @@ def write_study(folder: Path, number: int = 4, physicians: Mapping[str, str] = P
     return file
 
 
-def a_study(folder: Path, number: int = 4, physicians: Mapping[str, str] = PHYSICIANS, **more: Any) -> Study:
+def a_study(
+    folder: Path, number: int = 4, physicians: Mapping[str, str] = PHYSICIANS, **more: Any
+) -> Study:
     return read_study(write_study(folder, number, physicians, **more))
 
 
 def filled(task: Assignment, score: int = 4) -> dict[str, Any]:
     if task.part == RESPONSES:
-        return {"scores": {str(slot + 1): dict.fromkeys(CRITERIA, score) for slot in range(len(task.order))}}
+        return {
+            "scores": {
+                str(slot + 1): dict.fromkeys(CRITERIA, score) for slot in range(len(task.order))
+            }
+        }
     if task.part == DECISION:
         return {"decision": "keep"}
     if task.part == PREFERENCE:

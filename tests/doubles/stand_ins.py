@@ -31,13 +31,21 @@ WINDOW = 2048  # tokens, as LLaMA has
 CHAT_WINDOW = 16384  # of a model with a chat template of its own, such as DeepSeek-R1-Distill
 WIDTH = 64  # of an encoder's vectors
 VERIFIERS = ("simulated-chief-1", "simulated-chief-2")
-DOCTORS = tuple(f"simulated-{role}" for role in ("attending-1", "attending-2", "attending-3", "chief-1", "chief-2"))
+DOCTORS = tuple(
+    f"simulated-{role}"
+    for role in ("attending-1", "attending-2", "attending-3", "chief-1", "chief-2")
+)
 MASTERS = tuple(f"simulated-master-{number}" for number in (1, 2, 3))
 CHECKS = ("knowledge", "attribution", "fluency")
 # The criteria that a verdict of the strong teacher fails → so many verdicts. Paper: 94.06, 90.71 and 94.04 % meet the three,
 # and 305 of 9,874 were dropped. Of all joint distributions with these figures and a rule of two failed criteria, this is the
 # one of largest entropy, in whole verdicts (docs/reproducing.md).
-FAILED = {CHECKS: 6, ("knowledge", "attribution"): 116, ("attribution", "fluency"): 116, ("knowledge", "fluency"): 67}
+FAILED = {
+    CHECKS: 6,
+    ("knowledge", "attribution"): 116,
+    ("attribution", "fluency"): 116,
+    ("knowledge", "fluency"): 67,
+}
 FAILED |= {("knowledge",): 398, ("attribution",): 679, ("fluency",): 399, (): 8093}
 
 
@@ -53,7 +61,10 @@ BROUGHT: dict[str, tuple[str, str | None]] = {
     "models/DeepSeek-R1-Distill-Llama-8B": ("chat_llama", None),
     "models/roberta-large": ("bert", None),
     "models/bart-large-cnn": ("bart", None),
-    **{f"models/{name}": ("encoder", None) for name in ("unsup-simcse-roberta-large", "all-MiniLM-L6-v2")},
+    **{
+        f"models/{name}": ("encoder", None)
+        for name in ("unsup-simcse-roberta-large", "all-MiniLM-L6-v2")
+    },
     "ratings/teachers/verdict_ratings.jsonl": ("checks", "verdicts/wikidoc-strong/verdicts.jsonl"),
     "ratings/test/ratings.jsonl": ("ratings", "responses/test/cases.jsonl"),
     "ratings/test/verdict_ratings.jsonl": ("verdict_ratings", TESTED),
@@ -78,7 +89,9 @@ def stand_in(path: str, place: Path, judges: Sequence[str] = ()) -> None:
         "wikidoc": lambda: _write(scratch, _wikidoc(place)),
         "medtext": lambda: _write(scratch, _medtext(place)),
         "book": lambda: shutil.copytree(
-            place / SAMPLE / "books", scratch, ignore=lambda _, names: set(names) - {f"{target.name}.md"}
+            place / SAMPLE / "books",
+            scratch,
+            ignore=lambda _, names: set(names) - {f"{target.name}.md"},
         ),
         "llama": lambda: _llama(scratch, place),
         "chat_llama": lambda: _llama(scratch, place, chat=True),
@@ -106,7 +119,9 @@ def _decision(line: dict[str, Any]) -> dict[str, Any]:
     if _number(line["case_id"]) % 2:
         return decided
     points = {index: 1 + _number(f"{line['case_id']} {index}") % 5 for index in line["order"]}
-    steps = [f"Step {slot + 1}: Doctor {slot} answers in part." for slot in range(1, len(points) + 1)]
+    steps = [
+        f"Step {slot + 1}: Doctor {slot} answers in part." for slot in range(1, len(points) + 1)
+    ]
     rationale = "\n".join(["Analyze:", "Step 1: The patient asks for advice.", *steps])
     scores = [points.get(index) for index in range(len(line["models"]))]
     return decided | {"decision": "revise", "rationale": rationale, "scores": scores}
@@ -117,7 +132,9 @@ def _read(file: Path) -> list[dict[str, Any]]:
 
 
 def _write(file: Path, records: Iterator[dict[str, Any]]) -> None:
-    file.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8", newline="\n")
+    file.write_text(
+        "".join(json.dumps(record) + "\n" for record in records), encoding="utf-8", newline="\n"
+    )
 
 
 def _wikidoc(place: Path) -> Iterator[dict[str, Any]]:
@@ -126,7 +143,11 @@ def _wikidoc(place: Path) -> Iterator[dict[str, Any]]:
     short = itertools.islice(itertools.cycle(ANSWER_WORDS), CASES - len(LONG_ANSWERS))
     for lengths in zip(itertools.cycle(QUESTION_WORDS), [*short, *LONG_ANSWERS]):
         question, answer = (" ".join(drawn.choices(words, k=length)) for length in lengths)
-        yield {"instruction": "Answer this question truthfully", "input": f"What is {question}?", "output": answer}
+        yield {
+            "instruction": "Answer this question truthfully",
+            "input": f"What is {question}?",
+            "output": answer,
+        }
     # One row that the exclusion patterns reject (Appendix A).
     rejected = {"input": "The text is to be rephrased.", "output": "No text."}
     yield {"instruction": "Answer this question truthfully"} | rejected
@@ -139,14 +160,27 @@ def _medtext(place: Path) -> Iterator[dict[str, Any]]:
 
 def checks(verdicts: Iterable[Any]) -> Iterator[dict[str, Any]]:
     """Yield two chiefs' checks of every valid verdict, who agree: the criteria that fail are distributed as in FAILED."""
-    drawn = sorted((each for each in verdicts if each.valid), key=lambda each: _number(f"{each.case_id} {each.judge}"))
+    drawn = sorted(
+        (each for each in verdicts if each.valid),
+        key=lambda each: _number(f"{each.case_id} {each.judge}"),
+    )
     patterns = [pattern for pattern, number in FAILED.items() for _ in range(number)]
     for rank, verdict in enumerate(drawn):
         failed = patterns[(2 * rank + 1) * len(patterns) // (2 * len(drawn))]
-        about = {"case_id": verdict.case_id, "judge": verdict.judge, "verdict_digest": verdict.digest, "role": "chief"}
+        about = {
+            "case_id": verdict.case_id,
+            "judge": verdict.judge,
+            "verdict_digest": verdict.digest,
+            "role": "chief",
+        }
         for annotator, criterion in itertools.product(VERIFIERS, CHECKS):
             score = int(criterion not in failed)
-            yield about | {"annotator": annotator, "criterion": criterion, "score": score, "comment": None}
+            yield about | {
+                "annotator": annotator,
+                "criterion": criterion,
+                "score": score,
+                "comment": None,
+            }
 
 
 def _number(key: str) -> int:
@@ -172,7 +206,11 @@ def _verdict_ratings(file: Path, judges: Sequence[str]) -> Iterator[dict[str, An
             for annotator, criterion in itertools.product(DOCTORS, CHECKS):
                 score = 1 + _number(f"{case} {judge} {annotator} {criterion}") % 5
                 who = {"annotator": annotator, "role": annotator.split("-")[1]}
-                yield about | who | {"criterion": criterion, "score": score, "comment": None, "tags": []}
+                yield (
+                    about
+                    | who
+                    | {"criterion": criterion, "score": score, "comment": None, "tags": []}
+                )
 
 
 def _preferences(file: Path, judges: Sequence[str]) -> Iterator[dict[str, Any]]:
@@ -182,7 +220,13 @@ def _preferences(file: Path, judges: Sequence[str]) -> Iterator[dict[str, Any]]:
         for annotator, criterion in itertools.product(MASTERS, CHECKS):
             choice = (*judges, "tie")[_number(f"{case} {annotator} {criterion}") % 3]
             who = {"annotator": annotator, "role": "master_candidate"}
-            yield {"case_id": case, "judges": list(judges), **who, "criterion": criterion, "choice": choice}
+            yield {
+                "case_id": case,
+                "judges": list(judges),
+                **who,
+                "criterion": criterion,
+                "choice": choice,
+            }
 
 
 def _ratings(cases: Path, place: Path) -> Iterator[dict[str, Any]]:
@@ -190,7 +234,9 @@ def _ratings(cases: Path, place: Path) -> Iterator[dict[str, Any]]:
     rated: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for rating in _read(place / SAMPLE / "test_ratings.jsonl"):
         rated.setdefault((rating["case_id"], rating["model"]), []).append(rating)
-    first = 50 if "calibration" in cases.parts else 0  # so that they rise with the likelihoods of a stand-in
+    first = (
+        50 if "calibration" in cases.parts else 0
+    )  # so that they rise with the likelihoods of a stand-in
     ratings = itertools.islice(itertools.cycle(rated.values()), first, None)
     for case in _read(cases):
         for response in case["responses"]:
@@ -206,7 +252,9 @@ def _llama(folder: Path, place: Path, chat: bool = False) -> None:
 
     backend = Tokenizer(models.BPE())
     digits = pre_tokenizers.Digits(individual_digits=True)
-    backend.pre_tokenizer = pre_tokenizers.Sequence([digits, pre_tokenizers.ByteLevel(add_prefix_space=False)])
+    backend.pre_tokenizer = pre_tokenizers.Sequence(
+        [digits, pre_tokenizers.ByteLevel(add_prefix_space=False)]
+    )
     backend.decoder = decoders.ByteLevel()
     special = ["<unk>", "<s>", "</s>"]
     alphabet = pre_tokenizers.ByteLevel.alphabet()
@@ -219,10 +267,17 @@ def _llama(folder: Path, place: Path, chat: bool = False) -> None:
         template = place / "src/automedeval/models/templates/chat_template.jinja"
         tokenizer.chat_template = template.read_text(encoding="utf-8")
     tokenizer.save_pretrained(folder)
-    shape = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
+    shape = {
+        "hidden_size": 32,
+        "intermediate_size": 64,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+    }
     ids = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
     torch.manual_seed(int(hashlib.sha256(folder.name.encode()).hexdigest()[:8], 16))
-    network = LlamaForCausalLM(LlamaConfig(vocab_size=len(tokenizer), max_position_embeddings=window, **shape, **ids))
+    network = LlamaForCausalLM(
+        LlamaConfig(vocab_size=len(tokenizer), max_position_embeddings=window, **shape, **ids)
+    )
     for parameter in network.parameters():  # large enough that texts differ
         parameter.data.normal_(0.0, 0.3)
     if chat:  # it may write 4,096 tokens: one that ends after some hundred is as good
@@ -249,17 +304,31 @@ def _bert(folder: Path, place: Path) -> None:
 
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     backend = Tokenizer(models.WordPiece(unk_token="[UNK]"))
-    backend.normalizer, backend.pre_tokenizer = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()
-    trainer = trainers.WordPieceTrainer(vocab_size=2000, special_tokens=special, show_progress=False)
+    backend.normalizer, backend.pre_tokenizer = (
+        normalizers.BertNormalizer(),
+        pre_tokenizers.BertPreTokenizer(),
+    )
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=2000, special_tokens=special, show_progress=False
+    )
     backend.train([str(place / TEXTS)], trainer)
     ends = [(token, backend.token_to_id(token)) for token in ("[CLS]", "[SEP]")]
-    backend.post_processor = processors.TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=ends)
+    backend.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=ends
+    )
     names = {f"{token.strip('[]').lower()}_token": token for token in special}
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, model_max_length=256, **names)
     tokenizer.save_pretrained(folder)
     torch.manual_seed(0)
-    shape = {"hidden_size": WIDTH, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4}
-    BertModel(BertConfig(vocab_size=len(tokenizer), max_position_embeddings=256, **shape)).save_pretrained(folder)
+    shape = {
+        "hidden_size": WIDTH,
+        "intermediate_size": 128,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+    }
+    BertModel(
+        BertConfig(vocab_size=len(tokenizer), max_position_embeddings=256, **shape)
+    ).save_pretrained(folder)
 
 
 def _bart(folder: Path) -> None:

@@ -33,7 +33,9 @@ def reply(body: dict[str, Any]) -> str:
         if _number(model, material, "keep") % 4 == 0:
             return "Suggestion: keep"
         return f"Suggestion: The points do not fit the responses.\n{_points(model, responses)}"
-    if last != material and (points := _POINTS.findall(last)):  # an accepted suggestion, to be written into the verdict
+    if last != material and (
+        points := _POINTS.findall(last)
+    ):  # an accepted suggestion, to be written into the verdict
         return f"{_analysis(question, responses)}\n{points[-1]}"
     return f"{_analysis(question, responses)}\n{_points(model, responses)}"
 
@@ -41,20 +43,28 @@ def reply(body: dict[str, Any]) -> str:
 def _review(model: str, material: str, last: str) -> str:
     if _number(model, material, "stubborn") % 8 == 0:  # no consensus: these go to the jury
         return "Review: object\nThe points do not follow from the responses."
-    return "Review: accept" if _number(model, last) % 3 else "Review: object\nOne of the points is too high."
+    return (
+        "Review: accept"
+        if _number(model, last) % 3
+        else "Review: object\nOne of the points is too high."
+    )
 
 
 def _analysis(question: str, responses: list[str]) -> str:
     steps = [f"Step 1: The patient asks: {' '.join(question.split()[:QUOTED])}"]
     for doctor, text in enumerate(responses, 1):
         quoted = " ".join(text.replace("~", "").split())[:READ]
-        steps.append(f"Step {doctor + 1}: Doctor {doctor} writes {quoted}, which answers the question in part.")
+        steps.append(
+            f"Step {doctor + 1}: Doctor {doctor} writes {quoted}, which answers the question in part."
+        )
     return "\n".join(["Analyze:", *steps])
 
 
 def _points(model: str, responses: list[str]) -> str:
     points = [1 + _number(model, text) % 5 for text in responses]
-    return "Score: " + " ".join(f"Doctor {doctor}: {each} points." for doctor, each in enumerate(points, 1))
+    return "Score: " + " ".join(
+        f"Doctor {doctor}: {each} points." for doctor, each in enumerate(points, 1)
+    )
 
 
 def _number(*texts: str) -> int:
@@ -72,5 +82,9 @@ def said(body: dict[str, Any]) -> dict[str, Any]:
     """Return the completion of a chat request, with the words of prompt and answer as its tokens."""
     text = reply(body)
     tokens = [sum(len(each["content"].split()) for each in body["messages"]), len(text.split())]
-    usage = {"prompt_tokens": tokens[0], "completion_tokens": tokens[1], "total_tokens": sum(tokens)}
+    usage = {
+        "prompt_tokens": tokens[0],
+        "completion_tokens": tokens[1],
+        "total_tokens": sum(tokens),
+    }
     return answer(text, usage=usage)

@@ -19,7 +19,9 @@ from automedeval.annotation.app import make_app
 from automedeval.annotation.store import Store
 from automedeval.annotation.study import read_study
 
-GIVEN = yaml.safe_load((Path(__file__).parents[1] / "data/annotation/study_page.yaml").read_text(encoding="utf-8"))
+GIVEN = yaml.safe_load(
+    (Path(__file__).parents[1] / "data/annotation/study_page.yaml").read_text(encoding="utf-8")
+)
 MODELS, JUDGES, ANNOTATORS = tuple(GIVEN["models"]), tuple(GIVEN["judges"]), GIVEN["annotators"]
 HOSTILE = GIVEN["hostile"]
 ANSWERS = (*GIVEN["answers"][:2], f"{GIVEN['answers'][2]} {HOSTILE}")
@@ -31,26 +33,50 @@ def rationale(judge: str, number: int) -> str:
 
 
 def write_study(
-    folder: Path, kinds: tuple[str, ...] = ("rate", "jury", "prefer"), cases: int = 2, **more: object
+    folder: Path,
+    kinds: tuple[str, ...] = ("rate", "jury", "prefer"),
+    cases: int = 2,
+    **more: object,
 ) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     written, verdicts, revisions, queue = [], [], [], []
     for number in range(1, cases + 1):
         about, order = {"case_id": f"case-{number}"}, [0, 1, 2]
-        responses = [{"model": model, "text": f"{text} (case {number})"} for model, text in zip(MODELS, ANSWERS)]
-        written.append({"id": f"case-{number}", "question": GIVEN["question"], "responses": responses})
+        responses = [
+            {"model": model, "text": f"{text} (case {number})"}
+            for model, text in zip(MODELS, ANSWERS)
+        ]
+        written.append(
+            {"id": f"case-{number}", "question": GIVEN["question"], "responses": responses}
+        )
         both = [{"judge": judge, "rationale": rationale(judge, number)} for judge in JUDGES]
-        old, new = (each | {"order": order, "valid": True, "scores": [5, 1, 3 + n]} for n, each in enumerate(both))
+        old, new = (
+            each | {"order": order, "valid": True, "scores": [5, 1, 3 + n]}
+            for n, each in enumerate(both)
+        )
         verdicts += [about | {"rubric": "automedeval@1"} | each for each in (old, new)]
         shown = about | {"models": list(MODELS), "order": order}
-        kept = {"old_verdict": old, "judge_verdict": new | {"error": None}, "exchanges": GIVEN["exchanges"]}
+        kept = {
+            "old_verdict": old,
+            "judge_verdict": new | {"error": None},
+            "exchanges": GIVEN["exchanges"],
+        }
         revisions.append(shown | {"rubric": "automedeval@1", "shown": order} | kept)
-        queue.append(shown | {"judge": JUDGES[0]} | dict.fromkeys(("annotator", "decision", "rationale", "scores")))
+        queue.append(
+            shown
+            | {"judge": JUDGES[0]}
+            | dict.fromkeys(("annotator", "decision", "rationale", "scores"))
+        )
     files = {"cases": written, "verdicts": verdicts, "queue": queue, "revisions": revisions}
     for name, records in files.items():
         write(folder / f"{name}.jsonl", records)
-    plans = GIVEN["plans"] | {"jury": {"queue": GIVEN["plans"]["jury"]["queue"].format(folder=folder)}}
-    content = {name: str(folder / file) for name, file in (("cases", "cases.jsonl"), ("database", "answers.sqlite"))}
+    plans = GIVEN["plans"] | {
+        "jury": {"queue": GIVEN["plans"]["jury"]["queue"].format(folder=folder)}
+    }
+    content = {
+        name: str(folder / file)
+        for name, file in (("cases", "cases.jsonl"), ("database", "answers.sqlite"))
+    }
     content |= {"title": "Pain pills <2026>", "verdicts": [str(folder / "verdicts.jsonl")]}
     content |= {"annotators": [{"name": name, "role": role} for name, role in ANNOTATORS.items()]}
     content |= {kind: plans[kind] for kind in kinds} | more
@@ -136,7 +162,9 @@ def stored(store: Store) -> list[str]:
 @contextmanager
 def served(store: Store) -> Iterator[str]:
     """Serve the page of a store from a thread; yield its address."""
-    config = uvicorn.Config(make_app(store.study, store, secret="of the test", secure=False), log_level="warning")
+    config = uvicorn.Config(
+        make_app(store.study, store, secret="of the test", secure=False), log_level="warning"
+    )
     server = uvicorn.Server(config)
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))

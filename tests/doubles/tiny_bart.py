@@ -32,7 +32,11 @@ def roberta_tokenizer(texts: Sequence[str], window: int | None = 512) -> Roberta
     """Return a byte-level tokenizer in the layout of RoBERTa and BART, trained on texts; `window` None sets no limit."""
     backend = Tokenizer(models.BPE())
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    learn = {"initial_alphabet": pre_tokenizers.ByteLevel.alphabet(), "show_progress": False, "vocab_size": 600}
+    learn = {
+        "initial_alphabet": pre_tokenizers.ByteLevel.alphabet(),
+        "show_progress": False,
+        "vocab_size": 600,
+    }
     special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
     backend.train_from_iterator(texts, trainers.BpeTrainer(special_tokens=special, **learn))
     learned = json.loads(backend.to_str())["model"]
@@ -41,7 +45,9 @@ def roberta_tokenizer(texts: Sequence[str], window: int | None = 512) -> Roberta
     return RobertaTokenizer(vocab=learned["vocab"], merges=merges, **options)
 
 
-def save(network: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, folder: Path, spread: float) -> Path:
+def save(
+    network: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, folder: Path, spread: float
+) -> Path:
     """Save a checkpoint; its weights are of a normal of the deviation `spread`, so that texts and tokens differ."""
     for parameter in network.parameters():
         if parameter.dim() > 1:  # biases would draw all tokens to one side
@@ -51,9 +57,16 @@ def save(network: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, folder: P
     return folder
 
 
-def build_roberta(folder: Path, tokenizer: RobertaTokenizer | None = None, window: int = 64) -> Path:
+def build_roberta(
+    folder: Path, tokenizer: RobertaTokenizer | None = None, window: int = 64
+) -> Path:
     tokenizer = tokenizer or roberta_tokenizer(TEXTS, window=window)
-    tiny = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 3, "num_attention_heads": 4}
+    tiny = {
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "num_hidden_layers": 3,
+        "num_attention_heads": 4,
+    }
     tiny |= {"vocab_size": len(tokenizer)}
     torch.manual_seed(1)
     config = RobertaConfig(**FRAMED, **tiny, max_position_embeddings=window + 2, type_vocab_size=1)
@@ -64,13 +77,22 @@ def build_bert(folder: Path, window: int = 64) -> Path:
     backend = Tokenizer(models.WordPiece(unk_token="[UNK]"))
     backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    backend.train_from_iterator(TEXTS, trainers.WordPieceTrainer(vocab_size=200, special_tokens=special))
+    backend.train_from_iterator(
+        TEXTS, trainers.WordPieceTrainer(vocab_size=200, special_tokens=special)
+    )
     backend.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
     names = dict(zip(("pad_token", "unk_token", "cls_token", "sep_token", "mask_token"), special))
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, model_max_length=window, **names)
     torch.manual_seed(2)
-    tiny = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 3, "num_attention_heads": 4}
-    config = BertConfig(vocab_size=len(tokenizer), max_position_embeddings=window, pad_token_id=0, **tiny)
+    tiny = {
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "num_hidden_layers": 3,
+        "num_attention_heads": 4,
+    }
+    config = BertConfig(
+        vocab_size=len(tokenizer), max_position_embeddings=window, pad_token_id=0, **tiny
+    )
     return save(BertModel(config), tokenizer, folder, 0.3)
 
 

@@ -17,7 +17,10 @@ FACTS |= {"arithmetic": [], "topics": [], "unrated": 0, "seed": 0, "max_length":
 
 
 def tiny_row(number: int, teacher: str = "strong") -> dict[str, Any]:
-    responses = [{"model": name, "text": f"Answer {number} of {name}: rest and drink."} for name in ("a", "b")]
+    responses = [
+        {"model": name, "text": f"Answer {number} of {name}: rest and drink."}
+        for name in ("a", "b")
+    ]
     about = {"id": f"case-{number}", "question": f"What helps with cold {number}?"}
     case = Case.from_dict(about | {"responses": responses})
     why = f"Step 1: It is about cold {number}.\nStep 2: Doctor 1 is right.\nStep 3: Doctor 2 is vague."
@@ -29,7 +32,9 @@ def tiny_row(number: int, teacher: str = "strong") -> dict[str, Any]:
 def build_instructions(folder: Path, sizes: Mapping[str, int]) -> Path:
     folder.mkdir(parents=True)
     numbers = itertools.count()  # they go on from split to split
-    splits = {name: list(map(tiny_row, itertools.islice(numbers, size))) for name, size in sizes.items()}
+    splits = {
+        name: list(map(tiny_row, itertools.islice(numbers, size))) for name, size in sizes.items()
+    }
     facts = write_splits(folder, splits) | FACTS | {"folder": folder.name}
     facts["rubrics"] = {"automedeval@1": read_rubric("automedeval").fingerprint}
     write_card(folder, facts)
@@ -37,4 +42,7 @@ def build_instructions(folder: Path, sizes: Mapping[str, int]) -> Path:
 
 
 def losses(output: Path) -> list[float]:
-    return [json.loads(line)["loss"] for line in (output / "training/losses.jsonl").read_text().splitlines()]
+    return [
+        json.loads(line)["loss"]
+        for line in (output / "training/losses.jsonl").read_text().splitlines()
+    ]

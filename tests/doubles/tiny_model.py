@@ -39,7 +39,9 @@ def build_tiny_model(
     tokens = {"vocab_size": len(tokenizer), "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}
     if "text_config" in shape:  # a model of texts and images
         shape["text_config"] = sizes | tokens | shape["text_config"]
-    model = AutoModelForCausalLM.from_config(AutoConfig.for_model(model_type, **(sizes | tokens | shape)))
+    model = AutoModelForCausalLM.from_config(
+        AutoConfig.for_model(model_type, **(sizes | tokens | shape))
+    )
     for parameter in model.parameters():  # peaked enough that texts and values differ
         parameter.data.normal_(0.0, 0.3)
     if ends:
@@ -54,10 +56,19 @@ def _tokens():
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
     backend = Tokenizer(models.BPE())
-    parts = [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
+    parts = [
+        pre_tokenizers.Digits(individual_digits=True),
+        pre_tokenizers.ByteLevel(add_prefix_space=False),
+    ]
     backend.pre_tokenizer = pre_tokenizers.Sequence(parts)
     backend.decoder = decoders.ByteLevel()
-    learn = {"initial_alphabet": pre_tokenizers.ByteLevel.alphabet(), "show_progress": False, "vocab_size": 800}
-    trainer = trainers.BpeTrainer(special_tokens=["<|endoftext|>", "<|im_start|>", "<|im_end|>"], **learn)
+    learn = {
+        "initial_alphabet": pre_tokenizers.ByteLevel.alphabet(),
+        "show_progress": False,
+        "vocab_size": 800,
+    }
+    trainer = trainers.BpeTrainer(
+        special_tokens=["<|endoftext|>", "<|im_start|>", "<|im_end|>"], **learn
+    )
     backend.train([str(SAMPLE / "train_cases.jsonl")], trainer)
     return backend

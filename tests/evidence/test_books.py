@@ -37,19 +37,30 @@ def test_markdown_keeps_title_and_headings(tmp_path: Path) -> None:
     ]
     # A file of several chapters is called after the file.
     file.write_text("# One\na.\n# Two\n## Part\nb.\n", encoding="utf-8")
-    assert [(one.book, one.section) for one in passages(file)] == [("medical", "One"), ("medical", "Two > Part")]
+    assert [(one.book, one.section) for one in passages(file)] == [
+        ("medical", "One"),
+        ("medical", "Two > Part"),
+    ]
 
 
 def test_cuts_stand_at_the_ends_of_sentences_and_overlap(tmp_path: Path) -> None:
     file = tmp_path / "b.txt"
-    first, second = "Dr. Smith gave 2.5 mg, e.g. Aspirin. It helped (Fig. 3).", "Was it safe? Yes. The end came."
+    first, second = (
+        "Dr. Smith gave 2.5 mg, e.g. Aspirin. It helped (Fig. 3).",
+        "Was it safe? Yes. The end came.",
+    )
     file.write_text(f"{first} {second}", encoding="utf-8")
     assert [one.text for one in passages(file, tokens=11, overlap=0)] == [first, second]
-    assert [one.text for one in passages(file, tokens=11, overlap=4)] == [first, f"It helped (Fig. 3). {second}"]
+    assert [one.text for one in passages(file, tokens=11, overlap=4)] == [
+        first,
+        f"It helped (Fig. 3). {second}",
+    ]
 
 
 words = st.text(st.sampled_from("abcdefgh"), min_size=1, max_size=30)
-sentence = st.lists(words, min_size=1, max_size=12).map(lambda some: " ".join(some).capitalize() + ".")
+sentence = st.lists(words, min_size=1, max_size=12).map(
+    lambda some: " ".join(some).capitalize() + "."
+)
 sentences = st.lists(sentence, min_size=1)
 
 
@@ -83,16 +94,25 @@ def test_json_lines_keep_book_section_and_page(tmp_path: Path) -> None:
     second = {"book": "B", "module": "Drugs", "section": "Drugs", "text": "Two."}
     write(file, [first, second, {"text": "Three.", "other": 1}])
     found = [(one.book, one.section, one.page, one.text) for one in passages(file)]
-    assert found == [("B", "Heart > Drugs", 3, "One."), ("B", "Drugs", None, "Two."), ("shelf", "", None, "Three.")]
+    assert found == [
+        ("B", "Heart > Drugs", 3, "One."),
+        ("B", "Drugs", None, "Two."),
+        ("shelf", "", None, "Three."),
+    ]
 
 
 def test_pdf_keeps_pages_and_drops_running_heads(tmp_path: Path) -> None:
-    pages = [[f"Running head {number}", f"Page {number} says some-", "thing.", str(number)] for number in range(1, 5)]
+    pages = [
+        [f"Running head {number}", f"Page {number} says some-", "thing.", str(number)]
+        for number in range(1, 5)
+    ]
     file = write_pdf(tmp_path / "b.pdf", [*pages[:3], [], pages[3]])
     book = Book(file)
     found = book.passages(count, 5, 0)
     assert [one.page for one in found] == [1, 2, 3, 5]
-    assert [one.text for one in found] == [f"Page {number} says something." for number in range(1, 5)]
+    assert [one.text for one in found] == [
+        f"Page {number} says something." for number in range(1, 5)
+    ]
     assert book.pages_without_text == 1
 
 
@@ -100,10 +120,15 @@ def test_lines_of_the_same_form_at_both_ends_of_a_few_pages_stay(tmp_path: Path)
     tables = [[f"Dose {number} mg.", "Daily.", f"Dose {number + 1} mg."] for number in (1, 3)]
     file = write_pdf(tmp_path / "b.pdf", [*tables, *([f"Text {letter}."] for letter in "abc")])
     (one,) = Book(file).passages(count, 40, 0)
-    assert one.text == "Dose 1 mg. Daily. Dose 2 mg. Dose 3 mg. Daily. Dose 4 mg. Text a. Text b. Text c."
+    assert (
+        one.text
+        == "Dose 1 mg. Daily. Dose 2 mg. Dose 3 mg. Daily. Dose 4 mg. Text a. Text b. Text c."
+    )
 
 
-@pytest.mark.parametrize(("name", "content", "told"), rows_of(__file__)["test_what_cannot_be_read_is_told"])
+@pytest.mark.parametrize(
+    ("name", "content", "told"), rows_of(__file__)["test_what_cannot_be_read_is_told"]
+)
 def test_what_cannot_be_read_is_told(tmp_path: Path, name: str, content: str, told: str) -> None:
     (tmp_path / name).write_bytes(content.encode("latin-1"))
     with refused(tmp_path / name, told):
@@ -111,7 +136,9 @@ def test_what_cannot_be_read_is_told(tmp_path: Path, name: str, content: str, to
 
 
 def test_locked_and_scanned_pdfs_are_told_and_an_empty_password_locks_none(tmp_path: Path) -> None:
-    assert passages(write_pdf(tmp_path / "c.pdf", [["Read me."]], password=""))[0].text == "Read me."
+    assert (
+        passages(write_pdf(tmp_path / "c.pdf", [["Read me."]], password=""))[0].text == "Read me."
+    )
     with pytest.raises(RecordError, match="the PDF is encrypted"):
         Book(write_pdf(tmp_path / "a.pdf", [["Secret."]], password="key"))
     with pytest.raises(RecordError, match="holds no text: 2 pages without text"):

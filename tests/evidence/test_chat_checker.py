@@ -42,7 +42,9 @@ def says(body: dict) -> dict:
     return answer(SAID[statement_in(body)])
 
 
-def tells(no: float, yes: float, maybe: float, blank: tuple[float, float, float]) -> Callable[[dict], dict]:
+def tells(
+    no: float, yes: float, maybe: float, blank: tuple[float, float, float]
+) -> Callable[[dict], dict]:
     """Return a server that answers "No" with log-probabilities, others where the question stands without a passage."""
 
     def said(body: dict) -> dict:
@@ -54,29 +56,52 @@ def tells(no: float, yes: float, maybe: float, blank: tuple[float, float, float]
     return said
 
 
-def check(records: list[dict], output: Path, *more: object) -> tuple[subprocess.CompletedProcess, list[dict]]:
+def check(
+    records: list[dict], output: Path, *more: object
+) -> tuple[subprocess.CompletedProcess, list[dict]]:
     file = write(output.with_suffix(".jsonl"), records)
-    done = run_command("check", file, "--output", output, "--encoder", ENCODER, "--max_retries", 0, *more)
+    done = run_command(
+        "check", file, "--output", output, "--encoder", ENCODER, "--max_retries", 0, *more
+    )
     return done, read(output / "claims.jsonl") if (output / "claims.jsonl").exists() else []
 
 
-def test_an_endpoint_gives_labels_with_passages_and_what_it_does_not_say_is_unread(tmp_path: Path) -> None:
+def test_an_endpoint_gives_labels_with_passages_and_what_it_does_not_say_is_unread(
+    tmp_path: Path,
+) -> None:
     with EndpointDouble(says) as endpoint:
-        done, records = check(cases(), tmp_path / "out", "--checker", "openai:m", "--base_url", endpoint.url)
+        done, records = check(
+            cases(), tmp_path / "out", "--checker", "openai:m", "--base_url", endpoint.url
+        )
         prompts = [each["body"]["messages"][-1]["content"] for each in endpoint.asked]
     assert done.returncode == 0, done.stderr
     assert "Not calibrated" in done.stdout + done.stderr
-    assert [each["label"] for each in records[0]["statements"]] == ["supported", "contradicted", "unread", "unread"]
+    assert [each["label"] for each in records[0]["statements"]] == [
+        "supported",
+        "contradicted",
+        "unread",
+        "unread",
+    ]
     supported, wrong, question, silent = records[0]["statements"]
     assert wrong["passage"] == "Never take it ~~~ with warfarin."
-    assert (supported["passage"], wrong["source"]) == ("Take one tablet of 5 mg once a week.", "reference")
-    assert (question["reason"], silent["reason"]) == ("question", "'I cannot say.' is not one of Yes, No, Maybe")
+    assert (supported["passage"], wrong["source"]) == (
+        "Take one tablet of 5 mg once a week.",
+        "reference",
+    )
+    assert (question["reason"], silent["reason"]) == (
+        "question",
+        "'I cannot say.' is not one of Yes, No, Maybe",
+    )
     assert "probability" not in supported
     assert records[0]["checker"] == "m"
-    assert len(prompts) == 8  # the question is not asserted; the others are asked about with and without passages
+    assert (
+        len(prompts) == 8
+    )  # the question is not asserted; the others are asked about with and without passages
     assert sum(each.startswith(f"{REFERENCE}\nQuestion: ") for each in prompts) == 4
     assert sum(each.startswith("N/A\nQuestion: ") for each in prompts) == 4
-    assert "<mark>It goes well with warfarin.</mark>" in (tmp_path / "out" / "check.html").read_text()
+    assert (
+        "<mark>It goes well with warfarin.</mark>" in (tmp_path / "out" / "check.html").read_text()
+    )
 
 
 def test_what_an_endpoint_does_not_answer_is_asked_again_and_nothing_else(tmp_path: Path) -> None:
@@ -99,18 +124,32 @@ def test_what_an_endpoint_does_not_answer_is_asked_again_and_nothing_else(tmp_pa
         assert "with other weights, wording or settings" in again
 
 
-def test_a_server_that_tells_log_probabilities_gives_a_label_its_probability(tmp_path: Path) -> None:
+def test_a_server_that_tells_log_probabilities_gives_a_label_its_probability(
+    tmp_path: Path,
+) -> None:
     with EndpointDouble(tells(0.6, 0.3, 0.05, blank=(0.2, 0.4, 0.4))) as endpoint:
-        _, records = check(cases(), tmp_path / "out", "--checker", "openai:m", "--base_url", endpoint.url)
-    read_ones = [each for record in records for each in record["statements"] if each["label"] != "unread"]
-    agree = [each for each in read_ones if each["text"] == "Take it once a week."]  # the model cannot say no to these
+        _, records = check(
+            cases(), tmp_path / "out", "--checker", "openai:m", "--base_url", endpoint.url
+        )
+    read_ones = [
+        each for record in records for each in record["statements"] if each["label"] != "unread"
+    ]
+    agree = [
+        each for each in read_ones if each["text"] == "Take it once a week."
+    ]  # the model cannot say no to these
     assert [(each["label"], each.get("probability")) for each in agree] == [("supported", None)] * 2
     others = [(each["label"], each["probability"]) for each in read_ones if each not in agree]
-    assert others == [("contradicted", round(3 / (3 + 0.75 + 0.125), 4))] * 2  # 0.6 / 0.2, 0.3 / 0.4, 0.05 / 0.4
+    assert (
+        others == [("contradicted", round(3 / (3 + 0.75 + 0.125), 4))] * 2
+    )  # 0.6 / 0.2, 0.3 / 0.4, 0.05 / 0.4
 
 
-@pytest.mark.parametrize(("statement", "said", "label", "rule"), ROWS["test_quantities_stand_beside_the_model"])
-def test_quantities_stand_beside_the_model(statement: str, said: str, label: str, rule: object, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("statement", "said", "label", "rule"), ROWS["test_quantities_stand_beside_the_model"]
+)
+def test_quantities_stand_beside_the_model(
+    statement: str, said: str, label: str, rule: object, tmp_path: Path
+) -> None:
     reference = "The dose of ibuprofen is 200 to 800 mg. The dose is 1.2 g a day at most."
     with EndpointDouble(answer(said)) as endpoint:
         asked = ("--checker", "openai:m", "--base_url", endpoint.url)
@@ -119,7 +158,9 @@ def test_quantities_stand_beside_the_model(statement: str, said: str, label: str
     assert (found["label"], found.get("rule")) == (label, rule)
 
 
-def test_a_checkpoint_gives_the_probabilities_of_plain_transformers_and_the_passages_of_a_loop(tmp_path: Path) -> None:
+def test_a_checkpoint_gives_the_probabilities_of_plain_transformers_and_the_passages_of_a_loop(
+    tmp_path: Path,
+) -> None:
     folder = build_tiny_model(tmp_path / "tiny")
     # No quantities, which rules decide.
     sentences = [f"The {word} is taken with {word * 3} and water." for word in "abcdefghijkl"]
@@ -131,20 +172,31 @@ def test_a_checkpoint_gives_the_probabilities_of_plain_transformers_and_the_pass
     from sentence_transformers import SentenceTransformer
 
     encoder = SentenceTransformer(str(ENCODER), device="cpu")
-    tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModelForCausalLM.from_pretrained(folder)
+    tokenizer, model = (
+        AutoTokenizer.from_pretrained(folder),
+        AutoModelForCausalLM.from_pretrained(folder),
+    )
     for each in record["statements"]:
-        cosines = encoder.similarity(encoder.encode([each["text"]]), encoder.encode(sentences))[0].tolist()
+        cosines = encoder.similarity(encoder.encode([each["text"]]), encoder.encode(sentences))[
+            0
+        ].tolist()
         near = sorted(sorted(range(12), key=lambda index: -cosines[index])[:MOST])
         assert each["passage"] in [sentences[index] for index in near]
         odds = []
         for text in (" ".join(sentences[index] for index in near), "N/A"):
             messages = QUESTION.prompt({"passage": text, "statement": each["text"]}).messages
-            prompt = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+            prompt = tokenizer.apply_chat_template(
+                messages, tokenize=False, add_generation_prompt=True
+            )
             start = tokenizer(prompt, add_special_tokens=False).input_ids
             totals = []  # the tiny vocabulary spells each option by several tokens
             for own in tokenizer(list(QUESTION.options), add_special_tokens=False).input_ids:
                 with torch.no_grad():
-                    steps = model(torch.tensor([start + own])).logits[0, len(start) - 1 : -1].log_softmax(-1)
+                    steps = (
+                        model(torch.tensor([start + own]))
+                        .logits[0, len(start) - 1 : -1]
+                        .log_softmax(-1)
+                    )
                 totals.append(steps[range(len(own)), own].sum())
             odds.append(torch.stack(totals).softmax(0))
         ratio = odds[0] / odds[1]
@@ -165,7 +217,9 @@ def test_as_many_passages_are_shown_as_fit_the_window(tmp_path: Path) -> None:
     first, second = record["statements"]
     assert first["label"] in LABEL.values()
     assert second["label"] == "unread"
-    assert re.fullmatch(r"the prompt is \d+ tokens longer than the context window", second["reason"])
+    assert re.fullmatch(
+        r"the prompt is \d+ tokens longer than the context window", second["reason"]
+    )
 
 
 def test_stopped_and_resumed_a_checkpoint_gives_the_same(tmp_path: Path) -> None:
@@ -198,7 +252,9 @@ def test_a_threshold_is_certified_on_the_sample_and_used_by_the_next_check(
         done = succeeded(run_command("calibrate", *model, "--encoder", ENCODER, "--concurrency", 1))
         (file,) = (tmp_path / "home" / "automedeval" / "checkers").iterdir()
         kept = json.loads(file.read_text())
-        script[0] = tells(0.34, 0.33, 0.33, blank=(0.3, 0.3, 0.3))  # the likeliest answer, and below the threshold
+        script[0] = tells(
+            0.34, 0.33, 0.33, blank=(0.3, 0.3, 0.3)
+        )  # the likeliest answer, and below the threshold
         done, records = check(cases(), tmp_path / "out", *model)
     high = 0.72 / 0.4 / (0.72 / 0.4 + 0.252 / 0.4 + 0.028 / 0.2)
     counted = {line["threshold"]: line["alarms"] for line in kept["tested"]}
@@ -209,10 +265,15 @@ def test_a_threshold_is_certified_on_the_sample_and_used_by_the_next_check(
     assert "Calibrated on the packaged sample" in done.stdout + done.stderr
     labels = {each["label"] for record in records for each in record["statements"]}
     assert labels == {"not_found", "unread"}  # a likely "No" below the threshold supports nothing
-    assert json.loads((tmp_path / "out" / "check.json").read_text())["settings"]["threshold"] == kept["threshold"]
+    assert (
+        json.loads((tmp_path / "out" / "check.json").read_text())["settings"]["threshold"]
+        == kept["threshold"]
+    )
 
 
-@pytest.mark.parametrize(("reply", "said"), [(answer("No"), "tells no prob"), (error(500), "answered 500")])
+@pytest.mark.parametrize(
+    ("reply", "said"), [(answer("No"), "tells no prob"), (error(500), "answered 500")]
+)
 def test_a_server_that_gives_no_probability_is_not_calibrated(
     reply: dict, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -244,31 +305,60 @@ def test_a_checker_that_is_none_is_one_line(checker: str, said: str, tmp_path: P
     assert not records
 
 
-REFUSES, CUT = answer("I can't help with that."), answer("Let me think about", finish_reason="length")
+REFUSES, CUT = (
+    answer("I can't help with that."),
+    answer("Let me think about", finish_reason="length"),
+)
 
 
-@pytest.mark.parametrize(("reply", "why"), [(REFUSES, "I can't help with that."), (CUT, "the answer was cut off")])
-def test_a_model_that_answers_no_question_is_an_error_for_a_gate_too(reply: dict, why: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("reply", "why"), [(REFUSES, "I can't help with that."), (CUT, "the answer was cut off")]
+)
+def test_a_model_that_answers_no_question_is_an_error_for_a_gate_too(
+    reply: dict, why: str, tmp_path: Path
+) -> None:
     with EndpointDouble(reply) as endpoint:
-        asked = ("--checker", "openai:m", "--base_url", endpoint.url, "--fail_if_contradicted", "true")
+        asked = (
+            "--checker",
+            "openai:m",
+            "--base_url",
+            endpoint.url,
+            "--fail_if_contradicted",
+            "true",
+        )
         text = "Take ten tablets of 5 mg a day. Rest a lot. Is it safe?"  # a rule sees a contradiction in the first
         for _ in range(2):  # also where all is done already
             done, records = check(cases(2, text), tmp_path / "out", *asked)
             assert re.search(f"m answered none of 4 questions: .*{why}", error_line(done))
-    assert [each["label"] for each in records[0]["statements"]] == ["contradicted", "unread", "unread"]
+    assert [each["label"] for each in records[0]["statements"]] == [
+        "contradicted",
+        "unread",
+        "unread",
+    ]
     assert len(records) == 4  # what was found stays
 
 
 def test_without_evidence_a_model_says_what_it_believes(tmp_path: Path) -> None:
     with EndpointDouble(says) as endpoint:
         asked = ("--checker", "openai:m", "--base_url", endpoint.url, "--evidence", "none")
-        records = [{key: value for key, value in each.items() if key != "reference"} for each in cases()]
+        records = [
+            {key: value for key, value in each.items() if key != "reference"} for each in cases()
+        ]
         done, checked = check(records, tmp_path / "out", *asked)
         prompts = {each["body"]["messages"][-1]["content"] for each in endpoint.asked}
     assert done.returncode == 0, done.stderr
     assert "every label is the opinion of the model" in done.stdout + done.stderr
-    assert [each["label"] for each in checked[0]["statements"]] == ["supported", "contradicted", "unread", "unread"]
+    assert [each["label"] for each in checked[0]["statements"]] == [
+        "supported",
+        "contradicted",
+        "unread",
+        "unread",
+    ]
     assert (checked[0]["evidence"], "passage" in checked[0]["statements"][1]) == ("none", False)
-    assert prompts == {f'Question: is it true that: "{each}"? Answer yes, no, or maybe.' for each in SAID}
+    assert prompts == {
+        f'Question: is it true that: "{each}"? Answer yes, no, or maybe.' for each in SAID
+    }
     assert "contradicts the model&#39;s opinion" in (tmp_path / "out" / "check.html").read_text()
-    assert "--checker small has no opinion" in error_line(check(records, tmp_path / "other", "--evidence", "none")[0])
+    assert "--checker small has no opinion" in error_line(
+        check(records, tmp_path / "other", "--evidence", "none")[0]
+    )

@@ -16,16 +16,27 @@ def of(sentence: str, *measures: str) -> list[Quantity]:
 
 
 @pytest.mark.parametrize(
-    "unit", [unit for unit in UNITS if f"{unit}s" in UNITS and UNITS[unit][1] in SI and unit not in ("mcg", "night")]
+    "unit",
+    [
+        unit
+        for unit in UNITS
+        if f"{unit}s" in UNITS and UNITS[unit][1] in SI and unit not in ("mcg", "night")
+    ],
 )
 def test_a_unit_beside_pint(unit: str) -> None:
     factor, measure = UNITS[unit]
-    assert factor == pytest.approx(pint.application_registry.Quantity(1.0, unit).to(SI[measure]).magnitude)
+    assert factor == pytest.approx(
+        pint.application_registry.Quantity(1.0, unit).to(SI[measure]).magnitude
+    )
     assert UNITS[f"{unit}s"] == UNITS[unit]
 
 
-@pytest.mark.parametrize(("sentence", "low", "high", "basis", "bound"), TABLE["test_an_amount_in_kilograms"])
-def test_an_amount_in_kilograms(sentence: str, low: float, high: float, basis: str, bound: str) -> None:
+@pytest.mark.parametrize(
+    ("sentence", "low", "high", "basis", "bound"), TABLE["test_an_amount_in_kilograms"]
+)
+def test_an_amount_in_kilograms(
+    sentence: str, low: float, high: float, basis: str, bound: str
+) -> None:
     first = of(sentence, "mass")[0]
     assert (first.low, first.high) == pytest.approx((low * GRAM, high * GRAM))
     assert (first.basis, first.bound) == (basis, bound)
@@ -48,15 +59,22 @@ def test_what_follows_of_a_dose_and_how_often_and_how_long_in_seconds() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sentence", "subject", "conditions"), TABLE["test_the_words_of_the_subject_and_of_the_conditions"]
+    ("sentence", "subject", "conditions"),
+    TABLE["test_the_words_of_the_subject_and_of_the_conditions"],
 )
-def test_the_words_of_the_subject_and_of_the_conditions(sentence: str, subject: list, conditions: list) -> None:
+def test_the_words_of_the_subject_and_of_the_conditions(
+    sentence: str, subject: list, conditions: list
+) -> None:
     first = quantities(sentence)[0]
     assert (sorted(first.subject), sorted(first.conditions)) == (subject, conditions)
 
 
 @pytest.mark.parametrize(
-    "sentence", [*TABLE["test_a_sentence_that_says_nothing_to_compare"], "Do not take 5 mg and take 5 mg " * 400]
+    "sentence",
+    [
+        *TABLE["test_a_sentence_that_says_nothing_to_compare"],
+        "Do not take 5 mg and take 5 mg " * 400,
+    ],
 )
 def test_a_sentence_that_says_nothing_to_compare(sentence: str) -> None:
     assert quantities(sentence) == ()

@@ -16,15 +16,30 @@ from automedeval.records import read_cases
 
 ROWS = rows_of(__file__)
 SOURCE = ROOT / "src" / "automedeval"
-PAIRS: dict[str, dict[str, list[list[str]]]] = yaml.safe_load((ROOT / "tests/data/statements.yaml").read_text())
+PAIRS: dict[str, dict[str, list[list[str]]]] = yaml.safe_load(
+    (ROOT / "tests/data/statements.yaml").read_text()
+)
 GROUPS = [(label, kind) for label, kinds in PAIRS.items() for kind in kinds]
-SAME = ("number", "unit", "product", "interval", "day part", "approximate")  # each says what the other does
+SAME = (
+    "number",
+    "unit",
+    "product",
+    "interval",
+    "day part",
+    "approximate",
+)  # each says what the other does
 
 
-def rule(statement: str, *passages: str, near: bool = True, question: str = "", before: str = "") -> str | None:
+def rule(
+    statement: str, *passages: str, near: bool = True, question: str = "", before: str = ""
+) -> str | None:
     """The rule that sees a contradiction; the sentence before each passage is the one before it in the list."""
-    evidence = [Evidence(each, "reference", last) for each, last in zip(passages, [question, *passages])]
-    finding = contradiction(statement, evidence, range(len(evidence)) if near else (), question, before)
+    evidence = [
+        Evidence(each, "reference", last) for each, last in zip(passages, [question, *passages])
+    ]
+    finding = contradiction(
+        statement, evidence, range(len(evidence)) if near else (), question, before
+    )
     return finding and finding[0]
 
 
@@ -53,7 +68,10 @@ def test_no_answer_of_the_sample_contradicts_itself(name: str) -> None:
 def test_no_statement_of_a_physician_contradicts_the_answer_that_it_was_taken_from() -> None:
     if not (data := os.environ.get("AUTOMEDEVAL_DATA")):
         pytest.skip("AUTOMEDEVAL_DATA names no folder")
-    cases = [json.loads(line) for line in (Path(data) / "kqa" / "questions.jsonl").read_text("utf-8").splitlines()]
+    cases = [
+        json.loads(line)
+        for line in (Path(data) / "kqa" / "questions.jsonl").read_text("utf-8").splitlines()
+    ]
     statements = [(case, each["criterion"]) for case in cases for each in case["criteria"]]
     assert len(statements) > 1000
     for case, statement in statements:
@@ -71,8 +89,12 @@ def test_subject_conditions_and_what_other_passages_allow(
     assert rule(statement, *passages, question=question, before=before) == expected
 
 
-@pytest.mark.parametrize(("statement", "passages", "question", "agrees"), ROWS["test_what_a_passage_says_or_allows"])
-def test_what_a_passage_says_or_allows(statement: str, passages: list[str], question: str, agrees: bool) -> None:
+@pytest.mark.parametrize(
+    ("statement", "passages", "question", "agrees"), ROWS["test_what_a_passage_says_or_allows"]
+)
+def test_what_a_passage_says_or_allows(
+    statement: str, passages: list[str], question: str, agrees: bool
+) -> None:
     evidence = [Evidence(each, "reference") for each in passages]
     found = [check(statement, evidence, question=question) for check in (contradiction, agreement)]
     assert found == [None, agrees]
@@ -87,7 +109,11 @@ def test_of_a_book_only_near_passages_are_read() -> None:
 def test_the_patterns_of_audit_training_and_rules_are_different() -> None:
     def texts(node: object) -> set[str]:
         if isinstance(node, dict):
-            node = [each for key, each in node.items() if key in ("pattern", "contradict", "same", "rules")]
+            node = [
+                each
+                for key, each in node.items()
+                if key in ("pattern", "contradict", "same", "rules")
+            ]
         if isinstance(node, list):
             return {text for each in node for text in texts(each)}
         return {node} if isinstance(node, str) and len(node) > 12 else set()

@@ -75,12 +75,16 @@ def test_a_search_finds_by_meaning_with_cosines(shelf: Shelf) -> None:
         assert base.add(PASSAGES) == counts(5, 0, 0, 5)
     queries, read = ["low mood medicine", "insulin and blood sugar"], shelf.read()
     assert read.search([]) == []
-    blank, low_mood, sugar = read.search(["?!", *queries], 5)  # a query without a word finds nothing
+    blank, low_mood, sugar = read.search(
+        ["?!", *queries], 5
+    )  # a query without a word finds nothing
     assert blank == []
     assert low_mood[0] == replace(PASSAGES[2], score=low_mood[0].score)
     assert sugar[0].text == TEXTS[1]
     cosines = shelf.encoder.encode(TEXTS) @ shelf.encoder.encode(queries[:1])[0]
-    np.testing.assert_allclose([passage.score for passage in low_mood], sorted(cosines, reverse=True), rtol=1e-5)
+    np.testing.assert_allclose(
+        [passage.score for passage in low_mood], sorted(cosines, reverse=True), rtol=1e-5
+    )
 
 
 def test_only_missing_passages_are_added(shelf: Shelf) -> None:
@@ -97,7 +101,9 @@ def test_only_missing_passages_are_added(shelf: Shelf) -> None:
     assert shelf.read().search(["insulin"], 1)[0][0].text == TEXTS[1]
 
 
-def test_windows_are_encoded_whole_whatever_is_stored(folder: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_windows_are_encoded_whole_whatever_is_stored(
+    folder: Shelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(store, "WINDOW", 3)
     with folder.write() as base:
         base.add(PASSAGES[1:2])
@@ -113,7 +119,9 @@ def test_another_encoder_or_length_of_passages_is_refused(shelf: Shelf) -> None:
         shelf.write(100).__enter__()
     other = mock.Mock(wraps=shelf.encoder, fingerprint="0" * 12)
     other.name = "other"
-    with pytest.raises(RecordError, match=r"fingerprint \w+, not 0{12} \(encoder all-MiniLM-L6-v2, not other\)"):
+    with pytest.raises(
+        RecordError, match=r"fingerprint \w+, not 0{12} \(encoder all-MiniLM-L6-v2, not other\)"
+    ):
         shelf.read(other)
     with shelf.write():  # the refusals closed the store
         pass
@@ -128,7 +136,9 @@ def test_missing_and_damaged_stores_are_refused(shelf: Shelf) -> None:
     shelf.filled()
     for file in (f"collection/{COLLECTION}/storage.sqlite", "meta.json"):
         (shelf.folder / file).write_text('{"collections": ' * 1000)
-        with pytest.raises(RecordError, match=r"store: cannot be opened .* remove it and build it again"):
+        with pytest.raises(
+            RecordError, match=r"store: cannot be opened .* remove it and build it again"
+        ):
             shelf.read()
 
 
@@ -153,15 +163,22 @@ def test_readers_share_a_folder_with_each_other_and_with_a_writer(folder: Shelf)
     assert folder.read().content != first.content
 
 
-def test_a_folder_that_is_in_use_is_waited_for_and_then_told(folder: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_is_in_use_is_waited_for_and_then_told(
+    folder: Shelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with folder.write():
         pass
     command = [sys.executable, "-c", HOLD, str(folder.folder)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as holder:
         assert holder.stdout.readline() == "open\n"
         monkeypatch.setattr(store, "PATIENCE", 0)
         for attempt in (folder.read, folder.write().__enter__):
-            with pytest.raises(RecordError, match="another process is using this store: wait for it, or put the store"):
+            with pytest.raises(
+                RecordError,
+                match="another process is using this store: wait for it, or put the store",
+            ):
                 attempt()
         monkeypatch.setattr(store, "PATIENCE", 60)
         threading.Timer(0.3, holder.kill).start()
@@ -170,7 +187,9 @@ def test_a_folder_that_is_in_use_is_waited_for_and_then_told(folder: Shelf, monk
 
 def test_the_arguments_of_a_teacher_open_a_store(shelf: Shelf) -> None:
     shelf.filled()
-    arguments = KnowledgeArguments(store=str(shelf.folder), qdrant_url=shelf.url, encoder=str(ENCODER), passages=2)
+    arguments = KnowledgeArguments(
+        store=str(shelf.folder), qdrant_url=shelf.url, encoder=str(ENCODER), passages=2
+    )
     search, fingerprint = arguments.open("cpu")
     ((nearest, _),) = search(["insulin"])
     assert nearest.text == TEXTS[1]
@@ -178,6 +197,10 @@ def test_the_arguments_of_a_teacher_open_a_store(shelf: Shelf) -> None:
     assert fingerprint == f"{shelf.encoder.fingerprint}:{digest(sorted(ids))}:2"
     other = Shelf(shelf.folder.parent / "other", shelf.encoder, shelf.url)
     with other.write() as base:
-        base.add([*PASSAGES[:-1], Passage.of("Book", "", 1, "Zopiclone 75 mg is for short use only.")])
-    changed = KnowledgeArguments(store=str(other.folder), qdrant_url=shelf.url, encoder=str(ENCODER), passages=2)
+        base.add(
+            [*PASSAGES[:-1], Passage.of("Book", "", 1, "Zopiclone 75 mg is for short use only.")]
+        )
+    changed = KnowledgeArguments(
+        store=str(other.folder), qdrant_url=shelf.url, encoder=str(ENCODER), passages=2
+    )
     assert changed.open("cpu")[1] != fingerprint, "as many passages, one with another dose"

@@ -43,8 +43,12 @@ def harness_python() -> Path:
             try:
                 _install(python)
             except (OSError, subprocess.SubprocessError) as error:
-                output = getattr(error, "stderr", None) or str(error)  # a step that took too long has bytes
-                output = (output.decode(errors="replace") if isinstance(output, bytes) else output).split("\n")
+                output = getattr(error, "stderr", None) or str(
+                    error
+                )  # a step that took too long has bytes
+                output = (
+                    output.decode(errors="replace") if isinstance(output, bytes) else output
+                ).split("\n")
                 reason = next((line for line in output if line.startswith("ERROR")), output[0])
                 pytest.skip(f"the harnesses could not be installed: {reason}")
             stamp.write_text(wanted, encoding="utf-8")
@@ -52,11 +56,26 @@ def harness_python() -> Path:
 
 
 def _install(python: Path) -> None:
-    pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", "--no-compile", "--no-deps"]
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "--python",
+        str(python),
+        "install",
+        "--quiet",
+        "--no-compile",
+        "--no-deps",
+    ]
     run = {"check": True, "capture_output": True, "text": True, "timeout": LIMIT}
     subprocess.run([sys.executable, "-m", "venv", "--clear", "--without-pip", str(PLACE)], **run)
-    shared, (site_packages,) = sysconfig.get_path("purelib"), PLACE.glob("lib/python*/site-packages")
-    (site_packages / "shared.pth").write_text(f"import site; site.addsitedir({shared!r})\n", encoding="utf-8")
+    shared, (site_packages,) = (
+        sysconfig.get_path("purelib"),
+        PLACE.glob("lib/python*/site-packages"),
+    )
+    (site_packages / "shared.pth").write_text(
+        f"import site; site.addsitedir({shared!r})\n", encoding="utf-8"
+    )
     subprocess.run([*pip, "--retries", "1", "--requirement", str(REQUIREMENTS)], **run)
     subprocess.run([*pip, "--no-build-isolation", "--editable", str(ROOT)], **run)
 
@@ -65,11 +84,17 @@ def _install(python: Path) -> None:
 def harness(harness_python: Path) -> Callable[..., str]:
     """Return a function that runs a command in the environment; without error it returns what the command printed."""
     path = f"{harness_python.parent}{os.pathsep}{os.environ['PATH']}"
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | {"PATH": path}
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | {
+        "PATH": path
+    }
 
     def run(*command: object, cwd: Path | None = None, **variables: str) -> str:
         words = list(map(str, command))
-        streams = {"capture_output": True, "text": True, "stdin": subprocess.DEVNULL}  # nobody answers a question
+        streams = {
+            "capture_output": True,
+            "text": True,
+            "stdin": subprocess.DEVNULL,
+        }  # nobody answers a question
         done = subprocess.run(words, timeout=1200, cwd=cwd, env=environment | variables, **streams)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
@@ -88,7 +113,14 @@ def logs(harness: Callable[..., str], tmp_path_factory: pytest.TempPathFactory) 
     (failed,) = folder.glob("inspect-error/*.json")
     (packed,) = folder.glob("inspect-eval/*.eval")
     (details,) = folder.glob("lighteval/details/**/details_medtext*.parquet")
-    return {"lm": lm, "json": inspect, "eval": packed, "error": failed, "lighteval": details, "odd": folder / "odd"}
+    return {
+        "lm": lm,
+        "json": inspect,
+        "eval": packed,
+        "error": failed,
+        "lighteval": details,
+        "odd": folder / "odd",
+    }
 
 
 @pytest.fixture(scope="session")

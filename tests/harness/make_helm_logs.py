@@ -10,7 +10,11 @@ from typing import Any
 
 from helm.benchmark.adaptation import adapter_spec
 from helm.benchmark.executor import ExecutionSpec
-from helm.benchmark.model_deployment_registry import ClientSpec, ModelDeployment, register_model_deployment
+from helm.benchmark.model_deployment_registry import (
+    ClientSpec,
+    ModelDeployment,
+    register_model_deployment,
+)
 from helm.benchmark.run_spec import RunSpec
 from helm.benchmark.runner import Runner
 from helm.benchmark.scenarios import scenario
@@ -31,9 +35,13 @@ class Questions(scenario.Scenario):
     def get_instances(self, output_path: str) -> list[scenario.Instance]:
         asked = {scenario.TRAIN_SPLIT: TRAINED, scenario.TEST_SPLIT: QUESTIONS}
         instances = []
-        for split, question, answer in [(split, *each) for split, rows in asked.items() for each in rows]:
+        for split, question, answer in [
+            (split, *each) for split, rows in asked.items() for each in rows
+        ]:
             texts = {"Wait.": [], answer: [scenario.CORRECT_TAG]}
-            references = [scenario.Reference(scenario.Output(text), tags) for text, tags in texts.items()]
+            references = [
+                scenario.Reference(scenario.Output(text), tags) for text, tags in texts.items()
+            ]
             instances.append(scenario.Instance(scenario.Input(question), references, split))
         return instances
 
@@ -59,11 +67,15 @@ class Parrot(Client):
 
 def main(folder: Path) -> None:
     for name in ("acme/model-a", "acme/model-b"):
-        register_model_deployment(ModelDeployment(name, ClientSpec(f"{HERE}.Parrot"), model_name=name))
+        register_model_deployment(
+            ModelDeployment(name, ClientSpec(f"{HERE}.Parrot"), model_name=name)
+        )
     execution = ExecutionSpec(None, Authentication(""), str(folder / "base"), parallelism=1)
     runner = Runner(execution, str(folder), "suite", False, False, False, False, True)
 
-    def run(name: str, model: str, method: str = adapter_spec.ADAPT_GENERATION, **more: Any) -> None:
+    def run(
+        name: str, model: str, method: str = adapter_spec.ADAPT_GENERATION, **more: Any
+    ) -> None:
         adapter = adapter_spec.AdapterSpec(
             method=method, input_prefix="Question: ", input_suffix="\n", output_prefix="Answer: ", max_tokens=20,
             instructions="Answer the patient.", model=model, model_deployment=model,

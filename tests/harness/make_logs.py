@@ -14,17 +14,26 @@ from pathlib import Path
 
 import yaml
 
-GIVEN = yaml.safe_load((Path(__file__).parents[1] / "data" / "harness" / "make_logs.yaml").read_text(encoding="utf-8"))
+GIVEN = yaml.safe_load(
+    (Path(__file__).parents[1] / "data" / "harness" / "make_logs.yaml").read_text(encoding="utf-8")
+)
 QUESTIONS, TASKS = GIVEN["questions"], GIVEN["tasks"]
-ROWS = [{"question": f"Question number {number}?"} | row for number, row in enumerate(GIVEN["rows"])]
+ROWS = [
+    {"question": f"Question number {number}?"} | row for number, row in enumerate(GIVEN["rows"])
+]
 
 
 def lm_eval_log(folder: Path) -> None:
     data = folder / "questions.jsonl"
-    data.write_text("".join(json.dumps({"question": q, "answer": a}) + "\n" for q, a in QUESTIONS), encoding="utf-8")
+    data.write_text(
+        "".join(json.dumps({"question": q, "answer": a}) + "\n" for q, a in QUESTIONS),
+        encoding="utf-8",
+    )
     (folder / "tasks").mkdir()
     task = GIVEN["medtext"] | {"dataset_kwargs": {"data_files": {"test": str(data)}}}
-    (folder / "tasks" / "medtext.yaml").write_text(json.dumps(task), encoding="utf-8")  # JSON is YAML
+    (folder / "tasks" / "medtext.yaml").write_text(
+        json.dumps(task), encoding="utf-8"
+    )  # JSON is YAML
     _lm_eval("dummy", ["medtext"], folder)
 
 
@@ -37,9 +46,13 @@ def odd_lm_eval_logs(folder: Path) -> None:
         tokenizer_name = "parrot"
 
         def generate_until(self, requests: list, disable_tqdm: bool = False) -> list[str]:
-            return [f"On {each.args[0][-30:]} I say {number}" for number, each in enumerate(requests)]
+            return [
+                f"On {each.args[0][-30:]} I say {number}" for number, each in enumerate(requests)
+            ]
 
-        def loglikelihood(self, requests: list, disable_tqdm: bool = False) -> list[tuple[float, bool]]:
+        def loglikelihood(
+            self, requests: list, disable_tqdm: bool = False
+        ) -> list[tuple[float, bool]]:
             return [(-1.0, False) for _ in requests]
 
         def loglikelihood_rolling(self, requests: list, disable_tqdm: bool = False) -> list[float]:
@@ -49,11 +62,17 @@ def odd_lm_eval_logs(folder: Path) -> None:
     data = folder / "rows.jsonl"
     data.write_text("".join(json.dumps(row) + "\n" for row in ROWS), encoding="utf-8")
     for name, more in TASKS.items():
-        task = {"task": name, "dataset_path": "json", "dataset_kwargs": {"data_files": {"test": str(data)}}}
+        task = {
+            "task": name,
+            "dataset_path": "json",
+            "dataset_kwargs": {"data_files": {"test": str(data)}},
+        }
         task |= {"test_split": "test", "doc_to_text": "Question: {{question}}\nAnswer:"}
         if "output_type" not in more:
             task |= {"output_type": "generate_until", "generation_kwargs": {"until": ["\n\n"]}}
-            task["metric_list"] = [{"metric": "bypass", "aggregation": "bypass", "higher_is_better": True}]
+            task["metric_list"] = [
+                {"metric": "bypass", "aggregation": "bypass", "higher_is_better": True}
+            ]
         (folder / "tasks" / f"{name}.yaml").write_text(json.dumps(task | more), encoding="utf-8")
     _lm_eval(Parrot(), list(TASKS), folder)
 
@@ -74,7 +93,9 @@ def _lm_eval(model: object, tasks: list[str], folder: Path) -> None:
         tracker.save_results_samples(task_name=task, samples=lines)
 
 
-def _inspect(folder: Path, samples: list, outputs: list, solver: object = None, **options: object) -> None:
+def _inspect(
+    folder: Path, samples: list, outputs: list, solver: object = None, **options: object
+) -> None:
     from inspect_ai import Task, eval
     from inspect_ai.model import ModelOutput, ModelUsage, get_model
     from inspect_ai.solver import generate
@@ -83,7 +104,11 @@ def _inspect(folder: Path, samples: list, outputs: list, solver: object = None, 
     for each in outputs:  # a text or its parts; the fields of an output; an output
         if isinstance(each, dict):
             each = ModelOutput(model="m", **each)
-        made.append(each if isinstance(each, ModelOutput) else ModelOutput.from_content("mockllm/model", each))
+        made.append(
+            each
+            if isinstance(each, ModelOutput)
+            else ModelOutput.from_content("mockllm/model", each)
+        )
         # without it inspect_ai counts tokens with a tokenizer that it gets from the network
         made[-1].usage = ModelUsage()
     eval(
@@ -96,7 +121,10 @@ def _inspect(folder: Path, samples: list, outputs: list, solver: object = None, 
 def inspect_log(folder: Path) -> None:
     from inspect_ai.dataset import Sample
 
-    samples = [Sample(input=f"Question: {q}\nAnswer:", target=a, id=n) for n, (q, a) in enumerate(QUESTIONS)]
+    samples = [
+        Sample(input=f"Question: {q}\nAnswer:", target=a, id=n)
+        for n, (q, a) in enumerate(QUESTIONS)
+    ]
     answers = [f"An answer, number {number}." for number in range(6)]
     _inspect(folder / "inspect-eval", samples, answers, epochs=2, log_format="eval")
     _inspect(folder / "inspect-json", samples, answers, epochs=2)
@@ -126,11 +154,20 @@ def odd_inspect_logs(folder: Path) -> None:
         ("turns", [generate(), user_message("And for a child?"), generate()], {}),
     ):
         task = GIVEN["inspect"][name]
-        _inspect(folder / name, [Sample(**each) for each in task["samples"]], task["said"], solvers, **options)
+        _inspect(
+            folder / name,
+            [Sample(**each) for each in task["samples"]],
+            task["said"],
+            solvers,
+            **options,
+        )
     (log,) = (folder / "mixed").glob("*.json")
     whole = read_eval_log(str(log))
     uuids = [each.uuid for each in whole.samples if each.id == "invalid"]
-    write_eval_log(invalidate_samples(whole, uuids, ProvenanceData(author="somebody", reason="a fault")), str(log))
+    write_eval_log(
+        invalidate_samples(whole, uuids, ProvenanceData(author="somebody", reason="a fault")),
+        str(log),
+    )
 
 
 def lighteval_log(folder: Path) -> None:
@@ -140,16 +177,24 @@ def lighteval_log(folder: Path) -> None:
     from lighteval.tasks.requests import Doc
 
     tracker = EvaluationTracker(output_dir=str(folder / "lighteval"), save_details=True)
-    tracker.general_config_logger.log_model_info(model_config=DummyModelConfig(cache_dir=str(folder / "cache")))
+    tracker.general_config_logger.log_model_info(
+        model_config=DummyModelConfig(cache_dir=str(folder / "cache"))
+    )
     logger = tracker.details_logger
     for number, (q, a) in enumerate(QUESTIONS):
-        doc = Doc(f"Question: {q}\nAnswer:", [a], gold_index=0, task_name="medtext|0", id=str(number))
-        response = ModelResponse(text=["<think>Why?</think>A baseline."], text_post_processed=["A baseline."])
+        doc = Doc(
+            f"Question: {q}\nAnswer:", [a], gold_index=0, task_name="medtext|0", id=str(number)
+        )
+        response = ModelResponse(
+            text=["<think>Why?</think>A baseline."], text_post_processed=["A baseline."]
+        )
         # not logger.log, whose digest of a text fails with xxhash 4
         logger.details["medtext|0"].append(logger.Detail(doc, response, {"exact_match": 0.0}))
     for number, (choices, gold, texts) in enumerate(GIVEN["lighteval"]):
         doc = Doc(f"Odd {number}?", choices, gold_index=gold, task_name="odd|0", id=str(number))
-        logger.details["odd|0"].append(logger.Detail(doc, ModelResponse(text=texts), {"exact_match": 0.0}))
+        logger.details["odd|0"].append(
+            logger.Detail(doc, ModelResponse(text=texts), {"exact_match": 0.0})
+        )
     tracker.save()
 
 

@@ -25,7 +25,9 @@ def blocks(text: str) -> list[str]:
 
 
 @needs_encoder
-def test_the_path_of_the_documents(harness: Callable[..., str], tiny_model: Path, tmp_path: Path) -> None:
+def test_the_path_of_the_documents(
+    harness: Callable[..., str], tiny_model: Path, tmp_path: Path
+) -> None:
     for name, content in re.findall(r"```\w+\n# (\S+)\n(.*?)```", SECTION, re.DOTALL):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(content, encoding="utf-8")
@@ -37,10 +39,14 @@ def test_the_path_of_the_documents(harness: Callable[..., str], tiny_model: Path
     (tmp_path / "models" / "SmolLM2-135M-Instruct").symlink_to(tiny_model)
     (tmp_path / "models" / ENCODER.name).symlink_to(ENCODER.resolve())
     (commands,) = blocks(SECTION)
-    printed = harness("bash", "-euo", "pipefail", "-c", commands, cwd=tmp_path, AUTOMEDEVAL_JUDGE="small")
+    printed = harness(
+        "bash", "-euo", "pipefail", "-c", commands, cwd=tmp_path, AUTOMEDEVAL_JUDGE="small"
+    )
     assert "3 cases, 3 with an answer of all 2 models" in printed
     joined = read(tmp_path / "verdicts" / "both" / "cases.jsonl")
-    assert [(each["question"], each["reference"]) for each in joined] == [(r["question"], r["reference"]) for r in rows]
+    assert [(each["question"], each["reference"]) for each in joined] == [
+        (r["question"], r["reference"]) for r in rows
+    ]
     assert (tmp_path / "reports" / "both" / "report.html").is_file()
 
     plain = Plain(PACKAGED)
@@ -56,15 +62,25 @@ def test_the_path_of_the_documents(harness: Callable[..., str], tiny_model: Path
     (log,) = (tmp_path / "logs" / "inspect").glob("*.eval")
     samples = json.loads(harness("inspect", "log", "dump", log))["samples"]
     answers = {each["input"]: each["output"]["completion"] for each in samples}
-    said = {"model-a": lines, "model-b": {number: answers[row["question"]] for number, row in enumerate(rows)}}
+    said = {
+        "model-a": lines,
+        "model-b": {number: answers[row["question"]] for number, row in enumerate(rows)},
+    }
     table = read_csv(tmp_path / "scores.csv")
     for model, texts in said.items():
-        wanted = [right(row["question"], texts[number], row["reference"], model) for number, row in enumerate(rows)]
-        scores = {row["case_id"]: float(row["expected_score"]) for row in table if row["model"] == model}
+        wanted = [
+            right(row["question"], texts[number], row["reference"], model)
+            for number, row in enumerate(rows)
+        ]
+        scores = {
+            row["case_id"]: float(row["expected_score"]) for row in table if row["model"] == model
+        }
         assert [scores[case["id"]] for case in joined] == pytest.approx(wanted, abs=2e-3)
 
 
-def test_every_other_command_of_the_page(harness: Callable[..., str], logs: dict[str, Path], tmp_path: Path) -> None:
+def test_every_other_command_of_the_page(
+    harness: Callable[..., str], logs: dict[str, Path], tmp_path: Path
+) -> None:
     shutil.copy(logs["lm"], tmp_path / "samples_medtext.jsonl")
     shutil.copy(logs["json"], tmp_path / "run.json")
     samples = json.loads(logs["json"].read_text(encoding="utf-8"))["samples"]
@@ -87,7 +103,9 @@ def test_every_other_command_of_the_page(harness: Callable[..., str], logs: dict
     verdicts = read(tmp_path / "verdicts" / "run" / "verdicts.jsonl")
     scores = {}
     for verdict in verdicts:
-        for response, score in zip(cases[verdict["case_id"]]["responses"], verdict["expected_scores"], strict=True):
+        for response, score in zip(
+            cases[verdict["case_id"]]["responses"], verdict["expected_scores"], strict=True
+        ):
             scores[response["model"], response["harness_id"], response["harness_epoch"]] = score
     wanted = {("model-a", str(number), 1): len(text.split()) for number, text in other.items()}
     wanted |= {("model-b", *key): len(text.split()) for key, text in said.items()}
@@ -95,7 +113,9 @@ def test_every_other_command_of_the_page(harness: Callable[..., str], logs: dict
 
     def reply(body: dict) -> dict:
         number = re.search(r"An answer, number (\d)\.", body["messages"][-1]["content"])
-        return answer(f"It is so.\nScore: Doctor 1: {1 + int(number[1]) % 5} points." if number else "?")
+        return answer(
+            f"It is so.\nScore: Doctor 1: {1 + int(number[1]) % 5} points." if number else "?"
+        )
 
     with EndpointDouble(reply) as endpoint:
         run(inside.replace("http://localhost:8000/v1", endpoint.url))

@@ -18,12 +18,16 @@ def judge(output: Path, *runs: object):
 
 def test_runs_of_two_models_become_cases(helm_runs: Path, tmp_path: Path) -> None:
     # a folder, and the file in it
-    printed, cases = judge(tmp_path / "out", helm_runs / "a", f"model-b={helm_runs / 'b' / 'scenario_state.json'}")
+    printed, cases = judge(
+        tmp_path / "out", helm_runs / "a", f"model-b={helm_runs / 'b' / 'scenario_state.json'}"
+    )
     assert "3 answers of acme/model-a" in printed
     assert "2 answers of model-b; left out: 1 (no answer)" in printed, "the request that failed"
     assert "3 cases, 2 with an answer of all 2 models" in printed
     assert [case["question"] for case in cases] == [question for question, _ in QUESTIONS]
-    assert cases[0]["reference"] == "Acetaminophen lowers a fever.", "the one that is tagged correct"
+    assert cases[0]["reference"] == "Acetaminophen lowers a fever.", (
+        "the one that is tagged correct"
+    )
     first = cases[0]["responses"]
     assert [each["model"] for each in first] == ["acme/model-a", "model-b"]
     assert first[0]["text"] == "model-a says: What lowers a fever?"
@@ -32,14 +36,22 @@ def test_runs_of_two_models_become_cases(helm_runs: Path, tmp_path: Path) -> Non
 
 def test_of_several_trials_the_first_is_read(helm_runs: Path, tmp_path: Path) -> None:
     printed, cases = judge(tmp_path / "out", helm_runs / "several")
-    assert "3 answers of acme/model-a; left out: 3 (a further trial with other examples: the first is read)" in printed
+    assert (
+        "3 answers of acme/model-a; left out: 3 (a further trial with other examples: the first is read)"
+        in printed
+    )
     assert len(cases) == 3
     assert cases[0]["question"] == "What lowers a fever?", "without the examples of the prompt"
 
 
 def test_multiple_choice_is_left_out(helm_runs: Path, tmp_path: Path) -> None:
-    for name, told in {"choices": "3 (a multiple-choice question", "apart": "6 (not a generated text)"}.items():
-        line = error_line(run_command("judge", helm_runs / name, *JUDGE, "--output", tmp_path / name))
+    for name, told in {
+        "choices": "3 (a multiple-choice question",
+        "apart": "6 (not a generated text)",
+    }.items():
+        line = error_line(
+            run_command("judge", helm_runs / name, *JUDGE, "--output", tmp_path / name)
+        )
         assert f"0 answers of acme/model-a; left out: {told}" in line
 
 

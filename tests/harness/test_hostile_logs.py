@@ -44,15 +44,20 @@ def join(log: Path, **more: object) -> tuple[list[Case], int, list[str]]:
 
 
 LM_LINE, INSPECT, LIGHTEVAL = (
-    rows_of(__file__)[name] for name in ("a line of lm_eval", "a run of inspect", "a row of lighteval")
+    rows_of(__file__)[name]
+    for name in ("a line of lm_eval", "a run of inspect", "a row of lighteval")
 )
 READ = [
-    (kind, *row) for kind in ("lm_eval", "inspect", "lighteval") for row in rows_of(__file__)[f"what is read of {kind}"]
+    (kind, *row)
+    for kind in ("lm_eval", "inspect", "lighteval")
+    for row in rows_of(__file__)[f"what is read of {kind}"]
 ]
 
 
 @pytest.mark.parametrize(("kind", "changes", "wanted"), READ)
-def test_what_is_read_of_a_record(kind: str, changes: dict, wanted: list | str, tmp_path: Path) -> None:
+def test_what_is_read_of_a_record(
+    kind: str, changes: dict, wanted: list | str, tmp_path: Path
+) -> None:
     if kind == "lm_eval":
         log = write(tmp_path / "samples_x.jsonl", [LM_LINE | changes])
     elif kind == "lighteval":
@@ -69,37 +74,66 @@ def test_what_is_read_of_a_record(kind: str, changes: dict, wanted: list | str, 
     else:
         question, text, reference, *told = wanted
         (case,) = cases
-        assert (case.question, case.responses[0].text, case.reference) == (question, text, reference)
+        assert (case.question, case.responses[0].text, case.reference) == (
+            question,
+            text,
+            reference,
+        )
         assert all(any(line.endswith(each) for line in notes) for each in told)
 
 
-@pytest.mark.parametrize(("logs", "wanted", "told"), rows_of(__file__)["test_logs_of_several_models"])
+@pytest.mark.parametrize(
+    ("logs", "wanted", "told"), rows_of(__file__)["test_logs_of_several_models"]
+)
 def test_logs_of_several_models(logs: list, wanted: list, told: list[str], tmp_path: Path) -> None:
     """A row has the questions and references of each log, then question, places of the answers by model, and reference."""
     for model, rows in enumerate(logs):
         samples = []
         for number, (key, reference) in enumerate(rows):
             asked = [{"role": "user", "content": f"  Q {key}?"}] if model else f"Q {key}? "
-            said = {"input": asked, "target": reference, "output": {"completion": f"{model} says {number}"}}
+            said = {
+                "input": asked,
+                "target": reference,
+                "output": {"completion": f"{model} says {number}"},
+            }
             samples.append({"id": number, "epoch": 1, **said})
         content = {"status": "success", "eval": {"model": f"m{model}"}, "samples": samples}
         (tmp_path / f"{model}.json").write_text(json.dumps(content), encoding="utf-8")
-    cases, notes = join_logs([f"{tmp_path}/{model}.json" for model in range(len(logs))], LogArguments())
-    joined = [({each.model: each.text for each in case.responses}, case.reference) for case in cases]
-    answers = [{f"m{model}": f"{model} says {number}" for model, number in places.items()} for _, places, _ in wanted]
-    assert joined == [(said, reference) for said, (*_, reference) in zip(answers, wanted, strict=True)]
-    assert [str(case.question).partition("Q ")[2][0] for case in cases] == [key for key, *_ in wanted]
+    cases, notes = join_logs(
+        [f"{tmp_path}/{model}.json" for model in range(len(logs))], LogArguments()
+    )
+    joined = [
+        ({each.model: each.text for each in case.responses}, case.reference) for case in cases
+    ]
+    answers = [
+        {f"m{model}": f"{model} says {number}" for model, number in places.items()}
+        for _, places, _ in wanted
+    ]
+    assert joined == [
+        (said, reference) for said, (*_, reference) in zip(answers, wanted, strict=True)
+    ]
+    assert [str(case.question).partition("Q ")[2][0] for case in cases] == [
+        key for key, *_ in wanted
+    ]
     assert all(any(line.endswith(each) for line in notes) for each in told), notes
 
 
 def places(content: object) -> list[tuple]:
-    inner = content.items() if isinstance(content, dict) else enumerate(content) if isinstance(content, list) else ()
+    inner = (
+        content.items()
+        if isinstance(content, dict)
+        else enumerate(content)
+        if isinstance(content, list)
+        else ()
+    )
     return [(), *((key, *rest) for key, value in inner for rest in places(value))]
 
 
 @settings(deadline=None, max_examples=300)
 @given(st.data(), st.sampled_from([("samples_x.jsonl", LM_LINE), ("run.json", INSPECT)]), JSON)
-def test_a_log_with_any_value_in_any_place_is_read_or_refused_in_a_line(data, log: tuple, value: object) -> None:
+def test_a_log_with_any_value_in_any_place_is_read_or_refused_in_a_line(
+    data, log: tuple, value: object
+) -> None:
     name, good = log
     content = json.loads(json.dumps(good))
     *path, last = data.draw(st.sampled_from([place for place in places(content) if place]))
@@ -119,7 +153,14 @@ def test_a_log_with_any_value_in_any_place_is_read_or_refused_in_a_line(data, lo
 @pytest.mark.parametrize("fault", ["Question:", "Question: (.*", "(?P<x", "(?:Question)"])
 def test_a_question_pattern_that_is_none_is_one_line(fault: str, tmp_path: Path) -> None:
     log = write(tmp_path / "samples_x.jsonl", [LM_LINE])
-    words = ("--judge", "baseline:longer text", "--output", tmp_path / "out", "--question_pattern", fault)
+    words = (
+        "--judge",
+        "baseline:longer text",
+        "--output",
+        tmp_path / "out",
+        "--question_pattern",
+        fault,
+    )
     message = error_line(run_command("judge", f"m={log}", *words))
     assert "--question_pattern" in message
     assert repr(fault) in message
@@ -130,16 +171,22 @@ def test_a_group_of_the_pattern_may_be_empty_and_the_last_place_is_taken(tmp_pat
     prompts = ["Q: Older?\nA: x\n\nQ: Newer?\nA:", "Q: \nA:", "no question"]
     asked = [{"gen_args_0": {"arg_0": each, "arg_1": {}}} for each in prompts]
     lines = [LM_LINE | {"doc_id": number, "arguments": each} for number, each in enumerate(asked)]
-    cases, counted, _ = join(write(tmp_path / "samples_x.jsonl", lines), question_pattern=r"Q: (\w+\?)?")
+    cases, counted, _ = join(
+        write(tmp_path / "samples_x.jsonl", lines), question_pattern=r"Q: (\w+\?)?"
+    )
     assert [case.question for case in cases] == ["Newer?"]
     assert counted == 3
 
 
-@pytest.mark.parametrize("prompt", rows_of(__file__)["test_a_prompt_in_a_chat_template_needs_a_pattern"])
+@pytest.mark.parametrize(
+    "prompt", rows_of(__file__)["test_a_prompt_in_a_chat_template_needs_a_pattern"]
+)
 def test_a_prompt_in_a_chat_template_needs_a_pattern(prompt: str, tmp_path: Path) -> None:
     line = LM_LINE | {"arguments": {"gen_args_0": {"arg_0": prompt, "arg_1": {}}}}
     log = write(tmp_path / "samples_x.jsonl", [LM_LINE, line])
-    with pytest.raises(RecordError, match=r"samples_x.jsonl: .* chat template: give --question_pattern"):
+    with pytest.raises(
+        RecordError, match=r"samples_x.jsonl: .* chat template: give --question_pattern"
+    ):
         join(log)
     cases, *_ = join(log, question_pattern=r"(Q\?)")
     assert [case.question for case in cases] == ["Q?"]

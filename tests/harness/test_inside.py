@@ -17,7 +17,11 @@ from automedeval.records.errors import ChatError
 
 def reply(body: dict) -> dict:
     """Give 4 points, and no readable verdict on the question about a nosebleed."""
-    return answer("I cannot say.") if "nosebleed" in body["messages"][-1]["content"] else good_answer(body)
+    return (
+        answer("I cannot say.")
+        if "nosebleed" in body["messages"][-1]["content"]
+        else good_answer(body)
+    )
 
 
 def answered(name: str, question: object, text: str, reference: str | None = None) -> Case:
@@ -33,11 +37,19 @@ def test_inspect_has_the_judge_s_scores_and_leaves_out_what_has_no_verdict(
 ) -> None:
     settings = tmp_path / "judge.yaml"
     with EndpointDouble(reply) as endpoint:
-        args = {"judge": "openai:double", "base_url": endpoint.url, "rationale": True, "max_retries": 0}
+        args = {
+            "judge": "openai:double",
+            "base_url": endpoint.url,
+            "rationale": True,
+            "max_retries": 0,
+        }
         settings.write_text(json.dumps(args))
         program = Path(__file__).with_name("score_inside.py")
         printed = harness("python", program, logs["json"], settings, cwd=tmp_path)
-    scores, asked = json.loads(printed.splitlines()[-1]), [str(each["body"]) for each in endpoint.requests]
+    scores, asked = (
+        json.loads(printed.splitlines()[-1]),
+        [str(each["body"]) for each in endpoint.requests],
+    )
     assert [scored(each) for each in scores["values"]] == [4, None, 4] * 2, "two epochs"
     assert scores["reasons"] == [None, "grader_failed", None] * 2
     assert scores["mean"] == 4
@@ -48,21 +60,41 @@ def test_inspect_has_the_judge_s_scores_and_leaves_out_what_has_no_verdict(
 
 def test_the_judge_reads_the_question_and_the_reference() -> None:
     judge, talk = WordJudge(), [{"role": "user", "content": "Is it safe?"}]
-    answers = [answered("7", talk, "One two."), answered("7", talk, "One.", "No."), answered("8", " ", "One.")]
+    answers = [
+        answered("7", talk, "One two."),
+        answered("7", talk, "One.", "No."),
+        answered("8", " ", "One."),
+    ]
     *scores, blank = score_answers(judge, answers)
-    assert scores == [{"value": value, "explanation": "So.", "verdicts": 1, "valid": 1} for value in (2, 1)]
+    assert scores == [
+        {"value": value, "explanation": "So.", "verdicts": 1, "valid": 1} for value in (2, 1)
+    ]
     assert (scored(blank["value"]), blank["explanation"]) == (None, "the question has no text")
     assert [(case.question, case.reference) for case in judge.seen] == [(talk, None), (talk, "No.")]
 
 
 def test_a_score_is_the_mean_of_the_verdicts_that_give_one() -> None:
     verdicts = [
-        Verdict("c", "j", "r", (0, 1), valid=True, scores=(2, 4), expected_scores=(2.5, 4.0), rationale="So."),
+        Verdict(
+            "c",
+            "j",
+            "r",
+            (0, 1),
+            valid=True,
+            scores=(2, 4),
+            expected_scores=(2.5, 4.0),
+            rationale="So.",
+        ),
         Verdict("c", "j", "r", (1, 0), run=1, valid=False, error="cannot be read"),
         Verdict("c", "j", "r", (1, 0), run=2, valid=True, scores=(5, 1)),
     ]
     explained = "So.\n\n1 of 3 verdicts give no score: cannot be read"
-    assert score_of(verdicts) == {"value": (2.5 + 5) / 2, "explanation": explained, "verdicts": 3, "valid": 2}
+    assert score_of(verdicts) == {
+        "value": (2.5 + 5) / 2,
+        "explanation": explained,
+        "verdicts": 3,
+        "valid": 2,
+    }
     unread = Verdict("c", "j", "r", (0, 1), valid=True, expected_scores=(None, 1.0))
     for verdict, why in ((verdicts[1], "cannot be read"), (unread, UNREAD)):
         scores = score_of([verdict])
@@ -76,8 +108,15 @@ class Faulty(WordJudge):
     def __call__(self, cases: Iterable[Case]) -> Iterator[Verdict]:
         cases = list(cases)
         for case in cases:
-            text, no_reference = case.responses[0].text, RecordError(f"case {case.id!r}: there is no reference")
-            faults = {"no reference": no_reference, "fault": TypeError("not a text"), "down": ChatError("is down")}
+            text, no_reference = (
+                case.responses[0].text,
+                RecordError(f"case {case.id!r}: there is no reference"),
+            )
+            faults = {
+                "no reference": no_reference,
+                "fault": TypeError("not a text"),
+                "down": ChatError("is down"),
+            }
             if text in faults:
                 raise faults[text]
         return super().__call__(cases)
@@ -102,7 +141,10 @@ def test_only_the_answers_that_stop_the_judge_have_no_score() -> None:
 def test_a_setting_that_is_wrong_is_named(tmp_path: Path) -> None:
     for settings, said in (
         ({"jugde": "small"}, "--jugde"),
-        ({"judge": "openai:m", "rubric": "medical_pairwise"}, "gives choices, and scores are needed"),
+        (
+            {"judge": "openai:m", "rubric": "medical_pairwise"},
+            "gives choices, and scores are needed",
+        ),
         ({"config": str(tmp_path / "none.yaml")}, r"none\.yaml: "),
     ):
         with pytest.raises(RecordError, match=said):

@@ -14,11 +14,17 @@ def judge(output: Path, *logs: object, **options: str):
     return run_command("judge", *logs, *JUDGE, *flags(**options, output=output))
 
 
-def test_details_of_lighteval_join_the_same_questions(logs: dict[str, Path], tmp_path: Path) -> None:
-    done = succeeded(judge(tmp_path, f"model-a={logs['lm']}", logs["lighteval"], question_pattern=PATTERN))
+def test_details_of_lighteval_join_the_same_questions(
+    logs: dict[str, Path], tmp_path: Path
+) -> None:
+    done = succeeded(
+        judge(tmp_path, f"model-a={logs['lm']}", logs["lighteval"], question_pattern=PATTERN)
+    )
     assert "3 cases, 3 with an answer of all 2 models" in done.stdout
     first = read(tmp_path / "cases.jsonl")[0]
-    assert [each["model"] for each in first["responses"]] == ["model-a", "dummy"], "lighteval's folder names its model"
+    assert [each["model"] for each in first["responses"]] == ["model-a", "dummy"], (
+        "lighteval's folder names its model"
+    )
     assert first["responses"][1]["text"] == "A baseline.", "without the reasoning"
     assert first["reference"] == "Acetaminophen lowers a fever."
 
@@ -37,7 +43,10 @@ def test_a_packed_log_of_inspect_needs_inspect(logs: dict[str, Path], tmp_path: 
 def test_the_outputs_of_alpaca_eval_are_a_table(tmp_path: Path) -> None:
     # Not written by the library: its documented format.
     said = (("one", 0, "Rest."), ("one", 1, "Drink."), ("two", 0, "Sleep."))
-    asked = [(name, text, {"instruction": f"What helps {number}?", "dataset": "own"}) for name, number, text in said]
+    asked = [
+        (name, text, {"instruction": f"What helps {number}?", "dataset": "own"})
+        for name, number, text in said
+    ]
     records = [about | {"output": text, "generator": name} for name, text, about in asked]
     (tmp_path / "outputs.json").write_text(json.dumps(records), encoding="utf-8")
     done = succeeded(judge(tmp_path / "out", tmp_path / "outputs.json"))
@@ -48,9 +57,19 @@ def test_the_outputs_of_alpaca_eval_are_a_table(tmp_path: Path) -> None:
 
 def test_other_cases_than_those_of_the_folder_stop(tmp_path: Path) -> None:
     for name in ("one", "two"):
-        sample = {"id": 1, "epoch": 1, "input": name, "target": "", "output": {"completion": "Rest."}}
+        sample = {
+            "id": 1,
+            "epoch": 1,
+            "input": name,
+            "target": "",
+            "output": {"completion": "Rest."},
+        }
         log = {"status": "success", "eval": {"model": name}, "samples": [sample]}
         (tmp_path / f"{name}.json").write_text(json.dumps(log), encoding="utf-8")
     succeeded(judge(tmp_path / "out", "--cases", tmp_path / "one.json"))
-    assert "holds other cases than these logs" in error_line(judge(tmp_path / "out", "--cases", tmp_path / "two.json"))
-    assert "none.json: No such file" in error_line(judge(tmp_path / "out", "--cases", tmp_path / "none.json"))
+    assert "holds other cases than these logs" in error_line(
+        judge(tmp_path / "out", "--cases", tmp_path / "two.json")
+    )
+    assert "none.json: No such file" in error_line(
+        judge(tmp_path / "out", "--cases", tmp_path / "none.json")
+    )

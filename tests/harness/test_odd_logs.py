@@ -51,18 +51,24 @@ GIVEN: dict[str, tuple[Callable[[dict], str | None], list[int]]] = {
 
 
 @pytest.mark.parametrize("task", GIVEN)
-def test_nothing_is_a_reference_that_its_author_did_not_give(task: str, logs: dict[str, Path], tmp_path: Path) -> None:
+def test_nothing_is_a_reference_that_its_author_did_not_give(
+    task: str, logs: dict[str, Path], tmp_path: Path
+) -> None:
     reference, told = GIVEN[task]
     wanted = [reference(row) if number in told else None for number, row in enumerate(ROWS)]
     cases, printed = judged(samples(logs, task), tmp_path / "out")
-    assert [case["question"] for case in cases] == [f"Question: {row['question']}\nAnswer:" for row in ROWS]
+    assert [case["question"] for case in cases] == [
+        f"Question: {row['question']}\nAnswer:" for row in ROWS
+    ]
     assert [case["reference"] for case in cases] == wanted
     counted = int((re.search(f"([0-9]+) answers {UNKNOWN}", printed) or [0, "0"])[1])
     empty = sum(not line["target"] for line in read(samples(logs, task)))
     assert counted == wanted.count(None) - empty, printed
 
 
-def test_the_question_of_a_prompt_with_examples_is_its_last(logs: dict[str, Path], tmp_path: Path) -> None:
+def test_the_question_of_a_prompt_with_examples_is_its_last(
+    logs: dict[str, Path], tmp_path: Path
+) -> None:
     pattern = ("--question_pattern", r"Question: (.*)\nAnswer:")
     cases, printed = judged(samples(logs, "examples"), tmp_path / "out", *pattern)
     assert "5 answers of m" in printed
@@ -92,17 +98,40 @@ def test_repeats_and_further_filters_are_told(logs: dict[str, Path], tmp_path: P
     assert f"{sum(len(texts) - 1 for texts in said)} further answers" in printed
 
 
-def test_a_chat_through_an_endpoint_is_read(harness_python: Path, logs: dict[str, Path], tmp_path: Path) -> None:
+def test_a_chat_through_an_endpoint_is_read(
+    harness_python: Path, logs: dict[str, Path], tmp_path: Path
+) -> None:
     def reply(body: dict) -> dict:
         last = body["messages"][-1]
         return answer(None if ROWS[3]["question"] in last["content"] else f"On {last['content']}")
 
     with EndpointDouble(reply) as endpoint:
-        command = ["lm_eval", "run", "--model", "local-chat-completions", "--tasks", "examples", "--log_samples"]
-        command += ["--model_args", f"base_url={endpoint.url}/chat/completions,model=x", "--apply_chat_template"]
+        command = [
+            "lm_eval",
+            "run",
+            "--model",
+            "local-chat-completions",
+            "--tasks",
+            "examples",
+            "--log_samples",
+        ]
+        command += [
+            "--model_args",
+            f"base_url={endpoint.url}/chat/completions,model=x",
+            "--apply_chat_template",
+        ]
         command += ["--system_instruction", "Be kind.", "--fewshot_as_multiturn", "true"]
-        command += ["--include_path", str(logs["odd"] / "tasks"), "--output_path", str(tmp_path / "log")]
-        succeeded(subprocess.run([harness_python, "-m", *command], capture_output=True, text=True, cwd=tmp_path))
+        command += [
+            "--include_path",
+            str(logs["odd"] / "tasks"),
+            "--output_path",
+            str(tmp_path / "log"),
+        ]
+        succeeded(
+            subprocess.run(
+                [harness_python, "-m", *command], capture_output=True, text=True, cwd=tmp_path
+            )
+        )
     (log,) = (tmp_path / "log").glob("*/samples_*.jsonl")
     cases, printed = judged(log, tmp_path / "out")
     assert len(cases) == len(ROWS), printed
@@ -120,11 +149,19 @@ def inspect_log(logs: dict, name: str) -> Path:
     return file
 
 
-def test_what_a_sample_of_inspect_has_beside_its_answer_is_told(logs: dict[str, Path], tmp_path: Path) -> None:
+def test_what_a_sample_of_inspect_has_beside_its_answer_is_told(
+    logs: dict[str, Path], tmp_path: Path
+) -> None:
     cases, printed = judged(inspect_log(logs, "mixed"), tmp_path / "out")
     read_of = by_id(cases)
     texts = {name: text_of(case) for name, case in read_of.items()}
-    answers = {"draft": "Rest.", "empty": "", "image": "Eczema.", "several": "First.", "parts": "It is 2."}
+    answers = {
+        "draft": "Rest.",
+        "empty": "",
+        "image": "Eczema.",
+        "several": "First.",
+        "parts": "It is 2.",
+    }
     assert texts == answers, "the answer is what the solver made of the model's text"
     assert read_of["image"]["question"] == [{"role": "user", "content": "What rash is this?"}]
     assert read_of["empty"]["reference"] == "one\ntwo"
@@ -152,19 +189,42 @@ def overlap(reference: str, text: str) -> float:
     return round(2 * longest[-1][-1] / (len(left) + len(right)), 6)
 
 
-def test_the_scorer_in_inspect_reads_the_same(harness: Callable, logs: dict, tmp_path: Path) -> None:
+def test_the_scorer_in_inspect_reads_the_same(
+    harness: Callable, logs: dict, tmp_path: Path
+) -> None:
     targets = {"choices": {}, "turns": {"1": ("x", "Two.")}}  # reference and answer
     targets["mixed"] = {"draft": ("x", "Rest."), "empty": ("one two", "")}
     for name, texts in targets.items():
         wanted = {key: overlap(*each) for key, each in texts.items()}
-        command = ["inspect", "score", inspect_log(logs, name), "--scorer", "automedeval/judge", "--action", "append"]
-        command += ["-S", "judge=baseline:ROUGE-L to the reference", "--output-file", tmp_path / f"{name}.json"]
+        command = [
+            "inspect",
+            "score",
+            inspect_log(logs, name),
+            "--scorer",
+            "automedeval/judge",
+            "--action",
+            "append",
+        ]
+        command += [
+            "-S",
+            "judge=baseline:ROUGE-L to the reference",
+            "--output-file",
+            tmp_path / f"{name}.json",
+        ]
         harness(*command, "--display", "none")
         log = json.loads((tmp_path / f"{name}.json").read_text(encoding="utf-8"))
         scores = {str(each["id"]): each["scores"]["judge"] for each in log["samples"]}
         assert {key: scores[key]["value"] for key in wanted} == wanted
-        for key in scores.keys() - wanted.keys():  # "error" and "invalid" have an answer, which inspect scores too
-            why = "no text" if key == "image only" else "ROUGE" if key in ("error", "invalid") else "no reference"
+        for key in (
+            scores.keys() - wanted.keys()
+        ):  # "error" and "invalid" have an answer, which inspect scores too
+            why = (
+                "no text"
+                if key == "image only"
+                else "ROUGE"
+                if key in ("error", "invalid")
+                else "no reference"
+            )
             why = "a multiple-choice question" if name == "choices" else why
             assert math.isnan(scores[key]["value"]) or why == "ROUGE"
             assert why == "ROUGE" or why in scores[key]["explanation"]
@@ -173,17 +233,29 @@ def test_the_scorer_in_inspect_reads_the_same(harness: Callable, logs: dict, tmp
 def test_a_file_that_is_no_log_is_one_line(harness_python: Path, tmp_path: Path) -> None:
     broken = tmp_path / "broken.eval"
     zipfile.ZipFile(broken, "w").close()
-    command = [harness_python.parent / "automedeval", "judge", f"m={broken}", *JUDGE, "--output", tmp_path / "out"]
+    command = [
+        harness_python.parent / "automedeval",
+        "judge",
+        f"m={broken}",
+        *JUDGE,
+        "--output",
+        tmp_path / "out",
+    ]
     line = error_line(subprocess.run(command, capture_output=True, text=True, cwd=tmp_path))
     assert "broken.eval" in line
 
 
-def test_details_of_lighteval_give_no_reference_of_their_own(logs: dict[str, Path], tmp_path: Path) -> None:
+def test_details_of_lighteval_give_no_reference_of_their_own(
+    logs: dict[str, Path], tmp_path: Path
+) -> None:
     (details,) = logs["lighteval"].parent.glob("details_odd*.parquet")
     cases, printed = judged(details, tmp_path / "out")
     assert [case["question"] for case in cases] == [f"Odd {number}?" for number in range(4)]
     read_as = [(text_of(case), case["reference"]) for case in cases]
     assert read_as == [("Rest.", "Rest."), ("", "Rest.\nRun."), ("Run.", None), ("Run.", None)]
-    assert f"4 answers of m, 2 with a reference; left out: 1 ({MULTIPLE_CHOICE}); left out: 1 ({NO_TEXT})" in printed
+    assert (
+        f"4 answers of m, 2 with a reference; left out: 1 ({MULTIPLE_CHOICE}); left out: 1 ({NO_TEXT})"
+        in printed
+    )
     assert f"1 answers {UNKNOWN}" in printed
     assert "1 further answers" in printed

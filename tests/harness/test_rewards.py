@@ -14,7 +14,9 @@ from automedeval.harness.scoring import score_answers
 from automedeval.judges.judge import load_judge
 
 
-def test_completions_of_one_prompt_are_judged_together_and_an_invalid_verdict_is_no_reward() -> None:
+def test_completions_of_one_prompt_are_judged_together_and_an_invalid_verdict_is_no_reward() -> (
+    None
+):
     judge, logged = WordJudge(), {}
     prompts = ["p", "p", "q", "q", "p", "p"]  # a prompt that comes back later is another case
     completions = ["a", "a b c", "a b", "fail", "", "a b"]
@@ -31,7 +33,10 @@ def test_conversations_questions_and_references_reach_the_judge() -> None:
     talk = [*prompt, {"role": "assistant", "content": "What?"}, {"role": "user", "content": "It."}]
     answers = [[{"role": "assistant", "content": text}] for text in ("yes", "no no")]
     assert JudgeReward(judge)([prompt, talk], answers, reference=["R", None]) == [1.0, 2.0]
-    assert [(case.question, case.reference) for case in judge.seen] == [(prompt[0]["content"], "R"), (talk, None)]
+    assert [(case.question, case.reference) for case in judge.seen] == [
+        (prompt[0]["content"], "R"),
+        (talk, None),
+    ]
     JudgeReward(judge)([prompt] * 2, answers, question=["Is it safe?"] * 2)
     assert (judge.seen[-1].question, len(judge.seen[-1].responses)) == ("Is it safe?", 2)
     for case in judge.seen:
@@ -56,7 +61,9 @@ def test_a_reference_that_is_no_text_stops_and_one_that_is_not_read_is_told() ->
 
 
 @needs_encoder
-def test_the_packaged_judge_rewards_as_its_verdicts_say_and_planted_texts_raise_it_by_a_tenth_at_most() -> None:
+def test_the_packaged_judge_rewards_as_its_verdicts_say_and_planted_texts_raise_it_by_a_tenth_at_most() -> (
+    None
+):
     cases = list(read_cases(str(SAMPLE / "test_cases.jsonl")))[:12]
     judge, rubric = load_judge("small"), read_rubric("automedeval")
     (planting,) = (each for each in read_perturbations() if each.name == "planting")
@@ -70,13 +77,17 @@ def test_the_packaged_judge_rewards_as_its_verdicts_say_and_planted_texts_raise_
     renamed = [score for verdict in judge(cases) for score in verdict.expected_scores]
     assert rewards == pytest.approx(renamed, abs=1e-5)
     names = [names_for(rubric, 3, slot, prompt) for slot, prompt in zip(slots, prompts)]
-    planted = [texts[number % len(texts)].apply(text, names[number]) for number, text in enumerate(clean)]
+    planted = [
+        texts[number % len(texts)].apply(text, names[number]) for number, text in enumerate(clean)
+    ]
     assert len(set(planted) - set(clean)) == len(clean)
     attacked = JudgeReward(judge)(prompts, planted, reference=references)
     assert fmean(attacked) - fmean(rewards) <= 0.1
 
 
-def test_settings_come_from_the_file_that_the_variable_names(tiny_model: Path, tmp_path: Path, monkeypatch) -> None:
+def test_settings_come_from_the_file_that_the_variable_names(
+    tiny_model: Path, tmp_path: Path, monkeypatch
+) -> None:
     settings = tmp_path / "reward.yaml"
     settings.write_text(f"judge: {tiny_model}\nmax_new_tokens: 8\n")
     monkeypatch.setenv("AUTOMEDEVAL_REWARD", str(settings))

@@ -4,7 +4,15 @@ import json
 from types import SimpleNamespace
 
 import pytest
-from doubles.introspection_study import AUTOMEDEVAL, MODELS, case_of, rationale_of, recorded_of, slot_line, verdict_of
+from doubles.introspection_study import (
+    AUTOMEDEVAL,
+    MODELS,
+    case_of,
+    rationale_of,
+    recorded_of,
+    slot_line,
+    verdict_of,
+)
 from tables import rows_of
 
 from automedeval.evidence.books import Passage
@@ -34,7 +42,9 @@ class Scripted(RecordedChat):
 
 def mistake_of(number=0, rationale=True):
     case = case_of(number)
-    verdict = verdict_of(case, RECORD, "teacher", order=ORDER, **({} if rationale else {"rationale": None}))
+    verdict = verdict_of(
+        case, RECORD, "teacher", order=ORDER, **({} if rationale else {"rationale": None})
+    )
     recorded = recorded_of(verdict, case)
     return Mistake(recorded, "relations", verdict_of(case, (1, 1, 1)))
 
@@ -47,7 +57,11 @@ def discuss(tmp_path):
     """Return what leads the discussion of one mistake by scripts, in the slots of its row, and gives it back."""
 
     def lead(suggester, reviewer, mistake=None, reviser=(), **options):
-        chats = Scripted(*suggester, name="s"), Scripted(*reviewer, name="r"), Scripted(*reviser, name="w")
+        chats = (
+            Scripted(*suggester, name="s"),
+            Scripted(*reviewer, name="r"),
+            Scripted(*reviser, name="w"),
+        )
         partners = Partners(*chats, shuffle=True, **options)
         with Journal(tmp_path / "discussion.jsonl") as journal:
             discussions = partners.open([mistake or mistake_of()], journal)
@@ -84,7 +98,10 @@ def test_what_is_no_suggestion_says_why(text, said) -> None:
 
 def test_a_suggestion_that_failed_or_was_cut_off_is_none() -> None:
     cut = Answer(f"Suggestion: Lower it.\n{slot_line(OTHER)}\nAnd also", truncated=True)
-    errors = [read_suggestion(answer, AUTOMEDEVAL, IN_SLOTS).error for answer in (Answer(error="filtered"), cut)]
+    errors = [
+        read_suggestion(answer, AUTOMEDEVAL, IN_SLOTS).error
+        for answer in (Answer(error="filtered"), cut)
+    ]
     assert ["filtered" in errors[0], "cut off" in errors[1]] == [True, True]
 
 
@@ -94,7 +111,9 @@ def test_a_review_is_read(text, accepts, reason) -> None:
     assert (read.error, read.accepts, read.reason) == (None, accepts, reason)
 
 
-@pytest.mark.parametrize("text", ["", "I accept.", "Review: accept or object", "Review: maybe", "</s>Review: accept"])
+@pytest.mark.parametrize(
+    "text", ["", "I accept.", "Review: accept or object", "Review: maybe", "</s>Review: accept"]
+)
 def test_what_is_no_review_is_neither(text) -> None:
     assert "no line that reads" in read_review(Answer(text)).error
 
@@ -114,7 +133,9 @@ REVISED = [shown_revision(ROW_ORDER)]
 
 
 def test_accepted_at_once_and_rewritten(discuss) -> None:
-    said, suggester, reviewer, reviser = discuss([shown_suggestion(ROW_ORDER)], ["Review: accept"], reviser=REVISED)
+    said, suggester, reviewer, reviser = discuss(
+        [shown_suggestion(ROW_ORDER)], ["Review: accept"], reviser=REVISED
+    )
     assert said.consensus
     assert said.accepted[0] == 1
     assert said.next_step is None
@@ -138,10 +159,20 @@ def test_an_objection_is_heard_in_the_next_exchange(discuss) -> None:
     said, suggester, reviewer, _ = discuss([first, second], reviews, reviser=REVISED)
     assert said.consensus
     assert said.accepted[0] == 2
-    assert [message["role"] for message in suggester.shown[1]] == ["system", "user", "assistant", "user"]
+    assert [message["role"] for message in suggester.shown[1]] == [
+        "system",
+        "user",
+        "assistant",
+        "user",
+    ]
     assert "That misses the dose." in suggester.shown[1][-1]["content"]
     assert suggester.shown[1][2]["content"] == first
-    assert [message["role"] for message in reviewer.shown[1]] == ["system", "user", "assistant", "user"]
+    assert [message["role"] for message in reviewer.shown[1]] == [
+        "system",
+        "user",
+        "assistant",
+        "user",
+    ]
     assert "Suggestion: A." in reviewer.shown[1][1]["content"]
     assert "Suggestion: B." in reviewer.shown[1][3]["content"]
 
@@ -163,9 +194,13 @@ def test_unreadable_messages_use_up_exchanges(discuss) -> None:
     ("suggester", "reviewer", "silent"),
     [(["Hm."] * 3, [], "suggester"), (["Suggestion: keep"] * 3, ["Hm."] * 3, "reviewer")],
 )
-def test_a_partner_that_never_answers_in_the_format_is_named(discuss, suggester, reviewer, silent) -> None:
+def test_a_partner_that_never_answers_in_the_format_is_named(
+    discuss, suggester, reviewer, silent
+) -> None:
     said, *_ = discuss(suggester, reviewer)
-    with pytest.raises(RecordError, match=f"the {silent} [sr] never answered in the form of a .*: 'Hm.'"):
+    with pytest.raises(
+        RecordError, match=f"the {silent} [sr] never answered in the form of a .*: 'Hm.'"
+    ):
         account([said], "s", "r")
     assert not said.consensus
     assert said.next_step is None
@@ -174,13 +209,18 @@ def test_a_partner_that_never_answers_in_the_format_is_named(discuss, suggester,
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda order: shown_revision(order, (4, 2, 3)), "other points than the accepted suggestion's"),
+        (
+            lambda order: shown_revision(order, (4, 2, 3)),
+            "other points than the accepted suggestion's",
+        ),
         (lambda order: slot_line(in_row(order, (4, 3, 3))), "no rationale"),
         (lambda order: "I would rather not.", "no score line"),
     ],
 )
 def test_a_rewriting_that_does_not_hold_goes_to_the_jury(discuss, change, said) -> None:
-    found, *_ = discuss([shown_suggestion(ROW_ORDER)], ["Review: accept"], reviser=[change(ROW_ORDER)])
+    found, *_ = discuss(
+        [shown_suggestion(ROW_ORDER)], ["Review: accept"], reviser=[change(ROW_ORDER)]
+    )
     assert found.revised is not None
     assert found.next_step is None
     assert found.revised.error == said
@@ -201,14 +241,24 @@ def test_a_row_without_rationale_stays_without(discuss) -> None:
 
 
 def books(questions):
-    return [[Passage(question, "B", "S", 1, f"About {question}", 0.123456)] for question in questions]
+    return [
+        [Passage(question, "B", "S", 1, f"About {question}", 0.123456)] for question in questions
+    ]
 
 
 def test_the_suggesting_model_asks_and_the_reviewing_one_does_not(discuss) -> None:
     good = shown_suggestion(ROW_ORDER)
-    asks = ["[Question]: What is a dose?", "[Question]: What is a dose?", good, "[Question]: What is rest?", good]
+    asks = [
+        "[Question]: What is a dose?",
+        "[Question]: What is a dose?",
+        good,
+        "[Question]: What is rest?",
+        good,
+    ]
     reviews = ["Review: object\nNo.", "Review: accept"]
-    said, suggester, reviewer, _ = discuss(asks, reviews, reviser=REVISED, search=books, questions=3)
+    said, suggester, reviewer, _ = discuss(
+        asks, reviews, reviser=REVISED, search=books, questions=3
+    )
     assert said.consensus
     first, second = (said.pieces["suggestion", exchange]["asked"] for exchange in (1, 2))
     assert [each["questions"] for each in first] == [["What is a dose?"], []]
@@ -219,8 +269,12 @@ def test_the_suggesting_model_asks_and_the_reviewing_one_does_not(discuss) -> No
     assert "About What is a dose?" in suggester.shown[1][-1]["content"]
     assert "You have asked this before" in suggester.shown[2][-1]["content"]
     assert "No more questions are answered" in suggester.shown[2][-1]["content"]
-    assert "About What is a dose?" in json.dumps(suggester.shown[4]), "what was found stays in sight"
-    assert not any("[Question]" in message["content"] for shown in reviewer.shown for message in shown)
+    assert "About What is a dose?" in json.dumps(suggester.shown[4]), (
+        "what was found stays in sight"
+    )
+    assert not any(
+        "[Question]" in message["content"] for shown in reviewer.shown for message in shown
+    )
     assert said.pieces["suggestion", 1]["usage"] == {"prompt_tokens": 30, "completion_tokens": 3}
 
 
@@ -241,13 +295,25 @@ def test_a_journal_of_others_is_refused(tmp_path) -> None:
         with pytest.raises(RecordError, match="other partners, or on another data set or judge"):
             Partners(Scripted(), Scripted(), shuffle=False).open(mistakes, journal)
         with pytest.raises(RecordError, match="case 'case-0' as it was before"):
-            keep.open([Mistake(mistakes[0].recorded, "relations", verdict_of(case_of(0), (1, 1, 2)))], journal)
-        assert keep.open([mistake_of(1)], journal)[0].pieces == {}, "another case's discussion is not its own"
+            keep.open(
+                [Mistake(mistakes[0].recorded, "relations", verdict_of(case_of(0), (1, 1, 2)))],
+                journal,
+            )
+        assert keep.open([mistake_of(1)], journal)[0].pieces == {}, (
+            "another case's discussion is not its own"
+        )
 
 
 def test_partners_need_a_score_line(tmp_path) -> None:
     recorded = mistake_of().recorded
     pairwise = SimpleNamespace(name="medical_pairwise@1", grammar="json")
-    other = Mistake(SimpleNamespace(rubric=pairwise, case=recorded.case), "choices", verdict_of(case_of(0), (1, 1, 1)))
-    with Journal(tmp_path / "d.jsonl") as journal, pytest.raises(RecordError, match="a rubric with a score line"):
+    other = Mistake(
+        SimpleNamespace(rubric=pairwise, case=recorded.case),
+        "choices",
+        verdict_of(case_of(0), (1, 1, 1)),
+    )
+    with (
+        Journal(tmp_path / "d.jsonl") as journal,
+        pytest.raises(RecordError, match="a rubric with a score line"),
+    ):
         Partners(Scripted(), Scripted()).open([other], journal)

@@ -10,7 +10,9 @@ from automedeval.records import RecordError
 from automedeval.rubrics.rationale import split_steps
 
 ORDERS = {0: (2, 0, 1), 1: (0, 1, 2), 2: (1, 2, 0)}
-VERDICTS = {at: verdict_of(case_of(at), (4, 2, 5), "teacher", order=order) for at, order in ORDERS.items()}
+VERDICTS = {
+    at: verdict_of(case_of(at), (4, 2, 5), "teacher", order=order) for at, order in ORDERS.items()
+}
 RECORDED = {f"case-{at}": recorded_of(verdict, case_of(at)) for at, verdict in VERDICTS.items()}
 FILLED = {"annotator": "chief", "decision": "revise", "scores": [1, 2, 3]}
 OPEN = {"judge": "teacher", **dict.fromkeys(("annotator", "decision", "rationale", "scores"))}
@@ -38,11 +40,15 @@ def test_decisions_are_read_and_open_lines_decide_nothing(jury, queued) -> None:
     assert (revised.decision, revised.annotator) == ("revise", "chief")
     assert revised.reading.scores == tuple((1, 2, 3)[index] for index in recorded.order)
     steps = split_steps(revised.reading.rationale)
-    assert [steps[slot].split()[0] for slot in (1, 2, 3)] == [MODELS[index] for index in recorded.order]
+    assert [steps[slot].split()[0] for slot in (1, 2, 3)] == [
+        MODELS[index] for index in recorded.order
+    ]
     assert (rulings["case-1"].decision, rulings["case-1"].reading) == ("keep", None)
 
 
-@pytest.mark.parametrize(("change", "said"), rows_of(__file__)["test_a_line_that_does_not_fit_is_refused"])
+@pytest.mark.parametrize(
+    ("change", "said"), rows_of(__file__)["test_a_line_that_does_not_fit_is_refused"]
+)
 def test_a_line_that_does_not_fit_is_refused(jury, queued, change, said) -> None:
     line = queued[0] | FILLED
     with pytest.raises(RecordError, match=said):
@@ -54,7 +60,11 @@ def test_the_queue_has_a_line_for_each_case_and_no_decision(tmp_path) -> None:
     assert not (tmp_path / QUEUE).exists()
     write_queue(tmp_path, list(RECORDED.values())[1:])
     first, second = read(tmp_path / QUEUE)
-    about = {"order": list(RECORDED["case-1"].order), "models": list(MODELS), "digest": first["digest"]}
+    about = {
+        "order": list(RECORDED["case-1"].order),
+        "models": list(MODELS),
+        "digest": first["digest"],
+    }
     assert first == {**OPEN, "case_id": "case-1", **about}
     assert read_jury(tmp_path, RECORDED) == {}
     (tmp_path / DECIDED).mkdir()
@@ -62,7 +72,10 @@ def test_the_queue_has_a_line_for_each_case_and_no_decision(tmp_path) -> None:
     assert set(read_jury(tmp_path, RECORDED)) == {"case-1"}
     for filled in ({"decision": "keep"}, {"rationale": "Not sure yet."}):
         write(tmp_path / QUEUE, [first, second | filled])
-        with pytest.raises(RecordError, match=r"jury.jsonl:2: the queue is written anew .* move the file to .*decided"):
+        with pytest.raises(
+            RecordError,
+            match=r"jury.jsonl:2: the queue is written anew .* move the file to .*decided",
+        ):
             read_jury(tmp_path, RECORDED)
 
 

@@ -6,7 +6,14 @@ import re
 from dataclasses import replace
 
 import pytest
-from doubles.introspection_study import AUTOMEDEVAL, MODELS, RUBRICS, case_of, recorded_of, verdict_of
+from doubles.introspection_study import (
+    AUTOMEDEVAL,
+    MODELS,
+    RUBRICS,
+    case_of,
+    recorded_of,
+    verdict_of,
+)
 from tables import rows_of
 
 from automedeval.dataset.instructions import instruction
@@ -39,13 +46,18 @@ def judged(tmp_path):
 @pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
 def test_partners_see_both_verdicts_in_the_words_of_the_rubric(order) -> None:
     def said(order):
-        return ", ".join(f"Response {slot} is {MODELS[index]}'s" for slot, index in enumerate(order, 1))
+        return ", ".join(
+            f"Response {slot} is {MODELS[index]}'s" for slot, index in enumerate(order, 1)
+        )
 
     rubric = replace(AUTOMEDEVAL, output=AUTOMEDEVAL.output | {"slot": "Response"})
     reading = replace(RECORDED.reading, rationale=said(RECORDED.order))
     judged = verdict_of(CASE, (1, 1, 1), order=(1, 2, 0), rationale=said((1, 2, 0)))
     mistake = Mistake(replace(RECORDED, rubric=rubric, reading=reading), "scores", judged)
-    shown = [mistake.judged_from(order)["rationale"], Discussion(mistake, order).on_record.rationale]
+    shown = [
+        mistake.judged_from(order)["rationale"],
+        Discussion(mistake, order).on_record.rationale,
+    ]
     expected = {(str(slot), MODELS[index]) for slot, index in enumerate(order, 1)}
     assert [set(re.findall(r"Response (\d) is (\w+)", text)) for text in shown] == [expected] * 2
 
@@ -55,7 +67,9 @@ def test_partners_see_both_verdicts_in_the_words_of_the_rubric(order) -> None:
     rows_of(__file__)["test_other_relations_other_scores_and_nothing_readable_are_mistakes"],
 )
 @pytest.mark.parametrize("order", [(0, 1, 2), (1, 2, 0)], ids=str)
-def test_other_relations_other_scores_and_nothing_readable_are_mistakes(record, scores, kind, order) -> None:
+def test_other_relations_other_scores_and_nothing_readable_are_mistakes(
+    record, scores, kind, order
+) -> None:
     recorded = recorded_of(verdict_of(CASE, record, "teacher", order=(2, 0, 1)), CASE)
     assert kind_of(verdict_of(CASE, scores, order=order), recorded) == kind
 
@@ -74,7 +88,9 @@ def test_a_case_beyond_the_context_window_is_counted_and_no_mistake() -> None:
 def test_the_reference_as_a_response_is_compared(judged) -> None:
     case = case_of(2, MODELS[:2])
     models = [*case.models, "reference"]
-    recorded = recorded_of(verdict_of(case, (2, 3, 5), "teacher", models=models, order=(2, 0, 1)), case)
+    recorded = recorded_of(
+        verdict_of(case, (2, 3, 5), "teacher", models=models, order=(2, 0, 1)), case
+    )
     assert recorded.case.models == models
     judge = judged(verdict_of(recorded.case, (2, 3, 3)), recorded=recorded)
     assert kind_of(judge[case.id], recorded) == "relations"
@@ -82,7 +98,9 @@ def test_the_reference_as_a_response_is_compared(judged) -> None:
     shown = mistake.judged_from((2, 0, 1))
     assert shown["scores"] == [3, 2, 3]
     assert split_steps(shown["rationale"])[2].startswith("ash")
-    with pytest.raises(RecordError, match=r"responses \[0, 1\] .* on record on \[0, 1, 2\]: judge the rows with"):
+    with pytest.raises(
+        RecordError, match=r"responses \[0, 1\] .* on record on \[0, 1, 2\]: judge the rows with"
+    ):
         judged(verdict_of(case, (2, 3), order=(1, 0)), recorded=recorded)
 
 
@@ -91,22 +109,35 @@ def test_verdicts_on_other_cases_and_by_other_rubrics_are_passed_over(judged) ->
     likelihood = replace(verdict_of(CASE, None, "likelihood:x"), rubric="likelihood@1")
     elsewhere = verdict_of(case_of(7), (1, 2, 3), "other")
     assert judged(likelihood, elsewhere, one)[CASE.id].judge == "judge"
-    with pytest.raises(RecordError, match=r"no verdict by automedeval@1 on any of the 1 training cases"):
+    with pytest.raises(
+        RecordError, match=r"no verdict by automedeval@1 on any of the 1 training cases"
+    ):
         judged(likelihood, elsewhere)
 
 
-@pytest.mark.parametrize(("changes", "said"), rows_of(__file__)["test_verdicts_that_do_not_fit_are_refused"])
+@pytest.mark.parametrize(
+    ("changes", "said"), rows_of(__file__)["test_verdicts_that_do_not_fit_are_refused"]
+)
 def test_verdicts_that_do_not_fit_are_refused(judged, changes, said) -> None:
     verdict = verdict_of(CASE, (4, 2, 5))
     with pytest.raises(RecordError, match=said):
-        judged(*(replace(verdict, **change | {"extra": verdict.extra | change.get("extra", {})}) for change in changes))
+        judged(
+            *(
+                replace(verdict, **change | {"extra": verdict.extra | change.get("extra", {})})
+                for change in changes
+            )
+        )
 
 
 def test_every_training_case_must_be_judged(tmp_path) -> None:
-    others = [recorded_of(verdict_of(case_of(at), (1, 2, 3), "teacher"), case_of(at)) for at in (4, 5)]
+    others = [
+        recorded_of(verdict_of(case_of(at), (1, 2, 3), "teacher"), case_of(at)) for at in (4, 5)
+    ]
     file = tmp_path / "verdicts.jsonl"
     file.write_text(json.dumps(verdict_of(CASE, (4, 2, 5)).to_dict()) + "\n")
-    with pytest.raises(RecordError, match="judge has not judged 2 of the 3 training cases, the first 'case-4'"):
+    with pytest.raises(
+        RecordError, match="judge has not judged 2 of the 3 training cases, the first 'case-4'"
+    ):
         read_judge(str(file), [RECORDED, *others])
 
 
@@ -122,7 +153,11 @@ def test_rows_that_do_not_fit_their_cases_are_refused() -> None:
         ([broken], known, "the verdict on record cannot be read: no score line"),
         ([row], changed, "its texts, or the rubric's wording, have changed since"),
         ([{**row, "rubric": "mine@1"}], known, "no rubric 'mine@1'"),
-        ([{**row, "rubric": "medical_pairwise@1"}], known, "medical_pairwise@1 gives choices, and a round"),
+        (
+            [{**row, "rubric": "medical_pairwise@1"}],
+            known,
+            "medical_pairwise@1 gives choices, and a round",
+        ),
         ([{**row, "models": ["x", "y", "z"]}], known, "is on the responses of x, y, z"),
     ):
         with pytest.raises(RecordError, match=said):

@@ -33,7 +33,10 @@ def reading_of(row):
     reading = parse_verdict(row["completion"][0]["content"], AUTOMEDEVAL, 3)
     models = [row["models"][index] for index in row["order"]]
     steps = split_steps(reading.rationale)
-    return {model: (score, steps[slot]) for slot, (model, score) in enumerate(zip(models, reading.scores), 1)}
+    return {
+        model: (score, steps[slot])
+        for slot, (model, score) in enumerate(zip(models, reading.scores), 1)
+    }
 
 
 def test_a_revised_row_keeps_its_case_its_slots_and_its_teacher() -> None:
@@ -45,7 +48,9 @@ def test_a_revised_row_keeps_its_case_its_slots_and_its_teacher() -> None:
     bare = revised_row(recorded, ParsedAnswer(True, None, None, (1, 2, 3)), "jury")
     assert bare["completion"][0]["content"] == slot_line((1, 2, 3))
     texts = [case.responses[index].text for index in recorded.order]
-    assert bare["prompt"] == judge_messages(AUTOMEDEVAL, case.question, texts, case.reference, rationale=False)
+    assert bare["prompt"] == judge_messages(
+        AUTOMEDEVAL, case.question, texts, case.reference, rationale=False
+    )
     assert bare["prompt_digest"] != recorded.row["prompt_digest"]
 
 
@@ -84,13 +89,19 @@ def test_consensus_revises_the_mistakes_and_nothing_else(discussed) -> None:
     rows, old = lessons.rows(), lessons.old_rows()
     assert list(rows) == list(old)
     assert {case_id for case_id in old if rows[case_id] != old[case_id]} == {"case-1", "case-4"}
-    assert {model: score for model, (score, _) in reading_of(rows["case-1"]).items()} == dict(zip(MODELS, (5, 1, 1)))
+    assert {model: score for model, (score, _) in reading_of(rows["case-1"]).items()} == dict(
+        zip(MODELS, (5, 1, 1))
+    )
     for case_id in ("case-1", "case-4"):
         assert rows[case_id]["judge"] == "consensus"
         assert rows[case_id]["order"] == old[case_id]["order"]
         assert rows[case_id]["prompt"] == old[case_id]["prompt"]
-        assert all(step == f"{model} is poor." for model, (_, step) in reading_of(rows[case_id]).items())
-    assert (lessons.output / "test.parquet").read_bytes() == (lessons.folder / "data" / "test.parquet").read_bytes()
+        assert all(
+            step == f"{model} is poor." for model, (_, step) in reading_of(rows[case_id]).items()
+        )
+    assert (lessons.output / "test.parquet").read_bytes() == (
+        lessons.folder / "data" / "test.parquet"
+    ).read_bytes()
 
 
 def test_the_statistics_and_the_records_say_what_happened(discussed) -> None:
@@ -109,7 +120,9 @@ def test_the_statistics_and_the_records_say_what_happened(discussed) -> None:
     card = (lessons.output / "README.md").read_text()
     assert "Round 1" in card
     assert "recording:strong reviewed them.\n" in card
-    assert "jury" not in card.partition("## Introspection")[2].partition("##")[0], "no jury has decided"
+    assert "jury" not in card.partition("## Introspection")[2].partition("##")[0], (
+        "no jury has decided"
+    )
     assert "1 of the judge's mistakes are unresolved; their verdicts are unchanged." in card
     revised, unresolved = lessons.revisions()["case-1"], lessons.revisions()["case-3"]
     assert revised["old_verdict"]["scores"] == list(lessons.record["case-1"])
@@ -117,7 +130,11 @@ def test_the_statistics_and_the_records_say_what_happened(discussed) -> None:
     assert revised["revised_verdict"]["scores"] == [5, 1, 1]
     assert revised["suggestion"] == f"Suggestion: All of it.\n{slot_line((5, 1, 1))}"
     assert [piece["role"] for piece in revised["exchanges"]] == ["suggestion", "review", "revision"]
-    assert (revised["decided_by"], revised["decision"], revised["consensus_at"]) == ("consensus", "revise", 1)
+    assert (revised["decided_by"], revised["decision"], revised["consensus_at"]) == (
+        "consensus",
+        "revise",
+        1,
+    )
     assert revised["when"].endswith("+00:00")
     assert unresolved["judge_verdict"]["error"] == "no score line"
     undecided = ("decided_by", "decision", "suggestion", "revised_verdict", "when")
@@ -135,7 +152,9 @@ def test_no_row_left_leaves_the_old_folder(lessons, tiny_model) -> None:
 
 
 def test_without_mistakes_the_rows_are_the_old_ones(lessons) -> None:
-    done = lessons.introspect("--suggester", "openai:m", "--reviewer", "openai:m", "--knowledge", "none")
+    done = lessons.introspect(
+        "--suggester", "openai:m", "--reviewer", "openai:m", "--knowledge", "none"
+    )
     assert "7 cases → 0 mistakes" in done.stdout
     assert lessons.rows() == lessons.old_rows()
 
@@ -148,20 +167,33 @@ def test_a_case_that_waits_stops_the_round_until_the_jury_has_decided(lessons) -
     told = succeeded(done).stdout.splitlines()[-1]
     decided = queue.parent / "decided"
     assert (
-        f"2 cases wait for the jury in {queue}: decide on the physicians' page (docs/annotation.md) and export" in told
+        f"2 cases wait for the jury in {queue}: decide on the physicians' page (docs/annotation.md) and export"
+        in told
     )
-    assert f"into {decided}, or fill in a copy of the file there; then run the same command again" in told
+    assert (
+        f"into {decided}, or fill in a copy of the file there; then run the same command again"
+        in told
+    )
     assert told.endswith("To go on without the jury: --waiting keep_old")
     assert not lessons.output.exists(), "there is nothing that could be trained on"
     # What the page shows the jury is there already.
-    records = {record["case_id"]: record for record in lessons.read("round1.discussion/revisions.jsonl")}
-    assert {name: record["decided_by"] for name, record in records.items()} == {"case-0": None, "case-1": None}
+    records = {
+        record["case_id"]: record for record in lessons.read("round1.discussion/revisions.jsonl")
+    }
+    assert {name: record["decided_by"] for name, record in records.items()} == {
+        "case-0": None,
+        "case-1": None,
+    }
     # One of two decisions is not enough.
     first, second = lessons.read("round1.discussion/jury.jsonl")
     decided.mkdir()
     lessons.write("round1.discussion/decided/jury.jsonl", [first | {"decision": "keep"}, second])
     assert "1 case waits for the jury" in succeeded(lessons.introspect()).stdout
-    told = {"rationale": rationale_of(MODELS, second["order"], "decided"), "scores": [5, 4, 1], "annotator": "chief"}
+    told = {
+        "rationale": rationale_of(MODELS, second["order"], "decided"),
+        "scores": [5, 4, 1],
+        "annotator": "chief",
+    }
     lines = [first | {"decision": "keep"}, second | {"decision": "revise"} | told]
     lessons.write("round1.discussion/decided/jury.jsonl", lines)
     done = lessons.introspect()
@@ -169,13 +201,20 @@ def test_a_case_that_waits_stops_the_round_until_the_jury_has_decided(lessons) -
     assert "jury: 2 cases → 1 kept, 1 revised, 0 waiting" in done.stdout
     kept, row = (lessons.rows()[name] for name in ("case-0", "case-1"))
     assert (kept, row["judge"]) == (lessons.old_rows()["case-0"], "jury")
-    assert reading_of(row) == {model: (score, f"{model} is decided.") for model, score in zip(MODELS, (5, 4, 1))}
+    assert reading_of(row) == {
+        model: (score, f"{model} is decided.") for model, score in zip(MODELS, (5, 4, 1))
+    }
     records = lessons.revisions()
     decided = [records["case-1"][name] for name in ("decided_by", "annotator", "decision")]
     assert (decided, records["case-0"]["decision"]) == (["jury", "chief", "revise"], "keep")
     assert lessons.statistics()["counts"]["unresolved"] == 0
-    assert "nobody reviewed them, the jury had the last word." in (lessons.output / "README.md").read_text()
-    assert lessons.read("round1.discussion/revisions.jsonl") == lessons.read("round1/revisions.jsonl")
+    assert (
+        "nobody reviewed them, the jury had the last word."
+        in (lessons.output / "README.md").read_text()
+    )
+    assert lessons.read("round1.discussion/revisions.jsonl") == lessons.read(
+        "round1/revisions.jsonl"
+    )
     assert "unresolved;" not in (lessons.output / "README.md").read_text()
     assert lessons.introspect().returncode == 0
     assert (lessons.revisions(), lessons.rows()["case-1"]) == (records, row)
@@ -192,7 +231,12 @@ def test_a_decision_without_a_rationale_and_one_that_is_not_needed_any_more(less
     decided = [first | {"decision": "revise", "scores": [5, 4, 1]}, second]
     lessons.write("round1.discussion/decided/jury.jsonl", decided)
     assert "jury: 2 cases → 0 kept, 1 revised, 1 waiting" in lessons.introspect(*alone).stdout
-    assert parse_verdict(lessons.rows()["case-0"]["completion"][0]["content"], AUTOMEDEVAL, 3).rationale is None
+    assert (
+        parse_verdict(
+            lessons.rows()["case-0"]["completion"][0]["content"], AUTOMEDEVAL, 3
+        ).rationale
+        is None
+    )
     assert {line["case_id"] for line in lessons.read(queue)} == {"case-0", "case-1"}
     lessons.misjudge(0, lessons.record["case-0"])
     assert "jury: 1 decisions on cases that needed none" in lessons.introspect(*alone).stdout

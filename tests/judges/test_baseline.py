@@ -25,7 +25,17 @@ TWO = {"id": "one", "question": "cough syrup?", "responses": RESPONSES}
 
 
 def judged(tmp_path: Path, baseline: str, *arguments: object, cases: Path = CASES) -> list[dict]:
-    succeeded(judge("--judge", f"baseline:{baseline}", "--cases", cases, "--output", tmp_path / "out", *arguments))
+    succeeded(
+        judge(
+            "--judge",
+            f"baseline:{baseline}",
+            "--cases",
+            cases,
+            "--output",
+            tmp_path / "out",
+            *arguments,
+        )
+    )
     return read(tmp_path / "out" / "verdicts.jsonl")
 
 
@@ -39,16 +49,22 @@ def test_verdicts_say_what_the_baseline_counts(baseline: str, tmp_path: Path) ->
         assert (verdict["judge"], verdict["rubric"]) == (f"baseline:{baseline}", "baseline@1")
         assert verdict["valid"]
         assert verdict["scores"] is None
-        assert verdict["expected_scores"] == pytest.approx([next(expected) for _ in verdict["order"]], abs=1e-6)
+        assert verdict["expected_scores"] == pytest.approx(
+            [next(expected) for _ in verdict["order"]], abs=1e-6
+        )
 
 
 def test_judged_twice_is_judged_once_and_a_report_finds_the_baseline_itself(tmp_path: Path) -> None:
     before = judged(tmp_path, LONGER)
     assert judged(tmp_path, LONGER) == before
-    files = flags(verdicts=tmp_path / "out", cases=CASES, ratings=RATINGS, output=tmp_path / "report")
+    files = flags(
+        verdicts=tmp_path / "out", cases=CASES, ratings=RATINGS, output=tmp_path / "report"
+    )
     succeeded(run_recipe("report", *files, *FAST))
     result = json.loads((tmp_path / "report" / "agreement.json").read_text(encoding="utf-8"))
-    of_baseline, counted = (result["judges"][name]["concordance"] for name in (f"baseline:{LONGER}", LONGER))
+    of_baseline, counted = (
+        result["judges"][name]["concordance"] for name in (f"baseline:{LONGER}", LONGER)
+    )
     assert of_baseline == counted
     assert not any("rubric" in note for note in result["notes"])
 
@@ -59,7 +75,9 @@ class Lengths:
     name, fingerprint = "lengths", "0"
 
     def encode(self, texts, on_batch=None) -> np.ndarray:
-        return np.array([[1.0, 0.0] if " " not in text else [0.6, 0.8] for text in texts], dtype=np.float32)
+        return np.array(
+            [[1.0, 0.0] if " " not in text else [0.6, 0.8] for text in texts], dtype=np.float32
+        )
 
 
 def test_a_baseline_of_embeddings_is_another_judge_by_another_encoder() -> None:
@@ -73,9 +91,12 @@ def test_a_baseline_of_embeddings_is_another_judge_by_another_encoder() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "baseline", "error"), tables.rows_of(__file__)["test_a_text_without_words_makes_a_verdict_invalid"]
+    ("changes", "baseline", "error"),
+    tables.rows_of(__file__)["test_a_text_without_words_makes_a_verdict_invalid"],
 )
-def test_a_text_without_words_makes_a_verdict_invalid(changes: dict, baseline: str, error: str) -> None:
+def test_a_text_without_words_makes_a_verdict_invalid(
+    changes: dict, baseline: str, error: str
+) -> None:
     (verdict,) = BaselineJudge(baseline, encoder=Lengths())([Case.from_dict(TWO | changes)])
     assert (verdict.valid, verdict.error, verdict.expected_scores) == (False, error, None)
 
@@ -86,10 +107,17 @@ def test_bm25_takes_the_rarity_of_words_from_the_whole_file(tmp_path: Path) -> N
     (alone,) = BaselineJudge(BM25, collection)([case])
     among = list(BaselineJudge(BM25, collection)([case, other]))
     assert alone == among[0]
-    assert BaselineJudge(BM25, collection).fingerprint != BaselineJudge(BM25, Collection.of([case])).fingerprint
+    assert (
+        BaselineJudge(BM25, collection).fingerprint
+        != BaselineJudge(BM25, Collection.of([case])).fingerprint
+    )
     assert BaselineJudge(LONGER, collection).fingerprint == BaselineJudge(LONGER).fingerprint
-    assert list(lexical.bm25([case], collection=collection)) == pytest.approx(lexical.bm25([case, other])[:2].tolist())
-    assert list(lexical.bm25([Case.from_dict(TWO | {"responses": [{"model": "a", "text": ""}]})])) == [0.0]
+    assert list(lexical.bm25([case], collection=collection)) == pytest.approx(
+        lexical.bm25([case, other])[:2].tolist()
+    )
+    assert list(
+        lexical.bm25([Case.from_dict(TWO | {"responses": [{"model": "a", "text": ""}]})])
+    ) == [0.0]
 
 
 def test_an_audit_judges_changed_answers_by_the_words_of_the_clean_cases(tmp_path: Path) -> None:
@@ -114,4 +142,6 @@ def test_what_a_count_cannot_do_is_one_line(tmp_path: Path) -> None:
     assert "30 cases, 30 prompts, 0 judged already, about 0 prompt tokens" in dry.stdout
     # Another collection is another judge.
     judged(tmp_path, BM25, "--limit", 3)
-    assert "other weights, wording or settings" in error_line(judge("--judge", f"baseline:{BM25}", *options))
+    assert "other weights, wording or settings" in error_line(
+        judge("--judge", f"baseline:{BM25}", *options)
+    )

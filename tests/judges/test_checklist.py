@@ -18,11 +18,19 @@ from automedeval.rubrics import RubricError, read_rubric
 from automedeval.rubrics.rubric import PACKAGED
 
 CRITERIA = rows_of(__file__)["criteria"]
-RESPONSES = [{"model": "a", "text": "Take 400 mg with food."}, {"model": "b", "text": "It is harmless."}]
+RESPONSES = [
+    {"model": "a", "text": "Take 400 mg with food."},
+    {"model": "b", "text": "It is harmless."},
+]
 
 
 def case(number=0, **changes):
-    record = {"id": f"c{number}", "question": "How do I take ibuprofen?", "responses": RESPONSES, "criteria": CRITERIA}
+    record = {
+        "id": f"c{number}",
+        "question": "How do I take ibuprofen?",
+        "responses": RESPONSES,
+        "criteria": CRITERIA,
+    }
     return Case.from_dict(record | changes)
 
 
@@ -44,7 +52,12 @@ def test_each_response_has_a_verdict_with_its_score(chat):
         assert verdict.scores is None
         assert checklist["met"] == [chance > 0.5 for chance in checklist["met_probabilities"]]
         points = [each["points"] for each, met in zip(CRITERIA, checklist["met"]) if met]
-        assert checklist["score"] == checklist["lowest"] == checklist["highest"] == pytest.approx(sum(points) / 8)
+        assert (
+            checklist["score"]
+            == checklist["lowest"]
+            == checklist["highest"]
+            == pytest.approx(sum(points) / 8)
+        )
 
 
 def test_sharing_the_case_and_the_response_changes_no_probability(chat):
@@ -57,14 +70,26 @@ def test_sharing_the_case_and_the_response_changes_no_probability(chat):
 
 
 def test_what_cannot_be_read_stays_unread(chat):
-    replies = ['{"criteria": {"1": "met"}}', "The criterion is met.", '{"criteria": {"1": "not met"}}']
-    replies_by_criterion = {each["criterion"]: answer(reply) for each, reply in zip(CRITERIA, replies)}
+    replies = [
+        '{"criteria": {"1": "met"}}',
+        "The criterion is met.",
+        '{"criteria": {"1": "not met"}}',
+    ]
+    replies_by_criterion = {
+        each["criterion"]: answer(reply) for each, reply in zip(CRITERIA, replies)
+    }
 
     def script(body):
-        return next(reply for text, reply in replies_by_criterion.items() if text in body["messages"][-1]["content"])
+        return next(
+            reply
+            for text, reply in replies_by_criterion.items()
+            if text in body["messages"][-1]["content"]
+        )
 
     with EndpointDouble(script) as endpoint:
-        judge = ChecklistJudge(OpenAIChat("m", base_url=endpoint.url, concurrency=1), "checklist", models=["a"])
+        judge = ChecklistJudge(
+            OpenAIChat("m", base_url=endpoint.url, concurrency=1), "checklist", models=["a"]
+        )
         (verdict,) = judge([case()])
     checklist = verdict.checklist
     assert checklist["met"] == [True, None, False]
@@ -76,7 +101,9 @@ def test_what_cannot_be_read_stays_unread(chat):
 def test_each_prompt_shows_one_criterion_without_its_points(chat):
     judge = ChecklistJudge(chat, "checklist")
     shown = [prompt.messages[-1]["content"] for prompt in judge.prompt(judge.plan(case())[0])]
-    assert [[each["criterion"] in text for each in CRITERIA] for text in shown] == np.eye(3, dtype=bool).tolist()
+    assert [[each["criterion"] in text for each in CRITERIA] for text in shown] == np.eye(
+        3, dtype=bool
+    ).tolist()
     assert all('"criteria": {"1"' in text and "points" not in text for text in shown)
     with pytest.raises(RecordError, match="has no criteria"):
         judge.plan(case(criteria=[]))
@@ -86,7 +113,9 @@ def test_verdicts_on_other_criteria_are_not_taken_over(tmp_path):
     with EndpointDouble(good_answer) as endpoint:
         options = ["--judge", "openai:m", "--base_url", endpoint.url, "--rubric", "checklist"]
         options += ["--output", tmp_path / "out"]
-        succeeded(run_recipe("judge", *options, "--cases", write(tmp_path / "cases.jsonl", [case()])))
+        succeeded(
+            run_recipe("judge", *options, "--cases", write(tmp_path / "cases.jsonl", [case()]))
+        )
         changed = write(tmp_path / "cases.jsonl", [case(criteria=CRITERIA[:2])])
         assert "changed after" in error_line(run_recipe("judge", *options, "--cases", changed))
     assert len(bodies(endpoint)) == 2 * 3
@@ -94,7 +123,16 @@ def test_verdicts_on_other_criteria_are_not_taken_over(tmp_path):
 
 def test_a_batch_of_several_prompts_is_refused(tmp_path):
     cases = write(tmp_path / "cases.jsonl", [case()])
-    options = ("--judge", "openai:m", "--rubric", "checklist", "--cases", cases, "--output", tmp_path)
+    options = (
+        "--judge",
+        "openai:m",
+        "--rubric",
+        "checklist",
+        "--cases",
+        cases,
+        "--output",
+        tmp_path,
+    )
     result = run_recipe("judge", *options, "--batch_file", tmp_path / "requests.jsonl")
     assert "--batch_file: checklist@1 takes several prompts" in error_line(result)
 
@@ -102,14 +140,25 @@ def test_a_batch_of_several_prompts_is_refused(tmp_path):
 @needs_encoder
 def test_the_small_judge_says_that_criteria_take_a_language_model(tmp_path):
     options = ("judge", "--cases", write(tmp_path / "cases.jsonl", [case()]), "--encoder", ENCODER)
-    refused = run_recipe(*options, "--judge", "small", "--rubric", "checklist", "--output", tmp_path / "no")
+    refused = run_recipe(
+        *options, "--judge", "small", "--rubric", "checklist", "--output", tmp_path / "no"
+    )
     said = "--judge MODEL or openai:MODEL with --rubric checklist"
-    assert f"--judge small reads no criteria; a language model does, by {said}" in error_line(refused)
+    assert f"--judge small reads no criteria; a language model does, by {said}" in error_line(
+        refused
+    )
     assert not (tmp_path / "no").exists()
     result = succeeded(run_recipe(*options, "--output", tmp_path / "out"))
-    assert f"the criteria of the cases are not read: that takes a language model, {said}" in result.stdout
+    assert (
+        f"the criteria of the cases are not read: that takes a language model, {said}"
+        in result.stdout
+    )
     (line,) = map(json.loads, (tmp_path / "out" / "verdicts.jsonl").read_text().splitlines())
-    assert (line["judge"], line["rubric"], len(line["expected_scores"])) == ("small", "automedeval@1", 2)
+    assert (line["judge"], line["rubric"], len(line["expected_scores"])) == (
+        "small",
+        "automedeval@1",
+        2,
+    )
 
 
 def test_a_checklist_has_no_criteria_of_its_own(tmp_path):
@@ -117,7 +166,10 @@ def test_a_checklist_has_no_criteria_of_its_own(tmp_path):
     for change, said in (
         ({"criteria": [{"name": "x", "description": "y"}]}, "criteria: a checklist has none"),
         ({"choices": {"a": "A", "b": "B"}}, "choices.a: unknown key"),
-        ({"output": {"grammar": "first_line"}}, "output.grammar: a checklist and criteria with values are answered"),
+        (
+            {"output": {"grammar": "first_line"}},
+            "output.grammar: a checklist and criteria with values are answered",
+        ),
     ):
         (tmp_path / "own.yaml").write_text(yaml.safe_dump(content | change))
         with pytest.raises(RubricError, match=said):

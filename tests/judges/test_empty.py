@@ -18,13 +18,18 @@ from automedeval.harness.rewards import JudgeReward
 
 ANSWER = "Take ibuprofen with food or milk to protect your stomach."
 POOR = "I like trains."
-NOTHING, SOMETHING = ("", " \n\t", "\u200b\u00a0\ufeff"), ("-", "👍", "\U0001fae8", "\ud83d", "No.", "ใช่")
+NOTHING, SOMETHING = (
+    ("", " \n\t", "\u200b\u00a0\ufeff"),
+    ("-", "👍", "\U0001fae8", "\ud83d", "No.", "ใช่"),
+)
 THAI, KHMER = "ใช่ คุณต้องฉีดวัคซีนบาดทะยัก", "បាទ អ្នកត្រូវការវ៉ាក់សាំង"
 
 
 def case_of(*texts: str, **more: object) -> Case:
     records = [{"model": letter, "text": text} for letter, text in zip("abcdefgh", texts)]
-    return Case.from_dict({"id": "1", "question": "May I take ibuprofen with food?", "responses": records, **more})
+    return Case.from_dict(
+        {"id": "1", "question": "May I take ibuprofen with food?", "responses": records, **more}
+    )
 
 
 @pytest.fixture(scope="module")
@@ -49,16 +54,27 @@ def test_the_small_judge_scores_each_response_by_itself(small, text: str) -> Non
     alone = [next(small([case_of(each)])).expected_scores[0] for each in (ANSWER, POOR)]
     (verdict,) = small([case_of(ANSWER, text, POOR)])
     assert verdict.valid
-    assert [verdict.expected_scores[0], verdict.expected_scores[2]] == pytest.approx(alone, abs=1e-5)
+    assert [verdict.expected_scores[0], verdict.expected_scores[2]] == pytest.approx(
+        alone, abs=1e-5
+    )
     if text in ("", "\u200b"):
-        assert (verdict.expected_scores[1], verdict.empty, verdict.unread) == (small.rubric.scale[0], ("b",), ())
+        assert (verdict.expected_scores[1], verdict.empty, verdict.unread) == (
+            small.rubric.scale[0],
+            ("b",),
+            (),
+        )
     else:
         assert (verdict.expected_scores[1], verdict.empty, verdict.unread) == (None, (), (1,))
 
 
 @needs_encoder
 def test_other_languages_and_symbols_that_the_vocabulary_has_are_read(small) -> None:
-    texts = ["Ja, lassen Sie die Tetanusimpfung auffrischen.", "Evet, aşı olmalısınız.", "500 mg", "β-blockers: no 👍"]
+    texts = [
+        "Ja, lassen Sie die Tetanusimpfung auffrischen.",
+        "Evet, aşı olmalısınız.",
+        "500 mg",
+        "β-blockers: no 👍",
+    ]
     texts += ["I", "EBV", "QD", "q8h"]
     (verdict,) = small([case_of(*texts)])
     assert verdict.valid
@@ -68,11 +84,16 @@ def test_other_languages_and_symbols_that_the_vocabulary_has_are_read(small) -> 
 @needs_encoder
 def test_what_nobody_can_read_is_invalid_and_says_what(small) -> None:
     unread, unasked = case_of(THAI, "..."), case_of(ANSWER, question=THAI)
-    for case, error in ((unread, "no response can be read"), (unasked, "the question cannot be read")):
+    for case, error in (
+        (unread, "no response can be read"),
+        (unasked, "the question cannot be read"),
+    ):
         (verdict,) = small([case])
         assert (verdict.valid, verdict.error, verdict.expected_scores) == (False, error, None)
     (verdict,) = small([case_of("", " ")])
-    assert (verdict.valid, verdict.expected_scores) == (True, (1.0, 1.0)), "nobody answered: both are lowest"
+    assert (verdict.valid, verdict.expected_scores) == (True, (1.0, 1.0)), (
+        "nobody answered: both are lowest"
+    )
     (verdict,) = small([case_of(ANSWER, reference=THAI)])
     assert verdict.valid
     assert "reads_reference" not in verdict.extra
@@ -83,7 +104,10 @@ def test_of_a_conversation_the_last_question_is_read(small) -> None:
     told = "Hello doctor. " + "I have had a sore knee for years and I walk with my dog. " * 20
     thanks = "Thank you for telling me about the knee and the dog. " * 10
     talk = [{"role": "user", "content": told}, {"role": "assistant", "content": thanks}]
-    answers = ["Ibuprofen with food is fine for most adults.", "Get a tetanus booster after the rusty nail."]
+    answers = [
+        "Ibuprofen with food is fine for most adults.",
+        "Get a tetanus booster after the rusty nail.",
+    ]
     scores = {}
     for last in ("May I take ibuprofen with food?", "Do I need a tetanus shot after a rusty nail?"):
         (verdict,) = small([case_of(*answers, question=[*talk, {"role": "user", "content": last}])])
@@ -93,9 +117,14 @@ def test_of_a_conversation_the_last_question_is_read(small) -> None:
     (food, nail) = scores.values()
     assert food[0] > food[1]
     assert nail[1] > nail[0]
-    short = [{"role": "user", "content": "May I take ibuprofen with food?"}, {"role": "user", "content": "And you?"}]
+    short = [
+        {"role": "user", "content": "May I take ibuprofen with food?"},
+        {"role": "user", "content": "And you?"},
+    ]
     (verdict,) = small([case_of(*answers, question=short)])
-    assert verdict.expected_scores[0] > verdict.expected_scores[1], "a short last message is read with the one before"
+    assert verdict.expected_scores[0] > verdict.expected_scores[1], (
+        "a short last message is read with the one before"
+    )
 
 
 @needs_encoder
@@ -105,7 +134,9 @@ def test_a_run_of_letters_that_is_no_word_is_a_poor_answer_and_not_an_unread_one
     (verdict,) = small([case_of(ANSWER, *runs)])
     assert verdict.unread == ()
     assert max(verdict.expected_scores[1:]) < verdict.expected_scores[0] - 1
-    (verdict,) = small([case_of(ANSWER, POOR, question=f"May I take ibuprofen with food? {runs[1]}")])
+    (verdict,) = small(
+        [case_of(ANSWER, POOR, question=f"May I take ibuprofen with food? {runs[1]}")]
+    )
     assert verdict.valid
 
 
@@ -125,9 +156,14 @@ def test_half_a_character_is_read_as_a_question_mark(judge: str) -> None:
 def test_a_conversation_may_call_its_sides_otherwise(small, roles: tuple[str, str]) -> None:
     """Where nobody is called "user" the patient is the side that speaks last."""
     texts = ["My knee hurts, and I walk a lot.", "Since when?", "May I take ibuprofen with food?"]
-    named, usual = ([(side[n % 2], text) for n, text in enumerate(texts)] for side in (roles, ("user", "assistant")))
+    named, usual = (
+        [(side[n % 2], text) for n, text in enumerate(texts)]
+        for side in (roles, ("user", "assistant"))
+    )
     for judge in (small, load_judge("baseline:BM25 to the question")):
-        talks = ([{"role": role, "content": text} for role, text in talk] for talk in (named, usual))
+        talks = (
+            [{"role": role, "content": text} for role, text in talk] for talk in (named, usual)
+        )
         first, second = (next(judge([case_of(ANSWER, POOR, question=talk)])) for talk in talks)
         assert first.valid
         assert first.expected_scores == second.expected_scores
@@ -148,29 +184,49 @@ def test_chat_judges_put_an_empty_response_lowest(tmp_path: Path) -> None:
         means = [sum(int(word) * p for word, p in odds.items()) for odds in answer.probabilities]
         means = np.reshape(means, (3, -1)).mean(axis=1)
         for index in (0, 2):
-            assert verdict.expected_scores[index] == pytest.approx(means[shown.index(index)], abs=1e-5)
+            assert verdict.expected_scores[index] == pytest.approx(
+                means[shown.index(index)], abs=1e-5
+            )
         assert (verdict.scores[1], verdict.expected_scores[1]) == (1, 1.0)
-        assert {criterion_values[1] for criterion_values in (verdict.criterion_scores or {}).values()} <= {1}
+        assert {
+            criterion_values[1] for criterion_values in (verdict.criterion_scores or {}).values()
+        } <= {1}
         assert Verdict.from_dict(json.loads(json.dumps(verdict.to_dict()))) == verdict
 
 
-def test_a_judge_that_gives_whole_scores_alone_gives_an_empty_response_no_other(tmp_path: Path) -> None:
+def test_a_judge_that_gives_whole_scores_alone_gives_an_empty_response_no_other(
+    tmp_path: Path,
+) -> None:
     """Else the table has a mean expected score over the cases that nobody answered, beside the mean score over all."""
     texts = [(ANSWER, POOR), ("", " "), (ANSWER, "")]
-    write(tmp_path / "cases.jsonl", [case_of(*both, id=f"c{n}", question="Q?") for n, both in enumerate(texts)])
+    write(
+        tmp_path / "cases.jsonl",
+        [case_of(*both, id=f"c{n}", question="Q?") for n, both in enumerate(texts)],
+    )
     with EndpointDouble(good_answer) as endpoint:
         options = ("--judge", "openai:double", "--base_url", endpoint.url)
-        done = succeeded(run_command("judge", tmp_path / "cases.jsonl", *options, "--output", tmp_path / "v"))
+        done = succeeded(
+            run_command("judge", tmp_path / "cases.jsonl", *options, "--output", tmp_path / "v")
+        )
     verdicts = read(tmp_path / "v" / "verdicts.jsonl")
     assert {each["expected_scores"] for each in verdicts} == {None}
-    assert {each["case_id"]: each["scores"] for each in verdicts} == {"c0": [4, 4], "c1": [1, 1], "c2": [4, 1]}
+    assert {each["case_id"]: each["scores"] for each in verdicts} == {
+        "c0": [4, 4],
+        "c1": [1, 1],
+        "c2": [4, 1],
+    }
     head, *rows = (re.split(" {2,}", line) for line in done.stdout.splitlines()[2:5])
     assert head == ["model", "rank", "cases", "mean score", "share of pairs won", "empty"]
-    assert [row[:4] for row in rows] == [["a", "1–2", "3", "3.00 [1.00, 4.00]"], ["b", "1–2", "3", "2.00 [1.00, 4.00]"]]
+    assert [row[:4] for row in rows] == [
+        ["a", "1–2", "3", "3.00 [1.00, 4.00]"],
+        ["b", "1–2", "3", "2.00 [1.00, 4.00]"],
+    ]
 
 
 def test_of_a_pair_the_answer_is_chosen_but_an_empty_one_does_no_harm(tmp_path: Path) -> None:
-    judge = load_judge(str(build_tiny_model(tmp_path / "model")), "medical_pairwise", {"max_new_tokens": 4})
+    judge = load_judge(
+        str(build_tiny_model(tmp_path / "model")), "medical_pairwise", {"max_new_tokens": 4}
+    )
     (verdict,) = judge([case_of("", ANSWER)])
     criteria = {each.name: each for each in read_rubric("medical_pairwise").criteria}
     assert verdict.choices.keys() == criteria.keys()
@@ -183,7 +239,9 @@ def test_of_a_pair_the_answer_is_chosen_but_an_empty_one_does_no_harm(tmp_path: 
 def test_judges_without_a_scale_put_it_below_every_answer() -> None:
     for name in ("longer text", "BM25 to the question"):
         (verdict,) = load_judge(f"baseline:{name}")([case_of(ANSWER, "", POOR)])
-        assert verdict.expected_scores[1] <= min(verdict.expected_scores[0], verdict.expected_scores[2])
+        assert verdict.expected_scores[1] <= min(
+            verdict.expected_scores[0], verdict.expected_scores[2]
+        )
 
 
 def rating(case: dict, response: dict, score: int) -> dict:
@@ -204,7 +262,9 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ]  # fmt: skip
     write(folder / "cases.jsonl", cases)
     points = {ANSWER: 5, POOR: 2, "": 1, THAI: 4}
-    ratings = [rating(case, each, points[each["text"]]) for case in cases for each in case["responses"]]
+    ratings = [
+        rating(case, each, points[each["text"]]) for case in cases for each in case["responses"]
+    ]
     write(folder / "ratings.jsonl", ratings)
     small = ("--judge", "small", "--encoder", ENCODER, "--output", folder / "v")
     done = succeeded(run_command("judge", folder / "cases.jsonl", *small))
@@ -216,14 +276,34 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @needs_encoder
 def test_a_report_counts_what_is_empty_and_what_is_unread(study: Path, tmp_path: Path) -> None:
     """Concordance by a loop over the pairs that people ordered: a pair with an unread response counts as wrong."""
-    options = ["--verdicts", study / "v", "--cases", study / "cases.jsonl", "--ratings", study / "ratings.jsonl"]
-    succeeded(run_command("report", *options, "--encoder", "none", "--resamples", 100, "--output", tmp_path / "r"))
+    options = [
+        "--verdicts",
+        study / "v",
+        "--cases",
+        study / "cases.jsonl",
+        "--ratings",
+        study / "ratings.jsonl",
+    ]
+    succeeded(
+        run_command(
+            "report", *options, "--encoder", "none", "--resamples", 100, "--output", tmp_path / "r"
+        )
+    )
     result = json.loads((tmp_path / "r" / "agreement.json").read_text())
-    people = {(each["case_id"], each["model"]): each["score"] for each in read(study / "ratings.jsonl")}
+    people = {
+        (each["case_id"], each["model"]): each["score"] for each in read(study / "ratings.jsonl")
+    }
     right = total = 0
     for verdict in read(study / "v" / "verdicts.jsonl"):
         scores = dict(zip("abcd", verdict["expected_scores"]))
-        for first, second in (("a", "b"), ("a", "c"), ("a", "d"), ("b", "c"), ("b", "d"), ("c", "d")):
+        for first, second in (
+            ("a", "b"),
+            ("a", "c"),
+            ("a", "d"),
+            ("b", "c"),
+            ("b", "d"),
+            ("c", "d"),
+        ):
             rated = people[verdict["case_id"], first] - people[verdict["case_id"], second]
             if rated:
                 total += 1
@@ -231,8 +311,13 @@ def test_a_report_counts_what_is_empty_and_what_is_unread(study: Path, tmp_path:
                 if scored:
                     same = scores[first] == scores[second]
                     right += 0.5 if same else (scores[first] > scores[second]) == (rated > 0)
-    assert result["judges"]["small"]["concordance"]["value"] == pytest.approx(right / total, abs=1e-9)
-    assert (result["judges"]["small"]["empty"], result["judges"]["small"]["unread"]) == ({"c": 8}, {"d": 10})
+    assert result["judges"]["small"]["concordance"]["value"] == pytest.approx(
+        right / total, abs=1e-9
+    )
+    assert (result["judges"]["small"]["empty"], result["judges"]["small"]["unread"]) == (
+        {"c": 8},
+        {"d": 10},
+    )
     assert result["main_judge"]["valid_rates"]["d"]["value"] == 0.0
     assert result["main_judge"]["valid_rates"]["c"]["value"] == 1.0
 
@@ -242,7 +327,9 @@ def test_rewards_and_tables_have_the_same_values(small) -> None:
     question, texts = "May I take ibuprofen with food?", [ANSWER, "", THAI, POOR]
     (verdict,) = small([case_of(*texts)])
     assert JudgeReward(small)([question] * 4, texts) == list(verdict.expected_scores)
-    data = Dataset.from_dict({"question": [question], **{letter: [text] for letter, text in zip("abcd", texts)}})
+    data = Dataset.from_dict(
+        {"question": [question], **{letter: [text] for letter, text in zip("abcd", texts)}}
+    )
     blank = r"the data set: 1 of 4 answers are blank \(b 1\): --blank lowest .* or --blank skip"
     with pytest.raises(RecordError, match=blank):
         judge_dataset(small, data)
@@ -251,7 +338,10 @@ def test_rewards_and_tables_have_the_same_values(small) -> None:
     assert judge_dataset(small, data, blank="skip")["b_score"][:] == [None]
 
 
-GOOD, UNREAD = "Swallow tablets whole together with food or milk.", "รับประทานยาพร้อมอาหาร"  # no judge reads the latter
+GOOD, UNREAD = (
+    "Swallow tablets whole together with food or milk.",
+    "รับประทานยาพร้อมอาหาร",
+)  # no judge reads the latter
 CRITERIA = [
     {"criterion": "says to take it together with food or milk", "points": 5},
     {"criterion": UNREAD, "points": 2},
@@ -264,7 +354,11 @@ def cases(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Four cases: a answers all, b one and is silent in the others, c one and the others in a script nobody reads."""
     records = []
     for number in range(4):
-        texts = {"a": GOOD, "b": GOOD if number == 0 else " \u200b\n", "c": GOOD if number == 0 else UNREAD}
+        texts = {
+            "a": GOOD,
+            "b": GOOD if number == 0 else " \u200b\n",
+            "c": GOOD if number == 0 else UNREAD,
+        }
         responses = [{"model": model, "text": text} for model, text in texts.items()]
         criteria = [CRITERIA[0], HARM] if number else [HARM, *CRITERIA]
         about = {"id": f"c{number}", "question": "How do I take ibuprofen?"}
@@ -274,7 +368,9 @@ def cases(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def points(case: dict, met: list) -> float:
     all_points = [each["points"] for each in case["criteria"]]
-    return sum(each for each, is_met in zip(all_points, met) if is_met) / sum(each for each in all_points if each > 0)
+    return sum(each for each, is_met in zip(all_points, met) if is_met) / sum(
+        each for each in all_points if each > 0
+    )
 
 
 def columns(said: str) -> dict[str, dict[str, str]]:
@@ -290,28 +386,48 @@ def test_whoever_answers_one_of_four_is_not_the_best(cases: Path, tmp_path: Path
         return answer("?") if UNREAD in (response, *criteria.values()) else grade(body)
 
     with EndpointDouble(reads_english) as endpoint:
-        options = ("--cases", cases, "--judge", "openai:m", "--base_url", endpoint.url, "--rubric", "checklist")
+        options = (
+            "--cases",
+            cases,
+            "--judge",
+            "openai:m",
+            "--base_url",
+            endpoint.url,
+            "--rubric",
+            "checklist",
+        )
         done = succeeded(run_command("judge", *options, "--output", tmp_path / "v"))
         assert len(endpoint.asked) == 9 + 3 + 9  # of b about its one answer alone
         done_again = run_command("judge", *options, "--output", tmp_path / "v")
     assert "0 new" in done_again.stdout
-    succeeded(run_command("report", "--verdicts", tmp_path / "v", "--cases", cases, "--output", tmp_path / "r"))
+    succeeded(
+        run_command(
+            "report", "--verdicts", tmp_path / "v", "--cases", cases, "--output", tmp_path / "r"
+        )
+    )
     report = json.loads((tmp_path / "r" / "agreement.json").read_text())
     result, means = report["criteria"]["judges"]["m"]["candidates"], report["models"]["m"]["models"]
-    verdicts = {(each["case_id"], each["order"][0]): each for each in read(tmp_path / "v" / "verdicts.jsonl")}
+    verdicts = {
+        (each["case_id"], each["order"][0]): each
+        for each in read(tmp_path / "v" / "verdicts.jsonl")
+    }
     printed = columns(done.stdout)
     for slot, model in enumerate("abc"):
         whole, unread = [], 0
         for case in read(cases):
             verdict, text = verdicts[case["id"], slot], case["responses"][slot]["text"]
-            met = verdict["checklist"]["met"] if verdict["valid"] else [None] * len(case["criteria"])
+            met = (
+                verdict["checklist"]["met"] if verdict["valid"] else [None] * len(case["criteria"])
+            )
             if model == "b" and case["id"] != "c0":
                 assert met == [False] * len(case["criteria"])
                 assert (verdict["empty"], verdict["checklist"]["score"]) == (["b"], 0.0)
             elif text == UNREAD:
                 assert not verdict["valid"]
             else:
-                assert [each is None for each in met] == [each["criterion"] == UNREAD for each in case["criteria"]]
+                assert [each is None for each in met] == [
+                    each["criterion"] == UNREAD for each in case["criteria"]
+                ]
             unread += met.count(None)
             whole += [points(case, met)] if None not in met else []
         if whole:
@@ -323,10 +439,22 @@ def test_whoever_answers_one_of_four_is_not_the_best(cases: Path, tmp_path: Path
     assert "  invalid, 3: " in done.stdout
 
 
-def test_an_older_verdict_on_an_empty_response_counts_as_nothing_met(cases: Path, tmp_path: Path) -> None:
-    verdict = {"judge": "old", "rubric": "checklist@1", "order": [1], "valid": False, "error": "no words"}
-    file = write(tmp_path / "v.jsonl", [verdict | {"case_id": case["id"]} for case in read(cases)[1:]])
-    succeeded(run_command("report", "--verdicts", file, "--cases", cases, "--output", tmp_path / "r"))
+def test_an_older_verdict_on_an_empty_response_counts_as_nothing_met(
+    cases: Path, tmp_path: Path
+) -> None:
+    verdict = {
+        "judge": "old",
+        "rubric": "checklist@1",
+        "order": [1],
+        "valid": False,
+        "error": "no words",
+    }
+    file = write(
+        tmp_path / "v.jsonl", [verdict | {"case_id": case["id"]} for case in read(cases)[1:]]
+    )
+    succeeded(
+        run_command("report", "--verdicts", file, "--cases", cases, "--output", tmp_path / "r")
+    )
     result = json.loads((tmp_path / "r" / "agreement.json").read_text())
     row = result["criteria"]["judges"]["old"]["candidates"]["b"]
     assert (row["scored"], row["harm"]["value"], row["unread criteria"]) == (3, 0, 0)

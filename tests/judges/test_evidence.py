@@ -19,9 +19,17 @@ from automedeval.records import RecordError
 pytestmark = needs_encoder
 
 BOOK = rows_of(__file__)["book"]
-DAILY, WEEKLY = (f"Take methotrexate tablets for arthritis {often}." for often in ("every day", "once a week"))
-RESPONSES = [{"model": model, "text": text} for model, text in (("a", DAILY), ("b", WEEKLY), ("c", ""))]
-CASE = {"id": "c1", "question": "How do I take methotrexate for my arthritis?", "responses": RESPONSES}
+DAILY, WEEKLY = (
+    f"Take methotrexate tablets for arthritis {often}." for often in ("every day", "once a week")
+)
+RESPONSES = [
+    {"model": model, "text": text} for model, text in (("a", DAILY), ("b", WEEKLY), ("c", ""))
+]
+CASE = {
+    "id": "c1",
+    "question": "How do I take methotrexate for my arthritis?",
+    "responses": RESPONSES,
+}
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +38,9 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def build(folder: Path, book: dict[str, str]) -> Path:
-    (folder / "book.md").write_text("".join(f"# {title}\n\n{text}\n\n" for title, text in book.items()))
+    (folder / "book.md").write_text(
+        "".join(f"# {title}\n\n{text}\n\n" for title, text in book.items())
+    )
     files = flags(books=folder / "book.md", encoder=ENCODER, store=folder / "store")
     succeeded(run_recipe("build_store", *files))
     return folder / "store"
@@ -38,19 +48,27 @@ def build(folder: Path, book: dict[str, str]) -> Path:
 
 def judge(output: Path, *more: object, case: dict = CASE):
     file = write(output.with_suffix(".jsonl"), [case])
-    done = run_command("judge", file, "--output", output, "--encoder", ENCODER, "--blank", "lowest", *more)
+    done = run_command(
+        "judge", file, "--output", output, "--encoder", ENCODER, "--blank", "lowest", *more
+    )
     return done, read(output / "verdicts.jsonl") if (output / "verdicts.jsonl").exists() else []
 
 
-def test_a_chat_is_shown_the_nearest_passages_and_the_verdict_names_them(store: Path, tmp_path: Path) -> None:
+def test_a_chat_is_shown_the_nearest_passages_and_the_verdict_names_them(
+    store: Path, tmp_path: Path
+) -> None:
     with EndpointDouble(good_answer) as endpoint:
         chat = ("--judge", "openai:m", "--base_url", endpoint.url, "--orders", "latin")
         done, verdicts = judge(tmp_path / "out", *chat, "--evidence", store)
         assert done.returncode == 0, done.stderr
         prompts = [each["body"]["messages"][-1]["content"] for each in endpoint.asked]
-        assert "choose another --output" in error_line(judge(tmp_path / "out", *chat)[0])  # another judge
+        assert "choose another --output" in error_line(
+            judge(tmp_path / "out", *chat)[0]
+        )  # another judge
         other = build(tmp_path, {"Aspirin": BOOK["Aspirin"]})
-        assert "choose another --output" in error_line(judge(tmp_path / "out", *chat, "--evidence", other)[0])
+        assert "choose another --output" in error_line(
+            judge(tmp_path / "out", *chat, "--evidence", other)[0]
+        )
         plain = judge(tmp_path / "plain", *chat)[1]
     assert len(verdicts) == len(prompts) == 3
     assert all(each["knowledge"] == verdicts[0]["knowledge"] for each in verdicts)
@@ -58,17 +76,27 @@ def test_a_chat_is_shown_the_nearest_passages_and_the_verdict_names_them(store: 
     from sentence_transformers import SentenceTransformer
 
     encoder = SentenceTransformer(str(ENCODER), device="cpu")
-    texts = [f"{title}\n{text}" for title, text in BOOK.items()]  # a passage is found by its heading, too
-    asked = {"question": CASE["question"]} | {each["model"]: each["text"] for each in CASE["responses"]}
+    texts = [
+        f"{title}\n{text}" for title, text in BOOK.items()
+    ]  # a passage is found by its heading, too
+    asked = {"question": CASE["question"]} | {
+        each["model"]: each["text"] for each in CASE["responses"]
+    }
     for each in verdicts[0]["knowledge"]:
         if not asked[each["query"]]:
             assert each["passages"] == []
             continue
-        cosines = encoder.similarity(encoder.encode([asked[each["query"]]]), encoder.encode(texts))[0].numpy()
+        cosines = encoder.similarity(encoder.encode([asked[each["query"]]]), encoder.encode(texts))[
+            0
+        ].numpy()
         best = np.argsort(-cosines)[:PASSAGES]
-        assert [passage["section"] for passage in each["passages"]] == [list(BOOK)[index] for index in best]
+        assert [passage["section"] for passage in each["passages"]] == [
+            list(BOOK)[index] for index in best
+        ]
         # Stored in bfloat16.
-        assert [passage["score"] for passage in each["passages"]] == pytest.approx(cosines[best], abs=5e-3)
+        assert [passage["score"] for passage in each["passages"]] == pytest.approx(
+            cosines[best], abs=5e-3
+        )
         assert all(passage["id"] and passage["book"] for passage in each["passages"])
     shown = {passage["text"] for each in verdicts[0]["knowledge"] for passage in each["passages"]}
     for prompt in prompts:
@@ -79,7 +107,12 @@ def test_a_chat_is_shown_the_nearest_passages_and_the_verdict_names_them(store: 
 
 
 def test_a_judge_of_criteria_sees_the_passages_of_its_response(store: Path, tmp_path: Path) -> None:
-    case = CASE | {"criteria": [{"criterion": "names the week", "points": 1}, {"criterion": "is kind", "points": 1}]}
+    case = CASE | {
+        "criteria": [
+            {"criterion": "names the week", "points": 1},
+            {"criterion": "is kind", "points": 1},
+        ]
+    }
     with EndpointDouble(good_answer) as endpoint:
         chat = ("--judge", "openai:m", "--base_url", endpoint.url, "--rubric", "checklist")
         done, verdicts = judge(tmp_path / "out", *chat, "--evidence", store, case=case)
@@ -104,11 +137,16 @@ def test_the_small_judge_checks_statements_against_the_store(store: Path, tmp_pa
 
 def reward_file(folder: Path, **settings: object) -> Path:
     file = folder / "reward.yaml"
-    file.write_text(f"judge: small\nencoder: {ENCODER}\n" + "".join(f"{key}: {settings[key]}\n" for key in settings))
+    file.write_text(
+        f"judge: small\nencoder: {ENCODER}\n"
+        + "".join(f"{key}: {settings[key]}\n" for key in settings)
+    )
     return file
 
 
-def test_a_reward_is_lower_where_the_store_contradicts_the_completion(store: Path, tmp_path: Path) -> None:
+def test_a_reward_is_lower_where_the_store_contradicts_the_completion(
+    store: Path, tmp_path: Path
+) -> None:
     search, content = KnowledgeArguments(store=str(store), encoder=str(ENCODER)).open("cpu")
     completions = [CASE["question"]] * 2, [each["text"] for each in CASE["responses"][:2]]
     options = ({}, {"search": search, "store": content})
@@ -122,7 +160,11 @@ def test_a_reward_is_lower_where_the_store_contradicts_the_completion(store: Pat
         load_reward(str(reward_file(tmp_path / "wrong", evidence="nowhere")))
 
 
-@pytest.mark.parametrize(("more", "said"), rows_of(__file__)["test_what_cannot_be_shown_is_one_line"])
-def test_what_cannot_be_shown_is_one_line(store: Path, tmp_path: Path, more: tuple, said: str) -> None:
+@pytest.mark.parametrize(
+    ("more", "said"), rows_of(__file__)["test_what_cannot_be_shown_is_one_line"]
+)
+def test_what_cannot_be_shown_is_one_line(
+    store: Path, tmp_path: Path, more: tuple, said: str
+) -> None:
     assert said in error_line(judge(tmp_path / "out", "--evidence", store, *more)[0])
     assert not (tmp_path / "out").exists()

@@ -31,15 +31,25 @@ def test_scores_stand_in_the_cases_order(chat, cases):
     judge = Judge(chat)
     request = Request(cases[0], (2, 0, 1))
     odds = ({"4": 0.5, "5": 0.5}, {"1": 1.0}, {"3": 1.0})
-    verdict = judge.verdict(request, Answer("Score: …", values=("5", "1", "3"), probabilities=odds, free="Why."))
-    assert (verdict.scores, verdict.expected_scores, verdict.order) == ((1, 3, 5), (1.0, 3.0, 4.5), (2, 0, 1))
+    verdict = judge.verdict(
+        request, Answer("Score: …", values=("5", "1", "3"), probabilities=odds, free="Why.")
+    )
+    assert (verdict.scores, verdict.expected_scores, verdict.order) == (
+        (1, 3, 5),
+        (1.0, 3.0, 4.5),
+        (2, 0, 1),
+    )
     assert (verdict.rationale, verdict.extra["models"]) == ("Why.", cases[0].models)
 
 
 def test_a_group_leaves_the_others_null(chat, cases):
     three = cases[0].responses
-    six = replace(cases[0], responses=(*three, *(replace(each, model=f"{each.model}x") for each in three)))
-    verdict = Judge(chat).verdict(Request(six, (4, 0, 5)), Answer("Score: Doctor 1: 2. Doctor 2: 3. Doctor 3: 1."))
+    six = replace(
+        cases[0], responses=(*three, *(replace(each, model=f"{each.model}x") for each in three))
+    )
+    verdict = Judge(chat).verdict(
+        Request(six, (4, 0, 5)), Answer("Score: Doctor 1: 2. Doctor 2: 3. Doctor 3: 1.")
+    )
     assert verdict.scores == (3, None, None, None, 2, 1)
 
 
@@ -71,15 +81,23 @@ def test_scores_on_several_criteria_stand_in_the_cases_order(chat, cases):
 def test_written_scores_on_several_criteria_have_their_mean_as_expected_score(chat, cases):
     judge = Judge(chat, "automedeval_guided", score_decoding="free")
     names = ("relevancy", "knowledge_correctness", "fluency")
-    points = {f"Doctor {n}": dict(zip(names, scores)) for n, scores in ((1, (4, 5, 4)), (2, (1, 2, 3)))}
+    points = {
+        f"Doctor {n}": dict(zip(names, scores)) for n, scores in ((1, (4, 5, 4)), (2, (1, 2, 3)))
+    }
     text = json.dumps({"rationale": "Why.", **points})
     verdict = judge.verdict(Request(replace(cases[0], reference="Rest."), (2, 0)), Answer(text))
     assert verdict.scores == (2, None, 4)
     assert verdict.expected_scores == pytest.approx((2.0, None, 13 / 3), abs=1e-6)
-    by_name = {"relevancy": [1, None, 4], "knowledge_correctness": [2, None, 5], "fluency": [3, None, 4]}
+    by_name = {
+        "relevancy": [1, None, 4],
+        "knowledge_correctness": [2, None, 5],
+        "fluency": [3, None, 4],
+    }
     assert verdict.criterion_scores == by_name
     assert verdict.rationale == "Why."
-    invalid = judge.verdict(Request(replace(cases[0], reference="Rest."), (2, 0)), Answer(text.replace("5", "6")))
+    invalid = judge.verdict(
+        Request(replace(cases[0], reference="Rest."), (2, 0)), Answer(text.replace("5", "6"))
+    )
     assert not invalid.valid
     assert invalid.scores is invalid.criterion_scores is invalid.expected_scores is None
     assert "criterion_scores" not in invalid.to_dict()
@@ -88,8 +106,15 @@ def test_written_scores_on_several_criteria_have_their_mean_as_expected_score(ch
 def test_choices_name_models(chat, cases):
     judge = Judge(chat, "instruction_pairwise")
     models = cases[0].models
-    verdict = judge.verdict(Request(cases[0], (2, 1), (models[1], models[2])), Answer("A, tie, B, A"))
-    assert verdict.choices == {"precision": models[2], "correctness": "tie", "format": models[1], "overall": models[2]}
+    verdict = judge.verdict(
+        Request(cases[0], (2, 1), (models[1], models[2])), Answer("A, tie, B, A")
+    )
+    assert verdict.choices == {
+        "precision": models[2],
+        "correctness": "tie",
+        "format": models[1],
+        "overall": models[2],
+    }
     assert verdict.pair == (models[1], models[2])
 
 
@@ -107,13 +132,18 @@ def test_thoughts_before_a_verdict_are_no_part_of_it(chat, cases, monkeypatch):
     for text in (f"<think>\nHm. {first}\n</think>\n\n{answer}", f"Hm. {first}</think>{answer}"):
         verdict = verdict_of(text)
         assert (verdict.scores, verdict.rationale, verdict.raw) == ((5, 3, 1), "Good.", answer)
-    for text in (f"<think>\nHm. {first}", f"<thought>\n{first}\n</thought>I decline to give scores."):
+    for text in (
+        f"<think>\nHm. {first}",
+        f"<thought>\n{first}\n</thought>I decline to give scores.",
+    ):
         assert not verdict_of(text).valid
 
 
 @pytest.mark.parametrize("text", ["So \ud800.", ""])
 def test_a_lone_surrogate_and_an_empty_response_are_judged(chat, cases, text):
-    case = replace(cases[0], responses=(replace(cases[0].responses[0], text=text), *cases[0].responses[1:]))
+    case = replace(
+        cases[0], responses=(replace(cases[0].responses[0], text=text), *cases[0].responses[1:])
+    )
     for judge in (Judge(chat, rationale=False), LikelihoodJudge(chat)):
         (verdict,) = judge([case])
         assert verdict.valid
@@ -123,7 +153,11 @@ def test_likelihoods_that_are_not_finite_are_invalid(chat, cases, monkeypatch):
     nothing = lambda pairs, wanted=None: ((at, float("nan")) for at in range(len(pairs)))  # noqa: E731
     monkeypatch.setattr(chat, "likelihoods", nothing)
     (verdict,) = LikelihoodJudge(chat)(cases[:1])
-    assert (verdict.valid, verdict.error, verdict.expected_scores) == (False, "no likelihood is finite", None)
+    assert (verdict.valid, verdict.error, verdict.expected_scores) == (
+        False,
+        "no likelihood is finite",
+        None,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -148,7 +182,10 @@ def test_a_rationale_takes_what_the_window_leaves_and_64_tokens_at_least(narrow)
     judge = Judge(LocalChat(narrow.model, dtype="float32", device="cpu", max_new_tokens=400))
     texts = ["word " * count for count in range(200, 900, 5)]
     cases = [Case("c", "Why?", (Response("a", each),)) for each in texts]
-    fits = [over <= 0 for over in judge.chat.overflow([judge.prompt(judge.plan(case)[0]) for case in cases])]
+    fits = [
+        over <= 0
+        for over in judge.chat.overflow([judge.prompt(judge.plan(case)[0]) for case in cases])
+    ]
     most = fits.index(False) - 1
     verdict, overlong = judge(cases[most : most + 2])
     assert verdict.valid
@@ -162,5 +199,11 @@ def test_settings_follow_what_changes_an_answer(chat, tmp_path):
     packaged = Path("src/automedeval/rubrics/packaged/automedeval.yaml").read_text()
     rubric.write_text(packaged.replace("easy to follow", "easy to read"))
     options = ({}, {"rationale": False}, {"score_decoding": "free"}, {"rubric": str(rubric)})
-    seen = {judge.fingerprint for judge in (*(Judge(chat, **each) for each in options), LikelihoodJudge(chat))}
-    assert (len(seen), Judge(chat, orders="all", seed=5).fingerprint) == (5, Judge(chat).fingerprint)
+    seen = {
+        judge.fingerprint
+        for judge in (*(Judge(chat, **each) for each in options), LikelihoodJudge(chat))
+    }
+    assert (len(seen), Judge(chat, orders="all", seed=5).fingerprint) == (
+        5,
+        Judge(chat).fingerprint,
+    )

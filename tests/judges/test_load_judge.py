@@ -38,7 +38,10 @@ def cases() -> list[Case]:
 def by_recipe(folder: Path, *arguments: object) -> list[dict]:
     """Return the lines of verdicts.jsonl that the recipe writes on the first three cases, in a fixed order."""
     succeeded(run_recipe("judge", "--cases", CASES, "--limit", 3, "--output", folder, *arguments))
-    return ordered(json.loads(line) for line in (folder / "verdicts.jsonl").read_text(encoding="utf-8").splitlines())
+    return ordered(
+        json.loads(line)
+        for line in (folder / "verdicts.jsonl").read_text(encoding="utf-8").splitlines()
+    )
 
 
 def ordered(verdicts) -> list[dict]:
@@ -57,7 +60,10 @@ def ordered(verdicts) -> list[dict]:
 )
 def test_a_judge_judges_as_by_the_recipe(spec, kind, options, tiny_model, cases, tmp_path) -> None:
     spec = spec.format(tiny_model)
-    words = {name: ",".join(value) if isinstance(value, list) else value for name, value in options.items()}
+    words = {
+        name: ",".join(value) if isinstance(value, list) else value
+        for name, value in options.items()
+    }
     with EndpointDouble(good_answer) as endpoint:
         chat = FAST | ({"base_url": endpoint.url} if spec == "openai:m" else {})
         written = by_recipe(tmp_path, "--judge", spec, *flags(**words, **chat))
@@ -66,7 +72,9 @@ def test_a_judge_judges_as_by_the_recipe(spec, kind, options, tiny_model, cases,
         assert ordered(verdict.to_dict() for verdict in judge(cases)) == written
 
 
-@pytest.mark.parametrize(("spec", "options", "error"), rows_of(__file__)["test_what_cannot_be_loaded_is_an_error"])
+@pytest.mark.parametrize(
+    ("spec", "options", "error"), rows_of(__file__)["test_what_cannot_be_loaded_is_an_error"]
+)
 def test_what_cannot_be_loaded_is_an_error(spec, options, error) -> None:
     with pytest.raises((RecordError, ValueError), match=error):
         load_judge(spec, **options)
@@ -98,7 +106,9 @@ def test_the_small_judge_judges_unless_the_environment_names_another(machine, mo
     folder = machine / "cache" / "automedeval" / "models" / "all-MiniLM-L6-v2"
     folder.mkdir(parents=True)
     (folder / "config.json").write_text("{}")
-    assert Path(encoder.place) == find_model("all-MiniLM-L6-v2") == user_models() / "all-MiniLM-L6-v2"
+    assert (
+        Path(encoder.place) == find_model("all-MiniLM-L6-v2") == user_models() / "all-MiniLM-L6-v2"
+    )
     monkeypatch.setenv("AUTOMEDEVAL_JUDGE", "openai:m")
     assert default_judge() == "openai:m"
 
@@ -119,8 +129,18 @@ ROWS = rows_of(__file__)["rows"]
 def test_a_data_set_gets_the_scores_of_the_verdicts() -> None:
     judge = load_judge("baseline:longer text")
     scored = judge_dataset(judge, Dataset.from_dict(ROWS), blank="skip")
-    assert scored.column_names == [*ROWS, "model_a_score", "model_b_score", "valid", "rationale", "error"]
-    assert (scored["model_a_score"][:], scored["model_b_score"][:]) == ([4.0, 3.0, None], [1.0, None, None])
+    assert scored.column_names == [
+        *ROWS,
+        "model_a_score",
+        "model_b_score",
+        "valid",
+        "rationale",
+        "error",
+    ]
+    assert (scored["model_a_score"][:], scored["model_b_score"][:]) == (
+        [4.0, 3.0, None],
+        [1.0, None, None],
+    )
     assert scored["valid"][:] == [True, True, None]
     only = judge_dataset(judge, Dataset.from_dict(ROWS), ["model_b"], blank="lowest")
     assert "model_a_score" not in only.column_names
@@ -128,7 +148,11 @@ def test_a_data_set_gets_the_scores_of_the_verdicts() -> None:
 
 
 def test_an_answer_is_read_as_those_of_files_are() -> None:
-    said = {"a": "Take it.", "b": "<think>\nHm, no.\n</think>\n\nTake it.", "c": [{"type": "text", "text": "Take it."}]}
+    said = {
+        "a": "Take it.",
+        "b": "<think>\nHm, no.\n</think>\n\nTake it.",
+        "c": [{"type": "text", "text": "Take it."}],
+    }
     rows = {name: [cell] for name, cell in ({"question": "What helps?"} | said).items()}
     scored = judge_dataset(load_judge("baseline:longer text"), Dataset.from_dict(rows))
     assert scored["a_score"][:] == scored["b_score"][:] == scored["c_score"][:] == [2.0]
@@ -141,13 +165,19 @@ def test_faults_are_one_line(tmp_path: Path) -> None:
         ({"question": ["b"]}, {}, "no column with responses"),
         ({"question": ["b"], "a": [3]}, {}, "row 0: 'a' must be text, not 3"),
         (ROWS, {"responses": ["model_c"]}, "no column 'model_c'"),
-        (ROWS | {"valid": [1, 2, 3]}, {"responses": ["model_a"], "blank": "skip"}, "a column 'valid' already"),
+        (
+            ROWS | {"valid": [1, 2, 3]},
+            {"responses": ["model_a"], "blank": "skip"},
+            "a column 'valid' already",
+        ),
         (ROWS, {}, r"3 of 6 answers are blank"),
         (ROWS, {"blank": "drop"}, "blank cells are lowest or skip, not 'drop'"),
     ):
         with pytest.raises(RecordError, match=fault):
             judge_dataset(judge, Dataset.from_dict(rows), **options)
-    pairs = load_judge(str(build_tiny_model(tmp_path / "model")), "medical_pairwise", {"max_new_tokens": 4})
+    pairs = load_judge(
+        str(build_tiny_model(tmp_path / "model")), "medical_pairwise", {"max_new_tokens": 4}
+    )
     with pytest.raises(RecordError, match="gives choices, and a table needs scores"):
         judge_dataset(pairs, Dataset.from_dict(ROWS), blank="skip")
 
@@ -159,11 +189,27 @@ def test_verdicts_are_a_table_with_a_row_for_each_response() -> None:
         [
             Verdict("1", "j", "r@1", (1, 0), valid=True, rationale="R", extra=models, **scores),
             Verdict("2", "j", "r@1", (0, 1), error="not readable", extra=models),
-            Verdict("3", "k", "p@1", (0, 1), ("a", "b"), valid=True, choices={"best": "tie"}, extra=models),
+            Verdict(
+                "3",
+                "k",
+                "p@1",
+                (0, 1),
+                ("a", "b"),
+                valid=True,
+                choices={"best": "tie"},
+                extra=models,
+            ),
         ]
     ).to_pandas()
     slots = table[["case_id", "model", "slot"]].values.tolist()
-    assert slots == [["1", "b", 0], ["1", "a", 1], ["2", "a", 0], ["2", "b", 1], ["3", "a", 0], ["3", "b", 1]]
+    assert slots == [
+        ["1", "b", 0],
+        ["1", "a", 1],
+        ["2", "a", 0],
+        ["2", "b", 1],
+        ["3", "a", 0],
+        ["3", "b", 1],
+    ]
     assert table.score.tolist()[:2] == [5, 2]
     assert table.groupby("case_id").expected_score.mean().round(3).to_dict()["1"] == 3.5
     assert table[~table.valid].score.isna().all()

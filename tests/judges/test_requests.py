@@ -9,18 +9,27 @@ from automedeval.judges.requests import plan_requests
 from automedeval.records import Case, RecordError, Response
 from automedeval.rubrics import read_rubric
 
-LISTWISE, PAIRWISE, GUIDED = map(read_rubric, ("automedeval", "medical_pairwise", "instruction_pairwise"))
+LISTWISE, PAIRWISE, GUIDED = map(
+    read_rubric, ("automedeval", "medical_pairwise", "instruction_pairwise")
+)
 
 
 def case(count: int, reference: str | None = None, name: str = "c") -> Case:
-    return Case(name, "Why?", tuple(Response(f"m{index}", f"text {index}") for index in range(count)), reference)
+    return Case(
+        name,
+        "Why?",
+        tuple(Response(f"m{index}", f"text {index}") for index in range(count)),
+        reference,
+    )
 
 
 def test_one_order_is_seeded_per_case():
     orders = [plan_requests(case(3, name=f"c{n}"), LISTWISE)[0].slots for n in range(60)]
     assert orders == [plan_requests(case(3, name=f"c{n}"), LISTWISE)[0].slots for n in range(60)]
     assert set(orders) == set(permutations(range(3)))
-    assert orders != [plan_requests(case(3, name=f"c{n}"), LISTWISE, seed=1)[0].slots for n in range(60)]
+    assert orders != [
+        plan_requests(case(3, name=f"c{n}"), LISTWISE, seed=1)[0].slots for n in range(60)
+    ]
 
 
 def test_all_orders_and_a_latin_square():
@@ -54,13 +63,18 @@ def test_one_response_alone():
 
 def test_every_pair_or_those_with_the_baseline():
     requests = plan_requests(case(4), PAIRWISE)
-    assert {tuple(sorted(each.pair)) for each in requests} == set(combinations(("m0", "m1", "m2", "m3"), 2))
+    assert {tuple(sorted(each.pair)) for each in requests} == set(
+        combinations(("m0", "m1", "m2", "m3"), 2)
+    )
     for request in requests:
         assert {f"m{slot}" for slot in request.slots} == set(request.pair)
     against = plan_requests(case(4), PAIRWISE, baseline="m2")
     assert [request.pair for request in against] == [("m2", "m0"), ("m2", "m1"), ("m2", "m3")]
     both = plan_requests(case(2), PAIRWISE, "all")
-    assert ({request.slots for request in both}, len({request.pair for request in both})) == ({(0, 1), (1, 0)}, 1)
+    assert ({request.slots for request in both}, len({request.pair for request in both})) == (
+        {(0, 1), (1, 0)},
+        1,
+    )
 
 
 def test_the_first_slot_of_pairs_is_balanced_over_cases():
@@ -77,7 +91,10 @@ def test_selected_models_keep_the_cases_own_indices():
 
 def test_runs_differ_in_their_number_alone():
     requests = plan_requests(case(3), LISTWISE, runs=3)
-    assert ([request.run for request in requests], len({request.slots for request in requests})) == ([0, 1, 2], 1)
+    assert (
+        [request.run for request in requests],
+        len({request.slots for request in requests}),
+    ) == ([0, 1, 2], 1)
 
 
 def test_what_is_not_there_is_refused():

@@ -16,7 +16,17 @@ import pytest
 import torch
 from doubles.agreement_study import CASES, RATINGS, read, write
 from plain_small_judge import Plain, adapter, lowered
-from programs import ENCODER, ROOT, SAMPLE, SAVE, error_line, needs_encoder, run_recipe, stopped, succeeded
+from programs import (
+    ENCODER,
+    ROOT,
+    SAMPLE,
+    SAVE,
+    error_line,
+    needs_encoder,
+    run_recipe,
+    stopped,
+    succeeded,
+)
 from tables import rows_of
 
 from automedeval.judges.features import FEATURES, QUESTION
@@ -30,21 +40,51 @@ from automedeval.stats.agreement import Panel
 
 pytestmark = needs_encoder
 SCALE = "automedeval"
-FAST = ("--use_cpu", "true", "--report_to", "none", "--save_strategy", "steps", "--logging_steps", 1)
+FAST = (
+    "--use_cpu",
+    "true",
+    "--report_to",
+    "none",
+    "--save_strategy",
+    "steps",
+    "--logging_steps",
+    1,
+)
 
 
 def training(output: Path, *more: object) -> list[object]:
     """Return the arguments of six updates on the sample's ratings, saved after every other one."""
     cases, ratings = SAMPLE / "train_cases.jsonl", SAMPLE / "train_ratings.jsonl"
-    options = ["--cases", cases, "--ratings", ratings, "--encoder", ENCODER, "--output_dir", output, *FAST]
-    steps = ["--lists", 12, "--per_device_train_batch_size", 2, "--num_train_epochs", 1, "--save_steps", 2]
+    options = [
+        "--cases",
+        cases,
+        "--ratings",
+        ratings,
+        "--encoder",
+        ENCODER,
+        "--output_dir",
+        output,
+        *FAST,
+    ]
+    steps = [
+        "--lists",
+        12,
+        "--per_device_train_batch_size",
+        2,
+        "--num_train_epochs",
+        1,
+        "--save_steps",
+        2,
+    ]
     return [*options, *steps, "--learning_rate", 0.001, "--seed", 0, *more]
 
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     output = tmp_path_factory.mktemp("small") / "people"
-    done = succeeded(run_recipe("train_cross_encoder", *training(output, "--evaluation_cases", CASES)))
+    done = succeeded(
+        run_recipe("train_cross_encoder", *training(output, "--evaluation_cases", CASES))
+    )
     assert "cases → 12 drawn" in done.stdout
     assert "MISSING" not in done.stderr + done.stdout
     return output
@@ -53,13 +93,27 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def small(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     output = tmp_path_factory.mktemp("judges") / "small"
-    taken = [case | {"reference": None} for case in read(SAMPLE / "train_cases.jsonl")[:15]]  # texts take long
+    taken = [
+        case | {"reference": None} for case in read(SAMPLE / "train_cases.jsonl")[:15]
+    ]  # texts take long
     cases = write(output.with_name("cases.jsonl"), taken)
     files = ["--cases", cases, "--ratings", SAMPLE / "train_ratings.jsonl"]
-    options = ["--relevance", trained, *files, "--rubric", SCALE, "--output", output, "--encoder", ENCODER]
+    options = [
+        "--relevance",
+        trained,
+        *files,
+        "--rubric",
+        SCALE,
+        "--output",
+        output,
+        "--encoder",
+        ENCODER,
+    ]
     done = succeeded(run_recipe("fit_small_judge", *options))
     assert "relevance 0." in done.stdout
-    facts, packaged = (json.loads((folder / "judge.json").read_text()) for folder in (output, SMALL))
+    facts, packaged = (
+        json.loads((folder / "judge.json").read_text()) for folder in (output, SMALL)
+    )
     assert facts["voice"] == packaged["voice"]
     return output
 
@@ -72,15 +126,26 @@ def judged(tmp_path: Path, folder: Path, cases: Path = CASES, *more: object) -> 
 
 @pytest.mark.parametrize("beside", ["reference", "question"])
 def test_scores_are_those_of_plain_transformers(beside: str, small: Path, tmp_path: Path) -> None:
-    cases = [case.to_dict() | ({} if beside == "reference" else {"reference": None}) for case in read_cases(CASES)][:4]
+    cases = [
+        case.to_dict() | ({} if beside == "reference" else {"reference": None})
+        for case in read_cases(CASES)
+    ][:4]
     verdicts, plain = judged(tmp_path, small, write(tmp_path / "cases.jsonl", cases)), Plain(small)
     assert [verdict["case_id"] for verdict in verdicts] == [case["id"] for case in cases]
     for case, verdict in zip(cases, verdicts):
-        expected = [plain.score(case["question"], each["text"], case.get("reference")) for each in case["responses"]]
-        right = [lowered(score, verdict, each["model"]) for score, each in zip(expected, case["responses"])]
+        expected = [
+            plain.score(case["question"], each["text"], case.get("reference"))
+            for each in case["responses"]
+        ]
+        right = [
+            lowered(score, verdict, each["model"])
+            for score, each in zip(expected, case["responses"])
+        ]
         assert verdict["expected_scores"] == pytest.approx(right, abs=2e-4)
         assert ("checked" in verdict) == (beside == "reference")
-    assert {(each["judge"], each["rubric"], each["scores"]) for each in verdicts} == {("small", "automedeval@1", None)}
+    assert {(each["judge"], each["rubric"], each["scores"]) for each in verdicts} == {
+        ("small", "automedeval@1", None)
+    }
     again = judged(tmp_path, small, tmp_path / "cases.jsonl")
     assert again == verdicts, "it resumes"
 
@@ -100,7 +165,9 @@ def test_the_measured_figures_are_those_of_loops(small: Path, people: dict) -> N
     plain = Plain(small)
     alone, beside = ({name: [] for name in names} for names in (QUESTION, FEATURES))
 
-    def count(right: dict[str, list], question: str, answers: list, reference: str | None = None) -> None:
+    def count(
+        right: dict[str, list], question: str, answers: list, reference: str | None = None
+    ) -> None:
         rows = [(people[key], plain.features(question, text, reference)) for key, text in answers]
         for (higher, first), (lower, second) in combinations(rows, 2):
             for name in right if abs(higher - lower) > 1e-9 else ():
@@ -112,7 +179,9 @@ def test_the_measured_figures_are_those_of_loops(small: Path, people: dict) -> N
         best = max(answers, key=lambda each: people[each[0]])
         if people[best[0]] >= 1 + 4 * 2 / 3 and len(answers) == 3:
             count(beside, case.question, [each for each in answers if each is not best], best[1])
-    for right, measured in zip((alone, beside), json.loads((small / "judge.json").read_text())["sets"].values()):
+    for right, measured in zip(
+        (alone, beside), json.loads((small / "judge.json").read_text())["sets"].values()
+    ):
         for name, hits in right.items():
             assert measured[name]["value"] == pytest.approx(fmean(hits), abs=1e-9)
 
@@ -149,7 +218,9 @@ def test_weights_put_pairs_in_order_and_shares_are_on_peoples_scale() -> None:
     rng = np.random.default_rng(0)
     panel = Panel.of_sizes([3] * 300)
     quality = rng.normal(size=900)
-    features = columns(first=-quality + rng.normal(size=900), relevance=quality, covered=rng.normal(size=900))
+    features = columns(
+        first=-quality + rng.normal(size=900), relevance=quality, covered=rng.normal(size=900)
+    )
     shares = 1 / (1 + np.exp(-(0.5 + 1.5 * quality))) + rng.normal(0, 0.02, 900)
     scale = Scale.fit(["first", "relevance", "covered"], features, shares.clip(0, 1), panel)
     assert scale.weights["first"] == 0
@@ -165,7 +236,9 @@ def test_an_interrupted_training_reaches_the_same_adapter(trained: Path, tmp_pat
     with stopped(SAVE):
         run_recipe("train_cross_encoder", *training(output, "--evaluation_cases", CASES))
     assert not (output / "adapter").exists()
-    done = succeeded(run_recipe("train_cross_encoder", *training(output, "--evaluation_cases", CASES)))
+    done = succeeded(
+        run_recipe("train_cross_encoder", *training(output, "--evaluation_cases", CASES))
+    )
     assert "resuming from" in done.stdout
     first, second = adapter(trained), adapter(output)
     assert first.keys() == second.keys()
@@ -176,7 +249,9 @@ def test_an_interrupted_training_reaches_the_same_adapter(trained: Path, tmp_pat
 
 
 @pytest.mark.slow
-def test_it_goes_on_from_another_adapter_and_says_what_it_leaves_out(trained: Path, tmp_path: Path) -> None:
+def test_it_goes_on_from_another_adapter_and_says_what_it_leaves_out(
+    trained: Path, tmp_path: Path
+) -> None:
     leaked = tmp_path / "leaked.jsonl"
     write(leaked, [next(read_cases(SAMPLE / "train_cases.jsonl")).to_dict()])
     more = ("--start", trained, "--evaluation_cases", leaked, "--max_steps", 2)
@@ -184,7 +259,9 @@ def test_it_goes_on_from_another_adapter_and_says_what_it_leaves_out(trained: Pa
     assert "question of an evaluation case: 1" in done.stdout
     before, after = adapter(trained), adapter(tmp_path / "more")
     assert any(not torch.equal(before[name], after[name]) for name in before)
-    assert all((after[name] - before[name]).abs().max() < 0.05 for name in before), "it started from there"
+    assert all((after[name] - before[name]).abs().max() < 0.05 for name in before), (
+        "it started from there"
+    )
 
 
 def test_a_contradicted_statement_lowers_the_score_and_is_named(tmp_path: Path) -> None:
@@ -219,7 +296,10 @@ def test_a_response_of_which_nothing_was_read_is_not_checked(tmp_path: Path) -> 
 
 def test_what_is_learnt_from_is_the_nearest_piece_of_a_scored_response() -> None:
     lists_of = runpy.run_path(str(ROOT / "recipes" / "train_cross_encoder.py"))["lists_of"]
-    about, beside = "Gout is treated with rest and ice. " * 20, "Roads are built of stones and tar. " * 20
+    about, beside = (
+        "Gout is treated with rest and ice. " * 20,
+        "Roads are built of stones and tar. " * 20,
+    )
     texts = {"long": beside + about, "short": "Rest.", "empty": "…", "unrated": "Ice."}
     responses = [{"model": model, "text": text} for model, text in texts.items()]
     case = Case.from_dict({"id": "c", "question": "How is gout treated?", "responses": responses})
@@ -229,12 +309,19 @@ def test_what_is_learnt_from_is_the_nearest_piece_of_a_scored_response() -> None
     vectors = encoder.encode([case.question, *pieces(texts["long"])])
     nearest = pieces(texts["long"])[int((vectors[1:] @ vectors[0]).argmax())]
     assert "Gout" in nearest
-    first, second = ("How is gout treated?", [nearest, "Rest."], [4, 2]), ("Why?", ["Rest.", "Ice."], [2, 3])
+    first, second = (
+        ("How is gout treated?", [nearest, "Rest."], [4, 2]),
+        ("Why?", ["Rest.", "Ice."], [2, 3]),
+    )
     assert rows == [dict(zip(("query", "docs", "labels"), row)) for row in (first, second)]
 
 
-@pytest.mark.parametrize(("arguments", "message"), rows_of(__file__)["test_what_cannot_be_judged_is_one_line"])
-def test_what_cannot_be_judged_is_one_line(arguments: list[str], message: str, small: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "message"), rows_of(__file__)["test_what_cannot_be_judged_is_one_line"]
+)
+def test_what_cannot_be_judged_is_one_line(
+    arguments: list[str], message: str, small: Path, tmp_path: Path
+) -> None:
     other = tmp_path / "all-MiniLM-L6-v2"
     shutil.copytree(ENCODER, other)
     tokenizer = json.loads((other / "tokenizer.json").read_text())
@@ -245,8 +332,12 @@ def test_what_cannot_be_judged_is_one_line(arguments: list[str], message: str, s
     assert message in error_line(done)
 
 
-@pytest.mark.parametrize(("arguments", "message"), rows_of(__file__)["test_what_cannot_be_learnt_from_is_one_line"])
-def test_what_cannot_be_learnt_from_is_one_line(arguments: list[str], message: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "message"), rows_of(__file__)["test_what_cannot_be_learnt_from_is_one_line"]
+)
+def test_what_cannot_be_learnt_from_is_one_line(
+    arguments: list[str], message: str, tmp_path: Path
+) -> None:
     done = run_recipe("train_cross_encoder", *training(tmp_path / "out", *arguments))
     assert message in error_line(done)
 
@@ -262,9 +353,19 @@ def ten_cases(with_reference: bool) -> list[dict]:
 @pytest.mark.parametrize("beside", ["reference", "question"])
 def test_it_gives_its_recorded_scores(beside: str, tmp_path: Path) -> None:
     cases = ten_cases(beside == "reference")
-    options = ["--cases", write(tmp_path / "cases.jsonl", cases), "--output", tmp_path / "out", "--device", "cpu"]
+    options = [
+        "--cases",
+        write(tmp_path / "cases.jsonl", cases),
+        "--output",
+        tmp_path / "out",
+        "--device",
+        "cpu",
+    ]
     succeeded(run_recipe("judge", *options, "--encoder", ENCODER))
-    scores = {each["case_id"]: each["expected_scores"] for each in read(tmp_path / "out" / "verdicts.jsonl")}
+    scores = {
+        each["case_id"]: each["expected_scores"]
+        for each in read(tmp_path / "out" / "verdicts.jsonl")
+    }
     recorded = json.loads(RECORDED.read_text())[beside]
     assert list(recorded) == [case["id"] for case in cases]
     for case in cases:
@@ -280,9 +381,21 @@ print("loaded:", *sorted({"torch", "transformers", "sentence_transformers", "pef
 
 
 def test_it_computes_with_torch_alone_and_without_it_where_all_is_judged(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", LOADED, "judge", "sample", "--limit", "2", "--encoder", str(ENCODER)]
+    command = [
+        sys.executable,
+        "-c",
+        LOADED,
+        "judge",
+        "sample",
+        "--limit",
+        "2",
+        "--encoder",
+        str(ENCODER),
+    ]
     for expected, new in (("loaded: torch", 2), ("loaded:", 0)):
-        done = succeeded(subprocess.run([*command, "--output", str(tmp_path)], capture_output=True, text=True))
+        done = succeeded(
+            subprocess.run([*command, "--output", str(tmp_path)], capture_output=True, text=True)
+        )
         assert f"2 verdicts ({new} new)" in done.stdout
         assert done.stdout.splitlines()[-1] == expected
 
@@ -290,7 +403,12 @@ def test_it_computes_with_torch_alone_and_without_it_where_all_is_judged(tmp_pat
 def test_it_is_small_and_names_no_path_of_a_machine() -> None:
     files = [path for path in PACKAGED.rglob("*") if path.is_file()]
     assert sum(path.stat().st_size for path in files if path.suffix == ".safetensors") <= 8e6
-    assert {path.name for path in files} >= {"judge.json", "README.md", "NOTICE.md", "adapter_model.safetensors"}
+    assert {path.name for path in files} >= {
+        "judge.json",
+        "README.md",
+        "NOTICE.md",
+        "adapter_model.safetensors",
+    }
     for path in files:
         if path.suffix in (".json", ".md"):
             text = path.read_text(encoding="utf-8")
@@ -298,19 +416,35 @@ def test_it_is_small_and_names_no_path_of_a_machine() -> None:
             assert "/home" not in text
 
 
-def judge_elsewhere(folder: Path, cases: Path, **environment: object) -> subprocess.CompletedProcess:
+def judge_elsewhere(
+    folder: Path, cases: Path, **environment: object
+) -> subprocess.CompletedProcess:
     """Judge in a folder without models/."""
     command = [sys.executable, ROOT / "recipes" / "judge.py", "--device", "cpu"]
     command += ["--cases", cases, "--output", folder / "out"]
-    variables = os.environ | {"HF_HUB_OFFLINE": "1"} | {name: str(value) for name, value in environment.items()}
-    return subprocess.run([*map(str, command)], cwd=folder, env=variables, capture_output=True, text=True)
+    variables = (
+        os.environ
+        | {"HF_HUB_OFFLINE": "1"}
+        | {name: str(value) for name, value in environment.items()}
+    )
+    return subprocess.run(
+        [*map(str, command)], cwd=folder, env=variables, capture_output=True, text=True
+    )
 
 
-def test_its_encoder_is_found_in_the_cache_of_the_hub_and_nothing_is_downloaded(tmp_path: Path) -> None:
+def test_its_encoder_is_found_in_the_cache_of_the_hub_and_nothing_is_downloaded(
+    tmp_path: Path,
+) -> None:
     cases = write(tmp_path / "cases.jsonl", ten_cases(with_reference=True)[:2])
-    environment = {"HF_HUB_CACHE": tmp_path / "cache", "HF_HOME": tmp_path / "home", "AUTOMEDEVAL_JUDGE": "small"}
+    environment = {
+        "HF_HUB_CACHE": tmp_path / "cache",
+        "HF_HOME": tmp_path / "home",
+        "AUTOMEDEVAL_JUDGE": "small",
+    }
     error = error_line(judge_elsewhere(tmp_path, cases, **environment))
-    places = f"models/all-MiniLM-L6-v2, in {tmp_path}/home/automedeval/models or in the cache of the Hub"
+    places = (
+        f"models/all-MiniLM-L6-v2, in {tmp_path}/home/automedeval/models or in the cache of the Hub"
+    )
     assert f"no encoder at {places}" in error
     assert not (tmp_path / "out" / "verdicts.jsonl").exists()
     repository = tmp_path / "cache" / f"models--{ENCODER_ON_HUB.replace('/', '--')}"

@@ -31,7 +31,18 @@ def cases(count: int) -> list[dict]:
 
 def judged(output: Path, records: list[dict], judge: str = "small", *more: object) -> tuple:
     file = write(output.with_suffix(".jsonl"), records)
-    options = ("--judge", judge, "--output", output, "--encoder", ENCODER, "--device", "cpu", "--max_retries", 0)
+    options = (
+        "--judge",
+        judge,
+        "--output",
+        output,
+        "--encoder",
+        ENCODER,
+        "--device",
+        "cpu",
+        "--max_retries",
+        0,
+    )
     done = run_command("judge", file, *options, *more)
     verdicts = read(output / "verdicts.jsonl") if (output / "verdicts.jsonl").exists() else []
     return done, {each["case_id"]: each for each in verdicts}
@@ -46,7 +57,10 @@ def test_a_checkpoint_adds_its_log_odds_as_plain_transformers_computes_them(tmp_
     _, small = judged(tmp_path / "small", records)
     done, both = judged(tmp_path / "both", records, f"small+{folder}", "--dtype", "float32")
     succeeded(done)
-    tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModelForCausalLM.from_pretrained(folder)
+    tokenizer, model = (
+        AutoTokenizer.from_pretrained(folder),
+        AutoModelForCausalLM.from_pretrained(folder),
+    )
     for case in records:
         alone, beside = small[case["id"]], both[case["id"]]
         assert (beside["judge"], "voice" in alone) == ("small+tiny", False)
@@ -54,16 +68,24 @@ def test_a_checkpoint_adds_its_log_odds_as_plain_transformers_computes_them(tmp_
         for place, response in enumerate(case["responses"]):
             asked = f'does the text above correctly answer the question "{case["question"]}"? Answer yes or no.'
             message = {"role": "user", "content": f"{response['text']}\n\nQuestion: {asked}"}
-            prompt = tokenizer.apply_chat_template([message], tokenize=False, add_generation_prompt=True)
+            prompt = tokenizer.apply_chat_template(
+                [message], tokenize=False, add_generation_prompt=True
+            )
             start = tokenizer(prompt, add_special_tokens=False).input_ids
             totals = []  # the tiny vocabulary spells each option by several tokens
             for own in tokenizer(["Yes", "No"], add_special_tokens=False).input_ids:
                 with torch.no_grad():
-                    steps = model(torch.tensor([start + own])).logits[0, len(start) - 1 : -1].log_softmax(-1)
+                    steps = (
+                        model(torch.tensor([start + own]))
+                        .logits[0, len(start) - 1 : -1]
+                        .log_softmax(-1)
+                    )
                 totals.append(float(steps[range(len(own)), own].sum()))
             voice = float(np.clip(totals[0] - totals[1], -6, 6))
             assert beside["voice"][response["model"]] == pytest.approx(voice, abs=1e-3)
-            gained = odds_of(beside["expected_scores"][place]) - odds_of(alone["expected_scores"][place])
+            gained = odds_of(beside["expected_scores"][place]) - odds_of(
+                alone["expected_scores"][place]
+            )
             assert gained == pytest.approx(KEPT["weight"] * (voice - KEPT["mean"]), abs=1e-3)
 
 
@@ -75,32 +97,47 @@ def tells(yes: float, **others: float) -> dict:
     return answer(said, logprobs={"content": [first | {"top_logprobs": told}]})
 
 
-def test_a_response_of_which_the_voice_says_nothing_has_no_score_and_a_reason(tmp_path: Path) -> None:
+def test_a_response_of_which_the_voice_says_nothing_has_no_score_and_a_reason(
+    tmp_path: Path,
+) -> None:
     (case,) = cases(1)
     first, *rest = (each["text"] for each in case["responses"])
 
     def script(body: dict) -> dict:
-        return answer("I cannot say.") if body["messages"][0]["content"].startswith(first) else tells(0.9)
+        return (
+            answer("I cannot say.")
+            if body["messages"][0]["content"].startswith(first)
+            else tells(0.9)
+        )
 
     with EndpointDouble(script) as endpoint:
-        done, verdicts = judged(tmp_path / "v", [case], "small+openai:m", "--base_url", endpoint.url)
+        done, verdicts = judged(
+            tmp_path / "v", [case], "small+openai:m", "--base_url", endpoint.url
+        )
         assert len(endpoint.asked) == 1 + len(rest)
     succeeded(done)
-    scores, voice = verdicts[case["id"]]["expected_scores"], list(verdicts[case["id"]]["voice"].values())
+    scores, voice = (
+        verdicts[case["id"]]["expected_scores"],
+        list(verdicts[case["id"]]["voice"].values()),
+    )
     assert voice == ["'I cannot say.' is not one of Yes, No", *[round(math.log(9), 4)] * len(rest)]
     assert [score is None for score in scores] == [True, *[False] * len(rest)]
 
 
 def test_a_server_that_tells_no_probabilities_is_invalid_and_says_so(tmp_path: Path) -> None:
     with EndpointDouble(answer("Yes")) as endpoint:
-        done, verdicts = judged(tmp_path / "v", cases(1), "small+openai:m", "--base_url", endpoint.url)
+        done, verdicts = judged(
+            tmp_path / "v", cases(1), "small+openai:m", "--base_url", endpoint.url
+        )
     (verdict,) = verdicts.values()
     said = "no response can be read (the model tells no probabilities)"
     assert (verdict["valid"], verdict["error"], verdict["expected_scores"]) == (False, said, None)
     assert "no verdict is valid" in error_line(done)
 
 
-def test_a_response_longer_than_the_window_has_no_score_and_the_others_keep_theirs(tmp_path: Path) -> None:
+def test_a_response_longer_than_the_window_has_no_score_and_the_others_keep_theirs(
+    tmp_path: Path,
+) -> None:
     folder, records = build_tiny_model(tmp_path / "tiny", window=1024), cases(3)
     _, whole = judged(tmp_path / "whole", records, f"small+{folder}", "--dtype", "float32")
     records[0]["responses"][0]["text"] = "Drink a glass of water and rest. " * 400
@@ -111,10 +148,15 @@ def test_a_response_longer_than_the_window_has_no_score_and_the_others_keep_thei
     first, second, third = (verdicts[each["id"]] for each in records)
     scores, before = first["expected_scores"], whole[records[0]["id"]]["expected_scores"]
     assert (scores[0], scores[1:]) == (None, pytest.approx(before[1:], abs=1e-3))
-    assert "tokens longer than the context window" in first["voice"][records[0]["responses"][0]["model"]]
+    assert (
+        "tokens longer than the context window"
+        in first["voice"][records[0]["responses"][0]["model"]]
+    )
     assert f"{records[0]['responses'][0]['model']} has no score" in first["rationale"]
     assert "tokens longer than the context window" in second["error"]
-    assert third["expected_scores"] == pytest.approx(whole[records[2]["id"]]["expected_scores"], abs=1e-3)
+    assert third["expected_scores"] == pytest.approx(
+        whole[records[2]["id"]]["expected_scores"], abs=1e-3
+    )
 
 
 def test_a_certified_model_checks_the_statements_and_lowers_the_score_of_a_contradicted_answer(
@@ -124,7 +166,12 @@ def test_a_certified_model_checks_the_statements_and_lowers_the_score_of_a_contr
     said = ["Drink a glass of water with every meal.", "Rest at home until the fever is gone."]
     responses = [{"model": f"m{place}", "text": text} for place, text in enumerate(said)]
     reference = "Sip warm tea through the day. Stay in bed while the fever lasts."
-    case = {"id": "c", "question": "How do I treat a fever?", "reference": reference, "responses": responses}
+    case = {
+        "id": "c",
+        "question": "How do I treat a fever?",
+        "reference": reference,
+        "responses": responses,
+    }
     broken = [False]
 
     def script(body: dict) -> dict:
@@ -140,10 +187,14 @@ def test_a_certified_model_checks_the_statements_and_lowers_the_score_of_a_contr
     with EndpointDouble(script) as endpoint:
         endpoint.models = [{"id": "m", "owned_by": "somebody"}]
         asked = ("small+openai:m", "--base_url", endpoint.url)
-        done, before = judged(tmp_path / "before", [case], *asked)  # not certified: the small checker reads
+        done, before = judged(
+            tmp_path / "before", [case], *asked
+        )  # not certified: the small checker reads
         assert not endpoint.asked
         assert "reference: the small judge alone scores these cases, without m" in done.stdout
-        checker = load_checker("openai:m", EncoderArguments(ENCODER), ChatArguments(base_url=endpoint.url))
+        checker = load_checker(
+            "openai:m", EncoderArguments(ENCODER), ChatArguments(base_url=endpoint.url)
+        )
         checker.certificate.parent.mkdir(parents=True)
         write_json(checker.certificate, {"threshold": 0.5, "checker": "m"})
         judge = load_judge("small+openai:m", chat={"base_url": endpoint.url}, encoder=str(ENCODER))
@@ -156,19 +207,33 @@ def test_a_certified_model_checks_the_statements_and_lowers_the_score_of_a_contr
         done, verdicts = judged(tmp_path / "v", [case], *asked)
     succeeded(done)
     prompts = {each["body"]["messages"][-1]["content"] for each in endpoint.asked}
-    assert len(prompts) == 4  # of each answer its statement with and without a passage; beside a reference no voice
+    assert (
+        len(prompts) == 4
+    )  # of each answer its statement with and without a passage; beside a reference no voice
     assert about == sum(len(each.encode()) // 4 + 4 for each in prompts)
     assert f"{about:,} prompt tokens" in told  # where the server lists its models, and is not asked
     (wrong,) = verdicts["c"]["checked"]["m0"]
-    assert (wrong["text"], wrong["passage"], wrong["probability"]) == (said[0], "Sip warm tea through the day.", 0.8)
+    assert (wrong["text"], wrong["passage"], wrong["probability"]) == (
+        said[0],
+        "Sip warm tea through the day.",
+        0.8,
+    )
     assert (before["c"]["checked"], verdicts["c"]["checked"]["m1"]) == ({"m0": [], "m1": []}, [])
-    shares = [[(score - LOW) / (HIGH - LOW) for score in each["c"]["expected_scores"]] for each in (before, verdicts)]
+    shares = [
+        [(score - LOW) / (HIGH - LOW) for score in each["c"]["expected_scores"]]
+        for each in (before, verdicts)
+    ]
     assert shares[1] == pytest.approx([shares[0][0] * (1 - 0.8), shares[0][1]], abs=1e-4)
 
 
 @pytest.mark.parametrize(
     ("judge", "name"),
-    [("small+openai:org/m", "small+m"), ("small+models/x", "small+x"), ("small", "small"), ("small:f/x", "small-x")],
+    [
+        ("small+openai:org/m", "small+m"),
+        ("small+models/x", "small+x"),
+        ("small", "small"),
+        ("small:f/x", "small-x"),
+    ],
 )
 def test_the_name_of_a_folder_says_the_model(judge: str, name: str) -> None:
     assert folder_name(judge) == name
@@ -179,7 +244,11 @@ def test_what_an_endpoint_does_not_answer_is_asked_again_and_nothing_else(tmp_pa
 
     def script(body: dict) -> dict:
         wrong = records[0]["responses"][0]["text"]
-        return error(500) if broken[0] and body["messages"][0]["content"].startswith(wrong) else tells(0.8)
+        return (
+            error(500)
+            if broken[0] and body["messages"][0]["content"].startswith(wrong)
+            else tells(0.8)
+        )
 
     with EndpointDouble(script) as endpoint:
         asked = ("small+openai:m", "--base_url", endpoint.url)

@@ -6,7 +6,15 @@ from tables import rows_of
 
 from automedeval.meta_evaluation.agreement.baselines import best_baseline
 from automedeval.meta_evaluation.facts import against_best
-from automedeval.stats.bootstrap import Estimate, adjust, bootstrap, difference, estimate_from, plain, ratio
+from automedeval.stats.bootstrap import (
+    Estimate,
+    adjust,
+    bootstrap,
+    difference,
+    estimate_from,
+    plain,
+    ratio,
+)
 
 ROWS = rows_of(__file__)
 LONGER, BM25 = "longer text", "BM25 to the question"
@@ -40,7 +48,9 @@ def test_better_than_every_baseline() -> None:
 @pytest.mark.parametrize(("value", "words"), ROWS["test_not_better_than_one_of_them"])
 def test_not_better_than_one_of_them(value: float, words: str) -> None:
     said = sentence({LONGER: 0.3, BM25: value})
-    assert said.startswith(f"mine {words} the best baseline, BM25 to the question: difference in concordance")
+    assert said.startswith(
+        f"mine {words} the best baseline, BM25 to the question: difference in concordance"
+    )
     assert f" {value:.2f} (" in said
 
 
@@ -72,7 +82,9 @@ def test_a_judge_as_good_as_the_best_baseline_is_seldom_called_better_or_worse()
     rng, outcomes = np.random.default_rng(7), []
     for _ in range(200):
         right = rng.random((80, 4)) < [0.7, 0.7, 0.6, 0.5]  # the judge, and three baselines
-        judge, *others = bootstrap([ratio(column.astype(float), np.ones(80)) for column in right.T], 80, 400)
+        judge, *others = bootstrap(
+            [ratio(column.astype(float), np.ones(80)) for column in right.T], 80, 400
+        )
         found = best({str(number): difference(judge, other) for number, other in enumerate(others)})
         outcomes.append(found["outcome"])
     assert outcomes.count("better") <= 0.05 * 200

@@ -3,7 +3,9 @@
 from automedeval.meta_evaluation.checked import LABELS, UNREAD, check_rows
 
 
-def test_a_model_without_a_contradicted_answer_stands_after_those_with_one_whether_or_not_it_could_be_read() -> None:
+def test_a_model_without_a_contradicted_answer_stands_after_those_with_one_whether_or_not_it_could_be_read() -> (
+    None
+):
     def figures(share: float | None) -> dict:
         estimate = {"value": share, "low": None, "high": None, "n": 10}
         counts = dict.fromkeys(("answers", "statements", *LABELS, UNREAD), 10)

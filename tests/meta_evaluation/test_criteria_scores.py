@@ -20,12 +20,18 @@ def test_means_and_differences_are_those_of_a_loop_over_the_records(study) -> No
     folder, rows = study
     done = succeeded(compare(folder, "--ratings", folder / "labels.jsonl"))
     comparison = json.loads((folder / "compared" / "comparison.json").read_text())
-    points, people, judge = [each["points"] for each in CRITERIA], {"a": {}, "b": {}}, {"a": {}, "b": {}}
+    points, people, judge = (
+        [each["points"] for each in CRITERIA],
+        {"a": {}, "b": {}},
+        {"a": {}, "b": {}},
+    )
     for at in range(0, len(rows), 3):
         model, number, of_response = "ab"[at // 3 % 2], at // 6, rows[at : at + 3]
         votes = [each[2] for each in of_response]
         if all(2 * sum(each) != len(each) for each in votes):
-            people[model][number] = sum(p for p, each in zip(points, votes) if 2 * sum(each) > len(each)) / 8
+            people[model][number] = (
+                sum(p for p, each in zip(points, votes) if 2 * sum(each) > len(each)) / 8
+            )
         if None not in [each[0] for each in of_response]:
             judge[model][number] = sum(p * each[0] for p, each in zip(points, of_response)) / 8
     for model in "ab":
@@ -37,7 +43,10 @@ def test_means_and_differences_are_those_of_a_loop_over_the_records(study) -> No
     (pair,) = comparison["pairs"]
     gap = np.mean([people["a"][number] - people["b"][number] for number in both])
     assert pair["difference"]["j"]["classical"]["value"] == pytest.approx(gap)
-    sides = ([[side[model].get(n, np.nan) for n in range(60)] for model in "ab"] for side in (people, judge))
+    sides = (
+        [[side[model].get(n, np.nan) for n in range(60)] for model in "ab"]
+        for side in (people, judge)
+    )
     arrays = [np.subtract(*side) for side in sides]
     expected = prediction_powered(*arrays).interval
     powered = pair["difference"]["j"]["prediction_powered"]
@@ -56,7 +65,10 @@ def test_a_gate_takes_criteria_and_does_not_decide_where_many_are_unread(study, 
     write(tmp_path / "verdicts.jsonl", verdicts)
     write(tmp_path / "cases.jsonl", read(folder / "cases.jsonl"))
     done = succeeded(compare(tmp_path, *gate))
-    scores = [sum(c["points"] for c, met in zip(CRITERIA, each["checklist"]["met"]) if met) / 8 for each in verdicts]
+    scores = [
+        sum(c["points"] for c, met in zip(CRITERIA, each["checklist"]["met"]) if met) / 8
+        for each in verdicts
+    ]
     mean = np.mean(scores[::2]) - np.mean(scores[1::2])
     assert f"mean difference {mean:+.3f} points on 60 cases" in done.stdout
 

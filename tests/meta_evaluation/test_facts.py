@@ -20,7 +20,14 @@ from doubles.agreement_study import (
 from doubles.perturbations import some_of
 from programs import ENCODER, SAMPLE, error_line, flags, needs_encoder, run_command, succeeded
 
-from automedeval.meta_evaluation.facts import Audit, JudgeProfile, facts_of, in_words, is_trusted, trust
+from automedeval.meta_evaluation.facts import (
+    Audit,
+    JudgeProfile,
+    facts_of,
+    in_words,
+    is_trusted,
+    trust,
+)
 
 SAFE = "Not more than 4000 mg in 24 hours."
 DANGEROUS = (
@@ -49,7 +56,16 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def reported(study: Path, output: Path, *more: object) -> tuple[str, dict]:
-    args = ["--verdicts", study / "v", "--cases", study / "cases.jsonl", "--encoder", "none", "--resamples", 200]
+    args = [
+        "--verdicts",
+        study / "v",
+        "--cases",
+        study / "cases.jsonl",
+        "--encoder",
+        "none",
+        "--resamples",
+        200,
+    ]
     succeeded(run_command("report", *args, "--output", output, *more))
     return told(output), json.loads((output / "agreement.json").read_text())
 
@@ -58,10 +74,14 @@ def test_the_report_counts_the_rationales_that_say_nothing(tmp_path: Path) -> No
     texts = ["no, " * 30, "Response 1 is right becau", "Response 1 is right."]
     both = zip(agreeing_verdicts(), texts * 99)
     written = [each | {"rationale": text, "truncated": text != texts[2]} for each, text in both]
-    args = flags(verdicts=write(tmp_path / "v.jsonl", written), cases=CASES, encoder="none", resamples=200)
+    args = flags(
+        verdicts=write(tmp_path / "v.jsonl", written), cases=CASES, encoder="none", resamples=200
+    )
     succeeded(run_command("report", *args, "--output", tmp_path / "r"))
     counts = f"{-(-(len(written) - 1) // 3)} breaks off and {-(-len(written) // 3)} repeats itself"
-    assert f"Of the valid verdicts' rationales {counts}. Do not trust these scores." in told(tmp_path / "r")
+    assert f"Of the valid verdicts' rationales {counts}. Do not trust these scores." in told(
+        tmp_path / "r"
+    )
 
 
 @needs_encoder
@@ -86,7 +106,10 @@ def test_the_report_of_an_unrated_study_calls_no_model_better(study: Path, tmp_p
             assert fact in text
     assert result["judges"]["small"]["prefers_longer"]["value"] == 1.0
     assert "Rate 12 cases. Audit the judge" in printed
-    assert f"automedeval audit --judge small --cases {study / 'cases.jsonl'} --output audits/mine" in printed
+    assert (
+        f"automedeval audit --judge small --cases {study / 'cases.jsonl'} --output audits/mine"
+        in printed
+    )
 
 
 @needs_encoder
@@ -101,14 +124,29 @@ def test_an_audit_puts_its_own_figures_in_place(tmp_path: Path) -> None:
     (danger,) = (row for row in content["perturbations"] if row["name"] == "danger")
     printed, result = reported(tmp_path, tmp_path / "r", "--audits", tmp_path / "a")
     count, share = danger["share"]["n"], danger["share"]["value"]
-    assert f"It marks down {100 * share:.0f} % of {count} answers that were made dangerous" in printed
+    assert (
+        f"It marks down {100 * share:.0f} % of {count} answers that were made dangerous" in printed
+    )
     missed = [kind for kind, each in danger["kinds"].items() if each["share"]["value"] < 0.5]
     assert result["judges"]["small"]["audit"]["missed"] == missed
     assert f"By its audit the small judge mostly does not notice {in_words(missed)}." in printed
     assert "better than" not in printed, "it does not pass"
-    args = ["report", "--verdicts", tmp_path / "v", "--cases", cases, "--encoder", "none", "--resamples", 100]
+    args = [
+        "report",
+        "--verdicts",
+        tmp_path / "v",
+        "--cases",
+        cases,
+        "--encoder",
+        "none",
+        "--resamples",
+        100,
+    ]
     for other, said in (
-        (content | {"judge": content["judge"] | {"settings": "0" * 12}}, "no judge of these verdicts has them"),
+        (
+            content | {"judge": content["judge"] | {"settings": "0" * 12}},
+            "no judge of these verdicts has them",
+        ),
         ({}, "no audit.json of automedeval audit"),
     ):
         (tmp_path / "x.json").write_text(json.dumps(other))
@@ -124,16 +162,29 @@ def test_the_gate_and_preference_pairs_say_it_too(study: Path, tmp_path: Path) -
     for fact in (NOT_SEEN, LONGER, UNRATED):
         assert fact in done.stdout
     assert "worse" not in done.stdout.partition("\n")[0]
-    done = succeeded(run_command("export", *args, "--to", "preferences", "--output", tmp_path / "pairs.jsonl"))
+    done = succeeded(
+        run_command("export", *args, "--to", "preferences", "--output", tmp_path / "pairs.jsonl")
+    )
     assert NOT_SEEN in done.stdout
     assert UNRATED in done.stdout
 
 
 @needs_encoder
 def test_a_comparison_says_it_beside_the_ratings(study: Path, tmp_path: Path) -> None:
-    rated = [rating(f"c{n}", f"bot-v{v}", 4 - (n % 3 if v == 2 else 0)) for n in range(10) for v in (1, 2)]
+    rated = [
+        rating(f"c{n}", f"bot-v{v}", 4 - (n % 3 if v == 2 else 0))
+        for n in range(10)
+        for v in (1, 2)
+    ]
     write(tmp_path / "ratings.jsonl", rated)
-    args = ["--verdicts", study / "v", "--cases", study / "cases.jsonl", "--ratings", tmp_path / "ratings.jsonl"]
+    args = [
+        "--verdicts",
+        study / "v",
+        "--cases",
+        study / "cases.jsonl",
+        "--ratings",
+        tmp_path / "ratings.jsonl",
+    ]
     done = succeeded(run_command("compare", *args, "--output", tmp_path / "c"))
     page = (tmp_path / "c" / "comparison.html").read_text()
     for text in (done.stdout, page):
@@ -157,28 +208,47 @@ def test_the_list_is_ordered_and_trust_needs_ratings_or_an_audit() -> None:
         "What it does not see", "Same for all patients?", "Length", "Enough cases?", "Invalid verdicts", "Broken rationales",
         "Empty and unread", "Other languages", "Next step",
     ]  # fmt: skip
-    assert [*facts_of(JudgeProfile("j", blind_to=[]))] == ["Harm", "Can the judge be believed?", "Audited?"]
+    assert [*facts_of(JudgeProfile("j", blind_to=[]))] == [
+        "Harm",
+        "Can the judge be believed?",
+        "Audited?",
+    ]
     assert facts_of(JudgeProfile("j"))["Harm"] == "Not rated."
     assert facts_of(everything)["Harm"] == (
         "Moderate or worse by k: m in 2 of 20 answers (95 % interval 0–30), 1 cannot be told, 3 invalid. No score depends on "
         "it."
     )
-    for outcome, enough in ((None, False), ("worse", False), ("not better", False), ("better", False), (None, True)):
+    for outcome, enough in (
+        (None, False),
+        ("worse", False),
+        ("not better", False),
+        ("better", False),
+        (None, True),
+    ):
         profile = JudgeProfile("j", outcome=outcome, audit=Audit(9, enough, None, enough))
         assert is_trusted(profile) == (outcome == "better" or enough)
     assert not is_trusted(JudgeProfile("j"))
     doubt = "Do not rely on these scores alone: there is no proof that the small judge agrees with people"
     assert trust(JudgeProfile("small", outcome="worse")).startswith(doubt)
-    assert trust(JudgeProfile("small", outcome="better")).startswith("The small judge agrees with people better")
+    assert trust(JudgeProfile("small", outcome="better")).startswith(
+        "The small judge agrees with people better"
+    )
     enough = facts_of(everything)["Enough cases?"]
-    assert enough == "Too few to tell m from n. About 1,400 more would tell, if their difference stays as it is."
+    assert (
+        enough
+        == "Too few to tell m from n. About 1,400 more would tell, if their difference stays as it is."
+    )
     assert len({*facts_of(everything).values()}) == len(facts_of(everything))
 
 
-def test_the_audit_that_a_report_names_is_of_the_judge_of_its_verdicts(tiny_model: Path, tmp_path: Path) -> None:
+def test_the_audit_that_a_report_names_is_of_the_judge_of_its_verdicts(
+    tiny_model: Path, tmp_path: Path
+) -> None:
     cases = write(tmp_path / "cases.jsonl", read(CASES)[:3])
     options = flags(max_new_tokens=8, dtype="float32", device="cpu", rationale="false")
-    succeeded(run_command("judge", cases, "--judge", tiny_model, "--output", tmp_path / "v", *options))
+    succeeded(
+        run_command("judge", cases, "--judge", tiny_model, "--output", tmp_path / "v", *options)
+    )
     printed, _ = reported(tmp_path, tmp_path / "r")
     (line,) = (line for line in printed.splitlines() if line.startswith("Next step"))
     _, command, *words = shlex.split(line[line.index("automedeval audit") :])
@@ -193,9 +263,19 @@ def test_the_audit_that_a_report_names_is_of_the_judge_of_its_verdicts(tiny_mode
 def audit_of(settings: str, *rows: dict) -> dict:
     """Return what audit.json holds of a judge that was audited by changes of doses, or by these rows, and nothing else."""
     share = {"value": 0.9, "low": 0.8, "high": 1.0, "n": 40}
-    danger = {"name": "danger", "outcome": "passed", "share": share, "kinds": {"dose": {"share": share}}}
+    danger = {
+        "name": "danger",
+        "outcome": "passed",
+        "share": share,
+        "kinds": {"dose": {"share": share}},
+    }
     judge = {"name": "j", "settings": settings}
-    return {"judge": judge, "cases": {"cases": 20}, "passes": True, "perturbations": [*rows] or [danger]}
+    return {
+        "judge": judge,
+        "cases": {"cases": 20},
+        "passes": True,
+        "perturbations": [*rows] or [danger],
+    }
 
 
 def test_an_audit_says_only_what_it_tried(tmp_path: Path) -> None:
@@ -205,21 +285,42 @@ def test_an_audit_says_only_what_it_tried(tmp_path: Path) -> None:
     (tmp_path / "audit.json").write_text(json.dumps(audit_of("111111111111")))
     printed, _ = reported(tmp_path, tmp_path / "r", "--audits", tmp_path / "audit.json")
     assert "It marks down 90 % of 40 answers that were made dangerous" in printed
-    assert "What it does not see: The audit did not try a dropped “not” or a missed emergency.\n" in printed
+    assert (
+        "What it does not see: The audit did not try a dropped “not” or a missed emergency.\n"
+        in printed
+    )
     assert "\nBest model: " in printed
-    own = {"name": "patient", "share": {"value": 0.1}, "shift": {"value": 0.2}}  # a user's own of this name
-    (tmp_path / "audit.json").write_text(json.dumps(audit_of("111111111111", {"name": "order"}, own)))
+    own = {
+        "name": "patient",
+        "share": {"value": 0.1},
+        "shift": {"value": 0.2},
+    }  # a user's own of this name
+    (tmp_path / "audit.json").write_text(
+        json.dumps(audit_of("111111111111", {"name": "order"}, own))
+    )
     printed, _ = reported(tmp_path, tmp_path / "r", "--audits", tmp_path / "audit.json")
     assert "Audited: On 20 cases. It passes.\n" in printed
-    assert "What it does not see: Not known. No audit is given that shows whether j notices a wrong dose" in printed
+    assert (
+        "What it does not see: Not known. No audit is given that shows whether j notices a wrong dose"
+        in printed
+    )
     assert "\nWins most pairs: " in printed
 
 
-def test_an_audit_of_another_judge_of_the_report_is_not_taken_for_the_main_judge(tmp_path: Path) -> None:
-    judged = agreeing_verdicts("j", settings="111111111111"), noisy_verdicts("k", 0.5, 1, settings="222222222222")
+def test_an_audit_of_another_judge_of_the_report_is_not_taken_for_the_main_judge(
+    tmp_path: Path,
+) -> None:
+    judged = (
+        agreeing_verdicts("j", settings="111111111111"),
+        noisy_verdicts("k", 0.5, 1, settings="222222222222"),
+    )
     write(tmp_path / "v.jsonl", [*judged[0], *judged[1]])
     (tmp_path / "audit.json").write_text(json.dumps(audit_of("222222222222")))
-    options = {"verdicts": tmp_path / "v.jsonl", "cases": CASES, "ratings": SAMPLE / "test_ratings.jsonl"}
+    options = {
+        "verdicts": tmp_path / "v.jsonl",
+        "cases": CASES,
+        "ratings": SAMPLE / "test_ratings.jsonl",
+    }
     options |= {"encoder": "none", "resamples": 100, "audits": tmp_path / "audit.json"}
     succeeded(run_command("report", *flags(**options, output=tmp_path / "r")))
     assert "Audit the judge with the options of its run" in told(tmp_path / "r")
@@ -227,14 +328,28 @@ def test_an_audit_of_another_judge_of_the_report_is_not_taken_for_the_main_judge
 
 @pytest.mark.parametrize("name", ["blind_to", "empty", "models"])
 @pytest.mark.parametrize("value", [True, 3, "dose", {"dose": 1}, ["dose", 3]])
-def test_other_programs_keys_of_the_same_name_are_one_line(name: str, value: object, tmp_path: Path) -> None:
+def test_other_programs_keys_of_the_same_name_are_one_line(
+    name: str, value: object, tmp_path: Path
+) -> None:
     file = write(tmp_path / "v.jsonl", [each | {name: value} for each in agreeing_verdicts()])
-    done = run_command("report", "--verdicts", file, "--cases", CASES, "--encoder", "none", "--output", tmp_path / "r")
+    done = run_command(
+        "report",
+        "--verdicts",
+        file,
+        "--cases",
+        CASES,
+        "--encoder",
+        "none",
+        "--output",
+        tmp_path / "r",
+    )
     assert f"v.jsonl:1: {name!r} must be" in error_line(done)
 
 
 def test_models_with_empty_and_unread_responses_are_counted_and_the_first_of_them_named() -> None:
-    profile = JudgeProfile("j", empty={"a": 1, "b": 5, "c": 1, "d": 0, "e": 2, "f": 3}, unread={"b": 1, "a": 2})
+    profile = JudgeProfile(
+        "j", empty={"a": 1, "b": 5, "c": 1, "d": 0, "e": 2, "f": 3}, unread={"b": 1, "a": 2}
+    )
     assert facts_of(profile)["Empty and unread"] == (
         "b gave no answer in 5 cases, which counts as the lowest. f gave no answer in 3 cases, which counts as the lowest. "
         "e gave no answer in 2 cases, which counts as the lowest. The same holds for 2 more of the models. "
@@ -256,5 +371,7 @@ def test_of_a_judge_of_pairs_the_facts_name_the_criterion(tmp_path: Path) -> Non
          "choice": each["choices"]["correctness"]}
         for each in pairwise_verdicts()
     ]  # fmt: skip
-    printed, _ = reported(tmp_path, tmp_path / "r", "--ratings", write(tmp_path / "choices.jsonl", chosen))
+    printed, _ = reported(
+        tmp_path, tmp_path / "r", "--ratings", write(tmp_path / "choices.jsonl", chosen)
+    )
     assert "pairs makes the choice of most people in 100 % of the pairs on correctness (" in printed

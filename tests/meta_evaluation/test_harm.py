@@ -31,9 +31,16 @@ def study(tmp_path_factory) -> Path:
 
 
 def report(folder: Path, **files: object):
-    given = {"verdicts": "judge.jsonl", "ratings": "ratings.jsonl", "cases": "cases.jsonl", "output": "report"}
+    given = {
+        "verdicts": "judge.jsonl",
+        "ratings": "ratings.jsonl",
+        "cases": "cases.jsonl",
+        "output": "report",
+    }
     given = {name: folder / name_of for name, name_of in given.items()} | files
-    words = [word for name, value in given.items() if value is not None for word in (f"--{name}", value)]
+    words = [
+        word for name, value in given.items() if value is not None for word in (f"--{name}", value)
+    ]
     return run_command("report", *words, "--resamples", 200)
 
 
@@ -44,21 +51,32 @@ def consensus(study: Path) -> dict[tuple[str, str], str]:
         told = degrees.setdefault((each["case_id"], each["model"]), [])
         if each["choices"]["degree"] != UNTOLD:
             told.append(DEGREES.index(each["choices"]["degree"]))
-    return {place: DEGREES[median_high(told)] if told else UNTOLD for place, told in degrees.items()}
+    return {
+        place: DEGREES[median_high(told)] if told else UNTOLD for place, told in degrees.items()
+    }
 
 
 def judged(study: Path) -> dict[tuple[str, str], str]:
     verdicts = read(study / "judge.jsonl")
-    return {(each["case_id"], each["models"][each["order"][0]]): each["choices"]["degree"] for each in verdicts}
+    return {
+        (each["case_id"], each["models"][each["order"][0]]): each["choices"]["degree"]
+        for each in verdicts
+    }
 
 
 def test_agreement_is_that_of_scikit_learn(study):
     people, judge = consensus(study), judged(study)
-    pairs = [(people[place], judge[place]) for place in people if UNTOLD not in (people[place], judge[place])]
+    pairs = [
+        (people[place], judge[place])
+        for place in people
+        if UNTOLD not in (people[place], judge[place])
+    ]
     numbers = [[DEGREES.index(each) for each in side] for side in zip(*pairs)]
     result = json.loads((study / "report" / "harm.json").read_text())
     figures = result["judges"]["simulated-judge"]
-    assert figures["kappa"]["value"] == pytest.approx(cohen_kappa_score(*numbers, weights="quadratic"))
+    assert figures["kappa"]["value"] == pytest.approx(
+        cohen_kappa_score(*numbers, weights="quadratic")
+    )
     assert figures["kappa"]["low"] < figures["kappa"]["value"] < figures["kappa"]["high"]
     assert figures["table"] == confusion_matrix(*numbers, labels=range(5)).tolist()
     least = DEGREES.index("moderate")
@@ -73,15 +91,24 @@ def test_agreement_is_that_of_scikit_learn(study):
     worse = Counter(model for (_, model), degree in people.items() if degree in DEGREES[2:])
     ((model, count),) = worse.most_common(1)
     first = f"Moderate or worse by 3 simulated physicians: {model} in {count} of {told_of[model]} answers ("
-    assert f'<p class="verdict">{first}' in (study / "report" / "harm.html").read_text(encoding="utf-8")
+    assert f'<p class="verdict">{first}' in (study / "report" / "harm.html").read_text(
+        encoding="utf-8"
+    )
 
 
 def test_two_physicians_are_compared_on_every_pair_of_their_ratings(study):
     by_response: dict[tuple[str, str], list[int]] = {}
     for each in read(study / "ratings.jsonl"):
         if (degree := each["choices"]["degree"]) != UNTOLD:
-            by_response.setdefault((each["case_id"], each["model"]), []).append(DEGREES.index(degree))
-    pairs = [(one, other) for told in by_response.values() for i, one in enumerate(told) for other in told[i + 1 :]]
+            by_response.setdefault((each["case_id"], each["model"]), []).append(
+                DEGREES.index(degree)
+            )
+    pairs = [
+        (one, other)
+        for told in by_response.values()
+        for i, one in enumerate(told)
+        for other in told[i + 1 :]
+    ]
     both = [*pairs, *((other, one) for one, other in pairs)]
     kappa = json.loads((study / "report" / "harm.json").read_text())["people"]["kappa"]
     assert kappa["n"] == len(pairs)
@@ -108,10 +135,14 @@ def test_each_model_is_counted_and_under_called_answers_come_first(study):
     gaps = gaps_of(people, judge)
     lower = [tuple(place) for place in result["judges"]["simulated-judge"]["under_called"]]
     assert set(lower) == {place for place, gap in gaps.items() if gap > 0}
-    assert [gaps[place] for place in lower] == sorted((gaps[place] for place in lower), reverse=True)
+    assert [gaps[place] for place in lower] == sorted(
+        (gaps[place] for place in lower), reverse=True
+    )
     page = (study / "report" / "harm.html").read_text(encoding="utf-8")
     summaries = page.split('<details class="case"')[1:]
-    assert ["under-called" in each for each in summaries] == [place < len(lower) for place in range(len(summaries))]
+    assert ["under-called" in each for each in summaries] == [
+        place < len(lower) for place in range(len(summaries))
+    ]
     assert lower[0][0] in summaries[0]
     assert "<mark>" in page
 
@@ -127,9 +158,16 @@ def test_of_two_judges_the_widest_gap_of_either_comes_first(study, tmp_path, mon
     widest = {place: DEGREES.index(degree) for place, degree in people.items() if degree != UNTOLD}
     for place, gap in gaps_of(people, judged(study)).items():
         widest[place] = max(widest[place], gap)
-    summaries = (tmp_path / "report" / "harm.html").read_text(encoding="utf-8").split('<details class="case"')[1:]
+    summaries = (
+        (tmp_path / "report" / "harm.html")
+        .read_text(encoding="utf-8")
+        .split('<details class="case"')[1:]
+    )
     heads = [each.split("</summary>")[0] for each in summaries]
-    shown = [next(p for p in widest if p[0] in each and f"{p[1]}: " in head) for each, head in zip(summaries, heads)]
+    shown = [
+        next(p for p in widest if p[0] in each and f"{p[1]}: " in head)
+        for each, head in zip(summaries, heads)
+    ]
     assert [widest[place] for place in shown] == sorted(widest.values(), reverse=True)[:40]
     assert "note: the page shows the first 40 of 90 answers" in told(tmp_path / "report")
 
@@ -143,7 +181,9 @@ def test_physicians_alone_are_counted_and_one_of_them_agrees_with_nobody(study, 
     again = report(study, verdicts=None, ratings=None, output=tmp_path / "none")
     assert "--verdicts names no file" in error_line(again)
     about = [{name: each[name] for name in ("case_id", "model", "annotator")} for each in ratings]
-    scores = write(tmp_path / "scores.jsonl", [each | {"criterion": "q", "score": 3} for each in about])
+    scores = write(
+        tmp_path / "scores.jsonl", [each | {"criterion": "q", "score": 3} for each in about]
+    )
     line = error_line(report(study, ratings=scores, output=tmp_path / "none"))
     assert "scores.jsonl: ratings of scores, and these verdicts have none" in line
     again = report(study, ratings=f"{one},{study / 'ratings.jsonl'}", output=tmp_path / "none")
@@ -156,47 +196,81 @@ def test_the_facts_of_a_ranking_say_how_many_are_harmful_and_by_whom(study, tmp_
     scores = [verdict(case, [5, 3, 2], "scorer", models=models) for case in cases]
     both = f"{write(tmp_path / 'scores.jsonl', scores)},{study / 'judge.jsonl'}"
     succeeded(report(study, verdicts=both, output=tmp_path / "report", encoder="none"))
-    harm = next(line for line in told(study / "report").splitlines() if line.startswith("Moderate or"))
+    harm = next(
+        line for line in told(study / "report").splitlines() if line.startswith("Moderate or")
+    )
     assert harm.startswith("Moderate or worse by 3 simulated physicians: ")
     assert ". By simulated-judge: " in harm
     assert harm.endswith("No score depends on it.")
     assert f"Harm: {harm}" in told(tmp_path / "report")
-    assert {each.name for each in (tmp_path / "report").iterdir()} >= {"report.html", "harm.html", "agreement.json"}
-    report(study, verdicts=tmp_path / "scores.jsonl", ratings=None, output=tmp_path / "bare", encoder="none")
+    assert {each.name for each in (tmp_path / "report").iterdir()} >= {
+        "report.html",
+        "harm.html",
+        "agreement.json",
+    }
+    report(
+        study,
+        verdicts=tmp_path / "scores.jsonl",
+        ratings=None,
+        output=tmp_path / "bare",
+        encoder="none",
+    )
     assert "Harm: Not rated." in told(tmp_path / "bare")
-    with_harm, without = (json.loads((tmp_path / name / "agreement.json").read_text()) for name in ("report", "bare"))
+    with_harm, without = (
+        json.loads((tmp_path / name / "agreement.json").read_text()) for name in ("report", "bare")
+    )
     assert with_harm["models"] == without["models"], "no score depends on harm"
 
 
 @pytest.mark.parametrize(("file", "line", "change", "said"), FAULTS)
-def test_a_fault_is_one_plain_line_and_nothing_is_written(study, tmp_path, file, line, change, said):
+def test_a_fault_is_one_plain_line_and_nothing_is_written(
+    study, tmp_path, file, line, change, said
+):
     records = read(study / f"{file}.jsonl")
     for key, value in (change or {}).items():
         merged = records[line - 1][key] | value if isinstance(value, dict) else {}
-        records[line - 1][key] = {name: each for name, each in merged.items() if each is not None} if merged else value
+        records[line - 1][key] = (
+            {name: each for name, each in merged.items() if each is not None} if merged else value
+        )
     records += [] if change else [records[line - 1]]
     option = {"judge": "verdicts"}.get(file, file)
-    done = report(study, **{option: write(tmp_path / f"{file}.jsonl", records)}, output=tmp_path / "report")
+    done = report(
+        study, **{option: write(tmp_path / f"{file}.jsonl", records)}, output=tmp_path / "report"
+    )
     assert done.returncode == 1
     assert said in error_line(done)
     assert not (tmp_path / "report").exists()
 
 
 def test_words_are_no_scores_for_the_commands_that_compare_models(study, tmp_path):
-    done = run_command("compare", *flags(verdicts=study / "judge.jsonl", cases=study / "cases.jsonl", output=tmp_path))
+    done = run_command(
+        "compare",
+        *flags(verdicts=study / "judge.jsonl", cases=study / "cases.jsonl", output=tmp_path),
+    )
     assert done.returncode == 1
-    assert "a verdict by harm@1 has words and no scores; automedeval report reads these" in error_line(done)
+    assert (
+        "a verdict by harm@1 has words and no scores; automedeval report reads these"
+        in error_line(done)
+    )
 
 
 def test_constrained_decoding_gives_a_word_to_every_criterion(tiny_model, tmp_path):
     answers = {"a": "Take eight tablets.", "b": "Rest."}
     cases = write(tmp_path / "cases.jsonl", [case_of("c", "What now?", answers)])
-    options = flags(dtype="float32", rubric="harm", score_decoding="constrained", max_new_tokens=8, rationale="false")
+    options = flags(
+        dtype="float32",
+        rubric="harm",
+        score_decoding="constrained",
+        max_new_tokens=8,
+        rationale="false",
+    )
     run_command("judge", cases, "--judge", tiny_model, *options, "--output", tmp_path / "v")
     for each in read(tmp_path / "v" / "verdicts.jsonl"):
         assert each["valid"] or "excludes degree" in each["error"]
         said = json.loads(each["raw"])["harm"]
-        for criterion, odds in zip(read_rubric("harm").criteria, each["probabilities"], strict=True):
+        for criterion, odds in zip(
+            read_rubric("harm").criteria, each["probabilities"], strict=True
+        ):
             assert tuple(odds) == criterion.words
             assert sum(odds.values()) == pytest.approx(1, abs=1e-3)
             assert said[criterion.name] == max(odds, key=odds.get)
@@ -205,17 +279,28 @@ def test_constrained_decoding_gives_a_word_to_every_criterion(tiny_model, tmp_pa
 def test_an_endpoint_judges_harm_and_what_cannot_be_read_is_no_degree(tmp_path):
     texts = ["Rest and drink.", "Take eight tablets at once.", "It depends.", "Hm.", " "]
     replies = {
-        texts[0]: {"words": "", "harm": {"degree": "none", "likelihood": "no harm", "cause": "no harm"}},
-        texts[1]: {"words": texts[1], "harm": {"degree": "death", "likelihood": "high", "cause": "commission"}},
+        texts[0]: {
+            "words": "",
+            "harm": {"degree": "none", "likelihood": "no harm", "cause": "no harm"},
+        },
+        texts[1]: {
+            "words": texts[1],
+            "harm": {"degree": "death", "likelihood": "high", "cause": "commission"},
+        },
         texts[2]: {"words": "", "harm": dict.fromkeys(("degree", "likelihood", "cause"), UNTOLD)},
-        texts[3]: {"words": "", "harm": {"degree": "awful", "likelihood": "high", "cause": "commission"}},
+        texts[3]: {
+            "words": "",
+            "harm": {"degree": "awful", "likelihood": "high", "cause": "commission"},
+        },
     }
     answers = {f"m{number}": text for number, text in enumerate(texts)}
     cases = write(tmp_path / "cases.jsonl", [case_of("c", "What now?", answers)])
 
     def script(body):
         prompt = body["messages"][-1]["content"]
-        return answer(json.dumps(next((reply for text, reply in replies.items() if text in prompt), {})))
+        return answer(
+            json.dumps(next((reply for text, reply in replies.items() if text in prompt), {}))
+        )
 
     with EndpointDouble(script) as endpoint:
         judge = ["--judge", "openai:m", "--base_url", endpoint.url]
@@ -223,11 +308,21 @@ def test_an_endpoint_judges_harm_and_what_cannot_be_read_is_no_degree(tmp_path):
     assert done.returncode == 0, done.stderr
     verdicts = {each["order"][0]: each for each in read(tmp_path / "v" / "verdicts.jsonl")}
     assert [verdicts[slot]["valid"] for slot in range(5)] == [True, True, True, False, True]
-    assert verdicts[1]["choices"] == {"degree": "death", "likelihood": "high", "cause": "commission"}
+    assert verdicts[1]["choices"] == {
+        "degree": "death",
+        "likelihood": "high",
+        "cause": "commission",
+    }
     assert verdicts[1]["rationale"] == texts[1]
     assert verdicts[3]["error"].startswith("degree: 'awful' is not one of none, mild")
     assert verdicts[4]["choices"]["degree"] == UNTOLD, "of an empty answer nothing can be told"
     assert all(each["scores"] is None for each in verdicts.values())
-    rows = [line.split() for line in done.stdout.splitlines() if line[:2] in {f"m{number}" for number in range(5)}]
-    assert [row[1:8].index("1") for row in sorted(rows)] == [0, 4, 5, 6, 5], "the column of the table"
+    rows = [
+        line.split()
+        for line in done.stdout.splitlines()
+        if line[:2] in {f"m{number}" for number in range(5)}
+    ]
+    assert [row[1:8].index("1") for row in sorted(rows)] == [0, 4, 5, 6, 5], (
+        "the column of the table"
+    )
     assert "Harm: Moderate or worse by m: m1 in 1 of 1 answers" in done.stdout

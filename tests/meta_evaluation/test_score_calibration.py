@@ -55,7 +55,9 @@ def test_a_rising_line_is_found_again() -> None:
     verdicts = study()
     calibration = Calibration.fit(verdicts, people(verdicts), FEEDBACK)
     fresh = calibration.apply(scored(99, [1.5, 3.0, 4.5]), "new")
-    assert fresh.expected_scores == pytest.approx(np.interp([1.5, 3.0, 4.5], *zip(*SHAPE)).tolist(), abs=0.03)
+    assert fresh.expected_scores == pytest.approx(
+        np.interp([1.5, 3.0, 4.5], *zip(*SHAPE)).tolist(), abs=0.03
+    )
     assert (fresh.judge, fresh.rubric, fresh.valid) == ("new", "feedbackqa@1", True)
     assert calibration.source == "expected_scores"
     assert [calibration.facts[name] for name in ("cases", "responses", "ratings")] == [60, 180, 180]
@@ -79,7 +81,10 @@ def test_the_judges_order_stays_and_ties_are_rare() -> None:
     calibration = Calibration.fit(verdicts, people(verdicts, 0.8), FEEDBACK)
     (first, low), (last, high) = calibration.knots[0], calibration.knots[-1]
     values = np.linspace(first, last, 50)
-    points = [calibration.apply(scored(99, [value, None, None]), "new").expected_scores[0] for value in values.tolist()]
+    points = [
+        calibration.apply(scored(99, [value, None, None]), "new").expected_scores[0]
+        for value in values.tolist()
+    ]
     assert (np.diff(points) > 0).all()
     outside = calibration.apply(scored(99, [0.5, 9.0, None]), "new").expected_scores
     assert outside == pytest.approx((low, high, None))
@@ -88,7 +93,9 @@ def test_the_judges_order_stays_and_ties_are_rare() -> None:
 def test_readings_of_a_response_count_together_as_one() -> None:
     verdicts, ratings = study(), people(study(), 0.5)
     again = [replace(verdict, run=1) for verdict in verdicts]
-    first, second = (Calibration.fit(each, ratings, FEEDBACK) for each in (verdicts, verdicts + again))
+    first, second = (
+        Calibration.fit(each, ratings, FEEDBACK) for each in (verdicts, verdicts + again)
+    )
     assert first.knots == second.knots
     assert first.facts == second.facts
     some = [*verdicts, *again[:7]]
@@ -112,7 +119,12 @@ def test_whole_scores_serve_where_a_verdict_has_no_others() -> None:
 def test_an_invalid_verdict_stays_invalid_and_gets_no_score() -> None:
     calibration = Calibration.fit(study(), people(study()), FEEDBACK)
     fresh = calibration.apply(verdict_of(case_of(99), None), "new")
-    assert (fresh.valid, fresh.error, fresh.scores, fresh.expected_scores) == (False, "no score line", None, None)
+    assert (fresh.valid, fresh.error, fresh.scores, fresh.expected_scores) == (
+        False,
+        "no score line",
+        None,
+        None,
+    )
     assert (fresh.judge, fresh.rubric) == ("new", "feedbackqa@1")
     with_invalid = [*study(), verdict_of(case_of(99), None)]
     more = people(study()) + rated(with_invalid[-1], (1, 1, 4))
@@ -123,7 +135,10 @@ def test_other_settings_are_refused_and_the_fingerprint_follows() -> None:
     calibration = Calibration.fit(study(), people(study()), FEEDBACK)
     with pytest.raises(RecordError, match="case 'case-99': judged with other settings"):
         calibration.apply(scored(99, [1.0, 2.0, 3.0], extra={"settings": "s2"}), "new")
-    assert calibration.apply(scored(99, [1.0, 2.0, 3.0]), "new").extra["settings"] == calibration.fingerprint
+    assert (
+        calibration.apply(scored(99, [1.0, 2.0, 3.0]), "new").extra["settings"]
+        == calibration.fingerprint
+    )
     changes = ({"knots": ((1.0, 2.0),)}, {"source": "scores"}, {"settings": "s2"})
     turned = [replace(calibration, **change) for change in changes]
     assert len({each.fingerprint for each in (calibration, *turned)}) == 4
@@ -132,11 +147,18 @@ def test_other_settings_are_refused_and_the_fingerprint_follows() -> None:
 
 def test_what_nobody_rated_or_could_be_judged_says_nothing() -> None:
     verdicts, ratings = study(), people(study(), 0.5)
-    strangers = [*rated(scored(900, [1.0, 2.0, 3.0]), (9, 9)), replace(ratings[0], model="a stranger")]
+    strangers = [
+        *rated(scored(900, [1.0, 2.0, 3.0]), (9, 9)),
+        replace(ratings[0], model="a stranger"),
+    ]
     plain = Calibration.fit(verdicts, ratings, FEEDBACK)
     more = Calibration.fit([*verdicts, scored(951, [5.0, 1.0, 2.0])], ratings + strangers, FEEDBACK)
     assert more.to_dict() == plain.to_dict()
-    missing = [rating for rating in ratings if rating.case_id != verdicts[0].case_id or rating.model != MODELS[1]]
+    missing = [
+        rating
+        for rating in ratings
+        if rating.case_id != verdicts[0].case_id or rating.model != MODELS[1]
+    ]
     assert Calibration.fit(verdicts, missing, FEEDBACK).facts["responses"] == 179
 
 
@@ -151,24 +173,39 @@ def test_log_likelihoods_are_put_on_the_scale_as_scores_are() -> None:
                 values[1] = None if kind == "unread" else -9.0
                 verdict = replace(verdict, expected_scores=tuple(values))
                 verdict = replace(verdict, order=(0, 2)) if kind == "not shown" else verdict
-                verdict = replace(verdict, extra=verdict.extra | ({"empty": [MODELS[1]]} if kind == "empty" else {}))
+                verdict = replace(
+                    verdict,
+                    extra=verdict.extra | ({"empty": [MODELS[1]]} if kind == "empty" else {}),
+                )
             verdicts.append(verdict)
         ratings = likelihood_verdicts.people(likelihood_verdicts.study(30), 0.5)
-        ratings = [each for each in ratings if each.model != MODELS[1] or int(each.case_id[5:]) % 2 == 0]
+        ratings = [
+            each for each in ratings if each.model != MODELS[1] or int(each.case_id[5:]) % 2 == 0
+        ]
         calibration = Calibration.fit(verdicts[:20], ratings, FEEDBACK)
         fresh = [calibration.apply(verdict, "new").expected_scores for verdict in verdicts[20:]]
         found[kind] = calibration.knots, fresh
     knots, scores = found["not shown"]
     assert found["unread"] == (knots, scores)
-    lowest = [(one, 1.0, three) if at % 2 else (one, two, three) for at, (one, two, three) in enumerate(scores)]
+    lowest = [
+        (one, 1.0, three) if at % 2 else (one, two, three)
+        for at, (one, two, three) in enumerate(scores)
+    ]
     assert found["empty"] == (knots, lowest)
 
 
 def test_what_the_verdict_was_made_of_stays_in_it() -> None:
-    calibration, verdict = Calibration.fit(study(), people(study()), FEEDBACK), scored(99, [1.0, 2.0, 3.0])
+    calibration, verdict = (
+        Calibration.fit(study(), people(study()), FEEDBACK),
+        scored(99, [1.0, 2.0, 3.0]),
+    )
     applied = calibration.apply(verdict, "new")
     assert applied.extra == verdict.extra | {"settings": calibration.fingerprint}
-    assert (applied.case_id, applied.order, applied.run) == (verdict.case_id, verdict.order, verdict.run)
+    assert (applied.case_id, applied.order, applied.run) == (
+        verdict.case_id,
+        verdict.order,
+        verdict.run,
+    )
 
 
 VERDICTS = study()
@@ -177,19 +214,45 @@ NO_RISE = "people's ratings do not rise with what the judge gives"
 FAULTS = [
     (VERDICTS[:9], RATINGS, f"^9 rated cases .* needs {FEWEST} at least"),
     (VERDICTS, [], "^0 rated cases with a valid verdict"),
-    (VERDICTS, [replace(each, score=3) for each in RATINGS], "every response is rated 3: there is nothing to learn"),
+    (
+        VERDICTS,
+        [replace(each, score=3) for each in RATINGS],
+        "every response is rated 3: there is nothing to learn",
+    ),
     (VERDICTS, [replace(each, score=5 - each.score) for each in RATINGS], NO_RISE),
     ([scored(at, [2.0, 2.0, 2.0]) for at in range(60)], RATINGS, NO_RISE),
-    (VERDICTS, [replace(RATINGS[0], score=5)], "case 'case-0': the rating 5 is off feedbackqa@1's scale 1 to 4"),
-    (VERDICTS, RATINGS * 2, f"the ratings: 'ann' rated '{MODELS[0]}' of case 'case-0' on 'overall' before"),
-    ([*VERDICTS, scored(99, [1.0, 2.0, 3.0], extra={"settings": "s2"})], RATINGS, "or of one with several settings"),
-    ([replace(each, scores=None, expected_scores=None) for each in VERDICTS], RATINGS, "the verdict has no scores"),
-    ([scored(at, [1.0, 2.0, 3.0], extra={"models": []}) for at in range(20)], RATINGS, "does not name the models"),
+    (
+        VERDICTS,
+        [replace(RATINGS[0], score=5)],
+        "case 'case-0': the rating 5 is off feedbackqa@1's scale 1 to 4",
+    ),
+    (
+        VERDICTS,
+        RATINGS * 2,
+        f"the ratings: 'ann' rated '{MODELS[0]}' of case 'case-0' on 'overall' before",
+    ),
+    (
+        [*VERDICTS, scored(99, [1.0, 2.0, 3.0], extra={"settings": "s2"})],
+        RATINGS,
+        "or of one with several settings",
+    ),
+    (
+        [replace(each, scores=None, expected_scores=None) for each in VERDICTS],
+        RATINGS,
+        "the verdict has no scores",
+    ),
+    (
+        [scored(at, [1.0, 2.0, 3.0], extra={"models": []}) for at in range(20)],
+        RATINGS,
+        "does not name the models",
+    ),
 ]
 
 
 @pytest.mark.parametrize(("verdicts", "ratings", "fault"), FAULTS)
-def test_what_nothing_can_be_learnt_from_is_refused(verdicts: list, ratings: list, fault: str) -> None:
+def test_what_nothing_can_be_learnt_from_is_refused(
+    verdicts: list, ratings: list, fault: str
+) -> None:
     with pytest.raises(RecordError, match=fault):
         Calibration.fit(verdicts, ratings, FEEDBACK)
 
@@ -197,21 +260,39 @@ def test_what_nothing_can_be_learnt_from_is_refused(verdicts: list, ratings: lis
 @pytest.mark.parametrize(
     ("judge", "gaps", "error"),
     [
-        (np.repeat(range(10), 2), [-2, 0, *[1, 0] * 9], (9 * 0.5 + 1.0) / 10),  # the mean distance of ten bins of two
+        (
+            np.repeat(range(10), 2),
+            [-2, 0, *[1, 0] * 9],
+            (9 * 0.5 + 1.0) / 10,
+        ),  # the mean distance of ten bins of two
         (np.repeat(range(10), 2), [0] * 20, 0),
-        (np.repeat(range(1, 6), 20), [0] * 60 + [1] * 20 + [-1] * 20, 0.4),  # each of a few values has its own bin
-        (np.arange(21), [1, -1] * 10 + [0], 0),  # a decile (0, 2, … 20) begins its bin: nine of two and one of three
+        (
+            np.repeat(range(1, 6), 20),
+            [0] * 60 + [1] * 20 + [-1] * 20,
+            0.4,
+        ),  # each of a few values has its own bin
+        (
+            np.arange(21),
+            [1, -1] * 10 + [0],
+            0,
+        ),  # a decile (0, 2, … 20) begins its bin: nine of two and one of three
     ],
 )
-def test_the_error_is_the_mean_distance_of_the_bins(judge: np.ndarray, gaps: list[int], error: float) -> None:
+def test_the_error_is_the_mean_distance_of_the_bins(
+    judge: np.ndarray, gaps: list[int], error: float
+) -> None:
     case = np.arange(len(judge))
-    (found,) = estimate([calibration_error(judge + 0.0, judge + np.array(gaps, float), case, len(case))], len(case))
+    (found,) = estimate(
+        [calibration_error(judge + 0.0, judge + np.array(gaps, float), case, len(case))], len(case)
+    )
     assert found.value == pytest.approx(error)
 
 
 def test_after_is_measured_on_cases_that_the_line_was_not_learnt_from() -> None:
     verdicts, rng = study(30), np.random.default_rng(2)
-    ratings = [rating for verdict in verdicts for rating in rated(verdict, rng.integers(1, 5, 3).tolist())]
+    ratings = [
+        rating for verdict in verdicts for rating in rated(verdict, rng.integers(1, 5, 3).tolist())
+    ]
     after = Calibration.fit(verdicts, ratings, FEEDBACK).facts["calibration_error"]["after"]
     names = sorted(verdict.case_id for verdict in verdicts)
     by_name = {verdict.case_id: verdict for verdict in verdicts}
@@ -222,7 +303,9 @@ def test_after_is_measured_on_cases_that_the_line_was_not_learnt_from() -> None:
         apart += line.apply(by_name[name], "new").expected_scores
         said += [rating.score for rating in ratings if rating.case_id == name]
         case += [place] * 3
-    error = estimate(calibration_error(np.array(apart), np.array(said, float), np.array(case), 30), 30)
+    error = estimate(
+        calibration_error(np.array(apart), np.array(said, float), np.array(case), 30), 30
+    )
     assert after["value"] == pytest.approx(error.value, abs=1e-6)
     assert after["low"] <= after["value"] <= after["high"]
 
@@ -233,8 +316,13 @@ def test_the_error_of_a_good_judge_has_an_interval_that_reaches_down() -> None:
         case = np.repeat(np.arange(60), 3)
         judge = rng.uniform(1.5, 4.5, 180)
         people = np.clip(judge + rng.normal(0, 0.4, 60)[case] + rng.normal(0, 0.5, 180), 1, 5)
-        error, worse = (plain(estimate(calibration_error(each, people, case, 60), 60)) for each in (judge, judge + 0.5))
-        held.append(error["low"] <= 0.017 <= error["high"])  # of 400,000 draws, but for clipping nothing
+        error, worse = (
+            plain(estimate(calibration_error(each, people, case, 60), 60))
+            for each in (judge, judge + 0.5)
+        )
+        held.append(
+            error["low"] <= 0.017 <= error["high"]
+        )  # of 400,000 draws, but for clipping nothing
         assert error["low"] <= error["value"] <= error["high"]
         within.append(error["value"] <= error["chance"])
         assert worse["value"] > worse["chance"]

@@ -30,7 +30,13 @@ def verdict(
 def table(cases: list[Case], verdicts: list[Verdict], rubric: Rubric = SCORES) -> dict[str, dict]:
     """Return model → its row, in the order of the table, of estimates the values."""
     rows, _ = rank(Cases(cases, "cases"), verdicts, rubric, Path("verdicts.jsonl"))
-    values = lambda row: {name: each["value"] if isinstance(each, dict) else each for name, each in row.items()}  # noqa: E731
+
+    def values(row: dict) -> dict:
+        return {
+            name: figure["value"] if isinstance(figure, dict) else figure
+            for name, figure in row.items()
+        }
+
     return {row["model"]: values(row) for row in rows}
 
 
@@ -45,7 +51,10 @@ def test_orders_are_averaged_and_invalid_verdicts_are_left_out() -> None:
 def test_expected_scores_are_shown_if_every_verdict_has_them() -> None:
     """A server that does not tell every alternative gives expected scores with some verdicts alone."""
     cases = [case_of("1", "2", name=str(number)) for number in range(2)]
-    both, lacks = verdict((0, 1), "0", scores=(1, 4), expected_scores=(1.5, 4.0)), verdict((0, 1), "1", scores=(5, 1))
+    both, lacks = (
+        verdict((0, 1), "0", scores=(1, 4), expected_scores=(1.5, 4.0)),
+        verdict((0, 1), "1", scores=(5, 1)),
+    )
     assert table(cases[:1], [both])["a"]["mean score"] == 1.5
     rows = table(cases, [both, lacks])
     assert rows["a"]["mean score"] == 3.0
@@ -66,20 +75,30 @@ def test_a_model_without_a_number_stands_behind_negative_numbers() -> None:
 
 def test_a_choice_of_the_worse_response_is_a_loss_of_its_model() -> None:
     choices = dict.fromkeys(PAIRS.output_criteria, "a")
-    rows = table([case_of("1", "2")], [verdict((0, 1), rubric=PAIRS.name, pair=("a", "b"), choices=choices)], PAIRS)
+    rows = table(
+        [case_of("1", "2")],
+        [verdict((0, 1), rubric=PAIRS.name, pair=("a", "b"), choices=choices)],
+        PAIRS,
+    )
     assert {model: (row["pairs"], row["share of pairs won"]) for model, row in rows.items()} == {
         "a": (1, 1),
         "b": (1, 0),
     }
     worse = {each.name: "a" if each.polarity == "worse" else "b" for each in PAIRS.criteria}
-    rows = table([case_of("1", "2")], [verdict((0, 1), rubric=PAIRS.name, pair=("a", "b"), choices=worse)], PAIRS)
+    rows = table(
+        [case_of("1", "2")],
+        [verdict((0, 1), rubric=PAIRS.name, pair=("a", "b"), choices=worse)],
+        PAIRS,
+    )
     assert rows["a"]["share of pairs won"] == 0, "it is worse on every criterion"
 
 
 def test_ranks_overlap_unless_the_difference_is_clear() -> None:
     """Beside scipy's t-tests of the pairs, adjusted by hand, and its bootstrap of the share."""
     rng = np.random.default_rng(1)
-    scores = np.column_stack([rng.integers(2, 6, 40), rng.integers(2, 6, 40), rng.integers(1, 3, 40)])
+    scores = np.column_stack(
+        [rng.integers(2, 6, 40), rng.integers(2, 6, 40), rng.integers(1, 3, 40)]
+    )
     cases = [case_of("1", "2", "3", name=str(n)) for n in range(40)]
     verdicts = [verdict(name=str(n), scores=tuple(map(int, row))) for n, row in enumerate(scores)]
     rows, profile = rank(Cases(cases, "cases"), verdicts, SCORES, Path("v"))
@@ -91,24 +110,28 @@ def test_ranks_overlap_unless_the_difference_is_clear() -> None:
     first, second, more = profile.unclear
     assert {first, second} == {"a", "b"}
     assert more > 0
-    won = {"a": margins[0, 1] + margins[0, 2], "b": margins[1, 2] - margins[0, 1], "c": -margins[0, 2] - margins[1, 2]}
+    won = {
+        "a": margins[0, 1] + margins[0, 2],
+        "b": margins[1, 2] - margins[0, 1],
+        "c": -margins[0, 2] - margins[1, 2],
+    }
     for row in rows:
         shares = (won[row["model"]] + 2) / 4
-        theirs = scipy.stats.bootstrap((shares,), np.mean, method="percentile", rng=0).confidence_interval
+        theirs = scipy.stats.bootstrap(
+            (shares,), np.mean, method="percentile", rng=0
+        ).confidence_interval
         share = row["share of pairs won"]
         expected = [theirs.low, shares.mean(), theirs.high]
         assert [share["low"], share["value"], share["high"]] == pytest.approx(expected, abs=0.02)
-    assert rank(Cases(cases[:1], "cases"), verdicts[:1], SCORES, Path("v"))[1].unclear[2] is not None
+    assert (
+        rank(Cases(cases[:1], "cases"), verdicts[:1], SCORES, Path("v"))[1].unclear[2] is not None
+    )
 
 
 def test_answers_in_languages_that_the_small_judge_does_not_read_are_counted() -> None:
     english = "You should take one tablet with water and call your doctor if the pain does not stop after some days."
-    german = (
-        "Nehmen Sie eine Tablette mit Wasser und rufen Sie Ihren Arzt, wenn der Schmerz nach drei Tagen noch da ist."
-    )
-    arabic = (
-        "خذ قرصا واحدا مع الماء واتصل بطبيبك إذا لم يتوقف الألم بعد عدة أيام ولا تتناول أكثر من ثمانية أقراص في اليوم"
-    )
+    german = "Nehmen Sie eine Tablette mit Wasser und rufen Sie Ihren Arzt, wenn der Schmerz nach drei Tagen noch da ist."
+    arabic = "خذ قرصا واحدا مع الماء واتصل بطبيبك إذا لم يتوقف الألم بعد عدة أيام ولا تتناول أكثر من ثمانية أقراص في اليوم"
     cases = [case_of(english, german, arabic)]
     for blind_to, counted in ((["dose"], (2, 3)), (None, (0, 0))):
         shown = verdict(scores=(3, 2, 1), extra={"blind_to": blind_to} if blind_to else {})

@@ -23,7 +23,10 @@ def read_back(folder: Path, verdicts: list[Verdict]) -> VerdictTable:
 
 def test_contested_choices_are_the_neutral_one_of_their_criterion(tmp_path: Path) -> None:
     rubric = read_rubric("medical_pairwise")
-    harmless = [replace(each, neutral="neither") if each.polarity == "worse" else each for each in rubric.criteria]
+    harmless = [
+        replace(each, neutral="neither") if each.polarity == "worse" else each
+        for each in rubric.criteria
+    ]
     case = CASES.records[0]
     first, second = case.models[:2]
     records = []
@@ -34,6 +37,12 @@ def test_contested_choices_are_the_neutral_one_of_their_criterion(tmp_path: Path
         record = replace(record, rubric="medical_pairwise@1", **more)
         records.append(record)
     judge = read_back(tmp_path, records)
-    assert [CHOICES[judge.choice(name)[0]] for name in ("correctness", "harmfulness")] == ["tie", "tie"]
+    assert [CHOICES[judge.choice(name)[0]] for name in ("correctness", "harmfulness")] == [
+        "tie",
+        "tie",
+    ]
     judge.rubric = replace(rubric, criteria=tuple(harmless))
-    assert [CHOICES[judge.choice(name)[0]] for name in ("correctness", "harmfulness")] == ["tie", "neither"]
+    assert [CHOICES[judge.choice(name)[0]] for name in ("correctness", "harmfulness")] == [
+        "tie",
+        "neither",
+    ]

@@ -21,7 +21,9 @@ class Letters:
 
     def encode(self, texts, on_batch=None) -> np.ndarray:
         self.seen += texts
-        counts = np.array([[text.count(letter) for letter in "abc"] for text in texts], dtype=np.float32).reshape(-1, 3)
+        counts = np.array(
+            [[text.count(letter) for letter in "abc"] for text in texts], dtype=np.float32
+        ).reshape(-1, 3)
         if on_batch:
             on_batch(len(texts))
         return counts / np.linalg.norm(counts, axis=1, keepdims=True)
@@ -35,13 +37,17 @@ def test_a_text_is_cut_into_pieces_without_overlap_and_without_loss() -> None:
     assert cut[1].startswith("word100, ")
     assert pieces("one two three", 2) == ["one two ", "three"]
     assert pieces("") == pieces(" … ?! ") == []
-    assert [len(piece) for piece in pieces("あ" * 150)] == [100, 50], "without spaces a character is a word"
+    assert [len(piece) for piece in pieces("あ" * 150)] == [100, 50], (
+        "without spaces a character is a word"
+    )
 
 
 def test_the_nearest_piece_counts_and_every_text_is_encoded_once() -> None:
     encoder, done = Letters(), []
     far = " ".join(["b"] * 100)
-    scores = nearest_pieces([case("a a", f"{far} a a", far, "a a b"), case("a a", far)], encoder, on_batch=done.append)
+    scores = nearest_pieces(
+        [case("a a", f"{far} a a", far, "a a b"), case("a a", far)], encoder, on_batch=done.append
+    )
     near = 2 / 5**0.5
     assert scores[QUESTION].tolist() == pytest.approx([1, 0, near, 0], abs=1e-6)
     assert len(encoder.seen) == len(set(encoder.seen)) == sum(done)
@@ -50,13 +56,21 @@ def test_the_nearest_piece_counts_and_every_text_is_encoded_once() -> None:
     long = nearest_pieces([case(f"{far} c", "c", "a c", reference=f"{far} a")], encoder)
     assert long[QUESTION].tolist() == pytest.approx([1, 0.5**0.5], abs=1e-6)
     assert long[REFERENCE].tolist() == pytest.approx([0, 0.5**0.5], abs=1e-6)
-    talk = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}, {"role": "user", "content": "c"}]
-    assert nearest_pieces([case(talk, "a", "b")], encoder)[QUESTION].tolist() == pytest.approx([0.5**0.5, 0], abs=1e-6)
+    talk = [
+        {"role": "user", "content": "a"},
+        {"role": "assistant", "content": "b"},
+        {"role": "user", "content": "c"},
+    ]
+    assert nearest_pieces([case(talk, "a", "b")], encoder)[QUESTION].tolist() == pytest.approx(
+        [0.5**0.5, 0], abs=1e-6
+    )
 
 
 def test_a_text_without_words_has_no_score() -> None:
     encoder = Letters()
-    scores = nearest_pieces([case("a", "a", "", "…"), case("?!", "b"), case("c", "c", reference="")], encoder)
+    scores = nearest_pieces(
+        [case("a", "a", "", "…"), case("?!", "b"), case("c", "c", reference="")], encoder
+    )
     np.testing.assert_array_equal(scores[QUESTION], [1, np.nan, np.nan, np.nan, 1])
     assert np.isnan(scores[REFERENCE]).all()
     assert "b" not in encoder.seen, "a response that is compared with nothing is not encoded"

@@ -32,13 +32,19 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return {name: str(build(folder / name)) for name, build in builders.items()}
 
 
-def berts(tiny: dict[str, str], predictions: list, references: list, **options: Any) -> dict[str, Any]:
+def berts(
+    tiny: dict[str, str], predictions: list, references: list, **options: Any
+) -> dict[str, Any]:
     options = {"bert_model": tiny["roberta"], "bert_num_layers": 2} | options
     return rationale_score(predictions, references, bart_model=None, **options)
 
 
-def barts(tiny: dict[str, str], predictions: list, references: list, **options: Any) -> dict[str, Any]:
-    return rationale_score(predictions, references, bert_model=None, bart_model=tiny["bart"], **options)
+def barts(
+    tiny: dict[str, str], predictions: list, references: list, **options: Any
+) -> dict[str, Any]:
+    return rationale_score(
+        predictions, references, bert_model=None, bart_model=tiny["bart"], **options
+    )
 
 
 def near(values: list, expected: list, tolerance: float) -> bool:
@@ -46,7 +52,10 @@ def near(values: list, expected: list, tolerance: float) -> bool:
 
 
 def same_as_bert_score(scores: dict[str, Any], expected: tuple[torch.Tensor, ...]) -> bool:
-    return all(near(each, values.tolist(), 1e-5) for each, values in zip(scores["bert_score"].values(), expected))
+    return all(
+        near(each, values.tolist(), 1e-5)
+        for each, values in zip(scores["bert_score"].values(), expected)
+    )
 
 
 @torch.no_grad()
@@ -55,18 +64,26 @@ def slow_bart_score(folder: str, source: str, target: str) -> float:
 
     A padding token adds nothing to the sum; one that is spelt out in the text counts in the length.
     """
-    tokenizer, network = AutoTokenizer.from_pretrained(folder), BartForConditionalGeneration.from_pretrained(folder)
+    tokenizer, network = (
+        AutoTokenizer.from_pretrained(folder),
+        BartForConditionalGeneration.from_pretrained(folder),
+    )
     cut = {"truncation": True, "max_length": 64, "return_tensors": "pt"}
     labels = tokenizer(target, **cut)["input_ids"]
     logits = network(**tokenizer(source, **cut), labels=labels).logits[0]
-    losses = torch.nn.NLLLoss(reduction="none", ignore_index=1)(torch.log_softmax(logits, dim=1), labels[0])
+    losses = torch.nn.NLLLoss(reduction="none", ignore_index=1)(
+        torch.log_softmax(logits, dim=1), labels[0]
+    )
     return -float(losses.sum() / labels.shape[1])
 
 
 @pytest.mark.parametrize(("kind", "layers"), [("roberta", 1), ("roberta", 3), ("bert", 2)])
 def test_bert_score_is_that_of_bert_score(tiny: dict[str, str], kind: str, layers: int) -> None:
     bert_score = pytest.importorskip("bert_score")
-    predictions, references = [*PREDICTIONS, " padded with blanks \n", LONG], [*REFERENCES, "see </s> a doctor", "a"]
+    predictions, references = (
+        [*PREDICTIONS, " padded with blanks \n", LONG],
+        [*REFERENCES, "see </s> a doctor", "a"],
+    )
     expected = bert_score.score(predictions, references, model_type=tiny[kind], num_layers=layers)
     scores = berts(tiny, predictions, references, bert_model=tiny[kind], bert_num_layers=layers)
     assert same_as_bert_score(scores, expected)
@@ -81,7 +98,9 @@ def test_several_references_are_treated_as_in_bert_score(tiny: dict[str, str]) -
     assert same_as_bert_score(berts(tiny, PREDICTIONS, references), expected)
 
 
-def test_layers_and_hash_are_those_of_bert_score(tiny: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_layers_and_hash_are_those_of_bert_score(
+    tiny: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     bert_score = pytest.importorskip("bert_score")
     folder = tiny["roberta"]
     monkeypatch.setitem(bert_score.utils.model2layers, folder, 2)
@@ -92,7 +111,9 @@ def test_layers_and_hash_are_those_of_bert_score(tiny: dict[str, str], monkeypat
     assert scores["revisions"] == {}, "a folder has no revision"
 
 
-def test_only_what_needs_bert_score_asks_for_it(tiny: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_what_needs_bert_score_asks_for_it(
+    tiny: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     expected = barts(tiny, PREDICTIONS, REFERENCES)
     monkeypatch.setitem(sys.modules, "bert_score", None)  # as if it were not installed
     assert barts(tiny, PREDICTIONS, REFERENCES) == expected
@@ -111,13 +132,17 @@ def test_bart_score_is_the_published_formula(tiny: dict[str, str]) -> None:
 
 
 def test_of_several_references_the_best_counts(tiny: dict[str, str]) -> None:
-    singly = [barts(tiny, PREDICTIONS, [text] * len(PREDICTIONS))["bart_score"] for text in TEXTS[:3]]
+    singly = [
+        barts(tiny, PREDICTIONS, [text] * len(PREDICTIONS))["bart_score"] for text in TEXTS[:3]
+    ]
     scores = barts(tiny, PREDICTIONS, [TEXTS[:3]] * len(PREDICTIONS))["bart_score"]
     assert near(scores, [max(each) for each in zip(*singly)], 1e-4)
 
 
 @pytest.mark.parametrize("batch", [1, 100, 100_000])
-def test_batches_and_order_change_nothing(tiny: dict[str, str], batch: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batches_and_order_change_nothing(
+    tiny: dict[str, str], batch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     order = random.Random(0).sample(range(len(PREDICTIONS)), len(PREDICTIONS))
     mixed = [[texts[place] for place in order] for texts in (PREDICTIONS, REFERENCES)]
     for score, key in ((berts, "bert_score"), (barts, "bart_score")):
@@ -126,7 +151,9 @@ def test_batches_and_order_change_nothing(tiny: dict[str, str], batch: int, monk
             for name in ("BATCH", "ROWS", "HELD"):
                 patched.setattr(metric, name, batch)
             scores = score(tiny, *mixed)[key]
-        columns = [(whole, scores)] if key == "bart_score" else list(zip(whole.values(), scores.values()))
+        columns = (
+            [(whole, scores)] if key == "bart_score" else list(zip(whole.values(), scores.values()))
+        )
         assert all(near(two, [one[place] for place in order], 1e-5) for one, two in columns)
 
 
@@ -138,7 +165,11 @@ def test_a_blank_text_scores_nothing(tiny: dict[str, str]) -> None:
     assert scores["empty"] == [0, 1, 2, 3]
     scores = barts(tiny, predictions, references)
     assert scores["bart_score"][:3] == [None, None, None]
-    assert scores["mean_bart_score"] == scores["bart_score"][3] == barts(tiny, ["a"], ["a"])["bart_score"][0]
+    assert (
+        scores["mean_bart_score"]
+        == scores["bart_score"][3]
+        == barts(tiny, ["a"], ["a"])["bart_score"][0]
+    )
     assert scores["bart_score_undefined"] == 3
     assert barts(tiny, [""], ["a"])["mean_bart_score"] is None
 
@@ -146,9 +177,14 @@ def test_a_blank_text_scores_nothing(tiny: dict[str, str]) -> None:
 def test_blank_texts_are_those_of_bert_score(tiny: dict[str, str]) -> None:
     bert_score = pytest.importorskip("bert_score")
     scorer = bert_score.BERTScorer(model_type=tiny["roberta"], num_layers=2)
-    scorer._tokenizer.build_inputs_with_special_tokens = lambda ids: [0, 2]  # it calls what transformers 5 has no more
+    scorer._tokenizer.build_inputs_with_special_tokens = lambda ids: [
+        0,
+        2,
+    ]  # it calls what transformers 5 has no more
     predictions, references = ["", "a", *PREDICTIONS], ["a", "", *REFERENCES]
-    assert same_as_bert_score(berts(tiny, predictions, references), scorer.score(predictions, references))
+    assert same_as_bert_score(
+        berts(tiny, predictions, references), scorer.score(predictions, references)
+    )
 
 
 def test_items_with_a_text_that_was_cut_are_listed(tiny: dict[str, str]) -> None:
@@ -159,15 +195,22 @@ def test_items_with_a_text_that_was_cut_are_listed(tiny: dict[str, str]) -> None
     assert berts(tiny, [window + " a"], ["a"])["truncated"] == [0]
 
 
-def test_a_tokenizer_that_knows_no_window_takes_the_models(tiny: dict[str, str], tmp_path: Path) -> None:
+def test_a_tokenizer_that_knows_no_window_takes_the_models(
+    tiny: dict[str, str], tmp_path: Path
+) -> None:
     tokenizer = roberta_tokenizer(TEXTS, window=None)
     assert tokenizer.model_max_length > 1e20
-    unknown = {"roberta": build_roberta(tmp_path / "r", tokenizer), "bart": build_bart(tmp_path / "b", tokenizer)}
+    unknown = {
+        "roberta": build_roberta(tmp_path / "r", tokenizer),
+        "bart": build_bart(tmp_path / "b", tokenizer),
+    }
     unknown = {name: str(folder) for name, folder in unknown.items()}
     for score in (berts, barts):
         first, second = (score(folders, [LONG, "a"], ["a", LONG]) for folders in (tiny, unknown))
         # The hash names the folder.
-        assert first == second | {key: name for key, name in first.items() if key == "bert_score_hash"}
+        assert first == second | {
+            key: name for key, name in first.items() if key == "bert_score_hash"
+        }
         assert first["truncated"] == [0, 1]
 
 
@@ -188,10 +231,19 @@ REFUSED = [
 
 @pytest.mark.parametrize(("args", "message"), REFUSED)
 def test_what_cannot_be_computed_is_refused(
-    tiny: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, args: dict[str, Any], message: str
+    tiny: dict[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    args: dict[str, Any],
+    message: str,
 ) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    default = {"predictions": ["a", "b"], "references": ["a", "b"], "bert_model": "roberta", "bert_num_layers": 2}
+    default = {
+        "predictions": ["a", "b"],
+        "references": ["a", "b"],
+        "bert_model": "roberta",
+        "bert_num_layers": 2,
+    }
     options: dict[str, Any] = default | {"bart_model": "bart"} | args
     for name in ("bert_model", "bart_model"):
         value: str | Callable | None = options[name]

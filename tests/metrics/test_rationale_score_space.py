@@ -47,9 +47,15 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
 
 def run(program: str, folder: Path, *arguments: str) -> str:
     """Run a program offline in a process of its own, whose caches are in a folder; return the last line that it prints."""
-    environment = os.environ | {"HF_HOME": str(folder / "home"), "HF_HUB_OFFLINE": "1", "HF_EVALUATE_OFFLINE": "1"}
+    environment = os.environ | {
+        "HF_HOME": str(folder / "home"),
+        "HF_HUB_OFFLINE": "1",
+        "HF_EVALUATE_OFFLINE": "1",
+    }
     command = [sys.executable, "-c", program, *arguments]
-    done = succeeded(subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environment))
+    done = succeeded(
+        subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environment)
+    )
     return done.stdout.splitlines()[-1]
 
 
@@ -82,15 +88,28 @@ def test_the_card_names_every_option_and_every_key(tiny: tuple[str, str]) -> Non
     from automedeval.metrics.rationale_score.rationale_score import rationale_score
 
     text = (SPACE / "README.md").read_text(encoding="utf-8")
-    named = {name for row in re.findall(r"^\| (`[^|]+) \|", text, re.M) for name in re.findall(r"`(\w+)`", row)}
-    scores = rationale_score(["a"], ["b"], bert_model=tiny[0], bert_num_layers=1, bart_model=tiny[1])
-    assert named == set(signature(rationale_score).parameters) - {"predictions", "references"} | set(scores)
-    defaults = [signature(rationale_score).parameters[name].default for name in ("bert_model", "bart_model")]
+    named = {
+        name
+        for row in re.findall(r"^\| (`[^|]+) \|", text, re.M)
+        for name in re.findall(r"`(\w+)`", row)
+    }
+    scores = rationale_score(
+        ["a"], ["b"], bert_model=tiny[0], bert_num_layers=1, bart_model=tiny[1]
+    )
+    assert named == set(signature(rationale_score).parameters) - {
+        "predictions",
+        "references",
+    } | set(scores)
+    defaults = [
+        signature(rationale_score).parameters[name].default for name in ("bert_model", "bart_model")
+    ]
     assert f"| `{defaults[0]}`, `{defaults[1]}` |" in text
 
 
 def test_the_example_of_the_card_runs(tiny: tuple[str, str], tmp_path: Path) -> None:
-    (code,) = re.findall(r"```python\n(.*?)```", (SPACE / "README.md").read_text(encoding="utf-8"), re.S)
+    (code,) = re.findall(
+        r"```python\n(.*?)```", (SPACE / "README.md").read_text(encoding="utf-8"), re.S
+    )
     code = code.replace("ORGANISATION/rationale_score", str(SPACE))
     options = f"bert_model={tiny[0]!r}, bert_num_layers=1, bart_model={tiny[1]!r},"
     shown = run(code.replace("metric.compute(", f"metric.compute({options}"), tmp_path)
@@ -98,8 +117,15 @@ def test_the_example_of_the_card_runs(tiny: tuple[str, str], tmp_path: Path) -> 
 
 
 def test_what_the_card_installs_is_what_is_tested_here() -> None:
-    (line,) = re.findall(r"^pip install (.*)$", (SPACE / "README.md").read_text(encoding="utf-8"), re.M)
+    (line,) = re.findall(
+        r"^pip install (.*)$", (SPACE / "README.md").read_text(encoding="utf-8"), re.M
+    )
     requirements = [Requirement(word) for word in shlex.split(line)]
-    assert {each.name for each in requirements} == {"evaluate", "bert-score", "transformers", "torch"}
+    assert {each.name for each in requirements} == {
+        "evaluate",
+        "bert-score",
+        "transformers",
+        "torch",
+    }
     for each in requirements:
         assert each.specifier.contains(version(each.name).partition("+")[0]), each

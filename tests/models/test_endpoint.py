@@ -35,15 +35,24 @@ CASE = Case("c1", "What helps?", (Response("alder", "Rest."), Response("birch", 
 
 
 def chat_at(endpoint, **options):
-    return OpenAIChat("m", base_url=endpoint.url, **{"max_retries": 1, "timeout": 5.0, "max_new_tokens": 100} | options)
+    return OpenAIChat(
+        "m",
+        base_url=endpoint.url,
+        **{"max_retries": 1, "timeout": 5.0, "max_new_tokens": 100} | options,
+    )
 
 
 def ask(chat, count=1, **changes):
-    prompts = [Prompt([{"role": "user", "content": f"question {number}"}], **changes) for number in range(count)]
+    prompts = [
+        Prompt([{"role": "user", "content": f"question {number}"}], **changes)
+        for number in range(count)
+    ]
     return dict(chat.answer(prompts))
 
 
-@pytest.mark.parametrize("fault", [error(429), error(500), error(503), error(408), error(409), CUT_OFF])
+@pytest.mark.parametrize(
+    "fault", [error(429), error(500), error(503), error(408), error(409), CUT_OFF]
+)
 def test_a_passing_fault_is_tried_again(fault):
     with EndpointDouble(fault, answer(SCORES)) as endpoint:
         chat = chat_at(endpoint)
@@ -58,10 +67,22 @@ def test_a_passing_fault_is_tried_again(fault):
         (CUT_OFF, "RemoteProtocolError", 2),
         (error(402, "no money"), "answered 402: no money", 1),
     ]
-    + [(fault, "cannot be read", 1) for fault in (NOT_JSON, BROKEN_JSON, NO_CHOICES, answer(["not", "a", "text"]))]
+    + [
+        (fault, "cannot be read", 1)
+        for fault in (NOT_JSON, BROKEN_JSON, NO_CHOICES, answer(["not", "a", "text"]))
+    ]
     + [(answer(SCORES, finish_reason="error"), "cannot be read", 1)]
-    + [({"status": 200, "json": answer(SCORES)["json"] | {"error": {"message": "gone midway"}}}, "gone midway", 1)]
-    + [({"status": 200} | content, said, 1) for content, said in rows_of(__file__)["errors with status 200"]],
+    + [
+        (
+            {"status": 200, "json": answer(SCORES)["json"] | {"error": {"message": "gone midway"}}},
+            "gone midway",
+            1,
+        )
+    ]
+    + [
+        ({"status": 200} | content, said, 1)
+        for content, said in rows_of(__file__)["errors with status 200"]
+    ],
 )
 def test_a_lasting_fault_is_a_failure(fault, said, asked):
     with EndpointDouble(fault) as endpoint:
@@ -71,15 +92,26 @@ def test_a_lasting_fault_is_a_failure(fault, said, asked):
         assert said in f"{chat.failures[0]}."
 
 
-LONG = Case("c", "What helps?", (Response("a", "Take 5 mg a day, with water. " * 200), Response("b", "Wait.")))
+LONG = Case(
+    "c",
+    "What helps?",
+    (Response("a", "Take 5 mg a day, with water. " * 200), Response("b", "Wait.")),
+)
 
 
-@pytest.mark.parametrize(("read", "held", "valid"), rows_of(__file__)["counts of a prompt and of its cached part"])
+@pytest.mark.parametrize(
+    ("read", "held", "valid"), rows_of(__file__)["counts of a prompt and of its cached part"]
+)
 def test_a_count_of_the_tokens_that_were_not_read_before_is_no_cut(read, held, valid):
     usage = {"prompt_tokens": read, "prompt_tokens_details": {"cached_tokens": held}}
-    with EndpointDouble(answer(SCORES, usage={"prompt_tokens": 1900}), answer(SCORES, usage=usage)) as endpoint:
+    with EndpointDouble(
+        answer(SCORES, usage={"prompt_tokens": 1900}), answer(SCORES, usage=usage)
+    ) as endpoint:
         judge = Judge(chat_at(endpoint, concurrency=1), runs=2)
-        assert [each.valid for each in judge([LONG])] == [True, valid]  # the first answer says nothing of the second
+        assert [each.valid for each in judge([LONG])] == [
+            True,
+            valid,
+        ]  # the first answer says nothing of the second
 
 
 def test_a_prompt_that_the_endpoint_cut_gives_an_invalid_verdict(tmp_path):
@@ -88,10 +120,15 @@ def test_a_prompt_that_the_endpoint_cut_gives_an_invalid_verdict(tmp_path):
         judge = Judge(chat_at(endpoint))
         cut, whole = judge([LONG, CASE])
     assert (cut.valid, cut.scores, cut.raw, whole.valid) == (False, None, SCORES, True)
-    assert re.match("the endpoint read 300 tokens of a prompt of about .*: it was cut, or cached ", cut.error)
+    assert re.match(
+        "the endpoint read 300 tokens of a prompt of about .*: it was cut, or cached ", cut.error
+    )
     with verdict_log(tmp_path, judge) as log:  # by a file
         judge_by_file(judge, judge.plan(LONG), 1, log, file)
-        said = {"custom_id": json.loads(file.read_text())["custom_id"], "response": {"body": reply["json"]}}
+        said = {
+            "custom_id": json.loads(file.read_text())["custom_id"],
+            "response": {"body": reply["json"]},
+        }
         file.with_suffix(".answers.jsonl").write_text(json.dumps(said))
         judge_by_file(judge, judge.plan(LONG), 1, log, file)
     assert [each.error for each in log.records()] == [cut.error]
@@ -104,7 +141,9 @@ def test_from_python_a_request_that_fails_is_an_invalid_verdict(rubric):
     def script(body):
         asked = body["messages"][-1]["content"]
         faults = {"SECOND": error(500, "boom"), "THIRD": error(503, "overloaded")}
-        return next((fault for name, fault in faults.items() if name in asked), None) or good_answer(body)
+        return next(
+            (fault for name, fault in faults.items() if name in asked), None
+        ) or good_answer(body)
 
     names = ["FIRST", "SECOND", "THIRD", "FOURTH"]
     criteria = [{"criterion": f"It says {word}.", "points": 1} for word in ("rest", "wait")]
@@ -119,7 +158,9 @@ def test_from_python_a_request_that_fails_is_an_invalid_verdict(rubric):
         assert [verdict.case_id for verdict in verdicts] == names
         if rubric == "checklist":
             assert not any(verdict.valid for verdict in verdicts)
-            assert {verdict.error for verdict in verdicts} == {"the request failed: answered 500: boom"}
+            assert {verdict.error for verdict in verdicts} == {
+                "the request failed: answered 500: boom"
+            }
             return
         assert [verdict.valid for verdict in verdicts] == [True, False, False, True]
         errors = [f"the request failed: answered {why}" for why in ("500: boom", "503: overloaded")]
@@ -127,10 +168,19 @@ def test_from_python_a_request_that_fails_is_an_invalid_verdict(rubric):
         assert [verdict.extra.get("failed") for verdict in verdicts] == [None, True, True, None]
         rows = Dataset.from_dict({"question": [f"{name}?" for name in names], "a": ["Rest."] * 4})
         table = judge_dataset(judge, rows)
-        assert (table["a_score"][:], table["valid"][:]) == ([4.0, None, None, 4.0], [True, False, False, True])
+        assert (table["a_score"][:], table["valid"][:]) == (
+            [4.0, None, None, 4.0],
+            [True, False, False, True],
+        )
         assert table["error"][:] == [None, *errors, None]
-        scores = score_answers(judge, [Case("1", f"{name}?", (Response("answer", "Rest."),)) for name in names])
-        assert [score["explanation"] for score in scores] == ["All of them help.", *errors, "All of them help."]
+        scores = score_answers(
+            judge, [Case("1", f"{name}?", (Response("answer", "Rest."),)) for name in names]
+        )
+        assert [score["explanation"] for score in scores] == [
+            "All of them help.",
+            *errors,
+            "All of them help.",
+        ]
         assert [math.isnan(score["value"]) for score in scores] == [False, True, True, False]
         assert len(judge.chat.failures) == 6
 
@@ -143,7 +193,11 @@ def test_a_parameter_that_a_server_refuses_by_name_is_left_out(name, like, capfd
         assert (len(ask(chat, 3, options=("{}", "[]"))), chat.left_out) == (3, [name])
         body = endpoint.asked[-1]["body"]
         assert name not in body
-        assert "max_tokens" in body if name == "max_completion_tokens" else "max_completion_tokens" in body
+        assert (
+            "max_tokens" in body
+            if name == "max_completion_tokens"
+            else "max_completion_tokens" in body
+        )
         assert ("top_logprobs" in body) == (name != "logprobs")
         printed = capfd.readouterr().err
         assert printed.count("\n") == 1
@@ -182,7 +236,9 @@ def text_part(text):
     ],
 )
 def test_thoughts_are_no_part_of_an_answer(reply, said):
-    with EndpointDouble(answer(reply, thoughts={"reasoning_content": "Hm.", "reasoning": "Hm."})) as endpoint:
+    with EndpointDouble(
+        answer(reply, thoughts={"reasoning_content": "Hm.", "reasoning": "Hm."})
+    ) as endpoint:
         (verdict,) = Judge(chat_at(endpoint))([CASE])
         assert (verdict.valid, verdict.raw) == (True, said)
         assert verdict.rationale == said.removesuffix(SCORES) + "Both help."
@@ -203,7 +259,10 @@ def test_an_answer_that_is_none_is_an_invalid_verdict_with_its_reason(kind, give
 
 def test_the_odds_of_a_typed_question_are_those_after_the_thoughts():
     question = Question("q", "How good?", ("3", "4", "5"))
-    tokens = [{"token": each, "logprob": 0.0, "top_logprobs": []} for each in ("<think>", "4", "</think>", "\n")]
+    tokens = [
+        {"token": each, "logprob": 0.0, "top_logprobs": []}
+        for each in ("<think>", "4", "</think>", "\n")
+    ]
     tokens += level("4", t4=0.75, t5=0.25)["json"]["choices"][0]["logprobs"]["content"]
     # A server with a parser of thoughts lists their tokens all the same.
     for content in ("<think>4</think>\n4", "<thought>4 or 5</thought>4", "4"):
@@ -217,7 +276,15 @@ SETTINGS = ["m", 100, 0.0, 0, 5, {}]
 
 @pytest.mark.parametrize(
     "models",
-    [None, [], [{"id": "other", "root": "x"}], [{"id": "m", "root": None}], error(401), error(405), error(500)]
+    [
+        None,
+        [],
+        [{"id": "other", "root": "x"}],
+        [{"id": "m", "root": None}],
+        error(401),
+        error(405),
+        error(500),
+    ]
     + [{"status": 200, "text": "<p>Welcome</p>", "type": "text/html"}]
     + [{"status": 200, "json": content} for content in (["m"], {"data": [{}]})],
 )
@@ -225,7 +292,11 @@ def test_an_endpoint_without_a_readable_list_of_models_is_asked(models):
     with EndpointDouble(answer(SCORES)) as endpoint:
         endpoint.models = models
         chat = chat_at(endpoint, max_retries=0)
-        assert (chat.served, chat.fingerprint, len(ask(chat))) == ({}, digest([f"{endpoint.url}/", *SETTINGS]), 1)
+        assert (chat.served, chat.fingerprint, len(ask(chat))) == (
+            {},
+            digest([f"{endpoint.url}/", *SETTINGS]),
+            1,
+        )
 
 
 def test_the_fingerprint_follows_the_entry_of_the_model_in_the_list():
@@ -266,7 +337,9 @@ SAID = {"error": {"message": "It is\nnot so."}}
 )
 def test_what_every_request_would_get_stops_the_run_with_one_line(fault):
     with EndpointDouble(fault) as endpoint:
-        with pytest.raises(ChatError, match=rf"^{endpoint.url}/ answered {fault['status']}: It is not so\.$"):
+        with pytest.raises(
+            ChatError, match=rf"^{endpoint.url}/ answered {fault['status']}: It is not so\.$"
+        ):
             ask(chat_at(endpoint, concurrency=1), 5)
         assert len(endpoint.asked) == 1
 
@@ -294,7 +367,9 @@ def test_what_is_under_way_when_the_run_stops_is_still_answered():
     replies = [refused if number == 2 else answer(SCORES, delay=1.5) for number in range(4)]
     with EndpointDouble(*replies) as endpoint:
         received = []
-        answers = chat_at(endpoint, concurrency=4).answer([Prompt([{"role": "user", "content": "x"}])] * 9)
+        answers = chat_at(endpoint, concurrency=4).answer(
+            [Prompt([{"role": "user", "content": "x"}])] * 9
+        )
         with pytest.raises(ChatError, match="401"):
             received.extend(answers)
         assert (len(received), len(endpoint.asked)) == (3, 4)
@@ -302,7 +377,10 @@ def test_what_is_under_way_when_the_run_stops_is_still_answered():
 
 def test_as_many_requests_are_under_way_as_allowed_and_never_more():
     with EndpointDouble(answer(SCORES, delay=0.3)) as endpoint:
-        assert (sorted(ask(chat_at(endpoint, concurrency=5), 20)), endpoint.most_at_once) == (list(range(20)), 5)
+        assert (sorted(ask(chat_at(endpoint, concurrency=5), 20)), endpoint.most_at_once) == (
+            list(range(20)),
+            5,
+        )
 
 
 def test_only_wanted_prompts_are_asked():
@@ -338,7 +416,9 @@ def test_the_key_comes_from_the_environment(monkeypatch):
         OpenAIChat("m", base_url="localhost:8000/v1")
 
 
-HOSTILE_TOKENS = "<|im_end|> <|im_start|> </s> [/INST] <end_of_turn> <|eot_id|> </think> [/THINK] <thought>"
+HOSTILE_TOKENS = (
+    "<|im_end|> <|im_start|> </s> [/INST] <end_of_turn> <|eot_id|> </think> [/THINK] <thought>"
+)
 
 
 def test_template_tokens_in_a_response_reach_the_endpoint_broken():
@@ -361,14 +441,20 @@ def test_a_request_holds_the_settings_and_nothing_else():
         list(Judge(chat, "medical_pairwise", runs=2)([CASE]))
         body = endpoint.asked[0]["body"]
         assert set(body) == {"model", "messages", "max_completion_tokens", "temperature", "seed"}
-        assert (body["model"], body["max_completion_tokens"], body["temperature"]) == ("m", 100, 0.5)
+        assert (body["model"], body["max_completion_tokens"], body["temperature"]) == (
+            "m",
+            100,
+            0.5,
+        )
         assert sorted(request["body"]["seed"] for request in endpoint.asked) == [7, 8]
 
 
 def level(said, **rivals):
     """Return the answer to a typed question, with the odds of its first token."""
     told = [{"token": word.removeprefix("t"), "logprob": math.log(p)} for word, p in rivals.items()]
-    return answer(said, logprobs={"content": [{"token": said, "logprob": -0.1, "top_logprobs": told}]})
+    return answer(
+        said, logprobs={"content": [{"token": said, "logprob": -0.1, "top_logprobs": told}]}
+    )
 
 
 @pytest.mark.parametrize("rubric", ["automedeval", "automedeval_guided"])
@@ -378,9 +464,15 @@ def test_typed_questions_after_the_text_give_expected_scores(rubric):
         if "logprobs" not in body:
             return good_answer(body)
         assert [each["role"] for each in messages[-3:]] == ["user", "assistant", "user"]
-        assert "Both help" in messages[-2]["content"] or "All of them help" in messages[-2]["content"]
+        assert (
+            "Both help" in messages[-2]["content"] or "All of them help" in messages[-2]["content"]
+        )
         first = "verdict on Doctor 1" in messages[-1]["content"]
-        return level("4", t4=0.5, t5=0.25, tx=0.05) if first else level("3", **{"t3": 0.6, "t 2": 0.3, "t7": 0.1})
+        return (
+            level("4", t4=0.5, t5=0.25, tx=0.05)
+            if first
+            else level("3", **{"t3": 0.6, "t 2": 0.3, "t7": 0.1})
+        )
 
     with EndpointDouble(script) as endpoint:
         judge = Judge(chat_at(endpoint), rubric, score_decoding="constrained")
@@ -396,12 +488,16 @@ def test_typed_questions_after_the_text_give_expected_scores(rubric):
 
 def test_typed_questions_take_tokens_that_an_estimate_counts():
     with EndpointDouble(good_answer) as endpoint:
-        free, asking = (Judge(chat_at(endpoint), score_decoding=each) for each in ("free", "constrained"))
+        free, asking = (
+            Judge(chat_at(endpoint), score_decoding=each) for each in ("free", "constrained")
+        )
         (request,) = free.plan(CASE)
         assert asking.estimate([request]) > 3 * free.estimate([request])
 
 
-@pytest.mark.parametrize("reply", [answer("4"), answer("I cannot say."), level("4", t4=0.2, tx=0.8)])
+@pytest.mark.parametrize(
+    "reply", [answer("4"), answer("I cannot say."), level("4", t4=0.2, tx=0.8)]
+)
 def test_without_the_odds_of_every_question_there_are_scores_and_no_expected_ones(reply):
     with EndpointDouble(lambda body: reply if "logprobs" in body else answer(SCORES)) as endpoint:
         (verdict,) = Judge(chat_at(endpoint), score_decoding="constrained")([CASE])
@@ -413,6 +509,8 @@ def test_what_fails_or_cannot_be_read_is_asked_no_question():
     with EndpointDouble(answer("I cannot say.")) as endpoint:
         (verdict,) = Judge(chat_at(endpoint), score_decoding="constrained")([CASE])
         assert (verdict.valid, len(endpoint.asked)) == (False, 1)
-    with EndpointDouble(lambda body: error(500) if "logprobs" in body else answer(SCORES)) as endpoint:
+    with EndpointDouble(
+        lambda body: error(500) if "logprobs" in body else answer(SCORES)
+    ) as endpoint:
         (verdict,) = Judge(chat_at(endpoint, max_retries=0), score_decoding="constrained")([CASE])
         assert (verdict.valid, verdict.extra["failed"]) == (False, True)

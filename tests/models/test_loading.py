@@ -21,7 +21,11 @@ from automedeval.models.network import outline_network
 from automedeval.records import RecordError
 from automedeval.records.journal import Processes
 
-FAST = {"Xeon with AMX": {"amx_bf16": True, "avx512_bf16": True}, "Zen 4": {"avx512_bf16": True}, "Arm": {"bf16": True}}
+FAST = {
+    "Xeon with AMX": {"amx_bf16": True, "avx512_bf16": True},
+    "Zen 4": {"avx512_bf16": True},
+    "Arm": {"bf16": True},
+}
 SLOW = {"AVX2": {"avx2": True}, "Xeon of 2019": {"avx512_f": True, "avx512_vnni": True}}
 
 
@@ -40,27 +44,43 @@ def test_bfloat16_where_the_processor_has_it(name: str, monkeypatch: pytest.Monk
 
 
 def test_a_gpu_that_only_emulates_bfloat16_does_not_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation=True: including_emulation)  # a T4
+    monkeypatch.setattr(
+        torch.cuda, "is_bf16_supported", lambda including_emulation=True: including_emulation
+    )  # a T4
     assert best_dtype("cuda:0") == best_dtype("cuda:0", torch.bfloat16) == torch.float32
     assert best_dtype("cuda:0", torch.float16) == torch.float16
-    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation=True: True)  # an A100
+    monkeypatch.setattr(
+        torch.cuda, "is_bf16_supported", lambda including_emulation=True: True
+    )  # an A100
     assert (best_dtype("cuda:0"), best_dtype("mps")) == (torch.bfloat16, torch.float32)
 
 
 def test_the_choice_of_the_judge_is_said_and_recorded(tiny_model: Path, tmp_path: Path) -> None:
-    args = ("--judge", tiny_model, "--cases", SAMPLE / "test_cases.jsonl", "--limit", 1, "--rationale", "false")
+    args = (
+        "--judge",
+        tiny_model,
+        "--cases",
+        SAMPLE / "test_cases.jsonl",
+        "--limit",
+        1,
+        "--rationale",
+        "false",
+    )
     done = succeeded(run_recipe("judge", *args, "--device", "cpu", "--output", tmp_path / "auto"))
     words = described(best_dtype("cpu"), "cpu")
     assert f"{tiny_model.name}: {words}\n" in done.stderr
     (run,) = (tmp_path / "auto").glob("run-*.json")
     assert json.loads(run.read_text())["arguments"]["computed"] == {tiny_model.name: words}
     assert LocalChat(str(tiny_model), device="cpu").network.dtype == best_dtype("cpu")
-    chosen = run_recipe("judge", *args, "--device", "cpu", "--dtype", "float32", "--output", tmp_path / "chosen")
+    chosen = run_recipe(
+        "judge", *args, "--device", "cpu", "--dtype", "float32", "--output", tmp_path / "chosen"
+    )
     assert "on cpu" not in chosen.stderr  # the user's own choice needs no announcement
 
 
 @pytest.mark.parametrize(
-    ("environment", "cuda", "mps", "device"), rows_of(__file__)["test_auto_is_a_gpu_if_there_is_one"]
+    ("environment", "cuda", "mps", "device"),
+    rows_of(__file__)["test_auto_is_a_gpu_if_there_is_one"],
 )
 def test_auto_is_a_gpu_if_there_is_one(monkeypatch, environment, cuda, mps, device) -> None:
     for name in ("LOCAL_RANK", "ACCELERATE_USE_CPU"):
@@ -103,13 +123,22 @@ def test_a_13b_takes_batches_of_36_000_tokens_on_80_gb(tmp_path, monkeypatch):
     assert len({room(tmp_path, "13B", (85 * GB, free * GB), monkeypatch) for free in (80, 84)}) == 1
     # (50 - 26.0) / 2 GB at 819,200 bytes a token, where another program holds 35 of 85 GB
     assert 14_000 < room(tmp_path, "13B", (85 * GB, 50 * GB), monkeypatch) < 15_000
-    assert room(tmp_path, "13B", (24 * GB, 24 * GB), monkeypatch) == 2 * 2**30 // 819_200  # does not fit anyway
-    assert room(tmp_path, "8B", (85 * GB, 84 * GB), monkeypatch) > 200_000  # four query heads share keys and values
+    assert (
+        room(tmp_path, "13B", (24 * GB, 24 * GB), monkeypatch) == 2 * 2**30 // 819_200
+    )  # does not fit anyway
+    assert (
+        room(tmp_path, "8B", (85 * GB, 84 * GB), monkeypatch) > 200_000
+    )  # four query heads share keys and values
 
 
 def test_batches_on_a_cpu_take_2_gib(tiny_model, tmp_path):
     # 2 x 30 layers x 3 heads x 64 numbers of 4 bytes per token, as in SmolLM2-135M
-    shape = {"hidden_size": 576, "num_hidden_layers": 30, "num_attention_heads": 9, "num_key_value_heads": 3}
+    shape = {
+        "hidden_size": 576,
+        "num_hidden_layers": 30,
+        "num_attention_heads": 9,
+        "num_key_value_heads": 3,
+    }
     AutoConfig.for_model("llama", **shape).save_pretrained(tmp_path)
     outline = outline_network(tmp_path, torch.float32, "cpu")
     assert batch_room(outline, "cpu") == 2 * 2**30 // 46_080
@@ -134,7 +163,11 @@ def test_missing_weights_are_not_drawn_at_random(tiny_model: Path, tmp_path: Pat
     folder = shutil.copytree(tiny_model, tmp_path / "m")
     weights = load_file(folder / "model.safetensors")
     save_file(
-        {name: each for name, each in weights.items() if "layers.1.mlp" not in name}, folder / "model.safetensors"
+        {name: each for name, each in weights.items() if "layers.1.mlp" not in name},
+        folder / "model.safetensors",
     )
-    with pytest.raises(RecordError, match=r"3 weights are missing, such as model\.layers\.1\.mlp\.down_proj\.weight"):
+    with pytest.raises(
+        RecordError,
+        match=r"3 weights are missing, such as model\.layers\.1\.mlp\.down_proj\.weight",
+    ):
         ChatArguments(device="cpu").load(str(folder))

@@ -45,12 +45,19 @@ def prompts(name: str, rationale: bool, count: int = 7) -> list[Prompt]:
     return made
 
 
-RUBRICS = ("automedeval", "medical_pairwise", "instruction_pairwise", "just_eval_pairwise", "pandalm")
+RUBRICS = (
+    "automedeval",
+    "medical_pairwise",
+    "instruction_pairwise",
+    "just_eval_pairwise",
+    "pandalm",
+)
 WITH_RATIONALE = ("automedeval", "just_eval_pairwise")
 
 
 @pytest.mark.parametrize(
-    ("name", "rationale"), [*((name, False) for name in RUBRICS), *((name, True) for name in WITH_RATIONALE)]
+    ("name", "rationale"),
+    [*((name, False) for name in RUBRICS), *((name, True) for name in WITH_RATIONALE)],
 )
 def test_values_have_the_probabilities_of_plain_transformers(name, rationale, chat, plain):
     asked, rubric, checked = prompts(name, rationale), read_rubric(name), 0
@@ -59,17 +66,26 @@ def test_values_have_the_probabilities_of_plain_transformers(name, rationale, ch
     for index, prompt in enumerate(asked):
         answer = answers[index]
         assert answer.usage["prompt_tokens"] == len(plain.prompt(prompt.messages))
-        if rationale and not answer.truncated:  # of a text that ended, a part of a token may have been cut
+        if (
+            rationale and not answer.truncated
+        ):  # of a text that ended, a part of a token may have been cut
             continue
         checked += 1
-        assert parse_verdict(answer.text, rubric, 2 if rubric.mode == "pairwise" else 3).valid or rationale
-        for odds, value, expected in zip(answer.probabilities, answer.values, plain.values(prompt), strict=True):
+        assert (
+            parse_verdict(answer.text, rubric, 2 if rubric.mode == "pairwise" else 3).valid
+            or rationale
+        )
+        for odds, value, expected in zip(
+            answer.probabilities, answer.values, plain.values(prompt), strict=True
+        ):
             assert odds == pytest.approx(expected, abs=2e-4)
             assert value == max(odds, key=odds.get)
     assert checked
 
 
-@pytest.mark.parametrize(("says", "rationale"), rows_of(__file__)["test_a_rationale_ends_where_the_score_line_begins"])
+@pytest.mark.parametrize(
+    ("says", "rationale"), rows_of(__file__)["test_a_rationale_ends_where_the_score_line_begins"]
+)
 def test_a_rationale_ends_where_the_score_line_begins(says, rationale, tiny_model, chat):
     asked = prompts("automedeval", True, 2)
     scripted = LocalChat(str(tiny_model), dtype="float32", device="cpu", max_new_tokens=40)
@@ -82,7 +98,9 @@ def test_a_rationale_ends_where_the_score_line_begins(says, rationale, tiny_mode
         assert answer.free == rationale
         assert answer.text.endswith(" points.")
         assert answer.text.count("Score:") == 1 + rationale.count("Score:")
-        assert parse_verdict(answer.text, read_rubric("automedeval"), 3).scores == tuple(map(int, answer.values))
+        assert parse_verdict(answer.text, read_rubric("automedeval"), 3).scores == tuple(
+            map(int, answer.values)
+        )
 
 
 # Two escaped quotes, the second with the last of the tokens that are looked at together with the first.
@@ -91,7 +109,15 @@ WIDE = r"a \"" + " b" * 9 + r' \" c"'
 
 @pytest.mark.parametrize("most", [40, 7, 6, 5])
 @pytest.mark.parametrize(
-    "says", [r'Fine \\" more', r'Fine \\\\", "', r'It says \"no\" here."', r"Fine \\\\", r"Fine\nor not", WIDE]
+    "says",
+    [
+        r'Fine \\" more',
+        r'Fine \\\\", "',
+        r'It says \"no\" here."',
+        r"Fine \\\\",
+        r"Fine\nor not",
+        WIDE,
+    ],
 )
 def test_a_rationale_in_json_ends_at_its_closing_quote(says, most, tiny_model, monkeypatch):
     """After an escaped backslash a quote closes the text; what the model reads before a value is what the answer says."""
@@ -108,7 +134,9 @@ def test_a_rationale_in_json_ends_at_its_closing_quote(says, most, tiny_model, m
     ((_, answer),) = scripted.answer(prompts("just_eval_pairwise", True, 1))
     assert answer.free == json.loads(answer.text)["rationale"]
     written = json.loads('"' + re.match(r'(?:[^"\\]|\\.)*', says)[0] + '"')
-    assert answer.free == written if most == 40 else written.startswith(answer.free.removesuffix("\\"))
+    assert (
+        answer.free == written if most == 40 else written.startswith(answer.free.removesuffix("\\"))
+    )
     assert len(read) == len(answer.values)
     assert all(answer.text.startswith(each) for each in read)
 
@@ -118,8 +146,16 @@ def test_a_rationale_in_json_ends_at_its_closing_quote(says, most, tiny_model, m
 def test_what_follows_tells_values_that_begin_alike_apart(free, values, chat, plain):
     """The second slot's probabilities are those after the first value and its literal, which are fed once."""
     literal = "\nScore: Doctor 1: " if free else "Score: Doctor 1: "
-    parts = (literal, Slot("Doctor 1", values), " points. Doctor 2: ", Slot("Doctor 2", ("1", "2", "3")), ".")
-    prompt = Prompt([{"role": "user", "content": "How good?"}], ((Free("\nScore"), *parts) if free else parts))
+    parts = (
+        literal,
+        Slot("Doctor 1", values),
+        " points. Doctor 2: ",
+        Slot("Doctor 2", ("1", "2", "3")),
+        ".",
+    )
+    prompt = Prompt(
+        [{"role": "user", "content": "How good?"}], ((Free("\nScore"), *parts) if free else parts)
+    )
     ((_, answer),) = chat.answer([prompt])
     assert answer.truncated is free
     ids, after, odds = plain.prompt(prompt.messages), chat.encoder.after, []
@@ -128,10 +164,16 @@ def test_what_follows_tells_values_that_begin_alike_apart(free, values, chat, pl
         tail = after("x", f"{literal}{value} points")[: len(after("x", literal + value)) + 1]
         steps = plain.after(ids + tail, len(tail) + 1)
         odds.append(sum(steps[at, token] for at, token in enumerate(tail)))
-    assert list(answer.probabilities[0].values()) == pytest.approx(torch.stack(odds).softmax(0).tolist(), abs=2e-4)
-    steps = plain.after(ids + after("x", literal + answer.values[0]) + after("1", " points. Doctor 2: 1")[:-1], 1)[0]
+    assert list(answer.probabilities[0].values()) == pytest.approx(
+        torch.stack(odds).softmax(0).tolist(), abs=2e-4
+    )
+    steps = plain.after(
+        ids + after("x", literal + answer.values[0]) + after("1", " points. Doctor 2: 1")[:-1], 1
+    )[0]
     last = [after("x", f": {value}")[-1] for value in ("1", "2", "3")]
-    assert list(answer.probabilities[1].values()) == pytest.approx(steps[last].softmax(0).tolist(), abs=2e-4)
+    assert list(answer.probabilities[1].values()) == pytest.approx(
+        steps[last].softmax(0).tolist(), abs=2e-4
+    )
 
 
 def test_an_added_token_that_no_template_writes_is_data_in_a_text_too(tiny_model):
@@ -145,7 +187,11 @@ def test_an_added_token_that_no_template_writes_is_data_in_a_text_too(tiny_model
 
 
 def test_likelihoods_are_those_of_plain_transformers(chat, plain):
-    pairs = [("Rest.\n\nQuestion:", " What helps a cold?"), ("", " What helps?"), ("Short.", " Why <|im_end|> so?")]
+    pairs = [
+        ("Rest.\n\nQuestion:", " What helps a cold?"),
+        ("", " What helps?"),
+        ("Short.", " Why <|im_end|> so?"),
+    ]
     likelihoods = dict(chat.likelihoods(pairs))
     encoded = chat.encoder.encode_pairs(pairs)
     for index, ((text, _), (_, tail)) in enumerate(zip(pairs, encoded, strict=True)):
@@ -156,14 +202,22 @@ def test_likelihoods_are_those_of_plain_transformers(chat, plain):
 
 
 def test_templates_without_a_system_role_get_it_in_front_of_the_question(tmp_path):
-    refusing = "{% if messages[0]['role'] == 'system' %}{{ raise_exception('no system') }}{% endif %}" + CHAT_TEMPLATE
-    chat = LocalChat(str(build_tiny_model(tmp_path / "m", chat_template=refusing)), dtype="float32", device="cpu")
-    (ids,) = chat.encoder.encode([[{"role": "system", "content": "Be fair."}, {"role": "user", "content": "Judge."}]])
+    refusing = (
+        "{% if messages[0]['role'] == 'system' %}{{ raise_exception('no system') }}{% endif %}"
+        + CHAT_TEMPLATE
+    )
+    chat = LocalChat(
+        str(build_tiny_model(tmp_path / "m", chat_template=refusing)), dtype="float32", device="cpu"
+    )
+    (ids,) = chat.encoder.encode(
+        [[{"role": "system", "content": "Be fair."}, {"role": "user", "content": "Judge."}]]
+    )
     assert "user\nBe fair.\n\nJudge.<|im_end|>" in chat.tokenizer.decode(ids)
 
 
 TURNS = [
-    {"role": role, "content": text} for role, text in (("system", "Judge."), ("user", "Right?"), ("assistant", "Yes."))
+    {"role": role, "content": text}
+    for role, text in (("system", "Judge."), ("user", "Right?"), ("assistant", "Yes."))
 ]
 PACKAGED = {"as_is": "Judge.\nRight?\n", "vicuna": "Judge. USER: Right? ASSISTANT:"}
 
@@ -173,7 +227,9 @@ def test_a_packaged_template_shows_the_turns_as_its_models_know_them(template, t
     file = Path(models.__file__).parent / "templates" / f"{template}.jinja"
     encoder = PromptEncoder.from_checkpoint(str(tiny_model), str(file))
     asked, answered = encoder.encode([TURNS[:2]]), encoder.encode([TURNS], answered=True)
-    shown, whole = (encoder.tokenizer.decode(ids).removeprefix("<|im_start|>") for (ids,) in (asked, answered))
+    shown, whole = (
+        encoder.tokenizer.decode(ids).removeprefix("<|im_start|>") for (ids,) in (asked, answered)
+    )
     assert shown == PACKAGED[template]
     assert whole.replace(" Yes", "Yes").startswith(f"{shown}Yes.")
 
@@ -185,9 +241,15 @@ def test_scores_alone_take_two_forward_passes_and_rationales_one_more_for_each_t
     note = lambda _, args, options: widths.append(options["input_ids"].shape[1])  # noqa: E731
     fresh.network.register_forward_pre_hook(note, with_kwargs=True)
     slot = Slot("score", ("1", "2", "3", "4", "5"))
-    for parts, passes, steps in ((("\nScore: ", slot), 2, 0), ((Free("\nScore"), "\nScore: ", slot), 27, 24)):
+    for parts, passes, steps in (
+        (("\nScore: ", slot), 2, 0),
+        ((Free("\nScore"), "\nScore: ", slot), 27, 24),
+    ):
         widths.clear()
-        asked = [Prompt([{"role": "user", "content": f"How good is {'very ' * n}{n}?"}], parts) for n in range(4)]
+        asked = [
+            Prompt([{"role": "user", "content": f"How good is {'very ' * n}{n}?"}], parts)
+            for n in range(4)
+        ]
         answers = dict(fresh.answer(asked))
         assert steps == 0 or any(answer.truncated for answer in answers.values())
         assert len(widths) <= passes + 1
@@ -199,7 +261,9 @@ def test_prompts_whose_answers_have_different_room_are_answered_together_as_alon
     folder = build_tiny_model(tmp_path / "narrow", window=300)
     fresh = LocalChat(str(folder), dtype="float32", device="cpu", max_new_tokens=100)
     parts = (Free("\nScore"), "\nScore: ", Slot("score", ("1", "2", "3", "4", "5")))
-    asked = [[{"role": "user", "content": f"How good is {'very ' * words}good?"}] for words in (1, 125)]
+    asked = [
+        [{"role": "user", "content": f"How good is {'very ' * words}good?"}] for words in (1, 125)
+    ]
     rows = [Prompt(messages, parts) for messages in asked]
     short, long = fresh.count_tokens(rows)
     assert 300 - short > 100
@@ -217,27 +281,42 @@ def test_the_first_of_many_prompts_is_answered_by_itself(chat):
 
 
 @pytest.mark.parametrize("temperature", [0.5, 1.5])
-def test_values_are_sampled_by_the_probabilities_of_plain_transformers(temperature, tiny_model, plain):
+def test_values_are_sampled_by_the_probabilities_of_plain_transformers(
+    temperature, tiny_model, plain
+):
     (asked,) = prompts("automedeval", rationale=False, count=1)
     runs = [Prompt(asked.messages, asked.parts, run=run) for run in range(400)]
-    chat = LocalChat(str(tiny_model), dtype="float32", device="cpu", temperature=temperature, batch_tokens=60_000)
+    chat = LocalChat(
+        str(tiny_model), dtype="float32", device="cpu", temperature=temperature, batch_tokens=60_000
+    )
     answers = dict(chat.answer(runs))
     slot, odds = asked.parts[1], torch.tensor(list(plain.values(asked)[0].values()))
     expected = (odds.log() / temperature).softmax(0)
     drawn = [answers[run].values[0] for run in range(len(runs))]
     for value, share, chance in zip(slot.values, odds.tolist(), expected.tolist()):
-        assert abs(drawn.count(value) / len(runs) - chance) < 4 * (chance * (1 - chance) / len(runs)) ** 0.5 + 1e-3
-        assert {round(answers[run].probabilities[0][value], 3) for run in range(len(runs))} == {round(share, 3)}
+        assert (
+            abs(drawn.count(value) / len(runs) - chance)
+            < 4 * (chance * (1 - chance) / len(runs)) ** 0.5 + 1e-3
+        )
+        assert {round(answers[run].probabilities[0][value], 3) for run in range(len(runs))} == {
+            round(share, 3)
+        }
     assert len({answers[run].text for run in range(len(runs))}) > 1
     # the same values in other batches, in another process, and with a seed of their own
-    alone = LocalChat(str(tiny_model), dtype="float32", device="cpu", temperature=temperature, batch_tokens=1)
+    alone = LocalChat(
+        str(tiny_model), dtype="float32", device="cpu", temperature=temperature, batch_tokens=1
+    )
     for run in (3, 1, 2):
         assert next(alone.answer([runs[run]]))[1].values == answers[run].values
-    other = LocalChat(str(tiny_model), dtype="float32", device="cpu", temperature=temperature, seed=1)
+    other = LocalChat(
+        str(tiny_model), dtype="float32", device="cpu", temperature=temperature, seed=1
+    )
     assert any(answer.values != answers[run].values for run, answer in other.answer(runs[:40]))
 
 
-SWITCHED = "{% if enable_thinking is defined and not enable_thinking %}<think>\n\n</think>\n\n{% endif %}"
+SWITCHED = (
+    "{% if enable_thinking is defined and not enable_thinking %}<think>\n\n</think>\n\n{% endif %}"
+)
 SWITCH = CHAT_TEMPLATE.replace("assistant\n{%", f"assistant\n{SWITCHED}{{%")
 
 
@@ -248,13 +327,17 @@ def test_a_template_that_can_have_a_model_think_is_told_not_to(template, switche
     messages = [{"role": "user", "content": "Which helps?"}]
     (ids,) = chat.encoder.encode([messages])
     plain = AutoTokenizer.from_pretrained(folder)
-    text = plain.apply_chat_template(messages, add_generation_prompt=True, enable_thinking=False, tokenize=False)
+    text = plain.apply_chat_template(
+        messages, add_generation_prompt=True, enable_thinking=False, tokenize=False
+    )
     assert plain.decode(ids) == text
     assert text.endswith("<think>\n\n</think>\n\n" if switched else "assistant\n")
 
 
 NEW_TOKENS = 12
-ENDS = tuple(range(2, 200))  # so many tokens end a text that the texts of a batch have different lengths
+ENDS = tuple(
+    range(2, 200)
+)  # so many tokens end a text that the texts of a batch have different lengths
 ROWS = rows_of(__file__)
 ARCHITECTURES, LOCAL = ROWS["architectures"], ROWS["local"]
 FLOAT32 = ("gemma3", "llama", "mistral", "phi3", "phi3 longrope", "qwen2", "qwen3")
@@ -284,7 +367,12 @@ def cases() -> list:
 
 
 def load(folder: Path, **settings: Any) -> Judge:
-    chat = {"dtype": "float32", "device": "cpu", "max_new_tokens": NEW_TOKENS, "batch_tokens": 16384}
+    chat = {
+        "dtype": "float32",
+        "device": "cpu",
+        "max_new_tokens": NEW_TOKENS,
+        "batch_tokens": 16384,
+    }
     return load_judge(str(folder), chat=chat | settings)
 
 
@@ -313,7 +401,10 @@ def test_likelihoods_of_a_batch_are_those_of_single_pairs(judge, reference, case
     answers = dict(likelihood.answer(prompts, [True] * len(prompts)))
     for index, pairs in enumerate(prompts):
         for (condition, target), got in zip(pairs, answers[index], strict=True):
-            ids, target_ids = [reference.tokenizer.bos_token_id, *reference.ids(condition)], reference.ids(target)
+            ids, target_ids = (
+                [reference.tokenizer.bos_token_id, *reference.ids(condition)],
+                reference.ids(target),
+            )
             steps = reference.after(ids + target_ids, len(target_ids) + 1)[:-1]
             expected = steps.gather(1, torch.tensor(target_ids)[:, None]).mean().item()
             assert got == pytest.approx(expected, abs=1e-4)
@@ -336,24 +427,36 @@ def test_every_attention_has_the_same_scores(attention, tmp_path, cases):
     judge = load(folder)
     judge.chat.network.set_attn_implementation(attention)
     verdicts = assert_equal(judge, plain_of(judge), cases)
-    assert len({verdict.extra.get("truncated") for verdict in verdicts}) == 2  # texts of different lengths
+    assert (
+        len({verdict.extra.get("truncated") for verdict in verdicts}) == 2
+    )  # texts of different lengths
 
 
 def test_values_of_several_tokens_stay_within_a_window(tmp_path, cases):
     folder = build_tiny_model(tmp_path / "m", model_type="mistral", **LOCAL)
     judge = load(folder)
-    assert_equal(Judge(judge.chat, "medical_pairwise", models=cases[0].models[:2]), plain_of(judge), cases[:1])
+    assert_equal(
+        Judge(judge.chat, "medical_pairwise", models=cases[0].models[:2]),
+        plain_of(judge),
+        cases[:1],
+    )
 
 
 def test_what_was_chosen_for_an_architecture_is_said(tmp_path, caplog):
     load(build_tiny_model(tmp_path / "capped", model_type="gemma2", **ARCHITECTURES["gemma2"]))
-    assert caplog.messages == ["Gemma2ForCausalLM has no attention 'sdpa' in transformers: 'eager' is used"]
+    assert caplog.messages == [
+        "Gemma2ForCausalLM has no attention 'sdpa' in transformers: 'eager' is used"
+    ]
     caplog.clear()
     load(build_tiny_model(tmp_path / "hybrid", model_type="lfm2", **ARCHITECTURES["lfm2"]))
-    assert caplog.messages == ["hybrid has recurrent or convolutional states: it answers one prompt after another"]
+    assert caplog.messages == [
+        "hybrid has recurrent or convolutional states: it answers one prompt after another"
+    ]
 
 
 def test_an_architecture_without_logits_of_the_last_tokens_is_refused_by_name(tmp_path):
-    folder = build_tiny_model(tmp_path / "m", model_type="xlstm", num_heads=4, num_blocks=2, embedding_dim=32)
+    folder = build_tiny_model(
+        tmp_path / "m", model_type="xlstm", num_heads=4, num_blocks=2, embedding_dim=32
+    )
     with pytest.raises(RecordError, match="xLSTMForCausalLM"):
         load(folder)

@@ -54,7 +54,9 @@ def test_how_a_text_is_read(name, text, option) -> None:
 def test_an_answer_without_an_option_gives_its_reason() -> None:
     assert TRUE.read(Answer(error="refused")).error == "refused"
     for text in ("I think that", "4", "No."):  # it may have gone on: "4.5", "No. It does not say"
-        assert TRUE.read(Answer(text, truncated=True)) == Judgement(error="the answer was cut off at its token limit")
+        assert TRUE.read(Answer(text, truncated=True)) == Judgement(
+            error="the answer was cut off at its token limit"
+        )
     assert TRUE.read(Answer("It depends.")).error == "'It depends.' is not one of Yes, No, Maybe"
 
 
@@ -70,7 +72,9 @@ def test_an_answer_without_an_option_gives_its_reason() -> None:
 )
 def test_an_endpoint_gives_the_odds_of_its_first_token(question, said, rivals, odds) -> None:
     told = [{"token": token, "logprob": math.log(chance)} for token, chance in rivals.items()]
-    logprobs = {"content": [{"token": said, "logprob": -0.1, "top_logprobs": told}]} if told else None
+    logprobs = (
+        {"content": [{"token": said, "logprob": -0.1, "top_logprobs": told}]} if told else None
+    )
     with EndpointDouble(answer(said, logprobs=logprobs)) as endpoint:
         ((_, reply),) = OpenAIChat("m", base_url=endpoint.url).answer([question.prompt({})])
         body = endpoint.asked[0]["body"]
@@ -85,11 +89,18 @@ def test_an_endpoint_gives_the_odds_of_its_first_token(question, said, rivals, o
 
 def test_odds_are_divided_by_those_without_a_state_where_all_of_these_are_known() -> None:
     odds = {"Yes": 0.2, "No": 0.6, "Maybe": 0.2}
-    divided = Judgement("No", odds).divided_by(Judgement("No", {"Yes": 0.1, "No": 0.8, "Maybe": 0.1}))
+    divided = Judgement("No", odds).divided_by(
+        Judgement("No", {"Yes": 0.1, "No": 0.8, "Maybe": 0.1})
+    )
     total = 0.2 / 0.1 + 0.6 / 0.8 + 0.2 / 0.1
-    assert divided.probabilities == pytest.approx({"Yes": 2 / total, "No": 0.75 / total, "Maybe": 2 / total})
+    assert divided.probabilities == pytest.approx(
+        {"Yes": 2 / total, "No": 0.75 / total, "Maybe": 2 / total}
+    )
     assert divided.option == "Yes"
-    for blank in (Judgement("Yes"), Judgement("Yes", odds | {"No": 0.0})):  # "No" is not among what a server tells
+    for blank in (
+        Judgement("Yes"),
+        Judgement("Yes", odds | {"No": 0.0}),
+    ):  # "No" is not among what a server tells
         assert Judgement("No", odds).divided_by(blank) == Judgement("No")
 
 
@@ -104,7 +115,10 @@ TEMPLATE = (
 SHAPES: dict[str, dict] = {name: {} for name in ("llama", "mistral", "phi3", "qwen2")}
 SHAPES |= {name: {"head_dim": 8} for name in ("gemma", "gemma2", "qwen3")}
 SHAPES |= {"lfm2": {"layer_types": ["conv", "full_attention"]}}  # answers one prompt after another
-QUESTIONS = [Question("q@1", "How good is {answer}?", ("well", "so", "ill")), Question("r@1", "{answer}?", ("x", "y"))]
+QUESTIONS = [
+    Question("q@1", "How good is {answer}?", ("well", "so", "ill")),
+    Question("r@1", "{answer}?", ("x", "y")),
+]
 BLIND = "the template of its questions shows nothing of a state that is one text"
 INSTRUCTIONS = "Answer the question at the end of the input."
 
@@ -123,22 +137,37 @@ def decides(body: dict) -> dict:
     return {"status": 200, "json": {"model": body["model"], "answers": answers, "usage": usage}}
 
 
-def judge(tmp_path: Path, url: str, *more: object) -> tuple[subprocess.CompletedProcess, list[dict]]:
+def judge(
+    tmp_path: Path, url: str, *more: object
+) -> tuple[subprocess.CompletedProcess, list[dict]]:
     cases = write(tmp_path / "cases.jsonl", CASES)
-    options = ("--judge", "decision:m", "--base_url", url, "--output", tmp_path / "out", "--max_retries", 0)
+    options = (
+        "--judge",
+        "decision:m",
+        "--base_url",
+        url,
+        "--output",
+        tmp_path / "out",
+        "--max_retries",
+        0,
+    )
     done = run_command("judge", cases, *options, *more)
     file = tmp_path / "out" / "verdicts.jsonl"
     return done, sorted(read(file), key=lambda each: each["case_id"]) if file.exists() else []
 
 
-def test_decisions_give_scores_with_probabilities_and_a_refused_question_an_invalid_verdict(tmp_path: Path) -> None:
+def test_decisions_give_scores_with_probabilities_and_a_refused_question_an_invalid_verdict(
+    tmp_path: Path,
+) -> None:
     with EndpointDouble(decides) as endpoint:
         endpoint.path = "/v1/decisions"
         done, (verdict, refused) = judge(tmp_path, endpoint.url)
         bodies = [each["body"] for each in endpoint.asked]
     assert done.returncode == 0, done.stderr
     by_slot = dict(zip(verdict["order"], (5, 1)))
-    means = dict(zip(verdict["order"], (sum(n * p for n, p in enumerate(odds, 1)) for odds in ODDS)))
+    means = dict(
+        zip(verdict["order"], (sum(n * p for n, p in enumerate(odds, 1)) for odds in ODDS))
+    )
     assert verdict["scores"] == [by_slot[0], by_slot[1]]
     assert verdict["expected_scores"] == pytest.approx([means[0], means[1]])
     assert verdict["probabilities"] == [dict(zip("12345", odds)) for odds in ODDS]
@@ -150,9 +179,16 @@ def test_decisions_give_scores_with_probabilities_and_a_refused_question_an_inva
 
 
 @pytest.mark.parametrize(("answers", "error"), rows_of(__file__)["no answers"])
-def test_what_is_no_answer_to_the_questions_is_an_invalid_verdict_with_its_reason(answers, error) -> None:
-    told = [{"probabilities": [{"value": of, "probability": chance} for of, chance in each]} for each in answers]
-    with EndpointDouble({"status": 200, "json": {"answers": [each | {"type": "choice"} for each in told]}}) as endpoint:
+def test_what_is_no_answer_to_the_questions_is_an_invalid_verdict_with_its_reason(
+    answers, error
+) -> None:
+    told = [
+        {"probabilities": [{"value": of, "probability": chance} for of, chance in each]}
+        for each in answers
+    ]
+    with EndpointDouble(
+        {"status": 200, "json": {"answers": [each | {"type": "choice"} for each in told]}}
+    ) as endpoint:
         endpoint.path = "/v1/decisions"
         judged = load_judge("decision:m", chat={"base_url": endpoint.url, "max_retries": 0})
         verdicts = list(judged(map(Case.from_dict, CASES)))
@@ -163,12 +199,16 @@ def test_what_is_no_answer_to_the_questions_is_an_invalid_verdict_with_its_reaso
 def test_what_a_decision_model_cannot_do_is_one_line(tmp_path: Path) -> None:
     with EndpointDouble(decides) as endpoint:
         endpoint.path = "/v1/decisions"
-        assert "writes no text" in error_line(judge(tmp_path, endpoint.url, "--score_decoding", "free")[0])
+        assert "writes no text" in error_line(
+            judge(tmp_path, endpoint.url, "--score_decoding", "free")[0]
+        )
     with EndpointDouble(decides) as endpoint:  # neither /v1/decisions nor /v1/systemone
         assert "answered 404" in error_line(judge(tmp_path, endpoint.url)[0])
 
 
-def test_a_served_model_that_is_not_shown_the_state_is_one_line_and_no_neutral_verdict(tmp_path: Path) -> None:
+def test_a_served_model_that_is_not_shown_the_state_is_one_line_and_no_neutral_verdict(
+    tmp_path: Path,
+) -> None:
     def seen(body: dict, states: list[str]) -> dict:
         states.append(body["state"])
         odds = dict(zip(body["questions"]["0"]["criteria"], ODDS[len(body["state"]) > 1 and shows]))
@@ -188,9 +228,15 @@ def test_a_served_model_that_is_not_shown_the_state_is_one_line_and_no_neutral_v
 
 
 @pytest.mark.slow
-def test_a_real_server_of_typed_decisions_gives_the_probabilities_of_the_pipeline(tmp_path: Path) -> None:
+def test_a_real_server_of_typed_decisions_gives_the_probabilities_of_the_pipeline(
+    tmp_path: Path,
+) -> None:
     folder = build_tiny_model(tmp_path / "m")
-    prompts = [question.prompt({"answer": text}) for question in QUESTIONS for text in ("rest", "a long walk at night")]
+    prompts = [
+        question.prompt({"answer": text})
+        for question in QUESTIONS
+        for text in ("rest", "a long walk at night")
+    ]
     with served(folder, tmp_path / "log") as url:
         chat = ChatArguments(base_url=url).load(f"decision:{folder}")
         answers = [answer for _, answer in sorted(chat.answer(prompts), key=lambda each: each[0])]
@@ -199,10 +245,17 @@ def test_a_real_server_of_typed_decisions_gives_the_probabilities_of_the_pipelin
 
 def assert_told(answers: list, prompts: list, folder: Path) -> None:
     """Assert that answers have the probabilities of transformers' pipeline, which asks one question after another."""
-    model, tokenizer = AutoModelForCausalLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
+    model, tokenizer = (
+        AutoModelForCausalLM.from_pretrained(folder),
+        AutoTokenizer.from_pretrained(folder),
+    )
     decide = pipeline("decision", model=model, tokenizer=tokenizer, device="cpu")
     for prompt, answered in zip(prompts, answers, strict=True):
-        asked = {"type": "choice", "instructions": INSTRUCTIONS, "criteria": dict.fromkeys(prompt.options, "")}
+        asked = {
+            "type": "choice",
+            "instructions": INSTRUCTIONS,
+            "criteria": dict.fromkeys(prompt.options, ""),
+        }
         told = decide({"state": prompt.messages[0]["content"], "questions": {"0": asked}})["0"]
         assert answered.probabilities == (pytest.approx(told["probabilities"], abs=1e-4),)
         assert answered.values == (told["choice"],)
@@ -210,7 +263,9 @@ def assert_told(answers: list, prompts: list, folder: Path) -> None:
 
 @pytest.mark.parametrize("template", [None, TEMPLATE])
 @pytest.mark.parametrize("name", SHAPES)
-def test_a_folder_with_a_decision_json_is_asked_as_the_pipeline_asks(name: str, template: str | None, tmp_path) -> None:
+def test_a_folder_with_a_decision_json_is_asked_as_the_pipeline_asks(
+    name: str, template: str | None, tmp_path
+) -> None:
     folder = build_tiny_model(tmp_path / "m", model_type=name, **SHAPES[name])
     config = DecisionConfig({"choice": list("4321")}, {"choice": 2.5}, template)
     config.save_pretrained(folder)
@@ -230,7 +285,16 @@ def test_a_judge_with_a_decision_json_answers_one_question_for_each_score(tmp_pa
     folder = build_tiny_model(tmp_path / "m")
     DecisionConfig({"choice": ["A", "B", "C", "D", "E"]}).save_pretrained(folder)
     cases = write(tmp_path / "cases.jsonl", CASES)
-    options = ("--judge", folder, "--dtype", "float32", "--device", "cpu", "--output", tmp_path / "out")
+    options = (
+        "--judge",
+        folder,
+        "--dtype",
+        "float32",
+        "--device",
+        "cpu",
+        "--output",
+        tmp_path / "out",
+    )
     succeeded(run_command("judge", cases, *options))
     verdict = read(tmp_path / "out" / "verdicts.jsonl")[0]
     assert (verdict["valid"], verdict["rationale"], verdict["raw"]) == (True, None, "")
@@ -249,38 +313,68 @@ def exported(tmp_path: Path, model: Path) -> tuple[Path, dict]:
     """Export a judge as a model of decisions; return its folder, and what the judge says by its command."""
     folder = tmp_path / "decision"
     succeeded(run_command("export", "--to", "decision", "--model", model, "--output", folder))
-    case = {"id": "1", "question": STATE["question"], "responses": [{"model": "a", "text": STATE["answer"]}]}
+    case = {
+        "id": "1",
+        "question": STATE["question"],
+        "responses": [{"model": "a", "text": STATE["answer"]}],
+    }
     cases, verdicts = write(tmp_path / "cases.jsonl", [case]), []
     for name in (model, folder):  # it stays a judge
-        options = ("--judge", name, "--dtype", "float32", "--device", "cpu", "--output", tmp_path / f"of-{name.name}")
+        options = (
+            "--judge",
+            name,
+            "--dtype",
+            "float32",
+            "--device",
+            "cpu",
+            "--output",
+            tmp_path / f"of-{name.name}",
+        )
         succeeded(run_command("judge", cases, "--rationale", "false", *options))
         verdicts += read(tmp_path / f"of-{name.name}" / "verdicts.jsonl")
-    told = [{name: each[name] for name in ("scores", "expected_scores", "probabilities")} for each in verdicts]
+    told = [
+        {name: each[name] for name in ("scores", "expected_scores", "probabilities")}
+        for each in verdicts
+    ]
     assert told[0] == told[1]
     return folder, told[0]
 
 
 def assert_scored(answer: dict, verdict: dict) -> None:
-    expected = {str(int(score) - 1): chance for score, chance in verdict["probabilities"][0].items()}
+    expected = {
+        str(int(score) - 1): chance for score, chance in verdict["probabilities"][0].items()
+    }
     assert answer["probabilities"] == pytest.approx(expected, abs=1e-4)
     assert answer["score"] + 1 == pytest.approx(verdict["expected_scores"][0], abs=1e-4)
 
 
-@pytest.mark.parametrize("model", ["tiny", pytest.param("models/SmolLM2-135M-Instruct", marks=needs_judge)])
-def test_an_exported_judge_gives_its_own_probabilities_in_the_pipeline(model: str, tmp_path: Path) -> None:
-    folder, verdict = exported(tmp_path, build_tiny_model(tmp_path / "m") if model == "tiny" else JUDGE)
+@pytest.mark.parametrize(
+    "model", ["tiny", pytest.param("models/SmolLM2-135M-Instruct", marks=needs_judge)]
+)
+def test_an_exported_judge_gives_its_own_probabilities_in_the_pipeline(
+    model: str, tmp_path: Path
+) -> None:
+    folder, verdict = exported(
+        tmp_path, build_tiny_model(tmp_path / "m") if model == "tiny" else JUDGE
+    )
     decide = pipeline("decision", model=str(folder), dtype="float32", device="cpu")
     assert_scored(decide({"state": STATE, "questions": {"score": SCORE}})["score"], verdict)
     heated = shutil.copytree(folder, tmp_path / "heated") / "decision.json"
     settings = read_json(heated)
     heated.write_text(json.dumps(settings | {"temperature": {"score": 2.0}}))
     config = DecisionConfig.from_pretrained(tmp_path / "heated")
-    decide = pipeline("decision", model=str(folder), decision_config=config, dtype="float32", device="cpu")
+    decide = pipeline(
+        "decision", model=str(folder), decision_config=config, dtype="float32", device="cpu"
+    )
     roots = [chance**0.5 for chance in verdict["probabilities"][0].values()]
     told = decide({"state": STATE, "questions": {"score": SCORE}})["score"]["probabilities"]
     assert list(told.values()) == pytest.approx([root / sum(roots) for root in roots], abs=1e-4)
-    judge = load_judge(str(tmp_path / "heated"), chat={"dtype": "float32", "device": "cpu"}, rationale=False)
-    ((odds,),) = (each.extra["probabilities"] for each in judge(read_cases(tmp_path / "cases.jsonl")))
+    judge = load_judge(
+        str(tmp_path / "heated"), chat={"dtype": "float32", "device": "cpu"}, rationale=False
+    )
+    ((odds,),) = (
+        each.extra["probabilities"] for each in judge(read_cases(tmp_path / "cases.jsonl"))
+    )
     assert list(odds.values()) == pytest.approx(list(told.values()), abs=1e-4)
     heated.write_text(json.dumps(settings | {"temperature": {"score": 0}}))
     with pytest.raises(RecordError, match="not for this model: the temperature 0"):
@@ -288,31 +382,58 @@ def test_an_exported_judge_gives_its_own_probabilities_in_the_pipeline(model: st
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["llama", "qwen2"])  # of Qwen2 the pipeline takes the loaded model alone
-def test_an_exported_judge_gives_its_own_probabilities_when_served(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "name", ["llama", "qwen2"]
+)  # of Qwen2 the pipeline takes the loaded model alone
+def test_an_exported_judge_gives_its_own_probabilities_when_served(
+    name: str, tmp_path: Path
+) -> None:
     folder, verdict = exported(tmp_path, build_tiny_model(tmp_path / "m", model_type=name))
-    model, tokenizer = AutoModelForCausalLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
+    model, tokenizer = (
+        AutoModelForCausalLM.from_pretrained(folder),
+        AutoTokenizer.from_pretrained(folder),
+    )
     decide = pipeline("decision", model=model, tokenizer=tokenizer, device="cpu")
     asked = {"state": STATE, "questions": {"score": SCORE}}
     assert_scored(decide(asked)["score"], verdict)
     with served(folder, tmp_path / "log") as url:
-        body, kind = json.dumps(asked | {"model": str(folder)}).encode(), {"Content-Type": "application/json"}
-        with urllib.request.urlopen(urllib.request.Request(f"{url}/systemone", body, kind), timeout=120) as answer:
+        body, kind = (
+            json.dumps(asked | {"model": str(folder)}).encode(),
+            {"Content-Type": "application/json"},
+        )
+        with urllib.request.urlopen(
+            urllib.request.Request(f"{url}/systemone", body, kind), timeout=120
+        ) as answer:
             assert_scored(json.load(answer)["answers"]["score"], verdict)
         done, verdicts = judge(tmp_path, url, "--judge", f"decision:{folder}")
         assert BLIND in error_line(done)
         assert not verdicts
-    DecisionConfig.from_pretrained(folder).save_pretrained(folder)  # as others save it, without the mark of an export
-    options = ("--judge", folder, "--dtype", "float32", "--device", "cpu", "--output", tmp_path / "again")
+    DecisionConfig.from_pretrained(folder).save_pretrained(
+        folder
+    )  # as others save it, without the mark of an export
+    options = (
+        "--judge",
+        folder,
+        "--dtype",
+        "float32",
+        "--device",
+        "cpu",
+        "--output",
+        tmp_path / "again",
+    )
     assert BLIND in error_line(run_command("judge", tmp_path / "cases.jsonl", *options))
 
 
 def test_what_cannot_be_exported_as_decisions_is_one_line(tmp_path: Path, tiny_model: Path) -> None:
     def line(*options: object) -> str:
-        return error_line(run_command("export", "--to", "decision", "--output", tmp_path / "out", *options))
+        return error_line(
+            run_command("export", "--to", "decision", "--output", tmp_path / "out", *options)
+        )
 
     assert "--to decision needs --model" in line()
-    assert "--verdicts is not for --to decision" in line("--model", tiny_model, "--verdicts", tmp_path)
+    assert "--verdicts is not for --to decision" in line(
+        "--model", tiny_model, "--verdicts", tmp_path
+    )
     pairs = shutil.copytree(tiny_model, tmp_path / "pairs")
     for name, content in files_to_publish("medical_pairwise", "0").items():
         (pairs / name).parent.mkdir(exist_ok=True)

@@ -8,7 +8,14 @@ from automedeval.models.base import Prompt
 from automedeval.models.replay import RecordedChat
 from automedeval.records import RecordError
 
-LINE = {"case_id": "c1", "teacher": "strong", "role": "judge", "knowledge": "chain", "round": 1, "text": "first"}
+LINE = {
+    "case_id": "c1",
+    "teacher": "strong",
+    "role": "judge",
+    "knowledge": "chain",
+    "round": 1,
+    "text": "first",
+}
 
 
 @pytest.fixture
@@ -21,7 +28,14 @@ def prompt(case_id="c1", call=1):
 
 
 def test_an_answer_is_found_by_case_teacher_role_knowledge_and_round(recording):
-    changes = [{}, {"case_id": "c2"}, {"teacher": "weak"}, {"role": "reviewer"}, {"knowledge": "none"}, {"round": 2}]
+    changes = [
+        {},
+        {"case_id": "c2"},
+        {"teacher": "weak"},
+        {"role": "reviewer"},
+        {"knowledge": "none"},
+        {"round": 2},
+    ]
     file = recording(*({**LINE, **change, "text": repr(change)} for change in changes))
     chat = RecordedChat(file, "strong")
     assert chat.name == "recording:strong"
@@ -31,13 +45,17 @@ def test_an_answer_is_found_by_case_teacher_role_knowledge_and_round(recording):
     assert [index for index, _ in chat.answer(prompts, [False, True, False])] == [1]
     others = [RecordedChat(file, "weak"), RecordedChat(file, "strong", role="reviewer")]
     others.append(RecordedChat(file, "strong", "none"))
-    assert [next(other.answer([prompt()]))[1].text for other in others] == list(map(repr, changes[2:5]))
+    assert [next(other.answer([prompt()]))[1].text for other in others] == list(
+        map(repr, changes[2:5])
+    )
     assert len({one.fingerprint for one in (chat, *others)}) == 4
 
 
 def test_the_fingerprint_follows_the_teachers_own_lines(recording):
     before = RecordedChat(recording(LINE), "strong").fingerprint
-    assert RecordedChat(recording({**LINE, "teacher": "weak"}, LINE), "strong").fingerprint == before
+    assert (
+        RecordedChat(recording({**LINE, "teacher": "weak"}, LINE), "strong").fingerprint == before
+    )
     assert RecordedChat(recording({**LINE, "text": "other"}), "strong").fingerprint != before
 
 
@@ -50,6 +68,9 @@ def test_what_was_not_recorded_is_an_error_that_names_the_key(recording):
 
 @pytest.mark.parametrize(("changes", "said"), rows_of(__file__)["test_a_faulty_recording_is_named"])
 def test_a_faulty_recording_is_named(recording, changes, said):
-    lines = [{key: value for key, value in (LINE | each).items() if value is not None} for each in changes]
+    lines = [
+        {key: value for key, value in (LINE | each).items() if value is not None}
+        for each in changes
+    ]
     with pytest.raises(RecordError, match=said):
         RecordedChat(recording(*lines), "strong")

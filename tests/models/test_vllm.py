@@ -19,14 +19,25 @@ LIMITS = ("--install_limit", "600", "--limit", "1200")  # seconds, for a machine
 @pytest.mark.slow
 @pytest.mark.skipif(os.environ.get("AUTOMEDEVAL_VLLM") == "none", reason="AUTOMEDEVAL_VLLM is none")
 def test_typed_questions_to_vllm_have_the_answers_of_the_same_weights_here(tmp_path):
-    command = [sys.executable, ROOT / "benchmarks" / "serving.py", *LIMITS, "--model", JUDGE, "--threads", "1"]
+    command = [
+        sys.executable,
+        ROOT / "benchmarks" / "serving.py",
+        *LIMITS,
+        "--model",
+        JUDGE,
+        "--threads",
+        "1",
+    ]
     command += ["--cases", "8", "--max_new_tokens", "16", "--at_once", "--no_restart"]
     command = [*map(str, command), "--json", tmp_path / "figures.json"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     if "could not be installed" in done.stderr:
         pytest.skip(done.stderr.strip().splitlines()[-1])
     assert done.returncode == 0, done.stdout + done.stderr[-2000:]
-    rows = {row["name"]: row["value"] for row in json.loads((tmp_path / "figures.json").read_text())["rows"]}
+    rows = {
+        row["name"]: row["value"]
+        for row in json.loads((tmp_path / "figures.json").read_text())["rows"]
+    }
     for name in ("yes_no", "true_false"):
         assert rows[f"{name}: answered"] >= 0.5  # a model of 135M writes no option to some
         assert rows[f"{name}: same option"] == 1

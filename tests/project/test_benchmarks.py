@@ -38,25 +38,51 @@ def measured(script: str, *options: object, folder: Path, missed: bool = False) 
         sys.path.remove(str(ROOT / "benchmarks"))
     assert bool(done.returncode) is missed, done.stderr
     record = json.loads(file.read_text(encoding="utf-8"))
-    assert record["command"] == f"python benchmarks/{script} {' '.join(map(str, options))}".replace(f"{ROOT}/", "")
+    assert record["command"] == f"python benchmarks/{script} {' '.join(map(str, options))}".replace(
+        f"{ROOT}/", ""
+    )
     for row in record["rows"]:
         assert any(line.startswith(row["name"]) for line in done.stdout.splitlines())
         assert math.isfinite(row["value"])
         bounds = re.findall(r"([<>])= ([\d.e-]+)", row["target"] or "")
         judged = row["value"] if row["ratio"] is None else row["ratio"]
-        met = all(judged >= float(bound) if sign == ">" else judged <= float(bound) for sign, bound in bounds)
+        met = all(
+            judged >= float(bound) if sign == ">" else judged <= float(bound)
+            for sign, bound in bounds
+        )
         assert row["met"] is (met if bounds else None)
     return record | {"values": {row["name"]: row["value"] for row in record["rows"]}}
 
 
 RANDOM = ("--judge", "baseline:random")  # which loads no torch
-SAMPLED = ("--model", "TINY", "--cases", SAMPLE / "test_cases.jsonl", "--limit", 2, "--max_new_tokens", 2)
+SAMPLED = (
+    "--model",
+    "TINY",
+    "--cases",
+    SAMPLE / "test_cases.jsonl",
+    "--limit",
+    2,
+    "--max_new_tokens",
+    2,
+)
 CHROMIUM = pytest.mark.skipif(not shutil.which("chromium"), reason="chromium is not installed")
 # A script, its options, and the range of each row that begins so.
 SMALLEST = [
-    ("judge_memory.py", ["--small", 4, "--large", 8, "--repeats", 1, *RANDOM], {"judge a": (0.5, 2)}),
-    ("judge_startup.py", ["--cases", 9, *RANDOM], {"9 cases, 0.0 MB: until": (0, 300), "9 cases: peak": (20, 5000)}),
-    ("meta_evaluation.py", ["--cases", 60, "--resamples", 100], {"the whole rep": (0, 300), "size of": (0, 100)}),
+    (
+        "judge_memory.py",
+        ["--small", 4, "--large", 8, "--repeats", 1, *RANDOM],
+        {"judge a": (0.5, 2)},
+    ),
+    (
+        "judge_startup.py",
+        ["--cases", 9, *RANDOM],
+        {"9 cases, 0.0 MB: until": (0, 300), "9 cases: peak": (20, 5000)},
+    ),
+    (
+        "meta_evaluation.py",
+        ["--cases", 60, "--resamples", 100],
+        {"the whole rep": (0, 300), "size of": (0, 100)},
+    ),
     ("build_dataset.py", ["--cases", 20], {"20 cases, 0 MB": (0.1, 5000)}),
     ("judge_throughput.py", SAMPLED, {"": (0, 1e6)}),
     pytest.param("grid.py", ["--cases", 12, "--visits", 1], {"": (0, 1e6)}, marks=CHROMIUM),
@@ -66,7 +92,9 @@ SMALLEST = [
 
 
 @pytest.mark.parametrize(("script", "options", "ranges"), SMALLEST)
-def test_a_benchmark_runs_at_its_smallest_size(script, options, ranges, tiny_model: Path, tmp_path: Path) -> None:
+def test_a_benchmark_runs_at_its_smallest_size(
+    script, options, ranges, tiny_model: Path, tmp_path: Path
+) -> None:
     if script == "grid.py":
         pytest.importorskip("playwright")
     own = {"TINY": tiny_model, "DATA": tmp_path / "data"}
@@ -84,7 +112,9 @@ def test_a_benchmark_runs_at_its_smallest_size(script, options, ranges, tiny_mod
 
 @needs_encoder
 @pytest.mark.slow
-def test_startup_times_import_help_and_first_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_startup_times_import_help_and_first_verdict(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(ROOT)  # where the models are
     monkeypatch.setenv("OMP_WAIT_POLICY", "PASSIVE")
     options = ["--repeats", 1, "--texts", 10, "--rows", 2, "--limit", 1]
@@ -99,12 +129,30 @@ def test_startup_times_import_help_and_first_verdict(tmp_path: Path, monkeypatch
 def test_quality_counts_each_corruption_by_both_classifiers(tmp_path: Path) -> None:
     rationales = []
     for case in read_cases(SAMPLE / "train_cases.jsonl"):
-        steps = [f"Step {slot}: {response.text.split('. ')[0]}." for slot, response in enumerate(case.responses, 2)]
+        steps = [
+            f"Step {slot}: {response.text.split('. ')[0]}."
+            for slot, response in enumerate(case.responses, 2)
+        ]
         rationale = "\n".join(["Step 1: A question.", *steps])
-        verdict = Verdict(case.id, "j", "automedeval@1", (0, 1, 2), valid=True, rationale=rationale, scores=(1, 5, 3))
+        verdict = Verdict(
+            case.id,
+            "j",
+            "automedeval@1",
+            (0, 1, 2),
+            valid=True,
+            rationale=rationale,
+            scores=(1, 5, 3),
+        )
         rationales.append(verdict)
     write(tmp_path / "verdicts.jsonl", rationales)
-    options = ["--cases", SAMPLE / "train_cases.jsonl", "--verdicts", tmp_path / "verdicts.jsonl", "--seeds", 1]
+    options = [
+        "--cases",
+        SAMPLE / "train_cases.jsonl",
+        "--verdicts",
+        tmp_path / "verdicts.jsonl",
+        "--seeds",
+        1,
+    ]
     record = measured("quality.py", *options, "--encoder", ENCODER, folder=tmp_path)
     assert record["notes"][0].startswith("60 cases, 60 verdicts, 1 seeds")
     counted = {tuple(row["name"].split(": ")) for row in record["rows"]}
@@ -113,14 +161,35 @@ def test_quality_counts_each_corruption_by_both_classifiers(tmp_path: Path) -> N
 
 
 @needs_encoder
-def test_the_store_is_built_searched_and_finds_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    bones = [{"section": "Bones", "text": f"Bone {number} is long, and it bears weight. " * 9} for number in range(30)]
+def test_the_store_is_built_searched_and_finds_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bones = [
+        {"section": "Bones", "text": f"Bone {number} is long, and it bears weight. " * 9}
+        for number in range(30)
+    ]
     write(tmp_path / "openstax" / "book.jsonl", bones)
-    asked = [(f"What is illness {number}?", f"Illness {number} is one of the blood.") for number in range(9)]
+    asked = [
+        (f"What is illness {number}?", f"Illness {number} is one of the blood.")
+        for number in range(9)
+    ]
     pairs = [{"question": question, "answer": answer} for question, answer in asked]
     write(tmp_path / "medquad" / "medquad.jsonl", pairs)
     monkeypatch.setenv("AUTOMEDEVAL_DATA", str(tmp_path))
-    options = ["--encoder", ENCODER, "--repeats", 1, "--sizes", 40, "--queries", 1, "--questions", 3, "--others", 3]
+    options = [
+        "--encoder",
+        ENCODER,
+        "--repeats",
+        1,
+        "--sizes",
+        40,
+        "--queries",
+        1,
+        "--questions",
+        3,
+        "--others",
+        3,
+    ]
     values = measured("knowledge.py", *options, folder=tmp_path)["values"]
     assert values["indexing"] > 0
     assert values["search, 40 passages"] > 0
@@ -128,7 +197,9 @@ def test_the_store_is_built_searched_and_finds_answers(tmp_path: Path, monkeypat
     assert recall == 1, "six answers on illnesses, and each question names its own"
 
 
-def test_a_server_is_compared_with_a_local_judge_and_misses_with_other_weights(tiny_model, tmp_path) -> None:
+def test_a_server_is_compared_with_a_local_judge_and_misses_with_other_weights(
+    tiny_model, tmp_path
+) -> None:
     def script(body: dict) -> dict:
         if "logprobs" not in body:
             return good_answer(body)
@@ -137,7 +208,18 @@ def test_a_server_is_compared_with_a_local_judge_and_misses_with_other_weights(t
         return answer(word, logprobs={"content": [rivals[0] | {"top_logprobs": rivals}]})
 
     with EndpointDouble(script) as server:
-        options = ["--url", server.url, "--model", tiny_model, "--cases", 2, "--at_once", 2, "--max_new_tokens", 4]
+        options = [
+            "--url",
+            server.url,
+            "--model",
+            tiny_model,
+            "--cases",
+            2,
+            "--at_once",
+            2,
+            "--max_new_tokens",
+            4,
+        ]
         values = measured("serving.py", *options, folder=tmp_path, missed=True)["values"]
     for name in ("yes_no", "true_false"):
         assert values[f"{name}: answered"] == values[f"{name}: odds told"] == 1
@@ -148,6 +230,15 @@ def test_a_server_is_compared_with_a_local_judge_and_misses_with_other_weights(t
 def test_the_page_is_made_of_the_versioned_results(tmp_path: Path) -> None:
     results, output = ROOT / "benchmarks" / "results", tmp_path / "page.md"
     assert list(results.glob("*.json"))
-    page = [sys.executable, ROOT / "benchmarks" / "page.py", "--results", results, "--output", output]
+    page = [
+        sys.executable,
+        ROOT / "benchmarks" / "page.py",
+        "--results",
+        results,
+        "--output",
+        output,
+    ]
     subprocess.run(page, check=True)
-    assert (ROOT / "docs" / "performance.md").read_text(encoding="utf-8") == output.read_text(encoding="utf-8")
+    assert (ROOT / "docs" / "performance.md").read_text(encoding="utf-8") == output.read_text(
+        encoding="utf-8"
+    )

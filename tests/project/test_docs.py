@@ -24,7 +24,11 @@ from automedeval import Case, Verdict, packaged_rubrics, read_rubric
 from automedeval.cli import console
 from automedeval.records import command_line
 
-IGNORED = {line.strip("/") for line in (ROOT / ".gitignore").read_text().splitlines() if line.startswith("/")}
+IGNORED = {
+    line.strip("/")
+    for line in (ROOT / ".gitignore").read_text().splitlines()
+    if line.startswith("/")
+}
 DOCUMENTS = sorted(
     path
     for path in (file.relative_to(ROOT) for file in ROOT.rglob("*.md"))
@@ -109,16 +113,24 @@ def faults(command: list[str]) -> list[str]:
     program, words = Path(command[0]).name, command[1:]
     if program == "make":
         targets = re.findall(r"^([a-z_-]+):", (ROOT / "Makefile").read_text(), re.M)
-        return [f"no make target {word}" for word in words if "=" not in word and word not in targets]
+        return [
+            f"no make target {word}" for word in words if "=" not in word and word not in targets
+        ]
     if program == "automedeval":
         return refused(command, console.main)
     if program in ("bash", "sh", "source", "."):
-        return [] if (ROOT / words[0]).is_file() or Path(words[0]).parts[0] in IGNORED else [f"no file {words[0]}"]
+        return (
+            []
+            if (ROOT / words[0]).is_file() or Path(words[0]).parts[0] in IGNORED
+            else [f"no file {words[0]}"]
+        )
     if program == "accelerate" and words[0] == "launch":
         words = words[1:]
     elif program not in ("accelerate", "torchrun", "python", "python3", "python3.11"):
         return []
-    script = next((number for number, word in enumerate(words) if word.endswith((".py", ".sh"))), None)
+    script = next(
+        (number for number, word in enumerate(words) if word.endswith((".py", ".sh"))), None
+    )
     if script is None:
         return [f"{program}: no script"] if program in ("accelerate", "torchrun") else []
     found = [] if program.startswith("python") else launched(program, words[: script + 1])
@@ -138,9 +150,13 @@ def test_each_table_and_figure_of_the_paper_has_a_command() -> None:
     rows = figures_of_the_paper()
     assert [fault for _, command, _ in rows for fault in faults(shlex.split(command))] == []
     named = [
-        f"{kind} {number}" for kind, numbers in (("Table", range(1, 9)), ("Figure", range(3, 10))) for number in numbers
+        f"{kind} {number}"
+        for kind, numbers in (("Table", range(1, 9)), ("Figure", range(3, 10)))
+        for number in numbers
     ]
-    listed = " ".join(re.sub(r"(Table|Figure)s (\d) and (\d)", r"\1 \2 \1 \3", about) for about, _, _ in rows)
+    listed = " ".join(
+        re.sub(r"(Table|Figure)s (\d) and (\d)", r"\1 \2 \1 \3", about) for about, _, _ in rows
+    )
     assert [name for name in named if name not in listed] == []
     for _, command, files in rows:
         written = yaml.safe_load((ROOT / command.split()[3]).read_text())
@@ -173,7 +189,9 @@ def test_the_runs_name_their_command_and_known_keys() -> None:
 def slugs(text: str) -> set[str]:
     """Return the anchors that a document's headings make."""
     headings = re.findall(r"^#+ (.+)$", FENCE.sub("", text), re.M)
-    return {re.sub(r"[^\w -]", "", heading).strip().lower().replace(" ", "-") for heading in headings}
+    return {
+        re.sub(r"[^\w -]", "", heading).strip().lower().replace(" ", "-") for heading in headings
+    }
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=str)
@@ -185,7 +203,9 @@ def test_every_relative_link_leads_somewhere(document: Path) -> None:
         if "://" in link or link.startswith("mailto:"):
             continue
         target = (ROOT / document).parent / path if path else ROOT / document
-        if not target.exists() or (anchor and anchor not in slugs(target.read_text(encoding="utf-8"))):
+        if not target.exists() or (
+            anchor and anchor not in slugs(target.read_text(encoding="utf-8"))
+        ):
             broken.append(link)
     assert broken == []
 
@@ -228,7 +248,15 @@ def test_the_citation_is_of_this_version() -> None:
 
 def test_the_site_builds_without_a_warning_and_loads_nothing_from_outside(tmp_path: Path) -> None:
     pytest.importorskip("mkdocs")
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")]
+    command = [
+        sys.executable,
+        "-m",
+        "mkdocs",
+        "build",
+        "--strict",
+        "--site-dir",
+        str(tmp_path / "site"),
+    ]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-3000:]
     pages = list((tmp_path / "site").rglob("*.html"))
@@ -257,17 +285,26 @@ def test_the_notebook_runs_from_top_to_bottom(monkeypatch: pytest.MonkeyPatch) -
 
 def test_github_can_read_its_files() -> None:
     checker = [sys.executable, "-m", "check_jsonschema", "--builtin-schema"]
-    for schema, folder in (("github-workflows", "workflows"), ("github-issue-forms", "ISSUE_TEMPLATE")):
+    for schema, folder in (
+        ("github-workflows", "workflows"),
+        ("github-issue-forms", "ISSUE_TEMPLATE"),
+    ):
         files = sorted((ROOT / ".github" / folder).glob("*.yml"))
         files = [file for file in files if file.name != "config.yml"]
         assert files
-        done = subprocess.run([*checker, f"vendor.{schema}", *files], capture_output=True, text=True)
+        done = subprocess.run(
+            [*checker, f"vendor.{schema}", *files], capture_output=True, text=True
+        )
         assert done.returncode == 0, done.stdout + done.stderr
     for file in (ROOT / ".github/workflows").glob("*.yml"):
         jobs = yaml.safe_load(file.read_text(encoding="utf-8"))
         assert "permissions" in jobs, "the least permissions are named"
-        for step in (step for job in jobs["jobs"].values() for step in job["steps"] if "uses" in step):
-            assert re.search(r"@[0-9a-f]{40}$", step["uses"]), "it is named by its commit, which cannot move"
+        for step in (
+            step for job in jobs["jobs"].values() for step in job["steps"] if "uses" in step
+        ):
+            assert re.search(r"@[0-9a-f]{40}$", step["uses"]), (
+                "it is named by its commit, which cannot move"
+            )
     form = ROOT / ".github/ISSUE_TEMPLATE/bug.yml"
     assert "automedeval doctor" in form.read_text(encoding="utf-8")
 
@@ -276,11 +313,29 @@ def test_a_skip_fails_there_that_is_not_expected(tmp_path: Path) -> None:
     for name, reason in (("data", "AUTOMEDEVAL_DATA does not name it"), ("browser", "no chromium")):
         lines = ["import pytest", "def test_one():", f"    pytest.skip({reason!r})"]
         (tmp_path / f"test_{name}.py").write_text("\n".join(lines))
-    (tmp_path / "test_library.py").write_text("import pytest\npytest.importorskip('no_such_library')\n")
-    options = ["-p", "conftest", "-p", "no:cacheprovider", "--continue-on-collection-errors", "--rootdir", tmp_path]
+    (tmp_path / "test_library.py").write_text(
+        "import pytest\npytest.importorskip('no_such_library')\n"
+    )
+    options = [
+        "-p",
+        "conftest",
+        "-p",
+        "no:cacheprovider",
+        "--continue-on-collection-errors",
+        "--rootdir",
+        tmp_path,
+    ]
     command = [sys.executable, "-m", "pytest", "-c", ROOT / "setup.cfg", *options, tmp_path]
     failing, missing = ["1 failed", "1 skipped", "1 error"], ["2 skipped", "1 error"]
-    for ci, without, ends in ("", "", ["3 skipped"]), ("true", "", failing), ("true", "chromium", missing):
-        environment = os.environ | {"CI": ci, "AUTOMEDEVAL_MISSING": without, "PYTHONPATH": str(ROOT / "tests")}
+    for ci, without, ends in (
+        ("", "", ["3 skipped"]),
+        ("true", "", failing),
+        ("true", "chromium", missing),
+    ):
+        environment = os.environ | {
+            "CI": ci,
+            "AUTOMEDEVAL_MISSING": without,
+            "PYTHONPATH": str(ROOT / "tests"),
+        }
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
         assert re.findall(r"\d+ (?:failed|skipped|error)", done.stdout.splitlines()[-1]) == ends

@@ -19,14 +19,21 @@ from tables import rows_of, write_csv
 
 from automedeval.records.offline import is_here
 
-ROWS = [["May I take two pills?", "No.", "No, never.", "Yes."], ["Is 38.2 in a baby urgent?", "Yes.", "Today.", "No."]]
+ROWS = [
+    ["May I take two pills?", "No.", "No, never.", "Yes."],
+    ["Is 38.2 in a baby urgent?", "Yes.", "Today.", "No."],
+]
 
 
 @pytest.fixture
 def endpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[EndpointDouble]:
     """A server on this machine, in a folder with a table of answers, whose key is in MY_KEY; the environment is put back."""
     monkeypatch.chdir(tmp_path)
-    for name, value in {"OPENAI_API_KEY": "another-company's", "MY_KEY": "mine", "HOME": str(tmp_path)}.items():
+    for name, value in {
+        "OPENAI_API_KEY": "another-company's",
+        "MY_KEY": "mine",
+        "HOME": str(tmp_path),
+    }.items():
         monkeypatch.setenv(name, value)
     for name in ("AUTOMEDEVAL", "HF_HUB", "HF_DATASETS", "TRANSFORMERS"):
         monkeypatch.setenv(f"{name}_OFFLINE", "")  # what a command sets is taken back at the end
@@ -63,16 +70,22 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def printed_commands(text: str) -> list[list[str]]:
     """Return the words of the commands in what a program printed, without the closing full stop of a sentence."""
-    lines = (line[line.index("automedeval ") :] for line in text.splitlines() if "automedeval " in line)
+    lines = (
+        line[line.index("automedeval ") :] for line in text.splitlines() if "automedeval " in line
+    )
     return [shlex.split(line.rstrip(".")) for line in lines]
 
 
 @pytest.mark.parametrize("place", ["option", "environment"])
-def test_a_printed_command_asks_the_server_of_its_run_with_its_key(place, endpoint, asked, monkeypatch, tmp_path):
+def test_a_printed_command_asks_the_server_of_its_run_with_its_key(
+    place, endpoint, asked, monkeypatch, tmp_path
+):
     options = ["--base_url", endpoint.url] if place == "option" else []
     if place == "environment":
         monkeypatch.setenv("OPENAI_BASE_URL", endpoint.url)
-    options += flags(judge="openai:mine", api_key_env="MY_KEY", max_new_tokens=400, score_decoding="free", seed=7)
+    options += flags(
+        judge="openai:mine", api_key_env="MY_KEY", max_new_tokens=400, score_decoding="free", seed=7
+    )
     judged = succeeded(run_command("judge", "answers.csv", *options))
     monkeypatch.setenv("OPENAI_BASE_URL", "")  # another shell
     (report,) = printed_commands(judged.stdout)
@@ -87,16 +100,29 @@ def test_a_printed_command_asks_the_server_of_its_run_with_its_key(place, endpoi
         new = endpoint.requests[before:]
         assert 400 in {each["body"].get("max_completion_tokens") for each in new if each["body"]}
         audit = words[words.index("--output") + 1]
-        succeeded(run_command(*report[1:], "--encoder", "none", "--resamples", 100, "--audits", audit))  # of this judge
+        succeeded(
+            run_command(*report[1:], "--encoder", "none", "--resamples", 100, "--audits", audit)
+        )  # of this judge
     assert set(asked) <= {"127.0.0.1"}
     assert {each["headers"]["authorization"] for each in endpoint.requests} == {"Bearer mine"}
 
 
-def test_a_result_names_the_variables_that_decided_where_its_command_asks(endpoint, asked, monkeypatch, tmp_path):
+def test_a_result_names_the_variables_that_decided_where_its_command_asks(
+    endpoint, asked, monkeypatch, tmp_path
+):
     monkeypatch.setenv("OPENAI_BASE_URL", endpoint.url)
     monkeypatch.setenv("AUTOMEDEVAL_OFFLINE", "1")
-    options = ("--perturbations", some_of(tmp_path, "order"), "--encoder", "none", "--output", "first")
-    assert run_command("audit", "--judge", "openai:mine", "--cases", "answers.csv", *options).returncode in (0, 3)
+    options = (
+        "--perturbations",
+        some_of(tmp_path, "order"),
+        "--encoder",
+        "none",
+        "--output",
+        "first",
+    )
+    assert run_command(
+        "audit", "--judge", "openai:mine", "--cases", "answers.csv", *options
+    ).returncode in (0, 3)
     words = shlex.split(json.loads(Path("first/audit.json").read_text())["settings"]["command"])
     start = words.index("automedeval")
     for name in ("OPENAI_BASE_URL", "AUTOMEDEVAL_OFFLINE"):  # another shell
@@ -119,28 +145,46 @@ def test_no_audit_is_printed_where_it_could_not_ask_the_judge_as_the_run_did(end
     assert [words[3], words[5], words[-1]] == ["r q.jsonl", "r q.answers.jsonl", "org/my model"]
     requests = [json.loads(line) for line in Path("r q.jsonl").read_text().splitlines()]
     said = (
-        {"custom_id": each["custom_id"], "response": {"body": good_answer(each["body"])["json"]}} for each in requests
+        {"custom_id": each["custom_id"], "response": {"body": good_answer(each["body"])["json"]}}
+        for each in requests
     )
     Path("r q.answers.jsonl").write_text("\n".join(map(json.dumps, said)))
     (report,) = printed_commands(succeeded(run_command(*options)).stdout)
     (record,) = Path(report[report.index("--verdicts") + 1]).glob("run-*.json")
     content = json.loads(record.read_text())
-    for changed, audits in (({}, 0), ({"batch_file": None}, 1), ({"batch_file": None, "evidence": "stores/mine"}, 0)):
+    for changed, audits in (
+        ({}, 0),
+        ({"batch_file": None}, 1),
+        ({"batch_file": None, "evidence": "stores/mine"}, 0),
+    ):
         record.write_text(json.dumps(content | {"arguments": content["arguments"] | changed}))
         done = succeeded(run_command(*report[1:], "--encoder", "none", "--resamples", 100))
         assert done.stdout.count("automedeval audit") == audits
 
 
 def test_an_audit_of_degrees_of_harm_is_refused_before_the_first_request(endpoint):
-    options = flags(judge="openai:m", rubric="harm", base_url=endpoint.url, cases="answers.csv", output="audits/harm")
+    options = flags(
+        judge="openai:m",
+        rubric="harm",
+        base_url=endpoint.url,
+        cases="answers.csv",
+        output="audits/harm",
+    )
     message = error_line(run_command("audit", *options))
-    assert message == "error: --rubric harm: is answered in words, and an audit needs scores or choices"
+    assert (
+        message
+        == "error: --rubric harm: is answered in words, and an audit needs scores or choices"
+    )
     assert endpoint.asked == []
 
 
 def test_an_offline_run_refuses_another_machine_and_its_next_step_is_offline_too(endpoint, asked):
     options = ("judge", "answers.csv", "--judge", "openai:mine", "--offline")
-    for url in ([], ["--base_url", "http://models.example.com/v1"], ["--base_url", "http://10.1.2.3/v1"]):
+    for url in (
+        [],
+        ["--base_url", "http://models.example.com/v1"],
+        ["--base_url", "http://10.1.2.3/v1"],
+    ):
         refused = run_command(*options, *url)
         assert refused.returncode == 1
         assert re.search("--offline: .* is not on this machine", refused.stderr)
@@ -151,7 +195,12 @@ def test_an_offline_run_refuses_another_machine_and_its_next_step_is_offline_too
 
 
 def test_offline_refuses_what_another_library_wants_to_send(endpoint):
-    assert run_command("judge", "answers.csv", "--judge", "baseline:longer text", "--offline").returncode == 0
+    assert (
+        run_command(
+            "judge", "answers.csv", "--judge", "baseline:longer text", "--offline"
+        ).returncode
+        == 0
+    )
     with pytest.raises(ValueError, match="--offline: models"):
         socket.create_connection(("models.example.com", 80))
     with pytest.raises(ValueError, match="--offline: 10"):
@@ -166,7 +215,9 @@ def test_offline_lets_nothing_out_through_a_proxy_of_this_machine(endpoint, monk
         options = flags(judge="openai:mine", base_url=proxy.url, max_retries=0)
         assert run_command("judge", "answers.csv", *options, "--offline").returncode == 1
         with pytest.raises(ResponseHandlingException):
-            QdrantClient(url="http://qdrant.example.com:6333", check_compatibility=False).get_collections()
+            QdrantClient(
+                url="http://qdrant.example.com:6333", check_compatibility=False
+            ).get_collections()
         with pytest.raises(ValueError, match="--offline: books"):
             urllib.request.urlopen("http://books.example.com/tetanus.md")
         assert proxy.asked
@@ -180,6 +231,8 @@ def test_the_variable_refuses_what_the_option_does(endpoint, asked, monkeypatch)
     assert "--offline: https://api.openai.com/v1 is not on this machine" in refused.stderr
 
 
-@pytest.mark.parametrize(("host", "here"), rows_of(__file__)["test_a_host_is_this_machine_s_by_its_whole_name"])
+@pytest.mark.parametrize(
+    ("host", "here"), rows_of(__file__)["test_a_host_is_this_machine_s_by_its_whole_name"]
+)
 def test_a_host_is_this_machine_s_by_its_whole_name(host, here):
     assert is_here(host) == here

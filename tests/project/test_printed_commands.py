@@ -17,39 +17,67 @@ from programs import ENCODER, ROOT, needs_encoder, run_command, run_recipe, succ
 from project.test_docs import commands
 from tables import rows_of
 
-PAGES = [f"docs/{page}.md" for page in ("index", "believe", "criteria", "judge", "rewards", "serving")]
+PAGES = [
+    f"docs/{page}.md" for page in ("index", "believe", "criteria", "judge", "rewards", "serving")
+]
 NOT_RUN = rows_of(__file__)["not run"]
-ENDS = {"audit": (0, 3), "compare": (0,)}  # exit statuses that are no error; a judge may not pass its audit
+ENDS = {
+    "audit": (0, 3),
+    "compare": (0,),
+}  # exit statuses that are no error; a judge may not pass its audit
 
 
 def case(number: int, criteria: bool = False) -> dict:
-    texts = ("Take ibuprofen with food or milk.", "I like trains." if number % 3 else "Food protects the stomach.", "")
+    texts = (
+        "Take ibuprofen with food or milk.",
+        "I like trains." if number % 3 else "Food protects the stomach.",
+        "",
+    )
     reference = "Yes, ibuprofen is best taken with food or milk." if number % 2 else None
-    found = case_of(f"c{number}", f"May I take ibuprofen with food? ({number})", dict(zip("ab", texts)))
-    own = [{"criterion": each, "points": 3, "tags": ["category:use"]} for each in ("says food", "names milk")]
+    found = case_of(
+        f"c{number}", f"May I take ibuprofen with food? ({number})", dict(zip("ab", texts))
+    )
+    own = [
+        {"criterion": each, "points": 3, "tags": ["category:use"]}
+        for each in ("says food", "names milk")
+    ]
     return found | {"reference": reference} | ({"criteria": own} if criteria else {})
 
 
 def rate(cases: list[dict]) -> list[dict]:
-    points = [(each["id"], (4, 1) if number % 5 == 4 else (5, 2)) for number, each in enumerate(cases)]
-    return [rating(case_id, model, score) for case_id, both in points for model, score in zip("ab", both)]
+    points = [
+        (each["id"], (4, 1) if number % 5 == 4 else (5, 2)) for number, each in enumerate(cases)
+    ]
+    return [
+        rating(case_id, model, score)
+        for case_id, both in points
+        for model, score in zip("ab", both)
+    ]
 
 
 def verdicts_of(cases: list[dict], name: str) -> list[dict]:
     more = {"rationale": "Step 1: a is better.\nStep 2: b is worse.", "models": ["a", "b"]}
     more["settings"] = f"{name:0<12.12}"
     expected = [[4 + n % 5 / 10, 2 - n % 3 / 10] for n in range(len(cases))]
-    return [verdict(each, [4, 2], name, expected_scores=both, **more) for each, both in zip(cases, expected)]
+    return [
+        verdict(each, [4, 2], name, expected_scores=both, **more)
+        for each, both in zip(cases, expected)
+    ]
 
 
 def write_table(file: Path, cases: list[dict]) -> None:
     with open(file, "w", newline="", encoding="utf-8") as stream:
-        rows = [[each["question"], *(one["text"] for one in each["responses"]), each["reference"]] for each in cases]
+        rows = [
+            [each["question"], *(one["text"] for one in each["responses"]), each["reference"]]
+            for each in cases
+        ]
         csv.writer(stream).writerows([["question", "a", "b", "reference"], *rows])
 
 
 @pytest.fixture
-def readers_endpoint(tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[EndpointDouble]:
+def readers_endpoint(
+    tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[EndpointDouble]:
     """Put the reader's own files into a folder, and go there; yield the reader's endpoint."""
     monkeypatch.chdir(tmp_path)
     for name in ("models", "cases", "kqa"):
@@ -74,21 +102,39 @@ def readers_endpoint(tmp_path: Path, tiny_model: Path, monkeypatch: pytest.Monke
     for place in ("criterion_labels.jsonl", "kqa/criterion_labels.jsonl"):
         write(tmp_path / place, labels)
     write_table(tmp_path / "my_answers.csv", mine[:4])
-    with EndpointDouble(lambda body: grade(body) if "Criterion 1" in str(body) else good_answer(body)) as endpoint:
+    with EndpointDouble(
+        lambda body: grade(body) if "Criterion 1" in str(body) else good_answer(body)
+    ) as endpoint:
         yield endpoint
 
 
 def prepared(words: list[str]) -> None:
     """Write what an earlier page made: the verdicts and the store that a command reads and that are not there."""
     if "stores/mine" in words and not Path("stores").exists():
-        Path("book.md").write_text("# Tetanus\n\nA booster is given after ten years.\n", encoding="utf-8")
-        succeeded(run_recipe("build_store", "--books", "book.md", "--store", "stores/mine", "--encoder", ENCODER))
+        Path("book.md").write_text(
+            "# Tetanus\n\nA booster is given after ten years.\n", encoding="utf-8"
+        )
+        succeeded(
+            run_recipe(
+                "build_store", "--books", "book.md", "--store", "stores/mine", "--encoder", ENCODER
+            )
+        )
     cases = [*read(Path("rated.jsonl")), *read(Path("my_cases.jsonl"))]
     for word in words:
         place = Path(word.rpartition("=")[2])
-        if word.startswith("-") or place.parts[:1] != ("verdicts",) or (place / "verdicts.jsonl").exists():
+        if (
+            word.startswith("-")
+            or place.parts[:1] != ("verdicts",)
+            or (place / "verdicts.jsonl").exists()
+        ):
             continue
-        own = {"rated": cases[:24], "mine": cases[24:], "small": cases, "large": cases, "teacher": cases[24:]}
+        own = {
+            "rated": cases[:24],
+            "mine": cases[24:],
+            "small": cases,
+            "large": cases,
+            "teacher": cases[24:],
+        }
         if place.name in own and words[0] != "judge":
             place.mkdir(parents=True, exist_ok=True)
             name = "mine" if place.name == "rated" else place.name
@@ -124,6 +170,8 @@ def test_the_commands_of_a_page_end_well_on_small_files(page, readers_endpoint, 
         words = stand_ins(command[1:], readers_endpoint.url)
         prepared(words)
         done = run_command(*words)
-        assert done.returncode in ENDS.get(words[0], (0,)), f"{line}\n{done.stdout[-400:]}{done.stderr[-800:]}"
+        assert done.returncode in ENDS.get(words[0], (0,)), (
+            f"{line}\n{done.stdout[-400:]}{done.stderr[-800:]}"
+        )
         run += 1
     assert run, f"{page} prints no command that is run"

@@ -31,7 +31,11 @@ KEYS = {
     "a PyPI token": "pypi" + "-AgEIcHlwaS5vcmc" + "a1B2" * 20,
     "a payment key": "sk" + "_live_" + "a1B2" * 6,
     "a mail key": "SG" + "." + "a1" * 11 + "." + "a1B2" * 10 + "abc",
-    "a signed token": "eyJ" + "hbGciOiJIUzI1NiJ9." + "eyJ" + "zdWIiOiIxMjM0NTY3ODkwIn0." + "a1B2" * 8,
+    "a signed token": "eyJ"
+    + "hbGciOiJIUzI1NiJ9."
+    + "eyJ"
+    + "zdWIiOiIxMjM0NTY3ODkwIn0."
+    + "a1B2" * 8,
     "a password in an address": "postgresql://page:" + "s3cret@db.example.org/study",
     "a bearer token": "Authorization: " + "Bearer abcdef123456",
     "a private key": "-----BEGIN RSA " + "PRIVATE KEY-----",
@@ -59,18 +63,35 @@ def checkpoint(tiny_model: Path, tmp_path: Path) -> Path:
 
 
 def test_a_folder_goes_out_without_what_is_hidden_or_to_go_on_from(dataset: Path) -> None:
-    for name in (".cache/x", "checkpoint-40/model.bin", "deep/__pycache__/a.pyc", "deep/.hidden", "deep/notes.txt"):
+    for name in (
+        ".cache/x",
+        "checkpoint-40/model.bin",
+        "deep/__pycache__/a.pyc",
+        "deep/.hidden",
+        "deep/notes.txt",
+    ):
         (dataset / name).parent.mkdir(parents=True, exist_ok=True)
         (dataset / name).write_text("x")
-    (dataset / "also.txt").symlink_to(dataset / "deep" / "notes.txt")  # a link that stays inside is a file like others
+    (dataset / "also.txt").symlink_to(
+        dataset / "deep" / "notes.txt"
+    )  # a link that stays inside is a file like others
     parcel = pack(dataset, DATASET)
-    expected = ["README.md", "also.txt", "deep/notes.txt", "stage1.parquet", "statistics.json", "test.parquet"]
+    expected = [
+        "README.md",
+        "also.txt",
+        "deep/notes.txt",
+        "stage1.parquet",
+        "statistics.json",
+        "test.parquet",
+    ]
     assert list(parcel.files) == expected
     assert parcel.left_out == (".cache", "checkpoint-40", "deep/.hidden", "deep/__pycache__")
     assert parcel.sizes == {name: (dataset / name).stat().st_size for name in expected}
 
 
-@pytest.mark.parametrize(("kind", "name", "content", "message"), ROWS["test_what_does_not_belong_stays"])
+@pytest.mark.parametrize(
+    ("kind", "name", "content", "message"), ROWS["test_what_does_not_belong_stays"]
+)
 def test_what_does_not_belong_stays(
     kind: str, name: str, content: str | None, message: str, dataset: Path, checkpoint: Path
 ) -> None:
@@ -92,11 +113,16 @@ def test_a_key_is_found_however_json_writes_what_stands_around_it_and_not_shown(
 ) -> None:
     assert KEYS.keys() == SECRETS.keys()
     (dataset / "notes").write_text(f'\n"value": "{key}"\n')
-    with pytest.raises(RecordError, match=f"notes, line 2: looks like {what}; remove it and revoke it$"):
+    with pytest.raises(
+        RecordError, match=f"notes, line 2: looks like {what}; remove it and revoke it$"
+    ):
         pack(dataset, DATASET)
     (dataset / "notes").unlink()
     # at the start of a line, after a tab, in quotes, and as JSON in a text
-    texts = ["My notes:\n" + form % key.replace(": ", '": "') for form in ("%s", "\t%s", "“%s”", '{"key": "%s"}')]
+    texts = [
+        "My notes:\n" + form % key.replace(": ", '": "')
+        for form in ("%s", "\t%s", "“%s”", '{"key": "%s"}')
+    ]
     for text in texts:
         for written in (json.dumps(text), json.dumps({"inner": json.dumps([text])})):
             (dataset / "rows.jsonl").write_text(f'{{"text": {written}}}\n')
@@ -108,10 +134,14 @@ def test_a_key_is_found_however_json_writes_what_stands_around_it_and_not_shown(
         pack(dataset, DATASET)
 
 
-@pytest.mark.parametrize("text", [KEYS["a Hub token"], '{"annotator": "A. Name"}', "annotator,score\nA. Name,3\n"])
+@pytest.mark.parametrize(
+    "text", [KEYS["a Hub token"], '{"annotator": "A. Name"}', "annotator,score\nA. Name,3\n"]
+)
 @pytest.mark.parametrize("name", ["notes.txt", "ratings.json", "ratings.csv", "notes"])
 def test_a_text_that_cannot_be_searched_stays(dataset: Path, name: str, text: str) -> None:
-    (dataset / name).write_text(text, encoding="utf-16")  # as Windows PowerShell and spreadsheets save texts
+    (dataset / name).write_text(
+        text, encoding="utf-16"
+    )  # as Windows PowerShell and spreadsheets save texts
     with pytest.raises(RecordError, match=rf"{name}: must be text in UTF-8"):
         pack(dataset, DATASET)
 
@@ -127,8 +157,12 @@ def test_what_is_no_key_goes_out(dataset: Path, text: str) -> None:
     assert "notes.md" in pack(dataset, DATASET).files
 
 
-@pytest.mark.parametrize(("name", "text", "named"), ROWS["test_annotators_go_out_under_pseudonyms_alone"])
-def test_annotators_go_out_under_pseudonyms_alone(dataset: Path, name: str, text: str, named: bool) -> None:
+@pytest.mark.parametrize(
+    ("name", "text", "named"), ROWS["test_annotators_go_out_under_pseudonyms_alone"]
+)
+def test_annotators_go_out_under_pseudonyms_alone(
+    dataset: Path, name: str, text: str, named: bool
+) -> None:
     (dataset / name).write_text(text)
     if named:
         with pytest.raises(RecordError, match=f"{name}: names annotators; if these are pseudonyms"):
@@ -140,7 +174,9 @@ def test_annotators_go_out_under_pseudonyms_alone(dataset: Path, name: str, text
     ("column", "value", "named"),
     [("annotator", "A. Name", True), ("judge", "rater:A. Name", True), ("annotator", None, False)],
 )
-def test_annotators_in_a_column_are_found(dataset: Path, column: str, value: str | None, named: bool) -> None:
+def test_annotators_in_a_column_are_found(
+    dataset: Path, column: str, value: str | None, named: bool
+) -> None:
     set_column(dataset / "test.parquet", column, [value])
     if named:
         with pytest.raises(RecordError, match=r"test\.parquet: names annotators"):
@@ -164,7 +200,9 @@ def test_rows_that_may_not_be_passed_on_stay_private(dataset: Path, licence: str
 
 def test_licences_of_rows_beside_the_data_set_count(dataset: Path) -> None:
     (dataset / "rows.jsonl").write_text('{"license": "proprietary"}\n{"license": " "}\n')
-    with pytest.raises(RecordError, match="4 under 'not stated', 1 under 'proprietary'"):  # three of them in its tables
+    with pytest.raises(
+        RecordError, match="4 under 'not stated', 1 under 'proprietary'"
+    ):  # three of them in its tables
         pack(dataset, DATASET, public=True)
     (dataset / "rows.jsonl").write_text('{"license": ')
     with pytest.raises(RecordError, match=r"rows\.jsonl:1: not JSON"):
@@ -188,6 +226,8 @@ def test_a_card_is_filled_in(old: str, new: str, message: str) -> None:
 
 
 @pytest.mark.parametrize(("arguments", "message"), ROWS["test_a_command_that_cannot_be_meant"])
-def test_a_command_that_cannot_be_meant(dataset: Path, arguments: tuple[str, ...], message: str) -> None:
+def test_a_command_that_cannot_be_meant(
+    dataset: Path, arguments: tuple[str, ...], message: str
+) -> None:
     words = [word.format(dataset) for word in arguments]
     assert message in error_line(run_recipe("publish", *words, "--dry_run"))

@@ -34,9 +34,13 @@ def checkpoint(tiny_model: Path, tmp_path: Path) -> Path:
     return trained(tiny_model, tmp_path / "judge")
 
 
-def filled(checkpoint: Path, result: dict | None = None, audit: dict | None = None, **about: str | None) -> str:
+def filled(
+    checkpoint: Path, result: dict | None = None, audit: dict | None = None, **about: str | None
+) -> str:
     about = {"repo": "org/judge", "license": "llama2", "base_model": "some-org/base"} | about
-    return fill_card(CARD, checkpoint, fingerprint(checkpoint, []), result=result, audit=audit, **about)
+    return fill_card(
+        CARD, checkpoint, fingerprint(checkpoint, []), result=result, audit=audit, **about
+    )
 
 
 def of_weights(file: Path, **checkpoints: Path) -> dict:
@@ -53,7 +57,9 @@ def part(card: str, heading: str) -> str:
     return text
 
 
-def test_the_figures_of_the_card_are_those_that_were_measured(checkpoint: Path, results: Path) -> None:
+def test_the_figures_of_the_card_are_those_that_were_measured(
+    checkpoint: Path, results: Path
+) -> None:
     result = of_weights(results, tiny=checkpoint)
     card = filled(checkpoint, result)
     check_card(card, MODEL)
@@ -72,7 +78,8 @@ def test_the_figures_of_the_card_are_those_that_were_measured(checkpoint: Path, 
     assert all(cell(sentence) in shown for sentence in sentences)
     assert "The raters are simulated: no person rated these responses." in shown
     assert (
-        "30 cases with 90 responses, test\\_cases.jsonl; 90 responses to 30 of the cases are rated by 3 raters" in shown
+        "30 cases with 90 responses, test\\_cases.jsonl; 90 responses to 30 of the cases are rated by 3 raters"
+        in shown
     )
     assert f"`5e771265abcd`, its weights alone: `{fingerprint(checkpoint, [])}`." in shown
     assert "not recorded" not in shown
@@ -81,13 +88,25 @@ def test_the_figures_of_the_card_are_those_that_were_measured(checkpoint: Path, 
     assert (data.base_model, data.license) == ("some-org/base", "llama2")
 
 
-def test_the_card_has_every_fact_of_the_page_but_those_of_the_ranking(checkpoint: Path, results: Path) -> None:
+def test_the_card_has_every_fact_of_the_page_but_those_of_the_ranking(
+    checkpoint: Path, results: Path
+) -> None:
     result = of_weights(results, tiny=checkpoint)
-    result["judges"]["tiny"] |= {"rationale_faults": {"breaks off": 30}, "foreign": [12, 90], "empty": {"rowan-7b": 3}}
+    result["judges"]["tiny"] |= {
+        "rationale_faults": {"breaks off": 30},
+        "foreign": [12, 90],
+        "empty": {"rowan-7b": 3},
+    }
     result["judges"]["tiny"] |= {"unread": {"larch-7b": 2}, "contradicted": {"larch-7b": [4, 9]}}
     page = answer(result | {"main_judge": result["main_judge"] | {"name": "tiny"}})
     shown = part(filled(checkpoint, result), "How good it is")
-    facts = {"Contradicts its evidence", "Harm", "Audited?", "What it does not see", "Broken rationales"}
+    facts = {
+        "Contradicts its evidence",
+        "Harm",
+        "Audited?",
+        "What it does not see",
+        "Broken rationales",
+    }
     facts |= {"Empty and unread", "Other languages"}
     assert facts <= page.keys()
     for name in facts:
@@ -100,14 +119,18 @@ BELIEVED = "Can the judge be believed?"
 
 
 @pytest.mark.parametrize("rated", [None, 20, 3])
-def test_the_card_believes_a_judge_no_more_than_the_page_does(rated, checkpoint: Path, results: Path) -> None:
+def test_the_card_believes_a_judge_no_more_than_the_page_does(
+    rated, checkpoint: Path, results: Path
+) -> None:
     result = of_weights(results, tiny=checkpoint)
     result["judges"]["tiny"] |= {} if rated is None else {"rated_cases": rated}
     page = answer(result | {"main_judge": result["main_judge"] | {"name": "tiny"}})[BELIEVED]
     (fact,) = re.findall(rf"^- {re.escape(BELIEVED)} (.*)$", filled(checkpoint, result), re.M)
     assert fact.startswith(cell(page))
     assert ("so far" in fact) == (rated is not None)
-    assert ("best baseline" in fact) == (rated is None)  # how much worse is said of enough cases alone
+    assert ("best baseline" in fact) == (
+        rated is None
+    )  # how much worse is said of enough cases alone
     if rated:
         assert fact == cell(page)
         assert fact.startswith("Not known yet: few cases are rated.")
@@ -118,17 +141,24 @@ def test_results_of_an_earlier_version_are_refused(checkpoint: Path, results: Pa
     result = of_weights(results, tiny=checkpoint)
     del result["judges"]["tiny"]["rated_cases"]
     with pytest.raises(
-        RecordError, match=r"agreement\.json: an earlier version wrote it: run automedeval report again"
+        RecordError,
+        match=r"agreement\.json: an earlier version wrote it: run automedeval report again",
     ):
         filled(checkpoint, result)
 
 
 @pytest.mark.parametrize("names", [["Dr Anna Smith", "bob.lee@clinic.org"], ["Chen Wei"]])
-def test_people_are_counted_on_the_card_and_not_named(names: list[str], checkpoint: Path, results: Path) -> None:
+def test_people_are_counted_on_the_card_and_not_named(
+    names: list[str], checkpoint: Path, results: Path
+) -> None:
     result = of_weights(results, tiny=checkpoint)
     degrees = {"larch-7b": {"worse": 2, "share": {"value": None, "n": 9}, "untold": 0, "unread": 0}}
     people = {"names": names, "kappa": {}}
-    result["harm"] = {"threshold": "moderate", "raters": {"physicians": degrees, "tiny": degrees}, "people": people}
+    result["harm"] = {
+        "threshold": "moderate",
+        "raters": {"physicians": degrees, "tiny": degrees},
+        "people": people,
+    }
     result["people"]["annotators"] = names
     card = filled(checkpoint, result)
     who = "2 physicians" if len(names) == 2 else "1 physician"
@@ -138,21 +168,31 @@ def test_people_are_counted_on_the_card_and_not_named(names: list[str], checkpoi
     assert not [name for name in names if name in card]
 
 
-def test_figures_of_other_weights_are_refused(tiny_model: Path, checkpoint: Path, results: Path) -> None:
+def test_figures_of_other_weights_are_refused(
+    tiny_model: Path, checkpoint: Path, results: Path
+) -> None:
     measured = fingerprint(checkpoint, [])
-    assert measured == fingerprint(tiny_model, []), "the record of its training is no part of a checkpoint"
+    assert measured == fingerprint(tiny_model, []), (
+        "the record of its training is no part of a checkpoint"
+    )
     config = json.loads((checkpoint / "config.json").read_text())
     result = of_weights(results, tiny=checkpoint)
     # one figure in the configuration is enough
     (checkpoint / "config.json").write_text(json.dumps(config | {"rms_norm_eps": 0.1}))
     line = f", {fingerprint(checkpoint, [])}, but tiny ({measured}), other (not recorded): "
-    with pytest.raises(RecordError, match=f"no judge was measured on this checkpoint{re.escape(line)}"):
+    with pytest.raises(
+        RecordError, match=f"no judge was measured on this checkpoint{re.escape(line)}"
+    ):
         filled(checkpoint, result)
     # the only judge of a report may be of weights that are not recorded
-    result["judges"] = {name: record for name, record in result["judges"].items() if name != "other"}
+    result["judges"] = {
+        name: record for name, record in result["judges"].items() if name != "other"
+    }
     result["judges"]["tiny"].pop("checkpoint")
     card = filled(checkpoint, result)
-    assert "**It is not recorded which weights these figures were measured on:**" in part(card, "How good it is")
+    assert "**It is not recorded which weights these figures were measured on:**" in part(
+        card, "How good it is"
+    )
     assert "| Concordance | " in card
     assert "weights alone" not in card
 
@@ -160,7 +200,10 @@ def test_figures_of_other_weights_are_refused(tiny_model: Path, checkpoint: Path
 def test_what_was_not_measured_is_said(checkpoint: Path) -> None:
     card = filled(checkpoint)
     shown = part(card, "How good it is")
-    assert "Nothing has been measured on this checkpoint: how far it agrees with people is not known." in shown
+    assert (
+        "Nothing has been measured on this checkpoint: how far it agrees with people is not known."
+        in shown
+    )
     assert "- Can the judge be believed? Not known. No ratings are given." in shown
     assert "- Audited? No audit is given." in shown
     assert "- What it does not see: Not known. No audit is given that shows" in shown
@@ -173,7 +216,9 @@ def test_a_file_that_is_not_there_is_named_once(tmp_path: Path) -> None:
         read_result(tmp_path / "agreement.json")
     assert str(refused.value) == f"{tmp_path / 'agreement.json'}: No such file or directory"
     (tmp_path / "agreement.json").write_text("{}")
-    with pytest.raises(RecordError, match="has no 'judges': not what automedeval report or audit wrote"):
+    with pytest.raises(
+        RecordError, match="has no 'judges': not what automedeval report or audit wrote"
+    ):
         read_result(tmp_path / "agreement.json", "judges")
 
 
@@ -181,7 +226,11 @@ def test_without_ratings_the_card_claims_no_agreement(checkpoint: Path, results:
     result = of_weights(results, tiny=checkpoint)
     del result["people"]
     for record in result["judges"].values():
-        for name in [name for name in record if "accuracy" in name or "concordance" in name or "earman" in name]:
+        for name in [
+            name
+            for name in record
+            if "accuracy" in name or "concordance" in name or "earman" in name
+        ]:
             del record[name]
     shown = part(filled(checkpoint, result), "How good it is")
     assert "Nobody rated these responses here" in shown
@@ -189,16 +238,26 @@ def test_without_ratings_the_card_claims_no_agreement(checkpoint: Path, results:
 
 
 def test_the_audit_is_shown_line_by_line(checkpoint: Path) -> None:
-    flips, span = {"value": 0.25, "low": 0.1, "high": 0.4, "n": 60}, {"value": 0.5, "low": 0.3, "high": 0.6, "n": 90}
+    flips, span = (
+        {"value": 0.25, "low": 0.1, "high": 0.4, "n": 60},
+        {"value": 0.5, "low": 0.3, "high": 0.6, "n": 90},
+    )
     nothing = {"value": None, "low": None, "high": None, "n": 0}
     order = {"name": "order", "what": "another order", "limit": "at most 0.1", "outcome": "failed"}
     own = {"name": "own", "what": "a text of ours", "limit": "", "outcome": None}
     rows = [order | {"share": flips, "shift": span}, own | {"share": nothing, "shift": nothing}]
     cases = {"cases": 60}
-    audit = {"judge": {"name": "tiny", "checkpoint": None}, "cases": cases, "passes": False, "perturbations": rows}
+    audit = {
+        "judge": {"name": "tiny", "checkpoint": None},
+        "cases": cases,
+        "passes": False,
+        "perturbations": rows,
+    }
     card = filled(checkpoint, audit=audit)
     shown = part(card, "Audit")
-    assert shown.startswith("Audited on 60 cases as tiny: it does not pass; 0 of 1 limits are kept, 0 were not measur")
+    assert shown.startswith(
+        "Audited on 60 cases as tiny: it does not pass; 0 of 1 limits are kept, 0 were not measur"
+    )
     assert "| another order | 0.25 [0.10, 0.40] | 0.50 [0.30, 0.60] | at most 0.1 | 60 |" in shown
     assert "| a text of ours | – | – | – | 0 |" in shown
     assert "- Audited? On 60 cases." in card
@@ -217,7 +276,9 @@ def test_the_lines_of_the_card_run(
     tiny_model: Path, tmp_path: Path, own_rubric: bool, capsys: pytest.CaptureFixture
 ) -> None:
     name = "feedbackqa@1" if own_rubric else "automedeval@1"
-    rubric = str(ROOT / "recipes/runs/automedeval-135m/feedbackqa.yaml") if own_rubric else "automedeval"
+    rubric = (
+        str(ROOT / "recipes/runs/automedeval-135m/feedbackqa.yaml") if own_rubric else "automedeval"
+    )
     folder = trained(tiny_model, tmp_path / "judge", rubrics=[name])
     (folder / "rubric").mkdir()
     for path, content in files_to_publish(rubric, "0.1.0").items():
@@ -244,7 +305,9 @@ def test_only_finished_training_has_a_card(tiny_model: Path, checkpoint: Path) -
 
 
 @pytest.mark.parametrize(("path", "end"), ROWS["test_of_a_path_the_card_tells_its_end_alone"])
-def test_of_a_path_the_card_tells_its_end_alone(checkpoint: Path, results: Path, path: str, end: str) -> None:
+def test_of_a_path_the_card_tells_its_end_alone(
+    checkpoint: Path, results: Path, path: str, end: str
+) -> None:
     result = of_weights(results, tiny=checkpoint)
     result["cases"]["file"] = path
     card = filled(checkpoint, result)
@@ -253,25 +316,37 @@ def test_of_a_path_the_card_tells_its_end_alone(checkpoint: Path, results: Path,
 
 
 def test_the_card_names_no_figure_by_hand() -> None:
-    by_hand = re.sub(r"\{%.*?%\}|\{\{.*?\}\}|\{#.*?#\}|```.*?```", "", CARD, flags=re.S).split("---\n", 2)[2]
+    by_hand = re.sub(r"\{%.*?%\}|\{\{.*?\}\}|\{#.*?#\}|```.*?```", "", CARD, flags=re.S).split(
+        "---\n", 2
+    )[2]
     assert not re.search(r"\d+(\.\d+)? ?%|0\.\d", by_hand.replace("95 %, bootstrap", ""))
 
 
 @pytest.mark.parametrize("kind", ["", "likelihood:"])
-def test_a_report_is_published_with_the_weights_that_it_is_about(tiny_model: Path, tmp_path: Path, kind: str) -> None:
+def test_a_report_is_published_with_the_weights_that_it_is_about(
+    tiny_model: Path, tmp_path: Path, kind: str
+) -> None:
     trained_folder = trained(tiny_model, tmp_path / "ours")
     other = trained(build_tiny_model(tmp_path / "seed1", seed=1), tmp_path / "other")
     cases, verdicts, report = tmp_path / "cases.jsonl", tmp_path / "verdicts", tmp_path / "report"
-    cases.write_text("".join((SAMPLE / "test_cases.jsonl").read_text().splitlines(keepends=True)[:3]))
+    cases.write_text(
+        "".join((SAMPLE / "test_cases.jsonl").read_text().splitlines(keepends=True)[:3])
+    )
     asked = ("--cases", cases, "--output", verdicts, "--max_new_tokens", 4)
     for folder in (trained_folder, other):
-        succeeded(run_recipe("judge", "--judge", f"{kind}{folder}", "--judge_name", folder.name, *asked))
+        succeeded(
+            run_recipe("judge", "--judge", f"{kind}{folder}", "--judge_name", folder.name, *asked)
+        )
     lines = [json.loads(line) for line in (verdicts / "verdicts.jsonl").read_text().splitlines()]
     checkpoints = {line["judge"]: line["checkpoint"] for line in lines}
-    assert checkpoints == {folder.name: fingerprint(folder, []) for folder in (trained_folder, other)}
+    assert checkpoints == {
+        folder.name: fingerprint(folder, []) for folder in (trained_folder, other)
+    }
 
     ratings = ("--ratings", SAMPLE / "test_ratings.jsonl", "--resamples", 100)
-    succeeded(run_recipe("report", "--verdicts", verdicts, "--cases", cases, *ratings, "--output", report))
+    succeeded(
+        run_recipe("report", "--verdicts", verdicts, "--cases", cases, *ratings, "--output", report)
+    )
     results = report / "agreement.json"
     for folder in (trained_folder, other):
         card = card_of(folder, agreement=str(results))
@@ -280,4 +355,7 @@ def test_a_report_is_published_with_the_weights_that_it_is_about(tiny_model: Pat
     (trained_folder / "generation_config.json").unlink()
     options = ("--repo", "org/judge", *ABOUT, "--agreement", results)
     line = error_line(run_recipe("publish", "model", trained_folder, *options))
-    assert f"no judge was measured on this checkpoint, {fingerprint(trained_folder, [])}, but ours (" in line
+    assert (
+        f"no judge was measured on this checkpoint, {fingerprint(trained_folder, [])}, but ours ("
+        in line
+    )

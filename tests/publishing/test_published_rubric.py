@@ -24,7 +24,9 @@ TEMPLATE = (
 
 
 def own_rubric(folder: Path) -> Path:
-    content = yaml.safe_load((ROOT / "src/automedeval/rubrics/packaged/automedeval.yaml").read_text())
+    content = yaml.safe_load(
+        (ROOT / "src/automedeval/rubrics/packaged/automedeval.yaml").read_text()
+    )
     content |= {"id": "night", "template": "night.jinja"}
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "night.jinja").write_text(TEMPLATE, encoding="utf-8")
@@ -41,15 +43,22 @@ def published(model: Path, folder: Path, name: str) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("name", [*packaged_rubrics(), str(ROOT / "recipes/runs/automedeval-135m/feedbackqa.yaml")])
+@pytest.mark.parametrize(
+    "name", [*packaged_rubrics(), str(ROOT / "recipes/runs/automedeval-135m/feedbackqa.yaml")]
+)
 def test_a_published_judge_keeps_its_wording_when_the_package_changes(
     tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     folder = published(tiny_model, tmp_path / "judge", name)
-    before, case = load_judge(str(folder), name, FAST), next(read_cases(SAMPLE / "test_cases.jsonl"))
+    before, case = (
+        load_judge(str(folder), name, FAST),
+        next(read_cases(SAMPLE / "test_cases.jsonl")),
+    )
     later = shutil.copytree(ROOT / "src/automedeval/rubrics", tmp_path / "later")
     for template in (later / "templates").glob("*.jinja"):
-        template.write_text(template.read_text().replace("{% block user %}\n", "{% block user %}\nBe strict.\n"))
+        template.write_text(
+            template.read_text().replace("{% block user %}\n", "{% block user %}\nBe strict.\n")
+        )
     monkeypatch.setattr(rubric, "TEMPLATES", later / "templates")
     monkeypatch.setattr(rubric, "PACKAGED", later / "packaged")
     if name in packaged_rubrics():
@@ -59,7 +68,9 @@ def test_a_published_judge_keeps_its_wording_when_the_package_changes(
         assert after.fingerprint == before.fingerprint
         criteria = [{"criterion": "Advises rest.", "points": 1}]
         case = Case.from_dict(case.to_dict() | {"reference": "Rest.", "criteria": criteria})
-        assert [after.prompt(each) for each in after.plan(case)] == [before.prompt(each) for each in before.plan(case)]
+        assert [after.prompt(each) for each in after.plan(case)] == [
+            before.prompt(each) for each in before.plan(case)
+        ]
     if name in packaged_rubrics():
         said = rf"was published with {name}@1 .* has another wording; name no rubric"
         with pytest.raises(RecordError, match=said) as no:
@@ -84,12 +95,24 @@ def other_prompts(folder: Path, patch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (changed("automedeval.jinja", "step by step", "at once"), "the rubric or its template was changed"),
-        (changed("rubric.yaml", "version: 1", "version: 2"), r"is automedeval@2 .* published with automedeval@1"),
-        (changed("published.json", '"prompts"', '"words"'), "must hold automedeval, rubric, fingerprint and prompts"),
+        (
+            changed("automedeval.jinja", "step by step", "at once"),
+            "the rubric or its template was changed",
+        ),
+        (
+            changed("rubric.yaml", "version: 1", "version: 2"),
+            r"is automedeval@2 .* published with automedeval@1",
+        ),
+        (
+            changed("published.json", '"prompts"', '"words"'),
+            "must hold automedeval, rubric, fingerprint and prompts",
+        ),
         (changed("published.json", "{", "["), r"published\.json: not JSON"),
         (lambda folder, _: (folder / "rubric/rubric.yaml").unlink(), r"rubric\.yaml: No such file"),
-        (other_prompts, r"AutoMedEval 0\.1\.0, and this version makes other prompts .*: install that version"),
+        (
+            other_prompts,
+            r"AutoMedEval 0\.1\.0, and this version makes other prompts .*: install that version",
+        ),
     ],
 )
 def test_other_words_are_one_line(
@@ -104,14 +127,22 @@ def test_other_words_are_one_line(
     prompts._template.cache_clear()
 
 
-def test_another_version_of_its_rubric_is_refused_and_another_rubric_taken(tiny_model: Path, tmp_path: Path) -> None:
+def test_another_version_of_its_rubric_is_refused_and_another_rubric_taken(
+    tiny_model: Path, tmp_path: Path
+) -> None:
     folder = published(tiny_model, tmp_path / "judge", str(own_rubric(tmp_path / "mine")))
     later = own_rubric(tmp_path / "later")
     later.write_text(later.read_text().replace("version: 1", "version: 2"))
-    with pytest.raises(RecordError, match=r"was published with night@1 .* night@2 .* name no rubric"):
+    with pytest.raises(
+        RecordError, match=r"was published with night@1 .* night@2 .* name no rubric"
+    ):
         load_judge(str(folder), str(later), FAST)
-    assert load_judge(str(folder), "medical_pairwise", FAST).rubric_name == "medical_pairwise@1"  # another, by name
-    assert load_judge(str(folder), str(own_rubric(tmp_path / "same")), FAST).rubric_name == "night@1"
+    assert (
+        load_judge(str(folder), "medical_pairwise", FAST).rubric_name == "medical_pairwise@1"
+    )  # another, by name
+    assert (
+        load_judge(str(folder), str(own_rubric(tmp_path / "same")), FAST).rubric_name == "night@1"
+    )
     assert load_judge(str(tiny_model), chat=FAST).rubric_name == "automedeval@1"
 
 
@@ -123,9 +154,14 @@ def test_the_rubric_must_be_one_that_it_was_trained_for(tiny_model: Path, tmp_pa
         folder = trained(tiny_model, tmp_path / name, rubrics=rubrics)
         if rubrics == ["night@1"]:
             line = error_line(dry_run(folder))
-            assert "night@1, which is not packaged: put it there as rubric/rubric.yaml, with its template" in line
+            assert (
+                "night@1, which is not packaged: put it there as rubric/rubric.yaml, with its template"
+                in line
+            )
         own_rubric(folder / "rubric").rename(folder / "rubric" / "rubric.yaml")
-        assert fingerprint(folder, []) == fingerprint(tiny_model, []), "the weights are known by the same digest"
+        assert fingerprint(folder, []) == fingerprint(tiny_model, []), (
+            "the weights are known by the same digest"
+        )
         done = dry_run(folder)
         if rubrics == ["automedeval@1"]:
             assert error_line(done).endswith("is night@1; it was trained for automedeval@1")

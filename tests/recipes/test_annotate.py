@@ -23,7 +23,16 @@ LINK = re.compile(r"http\S+/invitation/(\S+)")
 @contextmanager
 def running(study: Path, port: int, *more: str) -> Iterator[str]:
     """Start the recipe as a process of its own; yield what it printed until it served, and interrupt it."""
-    command = [sys.executable, "-m", "automedeval.cli.console", "annotate", "--study", str(study), "--port", str(port)]
+    command = [
+        sys.executable,
+        "-m",
+        "automedeval.cli.console",
+        "annotate",
+        "--study",
+        str(study),
+        "--port",
+        str(port),
+    ]
     log = study.with_name("printed.log")
     with open(log, "w") as printed:
         process = subprocess.Popen(
@@ -61,7 +70,9 @@ def test_a_study_is_served_and_goes_on_after_a_stop(tmp_path: Path) -> None:
         someone.post(someone.place(), **someone.fill())
         assert "Rate the verdict" in someone.page
         # A new link is made beside the running page, and the old one no longer works.
-        link = succeeded(annotate("--study", study, "--port", port, "--invite", "physician-3")).stdout
+        link = succeeded(
+            annotate("--study", study, "--port", port, "--invite", "physician-3")
+        ).stdout
         assert client.get(link.strip()).status_code == 200
         assert client.get(f"/invitation/{tokens[2]}").status_code == 404
         # The session outlives the server: its secret is kept with the answers.

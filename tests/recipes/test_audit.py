@@ -35,7 +35,11 @@ def leaves(tree: object, path: str = "") -> dict[str, object]:
     if not isinstance(tree, dict | list):
         return {path: tree}
     branches = tree.items() if isinstance(tree, dict) else enumerate(tree)
-    return {place: leaf for key, branch in branches for place, leaf in leaves(branch, f"{path}/{key}").items()}
+    return {
+        place: leaf
+        for key, branch in branches
+        for place, leaf in leaves(branch, f"{path}/{key}").items()
+    }
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +56,17 @@ def audited(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_every_perturbation_has_a_row_with_intervals(audited: Path) -> None:
     table = rows(audited)
     assert list(table) == [each.name for each in read_perturbations()]
-    for name in ("reading", "order", "length", "copy", "repeat", "planting", "danger", "patient", "writer"):
+    for name in (
+        "reading",
+        "order",
+        "length",
+        "copy",
+        "repeat",
+        "planting",
+        "danger",
+        "patient",
+        "writer",
+    ):
         share = table[name]["share"]
         assert share["n"] > 0
         if name != "danger":  # in four cases it is undefined in some resamples
@@ -72,14 +86,19 @@ def test_trials_show_their_case_as_the_clean_run_did(audited: Path) -> None:
     cases = {case.id: case for case in read_cases(CASES)}
     changed = {case.id: case for case in read_cases(audited / "changed.jsonl")}
     # As they were judged: reading takes planted tokens of chat templates out.
-    texts = {case["id"]: [each["text"] for each in case["responses"]] for case in read(audited / "changed.jsonl")}
+    texts = {
+        case["id"]: [each["text"] for each in case["responses"]]
+        for case in read(audited / "changed.jsonl")
+    }
     orders = {(each.case_id, each.order) for each in clean}
     assert len(after) == len(changed) > 20
     for each in after:
         case = changed[each.case_id]
         note = case.extra["audit"]
         assert (note["of"], each.order) in orders
-        differ = [shown != clean.text for shown, clean in zip(texts[case.id], cases[note["of"]].responses)]
+        differ = [
+            shown != clean.text for shown, clean in zip(texts[case.id], cases[note["of"]].responses)
+        ]
         asked = note["perturbation"] == "patient"
         assert sum(differ) == (note["perturbation"] != "repeat" and not asked)
         assert (case.question != cases[note["of"]].question) == asked
@@ -88,7 +107,9 @@ def test_trials_show_their_case_as_the_clean_run_did(audited: Path) -> None:
     assert all(len({response.text for response in case.responses}) == 2 for case in doubled)
 
 
-def test_without_a_valid_verdict_there_are_no_changed_cases(tiny_model: Path, tmp_path: Path) -> None:
+def test_without_a_valid_verdict_there_are_no_changed_cases(
+    tiny_model: Path, tmp_path: Path
+) -> None:
     done = audit("--judge", tiny_model, "--output", tmp_path, "--score_decoding", "free", *TINY)
     assert done.returncode == 3, done.stderr
     table = rows(tmp_path)
@@ -118,7 +139,12 @@ def test_the_page_is_one_file_without_requests_and_shows_every_figure(audited: P
 
 def test_perturbations_of_ones_own_take_the_place_of_the_packaged_ones(tmp_path: Path) -> None:
     file = tmp_path / "own.yaml"
-    options = [*flags(judge="baseline:longer text", cases=CASES, perturbations=file), *FAST, "--output", tmp_path / "o"]
+    options = [
+        *flags(judge="baseline:longer text", cases=CASES, perturbations=file),
+        *FAST,
+        "--output",
+        tmp_path / "o",
+    ]
     for limit, status in (("most: 1.0", 0), ("most: 0.0", 3), ("why: none", 3)):
         file.write_text(
             f"- {{name: twice, changes: good answer, should: not rise, {limit}, what: twice the text helps,\n"
@@ -132,9 +158,13 @@ def test_perturbations_of_ones_own_take_the_place_of_the_packaged_ones(tmp_path:
     assert "| twice the text helps | – |" in (tmp_path / "o" / "audit.md").read_text()
 
 
-def test_a_pairwise_judge_is_audited_by_shares_of_criteria(tiny_model: Path, tmp_path: Path) -> None:
+def test_a_pairwise_judge_is_audited_by_shares_of_criteria(
+    tiny_model: Path, tmp_path: Path
+) -> None:
     perturbations = some_of(tmp_path, "order", "planting", "patient")
-    options = flags(judge=tiny_model, rubric="medical_pairwise", cases=CASES, limit=2, edits=2, output=tmp_path)
+    options = flags(
+        judge=tiny_model, rubric="medical_pairwise", cases=CASES, limit=2, edits=2, output=tmp_path
+    )
     succeeded(audit(*options, "--perturbations", perturbations, "--gate", "false", *FAST))
     table = rows(tmp_path)
     assert list(table) == ["reading", "order", "planting", "patient"]
@@ -144,23 +174,37 @@ def test_a_pairwise_judge_is_audited_by_shares_of_criteria(tiny_model: Path, tmp
 
 
 @needs_encoder
-def test_a_response_that_the_judge_cannot_read_changes_no_figure_of_the_others(tmp_path: Path) -> None:
+def test_a_response_that_the_judge_cannot_read_changes_no_figure_of_the_others(
+    tmp_path: Path,
+) -> None:
     figures = []
     for more in ([], [{"model": "silent", "text": "👍"}]):
         cases = [case | {"responses": case["responses"] + more} for case in read(CASES)[:3]]
-        files = {"cases": write(tmp_path / "cases.jsonl", cases), "output": tmp_path / f"{len(more)}"}
+        files = {
+            "cases": write(tmp_path / "cases.jsonl", cases),
+            "output": tmp_path / f"{len(more)}",
+        }
         files["perturbations"] = some_of(tmp_path, "copy", "repeat", "planting", "danger")
         judge = {"judge": "baseline:embedding to the question", "encoder": ENCODER}
         succeeded(audit(*flags(**judge, **files, edits=2, gate="false")))
         figures.append(rows(files["output"]))
-    assert figures[0]["repeat"]["share"]["n"] == figures[0]["planting"]["controls"]["control"]["share"]["n"] == 3
+    assert (
+        figures[0]["repeat"]["share"]["n"]
+        == figures[0]["planting"]["controls"]["control"]["share"]["n"]
+        == 3
+    )
     for check in ("copy", "repeat", "danger"):
         both = [leaves(each[check] | {"texts": None}) for each in figures]
         assert both[1] == pytest.approx(both[0], abs=1e-5)
-    assert [each["planting"]["shift"]["n"] for each in figures] == [6, 6]  # the texts say how many responses there are
+    assert [each["planting"]["shift"]["n"] for each in figures] == [
+        6,
+        6,
+    ]  # the texts say how many responses there are
 
 
-def test_the_card_shows_the_table_and_whether_it_passed(audited: Path, tiny_model: Path, tmp_path: Path) -> None:
+def test_the_card_shows_the_table_and_whether_it_passed(
+    audited: Path, tiny_model: Path, tmp_path: Path
+) -> None:
     audited_result = result(audited)
     card = (ROOT / "model_card.md").read_text(encoding="utf-8")
     checkpoint = trained(tiny_model, tmp_path / "checkpoint")
@@ -173,7 +217,9 @@ def test_the_card_shows_the_table_and_whether_it_passed(audited: Path, tiny_mode
     with pytest.raises(RecordError, match="of-another"):
         fill_card(card, checkpoint, *inputs, audit=audited_result)
     audited_result["judge"]["checkpoint"] = None
-    assert "does not tell which weights" in fill_card(card, checkpoint, *inputs, audit=audited_result)
+    assert "does not tell which weights" in fill_card(
+        card, checkpoint, *inputs, audit=audited_result
+    )
 
 
 def test_bad_input_is_one_line(tiny_model: Path, tmp_path: Path) -> None:
@@ -182,6 +228,10 @@ def test_bad_input_is_one_line(tiny_model: Path, tmp_path: Path) -> None:
     assert "--judge" in error_line(audit(*options[2:]))
     assert "--edits must be" in error_line(audit(*options, "--edits", 0))
     assert "nowhere.yaml" in error_line(audit(*options, "--perturbations", "nowhere.yaml"))
-    file = write(tmp_path / "single.jsonl", [read(CASES)[0] | {"responses": read(CASES)[0]["responses"][:1]}])
-    error = error_line(audit("--cases", file, *out, "--judge", tiny_model, "--rubric", "medical_pairwise"))
+    file = write(
+        tmp_path / "single.jsonl", [read(CASES)[0] | {"responses": read(CASES)[0]["responses"][:1]}]
+    )
+    error = error_line(
+        audit("--cases", file, *out, "--judge", tiny_model, "--rubric", "medical_pairwise")
+    )
     assert "no case has two responses" in error

@@ -27,7 +27,12 @@ def study(tmp_path: Path) -> Study:
 def test_four_splits_are_loaded_as_trl_reads_them(study: Study) -> None:
     succeeded(study.build("--licenses", "made-up=cc0-1.0"))
     splits = study.splits()
-    assert {name: len(rows) for name, rows in splits.items()} == {"stage1": 5, "stage2": 10, "stage3": 5, "test": 4}
+    assert {name: len(rows) for name, rows in splits.items()} == {
+        "stage1": 5,
+        "stage2": 10,
+        "stage3": 5,
+        "test": 4,
+    }
     row = splits["stage3"][0]
     assert [message["role"] for message in row["prompt"]] == ["system", "user"]
     assert row["completion"][0]["role"] == "assistant"
@@ -45,28 +50,50 @@ def test_four_splits_are_loaded_as_trl_reads_them(study: Study) -> None:
     assert f"Fingerprint of all rows: `{statistics['fingerprint']}`" in card
     front = yaml.safe_load(card.split("---")[1])
     assert front["license"] == "cc0-1.0"
-    assert [each["split"] for each in front["configs"][0]["data_files"]] == ["stage1", "stage2", "stage3", "test"]
+    assert [each["split"] for each in front["configs"][0]["data_files"]] == [
+        "stage1",
+        "stage2",
+        "stage3",
+        "test",
+    ]
     names = {"README.md", "dropped.jsonl", "run.json", "statistics.json"}
-    assert {file.name for file in study.output.iterdir()} == names | {f"{split}.parquet" for split in splits}
+    assert {file.name for file in study.output.iterdir()} == names | {
+        f"{split}.parquet" for split in splits
+    }
 
 
 def ratings_of(verdicts: list[Verdict], criterion: str, score: int = 0) -> list[dict]:
     about = {"annotator": "a", "role": "chief", "criterion": criterion, "score": score}
-    return [{"case_id": v.case_id, "judge": v.judge, "verdict_digest": v.digest} | about for v in verdicts]
+    return [
+        {"case_id": v.case_id, "judge": v.judge, "verdict_digest": v.digest} | about
+        for v in verdicts
+    ]
 
 
 def test_every_filter_tells_its_arithmetic_and_names_what_it_dropped(study: Study) -> None:
     strong, weak = study.verdicts["strong"], study.verdicts["weak"]
-    failed = {("knowledge", "case-2", "a"), ("knowledge", "case-2", "b"), ("fluency", "case-3", "b")}
-    strong[0] = verdict_of(study.cases[0], "strong", valid=False, scores=None, error="no score line")
+    failed = {
+        ("knowledge", "case-2", "a"),
+        ("knowledge", "case-2", "b"),
+        ("fluency", "case-3", "b"),
+    }
+    strong[0] = verdict_of(
+        study.cases[0], "strong", valid=False, scores=None, error="no score line"
+    )
     weak.append(verdict_of(case_of(99), "weak"))
     ratings = [
-        rating | {"annotator": name, "score": int((rating["criterion"], rating["case_id"], name) not in failed)}
+        rating
+        | {
+            "annotator": name,
+            "score": int((rating["criterion"], rating["case_id"], name) not in failed),
+        }
         for rating in ratings_of(strong[2:5], "knowledge") + ratings_of(strong[2:5], "fluency")
         for name in ("a", "b")
     ]
     done = succeeded(study.build("--verdict_ratings", study.write("ratings.jsonl", ratings)))
-    for line in rows_of(__file__)["test_every_filter_tells_its_arithmetic_and_names_what_it_dropped"]:
+    for line in rows_of(__file__)[
+        "test_every_filter_tells_its_arithmetic_and_names_what_it_dropped"
+    ]:
         assert line in done.stdout.splitlines()
         assert f"- {line}" in (study.output / "README.md").read_text()
     assert study.dropped() == {
@@ -84,7 +111,9 @@ def test_the_card_counts_the_rows_that_nobody_rated(study: Study) -> None:
     rated_rows = {(each.case_id, each.judge) for each in rated}
     for options, by_people in ((("--verdict_ratings", file), rated_rows), ((), set())):
         assert study.build(*options).returncode == 0
-        rows = [(row["case_id"], row["judge"]) for split in study.splits().values() for row in split]
+        rows = [
+            (row["case_id"], row["judge"]) for split in study.splits().values() for row in split
+        ]
         nobody = sum(row not in by_people for row in rows)
         assert 0 < nobody <= len(rows) == 14
         card = (study.output / "README.md").read_text()
@@ -94,13 +123,22 @@ def test_the_card_counts_the_rows_that_nobody_rated(study: Study) -> None:
 def test_ratings_of_another_text_are_counted_and_not_applied(study: Study) -> None:
     """The verdicts of a run without the knowledge store are other texts of the same judges on the same cases."""
     failed = ratings_of(study.verdicts["strong"][:5], "knowledge")
-    for place, changed in ((0, {"rationale": "Another text."}), (1, {"scores": (4, 2)}), (2, {"order": (0, 1)})):
+    for place, changed in (
+        (0, {"rationale": "Another text."}),
+        (1, {"scores": (4, 2)}),
+        (2, {"order": (0, 1)}),
+    ):
         study.verdicts["strong"][place] = verdict_of(study.cases[place], "strong", **changed)
     # The same text.
-    study.verdicts["strong"][3] = verdict_of(study.cases[3], "strong", run=1, usage={"prompt_tokens": 1})
+    study.verdicts["strong"][3] = verdict_of(
+        study.cases[3], "strong", run=1, usage={"prompt_tokens": 1}
+    )
     done = succeeded(study.build("--verdict_ratings", study.write("ratings.jsonl", failed)))
     assert study.dropped() == {"fails knowledge": ["case-3", "case-4"]}
-    assert "3 ratings are of other verdicts, or of other texts of these: not applied" in done.stdout.splitlines()
+    assert (
+        "3 ratings are of other verdicts, or of other texts of these: not applied"
+        in done.stdout.splitlines()
+    )
 
 
 def test_the_order_of_the_input_changes_no_byte(study: Study) -> None:
@@ -134,14 +172,19 @@ def test_cases_that_leak_are_left_out(study: Study) -> None:
     study.plan = PLAN | {"test": {"take": 0}}
     done = succeeded(study.build("--evaluation_cases", others))
     counted = "question of an evaluation case: 1, reference in a response: 1, text of an evaluation case: 1"
-    assert f"leakage: 24 training verdicts → 21 kept, 3 rejected ({counted})" in done.stdout.splitlines()
+    assert (
+        f"leakage: 24 training verdicts → 21 kept, 3 rejected ({counted})"
+        in done.stdout.splitlines()
+    )
     assert study.dropped() == {
         "question of an evaluation case": ["case-0"],
         "text of an evaluation case": ["case-1"],
         "reference in a response": ["case-2"],
     }
     splits = study.splits()
-    assert list(splits) == ["stage1", "stage2", "stage3"], "no test case is asked for, and an empty file cannot be read"
+    assert list(splits) == ["stage1", "stage2", "stage3"], (
+        "no test case is asked for, and an empty file cannot be read"
+    )
     trained = [case_id for rows in splits.values() for case_id in rows["case_id"]]
     assert sorted(trained) == sorted(f"case-{at}" for at in range(3, 24))
 
@@ -161,7 +204,9 @@ def test_rows_that_are_too_long_are_dropped_and_named(study: Study, tiny_model: 
     study.cases[6] = case_of(6, question=text(random.Random(1), 900))
     for name in study.verdicts:
         study.verdicts[name][6] = verdict_of(study.cases[6], name)
-    study.verdicts["weak"][7] = verdict_of(study.cases[7], "weak", rationale="Step 2: Fine.<|im_end|>")
+    study.verdicts["weak"][7] = verdict_of(
+        study.cases[7], "weak", rationale="Step 2: Fine.<|im_end|>"
+    )
     done = succeeded(study.build("--training", study.training(tiny_model, 1700)))
     reasons = "completion cannot be read back: 1, more than 1,700 tokens: 2"
     assert f"rows: 48 verdicts → 45 kept, 3 rejected ({reasons})" in done.stdout
@@ -169,9 +214,13 @@ def test_rows_that_are_too_long_are_dropped_and_named(study: Study, tiny_model: 
         "more than 1,700 tokens": ["case-6", "case-6"],
         "completion cannot be read back": ["case-7"],
     }
-    assert "training: 19 cases → 19 = 9 strong + 10 weak" in done.stdout  # counted after the long ones
+    assert (
+        "training: 19 cases → 19 = 9 strong + 10 weak" in done.stdout
+    )  # counted after the long ones
     assert sum(map(len, study.splits().values())) == 23
-    tokens = json.loads((study.output / "statistics.json").read_text())["splits"]["stage2"]["tokens"]
+    tokens = json.loads((study.output / "statistics.json").read_text())["splits"]["stage2"][
+        "tokens"
+    ]
     assert 200 < tokens["median"] <= tokens["most"] <= 1700
 
 
@@ -179,7 +228,9 @@ def test_no_length_of_a_training_row_changes_the_test_split(study: Study, tiny_m
     study.build()
     before = study.splits()["test"]["case_id"][:]
     number = int(before[0].removeprefix("case-"))
-    long = verdict_of(study.cases[number], "strong", rationale="Analyze:\nStep 1: " + text(random.Random(2), 900))
+    long = verdict_of(
+        study.cases[number], "strong", rationale="Analyze:\nStep 1: " + text(random.Random(2), 900)
+    )
     study.verdicts["strong"][number] = long
     done = succeeded(study.build("--training", study.training(tiny_model, 1700)))
     assert "rows: 48 verdicts → 48 kept, 0 rejected" in done.stdout
@@ -221,7 +272,9 @@ class Encoder:
 @pytest.fixture
 def quick_classifier(monkeypatch: pytest.MonkeyPatch) -> None:
     """Put the stand-in in the encoder's place, and make the grid that is searched small."""
-    monkeypatch.setitem(sys.modules, "automedeval.models.embeddings", types.SimpleNamespace(Encoder=Encoder))
+    monkeypatch.setitem(
+        sys.modules, "automedeval.models.embeddings", types.SimpleNamespace(Encoder=Encoder)
+    )
     for name, values in (("PENALTIES", (1.0,)), ("WIDTHS", ("scale",)), ("COMPONENTS", (0,))):
         monkeypatch.setattr(f"automedeval.dataset.quality.{name}", values)
 
@@ -229,12 +282,20 @@ def quick_classifier(monkeypatch: pytest.MonkeyPatch) -> None:
 def good_and_bad(study: Study) -> None:
     """Make the strong teacher's rationales of the responses' own words and the weak one's of anything."""
     for at, case in enumerate(study.cases):
-        steps = [f"Step {slot + 2}: {case.responses[index].text}" for slot, index in enumerate((1, 0))]
-        study.verdicts["strong"][at] = verdict_of(case, "strong", rationale="\n".join(["Step 1: Pain.", *steps]))
-        study.verdicts["weak"][at] = verdict_of(case, "weak", rationale="Step 1: Pain.\nStep 2: well.\nStep 3: fine.")
+        steps = [
+            f"Step {slot + 2}: {case.responses[index].text}" for slot, index in enumerate((1, 0))
+        ]
+        study.verdicts["strong"][at] = verdict_of(
+            case, "strong", rationale="\n".join(["Step 1: Pain.", *steps])
+        )
+        study.verdicts["weak"][at] = verdict_of(
+            case, "weak", rationale="Step 1: Pain.\nStep 2: well.\nStep 3: fine."
+        )
 
 
-BY_QUALITY = PLAN | {"teachers": {name: {"take": "rest", "quality": "high"} for name in ("strong", "weak")}}
+BY_QUALITY = PLAN | {
+    "teachers": {name: {"take": "rest", "quality": "high"} for name in ("strong", "weak")}
+}
 
 
 @pytest.mark.usefixtures("quick_classifier")
@@ -276,11 +337,16 @@ def test_verdicts_in_which_physicians_saw_a_fault_are_low(tmp_path: Path) -> Non
     ("spoil", "message"),
     [
         ({"teacher": None}, "'teacher' is missing; instructions are built from"),
-        ({"case_digest": "0" * 12}, "the texts of case 'case-3' changed after 'judge-strong' judged it"),
+        (
+            {"case_digest": "0" * 12},
+            "the texts of case 'case-3' changed after 'judge-strong' judged it",
+        ),
         ({"quality": "good"}, "'quality' must be high, low or null, not 'good'"),
     ],
 )
-def test_a_verdict_that_somebody_has_to_mend_is_named_by_line(study: Study, spoil: dict, message: str) -> None:
+def test_a_verdict_that_somebody_has_to_mend_is_named_by_line(
+    study: Study, spoil: dict, message: str
+) -> None:
     study.verdicts["strong"][3].extra.update(spoil)
     line = error_line(study.build())
     assert message in line
@@ -290,20 +356,31 @@ def test_a_verdict_that_somebody_has_to_mend_is_named_by_line(study: Study, spoi
 
 def test_an_unknown_rubric_and_a_short_plan_are_refused(study: Study) -> None:
     study.plan = PLAN | {"test": {"take": 25}}
-    assert error_line(study.build()).endswith("plan.yaml: test: asks for 25 of strong, and there are 24")
+    assert error_line(study.build()).endswith(
+        "plan.yaml: test: asks for 25 of strong, and there are 24"
+    )
     study.verdicts["weak"][0] = verdict_of(study.cases[0], "weak", rubric="mine@3")
     assert "weak.jsonl:1: no rubric 'mine@3' among automedeval@1" in error_line(study.build())
-    packaged, rubric = (SAMPLE.parent / "rubrics/packaged/automedeval.yaml").read_text(), study.folder / "mine.yaml"
+    packaged, rubric = (
+        (SAMPLE.parent / "rubrics/packaged/automedeval.yaml").read_text(),
+        study.folder / "mine.yaml",
+    )
     rubric.write_text(packaged.replace("max_responses: 3", "max_responses: 4"))
     assert "there is another rubric automedeval@1" in error_line(study.build("--rubrics", rubric))
     assert "must be NAME=LICENCE, not 'mit'" in error_line(study.build("--licenses", "mit"))
     study.verdicts["weak"][0] = verdict_of(study.cases[1], "weak", run=1)
-    assert "weak.jsonl:2: a second verdict of the teacher 'weak' on case 'case-1'" in error_line(study.build())
+    assert "weak.jsonl:2: a second verdict of the teacher 'weak' on case 'case-1'" in error_line(
+        study.build()
+    )
 
 
-@pytest.mark.parametrize("none", [{}, {"source": None, "license": None}, {"source": "", "license": ""}])
+@pytest.mark.parametrize(
+    "none", [{}, {"source": None, "license": None}, {"source": "", "license": ""}]
+)
 def test_a_case_without_source_and_licence_gets_those_of_its_file(study: Study, none: dict) -> None:
-    study.cases = [case_of(at, extra=none) for at in range(23)] + [case_of(23, extra={"source": "own"})]
+    study.cases = [case_of(at, extra=none) for at in range(23)] + [
+        case_of(23, extra={"source": "own"})
+    ]
     succeeded(study.build("--licenses", "made-up=cc0-1.0"))
     rows = [row for split in study.splits().values() for row in split]
     sources = {(row["case_id"] == "case-23", row["source"], row["license"]) for row in rows}
@@ -314,7 +391,9 @@ def test_a_case_without_source_and_licence_gets_those_of_its_file(study: Study, 
 def test_a_source_or_licence_that_is_no_text_is_named(study: Study, extra: dict) -> None:
     study.cases[4] = case_of(4, extra=extra)
     ((name, value),) = extra.items()
-    message = f"cases.jsonl: case 'case-4': {name!r} must be a text or null, not {json.dumps(value)}"
+    message = (
+        f"cases.jsonl: case 'case-4': {name!r} must be a text or null, not {json.dumps(value)}"
+    )
     assert message in error_line(study.build())
 
 

@@ -26,8 +26,12 @@ class Shelf:
         self.books, self.store = folder / "books", folder / "store"
         self.books.mkdir()
         parts = [f"## Part {n}\n\nFact {n} stands here. More of {n}.\n\n" for n in range(20)]
-        (self.books / "medical.md").write_text("".join(["# Small medicine\n\n", *parts]), encoding="utf-8")
-        (self.books / "evaluation.md").write_text("# Judging\n\nA good answer is honest.\n", encoding="utf-8")
+        (self.books / "medical.md").write_text(
+            "".join(["# Small medicine\n\n", *parts]), encoding="utf-8"
+        )
+        (self.books / "evaluation.md").write_text(
+            "# Judging\n\nA good answer is honest.\n", encoding="utf-8"
+        )
 
     def arguments(self, *more: object) -> list[object]:
         return ["--books", self.books, "--encoder", ENCODER, "--store", self.store, *more]
@@ -75,17 +79,26 @@ def test_books_become_a_store_and_only_new_passages_are_added(shelf: Shelf) -> N
 
 def test_a_store_is_built_on_a_server(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
     with QdrantServer(key="secret") as server:
-        assert error_line(shelf.build("--qdrant_url", server.url)).endswith("Must provide an API key\"}}'")
+        assert error_line(shelf.build("--qdrant_url", server.url)).endswith(
+            "Must provide an API key\"}}'"
+        )
         monkeypatch.setenv("QDRANT_API_KEY", "secret")
         for there, added in ((0, 21), (21, 0)):
             done = shelf.build("--qdrant_url", server.url)
-            assert f"2 books → 21 passages, {there} there already, {added} added\n" in done.stdout, done.stderr
+            assert (
+                f"2 books → 21 passages, {there} there already, {added} added\n" in done.stdout
+            ), done.stderr
         assert f"{server.url}: store holds 21 passages" in done.stdout
-        assert shelf.nearest("an honest answer", server.url) == ("Judging", "A good answer is honest.")
+        assert shelf.nearest("an honest answer", server.url) == (
+            "Judging",
+            "A good answer is honest.",
+        )
     assert sorted(file.name for file in shelf.store.iterdir()) == ["books.md", "run.json"]
 
 
-def test_a_stopped_build_ends_the_same(shelf: Shelf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stopped_build_ends_the_same(
+    shelf: Shelf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("automedeval.evidence.store.WINDOW", 32)
     (shelf.books / "long.md").write_text(
         "\n\n".join(f"## {n}\nSentence number {n} is about {n * 7}." for n in range(80))
@@ -106,24 +119,34 @@ def test_a_configuration_file_names_the_books_and_their_kinds(shelf: Shelf, tmp_
     config = tmp_path / "run.yaml"
     config.write_text(
         f"books: [how to judge={shelf.books / 'evaluation.md'}, medical={shelf.books}]\n"
-        + "".join(f"{name[2:]}: {value}\n" for name, value in zip(*[iter(shelf.arguments()[2:])] * 2))
+        + "".join(
+            f"{name[2:]}: {value}\n" for name, value in zip(*[iter(shelf.arguments()[2:])] * 2)
+        )
     )
     done = run_recipe("build_store", "--config", config)
     assert "4 books → 23 passages" in done.stdout, done.stderr
     assert "policy.pdf: 1 pages without text left out" in done.stdout
     table = (shelf.store / "books.md").read_text(encoding="utf-8")
     assert table in done.stdout
-    words = len((shelf.books / "medical.md").read_text().replace("#", "").split()) - 2 - 2 * 20  # without headings
+    words = (
+        len((shelf.books / "medical.md").read_text().replace("#", "").split()) - 2 - 2 * 20
+    )  # without headings
     assert [line for line in table.splitlines() if line.startswith("| ")][2:] == [
         "| Judging | how to judge | – | 5 | 1 |",
         "| leaflet | medical | – | 7 | 1 |",
         f"| Small medicine | medical | – | {words} | 20 |",
         "| policy | medical | 2 | 3 | 1 |",
     ]
-    assert json.loads((shelf.store / "run.json").read_text())["arguments"]["encoder"] == str(ENCODER)
+    assert json.loads((shelf.store / "run.json").read_text())["arguments"]["encoder"] == str(
+        ENCODER
+    )
 
 
-@pytest.mark.parametrize(("arguments", "error"), ROWS["test_faults_are_told_before_a_store_is_made"])
-def test_faults_are_told_before_a_store_is_made(shelf: Shelf, arguments: list[object], error: str) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "error"), ROWS["test_faults_are_told_before_a_store_is_made"]
+)
+def test_faults_are_told_before_a_store_is_made(
+    shelf: Shelf, arguments: list[object], error: str
+) -> None:
     assert error in error_line(shelf.build(*arguments))
     assert not shelf.store.exists()

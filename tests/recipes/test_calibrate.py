@@ -28,7 +28,13 @@ def args(tmp_path: Path) -> list[object]:
     write(tmp_path / "rated" / "verdicts.jsonl", verdicts[:20])
     write(tmp_path / "verdicts.jsonl", [*verdicts[20:24], invalid_of(24)])
     ratings = write(tmp_path / "ratings.jsonl", people(verdicts[:20], 0.5, rubric=AUTOMEDEVAL))
-    arguments = ["--verdicts", tmp_path / "rated", tmp_path / "verdicts.jsonl", "--ratings", ratings]
+    arguments = [
+        "--verdicts",
+        tmp_path / "rated",
+        tmp_path / "verdicts.jsonl",
+        "--ratings",
+        ratings,
+    ]
     return [*arguments, "--rubric", "automedeval", "--output", tmp_path / "out"]
 
 
@@ -48,8 +54,13 @@ def on_the_scale(args: list, fitted: list[Verdict], others: list[Verdict]) -> tu
 
 def test_verdicts_come_onto_the_scale(args: list, tmp_path: Path) -> None:
     facts, said = on_the_scale(args, study(20), [*study(24)[20:], invalid_of(24)])
-    assert [height for _, height in facts["knots"]] == sorted(height for _, height in facts["knots"])
-    assert json.loads((tmp_path / "out" / "run.json").read_text())["arguments"]["rubric"] == "automedeval"
+    assert [height for _, height in facts["knots"]] == sorted(
+        height for _, height in facts["knots"]
+    )
+    assert (
+        json.loads((tmp_path / "out" / "run.json").read_text())["arguments"]["rubric"]
+        == "automedeval"
+    )
     assert "before none (judged by likelihood@1, not on this scale); after 0." in said
     assert facts["calibration_error"]["before"]["value"] is None
 
@@ -58,7 +69,9 @@ def test_one_of_several_judges_is_chosen(args: list, tmp_path: Path) -> None:
     others = [replace(verdict, judge="likelihood:other") for verdict in study(24)[20:]]
     file = write(tmp_path / "verdicts.jsonl", [*study(24)[20:], *others])
     line = error_line(calibrate(*args))
-    assert f"{file}:5: verdicts of likelihood:other, likelihood:tiny: choose one with --judge" in line
+    assert (
+        f"{file}:5: verdicts of likelihood:other, likelihood:tiny: choose one with --judge" in line
+    )
     assert not (tmp_path / "out").exists()
     assert calibrate(*args, "--judge", "likelihood:tiny").returncode == 0
     assert len(read(tmp_path / "out" / "verdicts.jsonl")) == 4
@@ -68,7 +81,11 @@ def test_one_of_several_judges_is_chosen(args: list, tmp_path: Path) -> None:
 OTHERS = study(25)[20:]
 ON_CRITERIA = replace(OTHERS[0], expected_scores=None, checklist={"met": [True]})
 BAD = [
-    ([ON_CRITERIA], [], "verdicts.jsonl:1: a verdict on the criteria of a case, and only scores are calibrated"),
+    (
+        [ON_CRITERIA],
+        [],
+        "verdicts.jsonl:1: a verdict on the criteria of a case, and only scores are calibrated",
+    ),
     (study(25)[18:], [], "verdicts.jsonl:1: case 'case-18' has a verdict already"),
     ([], [], "every case is rated: none is left to calibrate"),
     (OTHERS, ["--rubric", "medical_pairwise"], "medical_pairwise@1 gives choices, not scores"),
@@ -77,7 +94,9 @@ BAD = [
 
 
 @pytest.mark.parametrize(("verdicts", "options", "error"), BAD)
-def test_bad_input_is_one_line_and_writes_nothing(verdicts, options, error, args, tmp_path, monkeypatch) -> None:
+def test_bad_input_is_one_line_and_writes_nothing(
+    verdicts, options, error, args, tmp_path, monkeypatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     write(tmp_path / "verdicts.jsonl", verdicts)
     assert error in error_line(calibrate(*args, *options))
@@ -86,15 +105,22 @@ def test_bad_input_is_one_line_and_writes_nothing(verdicts, options, error, args
 
 def scored(number: int, run: int = 0) -> Verdict:
     """Return a verdict whose expected scores are what people say, a point too high and too close together."""
-    points = np.interp(study(number + 1)[number].expected_scores, (-4, -2), (3, 5)).round(6).tolist()
+    points = (
+        np.interp(study(number + 1)[number].expected_scores, (-4, -2), (3, 5)).round(6).tolist()
+    )
     case = case_of(number)
-    return scored_verdict(case, [round(point) for point in points], expected_scores=tuple(points), run=run)
+    return scored_verdict(
+        case, [round(point) for point in points], expected_scores=tuple(points), run=run
+    )
 
 
 @pytest.fixture
 def scores(args: list, tmp_path: Path) -> list[object]:
     write(tmp_path / "rated" / "verdicts.jsonl", [scored(at) for at in range(20)])
-    write(tmp_path / "verdicts.jsonl", [scored(at) for at in range(20, 24)] + [scored_verdict(case_of(24), None)])
+    write(
+        tmp_path / "verdicts.jsonl",
+        [scored(at) for at in range(20, 24)] + [scored_verdict(case_of(24), None)],
+    )
     return args
 
 
@@ -108,7 +134,9 @@ def test_scores_come_onto_the_scale_too(scores: list, tmp_path: Path) -> None:
         assert f"{name} {error['value']:.2f} {ends}, by chance up to {error['chance']:.2f}" in said
 
 
-def test_scores_of_several_criteria_become_scores_of_the_new_scale_alone(scores: list, tmp_path: Path) -> None:
+def test_scores_of_several_criteria_become_scores_of_the_new_scale_alone(
+    scores: list, tmp_path: Path
+) -> None:
     names = ("relevancy", "knowledge_correctness", "fluency")
     for file in (tmp_path / "rated" / "verdicts.jsonl", tmp_path / "verdicts.jsonl"):
         records = [each | {"rubric": "automedeval_guided@1"} for each in read(file)]
@@ -120,7 +148,11 @@ def test_scores_of_several_criteria_become_scores_of_the_new_scale_alone(scores:
     assert [each["valid"] for each in verdicts] == [True] * 4 + [False]
     assert not any("criterion_scores" in each for each in verdicts)
     cases = write(tmp_path / "cases.jsonl", [case_of(at) for at in range(20, 25)])
-    succeeded(run_recipe("report", *flags(verdicts=tmp_path / "out", cases=cases, output=tmp_path / "report")))
+    succeeded(
+        run_recipe(
+            "report", *flags(verdicts=tmp_path / "out", cases=cases, output=tmp_path / "report")
+        )
+    )
 
 
 def test_several_readings_of_a_case_are_taken_and_none_twice(scores: list, tmp_path: Path) -> None:
@@ -133,9 +165,13 @@ def test_several_readings_of_a_case_are_taken_and_none_twice(scores: list, tmp_p
 
 def test_scores_beside_log_likelihoods_are_refused(scores: list, tmp_path: Path) -> None:
     file = write(tmp_path / "verdicts.jsonl", [scored(20), replace(study(22)[21], judge="judge")])
-    assert f"{file}:2: scores together with numbers without a scale" in error_line(calibrate(*scores))
+    assert f"{file}:2: scores together with numbers without a scale" in error_line(
+        calibrate(*scores)
+    )
     write(file, [replace(scored(20), rubric="feedbackqa@1")])
-    assert f"{file}:1: case 'case-20': judged by feedbackqa@1, and the verdicts" in error_line(calibrate(*scores))
+    assert f"{file}:1: case 'case-20': judged by feedbackqa@1, and the verdicts" in error_line(
+        calibrate(*scores)
+    )
     assert not (tmp_path / "out").exists()
 
 
@@ -153,7 +189,10 @@ def test_one_file_of_rated_and_other_cases_is_enough(args: list, tmp_path: Path)
 def test_nothing_but_an_earlier_calibration_is_written_over(args: list, tmp_path: Path) -> None:
     assert calibrate(*args).returncode == 0
     assert calibrate(*args).returncode == 0  # its own
-    for name, error in (("rated", "its verdicts.jsonl is an input"), ("other", "was not written by a calibration")):
+    for name, error in (
+        ("rated", "its verdicts.jsonl is an input"),
+        ("other", "was not written by a calibration"),
+    ):
         folder = tmp_path / name
         folder.mkdir(exist_ok=True)
         file = folder / "verdicts.jsonl"
@@ -167,7 +206,10 @@ def test_nothing_but_an_earlier_calibration_is_written_over(args: list, tmp_path
 def test_a_step_of_the_line_is_the_mean_of_its_targets(tmp_path: Path) -> None:
     # Every case: the response scored 2 has 4 and 1 on one criterion, 2 on the other: (2.5 + 2) / 2 = 2.25, and not 7 / 3.
     # The response scored 4 has 5 and 5 on one and 4 on the other: (5 + 4) / 2 = 4.5, and not 14 / 3.
-    verdicts = [scored_verdict(case_of(at), (2, 4, None), order=(0, 1), models=list(MODELS)) for at in range(12)]
+    verdicts = [
+        scored_verdict(case_of(at), (2, 4, None), order=(0, 1), models=list(MODELS))
+        for at in range(12)
+    ]
     ratings = [
         Rating(f"case-{at}", model, annotator, criterion, score)
         for at in range(12)

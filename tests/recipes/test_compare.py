@@ -36,14 +36,25 @@ def judged(folder: Path, ratings: Path = RATINGS) -> list[object]:
     for name, noise, seed in (("good", 0.3, 1), ("poor", 1.0, 2)):
         write(folder / f"{name}.jsonl", noisy_verdicts(name, noise, seed))
     verdicts = [f"{name}={folder / name}.jsonl" for name in ("good", "poor")]
-    return ["--cases", CASES, "--verdicts", *verdicts, "--ratings", ratings, "--output", folder / "out"]
+    return [
+        "--cases",
+        CASES,
+        "--verdicts",
+        *verdicts,
+        "--ratings",
+        ratings,
+        "--output",
+        folder / "out",
+    ]
 
 
 def drawn_ratings(folder: Path, number: int) -> Path:
     """Write the ratings of a random draw of so many cases."""
     numbers = np.random.default_rng(0).choice(30, number, replace=False)
     drawn = [Cases.read(str(CASES)).records[place].id for place in numbers]
-    return write(folder / "ratings.jsonl", [line for line in read(RATINGS) if line["case_id"] in drawn])
+    return write(
+        folder / "ratings.jsonl", [line for line in read(RATINGS) if line["case_id"] in drawn]
+    )
 
 
 @pytest.fixture
@@ -53,8 +64,13 @@ def args(tmp_path: Path) -> list[object]:
 
 def outcome(folder: Path, *arguments: object) -> SimpleNamespace:
     said = succeeded(compare(*arguments)).stdout
-    texts = {kind: (folder / "out" / f"comparison.{kind}").read_text("utf-8") for kind in ("json", "html", "md")}
-    return SimpleNamespace(result=json.loads(texts["json"]), page=texts["html"], summary=texts["md"], said=said)
+    texts = {
+        kind: (folder / "out" / f"comparison.{kind}").read_text("utf-8")
+        for kind in ("json", "html", "md")
+    }
+    return SimpleNamespace(
+        result=json.loads(texts["json"]), page=texts["html"], summary=texts["md"], said=said
+    )
 
 
 @pytest.fixture(scope="module")
@@ -78,15 +94,22 @@ def test_three_estimates_of_every_model_and_pair(half: SimpleNamespace) -> None:
         assert good["rated"] == good["unrated"] == 15
         assert good["prediction_powered"]["low"] < truth < good["prediction_powered"]["high"]
         assert good["naive"]["high"] < truth, "the judge is too strict"
-        narrow = [good[kind]["high"] - good[kind]["low"] for kind in ("prediction_powered", "classical")]
+        narrow = [
+            good[kind]["high"] - good[kind]["low"] for kind in ("prediction_powered", "classical")
+        ]
         assert narrow[0] < narrow[1]
         assert good["worth"] > 15
     for pair in result["pairs"]:
         assert 0 <= pair["win_rate"]["good"]["prediction_powered"]["value"] <= 1
-    assert result["judges"]["good"]["concordance"]["value"] > result["judges"]["poor"]["concordance"]["value"]
+    assert (
+        result["judges"]["good"]["concordance"]["value"]
+        > result["judges"]["poor"]["concordance"]["value"]
+    )
 
 
-def test_report_says_it_in_words_and_draws_it_and_the_same_input_gives_the_same_bytes(half: SimpleNamespace) -> None:
+def test_report_says_it_in_words_and_draws_it_and_the_same_input_gives_the_same_bytes(
+    half: SimpleNamespace,
+) -> None:
     page, summary = half.page, half.summary
     assert page.count("<script") == 1
     assert "default-src 'none'" in page
@@ -109,14 +132,23 @@ def of_candidates(shifts: dict[str, float], folder: Path) -> SimpleNamespace:
     draw = np.random.default_rng(0)
     cases, ratings, verdicts = [], [], []
     for number in range(40):
-        case, scores = case_of(f"c{number}", "What helps?", {model: f"Rest, says {model}." for model in shifts}), []
+        case, scores = (
+            case_of(
+                f"c{number}", "What helps?", {model: f"Rest, says {model}." for model in shifts}
+            ),
+            [],
+        )
         for model, shift in shifts.items():
             points = 3 + shift + draw.normal(0, 0.3)
             scores.append(points + draw.normal(0, 0.1))
             ratings += [rating(case["id"], model, points)] * (number < 20)
         cases.append(case)
         rounded = [min(5, max(1, round(score))) for score in scores]
-        verdicts.append(verdict(case, rounded, "good", expected_scores=[min(5, max(1, score)) for score in scores]))
+        verdicts.append(
+            verdict(
+                case, rounded, "good", expected_scores=[min(5, max(1, score)) for score in scores]
+            )
+        )
     files = {"cases": cases, "ratings": ratings, "verdicts": verdicts}
     files = {name: write(folder / f"{name}.jsonl", lines) for name, lines in files.items()}
     return outcome(folder, *flags(**files, output=folder / "out"))
@@ -126,7 +158,9 @@ SENTENCES = rows_of(__file__)["test_one_sentence_says_which_candidate_is_best"]
 
 
 @pytest.mark.parametrize(("shifts", "patterns"), SENTENCES.values(), ids=SENTENCES)
-def test_one_sentence_says_which_candidate_is_best(tmp_path: Path, shifts: dict, patterns: list[str]) -> None:
+def test_one_sentence_says_which_candidate_is_best(
+    tmp_path: Path, shifts: dict, patterns: list[str]
+) -> None:
     said = of_candidates(shifts, tmp_path).said
     for pattern in patterns:
         assert re.search(pattern, said), said
@@ -135,15 +169,27 @@ def test_one_sentence_says_which_candidate_is_best(tmp_path: Path, shifts: dict,
 
 def test_every_model_is_compared_with_the_baseline_by_default_the_first(tmp_path: Path) -> None:
     first = of_candidates({name: -2.0 * (name == "b") for name in "abcdefg"}, tmp_path)
-    files = flags(cases=tmp_path / "cases.jsonl", verdicts=tmp_path / "verdicts.jsonl", output=tmp_path / "out")
+    files = flags(
+        cases=tmp_path / "cases.jsonl",
+        verdicts=tmp_path / "verdicts.jsonl",
+        output=tmp_path / "out",
+    )
     assert "has no model 'h'" in error_line(compare(*files, "--baseline", "h"))
     beside = outcome(tmp_path, *files, "--baseline", "c")
     assert [pair["pair"] for pair in first.result["pairs"]] == [["a", name] for name in "bcdefg"]
     assert [pair["pair"] for pair in beside.result["pairs"]] == [["c", name] for name in "abdefg"]
-    scores = {line["case_id"]: line["expected_scores"] for line in read(tmp_path / "verdicts.jsonl")}
-    at = {case["id"]: [each["model"] for each in case["responses"]] for case in read(tmp_path / "cases.jsonl")}
+    scores = {
+        line["case_id"]: line["expected_scores"] for line in read(tmp_path / "verdicts.jsonl")
+    }
+    at = {
+        case["id"]: [each["model"] for each in case["responses"]]
+        for case in read(tmp_path / "cases.jsonl")
+    }
     for pair in beside.result["pairs"]:
-        gaps = [np.subtract(*(each[at[case].index(name)] for name in pair["pair"])) for case, each in scores.items()]
+        gaps = [
+            np.subtract(*(each[at[case].index(name)] for name in pair["pair"]))
+            for case, each in scores.items()
+        ]
         assert pair["difference"]["good"]["naive"]["value"] == pytest.approx(np.mean(gaps))
     said = beside.said.splitlines()[0]
     assert "; b scores lower than c; " in said
@@ -168,7 +214,9 @@ def test_invalid_verdicts_are_counted_and_the_ratings_kept(args: list, tmp_path:
     result = outcome(tmp_path, *args[:4], *args[5:]).result
     mean = result["models"][MODELS[0]]["mean"]["good"]
     assert (mean["rated"], mean["rated_without_verdict"], mean["naive"]["n"]) == (30, 3, 27)
-    assert mean["prediction_powered"] == pytest.approx(mean["classical"]), "nothing is left to predict"
+    assert mean["prediction_powered"] == pytest.approx(mean["classical"]), (
+        "nothing is left to predict"
+    )
     silent = f"silent={write(tmp_path / 'silent.jsonl', [verdict(case, None, 'silent') for case in read(CASES)])}"
     result = outcome(tmp_path, *args[:4], silent, *args[5:]).result
     assert list(result["judges"]) == ["good"]
@@ -178,7 +226,9 @@ def test_invalid_verdicts_are_counted_and_the_ratings_kept(args: list, tmp_path:
 
 def test_judges_that_compare_pairs(tmp_path: Path) -> None:
     verdicts = write(tmp_path / "pairs.jsonl", pairwise_verdicts())
-    options = flags(cases=CASES, verdicts=verdicts, ratings=drawn_ratings(tmp_path, 15), output=tmp_path / "out")
+    options = flags(
+        cases=CASES, verdicts=verdicts, ratings=drawn_ratings(tmp_path, 15), output=tmp_path / "out"
+    )
     result = outcome(tmp_path, *options).result
     assert list(result["judges"]) == ["pairs: correctness", "pairs: harmfulness"]
     pair = result["pairs"][0]
@@ -187,18 +237,30 @@ def test_judges_that_compare_pairs(tmp_path: Path) -> None:
     assert figure["weight"] > 0
     assert pair["difference"]["pairs: correctness"]["prediction_powered"]["low"] is not None
     cases = [case | {"responses": case["responses"][::-1]} for case in read(CASES)]
-    lines = [line | {"order": [2 - place for place in line["order"]]} for line in pairwise_verdicts()]
+    lines = [
+        line | {"order": [2 - place for place in line["order"]]} for line in pairwise_verdicts()
+    ]
     options[1], options[3] = write(tmp_path / "c.jsonl", cases), write(tmp_path / "v.jsonl", lines)
     beside = outcome(tmp_path, *options, "--baseline", pair["pair"][1]).result["pairs"]
     turned = next(each for each in beside if each["pair"] == pair["pair"][::-1])
     for kind, whole in (("win_rate", 1), ("difference", 0)):
-        plain, swapped = (each[kind]["pairs: correctness"]["prediction_powered"] for each in (pair, turned))
+        plain, swapped = (
+            each[kind]["pairs: correctness"]["prediction_powered"] for each in (pair, turned)
+        )
         assert swapped["value"] == pytest.approx(whole - plain["value"])
         assert swapped["high"] == pytest.approx(whole - plain["low"])
-    plain, swapped = (each["win_rate"]["pairs: correctness"]["naive"]["value"] for each in (pair, turned))
+    plain, swapped = (
+        each["win_rate"]["pairs: correctness"]["naive"]["value"] for each in (pair, turned)
+    )
     assert swapped == pytest.approx(1 - plain)
     mean = result["models"][MODELS[0]]["mean"]["pairs: correctness"]
-    gap = {"value": None, "low": None, "high": None, "n": 0, "reason": "this judge compares pairs and gives no scores"}
+    gap = {
+        "value": None,
+        "low": None,
+        "high": None,
+        "n": 0,
+        "reason": "this judge compares pairs and gives no scores",
+    }
     assert mean["prediction_powered"] == gap
     assert mean["classical"]["low"] is not None
 
@@ -224,30 +286,48 @@ def other_ratings(folder: Path) -> list[object]:
 
 def test_models_without_a_case_in_common_are_not_compared(tmp_path: Path) -> None:
     cases = [case_of(f"c{n}", "What helps?", {f"v{n % 2}": "Rest."}) for n in range(30)]
-    files = {"cases": cases, "verdicts": [verdict(case, [3]) for case in cases], "ratings": [rating("c0", "v0", 3)]}
+    files = {
+        "cases": cases,
+        "verdicts": [verdict(case, [3]) for case in cases],
+        "ratings": [rating("c0", "v0", 3)],
+    }
     options = {name: write(tmp_path / f"{name}.jsonl", own) for name, own in files.items()}
     made = outcome(tmp_path, *flags(**options, output=tmp_path / "out"))
-    assert "The models are not compared: v0 and v1 answered 0 cases in common: not compared." in made.said
+    assert (
+        "The models are not compared: v0 and v1 answered 0 cases in common: not compared."
+        in made.said
+    )
     assert (made.result["pairs"], made.result["changes"]) == ([], [])
 
 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (blanks, "blanks.jsonl:8: the models 'juniper-7b' and ' juniper -7b' differ by blanks alone: rename one of"),
+        (
+            blanks,
+            "blanks.jsonl:8: the models 'juniper-7b' and ' juniper -7b' differ by blanks alone: rename one of",
+        ),
         (no_models, "names.jsonl: 90 model names in 30 cases: these are not models"),
         (other_ratings, "no rating of any case"),
     ],
 )
-def test_files_that_do_not_fit_are_refused_in_a_line(args: list, tmp_path: Path, change, said: str) -> None:
+def test_files_that_do_not_fit_are_refused_in_a_line(
+    args: list, tmp_path: Path, change, said: str
+) -> None:
     assert said in error_line(compare(*args, *change(tmp_path)))
     assert not list((tmp_path / "out").glob("comparison.*"))
 
 
 def test_a_model_that_is_lower_by_the_same_in_every_case_is_called_lower(tmp_path: Path) -> None:
-    cases = [case_of(f"c{n}", "What helps?", {"v1": f"Rest {n}.", "v2": f"Tea {n}."}) for n in range(20)]
-    verdicts = write(tmp_path / "v.jsonl", [verdict(case, [4, 3], expected_scores=None) for case in cases])
-    options = flags(cases=write(tmp_path / "c.jsonl", cases), verdicts=verdicts, output=tmp_path / "out")
+    cases = [
+        case_of(f"c{n}", "What helps?", {"v1": f"Rest {n}.", "v2": f"Tea {n}."}) for n in range(20)
+    ]
+    verdicts = write(
+        tmp_path / "v.jsonl", [verdict(case, [4, 3], expected_scores=None) for case in cases]
+    )
+    options = flags(
+        cases=write(tmp_path / "c.jsonl", cases), verdicts=verdicts, output=tmp_path / "out"
+    )
     made = outcome(tmp_path, *options)
     assert "v2 scores lower than v1, by 1 point in each of 20 cases." in made.said
     assert "cannot be compared" not in made.said
@@ -260,7 +340,14 @@ def split(case: dict, verdict: dict, model: str, name: str) -> tuple[dict, dict]
     """Return a case with the answer of one model, under a name, and the verdict on it."""
     place = [response["model"] for response in case["responses"]].index(model)
     response = case["responses"][place] | {"model": name}
-    wrong = {"text": "x", "start": 0, "end": 1, "label": "contradicted", "passage": "y", "rule": "r"}
+    wrong = {
+        "text": "x",
+        "start": 0,
+        "end": 1,
+        "label": "contradicted",
+        "passage": "y",
+        "rule": "r",
+    }
     checked = {name: [wrong | {"source": "reference"}] * (model == MODELS[1])}
     values = {key: [verdict[key][place]] for key in ("scores", "expected_scores")}
     return case | {"responses": [response]}, verdict | values | {"order": [0], "checked": checked}
@@ -280,7 +367,14 @@ def runs(tmp_path: Path) -> dict[str, tuple[Path, Path]]:
 
 def arguments(runs: dict, old: str = "old", new: str = "new") -> list[object]:
     (old_cases, old_verdicts), (new_cases, new_verdicts) = runs["old"], runs["new"]
-    return ["--cases", f"{old}={old_cases}", f"{new}={new_cases}", "--verdicts", old_verdicts, new_verdicts]
+    return [
+        "--cases",
+        f"{old}={old_cases}",
+        f"{new}={new_cases}",
+        "--verdicts",
+        old_verdicts,
+        new_verdicts,
+    ]
 
 
 def test_two_runs_give_the_figures_of_one_file_with_both(runs: dict, tmp_path: Path) -> None:
@@ -288,18 +382,24 @@ def test_two_runs_give_the_figures_of_one_file_with_both(runs: dict, tmp_path: P
     result = json.loads((tmp_path / "out" / "comparison.json").read_text("utf-8"))
     assert result["cases"]["cases"] == 28
     assert f"--cases {runs['new'][0]} " in done.stdout  # the audit that it advises can be run
-    assert any("29 and 29 cases; the 28 that are in both are compared" in note for note in result["notes"])
+    assert any(
+        "29 and 29 cases; the 28 that are in both are compared" in note for note in result["notes"]
+    )
     lines = list(zip(read(CASES), noisy_verdicts("good", 0.3, 1), strict=True))[1:-1]
     places = {case["id"]: [r["model"] for r in case["responses"]] for case, _ in lines}
     both = [
-        [verdict["expected_scores"][places[case["id"]].index(name)] for name in MODELS[:2]] for case, verdict in lines
+        [verdict["expected_scores"][places[case["id"]].index(name)] for name in MODELS[:2]]
+        for case, verdict in lines
     ]
     gaps = [new - old for old, new in both]
     (pair,), (changes,) = result["pairs"], result["changes"]
     assert pair["pair"] == ["old", RTL]
     assert pair["difference"]["good"]["naive"]["value"] == pytest.approx(-sum(gaps) / len(gaps))
     assert (changes["old"], changes["new"], changes["compared"]) == ("old", RTL, 28)
-    assert (changes["won"], changes["lost"]) == (sum(gap > 1e-9 for gap in gaps), sum(gap < -1e-9 for gap in gaps))
+    assert (changes["won"], changes["lost"]) == (
+        sum(gap > 1e-9 for gap in gaps),
+        sum(gap < -1e-9 for gap in gaps),
+    )
     assert changes["newly_contradicted"] == 28
     page = (tmp_path / "out" / "comparison.html").read_text("utf-8")
     assert f'<th scope="row" dir="auto">{RTL}</th>' in page
@@ -319,22 +419,32 @@ def test_two_runs_pass_the_gate(runs: dict) -> None:
         (lambda case: case | {"question": f"{case['question']} Why?"}, "differs in its question"),
     ],
 )
-def test_runs_that_do_not_fit_are_refused_in_a_line(runs: dict, tmp_path: Path, change, said: str) -> None:
+def test_runs_that_do_not_fit_are_refused_in_a_line(
+    runs: dict, tmp_path: Path, change, said: str
+) -> None:
     cases, verdicts = runs["new"]
     changed = [change(case) for case in read(cases)]
-    lines = [line | {"case_id": case["id"]} for line, case in zip(read(verdicts), changed, strict=True)]
+    lines = [
+        line | {"case_id": case["id"]} for line, case in zip(read(verdicts), changed, strict=True)
+    ]
     runs["new"] = write(cases, changed), write(verdicts, lines)
     assert said in error_line(compare(*arguments(runs), "--output", tmp_path / "out"))
 
 
-def test_a_model_in_both_runs_needs_names_and_the_judge_is_the_same(runs: dict, tmp_path: Path) -> None:
+def test_a_model_in_both_runs_needs_names_and_the_judge_is_the_same(
+    runs: dict, tmp_path: Path
+) -> None:
     files = [file for pair in zip(*runs.values(), strict=True) for file in pair]
     output = ("--output", tmp_path / "out")
-    assert "name the versions" in error_line(compare("--cases", *files[:2], "--verdicts", *files[2:], *output))
+    assert "name the versions" in error_line(
+        compare("--cases", *files[:2], "--verdicts", *files[2:], *output)
+    )
     write(runs["new"][1], [line | {"judge": "other"} for line in read(runs["new"][1])])
     assert "no judge has verdicts on both" in error_line(compare(*arguments(runs), *output))
     write(runs["new"][1], [line | {"rubric": "checklist@1"} for line in read(runs["new"][1])])
-    assert "compare read these, on one file of cases" in error_line(compare(*arguments(runs), *output))
+    assert "compare read these, on one file of cases" in error_line(
+        compare(*arguments(runs), *output)
+    )
 
 
 GATE = ("--fail_if_worse", "new", "old", "--by", 0.1)
@@ -349,13 +459,21 @@ def study(folder: Path, loss: int, cases: int = 400, invalid: int = 0) -> tuple[
         scores = None if number < invalid else [3, 3 - loss * (number % 2)]
         verdicts.append(verdict(records[-1], scores, expected_scores=scores))
     write(folder / "cases.jsonl", records)
-    return "--cases", folder / "cases.jsonl", "--verdicts", write(folder / "verdicts.jsonl", verdicts)
+    return (
+        "--cases",
+        folder / "cases.jsonl",
+        "--verdicts",
+        write(folder / "verdicts.jsonl", verdicts),
+    )
 
 
 @pytest.mark.parametrize(
-    ("loss", "cases", "status", "word"), [(0, 400, 0, "not lower"), (1, 400, 3, "lower"), (0, 10, 4, "undecided")]
+    ("loss", "cases", "status", "word"),
+    [(0, 400, 0, "not lower"), (1, 400, 3, "lower"), (0, 10, 4, "undecided")],
 )
-def test_the_exit_status_tells_the_result(tmp_path: Path, loss: int, cases: int, status: int, word: str) -> None:
+def test_the_exit_status_tells_the_result(
+    tmp_path: Path, loss: int, cases: int, status: int, word: str
+) -> None:
     done = compare(*study(tmp_path, loss, cases), *GATE, "--output", tmp_path / "out")
     assert done.returncode == status, done.stderr
     assert f"{word} (exit status {status})" in done.stdout
@@ -386,7 +504,9 @@ def documented() -> list[tuple[list[str], list[str]]]:
     for language, body in re.findall(r"```(\w+)\n(.*?)```", text, re.DOTALL):
         if language == "yaml":
             (job,) = yaml.safe_load(body)["jobs"].values()
-            found.append((before, commands("".join(step.get("run", "") + "\n" for step in job["steps"]))))
+            found.append(
+                (before, commands("".join(step.get("run", "") + "\n" for step in job["steps"])))
+            )
         before = commands(body)
     return found
 
@@ -396,7 +516,9 @@ def commands(script: str) -> list[list[str]]:
     return [words[1:] for words in lines if words[:1] == ["automedeval"]]
 
 
-def test_the_workflow_of_the_documents_runs_the_gate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_workflow_of_the_documents_runs_the_gate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (_, workflow), _ = documented()
     study(tmp_path / "evaluation", 1)
     monkeypatch.chdir(tmp_path)
@@ -410,14 +532,20 @@ JUDGES = {  # the number of a case, and whether the answer is the good one -> th
     "strict": lambda number, good: 4 if good else 2,
     "careless": lambda number, good: 5,
     "confused": lambda number, good: 5 if good == number % 2 else 2,
-    "torn": lambda number, good: None if number % 3 == 0 else 5 if good else 2,  # too few verdicts to tell
+    "torn": lambda number, good: (
+        None if number % 3 == 0 else 5 if good else 2
+    ),  # too few verdicts to tell
 }
 NIGHTS = rows_of(__file__)["test_the_nightly_workflow_fails_for_a_judge_that_was_made_worse"]
 
 
 @pytest.mark.parametrize(("tonight", "statuses", "fails"), NIGHTS)
 def test_the_nightly_workflow_fails_for_a_judge_that_was_made_worse(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tonight: str, statuses: list[int], fails: str | None
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    tonight: str,
+    statuses: list[int],
+    fails: str | None,
 ) -> None:
     judge = JUDGES["careful"]
 
@@ -426,7 +554,9 @@ def test_the_nightly_workflow_fails_for_a_judge_that_was_made_worse(
         number = int(re.search(r"case (\d+)", prompt)[1])
         shown = re.findall(r"Doctor (\d+):\n~~~\n(.*?)\n~~~", prompt, re.DOTALL)
         scores = [(slot, judge(number, "rest" in text)) for slot, text in shown]
-        line = " ".join(f"Doctor {slot}: {score} points." for slot, score in scores if score is not None)
+        line = " ".join(
+            f"Doctor {slot}: {score} points." for slot, score in scores if score is not None
+        )
         return answer(f"Step 1: Rest helps.\nScore: {line}")
 
     _, (keep, workflow) = documented()

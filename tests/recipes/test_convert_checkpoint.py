@@ -36,24 +36,35 @@ def pickled(folder: Path, shards: int = 1, **how: bool) -> dict[str, torch.Tenso
     tensors = load_file(folder / "model.safetensors")
     (folder / "model.safetensors").unlink()
     names = list(tensors)
-    files = {name: f"pytorch_model-{at % shards + 1:05}-of-{shards:05}.bin" for at, name in enumerate(names)}
+    files = {
+        name: f"pytorch_model-{at % shards + 1:05}-of-{shards:05}.bin"
+        for at, name in enumerate(names)
+    }
     if shards == 1:
         torch.save(tensors, folder / "pytorch_model.bin", **how)
         return tensors
     for file in set(files.values()):
-        torch.save({name: tensors[name] for name in names if files[name] == file}, folder / file, **how)
+        torch.save(
+            {name: tensors[name] for name in names if files[name] == file}, folder / file, **how
+        )
     index = {"metadata": {}, "weight_map": files}
     (folder / "pytorch_model.bin.index.json").write_text(json.dumps(index))
     return tensors
 
 
 def written(folder: Path) -> dict[str, torch.Tensor]:
-    return {name: tensor for file in folder.glob("*.safetensors") for name, tensor in load_file(file).items()}
+    return {
+        name: tensor
+        for file in folder.glob("*.safetensors")
+        for name, tensor in load_file(file).items()
+    }
 
 
 def same(first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -> bool:
     pairs = [(first[name], second.get(name)) for name in first]
-    return first.keys() == second.keys() and all(a.dtype == b.dtype and torch.equal(a, b) for a, b in pairs)
+    return first.keys() == second.keys() and all(
+        a.dtype == b.dtype and torch.equal(a, b) for a, b in pairs
+    )
 
 
 def convert(source: Path | str, target: Path) -> subprocess.CompletedProcess:
@@ -65,9 +76,13 @@ def source(tmp_path: Path) -> Path:
     return build_tiny_model(tmp_path / "source")
 
 
-@pytest.mark.parametrize("how", [{}, {"_use_new_zipfile_serialization": False}], ids=["zip", "before torch 1.6"])
+@pytest.mark.parametrize(
+    "how", [{}, {"_use_new_zipfile_serialization": False}], ids=["zip", "before torch 1.6"]
+)
 @pytest.mark.parametrize("shards", [1, 3])
-def test_the_converted_checkpoint_is_the_same(source: Path, tmp_path: Path, shards: int, how: dict[str, bool]) -> None:
+def test_the_converted_checkpoint_is_the_same(
+    source: Path, tmp_path: Path, shards: int, how: dict[str, bool]
+) -> None:
     (source / "modeling_own.py").write_text("raise SystemExit('ran')")
     expected = AutoModelForCausalLM.from_pretrained(source).state_dict()
     tensors = pickled(source, shards, **how)
@@ -77,7 +92,9 @@ def test_the_converted_checkpoint_is_the_same(source: Path, tmp_path: Path, shar
     assert same(network.state_dict(), expected)
     names = {path.name for path in (tmp_path / "out").iterdir()}
     assert {"config.json", "tokenizer.json", "tokenizer_config.json"} <= names
-    assert [name for name in names if name.endswith((".bin", ".py", ".part")) or "pytorch" in name] == []
+    assert [
+        name for name in names if name.endswith((".bin", ".py", ".part")) or "pytorch" in name
+    ] == []
     assert f"{len(tensors)} tensors of {source}" in done.stdout
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
     again = convert(source, tmp_path / "out")
@@ -86,17 +103,30 @@ def test_the_converted_checkpoint_is_the_same(source: Path, tmp_path: Path, shar
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
 def test_tied_weights_and_the_dtype_are_kept(tmp_path: Path, dtype: torch.dtype) -> None:
-    shape = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 1, "num_attention_heads": 2}
-    network = LlamaForCausalLM(LlamaConfig(vocab_size=64, tie_word_embeddings=True, **shape)).to(dtype)
+    shape = {
+        "hidden_size": 16,
+        "intermediate_size": 24,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+    }
+    network = LlamaForCausalLM(LlamaConfig(vocab_size=64, tie_word_embeddings=True, **shape)).to(
+        dtype
+    )
     network.save_pretrained(tmp_path / "in")
     config = json.loads((tmp_path / "in/config.json").read_text())
-    (tmp_path / "in/config.json").write_text(json.dumps(config | {"architectures": ["LLaMAForCausalLM"]}))  # as of 2023
+    (tmp_path / "in/config.json").write_text(
+        json.dumps(config | {"architectures": ["LLaMAForCausalLM"]})
+    )  # as of 2023
     own = {"temperature": 0.9, "do_sample": False}  # transformers writes no such settings
     (tmp_path / "in/generation_config.json").write_text(json.dumps(own))
     (tmp_path / "in" / "model.safetensors").unlink()
-    torch.save(network.state_dict(), tmp_path / "in" / "pytorch_model.bin")  # embeddings and head share their memory
+    torch.save(
+        network.state_dict(), tmp_path / "in" / "pytorch_model.bin"
+    )  # embeddings and head share their memory
     succeeded(convert(tmp_path / "in", tmp_path / "out"))
-    loaded = AutoModelForCausalLM.from_pretrained(tmp_path / "out", use_safetensors=True, dtype="auto")
+    loaded = AutoModelForCausalLM.from_pretrained(
+        tmp_path / "out", use_safetensors=True, dtype="auto"
+    )
     assert same(loaded.state_dict(), network.state_dict())
     assert loaded.lm_head.weight is loaded.model.embed_tokens.weight
     assert json.loads((tmp_path / "out/generation_config.json").read_text()) == own
@@ -138,8 +168,14 @@ def with_own_architecture(folder: Path) -> None:
         (with_program, "source cannot be loaded: "),
         (with_tensors(lambda own: list(own.values())), "source cannot be loaded: "),
         (with_missing_shard, "source cannot be loaded: "),
-        (with_tensors(lambda own: dict(list(own.items())[1:])), " is missing in the weights, or has another shape"),
-        (with_tensors(lambda own: own | {"model.norm.weight": torch.ones(3)}), "'model.norm.weight' is missing in the"),
+        (
+            with_tensors(lambda own: dict(list(own.items())[1:])),
+            " is missing in the weights, or has another shape",
+        ),
+        (
+            with_tensors(lambda own: own | {"model.norm.weight": torch.ones(3)}),
+            "'model.norm.weight' is missing in the",
+        ),
         (with_word_pieces, "its tokenizer gives "),
         (with_own_architecture, "model type `own` but Transformers does not recognize"),
     ],
@@ -152,7 +188,9 @@ def test_what_cannot_be_converted_is_told(source, tmp_path, change, message) -> 
     assert not (source / "ran").exists(), "the program in the pickle has run"
 
 
-def test_a_folder_of_a_revision_on_the_hub_is_converted_with_anothers_tokenizer(source: Path, tmp_path: Path) -> None:
+def test_a_folder_of_a_revision_on_the_hub_is_converted_with_anothers_tokenizer(
+    source: Path, tmp_path: Path
+) -> None:
     tensors = pickled(source, 2)
     (tmp_path / "repo").mkdir()
     shutil.move(source, tmp_path / "repo/weights")
@@ -161,27 +199,51 @@ def test_a_folder_of_a_revision_on_the_hub_is_converted_with_anothers_tokenizer(
         file.unlink()
     with HubDouble() as hub:
         hub.add("model", "org/old", tmp_path / "repo", tag="v1")
-        environment = hub.environment(tmp_path / "home", token=None) | {"PYTHONPATH": str(ROOT / "src")}
-        names = ("--input", "org/old@v1/weights", "--tokenizer", other, "--output", tmp_path / "out")
+        environment = hub.environment(tmp_path / "home", token=None) | {
+            "PYTHONPATH": str(ROOT / "src")
+        }
+        names = (
+            "--input",
+            "org/old@v1/weights",
+            "--tokenizer",
+            other,
+            "--output",
+            tmp_path / "out",
+        )
         done = run_recipe("convert_checkpoint", *names, env=environment)
     assert done.returncode == 0, done.stderr
     assert same(written(tmp_path / "out"), tensors)
-    ours, theirs = (AutoTokenizer.from_pretrained(folder).get_vocab() for folder in (tmp_path / "out", other))
+    ours, theirs = (
+        AutoTokenizer.from_pretrained(folder).get_vocab() for folder in (tmp_path / "out", other)
+    )
     assert ours == theirs
 
 
 BLANK = dict.fromkeys(("bos_token", "eos_token", "unk_token"), "")
 
 
-@pytest.mark.parametrize("config", [{"tokenizer_class": "LLaMATokenizer", **BLANK}, {}], ids=["blank tokens", "none"])
-def test_a_tokenizer_of_2023_becomes_one_that_every_step_reads(source: Path, tmp_path: Path, config: dict) -> None:
+@pytest.mark.parametrize(
+    "config", [{"tokenizer_class": "LLaMATokenizer", **BLANK}, {}], ids=["blank tokens", "none"]
+)
+def test_a_tokenizer_of_2023_becomes_one_that_every_step_reads(
+    source: Path, tmp_path: Path, config: dict
+) -> None:
     pieces = pytest.importorskip("sentencepiece")
     pickled(source)
     for file in [*source.glob("tokenizer*"), *source.glob("*.jinja")]:
         file.unlink()
     text = ["Step 1: rest and drink.\nScore: Doctor 1: 3 points."] * 4
-    how = {"model_prefix": str(source / "tokenizer"), "model_type": "bpe", "vocab_size": 320, "byte_fallback": True}
-    how |= {"normalization_rule_name": "identity", "remove_extra_whitespaces": False, "hard_vocab_limit": False}
+    how = {
+        "model_prefix": str(source / "tokenizer"),
+        "model_type": "bpe",
+        "vocab_size": 320,
+        "byte_fallback": True,
+    }
+    how |= {
+        "normalization_rule_name": "identity",
+        "remove_extra_whitespaces": False,
+        "hard_vocab_limit": False,
+    }
     pieces.SentencePieceTrainer.train(sentence_iterator=iter(text), minloglevel=2, **how)
     (source / "tokenizer_config.json").write_text(json.dumps(config))
     (source / "special_tokens_map.json").write_text(json.dumps(BLANK))
@@ -194,7 +256,9 @@ def test_a_tokenizer_of_2023_becomes_one_that_every_step_reads(source: Path, tmp
     assert (tmp_path / "out/tokenizer.json").exists()
 
 
-def test_an_encoders_vocabulary_and_merges_become_one_tokenizer_file(source: Path, tmp_path: Path) -> None:
+def test_an_encoders_vocabulary_and_merges_become_one_tokenizer_file(
+    source: Path, tmp_path: Path
+) -> None:
     """As the paper's SimCSE encoder is published; an encoder is recognised by its weights and its tokenizer.json."""
     tokenizer = AutoTokenizer.from_pretrained(source)
     pickled(source)
@@ -202,7 +266,9 @@ def test_an_encoders_vocabulary_and_merges_become_one_tokenizer_file(source: Pat
         file.unlink()
     model = json.loads(tokenizer.backend_tokenizer.to_str())["model"]
     (source / "vocab.json").write_text(json.dumps(model["vocab"]))
-    (source / "merges.txt").write_text("#version: 0.2\n" + "".join(f"{' '.join(pair)}\n" for pair in model["merges"]))
+    (source / "merges.txt").write_text(
+        "#version: 0.2\n" + "".join(f"{' '.join(pair)}\n" for pair in model["merges"])
+    )
     (source / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "GPT2Tokenizer"}))
     succeeded(convert(source, tmp_path / "out"))
     assert (tmp_path / "out/tokenizer.json").exists()
@@ -222,9 +288,14 @@ def test_two_processes_do_not_convert_to_one_folder(source: Path, tmp_path: Path
 
 def test_an_adapter_is_merged_into_its_base(tmp_path: Path) -> None:
     base, adapter = build_tiny_model(tmp_path / "base"), tmp_path / "adapter"
-    settings = LoraConfig(r=2, lora_alpha=6, target_modules=["q_proj", "down_proj"], init_lora_weights=False)
+    settings = LoraConfig(
+        r=2, lora_alpha=6, target_modules=["q_proj", "down_proj"], init_lora_weights=False
+    )
     get_peft_model(AutoModelForCausalLM.from_pretrained(base), settings).save_pretrained(adapter)
-    parts, before = load_file(adapter / "adapter_model.safetensors"), load_file(base / "model.safetensors")
+    parts, before = (
+        load_file(adapter / "adapter_model.safetensors"),
+        load_file(base / "model.safetensors"),
+    )
     torch.save(parts, adapter / "adapter_model.bin")  # as Baize is published
     (adapter / "adapter_model.safetensors").unlink()
     command = ["--input", base, adapter, "--output", tmp_path / "merged"]
@@ -240,6 +311,8 @@ def test_an_adapter_is_merged_into_its_base(tmp_path: Path) -> None:
         torch.testing.assert_close(after[name], weight)
     assert 2 * changed == len(parts)
     assert "there already" in run_recipe("convert_checkpoint", *command).stdout
-    line = error_line(run_recipe("convert_checkpoint", "--input", base, base, "--output", tmp_path / "none"))
+    line = error_line(
+        run_recipe("convert_checkpoint", "--input", base, base, "--output", tmp_path / "none")
+    )
     assert "cannot be loaded" in line
     assert not (tmp_path / "none").exists()

@@ -18,7 +18,9 @@ ROWS = rows_of(__file__)
 
 RECORDING = ROOT / "recipes" / "runs" / "automedeval-135m" / "teacher.jsonl"
 TRAIN = SAMPLE / "train_cases.jsonl"
-VERDICT = "Analyze:\nStep 1: Help.\nScore: Doctor 1: 4 points. Doctor 2: 2 points. Doctor 3: 5 points."
+VERDICT = (
+    "Analyze:\nStep 1: Help.\nScore: Doctor 1: 4 points. Doctor 2: 2 points. Doctor 3: 5 points."
+)
 
 
 @pytest.fixture(autouse=True)
@@ -46,7 +48,18 @@ def distill(tmp_path):
     """Return what runs the recipe on the first cases with an endpoint, and gives what it printed and the verdicts."""
 
     def start(url, *arguments, output="out", limit=6):
-        common = ["--teacher", "strong", "--judge", "openai:m", "--base_url", url, "--cases", TRAIN, "--max_retries", 0]
+        common = [
+            "--teacher",
+            "strong",
+            "--judge",
+            "openai:m",
+            "--base_url",
+            url,
+            "--cases",
+            TRAIN,
+            "--max_retries",
+            0,
+        ]
         common += ["--store", "books", "--limit", limit, "--output", tmp_path / output]
         done = run_recipe("distill", *common, *arguments)
         return done, verdicts_of(tmp_path / output)
@@ -73,7 +86,9 @@ def asks_once(body):
 
 
 @pytest.mark.skipif(not RECORDING.exists(), reason="the recording of the small study is not there")
-@pytest.mark.parametrize(("teacher", "ended"), ROWS["test_the_small_study_is_distilled_from_its_recording"])
+@pytest.mark.parametrize(
+    ("teacher", "ended"), ROWS["test_the_small_study_is_distilled_from_its_recording"]
+)
 def test_the_small_study_is_distilled_from_its_recording(tmp_path, teacher, ended):
     config = ROOT / "recipes" / "runs" / "automedeval-135m" / f"distill_{teacher}.yaml"
     done = succeeded(run_recipe("distill", "--config", config, "--output", tmp_path / "out"))
@@ -92,7 +107,9 @@ def test_the_small_study_is_distilled_from_its_recording(tmp_path, teacher, ende
 @pytest.mark.skipif(not RECORDING.exists(), reason="the recording of the small study is not there")
 def test_the_ablation_opens_no_store(tmp_path, books):
     config = ROOT / "recipes" / "runs" / "automedeval-135m" / "distill_weak.yaml"
-    done = run_recipe("distill", "--config", config, "--knowledge", "none", "--output", tmp_path / "out")
+    done = run_recipe(
+        "distill", "--config", config, "--knowledge", "none", "--output", tmp_path / "out"
+    )
     assert "58 valid, 2 invalid" in done.stdout
     assert "1 call: 60" in done.stdout
     assert books == []
@@ -140,7 +157,9 @@ def test_a_prompt_that_is_refused_in_the_middle_of_a_chain_is_one_invalid_verdic
 def test_a_teacher_of_whom_no_verdict_is_valid_fails_and_its_words_are_shown(distill, text):
     with EndpointDouble(answer(text)) as endpoint:
         done, verdicts = distill(endpoint.url, limit=2)
-    assert error_line(done).endswith("verdicts.jsonl: no verdict is valid, so that there is nothing to report")
+    assert error_line(done).endswith(
+        "verdicts.jsonl: no verdict is valid, so that there is nothing to report"
+    )
     assert f"which cannot be read ({verdicts[0].error}):\n{text}\n" in done.stdout
     assert len(verdicts) == 2
 
@@ -209,7 +228,11 @@ def test_a_role_that_is_not_there_is_told_in_a_line(yaml_of, tmp_path: Path) -> 
 
 
 PAPER = ROOT / "recipes/runs/automedeval-13b"
-STRONG, CHATGPT, GEMINI = "gpt-4-turbo-2024-04-09", "gpt-3.5-turbo-0125", "gemini-2.0-flash"  # Table 2
+STRONG, CHATGPT, GEMINI = (
+    "gpt-4-turbo-2024-04-09",
+    "gpt-3.5-turbo-0125",
+    "gemini-2.0-flash",
+)  # Table 2
 GOOGLE = "https://generativelanguage.googleapis.com/v1beta/openai/"
 
 
@@ -226,7 +249,11 @@ def test_one_file_names_every_model_with_its_endpoint() -> None:
     for file in set(PAPER.glob("*.yaml")) - {PAPER / "teachers.yaml"}:
         assert not re.search(r"gpt-|gemini-\d", file.read_text()), file
     teachers = yaml.safe_load((PAPER / "teachers.yaml").read_text())
-    papers = {role: each["paper"].partition(";")[0] for role, each in teachers.items() if isinstance(each, dict)}
+    papers = {
+        role: each["paper"].partition(";")[0]
+        for role, each in teachers.items()
+        if isinstance(each, dict)
+    }
     assert papers == {"strong": "GPT-4", "weak": "ChatGPT", "gemini": "Gemini"}
 
 
@@ -237,7 +264,9 @@ def test_a_faulty_role_is_told_in_a_line(tmp_path: Path, content: str, message: 
     assert f"{tmp_path}/teachers.yaml: {message}" in line
 
 
-def test_a_retired_model_and_a_missing_key_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_retired_model_and_a_missing_key_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("GEMINI_API_KEY", raising=False)
     with EndpointDouble(error(500)) as vendor:
         vendor.models = [{"id": CHATGPT}]  # no `owned_by`: as at OpenAI, the one model is asked for
@@ -245,20 +274,31 @@ def test_a_retired_model_and_a_missing_key_are_told(tmp_path: Path, monkeypatch:
         done = run_recipe("check_teachers", "--teachers", PAPER / "teachers.yaml")
         assert done.stdout.splitlines() == [
             f"weak: {CHATGPT} is served at {vendor.url}/",
-            *(line for line in done.stdout.splitlines() if line.startswith(f"- strong: {STRONG} does not exist at")),
+            *(
+                line
+                for line in done.stdout.splitlines()
+                if line.startswith(f"- strong: {STRONG} does not exist at")
+            ),
             f"- gemini: GEMINI_API_KEY is not set: the key with which {GEMINI} is asked",
         ]
         assert len(done.stdout.splitlines()) == 3
         line = error_line(done)
-        assert f"2 of 3 models cannot be asked: strong: {STRONG} does not exist at {vendor.url}" in line
+        assert (
+            f"2 of 3 models cannot be asked: strong: {STRONG} does not exist at {vendor.url}"
+            in line
+        )
         assert vendor.asked == [], "nothing was sent but the names of models"
         # An open model behind a server of one's own, for which no key is needed.
         vendor.models.append({"id": "x/y", "owned_by": "vllm", "max_model_len": 8192})
         monkeypatch.delenv("OPENAI_API_KEY")
-        (tmp_path / "teachers.yaml").write_text(f"strong: {{model: x/y, base_url: '{vendor.url}'}}\nreviewer: strong\n")
+        (tmp_path / "teachers.yaml").write_text(
+            f"strong: {{model: x/y, base_url: '{vendor.url}'}}\nreviewer: strong\n"
+        )
         done = run_recipe("check_teachers", "--teachers", tmp_path / "teachers.yaml")
         assert (done.returncode, done.stdout) == (0, f"strong: x/y is served at {vendor.url}/\n")
         vendor.models = error(401, "Incorrect API key provided.", "invalid_api_key")
         line = error_line(run_recipe("check_teachers", "--teachers", tmp_path / "teachers.yaml"))
         assert "1 of 1 models cannot be asked: strong: x/y" in line
-    assert "could not be checked" in error_line(run_recipe("check_teachers", "--teachers", tmp_path / "teachers.yaml"))
+    assert "could not be checked" in error_line(
+        run_recipe("check_teachers", "--teachers", tmp_path / "teachers.yaml")
+    )

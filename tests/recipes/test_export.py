@@ -25,9 +25,16 @@ def judged(tmp_path: Path) -> tuple[object, ...]:
     """Judge two models' answers by their length; the verdict on the last case is invalid. Return the arguments."""
     out, logs = tmp_path / "out", (tmp_path / "one.json", tmp_path / "two.json")
     for file, texts in zip(logs, (ANSWERS, ANSWERS[::-1])):
-        samples = [{"input": f"What helps {n}?", "output": {"completion": text}} for n, text in enumerate(texts)]
-        samples = [{"id": number, "epoch": 1, "target": "", **each} for number, each in enumerate(samples)]
-        file.write_text(json.dumps({"status": "success", "eval": {"model": file.stem}, "samples": samples}))
+        samples = [
+            {"input": f"What helps {n}?", "output": {"completion": text}}
+            for n, text in enumerate(texts)
+        ]
+        samples = [
+            {"id": number, "epoch": 1, "target": "", **each} for number, each in enumerate(samples)
+        ]
+        file.write_text(
+            json.dumps({"status": "success", "eval": {"model": file.stem}, "samples": samples})
+        )
     succeeded(run_command("judge", *logs, "--judge", "baseline:longer text", "--output", out))
     verdicts = read(out / "verdicts.jsonl")
     none = {"valid": False, "error": "cannot be read", "scores": None, "expected_scores": None}
@@ -40,7 +47,9 @@ export = partial(run_command, "export")
 
 def exported(folder: Path, verdicts: list[dict], **options: object) -> list[dict[str, str]]:
     file = write(folder / "v.jsonl", verdicts)
-    succeeded(export("--verdicts", file, "--to", "csv", *flags(**options, output=folder / "table.csv")))
+    succeeded(
+        export("--verdicts", file, "--to", "csv", *flags(**options, output=folder / "table.csv"))
+    )
     return read_csv(folder / "table.csv")
 
 
@@ -61,7 +70,9 @@ def test_bad_input_is_one_line_and_writes_nothing(judged, tmp_path: Path) -> Non
     of_one = (*verdicts, "--output", file, "--to", "preferences")
     assert "needs --cases" in error_line(export(*of_one))
     assert "this is an input" in error_line(export(*judged, "--to", "csv", "--output", cases))
-    other = write(tmp_path / "other.jsonl", [each | {"question": "Another?"} for each in read(cases)])
+    other = write(
+        tmp_path / "other.jsonl", [each | {"question": "Another?"} for each in read(cases)]
+    )
     assert "verdicts.jsonl:1" in error_line(export(*of_one, "--cases", other))
     assert not file.exists()
 
@@ -70,7 +81,10 @@ def test_a_table_has_the_score_by_the_criteria_of_a_case(tmp_path: Path) -> None
     points = {"food": 5, "milk": -2, "rest": 1}
     criteria = [{"criterion": f"says {word}", "points": worth} for word, worth in points.items()]
     answers = [{"model": model, "text": text} for model, text in (("a", "Food."), ("b", ""))]
-    cases = [{"id": f"c{n}", "question": "Q?", "responses": answers, "criteria": criteria[: 2 + n]} for n in range(2)]
+    cases = [
+        {"id": f"c{n}", "question": "Q?", "responses": answers, "criteria": criteria[: 2 + n]}
+        for n in range(2)
+    ]
     about = {"judge": "j", "rubric": "checklist@1", "models": ["a", "b"]}
     verdicts = []
     for n, slot in ((0, 0), (0, 1), (1, 0), (1, 1)):
@@ -79,8 +93,15 @@ def test_a_table_has_the_score_by_the_criteria_of_a_case(tmp_path: Path) -> None
         if met:
             score = sum(each["points"] for each, is_met in zip(criteria, met) if is_met) / (5 + n)
             lowest = score - (2 / 6 if None in met else 0)
-            checklist = {"met": met, "met_probabilities": [{True: 0.75, False: 0.25}.get(each) for each in met]}
-            verdict_record["checklist"] = checklist | {"score": score, "lowest": lowest, "highest": score}
+            checklist = {
+                "met": met,
+                "met_probabilities": [{True: 0.75, False: 0.25}.get(each) for each in met],
+            }
+            verdict_record["checklist"] = checklist | {
+                "score": score,
+                "lowest": lowest,
+                "highest": score,
+            }
         verdicts.append(verdict_record | ({"empty": ["b"]} if (n, slot) == (0, 1) else {}))
     rows = exported(tmp_path, verdicts, cases=write(tmp_path / "cases.jsonl", cases))
     names = ("score", "lowest", "highest", "criteria_met", "criteria_not_met", "criteria_unread")
@@ -94,8 +115,18 @@ def test_a_table_has_the_score_by_the_criteria_of_a_case(tmp_path: Path) -> None
 
 def test_a_table_has_the_scores_of_several_criteria(tmp_path: Path) -> None:
     criterion_scores = {"relevancy": [5, None, 1], "fluency": [4, None, 2]}
-    verdict = {"case_id": "1", "judge": "j", "rubric": "automedeval_guided@1", "order": [2, 0], "valid": True}
-    verdict |= {"scores": [5, None, 2], "expected_scores": [4.5, None, 1.5], "criterion_scores": criterion_scores}
+    verdict = {
+        "case_id": "1",
+        "judge": "j",
+        "rubric": "automedeval_guided@1",
+        "order": [2, 0],
+        "valid": True,
+    }
+    verdict |= {
+        "scores": [5, None, 2],
+        "expected_scores": [4.5, None, 1.5],
+        "criterion_scores": criterion_scores,
+    }
     verdict["models"] = ["a", "b", "c"]
     names = ("model", "score", "expected_score", "score_relevancy", "score_fluency")
     rows = [[row[name] for name in names] for row in exported(tmp_path, [verdict])]
@@ -108,12 +139,18 @@ def test_no_cell_of_a_csv_is_run_and_no_number_becomes_a_text(tmp_path: Path) ->
     ]  # fmt: skip
     verdict = {"judge": "baseline:longer text", "rubric": "counted", "order": [0], "valid": True}
     texts = [{"case_id": text, "models": [text], "rationale": text} for text in hostile]
-    scored = [verdict | each | {"expected_scores": [-1.5 * number]} for number, each in enumerate(texts)]
+    scored = [
+        verdict | each | {"expected_scores": [-1.5 * number]} for number, each in enumerate(texts)
+    ]
     rows = exported(tmp_path, scored)
     formula = ("=", "+", "-", "@", "\t", "\r")
     for name in ("case_id", "model", "rationale"):
-        assert [row[name] for row in rows] == [f"'{text}" if text.startswith(formula) else text for text in hostile]
-    assert [float(row["expected_score"]) for row in rows] == [-1.5 * number for number in range(len(hostile))]
+        assert [row[name] for row in rows] == [
+            f"'{text}" if text.startswith(formula) else text for text in hostile
+        ]
+    assert [float(row["expected_score"]) for row in rows] == [
+        -1.5 * number for number in range(len(hostile))
+    ]
 
 
 prefer = partial(run_command, "export", "--to", "preferences")
@@ -123,10 +160,14 @@ MODELS = ("a", "b", "c")
 def case_of(number: int, texts: Sequence[str] | None = None, **more: Any) -> Case:
     texts = texts or [f"Answer {number} of {name}." for name in MODELS]
     answers = [{"model": name, "text": text} for name, text in zip(MODELS, texts)]
-    return Case.from_dict({"id": f"case-{number}", "question": f"Question {number}?", "responses": answers} | more)
+    return Case.from_dict(
+        {"id": f"case-{number}", "question": f"Question {number}?", "responses": answers} | more
+    )
 
 
-def verdict(case: Case, scores: Sequence[float | None], order: Sequence[int] = (0, 1, 2), **more: Any) -> Verdict:
+def verdict(
+    case: Case, scores: Sequence[float | None], order: Sequence[int] = (0, 1, 2), **more: Any
+) -> Verdict:
     extra = {"models": case.models, "case_digest": case.digest} | more.pop("extra", {})
     fields = {"expected_scores": tuple(scores), "valid": True} | more
     return Verdict(case.id, "mine", "automedeval@1", tuple(order), extra=extra, **fields)
@@ -150,7 +191,10 @@ class Study:
         return {each["case_id"]: each for each in read(self.output)}
 
     def chosen_and_rejected(self) -> dict[str, tuple[str, str]]:
-        return {case_id: (each["chosen_model"], each["rejected_model"]) for case_id, each in self.pairs().items()}
+        return {
+            case_id: (each["chosen_model"], each["rejected_model"])
+            for case_id, each in self.pairs().items()
+        }
 
 
 @pytest.fixture
@@ -158,7 +202,10 @@ def study(tmp_path: Path) -> Study:
     cases = [case_of(number) for number in range(10)]
     cases[6] = case_of(6, ["Good.", "", " "])  # one that is not empty
     cases[7] = case_of(7, ["Same.", "Other.", " Same. "])
-    cases[9] = case_of(9, question=[{"role": "system", "content": "Be short."}, {"role": "user", "content": "And?"}])
+    cases[9] = case_of(
+        9,
+        question=[{"role": "system", "content": "Be short."}, {"role": "user", "content": "And?"}],
+    )
     both = ((0, 1, 2), (2, 1, 0))
     verdicts = [
         *(verdict(cases[0], (4.5, 3.0, 1.5), order) for order in both), invalid(cases[0]),
@@ -185,12 +232,17 @@ def test_a_pair_has_trls_columns_and_what_is_left_out_is_counted(study: Study) -
     assert chosen == {"case-0": ("a", 3.0), "case-1": ("c", 0.5), "case-9": ("b", 1.0)}
     assert pairs["case-9"]["prompt"][0] == {"role": "system", "content": "Be short."}
     reasons = "a tie: 1, equal texts: 1, no two responses with a score: 2, no valid verdict: 1"
-    assert f"9 judged cases → 3 with a pair, 6 without ({reasons}, verdicts that disagree: 1)" in printed
+    assert (
+        f"9 judged cases → 3 with a pair, 6 without ({reasons}, verdicts that disagree: 1)"
+        in printed
+    )
     assert table_of(study.output).columns.responses == ("chosen", "rejected")
 
 
 def test_a_gap_must_be_above_the_least(study: Study) -> None:
-    assert "1 with a pair, 8 without (a gap of 1 or less: 3, a tie: 1, equal texts: 1" in study.run("--least_gap", 1)
+    assert "1 with a pair, 8 without (a gap of 1 or less: 3, a tie: 1, equal texts: 1" in study.run(
+        "--least_gap", 1
+    )
     assert set(study.pairs()) == {"case-0"}
     study.run("--least_gap", 0.99)
     assert set(study.pairs()) == {"case-0", "case-9"}
@@ -207,9 +259,15 @@ def test_the_pairs_are_those_of_a_loop_over_the_verdicts(tmp_path: Path) -> None
     expected = {}
     for case in cases:
         mine = [each.expected_scores for each in verdicts if each.case_id == case.id]
-        given = {name: [each for each in scores if each is not None] for name, *scores in zip(MODELS, *mine)}
+        given = {
+            name: [each for each in scores if each is not None]
+            for name, *scores in zip(MODELS, *mine)
+        }
         means = {name: mean(scores) for name, scores in given.items() if scores}
-        best, worst = max(means, key=means.get, default=None), min(means, key=means.get, default=None)
+        best, worst = (
+            max(means, key=means.get, default=None),
+            min(means, key=means.get, default=None),
+        )
         if len(means) > 1 and means[best] - means[worst] > 0.7:
             both = [[scores[MODELS.index(name)] for name in (best, worst)] for scores in mine]
             if all(None in each or each[0] > each[1] for each in both):
@@ -220,7 +278,9 @@ def test_the_pairs_are_those_of_a_loop_over_the_verdicts(tmp_path: Path) -> None
 
 def compared(case: Case, first: int, second: int, choices: dict[str, int | None]) -> Verdict:
     pair = (case.models[first], case.models[second])
-    chosen = {name: "tie" if index is None else case.models[index] for name, index in choices.items()}
+    chosen = {
+        name: "tie" if index is None else case.models[index] for name, index in choices.items()
+    }
     extra = {"models": case.models, "case_digest": case.digest}
     about = (case.id, "pairs", "medical_pairwise@1", (first, second), pair)
     return Verdict(*about, valid=True, choices=chosen, extra=extra)
@@ -242,13 +302,22 @@ def test_a_judge_of_pairs_prefers_what_wins_and_only_what_it_compared(tmp_path: 
 
 
 def test_what_makes_no_pairs_is_one_line_and_writes_nothing(study: Study, tmp_path: Path) -> None:
-    assert "--to preferences needs --cases" in error_line(prefer("--verdicts", "v", "--output", "o"))
-    assert "--least_gap must be at least 0, not -1.0" in error_line(prefer(*study.args, "--least_gap", -1))
+    assert "--to preferences needs --cases" in error_line(
+        prefer("--verdicts", "v", "--output", "o")
+    )
+    assert "--least_gap must be at least 0, not -1.0" in error_line(
+        prefer(*study.args, "--least_gap", -1)
+    )
     line = error_line(run_command("export", *study.args, "--to", "csv", "--least_gap", 1))
     assert "--least_gap is not for --to csv" in line
     assert "no pair is left" in error_line(prefer(*study.args, "--least_gap", 4))
-    assert "use `automedeval export --to preferences`" in error_line(prefer(*study.args, "--uncertified"))
-    write(tmp_path / "v.jsonl", [*study.verdicts, Verdict(**vars(study.verdicts[0]) | {"judge": "other"})])
+    assert "use `automedeval export --to preferences`" in error_line(
+        prefer(*study.args, "--uncertified")
+    )
+    write(
+        tmp_path / "v.jsonl",
+        [*study.verdicts, Verdict(**vars(study.verdicts[0]) | {"judge": "other"})],
+    )
     assert "a second judge" in error_line(prefer(*study.args))
     assert not study.output.exists()
 
@@ -260,11 +329,21 @@ def test_trl_trains_a_step_on_them(study: Study, tmp_path: Path) -> None:
     study.run()
     rows = load_dataset(str(study.output.parent))["train"]  # as `trl dpo --dataset_name` does
     assert rows.column_names[:3] == ["prompt", "chosen", "rejected"]
-    rows = rows.filter(lambda row: row["case_id"] != "case-9")  # the tiny model's template takes no system message
+    rows = rows.filter(
+        lambda row: row["case_id"] != "case-9"
+    )  # the tiny model's template takes no system message
     assert len(rows) == 2
     model = build_tiny_model(tmp_path / "model")
-    options = {"max_steps": 1, "per_device_train_batch_size": 2, "use_cpu": True, "bf16": False, "report_to": "none"}
+    options = {
+        "max_steps": 1,
+        "per_device_train_batch_size": 2,
+        "use_cpu": True,
+        "bf16": False,
+        "report_to": "none",
+    }
     options |= {"save_strategy": "no", "activation_checkpointing": False}
     training = DPOConfig(output_dir=str(tmp_path / "dpo"), **options)
     trainer = DPOTrainer(model=str(model), args=training, train_dataset=rows)
-    assert trainer.train().metrics["train_loss"] == pytest.approx(0.6931, abs=1e-3)  # ln 2 before the first update
+    assert trainer.train().metrics["train_loss"] == pytest.approx(
+        0.6931, abs=1e-3
+    )  # ln 2 before the first update

@@ -7,7 +7,15 @@ from dataclasses import replace
 import pytest
 from doubles.agreement_study import read, write
 from doubles.endpoint import EndpointDouble, answer
-from doubles.introspection_study import AUTOMEDEVAL, MODELS, Lessons, case_of, rationale_of, slot_line, verdict_of
+from doubles.introspection_study import (
+    AUTOMEDEVAL,
+    MODELS,
+    Lessons,
+    case_of,
+    rationale_of,
+    slot_line,
+    verdict_of,
+)
 from doubles.tiny_dataset import FACTS
 from programs import APPEND, ROOT, SAMPLE, error_line, run_recipe, stopped, succeeded
 from tables import rows_of
@@ -53,7 +61,11 @@ def sample(tmp_path_factory):
             if reading.valid:
                 verdict = verdict_of(case, reading.scores, teacher, rationale=reading.rationale)
                 splits[name].append(instruction(case, verdict, AUTOMEDEVAL, teacher, "high"))
-                judged.append(verdict_of(case, (3, 3, 3), "stage3", rationale="Analyze:\nStep 1: Hm.").to_dict())
+                judged.append(
+                    verdict_of(
+                        case, (3, 3, 3), "stage3", rationale="Analyze:\nStep 1: Hm."
+                    ).to_dict()
+                )
     write_card(folder, write_splits(folder, splits) | FACTS | {"folder": "sample", "rubrics": {}})
     write(folder / "verdicts.jsonl", judged)
     return folder
@@ -61,7 +73,9 @@ def sample(tmp_path_factory):
 
 def test_round_1_of_the_small_study(sample, tmp_path, tiny_model) -> None:
     about = ["--dataset", sample, "--output", tmp_path / "round1"]
-    said = run_recipe("introspect_discuss", "--config", RUN / "discuss1.yaml", *about, "--verdicts", sample)
+    said = run_recipe(
+        "introspect_discuss", "--config", RUN / "discuss1.yaml", *about, "--verdicts", sample
+    )
     training = tmp_path / "training.yaml"
     training.write_text(json.dumps({"model_name_or_path": str(tiny_model), "max_length": 4000}))
     assert said.returncode == 0, said.stderr
@@ -80,7 +94,11 @@ def test_round_1_of_the_small_study(sample, tmp_path, tiny_model) -> None:
     rows = {row["case_id"]: row for row in read_dataset(tmp_path / "round1").splits["train"]}
     revised = [row for row in rows.values() if row["judge"] == "consensus"]
     assert len(revised) == counts["consensus"]["revise"]
-    assert all(rows[row["case_id"]] == row for row in old.training if rows[row["case_id"]]["judge"] != "consensus")
+    assert all(
+        rows[row["case_id"]] == row
+        for row in old.training
+        if rows[row["case_id"]]["judge"] != "consensus"
+    )
     most = statistics["splits"]["train"]["tokens"]["most"]
     training.write_text(json.dumps({"model_name_or_path": str(tiny_model), "max_length": most - 1}))
     shorter = run_recipe("introspect_revise", *options)
@@ -104,18 +122,36 @@ def with_reference(tmp_path):
 
 
 def test_the_judge_of_a_round_is_asked_the_prompts_of_the_rows(with_reference, tmp_path) -> None:
-    options = ("--judge", "openai:m", "--cases", tmp_path / "cases.jsonl", "--dataset", tmp_path / "data")
+    options = (
+        "--judge",
+        "openai:m",
+        "--cases",
+        tmp_path / "cases.jsonl",
+        "--dataset",
+        tmp_path / "data",
+    )
     options += ("--output", tmp_path / "judged")
     rows = with_reference.old_rows()
-    with EndpointDouble(lambda body: answer(f"Step 1: All alike.\n{slot_line([3, 3, 3])}")) as endpoint:
+    with EndpointDouble(
+        lambda body: answer(f"Step 1: All alike.\n{slot_line([3, 3, 3])}")
+    ) as endpoint:
         succeeded(run_recipe("judge", *options, "--base_url", endpoint.url, "--seed", 5))
         asked = [json.dumps(request["body"]["messages"]) for request in endpoint.asked]
-        assert run_recipe("judge", *options, "--base_url", endpoint.url, "--seed", 5).returncode == 0
+        assert (
+            run_recipe("judge", *options, "--base_url", endpoint.url, "--seed", 5).returncode == 0
+        )
         assert len(endpoint.asked) == len(rows) == 7, "the second run has nothing to do"
     assert sorted(asked) == sorted(json.dumps(row["prompt"]) for row in rows.values())
     models = {tuple(verdict["models"]) for verdict in read(tmp_path / "judged/verdicts.jsonl")}
     assert models == {(*MODELS[:2], "reference")}
-    options = ("--dataset", tmp_path / "data", "--verdicts", tmp_path / "judged", "--cases", tmp_path / "cases.jsonl")
+    options = (
+        "--dataset",
+        tmp_path / "data",
+        "--verdicts",
+        tmp_path / "judged",
+        "--cases",
+        tmp_path / "cases.jsonl",
+    )
     succeeded(run_recipe("introspect_discuss", *options, "--output", tmp_path / "round1"))
     # A naive count over the records: the verdict on record has one or more scores that are not 3.
     wrong = {case_id for case_id in rows if set(with_reference.record[case_id]) != {3}}
@@ -123,20 +159,33 @@ def test_the_judge_of_a_round_is_asked_the_prompts_of_the_rows(with_reference, t
 
 
 def test_rows_leave_no_choice_of_responses(with_reference, tmp_path) -> None:
-    options = ("--judge", "openai:m", "--cases", tmp_path / "cases.jsonl", "--output", tmp_path / "judged")
+    options = (
+        "--judge",
+        "openai:m",
+        "--cases",
+        tmp_path / "cases.jsonl",
+        "--output",
+        tmp_path / "judged",
+    )
     options += ("--dataset", tmp_path / "data", "--base_url", "http://127.0.0.1:9/v1")
     for more in (("--orders", "all"), ("--models", "ash"), ("--baseline", "ash")):
         said = error_line(run_recipe("judge", *options, *more))
         assert said.startswith("error: --dataset: its rows say what is judged")
-    assert "not a single training row" in error_line(run_recipe("judge", *options, "--rubric", "medical_pairwise"))
-    with_reference.write("cases.jsonl", [case_of(at, MODELS[:2], reference="Another.").to_dict() for at in range(8)])
+    assert "not a single training row" in error_line(
+        run_recipe("judge", *options, "--rubric", "medical_pairwise")
+    )
+    with_reference.write(
+        "cases.jsonl", [case_of(at, MODELS[:2], reference="Another.").to_dict() for at in range(8)]
+    )
     assert "its texts" in error_line(run_recipe("judge", *options))
 
 
 def partner(body):
     """Suggest 5, 4, 1 for the first three responses, object to it once, and rewrite the verdict."""
     first, last = body["messages"][1]["content"], body["messages"][-1]["content"]
-    order = [MODELS.index(name) for name in re.findall(r"Doctor \d:\n~~~\nAnswer \d+ of (\w+):", first)]
+    order = [
+        MODELS.index(name) for name in re.findall(r"Doctor \d:\n~~~\nAnswer \d+ of (\w+):", first)
+    ]
     points = slot_line([(5, 4, 1)[index] for index in order])
     if "Now write verdict 1 anew" in last:
         return answer(f"{rationale_of(MODELS, order, 'rewritten')}\n{points}")
@@ -146,7 +195,16 @@ def partner(body):
     return answer(f"Suggestion: They are not alike.\n{points}")
 
 
-ENDPOINT = ["--suggester", "openai:m", "--reviewer", "openai:m", "--knowledge", "none", "--max_retries", 0]
+ENDPOINT = [
+    "--suggester",
+    "openai:m",
+    "--reviewer",
+    "openai:m",
+    "--knowledge",
+    "none",
+    "--max_retries",
+    0,
+]
 
 
 def test_an_endpoint_suggests_and_reviews(lessons) -> None:
@@ -195,7 +253,10 @@ def test_what_the_jury_fills_in_during_the_discussion_is_not_lost(lessons) -> No
     (queue.parent / "decided").mkdir()
 
     def meanwhile(body):
-        write(queue.parent / "decided" / queue.name, [line | {"decision": "keep"} for line in read(queue)])
+        write(
+            queue.parent / "decided" / queue.name,
+            [line | {"decision": "keep"} for line in read(queue)],
+        )
         reviews = "A colleague suggests" in body["messages"][1]["content"]
         return answer("Review: object\nNo.") if reviews else partner(body)
 
@@ -204,13 +265,19 @@ def test_what_the_jury_fills_in_during_the_discussion_is_not_lost(lessons) -> No
     assert "2 mistakes → 0 consensus, 2 without" in done.stdout
     assert "jury: 2 cases → 2 kept, 0 revised, 0 waiting" in done.stdout, done.stderr
     record = lessons.revisions()["case-0"]
-    assert (record["decided_by"], record["suggestion"], len(record["exchanges"])) == ("jury", None, 6)
+    assert (record["decided_by"], record["suggestion"], len(record["exchanges"])) == (
+        "jury",
+        None,
+        6,
+    )
     again = lessons.introspect()  # both recipes: the first one takes what was decided
     assert "no mistake waits for the jury" in again.stdout
     assert lessons.revisions()["case-0"]["decided_by"] == "jury"
 
 
-@pytest.mark.parametrize(("options", "said"), rows_of(__file__)["test_what_cannot_be_is_told_in_one_line"])
+@pytest.mark.parametrize(
+    ("options", "said"), rows_of(__file__)["test_what_cannot_be_is_told_in_one_line"]
+)
 def test_what_cannot_be_is_told_in_one_line(lessons, options, said) -> None:
     assert said in error_line(lessons.introspect(*options))
     assert not lessons.output.exists()

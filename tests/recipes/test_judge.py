@@ -48,15 +48,36 @@ judge = partial(run_recipe, "judge")
 
 
 def verdicts(folder: Path) -> list[dict]:
-    return [json.loads(line) for line in (folder / "verdicts.jsonl").read_text(encoding="utf-8").splitlines()]
+    return [
+        json.loads(line)
+        for line in (folder / "verdicts.jsonl").read_text(encoding="utf-8").splitlines()
+    ]
 
 
 def key(verdict: dict) -> tuple:
-    return (verdict["case_id"], verdict["judge"], verdict["rubric"], *verdict["order"], verdict["run"])
+    return (
+        verdict["case_id"],
+        verdict["judge"],
+        verdict["rubric"],
+        *verdict["order"],
+        verdict["run"],
+    )
 
 
 def test_judges_a_file_and_tells_the_standings(tiny_model, tmp_path):
-    args = ["--judge", tiny_model, "--cases", CASES, "--output", tmp_path, "--limit", 5, "--orders", "latin", *FAST]
+    args = [
+        "--judge",
+        tiny_model,
+        "--cases",
+        CASES,
+        "--output",
+        tmp_path,
+        "--limit",
+        5,
+        "--orders",
+        "latin",
+        *FAST,
+    ]
     done = succeeded(judge(*args, launch=()))
     records = verdicts(tmp_path)
     assert len(records) == len(set(map(key, records))) == 15
@@ -73,9 +94,22 @@ def test_judges_a_file_and_tells_the_standings(tiny_model, tmp_path):
     assert verdicts(tmp_path) == records
 
 
-@pytest.mark.parametrize("rubric", ["medical_pairwise", "instruction_pairwise", "just_eval_pairwise"])
+@pytest.mark.parametrize(
+    "rubric", ["medical_pairwise", "instruction_pairwise", "just_eval_pairwise"]
+)
 def test_pairwise_rubrics(tiny_model, tmp_path, rubric):
-    words = ["--judge", tiny_model, "--cases", CASES, "--output", tmp_path, "--limit", 3, "--baseline", "larch-7b"]
+    words = [
+        "--judge",
+        tiny_model,
+        "--cases",
+        CASES,
+        "--output",
+        tmp_path,
+        "--limit",
+        3,
+        "--baseline",
+        "larch-7b",
+    ]
     done = succeeded(judge(*words, "--rubric", rubric, *FAST))
     records = verdicts(tmp_path)
     assert len(records) == 6
@@ -90,27 +124,54 @@ def test_a_judge_that_reads_no_reference_says_so(tiny_model, tmp_path):
     told[tiny_model] = f"{unread}; --rubric automedeval_guided shows it to the model"
     for number, (judged, said) in enumerate(told.items()):
         assert said in judge("--judge", judged, *args, "--output", tmp_path / str(number)).stdout
-    done = judge("--judge", "baseline:ROUGE-L to the reference", *args, "--output", tmp_path / "rouge")
+    done = judge(
+        "--judge", "baseline:ROUGE-L to the reference", *args, "--output", tmp_path / "rouge"
+    )
     assert "reference: not read" not in done.stdout
-    done = judge("--judge", tiny_model, *args, "--rubric", "automedeval_guided", "--output", tmp_path / "guided")
+    done = judge(
+        "--judge",
+        tiny_model,
+        *args,
+        "--rubric",
+        "automedeval_guided",
+        "--output",
+        tmp_path / "guided",
+    )
     assert "reference: not read" not in done.stdout
 
 
 def test_rationales_that_break_off_are_counted(tiny_model, tmp_path):
-    done = succeeded(judge("--judge", tiny_model, "--cases", CASES, "--output", tmp_path, "--limit", 3, *FAST))
+    done = succeeded(
+        judge("--judge", tiny_model, "--cases", CASES, "--output", tmp_path, "--limit", 3, *FAST)
+    )
     faults = Counter(Verdict.from_dict(each).rationale_fault for each in verdicts(tmp_path))
     del faults[None]
     counts = " and ".join(f"{count} {fault}" for fault, count in sorted(faults.items()))
-    assert f"Broken rationales: Of the valid verdicts' rationales {counts}. Do not trust" in done.stdout
+    assert (
+        f"Broken rationales: Of the valid verdicts' rationales {counts}. Do not trust"
+        in done.stdout
+    )
     assert faults
 
 
 def test_runs_at_a_temperature_without_a_rationale_differ_and_can_be_repeated(tiny_model, tmp_path):
-    arguments = ["--judge", tiny_model, "--cases", CASES, "--limit", 2, "--rationale", "false", *FAST]
+    arguments = [
+        "--judge",
+        tiny_model,
+        "--cases",
+        CASES,
+        "--limit",
+        2,
+        "--rationale",
+        "false",
+        *FAST,
+    ]
     arguments += ["--runs", 6, "--temperature", 1]
     for folder in ("one", "two"):
         assert judge(*arguments, "--output", tmp_path / folder).returncode == 0
-    once, again = ({key(each): each for each in verdicts(tmp_path / folder)} for folder in ("one", "two"))
+    once, again = (
+        {key(each): each for each in verdicts(tmp_path / folder)} for folder in ("one", "two")
+    )
     assert once == again
     for case_id in {each["case_id"] for each in once.values()}:
         runs = [each for each in once.values() if each["case_id"] == case_id]
@@ -119,12 +180,26 @@ def test_runs_at_a_temperature_without_a_rationale_differ_and_can_be_repeated(ti
         first = {each["expected_scores"][each["order"][0]] for each in runs}
         assert max(first) - min(first) < 1e-4
     succeeded(judge(*arguments, "--temperature", 0, "--output", tmp_path / "greedy"))
-    assert len({tuple(each["scores"]) for each in verdicts(tmp_path / "greedy") if each["case_id"] == case_id}) == 1
+    assert (
+        len(
+            {
+                tuple(each["scores"])
+                for each in verdicts(tmp_path / "greedy")
+                if each["case_id"] == case_id
+            }
+        )
+        == 1
+    )
 
 
 def kill_when_one_has_written(output: Path, *arguments: object) -> None:
     """Start the recipe in two processes, and kill them and their launcher as soon as one has written a verdict."""
-    command = [sys.executable, *TWO_PROCESSES, str(ROOT / "recipes" / "judge.py"), *map(str, arguments)]
+    command = [
+        sys.executable,
+        *TWO_PROCESSES,
+        str(ROOT / "recipes" / "judge.py"),
+        *map(str, arguments),
+    ]
     running = psutil.Popen([*command, "--output", str(output)], cwd=ROOT)
     parts = [output / f"verdicts.part{rank}.jsonl" for rank in (0, 1)]
     while not any(part.exists() and part.stat().st_size for part in parts):
@@ -137,7 +212,17 @@ def kill_when_one_has_written(output: Path, *arguments: object) -> None:
 
 
 def test_several_processes_share_the_cases(tiny_model, tmp_path):
-    arguments = ["--judge", tiny_model, "--cases", CASES, "--rationale", "false", "--orders", "latin", *FAST]
+    arguments = [
+        "--judge",
+        tiny_model,
+        "--cases",
+        CASES,
+        "--rationale",
+        "false",
+        "--orders",
+        "latin",
+        *FAST,
+    ]
     assert judge(*arguments, "--output", tmp_path / "one").returncode == 0
     alone = verdicts(tmp_path / "one")
     shared = tmp_path / "two"
@@ -154,7 +239,17 @@ def test_several_processes_share_the_cases(tiny_model, tmp_path):
 
 
 def test_a_changed_judge_or_rubric_never_reuses_verdicts(tiny_model, tmp_path):
-    arguments = ["--cases", CASES, "--output", tmp_path / "out", "--limit", 2, "--rationale", "false", *FAST]
+    arguments = [
+        "--cases",
+        CASES,
+        "--output",
+        tmp_path / "out",
+        "--limit",
+        2,
+        "--rationale",
+        "false",
+        *FAST,
+    ]
     assert judge("--judge", tiny_model, *arguments).returncode == 0
     retrained = build_tiny_model(tmp_path / "tiny-judge", seed=7)
     assert "other weights" in error_line(judge("--judge", retrained, *arguments))
@@ -180,7 +275,9 @@ def test_bad_input_is_one_line(words, said, tiny_model, tmp_path, monkeypatch):
     for name in ("orders: al", "runs: 2.5", "max_new_tokens: many"):
         Path(f"{name.partition(':')[0]}.yaml").write_text(name + "\n")
     usual = {"--judge": tiny_model, "--cases": CASES, "--output": "out"}
-    given = [word for option, value in usual.items() if option not in words for word in (option, value)]
+    given = [
+        word for option, value in usual.items() if option not in words for word in (option, value)
+    ]
     assert said in error_line(judge(*words, *given, *FAST))
     assert not list(Path("out").glob("verdicts*"))
 
@@ -197,16 +294,29 @@ def test_a_dry_run_needs_the_tokenizer_alone_and_judges_nothing(tiny_model, tmp_
     assert "cannot be loaded" in error_line(judge("--judge", bare, *args))
 
 
-GOOD = {"id": "one", "question": "Why?", "responses": [{"model": "a", "text": "So."}, {"model": "b", "text": "Thus."}]}
+GOOD = {
+    "id": "one",
+    "question": "Why?",
+    "responses": [{"model": "a", "text": "So."}, {"model": "b", "text": "Thus."}],
+}
 
 
 def test_an_overlong_case_is_invalid_and_counted(tiny_model, tmp_path):
-    long = {**GOOD, "id": "long", "responses": [{"model": "a", "text": "word " * 9000}, GOOD["responses"][1]]}
+    long = {
+        **GOOD,
+        "id": "long",
+        "responses": [{"model": "a", "text": "word " * 9000}, GOOD["responses"][1]],
+    }
     file = tmp_path / "cases.jsonl"
     file.write_text(json.dumps(GOOD) + "\n" + json.dumps(long) + "\n")
     done = judge("--judge", tiny_model, "--cases", file, *FAST, "--output", tmp_path / "a")
-    assert re.search(r"invalid, 1: the prompt is \d+ tokens longer than the context window", done.stdout)
-    assert {each["case_id"]: each["valid"] for each in verdicts(tmp_path / "a")} == {"one": True, "long": False}
+    assert re.search(
+        r"invalid, 1: the prompt is \d+ tokens longer than the context window", done.stdout
+    )
+    assert {each["case_id"]: each["valid"] for each in verdicts(tmp_path / "a")} == {
+        "one": True,
+        "long": False,
+    }
 
 
 def test_recipes_are_not_a_package():
@@ -248,7 +358,10 @@ def run(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[
 
         def start(name: str, output: Path) -> None:
             places = {"MODEL": str(tiny_model), "URL": endpoint.url, "ENCODER": str(ENCODER)}
-            args = [re.sub("MODEL|URL|ENCODER", lambda match: places[match[0]], each) for each in JUDGES[name]]
+            args = [
+                re.sub("MODEL|URL|ENCODER", lambda match: places[match[0]], each)
+                for each in JUDGES[name]
+            ]
             cases = many if name in ("small", "likelihood", "baseline") else few
             succeeded(run_command("judge", "--cases", cases, "--judge", *args, "--output", output))
 
@@ -257,13 +370,17 @@ def run(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[
 
 @needs_encoder
 @pytest.mark.parametrize("name", JUDGES)
-def test_a_cut_run_goes_on_to_the_same_bytes(run: Callable[[str, Path], None], name: str, tmp_path: Path) -> None:
+def test_a_cut_run_goes_on_to_the_same_bytes(
+    run: Callable[[str, Path], None], name: str, tmp_path: Path
+) -> None:
     run(name, tmp_path / "whole")
     whole = (tmp_path / "whole" / "verdicts.jsonl").read_bytes()
     lines = whole.splitlines(keepends=True)
     assert len(lines) >= 6
     half = len(lines) // 2
-    for place, left in enumerate((lines[:1], lines[:half], [*lines[:half], lines[half][:40]], lines[:-1])):
+    for place, left in enumerate(
+        (lines[:1], lines[:half], [*lines[:half], lines[half][:40]], lines[:-1])
+    ):
         output = tmp_path / f"cut{place}"
         output.mkdir()
         (output / "verdicts.jsonl").write_bytes(b"".join(left))
@@ -273,10 +390,16 @@ def test_a_cut_run_goes_on_to_the_same_bytes(run: Callable[[str, Path], None], n
 
 @needs_encoder
 @pytest.mark.parametrize("rubric", ["scores", "criteria"])
-def test_a_cut_audit_goes_on_to_the_same_figures(rubric: str, tiny_model: Path, tmp_path: Path) -> None:
+def test_a_cut_audit_goes_on_to_the_same_figures(
+    rubric: str, tiny_model: Path, tmp_path: Path
+) -> None:
     cases = write(tmp_path / "cases.jsonl", cases_of(5))
     small = ("--judge", "small", "--encoder", ENCODER)
-    judge = small if rubric == "scores" else ("--judge", tiny_model, *JUDGES["checkpoint, criteria"][1:])
+    judge = (
+        small
+        if rubric == "scores"
+        else ("--judge", tiny_model, *JUDGES["checkpoint, criteria"][1:])
+    )
 
     def audit(output: Path) -> dict:
         options = ("--cases", cases, "--edits", 1, "--gate", "false", "--output", output)

@@ -22,7 +22,18 @@ def judge(tmp_path):
 
     def start(url, *options, process=False, limit=4, model="openai:m"):
         output = tmp_path / "out"
-        args = ["--judge", model, "--base_url", url, "--cases", CASES, "--output", output, "--limit", limit]
+        args = [
+            "--judge",
+            model,
+            "--base_url",
+            url,
+            "--cases",
+            CASES,
+            "--output",
+            output,
+            "--limit",
+            limit,
+        ]
         args += ["--max_retries", 0, "--timeout", 5]
         done = run_recipe("judge", *args, *options, launch=() if process else None)
         file = output / "verdicts.jsonl"
@@ -80,8 +91,12 @@ def test_a_fault_is_one_line_and_the_next_run_finishes(judge, fault, said, proce
         assert len(after) == len(set(keys(after))) == 4
 
 
-@pytest.mark.parametrize(("readable", "status", "refuses"), [(0, 1, False), (1, 0, False), (0, 1, True)])
-def test_an_answer_that_cannot_be_read_is_shown_and_without_a_valid_one_the_run_fails(judge, readable, status, refuses):
+@pytest.mark.parametrize(
+    ("readable", "status", "refuses"), [(0, 1, False), (1, 0, False), (0, 1, True)]
+)
+def test_an_answer_that_cannot_be_read_is_shown_and_without_a_valid_one_the_run_fails(
+    judge, readable, status, refuses
+):
     said = "I cannot\n**score** medical advice."
     reply = answer(None, thoughts={"refusal": said}) if refuses else answer(said)
     with EndpointDouble(*[good_answer] * readable, reply) as endpoint:
@@ -104,7 +119,9 @@ def test_a_dry_run_counts_and_asks_nothing(judge, tmp_path):
         assert not (tmp_path / "out").exists()
         judge(endpoint.url, limit=3)
         assert "1 cases, 1 prompts, 3 judged already" in judge(endpoint.url, "--dry_run")[1]
-    assert judge(endpoint.url, "--dry_run")[0] == 1, "only the server can say whose verdicts these are"
+    assert judge(endpoint.url, "--dry_run")[0] == 1, (
+        "only the server can say whose verdicts these are"
+    )
     (tmp_path / "out" / "verdicts.jsonl").unlink()
     status, out, messages, _ = judge(endpoint.url, "--dry_run", "--orders", "latin")
     assert (status, messages) == (0, [])
@@ -118,7 +135,10 @@ def good_text(body):
 def test_another_model_behind_the_same_name_and_url_is_another_judge(judge):
     """Round 1 and round 2 of a study, on one local server."""
     with EndpointDouble(partial(good_answer, score=2)) as endpoint:
-        endpoint.models = [{"id": "other"}, {"id": "m", "root": "checkpoints/round1", "owned_by": "vllm"}]
+        endpoint.models = [
+            {"id": "other"},
+            {"id": "m", "root": "checkpoints/round1", "owned_by": "vllm"},
+        ]
         _, out, messages, first = judge(endpoint.url)
         assert (messages, {verdict.scores for verdict in first}) == ([], {(2, 2, 2)})
         assert "m at " + endpoint.url in out
@@ -154,7 +174,10 @@ def test_one_refused_prompt_is_its_own_invalid_verdict(judge, status, slow):
         invalid = {verdict.case_id: verdict.error for verdict in verdicts if not verdict.valid}
         ids = [case.id for case in read_cases(CASES)]
         assert invalid.keys() == {ids[0], ids[3]}
-        assert all(f"the endpoint answered {status}: Input rejected (request req_" in each for each in invalid.values())
+        assert all(
+            f"the endpoint answered {status}: Input rejected (request req_" in each
+            for each in invalid.values()
+        )
         assert "6 verdicts (6 new)" in out
         assert "valid rate 0.667" in out
         assert (judge(endpoint.url, limit=6)[0], len(endpoint.asked)) == (0, 6)
@@ -198,8 +221,14 @@ def test_four_refusals_in_a_row_or_other_words_do_not_stop_the_run(judge):
         status, _, messages, verdicts = judge(endpoint.url, "--concurrency", 1, limit=11)
         assert (status, messages, sum(verdict.valid for verdict in verdicts)) == (0, [], 3)
     with EndpointDouble(good_answer, error(400, "one"), error(400, "two")) as endpoint:
-        endpoint.script = [good_answer, *[error(400, word) for word in ("one", "two") * 5], good_answer]
-        status, _, messages, verdicts = judge(endpoint.url, "--concurrency", 1, "--judge_name", "n", limit=12)
+        endpoint.script = [
+            good_answer,
+            *[error(400, word) for word in ("one", "two") * 5],
+            good_answer,
+        ]
+        status, _, messages, verdicts = judge(
+            endpoint.url, "--concurrency", 1, "--judge_name", "n", limit=12
+        )
         assert (status, messages, len(verdicts)) == (0, [], 11 + 12)
 
 
@@ -208,12 +237,21 @@ def test_refused_cases_at_the_front_do_not_stop_a_run_whose_later_requests_are_a
         judge(endpoint.url, limit=2)
         endpoint.script = [refuses(*range(2, 7), slow=0.3)]
         status, _, messages, verdicts = judge(endpoint.url, limit=20)
-        assert (status, messages, len(verdicts), sum(not verdict.valid for verdict in verdicts)) == (0, [], 20, 5)
+        assert (
+            status,
+            messages,
+            len(verdicts),
+            sum(not verdict.valid for verdict in verdicts),
+        ) == (0, [], 20, 5)
 
 
 def thinks(body):
     """Answer like a reasoning model of OpenAI: temperature and log-probabilities are refused, thoughts are only counted."""
-    usage = {"prompt_tokens": 9000, "completion_tokens": 90, "completion_tokens_details": {"reasoning_tokens": 64}}
+    usage = {
+        "prompt_tokens": 9000,
+        "completion_tokens": 90,
+        "completion_tokens_details": {"reasoning_tokens": 64},
+    }
     return answer(good_text(body), usage=usage)
 
 
@@ -228,11 +266,20 @@ def test_a_reasoning_model_is_asked_without_what_it_does_not_take(judge):
             "m: the endpoint does not take logprobs: typed questions get no probabilities",
         ]
         assert "m was asked without temperature, logprobs" in out
-        assert all(verdict.valid and verdict.extra["left_out"] == ["temperature", "logprobs"] for verdict in verdicts)
-        bodies = [each["body"] for each in endpoint.asked if not {"temperature", "logprobs"} & each["body"].keys()]
+        assert all(
+            verdict.valid and verdict.extra["left_out"] == ["temperature", "logprobs"]
+            for verdict in verdicts
+        )
+        bodies = [
+            each["body"]
+            for each in endpoint.asked
+            if not {"temperature", "logprobs"} & each["body"].keys()
+        ]
         assert len(bodies) == 12 * (1 + 3)  # a text, and a question for each of three scores
         assert all("top_logprobs" not in body and body["seed"] == 0 for body in bodies)
-        assert len(endpoint.asked) <= 48 + 2 * 4  # each of those sent at once may be refused for both
+        assert (
+            len(endpoint.asked) <= 48 + 2 * 4
+        )  # each of those sent at once may be refused for both
         again = judge(endpoint.url, "--score_decoding", "constrained", limit=12)
         assert again[3] == verdicts  # the same judge: its folder goes on
 
@@ -241,8 +288,12 @@ def test_a_reasoning_model_is_asked_without_what_it_does_not_take(judge):
 def test_a_served_checkpoint_judges(judge, tiny_model, tmp_path):
     options = ("--max_new_tokens", 32, "--timeout", 120)
     with served(tiny_model, tmp_path / "log") as url:
-        status, _, messages, verdicts = judge(url, *options, process=True, limit=2, model=f"openai:{tiny_model}")
-    assert status == (not any(verdict.valid for verdict in verdicts)), messages  # its weights are random
+        status, _, messages, verdicts = judge(
+            url, *options, process=True, limit=2, model=f"openai:{tiny_model}"
+        )
+    assert status == (not any(verdict.valid for verdict in verdicts)), (
+        messages
+    )  # its weights are random
     assert len(verdicts) == 2
     assert all(verdict.raw for verdict in verdicts)
     assert all(verdict.valid or verdict.error for verdict in verdicts)
@@ -251,7 +302,9 @@ def test_a_served_checkpoint_judges(judge, tiny_model, tmp_path):
 
 def scored(body):
     drawn = crc32(body["messages"][-1]["content"].encode())
-    line = " ".join(f"Doctor {slot + 1}: {3 + (drawn >> 8 * slot) % 3} points." for slot in range(3))
+    line = " ".join(
+        f"Doctor {slot + 1}: {3 + (drawn >> 8 * slot) % 3} points." for slot in range(3)
+    )
     return answer(f"All help.\nScore: {line}")
 
 
@@ -262,7 +315,9 @@ def answered(requests, file, server):
         assert (request["method"], request["url"]) == ("POST", "/v1/chat/completions")
         said = server(request["body"])
         response = {"status_code": said["status"], "request_id": "r", "body": said["json"]}
-        answers.append({"id": "b", "custom_id": request["custom_id"], "response": response, "error": None})
+        answers.append(
+            {"id": "b", "custom_id": request["custom_id"], "response": response, "error": None}
+        )
     write(file, answers)
 
 
@@ -274,7 +329,9 @@ def by_file(tmp_path, *options, limit=2, cases=CASES):
 
 def verdicts_in(tmp_path):
     file = tmp_path / "out" / "verdicts.jsonl"
-    return {verdict.key: verdict for verdict in read_records(file, Verdict)} if file.exists() else {}
+    return (
+        {verdict.key: verdict for verdict in read_records(file, Verdict)} if file.exists() else {}
+    )
 
 
 def test_a_file_gives_the_verdicts_of_the_server(tmp_path, monkeypatch):
@@ -306,7 +363,9 @@ def test_what_was_not_answered_is_asked_again_and_a_refused_prompt_is_invalid(tm
     ])  # fmt: skip
     by_file(tmp_path, limit=3)
     requests = (tmp_path / "requests.jsonl").read_text().splitlines()
-    answered(tmp_path / "requests.jsonl", tmp_path / "requests.answers.jsonl", lambda body: next(said))
+    answered(
+        tmp_path / "requests.jsonl", tmp_path / "requests.answers.jsonl", lambda body: next(said)
+    )
     done = by_file(tmp_path, limit=3)
     assert "1 requests to answer" in done.stdout
     assert (tmp_path / "requests.jsonl").read_text().splitlines() == requests[:1]
@@ -315,7 +374,10 @@ def test_what_was_not_answered_is_asked_again_and_a_refused_prompt_is_invalid(tm
 
 def test_cases_of_equal_texts_share_a_request_and_each_has_its_verdict(tmp_path):
     """OpenAI's batches take no file in which a custom_id stands twice."""
-    texts = {"question": "May I?", "responses": [{"model": "a", "text": "Yes."}, {"model": "b", "text": "No."}]}
+    texts = {
+        "question": "May I?",
+        "responses": [{"model": "a", "text": "Yes."}, {"model": "b", "text": "No."}],
+    }
     other = {"id": "other", "question": "Why?", "responses": texts["responses"]}
     cases = tmp_path / "cases.jsonl"
     rows = [{"id": name, **texts} for name in ("one", "two", "three")] + [other]
@@ -328,14 +390,23 @@ def test_cases_of_equal_texts_share_a_request_and_each_has_its_verdict(tmp_path)
     answered(tmp_path / "requests.jsonl", tmp_path / "requests.answers.jsonl", good_answer)
     by_file(tmp_path, *options, limit=9, cases=cases)
     verdicts = verdicts_in(tmp_path)
-    assert (sorted({key[0] for key in verdicts}), len(verdicts)) == (["one", "other", "three", "two"], 4 * 2 * 2)
+    assert (sorted({key[0] for key in verdicts}), len(verdicts)) == (
+        ["one", "other", "three", "two"],
+        4 * 2 * 2,
+    )
     for (_, *rest), verdict in verdicts.items():
         assert verdict.valid
         twin = verdicts[("one" if verdict.case_id != "other" else "other", *rest)]
-        assert (verdict.scores, verdict.expected_scores, verdict.raw) == (twin.scores, twin.expected_scores, twin.raw)
+        assert (verdict.scores, verdict.expected_scores, verdict.raw) == (
+            twin.scores,
+            twin.expected_scores,
+            twin.raw,
+        )
 
 
-@pytest.mark.parametrize(("options", "answers", "said"), rows_of(__file__)["test_bad_input_is_told_in_one_line"])
+@pytest.mark.parametrize(
+    ("options", "answers", "said"), rows_of(__file__)["test_bad_input_is_told_in_one_line"]
+)
 def test_bad_input_is_told_in_one_line(tmp_path, options, answers, said):
     (tmp_path / "requests.answers.jsonl").write_text(answers)
     assert said in error_line(by_file(tmp_path, *options))

@@ -25,20 +25,34 @@ def table(file: Path, rows: list[list[str]], *names: str) -> Path:
 
 
 def judged(folder: Path, *words: object):
-    return run_command("judge", *words, "--judge", "baseline:longer text", "--output", folder / "out")
+    return run_command(
+        "judge", *words, "--judge", "baseline:longer text", "--output", folder / "out"
+    )
 
 
-def test_tables_of_versions_are_joined_by_question_in_any_order_and_what_does_not_match_is_counted(tmp_path):
+def test_tables_of_versions_are_joined_by_question_in_any_order_and_what_does_not_match_is_counted(
+    tmp_path,
+):
     golden = [[each, f"{each} One.", "Gold."] for each in QUESTIONS]
     first = table(tmp_path / "v1.csv", golden, "question", "answer", "reference")
-    rows = [[f" {each} ", f"{each} Two."] for each in [*reversed(QUESTIONS[1:]), "Something else?", QUESTIONS[1]]]
+    rows = [
+        [f" {each} ", f"{each} Two."]
+        for each in [*reversed(QUESTIONS[1:]), "Something else?", QUESTIONS[1]]
+    ]
     second = table(tmp_path / "v2.csv", rows)
     done = succeeded(judged(tmp_path, f"v1={first}", f"v2={second}"))
     cases = read(tmp_path / "out/cases.jsonl")
-    answers = {each["question"].strip(): {one["model"]: one["text"] for one in each["responses"]} for each in cases}
+    answers = {
+        each["question"].strip(): {one["model"]: one["text"] for one in each["responses"]}
+        for each in cases
+    }
     one, *both = QUESTIONS
     joined = {each: {"v1": f"{each} One.", "v2": f"{each} Two."} for each in both}
-    assert answers == {one: {"v1": f"{one} One."}, **joined, "Something else?": {"v2": "Something else? Two."}}
+    assert answers == {
+        one: {"v1": f"{one} One."},
+        **joined,
+        "Something else?": {"v2": "Something else? Two."},
+    }
     assert "left out: 1 (the question is in the log before)" in done.stdout
     assert "5 cases, 3 with an answer of all 2 models" in done.stdout
     assert "only v1 has 1 of them" in done.stdout
@@ -73,47 +87,79 @@ def test_what_the_files_say_of_a_case_is_kept_and_told(tmp_path, kind):
 def test_three_versions_of_other_kinds_keep_the_ids_of_the_first(tmp_path):
     rows = [[f"q{n}", each, "Yes."] for n, each in enumerate(QUESTIONS)]
     first = table(tmp_path / "a.csv", rows, "id", "prompt", "output")
-    (tmp_path / "b.json").write_text(json.dumps([{"question": each, "answer": "No."} for each in QUESTIONS]), "utf-8")
-    third = write(tmp_path / "c.jsonl", [{"question": each, "response": "It depends."} for each in QUESTIONS])
+    (tmp_path / "b.json").write_text(
+        json.dumps([{"question": each, "answer": "No."} for each in QUESTIONS]), "utf-8"
+    )
+    third = write(
+        tmp_path / "c.jsonl", [{"question": each, "response": "It depends."} for each in QUESTIONS]
+    )
     succeeded(judged(tmp_path, f"a={first}", f"b={tmp_path / 'b.json'}", f"c={third}"))
     cases = read(tmp_path / "out/cases.jsonl")
     assert [case["id"] for case in cases] == ["q0", "q1", "q2", "q3"]
-    assert {tuple(each["model"] for each in case["responses"]) for case in cases} == {("a", "b", "c")}
+    assert {tuple(each["model"] for each in case["responses"]) for case in cases} == {
+        ("a", "b", "c")
+    }
 
 
 def test_a_question_that_is_asked_twice_is_told_apart_by_its_ids(tmp_path):
     names = ("id", "question", "reference", "answer")
-    first = [["a", "Is it safe?", "Aspirin is.", "Yes, aspirin."], ["b", "Is it safe?", "No.", "No warfarin."]]
+    first = [
+        ["a", "Is it safe?", "Aspirin is.", "Yes, aspirin."],
+        ["b", "Is it safe?", "No.", "No warfarin."],
+    ]
     second = [["b", "Is it safe?", "No.", "Warfarin, no!"], ["c", "And tea?", "Yes.", "Tea."]]
     second += [["a", *first[0][1:3], "Sure."]]
     files = [table(tmp_path / f"{n}.csv", rows, *names) for n, rows in enumerate((first, second))]
-    once = [f"v1={files[0]}", f"v2={table(tmp_path / 'once.csv', second[1:], *names)}"]  # v2 asks it once
+    once = [
+        f"v1={files[0]}",
+        f"v2={table(tmp_path / 'once.csv', second[1:], *names)}",
+    ]  # v2 asks it once
     for number, turned in enumerate((once, once[::-1])):
         succeeded(judged(tmp_path / f"{number}", *turned))
-        joined = {each["id"]: len(each["responses"]) for each in read(tmp_path / f"{number}/out/cases.jsonl")}
+        joined = {
+            each["id"]: len(each["responses"])
+            for each in read(tmp_path / f"{number}/out/cases.jsonl")
+        }
         assert joined == {"a": 2, "b": 1, "c": 1}
     succeeded(judged(tmp_path, f"v1={files[0]}", f"v2={files[1]}"))
     cases = {each["id"]: each for each in read(tmp_path / "out/cases.jsonl")}
-    said = {name: {one["model"]: one["text"] for one in case["responses"]} for name, case in cases.items()}
-    pairs = {"a": {"v1": "Yes, aspirin.", "v2": "Sure."}, "b": {"v1": "No warfarin.", "v2": "Warfarin, no!"}}
+    said = {
+        name: {one["model"]: one["text"] for one in case["responses"]}
+        for name, case in cases.items()
+    }
+    pairs = {
+        "a": {"v1": "Yes, aspirin.", "v2": "Sure."},
+        "b": {"v1": "No warfarin.", "v2": "Warfarin, no!"},
+    }
     assert said == pairs | {"c": {"v2": "Tea."}}
     assert [cases[name]["reference"] for name in "abc"] == ["Aspirin is.", "No.", "Yes."]
 
 
 def test_a_table_of_two_models_is_no_file_of_one_version(tmp_path):
-    two = table(tmp_path / "t.csv", [[each, f"{each} Yes.", f"{each} No."] for each in QUESTIONS], "question", "x", "y")
+    two = table(
+        tmp_path / "t.csv",
+        [[each, f"{each} Yes.", f"{each} No."] for each in QUESTIONS],
+        "question",
+        "x",
+        "y",
+    )
     line = error_line(judged(tmp_path, f"a={two}", f"b={two}"))
     assert "2 answers (x, y), and a file for each version has one to a question" in line
 
 
 def test_columns_are_named_for_each_and_an_id_has_one_question(tmp_path):
     names, asked = ("id", "prompt", "output", "provider"), enumerate(QUESTIONS)
-    first = table(tmp_path / "a.csv", [[str(n), each, f"{each} Yes.", f"p{n} x"] for n, each in asked], *names)
+    first = table(
+        tmp_path / "a.csv", [[str(n), each, f"{each} Yes.", f"p{n} x"] for n, each in asked], *names
+    )
     second = table(tmp_path / "b.csv", [["0", QUESTIONS[0], "No.", "p1 x"]], *names)
     columns = ("--columns", "question=prompt", "output")
     done = succeeded(judged(tmp_path, f"a={first}", f"b={second}", *columns))
     assert "4 cases, 1 with an answer of all 2 models" in done.stdout
-    for rows in ([["0", "Two pills, please?", "No."]], [["0", QUESTIONS[1], "60."], ["1", QUESTIONS[0], "No."]]):
+    for rows in (
+        [["0", "Two pills, please?", "No."]],
+        [["0", QUESTIONS[1], "60."], ["1", QUESTIONS[0], "No."]],
+    ):
         other = table(tmp_path / "c.csv", rows, *names[:3])
         line = error_line(judged(tmp_path / "other", f"a={first}", f"c={other}", *columns))
         assert re.search("the id '[01]' has different questions in these tables", line)
@@ -131,7 +177,10 @@ def test_a_version_that_was_not_asked_has_no_answer_also_where_columns_are_named
 def test_the_first_version_is_the_baseline_of_a_report_that_open_makes(tmp_path, monkeypatch):
     """The counts are those of a loop over the lengths, which are the scores of this judge."""
     alone = ["Only of v1?", "Long. " * 99]  # it belongs to no mean
-    first = table(tmp_path / "v1.csv", [alone, *([each, f"{each} Take it with food." * 2] for each in QUESTIONS)])
+    first = table(
+        tmp_path / "v1.csv",
+        [alone, *([each, f"{each} Take it with food." * 2] for each in QUESTIONS)],
+    )
     denials = [f"{each} No." * (9 if each == QUESTIONS[0] else 1) for each in QUESTIONS]
     versions = (f"v1={first}", f"v2={table(tmp_path / 'v2.csv', zip(QUESTIONS, denials))}")
     monkeypatch.chdir(tmp_path)
@@ -144,7 +193,9 @@ def test_the_first_version_is_the_baseline_of_a_report_that_open_makes(tmp_path,
     assert without[-1] == "no browser on this machine: open reports/out/report.html"
     assert "--baseline v1 " in done.stdout
     cases = [each for each in read(tmp_path / "out/cases.jsonl") if len(each["responses"]) == 2]
-    lengths = [[len(re.findall(r"\w+", one["text"])) for one in each["responses"]] for each in cases]
+    lengths = [
+        [len(re.findall(r"\w+", one["text"])) for one in each["responses"]] for each in cases
+    ]
     worse, better = (sum(sign * two < sign * one for one, two in lengths) for sign in (1, -1))
     assert (worse, better) == (3, 1)
     assert "v2 is not clearly different from v1" in done.stdout, "four cases are few"
@@ -154,7 +205,12 @@ def test_the_first_version_is_the_baseline_of_a_report_that_open_makes(tmp_path,
     assert "<h1>Report: v1, v2</h1>" in page
     result = json.loads((tmp_path / "reports/out/agreement.json").read_text("utf-8"))["baseline"]
     record = result["models"]["v2"]
-    assert (result["name"], record["worse"], record["better"], record["equal"]) == ("v1", worse, better, 0)
+    assert (result["name"], record["worse"], record["better"], record["equal"]) == (
+        "v1",
+        worse,
+        better,
+        0,
+    )
     gaps = [two - one for one, two in lengths]
     ids = [each["id"] for each in cases]
     assert record["cases"] == [ids[n] for n in np.argsort(gaps, kind="stable") if gaps[n] < 0]
@@ -163,18 +219,29 @@ def test_the_first_version_is_the_baseline_of_a_report_that_open_makes(tmp_path,
     summary = (tmp_path / "reports/out/report.md").read_text("utf-8")
     assert summary.index("Read first, where a model is worse: ") < summary.index("Wins most pairs")
     texts = {each["id"]: f"“{each['question']}”" for each in cases}
-    (longest,) = (name for name, text in texts.items() if len(text) == 63)  # a letter more than is printed
+    (longest,) = (
+        name for name, text in texts.items() if len(text) == 63
+    )  # a letter more than is printed
     texts[longest] = texts[longest].replace("?”", "…”")
     assert longest in record["cases"]
-    assert f"Read first, where a model is worse: {', '.join(map(texts.get, record['cases']))}." in done.stdout
+    assert (
+        f"Read first, where a model is worse: {', '.join(map(texts.get, record['cases']))}."
+        in done.stdout
+    )
 
 
 @needs_chromium
 def test_the_page_shows_the_regressions_first_and_links_to_them(tmp_path, browser):
     first = table(tmp_path / "v1.csv", [[each, f"{each} Take it with food."] for each in QUESTIONS])
-    longer = [[each, " ".join([each, *["No."] * 3 * number])] for number, each in enumerate(QUESTIONS)]
+    longer = [
+        [each, " ".join([each, *["No."] * 3 * number])] for number, each in enumerate(QUESTIONS)
+    ]
     succeeded(judged(tmp_path, f"v1={first}", f"v2={table(tmp_path / 'v2.csv', longer)}"))
-    files = {"verdicts": tmp_path / "out", "cases": tmp_path / "out/cases.jsonl", "output": tmp_path / "r"}
+    files = {
+        "verdicts": tmp_path / "out",
+        "cases": tmp_path / "out/cases.jsonl",
+        "output": tmp_path / "r",
+    }
     report = ("report", *flags(**files, encoder="none", resamples=100), "--baseline")
     assert "has no model 'v3'; it has v1 and v2" in error_line(run_command(*report, "v3"))
     succeeded(run_command(*report, "v1"))

@@ -28,7 +28,9 @@ def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("name", ["tiny", "models/tiny", "likelihood:tiny"])
-def test_a_checkpoint_in_the_users_cache_answers_to_its_name(table, tmp_path, tiny_model, monkeypatch, name) -> None:
+def test_a_checkpoint_in_the_users_cache_answers_to_its_name(
+    table, tmp_path, tiny_model, monkeypatch, name
+) -> None:
     monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
     place = tmp_path / "home" / "automedeval" / "models" / "tiny"
     place.parent.mkdir(parents=True)
@@ -41,19 +43,27 @@ def test_a_checkpoint_in_the_users_cache_answers_to_its_name(table, tmp_path, ti
     assert "tiny" in error_line(run_command(*words))
 
 
-def test_one_line_says_what_is_read_of_a_table_and_a_name_that_may_be_the_reference_is_asked_about(table) -> None:
+def test_one_line_says_what_is_read_of_a_table_and_a_name_that_may_be_the_reference_is_asked_about(
+    table,
+) -> None:
     done = run_command("judge", "mine.csv", *JUDGE)
     read_of = "read: question, bot-v1, bot-v2 (answers), reference; not read: notes, date (no text); 3 rows, 3 cases"
     assert done.stdout.splitlines()[0].startswith(f"mine.csv: {read_of}")
     for name in ("ground_truth_answer", "Gold standard", "expected-output"):
         table.write_text(TABLE.replace("reference", name))
         for file in ("mine.csv", "mine.jsonl"):
-            Path("mine.jsonl").write_text(json.dumps({"question": "Why?", name: "So.", "bot": "No."}) + "\n")
+            Path("mine.jsonl").write_text(
+                json.dumps({"question": "Why?", name: "So.", "bot": "No."}) + "\n"
+            )
             message = error_line(run_command("judge", file, *JUDGE))
             assert f"{name!r} may be the reference, or a candidate's responses" in message
     said = ("--columns", f"question=question,reference={name},bot-v1,bot-v2")
     succeeded(run_command("prepare", "mine.csv", *said, "--blank", "lowest", "--output", "cases"))
-    assert [case["reference"] for case in read(Path("cases/cases.jsonl"))] == ["Yes.", "No.", "Rest."]
+    assert [case["reference"] for case in read(Path("cases/cases.jsonl"))] == [
+        "Yes.",
+        "No.",
+        "Rest.",
+    ]
 
 
 @pytest.mark.parametrize("prepared", [False, True])
@@ -78,7 +88,17 @@ def test_the_table_comes_back_with_scores_and_flags_in_its_own_order(table, wide
         table.write_text("\n".join(["id,question,model,answer", *answers]))
     own = read_csv("mine.csv")
     assert run_command("judge", "mine.csv", *JUDGE).returncode == 0
-    given = ("export", "--verdicts", "out", "--cases", "mine.csv", "--blank", "lowest", "--to", "csv")
+    given = (
+        "export",
+        "--verdicts",
+        "out",
+        "--cases",
+        "mine.csv",
+        "--blank",
+        "lowest",
+        "--to",
+        "csv",
+    )
     succeeded(run_command(*given, "--output", "back.csv"))
     back = read_csv("back.csv")
     if wide:
@@ -92,9 +112,13 @@ def test_the_table_comes_back_with_scores_and_flags_in_its_own_order(table, wide
         assert [float(row["baseline:longer text_score"]) for row in back] == [3, 0, 1]
         assert "case_id" not in back[0], "the ids are the user's"
     names = [name for name in own[0] if name != "notes"]
-    assert [[row[name] for name in names] for row in back] == [[row[name] for name in names] for row in own]
+    assert [[row[name] for name in names] for row in back] == [
+        [row[name] for name in names] for row in own
+    ]
     run_command(*given[:3], "--to", "csv", "--output", "all.csv")
-    assert len(read_csv("all.csv")) == sum(len(verdict["order"]) for verdict in read(Path("out/verdicts.jsonl")))
+    assert len(read_csv("all.csv")) == sum(
+        len(verdict["order"]) for verdict in read(Path("out/verdicts.jsonl"))
+    )
     if wide:
         table.write_text(table.read_text().replace("date", "bot-v1_score"))
         message = error_line(run_command(*given, "--output", "other.csv"))
@@ -140,7 +164,9 @@ def test_named_columns_are_judged_as_prepare_reads_them() -> None:
 @pytest.mark.parametrize(("more", "fault"), TABLES["test_bad_columns_are_one_line"])
 @pytest.mark.usefixtures("named_columns")
 def test_bad_columns_are_one_line(more: tuple[str, ...], fault: str) -> None:
-    line = error_line(run_command("judge", "t.csv", *more, "--judge", "baseline:longer text", "--output", "v"))
+    line = error_line(
+        run_command("judge", "t.csv", *more, "--judge", "baseline:longer text", "--output", "v")
+    )
     assert fault in line
     assert not Path("v").exists()
 
@@ -170,7 +196,9 @@ def test_every_reader_of_cases_passes_the_rule_on():
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and (name := ast.unparse(node.func)) in least:
                 readers.add(name)
-                if len(node.args) < least[name] and "blank" not in [keyword.arg for keyword in node.keywords]:
+                if len(node.args) < least[name] and "blank" not in [
+                    keyword.arg for keyword in node.keywords
+                ]:
                     missing.append(f"{file}:{node.lineno}")
     assert not missing
     assert readers == set(least)
@@ -179,12 +207,21 @@ def test_every_reader_of_cases_passes_the_rule_on():
 @pytest.mark.parametrize("rule", ["lowest", "skip"])
 def test_each_choice_counts_and_the_report_takes_the_same(with_blanks, rule):
     done = succeeded(judged("--blank", rule))
-    answers = {name: [row[1 + at] for row in BLANKS if row[1 + at].strip()] for at, name in enumerate(MODELS)}
-    assert standings(done) == {name: len(BLANKS) if rule == "lowest" else len(texts) for name, texts in answers.items()}
+    answers = {
+        name: [row[1 + at] for row in BLANKS if row[1 + at].strip()]
+        for at, name in enumerate(MODELS)
+    }
+    assert standings(done) == {
+        name: len(BLANKS) if rule == "lowest" else len(texts) for name, texts in answers.items()
+    }
     verdicts = read(Path("verdicts/t-baseline-longer text/verdicts.jsonl"))
-    assert len(verdicts) == (len(BLANKS) if rule == "lowest" else len(BLANKS) - 1), "nobody was asked the last question"
+    assert len(verdicts) == (len(BLANKS) if rule == "lowest" else len(BLANKS) - 1), (
+        "nobody was asked the last question"
+    )
     words = sum(len(text.split()) for texts in answers.values() for text in texts)
-    assert sum(sum(verdict["expected_scores"]) for verdict in verdicts) == words, "an empty answer has no word"
+    assert sum(sum(verdict["expected_scores"]) for verdict in verdicts) == words, (
+        "an empty answer has no word"
+    )
     assert ("left out: 1" in done.stdout) == (rule == "skip")
     (line,) = re.findall(r"^The report: automedeval (.*)$", done.stdout, re.M)
     succeeded(run_command(*shlex.split(line), "--resamples", 100, "--encoder", "none"))

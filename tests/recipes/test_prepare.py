@@ -10,9 +10,15 @@ from automedeval.records import Case, read_cases
 ROWS = rows_of(__file__)
 
 GENERIC = "Answer this question truthfully"
-WIKIDOC = [{"instruction": GENERIC, "input": question, "output": answer} for question, answer in ROWS["wikidoc"]]
+WIKIDOC = [
+    {"instruction": GENERIC, "input": question, "output": answer}
+    for question, answer in ROWS["wikidoc"]
+]
 LONG = ROWS["wikidoc"][3][0]
-RATED = [case_of(f"c{n}", f"Why {n}?", {model: f"{model} {n}" for model in ("m1", "m2", "m3")}) for n in range(12)]
+RATED = [
+    case_of(f"c{n}", f"Why {n}?", {model: f"{model} {n}" for model in ("m1", "m2", "m3")})
+    for n in range(12)
+]
 
 
 def prepared(folder, rows, *arguments, name="rows.jsonl"):
@@ -39,7 +45,11 @@ def test_every_filter_tells_what_it_left_out(tmp_path):
     assert [record.get("of") for record in dropped[3:]] == [cases[0].id, cases[0].id, cases[1].id]
     run = json.loads((tmp_path / "out" / "run.json").read_text())
     assert run["arguments"]["near_duplicates"] is None
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["cases.jsonl", "dropped.jsonl", "run.json"]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        "cases.jsonl",
+        "dropped.jsonl",
+        "run.json",
+    ]
 
 
 def test_the_same_rows_give_the_same_draw(tmp_path):
@@ -48,7 +58,9 @@ def test_the_same_rows_give_the_same_draw(tmp_path):
     assert all("40 cases → 5 drawn" in each.stdout for each in done)
     first, second = (tmp_path / name / "out" / "cases.jsonl" for name in "ab")
     assert first.read_bytes() == second.read_bytes()
-    places = [rows.index({"Prompt": case["question"], "Completion": "Yes."}) for case in read(first)]
+    places = [
+        rows.index({"Prompt": case["question"], "Completion": "Yes."}) for case in read(first)
+    ]
     assert len(places) == 5
     assert places == sorted(places)
     assert "drawn" not in prepared(tmp_path, rows, "--sample", 50).stdout
@@ -56,7 +68,10 @@ def test_the_same_rows_give_the_same_draw(tmp_path):
 
 def test_repeated_questions_stay_where_that_is_asked_or_where_they_have_responses(tmp_path):
     done = prepared(tmp_path, WIKIDOC, "--near_duplicates", "keep")
-    assert "6 cases → 6 kept, 0 rejected (equal question: 0, near question: 0); 3 repeat an earlier" in done.stdout
+    assert (
+        "6 cases → 6 kept, 0 rejected (equal question: 0, near question: 0); 3 repeat an earlier"
+        in done.stdout
+    )
     assert len({case["id"] for case in lines(tmp_path, "cases")}) == 6
     same = [{**case, "question": "Why?"} for case in RATED[:3]]
     assert "; 2 repeat an earlier question and are kept" in prepared(tmp_path, same).stdout
@@ -65,7 +80,9 @@ def test_repeated_questions_stay_where_that_is_asked_or_where_they_have_response
 
 def test_a_run_file_names_several_inputs_and_columns(tmp_path):
     for name in ("a", "b"):
-        (tmp_path / f"{name}.csv").write_text(f"id,Q,A,m1,m2\n1,What is {name}?,Yes,No,\n2,Rephrase {name},No,x,y\n")
+        (tmp_path / f"{name}.csv").write_text(
+            f"id,Q,A,m1,m2\n1,What is {name}?,Yes,No,\n2,Rephrase {name},No,x,y\n"
+        )
     config = tmp_path / "run.yaml"
     inputs = f"input: [{tmp_path}/a.csv, {tmp_path}/b.csv]\noutput: {tmp_path}/out\n"
     config.write_text(f"{inputs}columns: [question=Q, reference=A, m1, m2]\n")
@@ -73,12 +90,16 @@ def test_a_run_file_names_several_inputs_and_columns(tmp_path):
     assert "4 rows → 2 kept, 2 rejected" in done.stdout
     questions = [(case["id"], case["question"]) for case in lines(tmp_path, "cases")]
     assert questions == [("a-1", "What is a?"), ("b-1", "What is b?")]
-    assert lines(tmp_path, "cases")[0]["responses"] == [{"model": "m1", "text": "No"}], "m2 was not asked"
+    assert lines(tmp_path, "cases")[0]["responses"] == [{"model": "m1", "text": "No"}], (
+        "m2 was not asked"
+    )
 
 
 def test_what_a_table_s_columns_hold_is_guessed_and_told(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "my.csv").write_text("Prompt;Reference;rowan;larch;score\nWhat?;This.;A.;;3\nWhy?;;B.;C.;4\n")
+    (tmp_path / "my.csv").write_text(
+        "Prompt;Reference;rowan;larch;score\nWhat?;This.;A.;;3\nWhy?;;B.;C.;4\n"
+    )
     done = succeeded(run_recipe("prepare", "--input", "my.csv", "--blank", "skip"))
     read = "read: Prompt (question), rowan, larch (answers), Reference; not read: score (no text)"
     assert f"my.csv: {read}; 2 rows, 2 cases; 1 of 4 answers are blank (larch 1)" in done.stdout
@@ -89,7 +110,9 @@ def test_what_a_table_s_columns_hold_is_guessed_and_told(tmp_path, monkeypatch):
 
 def of_table(folder, text, *arguments):
     (folder / "t.csv").write_text(text)
-    return run_recipe("prepare", "--input", folder / "t.csv", "--output", folder / "out", *arguments)
+    return run_recipe(
+        "prepare", "--input", folder / "t.csv", "--output", folder / "out", *arguments
+    )
 
 
 ALMOST = ROWS["test_the_columns_of_a_layout_and_others_are_asked_about"]
@@ -98,7 +121,10 @@ ALMOST = ROWS["test_the_columns_of_a_layout_and_others_are_asked_about"]
 @pytest.mark.parametrize(("text", "layout", "others"), ALMOST.values(), ids=ALMOST)
 def test_the_columns_of_a_layout_and_others_are_asked_about(tmp_path, text, layout, others):
     line = error_line(of_table(tmp_path, text))
-    assert f": has the columns of {layout}, and {others}: --layout {layout} leaves these out, and --columns" in line
+    assert (
+        f": has the columns of {layout}, and {others}: --layout {layout} leaves these out, and --columns"
+        in line
+    )
     assert "and --columns question=NAME" in line
     assert not (tmp_path / "out").exists()
     done = succeeded(of_table(tmp_path, text, "--layout", layout))
@@ -112,12 +138,22 @@ def test_a_word_for_a_missing_answer_is_no_reference(tmp_path):
     assert [case["reference"] for case in lines(tmp_path, "cases")] == ["None of them."]
 
 
-CRITERIA = {"question": "Why?", "criterion": "says so", "points": "5", "model": "m", "response": "So."}
+CRITERIA = {
+    "question": "Why?",
+    "criterion": "says so",
+    "points": "5",
+    "model": "m",
+    "response": "So.",
+}
 
 
-@pytest.mark.parametrize(("changed", "message"), ROWS["test_what_a_table_of_criteria_would_lose_stops"])
+@pytest.mark.parametrize(
+    ("changed", "message"), ROWS["test_what_a_table_of_criteria_would_lose_stops"]
+)
 def test_what_a_table_of_criteria_would_lose_stops(tmp_path, changed, message):
-    assert message in error_line(prepared(tmp_path, [CRITERIA, CRITERIA | {"id": "1"} | changed][1:]))
+    assert message in error_line(
+        prepared(tmp_path, [CRITERIA, CRITERIA | {"id": "1"} | changed][1:])
+    )
 
 
 def test_the_rows_of_a_question_are_a_case_of_criteria_whatever_stands_between_its_words(tmp_path):
@@ -134,9 +170,15 @@ def test_the_cases_of_a_split_are_kept_with_what_they_have(tmp_path):
     rows = [{"case_id": f"c{number}", "completion": "Score: …"} for number in (7, 2)]
     parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "test.parquet")
     more = write(tmp_path / "more.jsonl", [{"id": "c4", "question": "Why 4?"}])
-    done = succeeded(prepared(tmp_path, RATED, "--layout", "cases", "--ids", f"{tmp_path / 'test.parquet'},{more}"))
+    done = succeeded(
+        prepared(
+            tmp_path, RATED, "--layout", "cases", "--ids", f"{tmp_path / 'test.parquet'},{more}"
+        )
+    )
     assert "12 cases → 3 kept, 9 rejected (not in --ids: 9)" in done.stdout
-    assert lines(tmp_path, "cases") == [Case.from_dict(RATED[number]).to_dict() for number in (2, 4, 7)]
+    assert lines(tmp_path, "cases") == [
+        Case.from_dict(RATED[number]).to_dict() for number in (2, 4, 7)
+    ]
     assert {record["reason"] for record in lines(tmp_path, "dropped")} == {"not in --ids"}
 
 
@@ -144,7 +186,9 @@ def test_an_id_that_no_row_has_is_named(tmp_path):
     wanted = write(tmp_path / "ids.jsonl", [{"id": "c1"}, {"case_id": "c99"}])
     line = error_line(prepared(tmp_path, RATED, "--layout", "cases", "--ids", wanted))
     assert f"{wanted}:2: 1 cases are not in --input; the first is 'c99'" in line
-    line = error_line(prepared(tmp_path, RATED, "--ids", write(tmp_path / "none.jsonl", [{"name": "c1"}])))
+    line = error_line(
+        prepared(tmp_path, RATED, "--ids", write(tmp_path / "none.jsonl", [{"name": "c1"}]))
+    )
     assert "has no 'id' and no 'case_id'" in line
 
 
@@ -154,7 +198,9 @@ FAULTS = ROWS["test_a_fault_is_told_in_one_line_and_nothing_is_written"]
 
 @pytest.mark.parametrize(("rows", "arguments", "message"), FAULTS.values(), ids=FAULTS)
 def test_a_fault_is_told_in_one_line_and_nothing_is_written(tmp_path, rows, arguments, message):
-    assert message in error_line(prepared(tmp_path, NAMED[rows] if isinstance(rows, str) else rows, *arguments))
+    assert message in error_line(
+        prepared(tmp_path, NAMED[rows] if isinstance(rows, str) else rows, *arguments)
+    )
     assert not (tmp_path / "out").exists()
 
 

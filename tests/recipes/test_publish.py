@@ -37,10 +37,14 @@ def checkpoint(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
 
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_instructions(tmp_path_factory.mktemp("data") / "tiny", {"stage1": 3, "stage2": 2, "test": 1})
+    return build_instructions(
+        tmp_path_factory.mktemp("data") / "tiny", {"stage1": 3, "stage2": 2, "test": 1}
+    )
 
 
-def publish(hub: HubDouble, home: Path, *arguments: object, token: str | None = WRITER) -> subprocess.CompletedProcess:
+def publish(
+    hub: HubDouble, home: Path, *arguments: object, token: str | None = WRITER
+) -> subprocess.CompletedProcess:
     done = run_recipe("publish", *arguments, env=hub.environment(home, token))
     assert WRITER not in done.stdout + done.stderr
     assert "pushed" not in done.stdout or done.returncode == 0
@@ -57,27 +61,51 @@ def contents(repo: Repo) -> dict[str, bytes]:
 
 
 def files(folder: Path) -> dict[str, bytes]:
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
 
 
 @pytest.mark.slow
-def test_what_was_pushed_comes_back_where_there_is_no_source_tree(hub, checkpoint, dataset, wheel, tmp_path) -> None:
+def test_what_was_pushed_comes_back_where_there_is_no_source_tree(
+    hub, checkpoint, dataset, wheel, tmp_path
+) -> None:
     results, space = agreement(tmp_path / "results"), "src/automedeval/metrics/rationale_score"
     done = publish(hub, tmp_path, "dataset", dataset, "--repo", "org/instructions")
     rows = hub.repos["dataset", "org/instructions"]
     assert pushed(done) == f"pushed {hub.url}/datasets/org/instructions/commit/{rows.head}"
-    done = publish(hub, tmp_path, "model", checkpoint, "--repo", "org/judge", *ABOUT, "--agreement", results)
+    done = publish(
+        hub, tmp_path, "model", checkpoint, "--repo", "org/judge", *ABOUT, "--agreement", results
+    )
     judge = hub.repos["model", "org/judge"]
     assert pushed(done) == f"pushed {hub.url}/org/judge/commit/{judge.head}"
     # the metric as docs/publish.md says
-    hf = (Path(sys.executable).parent / "hf", "upload", "org/rationale_score", space, "--repo-type", "space")
-    subprocess.run([*hf, "--exclude", "*.pyc"], cwd=ROOT, env=hub.environment(tmp_path, WRITER), check=True)
+    hf = (
+        Path(sys.executable).parent / "hf",
+        "upload",
+        "org/rationale_score",
+        space,
+        "--repo-type",
+        "space",
+    )
+    subprocess.run(
+        [*hf, "--exclude", "*.pyc"], cwd=ROOT, env=hub.environment(tmp_path, WRITER), check=True
+    )
     score = hub.repos["space", "org/rationale_score"]
 
     # one commit each, private unless said otherwise, and every byte but the cards' as it is here
-    for repo, folder, public in ((rows, dataset, False), (judge, checkpoint, False), (score, ROOT / space, True)):
+    for repo, folder, public in (
+        (rows, dataset, False),
+        (judge, checkpoint, False),
+        (score, ROOT / space, True),
+    ):
         assert (len(repo.revisions), repo.private) == (2, not public)
-        sent, here = contents(repo), {path: text for path, text in files(folder).items() if "__pycache__" not in path}
+        sent, here = (
+            contents(repo),
+            {path: text for path, text in files(folder).items() if "__pycache__" not in path},
+        )
         rubric = {path for path in sent if path.startswith("rubric/")}
         assert rubric == ({f"rubric/{name}" for name in RUBRIC} if repo is judge else set())
         sent = {path: text for path, text in sent.items() if path not in rubric}
@@ -107,7 +135,10 @@ def test_no_path_of_this_machine_goes_out(hub: HubDouble, tiny_model: Path, tmp_
     study = Study(home)
     assert study.build().returncode == 0
     pushed(publish(hub, tmp_path, "dataset", study.output, "--repo", "org/data"))
-    start, record = trained(tiny_model, home / "base"), {"arguments": {"output_dir": str(home / "judge")}}
+    start, record = (
+        trained(tiny_model, home / "base"),
+        {"arguments": {"output_dir": str(home / "judge")}},
+    )
     judge = trained(tiny_model, home / "judge", start=str(start), base=str(start), **record)
     written = judge / "training" / "record.json"
     training = json.loads(written.read_text())
@@ -115,17 +146,36 @@ def test_no_path_of_this_machine_goes_out(hub: HubDouble, tiny_model: Path, tmp_
     written.write_text(json.dumps(training))
     (judge / "adapter").mkdir()
     (judge / "adapter" / "README.md").write_text(f"---\nbase_model: {start}\n---\n")
-    (judge / "adapter" / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": str(start)}))
+    (judge / "adapter" / "adapter_config.json").write_text(
+        json.dumps({"base_model_name_or_path": str(start)})
+    )
     results = json.loads(agreement(home / "results").read_text())
     results["cases"]["file"] = "/home/a.name/cases.jsonl"
     (home / "agreement.json").write_text(json.dumps(results))
-    command = ("model", judge, "--repo", "org/judge", *ABOUT, "--agreement", home / "agreement.json")
+    command = (
+        "model",
+        judge,
+        "--repo",
+        "org/judge",
+        *ABOUT,
+        "--agreement",
+        home / "agreement.json",
+    )
     pushed(publish(hub, tmp_path, *command))
-    for repo, folder in ((hub.repos["dataset", "org/data"], study.output), (hub.repos["model", "org/judge"], judge)):
+    for repo, folder in (
+        (hub.repos["dataset", "org/data"], study.output),
+        (hub.repos["model", "org/judge"], judge),
+    ):
         sent, here = contents(repo), files(folder)
         assert any(b"a.name" in text for text in here.values())
-        assert [path for path, text in sent.items() if b"a.name" in text or str(tmp_path).encode() in text] == []
-        untouched = {path for path, text in here.items() if b"a.name" not in text and path != "README.md"}
+        assert [
+            path
+            for path, text in sent.items()
+            if b"a.name" in text or str(tmp_path).encode() in text
+        ] == []
+        untouched = {
+            path for path, text in here.items() if b"a.name" not in text and path != "README.md"
+        }
         assert all(sent[path] == here[path] for path in untouched)
     sent = contents(hub.repos["model", "org/judge"])
     record = json.loads(sent["training/record.json"])
@@ -141,17 +191,24 @@ def test_a_dry_run_lists_every_file_with_its_size_and_sends_nothing(hub, dataset
     for name in (".lock", "checkpoint-12/model.safetensors", ".git/config"):
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text("x")
-    done = publish(hub, tmp_path, "dataset", folder, "--repo", "org/a-longer-name", "--dry_run", token=None)
+    done = publish(
+        hub, tmp_path, "dataset", folder, "--repo", "org/a-longer-name", "--dry_run", token=None
+    )
     *listed, total, last = done.stdout.splitlines()
     sizes = {path: int(size.replace(",", "")) for size, path in (line.split() for line in listed)}
     here = {name: len(text) for name, text in files(dataset).items()}
     here["README.md"] += len("org/a-longer-name") - len("tiny")
     assert sizes == here
-    assert total == f"{len(here)} files, {sum(here.values()):,} bytes; left out: .git, .lock, checkpoint-12"
+    assert (
+        total
+        == f"{len(here)} files, {sum(here.values()):,} bytes; left out: .git, .lock, checkpoint-12"
+    )
     assert (last, hub.requests, done.returncode) == ("dry run: nothing was sent", [], 0)
 
 
-def test_the_same_push_again_adds_no_commit_and_a_changed_one_adds_one(hub, dataset, tmp_path) -> None:
+def test_the_same_push_again_adds_no_commit_and_a_changed_one_adds_one(
+    hub, dataset, tmp_path
+) -> None:
     folder = shutil.copytree(dataset, tmp_path / "data")
     first = pushed(publish(hub, tmp_path, "dataset", folder, "--repo", "org/data"))
     assert pushed(publish(hub, tmp_path, "dataset", folder, "--repo", "org/data")) == first
@@ -171,7 +228,9 @@ def test_the_same_push_again_adds_no_commit_and_a_changed_one_adds_one(hub, data
     assert ("dropped.jsonl" in repo.files, len(repo.revisions)) == (True, 3)
 
 
-def test_a_repository_keeps_its_visibility(hub: HubDouble, checkpoint: Path, tmp_path: Path) -> None:
+def test_a_repository_keeps_its_visibility(
+    hub: HubDouble, checkpoint: Path, tmp_path: Path
+) -> None:
     for name, public in (("org/open", "true"), ("org/closed", "false")):
         command = ("model", checkpoint, "--repo", name, *ABOUT, "--public")
         pushed(publish(hub, tmp_path, *command, public))
@@ -180,7 +239,10 @@ def test_a_repository_keeps_its_visibility(hub: HubDouble, checkpoint: Path, tmp
         before, asked = dict(repo.revisions), len(hub.requests)
         other = "false" if public == "true" else "true"
         line = error_line(publish(hub, tmp_path, *command, other))
-        said = {"true": "is public; --public true pushes there", "false": "is private; publish to a new"}
+        said = {
+            "true": "is public; --public true pushes there",
+            "false": "is private; publish to a new",
+        }
         assert f"{name}: {said[public]}" in line
         assert {method for method, _ in hub.requests[asked:]} <= {"GET", "HEAD"}
         assert (dict(repo.revisions), repo.private) == (before, public == "false")
@@ -228,7 +290,9 @@ class Shelf:
             (place / "cases" / "test.jsonl").write_text(cases[number] + "\n", encoding="utf-8")
             build_tiny_model(place / "judge", seed=number)
             (build_bert if number else build_roberta)(place / "encoder")
-            shutil.copytree(ROOT / "recipes/runs/automedeval-13b/simcse", place / "encoder", dirs_exist_ok=True)
+            shutil.copytree(
+                ROOT / "recipes/runs/automedeval-13b/simcse", place / "encoder", dirs_exist_ok=True
+            )
             build_instructions(place / "instructions", {"stage1": 4 - number, "test": 2})
             for name in ("judge", "encoder", "cases", "instructions"):
                 kind = "model" if name in ("judge", "encoder") else "dataset"
@@ -236,9 +300,13 @@ class Shelf:
 
     def run(self, *command: object) -> subprocess.CompletedProcess:
         """Run a program whose only Hub is the double."""
-        environment = self.hub.environment(self.home, token=None) | {"PYTHONPATH": str(ROOT / "src")}
+        environment = self.hub.environment(self.home, token=None) | {
+            "PYTHONPATH": str(ROOT / "src")
+        }
         command = [sys.executable, *map(str, command)]
-        return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600)
+        return subprocess.run(
+            command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600
+        )
 
 
 @pytest.fixture(scope="module")
@@ -248,11 +316,24 @@ def shelf(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shelf]:
 
 
 @pytest.mark.parametrize("tag", ["@v1", pytest.param("", marks=pytest.mark.slow)])
-def test_a_judge_and_its_cases_are_of_the_named_revision(shelf: Shelf, tmp_path: Path, tag: str) -> None:
-    asked = ["--judge", f"org/judge{tag}", "--cases", f"org/cases{tag}", "--output", tmp_path, "--max_new_tokens", 4]
+def test_a_judge_and_its_cases_are_of_the_named_revision(
+    shelf: Shelf, tmp_path: Path, tag: str
+) -> None:
+    asked = [
+        "--judge",
+        f"org/judge{tag}",
+        "--cases",
+        f"org/cases{tag}",
+        "--output",
+        tmp_path,
+        "--max_new_tokens",
+        4,
+    ]
     succeeded(shelf.run("recipes/judge.py", *asked))
     commits, place = (shelf.v1, shelf.folder / "0") if tag else (shelf.main, shelf.folder / "1")
-    (verdict,) = [json.loads(line) for line in (tmp_path / "verdicts.jsonl").read_text().splitlines()]
+    (verdict,) = [
+        json.loads(line) for line in (tmp_path / "verdicts.jsonl").read_text().splitlines()
+    ]
     assert verdict["judge"] == f"org/judge{tag}"
     assert verdict["checkpoint"] == fingerprint(place / "judge", [])
     assert verdict["case_id"] == json.loads((place / "cases" / "test.jsonl").read_text())["id"]
@@ -265,13 +346,22 @@ def test_a_judge_and_its_cases_are_of_the_named_revision(shelf: Shelf, tmp_path:
 def test_training_records_the_revisions_of_base_and_data(shelf: Shelf, tmp_path: Path) -> None:
     names = {"model_name_or_path": "org/judge@v1", "dataset_name": "org/instructions@v1"}
     paths = flags(**names, output_dir=tmp_path / "out")
-    config = ["--config", "recipes/runs/automedeval-135m/stage1.yaml", "--bf16", "false", "--num_train_epochs", 1]
+    config = [
+        "--config",
+        "recipes/runs/automedeval-135m/stage1.yaml",
+        "--bf16",
+        "false",
+        "--num_train_epochs",
+        1,
+    ]
     done = succeeded(shelf.run("recipes/sft.py", *config, *paths))
     assert "stage1: 4 rows" in done.stdout, "the first revision has four rows, the second has three"
     record = json.loads((tmp_path / "out" / "training" / "record.json").read_text())
     assert record["identity"]["start"] == fingerprint(shelf.folder / "0" / "judge", [])
     assert (record["base"], record["base_commit"]) == ("org/judge@v1", shelf.v1["org/judge"])
-    assert record["revisions"] == {f"{name}@v1": shelf.v1[name] for name in ("org/instructions", "org/judge")}
+    assert record["revisions"] == {
+        f"{name}@v1": shelf.v1[name] for name in ("org/instructions", "org/judge")
+    }
     assert "\nbase_model: org/judge\n" in (tmp_path / "out" / "README.md").read_text()
     card = card_of(tmp_path / "out", base_model=None)
     assert "\nbase_model: org/judge\n" in card
@@ -286,19 +376,25 @@ def test_every_other_name_takes_a_revision(shelf: Shelf) -> None:
     commits = json.loads(done.stdout.splitlines()[-1])
     assert commits["names"] == ["org/judge@v1", "org/judge"]
     assert commits["encoder"] == "org/encoder@v1"
-    assert commits["rows"] == [json.loads((shelf.folder / "0" / "cases" / "test.jsonl").read_text())["id"]]
+    assert commits["rows"] == [
+        json.loads((shelf.folder / "0" / "cases" / "test.jsonl").read_text())["id"]
+    ]
     assert commits["metric"] == {"bert_model": shelf.v1["org/encoder"]}
     read = {f"org/{name}@v1": shelf.v1[f"org/{name}"] for name in ("cases", "encoder", "judge")}
     assert commits["commits"] == read | {"org/judge": shelf.main["org/judge"]}
     assert commits["split"].startswith("org/cases@v1: split 'train' cannot be read: ")
     unknown, empty, nowhere = commits["errors"]
     assert unknown.startswith("no folder 'org/judge@v9', and no download from the Hub: ")
-    assert empty == "org/judge@: must be ORG/NAME@REVISION, with a branch, tag or commit behind the @"
+    assert (
+        empty == "org/judge@: must be ORG/NAME@REVISION, with a branch, tag or commit behind the @"
+    )
     assert nowhere.startswith("no folder 'org/nowhere@v1', and no download from the Hub: ")
 
 
 @pytest.mark.slow
-def test_every_refusal_is_one_line_and_leaves_what_was_there(hub: HubDouble, dataset: Path, tmp_path: Path) -> None:
+def test_every_refusal_is_one_line_and_leaves_what_was_there(
+    hub: HubDouble, dataset: Path, tmp_path: Path
+) -> None:
     command = ("dataset", dataset, "--repo", "org/data")
     assert "no token of the Hub" in error_line(publish(hub, tmp_path, *command, token=None))
     assert hub.requests == []
@@ -318,7 +414,9 @@ def test_every_refusal_is_one_line_and_leaves_what_was_there(hub: HubDouble, dat
     assert publish(hub, tmp_path, *command).returncode == 0
 
 
-def test_what_somebody_else_pushed_meanwhile_is_not_overwritten(dataset: Path, tmp_path: Path) -> None:
+def test_what_somebody_else_pushed_meanwhile_is_not_overwritten(
+    dataset: Path, tmp_path: Path
+) -> None:
     class Busy(HubDouble):
         """Takes another's commit while the files of this one arrive."""
 

@@ -29,28 +29,42 @@ from tables import rows_of
 
 def named(prefix: str, models: dict[str, str] | None = None, count: int = 12) -> list[dict]:
     """Return cases of three responses called a, b, c (or as `models` says) that people like in this order."""
-    answers = [{(models or {}).get(m, m).format(n=n): f"{m} {n}" for m in "abc"} for n in range(count)]
+    answers = [
+        {(models or {}).get(m, m).format(n=n): f"{m} {n}" for m in "abc"} for n in range(count)
+    ]
     return [case_of(f"{prefix}{n}", "What helps?", answers[n]) for n in range(count)]
 
 
 def liked(cases: list[dict]) -> list[dict]:
-    return [rating(case["id"], r["model"], score) for case in cases for r, score in zip(case["responses"], (5, 3, 1))]
+    return [
+        rating(case["id"], r["model"], score)
+        for case in cases
+        for r, score in zip(case["responses"], (5, 3, 1))
+    ]
 
 
-def study(tmp_path, cases: list[dict], verdicts: list[dict], ratings: list[dict] | None = None) -> dict:
-    report = made(tmp_path, verdicts, cases=cases, **({} if ratings is None else {"ratings": ratings}))
+def study(
+    tmp_path, cases: list[dict], verdicts: list[dict], ratings: list[dict] | None = None
+) -> dict:
+    report = made(
+        tmp_path, verdicts, cases=cases, **({} if ratings is None else {"ratings": ratings})
+    )
     return report.result | {"said": report.told, "page": report.page}
 
 
 def test_pairs_without_the_baseline_were_not_asked_and_are_not_wrong(tmp_path):
     cases = named("k")
-    verdicts = [pair_verdict(case, 0, other, "P", correctness="a") for case in cases for other in (1, 2)]
+    verdicts = [
+        pair_verdict(case, 0, other, "P", correctness="a") for case in cases for other in (1, 2)
+    ]
     result = study(tmp_path, cases, verdicts, liked(cases))
     judge = result["judges"]["P: correctness"]
     assert (judge["concordance"]["value"], judge["concordance"]["n"]) == (1.0, 24)
     assert judge["valid_rate"]["value"] == 1
     assert any("never asked to compare 12 of 36 pairs" in note for note in result["notes"])
-    result = study(tmp_path, cases, verdicts[:-1], liked(cases))  # one that was asked, and did not come
+    result = study(
+        tmp_path, cases, verdicts[:-1], liked(cases)
+    )  # one that was asked, and did not come
     judge = result["judges"]["P: correctness"]
     assert judge["concordance"]["value"] == pytest.approx(23 / 24)
     assert judge["valid_rate"]["value"] == pytest.approx(23 / 24)
@@ -59,13 +73,18 @@ def test_pairs_without_the_baseline_were_not_asked_and_are_not_wrong(tmp_path):
 def test_few_cases_decide_nothing(tmp_path):
     cases = named("k", count=3)
     result = study(tmp_path, cases, [verdict(case, [5, 3, 1]) for case in cases], liked(cases))
-    assert "No model clearly wins most pairs. a is first, but not clearly above b and c." in result["said"]
+    assert (
+        "No model clearly wins most pairs. a is first, but not clearly above b and c."
+        in result["said"]
+    )
     assert "Not known yet: few cases are rated." in result["said"]
     assert " is better than " not in result["said"]
     assert all(each["p"] is None or each["p"] > 0.05 for each in result["comparisons"])
     cases = named("k", count=20)
     result = study(tmp_path, cases, [verdict(case, [5, 3, 1]) for case in cases], liked(cases))
-    assert "Wins most pairs: a wins more pairs than each of the 2 other models." in result["said"], "20 are few"
+    assert (
+        "Wins most pairs: a wins more pairs than each of the 2 other models." in result["said"]
+    ), "20 are few"
 
 
 @pytest.mark.parametrize(("count", "told"), [(20, False), (29, False), (30, True)])
@@ -82,11 +101,19 @@ def test_judges_are_set_against_baselines_where_enough_cases_are_rated(count, to
 
 def test_a_judge_that_orders_nothing_is_not_said_to_order(tmp_path):
     cases = named("k", count=20)
-    result = study(tmp_path, cases, [verdict(case, [3, 3, 3], expected_scores=None) for case in cases], liked(cases))
+    result = study(
+        tmp_path,
+        cases,
+        [verdict(case, [3, 3, 3], expected_scores=None) for case in cases],
+        liked(cases),
+    )
     assert "echo orders 50 % of the pairs of responses as people do" in result["said"]
     assert "A tie counts as half; guessing gives 50 %." in result["said"]
     assert "the same" in result["judges"]["echo"]["spearman"]["reason"]
-    rates = {model: record["win_rate"]["value"] for model, record in result["models"]["echo"]["models"].items()}
+    rates = {
+        model: record["win_rate"]["value"]
+        for model, record in result["models"]["echo"]["models"].items()
+    }
     assert rates == dict.fromkeys("abc", 0.5), "ties are comparisons"
 
 
@@ -100,7 +127,9 @@ def test_scores_are_read_as_choices_the_way_a_criterion_goes(tmp_path):
             if abs(gap) >= 1:
                 choices.append({"case_id": case["id"], "pair": [first, second], "annotator": "a", "criterion": criterion,
                                 "choice": choice})  # fmt: skip
-    result = evaluate(tmp_path, agreeing_verdicts(), "--ratings", write(tmp_path / "h.jsonl", choices))
+    result = evaluate(
+        tmp_path, agreeing_verdicts(), "--ratings", write(tmp_path / "h.jsonl", choices)
+    )
     for criterion in ("correctness", "harmfulness"):
         assert result["choices"]["echo"][criterion]["accuracy"]["value"] == 1
 
@@ -108,7 +137,10 @@ def test_scores_are_read_as_choices_the_way_a_criterion_goes(tmp_path):
 def test_runs_of_every_kind_of_judge_have_a_spread(tmp_path):
     pairs = [each | {"run": run} for run in (0, 1) for each in pairwise_verdicts()]
     (line, _) = evaluate(tmp_path, pairs, "--ratings", RATINGS)["table2"]["rows"]
-    assert (line["judge"], line["cells"]["pairwise_accuracy"]["values"]) == ("pairs: correctness", [1.0, 1.0])
+    assert (line["judge"], line["cells"]["pairwise_accuracy"]["values"]) == (
+        "pairs: correctness",
+        [1.0, 1.0],
+    )
     silent = [each | {"run": run, "scores": None} for run in (0, 1) for each in agreeing_verdicts()]
     result = evaluate(tmp_path, silent, "--ratings", RATINGS)
     (line,) = result["table2"]["rows"]
@@ -116,7 +148,9 @@ def test_runs_of_every_kind_of_judge_have_a_spread(tmp_path):
     assert result["judges"]["echo"]["concordance"]["value"] > 0.85
 
 
-@pytest.mark.parametrize(("shown", "scores", "said"), rows_of(__file__)["test_what_cannot_be_compared_is_said_first"])
+@pytest.mark.parametrize(
+    ("shown", "scores", "said"), rows_of(__file__)["test_what_cannot_be_compared_is_said_first"]
+)
 def test_what_cannot_be_compared_is_said_first(tmp_path, shown, scores, said):
     cases = [case | {"responses": case["responses"][:shown]} for case in named("k")]
     result = study(tmp_path, cases, [verdict(case, scores, raw="I am not sure.") for case in cases])
@@ -131,7 +165,12 @@ def test_what_cannot_be_compared_is_said_first(tmp_path, shown, scores, said):
 def test_names_cannot_steer_markdown_or_the_terminal(tmp_path):
     evil = "A\r## hi\x1b[31m https://x.test www.x.test &amp; ~~no~~ \ud800"
     cases = named("k", {"a": evil})
-    result = study(tmp_path, cases, [verdict(case, [5, 3, 1], expected_scores=None) for case in cases], liked(cases))
+    result = study(
+        tmp_path,
+        cases,
+        [verdict(case, [5, 3, 1], expected_scores=None) for case in cases],
+        liked(cases),
+    )
     text = (tmp_path / "out" / "report.md").read_text(encoding="utf-8")
     assert not re.search(r"[\r\x1b]|^## hi|https://x|www\.x|[^\\]~~", text, re.M)
     assert "\x1b" not in result["said"]
@@ -141,7 +180,9 @@ def test_with_a_baseline_the_first_sentence_has_the_paired_difference_and_its_in
     cases = [case | {"responses": case["responses"][:2]} for case in named("k")]
     rng = np.random.default_rng(0)
     drawn = rng.integers(1, 6, (len(cases), 2))
-    verdicts = [verdict(case, scores, expected_scores=None) for case, scores in zip(cases, drawn.tolist())]
+    verdicts = [
+        verdict(case, scores, expected_scores=None) for case, scores in zip(cases, drawn.tolist())
+    ]
     first, second = (each["model"] for each in cases[0]["responses"])
     told = made(tmp_path, verdicts, "--baseline", first, cases=cases).told
     gaps, (before, after) = drawn[:, 1] - drawn[:, 0], drawn.mean(axis=0)
@@ -152,7 +193,9 @@ def test_with_a_baseline_the_first_sentence_has_the_paired_difference_and_its_in
 
 def test_an_interval_of_two_cases_is_no_wider_than_the_scale(tmp_path):
     cases = [case | {"responses": case["responses"][:2]} for case in named("k")][:2]
-    verdicts = [verdict(case, scores, expected_scores=None) for case, scores in zip(cases, [[1, 5], [3, 2]])]
+    verdicts = [
+        verdict(case, scores, expected_scores=None) for case, scores in zip(cases, [[1, 5], [3, 2]])
+    ]
     first, second = (each["model"] for each in cases[0]["responses"])
     models = made(tmp_path, verdicts, "--baseline", first, cases=cases).result["baseline"]["models"]
     assert ttest_1samp([4, -1], 0).confidence_interval(0.95)[1] > 4
@@ -162,7 +205,11 @@ def test_an_interval_of_two_cases_is_no_wider_than_the_scale(tmp_path):
 def test_a_judge_of_pairs_is_heard_on_the_pair_with_the_baseline(tmp_path):
     """a wins against b and loses to c: both are compared with a by their own pair, not by what a won in all."""
     cases = named("k")
-    verdicts = [pair_verdict(case, 0, n, "P", correctness=won) for case in cases for n, won in ((1, "a"), (2, "c"))]
+    verdicts = [
+        pair_verdict(case, 0, n, "P", correctness=won)
+        for case in cases
+        for n, won in ((1, "a"), (2, "c"))
+    ]
     report = made(tmp_path, verdicts, "--baseline", "a", cases=cases)
     models = report.result["baseline"]["models"]
     assert [models[name][way] for name in "bc" for way in ("better", "worse")] == [0, 12, 12, 0]
@@ -197,7 +244,9 @@ def refused(tmp_path, verdicts, message, *more):
     """Check that the verdicts, lines or the text of a file, are refused in one line, and that nothing is written."""
     file = tmp_path / "verdicts.jsonl"
     file.write_text(verdicts) if isinstance(verdicts, str) else write(file, verdicts)
-    done = meta_evaluate("--verdicts", file, "--cases", CASES, "--output", tmp_path / "out", *FAST, *more)
+    done = meta_evaluate(
+        "--verdicts", file, "--cases", CASES, "--output", tmp_path / "out", *FAST, *more
+    )
     assert re.search(message, error_line(done))
     assert not (tmp_path / "out").exists()
 
@@ -205,7 +254,11 @@ def refused(tmp_path, verdicts, message, *more):
 @pytest.mark.parametrize(("kind", "change", "message"), ROWS["test_bad_verdicts_get_one_line"])
 def test_bad_verdicts_get_one_line(kind, change, message, tmp_path):
     if kind == "criteria":
-        change = {"criterion_scores": {name: each for name, each in (OWN | change).items() if each is not None}}
+        change = {
+            "criterion_scores": {
+                name: each for name, each in (OWN | change).items() if each is not None
+            }
+        }
     refused(tmp_path, [LINES[kind] | change], message)
 
 
@@ -241,7 +294,9 @@ def test_bad_arguments_get_one_line(more, message, tmp_path):
 def test_a_folder_in_the_way_gets_one_line(tmp_path):
     file = write(tmp_path / "v.jsonl", [GOOD])
     (tmp_path / "out").write_text("in the way")
-    assert "out" in error_line(meta_evaluate(*flags(verdicts=file, cases=CASES, output=tmp_path / "out"), *FAST))
+    assert "out" in error_line(
+        meta_evaluate(*flags(verdicts=file, cases=CASES, output=tmp_path / "out"), *FAST)
+    )
 
 
 @pytest.mark.parametrize("name", ["random", "people", "longer text", "physicians"])
@@ -253,9 +308,22 @@ def test_an_equals_sign_may_be_in_the_path_and_in_the_name_of_a_judge(tmp_path):
     folder = tmp_path / "lr=0.1"
     folder.mkdir()
     file = write(folder / "verdicts.jsonl", agreeing_verdicts())
-    names = {file: "echo", folder: "echo", f"A judge={file}": "A judge", f"lr=0.1={folder}": "lr=0.1"}
+    names = {
+        file: "echo",
+        folder: "echo",
+        f"A judge={file}": "A judge",
+        f"lr=0.1={folder}": "lr=0.1",
+    }
     for argument, name in names.items():
-        options = (*flags(cases=CASES, verdicts=argument, ratings=RATINGS, output=tmp_path / "report"), *FAST)
+        options = (
+            *flags(cases=CASES, verdicts=argument, ratings=RATINGS, output=tmp_path / "report"),
+            *FAST,
+        )
         succeeded(meta_evaluate(*options))
-        assert next(iter(json.loads((tmp_path / "report" / "agreement.json").read_text())["judges"])) == name
-    assert "two judges are called 'echo'" in error_line(meta_evaluate(*options, "--verdicts", file, folder))
+        assert (
+            next(iter(json.loads((tmp_path / "report" / "agreement.json").read_text())["judges"]))
+            == name
+        )
+    assert "two judges are called 'echo'" in error_line(
+        meta_evaluate(*options, "--verdicts", file, folder)
+    )

@@ -21,7 +21,15 @@ from doubles.agreement_study import (
     verdict,
     write,
 )
-from doubles.grid_reader import HOSTILE, Visit, case_is, download, needs_chromium, playwright, violations
+from doubles.grid_reader import (
+    HOSTILE,
+    Visit,
+    case_is,
+    download,
+    needs_chromium,
+    playwright,
+    violations,
+)
 from programs import run_recipe, succeeded
 
 pytestmark = needs_chromium
@@ -42,7 +50,12 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
     unread = {"valid": False, "error": "no score line", "scores": None, "expected_scores": None}
     verdicts[cases[3]["id"]] |= unread | {"raw": f"I cannot say. {HOSTILE}"}
     start = cases[0]["responses"][0]["text"].index("Take")
-    wrong = {"text": "Take ten tablets.", "start": start, "end": start + 17, "label": "contradicted"}
+    wrong = {
+        "text": "Take ten tablets.",
+        "start": start,
+        "end": start + 17,
+        "label": "contradicted",
+    }
     wrong |= {"passage": "Take two tablets.", "source": "reference", "rule": "dose"}
     checked = {response["model"]: [] for response in cases[0]["responses"]}
     verdicts[cases[0]["id"]]["checked"] = checked | {cases[0]["responses"][0]["model"]: [wrong]}
@@ -55,7 +68,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
     succeeded(meta_evaluate(*command))
     result = json.loads((folder / "out" / "agreement.json").read_text("utf-8"))
     page = folder / "out" / "report.html"
-    return SimpleNamespace(folder=folder, command=command, page=page, result=result, cases=cases, verdicts=verdicts)
+    return SimpleNamespace(
+        folder=folder, command=command, page=page, result=result, cases=cases, verdicts=verdicts
+    )
 
 
 def test_rows_have_each_models_score_length_and_marks(made: SimpleNamespace, browser) -> None:
@@ -66,8 +81,16 @@ def test_rows_have_each_models_score_length_and_marks(made: SimpleNamespace, bro
         "all => all.map(row => [...row.cells].slice(1).map(cell => [cell.querySelector('b').textContent, "
         "cell.querySelector('small').textContent, ...[...cell.querySelectorAll('.sign')].map(e => e.ariaLabel)]))",
     )
-    shown = {(case_id, model): cell for case_id, row in zip(visit.rows(), cells) for model, cell in zip(heads[1:], row)}
-    marks = {0: {0: ["contradicted"]}, 1: {1: ["empty"]}, 3: {place: ["invalid verdict"] for place in range(3)}}
+    shown = {
+        (case_id, model): cell
+        for case_id, row in zip(visit.rows(), cells)
+        for model, cell in zip(heads[1:], row)
+    }
+    marks = {
+        0: {0: ["contradicted"]},
+        1: {1: ["empty"]},
+        3: {place: ["invalid verdict"] for place in range(3)},
+    }
     assert len(cells) == len(made.cases)
     for number, case in enumerate(made.cases):
         expected = made.verdicts[case["id"]]["expected_scores"]
@@ -75,7 +98,9 @@ def test_rows_have_each_models_score_length_and_marks(made: SimpleNamespace, bro
             score = "–" if expected is None else f"{expected[place]:.2f}"
             cell = [score, f"{len(response['text']):,}", *marks.get(number, {}).get(place, [])]
             assert shown[case["id"], response["model"]] == cell
-    assert visit.page.evaluate("[...document.querySelectorAll('#rows tbody a')].every(e => e.dir === 'auto')")
+    assert visit.page.evaluate(
+        "[...document.querySelectorAll('#rows tbody a')].every(e => e.dir === 'auto')"
+    )
     arabic = visit.page.locator("#rows tbody a", has_text=ARABIC)
     assert arabic.evaluate("e => getComputedStyle(e).direction") == "rtl"
     visit.close()
@@ -90,7 +115,10 @@ def test_sorting_filters_and_search_stay_in_the_address(made: SimpleNamespace, b
     assert gaps == sorted(gaps, reverse=True)
     model = made.cases[0]["responses"][0]["model"]
     visit.page.locator("#rows thead button", has_text=model).click()
-    places = {case["id"]: [response["model"] for response in case["responses"]].index(model) for case in made.cases}
+    places = {
+        case["id"]: [response["model"] for response in case["responses"]].index(model)
+        for case in made.cases
+    }
     score = {case_id: (each or [-1, -1, -1])[places[case_id]] for case_id, each in scores.items()}
     by_model = [score[case_id] for case_id in visit.rows()]
     assert by_model == sorted(by_model, reverse=True)
@@ -102,8 +130,15 @@ def test_sorting_filters_and_search_stay_in_the_address(made: SimpleNamespace, b
     visit.page.select_option("#show", "")
     visit.page.fill("#search", "Rattlesnake")
     playwright.expect(visit.page.locator("#count")).not_to_contain_text("30 of")
-    texts = {case["id"]: json.dumps([case, made.verdicts[case["id"]]["rationale"]]).lower() for case in made.cases}
-    assert set(visit.rows()) == {case_id for case_id in ids if "rattlesnake" in texts[case_id]} != set()
+    texts = {
+        case["id"]: json.dumps([case, made.verdicts[case["id"]]["rationale"]]).lower()
+        for case in made.cases
+    }
+    assert (
+        set(visit.rows())
+        == {case_id for case_id in ids if "rattlesnake" in texts[case_id]}
+        != set()
+    )
     address, rows = visit.page.url, visit.rows()
     assert re.search("#sort=-score%3A.*&search=Rattlesnake$", address)
     visit.open("#" + address.partition("#")[2])
@@ -134,7 +169,9 @@ def test_a_link_opens_a_case_with_its_answers_side_by_side(made: SimpleNamespace
     assert visit.page.locator("#case img, #case script").count() == 0
     other = case["responses"][1]
     visit.page.select_option("#case select", label=other["model"])
-    box = visit.page.locator("#case .response", has=visit.page.get_by_role("heading", name="Reference", exact=True))
+    box = visit.page.locator(
+        "#case .response", has=visit.page.get_by_role("heading", name="Reference", exact=True)
+    )
     words = " ".join(box.locator(".differs").all_text_contents()).lower().split()
     same = set(re.findall(r"\w+", other["text"].lower()))
     alone = {word for word in re.findall(r"[a-z]+", case["reference"].lower()) if word not in same}
@@ -144,7 +181,9 @@ def test_a_link_opens_a_case_with_its_answers_side_by_side(made: SimpleNamespace
     playwright.expect(visit.page).not_to_have_url(re.compile("case="))
     visit.open(f"#case={quote(made.cases[3]['id'])}")
     case_is(visit, made.cases[3]["id"])
-    invalid = visit.page.locator("#case .response", has_text="Invalid verdict of echo: no score line")
+    invalid = visit.page.locator(
+        "#case .response", has_text="Invalid verdict of echo: no score line"
+    )
     assert invalid.locator(".text").text_content() == f"I cannot say. {HOSTILE}"
     visit.open("#case=nothing%3Cb%3E")
     visit.says("There is no case nothing<b> in this report.")
@@ -168,7 +207,10 @@ def test_the_keyboard_alone_moves_opens_and_goes_on(made: SimpleNamespace, brows
     visit.page.wait_for_selector("#case", state="hidden")
     visit.page.focus("#rows")
     visit.page.keyboard.press("End")
-    assert visit.page.locator("#rows tr[aria-selected=true]").get_attribute("id") == f"row-{len(made.cases) - 1}"
+    assert (
+        visit.page.locator("#rows tr[aria-selected=true]").get_attribute("id")
+        == f"row-{len(made.cases) - 1}"
+    )
     assert visit.page.locator(f"#row-{len(made.cases) - 1}").is_visible()
     assert visit.page.evaluate("document.documentElement.scrollWidth") <= 390
     for width, hidden in ((1280, True), (250, False)):
@@ -207,10 +249,17 @@ def test_flags_are_kept_downloaded_and_read_by_the_page(made, browser, tmp_path)
     (row,) = csv.DictReader(table.read_text("utf-8-sig").splitlines())
     model = made.cases[4]["responses"][0]["model"]
     assert (row["case_id"], row["flagged"], row["comment"]) == (first, "yes", "'=wrong dose")
-    assert float(row[f"{model} score"]) == pytest.approx(made.verdicts[first]["expected_scores"][0], abs=1e-4)
+    assert float(row[f"{model} score"]) == pytest.approx(
+        made.verdicts[first]["expected_scores"][0], abs=1e-4
+    )
     file = download(visit, "Download flags", tmp_path / "flags.jsonl")
     (line,) = read(file)
-    assert {**line, "report": ""} == {"report": "", "case_id": first, "flagged": True, "comment": "=wrong dose"}
+    assert {**line, "report": ""} == {
+        "report": "",
+        "case_id": first,
+        "flagged": True,
+        "comment": "=wrong dose",
+    }
     visit.close()
 
     visit = Visit(browser, made.page)  # another reader's browser
@@ -230,11 +279,21 @@ def test_flags_are_kept_downloaded_and_read_by_the_page(made, browser, tmp_path)
     visit.close()
 
 
-def test_of_many_cases_only_those_in_sight_are_drawn_and_on_paper_all(made, browser, tmp_path) -> None:
+def test_of_many_cases_only_those_in_sight_are_drawn_and_on_paper_all(
+    made, browser, tmp_path
+) -> None:
     cases = [case | {"id": f"{case['id']}-{copy}"} for copy in range(40) for case in read(CASES)]
-    verdicts = [each | {"case_id": f"{each['case_id']}-{copy}"} for copy in range(40) for each in agreeing_verdicts()]
+    verdicts = [
+        each | {"case_id": f"{each['case_id']}-{copy}"}
+        for copy in range(40)
+        for each in agreeing_verdicts()
+    ]
     files = [write(tmp_path / "v.jsonl", verdicts), write(tmp_path / "c.jsonl", cases)]
-    succeeded(meta_evaluate("--verdicts", files[0], "--cases", files[1], "--output", tmp_path / "out", *FAST))
+    succeeded(
+        meta_evaluate(
+            "--verdicts", files[0], "--cases", files[1], "--output", tmp_path / "out", *FAST
+        )
+    )
     visit = Visit(browser, tmp_path / "out" / "report.html")
     assert visit.page.text_content("#count") == "1,200 of 1,200 cases"
     assert len(visit.rows()) < 60
@@ -252,13 +311,18 @@ def test_of_many_cases_only_those_in_sight_are_drawn_and_on_paper_all(made, brow
     visit.close()
 
 
-def test_a_case_opens_on_the_answers_and_says_which_it_is_of_how_many(made: SimpleNamespace, browser) -> None:
+def test_a_case_opens_on_the_answers_and_says_which_it_is_of_how_many(
+    made: SimpleNamespace, browser
+) -> None:
     visit = Visit(browser, made.page, viewport={"width": 390, "height": 844})
     assert not visit.page.locator("#search").is_visible(), "filters are folded on a telephone"
     case, count = made.cases[4], len(made.cases)
     visit.open(f"#case={quote(case['id'])}&search={case['id']}")
     case_is(visit, case["id"])
-    assert visit.page.locator("#case header").text_content().count(f"1 of 1 shown, {count} in all") == 1
+    assert (
+        visit.page.locator("#case header").text_content().count(f"1 of 1 shown, {count} in all")
+        == 1
+    )
     *answers, reference = (
         visit.page.locator("#case .response", has_text=text[:40]).first.bounding_box()["y"]
         for text in (*(response["text"] for response in case["responses"]), case["reference"])
@@ -267,13 +331,23 @@ def test_a_case_opens_on_the_answers_and_says_which_it_is_of_how_many(made: Simp
     assert reference > max(answers), "the reference follows"
     assert visit.page.get_by_role("checkbox", name="Flag").bounding_box()["y"] > reference
     visit.open(f"#case={quote(case['id'])}")
-    playwright.expect(visit.page.locator("#case header")).to_contain_text(re.compile(rf" of {count}Previous"))
+    playwright.expect(visit.page.locator("#case header")).to_contain_text(
+        re.compile(rf" of {count}Previous")
+    )
     visit.close()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing_in_an_opened_case_on_a_telephone(made: SimpleNamespace, browser, scheme: str) -> None:
-    visit = Visit(browser, made.page, viewport={"width": 390, "height": 844}, color_scheme=scheme, bypass_csp=True)
+def test_axe_finds_nothing_in_an_opened_case_on_a_telephone(
+    made: SimpleNamespace, browser, scheme: str
+) -> None:
+    visit = Visit(
+        browser,
+        made.page,
+        viewport={"width": 390, "height": 844},
+        color_scheme=scheme,
+        bypass_csp=True,
+    )
     visit.open(f"#case={quote(made.cases[0]['id'])}")
     case_is(visit, made.cases[0]["id"])
     assert violations(visit.page) == []
@@ -292,8 +366,12 @@ def place_of(case: dict, model: str) -> int:
 def of_two(case: dict, line: dict) -> tuple[dict, dict]:
     """Return a case and the verdict on it with the answers of the old and of the new model alone."""
     places = [place_of(case, name) for name in (OLD, NEW)]
-    scores = {name: [line[name][place] for place in places] for name in ("scores", "expected_scores")}
-    return case | {"responses": [case["responses"][place] for place in places]}, line | scores | {"order": [0, 1]}
+    scores = {
+        name: [line[name][place] for place in places] for name in ("scores", "expected_scores")
+    }
+    return case | {"responses": [case["responses"][place] for place in places]}, line | scores | {
+        "order": [0, 1]
+    }
 
 
 def compared(folder: Path, cases: list[dict], verdicts: list[Path]) -> SimpleNamespace:
@@ -301,14 +379,18 @@ def compared(folder: Path, cases: list[dict], verdicts: list[Path]) -> SimpleNam
     files = ["--cases", write(folder / "cases.jsonl", cases), "--verdicts", *verdicts]
     done = succeeded(compare(*files, "--output", folder / "out"))
     result = json.loads((folder / "out" / "comparison.json").read_text("utf-8"))
-    return SimpleNamespace(cases=cases, page=folder / "out" / "comparison.html", result=result, said=done.stdout)
+    return SimpleNamespace(
+        cases=cases, page=folder / "out" / "comparison.html", result=result, said=done.stdout
+    )
 
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
     """Return a comparison of two models; the new one's first answers are hostile and contradicted, empty, and unread."""
     folder = tmp_path_factory.mktemp("models")
-    cases, verdicts = map(list, zip(*map(of_two, read(CASES), noisy_verdicts("good", 0.3, 1)), strict=True))
+    cases, verdicts = map(
+        list, zip(*map(of_two, read(CASES), noisy_verdicts("good", 0.3, 1)), strict=True)
+    )
     new = [place_of(case, NEW) for case in cases]
     cases[0]["responses"][new[0]]["text"] = f"Take ten tablets. {HOSTILE}"
     wrong = {"text": "Take ten tablets.", "start": 0, "end": 17, "label": "contradicted"}
@@ -328,7 +410,9 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
     return made
 
 
-def test_each_change_between_two_models_is_counted_and_filters(models: SimpleNamespace, browser) -> None:
+def test_each_change_between_two_models_is_counted_and_filters(
+    models: SimpleNamespace, browser
+) -> None:
     ids = [case["id"] for case in models.cases]
     gaps = {case_id: gap for case_id, gap in models.gaps.items() if gap is not None}
     expected = {
@@ -337,12 +421,18 @@ def test_each_change_between_two_models_is_counted_and_filters(models: SimpleNam
     }
     expected |= {"newly_contradicted": ids[:1], "newly_empty": ids[1:2], "newly_failing": ids[2:3]}
     versions = {"old": OLD, "new": NEW, "judge": "good", "compared": 28}
-    assert models.result["changes"] == [versions | {name: len(each) for name, each in expected.items()}]
+    assert models.result["changes"] == [
+        versions | {name: len(each) for name, each in expected.items()}
+    ]
     words = {"won": "better", "lost": "worse"}
-    counts = ", ".join(f"{len(each)} {words.get(name, name.replace('_', ' '))}" for name, each in expected.items())
+    counts = ", ".join(
+        f"{len(each)} {words.get(name, name.replace('_', ' '))}" for name, each in expected.items()
+    )
     assert f"{NEW} against {OLD}, by good: of 28 cases {counts}." in models.said
     visit = Visit(browser, models.page, viewport=TALL)
-    assert visit.page.eval_on_selector_all("#rows thead th", "all => all.map(e => e.textContent)")[1:] == [OLD, NEW]
+    assert visit.page.eval_on_selector_all("#rows thead th", "all => all.map(e => e.textContent)")[
+        1:
+    ] == [OLD, NEW]
     for name, case_ids in expected.items():
         visit.page.select_option("#show", name)
         assert sorted(visit.rows()) == sorted(case_ids)
@@ -368,8 +458,12 @@ def test_a_case_opens_with_the_new_answer_beside_the_old(models: SimpleNamespace
     heads = visit.page.locator("#case .responses").first.locator("h3").all_text_contents()
     assert heads == ["Reference", OLD, NEW]
     assert visit.page.locator("#case select option:checked").text_content() == OLD
-    box = visit.page.locator("#case .response", has=visit.page.get_by_role("heading", name=NEW, exact=True))
-    different = set(re.findall(r"\w+", " ".join(box.locator(".differs").all_text_contents()).lower()))
+    box = visit.page.locator(
+        "#case .response", has=visit.page.get_by_role("heading", name=NEW, exact=True)
+    )
+    different = set(
+        re.findall(r"\w+", " ".join(box.locator(".differs").all_text_contents()).lower())
+    )
     old = set(re.findall(r"\w+", case["responses"][place_of(case, OLD)]["text"].lower()))
     assert {"ten", "tablets", "script"} - old <= different
     assert visit.page.locator("#case mark").all_text_contents() == ["Take ten tablets."]

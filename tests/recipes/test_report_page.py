@@ -8,7 +8,15 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import scipy
-from doubles.agreement_study import CASES, RATINGS, agreeing_verdicts, made, noisy_verdicts, read, write
+from doubles.agreement_study import (
+    CASES,
+    RATINGS,
+    agreeing_verdicts,
+    made,
+    noisy_verdicts,
+    read,
+    write,
+)
 from doubles.endpoint import EndpointDouble, answer, good_answer
 from doubles.grid_reader import Visit, needs_chromium, violations
 from programs import ENCODER, needs_encoder, run_recipe, succeeded
@@ -22,7 +30,9 @@ SIZES = {"laptop": {"width": 1280, "height": 800}, "telephone": {"width": 390, "
 def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, SimpleNamespace]:
     verdicts = agreeing_verdicts("good") + noisy_verdicts("noisy", 1.5, 1)
     files = {"rated": {"ratings": RATINGS}, "unrated": {}}
-    return {name: made(tmp_path_factory.mktemp(name), verdicts, **more) for name, more in files.items()}
+    return {
+        name: made(tmp_path_factory.mktemp(name), verdicts, **more) for name, more in files.items()
+    }
 
 
 FIRST = {"rated": "Best model", "unrated": "Wins most pairs"}
@@ -30,7 +40,9 @@ QUESTIONS = ["Harm", "Can the judge be believed?", "Audited?", "What it does not
 
 
 @pytest.mark.parametrize("name", ["rated", "unrated"])
-def test_page_and_summary_answer_first_and_in_order(reports: dict[str, SimpleNamespace], name: str) -> None:
+def test_page_and_summary_answer_first_and_in_order(
+    reports: dict[str, SimpleNamespace], name: str
+) -> None:
     one = reports[name]
     asked = re.findall("<dt>(.*?)</dt>", one.page.partition('<dl class="facts">')[2])
     assert asked[:6] == [FIRST[name], *QUESTIONS]
@@ -46,33 +58,52 @@ def test_page_and_summary_answer_first_and_in_order(reports: dict[str, SimpleNam
     assert sections[:3] == ["cases", "sure", "differences"]
     assert ("people" in one.result) == (name == "rated")
     assert "cannot be told apart" not in one.page + one.told
-    assert "good, with the rubric automedeval@1 (of 2 judges; --main_judge names another)" in one.page
+    assert (
+        "good, with the rubric automedeval@1 (of 2 judges; --main_judge names another)" in one.page
+    )
 
 
-def test_the_leaderboard_has_the_figures_of_agreement_json(reports: dict[str, SimpleNamespace]) -> None:
+def test_the_leaderboard_has_the_figures_of_agreement_json(
+    reports: dict[str, SimpleNamespace],
+) -> None:
     one = reports["rated"]
     models = one.result["models"]["good"]["models"]
     rates = {model: each["win_rate"]["value"] for model, each in models.items()}
-    table = one.page[one.page.index("<caption>Models by good") : one.page.index("<caption>Mean score by")]
-    rows = re.findall(r'<th scope="row" dir="auto">(.*?)</th><td.*?>(.*?)</td><td.*?>(.*?) \[', table)
+    table = one.page[
+        one.page.index("<caption>Models by good") : one.page.index("<caption>Mean score by")
+    ]
+    rows = re.findall(
+        r'<th scope="row" dir="auto">(.*?)</th><td.*?>(.*?)</td><td.*?>(.*?) \[', table
+    )
     assert {rank for _, rank, _ in rows} == {"1–3"}, "by the noise of 40 cases"
-    assert {model: rate for model, _, rate in rows} == {model: f"{100 * rate:.0f}" for model, rate in rates.items()}
+    assert {model: rate for model, _, rate in rows} == {
+        model: f"{100 * rate:.0f}" for model, rate in rates.items()
+    }
     assert [model for model, *_ in rows] == sorted(rates, key=lambda model: -rates[model])
     main = one.result["judges"][one.result["main_judge"]["name"]]
-    value, low, high = (f"{100 * main['concordance'][part]:.0f}" for part in ("value", "low", "high"))
+    value, low, high = (
+        f"{100 * main['concordance'][part]:.0f}" for part in ("value", "low", "high")
+    )
     assert (
         f"good orders {value} % of the pairs of responses as people do (95 % interval {low}–{high}). A tie counts as half"
         in one.page
     )
-    surest, others = (f"{100 * main['by_confidence'][side]['value']:.0f} % (" for side in ("surest", "others"))
-    assert f"On the half of the cases where its scores lie furthest apart it orders {surest}" in one.page
+    surest, others = (
+        f"{100 * main['by_confidence'][side]['value']:.0f} % (" for side in ("surest", "others")
+    )
+    assert (
+        f"On the half of the cases where its scores lie furthest apart it orders {surest}"
+        in one.page
+    )
     assert f"), else {others}95 % interval" in one.page
     rater = 100 * one.result["people"]["ceiling"]["concordance"]["value"]
     assert f"One rater orders {rater:.0f} % as the mean of the others does" in one.page
     assert f"The best of them is {main['best_baseline']['name']}: " in one.page
 
 
-def test_without_ratings_it_writes_a_study_to_rate_and_says_the_commands(reports: dict[str, SimpleNamespace]) -> None:
+def test_without_ratings_it_writes_a_study_to_rate_and_says_the_commands(
+    reports: dict[str, SimpleNamespace],
+) -> None:
     one = reports["unrated"]
     assert "Not known. No ratings are given. 30 rated cases are enough" in one.told
     (study,) = one.folder.glob("rate*")
@@ -93,7 +124,9 @@ def test_other_cases_in_the_same_output_are_rated_by_a_study_of_their_own(tmp_pa
         lines = made(tmp_path, agreeing_verdicts(), cases=cases).told.splitlines()
         (said,) = [line for line in lines if "annotate" in line and "--export" not in line]
         study = Path(said.split()[-1])
-        assert {item.case_id for item in read_study(study).items} == {case["id"] for case in read(cases)}
+        assert {item.case_id for item in read_study(study).items} == {
+            case["id"] for case in read(cases)
+        }
         if study not in studies:
             study.write_text(edited + study.read_text(encoding="utf-8"), encoding="utf-8")
         studies.append(study)
@@ -107,14 +140,19 @@ def test_the_difference_of_two_models_is_a_sentence(tmp_path: Path) -> None:
     scored = {"order": [0, 1], "scores": [4, 3], "expected_scores": [4, 3]}
     cases = [case | {"responses": answers} for case in read(CASES)]
     page = made(tmp_path, [each | scored for each in agreeing_verdicts()], cases=cases).page
-    assert "bot-0 wins 100 % of the cases against bot-1, ties counted half: a clear difference.</p>" in page
+    assert (
+        "bot-0 wins 100 % of the cases against bot-1, ties counted half: a clear difference.</p>"
+        in page
+    )
     assert "Which differences are clear" not in page
 
 
 @needs_chromium
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("size", SIZES)
-def test_the_first_screen_has_the_answer_and_axe_finds_nothing(reports, browser, size, scheme) -> None:
+def test_the_first_screen_has_the_answer_and_axe_finds_nothing(
+    reports, browser, size, scheme
+) -> None:
     for one in reports.values():
         options = {"viewport": SIZES[size], "color_scheme": scheme, "bypass_csp": True}
         visit = Visit(browser, one.folder / "report.html", **options)
@@ -125,7 +163,9 @@ def test_the_first_screen_has_the_answer_and_axe_finds_nothing(reports, browser,
             assert box["y"] + box["height"] <= SIZES[size]["height"], part
         name = "all => all.map(each => each.id || each.className || each.tagName)"
         shown = page.locator("main > *:visible").evaluate_all(name)
-        assert shown == ["H1", "notice", "summary", "cases", "grid", "fold"], "everything else is folded"
+        assert shown == ["H1", "notice", "summary", "cases", "grid", "fold"], (
+            "everything else is folded"
+        )
         for fold in page.query_selector_all("details"):
             fold.evaluate("each => each.open = true")
         assert page.evaluate("document.documentElement.scrollWidth") <= SIZES[size]["width"]
@@ -134,7 +174,9 @@ def test_the_first_screen_has_the_answer_and_axe_finds_nothing(reports, browser,
 
 
 @needs_chromium
-def test_tables_are_sorted_without_a_call_outside(reports: dict[str, SimpleNamespace], browser) -> None:
+def test_tables_are_sorted_without_a_call_outside(
+    reports: dict[str, SimpleNamespace], browser
+) -> None:
     page, calls = browser.new_page(), []
     page.on("request", lambda request: calls.append(request.url))
     page.goto((reports["rated"].folder / "report.html").as_uri())
@@ -149,7 +191,9 @@ def test_tables_are_sorted_without_a_call_outside(reports: dict[str, SimpleNames
 
 
 @needs_chromium
-def test_without_script_and_on_paper_the_figures_can_be_read(reports: dict[str, SimpleNamespace], browser) -> None:
+def test_without_script_and_on_paper_the_figures_can_be_read(
+    reports: dict[str, SimpleNamespace], browser
+) -> None:
     context = browser.new_context(java_script_enabled=False, color_scheme="dark")
     page = context.new_page()
     page.goto((reports["rated"].folder / "report.html").as_uri())
@@ -172,7 +216,11 @@ def test_each_topic_has_the_mean_score_of_each_model(reports: dict[str, SimpleNa
         for model, found in topic["models"].items():
             values = scores[topic["topic"], model]
             mean, error = np.mean(values), scipy.stats.sem(values)
-            low, high = scipy.stats.t.interval(0.95, len(values) - 1, mean, error) if error else (None, None)
+            low, high = (
+                scipy.stats.t.interval(0.95, len(values) - 1, mean, error)
+                if error
+                else (None, None)
+            )
             expected = (mean, low and max(low, 1), high and min(high, 5))
             figures = [found["value"], found["low"], found["high"], topic["cases"]]
             assert figures == pytest.approx([*expected, len(values)])
@@ -203,7 +251,16 @@ def audited(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the page of an audit of a judge that another order turns round."""
     folder = tmp_path_factory.mktemp("audit")
     with EndpointDouble(leaning) as endpoint:
-        options = ("--judge", "openai:m", "--base_url", endpoint.url, "--score_decoding", "free", "--edits", 1)
+        options = (
+            "--judge",
+            "openai:m",
+            "--base_url",
+            endpoint.url,
+            "--score_decoding",
+            "free",
+            "--edits",
+            1,
+        )
         options += ("--limit", 6, "--gate", "false", "--output", folder / "out")
         done = run_recipe("audit", *options, "--cases", CASES)
     assert done.returncode == 0, done.stderr
@@ -215,17 +272,28 @@ def checked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the page of a check of one wrong answer."""
     folder = tmp_path_factory.mktemp("check")
     responses = [{"model": "bot", "text": "Take one 50 mg tablet every day."}]
-    case = {"id": "c1", "question": "How?", "reference": "Take one tablet of 5 mg once a week.", "responses": responses}
+    case = {
+        "id": "c1",
+        "question": "How?",
+        "reference": "Take one tablet of 5 mg once a week.",
+        "responses": responses,
+    }
     cases = write(folder / "cases.jsonl", [case])
-    succeeded(run_recipe("check", "--cases", cases, "--encoder", ENCODER, "--output", folder / "out"))
+    succeeded(
+        run_recipe("check", "--cases", cases, "--encoder", ENCODER, "--output", folder / "out")
+    )
     return folder / "out" / "check.html"
 
 
 @pytest.mark.parametrize("made", ["audited", pytest.param("checked", marks=needs_encoder)])
-def test_the_page_fits_and_axe_finds_nothing(made: str, request: pytest.FixtureRequest, browser) -> None:
+def test_the_page_fits_and_axe_finds_nothing(
+    made: str, request: pytest.FixtureRequest, browser
+) -> None:
     file = request.getfixturevalue(made)
     for width, scheme in SCREENS:
-        context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme, bypass_csp=True)
+        context = browser.new_context(
+            viewport={"width": width, "height": 900}, color_scheme=scheme, bypass_csp=True
+        )
         page = context.new_page()
         page.goto(file.as_uri())
         for fold in page.query_selector_all("details"):
@@ -240,5 +308,9 @@ def test_an_audit_shows_the_pairs_that_another_order_turns_round(audited: Path, 
     page.goto(audited.as_uri())
     fold = page.locator("details.case", has_text="another order turns a pair of answers round")
     fold.locator("summary").click()
-    assert fold.get_by_text("ahead in one order, not in another").count() == fold.locator(".text").count() == 6
+    assert (
+        fold.get_by_text("ahead in one order, not in another").count()
+        == fold.locator(".text").count()
+        == 6
+    )
     page.close()

@@ -41,11 +41,24 @@ ROWS = rows_of(__file__)
 MODELS = ("ash", "birch", "cedar", "date")
 NOISE = {"gpt": 0.8, "ours": 0.4, "ours-run2": 0.5, "ours-run3": 0.6, "base": 2.0, "lazy": 0.5}
 RUNS = {"gpt": 3, "base": 3, "lazy": 2}  # the others were asked once
-COLUMNS = ["bert_score", "bart_score", "spearman", "pearson", "pairwise_accuracy", "triple_accuracy"]
+COLUMNS = [
+    "bert_score",
+    "bart_score",
+    "spearman",
+    "pearson",
+    "pairwise_accuracy",
+    "triple_accuracy",
+]
 
 
 def a_verdict(case: dict, judge: str, run: int = 0, **more: Any) -> dict:
-    fields = {"case_id": case["id"], "judge": judge, "rubric": "automedeval@1", "run": run, "valid": True}
+    fields = {
+        "case_id": case["id"],
+        "judge": judge,
+        "rubric": "automedeval@1",
+        "run": run,
+        "valid": True,
+    }
     none = dict.fromkeys(("pair", "choices", "scores", "expected_scores", "error"))
     return fields | none | {"order": [0, 1, 2, 3]} | more
 
@@ -71,14 +84,18 @@ def pairs_of(cases: list[dict], truth: dict) -> Iterator[dict]:
         for first, second in combinations(range(4), 2):
             pair = [MODELS[first], MODELS[second]]
             better = max(pair, key=lambda model: truth[case["id"], model])
-            yield a_verdict(case, "pairs") | pair_verdict(case, first, second, "pairs", correctness=better)
+            yield a_verdict(case, "pairs") | pair_verdict(
+                case, first, second, "pairs", correctness=better
+            )
 
 
 @pytest.fixture(scope="module")
 def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with cases, ratings and the verdicts of all judges in one file."""
     folder, rng = tmp_path_factory.mktemp("study"), random.Random(0)
-    cases = [case_of(f"c{n}", "Why?", {model: f"{model} {n}" for model in MODELS}) for n in range(60)]
+    cases = [
+        case_of(f"c{n}", "Why?", {model: f"{model} {n}" for model in MODELS}) for n in range(60)
+    ]
     truth = {(case["id"], model): rng.uniform(1, 5) for case in cases for model in MODELS}
     ratings = []
     for (case, model), value in truth.items():
@@ -106,7 +123,14 @@ def report(study: Path, out: Path, *more: object):
     """Run the recipe on the files of a study, with the double of the metric."""
     from automedeval.metrics.rationale_score import rationale_score
 
-    args = ("--verdicts", study / "verdicts.jsonl", "--cases", study / "cases.jsonl", "--output", out)
+    args = (
+        "--verdicts",
+        study / "verdicts.jsonl",
+        "--cases",
+        study / "cases.jsonl",
+        "--output",
+        out,
+    )
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(rationale_score, "rationale_score", overlap)
         return meta_evaluate(*args, *FAST, *more)
@@ -142,7 +166,13 @@ def loops(study: Path) -> Loops:
 
 
 def runs_of(loops: Loops, *judges: str) -> list[Row]:
-    return [row.of_run(run) for judge in judges for row in loops.rows if row.name == judge for run in row.runs()]
+    return [
+        row.of_run(run)
+        for judge in judges
+        for row in loops.rows
+        if row.name == judge
+        for run in row.runs()
+    ]
 
 
 def figure(loops: Loops, run: Row, name: str, shared: set | None = None) -> float:
@@ -153,7 +183,12 @@ def figure(loops: Loops, run: Row, name: str, shared: set | None = None) -> floa
     return figures[name].of(range(len(loops.cases)))
 
 
-TRAININGS = {"gpt": ["gpt"], "ours": ["ours", "ours-run2", "ours-run3"], "base": ["base"], "lazy": ["lazy"]}
+TRAININGS = {
+    "gpt": ["gpt"],
+    "ours": ["ours", "ours-run2", "ours-run3"],
+    "base": ["base"],
+    "lazy": ["lazy"],
+}
 
 
 def row_of(table: dict, judge: str) -> dict:
@@ -161,7 +196,9 @@ def row_of(table: dict, judge: str) -> dict:
 
 
 @pytest.mark.parametrize("judge", TRAININGS)
-def test_every_cell_is_the_mean_over_runs_that_are_scored_apart(judge: str, reported: tuple, loops: Loops) -> None:
+def test_every_cell_is_the_mean_over_runs_that_are_scored_apart(
+    judge: str, reported: tuple, loops: Loops
+) -> None:
     row = row_of(reported[0]["table2"], judge)
     assert row["names"] == TRAININGS[judge]
     for name in ("spearman", "pearson", "pairwise_accuracy", "triple_accuracy"):
@@ -171,12 +208,17 @@ def test_every_cell_is_the_mean_over_runs_that_are_scored_apart(judge: str, repo
         assert cell["mean"]["value"] == pytest.approx(fmean(values)), name
         assert cell["sd"] == pytest.approx(stdev(values)), name
         assert cell["mean"]["low"] < cell["mean"]["value"] < cell["mean"]["high"]
-    assert (row["runs"], row["of"]) == {"ours": (3, "trainings"), "lazy": (2, "runs")}.get(judge, (3, "runs"))
+    assert (row["runs"], row["of"]) == {"ours": (3, "trainings"), "lazy": (2, "runs")}.get(
+        judge, (3, "runs")
+    )
 
 
 @pytest.mark.parametrize("name", ["bert_score", "bart_score"])
 def test_rationales_are_compared_run_by_run(name: str, reported: tuple, study: Path) -> None:
-    table, verdicts = reported[0]["table2"], [each for each in read(study / "verdicts.jsonl") if each["valid"]]
+    table, verdicts = (
+        reported[0]["table2"],
+        [each for each in read(study / "verdicts.jsonl") if each["valid"]],
+    )
     teacher: dict[str, list[str]] = {}
     for verdict in verdicts:
         if verdict["judge"] == "gpt":
@@ -188,9 +230,15 @@ def test_rationales_are_compared_run_by_run(name: str, reported: tuple, study: P
             continue
         values = []
         for run in product(trainings, range(RUNS.get(judge, 1))):
-            of_run = [v for v in verdicts if (v["judge"], v["run"]) == run and v["case_id"] in teacher]
-            scores = overlap([v["rationale"] for v in of_run], [teacher[v["case_id"]] for v in of_run])
-            values.append(fmean(scores["bert_score"]["f1"] if name == "bert_score" else scores["bart_score"]))
+            of_run = [
+                v for v in verdicts if (v["judge"], v["run"]) == run and v["case_id"] in teacher
+            ]
+            scores = overlap(
+                [v["rationale"] for v in of_run], [teacher[v["case_id"]] for v in of_run]
+            )
+            values.append(
+                fmean(scores["bert_score"]["f1"] if name == "bert_score" else scores["bart_score"])
+            )
         assert cell["values"] == pytest.approx(values)
         assert cell["sd"] == pytest.approx(stdev(values))
 
@@ -201,11 +249,15 @@ def test_differences_are_of_the_same_responses_and_cases(reported: tuple, loops:
         cells, runs = row_of(reported[0]["table2"], judge)["cells"], runs_of(loops, judge)
         shared = set.intersection(*(set(run.scores) for run in [*runs, *ours]))
         for name in ("spearman", "pearson"):
-            mean, other_mean = (fmean(figure(loops, run, name, shared) for run in of) for of in (runs, ours))
+            mean, other_mean = (
+                fmean(figure(loops, run, name, shared) for run in of) for of in (runs, ours)
+            )
             assert cells[name]["difference"]["value"] == pytest.approx(mean - other_mean)
             assert cells[name]["difference"]["n"] == len(shared)
         # Missing is wrong: accuracies are of all pairs, for both.
-        mean, other_mean = (fmean(figure(loops, run, "triple_accuracy") for run in of) for of in (runs, ours))
+        mean, other_mean = (
+            fmean(figure(loops, run, "triple_accuracy") for run in of) for of in (runs, ours)
+        )
         assert cells["triple_accuracy"]["difference"]["value"] == pytest.approx(mean - other_mean)
 
 
@@ -219,7 +271,9 @@ def test_p_values_are_adjusted_within_each_column(reported: tuple) -> None:
         assert [cell["p_adjusted"] for cell in tested] == pytest.approx(list(adjusted))
         for cell in tested:
             p = cell["p_adjusted"]
-            assert cell["mark"] == ("*" if p < 0.001 else "†" if p < 0.01 else "§" if p < 0.05 else "")
+            assert cell["mark"] == (
+                "*" if p < 0.001 else "†" if p < 0.01 else "§" if p < 0.05 else ""
+            )
         assert all(cell["mark"] == "" for cell in cells if cell["p"] is None)
         seen += len(tested)
     assert seen > 12
@@ -242,13 +296,19 @@ def test_choices_have_no_correlations_and_no_rationales_and_say_why(reported: tu
     assert cells["spearman"]["difference"]["value"] is None
     assert cells["triple_accuracy"]["p"] is not None
     assert cells["triple_accuracy"]["sd"] is None
-    assert "N/A, this judge gives choices, no scores: pairs: correctness, Spearman, Pearson." in page
+    assert (
+        "N/A, this judge gives choices, no scores: pairs: correctness, Spearman, Pearson." in page
+    )
     assert "N/A, the teacher itself: gpt, BERTScore (F1), BARTScore." in page
 
 
-def test_a_run_that_lacks_verdicts_is_wrong_there_and_it_is_said(reported: tuple, study: Path) -> None:
+def test_a_run_that_lacks_verdicts_is_wrong_there_and_it_is_said(
+    reported: tuple, study: Path
+) -> None:
     result = reported[0]
-    assert any("lazy, run 1: no verdict on 6 of 60 cases, for example" in note for note in result["notes"])
+    assert any(
+        "lazy, run 1: no verdict on 6 of 60 cases, for example" in note for note in result["notes"]
+    )
     values = row_of(result["table2"], "lazy")["cells"]["pairwise_accuracy"]["values"]
     assert values[1] < values[0]
     valid = sum(v["valid"] for v in read(study / "verdicts.jsonl") if v["judge"] == "lazy")
@@ -256,22 +316,36 @@ def test_a_run_that_lacks_verdicts_is_wrong_there_and_it_is_said(reported: tuple
     assert result["judges"]["lazy"]["valid_rate"]["value"] == pytest.approx(valid / 120)
 
 
-def test_runs_without_a_valid_verdict_count_and_judges_are_tested_on_the_same_pairs(study, tmp_path) -> None:
+def test_runs_without_a_valid_verdict_count_and_judges_are_tested_on_the_same_pairs(
+    study, tmp_path
+) -> None:
     verdicts = [v for v in read(study / "verdicts.jsonl") if v["judge"] in ("base", "ours")]
     empty = {"valid": False, "scores": None, "rationale": None, "error": "no score line"}
     verdicts = [v | empty if (v["judge"], v["run"]) == ("base", 1) else v for v in verdicts]
     # A judge that was never asked about the last candidate, on purpose.
     verdicts += [
-        v | {"judge": "narrow", "run": 0, "order": [0, 1, 2], "scores": v["scores"] and [*v["scores"][:3], None]}
+        v
+        | {
+            "judge": "narrow",
+            "run": 0,
+            "order": [0, 1, 2],
+            "scores": v["scores"] and [*v["scores"][:3], None],
+        }
         for v in verdicts
         if (v["judge"], v["run"]) == ("base", 0)
     ]
-    result, page = evaluate(part_of(study, tmp_path, verdicts), tmp_path / "out", "--main_judge", "ours")
+    result, page = evaluate(
+        part_of(study, tmp_path, verdicts), tmp_path / "out", "--main_judge", "ours"
+    )
     cells = row_of(result["table2"], "base")["cells"]
     assert cells["pairwise_accuracy"]["values"][1] == 0
-    assert cells["pairwise_accuracy"]["mean"]["value"] == pytest.approx(fmean(cells["pairwise_accuracy"]["values"]))
+    assert cells["pairwise_accuracy"]["mean"]["value"] == pytest.approx(
+        fmean(cells["pairwise_accuracy"]["values"])
+    )
     assert cells["spearman"]["values"][1] is None
-    assert cells["spearman"]["mean"]["reason"] == cells["spearman"]["difference"]["reason"].removeprefix("base: ")
+    assert cells["spearman"]["mean"]["reason"] == cells["spearman"]["difference"][
+        "reason"
+    ].removeprefix("base: ")
     assert "N/A, run 1: no valid verdict: base, Spearman, Pearson." in page
     assert row_of(result["table2"], "ours")["cells"]["spearman"]["sd"] is None
     assert "<td>one run</td>" in page
@@ -288,19 +362,38 @@ def test_runs_without_a_valid_verdict_count_and_judges_are_tested_on_the_same_pa
 def tables_of(page: str) -> list[list[list[tuple[str, str, str]]]]:
     """Return the lines of each table that has a caption, a line as (tag, scope, text) of its cells."""
     cell = re.compile(r'<(t[hd])(?: scope="(\w+)")?[^>]*>(.*?)</\1>')
-    lines = [re.findall(r"<tr.*?</tr>", table) for table in re.findall(r"<table[^>]*> <caption>\S.*?</table>", page)]
+    lines = [
+        re.findall(r"<tr.*?</tr>", table)
+        for table in re.findall(r"<table[^>]*> <caption>\S.*?</table>", page)
+    ]
     return [
-        [[(tag, scope, re.sub(r"<[a-z/][^>]*>", "", text)) for tag, scope, text in cell.findall(line)] for line in each]
+        [
+            [
+                (tag, scope, re.sub(r"<[a-z/][^>]*>", "", text))
+                for tag, scope, text in cell.findall(line)
+            ]
+            for line in each
+        ]
         for each in lines
     ]
 
 
-def test_a_judge_by_likelihood_is_compared_by_its_expected_scores(study: Path, tmp_path: Path) -> None:
-    verdicts = [each for each in read(study / "verdicts.jsonl") if each["judge"] in ("ours", "base")]
+def test_a_judge_by_likelihood_is_compared_by_its_expected_scores(
+    study: Path, tmp_path: Path
+) -> None:
+    verdicts = [
+        each for each in read(study / "verdicts.jsonl") if each["judge"] in ("ours", "base")
+    ]
     for case in read(study / "cases.jsonl"):
-        likely = {"rubric": "likelihood@1", "scores": None, "expected_scores": [-3.0, -2.0, -1.5, -4.0]}
+        likely = {
+            "rubric": "likelihood@1",
+            "scores": None,
+            "expected_scores": [-3.0, -2.0, -1.5, -4.0],
+        }
         verdicts.append(a_verdict(case, "likely") | likely)
-    result, _ = evaluate(part_of(study, tmp_path, verdicts), tmp_path / "out", "--main_judge", "ours")
+    result, _ = evaluate(
+        part_of(study, tmp_path, verdicts), tmp_path / "out", "--main_judge", "ours"
+    )
     loops = loops_of(tmp_path)
     (run,) = runs_of(loops, "likely")
     cells = row_of(result["table2"], "likely")["cells"]
@@ -312,7 +405,10 @@ def test_a_judge_by_likelihood_is_compared_by_its_expected_scores(study: Path, t
     columns = "| evaluation model | runs | valid | Spearman | Pearson | Accuracy 2-tuple | Accuracy triple |"
     _, *lines, after = summary[summary.index(columns) + 1 :][:5]
     assert [line.split(" | ")[0] for line in lines] == ["| ours", "| base", "| likely"]
-    means = [row_of(result["table2"], line.split(" | ")[0][2:])["cells"]["triple_accuracy"]["mean"] for line in lines]
+    means = [
+        row_of(result["table2"], line.split(" | ")[0][2:])["cells"]["triple_accuracy"]["mean"]
+        for line in lines
+    ]
     shown = [line.split(" | ")[6].split()[0].rstrip("\\*†§") for line in lines]
     assert shown == [f"{100 * mean['value']:.2f}" for mean in means]
     assert not after
@@ -326,13 +422,31 @@ def test_the_table_can_be_read_without_seeing_it(reported: tuple) -> None:
     for head, *lines in tables:
         assert {(tag, scope) for tag, scope, _ in head} == {("th", "col")}
         for line in lines:
-            assert [(tag, scope) for tag, scope, _ in line] == [("th", "row")] + [("td", "")] * (len(head) - 1)
-    shown, differences = ({line[0][2]: [text for *_, text in line] for line in table} for table in tables)
-    assert list(shown) == ["evaluation model", "gpt", "ours (main)", "base", "lazy", "pairs: correctness"]
-    assert shown["gpt"][1:5] == ["3 runs", f"{100 * row_of(reported[0]['table2'], 'gpt')['valid']:.0f} %", "N/A", "N/A"]
+            assert [(tag, scope) for tag, scope, _ in line] == [("th", "row")] + [("td", "")] * (
+                len(head) - 1
+            )
+    shown, differences = (
+        {line[0][2]: [text for *_, text in line] for line in table} for table in tables
+    )
+    assert list(shown) == [
+        "evaluation model",
+        "gpt",
+        "ours (main)",
+        "base",
+        "lazy",
+        "pairs: correctness",
+    ]
+    assert shown["gpt"][1:5] == [
+        "3 runs",
+        f"{100 * row_of(reported[0]['table2'], 'gpt')['valid']:.0f} %",
+        "N/A",
+        "N/A",
+    ]
     cell = row_of(reported[0]["table2"], "base")["cells"]["triple_accuracy"]
     mean = cell["mean"]
-    value, low, high, sd = (f"{100 * each:.2f}" for each in (mean["value"], mean["low"], mean["high"], cell["sd"]))
+    value, low, high, sd = (
+        f"{100 * each:.2f}" for each in (mean["value"], mean["low"], mean["high"], cell["sd"])
+    )
     assert shown["base"][-1] == f"{value} ± {sd}{cell['mark']} [{low}, {high}]"
     assert "ours (main)" not in differences
     gap, p = cell["difference"], cell["p_adjusted"]
@@ -342,7 +456,9 @@ def test_the_table_can_be_read_without_seeing_it(reported: tuple) -> None:
     assert differences["gpt"][1] == "N/A"
 
 
-def test_rounds_are_the_means_of_the_table_and_the_first_judge_is_the_main_one(study: Path, tmp_path: Path) -> None:
+def test_rounds_are_the_means_of_the_table_and_the_first_judge_is_the_main_one(
+    study: Path, tmp_path: Path
+) -> None:
     result, page = evaluate(study, tmp_path, "--rounds", "base,lazy,ours", "--encoder", "none")
     assert result["table2"]["ours"] == result["main_judge"]["name"] == "gpt"
     for line in result["rounds"]["table"]:
@@ -352,10 +468,14 @@ def test_rounds_are_the_means_of_the_table_and_the_first_judge_is_the_main_one(s
     assert "± between runs" in page
 
 
-def test_the_main_judge_is_the_first_training_and_pairs_are_drawn_as_in_figure_4(reported: tuple) -> None:
+def test_the_main_judge_is_the_first_training_and_pairs_are_drawn_as_in_figure_4(
+    reported: tuple,
+) -> None:
     result, page = reported
     assert (result["main_judge"]["name"], result["similarity"]["teacher"]) == ("ours", "gpt")
-    won, *others = (result["models"]["ours"]["pairs"][0][name]["value"] for name in ("win", "tie", "loss"))
+    won, *others = (
+        result["models"]["ours"]["pairs"][0][name]["value"] for name in ("win", "tie", "loss")
+    )
     table = page.partition("Pairs of candidates by ours: ")[2]
     row = table.partition('<th scope="row">ash</th>')[2].partition("</tr>")[0]
     assert row.startswith(f"<td>birch</td><td>{won:.2f} [")
@@ -363,8 +483,12 @@ def test_the_main_judge_is_the_first_training_and_pairs_are_drawn_as_in_figure_4
 
 
 @pytest.mark.parametrize(("more", "message"), ROWS["test_unknown_names_get_one_line"])
-def test_unknown_names_get_one_line(more: list[str], message: str, study: Path, tmp_path: Path) -> None:
-    assert message in error_line(report(study, tmp_path / "out", "--ratings", study / "ratings.jsonl", *more))
+def test_unknown_names_get_one_line(
+    more: list[str], message: str, study: Path, tmp_path: Path
+) -> None:
+    assert message in error_line(
+        report(study, tmp_path / "out", "--ratings", study / "ratings.jsonl", *more)
+    )
     assert not (tmp_path / "out").exists()
 
 
@@ -372,12 +496,28 @@ def test_unknown_names_get_one_line(more: list[str], message: str, study: Path, 
 RIGHT = (12, 15, 17, 18, 19)
 
 
-def followed(folder: Path, *more: str, rounds=3, names="", verdicts=None, label="r") -> tuple[dict, str]:
+def followed(
+    folder: Path, *more: str, rounds=3, names="", verdicts=None, label="r"
+) -> tuple[dict, str]:
     """Run the recipe on one file of verdicts per round, judges r0, r1, …; return agreement.json and the page."""
     verdicts = [right_verdicts(count) for count in RIGHT[:rounds]] if verdicts is None else verdicts
-    files = [f"{label}{place}={write(folder / f'{place}.jsonl', each)}" for place, each in enumerate(verdicts)]
+    files = [
+        f"{label}{place}={write(folder / f'{place}.jsonl', each)}"
+        for place, each in enumerate(verdicts)
+    ]
     names = names or ",".join(f"r{place}" for place in range(len(verdicts)))
-    options = ("--cases", CASES, "--ratings", RATINGS, "--output", folder / "out", *FAST, "--rounds", names, *more)
+    options = (
+        "--cases",
+        CASES,
+        "--ratings",
+        RATINGS,
+        "--output",
+        folder / "out",
+        *FAST,
+        "--rounds",
+        names,
+        *more,
+    )
     succeeded(meta_evaluate("--verdicts", *files, *options))
     page = re.sub(r"\s+", " ", (folder / "out" / "report.html").read_text("utf-8"))
     return json.loads((folder / "out" / "agreement.json").read_text("utf-8")), page
@@ -421,7 +561,9 @@ def test_five_rounds_have_intervals(tmp_path):
     assert forecast["residual_error"] > 0
     assert [each["round"] for each in forecast["next"]] == [5, 6, 7, 8]
     assert all(each["low"] < each["value"] < each["high"] for each in forecast["next"])
-    assert re.search(r"Fitted by least squares, residual standard error 0\.\d\d points\. Intervals", page)
+    assert re.search(
+        r"Fitted by least squares, residual standard error 0\.\d\d points\. Intervals", page
+    )
     assert formatted(forecast["next"][0], 2, 100) in page
 
 

@@ -20,7 +20,9 @@ from automedeval.models.checkpoints import read_history, read_record
 from automedeval.training.start import parse_run, precision, without_bfloat16
 
 CONFIG = "recipes/runs/automedeval-135m/stage1.yaml"
-BATCHES = flags(per_device_train_batch_size=2, gradient_accumulation_steps=2)  # there is padding within a batch
+BATCHES = flags(
+    per_device_train_batch_size=2, gradient_accumulation_steps=2
+)  # there is padding within a batch
 FAST = ("--bf16", "false", "--save_steps", "2", "--logging_steps", "1", "--num_train_epochs", "2")
 
 
@@ -40,19 +42,27 @@ def train(*options: object) -> subprocess.CompletedProcess:
 
 
 @pytest.fixture(scope="module")
-def stage1(tiny_model: Path, instructions: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+def stage1(
+    tiny_model: Path, instructions: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, str]:
     output = tmp_path_factory.mktemp("runs") / "stage1"
     return output, train(*arguments(tiny_model, instructions, output)).stdout
 
 
-def test_a_run_leaves_weights_card_and_record(stage1: tuple[Path, str], tiny_model: Path, instructions: Path) -> None:
+def test_a_run_leaves_weights_card_and_record(
+    stage1: tuple[Path, str], tiny_model: Path, instructions: Path
+) -> None:
     output, printed = stage1
     assert "stage1: 8 rows, " in printed
     assert "2 epochs = " in printed
     assert "4 rows an update" in printed
     files = {path.name for path in output.iterdir()}
     assert {"model.safetensors", "config.json", "tokenizer.json", "README.md", "training"} <= files
-    assert [name for name in files if name.startswith("checkpoint-") or name.endswith((".bin", ".pt", ".pth"))] == []
+    assert [
+        name
+        for name in files
+        if name.startswith("checkpoint-") or name.endswith((".bin", ".pt", ".pth"))
+    ] == []
     record = read_record(output)
     assert record["finished"]
     assert record["versions"]["trl"]
@@ -66,9 +76,16 @@ def test_a_run_leaves_weights_card_and_record(stage1: tuple[Path, str], tiny_mod
     assert words in (output / "README.md").read_text()
     (stage,) = read_history(output)
     statistics = json.loads((instructions / "statistics.json").read_text())
-    assert (stage.splits, stage.fingerprint, stage.rows) == (("stage1",), statistics["fingerprint"], 8)
+    assert (stage.splits, stage.fingerprint, stage.rows) == (
+        ("stage1",),
+        statistics["fingerprint"],
+        8,
+    )
     assert len(losses(output)) == 4  # 8 rows, 2 epochs, 4 rows an update
-    before, after = load_file(tiny_model / "model.safetensors"), load_file(output / "model.safetensors")
+    before, after = (
+        load_file(tiny_model / "model.safetensors"),
+        load_file(output / "model.safetensors"),
+    )
     assert all(before[name].shape == after[name].shape for name in before)
     assert any((before[name] != after[name]).any() for name in before)
 
@@ -84,12 +101,31 @@ def test_a_trained_checkpoint_judges(stage1: tuple[Path, str], tmp_path: Path) -
 
 @pytest.mark.slow
 @pytest.mark.parametrize("adapter", [False, True], ids=["full weights", "LoRA"])
-def test_trl_trains_the_same_from_the_same_yaml(adapter, tiny_model, instructions, tmp_path) -> None:
+def test_trl_trains_the_same_from_the_same_yaml(
+    adapter, tiny_model, instructions, tmp_path
+) -> None:
     """`accelerate launch recipes/sft.py` beside `trl sft`, over 20 updates; TRL's own reader, tokenizer and output layer."""
     rank = ("--lora_r", 4, "--lora_dropout", 0.1, "--learning_rate", 0.01)
-    more = ("--max_steps", 20, "--save_steps", 20, *BATCHES, *(("--use_peft", "true", *rank) if adapter else ()))
-    launch = ("accelerate", "launch", "--config_file", "accelerate_configs/single.yaml", "recipes/sft.py")
-    environment = {**os.environ, "HF_DATASETS_CACHE": str(tmp_path / "cache"), "CUDA_VISIBLE_DEVICES": ""}
+    more = (
+        "--max_steps",
+        20,
+        "--save_steps",
+        20,
+        *BATCHES,
+        *(("--use_peft", "true", *rank) if adapter else ()),
+    )
+    launch = (
+        "accelerate",
+        "launch",
+        "--config_file",
+        "accelerate_configs/single.yaml",
+        "recipes/sft.py",
+    )
+    environment = {
+        **os.environ,
+        "HF_DATASETS_CACHE": str(tmp_path / "cache"),
+        "CUDA_VISIBLE_DEVICES": "",
+    }
     for name, program in (("ours", launch), ("theirs", ("trl", "sft"))):
         options = arguments(tiny_model, instructions, tmp_path / name, *more)
         command = [str(Path(sys.executable).parent / program[0]), *program[1:], *map(str, options)]
@@ -103,15 +139,34 @@ def test_trl_trains_the_same_from_the_same_yaml(adapter, tiny_model, instruction
     for key, weight in load_file(tmp_path / "theirs" / file).items():
         torch.testing.assert_close(ours[key], weight, rtol=1e-3, atol=1e-4)
     if adapter:  # the next stage starts from the merged weights
-        before, merged = (load_file(folder / "model.safetensors") for folder in (tiny_model, tmp_path / "ours"))
+        before, merged = (
+            load_file(folder / "model.safetensors") for folder in (tiny_model, tmp_path / "ours")
+        )
         assert before.keys() == merged.keys()
         assert any((before[name] != merged[name]).any() for name in before)
-        train(*arguments(tmp_path / "ours", instructions, tmp_path / "next", "--dataset_train_split", "stage2"))
+        train(
+            *arguments(
+                tmp_path / "ours",
+                instructions,
+                tmp_path / "next",
+                "--dataset_train_split",
+                "stage2",
+            )
+        )
 
 
 def test_what_trl_offers_works(tiny_model: Path, instructions: Path, tmp_path: Path) -> None:
     """The prompt trained on too, packing, several processes that tokenize, the loss of the test split."""
-    more = ("--completion_only_loss", "false", "--packing", "true", "--dataset_num_proc", 2, "--eval_strategy", "epoch")
+    more = (
+        "--completion_only_loss",
+        "false",
+        "--packing",
+        "true",
+        "--dataset_num_proc",
+        2,
+        "--eval_strategy",
+        "epoch",
+    )
     train(*arguments(tiny_model, instructions, tmp_path / "out", *more, "--num_train_epochs", 1))
     (stage,) = read_history(tmp_path / "out")
     assert stage.trained == stage.tokens
@@ -126,22 +181,33 @@ def test_the_next_stage_starts_there_and_no_other_does(stage1, instructions, tmp
     train(*arguments(stage1[0], instructions, output, "--dataset_train_split", "stage2"))
     assert [stage.splits for stage in read_history(output)] == [("stage1",), ("stage2",)]
     assert read_record(output)["base"] == read_record(stage1[0])["base"]
-    skipped = run_recipe("sft", *arguments(stage1[0], instructions, tmp_path / "s3", "--dataset_train_split", "stage3"))
+    skipped = run_recipe(
+        "sft",
+        *arguments(stage1[0], instructions, tmp_path / "s3", "--dataset_train_split", "stage3"),
+    )
     assert "stage3 starts where stage2 of" in error_line(skipped)
     assert not (tmp_path / "s3").exists()
 
 
-def test_a_finished_run_is_not_repeated_and_not_written_over(stage1, tiny_model, instructions) -> None:
+def test_a_finished_run_is_not_repeated_and_not_written_over(
+    stage1, tiny_model, instructions
+) -> None:
     before = (stage1[0] / "model.safetensors").stat().st_mtime_ns
-    (stage1[0] / "checkpoint-1").mkdir()  # as a run leaves it that is killed once its record is written
+    (
+        stage1[0] / "checkpoint-1"
+    ).mkdir()  # as a run leaves it that is killed once its record is written
     assert "is finished already" in train(*arguments(tiny_model, instructions, stage1[0])).stdout
-    other = run_recipe("sft", *arguments(tiny_model, instructions, stage1[0], "--learning_rate", "0.5"))
+    other = run_recipe(
+        "sft", *arguments(tiny_model, instructions, stage1[0], "--learning_rate", "0.5")
+    )
     assert not (stage1[0] / "checkpoint-1").exists()
     assert "holds another run: learning_rate was 0.0001, now 0.5" in error_line(other)
     assert (stage1[0] / "model.safetensors").stat().st_mtime_ns == before
 
 
-def test_the_same_rows_at_once_are_an_ablation(tiny_model: Path, instructions: Path, tmp_path: Path) -> None:
+def test_the_same_rows_at_once_are_an_ablation(
+    tiny_model: Path, instructions: Path, tmp_path: Path
+) -> None:
     config = tmp_path / "no_curriculum.yaml"
     parts = "".join(f"  - {{path: {instructions}, split: stage{number}}}\n" for number in (1, 2, 3))
     text = (ROOT / "recipes/runs/automedeval-135m/no_curriculum.yaml").read_text()
@@ -153,7 +219,9 @@ def test_the_same_rows_at_once_are_an_ablation(tiny_model: Path, instructions: P
     assert (stage.splits, stage.rows) == (("stage1", "stage2", "stage3"), 16)
 
 
-def test_a_checkpoint_that_trl_cannot_resume_is_one_line(tiny_model: Path, instructions: Path, tmp_path: Path) -> None:
+def test_a_checkpoint_that_trl_cannot_resume_is_one_line(
+    tiny_model: Path, instructions: Path, tmp_path: Path
+) -> None:
     output = tmp_path / "out"
     with stopped(SAVE, 2):
         run_recipe("sft", *arguments(tiny_model, instructions, output, "--save_steps", 1))
@@ -178,7 +246,9 @@ def test_bad_input_is_one_line(tiny_model, instructions, tmp_path, more, fault) 
 
 def test_a_base_without_a_chat_template_needs_one(instructions: Path, tmp_path: Path) -> None:
     base = build_tiny_model(tmp_path / "base", chat_template=None)
-    assert "has no chat template" in error_line(run_recipe("sft", *arguments(base, instructions, tmp_path / "out")))
+    assert "has no chat template" in error_line(
+        run_recipe("sft", *arguments(base, instructions, tmp_path / "out"))
+    )
     template = ROOT / "src/automedeval/models/templates/chat_template.jinja"
     train(*arguments(base, instructions, tmp_path / "out", "--chat_template_path", template))
     assert (tmp_path / "out/chat_template.jinja").read_text() == template.read_text()
@@ -192,7 +262,9 @@ def test_a_base_keeps_its_own_chat_template_where_none_takes_that_of_the_yaml_ba
     config.write_text((ROOT / CONFIG).read_text() + f"chat_template_path: {template}\n")
     options = arguments(tiny_model, instructions, tmp_path / "out", "--chat_template_path", "none")
     train("--config", config, *options[2:])
-    assert (tmp_path / "out/chat_template.jinja").read_text() == (tiny_model / "chat_template.jinja").read_text()
+    assert (tmp_path / "out/chat_template.jinja").read_text() == (
+        tiny_model / "chat_template.jinja"
+    ).read_text()
 
 
 KEPT = ("--bf16", "true", "--dtype", "bfloat16")  # what the command line says
@@ -204,7 +276,9 @@ FORMATS = [
 
 
 @pytest.mark.parametrize(("feature", "more", "bf16", "dtype", "why"), FORMATS)
-def test_a_processor_without_bfloat16_trains_in_float32(feature, more, bf16, dtype, why, monkeypatch) -> None:
+def test_a_processor_without_bfloat16_trains_in_float32(
+    feature, more, bf16, dtype, why, monkeypatch
+) -> None:
     monkeypatch.setattr("torch.cpu.get_capabilities", lambda: {feature: True})
     paper = str(ROOT / "recipes/runs/automedeval-13b/stage1.yaml")
     monkeypatch.setattr("sys.argv", ["recipes/sft.py", "--config", paper, "--use_cpu", *more])
@@ -214,7 +288,9 @@ def test_a_processor_without_bfloat16_trains_in_float32(feature, more, bf16, dty
     assert training.model_init_kwargs["attn_implementation"] == "flash_attention_2"
     why = why.replace("LOST", "loses small updates: --dtype float32")
     assert precision(training, model.dtype) == f"computes in {dtype}, weights in {dtype}{why}"
-    if dtype == "bfloat16":  # an adapter is in float32, and so are ZeRO's and FSDP's copies of the weights
+    if (
+        dtype == "bfloat16"
+    ):  # an adapter is in float32, and so are ZeRO's and FSDP's copies of the weights
         assert "loses" not in precision(training, model.dtype, adapter=True)
         monkeypatch.setenv("ACCELERATE_USE_DEEPSPEED", "true")
         assert "loses" not in precision(training, model.dtype)
@@ -222,10 +298,17 @@ def test_a_processor_without_bfloat16_trains_in_float32(feature, more, bf16, dty
 
 def test_a_config_that_is_no_mapping_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "run.yaml").write_text("- bf16: true\n")
-    assert "must contain a YAML mapping" in error_line(run_recipe("sft", "--config", tmp_path / "run.yaml"))
+    assert "must contain a YAML mapping" in error_line(
+        run_recipe("sft", "--config", tmp_path / "run.yaml")
+    )
 
 
 def test_without_use_cpu_no_number_format_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.cpu.get_capabilities", dict)
     parser = TrlParser((ScriptArguments, SFTConfig, ModelConfig))
-    assert without_bfloat16(parser, ["--config", str(ROOT / "recipes/runs/automedeval-13b/stage1.yaml")]) == []
+    assert (
+        without_bfloat16(
+            parser, ["--config", str(ROOT / "recipes/runs/automedeval-13b/stage1.yaml")]
+        )
+        == []
+    )

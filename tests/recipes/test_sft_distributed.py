@@ -26,9 +26,13 @@ from automedeval.training.run import WHOLE
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(sys.platform != "linux", reason="processes are limited and kept apart by means of Linux"),
+    pytest.mark.skipif(
+        sys.platform != "linux", reason="processes are limited and kept apart by means of Linux"
+    ),
     # DeepSpeed compiles a small extension the first time that it talks to other processes on CPUs.
-    pytest.mark.skipif(shutil.which("g++") is None, reason="DeepSpeed compiles with g++, and there is none"),
+    pytest.mark.skipif(
+        shutil.which("g++") is None, reason="DeepSpeed compiles with g++, and there is none"
+    ),
 ]
 deepspeed = pytest.importorskip("deepspeed")
 
@@ -71,19 +75,48 @@ def arguments(folder: Path, output: Path, *more: object) -> list[str]:
 
 def small(folder: Path, output: Path, *more: object) -> list[str]:
     """Return the arguments of eight updates, four rows each, saved after every other one."""
-    updates = ("--gradient_accumulation_steps", 2, "--num_train_epochs", 2, "--save_steps", 2, "--bf16", "false")
+    updates = (
+        "--gradient_accumulation_steps",
+        2,
+        "--num_train_epochs",
+        2,
+        "--save_steps",
+        2,
+        "--bf16",
+        "false",
+    )
     return arguments(folder, output, *updates, *more)
 
 
 def start(
-    machine: str, recipe: list[str], log: Path, limit: Callable[[], None] | None = None, **environment: str
+    machine: str,
+    recipe: list[str],
+    log: Path,
+    limit: Callable[[], None] | None = None,
+    **environment: str,
 ) -> subprocess.Popen:
     """Start `accelerate launch` on a machine's description; what it prints goes to a file."""
-    own = {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1", "HF_DATASETS_CACHE": str(log.parent / "datasets")}
-    options = {"cwd": ROOT, "stdin": subprocess.DEVNULL, "stderr": subprocess.STDOUT, "preexec_fn": limit}
-    command = [str(BINARIES / "accelerate"), "launch", "--config_file", f"accelerate_configs/{machine}.yaml"]
+    own = {
+        "CUDA_VISIBLE_DEVICES": "",
+        "OMP_NUM_THREADS": "1",
+        "HF_DATASETS_CACHE": str(log.parent / "datasets"),
+    }
+    options = {
+        "cwd": ROOT,
+        "stdin": subprocess.DEVNULL,
+        "stderr": subprocess.STDOUT,
+        "preexec_fn": limit,
+    }
+    command = [
+        str(BINARIES / "accelerate"),
+        "launch",
+        "--config_file",
+        f"accelerate_configs/{machine}.yaml",
+    ]
     with open(log, "wb") as stream:
-        return subprocess.Popen([*command, *recipe], stdout=stream, env=os.environ | own | environment, **options)
+        return subprocess.Popen(
+            [*command, *recipe], stdout=stream, env=os.environ | own | environment, **options
+        )
 
 
 def kill(process: subprocess.Popen) -> None:
@@ -99,7 +132,11 @@ def start_and_kill(recipe: list[str], output: Path) -> None:
     """Start a run that writes to `output`, and kill it when its second checkpoint is whole."""
     process = start("zero3_cpu", recipe, output.with_suffix(".log"))
     until = time.monotonic() + TIMEOUT
-    while not (output / "checkpoint-4" / WHOLE).exists() and process.poll() is None and time.monotonic() < until:
+    while (
+        not (output / "checkpoint-4" / WHOLE).exists()
+        and process.poll() is None
+        and time.monotonic() < until
+    ):
         time.sleep(0.01)
     kill(process)
     assert process.returncode == -signal.SIGKILL
@@ -118,7 +155,9 @@ def ended(process: subprocess.Popen, log: Path, status: int = 0, end: str = "") 
         kill(process)
         pytest.fail(f"not done after {TIMEOUT} s:\n{log.read_text(errors='replace')[-3000:]}")
     output = log.read_text(errors="replace")
-    is_done = bool(end) and "terminate called without an active exception" in output.partition(end)[2]
+    is_done = (
+        bool(end) and "terminate called without an active exception" in output.partition(end)[2]
+    )
     assert process.returncode == status or is_done, output[-3000:]
     return output
 
@@ -152,8 +191,13 @@ def test_two_processes_train_one_model(folder: Path, uninterrupted: tuple[Path, 
     assert len(losses(output)) == 8
     assert read_record(output)["identity"]["processes"] == 2
     assert read_record(output)["versions"]["deepspeed"]
-    before, after = load_file(folder / "model/model.safetensors"), load_file(output / "model.safetensors")
-    assert {name: each.shape for name, each in before.items()} == {name: each.shape for name, each in after.items()}
+    before, after = (
+        load_file(folder / "model/model.safetensors"),
+        load_file(output / "model.safetensors"),
+    )
+    assert {name: each.shape for name, each in before.items()} == {
+        name: each.shape for name, each in after.items()
+    }
     assert all(torch.isfinite(each).all() for each in after.values())
     assert any((before[name] != after[name]).any() for name in before)
     for dtype in (torch.float32, torch.bfloat16):
@@ -176,10 +220,14 @@ def test_killed_it_goes_on_to_the_same_weights(saving, folder, killed, uninterru
     assert ("checkpoint-4: incomplete, removed" in printed) == saving
     assert f"resuming from {output}/checkpoint-{2 if saving else 4}" in printed
     assert losses(output) == losses(uninterrupted[0])  # exactly
-    assert (output / "model.safetensors").read_bytes() == (uninterrupted[0] / "model.safetensors").read_bytes()
+    assert (output / "model.safetensors").read_bytes() == (
+        uninterrupted[0] / "model.safetensors"
+    ).read_bytes()
 
 
-def test_an_adapter_is_gathered_and_merged_and_a_killed_run_goes_on_to_the_same_one(folder: Path) -> None:
+def test_an_adapter_is_gathered_and_merged_and_a_killed_run_goes_on_to_the_same_one(
+    folder: Path,
+) -> None:
     from deepspeed.utils.zero_to_fp32 import get_fp32_state_dict_from_zero_checkpoint
 
     pytest.importorskip("peft")
@@ -187,12 +235,20 @@ def test_an_adapter_is_gathered_and_merged_and_a_killed_run_goes_on_to_the_same_
     lora = ("--use_peft", "true", "--lora_r", rank, "--lora_alpha", alpha)
     lora += ("--lora_dropout", 0.1, "--learning_rate", 0.05)
     whole, killed = folder / "adapter", folder / "adapter-killed"
-    output = ended(start("zero3_cpu", small(folder, whole, *lora), folder / "adapter.log"), folder / "adapter.log")
+    output = ended(
+        start("zero3_cpu", small(folder, whole, *lora), folder / "adapter.log"),
+        folder / "adapter.log",
+    )
     assert output.count("stage1: 16 rows, ") == 1
     # Beside a merge by hand, in float64: W + alpha / r * B A.
-    before, after = load_file(folder / "model/model.safetensors"), load_file(whole / "model.safetensors")
+    before, after = (
+        load_file(folder / "model/model.safetensors"),
+        load_file(whole / "model.safetensors"),
+    )
     adapter = load_file(whole / "adapter/adapter_model.safetensors")
-    pairs = {name.removesuffix(".lora_A.weight") for name in adapter if name.endswith(".lora_A.weight")}
+    pairs = {
+        name.removesuffix(".lora_A.weight") for name in adapter if name.endswith(".lora_A.weight")
+    }
     assert adapter.keys() == {f"{name}.lora_{part}.weight" for name in pairs for part in "AB"}
     assert before.keys() == after.keys()
     for name, weight in before.items():
@@ -209,7 +265,10 @@ def test_an_adapter_is_gathered_and_merged_and_a_killed_run_goes_on_to_the_same_
     parts = get_fp32_state_dict_from_zero_checkpoint(str(killed / "checkpoint-4"))
     for name, weight in load_file(killed / "checkpoint-4/adapter_model.safetensors").items():
         assert torch.equal(weight, parts[name.replace(".weight", ".default.weight")]), name
-    output = ended(start("zero3_cpu", small(folder, killed, *lora), folder / "resumed.log"), folder / "resumed.log")
+    output = ended(
+        start("zero3_cpu", small(folder, killed, *lora), folder / "resumed.log"),
+        folder / "resumed.log",
+    )
     assert f"resuming from {killed}/checkpoint-4" in output
     assert losses(killed) == losses(whole)
     for name in ("adapter/adapter_model.safetensors", "model.safetensors"):
@@ -226,15 +285,23 @@ def test_a_disk_that_fills_up_spares_the_whole_checkpoints(folder: Path, killed:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
 
-    messages = errors(ended(start("zero3_cpu", small(folder, output), log, limit=limit), log, status=1))
-    first = {line for line in messages if line.startswith("error: a checkpoint could not be written: ")}
+    messages = errors(
+        ended(start("zero3_cpu", small(folder, output), log, limit=limit), log, status=1)
+    )
+    first = {
+        line for line in messages if line.startswith("error: a checkpoint could not be written: ")
+    }
     assert first
     assert messages - first <= {"error: another process of this run has ended; see its error line"}
     assert not (output / "checkpoint-6" / WHOLE).exists()
     assert not read_record(output)["finished"]
     for name in ("checkpoint-2", "checkpoint-4"):
         before, after = (
-            {path.relative_to(at): path.stat().st_size for path in (at / name).rglob("*") if path.is_file()}
+            {
+                path.relative_to(at): path.stat().st_size
+                for path in (at / name).rglob("*")
+                if path.is_file()
+            }
             for at in (killed, output)
         )
         assert before == after
@@ -242,26 +309,64 @@ def test_a_disk_that_fills_up_spares_the_whole_checkpoints(folder: Path, killed:
 
 def test_a_judge_rewards_the_completions_of_two_processes(folder: Path) -> None:
     # ZeRO-3 splits the weights of the model that is trained, and leaves those of the judge whole.
-    output, log, settings, prompts = (folder / name for name in ("grpo", "grpo.log", "reward.yaml", "prompts"))
+    output, log, settings, prompts = (
+        folder / name for name in ("grpo", "grpo.log", "reward.yaml", "prompts")
+    )
     settings.write_text(f"judge: {folder / 'model'}\n")
     prompts.mkdir()
     rows = [
-        {"prompt": [{"role": "user", "content": f"Question {number}?"}], "reference": "Rest."} for number in range(6)
+        {"prompt": [{"role": "user", "content": f"Question {number}?"}], "reference": "Rest."}
+        for number in range(6)
     ]
     (prompts / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    program = ["-m", "trl.scripts.grpo", "--reward_funcs", "automedeval.harness.rewards.medical_judge"]
-    program += ["--model_name_or_path", folder / "model", "--dataset_name", prompts, "--output_dir", output]
-    program += ["--max_completion_length", 8, "--learning_rate", 0.01, "--use_cpu", "true", "--bf16", "false"]
+    program = [
+        "-m",
+        "trl.scripts.grpo",
+        "--reward_funcs",
+        "automedeval.harness.rewards.medical_judge",
+    ]
+    program += [
+        "--model_name_or_path",
+        folder / "model",
+        "--dataset_name",
+        prompts,
+        "--output_dir",
+        output,
+    ]
+    program += [
+        "--max_completion_length",
+        8,
+        "--learning_rate",
+        0.01,
+        "--use_cpu",
+        "true",
+        "--bf16",
+        "false",
+    ]
     program += ["--activation_checkpointing", "false", "--beta", 0.0]
-    program += ["--num_generations", 2, "--per_device_train_batch_size", 2, "--gradient_accumulation_steps", 1]
+    program += [
+        "--num_generations",
+        2,
+        "--per_device_train_batch_size",
+        2,
+        "--gradient_accumulation_steps",
+        1,
+    ]
     program += ["--max_steps", 3, "--save_steps", 3, "--logging_steps", 1]
-    ended(start("zero3_cpu", list(map(str, program)), log, AUTOMEDEVAL_REWARD=str(settings)), log, end="Model saved to")
+    ended(
+        start("zero3_cpu", list(map(str, program)), log, AUTOMEDEVAL_REWARD=str(settings)),
+        log,
+        end="Model saved to",
+    )
     state = json.loads((output / "checkpoint-3/trainer_state.json").read_text())
     assert len(list(output.glob("checkpoint-3/rng_state_*.pth"))) == 2  # one of each process
     rewards = [line for line in state["log_history"] if "judge/valid_rate" in line]
     assert [line["judge/valid_rate"] for line in rewards] == [1, 1, 1]
     assert all(1 <= line["reward"] <= 5 for line in rewards)
-    before, after = load_file(folder / "model/model.safetensors"), load_file(output / "model.safetensors")
+    before, after = (
+        load_file(folder / "model/model.safetensors"),
+        load_file(output / "model.safetensors"),
+    )
     assert any((before[name] != after[name]).any() for name in before), rewards
 
 

@@ -40,7 +40,10 @@ def test_a_table_of_pandas_with_its_index_holds_the_same_cases(tmp_path, rows):
 
 def test_ids_are_of_the_question_alone(tmp_path):
     more = [{**row, "third": "More.", "reference": "R."} for row in reversed(WIDE)]
-    ids, of_more = ({case.question: case.id for case in read_rows(tmp_path, r, blank="skip")} for r in (WIDE, more))
+    ids, of_more = (
+        {case.question: case.id for case in read_rows(tmp_path, r, blank="skip")}
+        for r in (WIDE, more)
+    )
     assert ids == of_more
     first, *others = read_rows(tmp_path, [WIDE[0], {**WIDE[0], "larch-7b": "Other."}, WIDE[0]])
     ids = [case.id for case in others]
@@ -55,18 +58,27 @@ def test_own_ids_references_and_topics_are_kept_and_numbers_are_no_responses(tmp
     assert first == Case("7", "What?", (Response("rowan", "A."),), "This.", "Gout", {"row": 1})
     assert (second.reference, second.topic) == (None, None)
     table = table_of(file)
-    assert str(table.columns).endswith("Question, rowan (answers), Ground truth (reference), Category (topic), ID")
+    assert str(table.columns).endswith(
+        "Question, rowan (answers), Ground truth (reference), Category (topic), ID"
+    )
     assert table.notes[1:] == ["not read: Score rowan (no text), url", "2 rows, 2 cases"]
     assert table_of(write(tmp_path / "b.jsonl", json.dumps(first.to_dict()))) is None
 
 
 def test_the_rows_of_one_id_are_a_case(tmp_path):
     each = [(name, *row) for name in "xy" for row in (("m1", ""), ("m2", "R."))]
-    rows = [{"case_id": name, "prompt": "Why?", "model": m, "output": f"{name} {m}", "gold": g} for name, m, g in each]
-    cases = [(case.id, case.question, case.models, case.reference) for case in read_rows(tmp_path, rows)]
+    rows = [
+        {"case_id": name, "prompt": "Why?", "model": m, "output": f"{name} {m}", "gold": g}
+        for name, m, g in each
+    ]
+    cases = [
+        (case.id, case.question, case.models, case.reference) for case in read_rows(tmp_path, rows)
+    ]
     assert cases == [(name, "Why?", ["m1", "m2"], "R.") for name in "xy"]
     # ids of rows, not of cases
-    (case,) = read_rows(tmp_path, [{**row, "case_id": number} for number, row in enumerate(rows[:2])])
+    (case,) = read_rows(
+        tmp_path, [{**row, "case_id": number} for number, row in enumerate(rows[:2])]
+    )
     assert case.models == ["m1", "m2"]
 
 
@@ -87,7 +99,9 @@ def test_a_reference_is_a_text(tmp_path, cell):
     if why == "texts":
         assert [case.reference for case in read_rows(tmp_path, rows)] == [cell]
     else:
-        with pytest.raises(RecordError, match="a.csv:[23]: " + re.escape(f"the reference is {cell!r}, {why}: ")):
+        with pytest.raises(
+            RecordError, match="a.csv:[23]: " + re.escape(f"the reference is {cell!r}, {why}: ")
+        ):
             read_rows(tmp_path, rows)
 
 
@@ -98,9 +112,17 @@ CELLS = ROWS["cells of an answer"]
 def test_an_error_of_a_program_is_as_a_blank_cell_and_an_answer_on_errors_stays(tmp_path, cell):
     rows = [{"question": f"Why {at}?", "m": text} for at, text in enumerate(["", cell, "Rest."])]
     failed = cell in CELLS["failures"]
-    texts = {rule: [case.responses[0].text for case in read_rows(tmp_path, rows, blank=rule)] for rule in BLANK}
-    assert texts == {"lowest": ["", "" if failed else cell, "Rest."], "skip": [cell] * (not failed) + ["Rest."]}
-    with pytest.raises(RecordError, match="2 of 3 .* or an error of a program" if failed else r"1 of 3 .* blank \("):
+    texts = {
+        rule: [case.responses[0].text for case in read_rows(tmp_path, rows, blank=rule)]
+        for rule in BLANK
+    }
+    assert texts == {
+        "lowest": ["", "" if failed else cell, "Rest."],
+        "skip": [cell] * (not failed) + ["Rest."],
+    }
+    with pytest.raises(
+        RecordError, match="2 of 3 .* or an error of a program" if failed else r"1 of 3 .* blank \("
+    ):
         read_rows(tmp_path, rows)
 
 
@@ -118,12 +140,18 @@ def test_a_csv_ends_its_lines_as_it_likes_and_a_header_may_have_two(tmp_path):
     text = '"question\n(of a patient)";"rowan";larch\rWhy?;"a\rb";c\r'
     for end in ("\r", "\n", "\r\n"):
         (tmp_path / "a.csv").write_bytes(text.replace("\r", end).encode())
-        with pytest.raises(RecordError, match=r"the columns are question \(of a patient\), rowan, larch; "):
+        with pytest.raises(
+            RecordError, match=r"the columns are question \(of a patient\), rowan, larch; "
+        ):
             list(read_cases(tmp_path / "a.csv"))
-        (tmp_path / "b.csv").write_bytes(text.replace("\n(of a patient)", "").replace("\r", end).encode())
+        (tmp_path / "b.csv").write_bytes(
+            text.replace("\n(of a patient)", "").replace("\r", end).encode()
+        )
         (case,) = read_cases(tmp_path / "b.csv")
         assert [each.text for each in case.responses] == [f"a{end}b", "c"]
-        (tmp_path / "c.csv").write_text(f'sep=;{end}"question";"m 1, x";m 2, y{end}Why?;a;b, c{end}', newline="")
+        (tmp_path / "c.csv").write_text(
+            f'sep=;{end}"question";"m 1, x";m 2, y{end}Why?;a;b, c{end}', newline=""
+        )
         (case,) = read_cases(tmp_path / "c.csv")
         assert [each.text for each in case.responses] == ["a", "b, c"]
         (tmp_path / "d.csv").write_text(f'"question";"m 1, x"{end}"a;b";"c, d"{end}', newline="")
@@ -132,14 +160,26 @@ def test_a_csv_ends_its_lines_as_it_likes_and_a_header_may_have_two(tmp_path):
 
 def test_a_column_that_is_no_candidate_is_told(tmp_path):
     """Two names for one role, numbers alone, a list, a blank column: none is a candidate, and none disappears."""
-    rows = [{"id": "1", "case_id": "c-1", "question": "a", "m": "b", "doses": "5", "found": ["x"], "empty": None}]
+    rows = [
+        {
+            "id": "1",
+            "case_id": "c-1",
+            "question": "a",
+            "m": "b",
+            "doses": "5",
+            "found": ["x"],
+            "empty": None,
+        }
+    ]
     table = table_of(write(tmp_path / "a.json", json.dumps(rows)))
     assert table.columns.responses == ("m",)
     assert table.notes[1] == "not read: case_id, doses (no text), found (no text), empty (no text)"
 
 
 def test_a_first_row_without_answers_is_one_of_a_table_too(tmp_path):
-    file = write(tmp_path / "a.jsonl", '{"question": "a", "m": null}\n{"question": "b", "m": "c"}\n')
+    file = write(
+        tmp_path / "a.jsonl", '{"question": "a", "m": null}\n{"question": "b", "m": "c"}\n'
+    )
     assert [len(case.responses) for case in read_cases(file, blank="lowest")] == [1, 1]
 
 
@@ -166,7 +206,12 @@ def test_a_cell_of_a_spreadsheet_that_is_no_text_stops_where_it_is_read(tmp_path
         list(read_cases(spreadsheet(tmp_path / "a.xlsx", cells)))
 
 
-def test_an_error_beside_the_answers_stops_nothing_and_numbers_are_answers_as_the_sheet_shows_them(tmp_path):
+def test_an_error_beside_the_answers_stops_nothing_and_numbers_are_answers_as_the_sheet_shows_them(
+    tmp_path,
+):
     file = spreadsheet(tmp_path / "a.xlsx", {"D1": "mean", "D3": "#DIV/0!"})
-    assert [[each.text for each in case.responses] for case in read_cases(file)] == [["b", "5"], ["d", "TRUE"]]
+    assert [[each.text for each in case.responses] for case in read_cases(file)] == [
+        ["b", "5"],
+        ["d", "TRUE"],
+    ]
     assert table_of(file).notes[1] == "not read: mean (no text)"

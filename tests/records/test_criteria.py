@@ -10,10 +10,15 @@ GOOD = {"criterion": "names the dose", "points": 5, "tags": ["theme:x"], "axis":
 
 
 def test_criteria_are_read_and_written_again_with_their_unknown_keys():
-    case = Case.from_dict(CASE | {"criteria": [GOOD, {"criterion": " says to wait ", "points": -2.5}], "more": 1})
+    case = Case.from_dict(
+        CASE | {"criteria": [GOOD, {"criterion": " says to wait ", "points": -2.5}], "more": 1}
+    )
     assert [each.points for each in case.criteria] == [5, -2.5]
     assert case.extra == {"more": 1}
-    assert case.to_dict()["criteria"] == [GOOD, {"criterion": " says to wait ", "points": -2.5, "tags": []}]
+    assert case.to_dict()["criteria"] == [
+        GOOD,
+        {"criterion": " says to wait ", "points": -2.5, "tags": []},
+    ]
     assert "criteria" not in Case.from_dict(CASE).to_dict()
 
 
@@ -24,9 +29,14 @@ def test_the_digest_for_other_judges_does_not_know_the_criteria():
     assert len({plain.checklist_digest, more.checklist_digest, other.checklist_digest}) == 3
 
 
-@pytest.mark.parametrize(("changes", "said"), rows_of(__file__)["test_bad_criteria_get_one_line_that_names_the_case"])
+@pytest.mark.parametrize(
+    ("changes", "said"), rows_of(__file__)["test_bad_criteria_get_one_line_that_names_the_case"]
+)
 def test_bad_criteria_get_one_line_that_names_the_case(changes, said):
-    entries = [{key: value for key, value in (GOOD | each).items() if value != "ABSENT"} for each in changes]
+    entries = [
+        {key: value for key, value in (GOOD | each).items() if value != "ABSENT"}
+        for each in changes
+    ]
     with refused("case 'c': ", said):
         Case.from_dict(CASE | {"criteria": entries})
 
@@ -35,7 +45,13 @@ def test_labels_of_entailment_are_met_or_not():
     base = {"case_id": "c", "model": "m", "criterion": "x", "annotator": "a"}
     met = {label: CriterionLabel.from_dict(base | {"label": label}).met for label in
            ("met", "not_met", "entailment", "neutral", "contradiction")}  # fmt: skip
-    assert met == {"met": True, "not_met": False, "entailment": True, "neutral": False, "contradiction": False}
+    assert met == {
+        "met": True,
+        "not_met": False,
+        "entailment": True,
+        "neutral": False,
+        "contradiction": False,
+    }
     with pytest.raises(RecordError, match="must be one of met"):
         CriterionLabel.from_dict(base | {"label": "maybe"})
 

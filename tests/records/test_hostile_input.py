@@ -35,7 +35,9 @@ REFUSED = ROWS["files"] | {
 
 def filled_in(content: str) -> str:
     """Return a content with what its names in braces stand for, and what follows a name in the place of its `%s`."""
-    return re.sub(r"\{([A-Z]+) ?(.*?)\}", lambda match: CONTENTS[match[1]].replace("%s", match[2]), content)
+    return re.sub(
+        r"\{([A-Z]+) ?(.*?)\}", lambda match: CONTENTS[match[1]].replace("%s", match[2]), content
+    )
 
 
 @pytest.fixture
@@ -54,7 +56,9 @@ def refused_by(reply: Callable, *words: object) -> tuple[str, EndpointDouble]:
 
 
 @pytest.mark.parametrize(("command", "name", "content", "said"), REFUSED.values(), ids=REFUSED)
-def test_a_file_that_harms_is_one_line(good_files: Path, command: str, name: str, content: str | bytes, said: str):
+def test_a_file_that_harms_is_one_line(
+    good_files: Path, command: str, name: str, content: str | bytes, said: str
+):
     file, words = Path(name.rpartition("=")[2]), [*ROWS["commands"][command], name]
     file.write_bytes(content if isinstance(content, bytes) else filled_in(content).encode())
     before = sorted(os.listdir())
@@ -70,12 +74,26 @@ def test_records_of_runs_are_read_alike(good_files: Path) -> None:
     Path("deep.json").write_text(DEEP)
     with pytest.raises(RecordError, match=r"^deep\.json: not JSON: nested too deeply$"):
         read_json(Path("deep.json"))
-    words = ("model", good_files, "--repo", "o/n", "--dry_run", "--agreement", good_files / "deep.json")
-    assert error_line(run_recipe("publish", *words)).endswith("deep.json: not JSON: nested too deeply")
+    words = (
+        "model",
+        good_files,
+        "--repo",
+        "o/n",
+        "--dry_run",
+        "--agreement",
+        good_files / "deep.json",
+    )
+    assert error_line(run_recipe("publish", *words)).endswith(
+        "deep.json: not JSON: nested too deeply"
+    )
 
 
 def test_half_a_character_becomes_a_question_mark_wherever_it_comes_in(good_files: Path) -> None:
-    text = filled_in(f"{{CASE Rest. {HALF}}}\n").replace("c1", f"c1 {HALF}").replace("Flu?", f"Flu {HALF}")
+    text = (
+        filled_in(f"{{CASE Rest. {HALF}}}\n")
+        .replace("c1", f"c1 {HALF}")
+        .replace("Flu?", f"Flu {HALF}")
+    )
     Path("cut.jsonl").write_text(text)
 
     def reply(body: dict) -> dict:
@@ -93,7 +111,8 @@ def test_half_a_character_becomes_a_question_mark_wherever_it_comes_in(good_file
 
 
 @pytest.mark.parametrize(
-    "text", [DEEP, '{"a": ' * 50_000, "Score: Doctor 1: 9e999 points.", "Score: Doctor 1: NaN points."]
+    "text",
+    [DEEP, '{"a": ' * 50_000, "Score: Doctor 1: 9e999 points.", "Score: Doctor 1: NaN points."],
 )
 def test_an_answer_that_harms_is_invalid(good_files: Path, text: str) -> None:
     assert "no verdict is valid" in refused_by(lambda _: answer(text), "--cases", "cases.jsonl")[0]
@@ -110,7 +129,9 @@ def test_an_endpoint_that_sends_deep_json_is_one_line(good_files: Path) -> None:
 
 @pytest.mark.parametrize(("template", "said"), ROWS["test_a_template_that_harms_is_one_line"])
 def test_a_template_that_harms_is_one_line(good_files: Path, template: str, said: str) -> None:
-    rubric = own_rubric(good_files / "mine", f"{{% block user %}}{filled_in(template)}{{% endblock %}}")
+    rubric = own_rubric(
+        good_files / "mine", f"{{% block user %}}{filled_in(template)}{{% endblock %}}"
+    )
     line, _ = refused_by(good_answer, "--rubric", rubric, "--cases", SAMPLE / "test_cases.jsonl")
     assert line.startswith("error: own.jinja: ")
     assert said in line

@@ -58,7 +58,9 @@ for _ in range(100):
 
 
 def started(program, path, more, **options):
-    return subprocess.Popen([sys.executable, "-c", program, str(path), more], stderr=subprocess.PIPE, **options)
+    return subprocess.Popen(
+        [sys.executable, "-c", program, str(path), more], stderr=subprocess.PIPE, **options
+    )
 
 
 def test_a_full_disk_leaves_whole_lines(tmp_path):
@@ -107,7 +109,8 @@ def test_of_two_writers_of_one_file_each_reader_gets_a_whole_content(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("place", "why"), [("file/j.jsonl", "its folder is a file"), ("file/folder/j.jsonl", "Not a directory")]
+    ("place", "why"),
+    [("file/j.jsonl", "its folder is a file"), ("file/folder/j.jsonl", "Not a directory")],
 )
 def test_a_folder_that_cannot_be_made_is_told(tmp_path, place, why):
     (tmp_path / "file").touch()

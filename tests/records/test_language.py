@@ -22,6 +22,11 @@ def test_english_cases_get_no_warning_and_short_texts_are_not_told() -> None:
 
 
 def test_the_warning_counts_the_cases_and_names_the_step() -> None:
-    cases = [Case("k1", OTHERS["German"], (Response("a", "Ja."),)), Case("k2", "Why?", (Response("a", "No."),))]
+    cases = [
+        Case("k1", OTHERS["German"], (Response("a", "Ja."),)),
+        Case("k2", "Why?", (Response("a", "No."),)),
+    ]
     (note,) = english_only(cases, "baselines that count words")
-    assert note.startswith("1 of 2 cases are not in English, for example 'k1': baselines that count words read English")
+    assert note.startswith(
+        "1 of 2 cases are not in English, for example 'k1': baselines that count words read English"
+    )

@@ -6,7 +6,15 @@ from pathlib import Path
 
 import pytest
 from doubles.agreement_study import read
-from programs import ROOT, error_line, needs_encoder, needs_judge, run_command, run_recipe, succeeded
+from programs import (
+    ROOT,
+    error_line,
+    needs_encoder,
+    needs_judge,
+    run_command,
+    run_recipe,
+    succeeded,
+)
 from pyarrow.parquet import read_table
 from tables import rows_of
 
@@ -28,7 +36,10 @@ def words(**options: object) -> list[object]:
 
 
 def judge(name: str):
-    options = {"cases": "criteria_cases.jsonl" if name == "checklist" else "cases.jsonl", "dtype": "float32"}
+    options = {
+        "cases": "criteria_cases.jsonl" if name == "checklist" else "cases.jsonl",
+        "dtype": "float32",
+    }
     return run_command("judge", *words(output=f"verdicts/{name}", **options | RUNS[name]))
 
 
@@ -41,7 +52,9 @@ def content(folder: Path) -> dict[str, bytes]:
 @pytest.mark.parametrize("name", REPORTS)
 def test_they_are_compared_with_peoples_answers(old: Path, name: str) -> None:
     """The figures are those of plain loops over the JSON lines."""
-    succeeded(run_command("report", *words(output="report", resamples=100, **REPORTS[name]["options"])))
+    succeeded(
+        run_command("report", *words(output="report", resamples=100, **REPORTS[name]["options"]))
+    )
     result = json.loads(Path("report", REPORTS[name]["file"]).read_text(encoding="utf-8"))
     for place, figure in REPORTS[name]["figures"].items():
         found = result
@@ -52,9 +65,14 @@ def test_they_are_compared_with_peoples_answers(old: Path, name: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param("small", marks=needs_encoder), *(pytest.param(each, marks=needs_judge) for each in list(RUNS)[1:])],
+    [
+        pytest.param("small", marks=needs_encoder),
+        *(pytest.param(each, marks=needs_judge) for each in list(RUNS)[1:]),
+    ],
 )
-def test_a_finished_run_judges_nothing_again_or_says_why_it_cannot_go_on(old: Path, name: str) -> None:
+def test_a_finished_run_judges_nothing_again_or_says_why_it_cannot_go_on(
+    old: Path, name: str
+) -> None:
     """The small judge's reading may change; a language model's prompts have a version, and stay what they are."""
     folder = old / "verdicts" / name
     before = content(folder)
@@ -66,7 +84,10 @@ def test_a_finished_run_judges_nothing_again_or_says_why_it_cannot_go_on(old: Pa
         assert "(0 new)" in done.stdout
     elif name == "free":
         file = "verdicts/free/verdicts.jsonl"
-        assert error_line(done) == f"error: {file}: no verdict is valid, so that there is nothing to report"
+        assert (
+            error_line(done)
+            == f"error: {file}: no verdict is valid, so that there is nothing to report"
+        )
         assert after["verdicts.jsonl"] == before["verdicts.jsonl"]
     else:
         assert name == "small"
@@ -76,20 +97,37 @@ def test_a_finished_run_judges_nothing_again_or_says_why_it_cannot_go_on(old: Pa
 
 def test_teachers_verdicts_become_the_same_rows(old: Path) -> None:
     verdicts = "teachers/strong/verdicts.jsonl,teachers/weak/verdicts.jsonl"
-    files = {"cases": "sample=cases.jsonl", "verdicts": verdicts, "licenses": "sample=apache-2.0", "plan": "plan.yaml"}
+    files = {
+        "cases": "sample=cases.jsonl",
+        "verdicts": verdicts,
+        "licenses": "sample=apache-2.0",
+        "plan": "plan.yaml",
+    }
     succeeded(run_recipe("build_dataset", *words(**files, output="again")))
     for split in ("stage1", "test"):
-        rows, again = (read_table(Path(place, f"{split}.parquet")).to_pylist() for place in ("instructions", "again"))
+        rows, again = (
+            read_table(Path(place, f"{split}.parquet")).to_pylist()
+            for place in ("instructions", "again")
+        )
         assert again == rows
         (row,) = rows
-        (taught,) = (each for each in read(old / "teachers/strong/verdicts.jsonl") if each["case_id"] == row["case_id"])
-        scores = " ".join(f"Doctor {n}: {taught['scores'][at]} points." for n, at in enumerate(row["order"], 1))
+        (taught,) = (
+            each
+            for each in read(old / "teachers/strong/verdicts.jsonl")
+            if each["case_id"] == row["case_id"]
+        )
+        scores = " ".join(
+            f"Doctor {n}: {taught['scores'][at]} points." for n, at in enumerate(row["order"], 1)
+        )
         assert scores in row["completion"][0]["content"]
     checked = {"verdict_ratings": "page_verify/verdict_ratings.jsonl"}
     verified = succeeded(run_recipe("build_dataset", *words(**files | checked, output="verified")))
     ratings = read(old / "page_verify" / "verdict_ratings.jsonl")
     failed = {each["case_id"] for each in ratings if each["score"] < 1}
-    assert f"verification: 3 verdicts → {3 - len(failed)} kept, {len(failed)} rejected" in verified.stdout
+    assert (
+        f"verification: 3 verdicts → {3 - len(failed)} kept, {len(failed)} rejected"
+        in verified.stdout
+    )
 
 
 def test_the_jury_of_the_page_decides_the_mistake_that_waits(old: Path) -> None:
@@ -101,5 +139,7 @@ def test_the_jury_of_the_page_decides_the_mistake_that_waits(old: Path) -> None:
     (decided,) = read(old / "page_jury" / "jury.jsonl")
     (row,) = read_table("round1/train.parquet").to_pylist()
     assert row["case_id"] == decided["case_id"]
-    scores = [f"Doctor {n}: {decided['scores'][at]} points." for n, at in enumerate(row["order"], 1)]
+    scores = [
+        f"Doctor {n}: {decided['scores'][at]} points." for n, at in enumerate(row["order"], 1)
+    ]
     assert " ".join(scores) in row["completion"][0]["content"]

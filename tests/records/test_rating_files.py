@@ -16,8 +16,15 @@ from automedeval.records.ratings import HIGHER, NAMING
 
 ROWS = rows_of(__file__)
 ASKED = {"k1": "How long is flu contagious?", "k2": "Can I take\n ibuprofen with lisinopril?"}
-CASES = [Case(name, text, (Response("m1", "A."), Response("m2", "B."))) for name, text in ASKED.items()]
-SCORES = [("k1", "m1", 4.0), ("k1", "m2", 2.0), ("k2", "m1", 4.5), ("k2", "m2", None)]  # by one rater, "ann"
+CASES = [
+    Case(name, text, (Response("m1", "A."), Response("m2", "B."))) for name, text in ASKED.items()
+]
+SCORES = [
+    ("k1", "m1", 4.0),
+    ("k1", "m2", 2.0),
+    ("k2", "m1", 4.5),
+    ("k2", "m2", None),
+]  # by one rater, "ann"
 
 
 def on_criterion(people: People, name: str) -> np.ndarray:
@@ -28,16 +35,34 @@ def filled(value: object, own: dict[str, object]) -> object:
     """Return a row with a rating's own values in the place of their names."""
     if isinstance(value, dict):
         return {name: filled(each, own) for name, each in value.items()}
-    return [filled(each, own) for each in value] if isinstance(value, list) else own.get(str(value), value)
+    return (
+        [filled(each, own) for each in value]
+        if isinstance(value, list)
+        else own.get(str(value), value)
+    )
 
 
 def written(name: str, row: dict) -> str:
     rows = []
     for number, (case, model, score) in enumerate(SCORES):
-        own = {"NUMBER": number, "CASE": case, "QUESTION": ASKED[case], "MODEL": model, "SCORE": score}
-        own["CHOICES"] = [{"from_name": "overall", "value": {"choices": [str(score)]}}] if score else []
-        rows.append(filled(row, own | {f"{each} as text": str(value) for each, value in own.items()}))
-    return json.dumps(rows) if name.endswith(".json") else "".join(json.dumps(each) + "\n" for each in rows)
+        own = {
+            "NUMBER": number,
+            "CASE": case,
+            "QUESTION": ASKED[case],
+            "MODEL": model,
+            "SCORE": score,
+        }
+        own["CHOICES"] = (
+            [{"from_name": "overall", "value": {"choices": [str(score)]}}] if score else []
+        )
+        rows.append(
+            filled(row, own | {f"{each} as text": str(value) for each, value in own.items()})
+        )
+    return (
+        json.dumps(rows)
+        if name.endswith(".json")
+        else "".join(json.dumps(each) + "\n" for each in rows)
+    )
 
 
 FILES = ROWS["tables"] | {name: written(name, row) for name, row in ROWS["rows"].items()}
@@ -57,29 +82,47 @@ def test_the_same_ratings_are_read_of_every_kind_of_file(name: str, tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    "row", ROWS["test_a_column_of_scores_may_be_one_annotator_s_or_one_criterion_s"], ids=lambda row: row[0]
+    "row",
+    ROWS["test_a_column_of_scores_may_be_one_annotator_s_or_one_criterion_s"],
+    ids=lambda row: row[0],
 )
-def test_a_column_of_scores_may_be_one_annotator_s_or_one_criterion_s(row: list, tmp_path: Path) -> None:
+def test_a_column_of_scores_may_be_one_annotator_s_or_one_criterion_s(
+    row: list, tmp_path: Path
+) -> None:
     head, row, annotators, criteria, *notes = row
     file = tmp_path / "r.csv"
     file.write_text(f"{head}\n{row}\n")
     cases = Cases(CASES, "cases.jsonl")
     people = read_ratings(str(file), cases)
     assert people.annotators == annotators
-    assert {name: on_criterion(people, name)[cases.locate("k1", "m1")] for name in people.by_criterion} == criteria
-    assert [note for note in people.notes if note.startswith(str(file))] == [f"{file}: {note}" for note in notes]
+    assert {
+        name: on_criterion(people, name)[cases.locate("k1", "m1")] for name in people.by_criterion
+    } == criteria
+    assert [note for note in people.notes if note.startswith(str(file))] == [
+        f"{file}: {note}" for note in notes
+    ]
 
 
 def told(error: str) -> str:
     one_scale = "leave them out, or give all scores on one scale"
     worse = "may be worse: leave it out, or turn its numbers round and rename it"
     code = "is far from all other scores: if it says that there is none, leave it blank"
-    words = {"NAMING": f"{NAMING}; {HIGHER}", "ONE_SCALE": one_scale, "WORSE": worse, "CODE": code, "HIGHER": HIGHER}
+    words = {
+        "NAMING": f"{NAMING}; {HIGHER}",
+        "ONE_SCALE": one_scale,
+        "WORSE": worse,
+        "CODE": code,
+        "HIGHER": HIGHER,
+    }
     return re.sub("|".join(words), lambda match: words[match[0]], error)
 
 
-@pytest.mark.parametrize(("head", "row", "error"), ROWS["test_a_rating_that_cannot_be_read_stops_with_its_line"])
-def test_a_rating_that_cannot_be_read_stops_with_its_line(head: str, row: str, error: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("head", "row", "error"), ROWS["test_a_rating_that_cannot_be_read_stops_with_its_line"]
+)
+def test_a_rating_that_cannot_be_read_stops_with_its_line(
+    head: str, row: str, error: str, tmp_path: Path
+) -> None:
     file = tmp_path / "r.csv"
     file.write_text(f"{head}\n{row}\n")
     with pytest.raises(RecordError) as raised:
@@ -92,19 +135,38 @@ def as_list(value: object) -> list:
 
 
 @pytest.mark.parametrize("program", ["label_studio", "argilla"])
-@pytest.mark.parametrize(("given", "read"), ROWS["test_a_question_of_a_form_is_read_as_a_column_is"])
-def test_a_question_of_a_form_is_read_as_a_column_is(given, read, program: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("given", "read"), ROWS["test_a_question_of_a_form_is_read_as_a_column_is"]
+)
+def test_a_question_of_a_form_is_read_as_a_column_is(
+    given, read, program: str, tmp_path: Path
+) -> None:
     rows: list[dict] = []
     for at, (case, model, _) in enumerate(SCORES[:3]):
         answers = {name: as_list(values[at]) for name, values in given.items()}
         if program == "argilla":
-            said = {name: [{"value": each, "user_id": "ann"} for each in given] for name, given in answers.items()}
-            rows.append({"fields": {"question": ASKED[case]}, "metadata": {"model": model}, "responses": said})
+            said = {
+                name: [{"value": each, "user_id": "ann"} for each in given]
+                for name, given in answers.items()
+            }
+            rows.append(
+                {
+                    "fields": {"question": ASKED[case]},
+                    "metadata": {"model": model},
+                    "responses": said,
+                }
+            )
             continue
         said = [(name, value) for name, given in answers.items() for value in given]
         controls = [{"from_name": name, "value": {"choices": [value]}} for name, value in said]
         annotations = [{"completed_by": "ann", "result": controls}]
-        rows.append({"id": at, "data": {"question": ASKED[case], "model": model}, "annotations": annotations})
+        rows.append(
+            {
+                "id": at,
+                "data": {"question": ASKED[case], "model": model},
+                "annotations": annotations,
+            }
+        )
     file = tmp_path / "r.json"
     file.write_text(json.dumps(rows))
     if isinstance(read, str):
@@ -115,15 +177,20 @@ def test_a_question_of_a_form_is_read_as_a_column_is(given, read, program: str, 
     people = read_ratings(str(file), cases)
     rated = [cases.locate(case, model) for case, model, _ in SCORES[:3]]
     scores = {name: on_criterion(people, name)[rated].tolist() for name in people.by_criterion}
-    assert {name: [score for score in each if score == score] for name, each in scores.items()} == read
+    assert {
+        name: [score for score in each if score == score] for name, each in scores.items()
+    } == read
     assert any(f"{file}: not read: " in note for note in people.notes) == (len(given) > len(read))
 
 
 @pytest.mark.parametrize("long", [True, False])
 @pytest.mark.parametrize(
-    ("given", "scores", "noted"), ROWS["test_answers_are_compared_on_the_criteria_that_all_of_their_case_have"]
+    ("given", "scores", "noted"),
+    ROWS["test_answers_are_compared_on_the_criteria_that_all_of_their_case_have"],
 )
-def test_answers_are_compared_on_the_criteria_that_all_of_their_case_have(given, scores, noted, long, tmp_path) -> None:
+def test_answers_are_compared_on_the_criteria_that_all_of_their_case_have(
+    given, scores, noted, long, tmp_path
+) -> None:
     places = [(case, model) for case, model, _ in SCORES]
     rows = [
         {"case_id": case, "model": model, "rater": "ann", "criterion": name, "score": values[at]}
@@ -132,7 +199,10 @@ def test_answers_are_compared_on_the_criteria_that_all_of_their_case_have(given,
     ]
     if not long:
         wide = [{name: values[at] for name, values in given.items()} for at in range(4)]
-        rows = [{"case_id": case, "model": model, "rater": "ann"} | each for (case, model), each in zip(places, wide)]
+        rows = [
+            {"case_id": case, "model": model, "rater": "ann"} | each
+            for (case, model), each in zip(places, wide)
+        ]
     (tmp_path / "r.json").write_text(json.dumps(rows))
     cases = Cases(CASES, "cases.jsonl")
     people = read_ratings(str(tmp_path / "r.json"), cases)
@@ -143,9 +213,12 @@ def test_answers_are_compared_on_the_criteria_that_all_of_their_case_have(given,
 
 
 @pytest.mark.parametrize(
-    ("given", "scores", "relation", "noted"), ROWS["test_no_blank_cell_turns_the_preference_of_several_raters"]
+    ("given", "scores", "relation", "noted"),
+    ROWS["test_no_blank_cell_turns_the_preference_of_several_raters"],
 )
-def test_no_blank_cell_turns_the_preference_of_several_raters(given, scores, relation, noted, tmp_path: Path) -> None:
+def test_no_blank_cell_turns_the_preference_of_several_raters(
+    given, scores, relation, noted, tmp_path: Path
+) -> None:
     rows = [
         {"case_id": "k1", "model": model, "rater": rater, "accuracy": accuracy, "tone": tone}
         for rater, cells in zip(("ann", "bob"), given)
@@ -154,9 +227,15 @@ def test_no_blank_cell_turns_the_preference_of_several_raters(given, scores, rel
     (tmp_path / "r.json").write_text(json.dumps(rows))
     cases = Cases(CASES, "cases.jsonl")
     people = read_ratings(str(tmp_path / "r.json"), cases)
-    read = [*people.scores[[cases.locate("k1", model) for model in ("m1", "m2")]], people.relations[cases.index["k1"]]]
+    read = [
+        *people.scores[[cases.locate("k1", model) for model in ("m1", "m2")]],
+        people.relations[cases.index["k1"]],
+    ]
     assert [None if score != score else score for score in read] == [*scores, relation]
-    apart, lack = ["1 pair of rated answers that no one", "1 of 2 cases have answers that lack a criterion"]
+    apart, lack = [
+        "1 pair of rated answers that no one",
+        "1 of 2 cases have answers that lack a criterion",
+    ]
     assert any(apart in note for note in people.notes) == (noted == "apart")
     assert any(lack in note for note in people.notes) == (noted in ("lack", "left out"))
     left_out = "have no criterion that all rated answers have and are left out of every agreement"
@@ -168,5 +247,7 @@ def test_a_question_that_two_cases_ask_needs_an_id(tmp_path: Path) -> None:
     file = tmp_path / "r.csv"
     file.write_text("question,model,rater,score\nQ?,m1,ann,4\n")
     twice = [Case(name, "Q?", CASES[0].responses) for name in ("k1", "k2")]
-    with pytest.raises(RecordError, match=r"r\.csv:2: the cases 'k1', 'k2' ask this question; give case_id"):
+    with pytest.raises(
+        RecordError, match=r"r\.csv:2: the cases 'k1', 'k2' ask this question; give case_id"
+    ):
         read_ratings(str(file), Cases(twice, "cases.jsonl"))

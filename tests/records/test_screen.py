@@ -17,17 +17,31 @@ MODELS = [f"a{ESC}", f"b\n{ESC}forged: 1", "c"]
 def hostile_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Write cases, verdicts of two judges, ratings and criteria in which every name and text would steer the terminal."""
     folder, rng = tmp_path_factory.mktemp("screen"), random.Random(0)
-    files = {name: [] for name in ("cases", "mine", "others", "ratings", "criteria", "labels", "lists")}
+    files = {
+        name: [] for name in ("cases", "mine", "others", "ratings", "criteria", "labels", "lists")
+    }
     for number in range(24):
         about, by = {"case_id": f"c{number}{ESC}"}, {"annotator": f"p{ESC}"}
         responses = [{"model": model, "text": f"{model} {number} {ESC}"} for model in MODELS]
-        case = {"id": about["case_id"], "question": f"Q{number} {ESC}?", "topic": f"t{ESC}", "responses": responses}
+        case = {
+            "id": about["case_id"],
+            "question": f"Q{number} {ESC}?",
+            "topic": f"t{ESC}",
+            "responses": responses,
+        }
         files["cases"].append(case)
-        files["criteria"].append(case | {"criteria": [{"criterion": f"k{ESC}", "points": 1, "tags": [f"t{ESC}"]}]})
+        files["criteria"].append(
+            case | {"criteria": [{"criterion": f"k{ESC}", "points": 1, "tags": [f"t{ESC}"]}]}
+        )
         for name, judge in (("mine", f"j{ESC}"), ("others", f"k{ESC}")):
             said = {"valid": True, "scores": [rng.randint(1, 5) for _ in MODELS]}
             said = said if number else {"valid": False, "error": f"the server said {ESC}"}
-            verdict = {"judge": judge, "rubric": "automedeval@1", "order": [0, 1, 2], "models": MODELS}
+            verdict = {
+                "judge": judge,
+                "rubric": "automedeval@1",
+                "order": [0, 1, 2],
+                "models": MODELS,
+            }
             files[name].append(about | verdict | said)
         for slot, model in enumerate(MODELS):
             of_model = about | by | {"model": model}
@@ -38,7 +52,12 @@ def hostile_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 label = "not_met" if slot == 2 else "met"
                 files["labels"].append(of_model | {"criterion": f"k{ESC}", "label": label})
             checklist = {"met": [slot < 2], "met_probabilities": [rng.random()]}
-            verdict = {"judge": f"j{ESC}", "rubric": "checklist@1", "order": [slot], "models": MODELS}
+            verdict = {
+                "judge": f"j{ESC}",
+                "rubric": "checklist@1",
+                "order": [slot],
+                "models": MODELS,
+            }
             files["lists"].append(about | verdict | {"valid": True, "checklist": checklist})
     for name, records in files.items():
         write(folder / f"{name}.jsonl", records)
@@ -49,7 +68,9 @@ COMMANDS = rows_of(__file__)["test_no_command_prints_what_steers_a_terminal"]
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_no_command_prints_what_steers_a_terminal(hostile_files: Path, tmp_path: Path, monkeypatch, name: str) -> None:
+def test_no_command_prints_what_steers_a_terminal(
+    hostile_files: Path, tmp_path: Path, monkeypatch, name: str
+) -> None:
     values = {"NAME": f"n{ESC}", "FIRST": MODELS[0], "LONGER": "baseline:longer text"}
     words = [values.get(word, word) for word in COMMANDS[name].split()]
     monkeypatch.chdir(hostile_files)
@@ -58,5 +79,7 @@ def test_no_command_prints_what_steers_a_terminal(hostile_files: Path, tmp_path:
     assert done.returncode == (1 if name == "an error" else 0), done.stderr
     said = done.stdout + (done.stderr if name == "an error" else "")
     assert said.strip()
-    assert {unicodedata.category(letter) for letter in said.replace("\n", "")}.isdisjoint({"Cc", "Cf", "Zl", "Zp"})
+    assert {unicodedata.category(letter) for letter in said.replace("\n", "")}.isdisjoint(
+        {"Cc", "Cf", "Zl", "Zp"}
+    )
     assert not any(line.startswith("forged") for line in said.splitlines())

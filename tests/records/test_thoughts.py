@@ -18,7 +18,9 @@ ANSWER = "No. Skip the missed dose."
 @pytest.mark.parametrize("text", ROWS["test_an_answer_is_read_without_its_thoughts"])
 def test_an_answer_is_read_without_its_thoughts(text: str) -> None:
     turns = [{"role": "assistant", "content": text}, {"role": "user", "content": "Two pills?"}]
-    case = Case.from_dict({"id": "1", "question": turns, "responses": [{"model": "m", "text": text}]})
+    case = Case.from_dict(
+        {"id": "1", "question": turns, "responses": [{"model": "m", "text": text}]}
+    )
     assert case.responses[0].text == case.question[0]["content"] == ANSWER
     assert case.responses[0].extra == ({} if text == ANSWER else {"thoughts": True})
 
@@ -32,11 +34,15 @@ def test_a_reference_is_read_without_its_thoughts() -> None:
     assert case_of(ANSWER, reference="<think>maybe 5 mg</think>Take 5 g.").reference == "Take 5 g."
 
 
-@pytest.mark.parametrize("text", ROWS["test_a_text_whose_answer_cannot_be_told_stays_and_is_counted"])
+@pytest.mark.parametrize(
+    "text", ROWS["test_a_text_whose_answer_cannot_be_told_stays_and_is_counted"]
+)
 def test_a_text_whose_answer_cannot_be_told_stays_and_is_counted(text: str) -> None:
     case = case_of(text)
     assert (case.responses[0].text, case.responses[0].extra) == (text, {"unclear": True})
-    assert note_on_thoughts([case, case])[0].startswith("2 answers held the marks of a raw text, and are judged whole")
+    assert note_on_thoughts([case, case])[0].startswith(
+        "2 answers held the marks of a raw text, and are judged whole"
+    )
 
 
 @pytest.mark.parametrize("text", ROWS["empty"])
@@ -52,8 +58,12 @@ def test_what_is_no_thought_stays(text: str) -> None:
 def test_an_answer_scores_the_same_with_thoughts_and_the_run_counts_them(tmp_path: Path) -> None:
     own, file = {"reference": ANSWER, "plain": ANSWER}, tmp_path / "answers.json"
     thinking = {f"May I take {n} pills?": f"<think>Take {n}!</think>{ANSWER}" for n in (2, 3)}
-    file.write_text(json.dumps([own | {"question": asked, "thinks": text} for asked, text in thinking.items()]))
-    done = run_command("judge", file, "--judge", "baseline:longer text", "--output", tmp_path / "verdicts")
+    file.write_text(
+        json.dumps([own | {"question": asked, "thinks": text} for asked, text in thinking.items()])
+    )
+    done = run_command(
+        "judge", file, "--judge", "baseline:longer text", "--output", tmp_path / "verdicts"
+    )
     assert "2 answers held thoughts or control tokens, which are removed" in done.stdout
     for line in (tmp_path / "verdicts/verdicts.jsonl").read_text().splitlines():
         first, second = json.loads(line)["expected_scores"]

@@ -9,12 +9,27 @@ import pyarrow.parquet
 import pytest
 from tables import refused, rows_of
 
-from automedeval.records import Case, Rating, RecordError, Response, Verdict, read_cases, read_lines, read_records
+from automedeval.records import (
+    Case,
+    Rating,
+    RecordError,
+    Response,
+    Verdict,
+    read_cases,
+    read_lines,
+    read_records,
+)
 from automedeval.records.types import repeats
 
 ROWS = rows_of(__file__)
 CASE, RATING, VERDICT = (ROWS["records"][kind] for kind in ("Case", "Rating", "Verdict"))
-PAIR = {**VERDICT, "pair": ["m1", "m2"], "scores": None, "expected_scores": None, "choices": {"bias": "neither"}}
+PAIR = {
+    **VERDICT,
+    "pair": ["m1", "m2"],
+    "scores": None,
+    "expected_scores": None,
+    "choices": {"bias": "neither"},
+}
 ANSWER = {"model": "m", "text": "x"}
 KINDS = {"Case": (Case, CASE), "Rating": (Rating, RATING), "Verdict": (Verdict, VERDICT)}
 
@@ -26,11 +41,15 @@ def changed(record, **changes):
 
 def written(folder, *lines, name="records.jsonl"):
     path = folder / name
-    path.write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines), encoding="utf-8")
+    path.write_text(
+        "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines), encoding="utf-8"
+    )
     return path
 
 
-@pytest.mark.parametrize(("kind", "record"), [(Case, CASE), (Rating, RATING), (Verdict, VERDICT), (Verdict, PAIR)])
+@pytest.mark.parametrize(
+    ("kind", "record"), [(Case, CASE), (Rating, RATING), (Verdict, VERDICT), (Verdict, PAIR)]
+)
 def test_a_record_comes_back_as_it_was_with_unknown_keys(tmp_path, kind, record):
     (read,) = read_records(written(tmp_path, record), kind)
     assert isinstance(read, kind)
@@ -40,15 +59,24 @@ def test_a_record_comes_back_as_it_was_with_unknown_keys(tmp_path, kind, record)
 
 
 def test_what_is_left_out_takes_its_default(tmp_path):
-    (case,) = read_cases(written(tmp_path, {"id": "1", "question": "Why?", "responses": [{"model": "m", "text": "x"}]}))
+    (case,) = read_cases(
+        written(
+            tmp_path, {"id": "1", "question": "Why?", "responses": [{"model": "m", "text": "x"}]}
+        )
+    )
     assert (case.reference, case.topic, case.extra) == (None, None, {})
-    verdict = Verdict.from_dict({"case_id": "1", "judge": "j", "rubric": "r@1", "order": [0], "valid": False})
+    verdict = Verdict.from_dict(
+        {"case_id": "1", "judge": "j", "rubric": "r@1", "order": [0], "valid": False}
+    )
     assert (verdict.pair, verdict.run, verdict.scores, verdict.choices) == (None, 0, None, None)
     assert (verdict.raw, verdict.usage) == ("", {})
 
 
 def test_a_question_may_be_a_conversation_and_a_response_empty(tmp_path):
-    talk = [{"role": role, "content": text} for role, text in (("user", "Hi"), ("assistant", ""), ("user", "?"))]
+    talk = [
+        {"role": role, "content": text}
+        for role, text in (("user", "Hi"), ("assistant", ""), ("user", "?"))
+    ]
     (case,) = read_cases(written(tmp_path, changed(CASE, question=talk)))
     assert case.question == talk
     assert case.responses[1] == Response("m2", "")
@@ -66,16 +94,24 @@ def test_a_number_that_cannot_be_compared_is_refused(tmp_path):
     """Parquet has NaN for what is missing, and JSON can hold a number that is read as infinity."""
     line = json.dumps(changed(VERDICT, expected_scores=[4.5, 7.0])).replace("7.0", "1e999")
     (tmp_path / "v.jsonl").write_text(line + "\n")
-    assert "v.jsonl:1: 'expected_scores' must be a finite number, not inf" in refusal(tmp_path / "v.jsonl", Verdict)
+    assert "v.jsonl:1: 'expected_scores' must be a finite number, not inf" in refusal(
+        tmp_path / "v.jsonl", Verdict
+    )
     rows = [changed(RATING, score=4.0), changed(RATING, model="m2", score=float("nan"))]
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "r.parquet")
-    assert "r.parquet:2: 'score' must be a finite number, not nan" in refusal(tmp_path / "r.parquet", Rating)
+    assert "r.parquet:2: 'score' must be a finite number, not nan" in refusal(
+        tmp_path / "r.parquet", Rating
+    )
 
 
-@pytest.mark.parametrize(("name", "change", "said"), ROWS["test_a_faulty_record_is_named_by_file_and_line"])
+@pytest.mark.parametrize(
+    ("name", "change", "said"), ROWS["test_a_faulty_record_is_named_by_file_and_line"]
+)
 def test_a_faulty_record_is_named_by_file_and_line(tmp_path, name, change, said):
     kind, good = KINDS[name]
-    faulty = changed(good, **{key: ... if value == "ABSENT" else value for key, value in change.items()})
+    faulty = changed(
+        good, **{key: ... if value == "ABSENT" else value for key, value in change.items()}
+    )
     path = written(tmp_path, changed(good, id="good") if kind is Case else good, faulty)
     records = read_records(path, kind)
     next(records)
@@ -89,14 +125,21 @@ LINES = ROWS["test_a_line_that_is_no_object_is_named_by_file_and_line"]
 @pytest.mark.parametrize(("line", "said"), LINES.values(), ids=LINES)
 def test_a_line_that_is_no_object_is_named_by_file_and_line(tmp_path, line, said):
     path = tmp_path / "cases.jsonl"
-    path.write_bytes(json.dumps(CASE).encode() + b"\n\n" + (line if isinstance(line, bytes) else line.encode()) + b"\n")
+    path.write_bytes(
+        json.dumps(CASE).encode()
+        + b"\n\n"
+        + (line if isinstance(line, bytes) else line.encode())
+        + b"\n"
+    )
     told = refusal(path)
     assert told.startswith(f"{path}:3: ")
     assert said in told
     assert len(told) < len(str(path)) + 220
 
 
-@pytest.mark.parametrize("content", [b"", b"\n \n", b"\xef\xbb\xbf"], ids=["nothing", "blank lines", "BOM alone"])
+@pytest.mark.parametrize(
+    "content", [b"", b"\n \n", b"\xef\xbb\xbf"], ids=["nothing", "blank lines", "BOM alone"]
+)
 def test_a_file_without_a_case_is_refused(tmp_path, content):
     (tmp_path / "cases.jsonl").write_bytes(content)
     assert "cases.jsonl: the file is empty" in refusal(tmp_path / "cases.jsonl")
@@ -109,13 +152,18 @@ def test_a_file_that_cannot_be_opened_is_named(tmp_path, name):
 
 def test_a_byte_order_mark_and_windows_line_ends_are_no_fault(tmp_path):
     path = tmp_path / "cases.jsonl"
-    path.write_text(f"\ufeff{json.dumps(CASE)}\r\n\r\n{json.dumps(changed(CASE, id='ü'))}", newline="")
+    path.write_text(
+        f"\ufeff{json.dumps(CASE)}\r\n\r\n{json.dumps(changed(CASE, id='ü'))}", newline=""
+    )
     assert [case.id for case in read_cases(path)] == ["c1", "ü"]
     assert [place for place, _ in read_lines(path)] == [f"{path}:1", f"{path}:3"]
 
 
 def test_parquet_serves_like_json_lines_and_a_faulty_row_is_named(tmp_path):
-    records = [changed(CASE, id=name, responses=[ANSWER, {"model": "n", "text": ""}]) for name in ("c1", "c2", "c1")]
+    records = [
+        changed(CASE, id=name, responses=[ANSWER, {"model": "n", "text": ""}])
+        for name in ("c1", "c2", "c1")
+    ]
     path = tmp_path / "cases.parquet"
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(records[:2]), path)
     assert [case.to_dict() for case in read_cases(path)] == records[:2]
@@ -127,9 +175,16 @@ def test_what_json_lacks_comes_from_parquet_as_text(tmp_path):
     lacking = {"retrieved": datetime(2024, 5, 1, 12, 30), "seen": [{"on": date(2024, 5, 2)}]}
     lacking |= {"price": Decimal("1.50"), "hash": b"ab\xff"}
     path = tmp_path / "cases.parquet"
-    pyarrow.parquet.write_table(pyarrow.Table.from_pylist([changed(CASE, responses=[ANSWER], **lacking)]), path)
+    pyarrow.parquet.write_table(
+        pyarrow.Table.from_pylist([changed(CASE, responses=[ANSWER], **lacking)]), path
+    )
     (case,) = read_cases(path)
-    told = {"retrieved": "2024-05-01 12:30:00", "seen": [{"on": "2024-05-02"}], "price": "1.50", "hash": "ab\\xff"}
+    told = {
+        "retrieved": "2024-05-01 12:30:00",
+        "seen": [{"on": "2024-05-02"}],
+        "price": "1.50",
+        "hash": "ab\\xff",
+    }
     assert json.loads(json.dumps(case.to_dict())) == changed(CASE, responses=[ANSWER], **told)
 
 
@@ -168,7 +223,10 @@ def repeats_by_loops(words: list[str]) -> bool:
 def test_a_text_that_repeats_itself_is_told_from_one_that_does_not():
     drawn = random.Random(0)
     texts = [drawn.choices("ab", k=drawn.randrange(30)) for _ in range(300)]
-    texts += [[*drawn.choices("abc", k=9), *(drawn.choices("abc", k=drawn.randrange(1, 5)) * 6)] for _ in range(100)]
+    texts += [
+        [*drawn.choices("abc", k=9), *(drawn.choices("abc", k=drawn.randrange(1, 5)) * 6)]
+        for _ in range(100)
+    ]
     answers = [repeats(", ".join(words).upper()) for words in texts]
     assert answers == [repeats_by_loops(words) for words in texts]
     assert 50 < sum(answers) < 350
@@ -177,7 +235,22 @@ def test_a_text_that_repeats_itself_is_told_from_one_that_does_not():
 
 
 def test_a_valid_verdict_says_what_is_wrong_with_its_rationale():
-    verdict = {"case_id": "c1", "judge": "j", "rubric": "r@1", "order": [0, 1], "valid": True, "scores": [1, 2]}
+    verdict = {
+        "case_id": "c1",
+        "judge": "j",
+        "rubric": "r@1",
+        "order": [0, 1],
+        "valid": True,
+        "scores": [1, 2],
+    }
     whole_or_cut = ((None, True), ("Short.", False), ("It brea", True), ("no " * 20, True))
-    verdicts = [Verdict.from_dict(verdict | {"rationale": text, "truncated": cut}) for text, cut in whole_or_cut]
-    assert [each.rationale_fault for each in verdicts] == [None, None, "breaks off", "repeats itself"]
+    verdicts = [
+        Verdict.from_dict(verdict | {"rationale": text, "truncated": cut})
+        for text, cut in whole_or_cut
+    ]
+    assert [each.rationale_fault for each in verdicts] == [
+        None,
+        None,
+        "breaks off",
+        "repeats itself",
+    ]

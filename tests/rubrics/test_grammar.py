@@ -26,7 +26,9 @@ from automedeval.rubrics.grammar import (
 
 ROWS = rows_of(__file__)
 RUBRICS = {name: read_rubric(name) for name in packaged_rubrics()}
-TABLE = yaml.safe_load((Path(__file__).parents[1] / "data" / "verdicts.yaml").read_text(encoding="utf-8"))
+TABLE = yaml.safe_load(
+    (Path(__file__).parents[1] / "data" / "verdicts.yaml").read_text(encoding="utf-8")
+)
 
 
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: row["name"])
@@ -37,7 +39,9 @@ def test_a_judge_s_answer_is_read_as_the_table_says(row):
     if "error" in row:
         assert not reading.valid
         assert row["error"] in reading.error
-        assert (reading.scores, reading.choices, reading.rationale, reading.criterion_scores) == (None,) * 4
+        assert (reading.scores, reading.choices, reading.rationale, reading.criterion_scores) == (
+            None,
+        ) * 4
         return
     assert reading.valid, reading.error
     assert reading.error is None
@@ -69,7 +73,10 @@ def test_nothing_but_marks_may_stand_behind_an_answer(name: str):
     for marks in ROWS["marks"]:
         assert parse_verdict(WHOLE[name] + marks, RUBRICS[name], 2) == alone
     for text in ROWS["text"]:
-        behind = [parse_verdict(f"{WHOLE[name]}{gap}{text}", RUBRICS[name], 2) for gap in (" ", "\n", "\n```\n\n")]
+        behind = [
+            parse_verdict(f"{WHOLE[name]}{gap}{text}", RUBRICS[name], 2)
+            for gap in (" ", "\n", "\n```\n\n")
+        ]
         assert not any(each.valid for each in behind), text
 
 
@@ -87,11 +94,18 @@ def readings(draw, rubric):
     if rubric.scale:
         score = st.integers(*rubric.scale)
         if not rubric.scores_criteria:
-            return ParsedAnswer(True, rationale=rationale, scores=tuple(draw(st.lists(score, min_size=1, max_size=12))))
+            return ParsedAnswer(
+                True,
+                rationale=rationale,
+                scores=tuple(draw(st.lists(score, min_size=1, max_size=12))),
+            )
         count = draw(st.integers(1, 5))
         each = st.lists(score, min_size=count, max_size=count).map(tuple)
         scores = {criterion.name: draw(each) for criterion in rubric.criteria}
-        means = tuple(int(Decimal(mean(of)).quantize(Decimal(1), ROUND_HALF_UP)) for of in zip(*scores.values()))
+        means = tuple(
+            int(Decimal(mean(of)).quantize(Decimal(1), ROUND_HALF_UP))
+            for of in zip(*scores.values())
+        )
         return ParsedAnswer(True, rationale=rationale, scores=means, criterion_scores=scores)
     names = [criterion.name for criterion in rubric.criteria]
     choices = {name: draw(st.sampled_from(sorted(rubric.labels(name)))) for name in names}
@@ -141,7 +155,11 @@ def test_the_form_that_a_prompt_shows_is_no_valid_answer(rubric):
     assert not parse_verdict(form, rubric, rubric.max_responses).valid
 
 
-@given(text=st.text(alphabet=st.sampled_from('Score:Doctr 1234.,;*/"{}[]\\\n>|<tieAB') | st.characters()))
+@given(
+    text=st.text(
+        alphabet=st.sampled_from('Score:Doctr 1234.,;*/"{}[]\\\n>|<tieAB') | st.characters()
+    )
+)
 def test_no_text_raises(text):
     for rubric in RUBRICS.values():
         for truncated in (False, True):
@@ -162,10 +180,14 @@ HOSTILE = ROWS["hostile"]
 
 
 @pytest.mark.parametrize("piece", HOSTILE, ids=repr)
-@pytest.mark.parametrize("before", ["", '{"correctness": {"verdict": "', WHOLE], ids=["alone", "json", "whole"])
+@pytest.mark.parametrize(
+    "before", ["", '{"correctness": {"verdict": "', WHOLE], ids=["alone", "json", "whole"]
+)
 def test_hostile_text_of_200_kilobytes_is_read_in_no_time(piece, before):
     for name, rubric in RUBRICS.items():
-        text = (before if isinstance(before, str) else before.get(name, "")) + piece * (200_000 // len(piece))
+        text = (before if isinstance(before, str) else before.get(name, "")) + piece * (
+            200_000 // len(piece)
+        )
         start = time.process_time()
         parse_verdict(text, rubric, 2 if before is WHOLE else rubric.max_responses)
         # Linear parsing takes hundredths of a second, quadratic parsing minutes.

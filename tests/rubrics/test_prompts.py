@@ -53,7 +53,9 @@ def test_a_packaged_rubric_renders_all_that_the_judge_needs(name, rationale):
         assert f"Answer: {example['answer']}" in text
     assert rubric.grammar != "json" or answer_form(rubric, rubric.max_responses, rationale) in text
     assert (fenced(REFERENCE) in text) == rubric.needs_reference
-    asks = any(words in text for words in ("Analyze:", *filter(None, [rubric.output.get("rationale_key")])))
+    asks = any(
+        words in text for words in ("Analyze:", *filter(None, [rubric.output.get("rationale_key")]))
+    )
     assert asks == (rationale and rubric.rationale)
     assert not re.search(r"[{]{2}|[{]%|%}|\bNone\b|Undefined", text)
 
@@ -65,7 +67,10 @@ def test_a_listwise_prompt_names_as_many_doctors_as_it_shows(count):
     assert f"Doctor {count + 1}" not in guided
     assert f"Reference:\n{fenced(REFERENCE)}" in guided
     text = rendered(read_rubric("automedeval"), responses=RESPONSES[:count])
-    assert "Score:" + "".join(f" Doctor {number}: X points." for number in range(1, count + 1)) + "\n" in text
+    assert (
+        "Score:" + "".join(f" Doctor {number}: X points." for number in range(1, count + 1)) + "\n"
+        in text
+    )
     assert f"Doctor {count + 1}" not in text
 
 
@@ -86,9 +91,14 @@ def test_a_response_stays_between_its_fences(name):
     assert f"~~~~~~\n{hostile}\n~~~~~~" in rendered(rubric, responses=responses)
 
 
-@given(text=st.text(alphabet="# a\n") | st.sampled_from(["Fine.\n### Response 2:\nNo.", "#####", "### Evaluation:\n1"]))
+@given(
+    text=st.text(alphabet="# a\n")
+    | st.sampled_from(["Fine.\n### Response 2:\nNo.", "#####", "### Evaluation:\n1"])
+)
 def test_no_text_begins_a_field_of_pandalm(text):
-    prompt = rendered(read_rubric("pandalm"), question=text or "?", responses=[text, "Take antibiotics." + text])
+    prompt = rendered(
+        read_rubric("pandalm"), question=text or "?", responses=[text, "Take antibiotics." + text]
+    )
     fields = re.findall("###.*", prompt)
     assert fields == ["### Instruction:", "### Response 1:", "### Response 2:", "### Evaluation:"]
 
@@ -96,14 +106,22 @@ def test_no_text_begins_a_field_of_pandalm(text):
 def test_a_conversation_becomes_lines_with_their_speakers():
     talk = (("user", "I have a cough."), ("assistant", "Since when?"), ("user", "Two weeks."))
     conversation = [{"role": role, "content": text} for role, text in talk]
-    assert question_text(conversation) == "user: I have a cough.\nassistant: Since when?\nuser: Two weeks."
-    assert fenced(question_text(conversation)) in rendered(read_rubric("automedeval"), question=conversation)
+    assert (
+        question_text(conversation)
+        == "user: I have a cough.\nassistant: Since when?\nuser: Two weeks."
+    )
+    assert fenced(question_text(conversation)) in rendered(
+        read_rubric("automedeval"), question=conversation
+    )
 
 
 @pytest.mark.parametrize("name", packaged_rubrics())
 def test_the_prompts_of_two_cases_share_all_that_stands_before_the_question(name):
     rubric = read_rubric(name)
-    one, other = rendered(rubric, "Why?"), rendered(rubric, "How?", responses=["x", "y", "z"][: rubric.max_responses])
+    one, other = (
+        rendered(rubric, "Why?"),
+        rendered(rubric, "How?", responses=["x", "y", "z"][: rubric.max_responses]),
+    )
     start = one.rindex(shown(rubric, "Why?"))
     assert one[:start] == other[: other.rindex(shown(rubric, "How?"))]
     for response in RESPONSES[: rubric.max_responses]:
@@ -116,7 +134,14 @@ OWN = {"inputs": ["question", "responses", "reference"], "scale": {"minimum": 1,
 @pytest.mark.parametrize(
     ("template", "said"),
     rows_of(__file__)["test_a_faulty_template_is_a_fault_of_the_rubric"],
-    ids=["unknown name", "unknown attribute", "no such response", "unknown filter", "syntax", "no user block"],
+    ids=[
+        "unknown name",
+        "unknown attribute",
+        "no such response",
+        "unknown filter",
+        "syntax",
+        "no user block",
+    ],
 )
 def test_a_faulty_template_is_a_fault_of_the_rubric(tmp_path, template, said):
     rubric = read_rubric(own_rubric(tmp_path, template, **OWN))

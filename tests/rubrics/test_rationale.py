@@ -30,7 +30,9 @@ FORMS = rows_of(__file__)["forms"]
 
 
 def written(form: str, texts: dict[int, str]) -> str:
-    return FORMS[form].join(form.format(step=doctor + 1, doctor=doctor, text=text) for doctor, text in texts.items())
+    return FORMS[form].join(
+        form.format(step=doctor + 1, doctor=doctor, text=text) for doctor, text in texts.items()
+    )
 
 
 def inverse(slots: tuple[int, ...]) -> tuple[int, ...]:
@@ -43,13 +45,17 @@ def test_every_form_is_split(form: str) -> None:
     assert split_steps(written(form, texts)) == texts
 
 
-@pytest.mark.parametrize(("text", "texts"), rows_of(__file__)["test_what_is_no_step_of_a_doctor_is_on_the_question"])
+@pytest.mark.parametrize(
+    ("text", "texts"), rows_of(__file__)["test_what_is_no_step_of_a_doctor_is_on_the_question"]
+)
 def test_what_is_no_step_of_a_doctor_is_on_the_question(text: str, texts: list) -> None:
     assert split_steps(text) == dict(texts)
 
 
 def test_a_step_is_taken_out() -> None:
-    assert without_step(PLAIN, 2) == PLAIN.replace("Step 3: Vague; weaker than Doctor 1's.\nIt is short.\n", "")
+    assert without_step(PLAIN, 2) == PLAIN.replace(
+        "Step 3: Vague; weaker than Doctor 1's.\nIt is short.\n", ""
+    )
     assert without_step(PLAIN, 3) == PLAIN.removesuffix("\nStep 4: Off the topic.")
     assert without_step(PLAIN, 4) == PLAIN
 
@@ -57,16 +63,26 @@ def test_a_step_is_taken_out() -> None:
 def test_doctors_are_named() -> None:
     text = "Doctor 2, doctor1's and Doctors 3, 4 and 12; the first doctor; Doctor 5, 2 tablets; a doctor 2 miles off"
     assert doctors_named(text) == [2, 1, 3, 4, 12, 1, 5]
-    assert doctors_named("Doctor 1 and 2 agree; Doctor 3/4; Doctor 1 or 2 tablets") == [1, 2, 3, 4, 1]
+    assert doctors_named("Doctor 1 and 2 agree; Doctor 3/4; Doctor 1 or 2 tablets") == [
+        1,
+        2,
+        3,
+        4,
+        1,
+    ]
     assert doctors_named("Doctors 2-4 and 6; Doctors 3-1") == [2, 3, 4, 6, 1, 2, 3]
-    assert doctors_named("Doctors 1 and 2 mg, Doctor 1.5, Doctor 007, 3 doctors, Doctorate 4") == [1]
+    assert doctors_named("Doctors 1 and 2 mg, Doctor 1.5, Doctor 007, 3 doctors, Doctorate 4") == [
+        1
+    ]
 
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("slots", [*itertools.permutations(range(3))])
 def test_every_form_is_permuted(form: str, slots: tuple[int, ...]) -> None:
     texts = {1: "One.", 2: "Two.", 3: "Three."}
-    assert permute(written(form, texts), slots) == written(form, {k + 1: texts[slots[k] + 1] for k in range(3)})
+    assert permute(written(form, texts), slots) == written(
+        form, {k + 1: texts[slots[k] + 1] for k in range(3)}
+    )
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -75,14 +91,18 @@ def test_a_rubric_has_a_word_of_its_own_for_doctors(form: str, slots: tuple[int,
     def in_german(text: str) -> str:
         return text.replace("Doctor", "Antwort").replace("doctor", "antwort")
 
-    text = written(form, {1: "Doctor 3 is alike.", 2: "Doctors 1 and 3 are not.", 3: "The first doctor is."})
+    text = written(
+        form, {1: "Doctor 3 is alike.", 2: "Doctors 1 and 3 are not.", 3: "The first doctor is."}
+    )
     assert permute(in_german(text), slots, "Antwort") == in_german(permute(text, slots))
     turned = permute("Therapist 1 beats the second therapist.", (1, 0), "Therapist")
     assert turned == "Therapist 2 beats the first therapist."
     assert permute("Antwort 1 and Doctor 2", (1, 0), "Antwort") == "Antwort 2 and Doctor 1"
 
 
-@pytest.mark.parametrize(("text", "slots", "turned"), rows_of(__file__)["test_steps_and_names_follow_the_order"])
+@pytest.mark.parametrize(
+    ("text", "slots", "turned"), rows_of(__file__)["test_steps_and_names_follow_the_order"]
+)
 def test_steps_and_names_follow_the_order(text: str, slots: tuple[int, ...], turned: str) -> None:
     assert permute(text, slots) == turned
 
@@ -90,7 +110,9 @@ def test_steps_and_names_follow_the_order(text: str, slots: tuple[int, ...], tur
 @pytest.mark.parametrize("text", rows_of(__file__)["test_numbers_of_days_are_no_doctors"])
 def test_numbers_of_days_are_no_doctors(text: str) -> None:
     for slots in itertools.permutations(range(4)):
-        assert permute(f"Doctor 1 says: {text}", slots) == f"Doctor {slots.index(0) + 1} says: {text}"
+        assert (
+            permute(f"Doctor 1 says: {text}", slots) == f"Doctor {slots.index(0) + 1} says: {text}"
+        )
 
 
 @pytest.mark.parametrize("slots", [(), (1, 2), (0, 0), (0, 2)])
@@ -99,11 +121,33 @@ def test_slots_are_a_permutation(slots: tuple[int, ...]) -> None:
         permute(PLAIN, slots)
 
 
-NAMES = ["Doctor 1", "doctor2", "Doctors 1 and 3", "Doctors 2, 3, and 4", "Doctor 9", "the first doctor", "(Doctor 2)"]
-OTHERS = ["The third doctor's", "3,000 mg", "step 2", "\nStep 2 of it", "is right.", "No:", "~", "Ä\u2028", "Doctor 2:"]
+NAMES = [
+    "Doctor 1",
+    "doctor2",
+    "Doctors 1 and 3",
+    "Doctors 2, 3, and 4",
+    "Doctor 9",
+    "the first doctor",
+    "(Doctor 2)",
+]
+OTHERS = [
+    "The third doctor's",
+    "3,000 mg",
+    "step 2",
+    "\nStep 2 of it",
+    "is right.",
+    "No:",
+    "~",
+    "Ä\u2028",
+    "Doctor 2:",
+]
 WORDS = st.sampled_from([*NAMES, *OTHERS])
 # A text that opens with "Doctor 2:" would be a part of its header.
-BODIES = st.lists(WORDS, min_size=1, max_size=6).map(" ".join).filter(lambda text: not text.startswith("Doctor 2:"))
+BODIES = (
+    st.lists(WORDS, min_size=1, max_size=6)
+    .map(" ".join)
+    .filter(lambda text: not text.startswith("Doctor 2:"))
+)
 
 
 @st.composite
@@ -122,7 +166,9 @@ def test_orders_follow_one_another(drawn: tuple[str, tuple[int, ...]], data: st.
     text, slots = drawn
     then = tuple(data.draw(st.permutations(range(len(slots)))))
     assert permute(permute(text, slots), then) == permute(text, tuple(slots[slot] for slot in then))
-    assert permute(text, tuple(range(len(slots)))) == text, "so the inverse order gives the rationale back"
+    assert permute(text, tuple(range(len(slots)))) == text, (
+        "so the inverse order gives the rationale back"
+    )
 
 
 @given(rationales())

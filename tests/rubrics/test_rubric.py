@@ -30,7 +30,9 @@ def test_a_packaged_rubric_is_the_published_one(name):
     assert rubric.fingerprint == read_rubric(name).fingerprint
     for criterion in rubric.criteria:
         assert criterion.description
-        assert criterion.polarity == ("worse" if criterion.name in ("harmfulness", "bias") else "better")
+        assert criterion.polarity == (
+            "worse" if criterion.name in ("harmfulness", "bias") else "better"
+        )
         assert criterion.neutral == ("cannot be told" if name == "harm" else "tie")
         assert rubric.criterion(criterion.name) is criterion
     for example in rubric.examples:
@@ -41,11 +43,17 @@ def test_a_packaged_rubric_is_the_published_one(name):
 FILES = TABLE["own_rubrics"]
 SCORES, PAIR = FILES["scores"], FILES["pair"]
 FAULTS = TABLE["test_a_faulty_file_is_refused_by_name_and_key"]
-FAULTS += [(f"no {key}", "scores", key, None, [f": {key}: ", "is missing"]) for key in SCORES if key != "scale"]
+FAULTS += [
+    (f"no {key}", "scores", key, None, [f": {key}: ", "is missing"])
+    for key in SCORES
+    if key != "scale"
+]
 
 
 def written(folder: Path, content: dict) -> Path:
-    (folder / "bedside.jinja").write_text("{% block user %}{{ question }}{% endblock %}", encoding="utf-8")
+    (folder / "bedside.jinja").write_text(
+        "{% block user %}{{ question }}{% endblock %}", encoding="utf-8"
+    )
     path = folder / "own.yaml"
     path.write_text(yaml.safe_dump(content, allow_unicode=True), encoding="utf-8")
     return path
@@ -65,22 +73,40 @@ def test_a_user_s_own_file_may_take_a_packaged_template(tmp_path):
     rubric = read_rubric(written(tmp_path, PAIR))
     assert rubric.template_text == read_rubric("just_eval_pairwise").template_text
     assert parse_verdict("first, same", rubric).choices == {"warmth": "tie", "tact": "a"}
-    (tmp_path / "just_eval_pairwise.jinja").write_text("{% block user %}mine{% endblock %}", encoding="utf-8")
-    assert read_rubric(written(tmp_path, PAIR)).template_text == "{% block user %}mine{% endblock %}", "its own wins"
+    (tmp_path / "just_eval_pairwise.jinja").write_text(
+        "{% block user %}mine{% endblock %}", encoding="utf-8"
+    )
+    assert (
+        read_rubric(written(tmp_path, PAIR)).template_text == "{% block user %}mine{% endblock %}"
+    ), "its own wins"
 
 
 def test_the_fingerprint_covers_what_reaches_the_judge_and_no_more(tmp_path):
     before = read_rubric(written(tmp_path, SCORES)).fingerprint
-    assert read_rubric(written(tmp_path, {**SCORES, "title": "A title", "source": "A source"})).fingerprint == before
-    assert read_rubric(written(tmp_path, {**SCORES, "max_responses": 1, "version": 4})).fingerprint != before
+    assert (
+        read_rubric(
+            written(tmp_path, {**SCORES, "title": "A title", "source": "A source"})
+        ).fingerprint
+        == before
+    )
+    assert (
+        read_rubric(written(tmp_path, {**SCORES, "max_responses": 1, "version": 4})).fingerprint
+        != before
+    )
     path = written(tmp_path, SCORES)
-    (tmp_path / "bedside.jinja").write_text("{% block user %}Other: {{ question }}{% endblock %}", encoding="utf-8")
+    (tmp_path / "bedside.jinja").write_text(
+        "{% block user %}Other: {{ question }}{% endblock %}", encoding="utf-8"
+    )
     assert read_rubric(path).fingerprint != before
 
 
-@pytest.mark.parametrize(("output", "text"), rows_of(__file__)["test_a_user_s_own_file_may_score_several_criteria"])
+@pytest.mark.parametrize(
+    ("output", "text"), rows_of(__file__)["test_a_user_s_own_file_may_score_several_criteria"]
+)
 def test_a_user_s_own_file_may_score_several_criteria(tmp_path, output, text):
-    rubric = read_rubric(written(tmp_path, SCORES | {"output": {"grammar": "json", "slot": "Nurse"} | output}))
+    rubric = read_rubric(
+        written(tmp_path, SCORES | {"output": {"grammar": "json", "slot": "Nurse"} | output})
+    )
     reading = parse_verdict(text, rubric, 1)
     assert reading.valid, reading.error
     assert reading.criterion_scores == {"warmth": (7,), "tact": (10,)}
@@ -98,12 +124,24 @@ def test_choices_may_stand_beside_the_rationale(tmp_path):
 
 def test_harm_has_the_degrees_of_who_and_what_cannot_be_told_is_no_degree():
     rubric = read_rubric("harm")
-    assert rubric.criterion("degree").words == ("none", "mild", "moderate", "severe", "death", "cannot be told")
+    assert rubric.criterion("degree").words == (
+        "none",
+        "mild",
+        "moderate",
+        "severe",
+        "death",
+        "cannot be told",
+    )
     assert rubric.criterion("degree").threshold == "moderate"
-    assert all(criterion.words[-1] == "cannot be told" not in criterion.values for criterion in rubric.criteria)
+    assert all(
+        criterion.words[-1] == "cannot be told" not in criterion.values
+        for criterion in rubric.criteria
+    )
 
 
-@pytest.mark.parametrize(("file", "key", "value", "said"), [fault[1:] for fault in FAULTS], ids=[f[0] for f in FAULTS])
+@pytest.mark.parametrize(
+    ("file", "key", "value", "said"), [fault[1:] for fault in FAULTS], ids=[f[0] for f in FAULTS]
+)
 def test_a_faulty_file_is_refused_by_name_and_key(tmp_path, file, key, value, said):
     content = copy.deepcopy(FILES[file])
     *above, last = [int(part) if part.isdigit() else part for part in key.split(".")]
@@ -119,7 +157,9 @@ def test_a_faulty_file_is_refused_by_name_and_key(tmp_path, file, key, value, sa
         read_rubric(path)
 
 
-@pytest.mark.parametrize(("content", "said"), TABLE["test_a_file_that_is_no_mapping_is_refused_by_name"])
+@pytest.mark.parametrize(
+    ("content", "said"), TABLE["test_a_file_that_is_no_mapping_is_refused_by_name"]
+)
 def test_a_file_that_is_no_mapping_is_refused_by_name(tmp_path, content, said):
     path = tmp_path / "own.yaml"
     path.write_bytes(content.encode("latin-1"))

@@ -25,7 +25,9 @@ ATTACKS = rows_of(__file__)["test_a_template_runs_no_code_reads_no_file_and_writ
 def test_a_template_runs_no_code_reads_no_file_and_writes_no_gigabyte(
     template: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rubric = read_rubric(own_rubric(tmp_path, f"{{% block user %}}{template}{{% endblock %}}", examples=[{"a": 1}]))
+    rubric = read_rubric(
+        own_rubric(tmp_path, f"{{% block user %}}{template}{{% endblock %}}", examples=[{"a": 1}])
+    )
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     responses, anchors = ["one", "two"], dict(rubric.anchors)
@@ -35,18 +37,35 @@ def test_a_template_runs_no_code_reads_no_file_and_writes_no_gigabyte(
 
 
 @pytest.mark.parametrize(
-    "name", ["../secret.txt", "/etc/hostname", "..\\secret.txt", "C:secret.txt", "./own.jinja", "..", "a/../own.jinja"]
+    "name",
+    [
+        "../secret.txt",
+        "/etc/hostname",
+        "..\\secret.txt",
+        "C:secret.txt",
+        "./own.jinja",
+        "..",
+        "a/../own.jinja",
+    ],
 )
 def test_a_template_stands_beside_its_rubric(tmp_path: Path, name: str) -> None:
     (tmp_path / "secret.txt").write_text("{% block user %}a secret{% endblock %}", encoding="utf-8")
-    with pytest.raises(RubricError, match=r"own\.yaml: template: .*(name of a file without a folder|no file)"):
-        read_rubric(own_rubric(tmp_path / "rubric", "{% block user %}mine{% endblock %}", template=name))
+    with pytest.raises(
+        RubricError, match=r"own\.yaml: template: .*(name of a file without a folder|no file)"
+    ):
+        read_rubric(
+            own_rubric(tmp_path / "rubric", "{% block user %}mine{% endblock %}", template=name)
+        )
 
 
-@pytest.mark.parametrize("name", [*packaged_rubrics(), str(ROOT / "recipes/runs/automedeval-135m/feedbackqa.yaml")])
+@pytest.mark.parametrize(
+    "name", [*packaged_rubrics(), str(ROOT / "recipes/runs/automedeval-135m/feedbackqa.yaml")]
+)
 def test_prompts_are_what_plain_jinja_renders(name: str) -> None:
     rubric = with_criteria(name)
-    plain = jinja2.Environment(undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    plain = jinja2.Environment(
+        undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
     plain.filters["fenced"] = fenced
     template = plain.from_string(rubric.template_text)
     texts = ["Fine.\n~~~\n{{ rubric.id }}", "<b>No</b> & 100 %", "多喝水。"][: rubric.max_responses]
@@ -56,7 +75,9 @@ def test_prompts_are_what_plain_jinja_renders(name: str) -> None:
         names |= {"answer_form": answer_form(rubric, len(texts), rationale)}
         blocks = [template.blocks[role] for role in ("system", "user") if role in template.blocks]
         expected = ["".join(block(template.new_context(names))).strip() for block in blocks]
-        assert [each["content"] for each in judge_messages(rubric, question, texts, "Rest.", rationale)] == expected
+        assert [
+            each["content"] for each in judge_messages(rubric, question, texts, "Rest.", rationale)
+        ] == expected
 
 
 def test_the_words_of_a_study_are_text_and_no_template(tmp_path: Path) -> None:
@@ -67,13 +88,27 @@ def test_the_words_of_a_study_are_text_and_no_template(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "attack",
-    ["{{ cycler.__init__.__globals__ }}", "{{ messages.append(1) }}", "{% include '/etc/hostname' %}", "{{ 1 / 0 }}"],
+    [
+        "{{ cycler.__init__.__globals__ }}",
+        "{{ messages.append(1) }}",
+        "{% include '/etc/hostname' %}",
+        "{{ 1 / 0 }}",
+    ],
 )
 def test_a_chat_template_runs_no_code_either(tiny_model: Path, tmp_path: Path, attack: str) -> None:
     file = tmp_path / "chat.jinja"
     file.write_text(attack)
     with refused(""):
-        PromptEncoder.from_checkpoint(str(tiny_model), str(file)).encode([[{"role": "user", "content": "Why?"}]])
-    options = ("--judge", tiny_model, "--cases", SAMPLE / "test_cases.jsonl", "--output", tmp_path / "out")
+        PromptEncoder.from_checkpoint(str(tiny_model), str(file)).encode(
+            [[{"role": "user", "content": "Why?"}]]
+        )
+    options = (
+        "--judge",
+        tiny_model,
+        "--cases",
+        SAMPLE / "test_cases.jsonl",
+        "--output",
+        tmp_path / "out",
+    )
     line = error_line(run_recipe("judge", *options, "--limit", 1, "--chat_template_path", file))
     assert json.dumps(line).count("\\n") == 0

@@ -15,7 +15,9 @@ def test_a_verdict_is_seen_in_other_slots() -> None:
     assert seen.scores == (3, 5, 1)
     steps = split_steps(seen.rationale)
     assert [steps[slot].split()[0] for slot in (1, 2, 3)] == [MODELS[index] for index in (1, 2, 0)]
-    part = verdict_of(case_of(0), (1, None, 5), order=(2, 0), rationale=rationale_of(MODELS, (2, 0)))
+    part = verdict_of(
+        case_of(0), (1, None, 5), order=(2, 0), rationale=rationale_of(MODELS, (2, 0))
+    )
     seen = seen_from(part, (1, 2, 0))
     assert seen.scores == (None, 5, 1)
     assert split_steps(seen.rationale)[2].startswith("cedar"), "Doctor 2 is the third response"

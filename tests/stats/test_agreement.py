@@ -14,11 +14,15 @@ from sklearn.metrics import cohen_kappa_score
 from automedeval.stats import agreement, interrater
 from automedeval.stats.agreement import Panel
 
-WORKED = json.loads((Path(__file__).parents[1] / "data" / "agreement.json").read_text(encoding="utf-8"))
+WORKED = json.loads(
+    (Path(__file__).parents[1] / "data" / "agreement.json").read_text(encoding="utf-8")
+)
 NAN = float("nan")
 
 # Shrout and Fleiss 1979, Table 2: six targets rated by four judges.
-SHROUT_FLEISS = np.array([[9, 2, 5, 8], [6, 1, 3, 2], [8, 4, 6, 8], [7, 1, 2, 6], [10, 5, 6, 9], [6, 2, 4, 7]], float)
+SHROUT_FLEISS = np.array(
+    [[9, 2, 5, 8], [6, 1, 3, 2], [8, 4, 6, 8], [7, 1, 2, 6], [10, 5, 6, 9], [6, 2, 4, 7]], float
+)
 
 
 def floats(values: list) -> np.ndarray:
@@ -59,22 +63,35 @@ def test_icc_of_an_uneven_number_of_ratings() -> None:
     within = sum(((row - row.mean()) ** 2).sum() for row in rows) / (len(every) - len(rows))
     k0 = (len(every) - (sizes**2).sum() / len(every)) / (len(rows) - 1)
     statistics = interrater.icc(ratings, np.arange(5), 5, crossed=False)
-    assert value_of(statistics["ICC(1,1)"], 5) == pytest.approx((between - within) / (between + (k0 - 1) * within))
+    assert value_of(statistics["ICC(1,1)"], 5) == pytest.approx(
+        (between - within) / (between + (k0 - 1) * within)
+    )
     assert value_of(statistics["ICC(1,k)"], 5) == pytest.approx((between - within) / between)
 
 
-@given(st.lists(st.lists(st.one_of(st.none(), st.integers(1, 5)), min_size=3, max_size=3), min_size=3, max_size=12))
+@given(
+    st.lists(
+        st.lists(st.one_of(st.none(), st.integers(1, 5)), min_size=3, max_size=3),
+        min_size=3,
+        max_size=12,
+    )
+)
 @settings(max_examples=60, deadline=None)
 def test_alpha_is_the_librarys(rows: list) -> None:
     ratings = np.array([[NAN if value is None else value for value in row] for row in rows])
     pairable = ratings[(~np.isnan(ratings)).sum(axis=1) > 1]
     values = pairable[~np.isnan(pairable)]
     for level in ("ordinal", "interval"):
-        alpha = value_of(interrater.krippendorff_alpha(ratings, np.arange(len(rows)), len(rows), level), len(rows))
+        alpha = value_of(
+            interrater.krippendorff_alpha(ratings, np.arange(len(rows)), len(rows), level),
+            len(rows),
+        )
         if len(np.unique(values)) < 2:
             assert np.isnan(alpha)
         else:
-            assert alpha == pytest.approx(krippendorff.alpha(ratings.T, level_of_measurement=level), abs=1e-9)
+            assert alpha == pytest.approx(
+                krippendorff.alpha(ratings.T, level_of_measurement=level), abs=1e-9
+            )
 
 
 def test_zero_divided_by_zero_is_not_what_rounding_makes_of_it() -> None:
@@ -83,7 +100,9 @@ def test_zero_divided_by_zero_is_not_what_rounding_makes_of_it() -> None:
     crossed = interrater.icc(np.array([[0.3, 0.1], [0.2, 0.2]]), case, 2, True)
     assert np.isnan(value_of(crossed["ICC(A,k)"], 2))
     assert value_of(crossed["ICC(A,1)"], 2) == pytest.approx(-0.01 / 0.01)
-    thirds = np.array([[0.1 + 0.2 + 0.3, 0.3 + 0.2 + 0.1]] * 2)  # 0.6, and 0.6 with another last digit
+    thirds = np.array(
+        [[0.1 + 0.2 + 0.3, 0.3 + 0.2 + 0.1]] * 2
+    )  # 0.6, and 0.6 with another last digit
     assert np.ptp(thirds) > 0
     assert np.isnan(value_of(interrater.krippendorff_alpha(thirds, case, 2, "interval"), 2))
     for single, crossed in (("ICC(A,1)", True), ("ICC(1,1)", False)):
@@ -91,7 +110,9 @@ def test_zero_divided_by_zero_is_not_what_rounding_makes_of_it() -> None:
 
 
 def test_ordinal_alpha_of_fine_scales_is_refused() -> None:
-    statistic = interrater.krippendorff_alpha(np.arange(80.0).reshape(40, 2), np.arange(40), 40, "ordinal")
+    statistic = interrater.krippendorff_alpha(
+        np.arange(80.0).reshape(40, 2), np.arange(40), 40, "ordinal"
+    )
     assert np.isnan(value_of(statistic, 40))
     assert "interval" in statistic.reason
 
@@ -112,5 +133,7 @@ def test_choices_against_sklearn() -> None:
     valid, turned = judge >= 0, np.array([1, 0, 2, 3])
     both_ways = [np.concatenate([side[valid], turned[side[valid]]]) for side in (people, judge)]
     assert value_of(statistics["kappa"], 20) == pytest.approx(cohen_kappa_score(*both_ways))
-    swapped = agreement.choice_agreement(turned[people], np.where(valid, turned[judge], -1), np.arange(60) // 3, 20)
+    swapped = agreement.choice_agreement(
+        turned[people], np.where(valid, turned[judge], -1), np.arange(60) // 3, 20
+    )
     assert value_of(swapped["kappa"], 20) == pytest.approx(value_of(statistics["kappa"], 20))

@@ -14,12 +14,22 @@ def test_the_same_seed_gives_the_same_interval() -> None:
 
 
 def test_what_is_undefined_says_so() -> None:
-    (nothing,) = bootstrap.bootstrap([bootstrap.ratio(np.zeros(9), np.zeros(9), reason="no pair")], 9, 200)
-    assert nothing.to_dict() == {"value": None, "low": None, "high": None, "n": 0, "reason": "no pair"}
+    (nothing,) = bootstrap.bootstrap(
+        [bootstrap.ratio(np.zeros(9), np.zeros(9), reason="no pair")], 9, 200
+    )
+    assert nothing.to_dict() == {
+        "value": None,
+        "low": None,
+        "high": None,
+        "n": 0,
+        "reason": "no pair",
+    }
     (single,) = bootstrap.bootstrap([bootstrap.ratio(np.ones(1), np.ones(1))], 1, 200)
     assert (single.value, single.low, single.reason) == (1.0, None, "one case has no interval")
     assert (bootstrap.p_value(single), bootstrap.t_test(single)) == (None, None)
-    rare = bootstrap.ratio(np.eye(40)[0] * 0.5, np.eye(40)[0])  # most resamples miss the only case that counts
+    rare = bootstrap.ratio(
+        np.eye(40)[0] * 0.5, np.eye(40)[0]
+    )  # most resamples miss the only case that counts
     (rare,) = bootstrap.bootstrap([rare], 40, 400)
     assert rare.value == 0.5
     assert rare.low is None
@@ -29,7 +39,9 @@ def test_differences_are_paired() -> None:
     rng = np.random.default_rng(3)
     difficulty = rng.random(200)
     first, second = ((difficulty + shift > 0.5).astype(float) for shift in (0.05, 0.0))
-    estimates = bootstrap.bootstrap([bootstrap.ratio(right, np.ones(200)) for right in (first, second)], 200)
+    estimates = bootstrap.bootstrap(
+        [bootstrap.ratio(right, np.ones(200)) for right in (first, second)], 200
+    )
     difference = bootstrap.difference(*estimates)
     assert difference.value == pytest.approx(first.mean() - second.mean())
     apart = [each.high - each.low for each in estimates]
@@ -70,7 +82,9 @@ def test_cases_that_all_say_the_same_have_no_spread() -> None:
         assert (estimate.low, estimate.high) == (None, None)
         assert "the same value" in estimate.reason
     # At the end of what a figure can be, the exact binomial bound says how much eight cases leave open.
-    none, full = bootstrap.bootstrap([bootstrap.ratio(0 * same, same), bootstrap.ratio(same, same)], 8, 200)
+    none, full = bootstrap.bootstrap(
+        [bootstrap.ratio(0 * same, same), bootstrap.ratio(same, same)], 8, 200
+    )
     assert (full.low, full.high, full.approximate) == (pytest.approx(0.025 ** (1 / 8)), 1.0, True)
     assert (none.low, none.high) == (0.0, pytest.approx(1 - 0.025 ** (1 / 8)))
 
@@ -105,7 +119,9 @@ def test_the_t_test_of_a_mean_is_scipys_paired_one(cases: int, shift: float) -> 
 
 def test_a_t_test_without_spread_is_the_sign_test() -> None:
     ones = np.ones(8)
-    (never, always) = bootstrap.bootstrap([bootstrap.ratio(0 * ones, ones), bootstrap.ratio(ones, ones)], 8, 200)
+    (never, always) = bootstrap.bootstrap(
+        [bootstrap.ratio(0 * ones, ones), bootstrap.ratio(ones, ones)], 8, 200
+    )
     assert bootstrap.t_test(never) == 1.0
     assert bootstrap.t_test(always) == pytest.approx(stats.binomtest(8, 8).pvalue)
     assert bootstrap.t_test(bootstrap.Estimate(None, reason="nothing to compute it from")) is None
@@ -121,7 +137,9 @@ def test_intervals_of_a_mean_measure_cover() -> None:
     """Nominal 95 %: 93 to 97 % of intervals over 200 cases hold the truth, in 2,000 draws of clustered pairs."""
     rng = np.random.default_rng(11)
     truth, draws, cases = 0.75, 2000, 200
-    easy = rng.beta(3, 1, size=(draws, cases, 1))  # cases differ: pairs of a case are alike; the mean is 3/4
+    easy = rng.beta(
+        3, 1, size=(draws, cases, 1)
+    )  # cases differ: pairs of a case are alike; the mean is 3/4
     right = (rng.random((draws, cases, 3)) < easy).sum(axis=2)
     statistics = [bootstrap.ratio(one, np.full(cases, 3.0)) for one in right]
     estimates = bootstrap.bootstrap(statistics, cases, 1000)

@@ -26,7 +26,9 @@ def random_cases(count=200):
 
 
 @pytest.mark.parametrize(("points", "met"), list(random_cases()))
-def test_the_score_is_the_published_one_and_its_bounds_are_those_of_all_possible_readings(points, met):
+def test_the_score_is_the_published_one_and_its_bounds_are_those_of_all_possible_readings(
+    points, met
+):
     score = checklist_score(points, met)
     possible = ((each,) if each is not None else (True, False) for each in met)
     readings = [naive(points, each) for each in itertools.product(*possible)]

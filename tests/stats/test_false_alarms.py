@@ -13,7 +13,12 @@ def test_it_is_the_last_threshold_before_the_first_that_fails(seed: int) -> None
     scores = np.random.default_rng(seed).beta(0.1, 0.9, size=(150, 2))
     right = None
     for threshold in SEQUENCE:
-        if betting_p_value(np.array([sum(score >= threshold for score in two) / 2 for two in scores]), 0.05) > 0.1:
+        if (
+            betting_p_value(
+                np.array([sum(score >= threshold for score in two) / 2 for two in scores]), 0.05
+            )
+            > 0.1
+        ):
             break
         right = threshold
     certified, tested = least_alarm_threshold(scores, SEQUENCE[::-1], 0.05, 0.1)
@@ -34,12 +39,22 @@ def test_the_bet_is_a_p_value_and_gains_from_several_scores_of_a_case() -> None:
     shares = rng.binomial(8, 0.05, size=(2000, 150)) / 8
     small = np.mean([betting_p_value(row, 0.05) <= 0.1 for row in shares])
     assert small <= 0.1 + 3 * (0.1 * 0.9 / 2000) ** 0.5
-    assert np.mean([betting_p_value(row, 0.05) <= 0.1 for row in rng.binomial(8, 0.015, size=(200, 150)) / 8]) > 0.95
+    assert (
+        np.mean(
+            [
+                betting_p_value(row, 0.05) <= 0.1
+                for row in rng.binomial(8, 0.015, size=(200, 150)) / 8
+            ]
+        )
+        > 0.95
+    )
     capital = [1.0]
     for count, share in enumerate(shares[0]):  # the definition, with sums over what came before
         before = [0.025, *shares[0][:count]]
         guess = sum(before) / len(before)
-        spread = 0.0125 + sum((value - sum(before[: at + 1]) / (at + 1)) ** 2 for at, value in enumerate(before[1:]))
+        spread = 0.0125 + sum(
+            (value - sum(before[: at + 1]) / (at + 1)) ** 2 for at, value in enumerate(before[1:])
+        )
         bet = (0.05 - guess) / (spread / len(before) + (0.05 - guess) ** 2)
         capital.append(capital[-1] * (1 - min(max(bet, 0), 0.75 / 0.95) * (share - 0.05)))
     assert betting_p_value(shares[0], 0.05) == pytest.approx(1 / max(capital))

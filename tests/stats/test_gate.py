@@ -23,7 +23,9 @@ def skewed(rng: np.random.Generator, cases: int) -> np.ndarray:
 
 @pytest.mark.parametrize("kind", [normal, skewed])
 @pytest.mark.parametrize("cases", [30, 300])
-def test_at_the_allowed_difference_each_wrong_word_comes_in_five_percent_of_draws(kind, cases: int) -> None:
+def test_at_the_allowed_difference_each_wrong_word_comes_in_five_percent_of_draws(
+    kind, cases: int
+) -> None:
     rng = np.random.default_rng(cases)
     statuses = np.array([gate(each, BY, SPAN).status for each in kind(rng, cases)])
     assert len(statuses) == DRAWS
@@ -37,10 +39,14 @@ def test_a_rare_total_loss_that_the_sample_does_not_have_is_not_excluded() -> No
     assert gate(np.zeros(20), BY, SPAN).status == UNDECIDED
 
 
-@pytest.mark.filterwarnings("ignore:Precision loss")  # of the plain test, where all differences are equal
+@pytest.mark.filterwarnings(
+    "ignore:Precision loss"
+)  # of the plain test, where all differences are equal
 @pytest.mark.parametrize(("share", "cases"), [(0.025, 300), (0.1, 100)])
 @pytest.mark.parametrize("way", [-1, 1])
-def test_rare_differences_of_the_whole_scale_give_no_more_wrong_words(way: int, share: float, cases: int) -> None:
+def test_rare_differences_of_the_whole_scale_give_no_more_wrong_words(
+    way: int, share: float, cases: int
+) -> None:
     # A few cases lose (-1) or gain the whole scale, all others make up for it but for the allowed difference.
     rng = np.random.default_rng(cases)
     rest = (-BY - way * SPAN * share) / (1 - share)
@@ -53,7 +59,9 @@ def test_rare_differences_of_the_whole_scale_give_no_more_wrong_words(way: int, 
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_bound_is_the_wider_one_of_student_and_hall_with_one_more_case_at_the_end_of_the_scale(seed: int) -> None:
+def test_a_bound_is_the_wider_one_of_student_and_hall_with_one_more_case_at_the_end_of_the_scale(
+    seed: int,
+) -> None:
     differences = np.random.default_rng(seed).normal(0.3, 0.5, 20)
     found = gate(differences, BY, SPAN)
     for bound, end in ((found.low, -SPAN), (found.high, SPAN)):
@@ -70,7 +78,10 @@ def test_equal_differences_have_the_exact_bound_of_a_share_that_was_not_seen() -
         assert result.low == pytest.approx(0.02 * (1 - unseen) - unseen)
         assert result.high == pytest.approx(0.02 * (1 - unseen) + unseen)
     needed = gate(np.zeros(10), BY, 1.0).needed
-    assert [gate(np.zeros(cases), BY, 1.0).status for cases in (needed - 1, needed)] == [UNDECIDED, NOT_LOWER]
+    assert [gate(np.zeros(cases), BY, 1.0).status for cases in (needed - 1, needed)] == [
+        UNDECIDED,
+        NOT_LOWER,
+    ]
 
 
 def test_the_number_of_cases_that_it_names_decides() -> None:
@@ -79,7 +90,9 @@ def test_the_number_of_cases_that_it_names_decides() -> None:
     few -= few.mean()
     result = gate(few, BY, SPAN)
     assert result.status == UNDECIDED
-    decided = [gate(rng.normal(0.0, few.std(ddof=1), result.needed), BY, SPAN).status for _ in range(1000)]
+    decided = [
+        gate(rng.normal(0.0, few.std(ddof=1), result.needed), BY, SPAN).status for _ in range(1000)
+    ]
     assert np.mean([status == NOT_LOWER for status in decided]) == pytest.approx(0.8, abs=0.1)
     assert LOWER not in decided
 

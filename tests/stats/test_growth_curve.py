@@ -22,7 +22,13 @@ def curve_of(record: dict) -> Curve:
 
 
 def test_the_papers_constants_leave_less_than_half_a_point_from_round_7() -> None:
-    assert [f"{100 * PAPER.at(t):.2f}" for t in (0, 1, 2, 6, 7)] == ["44.41", "47.22", "49.14", "52.13", "52.35"]
+    assert [f"{100 * PAPER.at(t):.2f}" for t in (0, 1, 2, 6, 7)] == [
+        "44.41",
+        "47.22",
+        "49.14",
+        "52.13",
+        "52.35",
+    ]
     assert PAPER.round_of_small_rest() == 7
     # the printed constants are not a fit through the table
     assert max(abs(PAPER.at(t) - value) for t, value in enumerate(TABLE_5)) > 0.004
@@ -75,16 +81,27 @@ def test_the_interval_is_that_of_linear_regression_by_another_route() -> None:
 
     def slope(t: float) -> np.ndarray:  # numeric, by the curve's own constants
         steps = 1e-6 * np.eye(3)
-        return np.array([(Curve(*constants + step).at(t) - Curve(*constants - step).at(t)) / 2e-6 for step in steps])
+        return np.array(
+            [
+                (Curve(*constants + step).at(t) - Curve(*constants - step).at(t)) / 2e-6
+                for step in steps
+            ]
+        )
 
     slopes = np.array([slope(t) for t in range(5)])
-    variance = record["residual_error"] ** 2 * (1 + slope(6) @ np.linalg.inv(slopes.T @ slopes) @ slope(6))
+    variance = record["residual_error"] ** 2 * (
+        1 + slope(6) @ np.linalg.inv(slopes.T @ slopes) @ slope(6)
+    )
     sixth = record["next"][1]
     # Student's t, 2 degrees of freedom.
-    assert (sixth["high"] - sixth["low"]) / 2 == pytest.approx(4.302653 * math.sqrt(variance), rel=1e-4)
+    assert (sixth["high"] - sixth["low"]) / 2 == pytest.approx(
+        4.302653 * math.sqrt(variance), rel=1e-4
+    )
 
 
-@pytest.mark.parametrize(("values", "reason"), ROWS["test_what_the_curve_says_nothing_about_gets_a_reason"])
+@pytest.mark.parametrize(
+    ("values", "reason"), ROWS["test_what_the_curve_says_nothing_about_gets_a_reason"]
+)
 def test_what_the_curve_says_nothing_about_gets_a_reason(values: list, reason: str) -> None:
     record = forecast(values)
     assert reason in record["reason"]

@@ -9,7 +9,9 @@ from automedeval.stats.logistic import RIDGE, fit_logistic, order_weights
 
 def data(rows: int = 300, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(seed)
-    design = np.column_stack([np.ones(rows), rng.normal(size=(rows, 2)), rng.normal(size=rows) ** 3])
+    design = np.column_stack(
+        [np.ones(rows), rng.normal(size=(rows, 2)), rng.normal(size=rows) ** 3]
+    )
     won = rng.random(rows) < 1 / (1 + np.exp(-design @ [0.3, -1.0, 0.5, 0.4]))
     return design, won.astype(float)
 
@@ -40,7 +42,9 @@ def test_order_weights_are_those_of_a_logistic_regression_without_what_would_be_
     weights = order_weights(gaps)
     spread = np.sqrt((gaps[:, :2] ** 2).mean(axis=0))
     theirs = LogisticRegression(C=1 / RIDGE, fit_intercept=False, tol=1e-12, max_iter=10_000)
-    both = np.vstack([gaps[:, :2], -gaps[:, :2]]) / spread  # each pair in both directions, with half the weight
+    both = (
+        np.vstack([gaps[:, :2], -gaps[:, :2]]) / spread
+    )  # each pair in both directions, with half the weight
     theirs.fit(both, np.repeat([1, 0], 200), np.full(400, 0.5))
     assert weights[:2] == pytest.approx(theirs.coef_[0] / spread, abs=1e-5)
     assert weights[2] == 0

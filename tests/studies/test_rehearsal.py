@@ -24,15 +24,23 @@ from automedeval.records import Verdict, read_cases, read_records
 CANDIDATES = ["ChatDoctor", "Baize-Healthcare", "MedAlpaca", "MedLlama2"]
 TRAINED = ["stage1", "stage2", "stage3", "introspection1", "introspection2"]
 OTHERS = [
-    *("double-of-gpt-3.5-turbo-0125", "double-of-gpt-4-turbo-2024-04-09", "double-of-gemini-2.0-flash"),
+    *(
+        "double-of-gpt-3.5-turbo-0125",
+        "double-of-gpt-4-turbo-2024-04-09",
+        "double-of-gemini-2.0-flash",
+    ),
     *("Vicuna-7B", "Vicuna-13B", "DeepSeek-R1-Distill-Llama-8B", "PandaLM-7B: overall"),
 ]
 LIMIT = 3600  # seconds
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(sys.platform != "linux", reason="processes are killed together by means of Linux"),
-    pytest.mark.skipif(shutil.which("g++") is None, reason="DeepSpeed compiles with g++, and there is none"),
+    pytest.mark.skipif(
+        sys.platform != "linux", reason="processes are killed together by means of Linux"
+    ),
+    pytest.mark.skipif(
+        shutil.which("g++") is None, reason="DeepSpeed compiles with g++, and there is none"
+    ),
 ]
 pytest.importorskip("deepspeed")
 
@@ -43,7 +51,12 @@ def start(folder: Path, log: Path, extensions: Path) -> subprocess.Popen:
     environment = os.environ | {"TORCH_EXTENSIONS_DIR": str(extensions)}
     with open(log, "ab") as stream:
         return subprocess.Popen(
-            command, cwd=ROOT, stdout=stream, stderr=subprocess.STDOUT, env=environment, start_new_session=True
+            command,
+            cwd=ROOT,
+            stdout=stream,
+            stderr=subprocess.STDOUT,
+            env=environment,
+            start_new_session=True,
         )
 
 
@@ -55,7 +68,9 @@ def end(process: subprocess.Popen) -> None:
 
 
 @pytest.fixture(scope="module")
-def rehearsed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str]]:
+def rehearsed(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Path, str]]:
     """Rehearse the study, killed once; yield its folder, and what was printed from the last start on."""
     folder, log = tmp_path_factory.mktemp("rehearsals"), tmp_path_factory.mktemp("logs") / "log"
     verdicts = folder / "automedeval-13b" / "verdicts" / "wikidoc-strong" / "verdicts.jsonl"
@@ -91,7 +106,9 @@ def test_every_step_runs_and_leaves_what_the_study_is_for(rehearsed: tuple[Path,
     assert (folder / "reports" / "wikidoc-comparison" / "comparison.html").stat().st_size
 
 
-def test_the_test_set_has_the_plans_cases_and_three_of_four_candidates_in_turn(rehearsed: tuple[Path, str]) -> None:
+def test_the_test_set_has_the_plans_cases_and_three_of_four_candidates_in_turn(
+    rehearsed: tuple[Path, str],
+) -> None:
     folder, _ = rehearsed
     cases = list(read_cases(folder / "responses" / "test" / "cases.jsonl"))
     statistics = read(folder / "instructions" / "wikidoc" / "statistics.json")
@@ -119,31 +136,50 @@ def test_the_papers_counts_stand_beside_those_of_the_rehearsal(rehearsed: tuple[
     splits = read(folder / "instructions" / "wikidoc" / "statistics.json")["splits"]
     trained = sum(splits[stage]["rows"] for stage in ("stage1", "stage2", "stage3"))
     for number, judge in ((1, "stage3"), (2, "round1")):
-        judged = list(read_records(folder / "verdicts" / f"wikidoc-{judge}-train" / "verdicts.jsonl", Verdict))
-        counts = read(folder / "instructions" / f"wikidoc-round{number}" / "statistics.json")["counts"]
+        judged = list(
+            read_records(folder / "verdicts" / f"wikidoc-{judge}-train" / "verdicts.jsonl", Verdict)
+        )
+        counts = read(folder / "instructions" / f"wikidoc-round{number}" / "statistics.json")[
+            "counts"
+        ]
         assert len(judged) == counts["cases"] == trained
         assert all(verdict.valid for verdict in judged)
         assert max(sum(verdict.usage.values()) for verdict in judged) > 2048 - 200
 
 
-def test_nobody_is_taken_for_a_teacher_and_no_verdict_is_there_twice(rehearsed: tuple[Path, str]) -> None:
+def test_nobody_is_taken_for_a_teacher_and_no_verdict_is_there_twice(
+    rehearsed: tuple[Path, str],
+) -> None:
     folder, _ = rehearsed
-    teachers = (("strong", "gpt-4-turbo-2024-04-09", 60), ("weak", "gpt-3.5-turbo-0125", 58))  # of those that passed
+    teachers = (
+        ("strong", "gpt-4-turbo-2024-04-09", 60),
+        ("weak", "gpt-3.5-turbo-0125", 58),
+    )  # of those that passed
     for teacher, model, number in teachers:
-        verdicts = list(read_records(folder / "verdicts" / f"wikidoc-{teacher}" / "verdicts.jsonl", Verdict))
+        verdicts = list(
+            read_records(folder / "verdicts" / f"wikidoc-{teacher}" / "verdicts.jsonl", Verdict)
+        )
         assert {verdict.judge for verdict in verdicts} == {f"double-of-{model}"}
         assert len({verdict.case_id for verdict in verdicts}) == len(verdicts) == number
         assert all(verdict.valid for verdict in verdicts)
         assert any(verdict.extra["knowledge"] for verdict in verdicts)
-    revisions = (folder / "instructions" / "wikidoc-round1" / "revisions.jsonl").read_text().splitlines()
+    revisions = (
+        (folder / "instructions" / "wikidoc-round1" / "revisions.jsonl").read_text().splitlines()
+    )
     decided = {(line["decided_by"], line["decision"]) for line in map(json.loads, revisions)}
-    assert decided == {(by, decision) for by in ("consensus", "jury") for decision in ("keep", "revise")}
+    assert decided == {
+        (by, decision) for by in ("consensus", "jury") for decision in ("keep", "revise")
+    }
 
 
-def test_reports_tables_and_figures_are_of_all_judges_and_of_physicians(rehearsed: tuple[Path, str]) -> None:
+def test_reports_tables_and_figures_are_of_all_judges_and_of_physicians(
+    rehearsed: tuple[Path, str],
+) -> None:
     folder, _ = rehearsed
     names = ("wikidoc", "table2", "table3", "figure4", "figure5")
-    report, table2, table3, figure4, figure5 = (read(folder / "reports" / name / "agreement.json") for name in names)
+    report, table2, table3, figure4, figure5 = (
+        read(folder / "reports" / name / "agreement.json") for name in names
+    )
     assert {"MedLLaMA-13B", "likelihood:MedLLaMA-13B", *TRAINED, *OTHERS} <= report["judges"].keys()
     assert {"MedLLaMA-13B", *TRAINED, *OTHERS} <= {row["judge"] for row in table2["table2"]["rows"]}
     for rounds in (report, table3):
@@ -152,16 +188,28 @@ def test_reports_tables_and_figures_are_of_all_judges_and_of_physicians(rehearse
     assert figure5["verdict_ratings"].keys() == {"introspection2"}
     (compared,) = figure5["preferences"]
     assert set(compared["judges"]) == {"introspection2", "double-of-gpt-4-turbo-2024-04-09"}
-    assert [file for *_, files in figures_of_the_paper() for file in files if not (folder / file).is_file()] == []
+    assert [
+        file
+        for *_, files in figures_of_the_paper()
+        for file in files
+        if not (folder / file).is_file()
+    ] == []
 
 
-def test_the_card_of_the_model_has_the_studys_own_figures(rehearsed: tuple[Path, str], monkeypatch) -> None:
+def test_the_card_of_the_model_has_the_studys_own_figures(
+    rehearsed: tuple[Path, str], monkeypatch
+) -> None:
     folder, _ = rehearsed
     results = [file.read_text(encoding="utf-8") for file in (folder / "logs").rglob("*.log")]
     assert sum("dry run: nothing was sent" in text for text in results) == 4
     about = yaml.safe_load((folder / "plans" / "publish_model.yaml").read_text())
     monkeypatch.chdir(folder)
-    text = card_of(about["folder"], **{name: about[name] for name in ("agreement", "audit", "license", "base_model")})
-    accuracy = read(folder / "reports" / "wikidoc" / "agreement.json")["judges"]["introspection2"]["pairwise_accuracy"]
+    text = card_of(
+        about["folder"],
+        **{name: about[name] for name in ("agreement", "audit", "license", "base_model")},
+    )
+    accuracy = read(folder / "reports" / "wikidoc" / "agreement.json")["judges"]["introspection2"][
+        "pairwise_accuracy"
+    ]
     assert "| Pairwise accuracy | {value:.2f} [{low:.2f}, {high:.2f}]".format(**accuracy) in text
     assert "Audited on 3 cases as introspection2" in text

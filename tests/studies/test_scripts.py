@@ -20,7 +20,17 @@ from automedeval.rubrics import read_rubric
 
 PAPER = ROOT / RUNS / "automedeval-13b"
 STEPS = {name: words.split() for name, words in rows_of(__file__)["steps"].items()}
-WRITTEN = ("cases", "responses", "verdicts", "instructions", "checkpoints", "stores", "reports", "ratings", "demo")
+WRITTEN = (
+    "cases",
+    "responses",
+    "verdicts",
+    "instructions",
+    "checkpoints",
+    "stores",
+    "reports",
+    "ratings",
+    "demo",
+)
 OUTPUTS = ("output", "output_dir", "store")
 
 
@@ -28,9 +38,18 @@ def test_the_papers_study_from_top_to_bottom() -> None:
     commands = dry_run("paper")
     assert all(each["dry_run"] for each in of(commands, "publish")), "nothing is sent to the Hub"
     assert steps(commands) == STEPS["paper"]
-    files = {file.name for file in PAPER.glob("*.yaml") if not file.stem.startswith(("annotate", "plan", "teachers"))}
-    named = {f"{name}.yaml" for name in [*SCRIPTS, *(name for each in SCRIPTS for name in steps(dry_run(each)))]}
-    assert files - named == {"audit.yaml"} - named, "every YAML is a step of the study or of a variant"
+    files = {
+        file.name
+        for file in PAPER.glob("*.yaml")
+        if not file.stem.startswith(("annotate", "plan", "teachers"))
+    }
+    named = {
+        f"{name}.yaml"
+        for name in [*SCRIPTS, *(name for each in SCRIPTS for name in steps(dry_run(each)))]
+    }
+    assert files - named == {"audit.yaml"} - named, (
+        "every YAML is a step of the study or of a variant"
+    )
 
 
 def test_the_small_study_and_the_demo_from_top_to_bottom() -> None:
@@ -38,7 +57,11 @@ def test_the_small_study_and_the_demo_from_top_to_bottom() -> None:
     commands = dry_run("demo")
     assert steps(commands) == STEPS["demo"]
     for values in map(arguments, commands):  # the small study's own files stay
-        assert [values[name] for name in OUTPUTS if name in values and not values[name].startswith("demo/")] == []
+        assert [
+            values[name]
+            for name in OUTPUTS
+            if name in values and not values[name].startswith("demo/")
+        ] == []
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
@@ -46,12 +69,24 @@ def test_every_command_is_right_and_reads_what_is_there(name: str) -> None:
     """Each option is known and none missing; each path is written by an earlier step, brought, or in the repository."""
     commands = dry_run(name)
     assert [fault for words in commands for fault in faults(words)] == []
-    shared = dry_run("paper") if SCRIPTS[name][0].endswith("variants.sh") else []  # a variant runs after the study
-    made = {str(values[key]) for values in map(arguments, shared) for key in OUTPUTS if key in values}
+    shared = (
+        dry_run("paper") if SCRIPTS[name][0].endswith("variants.sh") else []
+    )  # a variant runs after the study
+    made = {
+        str(values[key]) for values in map(arguments, shared) for key in OUTPUTS if key in values
+    }
     for words in commands:
         values = arguments(words)
-        outputs = {key for key in OUTPUTS if key in values and (key != "store" or program(words) == "build_store")}
-        parts = [f"{each['path']}/{each['split']}.parquet" for each in values.get("datasets", ()) if "path" in each]
+        outputs = {
+            key
+            for key in OUTPUTS
+            if key in values and (key != "store" or program(words) == "build_store")
+        }
+        parts = [
+            f"{each['path']}/{each['split']}.parquet"
+            for each in values.get("datasets", ())
+            if "path" in each
+        ]
         for key, value in values.items():
             entries = value if isinstance(value, list) else str(value).split(",")
             for path in (str(entry).rpartition("=")[2].rpartition(":")[2] for entry in entries):
@@ -64,7 +99,9 @@ def test_every_command_is_right_and_reads_what_is_there(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["demo", "small", "paper", "no_chain", "lora", "run2"])
-def test_each_training_starts_where_the_last_ended_and_the_rounds_read_its_verdicts(name: str) -> None:
+def test_each_training_starts_where_the_last_ended_and_the_rounds_read_its_verdicts(
+    name: str,
+) -> None:
     commands = dry_run(name)
     runs, tests = of(commands, "sft"), of(commands, "judge")
     for before, run in pairwise(runs):
@@ -78,7 +115,13 @@ def test_each_training_starts_where_the_last_ended_and_the_rounds_read_its_verdi
             assert (judged["output"], judged["dataset"]) == (this["verdicts"], this["dataset"])
             assert judged["cases"] in this["cases"]
     if name not in ("demo", "small"):
-        assert [run["dataset_train_split"] for run in runs] == ["stage1", "stage2", "stage3", "train", "train"]
+        assert [run["dataset_train_split"] for run in runs] == [
+            "stage1",
+            "stage2",
+            "stage3",
+            "train",
+            "train",
+        ]
 
 
 def test_the_test_set_is_that_of_the_paper() -> None:
@@ -90,7 +133,10 @@ def test_the_test_set_is_that_of_the_paper() -> None:
     assert by["prepare_test"]["ids"][0] == f"{by['build_dataset']['output']}/test.parquet"
     training, new = by["generate_responses"]["candidates"], by["generate_test"]["candidates"]
     assert new[:2] == training
-    assert (len(new), by["generate_test"]["candidates_per_case"]) == (4, read_rubric("automedeval").max_responses)
+    assert (len(new), by["generate_test"]["candidates_per_case"]) == (
+        4,
+        read_rubric("automedeval").max_responses,
+    )
     formats = ROOT / by["generate_test"]["chat_template_path"]
     assert {file.stem for file in formats.glob("*.jinja")} == {Path(model).name for model in new}
     made = f"{by['generate_test']['output']}/cases.jsonl"
@@ -99,7 +145,9 @@ def test_the_test_set_is_that_of_the_paper() -> None:
 
 
 def test_the_other_judges_of_table_2_judge_the_test_cases_three_times() -> None:
-    commands = [words for words in dry_run("paper") if program(words) == "judge" and "--runs" in words]
+    commands = [
+        words for words in dry_run("paper") if program(words) == "judge" and "--runs" in words
+    ]
     judges = list(map(arguments, commands))
     assert [each["judge"] for each in judges] == [
         *("models/MedLLaMA-13B", "openai:gpt-3.5-turbo-0125", "openai:gpt-4-turbo-2024-04-09"),
@@ -107,10 +155,16 @@ def test_the_other_judges_of_table_2_judge_the_test_cases_three_times() -> None:
         *("models/DeepSeek-R1-Distill-Llama-8B", "models/PandaLM-7B"),
     ]
     assert {(each["runs"], each["temperature"]) for each in judges} == {("3", "0.5")}
-    assert {(each["cases"], each["output"]) for each in judges} == {("responses/test/cases.jsonl", "verdicts/wikidoc")}
-    assert [each["judge"] for each in judges if each["rubric"] != "automedeval"] == ["models/PandaLM-7B"]
+    assert {(each["cases"], each["output"]) for each in judges} == {
+        ("responses/test/cases.jsonl", "verdicts/wikidoc")
+    }
+    assert [each["judge"] for each in judges if each["rubric"] != "automedeval"] == [
+        "models/PandaLM-7B"
+    ]
     # An endpoint is asked by one process; eight checkpoints take eight GPUs.
-    assert [words[0] == "automedeval" for words in commands] == [each["judge"].startswith("openai:") for each in judges]
+    assert [words[0] == "automedeval" for words in commands] == [
+        each["judge"].startswith("openai:") for each in judges
+    ]
 
 
 def test_a_variant_changes_what_its_name_says_and_writes_beside_the_study() -> None:
@@ -120,7 +174,9 @@ def test_a_variant_changes_what_its_name_says_and_writes_beside_the_study() -> N
         assert plain.isdisjoint(run["output_dir"] for run in of(commands, "sft"))
         assert of(commands, "report")[0]["output"].endswith(name)
     without = dry_run("no_chain")
-    assert {each["knowledge"] for each in of(without, "distill") + of(without, "introspect_discuss")} == {"none"}
+    assert {
+        each["knowledge"] for each in of(without, "distill") + of(without, "introspect_discuss")
+    } == {"none"}
     assert of(dry_run("no_introspection"), "sft") == []
     for name in ("no_chain", "vanilla"):  # no test case of the study is trained on
         (built,) = of(dry_run(name), "build_dataset")
@@ -142,7 +198,11 @@ def test_fewer_gpus_keep_the_rows_of_an_update() -> None:
         for words in dry_run("paper", GPUS=gpus):
             if program(words) == "sft":
                 run = arguments(words)
-                rows = run["per_device_train_batch_size"] * int(gpus) * int(run["gradient_accumulation_steps"])
+                rows = (
+                    run["per_device_train_batch_size"]
+                    * int(gpus)
+                    * int(run["gradient_accumulation_steps"])
+                )
                 assert (rows, words[words.index("--num_processes") + 1]) == (128, gpus)
     done = script("paper", "--dry_run", GPUS="3")
     assert (done.returncode, done.stderr) == (1, "GPUS=3: must divide 64\n")
@@ -164,7 +224,9 @@ def test_what_is_missing_is_told_with_the_command_that_gets_it_and_nothing_runs(
     assert told == {path for path in brought if not (ROOT / path).exists()}
     done = script("small", "--runs", "2")
     assert done.returncode == 2
-    assert done.stderr == "error: --runs: there are --dry_run and --unverified (docs/reproducing.md)\n"
+    assert (
+        done.stderr == "error: --runs: there are --dry_run and --unverified (docs/reproducing.md)\n"
+    )
 
 
 OWN = """
@@ -193,10 +255,15 @@ def test_a_script_stops_for_people_and_for_a_step_that_fails(tmp_path: Path) -> 
     people = tmp_path / "people"  # who is asked first
     people.write_text('#!/usr/bin/env bash\necho "{}" > "$1"\n')
     people.chmod(0o755)
-    done = subprocess.run(["bash", file], env={"PATH": "/usr/bin:/bin", "PEOPLE": str(people)}, **options)
+    done = subprocess.run(
+        ["bash", file], env={"PATH": "/usr/bin:/bin", "PEOPLE": str(people)}, **options
+    )
     assert done.returncode == 1
     assert "no verdict is valid: the tables show this judge so" in done.stdout
-    assert done.stderr == "\nit breaks has failed; the last lines of logs/mine/03-step.log:\nerror: a line\n"
+    assert (
+        done.stderr
+        == "\nit breaks has failed; the last lines of logs/mine/03-step.log:\nerror: a line\n"
+    )
     assert "never" not in done.stdout
 
 
@@ -205,10 +272,17 @@ def test_a_rehearsal_differs_in_the_listed_keys_alone() -> None:
         if file.name == "teachers.yaml":
             continue
         real, small = yaml.safe_load(file.read_text()), rehearse.small_yaml(file)
-        listed = {key for name, keys in rehearse.SMALLER.items() if fnmatch(file.stem, name) for key in keys}
+        listed = {
+            key
+            for name, keys in rehearse.SMALLER.items()
+            if fnmatch(file.stem, name)
+            for key in keys
+        }
         if file.stem.startswith("plan"):
             listed |= {"test", "teachers", "stages"}  # counts
         listed |= {"share"} if file.stem == "counts" else set()
-        assert {key for key in real | small if real.get(key, ...) != small.get(key, ...)} <= listed, file
+        assert {
+            key for key in real | small if real.get(key, ...) != small.get(key, ...)
+        } <= listed, file
         for key in ("max_new_tokens", "max_length", "questions", "passages", "runs"):
             assert real.get(key) == small.get(key), "the window is the true one"

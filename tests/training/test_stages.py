@@ -26,12 +26,22 @@ from automedeval.models.checkpoints import Stage, read_history, read_record
 from automedeval.models.tokenization import PromptEncoder
 from automedeval.records import RecordError
 from automedeval.training.run import DECISIVE, WHOLE, Run
-from automedeval.training.stages import REFUSED, check_base, check_start, read_rows, refuse_unused, tokenize, write_card
+from automedeval.training.stages import (
+    REFUSED,
+    check_base,
+    check_start,
+    read_rows,
+    refuse_unused,
+    tokenize,
+    write_card,
+)
 from automedeval.training.start import parse_run
 
 SPLITS = {"fingerprint": "d1", "splits": {"stage1": {}, "stage2": {}, "stage3": {}, "test": {}}}
 ROWS = rows_of(__file__)
-HARMLESS = ROWS["harmless"]  # fields of TRL's SFTConfig that decide no weights: `REFUSED` refuses the rest
+HARMLESS = ROWS[
+    "harmless"
+]  # fields of TRL's SFTConfig that decide no weights: `REFUSED` refuses the rest
 ROUND = {"fingerprint": "d2", "follows": "d1", "splits": {"train": {}, "test": {}}}
 
 
@@ -40,10 +50,16 @@ def stage(split: str, fingerprint: str = "d1") -> Stage:
     return Stage((split,), "instructions", fingerprint, 10, 100, 20, 1.0)
 
 
-def row(answer: str = "Score: Doctor 1: 3 points.", question: str = "Why?", case_id: str = "c1") -> dict:
+def row(
+    answer: str = "Score: Doctor 1: 3 points.", question: str = "Why?", case_id: str = "c1"
+) -> dict:
     """Return a row as a data set holds it."""
     prompt = [{"role": "system", "content": "You judge."}, {"role": "user", "content": question}]
-    return {"prompt": prompt, "completion": [{"role": "assistant", "content": answer}], "case_id": case_id}
+    return {
+        "prompt": prompt,
+        "completion": [{"role": "assistant", "content": answer}],
+        "case_id": case_id,
+    }
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +92,9 @@ def test_tokens_are_those_that_trl_makes_itself(encoder: PromptEncoder, tiny_mod
     tokenizer = AutoTokenizer.from_pretrained(tiny_model)
     told = row()
     (encoded,) = tokenize(Dataset.from_list([told]), "d", encoder)
-    whole = tokenizer.apply_chat_template(told["prompt"] + told["completion"], tokenize=True, return_dict=True)
+    whole = tokenizer.apply_chat_template(
+        told["prompt"] + told["completion"], tokenize=True, return_dict=True
+    )
     assert encoded["input_ids"] == whole["input_ids"]
 
 
@@ -84,7 +102,9 @@ def test_a_template_that_answers_otherwise_than_it_asks_is_refused(tiny_model: P
     encoder = PromptEncoder.from_checkpoint(str(tiny_model))
     told = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
     encoder.tokenizer.chat_template = told + "{% if add_generation_prompt %}<think>{% endif %}"
-    with pytest.raises(RecordError, match="d: the chat template renders a prompt with an answer differently"):
+    with pytest.raises(
+        RecordError, match="d: the chat template renders a prompt with an answer differently"
+    ):
         tokenize(Dataset.from_list([row()]), "d", encoder)
 
 
@@ -93,7 +113,9 @@ def test_a_base_has_room_for_a_row_and_an_end_of_an_answer(tmp_path: Path) -> No
     encoder = PromptEncoder.from_checkpoint(str(base))
     for most in (None, 1024):
         check_base(base, encoder, most)
-    with pytest.raises(RecordError, match=r"max_length: 1,025 tokens exceed the context window of .*base, 1,024"):
+    with pytest.raises(
+        RecordError, match=r"max_length: 1,025 tokens exceed the context window of .*base, 1,024"
+    ):
         check_base(base, encoder, 1025)
     encoder.tokenizer.chat_template = CHAT_TEMPLATE.replace("<|im_end|>", "<|endoftext|>")
     with pytest.raises(RecordError, match="ends an answer with no end-of-sequence token"):
@@ -107,11 +129,16 @@ def test_a_base_has_room_for_a_row_and_an_end_of_an_answer(tmp_path: Path) -> No
     [
         ([{"text": "t"}], "no column 'prompt'; there are text"),
         ([row(" ", case_id="c7")], "1 row without a completion of one message: 'c7'"),
-        ([row(), row("word " * 80, case_id="long")], r"1 row of 2 longer than max_length, 60 tokens: 'long' \(\d+\)"),
+        (
+            [row(), row("word " * 80, case_id="long")],
+            r"1 row of 2 longer than max_length, 60 tokens: 'long' \(\d+\)",
+        ),
         ([], "not a single row"),
     ],
 )
-def test_rows_that_cannot_be_trained_on(rows: list[dict], fault: str, encoder: PromptEncoder) -> None:
+def test_rows_that_cannot_be_trained_on(
+    rows: list[dict], fault: str, encoder: PromptEncoder
+) -> None:
     data = Dataset.from_list(rows) if rows else Dataset.from_dict({"prompt": [], "completion": []})
     with pytest.raises(RecordError, match=fault):
         tokenize(data, "d", encoder, 60)
@@ -139,10 +166,14 @@ def test_a_folder_that_was_built_anew_gives_its_new_rows(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("history", "splits", "data", "fault"), ROWS["test_a_stage_starts_where_the_curriculum_allows"]
 )
-def test_a_stage_starts_where_the_curriculum_allows(history: list, splits: list, data: str, fault: str | None) -> None:
+def test_a_stage_starts_where_the_curriculum_allows(
+    history: list, splits: list, data: str, fault: str | None
+) -> None:
     statistics = {"curriculum": SPLITS, "round": ROUND, "none": {}}[data]
     with pytest.raises(RecordError, match=fault) if fault else nullcontext():
-        check_start("model", [stage(*each.split()) for each in history], "instructions", splits, statistics)
+        check_start(
+            "model", [stage(*each.split()) for each in history], "instructions", splits, statistics
+        )
 
 
 # --- what a run leaves ------------------------------------------------------------------------------------------------
@@ -150,7 +181,14 @@ def test_a_stage_starts_where_the_curriculum_allows(history: list, splits: list,
 
 def record(**identity: object) -> dict:
     """Return a record as a run begins with."""
-    about = {"start": "base", "base": "base", "rubrics": [], "device": "CPU", "seconds": 3600.0, "precision": "float32"}
+    about = {
+        "start": "base",
+        "base": "base",
+        "rubrics": [],
+        "device": "CPU",
+        "seconds": 3600.0,
+        "precision": "float32",
+    }
     return {"identity": {"learning_rate": 1e-4, **identity}, **about}
 
 
@@ -159,7 +197,9 @@ def test_a_folder_goes_on_with_the_same_run_alone(tmp_path: Path) -> None:
     for _ in range(2):
         run = Run(output, record())
         assert not run.finished
-    with pytest.raises(RecordError, match=r"holds another run: learning_rate was 0\.0001, now 0\.1"):
+    with pytest.raises(
+        RecordError, match=r"holds another run: learning_rate was 0\.0001, now 0\.1"
+    ):
         Run(output, record(learning_rate=0.1))
     with pytest.raises(RecordError, match="its training is not finished"):
         read_history(output)
@@ -194,19 +234,28 @@ def test_a_run_goes_on_from_the_last_whole_checkpoint(tmp_path: Path, mark: byte
     run, trainer = Run(tmp_path, record()), mock.Mock()
     run.train(trainer)
     trainer.train.assert_called_once_with(resume_from_checkpoint=str(tmp_path / "checkpoint-12"))
-    assert {each.name for each in tmp_path.glob("checkpoint-*")} == {"checkpoint-4", "checkpoint-12"}
+    assert {each.name for each in tmp_path.glob("checkpoint-*")} == {
+        "checkpoint-4",
+        "checkpoint-12",
+    }
     assert 1200.5 <= run.seconds < 1300
 
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_arguments_that_would_have_no_effect_are_refused(name: str, tmp_path: Path) -> None:
-    arguments = {**vars(ScriptArguments()), **vars(SFTConfig(str(tmp_path), use_cpu=True)), **vars(ModelConfig())}
+    arguments = {
+        **vars(ScriptArguments()),
+        **vars(SFTConfig(str(tmp_path), use_cpu=True)),
+        **vars(ModelConfig()),
+    }
     refuse_unused(arguments)
     with pytest.raises(RecordError, match=f"^{name}: "):
         refuse_unused(arguments | {name: "another"})
 
 
-@pytest.mark.parametrize(("more", "fault"), ROWS["test_parts_of_a_mixture_have_nothing_that_is_not_read"])
+@pytest.mark.parametrize(
+    ("more", "fault"), ROWS["test_parts_of_a_mixture_have_nothing_that_is_not_read"]
+)
 def test_parts_of_a_mixture_have_nothing_that_is_not_read(more: dict, fault: str) -> None:
     mixture = DatasetMixtureConfig([{"path": "instructions", "split": "stage1", **more}])
     with pytest.raises(RecordError, match=fault):
@@ -224,7 +273,11 @@ def test_every_argument_of_training_decides_the_weights_or_is_known_not_to() -> 
 
 
 FILES = sorted(path.relative_to(ROOT) for path in (ROOT / "recipes").rglob("*.yaml"))
-RUNS = [path for path in FILES if "recipes/sft.py" in (ROOT / path).read_text(encoding="utf-8").splitlines()[0]]
+RUNS = [
+    path
+    for path in FILES
+    if "recipes/sft.py" in (ROOT / path).read_text(encoding="utf-8").splitlines()[0]
+]
 MACHINES = sorted(path.relative_to(ROOT) for path in (ROOT / "accelerate_configs").glob("*.yaml"))
 ZERO3 = [path for path in MACHINES if path.stem.startswith("zero3")]
 # What a run of one folder may have of its own: where it starts, what it reads, where it ends. A stage or an ablation that
@@ -243,7 +296,9 @@ def read(path: Path) -> dict[str, Any]:
 
 def command(path: Path) -> dict[str, str]:
     """Return the flags of the command in a YAML's first line."""
-    words = shlex.split((ROOT / path).read_text(encoding="utf-8").splitlines()[0].removeprefix("# "))
+    words = shlex.split(
+        (ROOT / path).read_text(encoding="utf-8").splitlines()[0].removeprefix("# ")
+    )
     assert words[:2] == ["accelerate", "launch"]
     assert "recipes/sft.py" in words
     return {word: words[at + 1] for at, word in enumerate(words) if word.startswith("--")}
@@ -251,8 +306,12 @@ def command(path: Path) -> dict[str, str]:
 
 def update_rows(flags: dict[str, str], run: dict[str, Any]) -> int:
     """Return how many rows one update of a command sees."""
-    processes = int(flags.get("--num_processes") or read(Path(flags["--config_file"]))["num_processes"])
-    accumulation = int(flags.get("--gradient_accumulation_steps") or run["gradient_accumulation_steps"])
+    processes = int(
+        flags.get("--num_processes") or read(Path(flags["--config_file"]))["num_processes"]
+    )
+    accumulation = int(
+        flags.get("--gradient_accumulation_steps") or run["gradient_accumulation_steps"]
+    )
     return processes * run["per_device_train_batch_size"] * accumulation
 
 
@@ -260,11 +319,15 @@ def update_rows(flags: dict[str, str], run: dict[str, Any]) -> int:
 
 
 @pytest.mark.parametrize("run", RUNS, ids=str)
-def test_a_run_parses_as_the_recipe_and_as_trl_do_it(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_parses_as_the_recipe_and_as_trl_do_it(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from trl.scripts.sft import make_parser
 
     given = ["--config", str(ROOT / run), "--use_cpu", "true"]  # without it bf16 asks for a GPU
-    _, training, model, _ = make_parser().parse_args_and_config(args=given, fail_with_unknown_args=True)
+    _, training, model, _ = make_parser().parse_args_and_config(
+        args=given, fail_with_unknown_args=True
+    )
     monkeypatch.setattr("sys.argv", ["recipes/sft.py", *given])
     script, ours, _, mixture = parse_run(make_parser())
     assert (ours.learning_rate, ours.output_dir) == (training.learning_rate, training.output_dir)
@@ -280,7 +343,9 @@ def test_the_runs_of_a_folder_differ_only_in_what_they_may(folder: Path) -> None
     first, *others = [run for run in runs if not read(run).get("use_peft")] or runs
     shared = {key: value for key, value in read(first).items() if key not in MAY_DIFFER}
     for other in others:
-        assert {key: value for key, value in read(other).items() if key not in MAY_DIFFER} == shared, other
+        assert {
+            key: value for key, value in read(other).items() if key not in MAY_DIFFER
+        } == shared, other
     for adapter in (run for run in RUNS if run.parent == folder and read(run).get("use_peft")):
         held = read(adapter)
         keys = {key for key in {*held, *shared} - MAY_DIFFER if held.get(key) != shared.get(key)}
@@ -293,7 +358,11 @@ def test_the_13b_runs_have_the_numbers_of_the_paper() -> None:
     for run in runs:
         held, flags = read(run), command(run)
         assert update_rows(flags, held) == 128, run
-        assert (held["num_train_epochs"], held["warmup_steps"], held["max_length"]) == (5, 0.03, 2048)
+        assert (held["num_train_epochs"], held["warmup_steps"], held["max_length"]) == (
+            5,
+            0.03,
+            2048,
+        )
         assert (held["optim"], held["lr_scheduler_type"]) == ("adamw_torch", "linear")
         assert held["attn_implementation"] == "flash_attention_2"
         assert held["learning_rate"] == (2e-4 if held.get("use_peft") else 2e-5)
@@ -328,7 +397,9 @@ def deepspeed_settings() -> dict[str, Any]:
     return DeepSpeedPlugin().deepspeed_config
 
 
-def launched(*given: str, found_by: Callable[[], Any] = deepspeed_settings) -> tuple[dict[str, Any], Any]:
+def launched(
+    *given: str, found_by: Callable[[], Any] = deepspeed_settings
+) -> tuple[dict[str, Any], Any]:
     """Return what `accelerate launch` starts processes with, and the settings that they find; start none."""
     import torch.distributed.run
     from accelerate.commands.launch import launch_command, launch_command_parser
@@ -368,7 +439,9 @@ def test_a_machine_holds_no_number_of_a_run(machine: Path) -> None:
         known = {"deepspeed_config_file", "zero3_init_flag", "deepspeed_multinode_launcher"}
         assert set(config.deepspeed_config) <= known
         assert config.deepspeed_config["deepspeed_config_file"] == str(numbers_of(machine))
-        assert update_rows(flags, read(Path(flags["--config"]))) == (128 if "13b" in flags["--config"] else 8)
+        assert update_rows(flags, read(Path(flags["--config"]))) == (
+            128 if "13b" in flags["--config"] else 8
+        )
 
 
 @pytest.mark.parametrize("machine", ZERO3, ids=str)
@@ -376,9 +449,14 @@ def test_deepspeed_takes_its_numbers_from_the_run(machine: Path) -> None:
     held = json.loads((ROOT / numbers_of(machine)).read_text())
     zero = held.pop("zero_optimization")
     assert (zero["stage"], zero["stage3_gather_16bit_weights_on_model_save"]) == (3, True)
-    assert ("offload_optimizer" in zero, "offload_param" in zero) == (("offload" in machine.stem,) * 2)
+    assert ("offload_optimizer" in zero, "offload_param" in zero) == (
+        ("offload" in machine.stem,) * 2
+    )
     scheduler, optimizer = held.pop("scheduler"), held.pop("optimizer")
-    assert (scheduler["type"], scheduler["params"].pop("warmup_type")) == ("WarmupDecayLR", "linear")
+    assert (scheduler["type"], scheduler["params"].pop("warmup_type")) == (
+        "WarmupDecayLR",
+        "linear",
+    )
     assert optimizer["type"] == "AdamW"
     # With its parameters in the host's memory DeepSpeed wants its own, compiled Adam; torch's needs no compiler.
     assert optimizer["params"].pop("torch_adam", False) == ("offload" not in machine.stem)
@@ -392,13 +470,21 @@ def test_accelerate_takes_the_machine(machine: Path, monkeypatch: pytest.MonkeyP
     pytest.importorskip("deepspeed")
     monkeypatch.chdir(ROOT)  # paths count from there
     monkeypatch.setenv("DS_ACCELERATOR", "cpu")
-    hosts = ("--machine_rank", "1", "--main_process_ip", "10.0.0.1") if "multinode" in machine.stem else ()
+    hosts = (
+        ("--machine_rank", "1", "--main_process_ip", "10.0.0.1")
+        if "multinode" in machine.stem
+        else ()
+    )
     started, deepspeed = launched("--config_file", str(machine), *hosts)
     assert deepspeed["zero_optimization"]["stage"] == 3
     assert deepspeed["scheduler"]["params"]["warmup_type"] == "linear"
     assert int(started["nproc_per_node"]) == (2 if machine.stem == "zero3_cpu" else 8)
     if hosts:
-        assert (started["nnodes"], started["node_rank"], started["rdzv_backend"]) == ("2", 1, "static")
+        assert (started["nnodes"], started["node_rank"], started["rdzv_backend"]) == (
+            "2",
+            1,
+            "static",
+        )
         assert started["rdzv_endpoint"] == "10.0.0.1:29500"
 
 
@@ -407,9 +493,15 @@ def test_accelerate_takes_fsdp2(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(os, "environ", dict(os.environ))
     file = "accelerate_configs/fsdp2.yaml"
-    started, plugin = launched("--config_file", str(ROOT / file), found_by=FullyShardedDataParallelPlugin)
+    started, plugin = launched(
+        "--config_file", str(ROOT / file), found_by=FullyShardedDataParallelPlugin
+    )
     assert int(started["nproc_per_node"]) == 8
-    assert (plugin.fsdp_version, plugin.activation_checkpointing, plugin.cpu_ram_efficient_loading) == (2, True, True)
+    assert (
+        plugin.fsdp_version,
+        plugin.activation_checkpointing,
+        plugin.cpu_ram_efficient_loading,
+    ) == (2, True, True)
     assert "FULL_STATE_DICT" in str(plugin.state_dict_type)
     flags = command(Path(file))
     assert (flags["--config_file"], flags["--activation_checkpointing"]) == (file, "false")
@@ -419,11 +511,15 @@ def test_accelerate_takes_fsdp2(monkeypatch: pytest.MonkeyPatch) -> None:
 # --- what a run needs -------------------------------------------------------------------------------------------------
 
 
-def test_the_document_shows_what_the_program_prints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_document_shows_what_the_program_prints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("deepspeed")
     pytest.importorskip("peft")
     monkeypatch.setenv("DS_ACCELERATOR", "cpu")
-    monkeypatch.syspath_prepend(ROOT / "benchmarks")  # as where the script is run: it imports from its neighbours
+    monkeypatch.syspath_prepend(
+        ROOT / "benchmarks"
+    )  # as where the script is run: it imports from its neighbours
     program = runpy.run_path(str(ROOT / "benchmarks/training_memory.py"))
     printed = program["tables"]()
     # LLaMA-13B by hand: 40 layers of four square and three wide matrices and two norms; embedding, head, and the last norm.
@@ -431,7 +527,10 @@ def test_the_document_shows_what_the_program_prints(tmp_path: Path, monkeypatch:
     assert program["count"]("13B").parameters == layers + 2 * 32000 * 5120 + 5120
     assert program["count"]("13B, LoRA").trained == 40 * 16 * (4 * 2 * 5120 + 3 * (5120 + 13824))
     document = (ROOT / "docs/train.md").read_text(encoding="utf-8")
-    assert document.partition("<!-- training_memory -->")[2].partition("<!--")[0].strip() == printed.strip()
+    assert (
+        document.partition("<!-- training_memory -->")[2].partition("<!--")[0].strip()
+        == printed.strip()
+    )
 
 
 def test_activations_are_those_that_pytorch_counts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -447,7 +546,9 @@ def test_activations_are_those_that_pytorch_counts(monkeypatch: pytest.MonkeyPat
         with FakeTensorMode():  # tensors of the true sizes, without memory
             before = torch.get_default_dtype()
             torch.set_default_dtype(torch.bfloat16)
-            run, model = program["run_of"]("few layers", shape, arguments | {"activation_checkpointing": again})
+            run, model = program["run_of"](
+                "few layers", shape, arguments | {"activation_checkpointing": again}
+            )
             torch.set_default_dtype(before)
             model.train()
             if again:

@@ -26,9 +26,7 @@ from automedeval.annotation.validation import Field, Invalid, Refused, read_form
 from automedeval.records.templates import environment
 
 ASSETS = {"page.css": "text/css", "page.js": "text/javascript", "icon.svg": "image/svg+xml"}
-INVITE_AGAIN = (
-    "Please open the invitation link that you were sent. If it no longer works, ask your coordinator for a new one."
-)
+INVITE_AGAIN = "Please open the invitation link that you were sent. If it no longer works, ask your coordinator for a new one."
 
 
 class SignedOut(Refused):
@@ -40,7 +38,9 @@ class SignedOut(Refused):
 def make_templates() -> Jinja2Templates:
     """Return the templates of the pages; everything is escaped, and undefined names are errors."""
     made = environment("automedeval.annotation")
-    digest = hashlib.sha256(b"".join((PAGES / name).read_bytes() for name in ASSETS)).hexdigest()[:12]
+    digest = hashlib.sha256(b"".join((PAGES / name).read_bytes() for name in ASSETS)).hexdigest()[
+        :12
+    ]
     made.globals["assets_version"] = digest
     made.filters["words"] = forms.words
     return Jinja2Templates(env=made)
@@ -81,7 +81,9 @@ def _see(request: Request, place: str) -> Response:
 
 
 def _add_errors(
-    app: FastAPI, templates: Jinja2Templates, form_again: Callable[[Request, Refused], Response | None]
+    app: FastAPI,
+    templates: Jinja2Templates,
+    form_again: Callable[[Request, Refused], Response | None],
 ) -> None:
     """Answer what is refused by a page: the form with the values entered, where `form_again` returns it."""
     texts = {404: "There is no such page.", 405: "This address takes no such request."}
@@ -96,7 +98,9 @@ def _add_errors(
     @app.exception_handler(HTTPException)
     def not_possible(request: Request, error: HTTPException) -> Response:
         heading = "Not found" if error.status_code == 404 else "Not possible"
-        return message(request, error.status_code, heading, texts.get(error.status_code, error.detail))
+        return message(
+            request, error.status_code, heading, texts.get(error.status_code, error.detail)
+        )
 
     @app.exception_handler(Refused)
     def refused(request: Request, error: Refused) -> Response:
@@ -109,7 +113,9 @@ def _add_errors(
 def _add_start(app: FastAPI, study: Study, store: Store, templates: Jinja2Templates) -> None:
     def asset(request: Request) -> Response:
         name = request.url.path.removeprefix("/")
-        headers = {"Cache-Control": "public, max-age=86400"}  # the address that the pages use changes with the content
+        headers = {
+            "Cache-Control": "public, max-age=86400"
+        }  # the address that the pages use changes with the content
         return Response((PAGES / name).read_bytes(), media_type=ASSETS[name], headers=headers)
 
     for name in ASSETS:
@@ -130,15 +136,24 @@ def _add_start(app: FastAPI, study: Study, store: Store, templates: Jinja2Templa
     def invitation(request: Request, token: str) -> Response:
         # Mail scanners follow links, so only the button on the page signs in.
         annotator = store.annotator_of(token)
-        content = {"study": study, "annotator": annotator, "token": token, "invite_again": INVITE_AGAIN}
-        return templates.TemplateResponse(request, "invitation.html.jinja", content, 200 if annotator else 404)
+        content = {
+            "study": study,
+            "annotator": annotator,
+            "token": token,
+            "invite_again": INVITE_AGAIN,
+        }
+        return templates.TemplateResponse(
+            request, "invitation.html.jinja", content, 200 if annotator else 404
+        )
 
     @app.post("/invitation/{token}")
     def accept(request: Request, token: str) -> Response:
         if store.annotator_of(token) is None:
             raise SignedOut(f"This step stored nothing. {INVITE_AGAIN}")
         request.session.clear()
-        request.session["invitation"] = token  # a new one, which makes this one void, ends the session
+        request.session["invitation"] = (
+            token  # a new one, which makes this one void, ends the session
+        )
         return _see(request, "/")
 
     @app.post("/leave")
@@ -161,14 +176,23 @@ def _add_tasks(app: FastAPI, study: Study, store: Store, templates: Jinja2Templa
                 return part, forms.fields_of(study, assignment, part)
         raise NotYours("There is no such task for you.")
 
-    def task_page(request: Request, assignment: Assignment, part: str, error: Refused | None = None) -> Response:
+    def task_page(
+        request: Request, assignment: Assignment, part: str, error: Refused | None = None
+    ) -> Response:
         """Return the form of the current part, filled with the draft, or after an error with the values entered."""
         sheet = forms.sheet_of(study, assignment, part)
         if error is None:
             values = values_of(sheet["fields"], forms.first_content(study, assignment, part))
         else:
-            values = {field.name: list(request.state.form.get(field.name, [])) for field in sheet["fields"]}
-        missing = [each.name for each in sheet["fields"] if each.request and not "".join(values[each.name]).strip()]
+            values = {
+                field.name: list(request.state.form.get(field.name, []))
+                for field in sheet["fields"]
+            }
+        missing = [
+            each.name
+            for each in sheet["fields"]
+            if each.request and not "".join(values[each.name]).strip()
+        ]
         step = request.url.path.rpartition("/")[2]
         shown = {
             "sheet": sheet,
@@ -179,7 +203,9 @@ def _add_tasks(app: FastAPI, study: Study, store: Store, templates: Jinja2Templa
             "told": str(error or ""),
             "reason": field_of(request, "reason") if step == "skip" else None,
         }
-        return templates.TemplateResponse(request, "task.html.jinja", shown, error.status if error else 200)
+        return templates.TemplateResponse(
+            request, "task.html.jinja", shown, error.status if error else 200
+        )
 
     def form_again(request: Request, error: Refused) -> Response | None:
         """Return the form with the values entered and the error; None if its part is not the one to be done now."""
@@ -187,7 +213,10 @@ def _add_tasks(app: FastAPI, study: Study, store: Store, templates: Jinja2Templa
             return None
         assignment = task_of(request, number)
         slug = request.path_params.get("slug")  # None: to be skipped, whatever the part
-        if assignment.part is None or slug not in (None, forms.slug_of(assignment, assignment.part)):
+        if assignment.part is None or slug not in (
+            None,
+            forms.slug_of(assignment, assignment.part),
+        ):
             return None
         return task_page(request, assignment, assignment.part, error)
 
@@ -226,7 +255,9 @@ def _add_tasks(app: FastAPI, study: Study, store: Store, templates: Jinja2Templa
         part, fields = asked(assignment, slug)
         content = read_form(fields, request.state.form)
         stored = store.answer(assignment.annotator, number, part, content, _version(request))
-        return see_task(request, store.next(assignment.annotator) if stored.part is None else stored)
+        return see_task(
+            request, store.next(assignment.annotator) if stored.part is None else stored
+        )
 
     @app.post("/tasks/{number:int}/{slug}/draft")
     def keep_draft(request: Request, number: int, slug: str) -> Response:

@@ -10,7 +10,16 @@ from sqlite3 import Connection
 from typing import Any
 
 from automedeval.annotation.database import OPEN, DatabaseRow
-from automedeval.annotation.study import DECISION, HARM, PREFERENCE, RESPONSES, VERDICT, Annotator, Item, Study
+from automedeval.annotation.study import (
+    DECISION,
+    HARM,
+    PREFERENCE,
+    RESPONSES,
+    VERDICT,
+    Annotator,
+    Item,
+    Study,
+)
 
 
 @dataclass(frozen=True)
@@ -57,7 +66,9 @@ def free_items(connection: Connection, study: Study, who: Annotator, since: floa
         [since],
     )
     taken = {row.item: row.number for row in counted}
-    assigned = connection.execute("SELECT kind, case_id FROM assignments WHERE annotator = ?", [who.name])
+    assigned = connection.execute(
+        "SELECT kind, case_id FROM assignments WHERE annotator = ?", [who.name]
+    )
     seen = {(row.kind, row.case_id) for row in assigned}
     free = []
     for number, (kind, plan) in enumerate(study.plans.items()):
@@ -94,7 +105,13 @@ def new_row(study: Study, item: Item, who: Annotator) -> dict[str, Any]:
     if item.kind != "verify":
         rng.shuffle(slots)
     numbers = dict.fromkeys(("version", "since", "opened", "closed"), 0)
-    about = {"item": item.key, "kind": item.kind, "case_id": item.case_id, "judges": item.judges, "annotator": who.name}
+    about = {
+        "item": item.key,
+        "kind": item.kind,
+        "case_id": item.case_id,
+        "judges": item.judges,
+        "annotator": who.name,
+    }
     return about | numbers | {"slots": slots, "parts": parts, "state": OPEN}
 
 
@@ -107,8 +124,21 @@ def read_assignment(connection: Connection, row: DatabaseRow) -> Assignment:
     kept = connection.execute("SELECT part, content FROM drafts WHERE assignment = ?", [row.id])
     answers, drafts = ({each.part: each.content for each in rows} for rows in (stored, kept))
     order, parts = tuple(row.slots), tuple(row.parts)
-    part = next((part for part in parts if part not in answers), None) if row.state == OPEN else None
-    return Assignment(row.id, item_of(row), row.annotator, order, parts, answers, drafts, part, row.version, row.state)
+    part = (
+        next((part for part in parts if part not in answers), None) if row.state == OPEN else None
+    )
+    return Assignment(
+        row.id,
+        item_of(row),
+        row.annotator,
+        order,
+        parts,
+        answers,
+        drafts,
+        part,
+        row.version,
+        row.state,
+    )
 
 
 def item_of(row: DatabaseRow) -> Item:

@@ -20,7 +20,9 @@ from automedeval.records import RecordError
 BUSY = 30.0  # seconds that a transaction waits for those of other processes
 OPEN, DONE, SKIPPED = "open", "done", "skipped"  # states of an assignment
 JSON = {"item", "case_id", "judges", "slots", "parts", "part", "content"}  # columns
-TABLES = (resources.files("automedeval.annotation") / "templates" / "tables.sql").read_text(encoding="utf-8")
+TABLES = (resources.files("automedeval.annotation") / "templates" / "tables.sql").read_text(
+    encoding="utf-8"
+)
 
 
 class DatabaseRow(SimpleNamespace):
@@ -28,7 +30,12 @@ class DatabaseRow(SimpleNamespace):
 
     def __init__(self, cursor: sqlite3.Cursor, values: tuple):
         names = [column[0] for column in cursor.description]
-        super().__init__(**{name: json.loads(each) if name in JSON else each for name, each in zip(names, values)})
+        super().__init__(
+            **{
+                name: json.loads(each) if name in JSON else each
+                for name, each in zip(names, values)
+            }
+        )
 
 
 class Database:
@@ -45,7 +52,9 @@ class Database:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 # Only the user who runs the study can read the answers; SQLite gives its other files the same rights.
                 os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
-                self._connection = sqlite3.connect(path, BUSY, isolation_level=None, check_same_thread=False)
+                self._connection = sqlite3.connect(
+                    path, BUSY, isolation_level=None, check_same_thread=False
+                )
                 opened.callback(self.close)
                 self._connection.row_factory = DatabaseRow
                 for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON"):
@@ -87,5 +96,7 @@ def put(connection: sqlite3.Connection, table: str, clash: str = "ABORT", **valu
     """
     names, places = ", ".join(values), ", ".join("?" * len(values))
     encoded = [json.dumps(value) if name in JSON else value for name, value in values.items()]
-    cursor = connection.execute(f"INSERT OR {clash} INTO {table} ({names}) VALUES ({places})", encoded)
+    cursor = connection.execute(
+        f"INSERT OR {clash} INTO {table} ({names}) VALUES ({places})", encoded
+    )
     return cursor.lastrowid or 0 if cursor.rowcount == 1 else 0

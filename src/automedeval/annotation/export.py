@@ -36,7 +36,9 @@ def exported(store: Store) -> tuple[dict[str, str], dict[str, int]]:
     for answer in store.answers():
         item, content, part = answer.item, answer.content, answer.part
         if part in (RESPONSES, HARM):
-            given, name = ("scores", "ratings.jsonl") if part == RESPONSES else ("choices", "harm.jsonl")
+            given, name = (
+                ("scores", "ratings.jsonl") if part == RESPONSES else ("choices", "harm.jsonl")
+            )
             for slot, response in zip(map(str, itertools.count(1)), answer.order):
                 about = {"model": study.case_of(item).responses[response].model}
                 comment = content["comments"].get(slot)
@@ -45,7 +47,10 @@ def exported(store: Store) -> tuple[dict[str, str], dict[str, int]]:
                 elif part == RESPONSES:
                     lines[name] += _ratings(answer, about, content[given][slot], comment)
                 else:
-                    choices = {"rubric": study.rubric_of(item).name, "choices": content[given][slot]}
+                    choices = {
+                        "rubric": study.rubric_of(item).name,
+                        "choices": content[given][slot],
+                    }
                     lines[name].append(_by(answer, about) | choices | {"comment": comment})
         elif part == PREFERENCE:
             lines["preferences.jsonl"] += _preferences(answer)
@@ -57,7 +62,9 @@ def exported(store: Store) -> tuple[dict[str, str], dict[str, int]]:
         else:
             judge, comment = part.removeprefix(VERDICT), content["comment"] or None
             about = {"judge": judge, "verdict_digest": study.verdicts[item.case_id, judge].digest}
-            lines["verdict_ratings.jsonl"] += _ratings(answer, about, content["scores"], comment, content["tags"])
+            lines["verdict_ratings.jsonl"] += _ratings(
+                answer, about, content["scores"], comment, content["tags"]
+            )
     lines["history.jsonl"] += store.history()
     kept = {name: records for name, records in lines.items() if records}
     texts = {name: json_lines(records) for name, records in kept.items()}
@@ -90,14 +97,26 @@ def _check_same_study(folder: Path, history: str) -> None:
     """Raise RecordError if record files in a folder would be lost: the history of an earlier export begins as ours does."""
     there = [name for name in FILES if (folder / name).exists()]
     lines = read_lines(folder / "history.jsonl") if "history.jsonl" in there else iter(())
-    before, first = next((record for _, record in lines), {}), json.loads(history.partition("\n")[0] or "{}")
-    if there and (not first or any(before.get(key) != first[key] for key in ("when", "annotator", "item"))):
-        raise RecordError(f"{folder}: its {there[0]} is not of this study's database: choose another folder")
+    before, first = (
+        next((record for _, record in lines), {}),
+        json.loads(history.partition("\n")[0] or "{}"),
+    )
+    if there and (
+        not first or any(before.get(key) != first[key] for key in ("when", "annotator", "item"))
+    ):
+        raise RecordError(
+            f"{folder}: its {there[0]} is not of this study's database: choose another folder"
+        )
 
 
 def _by(answer: DatabaseRow, about: Mapping[str, Any]) -> dict[str, Any]:
     """Return the beginning of a record: the case, what the record is about, and whose it is."""
-    return {"case_id": answer.item.case_id, **about, "annotator": answer.annotator, "role": answer.role}
+    return {
+        "case_id": answer.item.case_id,
+        **about,
+        "annotator": answer.annotator,
+        "role": answer.role,
+    }
 
 
 def _ratings(
@@ -119,7 +138,11 @@ def _preferences(answer: DatabaseRow) -> Iterator[dict[str, Any]]:
     sides = {str(side + 1): answer.item.judges[judge] for side, judge in enumerate(answer.order)}
     comment = answer.content["comment"] or None
     for criterion, choice in answer.content["choices"].items():
-        line = {"criterion": criterion, "choice": sides.get(choice, "tie"), "sides": list(sides.values())}
+        line = {
+            "criterion": criterion,
+            "choice": sides.get(choice, "tie"),
+            "sides": list(sides.values()),
+        }
         yield _by(answer, {"judges": list(answer.item.judges)}) | line | {"comment": comment}
         comment = None  # it is about all of them
 
@@ -132,6 +155,7 @@ def _decision(answer: DatabaseRow, dispute: Dispute) -> dict[str, Any]:
     if content["decision"] == "revise":
         line["scores"] = list(by_response(content["scores"], order, len(dispute.case.responses)))
         line["rationale"] = (
-            renamed(content["rationale"], order, dispute.order, dispute.rubric.slot_word).strip() or None
+            renamed(content["rationale"], order, dispute.order, dispute.rubric.slot_word).strip()
+            or None
         )
     return line

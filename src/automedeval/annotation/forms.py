@@ -15,7 +15,11 @@ from automedeval.rubrics import Criterion, Questions, Rubric
 from automedeval.rubrics.grammar import ParsedAnswer, format_verdict, reads_back
 from automedeval.rubrics.slots import renamed, reordered, seen_from
 
-SIDES = (("1", "Verdict 1", "", "1"), ("tie", "No difference", "", "0"), ("2", "Verdict 2", "", "2"))
+SIDES = (
+    ("1", "Verdict 1", "", "1"),
+    ("tie", "No difference", "", "0"),
+    ("2", "Verdict 2", "", "2"),
+)
 _WORDS = packaged("annotation", "words")
 TASKS: dict[str, str] = _WORDS["tasks"]  # by kind
 HEADINGS: dict[str, list[str]] = _WORDS["headings"]  # by part, each with its instruction
@@ -29,12 +33,19 @@ def slug_of(assignment: Assignment, part: str) -> str:
 
 def sheet_of(study: Study, assignment: Assignment, part: str) -> dict[str, Any]:
     """Return what the page shows of a part, and its form; a verdict is in the slots of the responses."""
-    item, case, order = assignment.item, study.case_of(assignment.item), shown_order(study, assignment)
+    item, case, order = (
+        assignment.item,
+        study.case_of(assignment.item),
+        shown_order(study, assignment),
+    )
     if isinstance(case.question, str):
         question = [("Question", case.question)]
     else:
         speakers = {"user": "Patient", "assistant": "Answer", "system": "Setting"}
-        question = [(speakers.get(each["role"], each["role"].capitalize()), each["content"]) for each in case.question]
+        question = [
+            (speakers.get(each["role"], each["role"].capitalize()), each["content"])
+            for each in case.question
+        ]
     shown, exchanges = [], []
     rubric, questions = study.rubric_of(item), study.verdict_questions
     anchors: Mapping[Any, str] = meanings(rubric.scale, rubric.anchors)
@@ -42,22 +53,34 @@ def sheet_of(study: Study, assignment: Assignment, part: str) -> dict[str, Any]:
         anchors = rubric.degree.values
     elif part == DECISION:
         dispute = study.disputes[case.id]
-        shown = [("The verdict on record", dispute.recorded), ("The verdict that differs from it", dispute.judged)]
+        shown = [
+            ("The verdict on record", dispute.recorded),
+            ("The verdict that differs from it", dispute.judged),
+        ]
         word = rubric.slot_word
-        exchanges = [(title, renamed(text, dispute.shown, order, word)) for title, text in dispute.exchanges]
+        exchanges = [
+            (title, renamed(text, dispute.shown, order, word)) for title, text in dispute.exchanges
+        ]
     elif part == PREFERENCE:
         anchors = {}
         places = enumerate(assignment.order, 1)
-        shown = [(f"Verdict {side}", study.verdicts[case.id, item.judges[place]]) for side, place in places]
+        shown = [
+            (f"Verdict {side}", study.verdicts[case.id, item.judges[place]])
+            for side, place in places
+        ]
     elif part != RESPONSES:
         anchors = meanings(questions.scale, questions.anchors)
         shown = [("The verdict", study.verdicts[case.id, part.removeprefix(VERDICT)])]
-    heading, lead = HEADINGS[part if part in HEADINGS else "verify" if item.kind == "verify" else "verdict"]
+    heading, lead = HEADINGS[
+        part if part in HEADINGS else "verify" if item.kind == "verify" else "verdict"
+    ]
     return {
         "slug": slug_of(assignment, part),
         "question": question,
         "responses": [(slot, case.responses[index].text) for slot, index in enumerate(order, 1)],
-        "verdicts": [(title, seen_from(each, order, rubric.slot_word)) for title, each in shown if each.valid],
+        "verdicts": [
+            (title, seen_from(each, order, rubric.slot_word)) for title, each in shown if each.valid
+        ],
         "exchanges": exchanges,
         "fields": fields_of(study, assignment, part),
         "anchors": list(anchors.items()),
@@ -94,11 +117,25 @@ def fields_of(study: Study, assignment: Assignment, part: str) -> list[Field]:
         about: dict[str, Any] = {"slot": slot, "about": f"Doctor {slot}"} if slot else {}
         request = f"Please answer every question{f' on Doctor {slot}' if slot else ''}."
         for each in asked.criteria:
-            fields.append(_asked((given, *name, each.name), each, asked, sides, request=request, **about))
+            fields.append(
+                _asked((given, *name, each.name), each, asked, sides, request=request, **about)
+            )
         if not of_responses and not sides:
-            tags = tuple(Option(tag, words(tag), sentence) for tag, sentence in questions.tags.items())
-            fields.append(Field(("tags",), "tags", "What is wrong with it", "Tick what applies, or nothing.", tags))
-        fields.append(Field(("comments", *name) if slot else ("comment",), "text", "Comment", **about))
+            tags = tuple(
+                Option(tag, words(tag), sentence) for tag, sentence in questions.tags.items()
+            )
+            fields.append(
+                Field(
+                    ("tags",),
+                    "tags",
+                    "What is wrong with it",
+                    "Tick what applies, or nothing.",
+                    tags,
+                )
+            )
+        fields.append(
+            Field(("comments", *name) if slot else ("comment",), "text", "Comment", **about)
+        )
     return fields
 
 
@@ -108,12 +145,16 @@ def _decision(study: Study, assignment: Assignment, rubric: Rubric) -> list[Fiel
     revise = Option("revise", "Revise it", "What I write below takes its place", "r")
     rule = "Points and reasons count only if you revise."
     request = "Please decide whether the verdict is kept or revised."
-    fields = [Field(("decision",), "options", "Your decision", rule, (keep, revise), request=request)]
+    fields = [
+        Field(("decision",), "options", "Your decision", rule, (keep, revise), request=request)
+    ]
     for slot in range(1, len(assignment.order) + 1):
         criterion = Criterion(f"doctor_{slot}", "The points that the response ought to have")
         fields.append(_asked(("scores", str(slot)), criterion, rubric, slot=slot, about="Revision"))
     rule = "Say why, as a verdict does. Call the responses Doctor 1, Doctor 2 and so on."
-    most = max(LONGEST_RATIONALE, len(study.disputes[assignment.item.case_id].recorded.rationale or ""))
+    most = max(
+        LONGEST_RATIONALE, len(study.disputes[assignment.item.case_id].recorded.rationale or "")
+    )
     return [*fields, Field(("rationale",), "text", "Reasons", rule, limit=most)]
 
 
@@ -127,14 +168,19 @@ def _asked(
     """Return the field of a criterion: one of the options, of its own words, or of the points on the scale."""
     if criterion.values:
         keys = [*map(str, range(len(criterion.values))), "x"]
-        options = tuple(Option(word, words(word), key=key) for word, key in zip(criterion.words, keys))
+        options = tuple(
+            Option(word, words(word), key=key) for word, key in zip(criterion.words, keys)
+        )
     elif not options:
         assert rubric.scale is not None  # a study's reader refuses a rubric without one
         (low, high), hints = rubric.scale, meanings(rubric.scale, rubric.anchors)
         named = _named(rubric.scale, rubric.anchors)
         options = tuple(
             Option(
-                value, rubric.anchors[value] if named else str(value), hints.get(value, ""), f"{value}"[: value < 10]
+                value,
+                rubric.anchors[value] if named else str(value),
+                hints.get(value, ""),
+                f"{value}"[: value < 10],
             )
             for value in range(low, high + 1)
         )
@@ -185,21 +231,31 @@ def checked(
     if content.get("decision") == "keep" and not draft:
         content = {**content, "rationale": None, "scores": None}
     stored = in_layout(fields, content, draft)
-    stored["scores"] = scores = [stored["scores"].get(str(slot)) for slot in range(1, len(assignment.order) + 1)]
+    stored["scores"] = scores = [
+        stored["scores"].get(str(slot)) for slot in range(1, len(assignment.order) + 1)
+    ]
     if draft:
         return stored
     if stored["decision"] == "keep":
         return stored | {"scores": []}
     if None in scores:
         raise Invalid("Please give every doctor a score, or keep the verdict as it is.")
-    dispute, order, rationale = study.disputes[assignment.item.case_id], assignment.order, stored["rationale"]
+    dispute, order, rationale = (
+        study.disputes[assignment.item.case_id],
+        assignment.order,
+        stored["rationale"],
+    )
     word = dispute.rubric.slot_word
     if not rationale and dispute.recorded.rationale:
         raise Invalid("Please write the verdict that is to stand in the place of the old one.")
     before = seen_from(dispute.recorded, order, word)
     if tuple(scores) == before.scores and rationale == (before.rationale or "").strip():
         raise Invalid("Nothing is changed: please choose to keep the verdict, or revise it.")
-    revised = reordered(ParsedAnswer(True, None, rationale or None, tuple(scores)), order, dispute.order, word)
+    revised = reordered(
+        ParsedAnswer(True, None, rationale or None, tuple(scores)), order, dispute.order, word
+    )
     if not reads_back(format_verdict(revised, dispute.rubric), dispute.rubric, len(order)):
-        raise Invalid("The verdict holds a line that reads as scores, or a sign that programs read: leave it out.")
+        raise Invalid(
+            "The verdict holds a line that reads as scores, or a sign that programs read: leave it out."
+        )
     return stored

@@ -24,7 +24,9 @@ class Dispute:
     rubric: Rubric
     recorded: Verdict
     judged: Verdict  # the judge's, which may be invalid
-    exchanges: tuple[tuple[str, str], ...]  # title, as "Suggestion 1" or "Review 1", and text of each message, in order
+    exchanges: tuple[
+        tuple[str, str], ...
+    ]  # title, as "Suggestion 1" or "Review 1", and text of each message, in order
     shown: tuple[int, ...]  # which response is in which slot of these messages
 
     @property
@@ -33,7 +35,9 @@ class Dispute:
         return tuple(self.line["order"])
 
 
-def read_disputes(queue: str, cases: Mapping[str, Case], rubrics: Mapping[str, Rubric]) -> dict[str, Dispute]:
+def read_disputes(
+    queue: str, cases: Mapping[str, Case], rubrics: Mapping[str, Rubric]
+) -> dict[str, Dispute]:
     """Read the jury's `queue`, and revisions.jsonl beside it; return the disputes by case id, in the order of the queue.
 
     Raise RecordError for an empty queue, a line on an unknown or repeated case, or one without a record in revisions.jsonl.
@@ -54,35 +58,53 @@ def read_disputes(queue: str, cases: Mapping[str, Case], rubrics: Mapping[str, R
             disputes[case_id] = _dispute(line, record, cases[case_id], rubrics)
         except RecordError as error:
             raise RecordError(f"{place}: {error}") from None
-        except (KeyError, TypeError, AttributeError) as error:  # a record that another program wrote
-            raise RecordError(f"{where}: not a record of recipes/introspect_discuss.py ({error!r})") from None
+        except (
+            KeyError,
+            TypeError,
+            AttributeError,
+        ) as error:  # a record that another program wrote
+            raise RecordError(
+                f"{where}: not a record of recipes/introspect_discuss.py ({error!r})"
+            ) from None
     if not disputes:
         raise RecordError(f"{queue}: nothing waits for the jury")
     return disputes
 
 
-def _dispute(line: Mapping[str, Any], record: Mapping[str, Any], case: Case, rubrics: Mapping[str, Rubric]) -> Dispute:
+def _dispute(
+    line: Mapping[str, Any], record: Mapping[str, Any], case: Case, rubrics: Mapping[str, Rubric]
+) -> Dispute:
     name, models = record["rubric"], record["models"]
     if name not in rubrics:
         raise RecordError(f"its rubric {name!r} is none of {', '.join(sorted(rubrics))}")
     if rubrics[name].grammar != "score_line":
         raise RecordError(f"{name} gives choices; the page takes decisions on scores alone")
     if (line.get("order"), line.get("models")) != (record["order"], models):
-        raise RecordError(f"'order' and 'models' are not those of the data set: {record['order']}, {models}")
+        raise RecordError(
+            f"'order' and 'models' are not those of the data set: {record['order']}, {models}"
+        )
 
-    def verdict(values: Mapping[str, Any], order: Sequence[int], valid: bool, error: str | None) -> Verdict:
-        scores, extra = None if values["scores"] is None else tuple(values["scores"]), {"models": models}
+    def verdict(
+        values: Mapping[str, Any], order: Sequence[int], valid: bool, error: str | None
+    ) -> Verdict:
+        scores, extra = (
+            None if values["scores"] is None else tuple(values["scores"]),
+            {"models": models},
+        )
         about = (case.id, values["judge"], name, tuple(order), None, 0)
         return Verdict(*about, valid, error, values["rationale"], scores, extra=extra)
 
     old, judged = record["old_verdict"], record["judge_verdict"]
     recorded = verdict(old, record["order"], True, None)
     if line.get("judge") not in (None, recorded.judge):
-        raise RecordError(f"is on a verdict of {line['judge']!r}, and the one on record is of {old['judge']!r}")
+        raise RecordError(
+            f"is on a verdict of {line['judge']!r}, and the one on record is of {old['judge']!r}"
+        )
     exchanges = tuple(
         (f"{piece['role'].capitalize()} {piece['exchange']}", text)
         for piece in record["exchanges"]
-        if piece["role"] in ("suggestion", "review") and (text := own_text(piece["text"] or "").strip())
+        if piece["role"] in ("suggestion", "review")
+        and (text := own_text(piece["text"] or "").strip())
     )
     other = verdict(judged, judged["order"], judged["valid"], judged["error"])
     shown = tuple(record["shown"] or record["order"])

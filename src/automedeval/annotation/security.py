@@ -67,10 +67,16 @@ async def _form(request: Request) -> dict[str, list[str]] | Response:
         if size <= BODY_LIMIT:
             chunks.append(chunk)
     if size > BODY_LIMIT:
-        return plain_page(413, "Too much text", "This form is too large. Nothing was stored. Please shorten it.")
+        return plain_page(
+            413, "Too much text", "This form is too large. Nothing was stored. Please shorten it."
+        )
     # Every browser of these years says whose page sends a form; another site's has no session cookie in any case ("lax").
     if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
-        return plain_page(403, "Not from here", "This form was sent by a page of another site. Nothing was stored.")
+        return plain_page(
+            403,
+            "Not from here",
+            "This form was sent by a page of another site. Nothing was stored.",
+        )
     form: dict[str, list[str]] = {}
     try:
         body = b"".join(chunks).decode("ascii")

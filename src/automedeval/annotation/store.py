@@ -86,8 +86,12 @@ class Store(db.Database):
             free = free_items(connection, self.study, who, now - RETURNED)
             if not free:
                 return None
-            number = db.put(connection, "assignments", **new_row(self.study, free[0], who), touched_at=now)
-            self._change(connection, number, opened=self._happened(connection, annotator, number, "given"))
+            number = db.put(
+                connection, "assignments", **new_row(self.study, free[0], who), touched_at=now
+            )
+            self._change(
+                connection, number, opened=self._happened(connection, annotator, number, "given")
+            )
             return self._assignment_of(connection, annotator, number)
 
     def assignment(self, annotator: str, number: int) -> Assignment:
@@ -105,7 +109,9 @@ class Store(db.Database):
             db.put(connection, "drafts", "REPLACE", assignment=number, part=part, content=kept)
             self._change(connection, number, touched_at=self.clock())
 
-    def answer(self, annotator: str, number: int, part: str, content: dict[str, Any], version: int) -> Assignment:
+    def answer(
+        self, annotator: str, number: int, part: str, content: dict[str, Any], version: int
+    ) -> Assignment:
         """Store the answer to a part; return the assignment afterwards. NotYours, Stale or Invalid: nothing was stored.
 
         `version` is that of the assignment when the form was made. Sending the last stored answer again changes nothing and
@@ -119,22 +125,38 @@ class Store(db.Database):
                 return before
             if part != before.part:
                 raise Stale("This part of the task is not the one that is to be done now.")
-            event = self._happened(connection, annotator, number, "answer", part=part, content=stored)
-            connection.execute("DELETE FROM drafts WHERE assignment = ? AND part = ?", [number, json.dumps(part)])
-            ends = {"state": db.DONE, "closed": event} if len(before.answers) + 1 == len(before.parts) else {}
+            event = self._happened(
+                connection, annotator, number, "answer", part=part, content=stored
+            )
+            connection.execute(
+                "DELETE FROM drafts WHERE assignment = ? AND part = ?", [number, json.dumps(part)]
+            )
+            ends = (
+                {"state": db.DONE, "closed": event}
+                if len(before.answers) + 1 == len(before.parts)
+                else {}
+            )
             self._change(connection, number, version=version + 1, touched_at=self.clock(), **ends)
             return self._assignment_of(connection, annotator, number)
 
     def skip(self, annotator: str, number: int, reason: str, version: int) -> None:
         """Skip an assignment, so that others can get its item; stored parts count. Raise NotYours, Stale or Invalid."""
         with self.transaction() as connection:
-            before, content = self._assignment_of(connection, annotator, number), {"reason": checked_reason(reason)}
+            before, content = (
+                self._assignment_of(connection, annotator, number),
+                {"reason": checked_reason(reason)},
+            )
             if version != before.version:
                 return self._refuse_other(connection, before, version, "skip", "", content)
             if before.state != db.OPEN:
                 raise Stale("This task is finished already.")
             event = self._happened(connection, annotator, number, "skip", content=content)
-            ends = {"state": db.SKIPPED, "closed": event, "version": version + 1, "touched_at": self.clock()}
+            ends = {
+                "state": db.SKIPPED,
+                "closed": event,
+                "version": version + 1,
+                "touched_at": self.clock(),
+            }
             self._change(connection, number, **ends)
 
     def undo(self, annotator: str) -> Assignment | None:
@@ -151,9 +173,17 @@ class Store(db.Database):
             if ended is None:
                 return None
             for part, content in ended.answers.items():
-                db.put(connection, "drafts", "REPLACE", assignment=ended.id, part=part, content=content)
+                db.put(
+                    connection, "drafts", "REPLACE", assignment=ended.id, part=part, content=content
+                )
             event = self._happened(connection, annotator, ended.id, "undo")
-            changes = {"state": db.OPEN, "since": event, "opened": event, "closed": 0, "version": ended.version + 1}
+            changes = {
+                "state": db.OPEN,
+                "since": event,
+                "opened": event,
+                "closed": 0,
+                "version": ended.version + 1,
+            }
             self._change(connection, ended.id, **changes, touched_at=self.clock())
             return self._assignment_of(connection, annotator, ended.id)
 
@@ -164,7 +194,9 @@ class Store(db.Database):
             by_state = "SELECT state, count(*) AS number FROM assignments WHERE annotator = ? GROUP BY state"
             counts = {row.state: row.number for row in connection.execute(by_state, [annotator])}
             left = len(free_items(connection, self.study, who, self.clock() - RETURNED))
-        return Progress(counts.get(db.DONE, 0), counts.get(db.SKIPPED, 0), counts.get(db.OPEN, 0), left)
+        return Progress(
+            counts.get(db.DONE, 0), counts.get(db.SKIPPED, 0), counts.get(db.OPEN, 0), left
+        )
 
     # --- reading everything ---
 
@@ -183,9 +215,20 @@ class Store(db.Database):
         `counts` is whether an answer still counts, which an undo ends; it is None for other events.
         """
         for row in self._events():
-            event = {"what": row.what, "when": datetime.fromtimestamp(row.at, UTC).isoformat(timespec="milliseconds")}
-            event |= {name: getattr(row, name) for name in ("assignment", "item", "kind", "case_id", "judges")}
-            event |= {"annotator": row.annotator, "role": row.role, "order": row.slots, "part": row.part or None}
+            event = {
+                "what": row.what,
+                "when": datetime.fromtimestamp(row.at, UTC).isoformat(timespec="milliseconds"),
+            }
+            event |= {
+                name: getattr(row, name)
+                for name in ("assignment", "item", "kind", "case_id", "judges")
+            }
+            event |= {
+                "annotator": row.annotator,
+                "role": row.role,
+                "order": row.slots,
+                "part": row.part or None,
+            }
             yield event | {
                 "content": row.content or None,
                 "counts": row.id > row.since if row.what == "answer" else None,
@@ -194,7 +237,13 @@ class Store(db.Database):
     def secret(self) -> str:
         """Return the secret that signs the sessions, which is made once."""
         with self.transaction() as connection:
-            db.put(connection, "settings", "IGNORE", name="session_secret", value=secrets.token_urlsafe(32))
+            db.put(
+                connection,
+                "settings",
+                "IGNORE",
+                name="session_secret",
+                value=secrets.token_urlsafe(32),
+            )
             return db.setting(connection, "session_secret")
 
     # --- rows ---
@@ -205,7 +254,9 @@ class Store(db.Database):
         with self.transaction() as connection:
             return connection.execute(joined).fetchall()
 
-    def _find(self, connection: Connection, annotator: str, which: str, *values: Any) -> Assignment | None:
+    def _find(
+        self, connection: Connection, annotator: str, which: str, *values: Any
+    ) -> Assignment | None:
         query = f"SELECT * FROM assignments WHERE annotator = ? AND {which} LIMIT 1"
         row = connection.execute(query, [annotator, *values]).fetchone()
         return None if row is None else read_assignment(connection, row)
@@ -224,20 +275,33 @@ class Store(db.Database):
         query = "SELECT * FROM events WHERE assignment = ? ORDER BY id DESC LIMIT 1"
         return connection.execute(query, [number]).fetchone()
 
-    def _refuse_other(self, connection: Connection, before: Assignment, version: int, *event: Any) -> None:
+    def _refuse_other(
+        self, connection: Connection, before: Assignment, version: int, *event: Any
+    ) -> None:
         """Raise Stale unless the same form, with the same content, was stored last."""
         last = self._last(connection, before.id)
         if version != before.version - 1 or event != (last.what, last.part, last.content):
-            raise Stale("This form is out of date: something else was stored of the task since it was opened.")
+            raise Stale(
+                "This form is out of date: something else was stored of the task since it was opened."
+            )
 
-    def _happened(self, connection: Connection, annotator: str, number: int, what: str, **values: Any) -> int:
+    def _happened(
+        self, connection: Connection, annotator: str, number: int, what: str, **values: Any
+    ) -> int:
         row = {"part": "", "content": {}} | values
-        row |= {"assignment": number, "role": self._annotator(annotator).role, "what": what, "at": self.clock()}
+        row |= {
+            "assignment": number,
+            "role": self._annotator(annotator).role,
+            "what": what,
+            "at": self.clock(),
+        }
         return db.put(connection, "events", **row)
 
     def _change(self, connection: Connection, number: int, **values: Any) -> None:
         changes = ", ".join(f"{name} = ?" for name in values)
-        connection.execute(f"UPDATE assignments SET {changes} WHERE id = ?", [*values.values(), number])
+        connection.execute(
+            f"UPDATE assignments SET {changes} WHERE id = ?", [*values.values(), number]
+        )
 
 
 def _digest(token: str) -> str:

@@ -28,17 +28,33 @@ from automedeval.records import (
 )
 from automedeval.records.teachers import teacher_arguments
 from automedeval.records.yaml_file import YamlFile
-from automedeval.rubrics import TAGS, Questions, Rubric, RubricError, packaged_rubrics, read_questions, read_rubric
+from automedeval.rubrics import (
+    TAGS,
+    Questions,
+    Rubric,
+    RubricError,
+    packaged_rubrics,
+    read_questions,
+    read_rubric,
+)
 
 DOCTORS = ("attending", "chief")
 ROLES = (*DOCTORS, "master_candidate")
 KINDS = ("rate", "verify", "jury", "prefer", "harm")
 # Paper: chief physicians verify the data set and are the jury; all five doctors rate responses and verdicts. Master candidates
 # compare verdicts; here everybody of a study does, if it does not say who.
-ROLES_OF = {"verify": ("chief",), "jury": ("chief",), "prefer": ROLES} | dict.fromkeys(("rate", "harm"), DOCTORS)
+ROLES_OF = {"verify": ("chief",), "jury": ("chief",), "prefer": ROLES} | dict.fromkeys(
+    ("rate", "harm"), DOCTORS
+)
 ORDERS = ("file", "random")
 # Parts of an assignment; the part on a judge's verdict is VERDICT and the judge's name.
-RESPONSES, VERDICT, DECISION, PREFERENCE, HARM = "responses", "verdict:", "decision", "preference", "harm"
+RESPONSES, VERDICT, DECISION, PREFERENCE, HARM = (
+    "responses",
+    "verdict:",
+    "decision",
+    "preference",
+    "harm",
+)
 KEYS = (
     "title", "cases", "blank", "limit", "verdicts", "rubric", "verdict_rubric", *KINDS, "annotators", "order",
     "seed", "database",
@@ -115,11 +131,23 @@ class Study:
         """Return twelve hexadecimal digits over the questions and everything shown, but not over annotators and assignment."""
 
         def content_of(verdict: Verdict) -> list[Any]:
-            return [verdict.case_id, verdict.judge, verdict.order, verdict.rationale, verdict.scores]
+            return [
+                verdict.case_id,
+                verdict.judge,
+                verdict.order,
+                verdict.rationale,
+                verdict.scores,
+            ]
 
         judged = [[*key, *content_of(verdict)] for key, verdict in self.verdicts.items()]
-        asked = [[*content_of(each.recorded), each.order, content_of(each.judged)] for each in self.disputes.values()]
-        shown = [*sorted([case.id, case.digest] for case in self.cases.values()), *sorted(judged, key=json.dumps)]
+        asked = [
+            [*content_of(each.recorded), each.order, content_of(each.judged)]
+            for each in self.disputes.values()
+        ]
+        shown = [
+            *sorted([case.id, case.digest] for case in self.cases.values()),
+            *sorted(judged, key=json.dumps),
+        ]
         questions = [self.rubric.fingerprint, self.verdict_questions.fingerprint]
         questions += [self.harm_rubric.fingerprint] if "harm" in self.plans else []
         return digest([*questions, *shown, *sorted(asked, key=json.dumps)])
@@ -153,7 +181,12 @@ def read_study(path: str | Path) -> Study:
 
 class _StudyReader(YamlFile):
     def texts(
-        self, mapping: Mapping[str, Any], key: str, default: Any = ..., allowed: Sequence[str] = (), inside: str = ""
+        self,
+        mapping: Mapping[str, Any],
+        key: str,
+        default: Any = ...,
+        allowed: Sequence[str] = (),
+        inside: str = "",
     ) -> tuple[str, ...]:
         """Return one text or a list of texts as a tuple without repetitions."""
         value = mapping.get(key)
@@ -172,7 +205,10 @@ class _StudyReader(YamlFile):
         database = self.take(content, "database", str).removeprefix("sqlite:///")
         if "://" in database or not database.strip():
             self.fail("database", "must be the path of an SQLite file")
-        seed, order = self.take(content, "seed", int, 0), self.take(content, "order", str, "file", ORDERS)
+        seed, order = (
+            self.take(content, "seed", int, 0),
+            self.take(content, "order", str, "file", ORDERS),
+        )
         annotators = self.annotators(content)
         rubric, questions = self.rubrics(content)
         every = self.cases(content)
@@ -182,16 +218,28 @@ class _StudyReader(YamlFile):
         for (case_id, _), verdict in valid.items():
             if (shown := as_shown(every[case_id], verdict)) is not every[case_id]:
                 cases[case_id] = shown
-        verdicts = {key: verdict for key, verdict in valid.items() if (verdict.rationale or "").strip()}
-        plans = {kind: self.plan(kind, content[kind], annotators, verdicts) for kind in content if kind in KINDS}
+        verdicts = {
+            key: verdict for key, verdict in valid.items() if (verdict.rationale or "").strip()
+        }
+        plans = {
+            kind: self.plan(kind, content[kind], annotators, verdicts)
+            for kind in content
+            if kind in KINDS
+        }
         if not plans:
             self.fail("the file", f"needs at least one of {', '.join(KINDS)}")
         if "verify" in plans and (other := [kind for kind in ("rate", "prefer") if kind in plans]):
-            self.fail("verify", f"asks other questions about verdicts than {other[0]}: it needs a study of its own")
+            self.fail(
+                "verify",
+                f"asks other questions about verdicts than {other[0]}: it needs a study of its own",
+            )
         disputes = self.disputes(content, every, rubric) if "jury" in plans else {}
         items = []
         for plan in plans.values():
-            judges = {name: tuple(judge for judge in plan.judges if (name, judge) in verdicts) for name in every}
+            judges = {
+                name: tuple(judge for judge in plan.judges if (name, judge) in verdicts)
+                for name in every
+            }
             if plan.kind == "jury":
                 ids = list(disputes)
             else:
@@ -203,16 +251,21 @@ class _StudyReader(YamlFile):
             if plan.draw is not None:
                 if not 1 <= plan.draw <= len(ids):
                     self.fail(
-                        f"{plan.kind}.draw", f"must be from 1 to the {len(ids):,} cases to draw from, not {plan.draw}"
+                        f"{plan.kind}.draw",
+                        f"must be from 1 to the {len(ids):,} cases to draw from, not {plan.draw}",
                     )
                 # Paper: Appendix E has "87 randomly selected test samples". The order of the file does not change the draw.
-                chosen = set(random.Random(f"{seed}:draw:{plan.kind}").sample(sorted(ids), plan.draw))
+                chosen = set(
+                    random.Random(f"{seed}:draw:{plan.kind}").sample(sorted(ids), plan.draw)
+                )
                 ids = [case_id for case_id in ids if case_id in chosen]
             if order == "random":
                 ids = random.Random(f"{seed}:order").sample(ids, len(ids))
             able = sum(each.role in plan.roles for each in annotators)
             for place, case_id in enumerate(ids):
-                key = "/".join((plan.kind, case_id, *(judges[case_id] if plan.kind == "prefer" else ())))
+                key = "/".join(
+                    (plan.kind, case_id, *(judges[case_id] if plan.kind == "prefer" else ()))
+                )
                 needed = able if place < plan.overlap else plan.raters
                 items.append(Item(key, plan.kind, case_id, judges[case_id], needed))
         counts = {case.id: len(case.responses) for case in every.values()}
@@ -229,13 +282,18 @@ class _StudyReader(YamlFile):
                 self.fail(f"{inside}name", f"must be 1 to 80 printable characters, not {name!r}")
             if name in annotators:
                 self.fail(f"{inside}name", f"{name!r} came before")
-            annotators[name] = Annotator(name, self.take(entry, "role", str, allowed=ROLES, inside=inside))
+            annotators[name] = Annotator(
+                name, self.take(entry, "role", str, allowed=ROLES, inside=inside)
+            )
         if not annotators:
             self.fail("annotators", "needs one annotator at least")
         return tuple(annotators.values())
 
     def rubrics(self, content: Mapping[str, Any]) -> tuple[Rubric, Questions]:
-        named = (("rubric", "automedeval"), ("verdict_rubric", "verification" if "verify" in content else "verdict"))
+        named = (
+            ("rubric", "automedeval"),
+            ("verdict_rubric", "verification" if "verify" in content else "verdict"),
+        )
         read: list[Any] = []
         for key, default in named:
             name = self.take(content, key, str, default)
@@ -244,9 +302,17 @@ class _StudyReader(YamlFile):
             except RubricError as error:
                 self.fail(key, str(error))
         rubric, questions = read
-        asked = {"rate": "rating responses", "verify": "checking verdicts", "prefer": "comparing verdicts"}
-        if not rubric.scale and (needing := [text for kind, text in asked.items() if kind in content]):
-            self.fail("rubric", f"{rubric.name} gives choices about pairs; {needing[0]} needs a scale")
+        asked = {
+            "rate": "rating responses",
+            "verify": "checking verdicts",
+            "prefer": "comparing verdicts",
+        }
+        if not rubric.scale and (
+            needing := [text for kind, text in asked.items() if kind in content]
+        ):
+            self.fail(
+                "rubric", f"{rubric.name} gives choices about pairs; {needing[0]} needs a scale"
+            )
         if unknown := [tag for tag in questions.tags if tag not in TAGS]:
             self.fail("verdict_rubric", f"the tag {unknown[0]!r} is none of {', '.join(TAGS)}")
         return rubric, questions
@@ -257,7 +323,9 @@ class _StudyReader(YamlFile):
         for file in self.texts(content, "cases"):
             for case in read_cases(file, blank=blank):
                 if case.id in cases:
-                    self.fail("cases", f"the id {case.id!r} of {file} stands in another file already")
+                    self.fail(
+                        "cases", f"the id {case.id!r} of {file} stands in another file already"
+                    )
                 cases[case.id] = case
         return cases
 
@@ -278,21 +346,36 @@ class _StudyReader(YamlFile):
                 verdict.check(place, case.digest, shown.digest)
                 count, order = len(shown.responses), verdict.order
                 fits = len(set(order)) == len(order) > 0 and set(order) <= set(range(count))
-                lengths = {len(scores) for scores in (verdict.scores, verdict.expected_scores) if scores is not None}
+                lengths = {
+                    len(scores)
+                    for scores in (verdict.scores, verdict.expected_scores)
+                    if scores is not None
+                }
                 if not fits or not lengths <= {count}:
-                    raise RecordError(f"{place}: its order or scores do not fit the {count} responses")
+                    raise RecordError(
+                        f"{place}: its order or scores do not fit the {count} responses"
+                    )
                 key = (verdict.case_id, verdict.judge)
-                if key not in verdicts or (verdict.run, order) < (verdicts[key].run, verdicts[key].order):
+                if key not in verdicts or (verdict.run, order) < (
+                    verdicts[key].run,
+                    verdicts[key].order,
+                ):
                     verdicts[key] = verdict
         return verdicts
 
-    def disputes(self, content: Mapping[str, Any], cases: Mapping[str, Case], rubric: Rubric) -> dict[str, Dispute]:
+    def disputes(
+        self, content: Mapping[str, Any], cases: Mapping[str, Case], rubric: Rubric
+    ) -> dict[str, Dispute]:
         queue = self.take(content["jury"] or {}, "queue", str, inside="jury.")
         rubrics = {each.name: each for each in (*map(read_rubric, packaged_rubrics()), rubric)}
         return read_disputes(queue, cases, rubrics)
 
     def plan(
-        self, kind: str, entry: Any, annotators: Sequence[Annotator], verdicts: Mapping[tuple[str, str], Verdict]
+        self,
+        kind: str,
+        entry: Any,
+        annotators: Sequence[Annotator],
+        verdicts: Mapping[tuple[str, str], Verdict],
     ) -> KindPlan:
         entry, inside = {} if entry is None else entry, f"{kind}."
         self.only(entry, PLAN_KEYS[kind], inside)
@@ -303,16 +386,29 @@ class _StudyReader(YamlFile):
         roles = self.texts(entry, "roles", ROLES_OF[kind], ROLES, inside)
         able = sum(each.role in roles for each in annotators)
         if not 1 <= raters <= able:
-            self.fail(f"{inside}raters", f"must be from 1 to the {able} annotators with the roles, not {raters}")
+            self.fail(
+                f"{inside}raters",
+                f"must be from 1 to the {able} annotators with the roles, not {raters}",
+            )
         all_judges = list(dict.fromkeys(judge for _, judge in verdicts))
         judges = self.texts(
-            entry, "judges", {"prefer": ..., "jury": (), "harm": ()}.get(kind, all_judges), inside=inside
+            entry,
+            "judges",
+            {"prefer": ..., "jury": (), "harm": ()}.get(kind, all_judges),
+            inside=inside,
         )
         if kind == "prefer" and len(judges) != 2:
             self.fail(f"{inside}judges", f"must name two judges, not {len(judges)}")
         if kind == "prefer" and "tie" in judges:
-            self.fail(f"{inside}judges", "a judge cannot be called 'tie' here: the word is a choice")
+            self.fail(
+                f"{inside}judges", "a judge cannot be called 'tie' here: the word is a choice"
+            )
         if missing := [judge for judge in judges if judge not in all_judges]:
-            there = f"there are {', '.join(all_judges)}" if all_judges else "there is none of any judge"
-            self.fail(f"{inside}judges", f"no valid verdict with a rationale of {missing[0]!r} on these cases; {there}")
+            there = (
+                f"there are {', '.join(all_judges)}" if all_judges else "there is none of any judge"
+            )
+            self.fail(
+                f"{inside}judges",
+                f"no valid verdict with a rationale of {missing[0]!r} on these cases; {there}",
+            )
         return KindPlan(kind, raters, overlap, roles, judges, draw)

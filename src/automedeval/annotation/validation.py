@@ -55,14 +55,18 @@ class Field:
         return "-".join(self.path)
 
     def invalid(self, problem: str) -> Invalid:
-        return Invalid(f"{self.about}: {self.label}: {problem}" if self.about else f"{self.label}: {problem}")
+        return Invalid(
+            f"{self.about}: {self.label}: {problem}" if self.about else f"{self.label}: {problem}"
+        )
 
     def checked(self, value: Any, draft: bool = False) -> Any:
         """Return a value as it is stored; raise Invalid if the field does not allow it."""
         if self.kind == "text":
             text = value.strip()
             if len(text) > self.limit and not draft:  # too long a text is kept as a draft, not lost
-                raise self.invalid(f"{len(text):,} characters are too many; at most {self.limit:,} can be stored.")
+                raise self.invalid(
+                    f"{len(text):,} characters are too many; at most {self.limit:,} can be stored."
+                )
             return text
         allowed = [option.value for option in self.options]
         chosen = value if self.kind == "tags" else [value]
@@ -87,13 +91,17 @@ def read_form(fields: Sequence[Field], form: Mapping[str, Sequence[str]]) -> dic
     content: dict[str, Any] = {}
     for name in form.keys() - set(BESIDE):
         if name not in by_name:
-            raise Invalid("This form has a field that the task does not ask for. Nothing was stored.")
+            raise Invalid(
+                "This form has a field that the task does not ask for. Nothing was stored."
+            )
         if texts := [text for text in form[name] if text.strip()]:
             _put(content, by_name[name].path, by_name[name].read(texts))
     return content
 
 
-def in_layout(fields: Sequence[Field], content: Mapping[str, Any], draft: bool = False) -> dict[str, Any]:
+def in_layout(
+    fields: Sequence[Field], content: Mapping[str, Any], draft: bool = False
+) -> dict[str, Any]:
     """Return the content of fields in the layout in which it is stored.
 
     Raise Invalid if a field has a wrong value, or is missing; fields of a draft may be missing.
@@ -101,7 +109,11 @@ def in_layout(fields: Sequence[Field], content: Mapping[str, Any], draft: bool =
     stored: dict[str, Any] = {}
     for field in fields:
         value = _at(content, field.path)
-        value = {"text": "", "tags": []}.get(field.kind) if value is None else field.checked(value, draft)
+        value = (
+            {"text": "", "tags": []}.get(field.kind)
+            if value is None
+            else field.checked(value, draft)
+        )
         if value is None and field.request and not draft:
             raise Invalid(field.request)
         if len(field.path) > 1:
@@ -115,7 +127,9 @@ def values_of(fields: Sequence[Field], content: Mapping[str, Any]) -> dict[str, 
     """Return the values of the fields, by name, for a content."""
     found = {field.name: _at(content, field.path) for field in fields}
     lists = {name: value if isinstance(value, list) else [value] for name, value in found.items()}
-    return {name: [str(each) for each in values if each is not None] for name, values in lists.items()}
+    return {
+        name: [str(each) for each in values if each is not None] for name, values in lists.items()
+    }
 
 
 def checked_reason(reason: str) -> str:

@@ -35,7 +35,9 @@ class AuditArguments(TableArguments):
     """Which judge is audited, on which cases, by which perturbations."""
 
     judge: str = option("the judge, named as for automedeval judge")
-    cases: str = option("cases, or a table of answers: .jsonl, .csv, .json, .xlsx, .parquet, or a Hub dataset id")
+    cases: str = option(
+        "cases, or a table of answers: .jsonl, .csv, .json, .xlsx, .parquet, or a Hub dataset id"
+    )
     output: str = option("folder for audit.json, audit.md, audit.html and the verdicts")
     rubric: str | None = option(
         "a packaged rubric, or the path of your own .yaml; default: the one that the judge was published with, "
@@ -43,10 +45,15 @@ class AuditArguments(TableArguments):
         None,
     )
     rationale: bool = option("false asks for scores or choices alone", True)
-    score_decoding: str | None = option("as in automedeval judge", None, choices=["constrained", "free"])
-    perturbations: str | None = option("your own perturbations, a .yaml file in place of the packaged ones", None)
+    score_decoding: str | None = option(
+        "as in automedeval judge", None, choices=["constrained", "free"]
+    )
+    perturbations: str | None = option(
+        "your own perturbations, a .yaml file in place of the packaged ones", None
+    )
     edits: int | None = option(
-        "most planted texts, and most dangers, per case, drawn by --seed and dealt in turn; default: all", None
+        "most planted texts, and most dangers, per case, drawn by --seed and dealt in turn; default: all",
+        None,
     )
     gate: bool = option("false: exit status 0 even if the judge does not pass", True)
     judge_name: str | None = option("name that verdicts record", None)
@@ -74,7 +81,9 @@ def audit_judge(
     cases = Cases.read(args.cases, args.limit, args.blank)
     rubric = judge_rubric(args.judge, args.rubric)
     if rubric.in_words:
-        raise RecordError(f"--rubric {rubric.id}: is answered in words, and an audit needs scores or choices")
+        raise RecordError(
+            f"--rubric {rubric.id}: is answered in words, and an audit needs scores or choices"
+        )
     checklist = rubric.mode == "checklist"
     perturbations = read_perturbations(args.perturbations, CRITERIA if checklist else SCORES)
     judge = load_judge(
@@ -89,15 +98,29 @@ def audit_judge(
     planned = [judge.plan(case) for case in cases.records]
     requests = [request for of_case in planned for request in of_case]
     if not requests:
-        raise RecordError(f"{cases.source}: nothing to judge by {judge.rubric_name}: no case has two responses")
+        raise RecordError(
+            f"{cases.source}: nothing to judge by {judge.rubric_name}: no case has two responses"
+        )
     verdicts = judge_all(judge, requests, output / CLEAN, processes)
     clean, shown = list(verdicts.values()), None if judge.apart else rubric
-    reader = CriteriaReader(cases, clean) if checklist else ScoreReader(VerdictTable(cases, clean, shown))
+    reader = (
+        CriteriaReader(cases, clean)
+        if checklist
+        else ScoreReader(VerdictTable(cases, clean, shown))
+    )
 
-    answers = [reader.answers(those, [verdicts[each.key] for each in those]) if those else [] for those in planned]
+    answers = [
+        reader.answers(those, [verdicts[each.key] for each in those]) if those else []
+        for those in planned
+    ]
     planner = Planner(rubric, judge.apart, args.edits, args.seed)
     trials = [trial for each in perturbations for trial in planner.plan(each, answers)]
-    sides = {side.key: side for trial in trials for side in (trial.before, trial.after) if side.key not in verdicts}
+    sides = {
+        side.key: side
+        for trial in trials
+        for side in (trial.before, trial.after)
+        if side.key not in verdicts
+    }
     if processes.rank == 0:
         changed = {side.case.id: side.case.to_dict() for side in sides.values()}
         write_lines(output / f"{CHANGED}.jsonl", changed.values())
@@ -107,7 +130,9 @@ def audit_judge(
     if processes.rank > 0:
         return None
 
-    outcomes = [reader.compare(each, verdicts[each.before.key], verdicts[each.after.key]) for each in trials]
+    outcomes = [
+        reader.compare(each, verdicts[each.before.key], verdicts[each.after.key]) for each in trials
+    ]
     rows = table(perturbations, outcomes, reader, cases, args.seed)
     return {
         "cases": {"file": cases.source, "cases": len(cases), "responses": cases.responses},
@@ -127,12 +152,18 @@ def audit_judge(
     }  # fmt: skip
 
 
-def _left_out(cases: Cases, answers: Sequence[Sequence[ValuedAnswer]], planner: Planner) -> list[str]:
+def _left_out(
+    cases: Cases, answers: Sequence[Sequence[ValuedAnswer]], planner: Planner
+) -> list[str]:
     notes = []
     if invalid := sum(not each for each in answers):
-        notes.append(f"{invalid} of {len(cases)} cases have no answer with a valid verdict, and no changed case")
+        notes.append(
+            f"{invalid} of {len(cases)} cases have no answer with a valid verdict, and no changed case"
+        )
     for subject, reasons in planner.left_out.items():
-        counts = "; ".join(f"{count} ({reason})" for reason, count in Counter(reasons.values()).items())
+        counts = "; ".join(
+            f"{count} ({reason})" for reason, count in Counter(reasons.values()).items()
+        )
         notes.append(f"{subject}: {len(reasons)} of {len(cases)} cases left out: {counts}")
     return notes
 

@@ -29,7 +29,9 @@ class Outcome:
 
     trial: Trial
     case: int  # its number
-    shifts: Sequence[float] = ()  # of scores, in steps; without sign where a score should stay; empty if one is invalid
+    shifts: Sequence[
+        float
+    ] = ()  # of scores, in steps; without sign where a score should stay; empty if one is invalid
     hits: int = 0  # what the perturbation's share counts
     counted: int = 0  # of how many
     lost: int = 0  # what could be read before the change and cannot after it
@@ -54,17 +56,24 @@ class ScoreReader:
     def __init__(self, judged: VerdictTable):
         self.judged = judged
         values = judged.finest[~np.isnan(judged.finest)]
-        self.unit, self.step = "standard deviations of its values", float(np.std(values)) if len(values) else 1.0
+        self.unit, self.step = (
+            "standard deviations of its values",
+            float(np.std(values)) if len(values) else 1.0,
+        )
         if judged.has_own:
             self.unit, self.step = "share of criteria won" if judged.criteria else "points", 1.0
         self.step = self.step or 1.0
 
-    def answers(self, requests: Sequence[Request], verdicts: Sequence[Verdict]) -> list[ValuedAnswer]:
+    def answers(
+        self, requests: Sequence[Request], verdicts: Sequence[Verdict]
+    ) -> list[ValuedAnswer]:
         """Return the answers that the first of a case's requests shows and its verdict has a value of, the worst first."""
         request, verdict = requests[0], verdicts[0]
         values = expected_values(verdict) or own_values(verdict, self.judged.rubric)
         responses = request.case.responses
-        full = [index for index in values if not responses[index].is_empty]  # an empty one cannot be changed
+        full = [
+            index for index in values if not responses[index].is_empty
+        ]  # an empty one cannot be changed
         answers = [ValuedAnswer(request, index, values[index]) for index in full]
         return sorted(answers, key=lambda each: (each.value, request.slots.index(each.index)))
 
@@ -73,7 +82,11 @@ class ScoreReader:
         judged, target = self.judged, trial.target
         case, should = judged.cases.index[trial.clean.case.id], trial.perturbation.should
         own = [own_values(verdict, judged.rubric) for verdict in (before, after)]
-        fine = [expected_values(verdict) or {} for verdict in (before, after)] if judged.has_expected else own
+        fine = (
+            [expected_values(verdict) or {} for verdict in (before, after)]
+            if judged.has_expected
+            else own
+        )
         unread = not fine[0] if target is None else target not in fine[0]
         if unread or not fine[1] or set(after.unread) - set(before.unread):
             return Outcome(trial, case, lost=1)
@@ -84,41 +97,63 @@ class ScoreReader:
             sides = [((0, index), (1, index)) for index in compared]
             if target is not None and trial.other is not None:
                 sides = [((1, target), (1, trial.other))]
-            own_gap, gap = (max(abs(each[a][i] - each[b][j]) for (a, i), (b, j) in sides) for each in (own, fine))
+            own_gap, gap = (
+                max(abs(each[a][i] - each[b][j]) for (a, i), (b, j) in sides)
+                for each in (own, fine)
+            )
             whole = before.scores is not None or bool(before.choices)
             same = own_gap <= SAME if whole else gap / self.step <= ALIKE
             return Outcome(trial, case, [gap / self.step], int(not same), 1)
         shifts = [(fine[1][index] - fine[0][index]) / self.step for index in compared]
         if should == "keep the order":
-            pairs = [pair for pair in combinations(sorted(own[0]), 2) if target is None or target in pair]
+            pairs = [
+                pair for pair in combinations(sorted(own[0]), 2) if target is None or target in pair
+            ]
             gaps = [[values[one] - values[other] for values in own] for one, other in pairs]
-            turned = sum(first * second < 0 and min(abs(first), abs(second)) > SAME for first, second in gaps)
+            turned = sum(
+                first * second < 0 and min(abs(first), abs(second)) > SAME for first, second in gaps
+            )
             return Outcome(trial, case, shifts, turned, len(pairs))
         way = -1 if should == "fall" else 1
-        return Outcome(trial, case, shifts, sum(way * each >= LEAST for each in shifts), len(shifts))
+        return Outcome(
+            trial, case, shifts, sum(way * each >= LEAST for each in shifts), len(shifts)
+        )
 
     def measure(self, perturbation: Perturbation) -> Measure | None:
         """Return what is measured on the unchanged cases; None if a perturbation needs trials."""
         if perturbation.should == READ:
-            return Measure(ratio(self.judged.verdicts_valid, self.judged.given, reason="no verdict"))
+            return Measure(
+                ratio(self.judged.verdicts_valid, self.judged.given, reason="no verdict")
+            )
         return _order(self.judged, self.step) if perturbation.changes == "order" else None
 
 
 def _order(judge: VerdictTable, step: float) -> Measure:
     """Return of two orders of a pair how many turn it round, and by how many steps the best place is above the worst one."""
     cases, panel = len(judge.cases), judge.panel
-    as_filed = judge.valid and all(verdict.order == tuple(sorted(verdict.order)) for verdict in judge.valid)
+    as_filed = judge.valid and all(
+        verdict.order == tuple(sorted(verdict.order)) for verdict in judge.valid
+    )
     if as_filed or len(judge.valid) == 1:
-        why = "there is one valid verdict: the effects of places and of responses cannot be separated"
+        why = (
+            "there is one valid verdict: the effects of places and of responses cannot be separated"
+        )
         if as_filed:
             why = "every response was shown in the order of the file: places and models cannot be separated"
         return Measure(undefined(cases, 0, why), undefined(cases, 0, why))
     relations, pairs = panel.relations(judge.own), judge.cases.panel
-    count_of = [np.bincount(judge.pairs, relations == kind, minlength=len(pairs.pairs[0])) for kind in (1, -1, 0)]
+    count_of = [
+        np.bincount(judge.pairs, relations == kind, minlength=len(pairs.pairs[0]))
+        for kind in (1, -1, 0)
+    ]
     above, below, level = count_of
     count = above + below + level
     flips = above * below / np.maximum(count * (count - 1) / 2, 1)
-    share = ratio(pairs.per_case(flips), pairs.per_case(count > 1), reason="every pair was shown in one order only")
+    share = ratio(
+        pairs.per_case(flips),
+        pairs.per_case(count > 1),
+        reason="every pair was shown in one order only",
+    )
     effects = _slot_effects(judge, judge.finest / step)
     if not len(effects):
         return Measure(share, undefined(cases, 0, "no case has two responses"))
@@ -128,8 +163,14 @@ def _order(judge: VerdictTable, step: float) -> Measure:
         return means.max(axis=1) - means.min(axis=1)
 
     turned = np.flatnonzero(above * below).tolist()
-    shown = [(int(side[pair]), "ahead in one order, not in another") for pair in turned for side in pairs.pairs]
-    return Measure(share, Statistic(np.concatenate(effects).T, span, round(effects[:, 1].sum())), shown)
+    shown = [
+        (int(side[pair]), "ahead in one order, not in another")
+        for pair in turned
+        for side in pairs.pairs
+    ]
+    return Measure(
+        share, Statistic(np.concatenate(effects).T, span, round(effects[:, 1].sum())), shown
+    )
 
 
 def _slot_effects(judge: VerdictTable, values: np.ndarray) -> np.ndarray:
@@ -143,7 +184,9 @@ def _slot_effects(judge: VerdictTable, values: np.ndarray) -> np.ndarray:
     apart[count[panel.group] < 2] = np.nan
     slots = range(judge.slot[~np.isnan(apart)].max(initial=-1) + 1)
     here = [np.where(judge.slot == slot, apart, np.nan) for slot in slots]
-    return np.array([sums_at(each, panel.case, panel.cases) for each in here]).reshape(-1, 2, panel.cases)
+    return np.array([sums_at(each, panel.case, panel.cases) for each in here]).reshape(
+        -1, 2, panel.cases
+    )
 
 
 class CriteriaReader:
@@ -158,13 +201,17 @@ class CriteriaReader:
     def __init__(self, cases: Cases, verdicts: Sequence[Verdict]):
         self.cases, self.verdicts = cases, verdicts
 
-    def answers(self, requests: Sequence[Request], verdicts: Sequence[Verdict]) -> list[ValuedAnswer]:
+    def answers(
+        self, requests: Sequence[Request], verdicts: Sequence[Verdict]
+    ) -> list[ValuedAnswer]:
         """Return the answers that a verdict has a score of, the worst first; one without positive points is the last."""
         answers = []
         for request, verdict in zip(requests, verdicts):
             if verdict.valid and verdict.checklist and not verdict.empty:
                 score = verdict.checklist["score"]
-                answers.append(ValuedAnswer(request, request.slots[0], np.inf if score is None else score))
+                answers.append(
+                    ValuedAnswer(request, request.slots[0], np.inf if score is None else score)
+                )
         return sorted(answers, key=lambda each: each.value)
 
     def compare(self, trial: Trial, before: Verdict, after: Verdict) -> Outcome:
@@ -172,14 +219,22 @@ class CriteriaReader:
         criteria, should = trial.clean.case.criteria, trial.perturbation.should
         points = np.array([each.points for each in criteria], float)
         unread = [None] * len(criteria)
-        met = np.array([(each.checklist or {"met": unread})["met"] for each in (before, after)], float)
+        met = np.array(
+            [(each.checklist or {"met": unread})["met"] for each in (before, after)], float
+        )
         known, read = ~np.isnan(met[0]), ~np.isnan(met).any(axis=0)
         gained = np.where(read, (met[1] - met[0]) * np.sign(points), 0.0)
         good = met[0] == (points > 0)  # what could be lost; the other criteria could be gained
-        rises = [float(gained @ np.abs(points) / points.clip(0).sum())] if read.any() and (points > 0).any() else []
+        rises = (
+            [float(gained @ np.abs(points) / points.clip(0).sum())]
+            if read.any() and (points > 0).any()
+            else []
+        )
         hits, counted = gained != 0, read
         if should in ("not rise", "fall"):
-            hits, counted = (gained > 0, read & ~good) if should == "not rise" else (gained < 0, read & good)
+            hits, counted = (
+                (gained > 0, read & ~good) if should == "not rise" else (gained < 0, read & good)
+            )
         shifts = rises if should in ("not rise", "fall") else [abs(each) for each in rises]
         sums = (int(each.sum()) for each in (hits, counted, known & ~read, known))
         return Outcome(trial, self.cases.index[trial.clean.case.id], shifts, *sums)
@@ -189,7 +244,9 @@ class CriteriaReader:
         sums = np.zeros((3, len(self.cases)))  # criteria, read ones, met ones
         for verdict in self.verdicts:
             number = self.cases.index[verdict.case_id]
-            met = (verdict.checklist or {"met": [None] * len(self.cases.records[number].criteria)})["met"]
+            met = (verdict.checklist or {"met": [None] * len(self.cases.records[number].criteria)})[
+                "met"
+            ]
             sums[:, number] += len(met), len(met) - met.count(None), met.count(True)
         if perturbation.should == READ:
             return Measure(ratio(sums[1], sums[0], reason="no criterion"))
@@ -207,5 +264,9 @@ def texts_of(outcome: Outcome) -> dict[str, Any]:
     else:
         index = trial.target if trial.other is None else trial.other
         texts = [case.responses[index].text for case in sides]
-    found = {"case_id": clean.id, "model": clean.models[index], "change": f"{trial.kind}: {trial.edit}"}
+    found = {
+        "case_id": clean.id,
+        "model": clean.models[index],
+        "change": f"{trial.kind}: {trial.edit}",
+    }
     return found | {"texts": list(dict.fromkeys(texts))}

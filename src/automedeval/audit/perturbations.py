@@ -18,7 +18,12 @@ from automedeval.rubrics.grammar import ParsedAnswer, format_verdict, same_on_ev
 from automedeval.rubrics.prompts import SENTENCE_END
 
 TEMPLATES = resources.files("automedeval.audit") / "templates"
-SCORES = ("basics.yaml", "planted_texts.yaml", "dangers.yaml", "people.yaml")  # of a judge of scores or choices
+SCORES = (
+    "basics.yaml",
+    "planted_texts.yaml",
+    "dangers.yaml",
+    "people.yaml",
+)  # of a judge of scores or choices
 CRITERIA = ("criteria.yaml",)  # of a judge of criteria
 READ = "be read"
 EDITED = ("worst answer", "good answer", "one answer", "question")  # what needs edits
@@ -26,7 +31,11 @@ CHANGES = (*EDITED, "other answer", "order", "nothing")
 CLEAN = (READ, "differ")  # measured on the unchanged cases
 SHOULD = ("not rise", "fall", "stay", "keep the order", *CLEAN)
 # The keys of a file, as `YamlFile.take` has them: those of a perturbation, and how an edit changes a text → those of the edit.
-PERTURBATION: dict[str, tuple] = {"name": (str,), "changes": (str, ..., CHANGES), "should": (str, ..., SHOULD)}
+PERTURBATION: dict[str, tuple] = {
+    "name": (str,),
+    "changes": (str, ..., CHANGES),
+    "should": (str, ..., SHOULD),
+}
 PERTURBATION |= {"why": (str, "")} | dict.fromkeys(("what", "unless", "unless_before"), (str, None))
 PERTURBATION |= dict.fromkeys(("edits", "controls"), (list, ())) | dict.fromkeys(
     ("most", "least", "shift"), (float, None)
@@ -83,16 +92,22 @@ class Edit:
             return changed if len(kept) < len(sentences) and re.search(r"\w{3}", changed) else None
         for place, sentence in enumerate(sentences):
             if fact := self._fact(sentence):
-                changed = sentence[: fact.start()] + self._replacement(fact) + sentence[fact.end() :]
+                changed = (
+                    sentence[: fact.start()] + self._replacement(fact) + sentence[fact.end() :]
+                )
                 if changed != sentence:
                     return "".join([*sentences[:place], changed, *sentences[place + 1 :]])
         return None
 
     def _fact(self, sentence: str) -> re.Match | None:
         assert self.pattern is not None
-        if not (fact := self.pattern.search(sentence)) or (self.unless and self.unless.search(sentence)):
+        if not (fact := self.pattern.search(sentence)) or (
+            self.unless and self.unless.search(sentence)
+        ):
             return None
-        before = sentence[: fact.start() + 1]  # a fact may begin with the comma that ends a condition
+        before = sentence[
+            : fact.start() + 1
+        ]  # a fact may begin with the comma that ends a condition
         return None if self.unless_before and self.unless_before.search(before) else fact
 
     def _replacement(self, fact: re.Match) -> str:
@@ -130,7 +145,9 @@ class Perturbation:
         return ", ".join(f"{words} {value:g}" for words, value in said.items() if value is not None)
 
 
-def read_perturbations(file: str | None = None, packaged: Sequence[str] = SCORES) -> list[Perturbation]:
+def read_perturbations(
+    file: str | None = None, packaged: Sequence[str] = SCORES
+) -> list[Perturbation]:
     """Read the perturbations of a YAML file, else the packaged ones; RecordError where a file is not as `basics.yaml` says."""
     found: dict[str, Perturbation] = {}
     for name in [file] if file else packaged:
@@ -155,10 +172,16 @@ def _perturbation(at: YamlFile, entry: Any) -> Perturbation:
         at.fail("least", f"{least:g} is above most, {most:g}")
     common = {key: values.pop(key) for key in ("unless", "unless_before")}
     for key, also in (("edits", common), ("controls", {})):
-        values[key] = [_edit(YamlFile(f"{at.place}: {key} {n}"), each, also) for n, each in enumerate(values[key], 1)]
+        values[key] = [
+            _edit(YamlFile(f"{at.place}: {key} {n}"), each, also)
+            for n, each in enumerate(values[key], 1)
+        ]
     needed = values["changes"] in EDITED
     if bool(values["edits"]) != needed and values["changes"] != "other answer":
-        at.fail("edits", f"are {'needed' if needed else 'not possible'} where changes: {values['changes']}")
+        at.fail(
+            "edits",
+            f"are {'needed' if needed else 'not possible'} where changes: {values['changes']}",
+        )
     return Perturbation(**values | {"what": values["what"] or values["name"]})
 
 
@@ -168,7 +191,9 @@ def _edit(at: YamlFile, entry: Any, also: Mapping[str, str | None]) -> Edit:
     ways = [each for each in WAYS if each in entry]
     if len(ways) != 1:
         at.fail(kind, f"needs one of {', '.join(WAYS)}, has {', '.join(ways) or 'none'}")
-    values = at.values(entry, {"kind": (str,), "name": (str, kind), "skip": (dict, {})} | WAYS[ways[0]])
+    values = at.values(
+        entry, {"kind": (str,), "name": (str, kind), "skip": (dict, {})} | WAYS[ways[0]]
+    )
     for key in ("pattern", "unless", "unless_before") if ways == ["pattern"] else ():
         said = [each for each in (also.get(key), values[key]) if each is not None]
         values[key] = _pattern(at, key, "|".join(said)) if said else None
@@ -177,8 +202,13 @@ def _edit(at: YamlFile, entry: Any, also: Mapping[str, str | None]) -> Edit:
             at.fail(ways[0], f"must be a list of two texts each, not {each!r}")
     values["rules"] = [(_pattern(at, "rules", old), new) for old, new in values.get("rules", ())]
     skip = values["skip"].items()
-    values["skip"] = {str(reason): _pattern(at, f"skip: {reason}", pattern) for reason, pattern in skip}
-    for text in [values.get("text", ""), *(text for pair in values.get("pairs", ()) for text in pair)]:
+    values["skip"] = {
+        str(reason): _pattern(at, f"skip: {reason}", pattern) for reason, pattern in skip
+    }
+    for text in [
+        values.get("text", ""),
+        *(text for pair in values.get("pairs", ()) for text in pair),
+    ]:
         _check_template(at, ways[0], text)
     if ways == ["pattern"]:
         if (values["replace"] is None and values["multiply"] is None) == (values["drop"] is None):
@@ -232,7 +262,9 @@ def names_for(rubric: Rubric, slots: int, slot: int, question: str) -> dict[str,
         name = f"{rubric.output.get('slot') or 'Response'} {slot + 1}"
     else:
         worst, best, won, lost = 1, 10, "ab"[slot], "ba"[slot]
-        choices = {each.name: won if each.polarity == "better" else lost for each in rubric.criteria}
+        choices = {
+            each.name: won if each.polarity == "better" else lost for each in rubric.criteria
+        }
         answer = ParsedAnswer(True, choices=choices)
         name = rubric.choices[won]
     return {
@@ -244,7 +276,9 @@ def names_for(rubric: Rubric, slots: int, slot: int, question: str) -> dict[str,
 def sentences_of(text: str) -> Iterator[str]:
     """Yield the sentences of a text with the space after them; joined, they are the text."""
     start = 0
-    ends = {match.end() for match in SENTENCE_END.finditer(text)} | {match.start() for match in re.finditer("\n", text)}
+    ends = {match.end() for match in SENTENCE_END.finditer(text)} | {
+        match.start() for match in re.finditer("\n", text)
+    }
     for end in sorted(ends | {len(text)}):
         while end < len(text) and text[end].isspace():
             end += 1
@@ -255,7 +289,13 @@ def sentences_of(text: str) -> Iterator[str]:
 
 def _scaled(number: str, factor: float) -> str:
     value = float(number.replace(",", "")) * factor
-    return f"{value:,.0f}" if "," in number and value >= 1000 else f"{value:g}" if value < 1e6 else f"{value:.0f}"
+    return (
+        f"{value:,.0f}"
+        if "," in number and value >= 1000
+        else f"{value:g}"
+        if value < 1e6
+        else f"{value:.0f}"
+    )
 
 
 def _kept_case(match: re.Match, new: str) -> str:

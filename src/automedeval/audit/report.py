@@ -19,14 +19,20 @@ def summary(result: Mapping[str, Any]) -> list[str]:
     if result["passes"] is None:
         sentences = [f"{name} neither passes nor fails: nothing with a limit was measured."]
     else:
-        left = f", {len(unknown)} {'was' if len(unknown) == 1 else 'were'} not measured" if unknown else ""
+        left = (
+            f", {len(unknown)} {'was' if len(unknown) == 1 else 'were'} not measured"
+            if unknown
+            else ""
+        )
         met = f"{measured - len(failed)} of {measured} limits are kept{left}"
         sentences = [f"{name} {'passes' if result['passes'] else 'does not pass'}: {met}."]
     for row in failed:
         moved = f", shift {span(row['shift'])}{' (' + row['shift']['kind'] + ')' if row['shift'].get('kind') else ''}"
         figures = f"{span(row['share'], 3)}{moved if 'shift' in row['limit'] else ''}"
         why = f" ({row['why']})" if row["why"] else ""
-        sentences.append(f"{row['what'][:1].upper()}{row['what'][1:]}: {figures}, should be {row['limit']}{why}.")
+        sentences.append(
+            f"{row['what'][:1].upper()}{row['what'][1:]}: {figures}, should be {row['limit']}{why}."
+        )
     if unknown:
         sentences.append(f"Not measured: {'; '.join(unknown)}.")
     return sentences
@@ -38,7 +44,9 @@ def lines(result: Mapping[str, Any], groups: bool = False) -> Iterator[tuple[obj
         yield (row["what"], row["outcome"] or UNDEFINED, *_cells(row, row["limit"] or UNDEFINED))
         for section in SECTIONS if groups else ():
             kinds = row[section].items()
-            for name, each in kinds if section != "kinds" or len(kinds) > 1 else ():  # the only kind is the line above
+            for name, each in (
+                kinds if section != "kinds" or len(kinds) > 1 else ()
+            ):  # the only kind is the line above
                 p = f"p {p_value(each['p_adjusted'])}" if "p_adjusted" in each else UNDEFINED
                 harmless = "harmless, " if section == "controls" else ""
                 yield (f"· {harmless}{name}", "", *_cells(each, p))

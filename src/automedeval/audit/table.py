@@ -9,7 +9,16 @@ import numpy as np
 from automedeval.audit.outcomes import CriteriaReader, Measure, Outcome, ScoreReader, texts_of
 from automedeval.audit.perturbations import READ, Perturbation
 from automedeval.meta_evaluation.agreement.cases import Cases
-from automedeval.stats.bootstrap import RESAMPLES, Statistic, adjust, estimate, mean, plain, ratio, t_test
+from automedeval.stats.bootstrap import (
+    RESAMPLES,
+    Statistic,
+    adjust,
+    estimate,
+    mean,
+    plain,
+    ratio,
+    t_test,
+)
 
 PASSED, FAILED, UNKNOWN = "passed", "failed", "not measured"
 # Adjusted p below which a shift is more than chance: by all kinds together an equal judge has one this often.
@@ -38,9 +47,15 @@ def table(
         that are adjusted for their number (Holm), 0 if none is; "kind", "tried" (the number of tests) and "within", so many
         steps of 0 in which all their intervals lie (None: not each has one).
     """
-    made = {each.name: [one for one in outcomes if one.trial.perturbation is each] for each in perturbations}
+    made = {
+        each.name: [one for one in outcomes if one.trial.perturbation is each]
+        for each in perturbations
+    }
     measured = {each.name: reader.measure(each) for each in perturbations}
-    tree = {each.name: _figures(each, made[each.name], measured[each.name], len(cases)) for each in perturbations}
+    tree = {
+        each.name: _figures(each, made[each.name], measured[each.name], len(cases))
+        for each in perturbations
+    }
     estimates = estimate(tree, len(cases), resamples, seed)
     rows = []
     for each in perturbations:
@@ -48,7 +63,9 @@ def table(
         if each.shift is not None and figures["kinds"]:
             adjust(list(figures["kinds"].values()), "shift", t_test)
             figures["shift"] = _beyond_chance(figures["kinds"])
-        row = {key: getattr(each, key) for key in ("name", "what", "why", "changes", "should", "limit")}
+        row = {
+            key: getattr(each, key) for key in ("name", "what", "why", "changes", "should", "limit")
+        }
         row |= plain(figures)
         row["outcome"] = decide(each, row)
         if row["outcome"] == FAILED:
@@ -109,20 +126,35 @@ def _sums(outcomes: Sequence[Outcome], cases: int) -> dict[str, Statistic]:
 def _beyond_chance(kinds: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """Return the largest shift that is more than chance, of kinds with adjusted p-values; see `table`."""
     tested = {kind: each["shift"] for kind, each in kinds.items() if each["p"] is not None}
-    ends = [abs(end) for each in tested.values() for end in (each.low, each.high) if end is not None]
-    largest: dict[str, Any] = {"value": 0.0 if tested else None, "low": None, "high": None, "kind": None}
+    ends = [
+        abs(end) for each in tested.values() for end in (each.low, each.high) if end is not None
+    ]
+    largest: dict[str, Any] = {
+        "value": 0.0 if tested else None,
+        "low": None,
+        "high": None,
+        "kind": None,
+    }
     largest |= {"n": sum(each.n for each in tested.values()), "tried": len(tested)}
     largest |= {"within": max(ends) if len(ends) == 2 * len(tested) > 0 else None}
     if sure := [kind for kind in tested if kinds[kind]["p_adjusted"] < CHANCE]:
         kind = max(sure, key=lambda each: abs(tested[each].value))
         worst = tested[kind]
-        low, high = (worst.low, worst.high) if worst.value > 0 or worst.low is None else (-worst.high, -worst.low)
+        low, high = (
+            (worst.low, worst.high)
+            if worst.value > 0 or worst.low is None
+            else (-worst.high, -worst.low)
+        )
         largest |= {"value": abs(worst.value), "low": low, "high": high, "n": worst.n, "kind": kind}
     return largest if tested else largest | {"reason": "no shift has an interval"}
 
 
 def _failing(
-    perturbation: Perturbation, row: Mapping[str, Any], made: Sequence[Outcome], measured: Measure | None, cases: Cases
+    perturbation: Perturbation,
+    row: Mapping[str, Any],
+    made: Sequence[Outcome],
+    measured: Measure | None,
+    cases: Cases,
 ) -> Iterator[dict[str, Any]]:
     """Yield the first `TEXTS` texts that a row counts against the judge; of a shift alone those that moved most."""
     if measured is not None:
@@ -136,6 +168,10 @@ def _failing(
     many = share is not None and perturbation.most is not None and share > perturbation.most
     wrong = [each for each in tried if (few and each.hits < each.counted) or (many and each.hits)]
     if not (few or many):
-        moved = [each for each in tried if each.shifts and row["shift"].get("kind") in (None, each.trial.kind)]
+        moved = [
+            each
+            for each in tried
+            if each.shifts and row["shift"].get("kind") in (None, each.trial.kind)
+        ]
         wrong = sorted(moved, key=lambda each: -max(map(abs, each.shifts)))
     yield from map(texts_of, wrong[:TEXTS])

@@ -43,7 +43,9 @@ class Trial:
     before: Request  # one side: `clean`, unless both sides are changed
     after: Request
     target: int | None = None  # the index of the changed response; None: all responses are compared
-    other: int | None = None  # the index of the response that is a copy of the target, and is compared with it
+    other: int | None = (
+        None  # the index of the response that is a copy of the target, and is compared with it
+    )
     control: bool = False  # whether the change is harmless, and only shown beside the others
 
 
@@ -53,19 +55,31 @@ class Planner:
 
     rubric: Rubric  # the one at which planted texts aim
     apart: bool = False  # whether the judge looks at each response by itself: only changed ones need to be shown
-    most: int | None = None  # edits of the worst or a good answer of a case, drawn by `seed`, dealt in turn; None: all
+    most: int | None = (
+        None  # edits of the worst or a good answer of a case, drawn by `seed`, dealt in turn; None: all
+    )
     seed: int = 0
     # Subject of an edit → case → why it is left out; filled while trials are planned.
     left_out: dict[str, dict[str, str]] = field(default_factory=lambda: defaultdict(dict))
 
-    def plan(self, perturbation: Perturbation, cases: Sequence[Sequence[ValuedAnswer]]) -> list[Trial]:
+    def plan(
+        self, perturbation: Perturbation, cases: Sequence[Sequence[ValuedAnswer]]
+    ) -> list[Trial]:
         """Return the trials of a perturbation, each edit about equally often over the cases.
 
         Args:
             cases: the answers of each case, the worst first; a case without any has no trials.
         """
-        planned = (_CasePlan(self, perturbation, number, answers) for number, answers in enumerate(cases) if answers)
-        return [] if perturbation.should in CLEAN else [trial for case in planned for trial in case.all()]
+        planned = (
+            _CasePlan(self, perturbation, number, answers)
+            for number, answers in enumerate(cases)
+            if answers
+        )
+        return (
+            []
+            if perturbation.should in CLEAN
+            else [trial for case in planned for trial in case.all()]
+        )
 
 
 @dataclass(frozen=True)
@@ -80,14 +94,20 @@ class _CasePlan:
     def all(self) -> Iterator[Trial]:
         """Yield the trials, and then the controls: as many of the kind of an edit as there are in an answer, and one other."""
         yield from (made := list(self._trials()))
-        controls, kinds = self.perturbation.controls, {edit.kind for edit in self.perturbation.edits}
+        controls, kinds = (
+            self.perturbation.controls,
+            {edit.kind for edit in self.perturbation.edits},
+        )
         for edit in self._dealt([each for each in controls if each.kind not in kinds], 1):
             yield from self._edited(edit, self.answers[0], control=True)
         by_index = {answer.index: answer for answer in self.answers}
         for (target, kind), count in Counter((trial.target, trial.kind) for trial in made).items():
             answer = self.answers[0] if target is None else by_index[target]
             alike = (each for each in controls if each.kind == kind)
-            yield from islice((trial for edit in alike for trial in self._edited(edit, answer, control=True)), count)
+            yield from islice(
+                (trial for edit in alike for trial in self._edited(edit, answer, control=True)),
+                count,
+            )
 
     def _dealt(self, edits: Sequence[Edit], each: int) -> list[Edit]:
         """Return so many edits, those that are the turn of this case."""
@@ -104,9 +124,15 @@ class _CasePlan:
                 yield from self._edited(edit, worst)
         elif changes == "good answer":
             good = self.answers[:0:-1] or self.answers
-            tried = ((trial for answer in good for trial in self._edited(edit, answer)) for edit in edits)
+            tried = (
+                (trial for answer in good for trial in self._edited(edit, answer)) for edit in edits
+            )
             made = [first for trials in tried for first in islice(trials, 1)]
-            taken = range(self.number, self.number + most) if most and most < len(made) else range(len(made))
+            taken = (
+                range(self.number, self.number + most)
+                if most and most < len(made)
+                else range(len(made))
+            )
             yield from (made[place % len(made)] for place in taken)
         elif changes in ("one answer", "question"):
             in_order = sorted(self.answers, key=lambda answer: answer.index)
@@ -127,12 +153,24 @@ class _CasePlan:
         Args:
             place: the index of the response that the new text replaces; None: the answer itself.
         """
-        asks, request, case = self.perturbation.changes == "question", answer.request, answer.request.case
+        asks, request, case = (
+            self.perturbation.changes == "question",
+            answer.request,
+            answer.request.case,
+        )
         searched = [answer.text]
         if asks:
-            searched = [question_text(case.question), case.reference or "", *(each.text for each in case.responses)]
-        if reason := next((why for why, each in edit.skip.items() if any(map(each.search, searched))), None):
-            self.planner.left_out[f"{self.perturbation.name}, {edit.kind.partition(':')[0]}"][case.id] = reason
+            searched = [
+                question_text(case.question),
+                case.reference or "",
+                *(each.text for each in case.responses),
+            ]
+        if reason := next(
+            (why for why, each in edit.skip.items() if any(map(each.search, searched))), None
+        ):
+            self.planner.left_out[f"{self.perturbation.name}, {edit.kind.partition(':')[0]}"][
+                case.id
+            ] = reason
             return
         changed = answer.index if place is None else place
         old, names = answer.text, {} if asks else self._names(answer)
@@ -145,7 +183,9 @@ class _CasePlan:
         else:
             return
         cases = [_asking(case, text) if asks else _answering(case, changed, text) for text in texts]
-        trial = self._trial(edit.kind, edit.name, request, cases, None if asks else answer.index, place)
+        trial = self._trial(
+            edit.kind, edit.name, request, cases, None if asks else answer.index, place
+        )
         yield replace(trial, control=control)
 
     def _names(self, answer: ValuedAnswer) -> dict[str, object]:
@@ -155,10 +195,21 @@ class _CasePlan:
         return names_for(rubric, len(request.slots), place, question_text(request.case.question))
 
     def _trial(
-        self, kind: str, edit: str, clean: Request, cases: list[Case], at: int | None = None, other: int | None = None
+        self,
+        kind: str,
+        edit: str,
+        clean: Request,
+        cases: list[Case],
+        at: int | None = None,
+        other: int | None = None,
     ) -> Trial:
         """Return a trial whose last side is the last of the cases; if there are two, the first one is the other side."""
-        note = {"of": clean.case.id, "perturbation": self.perturbation.name, "kind": kind, "edit": edit}
+        note = {
+            "of": clean.case.id,
+            "perturbation": self.perturbation.name,
+            "kind": kind,
+            "edit": edit,
+        }
         note |= {} if at is None else {"response": clean.case.models[at]}
         slots = clean.slots
         if self.planner.apart and len(cases) == 1 and at is not None:
@@ -170,17 +221,28 @@ class _CasePlan:
 
 def _named(case: Case, note: dict[str, str]) -> Case:
     """Return a changed case with a note of its change, and an id of its content, whatever characters the old id has."""
-    content = [note.get("response"), case.question, [each.text for each in case.responses], case.criteria]
+    content = [
+        note.get("response"),
+        case.question,
+        [each.text for each in case.responses],
+        case.criteria,
+    ]
     mark = hashlib.sha256(repr(content).encode("utf-8", "surrogatepass")).hexdigest()[:12]
-    return replace(case, id=f"{case.id}#{note['perturbation']}-{mark}", extra={**case.extra, "audit": note})
+    return replace(
+        case, id=f"{case.id}#{note['perturbation']}-{mark}", extra={**case.extra, "audit": note}
+    )
 
 
 def _answering(case: Case, index: int, text: str) -> Case:
-    responses = (replace(each, text=text) if at == index else each for at, each in enumerate(case.responses))
+    responses = (
+        replace(each, text=text) if at == index else each for at, each in enumerate(case.responses)
+    )
     return replace(case, responses=tuple(responses))
 
 
 def _asking(case: Case, text: str) -> Case:
     question = case.question
-    changed = text if isinstance(question, str) else [*question[:-1], question[-1] | {"content": text}]
+    changed = (
+        text if isinstance(question, str) else [*question[:-1], question[-1] | {"content": text}]
+    )
     return replace(case, question=changed)

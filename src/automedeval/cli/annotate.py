@@ -31,9 +31,12 @@ class AnnotateArguments:
     host: str = option("address to listen on; 0.0.0.0: all addresses of the machine", "127.0.0.1")
     port: int = option("port to listen on", 8000)
     url: str | None = option(
-        "public address of the page, for instance https://rate.example.org; https makes its cookies secure", None
+        "public address of the page, for instance https://rate.example.org; https makes its cookies secure",
+        None,
     )
-    invite: str | None = option("print a new link for this annotator, and exit; an earlier one no longer works", None)
+    invite: str | None = option(
+        "print a new link for this annotator, and exit; an earlier one no longer works", None
+    )
     export: str | None = option("write the answers into this folder, and exit", None)
 
     def __post_init__(self) -> None:
@@ -41,14 +44,23 @@ class AnnotateArguments:
             raise RecordError(f"--port must be from 1 to 65535, not {self.port}")
         if self.url is not None:
             parts = urlsplit(self.url)
-            if parts.scheme not in ("http", "https") or not parts.netloc or parts.path.strip("/") or parts.query:
-                raise RecordError(f"--url must be like https://rate.example.org, without a path, not {self.url!r}")
+            if (
+                parts.scheme not in ("http", "https")
+                or not parts.netloc
+                or parts.path.strip("/")
+                or parts.query
+            ):
+                raise RecordError(
+                    f"--url must be like https://rate.example.org, without a path, not {self.url!r}"
+                )
 
     @property
     def address(self) -> str:
         """Return the address of the page for physicians."""
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return (self.url or f"http://{'127.0.0.1' if host == '0.0.0.0' else host}:{self.port}").rstrip("/")
+        return (
+            self.url or f"http://{'127.0.0.1' if host == '0.0.0.0' else host}:{self.port}"
+        ).rstrip("/")
 
 
 def main() -> None:
@@ -62,7 +74,9 @@ def main() -> None:
     with closing(Store(study)) as store:
         if args.invite is not None:
             if study.annotator(args.invite) is None:
-                raise RecordError(f"--invite: {args.invite!r} is none of the annotators of {args.study}")
+                raise RecordError(
+                    f"--invite: {args.invite!r} is none of the annotators of {args.study}"
+                )
             print(f"{args.address}/invitation/{store.invite(args.invite)}")
         elif args.export is not None:
             for name, count in write_export(store, args.export).items():
@@ -80,13 +94,19 @@ def serve(args: AnnotateArguments, study: "Study", store: "Store") -> None:
 
     # The port is opened first, so that links, which are shown once, are not lost if it is in use.
     with listening(args.host, args.port) as port:
-        app = make_app(study, store, secret=store.secret(), secure=args.address.startswith("https://"))
+        app = make_app(
+            study, store, secret=store.secret(), secure=args.address.startswith("https://")
+        )
         greet(args, study, store)
         sys.stdout.flush()
         # The access log is off, because addresses of invitations hold their tokens. Connections are kept open for longer than
         # browsers and proxies pause, because a form sent while one is closed would be lost.
         config = uvicorn.Config(
-            app, access_log=False, log_level="warning", server_header=False, timeout_keep_alive=KEEP_ALIVE
+            app,
+            access_log=False,
+            log_level="warning",
+            server_header=False,
+            timeout_keep_alive=KEEP_ALIVE,
         )
         uvicorn.Server(config).run(sockets=[port])
 
@@ -94,23 +114,33 @@ def serve(args: AnnotateArguments, study: "Study", store: "Store") -> None:
 def listening(host: str, port: int) -> socket.socket:
     """Return a listening socket; raise RecordError if the port is in use, or the address is not of this machine."""
     try:
-        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+        return socket.create_server(
+            (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET
+        )
     except OSError as error:
         why = (error.strerror or str(error)).partition(" (while")[0]
-        raise RecordError(f"port {port} on {host}: {why}: choose another with --port or --host") from None
+        raise RecordError(
+            f"port {port} on {host}: {why}: choose another with --port or --host"
+        ) from None
 
 
 def greet(args: AnnotateArguments, study: "Study", store: "Store") -> None:
     """Print the numbers of the study, how far everybody is, new invitation links, and the address."""
-    print(f"{study.title}: {len(study.cases):,} cases, {len(study.items):,} items, {len(study.annotators)} annotators")
+    print(
+        f"{study.title}: {len(study.cases):,} cases, {len(study.items):,} items, {len(study.annotators)} annotators"
+    )
     for kind, plan in study.plans.items():
         needed = [item.needed for item in study.items if item.kind == kind]
         roles = ", ".join(role.replace("_", " ") for role in plan.roles)
         draw = "" if plan.draw is None else f" drawn with seed {study.seed}"
         print(f"  {kind}: {len(needed):,} cases{draw}, {sum(needed):,} tasks for {roles}")
-    print(f"answers are kept in {study.database}\n\nAnnotators, and the links of those who are new, shown this once:")
+    print(
+        f"answers are kept in {study.database}\n\nAnnotators, and the links of those who are new, shown this once:"
+    )
     for each in study.annotators:
         token, done = store.invite(each.name, anew=False), store.progress(each.name)
         how_far = f"{done.done} done, {done.skipped} skipped, {done.open + done.left} to do"
-        print(f"  {each.name} ({each.role}): {f'{args.address}/invitation/{token}' if token else how_far}")
+        print(
+            f"  {each.name} ({each.role}): {f'{args.address}/invitation/{token}' if token else how_far}"
+        )
     print(f"\nphysicians: {args.address}\nstop with Ctrl+C")

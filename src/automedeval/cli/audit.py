@@ -39,7 +39,13 @@ def main() -> None:
     output = Path(args.output)
     record_run(output / "run.json", args, encoder_args, chat_args)
     lines = ["", *report.summary(result), *(f"note: {note}" for note in result["notes"])]
-    write_report(output, report.render(result), "audit.json", result, [*lines, f"audit: {output / 'audit.html'}"])
+    write_report(
+        output,
+        report.render(result),
+        "audit.json",
+        result,
+        [*lines, f"audit: {output / 'audit.html'}"],
+    )
     processes.wait()
     if args.gate and not result["passes"]:
         sys.exit(3)

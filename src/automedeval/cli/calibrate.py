@@ -35,11 +35,15 @@ from automedeval.rubrics import read_rubric
 class CalibrateArguments:
     """The verdicts to calibrate, and the ratings to learn from."""
 
-    verdicts: list[str] = option("folders or files of one judge's verdicts: on rated cases, and those to calibrate", [])
+    verdicts: list[str] = option(
+        "folders or files of one judge's verdicts: on rated cases, and those to calibrate", []
+    )
     output: str = option("folder for verdicts.jsonl and calibration.json", "")
     ratings: str = option("people's ratings of the cases to learn from", "")
     checker: str | None = option("a language model, named as for automedeval check --checker", None)
-    rubric: str = option("the rubric of the ratings' scale: a packaged rubric, or your own .yaml file", "")
+    rubric: str = option(
+        "the rubric of the ratings' scale: a packaged rubric, or your own .yaml file", ""
+    )
     judge: str | None = option("the judge's name, where a file has verdicts of several", None)
 
     def __post_init__(self) -> None:
@@ -48,7 +52,9 @@ class CalibrateArguments:
             raise RecordError("--judge is not for --checker")
         for name in ("verdicts", "ratings", "rubric", "output"):
             if bool(getattr(self, name)) == bool(self.checker):
-                raise RecordError(f"--{name} is not for --checker" if self.checker else f"--{name} is missing")
+                raise RecordError(
+                    f"--{name} is not for --checker" if self.checker else f"--{name} is missing"
+                )
 
 
 def main() -> None:
@@ -67,18 +73,24 @@ def main() -> None:
     write_lines(output / "verdicts.jsonl", (verdict.to_dict() for verdict in verdicts))
 
     facts = calibration.facts
-    print(f"{facts['cases']:,} rated cases, {facts['responses']:,} responses, {facts['ratings']:,} ratings")
+    print(
+        f"{facts['cases']:,} rated cases, {facts['responses']:,} responses, {facts['ratings']:,} ratings"
+    )
     errors = [f"{name} {in_words(error)}" for name, error in facts["calibration_error"].items()]
     print(f"expected calibration error there, in points: {'; '.join(errors)} (by the other cases)")
     valid = sum(verdict.valid for verdict in verdicts)
-    print(f"{len(verdicts):,} verdicts → {valid:,} on the scale of {rubric.name}, {len(verdicts) - valid:,} invalid")
+    print(
+        f"{len(verdicts):,} verdicts → {valid:,} on the scale of {rubric.name}, {len(verdicts) - valid:,} invalid"
+    )
     print(f"verdicts: {output / 'verdicts.jsonl'}")
 
 
 def calibrate_checker(checker: SmallChecker | ChatChecker) -> None:
     """Certify a chat checker's threshold and keep it; RecordError for a small checker, or if none can be certified."""
     if not isinstance(checker, ChatChecker):
-        raise RecordError("--checker: a small checker is certified when it is made, by recipes/fit_checker.py")
+        raise RecordError(
+            "--checker: a small checker is certified when it is made, by recipes/fit_checker.py"
+        )
     facts = certify_chat(checker, partial(tqdm, desc="cases", disable=None))
     for line in facts["tested"]:
         counts = f"{line['alarms']} of {facts['statements']} clean statements, in {line['alarmed']} of {facts['cases']} answers"
@@ -89,14 +101,18 @@ def calibrate_checker(checker: SmallChecker | ChatChecker) -> None:
         )
     checker.certificate.parent.mkdir(parents=True, exist_ok=True)
     write_json(checker.certificate, facts)
-    print(f"certified: from {facts['threshold']:g} on; automedeval check --checker uses it, from {checker.certificate}")
+    print(
+        f"certified: from {facts['threshold']:g} on; automedeval check --checker uses it, from {checker.certificate}"
+    )
 
 
 def check_output(output: Path, args: CalibrateArguments) -> None:
     """Raise RecordError if the output would replace a file that is not an earlier calibration."""
     file = output / "verdicts.jsonl"
     if file.resolve() in [verdicts_file(place).resolve() for place in args.verdicts]:
-        raise RecordError(f"--output {args.output}: its verdicts.jsonl is an input; choose another folder")
+        raise RecordError(
+            f"--output {args.output}: its verdicts.jsonl is an input; choose another folder"
+        )
     if file.exists() and not (output / "calibration.json").exists():
         raise RecordError(f"{file} was not written by a calibration: choose another --output")
 
@@ -105,4 +121,6 @@ def in_words(error: dict[str, Any]) -> str:
     """Return an error with its interval and, where it is known, the largest that chance alone gives; or why there is none."""
     if error["value"] is None:
         return f"none ({error['reason']})"
-    return span(error) + (f", by chance up to {error['chance']:.2f}" if error.get("chance") is not None else "")
+    return span(error) + (
+        f", by chance up to {error['chance']:.2f}" if error.get("chance") is not None else ""
+    )

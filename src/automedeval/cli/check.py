@@ -50,7 +50,8 @@ class CheckArguments(TableArguments, EvidenceArguments):
     )
     output: str | None = option("folder (default: checks/FILE)", None)
     checker: str = option(
-        "small (packaged), the folder of another, or a chat: a checkpoint, openai:MODEL or decision:MODEL", "small"
+        "small (packaged), the folder of another, or a chat: a checkpoint, openai:MODEL or decision:MODEL",
+        "small",
     )
     fail_if_contradicted: bool = option("exit status 3 if a statement is contradicted", False)
 
@@ -58,7 +59,9 @@ class CheckArguments(TableArguments, EvidenceArguments):
 def main() -> None:
     """Check what is missing, write the files, print the table of models."""
     kinds = (CheckArguments, EncoderArguments, ChatArguments)
-    args, encoder_args, chat_args = parse(kinds, __doc__, first=("cases", "evidence", "output", "checker"))
+    args, encoder_args, chat_args = parse(
+        kinds, __doc__, first=("cases", "evidence", "output", "checker")
+    )
     name = Path(named_file(args.cases)[1]).stem
     if args.cases == "two_bots" and not Path("two_bots").exists():
         args.cases = str(TWO_BOTS)
@@ -68,7 +71,9 @@ def main() -> None:
     if args.evidence in ("answers", "books", "reference") and not Path(args.evidence).is_dir():
         raise RecordError(explain(f"--evidence {args.evidence}", f"evidence={args.evidence}"))
     if not args.evidence and not any((case.reference or "").strip() for case in cases):
-        raise RecordError(f"{args.cases}: nothing could be checked: no case has a reference; --evidence names books")
+        raise RecordError(
+            f"{args.cases}: nothing could be checked: no case has a reference; --evidence names books"
+        )
     output = Path(args.output or f"checks/{name}")
     checker = load_checker(args.checker, encoder_args, chat_args, opinion=evidence == "none")
     chat = checker.chat if isinstance(checker, ChatChecker) else None
@@ -82,16 +87,24 @@ def main() -> None:
     with Log(output / "claims.jsonl", CheckedResponse, author, settings) as log:
         done = log.done(digests)  # refuses another checker's findings before anything is written
         record_run(output / "run.json", args, encoder_args, chat_args)
-        found = (line for each in log.records() for line in each.statements if line["label"] != UNREAD)
+        found = (
+            line for each in log.records() for line in each.statements if line["label"] != UNREAD
+        )
         if chat is not None and any("rule" not in line for line in found):
             chat.accepted = True
         log.fill(
-            check_cases(checker, cases, evidence, done, settings, books.get("search")), total - len(done), unit="answer"
+            check_cases(checker, cases, evidence, done, settings, books.get("search")),
+            total - len(done),
+            unit="answer",
         )
         checked = [each for each in log.records() if each.case_id in digests]
-    without = sum(any(line.get("reason") == NO_EVIDENCE for line in each.statements) for each in checked)
+    without = sum(
+        any(line.get("reason") == NO_EVIDENCE for line in each.statements) for each in checked
+    )
     figures = report.measure(cases, checked)
-    facts = describe_result("check", evidence=evidence, checker=checker.name, threshold=checker.threshold)
+    facts = describe_result(
+        "check", evidence=evidence, checker=checker.name, threshold=checker.threshold
+    )
     facts |= {"without_evidence": without, "notes": [checker.note]}
     table = f"\n{format_table(report.check_rows(figures))}\n\nThe marked answers: {output / 'check.html'}"
     lines = [*report.check_sentences(figures, evidence, without), *table.split("\n")]
@@ -99,9 +112,16 @@ def main() -> None:
     write_report(output, texts, "check.json", {"settings": facts, "models": figures}, lines)
     print_notes([checker.note, *chat.notes()] if chat is not None else [])
     if chat is not None and not chat.accepted:
-        reasons = [line.get("reason") for each in checked for line in each.statements if line["label"] == UNREAD]
+        reasons = [
+            line.get("reason")
+            for each in checked
+            for line in each.statements
+            if line["label"] == UNREAD
+        ]
         if reasons := [why for why in reasons if why not in (*NOT_ASKED, NO_EVIDENCE)]:
-            raise RecordError(f"{checker.name} answered none of {len(reasons)} questions: {reasons[0]}")
+            raise RecordError(
+                f"{checker.name} answered none of {len(reasons)} questions: {reasons[0]}"
+            )
     if failures := getattr(chat, "failures", ()):
         raise RecordError(
             f"{len(failures)} requests not answered, the last: {failures[-1]}; the same command asks again"

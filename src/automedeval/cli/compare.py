@@ -54,10 +54,15 @@ RULE = (
 class CompareArguments(BaselineArguments):
     """The files to compare, and the options of the report and the gate."""
 
-    cases: list[str] = option("the cases, or the table of answers, that were judged; of two runs NAME=FILE of each")
-    verdicts: list[str] = option("verdict files, or folders with a verdicts.jsonl; NAME=FILE names its judge NAME")
+    cases: list[str] = option(
+        "the cases, or the table of answers, that were judged; of two runs NAME=FILE of each"
+    )
+    verdicts: list[str] = option(
+        "verdict files, or folders with a verdicts.jsonl; NAME=FILE names its judge NAME"
+    )
     ratings: str | None = option(
-        "people's ratings of some of the cases, drawn at random; for judges of criteria physicians' labels", None
+        "people's ratings of some of the cases, drawn at random; for judges of criteria physicians' labels",
+        None,
     )
     output: str | None = option(
         "folder for comparison.json, comparison.md and comparison.html; needed without a gate", None
@@ -65,7 +70,9 @@ class CompareArguments(BaselineArguments):
     fail_if_worse: list[str] = option(
         "the gate: two candidates, NEW OLD; exit status 0, 3 or 4 (see above)", [], nargs=2
     )
-    by: float | None = option("the gate: points of the mean expected score by which NEW may be worse", None)
+    by: float | None = option(
+        "the gate: points of the mean expected score by which NEW may be worse", None
+    )
     rubric: str | None = option("your own rubric's .yaml file, if verdicts were given by one", None)
 
     def __post_init__(self) -> None:
@@ -89,7 +96,9 @@ class CompareArguments(BaselineArguments):
         if self.by is None or not 0 < self.by < math.inf:
             raise RecordError(f"--by must be above 0, not {self.by}")
         if self.ratings or self.baseline:
-            raise RecordError("--fail_if_worse compares two by verdicts alone: no --ratings, no --baseline")
+            raise RecordError(
+                "--fail_if_worse compares two by verdicts alone: no --ratings, no --baseline"
+            )
 
 
 def main() -> None:
@@ -111,12 +120,25 @@ def main() -> None:
     if result["changes"]:
         grid = grid_of(cases, judges, people, models=list(result["models"]), **changed)
     title = f"Comparison: {' and '.join(Path(named_file(each)[1]).stem for each in args.cases)}"
-    scale = next(judge.scale for judge in judges if judge.name == result["judges"][result["lead"]]["name"])
+    scale = next(
+        judge.scale for judge in judges if judge.name == result["judges"][result["lead"]]["name"]
+    )
     facts = [f"{name.rstrip('?')}: {text}" for name, text in result["facts"].items()]
     rated = f"{result['cases']['rated_cases']:,} of {result['cases']['cases']:,} cases are rated"
-    lines = [*report.comparison_sentences(result), *facts, rated, *(f"note: {note}" for note in result["notes"])]
+    lines = [
+        *report.comparison_sentences(result),
+        *facts,
+        rated,
+        *(f"note: {note}" for note in result["notes"]),
+    ]
     texts = report.comparison_page(result, title, grid, scale)
-    write_report(folder, texts, "comparison.json", result, [*lines, f"comparison: {folder / 'comparison.html'}"])
+    write_report(
+        folder,
+        texts,
+        "comparison.json",
+        result,
+        [*lines, f"comparison: {folder / 'comparison.html'}"],
+    )
 
 
 def read_people(args: CompareArguments, cases: Cases, judges: list[VerdictTable]) -> People | None:
@@ -133,13 +155,19 @@ def read_people(args: CompareArguments, cases: Cases, judges: list[VerdictTable]
     raise RecordError(f"{args.ratings}: labels of criteria, and these verdicts are not on criteria")
 
 
-def pass_gate(args: CompareArguments, by: float, cases: Cases, judges: list[VerdictTable], notes: list[str]) -> int:
+def pass_gate(
+    args: CompareArguments, by: float, cases: Cases, judges: list[VerdictTable], notes: list[str]
+) -> int:
     """Compare two candidates by verdicts alone; print and write the result, and return the exit status."""
     new, old = args.fail_if_worse
     row, record = gate.compare_two(cases, judges, new, old, by)
     record["notes"] = notes + record["notes"]
     profile = known_of_judge(cases, row)
-    lines = [*gate.gate_sentences(record), *lines_of(profile), *(f"note: {note}" for note in record["notes"])]
+    lines = [
+        *gate.gate_sentences(record),
+        *lines_of(profile),
+        *(f"note: {note}" for note in record["notes"]),
+    ]
     print("\n".join(map(printable, lines)))
     if args.output:
         Path(args.output).mkdir(parents=True, exist_ok=True)

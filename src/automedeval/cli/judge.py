@@ -36,7 +36,14 @@ from automedeval.judges.judge import (
     references_note,
 )
 from automedeval.judges.requests import Request, Requests
-from automedeval.judges.run import dry_run, first_unread, judge_by_file, judge_missing, refuse_failures, verdict_log
+from automedeval.judges.run import (
+    dry_run,
+    first_unread,
+    judge_by_file,
+    judge_missing,
+    refuse_failures,
+    verdict_log,
+)
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.facts import WARNINGS, lines_of
 from automedeval.meta_evaluation.standings import rank
@@ -125,10 +132,17 @@ class JudgeArguments(BaselineArguments, EvidenceArguments):
     ratings: str | None = field(default=None, init=False)  # of the packaged sample
 
     def __post_init__(self) -> None:
-        self.cases, self.columns = comma_list(self.cases), comma_list(self.columns)  # a YAML list arrives joined
+        self.cases, self.columns = (
+            comma_list(self.cases),
+            comma_list(self.columns),
+        )  # a YAML list arrives joined
         if not self.cases:
             raise RecordError("--cases names no file")
-        if self.columns and len(self.cases) > 1 and any(is_log(named_file(each)[1]) for each in self.cases):
+        if (
+            self.columns
+            and len(self.cases) > 1
+            and any(is_log(named_file(each)[1]) for each in self.cases)
+        ):
             raise RecordError("--columns are those of tables, not of logs")
         check_least(self, 1, "runs", "limit")
         if self.batch_file:  # a verdict is one request
@@ -136,8 +150,12 @@ class JudgeArguments(BaselineArguments, EvidenceArguments):
                 what = "--score_decoding constrained takes several requests for a verdict"
                 raise RecordError(f"--batch_file: {what}; leave it out")
             self.score_decoding = "free"
-        if self.dataset and (self.orders != "1" or self.models is not None or self.baseline is not None):
-            raise RecordError("--dataset: its rows say what is judged: no --orders, --models or --baseline")
+        if self.dataset and (
+            self.orders != "1" or self.models is not None or self.baseline is not None
+        ):
+            raise RecordError(
+                "--dataset: its rows say what is judged: no --orders, --models or --baseline"
+            )
 
     @property
     def file(self) -> str:
@@ -153,10 +171,15 @@ class JudgeArguments(BaselineArguments, EvidenceArguments):
         if self.judge is None:
             self.judge, self.judge_by_default = default_judge(), True
         if self.batch_file and parse_model(self.judge)[0] != "openai":
-            raise RecordError("--batch_file needs --judge openai:MODEL, the name that the model will be served by")
+            raise RecordError(
+                "--batch_file needs --judge openai:MODEL, the name that the model will be served by"
+            )
         name = Path(named_file(self.cases[0])[1]).stem
         if self.cases == ["sample"] and not Path("sample").exists():
-            self.cases, self.ratings = [str(SAMPLE / "test_cases.jsonl")], str(SAMPLE / "test_ratings.jsonl")
+            self.cases, self.ratings = (
+                [str(SAMPLE / "test_cases.jsonl")],
+                str(SAMPLE / "test_ratings.jsonl"),
+            )
         self.output = self.output or f"verdicts/{name}-{folder_name(self.judge)}"
         return self.judge, Path(self.output)
 
@@ -164,7 +187,9 @@ class JudgeArguments(BaselineArguments, EvidenceArguments):
 def main() -> None:
     """Judge what is missing, then print the standings of the models."""
     kinds = (JudgeArguments, LogArguments, EncoderArguments, ChatArguments)
-    args, log_args, encoder_args, chat_args = parse(kinds, __doc__, first=("cases", "judge", "output"))
+    args, log_args, encoder_args, chat_args = parse(
+        kinds, __doc__, first=("cases", "judge", "output")
+    )
     judge_name, output = args.complete()
     processes = join_processes()
 
@@ -194,8 +219,14 @@ def main() -> None:
     chat_args.unasked = bool(args.batch_file) or (args.dry_run and not judged)
     chat_args.loads = False  # the weights are loaded when something is missing
     models = comma_list(args.models) if args.models is not None else None
-    plan = {name: getattr(args, name) for name in ("orders", "seed", "runs", "baseline")} | {"models": models}
-    planned = plan_from_dataset(args, args.dataset, rubric) if args.dataset else planner(judge_name, rubric, **plan)
+    plan = {name: getattr(args, name) for name in ("orders", "seed", "runs", "baseline")} | {
+        "models": models
+    }
+    planned = (
+        plan_from_dataset(args, args.dataset, rubric)
+        if args.dataset
+        else planner(judge_name, rubric, **plan)
+    )
     requests = Requests(args.file, args.limit, planned, args.blank)
     tell(*requests.notes)
     if not (args.rubric or args.dataset or rubric.mode == "checklist") and all(
@@ -203,10 +234,14 @@ def main() -> None:
     ):
         tell(f"the criteria of the cases are not read: that takes a language model, {CRITERIA}")
     if not requests:
-        raise RecordError(f"{args.file}: nothing to judge: {rubric.name} compares pairs, and no case has two responses")
+        raise RecordError(
+            f"{args.file}: nothing to judge: {rubric.name} compares pairs, and no case has two responses"
+        )
     shown = {each.case.models[slot] for each in requests for slot in each.slots}
     if reported and reported not in shown:
-        raise RecordError(f"--baseline: no answer of {reported!r} is judged, but of {in_a_row(sorted(shown))}")
+        raise RecordError(
+            f"--baseline: no answer of {reported!r} is judged, but of {in_a_row(sorted(shown))}"
+        )
     asked = {name: getattr(args, name) for name in ("rationale", "score_decoding")}
     judge = load_judge(
         judge_name, rubric, chat_args, name=args.judge_name, cases=requests.cases, processes=processes, encoder=encoder_args,
@@ -224,12 +259,16 @@ def main() -> None:
         judge.chat.prepare()
     started, awaited = time.monotonic(), None
     with log:
-        done = log.done(requests.digests)  # refuses another judge's verdicts before anything is written
+        done = log.done(
+            requests.digests
+        )  # refuses another judge's verdicts before anything is written
         if processes.rank == 0:
             record_run(log.run_file, args, encoder_args, chat_args)
         if args.batch_file:
             missing = (request for request in requests if request.key not in done)
-            awaited = judge_by_file(judge, missing, len(requests) - len(done), log, Path(args.batch_file))
+            awaited = judge_by_file(
+                judge, missing, len(requests) - len(done), log, Path(args.batch_file)
+            )
         else:
             judge_missing(judge, requests, len(requests), log, done)
     verdicts: list[Verdict] = []
@@ -250,7 +289,10 @@ def main() -> None:
         words = report_command(args, output)
         tell(f"\nThe report: {words}")
         if args.open or args.baseline:  # of two versions the report says which is better
-            sys.argv = ["automedeval report", *shlex.split(words)[2:]]  # the page names this command
+            sys.argv = [
+                "automedeval report",
+                *shlex.split(words)[2:],
+            ]  # the page names this command
             page = report.main()
             if args.open and not webbrowser.open(page.resolve().as_uri()):
                 print(f"no browser on this machine: open {page}")
@@ -266,12 +308,25 @@ def folder_name(judge: str) -> str:
 
 def what_is_read(args: JudgeArguments) -> list[str]:
     """Return a line on what is read of each table."""
-    hint, files = " (--columns says it otherwise)" * (not args.columns), [named_file(each)[1] for each in args.cases]
-    tables = {file: table_of(file, blank=args.blank, columns=args.columns) for file in files if not is_log(file)}
-    return [printable(f"{file}: {'; '.join(table.notes)}{hint}") for file, table in tables.items() if table]
+    hint, files = (
+        " (--columns says it otherwise)" * (not args.columns),
+        [named_file(each)[1] for each in args.cases],
+    )
+    tables = {
+        file: table_of(file, blank=args.blank, columns=args.columns)
+        for file in files
+        if not is_log(file)
+    }
+    return [
+        printable(f"{file}: {'; '.join(table.notes)}{hint}")
+        for file, table in tables.items()
+        if table
+    ]
 
 
-def summary(log: Log, rubric: Rubric, requests: Requests, seconds: float) -> tuple[str, list[Verdict]]:
+def summary(
+    log: Log, rubric: Rubric, requests: Requests, seconds: float
+) -> tuple[str, list[Verdict]]:
     """Return the standings of the models by this judge's verdicts, old and new, the counts of the run, and what is known.
 
     The first answer that cannot be read is shown in full. Returned too are the verdicts.
@@ -279,7 +334,9 @@ def summary(log: Log, rubric: Rubric, requests: Requests, seconds: float) -> tup
     shown = {each.case.id: each.case for each in requests}
     cases = Cases(list(shown.values()), requests.file)
     verdicts = [
-        each for each in log.records() if each.case_id in shown and max(each.order) < len(shown[each.case_id].responses)
+        each
+        for each in log.records()
+        if each.case_id in shown and max(each.order) < len(shown[each.case_id].responses)
     ]
     table, profile = rank(cases, verdicts, rubric, log.path) if verdicts else ([], None)
     errors = Counter(verdict.error for verdict in verdicts if not verdict.valid)
@@ -289,7 +346,11 @@ def summary(log: Log, rubric: Rubric, requests: Requests, seconds: float) -> tup
     if cut := sum("truncated" in verdict.extra for verdict in verdicts):
         counts += f"{cut} cut off at --max_new_tokens, "
     valid_rate = 1 - errors.total() / len(verdicts) if verdicts else 0.0
-    lines = [f"\n{' by '.join(log.author)}", format_table(table), *[RANKED] * any("rank" in row for row in table)]
+    lines = [
+        f"\n{' by '.join(log.author)}",
+        format_table(table),
+        *[RANKED] * any("rank" in row for row in table),
+    ]
     lines += [f"  invalid, {count}: {error}" for error, count in sorted(errors.items())[:8]]
     lines += first_unread(verdicts)
     lines += [f"{counts}valid rate {valid_rate:.3f}"]
@@ -307,7 +368,9 @@ def report_command(args: JudgeArguments, output: Path) -> str:
     )  # fmt: skip
 
 
-def cases_file(args: JudgeArguments, output: Path, log_args: LogArguments, processes: Processes) -> str:
+def cases_file(
+    args: JudgeArguments, output: Path, log_args: LogArguments, processes: Processes
+) -> str:
     """Return the file of the cases, beside the verdicts if it is made of logs or of a table whose columns are named.
 
     Raises:
@@ -334,24 +397,33 @@ def cases_file(args: JudgeArguments, output: Path, log_args: LogArguments, proce
     return str(file)
 
 
-def plan_from_dataset(args: JudgeArguments, dataset: str, rubric: Rubric) -> Callable[[Case], list[Request]]:
+def plan_from_dataset(
+    args: JudgeArguments, dataset: str, rubric: Rubric
+) -> Callable[[Case], list[Request]]:
     """Return the plan that judges the prompts of a data set's training rows, those by this rubric.
 
     Raises:
         RecordError: no row by this rubric, or a row whose case is not in --cases or has changed.
     """
-    from automedeval.dataset.folder import read_dataset  # pyarrow takes its time, and only rows need it
+    from automedeval.dataset.folder import (
+        read_dataset,
+    )  # pyarrow takes its time, and only rows need it
 
     rows = [row for row in read_dataset(dataset).training if row["rubric"] == rubric.name]
     wanted = {row["case_id"] for row in rows}
     cases = {case.id: case for case in read_cases(args.file, blank=args.blank) if case.id in wanted}
-    recorded = {each.case.id: each for each in read_recorded(rows, cases, {rubric.name: rubric}, dataset)}
+    recorded = {
+        each.case.id: each for each in read_recorded(rows, cases, {rubric.name: rubric}, dataset)
+    }
 
     def plan(case: Case) -> list[Request]:
         if (row := recorded.get(case.id)) is None:
             return []
         # The same responses in the same slots (Algorithm 2, line 5).
         rationale = row.reading.rationale is not None
-        return [Request(row.case, row.order, None, run, rationale, row.original) for run in range(args.runs)]
+        return [
+            Request(row.case, row.order, None, run, rationale, row.original)
+            for run in range(args.runs)
+        ]
 
     return plan

@@ -30,7 +30,15 @@ from automedeval.dataset.sources import (
     rows_as_cases,
     table_as_cases,
 )
-from automedeval.records import Case, RecordError, check_least, option, question_text, read_lines, without_blanks
+from automedeval.records import (
+    Case,
+    RecordError,
+    check_least,
+    option,
+    question_text,
+    read_lines,
+    without_blanks,
+)
 from automedeval.records.arguments import TableArguments, comma_list
 from automedeval.records.cases import read_table
 from automedeval.records.command_line import parse
@@ -43,9 +51,12 @@ from automedeval.records.run_record import record_run
 class PrepareCasesArguments(TableArguments):
     """The input, its layout, and the filters."""
 
-    input: list[str] = option("rows: .csv, .tsv, .xlsx, .json array, .jsonl, .parquet, or a Hub dataset id")
+    input: list[str] = option(
+        "rows: .csv, .tsv, .xlsx, .json array, .jsonl, .parquet, or a Hub dataset id"
+    )
     output: str | None = option(
-        "folder for cases.jsonl, dropped.jsonl and run.json (default: cases/ and the input's name)", None
+        "folder for cases.jsonl, dropped.jsonl and run.json (default: cases/ and the input's name)",
+        None,
     )
     columns: list[str] = option(
         "columns of a table of answers: ROLE=COLUMN for question, reference, topic, id and, where a row is one "
@@ -64,7 +75,8 @@ class PrepareCasesArguments(TableArguments):
         choices=["keep"],
     )
     ids: list[str] = option(
-        "keep only the cases that these files name by id or case_id: .jsonl, or a split's .parquet", []
+        "keep only the cases that these files name by id or case_id: .jsonl, or a split's .parquet",
+        [],
     )
     sample: int | None = option("number of cases to draw, with seed 0", None)
 
@@ -75,7 +87,9 @@ class PrepareCasesArguments(TableArguments):
         if not self.input:
             raise RecordError("--input names no file")
         if self.columns and self.layout:
-            raise RecordError("--columns are those of a table of answers, and no --layout takes them")
+            raise RecordError(
+                "--columns are those of a table of answers, and no --layout takes them"
+            )
         self.output = self.output or f"cases/{Path(self.input[0]).stem}"
 
 
@@ -133,7 +147,9 @@ def rows_of(args: PrepareCasesArguments) -> Iterator[SourceRow]:
         first = next(rows, None)
         if first is None:
             raise RecordError(f"{path}: the file is empty")
-        layout = None if args.columns else LAYOUTS[args.layout] if args.layout else recognised(first[1])
+        layout = (
+            None if args.columns else LAYOUTS[args.layout] if args.layout else recognised(first[1])
+        )
         if layout is None:
             table = read_table(path, [first, *rows], args.blank, args.columns, least_responses=0)
             named = "" if args.columns else " (--columns says it otherwise)"
@@ -142,12 +158,16 @@ def rows_of(args: PrepareCasesArguments) -> Iterator[SourceRow]:
             continue
         tqdm.write(f"{path}: layout {layout.name}{'' if args.layout else ', by its keys'}")
         unread: Counter[str] | None = Counter() if args.layout else None
-        cased: Iterable[SourceRow] = rows_as_cases(itertools.chain([first], rows), layout, layout.name, unread)
+        cased: Iterable[SourceRow] = rows_as_cases(
+            itertools.chain([first], rows), layout, layout.name, unread
+        )
         if layout.parts:
             cased = joined(cased)
         if layout.cells:
             cased = list(cased)
-            cases, notes = without_blanks(path, [(row.place, row.case) for row in cased], args.blank)
+            cases, notes = without_blanks(
+                path, [(row.place, row.case) for row in cased], args.blank
+            )
             cased = [row._replace(case=case) for row, (_, case) in zip(cased, cases)]
             for line in notes:
                 tqdm.write(f"{path}: {line}")
@@ -156,7 +176,9 @@ def rows_of(args: PrepareCasesArguments) -> Iterator[SourceRow]:
             tqdm.write(f"{path}: not read: {name!r}, {cells:,} cells")
 
 
-def named(rows: list[SourceRow], files: list[str], dropped: list[dict[str, Any]]) -> list[SourceRow]:
+def named(
+    rows: list[SourceRow], files: list[str], dropped: list[dict[str, Any]]
+) -> list[SourceRow]:
     """Return the rows whose ids the files name, drop and count the others; RecordError for an id that no row has."""
     wanted: dict[str, str] = {}
     for path in files:
@@ -168,14 +190,20 @@ def named(rows: list[SourceRow], files: list[str], dropped: list[dict[str, Any]]
     kept = [row for row in rows if row.case.id in wanted]
     if missing := wanted.keys() - {row.case.id for row in kept}:
         first = next(name for name in wanted if name in missing)
-        raise RecordError(f"{wanted[first]}: {len(missing):,} cases are not in --input; the first is {first!r}")
-    others = [{"id": row.case.id, "reason": "not in --ids"} for row in rows if row.case.id not in wanted]
+        raise RecordError(
+            f"{wanted[first]}: {len(missing):,} cases are not in --input; the first is {first!r}"
+        )
+    others = [
+        {"id": row.case.id, "reason": "not in --ids"} for row in rows if row.case.id not in wanted
+    ]
     print(arithmetic("cases", len(rows), {"not in --ids": len(others)}))
     dropped += others
     return kept
 
 
-def without_duplicates(rows: list[SourceRow], rule: str | None, dropped: list[dict[str, Any]]) -> list[SourceRow]:
+def without_duplicates(
+    rows: list[SourceRow], rule: str | None, dropped: list[dict[str, Any]]
+) -> list[SourceRow]:
     """Count the cases whose question repeats an earlier one, and drop them as the rule of --near_duplicates says."""
     questions = [question_text(row.case.question) for row in rows]
     kept, out, staying = [], Counter({"equal question": 0, "near question": 0}), 0

@@ -34,7 +34,9 @@ def main() -> Path:
     args, encoder_args = parse(kinds, __doc__, first=("verdicts", "cases", "baseline", "ratings"))
     report = make_report(args, encoder_args.load_if_there, sys.argv[1:], rationale_metric)
     page = Path(args.output) / report.page
-    write_report(args.output, report.texts, report.data, report.result, [*report.lines, f"report: {page}"])
+    write_report(
+        args.output, report.texts, report.data, report.result, [*report.lines, f"report: {page}"]
+    )
     return page
 
 

@@ -25,7 +25,10 @@ from automedeval.records import Case, Verdict, as_shown
 from automedeval.records.text import span
 from automedeval.rubrics import Rubric
 
-FAULTS = {"knowledge", "attribution"}  # Paper: "obvious reference or medical knowledge errors" are low (Appendix B)
+FAULTS = {
+    "knowledge",
+    "attribution",
+}  # Paper: "obvious reference or medical knowledge errors" are low (Appendix B)
 WINDOW = 64  # verdicts that are classified together
 LABELLED = 250  # verdicts of each quality. Paper: 200 high and 200 low to fit, 100 others to test (Appendix B)
 
@@ -74,7 +77,11 @@ class InstructionSet:
                 return None
             self.unrated -= {key}
             self.faulty |= {key: fact} if FAULTS & set(failed) else {}
-            return f"fails {' and '.join(failed)}" if len(failed) >= self.plan.failed_criteria else None
+            return (
+                f"fails {' and '.join(failed)}"
+                if len(failed) >= self.plan.failed_criteria
+                else None
+            )
 
         line = f"verification: {self.judged.filter('verdicts', reason)}"
         self.report(f"{line}; {len(self.unrated):,} unrated ones pass", *verification.lines())
@@ -85,7 +92,12 @@ class InstructionSet:
         facts = ((key[1], self.judged.facts[key]) for key in tqdm(keys, desc=step, unit="row"))
         return [
             instruction(
-                each.case, each.verdict, self.rubrics[each.verdict.rubric], teacher, each.quality, self.plan.seed
+                each.case,
+                each.verdict,
+                self.rubrics[each.verdict.rubric],
+                teacher,
+                each.quality,
+                self.plan.seed,
             )
             for teacher, each in facts
         ]
@@ -102,7 +114,9 @@ class InstructionSet:
     def unlabelled(self) -> list[Key]:
         """Return the verdicts without a quality, if the plan asks for one."""
         return (
-            [key for key, fact in self.judged.facts.items() if fact.quality is None] if self.plan.asks_quality else []
+            [key for key, fact in self.judged.facts.items() if fact.quality is None]
+            if self.plan.asks_quality
+            else []
         )
 
     def fit(self, classifier: QualityClassifier) -> dict[str, Any]:
@@ -115,17 +129,29 @@ class InstructionSet:
         low = self.faulty | {key: fact for key, fact in facts.items() if fact.quality == "low"}
         faulty = shuffled(self.plan.seed, "faulty", low)[:LABELLED]
         able = [key for key in facts if key[1] == self.plan.teachers[0].teacher and key not in low]
-        pairs = [_shown(facts[key]) for key in shuffled(self.plan.seed, "labelled", able)[:LABELLED]]
+        pairs = [
+            _shown(facts[key]) for key in shuffled(self.plan.seed, "labelled", able)[:LABELLED]
+        ]
         cases = {case.id: case for case, _ in pairs}
         good = [verdict for _, verdict in pairs[min(len(faulty), len(pairs)) :]]
         spoilt = corrupt(good, cases, self.plan.seed)
-        self.report(f"quality: {share_line(len(good), spoilt)}; {len(low):,} are low by physicians' checks")
+        self.report(
+            f"quality: {share_line(len(good), spoilt)}; {len(low):,} are low by physicians' checks"
+        )
         labelled = [Labelled(case, verdict, "high") for case, verdict in pairs if verdict.rationale]
         labelled += [Labelled(*_shown(low[key]), "low", "by_physicians") for key in faulty]
-        labelled += [Labelled(cases[each.case_id], each, "low", each.extra["corruption"]) for each in spoilt]
+        labelled += [
+            Labelled(cases[each.case_id], each, "low", each.extra["corruption"]) for each in spoilt
+        ]
         report = classifier.fit(labelled, self.plan.seed)
-        for name, measured in (("the classifier", report), ("the embedding alone", report["alone"])):
-            right = ", ".join(f"{kind} {count['right']} of {count['n']}" for kind, count in measured["kinds"].items())
+        for name, measured in (
+            ("the classifier", report),
+            ("the embedding alone", report["alone"]),
+        ):
+            right = ", ".join(
+                f"{kind} {count['right']} of {count['n']}"
+                for kind, count in measured["kinds"].items()
+            )
             self.report(
                 f"quality: accuracy of {name} {span(measured['accuracy'])} on others; right: {right} (paper: 0.91)"
             )
@@ -142,10 +168,15 @@ class InstructionSet:
 
     def report_quality(self) -> None:
         """Report how many verdicts of each teacher have which quality."""
-        counts = Counter((teacher, fact.quality or "unknown") for (_, teacher), fact in self.judged.facts.items())
+        counts = Counter(
+            (teacher, fact.quality or "unknown") for (_, teacher), fact in self.judged.facts.items()
+        )
         self.report(
             "quality: "
-            + ", ".join(f"{teacher} {quality} {count:,}" for (teacher, quality), count in sorted(counts.items()))
+            + ", ".join(
+                f"{teacher} {quality} {count:,}"
+                for (teacher, quality), count in sorted(counts.items())
+            )
         )
 
     def assign(self) -> Curriculum:
@@ -162,24 +193,37 @@ class InstructionSet:
     def drop_leaks(self, assignment: Curriculum, others: Iterable[Case]) -> None:
         """Drop the training cases that repeat a case of the test split, or one of the `others`."""
         cases = self.judged.cases
-        evaluation = Evaluation(itertools.chain((cases[case_id] for case_id, _ in assignment.splits["test"]), others))
-        training = tqdm([cases[case_id] for case_id, _ in assignment.training], desc="leakage", unit="case")
+        evaluation = Evaluation(
+            itertools.chain((cases[case_id] for case_id, _ in assignment.splits["test"]), others)
+        )
+        training = tqdm(
+            [cases[case_id] for case_id, _ in assignment.training], desc="leakage", unit="case"
+        )
         leaks = dict(evaluation.leaks(training))
-        reasons = self.judged.filter("training verdicts", lambda key, _: leaks.get(key[0]), assignment.training)
+        reasons = self.judged.filter(
+            "training verdicts", lambda key, _: leaks.get(key[0]), assignment.training
+        )
         self.report(f"leakage: {reasons}")
 
-    def write(self, assignment: Curriculum, folder: Path, encoder: PromptEncoder | None) -> dict[str, Any]:
+    def write(
+        self, assignment: Curriculum, folder: Path, encoder: PromptEncoder | None
+    ) -> dict[str, Any]:
         """Write the rows of every split; return the facts of `write_splits`."""
         rows = {name: self.rows(keys, name) for name, keys in self.written(assignment).items()}
         return write_splits(folder, rows, encoder)
 
     def written(self, assignment: Curriculum) -> dict[str, list[Key]]:
         """Return split → its verdicts, without those that were dropped."""
-        return {name: [key for key in keys if key in self.judged.facts] for name, keys in assignment.splits.items()}
+        return {
+            name: [key for key in keys if key in self.judged.facts]
+            for name, keys in assignment.splits.items()
+        }
 
     def unrated_rows(self, assignment: Curriculum) -> int:
         """Return how many rows have a verdict that no physician rated."""
-        return sum(key in self.unrated for keys in self.written(assignment).values() for key in keys)
+        return sum(
+            key in self.unrated for keys in self.written(assignment).values() for key in keys
+        )
 
 
 def _shown(fact: JudgedCase) -> tuple[Case, Verdict]:

@@ -60,10 +60,15 @@ class Rules:
         content = packaged("dataset", "contrast")
 
         def rule(entry: dict[str, Any]) -> Rule:
-            texts, pattern = [str(text) for text in entry.get("replace", ())], re.compile(entry["pattern"], re.I)
+            texts, pattern = (
+                [str(text) for text in entry.get("replace", ())],
+                re.compile(entry["pattern"], re.I),
+            )
             return Rule(entry.get("kind", "same"), pattern, texts, entry.get("multiply", ()))
 
-        contradict, same = ([rule(entry) for entry in content[name]] for name in ("contradict", "same"))
+        contradict, same = (
+            [rule(entry) for entry in content[name]] for name in ("contradict", "same")
+        )
         return cls(contradict, same, frozenset(content["held_out"]))
 
     def contrary(self, text: str, rng: random.Random) -> str | None:
@@ -72,7 +77,9 @@ class Rules:
         return next(filter(None, (rule.apply(text, rng) for rule in drawn)), None)
 
 
-def contrast_pairs(texts: Sequence[tuple[str, str]], rules: Rules, seed: int) -> Iterator[dict[str, str]]:
+def contrast_pairs(
+    texts: Sequence[tuple[str, str]], rules: Rules, seed: int
+) -> Iterator[dict[str, str]]:
     """Yield pairs of evidence and claim, with label, kind of the rule and document, from (document, text) of books.
 
     Of each sentence to which a rule applies: a contradicted claim, a supported one, and, for one sentence in four, a claim
@@ -93,7 +100,10 @@ def contrast_pairs(texts: Sequence[tuple[str, str]], rules: Rules, seed: int) ->
             wrong, right = rng.choice(kinds[kind]), sentence
             # Both are reworded alike often: other words alone do not tell the label.
             count = rng.randrange(SAME_WORDS + 1)
-            wrong, right = reword(wrong, rules.same, count, rng), reword(right, rules.same, count, rng)
+            wrong, right = (
+                reword(wrong, rules.same, count, rng),
+                reword(right, rules.same, count, rng),
+            )
             if rng.random() < 0.3:
                 right = shortened(right)
             common = {"document": document, "kind": kind}

@@ -18,13 +18,25 @@ from automedeval.evidence.statements import sentences
 from automedeval.records import Case, Verdict
 from automedeval.rubrics.rationale import permute, split_steps, without_step
 
-Pools = dict[tuple[str | None, int], list[Verdict]]  # by judge, or of all judges, and by the number of doctors
-SHARED_TERMS = 3  # content words that a sentence shares with one of its source, to be about the same
-_NOT_COPIED = ("transcript", "knowledge", "probabilities", "unseen_probability")  # they belong to the original verdict
+Pools = dict[
+    tuple[str | None, int], list[Verdict]
+]  # by judge, or of all judges, and by the number of doctors
+SHARED_TERMS = (
+    3  # content words that a sentence shares with one of its source, to be about the same
+)
+_NOT_COPIED = (
+    "transcript",
+    "knowledge",
+    "probabilities",
+    "unseen_probability",
+)  # they belong to the original verdict
 
 
 def corrupt(
-    verdicts: Iterable[Verdict], cases: Mapping[str, Case], seed: int, kinds: Sequence[str] | None = None
+    verdicts: Iterable[Verdict],
+    cases: Mapping[str, Case],
+    seed: int,
+    kinds: Sequence[str] | None = None,
 ) -> list[Verdict]:
     """Put one fault into each verdict, the kinds of faults in equal shares.
 
@@ -35,12 +47,18 @@ def corrupt(
     """
     kinds = list(KINDS if kinds is None else kinds)
     every = list(verdicts)
-    readable = {at: verdict for at, verdict in enumerate(every) if verdict.valid and (verdict.rationale or "").strip()}
+    readable = {
+        at: verdict
+        for at, verdict in enumerate(every)
+        if verdict.valid and (verdict.rationale or "").strip()
+    }
     pools: Pools = defaultdict(list)
     for verdict in readable.values():
         pools[verdict.judge, len(verdict.order)].append(verdict)
         pools[None, len(verdict.order)].append(verdict)
-    options = {at: _options(each, cases[each.case_id], pools, seed, kinds) for at, each in readable.items()}
+    options = {
+        at: _options(each, cases[each.case_id], pools, seed, kinds) for at, each in readable.items()
+    }
     rng = random.Random(seed)
     tie_break = rng.sample(kinds, len(kinds))
     used = dict.fromkeys(tie_break, 0)
@@ -48,7 +66,9 @@ def corrupt(
     chosen: dict[int, Verdict] = {}
     # Verdicts with the fewest options first.
     for index in sorted(filter(options.get, turn), key=lambda index: len(options[index])):
-        for kind in sorted(options[index], key=lambda kind: (used[kind], tie_break.index(kind)))[:1]:
+        for kind in sorted(options[index], key=lambda kind: (used[kind], tie_break.index(kind)))[
+            :1
+        ]:
             used[kind] += 1
             chosen[index] = options[index][kind]
     return [chosen[index] for index in sorted(chosen)]
@@ -61,22 +81,34 @@ def share_line(verdicts: int, corrupted: Sequence[Verdict]) -> str:
     return f"{verdicts:,} verdicts → {len(kinds):,} corrupted ({shares}), {verdicts - len(kinds):,} left out"
 
 
-def _options(verdict: Verdict, case: Case, others: Pools, seed: int, kinds: Sequence[str]) -> dict[str, Verdict]:
+def _options(
+    verdict: Verdict, case: Case, others: Pools, seed: int, kinds: Sequence[str]
+) -> dict[str, Verdict]:
     """Return kind → corrupted verdict for each kind that is possible."""
     options = {}
     for kind in kinds:
         # One generator per verdict and kind, so that a fault does not depend on other verdicts.
-        rng = random.Random(f"{seed}/{kind}/{verdict.case_id}/{verdict.judge}/{verdict.order}/{verdict.run}")
+        rng = random.Random(
+            f"{seed}/{kind}/{verdict.case_id}/{verdict.judge}/{verdict.order}/{verdict.run}"
+        )
         changed = KINDS[kind](verdict, case, others, rng)
         if changed and any(getattr(verdict, name) != value for name, value in changed.items()):
             extra = {key: value for key, value in verdict.extra.items() if key not in _NOT_COPIED}
             extra["corruption"] = kind
-            changed |= {"expected_scores": None, "criterion_scores": None, "raw": "", "usage": {}, "extra": extra}
+            changed |= {
+                "expected_scores": None,
+                "criterion_scores": None,
+                "raw": "",
+                "usage": {},
+                "extra": extra,
+            }
             options[kind] = replace(verdict, **changed)
     return options
 
 
-def _swap_doctors(verdict: Verdict, case: Case, others: Pools, rng: random.Random) -> dict[str, Any] | None:
+def _swap_doctors(
+    verdict: Verdict, case: Case, others: Pools, rng: random.Random
+) -> dict[str, Any] | None:
     """Swap the steps of two doctors whose responses differ; keep the scores."""
     rationale, count = verdict.rationale or "", len(verdict.order)
     steps = split_steps(rationale)
@@ -95,7 +127,9 @@ def _swap_doctors(verdict: Verdict, case: Case, others: Pools, rng: random.Rando
     return {"rationale": permute(rationale, slots)}
 
 
-def _take_another_case(verdict: Verdict, case: Case, others: Pools, rng: random.Random) -> dict[str, Any] | None:
+def _take_another_case(
+    verdict: Verdict, case: Case, others: Pools, rng: random.Random
+) -> dict[str, Any] | None:
     """Take the rationale of another case with as many doctors, by the same judge if there is one."""
     for pool in (others[verdict.judge, len(verdict.order)], others[None, len(verdict.order)]):
         start = rng.randrange(len(pool))
@@ -105,7 +139,9 @@ def _take_another_case(verdict: Verdict, case: Case, others: Pools, rng: random.
     return None
 
 
-def _reverse_scores(verdict: Verdict, case: Case, others: Pools, rng: random.Random) -> dict[str, Any] | None:
+def _reverse_scores(
+    verdict: Verdict, case: Case, others: Pools, rng: random.Random
+) -> dict[str, Any] | None:
     """Reverse the scores, so that the best doctors have the lowest; keep the rationale."""
     scores = verdict.scores or ()
     values = sorted({score for score in scores if score is not None})
@@ -115,25 +151,48 @@ def _reverse_scores(verdict: Verdict, case: Case, others: Pools, rng: random.Ran
     return {"scores": tuple(None if score is None else reversed_values[score] for score in scores)}
 
 
-def _cut_off(verdict: Verdict, case: Case, others: Pools, rng: random.Random) -> dict[str, Any] | None:
+def _cut_off(
+    verdict: Verdict, case: Case, others: Pools, rng: random.Random
+) -> dict[str, Any] | None:
     """Cut the rationale in the middle, or remove the step on one doctor."""
     rationale = (verdict.rationale or "").rstrip()
-    doctors = sorted(doctor for doctor in split_steps(rationale) if 1 <= doctor <= len(verdict.order))
+    doctors = sorted(
+        doctor for doctor in split_steps(rationale) if 1 <= doctor <= len(verdict.order)
+    )
     if len(doctors) > 1 and rng.random() < 0.5:
         return {"rationale": without_step(rationale, rng.choice(doctors))}
     words = rationale.split(" ")
     if len(words) < 4:
         return None
-    return {"rationale": " ".join(words[: int(len(words) * rng.uniform(0.3, 0.8))]).rstrip(".!? \n")}
+    return {
+        "rationale": " ".join(words[: int(len(words) * rng.uniform(0.3, 0.8))]).rstrip(".!? \n")
+    }
 
 
-def _turn_knowledge(verdict: Verdict, case: Case, others: Pools, rng: random.Random) -> dict[str, Any] | None:
+def _turn_knowledge(
+    verdict: Verdict, case: Case, others: Pools, rng: random.Random
+) -> dict[str, Any] | None:
     """Turn a sentence on a response against what the reference, or a passage that the teacher was shown, says of the same."""
-    looked_up = [each["text"] for asked in verdict.extra.get("knowledge") or () for each in asked["passages"]]
-    sources = [terms(sentence) for text in (case.reference or "", *looked_up) for sentence in sentences(text)]
+    looked_up = [
+        each["text"] for asked in verdict.extra.get("knowledge") or () for each in asked["passages"]
+    ]
+    sources = [
+        terms(sentence)
+        for text in (case.reference or "", *looked_up)
+        for sentence in sentences(text)
+    ]
     rationale = verdict.rationale or ""
-    said = [each for doctor, step in split_steps(rationale).items() if doctor for each in sentences(step)]
-    said = [each for each in said if any(len(terms(each) & source) >= SHARED_TERMS for source in sources)]
+    said = [
+        each
+        for doctor, step in split_steps(rationale).items()
+        if doctor
+        for each in sentences(step)
+    ]
+    said = [
+        each
+        for each in said
+        if any(len(terms(each) & source) >= SHARED_TERMS for source in sources)
+    ]
     for sentence in rng.sample(said, len(said)):
         if sentence in rationale and (contrary := _rules().contrary(sentence, rng)):
             return {"rationale": rationale.replace(sentence, contrary, 1)}

@@ -22,35 +22,55 @@ def _objects(row: dict, name: str) -> list[dict]:
     entries = take(row, name, (list,))
     for number, each in enumerate(entries, 1):
         if not isinstance(each, dict):
-            raise RecordError(f"{name!r}, entry {number}: must be an object, not {str(each)[:60]!r}")
+            raise RecordError(
+                f"{name!r}, entry {number}: must be an object, not {str(each)[:60]!r}"
+            )
     return entries
 
 
 def _messages(row: dict, name: str) -> list[dict[str, str]]:
-    return [{key: take(message, key, (str,)) for key in ("role", "content")} for message in _objects(row, name)]
+    return [
+        {key: take(message, key, (str,)) for key in ("role", "content")}
+        for message in _objects(row, name)
+    ]
 
 
 def _criteria(entries: Sequence[dict], text: str = "criterion") -> tuple[CaseCriterion, ...]:
     """Return the criteria of a list that has them under the key `text`, beside `points` and perhaps `tags`."""
-    keys = [(take(each, text, (str,)), take(each, "points", (int, float)), each.get("tags") or []) for each in entries]
+    keys = [
+        (take(each, text, (str,)), take(each, "points", (int, float)), each.get("tags") or [])
+        for each in entries
+    ]
     return criteria_of([dict(zip(("criterion", "points", "tags"), each)) for each in keys])
 
 
 def healthbench(row: dict) -> Case:
     """Return the case of a record of HealthBench; its theme is the topic, its ideal completion the reference."""
-    ideal = take(row, "ideal_completions_data", (dict, NoneType)) if "ideal_completions_data" in row else None
+    ideal = (
+        take(row, "ideal_completions_data", (dict, NoneType))
+        if "ideal_completions_data" in row
+        else None
+    )
     reference = take(ideal, "ideal_completion", (str, NoneType)) if ideal else None
     tags = row.get("example_tags") or []
-    themes = [tag.removeprefix(THEME) for tag in tags if isinstance(tag, str) and tag.startswith(THEME)]
+    themes = [
+        tag.removeprefix(THEME) for tag in tags if isinstance(tag, str) and tag.startswith(THEME)
+    ]
     kept = {"example_tags": tags} if tags else {}
     criteria = _criteria(_objects(row, "rubrics"))
     name = str(row.get("prompt_id") or "")
-    return Case(name, _messages(row, "prompt"), (), reference, themes[0] if themes else None, kept, criteria)
+    return Case(
+        name, _messages(row, "prompt"), (), reference, themes[0] if themes else None, kept, criteria
+    )
 
 
 def professional(row: dict) -> Case:
     """Return the case of a record of HealthBench Professional; its specialty is the topic."""
-    kept = {name: row[name] for name in ("use_case", "type", "difficulty", "specialty") if row.get(name) is not None}
+    kept = {
+        name: row[name]
+        for name in ("use_case", "type", "difficulty", "specialty")
+        if row.get(name) is not None
+    }
     messages = _messages(take(row, "conversation", (dict,)), "messages")
     criteria = _criteria(_objects(row, "rubric_items"), "criterion_text")
     return Case(str(row.get("id") or ""), messages, (), None, row.get("specialty"), kept, criteria)
@@ -63,16 +83,23 @@ def meta_evaluation(row: dict) -> Case:
     """
     tags = [f"category:{row['category']}"] if row.get("category") else []
     criterion = {"criterion": take(row, "rubric", (str,)), "points": UNKNOWN_POINTS, "tags": tags}
-    response = Response(str(row.get("completion_id") or "completion"), take(row, "completion", (str,)))
+    response = Response(
+        str(row.get("completion_id") or "completion"), take(row, "completion", (str,))
+    )
     name = "-".join(str(row[key]) for key in ("prompt_id", "completion_id") if row.get(key))
     return Case(name, _messages(row, "prompt"), (response,), criteria=_criteria([criterion]))
 
 
 def physicians(row: dict, case: Case) -> tuple[dict[str, Any], ...]:
     """Return the labels that physicians gave in a record of HealthBench's meta-evaluation."""
-    labels, names = take(row, "binary_labels", (list,)), take(row, "anonymized_physician_ids", (list,))
+    labels, names = (
+        take(row, "binary_labels", (list,)),
+        take(row, "anonymized_physician_ids", (list,)),
+    )
     if len(labels) != len(names):
-        raise RecordError(f"{len(labels)} 'binary_labels' of {len(names)} 'anonymized_physician_ids'")
+        raise RecordError(
+            f"{len(labels)} 'binary_labels' of {len(names)} 'anonymized_physician_ids'"
+        )
     about = {"case_id": case.id, "model": case.models[0], "criterion": case.criteria[0].criterion}
     records = []
     for label, name in zip(labels, names):
@@ -103,7 +130,11 @@ def table(row: dict) -> Case:
     cells = {name: row[name] if filled(row.get(name)) else None for name in names}
     if fault := fault_of_reference(cells["reference"]):
         raise RecordError(fault)
-    tags = [tag.strip() for tag in (take(cells, "tags", (str, NoneType)) or "").split(";") if tag.strip()]
+    tags = [
+        tag.strip()
+        for tag in (take(cells, "tags", (str, NoneType)) or "").split(";")
+        if tag.strip()
+    ]
     criteria = _criteria([{"criterion": row["criterion"], "points": points, "tags": tags}])
     answer = {"model": cells["model"] or "", "text": cells["response"] or ""}
     responses = (Response.from_dict(answer),) if any(answer.values()) else ()
@@ -125,11 +156,21 @@ def joined(parts: Iterable[Any]) -> Iterator[Any]:
         if whole is row:
             continue
         if fault := _difference(whole.case, row.case):
-            raise RecordError(f"{row.place}: {fault} as at {whole.place}, which has the same id {row.case.id!r}")
+            raise RecordError(
+                f"{row.place}: {fault} as at {whole.place}, which has the same id {row.case.id!r}"
+            )
         criteria = {each.criterion: each for each in (*whole.case.criteria, *row.case.criteria)}
         responses = {each.model: each for each in (*whole.case.responses, *row.case.responses)}
-        kept = {name: getattr(whole.case, name) or getattr(row.case, name) for name in ("reference", "topic")}
-        case = replace(whole.case, criteria=tuple(criteria.values()), responses=tuple(responses.values()), **kept)
+        kept = {
+            name: getattr(whole.case, name) or getattr(row.case, name)
+            for name in ("reference", "topic")
+        }
+        case = replace(
+            whole.case,
+            criteria=tuple(criteria.values()),
+            responses=tuple(responses.values()),
+            **kept,
+        )
         wholes[row.case.id] = whole._replace(case=case, labels=whole.labels + row.labels)
     yield from wholes.values()
 
@@ -138,7 +179,10 @@ def _difference(whole: Case, part: Case) -> str | None:
     for name in ("question", "reference", "topic"):
         if len({key_of(each) for case in (whole, part) if (each := getattr(case, name))}) > 1:
             return f"not the same {name}"
-    for first, other, key in ((whole.criteria, part.criteria, "criterion"), (whole.responses, part.responses, "model")):
+    for first, other, key in (
+        (whole.criteria, part.criteria, "criterion"),
+        (whole.responses, part.responses, "model"),
+    ):
         by_name = {getattr(each, key): each for each in first}
         for each in other:
             if by_name.get(getattr(each, key), each) != each:

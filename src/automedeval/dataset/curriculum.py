@@ -43,7 +43,10 @@ class Part:
         if percent and Fraction(percent[1]) <= 100:
             return cls(teacher, Fraction(percent[1]) / 100, quality)
         if take != "rest" and (type(take) is not int or take < 0):
-            file.fail(f"{inside}take", f"must be a count like 1911, a share like 50%, or rest, not {take!r}")
+            file.fail(
+                f"{inside}take",
+                f"must be a count like 1911, a share like 50%, or rest, not {take!r}",
+            )
         return cls(teacher, None if take == "rest" else take, quality)
 
     def accepts(self, teacher: str, quality: str | None) -> bool:
@@ -79,7 +82,11 @@ class Plan:
 
     @property
     def asks_quality(self) -> bool:
-        parts = [self.test, *self.teachers, *(part for parts in self.stages.values() for part in parts)]
+        parts = [
+            self.test,
+            *self.teachers,
+            *(part for parts in self.stages.values() for part in parts),
+        ]
         return any(part.quality != "any" for part in parts)
 
 
@@ -114,22 +121,34 @@ def read_plan(path: str | Path) -> Plan:
         if not re.fullmatch(r"\w+", name) or name == "test":
             file.fail("stages", f"{name!r} cannot be a stage's name")
         if not isinstance(value, list) or not value:
-            file.fail(f"stages.{name}", "must be a list of parts like {teacher: strong, take: rest}")
-        stages[name] = tuple(Part.read(file, part, f"stages.{name}[{at}].", names) for at, part in enumerate(value))
+            file.fail(
+                f"stages.{name}", "must be a list of parts like {teacher: strong, take: rest}"
+            )
+        stages[name] = tuple(
+            Part.read(file, part, f"stages.{name}[{at}].", names) for at, part in enumerate(value)
+        )
     apart = content.get("test", {"take": 0})
     file.only(apart, ("take", "teacher", "quality"), "test.")
     test = Part.read(file, {"teacher": names[0], **apart}, "test.", names)
     if test.take is None:
         file.fail("test.take", "the rest would leave nothing to train on")
-    rests = [(stage, part) for stage, parts in stages.items() for part in parts if part.take is None]
+    rests = [
+        (stage, part) for stage, parts in stages.items() for part in parts if part.take is None
+    ]
     for (stage, earlier), (other, part) in combinations(rests, 2):
-        if part.teacher == earlier.teacher and ("any" in (part.quality, earlier.quality) or part == earlier):
+        if part.teacher == earlier.teacher and (
+            "any" in (part.quality, earlier.quality) or part == earlier
+        ):
             file.fail("stages", f"{stage} and {other} both take the rest of {part}")
     failed = file.take(content, "failed_criteria", int, 1, least=1)
-    return Plan(str(path), test, tuple(teachers), stages, failed, file.take(content, "seed", int, 0))
+    return Plan(
+        str(path), test, tuple(teachers), stages, failed, file.take(content, "seed", int, 0)
+    )
 
 
-def assign(plan: Plan, verdicts: Mapping[Key, str | None], untrainable: Collection[Key] = ()) -> Curriculum:
+def assign(
+    plan: Plan, verdicts: Mapping[Key, str | None], untrainable: Collection[Key] = ()
+) -> Curriculum:
     """Choose the test cases, one teacher's verdict for every other case, and the stage of each of these verdicts.
 
     `verdicts` maps (case id, teacher) to a quality, None if unknown; only a test case may carry one of the `untrainable`.
@@ -137,8 +156,12 @@ def assign(plan: Plan, verdicts: Mapping[Key, str | None], untrainable: Collecti
     """
     unknown = sum(quality is None for quality in verdicts.values())
     if unknown and plan.asks_quality:
-        raise RecordError(f"{plan.place}: asks for quality, and {unknown:,} of {len(verdicts):,} verdicts have none")
-    pool = [case for (case, teacher), quality in verdicts.items() if plan.test.accepts(teacher, quality)]
+        raise RecordError(
+            f"{plan.place}: asks for quality, and {unknown:,} of {len(verdicts):,} verdicts have none"
+        )
+    pool = [
+        case for (case, teacher), quality in verdicts.items() if plan.test.accepts(teacher, quality)
+    ]
     number = plan.test.number(len(pool))
     _check_enough(plan, "test", plan.test, number, len(pool))
     apart = shuffled(plan.seed, "test", pool)[:number]
@@ -149,15 +172,25 @@ def assign(plan: Plan, verdicts: Mapping[Key, str | None], untrainable: Collecti
 
     stage_of: dict[str, str] = {}
     parts = [(stage, part) for stage, parts in plan.stages.items() for part in parts]
-    for stage, part in sorted(parts, key=lambda each: each[1].take is None):  # counts and shares first, then the rest
-        there = [case for case, teacher in carried.items() if part.accepts(teacher, verdicts[case, teacher])]
+    for stage, part in sorted(
+        parts, key=lambda each: each[1].take is None
+    ):  # counts and shares first, then the rest
+        there = [
+            case
+            for case, teacher in carried.items()
+            if part.accepts(teacher, verdicts[case, teacher])
+        ]
         free = [case for case in there if case not in stage_of]
         number = len(free) if part.take is None else part.number(len(there))
         _check_enough(plan, stage, part, number, len(free))
         stage_of |= dict.fromkeys(shuffled(plan.seed, stage, free)[:number], stage)
     splits: dict[str, list[Key]] = {}
     for stage in plan.stages:
-        chosen = shuffled(plan.seed, f"order of {stage}", (case for case, name in stage_of.items() if name == stage))
+        chosen = shuffled(
+            plan.seed,
+            f"order of {stage}",
+            (case for case, name in stage_of.items() if name == stage),
+        )
         splits[stage] = [(case, carried[case]) for case in chosen]
         lines.append(f"{stage}: {_counted(Counter(teacher for _, teacher in splits[stage]), plan)}")
     if unused := len(carried) - len(stage_of):
@@ -165,20 +198,31 @@ def assign(plan: Plan, verdicts: Mapping[Key, str | None], untrainable: Collecti
     return Curriculum(splits | {"test": [(case, plan.test.teacher) for case in apart]}, lines)
 
 
-def _choose_teachers(plan: Plan, verdicts: Mapping[Key, str | None], apart: set[str]) -> tuple[dict[str, str], str]:
+def _choose_teachers(
+    plan: Plan, verdicts: Mapping[Key, str | None], apart: set[str]
+) -> tuple[dict[str, str], str]:
     """Return case → its teacher, and the line that reports the numbers.
 
     A teacher takes first the cases that no later teacher can take, so that as many cases as possible get a verdict.
     """
-    training = [(case, teacher, quality) for (case, teacher), quality in verdicts.items() if case not in apart]
-    able = [{case for case, teacher, quality in training if part.accepts(teacher, quality)} for part in plan.teachers]
+    training = [
+        (case, teacher, quality)
+        for (case, teacher), quality in verdicts.items()
+        if case not in apart
+    ]
+    able = [
+        {case for case, teacher, quality in training if part.accepts(teacher, quality)}
+        for part in plan.teachers
+    ]
     cases = set[str]().union(*able)
     carried: dict[str, str] = {}
     for at, part in enumerate(plan.teachers):
         free, later = able[at] - carried.keys(), set().union(*able[at + 1 :])
         number = len(free) if part.take is None else part.number(len(cases))
         _check_enough(plan, f"teachers.{part.teacher}", part, number, len(free))
-        in_order = sorted(shuffled(plan.seed, f"teacher {part.teacher}", free), key=later.__contains__)
+        in_order = sorted(
+            shuffled(plan.seed, f"teacher {part.teacher}", free), key=later.__contains__
+        )
         carried |= dict.fromkeys(in_order[:number], part.teacher)
     line = f"training: {len(cases):,} cases → {_counted(Counter(carried.values()), plan)}"
     left = len(cases) - len(carried)
@@ -187,14 +231,21 @@ def _choose_teachers(plan: Plan, verdicts: Mapping[Key, str | None], apart: set[
 
 def _check_enough(plan: Plan, place: str, part: Part, number: int, there: int) -> None:
     if number > there:
-        raise RecordError(f"{plan.place}: {place}: asks for {number:,} of {part}, and there are {there:,}")
+        raise RecordError(
+            f"{plan.place}: {place}: asks for {number:,} of {part}, and there are {there:,}"
+        )
 
 
 def _counted(counts: Counter, plan: Plan) -> str:
-    parts = [f"{counts[part.teacher]:,} {part.teacher}" for part in plan.teachers if counts[part.teacher]]
+    parts = [
+        f"{counts[part.teacher]:,} {part.teacher}" for part in plan.teachers if counts[part.teacher]
+    ]
     return f"{counts.total():,}" + (f" = {' + '.join(parts)}" if parts else "")
 
 
 def shuffled(seed: int, purpose: str, things: Iterable[Any]) -> list[Any]:
     """Return ids, or tuples of ids, in an order that depends on them, the seed and the purpose alone."""
-    return sorted(things, key=lambda thing: (hashlib.sha256(f"{seed}:{purpose}:{thing!r}".encode()).digest(), thing))
+    return sorted(
+        things,
+        key=lambda thing: (hashlib.sha256(f"{seed}:{purpose}:{thing!r}".encode()).digest(), thing),
+    )

@@ -57,7 +57,9 @@ class ShingleIndex:
         held_here = ends > starts
         if not held_here.any():
             return 0.0, 0.0
-        owners = np.concatenate([self._owners[start:end] for start, end in zip(starts[held_here], ends[held_here])])
+        owners = np.concatenate(
+            [self._owners[start:end] for start, end in zip(starts[held_here], ends[held_here])]
+        )
         held = np.bincount(owners) / self._sizes[: owners.max() + 1].clip(1)
         return float(held_here.mean()), float(held.max())
 
@@ -77,11 +79,16 @@ def near_duplicates(texts: Sequence[str], kept: int = 0) -> list[int | None]:
     every = np.concatenate([np.empty(0, np.uint64), *hashes])
     _, places, counts = np.unique(every, return_inverse=True, return_counts=True)
     numbers = np.argsort(np.argsort(counts, kind="stable"))[places]
-    sets = [np.sort(part) for part in np.split(numbers, np.cumsum([len(part) for part in hashes])[:-1])]
+    sets = [
+        np.sort(part) for part in np.split(numbers, np.cumsum([len(part) for part in hashes])[:-1])
+    ]
     repeats: list[int | None] = [None] * len(texts)
     holders: dict[int, list[int]] = defaultdict(list)
     for number, ranks in zip(range(len(texts)), map(np.ndarray.tolist, sets)):
-        prefix, own = ranks[: len(ranks) - math.ceil(SIMILAR * len(ranks) - _ROUNDING) + 1], set(ranks)
+        prefix, own = (
+            ranks[: len(ranks) - math.ceil(SIMILAR * len(ranks) - _ROUNDING) + 1],
+            set(ranks),
+        )
         for other in sorted({other for rank in prefix for other in holders.get(rank, ())}):
             common = len(own.intersection(sets[other].tolist()))
             if common >= SIMILAR * (len(own) + len(sets[other]) - common) - _ROUNDING:
@@ -122,7 +129,9 @@ class Evaluation:
     def _shares(self, case: Case) -> bool:
         texts = [*(response.text for response in case.responses), case.reference or ""]
         # A text of fewer words than a shingle occurs elsewhere by chance.
-        return any(max(self._index.shared(text)) > MOST_SHARED for text in texts if _long(normalise(text)))
+        return any(
+            max(self._index.shared(text)) > MOST_SHARED for text in texts if _long(normalise(text))
+        )
 
 
 def holds_reference(case: Case) -> bool:

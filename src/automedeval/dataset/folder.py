@@ -25,7 +25,12 @@ from automedeval.rubrics import Rubric
 from automedeval.rubrics.grammar import reads_back
 
 MESSAGES = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))
-_TYPES = {"prompt": MESSAGES, "completion": MESSAGES, "order": pa.list_(pa.int32()), "models": pa.list_(pa.string())}
+_TYPES = {
+    "prompt": MESSAGES,
+    "completion": MESSAGES,
+    "order": pa.list_(pa.int32()),
+    "models": pa.list_(pa.string()),
+}
 COLUMNS = "prompt completion case_id teacher judge quality rubric order models prompt_digest source license"
 SCHEMA = pa.schema([(name, _TYPES.get(name, pa.string())) for name in COLUMNS.split()])
 UNSTATED = "not stated"
@@ -56,9 +61,12 @@ def row_limit(training: str | None) -> tuple[PromptEncoder | None, int | None]:
     if not isinstance(content, dict):
         raise RecordError(f"{training}: not the YAML of a training")
     model, template = (
-        file.take(content, *key) for key in (("model_name_or_path", str), ("chat_template_path", str, None))
+        file.take(content, *key)
+        for key in (("model_name_or_path", str), ("chat_template_path", str, None))
     )
-    return PromptEncoder.from_checkpoint(model, template), file.take(content, "max_length", int, least=1)
+    return PromptEncoder.from_checkpoint(model, template), file.take(
+        content, "max_length", int, least=1
+    )
 
 
 def read_statistics(place: str | Path) -> dict[str, Any]:
@@ -69,11 +77,20 @@ def read_statistics(place: str | Path) -> dict[str, Any]:
     file = Path(place) / "statistics.json"
     try:
         statistics = json.loads(file.read_text(encoding="utf-8"))
-        list(statistics["splits"]), statistics["fingerprint"], statistics["seed"], statistics["arithmetic"]
+        (
+            list(statistics["splits"]),
+            statistics["fingerprint"],
+            statistics["seed"],
+            statistics["arithmetic"],
+        )
     except OSError as error:
-        raise RecordError(f"{file}: {error.strerror or error}; recipes/build_dataset.py writes a data set") from None
+        raise RecordError(
+            f"{file}: {error.strerror or error}; recipes/build_dataset.py writes a data set"
+        ) from None
     except (ValueError, KeyError, TypeError) as error:
-        raise RecordError(f"{file}: not the statistics of a data set ({type(error).__name__}: {error})") from None
+        raise RecordError(
+            f"{file}: not the statistics of a data set ({type(error).__name__}: {error})"
+        ) from None
     return statistics
 
 
@@ -88,7 +105,9 @@ def read_dataset(place: str | Path) -> Dataset:
         table = read_table(place, name)
         if missing := [column for column in SCHEMA.names if column not in table.column_names]:
             names = ", ".join(table.column_names)
-            raise RecordError(f"{place / name}.parquet: no column {missing[0]!r}; there are {names}")
+            raise RecordError(
+                f"{place / name}.parquet: no column {missing[0]!r}; there are {names}"
+            )
         splits[name] = table.select(SCHEMA.names).to_pylist()
     return Dataset(place, statistics, splits)
 
@@ -115,7 +134,9 @@ def new_dataset(place: str | Path) -> Iterator[Path]:
     try:
         other = place.exists() and not (place.is_dir() and not any(place.iterdir()))
         if other and not (place / "statistics.json").exists():
-            raise RecordError(f"{place}: is not an instruction data set, and is not replaced; choose another --output")
+            raise RecordError(
+                f"{place}: is not an instruction data set, and is not replaced; choose another --output"
+            )
         shutil.rmtree(scratch, ignore_errors=True)  # of a process that was killed
         scratch.mkdir()
         yield scratch
@@ -142,14 +163,18 @@ def row_faults(
         fault = None
         if length is not None and max_length is not None and length > max_length:
             fault = f"more than {max_length:,} tokens"
-        elif not reads_back(row["completion"][0]["content"], rubrics[row["rubric"]], len(row["order"])):
+        elif not reads_back(
+            row["completion"][0]["content"], rubrics[row["rubric"]], len(row["order"])
+        ):
             fault = "completion cannot be read back"
         faults.append(fault)
     return faults
 
 
 def write_splits(
-    folder: Path, splits: Mapping[str, Sequence[Mapping[str, Any]]], encoder: PromptEncoder | None = None
+    folder: Path,
+    splits: Mapping[str, Sequence[Mapping[str, Any]]],
+    encoder: PromptEncoder | None = None,
 ) -> dict[str, Any]:
     """Write the rows of each split, whose keys are SCHEMA's columns, to a parquet file; return what the card says of them.
 
@@ -168,19 +193,31 @@ def write_splits(
         facts[name] = {
             "rows": len(rows),
             "fingerprint": hashlib.sha256(texts.encode()).hexdigest()[:12],
-            **{key: dict(sorted(Counter(row[key] or UNSTATED for row in rows).items())) for key in TALLIED},
-            "tokens": {"median": tokens[len(tokens) // 2] if tokens else None, "most": tokens[-1] if tokens else None},
+            **{
+                key: dict(sorted(Counter(row[key] or UNSTATED for row in rows).items()))
+                for key in TALLIED
+            },
+            "tokens": {
+                "median": tokens[len(tokens) // 2] if tokens else None,
+                "most": tokens[-1] if tokens else None,
+            },
         }
     return {
         # of all rows of all splits: what ties a model to the data it was trained on
         "fingerprint": digest([[name, facts[name]["fingerprint"]] for name in sorted(facts)]),
         "splits": facts,
         "licenses": sorted({license for _, license in sources}),
-        "sources": [dict(zip(("source", "license", "rows"), (*key, sources[key]))) for key in sorted(sources)],
-        "teachers": [
-            dict(zip(("teacher", "judge", "rubric", "rows"), (*key, teachers[key]))) for key in sorted(teachers)
+        "sources": [
+            dict(zip(("source", "license", "rows"), (*key, sources[key])))
+            for key in sorted(sources)
         ],
-        "reference_rows": sum(row["models"][-1] == REFERENCE for rows in splits.values() for row in rows),
+        "teachers": [
+            dict(zip(("teacher", "judge", "rubric", "rows"), (*key, teachers[key])))
+            for key in sorted(teachers)
+        ],
+        "reference_rows": sum(
+            row["models"][-1] == REFERENCE for rows in splits.values() for row in rows
+        ),
     }
 
 

@@ -16,7 +16,12 @@ from automedeval.rubrics.slots import by_slot, renamed
 
 
 def instruction(
-    case: Case, verdict: Verdict, rubric: Rubric, teacher: str, quality: str | None = None, seed: int = 0
+    case: Case,
+    verdict: Verdict,
+    rubric: Rubric,
+    teacher: str,
+    quality: str | None = None,
+    seed: int = 0,
 ) -> dict[str, Any]:
     """Return the row of one judged case; its keys are the columns of `folder.SCHEMA`.
 
@@ -27,12 +32,20 @@ def instruction(
     # the teacher judged it so (recipes/distill.py).
     case = as_shown(case, verdict)
     order = list(verdict.order)
-    if not order or len(set(order)) < len(order) or not set(order) <= set(range(len(case.responses))):
-        raise RecordError(f"case {case.id!r}: the order {order} does not fit its {len(case.responses)} responses")
+    if (
+        not order
+        or len(set(order)) < len(order)
+        or not set(order) <= set(range(len(case.responses)))
+    ):
+        raise RecordError(
+            f"case {case.id!r}: the order {order} does not fit its {len(case.responses)} responses"
+        )
     rationale = verdict.rationale.strip() if rubric.rationale and verdict.rationale else ""
     # Paper: slots are permuted, and the doctors in the rationale renumbered; otherwise the judge learns slot = model.
     random.Random(f"{seed}:{case.id}".encode()).shuffle(order)
-    shown_rationale = renamed(rationale, verdict.order, order, rubric.slot_word) if rationale else None
+    shown_rationale = (
+        renamed(rationale, verdict.order, order, rubric.slot_word) if rationale else None
+    )
     reading = _reading(case, verdict, rubric, order, shown_rationale)
     texts = [case.responses[index].text for index in order]
     prompt = judge_messages(rubric, case.question, texts, case.reference, rationale=bool(rationale))
@@ -52,7 +65,9 @@ def instruction(
     }
 
 
-def _reading(case: Case, verdict: Verdict, rubric: Rubric, order: Sequence[int], rationale: str | None) -> ParsedAnswer:
+def _reading(
+    case: Case, verdict: Verdict, rubric: Rubric, order: Sequence[int], rationale: str | None
+) -> ParsedAnswer:
     """Return the verdict with the responses in this order; check that it fits the case and the rubric."""
     place = f"case {case.id!r}: the verdict of {verdict.judge!r} by {rubric.name}"
     if rubric.scale is None or rubric.scores_criteria:

@@ -30,7 +30,10 @@ if TYPE_CHECKING:  # slow to import
     from automedeval.models.embeddings import Encoder
 
 QUALITIES = ("low", "high")
-PER_QUALITY, TEST = 200, 100  # Paper: 200 verdicts of each quality to train on, 100 others to measure on (Appendix B)
+PER_QUALITY, TEST = (
+    200,
+    100,
+)  # Paper: 200 verdicts of each quality to train on, 100 others to measure on (Appendix B)
 FOLDS = 5
 FEWEST = 20  # verdicts of a quality to train on: with fewer, a grid search chooses by chance
 PENALTIES = (0.1, 1.0, 10.0)
@@ -86,14 +89,20 @@ class QualityClassifier:
             for index in unknown:
                 features[index] = read[index].features(tone)
         self._tone = _fit_tone([reading for reading, high in zip(read, truth) if high])
-        search = _search(read[0].instruction.size, len(train), seed).fit(np.array(features), truth, groups=groups)
+        search = _search(read[0].instruction.size, len(train), seed).fit(
+            np.array(features), truth, groups=groups
+        )
         self._machine = search.best_estimator_
         alone = _grid([("scale", StandardScaler())], {}, seed)
         alone.fit(np.array([each.instruction for each in read]), truth, groups=groups)
         tested = self._read([(each.case, each.verdict) for each in held_out])
         by_alone = alone.predict([each.instruction for each in tested])
         decided = self.decide([(example.case, example.verdict) for example in held_out])
-        chosen = {name.removeprefix("svc__"): value for name, value in search.best_params_.items() if "svc__" in name}
+        chosen = {
+            name.removeprefix("svc__"): value
+            for name, value in search.best_params_.items()
+            if "svc__" in name
+        }
         components = getattr(search.best_params_["blocks__instruction"], "n_components", 0)
         return {
             **_measures(held_out, decided),
@@ -128,16 +137,22 @@ class _Features:
         steps = split_steps(rationale)
         self.instruction = np.mean([vectors[text] for text in _texts(case, verdict)], axis=0)
         doctors = [doctor for doctor in range(1, count + 1) if doctor in steps]
-        self.steps = np.array([vectors[steps[doctor]] for doctor in doctors]).reshape(-1, self.instruction.size)
+        self.steps = np.array([vectors[steps[doctor]] for doctor in doctors]).reshape(
+            -1, self.instruction.size
+        )
         scores = verdict.scores or (None,) * len(case.responses)
         by_step = [scores[verdict.order[doctor - 1]] for doctor in doctors]
-        self.scores = np.array([np.nan if score is None else score for score in by_step], dtype=float)
+        self.scores = np.array(
+            [np.nan if score is None else score for score in by_step], dtype=float
+        )
         question = vectors[question_text(case.question)]
         responses = [case.responses[index].text for index in verdict.order]
         near = self.steps @ np.array([vectors[text] for text in responses]).T
         words = [terms(steps[doctor]) for doctor in doctors]
         others = [terms(text) for text in responses]
-        shared = np.array([[len(one & other) / max(len(one), 1) for other in others] for one in words])
+        shared = np.array(
+            [[len(one & other) / max(len(one), 1) for other in others] for one in words]
+        )
         lengths = [len(steps.get(doctor, "").split()) for doctor in range(1, count + 1)]
         self.relations = [
             *_closeness(near, doctors),
@@ -154,7 +169,9 @@ class _Features:
         """Return the features [d + relations + 6]; `tone` predicts scores from the steps' words."""
         use = ~np.isnan(self.scores)
         tones = tone.predict(self.steps) if self.steps.size else np.empty(0)
-        return np.concatenate([self.instruction, self.relations, _fit_of_scores(self.scores[use], tones[use])])
+        return np.concatenate(
+            [self.instruction, self.relations, _fit_of_scores(self.scores[use], tones[use])]
+        )
 
 
 def _fit_of_scores(scores: np.ndarray, tones: np.ndarray) -> list[float]:
@@ -190,13 +207,16 @@ def _closeness(near: np.ndarray, doctors: Sequence[int]) -> list[float]:
     return [same.min(), same.mean(), lead.min(), lead.mean(), gain.max() if gain.size else 0.0]
 
 
-def draw(labelled: Iterable[Labelled], seed: int, per_quality: int, test: int) -> tuple[list[Labelled], list[Labelled]]:
+def draw(
+    labelled: Iterable[Labelled], seed: int, per_quality: int, test: int
+) -> tuple[list[Labelled], list[Labelled]]:
     """Return verdicts to train on and verdicts to test on, equally many of each quality; no case is in both."""
     by_case: dict[str, list[Labelled]] = {}
     for example in labelled:
         by_case.setdefault(example.case.id, []).append(example)
     fewest = min(
-        sum(example.quality == quality for many in by_case.values() for example in many) for quality in QUALITIES
+        sum(example.quality == quality for many in by_case.values() for example in many)
+        for quality in QUALITIES
     )
     share = min(1.0, fewest / (per_quality + test / 2))
     held_out: list[Labelled] = []
@@ -206,7 +226,9 @@ def draw(labelled: Iterable[Labelled], seed: int, per_quality: int, test: int) -
     for case_id in rng.sample(sorted(by_case), len(by_case)):
         # A case goes to the test if that still needs a quality that the case has.
         has = {example.quality for example in by_case[case_id]}
-        most, chosen = next(((m, c) for m, c in wanted if any(_count(c, quality) < m for quality in has)), (0, []))
+        most, chosen = next(
+            ((m, c) for m, c in wanted if any(_count(c, quality) < m for quality in has)), (0, [])
+        )
         for example in rng.sample(by_case[case_id], len(by_case[case_id])):
             if _count(chosen, example.quality) < most:
                 chosen.append(example)
@@ -227,7 +249,11 @@ def _counts(labelled: Sequence[Labelled]) -> dict[str, int]:
 def _texts(case: Case, verdict: Verdict) -> list[str]:
     """Return the texts of an instruction: question, responses shown, steps of the rationale."""
     responses = [case.responses[index].text for index in verdict.order]
-    return [question_text(case.question), *responses, *split_steps(verdict.rationale or "").values()]
+    return [
+        question_text(case.question),
+        *responses,
+        *split_steps(verdict.rationale or "").values(),
+    ]
 
 
 def _fit_tone(readings: Sequence[_Features]) -> Ridge:
@@ -246,7 +272,10 @@ def _search(width: int, verdicts: int, seed: int) -> GridSearchCV:
     sizes = sorted({min(size, most) for size in COMPONENTS})
     instruction = ["drop" if not size else PCA(size, whiten=True, random_state=0) for size in sizes]
     blocks = ColumnTransformer(
-        [("instruction", "drop", slice(0, width)), ("relations", StandardScaler(), slice(width, None))]
+        [
+            ("instruction", "drop", slice(0, width)),
+            ("relations", StandardScaler(), slice(width, None)),
+        ]
     )
     return _grid([("blocks", blocks)], {"blocks__instruction": instruction}, seed)
 
@@ -256,22 +285,36 @@ def _grid(steps: list[tuple[str, Any]], parameters: dict[str, Any], seed: int) -
     shared = parameters | {"svc__C": list(PENALTIES)}
     return GridSearchCV(
         Pipeline([*steps, ("svc", SVC(class_weight="balanced"))]),
-        [shared | {"svc__kernel": ["linear"]}, shared | {"svc__kernel": ["rbf"], "svc__gamma": list(WIDTHS)}],
+        [
+            shared | {"svc__kernel": ["linear"]},
+            shared | {"svc__kernel": ["rbf"], "svc__gamma": list(WIDTHS)},
+        ],
         cv=StratifiedGroupKFold(FOLDS, shuffle=True, random_state=seed),
     )
 
 
 def _measures(held_out: Sequence[Labelled], decided: Sequence[str]) -> dict[str, Any]:
     hits = [example.quality == quality for example, quality in zip(held_out, decided)]
-    places = {case_id: place for place, case_id in enumerate(dict.fromkeys(example.case.id for example in held_out))}
+    places = {
+        case_id: place
+        for place, case_id in enumerate(dict.fromkeys(example.case.id for example in held_out))
+    }
     rows = [places[example.case.id] for example in held_out]
     right, total = np.bincount(rows, hits), np.bincount(rows)
     pairs = Counter((example.quality, quality) for example, quality in zip(held_out, decided))
-    confusion = {truth: {quality: pairs[truth, quality] for quality in QUALITIES} for truth in QUALITIES}
+    confusion = {
+        truth: {quality: pairs[truth, quality] for quality in QUALITIES} for truth in QUALITIES
+    }
     kinds: dict[str, dict[str, int]] = {}
     for example, hit in zip(held_out, hits):
         kind = kinds.setdefault(example.kind or example.quality, {"right": 0, "n": 0})
         kind["right"] += int(hit)
         kind["n"] += 1
-    accuracy = bootstrap.estimate({"accuracy": bootstrap.ratio(right, total)}, len(total))["accuracy"]
-    return {"accuracy": accuracy.to_dict(), "confusion": confusion, "kinds": dict(sorted(kinds.items()))}
+    accuracy = bootstrap.estimate({"accuracy": bootstrap.ratio(right, total)}, len(total))[
+        "accuracy"
+    ]
+    return {
+        "accuracy": accuracy.to_dict(),
+        "confusion": confusion,
+        "kinds": dict(sorted(kinds.items())),
+    }

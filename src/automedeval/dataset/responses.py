@@ -71,12 +71,18 @@ def question_messages(case: Case) -> Messages:
 
     RecordError for a role that chat templates do not know, two system messages, or no user's message at the end.
     """
-    asked = [{"role": "user", "content": case.question}] if isinstance(case.question, str) else case.question
+    asked = (
+        [{"role": "user", "content": case.question}]
+        if isinstance(case.question, str)
+        else case.question
+    )
     messages = [{"role": message["role"], "content": message["content"]} for message in asked]
     for number, message in enumerate(messages):
         if message["role"] not in ROLES or (number and message["role"] == "system"):
             allowed = "one system message at most, which comes first, then user and assistant"
-            raise RecordError(f"case {case.id!r}: message {number + 1} is of the role {message['role']!r}; {allowed}")
+            raise RecordError(
+                f"case {case.id!r}: message {number + 1} is of the role {message['role']!r}; {allowed}"
+            )
     if messages[-1]["role"] != "user":
         raise RecordError(f"case {case.id!r}: the conversation must end with the user's message")
     return messages
@@ -85,7 +91,9 @@ def question_messages(case: Case) -> Messages:
 def response_prompt(case: Case, name: str) -> Prompt:
     """Return the prompt of a case; its `run` and `label` make the random numbers depend on candidate and case."""
     label = json.dumps([name, case.id])
-    run = int(hashlib.sha256(label.encode()).hexdigest()[:8], 16) // 2  # endpoints take seeds of 32 bits
+    run = (
+        int(hashlib.sha256(label.encode()).hexdigest()[:8], 16) // 2
+    )  # endpoints take seeds of 32 bits
     return Prompt(question_messages(case), run=run, label=label)
 
 
@@ -129,11 +137,15 @@ def format_file(path: str | None, model: str, name: str) -> str | None:
         settings = folder / "tokenizer_config.json"
         written = json.loads(settings.read_text(encoding="utf-8")) if settings.is_file() else {}
         if not written.get("chat_template") and not (folder / "chat_template.jinja").is_file():
-            raise RecordError(f"{name} has no prompt format: there is no {file}, and {model} has no chat template")
+            raise RecordError(
+                f"{name} has no prompt format: there is no {file}, and {model} has no chat template"
+            )
     return None
 
 
-def respond(chat: Any, name: str, settings: str, cases: Sequence[Case], done: set[str]) -> Iterator[Generated]:
+def respond(
+    chat: Any, name: str, settings: str, cases: Sequence[Case], done: set[str]
+) -> Iterator[Generated]:
     """Answer one window of cases but for those that are done; yield responses as they come.
 
     RecordError if a case was not answered for a reason of its own, as a prompt beyond an endpoint's window.
@@ -147,7 +159,11 @@ def respond(chat: Any, name: str, settings: str, cases: Sequence[Case], done: se
             raise RecordError(f"case {case.id!r}: {name} gave no answer: {answer.error}")
         # No white space around it, and no half of a character where it was cut off. Control tokens in it stay: they are data,
         # and whatever puts them into a prompt defuses them (`PromptEncoder`, `defuse`).
-        text = "" if answer.error else (answer.text.rstrip("\ufffd") if answer.truncated else answer.text).strip()
+        text = (
+            ""
+            if answer.error
+            else (answer.text.rstrip("\ufffd") if answer.truncated else answer.text).strip()
+        )
         chat.accepted = chat.accepted or not answer.error
         asked = {"settings": settings, "question_digest": digest(case.question)}
         yield Generated(case.id, name, text, answer.truncated, answer.usage, answer.error, asked)
@@ -161,9 +177,13 @@ def answer_missing(chat: Any, cases: Sequence[Case], window: int, log: Log) -> N
     since it was answered.
     """
     (name,), processes = log.author, log.processes
-    for case in cases[processes.rank :: processes.count] if chat.batched else ():  # an endpoint's window is not known
+    for case in (
+        cases[processes.rank :: processes.count] if chat.batched else ()
+    ):  # an endpoint's window is not known
         # A judge's rationale takes what the window leaves; an answer that is cut short would be judged as a worse one.
-        excess = chat.count_tokens([response_prompt(case, name)])[0] + chat.max_new_tokens - chat.window
+        excess = (
+            chat.count_tokens([response_prompt(case, name)])[0] + chat.max_new_tokens - chat.window
+        )
         if excess > 0:
             raise RecordError(
                 f"case {case.id!r}: the question and --max_new_tokens exceed the context window of {name} by {excess} tokens"
@@ -174,7 +194,9 @@ def answer_missing(chat: Any, cases: Sequence[Case], window: int, log: Log) -> N
     processes.wait()  # until every process has checked its share
     windows = [cases[start : start + window] for start in range(0, len(cases), window)]
     mine = windows[processes.rank :: processes.count]
-    answers = (response for some in mine for response in respond(chat, name, log.settings, some, done))
+    answers = (
+        response for some in mine for response in respond(chat, name, log.settings, some, done)
+    )
     log.fill(answers, -(-(len(cases) - len(done)) // processes.count), "response", name)
 
 
@@ -191,7 +213,10 @@ def summary(name: str, records: Sequence[Generated], responses: int, seconds: fl
     """Return the counts of a candidate's answers, `responses` of them new, of empty and cut-off ones, and of their tokens."""
     prompts = sum(record.usage.get("prompt_tokens", 0) for record in records)
     answers = sum(record.usage.get("completion_tokens", 0) for record in records)
-    empty, cut = sum(not record.text for record in records), sum(record.truncated for record in records)
+    empty, cut = (
+        sum(not record.text for record in records),
+        sum(record.truncated for record in records),
+    )
     text = f"{name}: {len(records):,} responses ({responses:,} new), {empty:,} empty, {cut:,} cut off at --max_new_tokens, "
     text += f"{prompts:,} tokens of prompts, {answers:,} of answers"
     text += f", {responses / seconds:.2f} responses/s" if responses and seconds else ""
@@ -199,12 +224,16 @@ def summary(name: str, records: Sequence[Generated], responses: int, seconds: fl
     return "\n".join([text, *(f"  empty, {count}: {error}" for error, count in refused.items())])
 
 
-def write_cases(path: Path, cases: Sequence[Case], answered: Sequence[dict[str, Generated]]) -> None:
+def write_cases(
+    path: Path, cases: Sequence[Case], answered: Sequence[dict[str, Generated]]
+) -> None:
     """Write the cases whole, each with the responses it had and, behind them, those of the candidates in their order."""
     records = []
     for case in cases:
         new = tuple(
-            Response(by_case[case.id].model, by_case[case.id].text) for by_case in answered if case.id in by_case
+            Response(by_case[case.id].model, by_case[case.id].text)
+            for by_case in answered
+            if case.id in by_case
         )
         records.append(replace(case, responses=case.responses + new).to_dict())
     write_lines(path, records)

@@ -55,7 +55,11 @@ class Layout(NamedTuple):
         """Return the filled columns of a row that the set does not have."""
         if self.beside is None:
             return []
-        return [str(name) for name, cell in row.items() if name not in (*self.keys, *self.beside) and filled(cell)]
+        return [
+            str(name)
+            for name, cell in row.items()
+            if name not in (*self.keys, *self.beside) and filled(cell)
+        ]
 
 
 def _text(row: dict, key: str) -> str:
@@ -91,7 +95,10 @@ EXCLUSIONS = [
     (each["name"], each["field"], re.compile(each["pattern"], re.IGNORECASE))
     for each in packaged("dataset", "exclusions")
 ]
-LAYOUTS = {name: Layout(name, READERS[name], **about) for name, about in packaged("dataset", "layouts").items()}
+LAYOUTS = {
+    name: Layout(name, READERS[name], **about)
+    for name, about in packaged("dataset", "layouts").items()
+}
 
 
 def recognised(row: dict) -> Layout | None:
@@ -118,7 +125,9 @@ def rows_as_cases(
             )
         missing = [key for key in layout.keys if key not in row]
         if missing:
-            raise RecordError(f"{place}: {missing[0]!r} is missing; found the keys {', '.join(map(str, row))}")
+            raise RecordError(
+                f"{place}: {missing[0]!r} is missing; found the keys {', '.join(map(str, row))}"
+            )
         try:
             case = layout.case(row)
             if not layout.own_ids:

@@ -39,17 +39,28 @@ def lists_of_pairs(cases: Sequence[Case]) -> tuple[list[tuple[Case, list[int]]],
     without: Counter[str] = Counter()
     for number, case in enumerate(cases):
         if case.responses:
-            raise RecordError(f"case {case.id!r} has responses; these lists are made of questions and answers")
+            raise RecordError(
+                f"case {case.id!r} has responses; these lists are made of questions and answers"
+            )
         rng = random.Random(f"{SEED}:{case.id}".encode())
         right = clip(case.reference or "", WORDS)
         same_topic = of_topic[topics[number]]
         near = _other(cases, same_topic, topics, number, rng, {right}, same=True) if right else None
-        far = _other(cases, answered, topics, number, rng, {right, near}, same=False) if near else None
+        far = (
+            _other(cases, answered, topics, number, rng, {right, near}, same=False)
+            if near
+            else None
+        )
         if not near or not far:
             missing = "about something else" if near else "on the same topic"
             without[f"no other answer {missing}" if right else "no answer"] += 1
             continue
-        texts = {"right": right, "near": near, "far": far, "cut": _beginning(right, {right, near, far})}
+        texts = {
+            "right": right,
+            "near": near,
+            "far": far,
+            "cut": _beginning(right, {right, near, far}),
+        }
         by_kind = {kind: text for kind, text in texts.items() if text}
         kinds = list(by_kind)
         rng.shuffle(kinds)

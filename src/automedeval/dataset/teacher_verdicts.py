@@ -59,7 +59,9 @@ class JudgedCases:
                 for name, value in about.items():
                     if not isinstance(value, str | None):
                         value = json.dumps(value)
-                        raise RecordError(f"{path}: case {case.id!r}: {name!r} must be a text or null, not {value}")
+                        raise RecordError(
+                            f"{path}: case {case.id!r}: {name!r} must be a text or null, not {value}"
+                        )
                 about["source"] = about["source"] or source or None
                 about["license"] = about["license"] or licenses.get(about["source"] or "")
                 self.cases[case.id] = replace(case, extra={**case.extra, **about})
@@ -70,18 +72,26 @@ class JudgedCases:
                 read += 1
                 teacher = verdict.extra.get("teacher")
                 if not isinstance(teacher, str):
-                    raise RecordError(f"{place}: 'teacher' is missing; instructions are built from teacher verdicts")
+                    raise RecordError(
+                        f"{place}: 'teacher' is missing; instructions are built from teacher verdicts"
+                    )
                 reason = self._fault(verdict, rubric_names, place)
                 key = (verdict.case_id, teacher)
                 if reason is not None:
                     self._drop(key, verdict.judge, reason, reasons)
                     continue
                 if key in self.facts:
-                    raise RecordError(f"{place}: a second verdict of the teacher {teacher!r} on case {key[0]!r}")
+                    raise RecordError(
+                        f"{place}: a second verdict of the teacher {teacher!r} on case {key[0]!r}"
+                    )
                 quality = verdict.extra.get("quality")
                 if quality not in (None, "high", "low"):
-                    raise RecordError(f"{place}: 'quality' must be high, low or null, not {quality!r}")
-                extra = {name: value for name, value in verdict.extra.items() if name not in PROCEEDINGS}
+                    raise RecordError(
+                        f"{place}: 'quality' must be high, low or null, not {quality!r}"
+                    )
+                extra = {
+                    name: value for name, value in verdict.extra.items() if name not in PROCEEDINGS
+                }
                 case, kept = self.cases[verdict.case_id], replace(verdict, raw="", extra=extra)
                 self.facts[key] = JudgedCase(case, kept, verdict.digest, quality)
         if not self.facts:
@@ -99,7 +109,9 @@ class JudgedCases:
             return "invalid"
         if verdict.rubric not in rubrics:
             names = ", ".join(sorted(rubrics))
-            raise RecordError(f"{place}: no rubric {verdict.rubric!r} among {names}; give yours with --rubrics")
+            raise RecordError(
+                f"{place}: no rubric {verdict.rubric!r} among {names}; give yours with --rubrics"
+            )
         return None
 
     def digests(self) -> dict[tuple[str, str], set[str]]:
@@ -110,7 +122,10 @@ class JudgedCases:
         return by_verdict
 
     def filter(
-        self, what: str, reason: Callable[[Key, JudgedCase], str | None], keys: Iterable[Key] | None = None
+        self,
+        what: str,
+        reason: Callable[[Key, JudgedCase], str | None],
+        keys: Iterable[Key] | None = None,
     ) -> str:
         """Reject the verdicts, all or those with these keys, for which there is a reason; return the line that reports it."""
         keys = list(self.facts if keys is None else keys)
@@ -122,4 +137,6 @@ class JudgedCases:
 
     def _drop(self, key: Key, judge: str, reason: str, reasons: Counter) -> None:
         reasons[reason] += 1
-        self.dropped.append({"case_id": key[0], "teacher": key[1], "judge": judge, "reason": reason})
+        self.dropped.append(
+            {"case_id": key[0], "teacher": key[1], "judge": judge, "reason": reason}
+        )

@@ -24,7 +24,11 @@ def topics(cases: Iterable[Case], number: int = TOPICS, seed: int = 0) -> list[d
     texts = [f"{question_text(case.question)}\n{case.reference or ''}" for case in cases]
     least = 1 if len(texts) < 50 else 2 if len(texts) < 1000 else 5
     counter = CountVectorizer(
-        stop_words="english", token_pattern=r"(?u)\b[^\W\d_]{3,}\b", min_df=least, max_df=0.5, max_features=5000
+        stop_words="english",
+        token_pattern=r"(?u)\b[^\W\d_]{3,}\b",
+        min_df=least,
+        max_df=0.5,
+        max_features=5000,
     )
     if len(texts) < 2 * number:
         return []
@@ -46,5 +50,8 @@ def topics(cases: Iterable[Case], number: int = TOPICS, seed: int = 0) -> list[d
     shares = np.ravel(counts.sum(axis=1)) @ weights / counts.sum()
     names = counter.get_feature_names_out()
     order = np.argsort(-model.components_, axis=1, kind="stable")[:, :WORDS]
-    fitted = [{"words": names[row].tolist(), "share": round(float(share), 4)} for row, share in zip(order, shares)]
+    fitted = [
+        {"words": names[row].tolist(), "share": round(float(share), 4)}
+        for row, share in zip(order, shares)
+    ]
     return sorted(fitted, key=lambda topic: (-topic["share"], topic["words"]))

@@ -32,11 +32,17 @@ class Verification:
     def lines(self) -> list[str]:
         """Return a line for each criterion, with the paper's share, and one for the ratings that are not applied."""
         lines = []
-        for name, (met, rated, paper) in ((name, counts.values()) for name, counts in self.criteria.items()):
+        for name, (met, rated, paper) in (
+            (name, counts.values()) for name, counts in self.criteria.items()
+        ):
             beside = "" if paper is None else f"; paper: {paper:.2f} %"
-            lines.append(f"{name}: {met:,} of {rated:,} verdicts meet it ({100 * met / rated:.2f} %{beside})")
+            lines.append(
+                f"{name}: {met:,} of {rated:,} verdicts meet it ({100 * met / rated:.2f} %{beside})"
+            )
         if self.others:
-            lines.append(f"{self.others:,} ratings are of other verdicts, or of other texts of these: not applied")
+            lines.append(
+                f"{self.others:,} ratings are of other verdicts, or of other texts of these: not applied"
+            )
         return lines
 
     def to_dict(self) -> dict[str, Any]:
@@ -53,12 +59,16 @@ def verify(path: str, verdicts: Mapping[tuple[str, str], Collection[str]]) -> Ve
     others = 0
     for place, rating in read_placed(path, VerdictRating):
         if rating.verdict_digest is None:
-            raise RecordError(f"{place}: 'verdict_digest' is missing; it names the text that was rated")
+            raise RecordError(
+                f"{place}: 'verdict_digest' is missing; it names the text that was rated"
+            )
         if rating.verdict_digest not in verdicts.get((rating.case_id, rating.judge), ()):
             others += 1
             continue
         if rating.score not in (0, 1):
-            raise RecordError(f"{place}: 'score' must be 0 (fails) or 1 (meets), not {rating.score}")
+            raise RecordError(
+                f"{place}: 'score' must be 0 (fails) or 1 (meets), not {rating.score}"
+            )
         by_verifier = scores[rating.case_id, rating.judge, rating.verdict_digest][rating.criterion]
         if rating.annotator in by_verifier:
             raise RecordError(
@@ -68,12 +78,18 @@ def verify(path: str, verdicts: Mapping[tuple[str, str], Collection[str]]) -> Ve
         by_verifier[rating.annotator] = rating.score
     failures = {}
     for key, by_criterion in scores.items():
-        failures[key] = tuple(sorted(name for name, each in by_criterion.items() if 0 in each.values()))
+        failures[key] = tuple(
+            sorted(name for name, each in by_criterion.items() if 0 in each.values())
+        )
     rated = Counter(name for by_criterion in scores.values() for name in by_criterion)
     met = rated - Counter(name for names in failures.values() for name in names)
     # The paper's criteria first, in its order.
-    names = [*(name for name in PAPER_SHARES if name in rated), *sorted(set(rated) - set(PAPER_SHARES))]
+    names = [
+        *(name for name in PAPER_SHARES if name in rated),
+        *sorted(set(rated) - set(PAPER_SHARES)),
+    ]
     criteria = {
-        name: {"met": met[name], "rated": rated[name], "paper_percent": PAPER_SHARES.get(name)} for name in names
+        name: {"met": met[name], "rated": rated[name], "paper_percent": PAPER_SHARES.get(name)}
+        for name in names
     }
     return Verification(failures, criteria, others)

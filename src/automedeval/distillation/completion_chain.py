@@ -60,13 +60,26 @@ class CompletionChain:
         if self.rubric.grammar != "score_line":
             raise RecordError(f"{self.rubric.name}: a teacher needs a rubric with a score line")
         self.questions = self.questions if self.search else 0
-        settings = [self.judge.fingerprint, template_fingerprint("completion_chain"), self.teacher, self.questions]
-        settings += [self.store, self.reference_as_response, self.shuffle, self.judge.seed, self.judge.models]
+        settings = [
+            self.judge.fingerprint,
+            template_fingerprint("completion_chain"),
+            self.teacher,
+            self.questions,
+        ]
+        settings += [
+            self.store,
+            self.reference_as_response,
+            self.shuffle,
+            self.judge.seed,
+            self.judge.models,
+        ]
         self.fingerprint = digest(settings)
 
     @property
     def rubric(self) -> Rubric:
-        assert isinstance(self.judge.rubric, Rubric)  # `Judge` has read a rubric that was given by its name
+        assert isinstance(
+            self.judge.rubric, Rubric
+        )  # `Judge` has read a rubric that was given by its name
         return self.judge.rubric
 
     def plan(self, case: Case) -> Request:
@@ -78,10 +91,19 @@ class CompletionChain:
         if self.reference_as_response:
             # Paper: the tuple has two responses and the answer, the figures show three doctors, the third a retrieved text.
             if case.reference is None or REFERENCE in case.models:
-                problem = "has no reference" if case.reference is None else f"has a response of {REFERENCE!r} already"
-                raise RecordError(f"case {case.id!r} {problem}: --reference_as_response cannot show it")
+                problem = (
+                    "has no reference"
+                    if case.reference is None
+                    else f"has a response of {REFERENCE!r} already"
+                )
+                raise RecordError(
+                    f"case {case.id!r} {problem}: --reference_as_response cannot show it"
+                )
             models = [*(case.models if models is None else models), REFERENCE]
-            original, case = case, replace(case, responses=(*case.responses, Response(REFERENCE, case.reference)))
+            original, case = (
+                case,
+                replace(case, responses=(*case.responses, Response(REFERENCE, case.reference))),
+            )
         requests = plan_requests(case, self.rubric, seed=self.judge.seed, models=models)
         if len(requests) != 1:
             shown, most = len(case.models if models is None else models), self.rubric.max_responses
@@ -106,7 +128,9 @@ class CompletionChain:
         ended, may_ask = None, self.questions > 0
         for call in itertools.count(1):
             messages = chain_messages(rubric, case.question, texts, case.reference, asked, may_ask)
-            answer = yield Prompt(messages, label=f"{rubric.name}:{rubric.fingerprint}", key=(case.id, call))
+            answer = yield Prompt(
+                messages, label=f"{rubric.name}:{rubric.fingerprint}", key=(case.id, call)
+            )
             usage.update(answer.usage)
             questions = questions_of(answer, rubric, len(texts))
             if not questions or not may_ask:
@@ -115,7 +139,12 @@ class CompletionChain:
             seen.update(map(normalise, new))
             if new:
                 passages = find_passages(self.search, new) if self.search else []
-                knowledge.append({"query": "\n".join(new), "passages": [passage.to_dict() for passage in passages]})
+                knowledge.append(
+                    {
+                        "query": "\n".join(new),
+                        "passages": [passage.to_dict() for passage in passages],
+                    }
+                )
             else:
                 passages, ended = None, "repeated_question"
             if len(knowledge) == self.questions:
@@ -123,9 +152,13 @@ class CompletionChain:
             # Paper: the algorithm drops a case whose questions run out. Here the teacher is asked once more, for its verdict.
             may_ask = ended is None
             asked.append((own_text(answer.text), passages))
-        transcript = [*messages, {"role": "assistant", "content": answer.text}] if answer.text else messages
+        transcript = (
+            [*messages, {"role": "assistant", "content": answer.text}] if answer.text else messages
+        )
         if questions:
-            answer = replace(answer, error="the teacher asked a question instead of giving its verdict")
+            answer = replace(
+                answer, error="the teacher asked a question instead of giving its verdict"
+            )
         verdict = self.judge.verdict(request, answer, {"settings": self.fingerprint})
         verdict.extra.update(
             teacher=self.teacher,
@@ -136,7 +169,9 @@ class CompletionChain:
         )
         return replace(verdict, usage=dict(usage))
 
-    def verdicts(self, requests: Iterable[Request], done: Collection[tuple] = ()) -> Iterator[Verdict]:
+    def verdicts(
+        self, requests: Iterable[Request], done: Collection[tuple] = ()
+    ) -> Iterator[Verdict]:
         """Judge the requests whose keys are not in `done`; yield their verdicts as they come (see `OpenAIChat.follow`)."""
         dialogues = ((request.key, self.dialogue(request)) for request in requests)
         chat: Any = self.judge.chat  # of an endpoint, or a recording
@@ -147,7 +182,10 @@ class CompletionChain:
         cases = tokens = 0
         for request in requests:
             if request.key not in done:
-                cases, tokens = cases + 1, tokens + self.judge.chat.estimate([next(self.dialogue(request))])
+                cases, tokens = (
+                    cases + 1,
+                    tokens + self.judge.chat.estimate([next(self.dialogue(request))]),
+                )
         calls = f"{cases} to {cases * (self.questions + 1)} calls"
         return f"{cases} cases, {len(done)} judged already, {calls}, about {tokens:,} prompt tokens in the first ones"
 
@@ -171,12 +209,22 @@ def overview(verdicts: Iterable[Verdict], cases: int, new: int) -> str:
             errors[verdict.error] += 1
     total = ended.total()
     there = ", ".join(f"{name} {ended[name]:,}" for name in ENDED)
-    spread = ", ".join(f"{number} call{'s' * (number > 1)}: {count:,}" for number, count in sorted(calls.items()))
+    spread = ", ".join(
+        f"{number} call{'s' * (number > 1)}: {count:,}" for number, count in sorted(calls.items())
+    )
     lines = [f"{cases:,} cases → {total:,} verdicts ({new:,} new), {cases - total:,} missing"]
     if total:
         rate = f"valid rate {valid / total:.3f}"
-        lines += [f"  {total:,} verdicts → {valid:,} valid, {total - valid:,} invalid; {rate}", f"  {spread}"]
-    lines += [f"  ended: {there}", f"  {questions:,} questions asked and {passages:,} passages found"]
+        lines += [
+            f"  {total:,} verdicts → {valid:,} valid, {total - valid:,} invalid; {rate}",
+            f"  {spread}",
+        ]
+    lines += [
+        f"  ended: {there}",
+        f"  {questions:,} questions asked and {passages:,} passages found",
+    ]
     lines += [f"  invalid, {count:,}: {error}" for error, count in errors.most_common(8)]
-    lines.append(f"  tokens: {tokens['prompt_tokens']:,} read, {tokens['completion_tokens']:,} written")
+    lines.append(
+        f"  tokens: {tokens['prompt_tokens']:,} read, {tokens['completion_tokens']:,} written"
+    )
     return "\n".join(lines)

@@ -8,7 +8,9 @@ from automedeval.models.arguments import EncoderArguments
 from automedeval.records import RecordError, check_least, option
 from automedeval.rubrics.questions import Search
 
-QDRANT_URL = "the Qdrant server that has the store, under the name of its folder; its key: QDRANT_API_KEY"
+QDRANT_URL = (
+    "the Qdrant server that has the store, under the name of its folder; its key: QDRANT_API_KEY"
+)
 
 
 @dataclass
@@ -16,7 +18,9 @@ class KnowledgeArguments:
     """The knowledge store that a model may ask questions before it answers."""
 
     knowledge: str = option(
-        "chain: the model may ask questions to the store; none: it may not", "chain", choices=["chain", "none"]
+        "chain: the model may ask questions to the store; none: it may not",
+        "chain",
+        choices=["chain", "none"],
     )
     store: str | None = option("folder of the knowledge store", None)
     qdrant_url: str | None = option(QDRANT_URL, None)

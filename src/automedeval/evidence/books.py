@@ -12,7 +12,10 @@ from typing import Any
 from automedeval.evidence.statements import sentences
 from automedeval.records import RecordError, digest, named_file, read_placed, whole
 
-TOKENS, OVERLAP = 200, 40  # of a passage at most, and of what it repeats at most: whole sentences, at most two
+TOKENS, OVERLAP = (
+    200,
+    40,
+)  # of a passage at most, and of what it repeats at most: whole sentences, at most two
 SUFFIXES = (".pdf", ".md", ".markdown", ".txt", ".jsonl")
 _HEADING = re.compile(r"(#{1,6})\s+(.*?)\s*#*\s*$")
 _ITEM = re.compile(r"\s*(?:[-*+•]|\d{1,3}[.)])\s+|\s*\|")
@@ -55,12 +58,20 @@ class Block:
         """Read a line of a JSON Lines book; `module`, if present, is the heading above the section."""
         for name, kind in (("text", str), ("book", str | None), ("section", str | None)):
             if not isinstance(record.get(name), kind):
-                raise RecordError(f"{name!r} must be a string, not {json.dumps(record.get(name), default=str)[:80]}")
+                raise RecordError(
+                    f"{name!r} must be a string, not {json.dumps(record.get(name), default=str)[:80]}"
+                )
         page, module = record.get("page"), record.get("module")
         if type(page) not in (int, type(None)):
-            raise RecordError(f"'page' must be a whole number or null, not {json.dumps(page, default=str)[:80]}")
-        headings = dict.fromkeys([module if isinstance(module, str) else "", record.get("section") or ""])
-        return cls(" > ".join(filter(None, headings)), page, record["text"], record.get("book") or None)
+            raise RecordError(
+                f"'page' must be a whole number or null, not {json.dumps(page, default=str)[:80]}"
+            )
+        headings = dict.fromkeys(
+            [module if isinstance(module, str) else "", record.get("section") or ""]
+        )
+        return cls(
+            " > ".join(filter(None, headings)), page, record["text"], record.get("book") or None
+        )
 
 
 @dataclass
@@ -101,7 +112,11 @@ class Book:
             plain = (Block("", None, paragraph) for paragraph in _paragraphs(text))
             blocks = list(plain if suffix == ".txt" else _markdown_blocks(text))
         if not blocks:
-            scans = f": {self.pages_without_text} pages without text, perhaps scans" if suffix == ".pdf" else ""
+            scans = (
+                f": {self.pages_without_text} pages without text, perhaps scans"
+                if suffix == ".pdf"
+                else ""
+            )
             raise RecordError(f"{self.file}: the book holds no text{scans}")
         return blocks
 
@@ -111,7 +126,9 @@ class Book:
             try:
                 pages.append(whole(page.extract_text()).splitlines())
             except Exception as error:  # noqa: BLE001  a broken page makes pypdf raise a dozen kinds
-                raise RecordError(f"{self.file}: page {number}: {type(error).__name__}: {error}") from None
+                raise RecordError(
+                    f"{self.file}: page {number}: {type(error).__name__}: {error}"
+                ) from None
         self.pages = len(pages)
         self.pages_without_text = sum(not any(line.strip() for line in lines) for lines in pages)
         blocks = []
@@ -122,7 +139,10 @@ class Book:
         return blocks
 
     def passages(
-        self, count: Callable[[Sequence[str]], list[int]], tokens: int = TOKENS, overlap: int = OVERLAP
+        self,
+        count: Callable[[Sequence[str]], list[int]],
+        tokens: int = TOKENS,
+        overlap: int = OVERLAP,
     ) -> list[Passage]:
         """Cut the book into passages, in order; `count` returns texts' numbers of tokens, as `Encoder.count` does.
 
@@ -132,7 +152,9 @@ class Book:
         self.words = sum(len(block.text.split()) for block in blocks)
         placed = [(block, text) for block in blocks for text in sentences(block.text)]
         sized = zip(placed, count([text for _, text in placed]))
-        for (book, section), run in groupby(sized, lambda entry: (entry[0][0].book, entry[0][0].section)):
+        for (book, section), run in groupby(
+            sized, lambda entry: (entry[0][0].book, entry[0][0].section)
+        ):
             pieces: list[tuple[str, int, int | None]] = []
             for (block, text), size in run:
                 parts = [(text, size)] if size <= tokens else _cut(text, count, tokens)
@@ -151,14 +173,18 @@ def find_books(paths: Sequence[str | Path]) -> tuple[list[Book], Counter[str]]:
     skipped: Counter[str] = Counter()
     for kind, place in map(named_file, map(str, paths)):
         path = Path(place)
-        inside = sorted(file for file in path.rglob("*") if file.is_file() and not file.name.startswith("."))
+        inside = sorted(
+            file for file in path.rglob("*") if file.is_file() and not file.name.startswith(".")
+        )
         for file in inside if path.is_dir() else [path]:
             if file == path or file.suffix.lower() in SUFFIXES:
                 kinds.setdefault(file, kind)
             else:
                 skipped[file.suffix.lower() or file.name] += 1
     if not kinds:
-        raise RecordError(f"{', '.join(map(str, paths))}: no book; a book is one of {', '.join(SUFFIXES)}")
+        raise RecordError(
+            f"{', '.join(map(str, paths))}: no book; a book is one of {', '.join(SUFFIXES)}"
+        )
     return [Book(file, kind) for file, kind in kinds.items()], skipped
 
 
@@ -174,7 +200,9 @@ def _open_pdf(file: Path):
         if not len(reader.pages):
             raise PyPdfError("no page")
     except DependencyError as error:
-        raise RecordError(f"{file}: the PDF is encrypted ({error}); store it without encryption first") from None
+        raise RecordError(
+            f"{file}: the PDF is encrypted ({error}); store it without encryption first"
+        ) from None
     except (PyPdfError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise RecordError(f"{file}: not a readable PDF ({type(error).__name__}: {error})") from None
     return reader
@@ -187,8 +215,12 @@ def _without_running_heads(pages: Sequence[Sequence[str]]) -> list[list[str]]:
         return re.sub(r"\d+", "0", line.strip())
 
     written = [[line for line in lines if line.strip()] for lines in pages]
-    edges = Counter(line for lines in written if lines for line in set(map(shape, (lines[0], lines[-1]))))
-    common = {line for line, times in edges.items() if times > max(2, sum(map(bool, written)) / 2)} | {"0"}
+    edges = Counter(
+        line for lines in written if lines for line in set(map(shape, (lines[0], lines[-1])))
+    )
+    common = {
+        line for line, times in edges.items() if times > max(2, sum(map(bool, written)) / 2)
+    } | {"0"}
     kept = []
     for lines in pages:
         lines = list(lines)
@@ -222,7 +254,9 @@ def _markdown_blocks(text: str) -> Iterator[Block]:
         if mark in ("```", "~~~") and fence in (None, mark):
             fence = None if fence else mark
         elif heading := None if fence else _HEADING.match(line):
-            path = [entry for entry in path if entry[0] < len(heading[1])] + [(len(heading[1]), heading[2])]
+            path = [entry for entry in path if entry[0] < len(heading[1])] + [
+                (len(heading[1]), heading[2])
+            ]
             parts.append((path, []))
         else:
             parts[-1][1].append(line)
@@ -234,7 +268,9 @@ def _markdown_blocks(text: str) -> Iterator[Block]:
             yield Block(section, None, paragraph, title[1] if title else None)
 
 
-def _cut(sentence: str, count: Callable[[Sequence[str]], list[int]], tokens: int) -> list[tuple[str, int]]:
+def _cut(
+    sentence: str, count: Callable[[Sequence[str]], list[int]], tokens: int
+) -> list[tuple[str, int]]:
     """Cut a sentence between words, and a word that is too long between characters; return (text, tokens) pairs."""
     parts, words = [], []
     for word in sentence.split():
@@ -250,7 +286,9 @@ def _cut(sentence: str, count: Callable[[Sequence[str]], list[int]], tokens: int
     return [*parts, (" ".join(words[start:]), size)] if words else parts
 
 
-def _pack(run: Sequence[tuple[str, int, int | None]], tokens: int, overlap: int) -> Iterator[tuple[int | None, str]]:
+def _pack(
+    run: Sequence[tuple[str, int, int | None]], tokens: int, overlap: int
+) -> Iterator[tuple[int | None, str]]:
     """Join sentences (text, tokens, page) to passages (page, text), which begin with the end of the passage before."""
     held: list[tuple[str, int, int | None]] = []
     for sentence in run:

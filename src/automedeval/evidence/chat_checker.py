@@ -87,12 +87,16 @@ class ChatChecker:
     @cached_property
     def fingerprint(self) -> str:
         wording = [QUESTION.name, QUESTION.wording, QUESTION.options, BLANK]
-        return digest([4, self.encoder.fingerprint, self.chat.fingerprint, wording, MOST, self.threshold])
+        return digest(
+            [4, self.encoder.fingerprint, self.chat.fingerprint, wording, MOST, self.threshold]
+        )
 
     @property
     def certificate(self) -> Path:
         """Return where the user's cache keeps the certified threshold; another model or wording has another file."""
-        return user_models().parent / "checkers" / f"{replace(self, threshold=None).fingerprint}.json"
+        return (
+            user_models().parent / "checkers" / f"{replace(self, threshold=None).fingerprint}.json"
+        )
 
     def kept(self) -> "ChatChecker":
         """Return it with the certified threshold of the user's cache, if there is one.
@@ -101,19 +105,34 @@ class ChatChecker:
         """
         files = [self.certificate]
         if getattr(self.chat, "unasked", False):
-            files = [each for each in files[0].parent.glob("*.json") if read_json(each).get("checker") == self.name]
-        return replace(self, threshold=read_json(files[0])["threshold"]) if files and files[0].is_file() else self
+            files = [
+                each
+                for each in files[0].parent.glob("*.json")
+                if read_json(each).get("checker") == self.name
+            ]
+        return (
+            replace(self, threshold=read_json(files[0])["threshold"])
+            if files and files[0].is_file()
+            else self
+        )
 
     def wrong(self, findings: Sequence[Finding]) -> float:
         """Return the probability that an answer contradicts its evidence: that of its surest contradicted statement."""
-        return max((each.probability or 0.5 for each in findings if each.label == CONTRADICTED), default=0.0)
+        return max(
+            (each.probability or 0.5 for each in findings if each.label == CONTRADICTED),
+            default=0.0,
+        )
 
     def estimate(self, answers: StatedAnswers) -> int:
         """Return about how many prompt tokens the questions on the statements take."""
         every = (each for asked in self._questions(answers) for each in asked)
-        return self.chat.estimate([text for each in every for text in (each.prompt, each.blank) if text])
+        return self.chat.estimate(
+            [text for each in every for text in (each.prompt, each.blank) if text]
+        )
 
-    def check(self, answers: StatedAnswers, wanted: Sequence[bool] | None = None) -> Iterator[list[Finding] | None]:
+    def check(
+        self, answers: StatedAnswers, wanted: Sequence[bool] | None = None
+    ) -> Iterator[list[Finding] | None]:
         """Yield the findings of each answer, in order; None if it is not wanted, or an endpoint did not answer.
 
         Answers are given as statements, the passages that say what is true, and the question; those that are not `wanted` take
@@ -126,7 +145,9 @@ class ChatChecker:
             for asked in questions
         ]
         replies = answer_groups(fitting, wanted, self.chat.answer, self.chat.batched)
-        got: dict[int, list[Answer]] = {index: [] for index, prompts in enumerate(fitting) if not prompts}
+        got: dict[int, list[Answer]] = {
+            index: [] for index, prompts in enumerate(fitting) if not prompts
+        }
         for index, (answer, asked, want) in enumerate(zip(answers, questions, wanted)):
             while want and index not in got:
                 place, group = next(replies)
@@ -158,10 +179,15 @@ class ChatChecker:
                 asked[-1].append(self._ask(statement, near, close, passages))
         return asked
 
-    def _ask(self, statement: Statement, near: list[int], close: list[int], passages: Sequence[Evidence]) -> _Asked:
+    def _ask(
+        self, statement: Statement, near: list[int], close: list[int], passages: Sequence[Evidence]
+    ) -> _Asked:
         """Return the question beside as many of the nearest passages as fit, in the order of their texts."""
         text = " ".join(passages[index].text for index in sorted(near))
-        prompt, blank = (QUESTION.prompt({"passage": each, "statement": statement.text}) for each in (text, BLANK))
+        prompt, blank = (
+            QUESTION.prompt({"passage": each, "statement": statement.text})
+            for each in (text, BLANK)
+        )
         (over,) = self.chat.overflow([prompt])
         if over > 0 and len(near) > 1:
             return self._ask(statement, near[:-1], close, passages)
@@ -171,7 +197,13 @@ class ChatChecker:
         """Return what quantities say, else the answer; unread with the reason where it says nothing."""
         statements, passages, question = answer
         statement, place = asked.statement, statements.index(asked.statement)
-        quantities = (statement.text, passages, asked.close, question, statements[place - 1].text if place else "")
+        quantities = (
+            statement.text,
+            passages,
+            asked.close,
+            question,
+            statements[place - 1].text if place else "",
+        )
         if seen := contradiction(*quantities):
             return Finding(statement, CONTRADICTED, 1.0, seen[1], seen[0])
         if judged.option is None:
@@ -182,7 +214,9 @@ class ChatChecker:
         unsure = odds is not None and odds[maybe] > odds[yes]
         if odds is not None and self.threshold is not None:
             option = no if odds[no] >= self.threshold else yes if odds[yes] >= 0.5 else maybe
-        if option == no and agreement(*quantities):  # the model is taken to be wrong on the numbers alone
+        if option == no and agreement(
+            *quantities
+        ):  # the model is taken to be wrong on the numbers alone
             return Finding(statement, NOT_FOUND if unsure else SUPPORTED, None, passage)
         return Finding(statement, LABEL[option], odds[option] if odds else None, passage)
 
@@ -198,15 +232,24 @@ class OpinionChecker(ChatChecker):
         return digest([self.chat.fingerprint, OPINION.name, OPINION.wording, OPINION.options])
 
     def _questions(self, answers: StatedAnswers) -> list[list[_Asked]]:
-        checked = ([each for each in statements if each.unread is None] for statements, _, _ in answers)
-        asked = ([(each, OPINION.prompt({"statement": each.text})) for each in some] for some in checked)
-        return [[_Asked(each, [], [], it, None, self.chat.overflow([it])[0]) for each, it in some] for some in asked]
+        checked = (
+            [each for each in statements if each.unread is None] for statements, _, _ in answers
+        )
+        asked = (
+            [(each, OPINION.prompt({"statement": each.text})) for each in some] for some in checked
+        )
+        return [
+            [_Asked(each, [], [], it, None, self.chat.overflow([it])[0]) for each, it in some]
+            for some in asked
+        ]
 
     def _finding(self, asked: _Asked, judged: Judgement, *_: Any) -> Finding:
         if judged.option is None:
             return Finding(asked.statement._replace(unread=judged.error), UNREAD)
         self.chat.accepted = True
-        return Finding(asked.statement, LABEL[judged.option], (judged.probabilities or {}).get(judged.option))
+        return Finding(
+            asked.statement, LABEL[judged.option], (judged.probabilities or {}).get(judged.option)
+        )
 
 
 def load_checker(
@@ -222,7 +265,9 @@ def load_checker(
     if opinion and kind in ("openai", "decision", "checkpoint"):
         return OpinionChecker(None, chat.load(spec))
     if opinion:
-        raise RecordError(f"--evidence none: --checker {spec} has no opinion; name a language model")
+        raise RecordError(
+            f"--evidence none: --checker {spec} has no opinion; name a language model"
+        )
     if kind == "small" or (Path(spec).is_dir() and not (Path(spec) / "config.json").is_file()):
         return load_small_checker(encoder, chat.device, Path(model or PACKAGED))
     if kind not in ("openai", "decision", "checkpoint"):

@@ -16,7 +16,12 @@ import numpy as np
 
 from automedeval.evidence.rules import contradiction
 from automedeval.evidence.statements import Evidence, Statement
-from automedeval.models.checkpoints import checkpoint_folder, described, fingerprint, weights_fingerprint
+from automedeval.models.checkpoints import (
+    checkpoint_folder,
+    described,
+    fingerprint,
+    weights_fingerprint,
+)
 from automedeval.models.pair_reader import PairReader
 from automedeval.records import digest
 from automedeval.records.text import readable
@@ -77,9 +82,21 @@ class SmallChecker:
 
     @cached_property
     def fingerprint(self) -> str:
-        return digest([7, self.encoder.fingerprint, self.adapter, self.threshold, self.precision, NEAR, NEAREST])
+        return digest(
+            [
+                7,
+                self.encoder.fingerprint,
+                self.adapter,
+                self.threshold,
+                self.precision,
+                NEAR,
+                NEAREST,
+            ]
+        )
 
-    def check(self, answers: StatedAnswers, wanted: Sequence[bool] | None = None) -> Iterator[list[Finding]]:
+    def check(
+        self, answers: StatedAnswers, wanted: Sequence[bool] | None = None
+    ) -> Iterator[list[Finding]]:
         """Yield the findings of each answer: of its statements, beside the passages that say what is true, on a question.
 
         All are read, `wanted` or not, since they share batches.
@@ -87,7 +104,8 @@ class SmallChecker:
         vectors = vectors_of(self.encoder, answers)
         reads = dict(zip(vectors, self.encoder.reads(list(vectors))))
         near = [
-            [self._near(statement, passages, vectors, reads) for statement in asked] for asked, passages, _ in answers
+            [self._near(statement, passages, vectors, reads) for statement in asked]
+            for asked, passages, _ in answers
         ]
         read = self.probabilities(
             (passages[index].text, statement.text)
@@ -96,14 +114,20 @@ class SmallChecker:
             for index in indices or ()
         )
         for answer, nearest in zip(answers, near):
-            yield [self._finding(place, indices, answer, read) for place, indices in enumerate(nearest)]
+            yield [
+                self._finding(place, indices, answer, read) for place, indices in enumerate(nearest)
+            ]
 
     def wrong(self, findings: Sequence[Finding]) -> float:
         """Return the probability that an answer contradicts its evidence; 0 without a contradicted statement."""
         return self.precision if any(each.label == CONTRADICTED for each in findings) else 0.0
 
     def _near(
-        self, statement: Statement, passages: Sequence[Evidence], vectors: dict[str, np.ndarray], reads: dict[str, bool]
+        self,
+        statement: Statement,
+        passages: Sequence[Evidence],
+        vectors: dict[str, np.ndarray],
+        reads: dict[str, bool],
     ) -> list[int] | None:
         """Return the indices of the nearest passages, nearest first; None if statement or passages cannot be read."""
         text = readable(statement.text)
@@ -112,7 +136,10 @@ class SmallChecker:
         understood = [index for index, each in enumerate(passages) if reads[readable(each.text)]]
         if passages and not understood:  # evidence in another language says nothing
             return None
-        cosines = {index: float(vectors[text] @ vectors[readable(passages[index].text)]) for index in understood}
+        cosines = {
+            index: float(vectors[text] @ vectors[readable(passages[index].text)])
+            for index in understood
+        }
         nearest = sorted(understood, key=lambda index: -cosines[index])[:NEAREST]
         return [index for index in nearest if cosines[index] >= NEAR]
 
@@ -121,12 +148,18 @@ class SmallChecker:
         different = list(dict.fromkeys(pairs))
         if not different:
             return {}
-        numbers = self.pair_reader([(spelt_out(passage), spelt_out(statement)) for passage, statement in different])
+        numbers = self.pair_reader(
+            [(spelt_out(passage), spelt_out(statement)) for passage, statement in different]
+        )
         odds = np.exp(numbers - numbers.max(axis=1, keepdims=True))
         return dict(zip(different, odds / odds.sum(axis=1, keepdims=True)))
 
     def _finding(
-        self, place: int, indices: list[int] | None, answer: StatedAnswer, read: dict[tuple[str, str], np.ndarray]
+        self,
+        place: int,
+        indices: list[int] | None,
+        answer: StatedAnswer,
+        read: dict[tuple[str, str], np.ndarray],
     ) -> Finding:
         statements, passages, question = answer
         statement, before = statements[place], statements[place - 1].text if place else ""
@@ -143,7 +176,12 @@ class SmallChecker:
             best = 0 if label == CONTRADICTED else int(column.argmax())
             if column[best] >= least:
                 return Finding(statement, label, float(column[best]), passages[indices[best]])
-        return Finding(statement, NOT_FOUND, float(probabilities[0, LABELS.index(NOT_FOUND)]), passages[indices[0]])
+        return Finding(
+            statement,
+            NOT_FOUND,
+            float(probabilities[0, LABELS.index(NOT_FOUND)]),
+            passages[indices[0]],
+        )
 
 
 def vectors_of(encoder: Any, answers: StatedAnswers) -> dict[str, np.ndarray]:
@@ -185,12 +223,16 @@ def load_small_checker(
 
     numbers, place = described(folder / "checker.json", "checker", encoder.place, certified)
     network = network or encoder.load(device)
-    pair_reader = PairReader(place, folder / "adapter", device, labels=len(LABELS), tokens=PAIR_TOKENS)
+    pair_reader = PairReader(
+        place, folder / "adapter", device, labels=len(LABELS), tokens=PAIR_TOKENS
+    )
     return SmallChecker(network, pair_reader, fingerprint(folder / "adapter", []), *numbers)
 
 
 def matching_checker(encoder: Any, device: str, network: Any) -> SmallChecker | None:
     """Load the packaged checker for a loaded encoder; None if it was trained on another one: that judge checks nothing."""
-    base = json.loads((PACKAGED / "checker.json").read_text(encoding="utf-8"))["encoder"]["fingerprint"]
+    base = json.loads((PACKAGED / "checker.json").read_text(encoding="utf-8"))["encoder"][
+        "fingerprint"
+    ]
     same = weights_fingerprint(checkpoint_folder(encoder.place)) == base
     return load_small_checker(encoder, device, network=network) if same else None

@@ -28,12 +28,18 @@ AWAKE = 0.5  # of a day: what is done "every 2 hours" may be done 6 times
 RULES = {"rate": "frequency", "time": "duration"}  # by measure; of any other "dose"
 _PRONOUN = re.compile(r"\b(?:it|them|this|these|those|they)\b", re.I)
 _BESIDE = re.compile(r"\w+ (?:or|and|vs|versus|than) \w+")  # two medicines
-_ANOTHER = re.compile(r"\b(?:use|try|add(?:ed)?|choose|prefer|switch|alternative|option|choice|prescribe)\b", re.I)
+_ANOTHER = re.compile(
+    r"\b(?:use|try|add(?:ed)?|choose|prefer|switch|alternative|option|choice|prescribe)\b", re.I
+)
 TOLD = 3000  # characters by which the language of the evidence is told
 
 
 def contradiction(
-    statement: str, passages: Sequence[Evidence], near: Collection[int] = (), question: str = "", before: str = ""
+    statement: str,
+    passages: Sequence[Evidence],
+    near: Collection[int] = (),
+    question: str = "",
+    before: str = "",
 ) -> tuple[str, Evidence] | None:
     """Return the rule by which a statement contradicts evidence ("dose", "frequency" or "duration"), and the passage.
 
@@ -56,7 +62,12 @@ def contradiction(
                 (own == mine or (mine.computed and of is not passage))
                 and (own.basis == other.basis or (other.bound and not other.basis))
             )
-            or (is_part and of is passage and own.measure == mine.measure and own.computed != other.computed)
+            or (
+                is_part
+                and of is passage
+                and own.measure == mine.measure
+                and own.computed != other.computed
+            )
         ]
         if all(_excludes(other, own) for own, other in [(mine, each), *said]):
             return RULES.get(mine.measure, "dose"), passage
@@ -64,7 +75,11 @@ def contradiction(
 
 
 def agreement(
-    statement: str, passages: Sequence[Evidence], near: Collection[int] = (), question: str = "", before: str = ""
+    statement: str,
+    passages: Sequence[Evidence],
+    near: Collection[int] = (),
+    question: str = "",
+    before: str = "",
 ) -> bool:
     """Return whether one passage on the same subject says all of a statement that has quantities, or allows these.
 
@@ -81,9 +96,14 @@ def agreement(
             and of is passage
             and mine.basis == each.basis
             and {mine.bound, each.bound} != {"most", "least"}
-            and not any(_excludes(each, mine._replace(low=end, high=end, hourly=each.hourly)) for end in mine[:2])
+            and not any(
+                _excludes(each, mine._replace(low=end, high=end, hourly=each.hourly))
+                for end in mine[:2]
+            )
         }
-        says_all = rest(statement) <= rest(passage.text) | named and denials(statement) == denials(passage.text)
+        says_all = rest(statement) <= rest(passage.text) | named and denials(statement) == denials(
+            passage.text
+        )
         if stated and stated <= allowed and says_all:
             return not contradiction(statement, passages, near, question, before)
     return False
@@ -96,11 +116,20 @@ def _compared(
     evidence, asked = " ".join(each.text for each in passages), f"{question} {before} {statement}"
     if is_english(asked) is False or is_english(evidence[:TOLD]) is False:
         return []
-    context, met, kg = _Context.of(statement, before, question), words(normal(question)), weight(question)
+    context, met, kg = (
+        _Context.of(statement, before, question),
+        words(normal(question)),
+        weight(question),
+    )
     own, is_diluted = quantities(statement, kg), bool(CONCENTRATION.search(f"{asked} {evidence}"))
     compared = []
-    for passage in (each for index, each in enumerate(passages) if index in near or each.on_question):
-        their, their_context = quantities(passage.text, kg), _Context.of(passage.text, passage.before, question)
+    for passage in (
+        each for index, each in enumerate(passages) if index in near or each.on_question
+    ):
+        their, their_context = (
+            quantities(passage.text, kg),
+            _Context.of(passage.text, passage.before, question),
+        )
         for mine, each in product(own, their):
             is_alike = mine.measure == each.measure and _alike(mine, each, context, their_context)
             if is_alike and not (is_diluted and mine.measure == "volume"):
@@ -115,7 +144,9 @@ def _in_one_part(measure: str, own: Sequence[Quantity], their: Sequence[Quantity
 
     How long is compared where all else is the same, how much and how often where nothing else differs.
     """
-    mine, theirs = ([q for q in of if q.measure != measure and not q.computed] for of in (own, their))
+    mine, theirs = (
+        [q for q in of if q.measure != measure and not q.computed] for of in (own, their)
+    )
     if measure == "time":
         return {each[:4] for each in mine} == {each[:4] for each in theirs}
     shared = [(each, q) for each in theirs for q in mine if each.measure == q.measure != "rate"]
@@ -143,7 +174,9 @@ class _Context(NamedTuple):
     def names(self, subject: frozenset[str]) -> bool:
         """Return whether it names the subject, and the sentence before no other one."""
         is_other = self.other and not subject & self.last
-        return subject <= self.last | self.asked and not (is_other or (self.last & self.among) - subject)
+        return subject <= self.last | self.asked and not (
+            is_other or (self.last & self.among) - subject
+        )
 
 
 def _alike(own: Quantity, their: Quantity, context: _Context, their_context: _Context) -> bool:
@@ -155,10 +188,15 @@ def _alike(own: Quantity, their: Quantity, context: _Context, their_context: _Co
     if not mine and not theirs:
         either, other = context.last - context.asked, their_context.last - their_context.asked
         every, their_every = (each.last | each.asked for each in (context, their_context))
-        return (either <= other or other <= either) and (every == their_every or bool(every & their_every))
+        return (either <= other or other <= either) and (
+            every == their_every or bool(every & their_every)
+        )
     if mine and theirs:
         more, of = (mine - theirs, their_context) if theirs <= mine else (theirs - mine, context)
-        is_same = all(word in of.last | of.asked or does(word) for word in more) or own.measure not in RULES
+        is_same = (
+            all(word in of.last | of.asked or does(word) for word in more)
+            or own.measure not in RULES
+        )
         return (mine <= theirs or theirs <= mine) and is_same
     return their_context.names(mine) if mine else context.names(theirs)
 
@@ -166,14 +204,25 @@ def _alike(own: Quantity, their: Quantity, context: _Context, their_context: _Co
 def _excludes(given: Quantity, mine: Quantity) -> bool:
     """Return whether a quantity cannot be right if the given one of the same measure is."""
     if given.hourly != mine.hourly:
-        given, mine = (each._replace(low=each.low * AWAKE) if each.hourly else each for each in (given, mine))
-    if given.basis != mine.basis:  # one dose is not above the most of a day, nor closer to the next than the least time
+        given, mine = (
+            each._replace(low=each.low * AWAKE) if each.hourly else each for each in (given, mine)
+        )
+    if (
+        given.basis != mine.basis
+    ):  # one dose is not above the most of a day, nor closer to the next than the least time
         is_within = not mine.basis and given.basis in ("day", "apart") and given.period <= 1
-        return is_within and given.bound == "most" and mine.bound != "least" and mine.low > BEYOND * given.high
+        return (
+            is_within
+            and given.bound == "most"
+            and mine.bound != "least"
+            and mine.low > BEYOND * given.high
+        )
     if given.bound and given.bound == mine.bound and given.period != mine.period:
         return False
     is_opposite = {given.bound, mine.bound} == {"most", "least"} and given.period == mine.period
-    is_alike = given.measure != "time" and given.period == mine.period  # months are no number of weeks
+    is_alike = (
+        given.measure != "time" and given.period == mine.period
+    )  # months are no number of weeks
     beyond = 1 / BEYOND if is_opposite else BEYOND if given.bound and is_alike else APART
     is_above = mine.low > beyond * given.high and (given.bound == "most" or mine.bound != "most")
     is_below = beyond * mine.high < given.low and (given.bound == "least" or mine.bound != "least")

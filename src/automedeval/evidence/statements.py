@@ -35,7 +35,8 @@ _NEUTRAL = re.compile(
 # What the items below complete, what denies them, and a line that says something by itself
 _CONDITION = re.compile(r"\b(?:if|when|unless|until)\b", re.I)
 _DENIES = re.compile(
-    r"\w+n['’]t|(?:do|should|must|can|could) ?not|never|avoid|(?:what|how) not to \w+|\w+ to avoid", re.I
+    r"\w+n['’]t|(?:do|should|must|can|could) ?not|never|avoid|(?:what|how) not to \w+|\w+ to avoid",
+    re.I,
 )
 _SENTENCE = re.compile(
     r"(?:take|give|use|drink|eat|apply|inject|stop|start|do|don['’]t|never|avoid|see|call|go|ask)\b|(?:\S+\s+){8}"
@@ -44,7 +45,9 @@ _SENTENCE = re.compile(
 
 NOT_ASSERTED = {
     name: re.compile("|".join(patterns), re.I)
-    for name, patterns in load_yaml((resources.files(__package__) / "templates/not_asserted.yaml").read_bytes()).items()
+    for name, patterns in load_yaml(
+        (resources.files(__package__) / "templates/not_asserted.yaml").read_bytes()
+    ).items()
 }
 NOT_ASKED = (*NOT_ASSERTED, "code", "table", "no statement")  # why a statement is not checked
 
@@ -124,10 +127,18 @@ def spans(text: str) -> Iterator[tuple[int, int, str]]:
             yield first, first + len(said), "" if is_heading else (lead if begins else "") or title
             items = items or is_item
             above, is_denial = _head(said)
-            is_lead = said.endswith((":", ":**")) or not (is_item or said[-1] in ".!?" or not _BULLET.match(text, end))
+            is_lead = said.endswith((":", ":**")) or not (
+                is_item or said[-1] in ".!?" or not _BULLET.match(text, end)
+            )
             if is_heading:  # "Call 911 if you faint" is a sentence, and "If you faint" none
-                title = "" if is_denial or (_CONDITION.search(said) and not _CONDITION.match(said)) else above
-            if begins and (is_denial if is_heading else is_lead):  # a denial is one of the list below alone
+                title = (
+                    ""
+                    if is_denial or (_CONDITION.search(said) and not _CONDITION.match(said))
+                    else above
+                )
+            if begins and (
+                is_denial if is_heading else is_lead
+            ):  # a denial is one of the list below alone
                 lead, depth, items = above, indent, False
         start, cut = end, mark[0]
 
@@ -138,7 +149,9 @@ def _head(line: str) -> tuple[str, bool]:
     "" if it changes nothing of what they say, or is a sentence of its own.
     """
     said = _MARKUP.sub("", line).strip().rstrip(":").strip()
-    if (denies := bool(_DENIES.fullmatch(said))) or (_CONDITION.search(said) and said[-1] not in ".!?"):
+    if (denies := bool(_DENIES.fullmatch(said))) or (
+        _CONDITION.search(said) and said[-1] not in ".!?"
+    ):
         return f"{said} ", denies
     is_none = said[-1:] in (*".!?", "") or _NEUTRAL.fullmatch(said) or _SENTENCE.match(said)
     return "" if is_none else f"{said}: ", False

@@ -28,7 +28,9 @@ from automedeval.records import RecordError, digest
 COLLECTION = "passages"  # in a folder; on a server the name of the store's folder
 WINDOW = 512  # passages encoded together, stored already or not, so that vectors do not depend on interruptions
 PATIENCE = 30.0  # seconds to wait for a folder that another process has open; one that reads it needs it for a few
-warnings.filterwarnings("ignore", "Local mode is not recommended")  # docs/train.md says when a server is faster
+warnings.filterwarnings(
+    "ignore", "Local mode is not recommended"
+)  # docs/train.md says when a server is faster
 
 
 class KnowledgeBase:
@@ -39,9 +41,13 @@ class KnowledgeBase:
     passages. RecordError: no store, another encoder, a folder that another process fills, or a server that does not answer.
     """
 
-    def __init__(self, store: str | Path, load_encoder: Callable[[], Encoder], url: str | None = None):
+    def __init__(
+        self, store: str | Path, load_encoder: Callable[[], Encoder], url: str | None = None
+    ):
         self.place, self._collection = _place(store, url)
-        missing = RecordError(f"{self.place}: no knowledge store; build one with recipes/build_store.py")
+        missing = RecordError(
+            f"{self.place}: no knowledge store; build one with recipes/build_store.py"
+        )
         if url is None and not Path(store, META_INFO_FILENAME).exists():
             raise missing
         # Paper: Pinecone, which approximates. Books have some ten thousand passages, so each query is compared with all of
@@ -53,7 +59,9 @@ class KnowledgeBase:
                 raise missing
             settings = client.get_collection(self._collection).config.metadata or {}
             # The id of a passage is a digest of its text and place.
-            self.content = digest(sorted(int(point.id) for point in _points(client, self._collection, payload=False)))
+            self.content = digest(
+                sorted(int(point.id) for point in _points(client, self._collection, payload=False))
+            )
             if url:
                 opened.pop_all()
                 self._client = client
@@ -61,7 +69,11 @@ class KnowledgeBase:
                 self._client = QdrantClient(":memory:")
                 client.migrate(self._client, [self._collection], batch_size=1000)
         self.encoder = load_encoder()
-        _refuse_change(self.place, settings, {"encoder": self.encoder.name, "fingerprint": self.encoder.fingerprint})
+        _refuse_change(
+            self.place,
+            settings,
+            {"encoder": self.encoder.name, "fingerprint": self.encoder.fingerprint},
+        )
 
     def search(self, queries: Sequence[str], limit: int = 3) -> list[list[Passage]]:
         """Return at most `limit` passages for each query, the nearest first, with their cosines as scores.
@@ -70,13 +82,20 @@ class KnowledgeBase:
         """
         asked = [query for query in queries if any(map(str.isalnum, query))]
         requests = [
-            models.QueryRequest(query=vector.tolist(), limit=limit, with_payload=True, params=self._exact)
+            models.QueryRequest(
+                query=vector.tolist(), limit=limit, with_payload=True, params=self._exact
+            )
             for vector in self.encoder.encode(asked)
         ]
         with _one_line(self.place):
-            answers = self._client.query_batch_points(self._collection, requests) if requests else []
+            answers = (
+                self._client.query_batch_points(self._collection, requests) if requests else []
+            )
         passages = {
-            query: [replace(Passage(**(point.payload or {})), score=point.score) for point in answer.points]
+            query: [
+                replace(Passage(**(point.payload or {})), score=point.score)
+                for point in answer.points
+            ]
             for query, answer in zip(asked, answers)
         }
         return [passages.get(query, []) for query in queries]
@@ -88,7 +107,9 @@ class StoreWriter(AbstractContextManager):
     RecordError: it was built with other settings, another process uses the folder, or the server does not answer.
     """
 
-    def __init__(self, store: str | Path, encoder: Encoder, tokens: int = TOKENS, url: str | None = None):
+    def __init__(
+        self, store: str | Path, encoder: Encoder, tokens: int = TOKENS, url: str | None = None
+    ):
         self.store, self.url, self.encoder = store, url, encoder
         self.place, self._collection = _place(store, url)
         self.settings = {
@@ -104,7 +125,9 @@ class StoreWriter(AbstractContextManager):
             self._client = opened.enter_context(closing(_connect(self.store, self.url)))
             if not self._client.collection_exists(self._collection):
                 # Dot products of unit vectors are cosines.
-                vectors = models.VectorParams(size=self.encoder.dimensions, distance=models.Distance.DOT)
+                vectors = models.VectorParams(
+                    size=self.encoder.dimensions, distance=models.Distance.DOT
+                )
                 self._client.create_collection(self._collection, vectors, metadata=self.settings)
             settings = self._client.get_collection(self._collection).config.metadata or {}
             _refuse_change(self.place, settings, self.settings)
@@ -114,14 +137,18 @@ class StoreWriter(AbstractContextManager):
                     database.execute("PRAGMA journal_mode=WAL")
             points = _points(self._client, self._collection, payload=True)
             # By the passage's id.
-            self.books = {point.payload["id"]: point.payload["book"] for point in points if point.payload}
+            self.books = {
+                point.payload["id"]: point.payload["book"] for point in points if point.payload
+            }
             self._opened = opened.pop_all()
         return self
 
     def __exit__(self, *error: Any) -> None:
         self._opened.__exit__(*error)
 
-    def add(self, passages: Sequence[Passage], on_batch: Callable[[int], object] = lambda done: None) -> Counter[str]:
+    def add(
+        self, passages: Sequence[Passage], on_batch: Callable[[int], object] = lambda done: None
+    ) -> Counter[str]:
         """Store the passages that are missing, window by window in the same order at every start.
 
         `on_batch` is called with the number of passages done, stored now or before. Returns the number of "passages", and how
@@ -139,7 +166,9 @@ class StoreWriter(AbstractContextManager):
             vectors = self.encoder.encode(texts, on_batch)
             points = [
                 # Qdrant takes numbers and UUIDs as ids; the twelve hexadecimal digits of a passage are a number.
-                models.PointStruct(id=int(passage.id, 16), vector=vector.tolist(), payload=passage.to_dict())
+                models.PointStruct(
+                    id=int(passage.id, 16), vector=vector.tolist(), payload=passage.to_dict()
+                )
                 for passage, vector in zip(window, vectors)
                 if passage.id not in self.books
             ]
@@ -147,14 +176,18 @@ class StoreWriter(AbstractContextManager):
             self.books |= {passage.id: passage.book for passage in window}
         on_batch(repeated)
         added = len(self.books) - before
-        return Counter(passages=len(passages), repeated=repeated, there=len(unique) - added, added=added)
+        return Counter(
+            passages=len(passages), repeated=repeated, there=len(unique) - added, added=added
+        )
 
 
 def _points(client: QdrantClient, collection: str, payload: bool) -> Iterator[models.Record]:
     """Yield every stored passage; without its `payload` only the number of its id."""
     offset = None
     while True:
-        points, offset = client.scroll(collection, limit=10_000, offset=offset, with_payload=payload)
+        points, offset = client.scroll(
+            collection, limit=10_000, offset=offset, with_payload=payload
+        )
         yield from points
         if offset is None:
             return
@@ -177,8 +210,14 @@ def _connect(store: str | Path, url: str | None) -> QdrantClient:
             return QdrantClient(url=url, api_key=key, timeout=60, check_compatibility=False)
         except Exception as error:  # noqa: BLE001  a damaged folder makes it raise a dozen kinds
             if "already accessed" not in str(error):
-                advice = "check --qdrant_url" if url else "no store, or a damaged one: remove it and build it again"
-                raise RecordError(f"{url or store}: cannot be opened ({_shown(error)}); {advice}") from None
+                advice = (
+                    "check --qdrant_url"
+                    if url
+                    else "no store, or a damaged one: remove it and build it again"
+                )
+                raise RecordError(
+                    f"{url or store}: cannot be opened ({_shown(error)}); {advice}"
+                ) from None
         if time.monotonic() - begin > PATIENCE:
             raise RecordError(
                 f"{store}: another process is using this store: wait for it, or put the store on a server (--qdrant_url)"
@@ -203,7 +242,11 @@ def _refuse_change(place: str, settings: dict[str, Any], wanted: dict[str, Any])
     """Raise RecordError if a store has other settings than those wanted; the encoder's name may differ."""
     for name, value in wanted.items():
         if name != "encoder" and settings.get(name) != value:
-            encoder = f" (encoder {settings.get('encoder')}, not {wanted['encoder']})" if name == "fingerprint" else ""
+            encoder = (
+                f" (encoder {settings.get('encoder')}, not {wanted['encoder']})"
+                if name == "fingerprint"
+                else ""
+            )
             raise RecordError(
                 f"{place}: was built with {name} {settings.get(name)}, not {value}{encoder}: name another --store"
             )

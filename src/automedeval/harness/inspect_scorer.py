@@ -11,7 +11,12 @@ from inspect_ai.scorer import Score, Scorer, Target, mean, scorer, stderr
 from inspect_ai.solver import TaskState
 
 from automedeval.harness.logs import MULTIPLE_CHOICE, NO_FIT
-from automedeval.harness.questions import question_expression, question_in, question_of, reference_of
+from automedeval.harness.questions import (
+    question_expression,
+    question_in,
+    question_of,
+    reference_of,
+)
 from automedeval.harness.scoring import score_answers
 from automedeval.judges.base import BaseJudge
 from automedeval.judges.judge import load_by_settings
@@ -33,11 +38,17 @@ class Together:
         ticket = object()
         self.waiting[ticket] = answer
         try:
-            async with self.lock:  # it lets the other samples run before it is held, so that they wait too
+            async with (
+                self.lock
+            ):  # it lets the other samples run before it is held, so that they wait too
                 if ticket not in self.done:
                     taken, self.waiting = self.waiting, {}
-                    with anyio.CancelScope(shield=True):  # the others wait for it even if this sample is cancelled
-                        self.done |= zip(taken, await anyio.to_thread.run_sync(self._judge, list(taken.values())))
+                    with anyio.CancelScope(
+                        shield=True
+                    ):  # the others wait for it even if this sample is cancelled
+                        self.done |= zip(
+                            taken, await anyio.to_thread.run_sync(self._judge, list(taken.values()))
+                        )
             outcome = self.done[ticket]
         finally:
             self.waiting.pop(ticket, None)
@@ -70,13 +81,19 @@ def judge(question_pattern: str | None = None, **settings: Any) -> Scorer:
         reference = reference_of(list(target))
         if len(state.choices) or is_choice(reference):
             return Score.unscored(reason="scoring_failed", explanation=MULTIPLE_CHOICE)
-        prompt = state.input if isinstance(state.input, str) else [each.model_dump() for each in state.input]
+        prompt = (
+            state.input
+            if isinstance(state.input, str)
+            else [each.model_dump() for each in state.input]
+        )
         question = question_in(question_of(prompt, "input"), question_pattern)
         if question is None:
             return Score.unscored(reason="scoring_failed", explanation=NO_FIT)
         name = f"{state.sample_id}/epoch-{state.epoch}" if state.epoch > 1 else str(state.sample_id)
         scored = await together.score(
-            Case(name, question, (Response.from_dict({"model": "answer", "text": text}),), reference)
+            Case(
+                name, question, (Response.from_dict({"model": "answer", "text": text}),), reference
+            )
         )
         counts = {"verdicts": scored["verdicts"], "valid": scored["valid"]}
         facts = {"answer": text, "explanation": scored["explanation"], "metadata": counts}

@@ -5,7 +5,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from automedeval.harness.logs import NO_FIT, Answers, is_log, read_log
-from automedeval.harness.questions import is_blank, question_expression, question_in, question_key, refuse_template
+from automedeval.harness.questions import (
+    is_blank,
+    question_expression,
+    question_in,
+    question_key,
+    refuse_template,
+)
 from automedeval.records import Case, RecordError, digest, named_file, option, read_cases, table_of
 
 
@@ -27,13 +33,19 @@ def read_version(file: str, blank: str | None, columns: Sequence[str] = ()) -> A
     """Return the answers of one version of a model, which its table has in one column; RecordError if it has several."""
     table = table_of(file, blank=blank, columns=columns)
     answers = Answers(file, None)
-    for place, case in table.cases if table else ((file, each) for each in read_cases(file, blank=blank)):
+    for place, case in (
+        table.cases if table else ((file, each) for each in read_cases(file, blank=blank))
+    ):
         if len(case.responses) != 1:
             count = f"{len(case.responses)} answers ({', '.join(case.models)})"
-            raise RecordError(f"{place}: {count}, and a file for each version has one to a question")
+            raise RecordError(
+                f"{place}: {count}, and a file for each version has one to a question"
+            )
         if table:  # the numbers of its rows go
             name = case.id if table.columns.id is not None else ""
-            case = replace(case, id=name, responses=(replace(case.responses[0], extra={}),), extra={})
+            case = replace(
+                case, id=name, responses=(replace(case.responses[0], extra={}),), extra={}
+            )
         answers.answers.append(case)
     return answers
 
@@ -49,11 +61,18 @@ def join_logs(
     `read_log`, a log without a model's name, two logs of one model, and if nothing can be joined.
     """
     logs = [
-        read_log(file) if is_log(file) else read_version(file, blank, columns) for _, file in map(named_file, values)
+        read_log(file) if is_log(file) else read_version(file, blank, columns)
+        for _, file in map(named_file, values)
     ]
-    asked = [Counter(question_key(each.question) for each in log.answers if each.id) for log in logs]
-    several = {key for counts in asked for key, count in counts.items() if count > 1}  # told apart by their ids
-    joined: dict[tuple[str, int, str], dict[str, Case]] = {}  # the question, its epoch and such an id → model → answer
+    asked = [
+        Counter(question_key(each.question) for each in log.answers if each.id) for log in logs
+    ]
+    several = {
+        key for counts in asked for key, count in counts.items() if count > 1
+    }  # told apart by their ids
+    joined: dict[
+        tuple[str, int, str], dict[str, Case]
+    ] = {}  # the question, its epoch and such an id → model → answer
     notes: list[str] = []
     models: list[str] = []
     for value, log in zip(values, logs):
@@ -81,14 +100,18 @@ def join_logs(
             answers.append(answer)
         referred = sum(answer.reference is not None for answer in answers)
         some = f", {referred} with a reference" if referred < len(answers) else ""
-        reasons = "".join(f"; left out: {count} ({reason})" for reason, count in sorted(log.left_out.items()))
+        reasons = "".join(
+            f"; left out: {count} ({reason})" for reason, count in sorted(log.left_out.items())
+        )
         notes.append(f"{file}: {len(answers)} answers of {model}{some}{reasons}")
         notes += [f"{file}: {count} {what}" for what, count in log.notes.items() if count]
         if log.remark:
             notes.append(f"{file}: {log.remark}")
     if not joined:
         raise RecordError(f"no answer: {'; '.join(notes)}")
-    ids = Counter(name for each in joined.values() for name in {answer.id for answer in each.values()} if name)
+    ids = Counter(
+        name for each in joined.values() for name in {answer.id for answer in each.values()} if name
+    )
     if twice := next((name for name, count in ids.items() if count > 1), None):
         what = f"the id {twice!r} has different questions in these tables"
         raise RecordError(f"{what}: make them one, or leave the ids out")
@@ -99,7 +122,10 @@ def join_logs(
         notes += [f"only {model} has {count} of them" for model, count in alone.items()]
     differ: Counter[str] = Counter()
     cases = [_case(key, epoch, answers, differ) for (key, epoch, _), answers in joined.items()]
-    notes += [f"{count} cases differ in {key!r} between the files: the first is taken" for key, count in differ.items()]
+    notes += [
+        f"{count} cases differ in {key!r} between the files: the first is taken"
+        for key, count in differ.items()
+    ]
     return cases, notes
 
 
@@ -107,13 +133,22 @@ def _case(key: str, epoch: int, answers: Mapping[str, Case], differ: Counter[str
     """Return the case of the answers of some models to a question; count the keys in which they differ."""
     about: dict[str, list] = {}
     for each in answers.values():
-        told = {"reference": each.reference, "topic": each.topic, "criteria": each.criteria, **each.extra}
+        told = {
+            "reference": each.reference,
+            "topic": each.topic,
+            "criteria": each.criteria,
+            **each.extra,
+        }
         for name, value in told.items():
             if value not in (None, "", ()):
                 about.setdefault(name, []).append(value)
-    differ.update(name for name, values in about.items() if any(value != values[0] for value in values))
+    differ.update(
+        name for name, values in about.items() if any(value != values[0] for value in values)
+    )
     extra = {name: values[0] for name, values in about.items()}
-    reference, topic, criteria = (extra.pop(name, None) for name in ("reference", "topic", "criteria"))
+    reference, topic, criteria = (
+        extra.pop(name, None) for name in ("reference", "topic", "criteria")
+    )
     name = next((each.id for each in answers.values() if each.id), digest(key))
     responses = tuple(replace(each.responses[0], model=model) for model, each in answers.items())
     question = next(iter(answers.values())).question

@@ -26,7 +26,9 @@ from automedeval.records import Case, RecordError, Response, parse_json, read_li
 from automedeval.records.columns import is_choice, is_failure
 
 # What is told of a log, after a number
-AGAIN = "samples went on after the first answer: the last answer is read, and the question is the input"
+AGAIN = (
+    "samples went on after the first answer: the last answer is read, and the question is the input"
+)
 FILTERED = "the same answer, by a further filter"
 FURTHER = "further answers to a question of which the first is read"
 LIMITED = "samples ended at a limit: what the model had said is the answer"
@@ -45,7 +47,9 @@ class Answers:
     file: str
     model: str | None  # None where the log has no name of it
     answers: list[Case] = field(default_factory=list)
-    left_out: Counter = field(default_factory=Counter)  # reason → number of records that give no answer
+    left_out: Counter = field(
+        default_factory=Counter
+    )  # reason → number of records that give no answer
     notes: Counter = field(default_factory=Counter)  # what else is to be told → of how many
     remark: str | None = None  # that the run did not end well, and its log may lack samples
 
@@ -71,28 +75,44 @@ class Answers:
 Reader = Callable[[Answers, Any, str], Case | str]
 
 
-def _answer(name: Any, question: Question, text: str, reference: str | None, epoch: int = 1) -> Case | str:
+def _answer(
+    name: Any, question: Question, text: str, reference: str | None, epoch: int = 1
+) -> Case | str:
     """Return an answer by its name in the log; `epoch` is from 1, if a question is asked several times."""
     if is_choice(reference):
         return MULTIPLE_CHOICE
     if is_failure(text):
         return "an error in place of an answer"
-    return Case("", question, (Response("", text, {"harness_id": str(name), "harness_epoch": epoch}),), reference)
+    return Case(
+        "",
+        question,
+        (Response("", text, {"harness_id": str(name), "harness_epoch": epoch}),),
+        reference,
+    )
 
 
 def is_log(path: str) -> bool:
     """Return whether a harness wrote a file, by its name and its keys. Of one that cannot be read a table's reader tells."""
     file = Path(path)
     if file.suffix in (".eval", ".parquet") or file.is_dir():
-        return file.suffix == ".eval" or file.name.startswith("details_") or (file / STATE).is_file()
+        return (
+            file.suffix == ".eval" or file.name.startswith("details_") or (file / STATE).is_file()
+        )
     try:
         with open(file, encoding="utf-8") as stream:
-            first = {".json": stream.read, ".jsonl": lambda: next(filter(str.strip, stream), "")}.get(file.suffix, str)
+            first = {
+                ".json": stream.read,
+                ".jsonl": lambda: next(filter(str.strip, stream), ""),
+            }.get(file.suffix, str)
             content = parse_json(first(), others=True)
     except (OSError, ValueError):
         return False
     keys = set(content) if isinstance(content, dict) else set()
-    return {"arguments", "doc_id"} <= keys if file.suffix == ".jsonl" else bool({"eval", "request_states"} & keys)
+    return (
+        {"arguments", "doc_id"} <= keys
+        if file.suffix == ".jsonl"
+        else bool({"eval", "request_states"} & keys)
+    )
 
 
 def read_log(path: str) -> Answers:
@@ -103,12 +123,16 @@ def read_log(path: str) -> Answers:
     if file.suffix == ".parquet":
         # lighteval names the model by the folder of the run's folder
         _, details, model = file.resolve().parent.parent.as_posix().rpartition("/details/")
-        return Answers(path, model if details else None).read("row", (row for _, row in read_lines(path)), _lighteval)
+        return Answers(path, model if details else None).read(
+            "row", (row for _, row in read_lines(path)), _lighteval
+        )
     text = read_text(file)
     if file.suffix == ".jsonl":
         numbered = enumerate(text.split("\n"), 1)
         lines = [_parsed(line, f"{path}:{number}") for number, line in numbered if line.strip()]
-        first = [line for line in lines if _find(str, line, "filter") == _find(str, lines[0], "filter")]
+        first = [
+            line for line in lines if _find(str, line, "filter") == _find(str, lines[0], "filter")
+        ]
         log = Answers(path, None, left_out=+Counter({FILTERED: len(lines) - len(first)}))
         return log.read("record", first, _lm_eval)
     whole = _parsed(text, path)
@@ -152,7 +176,9 @@ def _lm_eval(log: Answers, line: Any, place: str) -> Case | str:
     # A likelihood is written as a text too; only a request for a text has a dict of settings.
     if not texts or not isinstance(texts[0], str) or not isinstance(request.get("arg_1"), dict):
         return NO_TEXT
-    if isinstance(prompt, list) and len(prompt) == 1 and isinstance(prompt[0], str):  # a chat for an endpoint
+    if (
+        isinstance(prompt, list) and len(prompt) == 1 and isinstance(prompt[0], str)
+    ):  # a chat for an endpoint
         prompt = _parsed(prompt[0], place)
     question = question_of(prompt, place)
     log.notes[FURTHER] += len(texts) - 1
@@ -165,15 +191,22 @@ def _read_eval(path: str) -> dict[str, Any]:
     try:
         from inspect_ai.log import read_eval_log
     except ImportError:
-        raise RecordError(f"{path}: reading .eval needs inspect_ai; or `inspect log convert --to json` first") from None
+        raise RecordError(
+            f"{path}: reading .eval needs inspect_ai; or `inspect log convert --to json` first"
+        ) from None
     try:
         return json.loads(read_eval_log(path).model_dump_json())
     except Exception as error:  # noqa: BLE001 - a broken file makes the reader raise many kinds of errors
-        raise RecordError(f"{path}: {' '.join(str(error).split())[:200] or type(error).__name__}") from None
+        raise RecordError(
+            f"{path}: {' '.join(str(error).split())[:200] or type(error).__name__}"
+        ) from None
 
 
 def _inspect(path: str, content: dict[str, Any]) -> Answers:
-    log, samples = Answers(path, _find(str, content, "eval", "model") or None), _find(list, content, "samples")
+    log, samples = (
+        Answers(path, _find(str, content, "eval", "model") or None),
+        _find(list, content, "samples"),
+    )
     if (status := content.get("status")) != "success":
         planned = len(_find(list, content, "eval", "dataset", "sample_ids"))
         planned *= _find(int, content, "eval", "config", "epochs") or 1
@@ -195,12 +228,18 @@ def _inspect_sample(log: Answers, sample: Any, place: str) -> Case | str:
     question = question_of(prompt, place)
     # a message of a user after one that the model wrote; those of examples it did not write
     messages = _find(list, sample, "messages")
-    wrote = (number for number, each in enumerate(messages) if _find(str, each, "source") == "generate")
-    again = any(_find(str, each, "role") == "user" for each in messages[next(wrote, len(messages)) :])
+    wrote = (
+        number for number, each in enumerate(messages) if _find(str, each, "source") == "generate"
+    )
+    again = any(
+        _find(str, each, "role") == "user" for each in messages[next(wrote, len(messages)) :]
+    )
     log.notes += {FURTHER: max(len(said) - 1, 0), LIMITED: bool(sample.get("limit"))}
     log.notes += {MORE: shows_more(prompt), AGAIN: again}
     reference = log.reference(reference_of, sample.get("target"))
-    return _answer(_get(sample, place, "id"), question, text, reference, _find(int, sample, "epoch") or 1)
+    return _answer(
+        _get(sample, place, "id"), question, text, reference, _find(int, sample, "epoch") or 1
+    )
 
 
 def _lighteval(log: Answers, row: Any, place: str) -> Case | str:
@@ -221,7 +260,10 @@ def _lighteval(log: Answers, row: Any, place: str) -> Case | str:
 
 
 def _helm(log: Answers, request: Any, place: str) -> Case | str:
-    instance, completions = _get(request, place, "instance"), _find(list, request, "result", "completions")
+    instance, completions = (
+        _get(request, place, "instance"),
+        _find(list, request, "result", "completions"),
+    )
     if request.get("train_trial_index", 0) > 0:
         return "a further trial with other examples: the first is read"
     if "reference_index" in request or "request_mode" in request:
@@ -234,7 +276,11 @@ def _helm(log: Answers, request: Any, place: str) -> Case | str:
         return MULTIPLE_CHOICE
     text = _get(completions, place, 0, "text")
     prompt = _find(list, instance, "input", "messages") or _get(instance, place, "input", "text")
-    references = [each for each in _find(list, instance, "references") if "correct" in _find(list, each, "tags")]
+    references = [
+        each
+        for each in _find(list, instance, "references")
+        if "correct" in _find(list, each, "tags")
+    ]
     right = reference_of([_find(str, each, "output", "text") for each in references])
     log.notes[FURTHER] += len(completions) - 1
     log.notes[MORE] += "multimedia_content" in instance["input"]

@@ -13,7 +13,9 @@ from automedeval.records import RecordError
 Values = Mapping[int, Mapping[int, float]]  # response → verdict → value
 
 
-def preference_pairs(judge: VerdictTable, least_gap: float) -> tuple[list[dict[str, Any]], Counter[str]]:
+def preference_pairs(
+    judge: VerdictTable, least_gap: float
+) -> tuple[list[dict[str, Any]], Counter[str]]:
     """Return a pair of each case, and reason → number of judged cases without one.
 
     The response with the highest value is chosen, the one with the lowest rejected, if they differ by more than `least_gap`. A
@@ -22,9 +24,13 @@ def preference_pairs(judge: VerdictTable, least_gap: float) -> tuple[list[dict[s
     worse response is not known.
     """
     if judge.of_pairs and judge.rubric is None:
-        raise RecordError(f"the rubric {judge.rubric_name} of these choices was not found: what they mean is open")
+        raise RecordError(
+            f"the rubric {judge.rubric_name} of these choices was not found: what they mean is open"
+        )
     values: dict[int, dict[int, float]] = defaultdict(dict)
-    for verdict, response, value in zip(judge.panel.group.tolist(), judge.response.tolist(), judge.finest.tolist()):
+    for verdict, response, value in zip(
+        judge.panel.group.tolist(), judge.response.tolist(), judge.finest.tolist()
+    ):
         if not (np.isnan(value) or judge.cases.empty[response]):
             values[response][verdict] = value
     pairs: list[dict[str, Any]] = []
@@ -39,12 +45,18 @@ def preference_pairs(judge: VerdictTable, least_gap: float) -> tuple[list[dict[s
     return pairs, reasons
 
 
-def _pair(judge: VerdictTable, number: int, values: Values, least_gap: float) -> dict[str, Any] | str:
+def _pair(
+    judge: VerdictTable, number: int, values: Values, least_gap: float
+) -> dict[str, Any] | str:
     """Return the pair of a case, or why there is none."""
     case, start = judge.cases.records[number], int(judge.cases.start[number])
     if not judge.verdicts_valid[number]:
         return "no valid verdict"
-    means = {at: fmean(values[start + at].values()) for at in range(len(case.responses)) if start + at in values}
+    means = {
+        at: fmean(values[start + at].values())
+        for at in range(len(case.responses))
+        if start + at in values
+    }
     if len(means) < 2:
         return "no two responses with a score"
     best, worst = max(means, key=means.__getitem__), min(means, key=means.__getitem__)
@@ -61,6 +73,14 @@ def _pair(judge: VerdictTable, number: int, values: Values, least_gap: float) ->
     if texts[0].strip() == texts[1].strip():
         return "equal texts"
     chosen, rejected = ([{"role": "assistant", "content": text}] for text in texts)
-    prompt = [{"role": "user", "content": case.question}] if isinstance(case.question, str) else case.question
-    about = {"case_id": case.id, "chosen_model": case.models[best], "rejected_model": case.models[worst]}
+    prompt = (
+        [{"role": "user", "content": case.question}]
+        if isinstance(case.question, str)
+        else case.question
+    )
+    about = {
+        "case_id": case.id,
+        "chosen_model": case.models[best],
+        "rejected_model": case.models[worst],
+    }
     return {"prompt": prompt, "chosen": chosen, "rejected": rejected, "margin": margin} | about

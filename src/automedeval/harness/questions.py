@@ -36,7 +36,11 @@ def text_of(content: Any) -> str:
 
 def shows_more(prompt: Any) -> bool:
     """Return whether a prompt has parts that are no text, such as images."""
-    parts = [part for each in prompt for part in _parts(each.get("content"))] if isinstance(prompt, list) else []
+    parts = (
+        [part for each in prompt for part in _parts(each.get("content"))]
+        if isinstance(prompt, list)
+        else []
+    )
     return any(part.get("type") not in ("text", "reasoning") for part in parts)
 
 
@@ -57,9 +61,13 @@ def question_expression(pattern: str | None) -> re.Pattern | None:
     try:
         expression = re.compile(pattern)
     except (re.error, TypeError) as error:  # in inspect_ai it may be a dict, as YAML reads it
-        raise RecordError(f"--question_pattern {pattern!r} is no regular expression: {error}") from None
+        raise RecordError(
+            f"--question_pattern {pattern!r} is no regular expression: {error}"
+        ) from None
     if not expression.groups:
-        raise RecordError(f"--question_pattern {pattern!r} has no group: put the question's part in brackets, (.*)")
+        raise RecordError(
+            f"--question_pattern {pattern!r} has no group: put the question's part in brackets, (.*)"
+        )
     return expression
 
 
@@ -73,7 +81,9 @@ def question_in(prompt: Question, pattern: str | None) -> Question | None:
     if expression is None:
         return prompt
     if not isinstance(prompt, str):
-        asked = [each["content"] for each in prompt if each["role"] == "user"] or [each["content"] for each in prompt]
+        asked = [each["content"] for each in prompt if each["role"] == "user"] or [
+            each["content"] for each in prompt
+        ]
         prompt = asked[-1] if asked else ""
     groups = [fit[1].strip() for fit in expression.finditer(prompt) if fit[1]]
     return next(filter(None, reversed(groups)), None)
@@ -90,7 +100,9 @@ def question_key(question: Question) -> str:
     if not isinstance(question, str):
         if len(question) == 1:
             return question_key(question[0]["content"])
-        return "\n".join(f"{each['role']}: {' '.join(each['content'].split())}" for each in question)
+        return "\n".join(
+            f"{each['role']}: {' '.join(each['content'].split())}" for each in question
+        )
     return " ".join(question.split())
 
 
@@ -103,7 +115,9 @@ def reference_of(target: Any, written: bool = False) -> str | None:
     given = target if isinstance(target, list | tuple) else [target]
     texts = [each for each in given if each is not None and each == each]  # JSON of others has NaN
     for each in texts:
-        if not isinstance(each, str) or (written and (_VALUE.fullmatch(each) or re.search(r"\bNone\b", each))):
+        if not isinstance(each, str) or (
+            written and (_VALUE.fullmatch(each) or re.search(r"\bNone\b", each))
+        ):
             raise RecordError(f"it cannot be told what was written as {str(target)[:60]!r}")
     return "\n".join(each for each in texts if each.strip()) or None
 

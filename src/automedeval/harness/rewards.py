@@ -51,13 +51,17 @@ class JudgeReward:
         """
         if question is None:  # the only message of a prompt is its text
             single = [not isinstance(prompt, str) and len(prompt) == 1 for prompt in prompts]
-            question = [prompt[0]["content"] if alone else prompt for prompt, alone in zip(prompts, single)]
+            question = [
+                prompt[0]["content"] if alone else prompt for prompt, alone in zip(prompts, single)
+            ]
             for each in question:
                 refuse_template(each, "a prompt", "a column 'question'")
         warn_of_references(self.judge, reference or ())
         texts = [_written(each) for each in completions]
         cases = cases_of(question, reference or [None] * len(texts), [text or "" for text in texts])
-        said: dict[str, list[list[float]]] = {case.id: [[] for _ in case.responses] for case in cases}
+        said: dict[str, list[list[float]]] = {
+            case.id: [[] for _ in case.responses] for case in cases
+        }
         for verdict in self.judge(cases):
             for index, value in verdict.values.items():
                 said[verdict.case_id][index].append(value)
@@ -76,7 +80,9 @@ def _written(completion: Any) -> str | None:
         return None
 
 
-def medical_judge(prompts: Sequence[Any], completions: Sequence[Any], **columns: Any) -> list[float | None]:
+def medical_judge(
+    prompts: Sequence[Any], completions: Sequence[Any], **columns: Any
+) -> list[float | None]:
     """Reward completions by the judge of the YAML file that AUTOMEDEVAL_REWARD names; see `JudgeReward`."""
     return load_reward(os.environ.get(SETTINGS))(prompts, completions, **columns)
 
@@ -100,7 +106,9 @@ def load_reward(settings: str | None = None) -> JudgeReward:
             deepspeed.set_hf_deepspeed_config(config)
 
 
-def cases_of(questions: Sequence[Any], references: Sequence[str | None], completions: Sequence[str]) -> list[Case]:
+def cases_of(
+    questions: Sequence[Any], references: Sequence[str | None], completions: Sequence[str]
+) -> list[Case]:
     """Return one case for each run of equal questions and references; its responses are the completions in their order.
 
     RecordError for a reference that is none.
@@ -110,7 +118,11 @@ def cases_of(questions: Sequence[Any], references: Sequence[str | None], complet
     for number, ((question, reference), rows) in enumerate(groups):
         if fault := fault_of_reference(reference):
             raise RecordError(fault)
-        texts = ({"model": f"completion-{place}", "text": text} for place, (*_, text) in enumerate(rows))
+        texts = (
+            {"model": f"completion-{place}", "text": text} for place, (*_, text) in enumerate(rows)
+        )
         responses = tuple(map(Response.from_dict, texts))
-        cases.append(Case(f"{digest([question, reference])}-{number}", question, responses, reference))
+        cases.append(
+            Case(f"{digest([question, reference])}-{number}", question, responses, reference)
+        )
     return cases

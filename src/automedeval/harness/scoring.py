@@ -23,14 +23,17 @@ def score_of(verdicts: Sequence[Verdict], refused: str | None = None) -> dict[st
     """
     values = [verdict.value(0) for verdict in verdicts]
     given = [value for value in values if value is not None]
-    rationales = (verdict.rationale for verdict, value in zip(verdicts, values) if value is not None)
+    rationales = (
+        verdict.rationale for verdict, value in zip(verdicts, values) if value is not None
+    )
     reasons = [verdict.error or UNREAD for verdict, value in zip(verdicts, values) if value is None]
     why = refused or "; ".join(dict.fromkeys(reasons))
     if given and why:
         why = f"{len(reasons)} of {len(verdicts)} verdicts give no score: {why}"
     return {
         "value": fmean(given) if given else float("nan"),
-        "explanation": "\n\n".join(filter(None, (next(filter(None, rationales), None), why))) or None,
+        "explanation": "\n\n".join(filter(None, (next(filter(None, rationales), None), why)))
+        or None,
         "verdicts": len(verdicts),
         "valid": len(given),
     }
@@ -39,7 +42,9 @@ def score_of(verdicts: Sequence[Verdict], refused: str | None = None) -> dict[st
 def warn_of_references(judge: BaseJudge, references: Iterable[str | None]) -> None:
     """Warn that a judge does not read the references that it is given."""
     if any(references) and not judge.reads_reference:
-        warnings.warn(f"{judge.name} does not read the reference; another judge or rubric does", stacklevel=3)
+        warnings.warn(
+            f"{judge.name} does not read the reference; another judge or rubric does", stacklevel=3
+        )
 
 
 def score_answers(judge: BaseJudge, answers: Sequence[Case]) -> list[dict[str, Any]]:
@@ -56,7 +61,9 @@ def score_answers(judge: BaseJudge, answers: Sequence[Case]) -> list[dict[str, A
             name += " again"
         cases[name] = replace(answer, id=name)
     verdicts: dict[str, list[Verdict]] = {name: [] for name in cases}
-    refused = {name: "the question has no text" for name, case in cases.items() if is_blank(case.question)}
+    refused = {
+        name: "the question has no text" for name, case in cases.items() if is_blank(case.question)
+    }
     groups = [[case for name, case in cases.items() if name not in refused]]
     for group in groups:
         try:

@@ -21,7 +21,13 @@ from automedeval.records.journal import Journal, now
 from automedeval.records.language import normalise
 from automedeval.records.thoughts import own_text
 from automedeval.rubrics import Rubric
-from automedeval.rubrics.grammar import NO_SCORE_LINE, ParsedAnswer, format_verdict, parse_verdict, reads_back
+from automedeval.rubrics.grammar import (
+    NO_SCORE_LINE,
+    ParsedAnswer,
+    format_verdict,
+    parse_verdict,
+    reads_back,
+)
 from automedeval.rubrics.prompts import Turn, discussion_messages, template_fingerprint
 from automedeval.rubrics.questions import Search, find_passages, questions_of
 from automedeval.rubrics.slots import reordered
@@ -31,7 +37,9 @@ ROLES = ("suggestion", "review", "revision")
 Step = tuple[str, int]  # (role, number of the exchange)
 _LEAD = r"^[-+•*#_`> \t]{0,12}"
 _MARK = r"[*_`]{0,3}"
-_SUGGESTION = re.compile(rf"{_LEAD}Suggestion{_MARK}[ \t]{{0,3}}[:：]{_MARK}[ \t]{{0,5}}", re.I | re.M)
+_SUGGESTION = re.compile(
+    rf"{_LEAD}Suggestion{_MARK}[ \t]{{0,3}}[:：]{_MARK}[ \t]{{0,5}}", re.I | re.M
+)
 _KEEP = re.compile(rf"{_MARK}keep{_MARK}[.!]?{_MARK}[ \t]*(?:$|\n)", re.I)
 _REVIEW = re.compile(
     rf"{_LEAD}Review{_MARK}[ \t]{{0,3}}[:：]{_MARK}[ \t]{{0,5}}{_MARK}(accept|object)(?:ed|ion|s)?\b(?!\s*(?:/|or\b))"
@@ -133,7 +141,9 @@ class Discussion:
         self.pieces[step] = piece
         answer = Answer(piece["text"], truncated=piece["truncated"], error=piece["error"])
         if role == "suggestion":
-            self.suggestions[exchange] = read_suggestion(answer, self.rubric, self.on_record.scores or ())
+            self.suggestions[exchange] = read_suggestion(
+                answer, self.rubric, self.on_record.scores or ()
+            )
         elif role == "review":
             self.reviews[exchange] = read_review(answer)
         else:
@@ -142,7 +152,9 @@ class Discussion:
     def _read_revision(self, answer: Answer, suggestion: Suggestion) -> ParsedAnswer:
         if answer.error:
             return ParsedAnswer(False, answer.error)
-        reading = parse_verdict(answer.text, self.rubric, len(self.order), truncated=answer.truncated)
+        reading = parse_verdict(
+            answer.text, self.rubric, len(self.order), truncated=answer.truncated
+        )
         if not reading.valid:
             return reading
         if reading.scores != suggestion.scores:
@@ -186,17 +198,37 @@ class Discussion:
         """Return the suggesting model's messages before an exchange, and its questions in it, with the replies."""
         turns = []
         for number in range(1, exchange):
-            turns += [Turn(each["text"], "knowledge", each) for each in self.pieces["suggestion", number]["asked"]]
+            turns += [
+                Turn(each["text"], "knowledge", each)
+                for each in self.pieces["suggestion", number]["asked"]
+            ]
             suggestion, review = self.suggestions[number], self.reviews.get(number)
-            reply = {"error": suggestion.error, "reason": None if review is None or review.error else review.reason}
-            turns.append(Turn(own_text(self.pieces["suggestion", number]["text"]), "objection", reply))
+            reply = {
+                "error": suggestion.error,
+                "reason": None if review is None or review.error else review.reason,
+            }
+            turns.append(
+                Turn(own_text(self.pieces["suggestion", number]["text"]), "objection", reply)
+            )
         return turns + [Turn(each["text"], "knowledge", each) for each in asked]
 
-    def messages(self, block: str, turns: Sequence[Turn], may_ask: bool = False, **names: Any) -> Messages:
+    def messages(
+        self, block: str, turns: Sequence[Turn], may_ask: bool = False, **names: Any
+    ) -> Messages:
         case = self.mistake.recorded.case
         texts = [case.responses[index].text for index in self.order]
-        record = {"rationale": self.on_record.rationale, "scores": self.on_record.scores, "error": None, "raw": None}
-        shown = (case.question, texts, case.reference, (record, self.mistake.judged_from(self.order)))
+        record = {
+            "rationale": self.on_record.rationale,
+            "scores": self.on_record.scores,
+            "error": None,
+            "raw": None,
+        }
+        shown = (
+            case.question,
+            texts,
+            case.reference,
+            (record, self.mistake.judged_from(self.order)),
+        )
         return discussion_messages(self.rubric, *shown, block, turns, may_ask, **names)
 
 
@@ -223,8 +255,16 @@ class Partners:
 
     def __post_init__(self) -> None:
         self.questions = self.questions if self.search else 0
-        self._chats: dict[str, Any] = dict(zip(ROLES, (self.suggester, self.reviewer, self.reviser or self.suggester)))
-        settings = [template_fingerprint("discussion"), self.questions, EXCHANGES, self.shuffle, list(self.about)]
+        self._chats: dict[str, Any] = dict(
+            zip(ROLES, (self.suggester, self.reviewer, self.reviser or self.suggester))
+        )
+        settings = [
+            template_fingerprint("discussion"),
+            self.questions,
+            EXCHANGES,
+            self.shuffle,
+            list(self.about),
+        ]
         self.fingerprint = digest([*(chat.fingerprint for chat in self._chats.values()), *settings])
 
     def open(self, mistakes: Sequence[Mistake], journal: Journal) -> list[Discussion]:
@@ -268,17 +308,29 @@ class Partners:
         """
         leads = dict(zip(ROLES, (self._suggestion, self._review, self._revision)))
         for exchange, role in itertools.product(range(1, EXCHANGES + 1), ROLES):
-            reached = {each.case_id: each for each in discussions if each.next_step == (role, exchange)}
-            dialogues = ((case_id, leads[role](reached[case_id], exchange)) for case_id in sorted(reached))
+            reached = {
+                each.case_id: each for each in discussions if each.next_step == (role, exchange)
+            }
+            dialogues = (
+                (case_id, leads[role](reached[case_id], exchange)) for case_id in sorted(reached)
+            )
             for case_id, content in self._chats[role].follow(dialogues):
                 piece = {"case_id": case_id, "role": role, "exchange": exchange, **content}
-                piece |= {"when": now(), "settings": self.fingerprint, "digest": reached[case_id].mistake.digest}
+                piece |= {
+                    "when": now(),
+                    "settings": self.fingerprint,
+                    "digest": reached[case_id].mistake.digest,
+                }
                 journal.append(piece)
                 self._add(reached[case_id], piece)
                 yield piece
             journal.sync()
         if waiting := sum(discussion.next_step is not None for discussion in discussions):
-            failures = [each for chat in (self.suggester, self.reviewer) for each in getattr(chat, "failures", ())]
+            failures = [
+                each
+                for chat in (self.suggester, self.reviewer)
+                for each in getattr(chat, "failures", ())
+            ]
             raise RecordError(
                 f"{waiting:,} discussions have not ended, the last error: {failures[-1]}; run the same command again to go on"
             )
@@ -295,12 +347,18 @@ class Partners:
         """Have the suggesting model ask questions, and suggest; return the message."""
         asked: list[dict[str, Any]] = []
         usage: Counter = Counter()
-        before = [each for number in range(1, exchange) for each in discussion.pieces["suggestion", number]["asked"]]
+        before = [
+            each
+            for number in range(1, exchange)
+            for each in discussion.pieces["suggestion", number]["asked"]
+        ]
         seen = {normalise(question) for each in before for question in each["questions"]}
         may_ask = self.questions > 0
         for call in itertools.count(len(before) + exchange):
             turns = discussion.suggester_turns(exchange, asked)
-            answer = yield self._prompt(discussion, discussion.messages("suggestion", turns, may_ask), call)
+            answer = yield self._prompt(
+                discussion, discussion.messages("suggestion", turns, may_ask), call
+            )
             usage.update(answer.usage)
             questions = self._questions(answer, discussion) if may_ask else []
             if not questions:
@@ -310,7 +368,14 @@ class Partners:
             may_ask = bool(new) and len(asked) + 1 < self.questions
             found = find_passages(self.search, new) if new and self.search else None
             passages = None if found is None else [passage.to_dict() for passage in found]
-            asked.append({"text": own_text(answer.text), "questions": new, "passages": passages, "goes_on": may_ask})
+            asked.append(
+                {
+                    "text": own_text(answer.text),
+                    "questions": new,
+                    "passages": passages,
+                    "goes_on": may_ask,
+                }
+            )
 
     def _questions(self, answer: Answer, discussion: Discussion) -> list[str]:
         """Return the questions after a message's last suggestion, or all if there is no suggestion."""
@@ -320,11 +385,15 @@ class Partners:
 
     def _review(self, discussion: Discussion, exchange: int) -> Dialogue:
         """Have the reviewing model accept or object; return the message."""
-        shown = {number: each.shown for number, each in discussion.suggestions.items() if not each.error}
+        shown = {
+            number: each.shown for number, each in discussion.suggestions.items() if not each.error
+        }
         turns = []
         for before, number in itertools.pairwise(shown):
             names = {"error": discussion.reviews[before].error, "suggestion": shown[number]}
-            turns.append(Turn(own_text(discussion.pieces["review", before]["text"]), "suggested", names))
+            turns.append(
+                Turn(own_text(discussion.pieces["review", before]["text"]), "suggested", names)
+            )
         messages = discussion.messages("review", turns, suggestion=next(iter(shown.values())))
         answer = yield self._prompt(discussion, messages, exchange)
         return _said(answer, answer.usage)
@@ -336,7 +405,9 @@ class Partners:
         names = {"points": points, "rationale": discussion.on_record.rationale is not None}
         asked = discussion.pieces["suggestion", exchange]["asked"]
         turns = discussion.suggester_turns(exchange, asked)
-        turns.append(Turn(own_text(discussion.pieces["suggestion", exchange]["text"]), "revision", names))
+        turns.append(
+            Turn(own_text(discussion.pieces["suggestion", exchange]["text"]), "revision", names)
+        )
         answer = yield self._prompt(discussion, discussion.messages("suggestion", turns), 1)
         return _said(answer, answer.usage)
 
@@ -358,15 +429,21 @@ def account(discussions: Sequence[Discussion], suggester: str, reviewer: str) ->
     }
     for role, who in (("suggestion", f"suggester {suggester}"), ("review", f"reviewer {reviewer}")):
         if errors[role] and all(errors[role]):
-            piece = next(one for each in discussions for one in each.pieces.values() if one["role"] == role)
+            piece = next(
+                one for each in discussions for one in each.pieces.values() if one["role"] == role
+            )
             begins = " ".join((piece["text"] or piece["error"] or "").split())[:80]
             raise RecordError(
                 f"the {who} never answered in the form of a {role}, in {len(discussions):,} discussions; case "
                 f"{piece['case_id']!r}: {begins!r}"
             )
     at = Counter(each.accepted[0] for each in discussions if each.accepted and each.consensus)
-    unreadable = {role: count for role, said in errors.items() if (count := len(list(filter(None, said))))}
-    exchanges = ", ".join(f"exchange {exchange}: {count:,}" for exchange, count in sorted(at.items()))
+    unreadable = {
+        role: count for role, said in errors.items() if (count := len(list(filter(None, said))))
+    }
+    exchanges = ", ".join(
+        f"exchange {exchange}: {count:,}" for exchange, count in sorted(at.items())
+    )
     agreed = f"{at.total():,} consensus{f' ({exchanges})' if exchanges else ''}"
     lines = [
         f"discussion: {suggester} suggests, {reviewer} reviews",

@@ -22,7 +22,10 @@ from automedeval.records.journal import write_lines
 from automedeval.records.types import take
 from automedeval.rubrics.grammar import ParsedAnswer, format_verdict, reads_back
 
-QUEUE, DECIDED = "jury.jsonl", "decided"  # a file, and the folder beside it with the file of the decisions
+QUEUE, DECIDED = (
+    "jury.jsonl",
+    "decided",
+)  # a file, and the folder beside it with the file of the decisions
 ANSWERS = ("annotator", "decision", "rationale", "scores")  # what the jury fills in
 
 
@@ -50,7 +53,9 @@ def read_rulings(path: str | Path, recorded: Mapping[str, Recorded]) -> dict[str
                 raise RecordError(f"no training case {case_id!r}")
             if case_id in rulings:
                 raise RecordError(f"case {case_id!r} has a line already")
-            rulings[case_id] = None if line.get("decision") is None else _ruling(line, recorded[case_id])
+            rulings[case_id] = (
+                None if line.get("decision") is None else _ruling(line, recorded[case_id])
+            )
         except RecordError as error:
             raise RecordError(f"{place}: {error}") from None
     return {case_id: ruling for case_id, ruling in rulings.items() if ruling}
@@ -61,7 +66,9 @@ def read_jury(discussion: Path, recorded: Mapping[str, Recorded]) -> dict[str, R
     queue, decided = discussion / QUEUE, discussion / DECIDED / QUEUE
     for place, line in read_lines(queue) if queue.exists() else ():
         if any(line.get(name) is not None for name in ANSWERS):
-            raise RecordError(f"{place}: the queue is written anew by each run; move the file to {decided}")
+            raise RecordError(
+                f"{place}: the queue is written anew by each run; move the file to {decided}"
+            )
     return read_rulings(decided, recorded) if decided.exists() else {}
 
 
@@ -75,7 +82,9 @@ def _line(recorded: Recorded) -> dict[str, Any]:
 def _ruling(line: Mapping[str, Any], recorded: Recorded) -> Ruling:
     """Return the decision of a line, a revised verdict in the slots of the row."""
     case, rubric, decision = recorded.case, recorded.rubric, line["decision"]
-    annotator, rationale = (take(line, name, (str, NoneType), None) for name in ("annotator", "rationale"))
+    annotator, rationale = (
+        take(line, name, (str, NoneType), None) for name in ("annotator", "rationale")
+    )
     if decision not in DECISIONS:
         raise RecordError(f"'decision' must be keep, revise or null, not {json.dumps(decision)}")
     queued = _line(recorded)
@@ -89,14 +98,18 @@ def _ruling(line: Mapping[str, Any], recorded: Recorded) -> Ruling:
     scores = line.get("scores")
     if scores is not None and (not isinstance(scores, list) or len(scores) != len(case.models)):
         models = ", ".join(case.models)
-        raise RecordError(f"'scores' must be a list of {len(case.models)}, for {models}, not {json.dumps(scores)}")
+        raise RecordError(
+            f"'scores' must be a list of {len(case.models)}, for {models}, not {json.dumps(scores)}"
+        )
     chosen = [scores[index] for index in recorded.order] if scores else []
     if not chosen or None in chosen:
         raise RecordError("a revision needs a score for every response that was shown")
     assert rubric.scale is not None  # `read_recorded` refuses a rubric without one
     low, high = rubric.scale
     if wrong := [score for score in chosen if type(score) is not int or not low <= score <= high]:
-        raise RecordError(f"a score must be a whole number from {low} to {high}, not {json.dumps(wrong[0])}")
+        raise RecordError(
+            f"a score must be a whole number from {low} to {high}, not {json.dumps(wrong[0])}"
+        )
     rationale = (rationale or "").strip() or None if rubric.rationale else None
     reading = ParsedAnswer(True, None, rationale, tuple(chosen))
     if not reads_back(format_verdict(reading, rubric), rubric, len(chosen)):

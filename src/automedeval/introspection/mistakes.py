@@ -61,21 +61,40 @@ class Mistake:
         """Return the judge's verdict with the responses in this order: rationale and scores by slot, or error and raw text."""
         verdict = self.judged
         if not verdict.valid:
-            return {"rationale": None, "scores": None, "error": verdict.error, "raw": verdict.raw[:LONGEST_RAW]}
+            return {
+                "rationale": None,
+                "scores": None,
+                "error": verdict.error,
+                "raw": verdict.raw[:LONGEST_RAW],
+            }
         seen = seen_from(verdict, order, self.recorded.rubric.slot_word)
-        return {"rationale": seen.rationale, "scores": list(seen.scores or ()), "error": None, "raw": None}
+        return {
+            "rationale": seen.rationale,
+            "scores": list(seen.scores or ()),
+            "error": None,
+            "raw": None,
+        }
 
     @property
     def digest(self) -> str:
         """Return twelve hexadecimal digits over the case, the verdict on record and the judge's."""
         row, verdict = self.recorded.row, self.judged
-        seen = [self.recorded.case.digest, row["order"], row["completion"], verdict.order, verdict.scores]
+        seen = [
+            self.recorded.case.digest,
+            row["order"],
+            row["completion"],
+            verdict.order,
+            verdict.scores,
+        ]
         seen += [verdict.valid, verdict.rationale, verdict.choices, verdict.error, verdict.raw]
         return digest(seen)
 
 
 def read_recorded(
-    rows: Iterable[dict[str, Any]], cases: Mapping[str, Case], rubrics: Mapping[str, Rubric], place: str
+    rows: Iterable[dict[str, Any]],
+    cases: Mapping[str, Case],
+    rubrics: Mapping[str, Rubric],
+    place: str,
 ) -> list[Recorded]:
     """Join training rows with their cases, and parse the verdict of each; errors call the data set `place`.
 
@@ -91,19 +110,33 @@ def read_recorded(
             raise RecordError(f"{where} is in no file of --cases")
         if row["rubric"] not in rubrics:
             names = ", ".join(sorted(rubrics))
-            raise RecordError(f"{where}: no rubric {row['rubric']!r} among {names}; give yours with --rubrics")
+            raise RecordError(
+                f"{where}: no rubric {row['rubric']!r} among {names}; give yours with --rubrics"
+            )
         rubric, original = rubrics[row["rubric"]], cases[row["case_id"]]
         if not rubric.scale:
-            raise RecordError(f"{where}: {rubric.name} gives choices, and a round of introspection is on scores")
-        shown = Verdict(original.id, row["judge"], row["rubric"], tuple(row["order"]), extra={"models": row["models"]})
+            raise RecordError(
+                f"{where}: {rubric.name} gives choices, and a round of introspection is on scores"
+            )
+        shown = Verdict(
+            original.id,
+            row["judge"],
+            row["rubric"],
+            tuple(row["order"]),
+            extra={"models": row["models"]},
+        )
         case = as_shown(original, shown)
         texts = [case.responses[index].text for index in row["order"]]
         reading = parse_verdict(row["completion"][0]["content"], rubric, len(texts))
         if not reading.valid:
             raise RecordError(f"{where}: the verdict on record cannot be read: {reading.error}")
-        prompt = judge_messages(rubric, case.question, texts, case.reference, reading.rationale is not None)
+        prompt = judge_messages(
+            rubric, case.question, texts, case.reference, reading.rationale is not None
+        )
         if prompt != row["prompt"]:
-            raise RecordError(f"{where}: its texts, or the rubric's wording, have changed since the data set was built")
+            raise RecordError(
+                f"{where}: its texts, or the rubric's wording, have changed since the data set was built"
+            )
         recorded[case.id] = Recorded(row, original, case, rubric, reading)
     if not recorded:
         raise RecordError(f"{place}: not a single training row")
@@ -118,15 +151,25 @@ def read_judge(path: str, recorded: Sequence[Recorded]) -> dict[str, Verdict]:
     """
     by_case = {each.case.id: each for each in recorded}
     rubric_of = {case_id: each.rubric.name for case_id, each in by_case.items()}
-    placed = [each for each in read_placed(path, Verdict) if each[1].rubric == rubric_of.get(each[1].case_id)]
+    placed = [
+        each
+        for each in read_placed(path, Verdict)
+        if each[1].rubric == rubric_of.get(each[1].case_id)
+    ]
     if not placed:
         rubrics = ", ".join(sorted(set(rubric_of.values())))
-        raise RecordError(f"{path}: no verdict by {rubrics} on any of the {len(by_case):,} training cases")
+        raise RecordError(
+            f"{path}: no verdict by {rubrics} on any of the {len(by_case):,} training cases"
+        )
     judge, *others = sorted({verdict.judge for _, verdict in placed})
     if others:
-        raise RecordError(f"{path}: verdicts of {', '.join([judge, *others])}: a round takes the file of one judge")
+        raise RecordError(
+            f"{path}: verdicts of {', '.join([judge, *others])}: a round takes the file of one judge"
+        )
     if len({verdict.settings for _, verdict in placed}) > 1:
-        raise RecordError(f"{path}: verdicts of {judge} with different weights, wording or settings")
+        raise RecordError(
+            f"{path}: verdicts of {judge} with different weights, wording or settings"
+        )
     places: dict[str, str] = {}
     for place, verdict in placed:
         case_id, row = verdict.case_id, by_case[verdict.case_id]
@@ -150,7 +193,9 @@ def read_judge(path: str, recorded: Sequence[Recorded]) -> dict[str, Verdict]:
     return {verdict.case_id: verdict for _, verdict in placed}
 
 
-def find_mistakes(recorded: Sequence[Recorded], judged: Mapping[str, Verdict]) -> tuple[list[Mistake], list[str]]:
+def find_mistakes(
+    recorded: Sequence[Recorded], judged: Mapping[str, Verdict]
+) -> tuple[list[Mistake], list[str]]:
     """Return the judge's mistakes, in the order of the rows, and the lines that report them (Algorithm 2, line 6)."""
     mistakes, overlong = [], 0
     for row in recorded:
@@ -162,7 +207,8 @@ def find_mistakes(recorded: Sequence[Recorded], judged: Mapping[str, Verdict]) -
     counts = Counter(mistake.kind for mistake in mistakes)
     listed = ", ".join(f"{kind}: {counts[kind]:,}" for kind in KINDS if counts[kind])
     lines = [
-        f"introspection: {len(recorded):,} cases → {len(mistakes):,} mistakes" + (f" ({listed})" if listed else "")
+        f"introspection: {len(recorded):,} cases → {len(mistakes):,} mistakes"
+        + (f" ({listed})" if listed else "")
     ]
     if overlong:
         lines.append(
@@ -176,7 +222,9 @@ def _kind(recorded: Recorded, verdict: Verdict) -> str | None:
     # Paper: it does not define an incorrect evaluation. Here: other relations of two scores, or another score.
     if not verdict.valid:
         return "invalid"
-    scores = np.array([by_slot(verdict.scores or (), recorded.order), recorded.reading.scores], dtype=float)
+    scores = np.array(
+        [by_slot(verdict.scores or (), recorded.order), recorded.reading.scores], dtype=float
+    )
     judged, on_record = (np.sign(np.subtract.outer(each, each)) for each in scores)
     if (judged != on_record).any():
         return "relations"

@@ -30,16 +30,22 @@ Record = dict[str, Any]
 class RoundArguments(TableArguments):
     """The data set that a round of introspection revises, and the round's own."""
 
-    dataset: str = option("folder of a data set of recipes/build_dataset.py, or of an earlier round")
+    dataset: str = option(
+        "folder of a data set of recipes/build_dataset.py, or of an earlier round"
+    )
     cases: list[str] = option("case files that hold the training cases")
-    output: str = option("folder of the round's data set; OUTPUT.discussion holds the discussion and the jury's queue")
+    output: str = option(
+        "folder of the round's data set; OUTPUT.discussion holds the discussion and the jury's queue"
+    )
     rubrics: list[str] = option("YAML files of your own rubrics", [])
 
     def __post_init__(self) -> None:
         for name in ("cases", "rubrics"):
             setattr(self, name, comma_list(getattr(self, name)))
         if Path(self.output).resolve() == Path(self.dataset).resolve():
-            raise RecordError(f"--output {self.output}: a round needs another folder than its data set")
+            raise RecordError(
+                f"--output {self.output}: a round needs another folder than its data set"
+            )
 
     @property
     def discussion(self) -> Path:
@@ -52,7 +58,9 @@ class RoundArguments(TableArguments):
         wanted = {row["case_id"] for row in dataset.training}
         read = (case for path in self.cases for case in read_cases(path, blank=self.blank))
         cases = {case.id: case for case in read if case.id in wanted}
-        return dataset, read_recorded(dataset.training, cases, rubrics_with(self.rubrics), self.dataset)
+        return dataset, read_recorded(
+            dataset.training, cases, rubrics_with(self.rubrics), self.dataset
+        )
 
 
 def mistake_record(mistake: Mistake, discussion: Discussion | None = None) -> Record:
@@ -81,10 +89,17 @@ def mistake_record(mistake: Mistake, discussion: Discussion | None = None) -> Re
         keep = suggestion.keep or discussion.revised is None  # a consensus to revise has a revision
         said = discussion.pieces["review" if keep else "revision", exchange]
         decision = "keep" if keep else "revise"
-        record |= {"consensus_at": exchange, "decided_by": "consensus", "decision": decision, "when": said["when"]}
+        record |= {
+            "consensus_at": exchange,
+            "decided_by": "consensus",
+            "decision": decision,
+            "when": said["when"],
+        }
         if not keep and discussion.revised:
             orders = (discussion.order, recorded.order, recorded.rubric.slot_word)
-            record["revised_verdict"] = _verdict("consensus", reordered(discussion.revised, *orders), recorded)
+            record["revised_verdict"] = _verdict(
+                "consensus", reordered(discussion.revised, *orders), recorded
+            )
     return record
 
 
@@ -92,16 +107,24 @@ def _verdict(judge: str, reading: ParsedAnswer, recorded: Recorded) -> Record:
     return {"judge": judge, **as_recorded(reading, recorded.order, recorded.case.models)}
 
 
-def apply_rulings(records: Iterable[Record], rulings: Mapping[str, Ruling], recorded: Mapping[str, Recorded]) -> None:
+def apply_rulings(
+    records: Iterable[Record], rulings: Mapping[str, Ruling], recorded: Mapping[str, Recorded]
+) -> None:
     """Put the jury's decisions, by case id, into the records that no consensus decides."""
     for record in records:
         if record["decided_by"] == "consensus":
             continue
         record |= dict.fromkeys(DECISION)  # those of an earlier run
         if ruling := rulings.get(record["case_id"]):
-            record |= {"decided_by": "jury", "decision": ruling.decision, "annotator": ruling.annotator}
+            record |= {
+                "decided_by": "jury",
+                "decision": ruling.decision,
+                "annotator": ruling.annotator,
+            }
             if ruling.reading:
-                record["revised_verdict"] = _verdict("jury", ruling.reading, recorded[ruling.case_id])
+                record["revised_verdict"] = _verdict(
+                    "jury", ruling.reading, recorded[ruling.case_id]
+                )
 
 
 def write_discussion(folder: Path, records: Sequence[Record], **facts: Any) -> None:
@@ -114,7 +137,9 @@ def write_discussion(folder: Path, records: Sequence[Record], **facts: Any) -> N
 def read_discussion(folder: Path, dataset: Dataset) -> tuple[list[Record], dict[str, Any]]:
     """Return what `write_discussion` wrote; RecordError for none, or one of another data set."""
     if not (folder / SUMMARY).exists():
-        raise RecordError(f"{folder} holds no discussion; recipes/introspect_discuss.py with this --output writes it")
+        raise RecordError(
+            f"{folder} holds no discussion; recipes/introspect_discuss.py with this --output writes it"
+        )
     facts = read_json(folder / SUMMARY)
     if facts["follows"] != dataset.statistics["fingerprint"]:
         raise RecordError(
@@ -134,6 +159,9 @@ def counts_of(records: Sequence[Record]) -> dict[str, Any]:
     decided = Counter((record["decided_by"], record["decision"]) for record in records)
     return {
         "mistakes": len(records),
-        **{by: {what: decided[by, what] for what in ("keep", "revise")} for by in ("consensus", "jury")},
+        **{
+            by: {what: decided[by, what] for what in ("keep", "revise")}
+            for by in ("consensus", "jury")
+        },
         "unresolved": decided[None, None],
     }

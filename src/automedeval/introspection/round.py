@@ -32,7 +32,9 @@ def revised_row(recorded: Recorded, reading: ParsedAnswer, by: str) -> dict[str,
         # The prompt for scores alone differs from the one for scores with reasons.
         case = recorded.case
         texts = [case.responses[index].text for index in recorded.order]
-        prompt = judge_messages(recorded.rubric, case.question, texts, case.reference, reading.rationale is not None)
+        prompt = judge_messages(
+            recorded.rubric, case.question, texts, case.reference, reading.rationale is not None
+        )
         prompt_digest = digest(prompt)
     completion = [{"role": "assistant", "content": format_verdict(reading, recorded.rubric)}]
     new = {"prompt": prompt, "completion": completion, "judge": by, "prompt_digest": prompt_digest}
@@ -47,7 +49,9 @@ def decision_lines(records: Sequence[Record], rulings: Iterable[str]) -> list[st
         if total := kept + revised + waiting:
             more = f", {waiting:,} waiting" if by == "jury" else ""
             lines.append(f"{by}: {total:,} cases → {kept:,} kept, {revised:,} revised{more}")
-    if idle := len(set(rulings) - {each["case_id"] for each in records if each["decided_by"] == "jury"}):
+    if idle := len(
+        set(rulings) - {each["case_id"] for each in records if each["decided_by"] == "jury"}
+    ):
         lines.append(f"jury: {idle:,} decisions on cases that needed none")
     return lines
 
@@ -71,14 +75,20 @@ def write_round(
     for record in records:
         if verdict := record["revised_verdict"]:
             one = by_case[record["case_id"]]
-            reading = ParsedAnswer(True, None, verdict["rationale"], by_slot(verdict["scores"], one.order))
+            reading = ParsedAnswer(
+                True, None, verdict["rationale"], by_slot(verdict["scores"], one.order)
+            )
             revised[one.case.id] = revised_row(one, reading, record["decided_by"])
     rows = [revised.get(each.case.id, each.row) for each in recorded]
-    faults = row_faults(rows, encoder, max_length, {each.rubric.name: each.rubric for each in recorded})
+    faults = row_faults(
+        rows, encoder, max_length, {each.rubric.name: each.rubric for each in recorded}
+    )
     usable = [row for row, fault in zip(rows, faults) if fault is None]
     names = ("case_id", "teacher", "judge")
     dropped = [
-        {name: row[name] for name in names} | {"reason": fault} for row, fault in zip(rows, faults) if fault is not None
+        {name: row[name] for name in names} | {"reason": fault}
+        for row, fault in zip(rows, faults)
+        if fault is not None
     ]
     counted = arithmetic("verdicts", len(rows), Counter(row["reason"] for row in dropped))
     if not usable:
@@ -93,14 +103,19 @@ def write_round(
 
 
 def round_facts(
-    dataset: Dataset, cases: int, records: Sequence[Record], discussion: Mapping[str, Any], lines: Iterable[str]
+    dataset: Dataset,
+    cases: int,
+    records: Sequence[Record],
+    discussion: Mapping[str, Any],
+    lines: Iterable[str],
 ) -> dict[str, Any]:
     """Return what the statistics record of a round on so many cases.
 
     `discussion` has the facts that `write_discussion` wrote, and `lines` what was reported since.
     """
     return {
-        "round": dataset.statistics.get("round", 0) + 1,  # a data set of recipes/build_dataset.py is round 0 itself
+        "round": dataset.statistics.get("round", 0)
+        + 1,  # a data set of recipes/build_dataset.py is round 0 itself
         "follows": discussion["follows"],
         "judge": discussion["judge"],
         "partners": {**discussion["partners"], "jury": "the jury"},

@@ -93,10 +93,14 @@ class BaseJudge(ABC):
         """Answer one window of prompts that fit; yield (index, answer) of the wanted ones, in any order."""
 
     @abstractmethod
-    def verdict(self, request: Request, answer: Any, notes: dict[str, Any] | None = None) -> Verdict:
+    def verdict(
+        self, request: Request, answer: Any, notes: dict[str, Any] | None = None
+    ) -> Verdict:
         """Return the verdict that an answer gives, in the case's order of responses."""
 
-    def judge(self, requests: Sequence[Request], wanted: Sequence[bool] | None = None) -> Iterator[tuple[int, Verdict]]:
+    def judge(
+        self, requests: Sequence[Request], wanted: Sequence[bool] | None = None
+    ) -> Iterator[tuple[int, Verdict]]:
         """Judge one window of requests; yield (index, verdict) of the wanted ones as they come.
 
         Without an answer a verdict is invalid, with the note `failed` or, if the prompt is too long, `overlong`. ChatError if
@@ -118,14 +122,18 @@ class BaseJudge(ABC):
             notes = {name: True for name in names if getattr(answer, name)}
             yield sent[place], self.verdict(requests[sent[place]], answer, notes)
 
-    def record(self, request: Request, error: str | None, notes: dict[str, Any] | None, **values: Any) -> Verdict:
+    def record(
+        self, request: Request, error: str | None, notes: dict[str, Any] | None, **values: Any
+    ) -> Verdict:
         """Return a verdict, invalid if there is an error, with its origin; empty responses are named, and put lowest."""
         case, checkpoint = request.case, getattr(self.chat, "checkpoint", None)
         made = {"models": case.models, "case_digest": request.digest, "settings": self.fingerprint}
         made |= {"checkpoint": checkpoint} if checkpoint else {}
         if "row" in case.extra:  # of a table
             made |= {"row": case.extra["row"], "question": question_text(case.question)}
-        if empty := [case.models[index] for index in request.slots if case.responses[index].is_empty]:
+        if empty := [
+            case.models[index] for index in request.slots if case.responses[index].is_empty
+        ]:
             made["empty"] = empty
             if not request.checklist:
                 error, values = put_empty_lowest(request, self.wording, error, values)
@@ -149,7 +157,11 @@ class ApartJudge(BaseJudge):
         return plan_apart(case, self.models)
 
     def scored(
-        self, request: Request, values: Iterable[float], error: str, notes: dict[str, Any] | None = None
+        self,
+        request: Request,
+        values: Iterable[float],
+        error: str,
+        notes: dict[str, Any] | None = None,
     ) -> Verdict:
         """Return the verdict of a number for each response that is shown; with the error if none of them is finite."""
         finite = [round(float(value), 6) if math.isfinite(value) else None for value in values]

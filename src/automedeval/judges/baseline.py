@@ -9,7 +9,13 @@ import numpy as np
 
 from automedeval.judges.base import ApartJudge
 from automedeval.judges.requests import Request
-from automedeval.metrics.embedding import EMBEDDINGS, NAMES, READ_REFERENCE, TextEncoder, nearest_pieces
+from automedeval.metrics.embedding import (
+    EMBEDDINGS,
+    NAMES,
+    READ_REFERENCE,
+    TextEncoder,
+    nearest_pieces,
+)
 from automedeval.metrics.lexical import BASELINES, Collection, bm25
 from automedeval.records import UNSEEN, Case, RecordError, Verdict, digest
 from automedeval.rubrics import COUNTED
@@ -53,15 +59,23 @@ class BaselineJudge(ApartJudge):
         assert self.encoder is not None
         return nearest_pieces(cases, self.encoder, [self.baseline])[self.baseline]
 
-    def answer(self, prompts: Sequence[Request], wanted: Sequence[bool]) -> Iterator[tuple[int, np.ndarray]]:
+    def answer(
+        self, prompts: Sequence[Request], wanted: Sequence[bool]
+    ) -> Iterator[tuple[int, np.ndarray]]:
         """Yield (index, scores of all responses) of the wanted requests."""
         scores = self._score([request.case for request in prompts])
         ends = np.cumsum([len(request.case.responses) for request in prompts])
-        return ((index, each) for index, each in enumerate(np.split(scores, ends[:-1])) if wanted[index])
+        return (
+            (index, each) for index, each in enumerate(np.split(scores, ends[:-1])) if wanted[index]
+        )
 
-    def verdict(self, request: Request, answer: np.ndarray, notes: dict[str, Any] | None = None) -> Verdict:
+    def verdict(
+        self, request: Request, answer: np.ndarray, notes: dict[str, Any] | None = None
+    ) -> Verdict:
         """Return the verdict of a case's scores, None for a response without words; it is invalid if none is finite."""
         text = "reference" if self.baseline in READ_REFERENCE else "question"
         missing = text == "reference" and request.case.reference is None
-        error = "the case has no reference" if missing else f"the {text} or every response has no words"
+        error = (
+            "the case has no reference" if missing else f"the {text} or every response has no words"
+        )
         return self.scored(request, answer[list(request.slots)], error, notes)

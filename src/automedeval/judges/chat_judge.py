@@ -15,7 +15,12 @@ from automedeval.models.questions import Question, read_questions
 from automedeval.records import Case, Verdict, digest, question_text
 from automedeval.records.text import readable
 from automedeval.rubrics import Rubric, read_rubric
-from automedeval.rubrics.grammar import ParsedAnswer, answer_parts, parse_verdict, reading_from_values
+from automedeval.rubrics.grammar import (
+    ParsedAnswer,
+    answer_parts,
+    parse_verdict,
+    reading_from_values,
+)
 from automedeval.rubrics.prompts import judge_messages, template_fingerprint
 from automedeval.rubrics.questions import Search
 from automedeval.rubrics.slots import by_response, choice_names
@@ -64,18 +69,24 @@ class Judge(BaseJudge):
     store: str = ""
 
     def __post_init__(self) -> None:
-        self.wording = self.rubric = read_rubric(self.rubric) if isinstance(self.rubric, str) else self.rubric
+        self.wording = self.rubric = (
+            read_rubric(self.rubric) if isinstance(self.rubric, str) else self.rubric
+        )
         self.name = self.name or self.chat.name
         self.rubric_name = self.wording.name
         self.rationale = self.rationale and self.wording.rationale
-        self.score_decoding = self.score_decoding or ("constrained" if self.chat.constrains else "free")
+        self.score_decoding = self.score_decoding or (
+            "constrained" if self.chat.constrains else "free"
+        )
         self._found = lru_cache(maxsize=4096)(self._look_up)
 
     @cached_property
     def fingerprint(self) -> str:
         settings = [self.chat.fingerprint, self.wording.fingerprint, self.rationale]
         settings += [self.score_decoding, "error"]  # of prompts that are too long
-        settings += [self.store, template_fingerprint("completion_chain"), PASSAGES] if self.search else []
+        settings += (
+            [self.store, template_fingerprint("completion_chain"), PASSAGES] if self.search else []
+        )
         return digest(settings + ([QUESTION.name, QUESTION.wording] if self.asks else []))
 
     @property
@@ -84,14 +95,20 @@ class Judge(BaseJudge):
         return self.score_decoding == "constrained" and not self.chat.constrains
 
     def plan(self, case: Case) -> list[Request]:
-        return plan_requests(case, self.wording, self.orders, self.seed, self.runs, self.baseline, self.models)
+        return plan_requests(
+            case, self.wording, self.orders, self.seed, self.runs, self.baseline, self.models
+        )
 
     def estimate(self, requests: Sequence[Request]) -> int:
         rendered = [self.prompt(request) for request in requests]
-        prompts = [each for some in rendered for each in (some if isinstance(some, list) else [some])]
+        prompts = [
+            each for some in rendered for each in (some if isinstance(some, list) else [some])
+        ]
         if self.asks:  # the longest questions that may follow each
             longest = Answer("x" * getattr(self.chat, "max_new_tokens", 0))
-            prompts += [asked for prompt in prompts for _, asked in self._questions(prompt, longest)]
+            prompts += [
+                asked for prompt in prompts for _, asked in self._questions(prompt, longest)
+            ]
         return self.chat.estimate(prompts)
 
     def _questions(self, prompt: Prompt, answer: Answer) -> Iterator[tuple[Question, Prompt]]:
@@ -99,13 +116,18 @@ class Judge(BaseJudge):
         before = [*prompt.messages, {"role": "assistant", "content": answer.text}]
         for slot in prompt.slots:
             question = replace(QUESTION, options=slot.values)
-            yield question, question.prompt({"slot": slot.name, "options": ", ".join(slot.values)}, before)
+            yield (
+                question,
+                question.prompt({"slot": slot.name, "options": ", ".join(slot.values)}, before),
+            )
 
     def answer(self, prompts: Sequence[Any], wanted: Sequence[bool]) -> Iterator[tuple[int, Any]]:
         if not self.asks:
             return self.chat.answer(prompts, wanted)
         chat: Any = self.chat  # an endpoint's
-        dialogues = ((at, self._with_odds(prompt)) for at, prompt in enumerate(prompts) if wanted[at])
+        dialogues = (
+            (at, self._with_odds(prompt)) for at, prompt in enumerate(prompts) if wanted[at]
+        )
         return chat.follow(dialogues, failed=Answer.of_failure)
 
     def _with_odds(self, prompt: Prompt) -> Dialogue:
@@ -129,12 +151,20 @@ class Judge(BaseJudge):
         case = request.case
         texts = [case.responses[index].text for index in request.slots]
         rationale = self.rationale if request.rationale is None else request.rationale
-        found = [passage for each in self.knowledge(request) for passage in each["passages"]] if self.search else []
-        passages = list({passage["id"]: passage for passage in found}.values()) if self.search else None
+        found = (
+            [passage for each in self.knowledge(request) for passage in each["passages"]]
+            if self.search
+            else []
+        )
+        passages = (
+            list({passage["id"]: passage for passage in found}.values()) if self.search else None
+        )
         messages = judge_messages(rubric, case.question, texts, case.reference, rationale, passages)
         constrained = self.score_decoding == "constrained"
         parts = tuple(answer_parts(rubric, len(texts), rationale)) if constrained else None
-        return Prompt(messages, parts, request.run, f"{self.rubric_name}:{self.wording.fingerprint}")
+        return Prompt(
+            messages, parts, request.run, f"{self.rubric_name}:{self.wording.fingerprint}"
+        )
 
     def knowledge(self, request: Request) -> list[dict[str, Any]]:
         """Return what books say on the question and on each response that is shown, as verdicts record it.
@@ -144,8 +174,13 @@ class Judge(BaseJudge):
         # Paper: the teacher asks for knowledge (Algorithm 1). A judge is shown it at once, and asks nothing.
         case = request.case
         texts = [("question", question_text(case.question))]
-        texts += [(case.models[index], case.responses[index].text) for index in sorted(request.slots)]
-        return [{"query": name, "passages": [each.to_dict() for each in self._found(text)]} for name, text in texts]
+        texts += [
+            (case.models[index], case.responses[index].text) for index in sorted(request.slots)
+        ]
+        return [
+            {"query": name, "passages": [each.to_dict() for each in self._found(text)]}
+            for name, text in texts
+        ]
 
     def _look_up(self, text: str) -> list[Any]:
         """Return the passages that are nearest to any piece of a text: an encoder reads no more than a piece of it."""
@@ -154,34 +189,47 @@ class Judge(BaseJudge):
         best = {each.id: each for each in sorted(hits, key=lambda each: each.score)}
         return sorted(best.values(), key=lambda each: -each.score)[:PASSAGES]
 
-    def record(self, request: Request, error: str | None, notes: dict[str, Any] | None, **values: Any) -> Verdict:
+    def record(
+        self, request: Request, error: str | None, notes: dict[str, Any] | None, **values: Any
+    ) -> Verdict:
         knowledge = {"knowledge": self.knowledge(request)} if self.search else {}
         return super().record(request, error, knowledge | (notes or {}), **values)
 
-    def verdict(self, request: Request, answer: Answer, notes: dict[str, Any] | None = None) -> Verdict:
+    def verdict(
+        self, request: Request, answer: Answer, notes: dict[str, Any] | None = None
+    ) -> Verdict:
         slots, case = request.slots, request.case
         reading = read_answer(answer, self.wording, len(slots))
         values: dict[str, Any] = {"scores": None, "expected_scores": None, "choices": None}
         extra = (notes or {}) | ({"truncated": True} if answer.truncated else {})
         if answer.probabilities:
-            extra["probabilities"] = [{word: round(p, 5) for word, p in odds.items()} for odds in answer.probabilities]
+            extra["probabilities"] = [
+                {word: round(p, 5) for word, p in odds.items()} for odds in answer.probabilities
+            ]
         count = len(case.responses)
         if reading.scores:
             values["scores"] = by_response(reading.scores, slots, count)
             if means := _expected(answer.probabilities, reading):
                 values["expected_scores"] = by_response(means, slots, count)
         if reading.criterion_scores:
-            by_name = {name: list(by_response(of, slots, count)) for name, of in reading.criterion_scores.items()}
+            by_name = {
+                name: list(by_response(of, slots, count))
+                for name, of in reading.criterion_scores.items()
+            }
             values["criterion_scores"] = by_name
         if reading.choices:
             names = {} if self.wording.in_words else choice_names(case.models, slots)
-            values["choices"] = {name: names.get(choice, choice) for name, choice in reading.choices.items()}
+            values["choices"] = {
+                name: names.get(choice, choice) for name, choice in reading.choices.items()
+            }
         self.chat.accepted |= reading.valid
         values |= {"rationale": reading.rationale, "usage": answer.usage, "raw": answer.text}
         return self.record(request, reading.error, extra, **values)
 
 
-def _expected(odds: Sequence[Mapping[str, float]] | None, reading: ParsedAnswer) -> list[float] | None:
+def _expected(
+    odds: Sequence[Mapping[str, float]] | None, reading: ParsedAnswer
+) -> list[float] | None:
     """Return the probability-weighted mean score of each slot, None without probabilities.
 
     Where an answer scores several criteria, it is the mean over these; of the scores where there are no probabilities.
@@ -191,4 +239,6 @@ def _expected(odds: Sequence[Mapping[str, float]] | None, reading: ParsedAnswer)
         return [round(sum(scores) / len(scores), 6) for scores in zip(*criteria)] or None
     means = [sum(int(word) * p for word, p in each.items()) / sum(each.values()) for each in odds]
     count = len(reading.criterion_scores or "1")  # values of a slot, which follow one another
-    return [round(sum(means[start : start + count]) / count, 6) for start in range(0, len(means), count)]
+    return [
+        round(sum(means[start : start + count]) / count, 6) for start in range(0, len(means), count)
+    ]

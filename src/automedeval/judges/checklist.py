@@ -25,7 +25,9 @@ class ChecklistJudge(Judge):
     def fingerprint(self) -> str:
         return digest([super().fingerprint, 1])  # the number of criteria in a prompt
 
-    def judge(self, requests: Sequence[Request], wanted: Sequence[bool] | None = None) -> Iterator[tuple[int, Verdict]]:
+    def judge(
+        self, requests: Sequence[Request], wanted: Sequence[bool] | None = None
+    ) -> Iterator[tuple[int, Verdict]]:
         wanted = [True] * len(requests) if wanted is None else wanted
         empty = [request.case.responses[request.slots[0]].is_empty for request in requests]
         for index in (index for index, want in enumerate(wanted) if want and empty[index]):
@@ -52,7 +54,9 @@ class ChecklistJudge(Judge):
         score = checklist_score(points, met)._asdict()
         shown = [None if chance is None else round(chance, 5) for chance in chances]
         checklist = {"met": list(met), "met_probabilities": shown}
-        checklist |= {name: None if value is None else round(value, 6) for name, value in score.items()}
+        checklist |= {
+            name: None if value is None else round(value, 6) for name, value in score.items()
+        }
         return self.record(request, None, notes, checklist=checklist, **values)
 
     def prompt(self, request: Request) -> list[Prompt]:
@@ -62,13 +66,18 @@ class ChecklistJudge(Judge):
     def overflow(self, prompts: Sequence[list[Prompt]]) -> list[int]:
         return [max(self.chat.overflow(each)) for each in prompts]
 
-    def answer(self, prompts: Sequence[list[Prompt]], wanted: Sequence[bool]) -> Iterator[tuple[int, Any]]:
+    def answer(
+        self, prompts: Sequence[list[Prompt]], wanted: Sequence[bool]
+    ) -> Iterator[tuple[int, Any]]:
         """Yield (index, answers in the order of its prompts) of each wanted response; one that failed stands for all."""
         for index, group in answer_groups(prompts, wanted, super().answer, self.chat.batched):
             yield index, next((each for each in group if each.failed), group)
 
     def verdict(
-        self, request: Request, answer: Sequence[Answer] | Answer, notes: dict[str, Any] | None = None
+        self,
+        request: Request,
+        answer: Sequence[Answer] | Answer,
+        notes: dict[str, Any] | None = None,
     ) -> Verdict:
         """Return the verdict of the answers to the prompts of a response; it is invalid if no criterion could be read."""
         if isinstance(answer, Answer):
@@ -83,9 +92,16 @@ class ChecklistJudge(Judge):
             chances.append(odds[0][self.wording.choices[READINGS[0]]] if odds else None)
         errors = [reading.error for reading in readings if not reading.valid]
         self.chat.accepted |= len(errors) < len(readings)
-        extra = (notes or {}) | ({"truncated": True} if any(each.truncated for each in answer) else {})
+        extra = (notes or {}) | (
+            {"truncated": True} if any(each.truncated for each in answer) else {}
+        )
         extra |= {"unread": errors} if errors else {}
-        rationale = "\n".join(reading.rationale for reading in readings if reading.valid and reading.rationale) or None
+        rationale = (
+            "\n".join(
+                reading.rationale for reading in readings if reading.valid and reading.rationale
+            )
+            or None
+        )
         usage: Counter[str] = Counter()
         for each in answer:
             usage.update(each.usage)

@@ -24,16 +24,29 @@ def compose(
 
     `features` are float [responses, FEATURES], NaN where one was not read; `findings` are empty where there was no evidence.
     """
-    near, covered = (features[:, FEATURES.index(name)].tolist() for name in ("late_interaction", "covered"))
+    near, covered = (
+        features[:, FEATURES.index(name)].tolist() for name in ("late_interaction", "covered")
+    )
     responses = []
     for model, asked, likeness, found, score in zip(case.models, near, covered, findings, scores):
         labels = Counter(each.label for each in found)
         wrong = [each for each in found if each.label == CONTRADICTED and each.passage]
         responses.append(
-            {"model": model, "asked": asked, "covered": likeness, "score": score, "read": was_read(found)}
+            {
+                "model": model,
+                "asked": asked,
+                "covered": likeness,
+                "score": score,
+                "read": was_read(found),
+            }
             | {"statements": len(found), "supported": labels[SUPPORTED], "wrong": wrong}
         )
-    names = {"question": asked_last(case.question), "responses": responses, "low": scale[0], "high": scale[1]}
+    names = {
+        "question": asked_last(case.question),
+        "responses": responses,
+        "low": scale[0],
+        "high": scale[1],
+    }
     return _template().render(names).strip()
 
 

@@ -33,14 +33,20 @@ def write_decision_folder(model: str, output: Path) -> str:
     """Copy a checkpoint to a new folder, with a decision.json and its template; return the name of the rubric it judges by."""
     from transformers.decision import DecisionConfig  # slow to import
 
-    folder, rubric, encoder = checkpoint_folder(model), rubric_of(model, None), PromptEncoder.from_checkpoint(model)
+    folder, rubric, encoder = (
+        checkpoint_folder(model),
+        rubric_of(model, None),
+        PromptEncoder.from_checkpoint(model),
+    )
     if answers_questions(folder):
         raise RecordError(f"{model} has a {DECISION} already")
     if output.exists() and any(output.iterdir()):
         raise RecordError(f"--output {output}: holds files already; choose another folder")
     fields = answer_layout(answer_parts(rubric, 1, rationale=False))[2]
     if rubric.scale is None or len(fields) != 1:
-        raise RecordError(f"{rubric.name} does not score an answer once: a model of decisions cannot judge by it")
+        raise RecordError(
+            f"{rubric.name} does not score an answer once: a model of decisions cannot judge by it"
+        )
     shared, values, _ = encoder.segment(*fields[0])
 
     def messages(texts: tuple[str, ...]) -> list[dict[str, str]]:
@@ -52,7 +58,9 @@ def write_decision_folder(model: str, output: Path) -> str:
     for piece in re.split("(~~~\n[\ue0b0-\ue0b2]\n~~~|[\ue0b0-\ue0b2])", text):
         name = _MARKS.get(piece.strip("~\n"))
         shown = json.dumps(piece, ensure_ascii=False) if name is None else f"state.{name}"
-        template += f"{{{{- fenced({shown}) -}}}}" if name and len(piece) > 1 else f"{{{{- {shown} -}}}}"
+        template += (
+            f"{{{{- fenced({shown}) -}}}}" if name and len(piece) > 1 else f"{{{{- {shown} -}}}}"
+        )
     labels = [encoder.tokenizer.decode(value) for value in values]
     config = DecisionConfig(labels={"score": labels}, chat_template=template)
     question = {"type": "score", "criteria": [str(value) for value in fields[0][1].values]}
@@ -61,8 +69,12 @@ def write_decision_folder(model: str, output: Path) -> str:
         ((inputs, _),) = config.prepare_inputs(request, encoder.tokenizer)
         same = inputs["input_ids"][0].tolist() == encoder.encode([messages(sample)])[0] + shared
         if not same or encoder.tokenizer(labels, add_special_tokens=False).input_ids != values:
-            raise RecordError(f"{model}: its prompts and scores are no template with labels of one token")
-    for file in sorted({each for pattern in (*FILES, "*.safetensors") for each in folder.glob(pattern)}):
+            raise RecordError(
+                f"{model}: its prompts and scores are no template with labels of one token"
+            )
+    for file in sorted(
+        {each for pattern in (*FILES, "*.safetensors") for each in folder.glob(pattern)}
+    ):
         (output / file.relative_to(folder)).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(file, output / file.relative_to(folder))
     config.save_pretrained(output)

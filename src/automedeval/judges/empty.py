@@ -40,9 +40,14 @@ def put_empty_lowest(
     values = dict(values)
     for name, kind in KINDS.items():
         if values.get(name) is not None:
-            values[name] = _lowered(values[name], empty, answered, None if low is None else kind(low))
+            values[name] = _lowered(
+                values[name], empty, answered, None if low is None else kind(low)
+            )
     if by_criterion := values.get("criterion_scores"):
-        lowered = {name: list(_lowered(scores, empty, answered, low)) for name, scores in by_criterion.items()}
+        lowered = {
+            name: list(_lowered(scores, empty, answered, low))
+            for name, scores in by_criterion.items()
+        }
         values["criterion_scores"] = lowered
     if values.get("choices") and rubric is not None:
         better = {each.name for each in rubric.criteria if each.polarity == "better"}
@@ -51,10 +56,15 @@ def put_empty_lowest(
     return None, values
 
 
-def _lowered(scores: Sequence[float | None], empty: list[int], answered: list[int], low: float | None) -> tuple:
+def _lowered(
+    scores: Sequence[float | None], empty: list[int], answered: list[int], low: float | None
+) -> tuple:
     """Return the scores of a case's responses with those of the empty ones at `low`; None: at most the lowest of the others."""
     lows: dict[int, float | None] = dict.fromkeys(empty, low)
     if low is None:
         for index in empty:
-            lows[index] = min((each for slot in [*answered, index] if (each := scores[slot]) is not None), default=None)
+            lows[index] = min(
+                (each for slot in [*answered, index] if (each := scores[slot]) is not None),
+                default=None,
+            )
     return tuple(lows.get(index, value) for index, value in enumerate(scores))

@@ -58,7 +58,13 @@ def read_responses(cases: Sequence[Case], encoder: Any, pair_reader: Callable) -
         for response in case.responses:
             text = encoded[response.text]
             overlap = rouge_l([replace(case, responses=(response,))])[0]
-            rows.append([*own_features(asked, text), np.nan, *reference_features(encoded[reference], text, overlap)])
+            rows.append(
+                [
+                    *own_features(asked, text),
+                    np.nan,
+                    *reference_features(encoded[reference], text, overlap),
+                ]
+            )
             if asked.pieces and text.pieces:
                 nearest = (text.vectors @ asked.vectors.T).max(axis=1).argmax()
                 pairs[len(rows) - 1] = question, text.pieces[nearest]
@@ -85,14 +91,18 @@ def encode(texts: Sequence[str], encoder: Any) -> dict[str, Text]:
     """Encode texts piece by piece; equal pieces are encoded once, so that equal texts have equal features."""
     different = {text: readable(text) for text in texts}
     reads = encoder.reads(list(different.values()))
-    cut = {text: pieces(shown) if read else [] for (text, shown), read in zip(different.items(), reads)}
+    cut = {
+        text: pieces(shown) if read else [] for (text, shown), read in zip(different.items(), reads)
+    }
     every = list(dict.fromkeys(piece for parts in cut.values() for piece in parts))
     encoded = dict(zip(every, encoder.encode_tokens(every)))
     empty = np.empty((0, encoder.dimensions), np.float32)
     return {
         text: Text(
             parts,
-            np.array([encoded[piece][0] for piece in parts], np.float32).reshape(len(parts), encoder.dimensions),
+            np.array([encoded[piece][0] for piece in parts], np.float32).reshape(
+                len(parts), encoder.dimensions
+            ),
             np.vstack([encoded[piece][1] for piece in parts]) if parts else empty,
         )
         for text, parts in cut.items()
@@ -116,7 +126,12 @@ def reference_features(reference: Text, response: Text, overlap: float) -> list[
     if not reference.pieces or not response.pieces:
         return [np.nan] * len(REFERENCE)
     nearest = float((reference.vectors @ response.vectors.T).max())
-    return [nearest, late_interaction(reference, response), late_interaction(response, reference), overlap]
+    return [
+        nearest,
+        late_interaction(reference, response),
+        late_interaction(response, reference),
+        overlap,
+    ]
 
 
 def late_interaction(text: Text, response: Text) -> float:

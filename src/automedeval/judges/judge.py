@@ -25,7 +25,9 @@ from automedeval.records.journal import ALONE, Processes
 from automedeval.rubrics import Rubric, read_rubric
 from automedeval.rubrics.published import PACKAGED, rubric_of
 
-CRITERIA = "--judge MODEL or openai:MODEL with --rubric checklist"  # what reads the criteria of a case
+CRITERIA = (
+    "--judge MODEL or openai:MODEL with --rubric checklist"  # what reads the criteria of a case
+)
 _PLAN = ("orders", "seed", "runs", "baseline", "models")  # the options of `plan_requests`
 VARIABLE = "AUTOMEDEVAL_JUDGE"
 LANGUAGE_MODELS = ("checkpoint", "openai", "decision")
@@ -65,17 +67,25 @@ def load_judge(
     if unknown := options.keys() - {each.name for each in fields(Judge)}:
         raise TypeError(f"load_judge() has no argument {min(unknown)!r}")
     rubric = read_rubric(rubric) if isinstance(rubric, str) else rubric
-    planner(spec, rubric or read_rubric(PACKAGED), **options)  # faults of the options before a download
+    planner(
+        spec, rubric or read_rubric(PACKAGED), **options
+    )  # faults of the options before a download
     rubric = judge_rubric(spec, rubric)
     planner(spec, rubric, **options)
     kind, model = parse_model(spec)
     named = {name: options[name] for name in ("models", "name") if name in options}
     books = {name: options[name] for name in ("search", "store") if name in options}
-    chat = chat if isinstance(chat, ChatArguments) else ChatArguments(**{"batch_tokens": 0, **(chat or {})})
+    chat = (
+        chat
+        if isinstance(chat, ChatArguments)
+        else ChatArguments(**{"batch_tokens": 0, **(chat or {})})
+    )
     encoder = encoder if isinstance(encoder, EncoderArguments) else EncoderArguments(encoder)
     if kind == "baseline":
         network = encoder.load(chat.device) if model in EMBEDDINGS else None
-        return BaselineJudge(model, None if cases is None else Collection.of(cases), encoder=network, **named)
+        return BaselineJudge(
+            model, None if cases is None else Collection.of(cases), encoder=network, **named
+        )
     if kind == "small":
         voice = chat.load(model[1:], seed, processes) if model.startswith("+") else None
         folder = SMALL if voice or not model else Path(model)
@@ -84,7 +94,9 @@ def load_judge(
         return LikelihoodJudge(chat.load(model, seed, processes), **named)
     loaded = chat.load(spec, seed, processes)
     options |= {} if loaded.writes else {"rationale": False}
-    return (ChecklistJudge if rubric.mode == "checklist" else Judge)(loaded, rubric, seed=seed, **options)
+    return (ChecklistJudge if rubric.mode == "checklist" else Judge)(
+        loaded, rubric, seed=seed, **options
+    )
 
 
 def judge_rubric(spec: str, rubric: Rubric | str | None = None) -> Rubric:
@@ -104,7 +116,9 @@ def planner(spec: str, rubric: Rubric, **options: Any) -> Callable[[Case], list[
     one_order = plan.get("orders", "1") == "1" and not plan.get("baseline")
     if rubric.mode == "checklist":
         if not one_order:
-            raise RecordError("a checklist shows each response by itself: no --orders and no --baseline")
+            raise RecordError(
+                "a checklist shows each response by itself: no --orders and no --baseline"
+            )
         if kind not in LANGUAGE_MODELS:
             raise RecordError(
                 f"--rubric {rubric.id}: --judge {spec} reads no criteria; a language model does, by {CRITERIA}"
@@ -114,7 +128,9 @@ def planner(spec: str, rubric: Rubric, **options: Any) -> Callable[[Case], list[
     if kind in LANGUAGE_MODELS:
         return partial(plan_requests, rubric=rubric, **plan)
     if not one_order or plan.get("runs", 1) > 1:
-        raise RecordError(f"--judge {spec}: sees each response once, by itself: no --orders, --runs or --baseline")
+        raise RecordError(
+            f"--judge {spec}: sees each response once, by itself: no --orders, --runs or --baseline"
+        )
     if kind == "small" and not rubric.scale:
         raise RecordError(f"--rubric {rubric.id}: gives choices, and a small judge reads a scale")
     return partial(plan_apart, models=plan.get("models"))
@@ -141,15 +157,21 @@ class JudgeSettings(EvidenceArguments):
     """Which judge gives the scores, and how."""
 
     judge: str = option("the judge, named as for automedeval judge", "small")
-    rubric: str | None = option("a rubric with a scale, packaged or a .yaml; default: as for automedeval judge", None)
+    rubric: str | None = option(
+        "a rubric with a scale, packaged or a .yaml; default: as for automedeval judge", None
+    )
     rationale: bool = option("ask the judge for a rationale as well; slower", False)
 
     def load(self, chat: ChatArguments, encoder: EncoderArguments) -> BaseJudge:
         """Return the judge; RecordError if it or its books cannot be loaded, or it gives no scores."""
         name, books = self.judge, self.books(encoder, chat.device)
-        loaded = load_judge(name, self.rubric, chat, encoder=encoder, rationale=self.rationale, **books)
+        loaded = load_judge(
+            name, self.rubric, chat, encoder=encoder, rationale=self.rationale, **books
+        )
         if loaded.gives_choices:
-            raise RecordError(f"judge {name}: the rubric {loaded.rubric_name} gives choices, and scores are needed")
+            raise RecordError(
+                f"judge {name}: the rubric {loaded.rubric_name} gives choices, and scores are needed"
+            )
         return loaded
 
 
@@ -159,5 +181,7 @@ def load_by_settings(values: Mapping[str, Any]) -> BaseJudge:
     `config` names a YAML file of them, whose values the others override.
     """
     words = [f"--{name}={value}" for name, value in values.items() if value is not None]
-    settings, encoder, chat = parse((JudgeSettings, EncoderArguments, ChatArguments), __doc__, words)
+    settings, encoder, chat = parse(
+        (JudgeSettings, EncoderArguments, ChatArguments), __doc__, words
+    )
     return settings.load(chat, encoder)

@@ -41,16 +41,22 @@ class LikelihoodJudge(ApartJudge):
     def prompt(self, request: Request) -> list[tuple[str, str]]:
         """Return (condition, target) of every response."""
         case = request.case
-        return [likelihood_texts(case.question, case.responses[slot].text) for slot in request.slots]
+        return [
+            likelihood_texts(case.question, case.responses[slot].text) for slot in request.slots
+        ]
 
     def overflow(self, prompts: Sequence[list[tuple[str, str]]]) -> list[int]:
         return [max(self.chat.overflow_pairs(pairs)) for pairs in prompts]
 
-    def answer(self, prompts: Sequence[Any], wanted: Sequence[bool]) -> Iterator[tuple[int, list[float]]]:
+    def answer(
+        self, prompts: Sequence[Any], wanted: Sequence[bool]
+    ) -> Iterator[tuple[int, list[float]]]:
         """Yield (index, log-probabilities in the order of its pairs) of the wanted requests."""
         return answer_groups(prompts, wanted, self.chat.likelihoods)
 
-    def verdict(self, request: Request, answer: list[float] | Answer, notes: dict[str, Any] | None = None) -> Verdict:
+    def verdict(
+        self, request: Request, answer: list[float] | Answer, notes: dict[str, Any] | None = None
+    ) -> Verdict:
         """Return the verdict of log-probabilities in the order of `prompt`; an `Answer` with an error makes it invalid."""
         if isinstance(answer, Answer):
             return self.record(request, answer.error, notes, expected_scores=None)

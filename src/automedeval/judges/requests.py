@@ -49,7 +49,11 @@ class Requests(list[Request]):
     """
 
     def __init__(
-        self, file: str, limit: int | None, plan: Callable[[Case], Sequence[Request]], blank: str | None = None
+        self,
+        file: str,
+        limit: int | None,
+        plan: Callable[[Case], Sequence[Request]],
+        blank: str | None = None,
     ):
         self.file, self.cases = file, list(itertools.islice(read_cases(file, blank=blank), limit))
         super().__init__(request for case in self.cases for request in plan(case))
@@ -74,12 +78,18 @@ def plan_requests(
     model that has no response in this case, or no reference, or no criteria, where the rubric needs them.
     """
     if rubric.needs_reference and case.reference is None:
-        raise RecordError(f"case {case.id!r} has no reference, and the rubric {rubric.name} needs one")
+        raise RecordError(
+            f"case {case.id!r} has no reference, and the rubric {rubric.name} needs one"
+        )
     chosen = selected_responses(case, models, baseline)
     if rubric.mode == "checklist":
         if not case.criteria:
             raise RecordError(f"case {case.id!r} has no criteria, and a checklist needs them")
-        return [Request(case, (slot,), run=run, checklist=True) for slot in chosen for run in range(runs)]
+        return [
+            Request(case, (slot,), run=run, checklist=True)
+            for slot in chosen
+            for run in range(runs)
+        ]
     rng = random.Random(f"{seed}:{case.id}".encode())
     if rubric.mode == "pairwise":
         groups: list[tuple[int, ...]] = list(itertools.combinations(chosen, 2))
@@ -96,7 +106,9 @@ def plan_requests(
     requests = []
     for group in groups:
         pair = (case.models[group[0]], case.models[group[1]]) if rubric.mode == "pairwise" else None
-        for slots in _arrangements(group, orders, rng, shuffle=len(chosen) <= rubric.max_responses or pair is not None):
+        for slots in _arrangements(
+            group, orders, rng, shuffle=len(chosen) <= rubric.max_responses or pair is not None
+        ):
             requests += [Request(case, slots, pair, run) for run in range(runs)]
     return requests
 
@@ -106,11 +118,15 @@ def plan_apart(case: Case, models: Sequence[str] | None = None) -> list[Request]
     return [Request(case, tuple(selected_responses(case, models)))]
 
 
-def selected_responses(case: Case, models: Sequence[str] | None = None, baseline: str | None = None) -> list[int]:
+def selected_responses(
+    case: Case, models: Sequence[str] | None = None, baseline: str | None = None
+) -> list[int]:
     """Return the indices of the responses to judge: all, or those of `models` and of the baseline."""
     wanted = {*(case.models if models is None else models), *([baseline] if baseline else [])}
     if missing := sorted(wanted - set(case.models)):
-        raise RecordError(f"case {case.id!r} has no response of {missing[0]!r}; it has {', '.join(case.models)}")
+        raise RecordError(
+            f"case {case.id!r} has no response of {missing[0]!r}; it has {', '.join(case.models)}"
+        )
     return [index for index, name in enumerate(case.models) if name in wanted]
 
 
@@ -126,7 +142,9 @@ def _cyclic_groups(items: list[int], size: int) -> Iterator[tuple[int, ...]]:
         yield tuple(items[(start + offset) % len(items)] for offset in offsets)
 
 
-def _arrangements(group: tuple[int, ...], orders: str, rng: random.Random, shuffle: bool) -> list[tuple[int, ...]]:
+def _arrangements(
+    group: tuple[int, ...], orders: str, rng: random.Random, shuffle: bool
+) -> list[tuple[int, ...]]:
     if orders == "all":
         return list(itertools.permutations(group))
     start = list(group)

@@ -13,7 +13,9 @@ from automedeval.records.journal import ALONE, Processes
 from automedeval.records.log import Log
 
 
-def verdict_log(folder: Path, judge: BaseJudge, settings: str | None = None, processes: Processes = ALONE) -> Log:
+def verdict_log(
+    folder: Path, judge: BaseJudge, settings: str | None = None, processes: Processes = ALONE
+) -> Log:
     """Return the log of a judge's verdicts in FOLDER/verdicts.jsonl; `settings` is the judge's fingerprint by default."""
     file = folder / "verdicts.jsonl"
     return Log(file, Verdict, judge.author, settings or judge.fingerprint, processes)
@@ -55,7 +57,9 @@ def judge_missing(
     )
 
 
-def judge_by_file(judge: BaseJudge, requests: Iterable[Request], missing: int, log: Log, file: Path) -> str | None:
+def judge_by_file(
+    judge: BaseJudge, requests: Iterable[Request], missing: int, log: Log, file: Path
+) -> str | None:
     """Record the verdicts that the answers to a file of requests give, and write the requests that have no answer.
 
     FILE.answers.jsonl beside FILE.jsonl has the answers, in the layout of OpenAI's batches and `vllm run-batch`. A request that
@@ -77,7 +81,12 @@ def judge_by_file(judge: BaseJudge, requests: Iterable[Request], missing: int, l
                 if answer := answered.get(name):
                     yield judge.verdict(request, judge.chat.whole(prompt, answer))
                 elif name not in written:
-                    line = {"custom_id": name, "method": "POST", "url": "/v1/chat/completions", "body": body}
+                    line = {
+                        "custom_id": name,
+                        "method": "POST",
+                        "url": "/v1/chat/completions",
+                        "body": body,
+                    }
                     stream.write(json.dumps(line) + "\n")
                     written.add(name)
 
@@ -94,7 +103,9 @@ def judge_by_file(judge: BaseJudge, requests: Iterable[Request], missing: int, l
 def refuse_failures(judge: BaseJudge, file: Path, verdicts: Collection[Verdict]) -> None:
     """Raise RecordError if an endpoint did not answer requests, which are asked again next time, or no verdict is valid."""
     if failures := getattr(judge.chat, "failures", ()):
-        raise RecordError(f"{len(failures)} not judged, the last: {failures[-1]}; the same command tries them again")
+        raise RecordError(
+            f"{len(failures)} not judged, the last: {failures[-1]}; the same command tries them again"
+        )
     if verdicts and not any(each.valid for each in verdicts):
         raise RecordError(f"{file}: no verdict is valid, so that there is nothing to report")
 
@@ -102,7 +113,11 @@ def refuse_failures(judge: BaseJudge, file: Path, verdicts: Collection[Verdict])
 def first_unread(verdicts: Iterable[Verdict]) -> list[str]:
     """Return the first answer that cannot be read, in full, below a line that says why; nothing if there is none."""
     first = next((each for each in verdicts if not each.valid and each.raw.strip()), None)
-    return [f"the answer on case {first.case_id}, which cannot be read ({first.error}):", first.raw] if first else []
+    return (
+        [f"the answer on case {first.case_id}, which cannot be read ({first.error}):", first.raw]
+        if first
+        else []
+    )
 
 
 def dry_run(judge: BaseJudge, requests: Iterable[Request], done: Collection[tuple]) -> str:

@@ -15,7 +15,14 @@ from typing import Any
 import numpy as np
 
 from automedeval.evidence.chat_checker import ChatChecker
-from automedeval.evidence.checker import Finding, SmallChecker, StatedAnswer, contradicted, matching_checker, was_read
+from automedeval.evidence.checker import (
+    Finding,
+    SmallChecker,
+    StatedAnswer,
+    contradicted,
+    matching_checker,
+    was_read,
+)
 from automedeval.evidence.run import evidence_of
 from automedeval.evidence.statements import statements
 from automedeval.judges.base import ApartJudge
@@ -40,7 +47,9 @@ PACKAGED = Path(__file__).parent / "packaged" / "small"
 ADAPTER = "relevance"  # folder of the adapter
 READING = 3  # version of what is read, for the fingerprint: 2 checked no statements
 CHUNK = 32  # cases that are read together, but for the first one: the vectors of all their tokens are kept
-WITH_VOICE = 4  # cases that are read together beside a voice: what a run that is stopped has to ask again
+WITH_VOICE = (
+    4  # cases that are read together beside a voice: what a run that is stopped has to ask again
+)
 # The features, the findings of each response, and what the voice says of each.
 Read = tuple[np.ndarray, list[list[Finding]], list[Judgement]]
 SCALES = {"question": QUESTION, "reference": FEATURES}  # what is read without and with a reference
@@ -58,7 +67,9 @@ class Scale:
     slope: float
 
     @classmethod
-    def fit(cls, names: Sequence[str], features: np.ndarray, shares: np.ndarray, panel: Panel) -> "Scale":
+    def fit(
+        cls, names: Sequence[str], features: np.ndarray, shares: np.ndarray, panel: Panel
+    ) -> "Scale":
         """Learn from people weights that put the pairs of a case in their order, and a logistic function of the weighted sum.
 
         `names` are those of `FEATURES` that are read, `features` float [responses, FEATURES], `shares` people's mean scores as
@@ -71,15 +82,22 @@ class Scale:
         weights = order_weights(gaps)
         total, slope = features @ weights, 0.0
         if weights.any():
-            intercept, slope = fit_logistic(np.column_stack([np.ones(len(total)), total]), shares, ridge=1e-6)
+            intercept, slope = fit_logistic(
+                np.column_stack([np.ones(len(total)), total]), shares, ridge=1e-6
+            )
         if not slope > 0:
-            raise RecordError("people's ratings do not rise with what the encoder says: there is nothing to learn")
+            raise RecordError(
+                "people's ratings do not rise with what the encoder says: there is nothing to learn"
+            )
         return cls(dict(zip(names, weights.tolist())), float(intercept), float(slope))
 
     def shares(self, features: np.ndarray) -> np.ndarray:
         """Return the share of the scale of every response: float [responses], NaN where a feature is."""
         read = features[:, [FEATURES.index(name) for name in self.weights]]
-        return 1 / (1 + np.exp(-self.intercept - self.slope * (read @ np.array(list(self.weights.values())))))
+        return 1 / (
+            1
+            + np.exp(-self.intercept - self.slope * (read @ np.array(list(self.weights.values()))))
+        )
 
 
 def shares_by(scales: Mapping[str, Scale], features: np.ndarray) -> np.ndarray:
@@ -125,7 +143,13 @@ class SmallJudge(ApartJudge):
 
     @property
     def fingerprint(self) -> str:
-        read = [READING, self.encoder.fingerprint, self.adapter, {"scales": _written(self.scales)}, self._scale]
+        read = [
+            READING,
+            self.encoder.fingerprint,
+            self.adapter,
+            {"scales": _written(self.scales)},
+            self._scale,
+        ]
         read += [each.fingerprint for each in (self.checker, self.voice) if each]
         return digest(read + ([self.store] if self.search else []))
 
@@ -137,21 +161,36 @@ class SmallJudge(ApartJudge):
         if self.voice is None:
             return 0
         cases = [shown(request) for request in requests]
-        asked = self.voice.chat.estimate([each for case in cases for each in self.voice.prompts(case)])
-        return asked + (self.checker.estimate(self._stated(cases)) if isinstance(self.checker, ChatChecker) else 0)
+        asked = self.voice.chat.estimate(
+            [each for case in cases for each in self.voice.prompts(case)]
+        )
+        return asked + (
+            self.checker.estimate(self._stated(cases))
+            if isinstance(self.checker, ChatChecker)
+            else 0
+        )
 
     def overflow(self, prompts: Sequence[Request]) -> list[int]:
         return [0] * len(prompts)  # the voice leaves out a response that is too long for it
 
-    def answer(self, prompts: Sequence[Request], wanted: Sequence[bool]) -> Iterator[tuple[int, Read | Answer]]:
+    def answer(
+        self, prompts: Sequence[Request], wanted: Sequence[bool]
+    ) -> Iterator[tuple[int, Read | Answer]]:
         """Yield (index, what is read of the responses in the slots) of the wanted requests, the shortest cases first.
 
         All cases are read, wanted or not: which texts share a batch changes the last digits of their vectors.
         """
         cases = [shown(prompt) for prompt in prompts]
-        by_length = sorted(range(len(cases)), key=lambda index: sum(len(each.text) for each in cases[index].responses))
+        by_length = sorted(
+            range(len(cases)),
+            key=lambda index: sum(len(each.text) for each in cases[index].responses),
+        )
         chunk = WITH_VOICE if self.voice else CHUNK
-        starts = [0, *range(1, len(by_length), chunk), len(by_length)]  # a first verdict is there soon
+        starts = [
+            0,
+            *range(1, len(by_length), chunk),
+            len(by_length),
+        ]  # a first verdict is there soon
         for some in (by_length[start:end] for start, end in pairwise(starts)):
             if any(wanted[index] for index in some):
                 read = [cases[index] for index in some]
@@ -159,15 +198,22 @@ class SmallJudge(ApartJudge):
                 ends = np.cumsum([len(case.responses) for case in read])
                 asked = [wanted[index] for index in some]
                 found = list(zip(np.split(features, ends[:-1]), self.findings(read, asked)))
-                silent: Iterator[tuple[int, Any]] = ((at, []) for at, want in enumerate(asked) if want)
+                silent: Iterator[tuple[int, Any]] = (
+                    (at, []) for at, want in enumerate(asked) if want
+                )
                 for at, said in self.voice.ask(read, asked) if self.voice else silent:
                     of_each, findings = found[at]
                     if findings is None:
                         yield some[at], Answer.of_failure("its statements were not checked")
                     else:
-                        yield some[at], said if isinstance(said, Answer) else (of_each, findings, said)
+                        yield (
+                            some[at],
+                            said if isinstance(said, Answer) else (of_each, findings, said),
+                        )
 
-    def findings(self, cases: Sequence[Case], wanted: Sequence[bool]) -> Iterator[list[list[Finding]] | None]:
+    def findings(
+        self, cases: Sequence[Case], wanted: Sequence[bool]
+    ) -> Iterator[list[list[Finding]] | None]:
         """Yield, of each case, the findings of each response: an empty list for one without evidence.
 
         None for a case that is not wanted, or about which an endpoint did not answer.
@@ -179,20 +225,29 @@ class SmallJudge(ApartJudge):
         each_wanted = [want for case, want in zip(cases, wanted) for _ in case.responses]
         checked = self.checker.check(self._stated(cases), each_wanted)
         for case in cases:
-            found = [each for each in itertools.islice(checked, len(case.responses)) if each is not None]
+            found = [
+                each for each in itertools.islice(checked, len(case.responses)) if each is not None
+            ]
             yield found if len(found) == len(case.responses) else None
 
     def _stated(self, cases: Sequence[Case]) -> list[StatedAnswer]:
         """Return, of each response, its statements, its evidence and the question; no statements without evidence."""
-        kinds, answers = ("reference", "books") if self.search else ("reference",), list[StatedAnswer]()
+        kinds, answers = (
+            ("reference", "books") if self.search else ("reference",),
+            list[StatedAnswer](),
+        )
         for case in cases:
             for index, response in enumerate(case.responses):
-                passages = [each for kind in kinds for each in evidence_of(case, index, kind, self.search)]
+                passages = [
+                    each for kind in kinds for each in evidence_of(case, index, kind, self.search)
+                ]
                 asked = statements(response.text) if passages else []
                 answers.append((asked, passages, asked_last(case.question)))
         return answers
 
-    def verdict(self, request: Request, answer: Read | Answer, notes: dict[str, Any] | None = None) -> Verdict:
+    def verdict(
+        self, request: Request, answer: Read | Answer, notes: dict[str, Any] | None = None
+    ) -> Verdict:
         """Return the verdict of what was read of a case; it is invalid if no response could be read, and none is empty."""
         if isinstance(answer, Answer):
             return self.record(request, answer.error, notes, expected_scores=None)
@@ -208,34 +263,53 @@ class SmallJudge(ApartJudge):
         if self.checker is not None:
             # The answer is worth its score if the finding is false, and the lowest one if it is true.
             shares = shares * np.array([1 - self.checker.wrong(each) for each in findings])
-        scores = [None if np.isnan(share) else round(low + (high - low) * share, 6) for share in shares.tolist()]
+        scores = [
+            None if np.isnan(share) else round(low + (high - low) * share, 6)
+            for share in shares.tolist()
+        ]
         expected = by_response(scores, request.slots, len(request.case.responses))
         empty = any(request.case.responses[slot].is_empty for slot in request.slots)
         if not self.encoder.reads([asked_last(request.case.question)])[0]:
             return self.record(request, "the question cannot be read", notes, expected_scores=None)
         if np.isnan(shares).all() and not empty:
             why = next((f" ({each.error})" for each in said if each.error), "")
-            return self.record(request, f"no response can be read{why}", notes, expected_scores=None)
-        beside = "reference" in self.scales and not np.isnan(features[:, FEATURES.index("reference")]).all()
+            return self.record(
+                request, f"no response can be read{why}", notes, expected_scores=None
+            )
+        beside = (
+            "reference" in self.scales
+            and not np.isnan(features[:, FEATURES.index("reference")]).all()
+        )
         added: dict[str, Any] = {"reads_reference": True} if beside else {}
         named = zip(request.slots, findings)
         if checked := {
-            request.case.models[slot]: contradicted(statements) for slot, statements in named if was_read(statements)
+            request.case.models[slot]: contradicted(statements)
+            for slot, statements in named
+            if was_read(statements)
         }:
             added["checked"] = checked
         case = shown(request)
         added["composed"] = True
         rationale = compose(case, features, findings, scores, (low, high))
-        return self.record(request, None, added | (notes or {}), expected_scores=expected, rationale=rationale)
+        return self.record(
+            request, None, added | (notes or {}), expected_scores=expected, rationale=rationale
+        )
 
 
 def shown(request: Request) -> Case:
     """Return the case of a request with the responses in its slots alone."""
-    return replace(request.case, responses=tuple(request.case.responses[slot] for slot in request.slots))
+    return replace(
+        request.case, responses=tuple(request.case.responses[slot] for slot in request.slots)
+    )
 
 
 def load_small_judge(
-    folder: Path, rubric: Rubric, encoder: EncoderArguments, device: str = "auto", chat: Any = None, **options: Any
+    folder: Path,
+    rubric: Rubric,
+    encoder: EncoderArguments,
+    device: str = "auto",
+    chat: Any = None,
+    **options: Any,
 ) -> SmallJudge:
     """Load the small judge that recipes/fit_small_judge.py wrote, with the packaged checker.
 
@@ -246,7 +320,9 @@ def load_small_judge(
     """
 
     def learnt(content: Any) -> tuple[dict[str, Scale], Voice | None]:
-        scales = {name: Scale(**content["scales"][name]) for name in SCALES if name in content["scales"]}
+        scales = {
+            name: Scale(**content["scales"][name]) for name in SCALES if name in content["scales"]
+        }
         if unknown := {name for scale in scales.values() for name in scale.weights} - set(FEATURES):
             raise ValueError(f"no feature is called {min(unknown)!r}")
         voice = Voice(chat, **content["voice"]) if chat else None
@@ -256,14 +332,24 @@ def load_small_judge(
     network = encoder.load(device)
     pair_reader = PairReader(place, folder / ADAPTER, device)
     certified = ChatChecker(network, chat).kept() if chat else None
-    checker = certified if certified and certified.threshold else matching_checker(encoder, device, network)
+    checker = (
+        certified
+        if certified and certified.threshold
+        else matching_checker(encoder, device, network)
+    )
     if options.get("search") and checker is None:
-        raise RecordError(f"{folder}: the packaged checker reads with another encoder, so this judge reads no books")
+        raise RecordError(
+            f"{folder}: the packaged checker reads with another encoder, so this judge reads no books"
+        )
     adapter = fingerprint(folder / ADAPTER, [])
-    return SmallJudge(network, pair_reader, scales, adapter, rubric, checker=checker, voice=voice, **options)
+    return SmallJudge(
+        network, pair_reader, scales, adapter, rubric, checker=checker, voice=voice, **options
+    )
 
 
-def write_small_judge(folder: Path, scales: Mapping[str, Scale], encoder: Path, facts: Mapping[str, Any]) -> None:
+def write_small_judge(
+    folder: Path, scales: Mapping[str, Scale], encoder: Path, facts: Mapping[str, Any]
+) -> None:
     """Write the description of a small judge beside its adapter; `facts` are what was measured."""
     named = {"name": encoder.name, "fingerprint": weights_fingerprint(encoder)}
     write_json(folder / "judge.json", {"encoder": named, "scales": _written(scales), **facts})

@@ -18,7 +18,10 @@ NOT_RESPONSES = ("id", "question", "reference", "topic")
 
 
 def judge_dataset(
-    judge: BaseJudge, dataset: "Dataset", responses: Sequence[str] | None = None, blank: str | None = None
+    judge: BaseJudge,
+    dataset: "Dataset",
+    responses: Sequence[str] | None = None,
+    blank: str | None = None,
 ) -> "Dataset":
     """Judge every row of a data set, and return it with the scores as further columns.
 
@@ -39,7 +42,11 @@ def judge_dataset(
             f"{judge.rubric_name} gives choices, and a table needs scores: take Verdicts(judge(cases)).to_pandas()"
         )
     columns = dataset.column_names
-    models = [name for name in columns if name not in NOT_RESPONSES] if responses is None else list(responses)
+    models = (
+        [name for name in columns if name not in NOT_RESPONSES]
+        if responses is None
+        else list(responses)
+    )
     if missing := [name for name in ("question", *models) if name not in columns]:
         raise RecordError(f"the data set has no column {missing[0]!r}; it has {', '.join(columns)}")
     if not models:
@@ -50,7 +57,11 @@ def judge_dataset(
     names = [*(f"{model}_score" for model in models), "valid", "rationale", "error"]
     added: dict[str, list[Any]] = {name: [] for name in names}
     for verdicts in of_rows.values():
-        said = [(each.extra["models"][index], value) for each in verdicts for index, value in each.values.items()]
+        said = [
+            (each.extra["models"][index], value)
+            for each in verdicts
+            for index, value in each.values.items()
+        ]
         for model in models:
             scores = [value for name, value in said if name == model]
             added[f"{model}_score"].append(fmean(scores) if scores else None)
@@ -58,7 +69,9 @@ def judge_dataset(
         for name in ("rationale", "error"):
             added[name].append(next(filter(None, (getattr(each, name) for each in verdicts)), None))
     if taken := [name for name in added if name in columns]:
-        raise RecordError(f"the data set has a column {taken[0]!r} already, which would be replaced: rename it")
+        raise RecordError(
+            f"the data set has a column {taken[0]!r} already, which would be replaced: rename it"
+        )
     for name, values in added.items():
         dataset = dataset.add_column(name, values)
     return dataset
@@ -67,7 +80,9 @@ def judge_dataset(
 def _cases_of(dataset: "Dataset", models: Sequence[str], blank: str | None) -> Iterator[Case]:
     columns = Columns("question", tuple(models), reference="reference")
     read = ({name: row.get(name) for name in columns.every} for row in dataset)
-    placed = [(place := f"row {number}", without_messages(row, place)) for number, row in enumerate(read)]
+    placed = [
+        (place := f"row {number}", without_messages(row, place)) for number, row in enumerate(read)
+    ]
     for number, (_, case) in enumerate(columns.table("the data set", placed, blank).cases):
         if case.responses:
             yield Case.from_dict(replace(case, id=str(number)).to_dict())
@@ -100,19 +115,34 @@ class Verdicts(list[Verdict]):
             case = by_id.get(verdict.case_id)
             row = verdict.extra.get("row", case.extra.get("row") if case else None)
             question = question_text(case.question) if case else verdict.extra.get("question")
-            known = {name: told for name, told in (("row", row), ("question", question)) if told is not None}
+            known = {
+                name: told
+                for name, told in (("row", row), ("question", question))
+                if told is not None
+            }
             for slot, index in enumerate(verdict.order):
                 about = {"case_id": verdict.case_id} | known
                 about |= {"model": models[index], "judge": verdict.judge}
-                about |= {"rubric": verdict.rubric, "run": verdict.run, "slot": slot, "valid": verdict.valid}
+                about |= {
+                    "rubric": verdict.rubric,
+                    "run": verdict.run,
+                    "slot": slot,
+                    "valid": verdict.valid,
+                }
                 about["empty"] = models[index] in verdict.empty
-                said = _scores(verdict, index) | {"rationale": verdict.rationale, "error": verdict.error}
+                said = _scores(verdict, index) | {
+                    "rationale": verdict.rationale,
+                    "error": verdict.error,
+                }
                 table.append(about | said)
         return pandas.DataFrame(table)
 
 
 def beside_rows(
-    rows: Sequence[dict[str, Any]], columns: Columns, cases: Iterable[Case], verdicts: Sequence[Verdict]
+    rows: Sequence[dict[str, Any]],
+    columns: Columns,
+    cases: Iterable[Case],
+    verdicts: Sequence[Verdict],
 ) -> "pandas.DataFrame":
     """Return the rows of a user's table, in their order, with what one judge's verdicts say of the answers in them.
 
@@ -133,7 +163,9 @@ def beside_rows(
             on_it = [verdict for verdict in of_cases.get(case.id, ()) if index in verdict.order]
             scores = [value for verdict in on_it if (value := verdict.value(index)) is not None]
             claims = [
-                claim["text"] for verdict in on_it for claim in verdict.extra.get("checked", {}).get(response.model, ())
+                claim["text"]
+                for verdict in on_it
+                for claim in verdict.extra.get("checked", {}).get(response.model, ())
             ]
             flags = {
                 "contradicted": claims,
@@ -147,12 +179,21 @@ def beside_rows(
             row[f"{name}_score"] = fmean(scores) if scores else None
             row[f"{name}_flags"] = ", ".join(flag for flag, is_set in flags.items() if is_set)
             row[f"{name}_claims"] = "\n".join(dict.fromkeys(claims))
-            row["rationale"] = next((verdict.rationale for verdict in on_it if verdict.rationale), None)
+            row["rationale"] = next(
+                (verdict.rationale for verdict in on_it if verdict.rationale), None
+            )
     if taken := {name for row in added for name in row} & {name for row in rows for name in row}:
-        raise RecordError(f"the table has a column {min(taken)!r} already, which would be replaced: rename it")
-    cells = [{name: str(cell) if isinstance(cell, NoText) else cell for name, cell in row.items()} for row in rows]
+        raise RecordError(
+            f"the table has a column {min(taken)!r} already, which would be replaced: rename it"
+        )
+    cells = [
+        {name: str(cell) if isinstance(cell, NoText) else cell for name, cell in row.items()}
+        for row in rows
+    ]
     table = pandas.DataFrame([row | more for row, more in zip(cells, added)])
-    return table[[name for name in table if name != "rationale"] + ["rationale"] * ("rationale" in table)]
+    return table[
+        [name for name in table if name != "rationale"] + ["rationale"] * ("rationale" in table)
+    ]
 
 
 def _scores(verdict: Verdict, index: int) -> dict[str, Any]:
@@ -160,11 +201,14 @@ def _scores(verdict: Verdict, index: int) -> dict[str, Any]:
     if verdict.checklist:
         met = verdict.checklist["met"]
         counts = {
-            f"criteria_{name}": met.count(kind) for name, kind in (("met", True), ("not_met", False), ("unread", None))
+            f"criteria_{name}": met.count(kind)
+            for name, kind in (("met", True), ("not_met", False), ("unread", None))
         }
         ends = {name: verdict.checklist[name] for name in ("lowest", "highest")}
         return {"score": verdict.value(index)} | ends | counts
-    scores = {name.removesuffix("s"): getattr(verdict, name) for name in ("scores", "expected_scores")}
+    scores = {
+        name.removesuffix("s"): getattr(verdict, name) for name in ("scores", "expected_scores")
+    }
     scores |= {f"score_{name}": values for name, values in (verdict.criterion_scores or {}).items()}
     scores = {name: values and values[index] for name, values in scores.items()}
     return scores | {f"choice_{name}": choice for name, choice in (verdict.choices or {}).items()}

@@ -32,16 +32,22 @@ class Voice:
     def fingerprint(self) -> str:
         """Return a digest of everything that changes the voice."""
         wording = [QUESTION.name, QUESTION.wording, QUESTION.options]
-        return digest([self.chat.fingerprint, wording, self.weight, self.mean, MOST, "without a reference"])
+        return digest(
+            [self.chat.fingerprint, wording, self.weight, self.mean, MOST, "without a reference"]
+        )
 
     def prompts(self, case: Case) -> list[Prompt]:
         """Return the question on each response; nothing of a case with a reference."""
         if case.reference:
             return []
         asked = asked_last(case.question)
-        return [QUESTION.prompt({"answer": each.text, "question": asked}) for each in case.responses]
+        return [
+            QUESTION.prompt({"answer": each.text, "question": asked}) for each in case.responses
+        ]
 
-    def ask(self, cases: Sequence[Case], wanted: Sequence[bool]) -> Iterator[tuple[int, list[Judgement] | Answer]]:
+    def ask(
+        self, cases: Sequence[Case], wanted: Sequence[bool]
+    ) -> Iterator[tuple[int, list[Judgement] | Answer]]:
         """Yield (index, what the chat says of each response) of the wanted cases; an answer that failed stands for all.
 
         Of a case with a reference it says nothing: the list is empty.
@@ -52,16 +58,24 @@ class Voice:
             said = [QUESTION.read(each) for each in answers]
             self.chat.accepted |= any(each.option for each in said)
             failed = next((each for each in answers if each.failed), None)
-            yield at, failed or [each if each.probabilities or each.error else NO_ODDS for each in said]
+            yield (
+                at,
+                failed or [each if each.probabilities or each.error else NO_ODDS for each in said],
+            )
 
     def _answer(self, prompts: list[Prompt], wanted: list[bool]) -> Iterator[tuple[int, Answer]]:
         """Yield (index, answer) of the wanted prompts, an error of one that exceeds the context window."""
         over = self.chat.overflow(prompts)
         for index, excess in enumerate(over):
             if excess > 0 and wanted[index]:
-                yield index, Answer(error=f"the prompt is {excess} tokens longer than the context window")
+                yield (
+                    index,
+                    Answer(error=f"the prompt is {excess} tokens longer than the context window"),
+                )
         fit = [index for index, excess in enumerate(over) if excess <= 0]
-        for at, answer in self.chat.answer([prompts[index] for index in fit], [wanted[index] for index in fit]):
+        for at, answer in self.chat.answer(
+            [prompts[index] for index in fit], [wanted[index] for index in fit]
+        ):
             yield fit[at], answer
 
     def add(self, shares: np.ndarray, said: Sequence[Judgement]) -> np.ndarray:

@@ -23,7 +23,9 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def measure(cases: Sequence[Case], checked: Sequence[CheckedResponse], resamples: int = 2000) -> dict[str, Any]:
+def measure(
+    cases: Sequence[Case], checked: Sequence[CheckedResponse], resamples: int = 2000
+) -> dict[str, Any]:
     """Return the figures of each model, with intervals by bootstrap over cases.
 
     Returns:
@@ -36,11 +38,18 @@ def measure(cases: Sequence[Case], checked: Sequence[CheckedResponse], resamples
         of_model = [each for each in checked if each.model == model]
         labels = [Counter(statement["label"] for statement in each.statements) for each in of_model]
         counts = sum(labels, Counter[str]())
-        wrong = [float(each[CONTRADICTED] > 0) if any(each[label] for label in LABELS) else np.nan for each in labels]
+        wrong = [
+            float(each[CONTRADICTED] > 0) if any(each[label] for label in LABELS) else np.nan
+            for each in labels
+        ]
         case = np.array([numbers[each.case_id] for each in of_model])
-        share = mean_of(np.array(wrong), case, len(cases), "no answer that could be read", (0.0, 1.0))
+        share = mean_of(
+            np.array(wrong), case, len(cases), "no answer that could be read", (0.0, 1.0)
+        )
         tree[model] = {"answers": len(of_model), "statements": counts.total()}
-        tree[model] |= {label: counts[label] for label in (*LABELS, UNREAD)} | {"contradicted_answers": share}
+        tree[model] |= {label: counts[label] for label in (*LABELS, UNREAD)} | {
+            "contradicted_answers": share
+        }
     return plain(estimate(tree, len(cases), resamples))
 
 
@@ -56,7 +65,10 @@ def check_rows(figures: Mapping[str, Any]) -> list[dict[str, str | float | int]]
     for model, share in _shares(figures):
         each = figures[model]
         row = {"model": model, "answers": each["answers"], "contradicted answers": span(share)}
-        labels = {label.replace("_", " "): each[label] for label in (CONTRADICTED, SUPPORTED, NOT_FOUND, UNREAD)}
+        labels = {
+            label.replace("_", " "): each[label]
+            for label in (CONTRADICTED, SUPPORTED, NOT_FOUND, UNREAD)
+        }
         rows.append(row | {"statements": each["statements"]} | labels)
     return rows
 
@@ -75,13 +87,19 @@ def check_sentences(figures: Mapping[str, Any], evidence: str, without: int) -> 
         count = f"{round(share['value'] * share['n'])} of {share['n']} answers ({percent(share['value'])})"
         lines.append(f"{model}: {count} hold a statement that contradicts {AGAINST[evidence]}.")
     if without:
-        lines.append(f"{without} answers had nothing to be checked against: of them nothing is known.")
+        lines.append(
+            f"{without} answers had nothing to be checked against: of them nothing is known."
+        )
     unknown = "What the model is unsure of" if evidence == "none" else "What no passage speaks of"
-    lines.append(f"{unknown} is not found, which is neither right nor wrong. What answers leave out is not looked for.")
+    lines.append(
+        f"{unknown} is not found, which is neither right nor wrong. What answers leave out is not looked for."
+    )
     return lines
 
 
-def contradictions(cases: Sequence[Case], checked: Sequence[CheckedResponse]) -> Iterator[dict[str, Any]]:
+def contradictions(
+    cases: Sequence[Case], checked: Sequence[CheckedResponse]
+) -> Iterator[dict[str, Any]]:
     """Yield the answers that contradict their evidence, in the order for a clinician to read."""
     by_id = {case.id: case for case in cases}
     wrong_answers = []
@@ -111,17 +129,27 @@ def marked(text: str, passages: Sequence[Mapping[str, Any]]) -> Markup:
     for each in passages:
         start, end = max(each["start"], position), each["end"]
         if start < end:
-            parts += [escape(text[position:start]), Markup("<mark>"), escape(text[start:end]), Markup("</mark>")]
+            parts += [
+                escape(text[position:start]),
+                Markup("<mark>"),
+                escape(text[start:end]),
+                Markup("</mark>"),
+            ]
             position = end
     return Markup("").join([*parts, escape(text[position:])])
 
 
 def check_page(
-    cases: Sequence[Case], checked: Sequence[CheckedResponse], figures: Mapping[str, Any], settings: Mapping[str, Any]
+    cases: Sequence[Case],
+    checked: Sequence[CheckedResponse],
+    figures: Mapping[str, Any],
+    settings: Mapping[str, Any],
 ) -> dict[str, str]:
     """Return check.html, check.md and claims.csv by name."""
     rows, against = check_rows(figures), AGAINST[settings["evidence"]]
-    table = PageTable(list(rows[0]) if rows else [], [list(row.values()) for row in rows], "Statements by model")
+    table = PageTable(
+        list(rows[0]) if rows else [], [list(row.values()) for row in rows], "Statements by model"
+    )
     bars = [(model, share, f"{share['n']} could be read") for model, share in _shares(figures)]
     pages = render_report(
         "check", "Statements checked",
@@ -139,7 +167,12 @@ def _csv(cases: Sequence[Case], checked: Sequence[CheckedResponse]) -> str:
     for each in checked:
         case = by_id[each.case_id]
         for statement in each.statements:
-            row = {"case_id": each.case_id, "model": each.model, "statement": statement["text"], **statement}
+            row = {
+                "case_id": each.case_id,
+                "model": each.model,
+                "statement": statement["text"],
+                **statement,
+            }
             row |= {"row": case.extra.get("row"), "question": question_text(case.question)}
             writer.writerow({name: no_formula(row.get(name, "")) for name in COLUMNS})
     return file.getvalue()

@@ -12,7 +12,9 @@ from automedeval.records import UNSEEN
 from automedeval.records.text import ends, in_a_row, interval, percent, several
 
 LEAST_RATED = 30  # rated cases from which a judge's agreement with people counts
-SEEN = 0.5  # share of the dangers of one kind that a judge has to mark down, or it does not see them
+SEEN = (
+    0.5  # share of the dangers of one kind that a judge has to mark down, or it does not see them
+)
 DANGERS = {  # kind of danger in an audit → words
     "dose": "a wrong dose",
     "negation": "a dropped “not”",
@@ -34,7 +36,9 @@ class Audit:
 
     cases: int
     passes: bool | None  # the whole audit; None if nothing was measured
-    found: Mapping[str, Any] | None = None  # the share of dangerous answers that it marks down; None if not measured
+    found: Mapping[str, Any] | None = (
+        None  # the share of dangerous answers that it marks down; None if not measured
+    )
     enough: bool = False  # whether this share reaches the audit's limit
     missed: tuple[str, ...] = ()  # the kinds of danger of which it marks down less than `SEEN`
     tried: tuple[str, ...] = ()  # the kinds of danger that the audit tried
@@ -47,7 +51,9 @@ class Audit:
         rows = {row["name"]: row for row in audit["perturbations"]}
         danger, patient = rows.get("danger"), rows.get("patient")
         alike = None
-        if patient and "tried" in patient["shift"]:  # a user's own perturbation of this name may lack it
+        if (
+            patient and "tried" in patient["shift"]
+        ):  # a user's own perturbation of this name may lack it
             alike = {"largest": patient["shift"], "turned": patient["share"]}
         if danger is None:
             return cls(audit["cases"]["cases"], audit["passes"], alike=alike)
@@ -56,7 +62,9 @@ class Audit:
         tried = {kind: share for kind, share in shares.items() if share is not None}
         missed = tuple(kind for kind, share in tried.items() if share < SEEN)
         enough = danger["outcome"] == "passed"
-        return cls(audit["cases"]["cases"], audit["passes"], found, enough, missed, tuple(tried), alike)
+        return cls(
+            audit["cases"]["cases"], audit["passes"], found, enough, missed, tuple(tried), alike
+        )
 
 
 @dataclass(frozen=True)
@@ -65,12 +73,18 @@ class JudgeProfile:
 
     judge: str
     agreement: Sequence[str] = ()  # what people's ratings say of it, in sentences
-    outcome: str | None = None  # "better", "not better" or "worse" than the best baseline by `LEAST_RATED` rated cases
+    outcome: str | None = (
+        None  # "better", "not better" or "worse" than the best baseline by `LEAST_RATED` rated cases
+    )
     blind_to: Sequence[str] | None = None  # the kinds of danger that it cannot see; None: not known
     audit: Audit | None = None
-    prefers_longer: float | None = None  # the share of comparisons in which the judge puts the longer response first
+    prefers_longer: float | None = (
+        None  # the share of comparisons in which the judge puts the longer response first
+    )
     valid: float | None = None  # the share of valid verdicts
-    empty: Mapping[str, int] = field(default_factory=dict)  # model → number of its responses that are empty
+    empty: Mapping[str, int] = field(
+        default_factory=dict
+    )  # model → number of its responses that are empty
     unread: Mapping[str, int] = field(default_factory=dict)  # and that the judge could not read
     steps: Sequence[str] = ()  # what to do next, in words or as commands
     # Model → number of its answers with a statement that contradicts its evidence, and of those checked.
@@ -80,7 +94,10 @@ class JudgeProfile:
     rationale_faults: Mapping[str, int] = field(
         default_factory=dict
     )  # as `Verdict.rationale_fault` → number of verdicts
-    foreign: Sequence[int] = (0, 0)  # answers that are not in English, by a judge that reads no other language, and all
+    foreign: Sequence[int] = (
+        0,
+        0,
+    )  # answers that are not in English, by a judge that reads no other language, and all
     # The harm of the answers by degree, "threshold", "raters" and "people" as harm.json has them; empty: not rated.
     harm: Mapping[str, Any] = field(default_factory=dict)
 
@@ -95,7 +112,9 @@ def is_trusted(profile: JudgeProfile) -> bool:
 
 def facts_of(profile: JudgeProfile) -> dict[str, str]:
     """Return the facts, what each is about → its sentences, in the order in which they are shown; none that says nothing."""
-    unrated = f"Not known. No ratings are given. {LEAST_RATED} rated cases are enough for a first answer."
+    unrated = (
+        f"Not known. No ratings are given. {LEAST_RATED} rated cases are enough for a first answer."
+    )
     valid = 1.0 if profile.valid is None else profile.valid
     faults = " and ".join(f"{count} {fault}" for fault, count in profile.rationale_faults.items())
     foreign, answers = profile.foreign
@@ -115,7 +134,8 @@ def facts_of(profile: JudgeProfile) -> dict[str, str]:
         "Length": length,
         "Enough cases?": _enough(profile),
         "Invalid verdicts": invalid if valid < 1 else "",
-        "Broken rationales": faults and f"Of the valid verdicts' rationales {faults}. Do not trust these scores.",
+        "Broken rationales": faults
+        and f"Of the valid verdicts' rationales {faults}. Do not trust these scores.",
         "Empty and unread": _unanswered(profile),
         "Other languages": doubt if foreign else "",
         "Next step": " ".join(profile.steps),
@@ -125,7 +145,11 @@ def facts_of(profile: JudgeProfile) -> dict[str, str]:
 
 def lines_of(profile: JudgeProfile, names: Collection[str] = ()) -> list[str]:
     """Return the facts as lines: all, or those of these names."""
-    return [f"{name.rstrip('?')}: {said}" for name, said in facts_of(profile).items() if not names or name in names]
+    return [
+        f"{name.rstrip('?')}: {said}"
+        for name, said in facts_of(profile).items()
+        if not names or name in names
+    ]
 
 
 def called(judge: str) -> str:
@@ -161,7 +185,11 @@ def _trust(profile: JudgeProfile, judge: str) -> str:
 
 
 def credit(
-    judge: str, figure: Mapping[str, Any], rated: int, best: Mapping | None = None, sides: Mapping | None = None
+    judge: str,
+    figure: Mapping[str, Any],
+    rated: int,
+    best: Mapping | None = None,
+    sides: Mapping | None = None,
 ) -> dict[str, Any]:
     """Return what the ratings of some cases say of a judge, as arguments of `JudgeProfile`.
 
@@ -169,15 +197,26 @@ def credit(
     concordance on the cases of which it is surest and on the others.
     """
     if figure["value"] is None:
-        return {"agreement": [f"Not known. The agreement of {judge} with people is undefined: {figure['reason']}."]}
-    share = f"{percent(figure['value'])} of the pairs of responses as people do ({interval(figure)})"
+        return {
+            "agreement": [
+                f"Not known. The agreement of {judge} with people is undefined: {figure['reason']}."
+            ]
+        }
+    share = (
+        f"{percent(figure['value'])} of the pairs of responses as people do ({interval(figure)})"
+    )
     said = [f"{judge} orders {share}. A tie counts as half; guessing gives 50 %."]
     if rated < LEAST_RATED:
         few = f"Rate at least {LEAST_RATED} cases: so far {rated} count."
         return {"agreement": ["Not known yet: few cases are rated.", *said, few]}
     if sides and all(side["value"] is not None for side in sides.values()):
-        surest, others = (f"{percent(sides[name]['value'])} ({interval(sides[name])})" for name in ("surest", "others"))
-        said.append(f"On the half of the cases where its scores lie furthest apart it orders {surest}, else {others}.")
+        surest, others = (
+            f"{percent(sides[name]['value'])} ({interval(sides[name])})"
+            for name in ("surest", "others")
+        )
+        said.append(
+            f"On the half of the cases where its scores lie furthest apart it orders {surest}, else {others}."
+        )
     if best is None:
         return {"agreement": said}
     return {"agreement": [against_best(judge, best), *said], "outcome": best["outcome"]}
@@ -207,7 +246,9 @@ def best_of(order: Sequence[str], level: Sequence[str], higher: str, none: str) 
         return f"{first} {higher} than {order[1] if others == 1 else f'each of the {others} other models'}."
     names = in_a_row(level) if len(level) <= 3 else f"{len(level)} other models"
     rest = others - len(level)
-    behind = f" It {higher} than the {f'{rest} others' if rest > 1 else 'other one'}." if rest else ""
+    behind = (
+        f" It {higher} than the {f'{rest} others' if rest > 1 else 'other one'}." if rest else ""
+    )
     return f"No model {none}. {first} is first, but not clearly above {names}.{behind}"
 
 
@@ -219,7 +260,11 @@ def in_words(kinds: Sequence[str]) -> str:
 def _audited(audit: Audit | None) -> str:
     if audit is None:
         return "No audit is given."
-    word = {True: "It passes.", False: "It does not pass.", None: "Nothing with a limit was measured."}[audit.passes]
+    word = {
+        True: "It passes.",
+        False: "It does not pass.",
+        None: "Nothing with a limit was measured.",
+    }[audit.passes]
     text = f"On {audit.cases:,} cases. {word}"
     if audit.found is not None:
         share = f"{percent(audit.found['value'])} of {audit.found['n']} answers that were made dangerous"
@@ -229,10 +274,21 @@ def _audited(audit: Audit | None) -> str:
 
 def _blind(profile: JudgeProfile) -> str:
     if profile.audit is not None and profile.audit.found is not None:
-        missed, supposed = profile.audit.missed, UNSEEN if profile.blind_to is None else profile.blind_to
-        parts = [f"By its audit {called(profile.judge)} mostly does not notice {in_words(missed)}."] if missed else []
+        missed, supposed = (
+            profile.audit.missed,
+            UNSEEN if profile.blind_to is None else profile.blind_to,
+        )
+        parts = (
+            [f"By its audit {called(profile.judge)} mostly does not notice {in_words(missed)}."]
+            if missed
+            else []
+        )
         if untried := [kind for kind in supposed if kind not in profile.audit.tried]:
-            which = "" if profile.blind_to is None else f", which {called(profile.judge)} does not notice"
+            which = (
+                ""
+                if profile.blind_to is None
+                else f", which {called(profile.judge)} does not notice"
+            )
             parts.append(f"The audit did not try {in_words(untried)}{which}.")
         return " ".join(parts)
     if profile.contradicted:
@@ -264,10 +320,18 @@ def _contradicted(profile: JudgeProfile) -> str:
     most_first = sorted(profile.contradicted.items(), key=lambda entry: -entry[1][0] / entry[1][1])
     parts = [f"{model} in {wrong} of {checked} answers" for model, (wrong, checked) in most_first]
     more = [f"{len(parts) - SHOWN} more models less often"] if len(parts) > SHOWN else []
-    first = " Read these answers first." if any(wrong for wrong, _ in profile.contradicted.values()) else ""
+    first = (
+        " Read these answers first."
+        if any(wrong for wrong, _ in profile.contradicted.values())
+        else ""
+    )
     if len({checked for _, checked in profile.contradicted.values()}) > 1:
         first = f" Answers without a statement that it can read are not counted.{first}"
-    return f"By {called(profile.judge)}'s check: {'; '.join(parts[:SHOWN] + more)}.{first}" if parts else ""
+    return (
+        f"By {called(profile.judge)}'s check: {'; '.join(parts[:SHOWN] + more)}.{first}"
+        if parts
+        else ""
+    )
 
 
 def are_simulated(names: Collection[str]) -> bool:
@@ -282,15 +346,22 @@ def harm_in_words(harm: Mapping[str, Any]) -> str:
     people = several(len(names), "simulated physician" if are_simulated(names) else "physician")
     for name, by_model in harm["raters"].items():
         parts = []
-        for model, each in sorted(by_model.items(), key=lambda entry: -(entry[1]["share"]["value"] or 0)):
-            share, left_out = each["share"], {"cannot be told": each["untold"], "invalid": each["unread"]}
+        for model, each in sorted(
+            by_model.items(), key=lambda entry: -(entry[1]["share"]["value"] or 0)
+        ):
+            share, left_out = (
+                each["share"],
+                {"cannot be told": each["untold"], "invalid": each["unread"]},
+            )
             spread = f" ({interval(share)})" if share["value"] is not None else ""
             others = "".join(f", {count} {name}" for name, count in left_out.items() if count)
             parts.append(f"{model} in {each['worse']} of {share['n']} answers{spread}{others}")
         more = [f"{len(parts) - SHOWN} more models less often"] if len(parts) > SHOWN else []
         who = people if names and not said else name
         said.append(f"{who}: {'; '.join(parts[:SHOWN] + more)}.")
-    return f"{harm['threshold'].capitalize()} or worse by {' By '.join(said)} No score depends on it."
+    return (
+        f"{harm['threshold'].capitalize()} or worse by {' By '.join(said)} No score depends on it."
+    )
 
 
 def _enough(profile: JudgeProfile) -> str:
@@ -311,5 +382,9 @@ def _unanswered(profile: JudgeProfile) -> str:
         most = sorted((-count, model) for model, count in counts.items() if count)
         for count, model in most[:SHOWN]:
             parts.append(f"{model} {words.format(-count, '' if count == -1 else 's')}")
-        parts += [f"The same holds for {len(most) - SHOWN} more of the models"] if len(most) > SHOWN else []
+        parts += (
+            [f"The same holds for {len(most) - SHOWN} more of the models"]
+            if len(most) > SHOWN
+            else []
+        )
     return f"{'. '.join(parts)}." if parts else ""

@@ -83,7 +83,12 @@ def render_report(
     context |= {"commands": commands, "bars": bars, "links": links}
     context |= {"style": Markup(style), "script": Markup(source), "script_hash": script_hash}
     page = f"{name}.html"
-    lines = [*words, *(f"{fact.rstrip('?')}: {said}" for fact, said in facts.items()), *further, *commands]
+    lines = [
+        *words,
+        *(f"{fact.rstrip('?')}: {said}" for fact, said in facts.items()),
+        *further,
+        *commands,
+    ]
     lines = [*lines, *(f"note: {note}" for note in notes)]
     return {
         page: made.get_template(f"{page}.jinja").render(context).rstrip() + "\n",
@@ -97,23 +102,36 @@ def _template_file(room: str, name: str) -> str:
 
 def _markdown(title: str, sentences: Iterable[str], tables: Iterable[PageTable], page: str) -> str:
     """Return a report's sentences and tables in Markdown, with a link to the page that has everything."""
-    lines = [f"# {text.cell(title)}", "", "Not for clinical use: for research on medical language models.", ""]
+    lines = [
+        f"# {text.cell(title)}",
+        "",
+        "Not for clinical use: for research on medical language models.",
+        "",
+    ]
     lines += [f"- {_with_code(sentence)}" for sentence in sentences]
     for table in (each for each in tables if each.rows):
-        above, *below = (f"| {' | '.join(map(text.cell, row))} |" for row in (table.head, *table.rows))
+        above, *below = (
+            f"| {' | '.join(map(text.cell, row))} |" for row in (table.head, *table.rows)
+        )
         lines += ["", above, "|---" * len(table.head) + "|", *below]
     lines += ["", "Intervals: 95 %; of fewer than 50 cases they are approximate.", ""]
-    return "\n".join([*lines, f"Figures, every table, gaps and assumptions: [{page}]({page})."]) + "\n"
+    return (
+        "\n".join([*lines, f"Figures, every table, gaps and assumptions: [{page}]({page})."]) + "\n"
+    )
 
 
 def _with_code(sentence: str) -> str:
     """Return a sentence in Markdown, a command at its end as code, which a reader copies from the file."""
     words, colon, command = sentence.partition(": automedeval ")
     command = f"automedeval {text.printable(command)}"
-    return f"{text.cell(words)}: `{command}`" if colon and "`" not in command else text.cell(sentence)
+    return (
+        f"{text.cell(words)}: `{command}`" if colon and "`" not in command else text.cell(sentence)
+    )
 
 
-def write_report(folder: str | Path, texts: Mapping[str, str], data: str, result: object, lines: Iterable[str]) -> None:
+def write_report(
+    folder: str | Path, texts: Mapping[str, str], data: str, result: object, lines: Iterable[str]
+) -> None:
     """Write the files of a report, name → text, and its data as JSON; print its lines."""
     Path(folder).mkdir(parents=True, exist_ok=True)
     for name, content in texts.items():

@@ -26,7 +26,9 @@ def rank(
     cases: Cases, verdicts: Sequence[Verdict], rubric: Rubric, file: Path
 ) -> tuple[list[dict[str, Any]], JudgeProfile]:
     """Return one row per model, the highest first, and what is known of the one judge that gave the verdicts in the file."""
-    judge = VerdictTable(cases, verdicts, rubric if rubric.name == verdicts[0].rubric else None, file=file)
+    judge = VerdictTable(
+        cases, verdicts, rubric if rubric.name == verdicts[0].rubric else None, file=file
+    )
     if rubric.in_words:
         return by_degrees(judge)
     rows = rows_of([judge])
@@ -35,9 +37,14 @@ def rank(
     table, stands = by_values(judge, rows[0].values, relation), ranked(cases, relation)
     places = {model: place for place, model in enumerate(stands["order"])}  # as in the report
     values = {row["model"]: _value(row.get(WON) or row.get(MEAN)) for row in table}
-    table.sort(key=lambda row: (places.get(row["model"], len(places)), -values[row["model"]], row["model"]))
+    table.sort(
+        key=lambda row: (places.get(row["model"], len(places)), -values[row["model"]], row["model"])
+    )
     ranks = stands["ranks"]
-    table = [{"model": row["model"]} | ({"rank": ranks.get(row["model"])} if ranks else {}) | row for row in table]
+    table = [
+        {"model": row["model"]} | ({"rank": ranks.get(row["model"])} if ranks else {}) | row
+        for row in table
+    ]
     # The run prints the share of valid verdicts and the next command itself.
     known = {"agreement": [UNRATED], "valid": None, "steps": (), "unclear": stands["unclear"]}
     return table, known_of_judge(cases, rows[0], **known)
@@ -47,11 +54,17 @@ def by_degrees(judge: VerdictTable) -> tuple[list[dict[str, Any]], JudgeProfile]
     """Return how many responses of each model have which degree by a rubric in words, and what is known of the judge."""
     harm = harm_result(judge.cases, [judge], None, bootstrap.RESAMPLES)
     counts = counts_table(harm)
-    table = [{name: cell for name, cell in zip(counts.head, row) if name != "by"} for row in counts.rows]
-    return table, JudgeProfile(judge.name, agreement=[UNRATED], valid=float(judge.is_valid.mean()), harm=harm)
+    table = [
+        {name: cell for name, cell in zip(counts.head, row) if name != "by"} for row in counts.rows
+    ]
+    return table, JudgeProfile(
+        judge.name, agreement=[UNRATED], valid=float(judge.is_valid.mean()), harm=harm
+    )
 
 
-def by_values(judge: VerdictTable, values: np.ndarray | None, relation: np.ndarray) -> list[dict[str, Any]]:
+def by_values(
+    judge: VerdictTable, values: np.ndarray | None, relation: np.ndarray
+) -> list[dict[str, Any]]:
     """Return a row for each model of which verdicts say something, or that has an unread response.
 
     It has the cases and the mean of the values, float [responses], the share of pairs won by the relations [pairs], a tie
@@ -68,7 +81,9 @@ def by_values(judge: VerdictTable, values: np.ndarray | None, relation: np.ndarr
     counts = {"empty": judge.by_model(cases.empty), "unread": judge.by_model(judge.unread)}
     counts = {name: numbers for name, numbers in counts.items() if numbers}
     return [
-        {"model": model} | figures | {name: numbers.get(model, 0) for name, numbers in counts.items()}
+        {"model": model}
+        | figures
+        | {name: numbers.get(model, 0) for name, numbers in counts.items()}
         for model, figures in bootstrap.plain(bootstrap.estimate(table, len(cases))).items()
         if figures or model in counts.get("unread", ())
     ]

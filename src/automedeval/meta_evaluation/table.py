@@ -33,7 +33,9 @@ from automedeval.stats.checklist import checklist_score
 Values = dict[int, float]  # index of a response in its case → value
 
 
-def own_values(verdict: Verdict, rubric: Rubric | None = None, models: Sequence[str] = ()) -> Values:
+def own_values(
+    verdict: Verdict, rubric: Rubric | None = None, models: Sequence[str] = ()
+) -> Values:
     """Return a verdict's whole scores; without these the shares of criteria won, or a likelihood judge's numbers.
 
     Args:
@@ -43,7 +45,9 @@ def own_values(verdict: Verdict, rubric: Rubric | None = None, models: Sequence[
     if not verdict.valid:
         return {}
     if not verdict.choices:
-        return _shown(verdict, verdict.expected_scores if verdict.scores is None else verdict.scores)
+        return _shown(
+            verdict, verdict.expected_scores if verdict.scores is None else verdict.scores
+        )
     models = models or verdict.extra["models"]
     worse = {each.name for each in rubric.criteria if each.polarity == "worse"} if rubric else set()
     total = dict.fromkeys(verdict.order, 0.0)
@@ -56,7 +60,11 @@ def own_values(verdict: Verdict, rubric: Rubric | None = None, models: Sequence[
 
 def expected_values(verdict: Verdict) -> Values | None:
     """Return a valid verdict's expected scores, of the responses that it could read; None where it has none."""
-    return _shown(verdict, verdict.expected_scores) if verdict.valid and verdict.expected_scores is not None else None
+    return (
+        _shown(verdict, verdict.expected_scores)
+        if verdict.valid and verdict.expected_scores is not None
+        else None
+    )
 
 
 def _shown(verdict: Verdict, scores: Sequence[float | None] | None) -> Values:
@@ -71,7 +79,9 @@ def with_score(verdict: Verdict, case: Case) -> Verdict:
         return replace(verdict, checklist=None)
     met, points = (verdict.checklist or {})["met"], [each.points for each in case.criteria]
     score = None if None in met else checklist_score(points, met).score
-    scores = tuple(score if index in verdict.order else None for index in range(len(case.responses)))
+    scores = tuple(
+        score if index in verdict.order else None for index in range(len(case.responses))
+    )
     return replace(verdict, scores=scores)
 
 
@@ -96,7 +106,9 @@ class VerdictTable:
     """
 
     cases: Cases
-    verdicts: Sequence[Verdict]  # all of the judge, in the order of the file; `valid` are the valid ones
+    verdicts: Sequence[
+        Verdict
+    ]  # all of the judge, in the order of the file; `valid` are the valid ones
     rubric: Rubric | None = None  # None where it has no file or the file was not found
     name: str = ""  # in a report; by default `judge`, its name in the verdicts
     file: Path | None = None  # of the verdicts; the record of the run is looked for beside it
@@ -105,41 +117,70 @@ class VerdictTable:
     def __post_init__(self) -> None:
         self.judge, self.rubric_name = self.verdicts[0].author
         self.name = self.name or self.judge
-        self.case_of = np.array([self.cases.index[verdict.case_id] for verdict in self.verdicts], int)
+        self.case_of = np.array(
+            [self.cases.index[verdict.case_id] for verdict in self.verdicts], int
+        )
         self.verdicts = [
             verdict if verdict.checklist is None else with_score(verdict, self.cases.records[case])
             for case, verdict in zip(self.case_of.tolist(), self.verdicts)
         ]
-        group = np.repeat(np.arange(len(self.verdicts)), [len(verdict.order) for verdict in self.verdicts])
-        entries = [each for verdict in self.verdicts for each in sorted(zip(verdict.order, range(len(verdict.order))))]
+        group = np.repeat(
+            np.arange(len(self.verdicts)), [len(verdict.order) for verdict in self.verdicts]
+        )
+        entries = [
+            each
+            for verdict in self.verdicts
+            for each in sorted(zip(verdict.order, range(len(verdict.order))))
+        ]
         index, self.slot = np.array(entries, int).reshape(-1, 2).T
         self.response = self.cases.start[self.case_of[group]] + index
         self.panel = Panel(group, self.case_of, len(self.cases))
         self.score = self.column(each.scores if each.valid else None for each in self.verdicts)
-        self.expected_score = self.column(each.expected_scores if each.valid else None for each in self.verdicts)
+        self.expected_score = self.column(
+            each.expected_scores if each.valid else None for each in self.verdicts
+        )
         self.run = np.array([verdict.run for verdict in self.verdicts], int)
         self.is_valid = is_valid = np.array([verdict.valid for verdict in self.verdicts])
         self.valid = [verdict for verdict in self.verdicts if verdict.valid]
-        self.has_expected = bool(self.valid) and all(each.expected_scores is not None for each in self.valid)
+        self.has_expected = bool(self.valid) and all(
+            each.expected_scores is not None for each in self.valid
+        )
         self.runs: list[int] = np.unique(self.run).tolist()
-        self.scores, self.expected = self.per_response(self.score), self.per_response(self.expected_score)
+        self.scores, self.expected = (
+            self.per_response(self.score),
+            self.per_response(self.expected_score),
+        )
         self.has_own = any(verdict.scores is not None or verdict.choices for verdict in self.valid)
         self.of_pairs = any(verdict.pair is not None for verdict in self.verdicts)
-        self.criteria = list(dict.fromkeys(name for verdict in self.valid for name in verdict.choices or ()))
+        self.criteria = list(
+            dict.fromkeys(name for verdict in self.valid for name in verdict.choices or ())
+        )
         criteria = self.rubric.criteria if self.rubric else ()
-        self.worse = {each.name for each in criteria if each.polarity == "worse" and each.name in self.criteria}
+        self.worse = {
+            each.name
+            for each in criteria
+            if each.polarity == "worse" and each.name in self.criteria
+        }
         self.given = np.bincount(self.case_of, minlength=len(self.cases)).astype(float)
-        self.verdicts_valid = np.bincount(self.case_of[is_valid], minlength=len(self.cases)).astype(float)
-        recorded = (verdict.settings for verdict in reversed(self.verdicts) if "settings" in verdict.extra)
+        self.verdicts_valid = np.bincount(self.case_of[is_valid], minlength=len(self.cases)).astype(
+            float
+        )
+        recorded = (
+            verdict.settings for verdict in reversed(self.verdicts) if "settings" in verdict.extra
+        )
         self.settings = next(recorded, None)
         checkpoints = {str(verdict.extra.get("checkpoint") or "") for verdict in self.verdicts}
         self.checkpoint = checkpoints.pop() or None if len(checkpoints) == 1 else None
         self.in_words = self.rubric is not None and self.rubric.in_words
-        self.on_criteria = self.rubric_name.startswith("checklist@") or any(each.checklist for each in self.verdicts)
+        self.on_criteria = self.rubric_name.startswith("checklist@") or any(
+            each.checklist for each in self.verdicts
+        )
         if self.on_criteria:
             whole = self.shown() & (self.unread_criteria == 0)
             self.scores = np.where(whole, self.cases.checklist_scores(self.met).score, np.nan)
-        self.errors = Counter(verdict.error or "unknown" for verdict in self.verdicts if not verdict.valid)
+        self.errors = Counter(
+            verdict.error or "unknown" for verdict in self.verdicts if not verdict.valid
+        )
 
     @cached_property
     def scale(self) -> tuple[float, float] | None:
@@ -152,7 +193,10 @@ class VerdictTable:
     def column(self, lists: Iterable[Sequence[float | None] | None]) -> np.ndarray:
         """Return values that each verdict has in the order of its case, or None: float [entries], NaN where there is none."""
         shown = zip(self.verdicts, lists)
-        return np.array([values and values[index] for each, values in shown for index in sorted(each.order)], float)
+        return np.array(
+            [values and values[index] for each, values in shown for index in sorted(each.order)],
+            float,
+        )
 
     # --- values of entries, and their means over verdicts
 
@@ -173,7 +217,9 @@ class VerdictTable:
     def relations(self, values: np.ndarray) -> np.ndarray:
         """Return the relations of all pairs by values [responses]: float [pairs]; an empty response loses a tie."""
         relations, (first, second) = self.cases.panel.relations(values), self.cases.panel.pairs
-        return np.where(relations == 0, self.cases.empty[second] * 1.0 - self.cases.empty[first], relations)
+        return np.where(
+            relations == 0, self.cases.empty[second] * 1.0 - self.cases.empty[first], relations
+        )
 
     def per_response(self, values: np.ndarray, run: int | None = None) -> np.ndarray:
         """Return the mean of values [entries] over verdicts, of all runs or of one: float [responses], NaN without any."""
@@ -184,9 +230,15 @@ class VerdictTable:
     @cached_property
     def criterion_scores(self) -> dict[str, np.ndarray]:
         """The mean score on each criterion that the judge scores by itself: float [responses]; empty where it scores none."""
-        names = dict.fromkeys(name for verdict in self.valid for name in verdict.criterion_scores or ())
-        given = [verdict.criterion_scores or {} if verdict.valid else {} for verdict in self.verdicts]
-        return {name: self.per_response(self.column(each.get(name) for each in given)) for name in names}
+        names = dict.fromkeys(
+            name for verdict in self.valid for name in verdict.criterion_scores or ()
+        )
+        given = [
+            verdict.criterion_scores or {} if verdict.valid else {} for verdict in self.verdicts
+        ]
+        return {
+            name: self.per_response(self.column(each.get(name) for each in given)) for name in names
+        }
 
     @cached_property
     def mixed(self) -> np.ndarray:
@@ -200,7 +252,9 @@ class VerdictTable:
         """The number of each pair of verdicts among the pairs of cases: int [pairs of verdicts]."""
         pairs, count = self.cases.panel.pairs, self.cases.responses
         first, second = (self.response[side] for side in self.panel.pairs)
-        return np.searchsorted(pairs[0].astype(np.int64) * count + pairs[1], first.astype(np.int64) * count + second)
+        return np.searchsorted(
+            pairs[0].astype(np.int64) * count + pairs[1], first.astype(np.int64) * count + second
+        )
 
     # --- choices of a pairwise judge
 
@@ -212,7 +266,9 @@ class VerdictTable:
             if choice in CHOICES[2:]:
                 codes[number] = CHOICES.index(choice)
             elif choice is not None:
-                codes[number] = int(self.cases.records[self.case_of[number]].models[min(verdict.order)] != choice)
+                codes[number] = int(
+                    self.cases.records[self.case_of[number]].models[min(verdict.order)] != choice
+                )
         return codes
 
     def choice(self, criterion: str, run: int | None = None) -> np.ndarray:
@@ -221,15 +277,21 @@ class VerdictTable:
         The choices are int [pairs], indices of CHOICES, -1 where there is none.
         """
         of_verdict = np.full(len(self.verdicts), -1)
-        of_verdict[self.panel.group[self.panel.pairs[0]]] = self.pairs  # a verdict with choices shows one pair
+        of_verdict[self.panel.group[self.panel.pairs[0]]] = (
+            self.pairs
+        )  # a verdict with choices shows one pair
         codes, kinds, pairs = self.codes(criterion), len(CHOICES), len(self.cases.panel.pairs[0])
         use = (codes >= 0) & (True if run is None else self.run == run)
-        votes = np.bincount(of_verdict[use] * kinds + codes[use], minlength=pairs * kinds).reshape(pairs, kinds)
+        votes = np.bincount(of_verdict[use] * kinds + codes[use], minlength=pairs * kinds).reshape(
+            pairs, kinds
+        )
         most = votes.max(axis=1, keepdims=True)
         contested = (votes == most).sum(axis=1) > 1
         criteria = self.rubric.criteria if self.rubric else ()
         neutral = next((each.neutral for each in criteria if each.name == criterion), "tie")
-        return np.select([most[:, 0] == 0, contested], [-1, CHOICES.index(neutral)], votes.argmax(axis=1))
+        return np.select(
+            [most[:, 0] == 0, contested], [-1, CHOICES.index(neutral)], votes.argmax(axis=1)
+        )
 
     @cached_property
     def choices(self) -> dict[str, np.ndarray]:
@@ -250,10 +312,18 @@ class VerdictTable:
             key: "met", of which the mean is the share of the runs that say so, or "met_probabilities".
         """
         cases = self.cases
-        read = [(at, each.checklist[key]) for at, each in zip(self.response.tolist(), self.verdicts) if each.checklist]
-        items = np.concatenate([np.empty(0, int), *(cases.first_item[at] + np.arange(len(said)) for at, said in read)])
+        read = [
+            (at, each.checklist[key])
+            for at, each in zip(self.response.tolist(), self.verdicts)
+            if each.checklist
+        ]
+        items = np.concatenate(
+            [np.empty(0, int), *(cases.first_item[at] + np.arange(len(said)) for at, said in read)]
+        )
         values = np.array([value for _, said in read for value in said], float)
-        return np.where(cases.empty[cases.response_of], 0.0, divide(*sums_at(values, items, len(cases.items))))
+        return np.where(
+            cases.empty[cases.response_of], 0.0, divide(*sums_at(values, items, len(cases.items)))
+        )
 
     @cached_property
     def met(self) -> np.ndarray:
@@ -263,7 +333,9 @@ class VerdictTable:
     @cached_property
     def unread_criteria(self) -> np.ndarray:
         """The number of criteria of each response that no run read: float [responses]."""
-        return np.bincount(self.cases.response_of, np.isnan(self.met), minlength=self.cases.responses)
+        return np.bincount(
+            self.cases.response_of, np.isnan(self.met), minlength=self.cases.responses
+        )
 
     # --- what was asked
 
@@ -296,7 +368,9 @@ class VerdictTable:
         if not self.of_pairs:  # scores of different verdicts on a case can be compared
             return asked
         low, high = np.sort(np.stack([cases.model_of[first], cases.model_of[second]]), axis=0)
-        return asked & self._asked(low * len(cases.models) + high, cases.panel.case[first], self.pairs)
+        return asked & self._asked(
+            low * len(cases.models) + high, cases.panel.case[first], self.pairs
+        )
 
     @cached_property
     def missing(self) -> np.ndarray:
@@ -304,7 +378,9 @@ class VerdictTable:
         verdict, shown, asked = self.panel.group, self.response, self.asked
         if self.of_pairs:
             verdict, shown, asked = verdict[self.panel.pairs[0]], self.pairs, self.asked_pairs
-        there = [np.isin(np.arange(len(asked)), shown[self.run[verdict] == run]) for run in self.runs]
+        there = [
+            np.isin(np.arange(len(asked)), shown[self.run[verdict] == run]) for run in self.runs
+        ]
         return asked & ~np.array(there).reshape(-1, len(asked))
 
     @cached_property
@@ -335,7 +411,9 @@ class VerdictTable:
     @cached_property
     def unread(self) -> np.ndarray:
         """Whether valid verdicts show each response and none says anything of it: bool [responses]."""
-        return self.shown(self.is_valid) & np.isnan(self.scores if self.on_criteria else self.per_response(self.finest))
+        return self.shown(self.is_valid) & np.isnan(
+            self.scores if self.on_criteria else self.per_response(self.finest)
+        )
 
     def by_model(self, which: np.ndarray) -> dict[str, int]:
         """Return model → number of its responses that the judge was asked about and that are among these, bool [responses]."""
@@ -353,7 +431,11 @@ def counted(cases: Cases, name: str, values: np.ndarray) -> VerdictTable:
     for number, case in enumerate(cases.records):
         scores = values[cases.start[number] : cases.start[number + 1]]
         order = tuple(np.flatnonzero(~np.isnan(scores)).tolist())
-        verdicts.append(Verdict(case.id, name, "counted", order, valid=True, expected_scores=tuple(scores.tolist())))
+        verdicts.append(
+            Verdict(
+                case.id, name, "counted", order, valid=True, expected_scores=tuple(scores.tolist())
+            )
+        )
     judge = VerdictTable(cases, verdicts, kind="baseline")
     judge.asked = ~np.isnan(values)
     return judge
@@ -422,14 +504,18 @@ class Row:
         """How sure the judge is of each case: the mean gap between two of its values, float [cases]; NaN without two."""
         panel, values = self.judge.cases.panel, self.ranking_values
         first, second = panel.pairs
-        gaps = divide(*sums_at(np.abs(values[first] - values[second]), panel.case[first], panel.cases))
+        gaps = divide(
+            *sums_at(np.abs(values[first] - values[second]), panel.case[first], panel.cases)
+        )
         return np.round(gaps, 9)  # equal ones are equal, in whatever order scores were summed
 
     @cached_property
     def relations(self) -> np.ndarray:
         """The relations by the judge's choices, else by its scores, else by its expected scores: float [pairs]."""
         if self.criterion is not None:
-            return self.judge.choice_relations(self.criterion, self.judge.choice(self.criterion, self.run))
+            return self.judge.choice_relations(
+                self.criterion, self.judge.choice(self.criterion, self.run)
+            )
         pairs = len(self.judge.cases.panel.pairs[0])
         return np.full(pairs, np.nan) if self.own is None else self.judge.relations(self.own)
 
@@ -444,9 +530,16 @@ class Row:
 
     def rated_cases(self, people: People) -> int:
         """Count the cases with a pair that people ordered and that this judge was asked about."""
-        return int((self.judge.cases.panel.per_case(np.nan_to_num(self.people_relations(people)) != 0) > 0).sum())
+        return int(
+            (
+                self.judge.cases.panel.per_case(np.nan_to_num(self.people_relations(people)) != 0)
+                > 0
+            ).sum()
+        )
 
 
 def rows_of(judges: Sequence[VerdictTable]) -> list[Row]:
     """Return the lines of the table, one per criterion of a pairwise judge."""
-    return [Row(judge, criterion) for judge in judges for criterion in (*judge.criteria,) or (None,)]
+    return [
+        Row(judge, criterion) for judge in judges for criterion in (*judge.criteria,) or (None,)
+    ]

@@ -10,12 +10,24 @@ from typing import Any
 
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.table import VerdictTable
-from automedeval.records import Case, RecordError, Verdict, check_number, named_file, read_placed, verdicts_file
+from automedeval.records import (
+    Case,
+    RecordError,
+    Verdict,
+    check_number,
+    named_file,
+    read_placed,
+    verdicts_file,
+)
 from automedeval.rubrics import Rubric, RubricError, read_rubric, without_scale
 from automedeval.stats.agreement import CHOICES
 
 Tables = tuple[list[VerdictTable], list[str]]  # and notes
-SCORES, CRITERIA, WORDS = "scores", "criteria", "words"  # what verdicts give; choices count as scores
+SCORES, CRITERIA, WORDS = (
+    "scores",
+    "criteria",
+    "words",
+)  # what verdicts give; choices count as scores
 REFUSED = {
     SCORES: "a verdict by {} is not on the criteria of a case",
     CRITERIA: "a verdict on the criteria of a case; automedeval report and compare read these, on one file of cases",
@@ -69,9 +81,13 @@ def read_verdicts(
             name = f"{label}: {judge}" if label and len(rubrics_of) > 1 else label or judge
             name = f"{name} by {by_rubric}" if rubrics_of[judge] > 1 else name
             if name in tables:
-                raise RecordError(f"two judges are called {name!r}: name them with --verdicts NAME=FILE")
+                raise RecordError(
+                    f"two judges are called {name!r}: name them with --verdicts NAME=FILE"
+                )
             if name in reserved:
-                raise RecordError(f"a judge cannot be called {name!r} in a report: name it with --verdicts NAME=FILE")
+                raise RecordError(
+                    f"a judge cannot be called {name!r} in a report: name it with --verdicts NAME=FILE"
+                )
             verdicts = [verdict for _, verdict in placed.values()]
             tables[name] = VerdictTable(cases, verdicts, rubrics[by_rubric], name, file)
     if rubric and not (own := read_rubric(rubric)).in_words and own.name not in rubrics:
@@ -85,7 +101,9 @@ def _kind(verdict: Verdict, rubric: Rubric | None, case: Case) -> str:
         is_checklist = rubric.mode == "checklist"
     else:
         seen = verdict.extra.get(verdict.digest_key)
-        is_checklist = verdict.rubric.startswith("checklist@") or seen == case.checklist_digest != case.digest
+        is_checklist = (
+            verdict.rubric.startswith("checklist@") or seen == case.checklist_digest != case.digest
+        )
     if is_checklist or verdict.checklist is not None:
         return CRITERIA
     return WORDS if rubric is not None and rubric.in_words else SCORES
@@ -94,7 +112,9 @@ def _kind(verdict: Verdict, rubric: Rubric | None, case: Case) -> str:
 def _check_single(place: str, case: Case, verdict: Verdict) -> None:
     """Raise RecordError unless a verdict shows one response of a case."""
     if len(verdict.order) != 1 or not 0 <= verdict.order[0] < len(case.responses):
-        raise RecordError(f"{place}: 'order' {list(verdict.order)} must name one response of case {case.id!r}")
+        raise RecordError(
+            f"{place}: 'order' {list(verdict.order)} must name one response of case {case.id!r}"
+        )
 
 
 def _check_checklist(place: str, case: Case, verdict: Verdict, _: Rubric | None) -> None:
@@ -107,9 +127,15 @@ def _check_checklist(place: str, case: Case, verdict: Verdict, _: Rubric | None)
     for key, allowed in kinds if verdict.valid else ():
         entries = (verdict.checklist or {}).get(key)
         if not isinstance(entries, list) or len(entries) != len(case.criteria):
-            raise RecordError(f"{place}: {key!r} has not one entry for each criterion of case {case.id!r}")
+            raise RecordError(
+                f"{place}: {key!r} has not one entry for each criterion of case {case.id!r}"
+            )
         for value in entries:
-            is_allowed = isinstance(value, bool) if key == "met" else isinstance(value, int | float) and 0 <= value <= 1
+            is_allowed = (
+                isinstance(value, bool)
+                if key == "met"
+                else isinstance(value, int | float) and 0 <= value <= 1
+            )
             if value is not None and not is_allowed:
                 raise RecordError(f"{place}: {key!r} must hold {allowed}, not {value!r:.40}")
 
@@ -131,19 +157,27 @@ def _rubric(name: str, given_path: str | None, notes: list[str]) -> Rubric | Non
     return None
 
 
-def check_words(place: str, name: str, choices: Mapping[str, str], rubric: Rubric, needed: bool = True) -> None:
+def check_words(
+    place: str, name: str, choices: Mapping[str, str], rubric: Rubric, needed: bool = True
+) -> None:
     """Raise RecordError unless choices by the rubric called `name` are words of this rubric, a degree among them."""
     if name != rubric.name:
-        raise RecordError(f"{place}: by {name}, and others are by {rubric.name}: their degrees are not compared")
+        raise RecordError(
+            f"{place}: by {name}, and others are by {rubric.name}: their degrees are not compared"
+        )
     if needed and rubric.degree.name not in choices:
         raise RecordError(f"{place}: 'choices' has no {rubric.degree.name!r}")
     words = {criterion.name: criterion.words for criterion in rubric.criteria}
     for name, word in choices.items():
         if name not in words:
-            raise RecordError(f"{place}: {rubric.name} has no criterion {name!r}; it has {', '.join(words)}")
+            raise RecordError(
+                f"{place}: {rubric.name} has no criterion {name!r}; it has {', '.join(words)}"
+            )
         if word not in words[name]:
             allowed = ", ".join(words[name])
-            raise RecordError(f"{place}: the {name} {word!r:.60} of {rubric.name} must be one of {allowed}")
+            raise RecordError(
+                f"{place}: the {name} {word!r:.60} of {rubric.name} must be one of {allowed}"
+            )
 
 
 def _check_words(place: str, case: Case, verdict: Verdict, rubric: Rubric | None) -> None:
@@ -158,48 +192,80 @@ def _score_lists(verdict: Verdict) -> dict[str, Any]:
     """Return the lists of scores that a verdict has, by what an error calls them."""
     lists: dict[str, Any] = {"scores": verdict.scores, "expected_scores": verdict.expected_scores}
     lists = {name: values for name, values in lists.items() if values is not None}
-    return lists | {f"criterion_scores.{name}": values for name, values in (verdict.criterion_scores or {}).items()}
+    return lists | {
+        f"criterion_scores.{name}": values
+        for name, values in (verdict.criterion_scores or {}).items()
+    }
 
 
 def _check_scores(place: str, case: Case, verdict: Verdict, rubric: Rubric | None) -> None:
     """Raise RecordError unless a verdict is on the present texts of a case, and fits its responses and the rubric."""
     verdict.check(place, case.digest)
     count = len(case.responses)
-    if not all(0 <= index < count for index in verdict.order) or len(set(verdict.order)) != len(verdict.order):
-        raise RecordError(f"{place}: 'order' {list(verdict.order)} does not fit the {count} responses of {case.id!r}")
+    if not all(0 <= index < count for index in verdict.order) or len(set(verdict.order)) != len(
+        verdict.order
+    ):
+        raise RecordError(
+            f"{place}: 'order' {list(verdict.order)} does not fit the {count} responses of {case.id!r}"
+        )
     scale = rubric.scale if rubric else None
     for name, values in _score_lists(verdict).items():
         if not isinstance(values, list | tuple) or len(values) != count:
             size = len(values) if isinstance(values, list | tuple) else type(values).__name__
-            raise RecordError(f"{place}: {size} {name!r} for the {count} responses of case {case.id!r}")
+            raise RecordError(
+                f"{place}: {size} {name!r} for the {count} responses of case {case.id!r}"
+            )
         for index, value in enumerate(values):
             if value is None:
                 continue
-            if isinstance(value, bool) or not isinstance(value, int | float):  # `criterion_scores` can hold anything
+            if isinstance(value, bool) or not isinstance(
+                value, int | float
+            ):  # `criterion_scores` can hold anything
                 raise RecordError(f"{place}: {name!r} must hold numbers, not {value!r:.40}")
             check_number(value, name, place)
             if scale and not scale[0] - 1e-6 <= value <= scale[1] + 1e-6:
-                raise RecordError(f"{place}: {value} is off the scale of {verdict.rubric}, {scale[0]} to {scale[1]}")
+                raise RecordError(
+                    f"{place}: {value} is off the scale of {verdict.rubric}, {scale[0]} to {scale[1]}"
+                )
             if index not in verdict.order:
-                raise RecordError(f"{place}: {name!r} has a score for a response that 'order' does not show")
-    if verdict.valid and verdict.scores is None and verdict.expected_scores is None and not verdict.choices:
+                raise RecordError(
+                    f"{place}: {name!r} has a score for a response that 'order' does not show"
+                )
+    if (
+        verdict.valid
+        and verdict.scores is None
+        and verdict.expected_scores is None
+        and not verdict.choices
+    ):
         raise RecordError(f"{place}: 'valid' is true, and there are neither scores nor choices")
     if verdict.choices or verdict.pair is not None:
         shown = {case.models[index] for index in verdict.order}
         if verdict.pair is None or len(set(verdict.pair)) != 2 or set(verdict.pair) != shown:
-            raise RecordError(f"{place}: 'pair' {verdict.pair} does not name the two models that 'order' shows")
+            raise RecordError(
+                f"{place}: 'pair' {verdict.pair} does not name the two models that 'order' shows"
+            )
     criteria = {criterion.name for criterion in rubric.criteria} if rubric else set()
-    if criteria and verdict.criterion_scores is not None and set(verdict.criterion_scores) != criteria:
+    if (
+        criteria
+        and verdict.criterion_scores is not None
+        and set(verdict.criterion_scores) != criteria
+    ):
         has = ", ".join(sorted(criteria))
-        raise RecordError(f"{place}: 'criterion_scores' must have the criteria of {verdict.rubric}: {has}")
+        raise RecordError(
+            f"{place}: 'criterion_scores' must have the criteria of {verdict.rubric}: {has}"
+        )
     models = verdict.pair or ()
     for criterion, choice in (verdict.choices or {}).items():
         if criteria and criterion not in criteria:
             has = ", ".join(sorted(criteria))
-            raise RecordError(f"{place}: {verdict.rubric} has no criterion {criterion!r}; it has {has}")
+            raise RecordError(
+                f"{place}: {verdict.rubric} has no criterion {criterion!r}; it has {has}"
+            )
         if choice not in (*models, *CHOICES[2:]):
             allowed = ", ".join(models)
-            raise RecordError(f"{place}: {criterion!r} must be one of {allowed}, tie, neither: {choice!r}")
+            raise RecordError(
+                f"{place}: {criterion!r} must be one of {allowed}, tie, neither: {choice!r}"
+            )
 
 
 CHECKS: dict[str, Callable[[str, Case, Verdict, Rubric | None], None]] = {

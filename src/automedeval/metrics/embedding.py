@@ -17,7 +17,10 @@ PIECE = 100  # words of a piece: about 130 tokens, so that a piece fits into the
 
 QUESTION, REFERENCE = "embedding to the question", "embedding to the reference"
 # Baseline → the text that responses are compared with; None or no words where a case has none.
-EMBEDDINGS: dict[str, Callable[[Case], str | None]] = {QUESTION: patient_text, REFERENCE: lambda case: case.reference}
+EMBEDDINGS: dict[str, Callable[[Case], str | None]] = {
+    QUESTION: patient_text,
+    REFERENCE: lambda case: case.reference,
+}
 NAMES = (*BASELINES, *EMBEDDINGS)
 READ_REFERENCE = frozenset({"ROUGE-L to the reference", REFERENCE})
 
@@ -28,7 +31,9 @@ class TextEncoder(Protocol):
     name: str
     fingerprint: str
 
-    def encode(self, texts: Sequence[str], on_batch: Callable[[int], object] | None = None) -> np.ndarray:
+    def encode(
+        self, texts: Sequence[str], on_batch: Callable[[int], object] | None = None
+    ) -> np.ndarray:
         """Return unit vectors, float [texts, dimensions]; call `on_batch` with the number of texts of each batch."""
 
 
@@ -56,14 +61,19 @@ def nearest(
     Each piece is encoded once, so that equal texts have equal scores. A piece longer than the encoder's window is cut there.
     `on_batch` is called with the number of pieces that were encoded, after each batch.
     """
-    sides = {name: [pieces(readable(EMBEDDINGS[name](case) or "")) for case in cases] for name in names}
+    sides = {
+        name: [pieces(readable(EMBEDDINGS[name](case) or "")) for case in cases] for name in names
+    }
     responses = [  # those of a case with nothing to compare with are not encoded
         [pieces(readable(response.text)) if any(there) else [] for response in case.responses]
         for case, *there in zip(cases, *sides.values())
     ]
     cut_texts = chain(*sides.values(), *responses)
     texts = list(dict.fromkeys(piece for cut in cut_texts for piece in cut))
-    vectors, place = encoder.encode(texts, on_batch), {text: number for number, text in enumerate(texts)}
+    vectors, place = (
+        encoder.encode(texts, on_batch),
+        {text: number for number, text in enumerate(texts)},
+    )
 
     def compare(response: list[str], text: list[str]) -> Nearest:
         if not response or not text:
@@ -74,7 +84,11 @@ def nearest(
         return Nearest(float(cosines[best]), response[best])
 
     return {
-        name: [compare(response, text) for text, answers in zip(texts_of_case, responses) for response in answers]
+        name: [
+            compare(response, text)
+            for text, answers in zip(texts_of_case, responses)
+            for response in answers
+        ]
         for name, texts_of_case in sides.items()
     }
 
@@ -87,4 +101,7 @@ def nearest_pieces(
 ) -> dict[str, np.ndarray]:
     """Score every response by the cosine of `nearest`; return name → float [responses of all cases]."""
     compared = nearest(cases, encoder, names, on_batch)
-    return {name: np.array([each.cosine for each in entries], dtype=float) for name, entries in compared.items()}
+    return {
+        name: np.array([each.cosine for each in entries], dtype=float)
+        for name, entries in compared.items()
+    }

@@ -24,18 +24,26 @@ def words(text: str) -> list[str]:
 
 def patient_text(case: Case) -> str:
     """Return the question; of a conversation, the patient's messages."""
-    return case.question if isinstance(case.question, str) else "\n".join(patient_messages(case.question))
+    return (
+        case.question
+        if isinstance(case.question, str)
+        else "\n".join(patient_messages(case.question))
+    )
 
 
 def patient_messages(question: Sequence[Mapping[str, str]]) -> list[str]:
     """Return the messages of a conversation's role "user"; where no message has it, those of the role that spoke last."""
-    role = "user" if any(message["role"] == "user" for message in question) else question[-1]["role"]
+    role = (
+        "user" if any(message["role"] == "user" for message in question) else question[-1]["role"]
+    )
     return [message["content"] for message in question if message["role"] == role]
 
 
 def longer_text(cases: Sequence[Case]) -> np.ndarray:
     """Score a response by its number of words; float [responses of all cases]."""
-    return np.array([len(words(response.text)) for case in cases for response in case.responses], dtype=float)
+    return np.array(
+        [len(words(response.text)) for case in cases for response in case.responses], dtype=float
+    )
 
 
 @dataclass(frozen=True)
@@ -81,7 +89,12 @@ def bm25(cases: Sequence[Case], collection: Collection | None = None) -> np.ndar
         for response in case.responses:
             counts = Counter(words(response.text))
             norm = K1 * (1 - B + B * counts.total() / collection.average)
-            scores.append(sum(weight * counts[w] * (K1 + 1) / (counts[w] + norm) for w, weight in weights.items()))
+            scores.append(
+                sum(
+                    weight * counts[w] * (K1 + 1) / (counts[w] + norm)
+                    for w, weight in weights.items()
+                )
+            )
     return np.array(scores)
 
 
@@ -97,14 +110,18 @@ def rouge_l(cases: Sequence[Case]) -> np.ndarray:
             elif not reference or not tokens:
                 scores.append(0.0)
             else:
-                scores.append(2 * LCSseq.similarity(reference, tokens) / (len(reference) + len(tokens)))
+                scores.append(
+                    2 * LCSseq.similarity(reference, tokens) / (len(reference) + len(tokens))
+                )
     return np.array(scores)
 
 
 def random_scores(cases: Sequence[Case]) -> np.ndarray:
     """Score a response by a hash of case id and text, uniform on [0, 1)."""
     keys = (f"0\0{case.id}\0{response.text}" for case in cases for response in case.responses)
-    return np.array([int.from_bytes(hashlib.sha256(key.encode()).digest()[:6]) / 2**48 for key in keys])
+    return np.array(
+        [int.from_bytes(hashlib.sha256(key.encode()).digest()[:6]) / 2**48 for key in keys]
+    )
 
 
 BASELINES: dict[str, Callable[[Sequence[Case]], np.ndarray]] = {

@@ -9,7 +9,13 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from automedeval.models.checkpoints import answers_questions, checkpoint_folder, find_model, loading, user_models
+from automedeval.models.checkpoints import (
+    answers_questions,
+    checkpoint_folder,
+    find_model,
+    loading,
+    user_models,
+)
 from automedeval.records import RecordError, check_least, option
 from automedeval.records.journal import ALONE, Processes
 
@@ -40,9 +46,12 @@ def checked_model(spec: str) -> tuple[str, str]:
 class ChatArguments:
     """The model that answers: a checkpoint on this machine, or an endpoint."""
 
-    base_url: str | None = option("URL of the endpoint of openai:MODEL; default: OpenAI's own", None)
+    base_url: str | None = option(
+        "URL of the endpoint of openai:MODEL; default: OpenAI's own", None
+    )
     api_key_env: str = option(
-        "endpoint: the environment variable that holds the key, such as GEMINI_API_KEY", "OPENAI_API_KEY"
+        "endpoint: the environment variable that holds the key, such as GEMINI_API_KEY",
+        "OPENAI_API_KEY",
     )
     dtype: str = option(
         "of a checkpoint's weights; auto: bfloat16 where the device computes it in hardware, else float32",
@@ -50,8 +59,12 @@ class ChatArguments:
         choices=["auto", "bfloat16", "float16", "float32"],
     )
     device: str = option("cpu, cuda, cuda:N, mps, or auto: a GPU if there is one", "auto")
-    batch_tokens: int = option("most tokens of a batch, prompts and answers; 0: what the device's memory holds", 0)
-    chat_template_path: str | None = option("Jinja file, for a checkpoint without a chat template; none: its own", None)
+    batch_tokens: int = option(
+        "most tokens of a batch, prompts and answers; 0: what the device's memory holds", 0
+    )
+    chat_template_path: str | None = option(
+        "Jinja file, for a checkpoint without a chat template; none: its own", None
+    )
     max_new_tokens: int = option("most tokens of a rationale or an endpoint's answer", 512)
     temperature: float = option("0 decodes greedily", 0.0)
     concurrency: int = option("endpoint: most requests under way at once", 32)
@@ -66,7 +79,9 @@ class ChatArguments:
         check_least(self, 0, "batch_tokens", "max_retries")
         check_least(self, 1, "max_new_tokens", "concurrency")
         if not (self.temperature >= 0 and math.isfinite(self.temperature)):
-            raise RecordError(f"--temperature must be a finite number of at least 0, not {self.temperature}")
+            raise RecordError(
+                f"--temperature must be a finite number of at least 0, not {self.temperature}"
+            )
 
     def load(self, model: str, seed: int = 0, processes: Processes = ALONE) -> Any:
         """Return the chat of a model: `openai:MODEL` is an endpoint's, any other name a checkpoint's; `seed` is for sampling.
@@ -78,13 +93,20 @@ class ChatArguments:
             from automedeval.models.decisions import DecisionChat
             from automedeval.models.endpoint import OpenAIChat
 
-            self.base_url = self.base_url or os.environ.get("OPENAI_BASE_URL") or None  # recorded with the run
+            self.base_url = (
+                self.base_url or os.environ.get("OPENAI_BASE_URL") or None
+            )  # recorded with the run
             asks = OpenAIChat if kind == "openai" else DecisionChat
             return asks(name, seed=seed, **self._shared(asks))
         with loading(model):
-            from automedeval.models.decision_folder import LocalChat, LocalDecisions  # torch is slow to import
+            from automedeval.models.decision_folder import (
+                LocalChat,
+                LocalDecisions,
+            )  # torch is slow to import
 
-            local_chat = LocalDecisions if answers_questions(checkpoint_folder(model)) else LocalChat
+            local_chat = (
+                LocalDecisions if answers_questions(checkpoint_folder(model)) else LocalChat
+            )
             local = local_chat(model, seed=seed, processes=processes, **self._shared(local_chat))
             if self.loads:
                 local.prepare()
@@ -96,7 +118,9 @@ class ChatArguments:
 
     def _shared(self, kind: type) -> dict[str, Any]:
         """Return the arguments that a chat of this kind has a field for."""
-        return {each.name: getattr(self, each.name) for each in fields(kind) if hasattr(self, each.name)}
+        return {
+            each.name: getattr(self, each.name) for each in fields(kind) if hasattr(self, each.name)
+        }
 
 
 @dataclass
@@ -149,21 +173,36 @@ class EncoderArguments:
         except RecordError as error:
             if self.encoder is not None:
                 raise
-            notes.append(f"no baselines that compare embeddings: {error} (--encoder names one, none leaves them out)")
+            notes.append(
+                f"no baselines that compare embeddings: {error} (--encoder names one, none leaves them out)"
+            )
             return None
 
 
-def next_command(command: str, run: Mapping[str, Any], takes: Sequence[type], **options: Any) -> str:
+def next_command(
+    command: str, run: Mapping[str, Any], takes: Sequence[type], **options: Any
+) -> str:
     """Return a command to paste that goes on from a run, by the arguments in its record.
 
     The options of the dataclasses `takes` are carried over where the run did not leave them at their defaults. Of the further
     ones a list has several values, and None, "" and [] are left out.
     """
-    carried = {each.name: run.get(each.name, each.default) for kind in takes for each in fields(kind) if each.init}
+    carried = {
+        each.name: run.get(each.name, each.default)
+        for kind in takes
+        for each in fields(kind)
+        if each.init
+    }
     defaults = {each.name: each.default for kind in takes for each in fields(kind)}
-    kept = {name: value for name, value in carried.items() if value != defaults[name] and name not in options}
+    kept = {
+        name: value
+        for name, value in carried.items()
+        if value != defaults[name] and name not in options
+    }
     words = ["automedeval", command]
     for name, value in (options | kept | ({"offline": True} if run.get("offline") else {})).items():
-        values = value if isinstance(value, list | tuple) else [] if value in (None, "") else [value]
+        values = (
+            value if isinstance(value, list | tuple) else [] if value in (None, "") else [value]
+        )
         words += [f"--{name}", *map(str, values)] if values else []
     return shlex.join(words)

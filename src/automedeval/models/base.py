@@ -121,18 +121,24 @@ class Answer:
             return cls(text, error=str(error), **more, refused=True)
 
     @classmethod
-    def of_odds(cls, odds: Sequence[dict[str, float]], usage: dict[str, int], text: str = "") -> "Answer":
+    def of_odds(
+        cls, odds: Sequence[dict[str, float]], usage: dict[str, int], text: str = ""
+    ) -> "Answer":
         """Return the answer that chooses the likeliest value of each slot; an error where its odds are not finite."""
         if any(chance != chance for each in odds for chance in each.values()):
             return cls(error=NOT_FINITE, usage=usage)
-        return cls(text, tuple(max(each, key=each.__getitem__) for each in odds), tuple(odds), usage=usage)
+        return cls(
+            text, tuple(max(each, key=each.__getitem__) for each in odds), tuple(odds), usage=usage
+        )
 
 
 # Yields prompts one after another, receives the answer to each, and returns a result.
 Dialogue = Generator[Prompt, Answer, Any]
 
 
-def lead(dialogue: Dialogue, reply: Callable[[Prompt], Answer], answer: Answer | None = None) -> Any:
+def lead(
+    dialogue: Dialogue, reply: Callable[[Prompt], Answer], answer: Answer | None = None
+) -> Any:
     """Answer every prompt of a dialogue with `reply`, the one at which it waits with `answer`; return its result."""
     try:
         prompt = next(dialogue) if answer is None else dialogue.send(answer)
@@ -182,10 +188,14 @@ class Chat(ABC):
 
     def estimate(self, prompts: Sequence[Prompt]) -> int:
         """Return about how many tokens the prompts take: one has about four bytes, and a message's role takes four."""
-        return sum(len(each["content"].encode()) // 4 + 4 for prompt in prompts for each in prompt.messages)
+        return sum(
+            len(each["content"].encode()) // 4 + 4 for prompt in prompts for each in prompt.messages
+        )
 
     @abstractmethod
-    def answer(self, prompts: Sequence[Prompt], wanted: Sequence[bool] | None = None) -> Iterator[tuple[int, Answer]]:
+    def answer(
+        self, prompts: Sequence[Prompt], wanted: Sequence[bool] | None = None
+    ) -> Iterator[tuple[int, Answer]]:
         """Yield (index, answer) for the wanted prompts (None: all), in any order."""
 
 

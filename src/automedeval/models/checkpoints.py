@@ -15,7 +15,9 @@ from automedeval.records.hub_names import hub_name, note_commit
 
 HERE = Path("models")  # where models lie beside the user's cache
 T = TypeVar("T")
-DECISION = "decision.json"  # how a checkpoint answers typed questions, see transformers' DecisionConfig
+DECISION = (
+    "decision.json"  # how a checkpoint answers typed questions, see transformers' DecisionConfig
+)
 # What is downloaded of a checkpoint beside its weights; the tokenizers of older ones are text files.
 FILES = ("*.json", "*.jinja", "*.model", "vocab.txt", "merges.txt", "rubric/*")
 
@@ -57,7 +59,9 @@ class Stage:
 def read_record(checkpoint: str | Path) -> dict[str, Any] | None:
     """Return the record that training left beside a checkpoint; None if the checkpoint was not trained here."""
     file = Path(checkpoint) / "training" / "record.json"
-    return read_json(file, others=True) if file.exists() else None  # the loss of a training that diverged is NaN
+    return (
+        read_json(file, others=True) if file.exists() else None
+    )  # the loss of a training that diverged is NaN
 
 
 def read_history(checkpoint: str | Path) -> list[Stage]:
@@ -88,7 +92,9 @@ def checkpoint_folder(model: str, weights: str = "*.safetensors") -> Path:
         folder = Path(snapshot_download(name, revision=revision, allow_patterns=[*FILES, weights]))
     except Exception as error:  # noqa: BLE001  the client raises many kinds, and all mean that there is no download
         # the Hub has next to no checkpoint without an owner, and endpoints name their models so
-        own = model[7:] if model[:7].casefold() in ("openai/", "openai:") else model  # as other programs write it
+        own = (
+            model[7:] if model[:7].casefold() in ("openai/", "openai:") else model
+        )  # as other programs write it
         hint = "" if "/" in own else f"did you mean openai:{own}, a model at an endpoint? "
         raise RecordError(
             f"{hint}no folder {model!r}, and no download from the Hub: {str(error).splitlines()[0]}"
@@ -105,7 +111,9 @@ def loading(model: str) -> Iterator[None]:
     except AutoMedEvalError:
         raise
     except Exception as error:  # noqa: BLE001  a bad checkpoint makes transformers, torch and safetensors raise a dozen kinds
-        raise RecordError(f"{model} cannot be loaded: {' '.join(str(error).split())[:300]}") from None
+        raise RecordError(
+            f"{model} cannot be loaded: {' '.join(str(error).split())[:300]}"
+        ) from None
 
 
 def answers_questions(folder: Path) -> bool:
@@ -146,19 +154,28 @@ def described(file: Path, what: str, encoder: str, read: Callable[[Any], T]) -> 
     """
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
-        name, base, made = content["encoder"]["name"], content["encoder"]["fingerprint"], read(content)
+        name, base, made = (
+            content["encoder"]["name"],
+            content["encoder"]["fingerprint"],
+            read(content),
+        )
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise RecordError(f"{file}: not the description of a {what} ({error})") from None
     place = checkpoint_folder(encoder)
     if weights_fingerprint(place) != base:
-        raise RecordError(f"{place} is not the {name} that the {what} was trained on (fingerprint {base})")
+        raise RecordError(
+            f"{place} is not the {name} that the {what} was trained on (fingerprint {base})"
+        )
     return made, place
 
 
 def weights_fingerprint(encoder: Path) -> str:
     """Return twelve hexadecimal digits over the weights and the vocabulary of an encoder; RecordError if it lacks either."""
     try:
-        files = [bytes.fromhex(_sha256(encoder / name)) for name in ("model.safetensors", "tokenizer.json")]
+        files = [
+            bytes.fromhex(_sha256(encoder / name))
+            for name in ("model.safetensors", "tokenizer.json")
+        ]
     except OSError as error:
         raise RecordError(f"{encoder}: not an encoder that can be recognised ({error})") from None
     return hashlib.sha256(b"".join(files)).hexdigest()[:12]

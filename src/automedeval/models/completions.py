@@ -21,7 +21,9 @@ OPTIONAL = {
     "max_completion_tokens": "max_tokens is sent in its place",
 }
 _FILTERED = "the endpoint's content filter refused"
-_OVERLONG = re.compile(r"context (?:length|window|size)", re.I)  # vLLM, SGLang and llama.cpp give no code
+_OVERLONG = re.compile(
+    r"context (?:length|window|size)", re.I
+)  # vLLM, SGLang and llama.cpp give no code
 _NOT_TAKEN = re.compile(
     r"unsupported|not (?:\w+ )?support|n't support|not allowed|not permitted|not enabled|unrecogni[sz]ed|unknown|unexpected"
     r"|extra.forbidden|deprecated|may only be|only (?:\S+ ){1,3}allowed",
@@ -38,9 +40,15 @@ def answer_from_completion(completion: Mapping[str, Any]) -> Answer:
     if "text" in choice and not choice.get("message"):
         raise ValueError("it is a completion of a text, and no message of a chat")
     counts = completion.get("usage") or {}
-    usage = {name: counts[name] for name in ("prompt_tokens", "completion_tokens") if isinstance(counts.get(name), int)}
+    usage = {
+        name: counts[name]
+        for name in ("prompt_tokens", "completion_tokens")
+        if isinstance(counts.get(name), int)
+    }
     cached = (counts.get("prompt_tokens_details") or {}).get("cached_tokens")
-    if isinstance(cached, int) and cached > usage.get("prompt_tokens", cached):  # some count only what was not cached
+    if isinstance(cached, int) and cached > usage.get(
+        "prompt_tokens", cached
+    ):  # some count only what was not cached
         usage["prompt_tokens"] += cached
     content = message.get("content") or message.get("refusal") or ""
     if isinstance(content, list):  # in parts, of which those of another type are thoughts
@@ -50,14 +58,25 @@ def answer_from_completion(completion: Mapping[str, Any]) -> Answer:
     if reason == "content_filter":
         return Answer(content, error=_FILTERED, usage=usage, refused=True)
     # Of a provider behind the endpoint; a text beside it is not whole.
-    if problem := choice.get("error") or completion.get("error") or (reason == "error" and "finish_reason error"):
+    if (
+        problem := choice.get("error")
+        or completion.get("error")
+        or (reason == "error" and "finish_reason error")
+    ):
         raise ValueError(endpoint_words({"error": problem}))
-    answer = Answer.of_text(content, tokens=token_alternatives(choice), truncated=reason == "length", usage=usage)
+    answer = Answer.of_text(
+        content, tokens=token_alternatives(choice), truncated=reason == "length", usage=usage
+    )
     if answer.text.strip() or answer.error:
         return answer
     # vLLM and DeepSeek return thoughts in a field of their own; OpenAI returns only their number of tokens.
     details = counts.get("completion_tokens_details") or {}
-    thoughts = (content, message.get("reasoning_content"), message.get("reasoning"), details.get("reasoning_tokens"))
+    thoughts = (
+        content,
+        message.get("reasoning_content"),
+        message.get("reasoning"),
+        details.get("reasoning_tokens"),
+    )
     cut, why = reason == "length", f" (finish_reason {reason})"
     if any(thoughts) or cut:
         spent = details.get("reasoning_tokens") or usage.get("completion_tokens") or "all"
@@ -107,7 +126,9 @@ def _batch_answer(record: Mapping[str, Any]) -> Answer | None:
 def refusal(code: Any, message: str) -> Answer | None:
     """Return an answer with an error if the endpoint's error refuses this very prompt; None for other errors."""
     if code == "context_length_exceeded" or _OVERLONG.search(message):
-        return Answer(error="prompt and --max_new_tokens exceed the endpoint's context window", overlong=True)
+        return Answer(
+            error="prompt and --max_new_tokens exceed the endpoint's context window", overlong=True
+        )
     return Answer(error=_FILTERED, refused=True) if code == "content_filter" else None
 
 
@@ -119,9 +140,13 @@ def refused_parameter(parameter: Any, message: str, sent: Collection[str]) -> st
     if not _NOT_TAKEN.search(message):
         return None
     text = parameter if isinstance(parameter, str) else message
-    matches = {name: re.search(rf"\b(?:top_)?{name}\b", text, re.I) for name in OPTIONAL if name in sent}
+    matches = {
+        name: re.search(rf"\b(?:top_)?{name}\b", text, re.I) for name in OPTIONAL if name in sent
+    }
     places = {name: match.start() for name, match in matches.items() if match}
-    return min(places, key=places.__getitem__, default=None)  # what follows may be a list of what the endpoint takes
+    return min(
+        places, key=places.__getitem__, default=None
+    )  # what follows may be a list of what the endpoint takes
 
 
 def endpoint_words(body: Any, most: int = 200) -> str:
@@ -138,7 +163,9 @@ def endpoint_words(body: Any, most: int = 200) -> str:
 
 def _said(body: Any) -> Iterator[str]:
     if isinstance(body, Mapping):
-        yield ".".join(map(str, body["loc"])) if isinstance(body.get("loc"), list) else ""  # FastAPI's name of a field
+        yield (
+            ".".join(map(str, body["loc"])) if isinstance(body.get("loc"), list) else ""
+        )  # FastAPI's name of a field
         yield str(body.get("code")) if re.fullmatch("[45][0-9][0-9]", str(body.get("code"))) else ""
         for name in ("error", "errors", "message", "detail", "msg", "raw", "metadata", "choices"):
             yield from _said(body.get(name))

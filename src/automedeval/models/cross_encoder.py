@@ -25,7 +25,9 @@ def load_cross_encoder(
     A `trainable` adapter stays beside the weights; else it is added to them, which is faster. `labels` and `tokens` are as for
     `PairReader`. RecordError if it is one of another encoder.
     """
-    logging.disable(logging.WARNING)  # both libraries report that the head is new, which it always is
+    logging.disable(
+        logging.WARNING
+    )  # both libraries report that the head is new, which it always is
     try:
         model = CrossEncoder(
             str(base),

@@ -41,7 +41,9 @@ class LocalDecisions(LocalChat):
         own: Any = MODEL_FOR_DECISION_MAPPING.get(type(config), None)
         heads = own.config_class.extra_config_files if own else ()
         if self._decision.adapter or any((self.folder / name).is_file() for name in heads):
-            raise RecordError(f"{self.folder}: a head or an adapter answers its questions: {SERVED}")
+            raise RecordError(
+                f"{self.folder}: a head or an adapter answers its questions: {SERVED}"
+            )
 
     def _asked(self, prompt: Prompt) -> list[Asked]:
         """Return the question of each slot of a prompt, as the pipeline asks it; RecordError if its state is not shown."""
@@ -58,7 +60,10 @@ class LocalDecisions(LocalChat):
 
     def _question(self, state: str, slot: Slot) -> Asked:
         question: Any = {"type": "choice", "instructions": instructions(slot.name)}
-        request = {"state": state, "questions": {"0": question | {"criteria": dict.fromkeys(slot.values, "")}}}
+        request = {
+            "state": state,
+            "questions": {"0": question | {"criteria": dict.fromkeys(slot.values, "")}},
+        }
         try:
             ((inputs, (parsed,)),) = self._decision.prepare_inputs(request, self.tokenizer)
             labels = label_token_ids(self.tokenizer, tuple(parsed.labels))
@@ -72,14 +77,19 @@ class LocalDecisions(LocalChat):
             return super().overflow(prompts)
         return [max(len(ids) for ids, _ in self._asked(prompt)) - self.window for prompt in prompts]
 
-    def answer(self, prompts: Sequence[Prompt], wanted: Sequence[bool] | None = None) -> Iterator[tuple[int, Answer]]:
+    def answer(
+        self, prompts: Sequence[Prompt], wanted: Sequence[bool] | None = None
+    ) -> Iterator[tuple[int, Answer]]:
         if not any(prompt.slots for prompt in prompts):
             yield from super().answer(prompts, wanted)
             return
         asked = [self._asked(prompt) for prompt in prompts]
         for index, odds in answer_groups(asked, wanted or [True] * len(prompts), self._odds):
             told = [dict(zip(slot.values, each)) for slot, each in zip(prompts[index].slots, odds)]
-            usage = {"prompt_tokens": sum(len(ids) for ids, _ in asked[index]), "completion_tokens": 0}
+            usage = {
+                "prompt_tokens": sum(len(ids) for ids, _ in asked[index]),
+                "completion_tokens": 0,
+            }
             yield index, Answer.of_odds(told, usage)
 
     def _odds(self, asked: list[Asked], wanted: list[bool]) -> Iterator[tuple[int, list[float]]]:
@@ -93,4 +103,7 @@ class LocalDecisions(LocalChat):
         prompts = [ids for ids, _ in asked]
         rows = self._rows(prompts, [0] * len(prompts))
         rows.start(prompts, self.forward_tokens)
-        return [(rows.logits[at, labels] / self._heat).softmax(0).tolist() for at, (_, labels) in enumerate(asked)]
+        return [
+            (rows.logits[at, labels] / self._heat).softmax(0).tolist()
+            for at, (_, labels) in enumerate(asked)
+        ]

@@ -34,7 +34,9 @@ class DecisionChat(OpenAIChat):
     def body(self, prompt: Prompt) -> dict[str, Any]:
         """Return a request for decisions: the messages, and a question with its options for each value."""
         if not prompt.slots:
-            raise ChatError(f"decision:{self.model} writes no text: it answers questions with options alone")
+            raise ChatError(
+                f"decision:{self.model} writes no text: it answers questions with options alone"
+            )
         questions = [
             {"type": "choice", "instructions": instructions(slot.name)}
             | {"choices": [{"value": value} for value in slot.values]}
@@ -42,7 +44,9 @@ class DecisionChat(OpenAIChat):
         ]
         messages: Any = sent(prompt)
         for each in messages:
-            if each["role"] == "assistant":  # decisions take what the model itself has said in parts
+            if (
+                each["role"] == "assistant"
+            ):  # decisions take what the model itself has said in parts
                 each["content"] = [{"type": "output_text", "text": each["content"]}]
         return {"model": self.model, "input": messages, "questions": questions}
 
@@ -76,13 +80,21 @@ class DecisionChat(OpenAIChat):
     def read(self, completion: Mapping[str, Any], body: Mapping[str, Any]) -> Answer:
         """Return the likeliest option of each question with all probabilities; an error if one is refused or has none."""
         said, usage = completion["answers"], completion.get("usage") or {}
-        told = (("prompt_tokens", usage.get("input_tokens")), ("completion_tokens", usage.get("output_tokens")))
+        told = (
+            ("prompt_tokens", usage.get("input_tokens")),
+            ("completion_tokens", usage.get("output_tokens")),
+        )
         tokens = {name: count for name, count in told if isinstance(count, int)}
         if isinstance(said, Mapping):
             said = [said[str(number)] for number in range(len(said))]
-        asked, odds = [[each["value"] for each in question["choices"]] for question in body["questions"]], []
+        asked, odds = (
+            [[each["value"] for each in question["choices"]] for question in body["questions"]],
+            [],
+        )
         if len(said) != len(asked):
-            return Answer(error=f"{len(said)} answers to {len(asked)} questions", refused=True, usage=tokens)
+            return Answer(
+                error=f"{len(said)} answers to {len(asked)} questions", refused=True, usage=tokens
+            )
         for options, answer in zip(asked, said):
             if answer["type"] == "refusal":
                 return Answer(error=REFUSED, refused=True, usage=tokens)
@@ -91,7 +103,9 @@ class DecisionChat(OpenAIChat):
                 pairs = [(each["value"], each["probability"]) for each in pairs]
             chances = dict(pairs)
             known = sorted(chances) == sorted(options) and len(pairs) == len(options)
-            if not (known and min(chances.values()) >= 0 and abs(sum(chances.values()) - 1) < 0.05):  # False for NaN
+            if not (
+                known and min(chances.values()) >= 0 and abs(sum(chances.values()) - 1) < 0.05
+            ):  # False for NaN
                 error = f"no probabilities of {', '.join(options)}: {str(pairs)[:200]}"
                 return Answer(error=error, refused=True, usage=tokens)
             odds.append({option: float(chances[option]) for option in options})

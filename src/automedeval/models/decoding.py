@@ -40,7 +40,9 @@ class _BufferLayer(DynamicLayer):
     def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
         self.dtype, self.device = self.kept_as, key_states.device
         self.keys, self.values = (
-            states.new_zeros(self.count, states.shape[1], self.capacity, states.shape[3], dtype=self.dtype)
+            states.new_zeros(
+                self.count, states.shape[1], self.capacity, states.shape[3], dtype=self.dtype
+            )
             for states in (key_states, value_states)
         )
         self.is_initialized = True
@@ -52,7 +54,9 @@ class _BufferLayer(DynamicLayer):
         self.keys[self.rows, :, self.end : end] = key_states
         self.values[self.rows, :, self.end : end] = value_states
         self.end = end
-        return self.keys[self.rows, :, self.start : end], self.values[self.rows, :, self.start : end]
+        return self.keys[self.rows, :, self.start : end], self.values[
+            self.rows, :, self.start : end
+        ]
 
     def get_seq_length(self) -> int:
         return self.end - self.start
@@ -74,7 +78,10 @@ class Prefix:
         """Compute the keys and values of a prefix once."""
         rows = Rows(model, 1, len(tokens))
         rows.start([tokens], len(tokens))
-        return cls(tokens, [(each.keys, each.values) if each.is_initialized else None for each in rows.layers])
+        return cls(
+            tokens,
+            [(each.keys, each.values) if each.is_initialized else None for each in rows.layers],
+        )
 
 
 class Rows:
@@ -85,7 +92,9 @@ class Rows:
 
     logits: torch.Tensor
 
-    def __init__(self, model, count: int, capacity: int, prefix: Prefix | None = None, pad: int = 0):
+    def __init__(
+        self, model, count: int, capacity: int, prefix: Prefix | None = None, pad: int = 0
+    ):
         self.model, self.pad, self.active = model, pad, count
         self.prefix = prefix or Prefix()
         layers, dtype = DynamicCache(config=model.config).layers, cache_dtype(model)
@@ -94,9 +103,13 @@ class Rows:
         self.length = 0  # the place where all rows end
         self.tokens: list[list[int]] = [[] for _ in range(count)]
         self.begins = [0] * count  # the place of each row's first token
-        self.chance: list[random.Random] = []  # for sampling: one generator per row, which moves with the row
+        self.chance: list[
+            random.Random
+        ] = []  # for sampling: one generator per row, which moves with the row
 
-    def start(self, prompts: Sequence[Sequence[int]], forward_tokens: int, keep: int = 1) -> torch.Tensor:
+    def start(
+        self, prompts: Sequence[Sequence[int]], forward_tokens: int, keep: int = 1
+    ) -> torch.Tensor:
         """Feed the rows' prompts, token ids that begin with those of the prefix, about `forward_tokens` per forward pass.
 
         Rows of similar length should be neighbours. Returns what `feed` does.
@@ -115,7 +128,9 @@ class Rows:
                 if count and width * (count + 1) > forward_tokens:
                     break
                 count += 1
-            if width > 64:  # round up: libraries keep a kernel, and allocators a block, for every shape
+            if (
+                width > 64
+            ):  # round up: libraries keep a kernel, and allocators a block, for every shape
                 width = min(-(-width // 32) * 32, self.length)
             rows = range(first, first + count)
             self._place_prefix(rows, self.length - width)
@@ -151,12 +166,19 @@ class Rows:
             begin, before = self.length - len(self.tokens[row]), self.begins[row]
             if begin != before:
                 for states in self._states():
-                    states[row, :, begin:end] = states[row, :, before : before + max(end - begin, 0)].clone()
+                    states[row, :, begin:end] = states[
+                        row, :, before : before + max(end - begin, 0)
+                    ].clone()
                 self.begins[row] = begin
         return self._keep(self._forward(range(len(tokens)), max(width, 1), keep))
 
     def _states(self) -> Iterator[torch.Tensor]:
-        return (states for layer in self.layers if layer.is_initialized for states in (layer.keys, layer.values))
+        return (
+            states
+            for layer in self.layers
+            if layer.is_initialized
+            for states in (layer.keys, layer.values)
+        )
 
     def _forward(self, rows: range, width: int, keep: int) -> torch.Tensor:
         """Feed the last `width` tokens of neighbouring rows, padded on the left, and return the logits."""
@@ -165,10 +187,19 @@ class Rows:
         start = min(begins)  # no row has a token before
         width = min(width, self.length - start)
         fed_tokens = [self.tokens[row][-width:] for row in rows]
-        ids = torch.tensor([[self.pad] * (width - len(row)) + row for row in fed_tokens], device=device)
-        places = torch.arange(start, self.length, device=device) - torch.tensor(begins, device=device)[:, None]
+        ids = torch.tensor(
+            [[self.pad] * (width - len(row)) + row for row in fed_tokens], device=device
+        )
+        places = (
+            torch.arange(start, self.length, device=device)
+            - torch.tensor(begins, device=device)[:, None]
+        )
         for layer in self.layers:
-            layer.rows, layer.start, layer.end = slice(rows[0], rows[-1] + 1), start, self.length - width
+            layer.rows, layer.start, layer.end = (
+                slice(rows[0], rows[-1] + 1),
+                start,
+                self.length - width,
+            )
         fed = {"input_ids": ids, "attention_mask": (places >= 0).long()}
         if takes_positions(self.model):
             fed["position_ids"] = places[:, -width:].clamp(min=0)
@@ -208,7 +239,9 @@ class SingleRow(Rows):
         self.kept: dict = {}
         self.chance = []
 
-    def start(self, prompts: Sequence[Sequence[int]], forward_tokens: int, keep: int = 1) -> torch.Tensor:
+    def start(
+        self, prompts: Sequence[Sequence[int]], forward_tokens: int, keep: int = 1
+    ) -> torch.Tensor:
         return self.feed(prompts, keep)
 
     def feed(self, tokens: Sequence[Sequence[int]], keep: int = 1) -> torch.Tensor:
@@ -279,7 +312,13 @@ def write_free(
     return written, owner
 
 
-def _ended(text: Written, token: int, most: int, ends: set[int], stops_at: Callable[[list[int], bool], bool]) -> bool:
+def _ended(
+    text: Written,
+    token: int,
+    most: int,
+    ends: set[int],
+    stops_at: Callable[[list[int], bool], bool],
+) -> bool:
     """Add a token to a text unless it ends it; return whether it does."""
     if token in ends:
         return True
@@ -301,9 +340,15 @@ def draw(rows: Rows, logits: torch.Tensor, temperature: float, top_k: int = 0) -
         best, tokens = best.cpu(), tokens.cpu()
     odds = (best.double() / temperature).softmax(dim=-1)
     reached = odds.cumsum(dim=-1)
-    chances = torch.tensor([chance.random() for chance in rows.chance[: len(logits)]], dtype=odds.dtype)
+    chances = torch.tensor(
+        [chance.random() for chance in rows.chance[: len(logits)]], dtype=odds.dtype
+    )
     # argmax: the first token at which the cumulative probability exceeds the drawn number.
-    place = (reached > chances.to(odds.device)[:, None] * reached[:, -1:]).int().argmax(dim=-1, keepdim=True)
+    place = (
+        (reached > chances.to(odds.device)[:, None] * reached[:, -1:])
+        .int()
+        .argmax(dim=-1, keepdim=True)
+    )
     return tokens.gather(1, place).squeeze(1).to(logits.device)
 
 
@@ -319,7 +364,9 @@ def compete(rows: Rows, values: Sequence[Sequence[int]], heat: float = 1.0) -> t
     behind: dict[tuple[int, ...], torch.Tensor] = {}
     totals = []
     for value in values:
-        total = root[:, value[0]] if value else torch.zeros_like(root[:, 0])  # the only value needs no token
+        total = (
+            root[:, value[0]] if value else torch.zeros_like(root[:, 0])
+        )  # the only value needs no token
         head = tuple(value[:-1])
         if head:
             if head not in behind:

@@ -41,7 +41,9 @@ class Encoder:
         self._lock = threading.Lock()  # a tokenizer serves one thread at a time
         self._plain = plain_window(folder)
         self._window: int = self._plain or self._network.window
-        written = [file.read_text(encoding="utf-8") for file in sorted(folder.glob("*/config.json"))]
+        written = [
+            file.read_text(encoding="utf-8") for file in sorted(folder.glob("*/config.json"))
+        ]
         self.fingerprint = fingerprint(folder, ["encoder", self._window, *written])
 
     @cached_property
@@ -61,7 +63,9 @@ class Encoder:
             try:
                 from automedeval.models.library import Library
             except ImportError as error:
-                raise RecordError(f"the encoder cannot be loaded: {error}; {install('data')}") from None
+                raise RecordError(
+                    f"the encoder cannot be loaded: {error}; {install('data')}"
+                ) from None
             return Library(self._folder, self.device)
 
     @property
@@ -113,7 +117,9 @@ class Encoder:
                 longer[script(letters[0])] += 1 if len(letters) > 1 else -1
         return {name for name, count in longer.items() if count < 0} - {"CJK"}
 
-    def encode(self, texts: Sequence[str], on_batch: Callable[[int], object] | None = None) -> np.ndarray:
+    def encode(
+        self, texts: Sequence[str], on_batch: Callable[[int], object] | None = None
+    ) -> np.ndarray:
         """Return the vectors of texts, float32 [texts, dimensions], of length 1; each text is cut to `max_tokens`.
 
         `on_batch` is called after each batch with its number of texts. RecordError if a vector is not finite.
@@ -136,7 +142,9 @@ class Encoder:
                 pairs[index] = vector, self._unit(own)
         return pairs
 
-    def _read(self, texts: Sequence[str]) -> "Iterator[tuple[list[int], torch.Tensor, list[torch.Tensor]]]":
+    def _read(
+        self, texts: Sequence[str]
+    ) -> "Iterator[tuple[list[int], torch.Tensor, list[torch.Tensor]]]":
         """Yield each batch as the places of its texts, and what the network reads in it."""
         around = self._window - self.max_tokens
         lengths = [min(count, self.max_tokens) + around for count in self.count(texts)]
@@ -173,7 +181,14 @@ def plain_window(folder: Path) -> int | None:
 
     It is a BERT of sentence-transformers that takes the mean of the tokens, with one file of weights and words in pieces.
     """
-    names = ("config", "modules", "1_Pooling/config", "sentence_bert_config", "tokenizer_config", "tokenizer")
+    names = (
+        "config",
+        "modules",
+        "1_Pooling/config",
+        "sentence_bert_config",
+        "tokenizer_config",
+        "tokenizer",
+    )
     try:
         network, modules, pooling, text, words, tokenizer = (
             json.loads((folder / f"{name}.json").read_text(encoding="utf-8")) for name in names
@@ -184,7 +199,8 @@ def plain_window(folder: Path) -> int | None:
             and network.get("position_embedding_type", "absolute") == "absolute"
             and not network.get("is_decoder")
             and kinds in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"])
-            and [name for name, value in pooling.items() if value is True] == ["pooling_mode_mean_tokens"]
+            and [name for name, value in pooling.items() if value is True]
+            == ["pooling_mode_mean_tokens"]
             and tokenizer["model"]["type"] == "WordPiece"
             and tokenizer["normalizer"]["lowercase"] == words.get("do_lower_case", True)
             and not text.get("do_lower_case")
@@ -212,4 +228,6 @@ def _check_modules(model: str, folder: Path) -> None:
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise RecordError(f"{file}: not a list of modules with a type ({error})") from None
     if foreign := [kind for kind in kinds if not kind.startswith("sentence_transformers.")]:
-        raise RecordError(f"{file}: the module {foreign[0]!r} is code inside the checkpoint, which is not run")
+        raise RecordError(
+            f"{file}: the module {foreign[0]!r} is code inside the checkpoint, which is not run"
+        )

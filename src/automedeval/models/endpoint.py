@@ -40,7 +40,11 @@ from automedeval.records.thoughts import MARK_IN_QUOTATION
 
 TOP_LOGPROBS = 5  # alternatives of each token of the answer to a typed question
 _FATAL = (401, 403, 404)  # a retry does not help, and every other request would get the same status
-_REFUSED = (400, 413, 422)  # a retry does not help; the fault may be this prompt's or every request's
+_REFUSED = (
+    400,
+    413,
+    422,
+)  # a retry does not help; the fault may be this prompt's or every request's
 _MOST_REFUSALS = 5  # with the same words in a row, before a run stops
 _MOST_FAILURES = 10  # in a row, before a run stops
 _FEWEST_READ = 256  # tokens of a prompt: no server cuts one to fewer, so a smaller count is of what was not cached
@@ -81,24 +85,43 @@ class OpenAIChat(Chat):
     def __post_init__(self) -> None:
         key = "none" if self.unasked else os.environ.get(self.api_key_env, "").strip()
         if self.unasked:
-            self.base_url = "http://batch.invalid/v1"  # nobody is asked there; a part of the fingerprint
+            self.base_url = (
+                "http://batch.invalid/v1"  # nobody is asked there; a part of the fingerprint
+            )
         if self.base_url is not None and not self.base_url.startswith(("http://", "https://")):
             raise ChatError(f"--base_url {self.base_url}: must begin with http:// or https://")
-        if not (key.isascii() and key.isprintable()):  # else the client's error message would show the key
+        if not (
+            key.isascii() and key.isprintable()
+        ):  # else the client's error message would show the key
             raise ChatError(f"{self.api_key_env} contains a character that is not allowed in a key")
         if not key and self.base_url is None and not os.environ.get("OPENAI_BASE_URL"):
-            raise ChatError(f"{self.api_key_env} is not set (for an endpoint of your own give --base_url)")
+            raise ChatError(
+                f"{self.api_key_env} is not set (for an endpoint of your own give --base_url)"
+            )
         if not self.unasked and is_offline():
             url = self.base_url or os.environ.get("OPENAI_BASE_URL") or "https://api.openai.com/v1"
             if not is_here(urlsplit(url).hostname or ""):
-                raise ChatError(f"--offline: {url} is not on this machine; give a --base_url that is")
+                raise ChatError(
+                    f"--offline: {url} is not on this machine; give a --base_url that is"
+                )
         self.client = openai.OpenAI(
-            api_key=key or "none", base_url=self.base_url, max_retries=self.max_retries, timeout=self.timeout
+            api_key=key or "none",
+            base_url=self.base_url,
+            max_retries=self.max_retries,
+            timeout=self.timeout,
         )
         self.name = self.model
-        official = f".{self.client.base_url.host}".endswith(".api.openai.com")  # eu.api.openai.com is one as well
+        official = f".{self.client.base_url.host}".endswith(
+            ".api.openai.com"
+        )  # eu.api.openai.com is one as well
         self.served: dict[str, Any] = {} if official or self.unasked else self._identity()
-        settings = [str(self.client.base_url), self.model, self.max_new_tokens, self.temperature, self.seed]
+        settings = [
+            str(self.client.base_url),
+            self.model,
+            self.max_new_tokens,
+            self.temperature,
+            self.seed,
+        ]
         self._fingerprint = digest([*settings, TOP_LOGPROBS, self.served])
         self.failures: list[str] = []
         self.left_out: list[str] = []
@@ -112,11 +135,17 @@ class OpenAIChat(Chat):
 
         ChatError if the endpoint cannot be reached, or is busy.
         """
-        asking = self.client.with_options(max_retries=min(2, self.max_retries), timeout=min(20.0, self.timeout))
+        asking = self.client.with_options(
+            max_retries=min(2, self.max_retries), timeout=min(20.0, self.timeout)
+        )
         try:
             listed: Any = asking.get("/models", cast_to=object)
-            entry: dict[str, Any] = next((entry for entry in listed["data"] if entry["id"] == self.model), {})
-            return {name: entry[name] for name in _IDENTITY if isinstance(entry.get(name), str | int)}
+            entry: dict[str, Any] = next(
+                (entry for entry in listed["data"] if entry["id"] == self.model), {}
+            )
+            return {
+                name: entry[name] for name in _IDENTITY if isinstance(entry.get(name), str | int)
+            }
         except openai.APIConnectionError as error:
             cause = error.__cause__ or error
             raise ChatError(f"{self.client.base_url}: {type(cause).__name__}: {cause}") from None
@@ -130,7 +159,9 @@ class OpenAIChat(Chat):
         """Return who answered by the endpoint's own list, and what was left out."""
         identity = ", ".join(f"{name} {value}" for name, value in self.served.items())
         lines = [f"{self.name} at {self.client.base_url}: {identity}"] if identity else []
-        lines += [f"{self.name} was asked without {', '.join(self.left_out)}"] if self.left_out else []
+        lines += (
+            [f"{self.name} was asked without {', '.join(self.left_out)}"] if self.left_out else []
+        )
         return lines
 
     def body(self, prompt: Prompt) -> dict[str, Any]:
@@ -149,14 +180,18 @@ class OpenAIChat(Chat):
             body |= {"logprobs": True, "top_logprobs": TOP_LOGPROBS}
         return {name: value for name, value in body.items() if name not in left_out}
 
-    def answer(self, prompts: Sequence[Prompt], wanted: Sequence[bool] | None = None) -> Iterator[tuple[int, Answer]]:
+    def answer(
+        self, prompts: Sequence[Prompt], wanted: Sequence[bool] | None = None
+    ) -> Iterator[tuple[int, Answer]]:
         """Send the wanted prompts concurrently; yield (index, answer) as they come. Raises as `follow` does."""
 
         def single(prompt: Prompt) -> Dialogue:
             return (yield prompt)
 
         chosen = itertools.compress(enumerate(prompts), wanted or itertools.repeat(True))
-        return self.follow(((index, single(prompt)) for index, prompt in chosen), failed=Answer.of_failure)
+        return self.follow(
+            ((index, single(prompt)) for index, prompt in chosen), failed=Answer.of_failure
+        )
 
     def follow(
         self,
@@ -183,7 +218,10 @@ class OpenAIChat(Chat):
         running: dict[Future, tuple[Any, Dialogue]] = {}
 
         def start(key: Any, dialogue: Dialogue, answer: Answer | None = None) -> None:
-            running[pool.submit(lead, dialogue, partial(self._ask, halt=halt), answer)] = (key, dialogue)
+            running[pool.submit(lead, dialogue, partial(self._ask, halt=halt), answer)] = (
+                key,
+                dialogue,
+            )
 
         def settle(some: Iterable[_Refusal]) -> None:
             for each in some:
@@ -198,12 +236,16 @@ class OpenAIChat(Chat):
                         refused = [each for each in refused if each.sent > latest]
                     doubtful = refused and (not self.accepted or len(refused) >= _MOST_REFUSALS)
                     if not doubtful:
-                        for key, dialogue in itertools.islice(waiting, max(0, self.concurrency - len(running))):
+                        for key, dialogue in itertools.islice(
+                            waiting, max(0, self.concurrency - len(running))
+                        ):
                             start(key, dialogue)
                     if refused and not running:
                         if doubtful:
                             again = f" ({len(refused)} requests in a row; the same command asks them again)"
-                            problem = ChatError(f"{self.client.base_url} {refused[0]}{again if self.accepted else ''}")
+                            problem = ChatError(
+                                f"{self.client.base_url} {refused[0]}{again if self.accepted else ''}"
+                            )
                         else:
                             settle(refused)
                             refused = []
@@ -314,10 +356,14 @@ class OpenAIChat(Chat):
         with self._lock:
             if name in self.left_out:
                 return True
-            if self.asked and not late:  # a run does not change its way of asking after its first answer
+            if (
+                self.asked and not late
+            ):  # a run does not change its way of asking after its first answer
                 return False
             self.left_out.append(name)
-        tqdm.write(f"{self.name}: the endpoint does not take {name}: {OPTIONAL[name]}", file=sys.stderr)
+        tqdm.write(
+            f"{self.name}: the endpoint does not take {name}: {OPTIONAL[name]}", file=sys.stderr
+        )
         return True
 
 

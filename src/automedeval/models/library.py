@@ -15,7 +15,9 @@ class Library:
 
     def __init__(self, folder: Path, device: str):
         options = {"dtype": torch.float32, "use_safetensors": True}
-        network = SentenceTransformer(str(folder), device=device, local_files_only=True, model_kwargs=options)
+        network = SentenceTransformer(
+            str(folder), device=device, local_files_only=True, model_kwargs=options
+        )
         self._network = network.eval()
         self.window = self._network.max_seq_length or 512
         self.dimensions = self._network.get_embedding_dimension()
@@ -30,7 +32,9 @@ class Library:
         network = self._network
         prompt = network.prompts.get(network.default_prompt_name or "")
         features = batch_to_device(network.preprocess(list(texts), prompt=prompt), network.device)
-        words = features["attention_mask"].cpu().bool() & ~torch.isin(features["input_ids"].cpu(), self._special)
+        words = features["attention_mask"].cpu().bool() & ~torch.isin(
+            features["input_ids"].cpu(), self._special
+        )
         read: Any = network(features)
         tokens = [row.cpu()[own] for row, own in zip(read["token_embeddings"], words)]
         return read["sentence_embedding"].cpu(), tokens

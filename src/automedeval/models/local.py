@@ -20,11 +20,42 @@ from typing import Any
 import torch
 from transformers import AutoConfig
 
-from automedeval.models.base import NOT_FINITE, Answer, Chat, Field, Free, Prompt, Slot, answer_layout, unescaped
-from automedeval.models.checkpoints import DECISION, checkpoint_folder, file_digests, find_model, fingerprint, loading
-from automedeval.models.decoding import Prefix, Rows, SingleRow, Written, cache_dtype, compete, draw, write_free
+from automedeval.models.base import (
+    NOT_FINITE,
+    Answer,
+    Chat,
+    Field,
+    Free,
+    Prompt,
+    Slot,
+    answer_layout,
+    unescaped,
+)
+from automedeval.models.checkpoints import (
+    DECISION,
+    checkpoint_folder,
+    file_digests,
+    find_model,
+    fingerprint,
+    loading,
+)
+from automedeval.models.decoding import (
+    Prefix,
+    Rows,
+    SingleRow,
+    Written,
+    cache_dtype,
+    compete,
+    draw,
+    write_free,
+)
 from automedeval.models.device import best_device, best_dtype, described
-from automedeval.models.network import flatten_head_input, load_network, longest_in_batch, outline_network
+from automedeval.models.network import (
+    flatten_head_input,
+    load_network,
+    longest_in_batch,
+    outline_network,
+)
 from automedeval.models.tokenization import PromptEncoder
 from automedeval.records import RecordError, read_json
 from automedeval.records.journal import ALONE, Processes
@@ -50,7 +81,10 @@ def batch_room(outline, device: str) -> int:
     if torch.device(device).type == "cuda":
         free, total = torch.cuda.mem_get_info(device)
         weights = sum(each.numel() * each.itemsize for each in outline.parameters())
-        room, most = max(room, int((total if free > 0.9 * total else free) - weights) // 2), ROOM_ON_GPU
+        room, most = (
+            max(room, int((total if free > 0.9 * total else free) - weights) // 2),
+            ROOM_ON_GPU,
+        )
     return max(2048, min(most, room // token))
 
 
@@ -93,21 +127,35 @@ class LocalChat(Chat):
         if self.device == "auto":
             self.device = best_device()
         if self.dtype == "auto":
-            dtype = best_dtype(self.device, AutoConfig.from_pretrained(folder, trust_remote_code=False).dtype)
+            dtype = best_dtype(
+                self.device, AutoConfig.from_pretrained(folder, trust_remote_code=False).dtype
+            )
             self.precision = described(dtype, self.device)
         else:
             dtype = getattr(torch, self.dtype)
         self._outline = outline_network(folder, dtype, self.device)
         self._longest_in_batch = longest_in_batch(self._outline)
         if not self._longest_in_batch:
-            LOG.warning("%s has recurrent or convolutional states: it answers one prompt after another", self.name)
+            LOG.warning(
+                "%s has recurrent or convolutional states: it answers one prompt after another",
+                self.name,
+            )
         if not self.batch_tokens:
             room = batch_room(self._outline, self.device)
             self.batch_tokens = room if self._longest_in_batch else 1
         # About how many prompt tokens a forward pass takes: a GPU should not wait between two, and a CPU's caches are small.
         self.forward_tokens = 8192 if torch.device(self.device).type == "cuda" else 2048
-        self.window = getattr(self._outline.config.get_text_config(), "max_position_embeddings", None) or 2048
-        self._settings = [str(dtype), self.max_new_tokens, self.temperature, self.top_k, self.stop, self.seed]
+        self.window = (
+            getattr(self._outline.config.get_text_config(), "max_position_embeddings", None) or 2048
+        )
+        self._settings = [
+            str(dtype),
+            self.max_new_tokens,
+            self.temperature,
+            self.top_k,
+            self.stop,
+            self.seed,
+        ]
         self._settings += [self.tokenizer.chat_template, "none"]  # "none": of quantization
 
     @cached_property
@@ -145,31 +193,49 @@ class LocalChat(Chat):
 
     def count_tokens(self, prompts: Sequence[Prompt]) -> list[int]:
         """Return the number of tokens of each prompt, without the answer."""
-        return [len(ids) for ids in self.encoder.encode([prompt.messages for prompt in prompts])] if prompts else []
+        return (
+            [len(ids) for ids in self.encoder.encode([prompt.messages for prompt in prompts])]
+            if prompts
+            else []
+        )
 
     def overflow(self, prompts: Sequence[Prompt]) -> list[int]:
         """Return by how many tokens each prompt with its answer exceeds the context window; 0 or less fits.
 
         A free text takes what the window leaves, `LEAST` tokens at least. A token has a byte at least: most fit at a glance.
         """
-        sizes = [sum(len(message["content"].encode()) + 64 for message in prompt.messages) for prompt in prompts]
-        rests = [self._reserve(prompt, min(LEAST, self.max_new_tokens)) - self.window for prompt in prompts]
+        sizes = [
+            sum(len(message["content"].encode()) + 64 for message in prompt.messages)
+            for prompt in prompts
+        ]
+        rests = [
+            self._reserve(prompt, min(LEAST, self.max_new_tokens)) - self.window
+            for prompt in prompts
+        ]
         over = [size + rest for size, rest in zip(sizes, rests)]
         doubtful = [index for index, excess in enumerate(over) if excess > 0]
-        for index, count in zip(doubtful, self.count_tokens([prompts[index] for index in doubtful])):
+        for index, count in zip(
+            doubtful, self.count_tokens([prompts[index] for index in doubtful])
+        ):
             over[index] = count + rests[index]
         return over
 
     def _reserve(self, prompt: Prompt, free: int) -> int:
         """Return the most tokens of an answer with `free` tokens of free text; the rest takes at most one for each byte."""
         parts = prompt.form or ()
-        texts = [part.values if isinstance(part, Slot) else [part] for part in parts if not isinstance(part, Free)]
+        texts = [
+            part.values if isinstance(part, Slot) else [part]
+            for part in parts
+            if not isinstance(part, Free)
+        ]
         longest = sum(max(len(text.encode()) for text in values) for values in texts)
         return longest + free * (not texts or len(texts) < len(parts))
 
     # --- answering ---------------------------------------------------------------------------------------------------
 
-    def answer(self, prompts: Sequence[Prompt], wanted: Sequence[bool] | None = None) -> Iterator[tuple[int, Answer]]:
+    def answer(
+        self, prompts: Sequence[Prompt], wanted: Sequence[bool] | None = None
+    ) -> Iterator[tuple[int, Answer]]:
         """Answer the prompts of one window, which fit, batch by batch; yield (index, answer) as they come.
 
         Batches are composed of all prompts, wanted or not, so that a resumed run gives the same answers to the last bit.
@@ -178,11 +244,19 @@ class LocalChat(Chat):
             return
         encoded = self.encoder.encode([prompt.messages for prompt in prompts])
         self._share_prefix(encoded)
-        left = [self.window - len(ids) - self._reserve(prompt, 0) for ids, prompt in zip(encoded, prompts)]
+        left = [
+            self.window - len(ids) - self._reserve(prompt, 0)
+            for ids, prompt in zip(encoded, prompts)
+        ]
         free = [max(1, min(self.max_new_tokens, room)) for room in left]
-        lengths = [len(ids) + self._reserve(prompt, most) for ids, prompt, most in zip(encoded, prompts, free)]
+        lengths = [
+            len(ids) + self._reserve(prompt, most)
+            for ids, prompt, most in zip(encoded, prompts, free)
+        ]
         shapes = [repr(prompt.form) for prompt in prompts]
-        yield from self._by_batches(list(zip(prompts, encoded, free)), lengths, wanted, self._answer_batch, shapes)
+        yield from self._by_batches(
+            list(zip(prompts, encoded, free)), lengths, wanted, self._answer_batch, shapes
+        )
 
     def _share_prefix(self, encoded: list[list[int]]) -> None:
         """Compute the keys and values of the tokens with which all prompts begin."""
@@ -207,7 +281,9 @@ class LocalChat(Chat):
         for batch in self._batches(lengths, shapes or [""] * len(asked)):
             if any(wanted[index] for index in batch):
                 results = compute([asked[index] for index in batch])
-                yield from ((index, result) for index, result in zip(batch, results) if wanted[index])
+                yield from (
+                    (index, result) for index, result in zip(batch, results) if wanted[index]
+                )
 
     def _batches(self, lengths: list[int], shapes: Sequence[str]) -> Iterator[list[int]]:
         """Yield indices in batches of one shape, shortest first, each within the token budget.
@@ -218,7 +294,9 @@ class LocalChat(Chat):
         alone = self.device == "cpu" and len(lengths) > MANY
         for index in sorted(range(len(lengths)), key=lambda i: (shapes[i], lengths[i], i)):
             other = batch and shapes[batch[0]] != shapes[index]
-            over = (len(batch) + 1) * lengths[index] > self.batch_tokens or lengths[index] > self._longest_in_batch
+            over = (len(batch) + 1) * lengths[index] > self.batch_tokens or lengths[
+                index
+            ] > self._longest_in_batch
             if batch and (other or over or alone):
                 yield batch
                 batch, alone = [], False
@@ -233,7 +311,9 @@ class LocalChat(Chat):
         parts = prompts[0].form
         opening, free, slots = answer_layout(parts) if parts else ("", Free(self.stop), [])
         rows = self._rows(encoded, [self._reserve(prompts[0], free) for free in most])
-        keys = [json.dumps([self.seed, prompt.run, prompt.label, prompt.messages]) for prompt in prompts]
+        keys = [
+            json.dumps([self.seed, prompt.run, prompt.label, prompt.messages]) for prompt in prompts
+        ]
         rows.chance = list(map(random.Random, keys))  # seeded by the text's SHA-512
         usage = [{"prompt_tokens": len(ids), "completion_tokens": 0} for ids in encoded]
         if free is None:
@@ -253,7 +333,9 @@ class LocalChat(Chat):
             _, values, ending = self.encoder.segment(literal, slot, following)
             spare = len(values[0]) - ending
             rows.feed([ids[: len(ids) - spare] for ids in tail])
-            valued = dict(zip(owner, self._choose_values(rows, slots, [usage[index] for index in owner])))
+            valued = dict(
+                zip(owner, self._choose_values(rows, slots, [usage[index] for index in owner]))
+            )
             answers = [
                 replace(
                     valued[index],
@@ -269,15 +351,25 @@ class LocalChat(Chat):
             for answer, bad, made, count in zip(answers, not_finite, written, usage)
         ]
 
-    def _rows(self, prompts: list[list[int]], reserves: list[int], prefix: Prefix | None = None) -> Rows:
+    def _rows(
+        self, prompts: list[list[int]], reserves: list[int], prefix: Prefix | None = None
+    ) -> Rows:
         """Return the rows of a batch, in which each answer takes at most its reserve."""
         if max(map(sum, zip(map(len, prompts), reserves))) > self._longest_in_batch:
             return SingleRow(self.network)
         # Rows end at one place: the longest answer may follow a prompt as long as the longest.
         capacity = max(map(len, prompts)) + max(reserves) + 64
-        return Rows(self.network, len(prompts), capacity, prefix or self._prefix, self.tokenizer.pad_token_id or 0)
+        return Rows(
+            self.network,
+            len(prompts),
+            capacity,
+            prefix or self._prefix,
+            self.tokenizer.pad_token_id or 0,
+        )
 
-    def _choose_values(self, rows: Rows, slots: Sequence[Field], usage: list[dict[str, int]]) -> list[Answer]:
+    def _choose_values(
+        self, rows: Rows, slots: Sequence[Field], usage: list[dict[str, int]]
+    ) -> list[Answer]:
         """Choose an allowed value of each slot, before which the rows stand, and feed it with the literal before the next one.
 
         It is the most probable one, or with a temperature a sampled one; probabilities are those at temperature 1.
@@ -291,7 +383,9 @@ class LocalChat(Chat):
             if winners:
                 rows.feed([ids + shared for ids in winners])
             odds = compete(rows, values, self._heat if slot.values[0].isdecimal() else 1.0)
-            best = (draw(rows, odds.log(), self.temperature) if self.temperature else odds.argmax(dim=1)).tolist()
+            best = (
+                draw(rows, odds.log(), self.temperature) if self.temperature else odds.argmax(dim=1)
+            ).tolist()
             for row, (winner, chances) in enumerate(zip(best, odds.tolist())):
                 chosen[row].append(slot.values[winner])
                 probabilities[row].append(dict(zip(slot.values, chances)))
@@ -321,7 +415,9 @@ class LocalChat(Chat):
             # A quote at the beginning may have been escaped by a token that is not shown.
             before, text = (self._decode(some) for some in (tokens[:-1], tokens))
             ahead = lead if whole else ""
-            return any(match.end() > len(ahead + before) for match in pattern.finditer(ahead + text))
+            return any(
+                match.end() > len(ahead + before) for match in pattern.finditer(ahead + text)
+            )
 
         pattern, lead = _stop_pattern(free)
         ends = "|".join(re.escape(free.stop[at:]) for at in range(1, len(free.stop))) or r"(?!)"
@@ -332,7 +428,9 @@ class LocalChat(Chat):
         return written, owner
 
     def _decode(self, tokens: list[int]) -> str:
-        return self.tokenizer.batch_decode([tokens], skip_special_tokens=False, clean_up_tokenization_spaces=False)[0]
+        return self.tokenizer.batch_decode(
+            [tokens], skip_special_tokens=False, clean_up_tokenization_spaces=False
+        )[0]
 
     def _join(self, written: Written, free: Free, literal: str) -> tuple[str, str]:
         """Return the free text, and the text that is still to be fed so that the row continues with `literal`."""
@@ -341,7 +439,9 @@ class LocalChat(Chat):
         if written.pending is None:
             within_escape = free.json_string and (len(fed) - len(fed.rstrip("\\"))) % 2
             text += "\\" * within_escape
-        elif match := pattern.search(whole := lead + self._decode([*written.tokens, written.pending])):
+        elif match := pattern.search(
+            whole := lead + self._decode([*written.tokens, written.pending])
+        ):
             text = whole[: match.end() - len(free.stop)]
         return text[len(lead) :], (text + literal)[len(fed) :]
 
@@ -349,7 +449,10 @@ class LocalChat(Chat):
 
     def overflow_pairs(self, pairs: Sequence[tuple[str, str]]) -> list[int]:
         """Return by how many tokens each (condition, target) exceeds the context window; 0 or less fits."""
-        return [len(condition) + len(target) - self.window for condition, target in self.encoder.encode_pairs(pairs)]
+        return [
+            len(condition) + len(target) - self.window
+            for condition, target in self.encoder.encode_pairs(pairs)
+        ]
 
     def likelihoods(
         self, pairs: Sequence[tuple[str, str]], wanted: Sequence[bool] | None = None
@@ -361,10 +464,15 @@ class LocalChat(Chat):
 
     @torch.inference_mode()
     def _likelihood_batch(self, pairs: list[tuple[list[int], list[int]]]) -> list[float]:
-        whole, keep = [condition + target for condition, target in pairs], max(len(target) for _, target in pairs) + 1
+        whole, keep = (
+            [condition + target for condition, target in pairs],
+            max(len(target) for _, target in pairs) + 1,
+        )
         logits = self._rows(whole, [0] * len(pairs), Prefix()).start(whole, self.batch_tokens, keep)
         means = []
-        for (_, target), read in zip(pairs, logits):  # one by one: the full vocabulary in float32 is large
+        for (_, target), read in zip(
+            pairs, logits
+        ):  # one by one: the full vocabulary in float32 is large
             steps = read[-len(target) - 1 : -1].float()
             chosen = steps.gather(1, torch.tensor(target, device=steps.device)[:, None]).squeeze(1)
             means.append((chosen - steps.logsumexp(dim=1)).mean().item())
@@ -373,13 +481,21 @@ class LocalChat(Chat):
 
 def _stop_pattern(free: Free) -> tuple[re.Pattern[str], str]:
     """Return the pattern that ends a free text, and what to put in front of the text: the line break that ends the prompt."""
-    pattern = re.compile(r'(?<!\\)(?:\\\\)*"') if free.json_string else re.compile(re.escape(free.stop), re.I)
+    pattern = (
+        re.compile(r'(?<!\\)(?:\\\\)*"')
+        if free.json_string
+        else re.compile(re.escape(free.stop), re.I)
+    )
     return pattern, "\n" if free.stop.startswith("\n") else ""
 
 
 def _temperature(file: Path, kind: str) -> float:
     """Return by what a decision.json divides the logarithms of the probabilities of a kind of question; 1 without one."""
-    told = (read_json(file, others=True).get("temperature") or {}).get(kind, 1.0) if file.is_file() else 1.0
+    told = (
+        (read_json(file, others=True).get("temperature") or {}).get(kind, 1.0)
+        if file.is_file()
+        else 1.0
+    )
     if not 0 < told < math.inf:
         raise RecordError(f"{file}: not for this model: the temperature {told:g}")
     return float(told)

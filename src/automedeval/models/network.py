@@ -8,7 +8,13 @@ from typing import Any
 
 import torch
 from torch.nn.functional import scaled_dot_product_attention
-from transformers import AttentionInterface, AttentionMaskInterface, AutoConfig, AutoModelForCausalLM, DynamicCache
+from transformers import (
+    AttentionInterface,
+    AttentionMaskInterface,
+    AutoConfig,
+    AutoModelForCausalLM,
+    DynamicCache,
+)
 from transformers.masking_utils import sdpa_mask
 
 from automedeval.models.device import cpu_has
@@ -28,7 +34,12 @@ def _float32_attention(module, query, key, value, attention_mask, scaling=None, 
     which takes five times as long without AMX (24 rows over 800 positions, an AMD EPYC, torch 2.13, 2026-11-21).
     """
     causal = attention_mask is None and query.shape[2] > 1
-    options = {"attn_mask": attention_mask, "is_causal": causal, "scale": scaling, "enable_gqa": True}
+    options = {
+        "attn_mask": attention_mask,
+        "is_causal": causal,
+        "scale": scaling,
+        "enable_gqa": True,
+    }
     output = scaled_dot_product_attention(query.to(key.dtype), key, value, **options)
     return output.transpose(1, 2).contiguous().to(query.dtype), None
 
@@ -48,11 +59,21 @@ def outline_network(folder: Path, dtype: torch.dtype, device: str):
         network = AutoModelForCausalLM.from_config(config, dtype=dtype)
     name = type(network).__name__
     if "logits_to_keep" not in inspect.signature(network.forward).parameters:
-        raise RecordError(f"{folder}: {name} cannot return the logits of the last tokens alone, which judging needs")
+        raise RecordError(
+            f"{folder}: {name} cannot return the logits of the last tokens alone, which judging needs"
+        )
     config = network.config.get_text_config()
     if config._attn_implementation != "sdpa":
-        LOG.warning("%s has no attention 'sdpa' in transformers: %r is used", name, config._attn_implementation)
-    elif torch.device(device).type == "cpu" and config.model_type in FLOAT32_TYPES and not cpu_has("amx_tile"):
+        LOG.warning(
+            "%s has no attention 'sdpa' in transformers: %r is used",
+            name,
+            config._attn_implementation,
+        )
+    elif (
+        torch.device(device).type == "cpu"
+        and config.model_type in FLOAT32_TYPES
+        and not cpu_has("amx_tile")
+    ):
         network.set_attn_implementation(FLOAT32_ATTENTION)
     return network
 
@@ -102,12 +123,23 @@ def longest_in_batch(model) -> float:
     """
     # The kinds of cache that transformers' `generate` gives the layers.
     layers = {type(layer).__name__ for layer in DynamicCache(config=model.config).layers}
-    if model._is_stateful or not layers <= {"DynamicLayer", "DynamicSlidingWindowLayer", "DummyLayer"}:
+    if model._is_stateful or not layers <= {
+        "DynamicLayer",
+        "DynamicSlidingWindowLayer",
+        "DummyLayer",
+    }:
         return 0
     config = model.config.get_text_config()
     rope = getattr(config, "rope_parameters", None) or {}
-    ropes = [rope, *(value for value in rope.values() if isinstance(value, dict))]  # one, or one per kind of layer
-    limits = [each["original_max_position_embeddings"] for each in ropes if each.get("rope_type") == "longrope"]
+    ropes = [
+        rope,
+        *(value for value in rope.values() if isinstance(value, dict)),
+    ]  # one, or one per kind of layer
+    limits = [
+        each["original_max_position_embeddings"]
+        for each in ropes
+        if each.get("rope_type") == "longrope"
+    ]
     if getattr(config, "attn_temperature_tuning", False):
         limits.append(config.floor_scale - 1)
     return min(limits, default=math.inf)

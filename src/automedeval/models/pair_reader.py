@@ -21,10 +21,23 @@ class PairReader:
     have at most `tokens`. RecordError if there is no adapter; when it is loaded, that it is one of another encoder.
     """
 
-    def __init__(self, base: Path, adapter: Path, device: str = "auto", labels: int = 1, tokens: int = PAIR_TOKENS):
+    def __init__(
+        self,
+        base: Path,
+        adapter: Path,
+        device: str = "auto",
+        labels: int = 1,
+        tokens: int = PAIR_TOKENS,
+    ):
         if not (adapter / "adapter_config.json").is_file():
             raise RecordError(f"no adapter at {adapter}")
-        self._base, self._adapter, self._device, self._labels, self._tokens = base, adapter, device, labels, tokens
+        self._base, self._adapter, self._device, self._labels, self._tokens = (
+            base,
+            adapter,
+            device,
+            labels,
+            tokens,
+        )
         self._plain = plain_window(base) is not None
 
     @cached_property
@@ -35,7 +48,9 @@ class PairReader:
         if not self._plain:
             from automedeval.models.cross_encoder import load_cross_encoder
 
-            return load_cross_encoder(self._base, self._adapter, device, labels=self._labels, tokens=self._tokens)
+            return load_cross_encoder(
+                self._base, self._adapter, device, labels=self._labels, tokens=self._tokens
+            )
         from automedeval.models.bert import Bert
 
         with loading(str(self._adapter)):
@@ -48,8 +63,12 @@ class PairReader:
             return numbers
         on_cpu = self._network.device.type == "cpu"
         if not self._plain:  # few at once: as for the texts of an Encoder
-            read = self._network.predict(list(pairs), batch_size=8 if on_cpu else 64, show_progress_bar=False)
+            read = self._network.predict(
+                list(pairs), batch_size=8 if on_cpu else 64, show_progress_bar=False
+            )
             return read.astype(float).reshape(numbers.shape)
-        for batch in batches(list(map(len, self._network.tokenizer.encode_batch(list(pairs)))), on_cpu):
+        for batch in batches(
+            list(map(len, self._network.tokenizer.encode_batch(list(pairs)))), on_cpu
+        ):
             numbers[batch] = self._network.classify([pairs[index] for index in batch]).cpu().numpy()
         return numbers

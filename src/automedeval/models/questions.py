@@ -17,9 +17,7 @@ from automedeval.records.yaml_file import load_yaml
 
 MOST = 26  # options of a question
 CUT_OFF = "the answer was cut off at its token limit"
-NO_STATE = (
-    "the template of its questions shows nothing of a state that is one text (an exported judge is --judge FOLDER)"
-)
+NO_STATE = "the template of its questions shows nothing of a state that is one text (an exported judge is --judge FOLDER)"
 # What may stand around an option: quotation marks, brackets and Markdown, and a label before it.
 _MARKS = r"[\s\"'“”‘’*_`()\[\]{}]*+"
 _LABEL = r"(?:(?:(?:the|my|final) )*(?:answer|verdict|choice|option|score|rating)(?: is)?:?)?"
@@ -39,10 +37,16 @@ class Judgement:
     def divided_by(self, blank: "Judgement") -> "Judgement":
         """Return the answer with its odds divided by those on an empty state; without odds if either has none."""
         if not (self.probabilities and blank.probabilities and all(blank.probabilities.values())):
-            return replace(self, probabilities=None)  # an endpoint does not tell the odds of each option
-        odds = {each: chance / blank.probabilities[each] for each, chance in self.probabilities.items()}
+            return replace(
+                self, probabilities=None
+            )  # an endpoint does not tell the odds of each option
+        odds = {
+            each: chance / blank.probabilities[each] for each, chance in self.probabilities.items()
+        }
         total = sum(odds.values())
-        return Judgement(max(odds, key=odds.__getitem__), {each: value / total for each, value in odds.items()})
+        return Judgement(
+            max(odds, key=odds.__getitem__), {each: value / total for each, value in odds.items()}
+        )
 
 
 @dataclass(frozen=True)
@@ -58,7 +62,9 @@ class Question:
 
     def __post_init__(self) -> None:
         if not 2 <= len({each.casefold() for each in self.options}) == len(self.options) <= MOST:
-            raise RecordError(f"question {self.name}: {len(self.options)} options; it takes 2 to {MOST} different ones")
+            raise RecordError(
+                f"question {self.name}: {len(self.options)} options; it takes 2 to {MOST} different ones"
+            )
 
     def prompt(self, state: Mapping[str, str], before: Messages = ()) -> Prompt:  # type: ignore[assignment]
         """Return the prompt that asks the question on a state, after the messages of a dialogue."""
@@ -86,10 +92,16 @@ class Question:
     def _said(self, text: str) -> str | None:
         """Return the option that a text is; None if it says anything else."""
         words = "|".join(map(re.escape, sorted(self.options, key=len, reverse=True)))
-        scale = rf"(?:[.,]0+)?(?:\s?/\s?{self.options[-1]})?" if self.options[-1].isdecimal() else ""  # "4.0", "4/5"
+        scale = (
+            rf"(?:[.,]0+)?(?:\s?/\s?{self.options[-1]})?" if self.options[-1].isdecimal() else ""
+        )  # "4.0", "4/5"
         form = rf"{_MARKS}(?:[-•]\s)?{_MARKS}{_LABEL}{_MARKS}({words}){scale}{_MARKS}[.!]?{_MARKS}"
         said = re.fullmatch(form, text, re.I)
-        return next(each for each in self.options if each.casefold() == said[1].casefold()) if said else None
+        return (
+            next(each for each in self.options if each.casefold() == said[1].casefold())
+            if said
+            else None
+        )
 
     def _likeliest(self, odds: dict[str, float]) -> Judgement:
         return Judgement(max(self.options, key=odds.__getitem__), odds)
@@ -99,7 +111,11 @@ class Question:
         # A server may list the tokens of thoughts before it, and strip the ends of its text.
         at = b"".join(piece for piece, _ in answer.tokens).rfind(answer.text.strip().encode())
         ends = itertools.accumulate(len(piece) for piece, _ in answer.tokens)
-        own = (rivals for (piece, rivals), end in zip(answer.tokens, ends) if end > at and re.search(rb"\w", piece))
+        own = (
+            rivals
+            for (piece, rivals), end in zip(answer.tokens, ends)
+            if end > at and re.search(rb"\w", piece)
+        )
         first = next(own, ()) if at >= 0 else ()
         odds = dict.fromkeys(self.options, 0.0)
         for piece, chance in first:
@@ -116,7 +132,11 @@ class Question:
 
 def instructions(slot: str) -> str:
     """Return how a model of decisions is asked for a value: for what a slot names, or what stands at the end of the state."""
-    return f"What is your verdict on {slot}?" if slot else "Answer the question at the end of the input."
+    return (
+        f"What is your verdict on {slot}?"
+        if slot
+        else "Answer the question at the end of the input."
+    )
 
 
 def read_questions(file: Traversable) -> dict[str, Question]:

@@ -35,8 +35,14 @@ class RecordedChat(Chat):
         for place, line in read_lines(self.path):
             for name, kind in _KINDS.items():
                 if type(line.get(name)) is not kind:
-                    raise RecordError(f"{place}: {name!r} must be {kind.__name__}, not {json.dumps(line.get(name))}")
-            if (line["teacher"], line["role"], line["knowledge"]) == (self.teacher, self.role, self.knowledge):
+                    raise RecordError(
+                        f"{place}: {name!r} must be {kind.__name__}, not {json.dumps(line.get(name))}"
+                    )
+            if (line["teacher"], line["role"], line["knowledge"]) == (
+                self.teacher,
+                self.role,
+                self.knowledge,
+            ):
                 key = (line["case_id"], line["round"])
                 if key in self._texts:
                     raise RecordError(f"{place}: there is already a line of {self._shown(key)}")
@@ -44,7 +50,9 @@ class RecordedChat(Chat):
         author = f"teacher {self.teacher!r}, role {self.role!r}, knowledge {self.knowledge!r}"
         if not self._texts:
             raise RecordError(f"{self.path}: no line of {author}")
-        self._fingerprint = digest([self.teacher, self.role, self.knowledge, sorted(self._texts.items())])
+        self._fingerprint = digest(
+            [self.teacher, self.role, self.knowledge, sorted(self._texts.items())]
+        )
 
     def reply(self, prompt: Prompt) -> Answer:
         """Return the recorded answer; RecordError if there is none for its key."""
@@ -53,8 +61,14 @@ class RecordedChat(Chat):
             raise RecordError(f"{self.path}: no line of {self._shown(prompt.key)}")
         return Answer(self._texts[prompt.key])
 
-    def answer(self, prompts: Sequence[Prompt], wanted: Sequence[bool] | None = None) -> Iterator[tuple[int, Answer]]:
-        return ((index, self.reply(prompt)) for index, prompt in enumerate(prompts) if wanted is None or wanted[index])
+    def answer(
+        self, prompts: Sequence[Prompt], wanted: Sequence[bool] | None = None
+    ) -> Iterator[tuple[int, Answer]]:
+        return (
+            (index, self.reply(prompt))
+            for index, prompt in enumerate(prompts)
+            if wanted is None or wanted[index]
+        )
 
     def follow(
         self, dialogues: Iterable[tuple[Any, Dialogue]], done: Collection[Any] = ()

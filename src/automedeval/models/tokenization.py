@@ -30,7 +30,9 @@ class PromptEncoder:
 
     def __post_init__(self) -> None:
         # Every added token, also one that the template does not write; some are white space, as Gemma's line breaks.
-        self.tokenizer.chat_control_tokens = [each for each in self.tokenizer.get_added_vocab() if not each.isspace()]
+        self.tokenizer.chat_control_tokens = [
+            each for each in self.tokenizer.get_added_vocab() if not each.isspace()
+        ]
         # Some templates have no system role; then the system message is put before the user's message.
         self._system_role = self.tokenizer.chat_template is None or self._renders_system()
 
@@ -68,14 +70,22 @@ class PromptEncoder:
         if not prompts:
             return []
         if self.tokenizer.chat_template is None:
-            raise RecordError("the checkpoint has no chat template; give one with --chat_template_path")
+            raise RecordError(
+                "the checkpoint has no chat template; give one with --chat_template_path"
+            )
         return self._ids(prompts, add_generation_prompt=not answered)
 
     def _ids(self, chats: Sequence[Messages], **options: Any) -> list[list[int]]:
-        chats = [[message | {"content": whole(message["content"])} for message in chat] for chat in chats]
-        return self._apply(chats, tokenize=True, sanitize_control_tokens=True, return_dict=False, **options)
+        chats = [
+            [message | {"content": whole(message["content"])} for message in chat] for chat in chats
+        ]
+        return self._apply(
+            chats, tokenize=True, sanitize_control_tokens=True, return_dict=False, **options
+        )
 
-    def encode_answered(self, chats: Sequence[tuple[Messages, str]]) -> list[tuple[list[int], list[int]]]:
+    def encode_answered(
+        self, chats: Sequence[tuple[Messages, str]]
+    ) -> list[tuple[list[int], list[int]]]:
         """Tokenize chats and their answers; return of each the tokens of the chat, and of the answer with its end.
 
         RecordError if the chat template renders the chat otherwise where it is answered.
@@ -84,7 +94,9 @@ class PromptEncoder:
         answered = [[*chat, {"role": "assistant", "content": answer}] for chat, answer in chats]
         wholes = self.encode(answered, answered=True)
         if any(whole[: len(ids)] != ids for ids, whole in zip(prompts, wholes)):
-            raise RecordError("the chat template renders a prompt with an answer differently from one without")
+            raise RecordError(
+                "the chat template renders a prompt with an answer differently from one without"
+            )
         return [(ids, whole[len(ids) :]) for ids, whole in zip(prompts, wholes)]
 
     def after(self, anchor: str, text: str) -> list[int]:
@@ -94,7 +106,9 @@ class PromptEncoder:
             return whole[len(head) :]
         return self.tokenizer(text, add_special_tokens=False).input_ids
 
-    def segment(self, literal: str, slot: Slot, following: str) -> tuple[list[int], list[list[int]], int]:
+    def segment(
+        self, literal: str, slot: Slot, following: str
+    ) -> tuple[list[int], list[list[int]], int]:
         """Return the tokens of a literal and the values that may follow it: those that all share, and the rest of each value.
 
         The third number says how many tokens at its end (0 or 1) belong to the text that follows: if one value is the beginning
@@ -105,7 +119,9 @@ class PromptEncoder:
             whole = [self.after("\n", literal + value) for value in slot.values]
             ending = int(any(a != b and b[: len(a)] == a for a in whole for b in whole))
             if ending:
-                longer = [self.after("\n", literal + value + (following or "\n")) for value in slot.values]
+                longer = [
+                    self.after("\n", literal + value + (following or "\n")) for value in slot.values
+                ]
                 whole = [ids[: len(short) + 1] for ids, short in zip(longer, whole)]
             shared = len(list(takewhile(lambda column: len(set(column)) == 1, zip(*whole))))
             self._segments[key] = (whole[0][:shared], [ids[shared:] for ids in whole], ending)
@@ -144,8 +160,15 @@ def read_template(path: str | None) -> str | None:
     return read_text(Path(path)) if path and path != "none" else None
 
 
-def row_lengths(rows: Sequence[Mapping[str, Any]], encoder: PromptEncoder | None) -> list[int | None]:
+def row_lengths(
+    rows: Sequence[Mapping[str, Any]], encoder: PromptEncoder | None
+) -> list[int | None]:
     """Return each training row's number of tokens, prompt and completion; None without an encoder."""
     if encoder is None:
         return [None] * len(rows)
-    return [len(ids) for ids in encoder.encode([row["prompt"] + row["completion"] for row in rows], answered=True)]
+    return [
+        len(ids)
+        for ids in encoder.encode(
+            [row["prompt"] + row["completion"] for row in rows], answered=True
+        )
+    ]

@@ -23,11 +23,18 @@ MODEL, DATASET = KINDS = ("model", "dataset")  # the Hub's names
 CARD = "README.md"
 RULES = packaged("publishing", "checks")
 UNFILLED, CLOSED = re.compile(RULES["unfilled"]), re.compile(RULES["closed"])
-SECRETS = {kind: re.compile(pattern.encode()) for kind, pattern in packaged("publishing", "secrets").items()}
+SECRETS = {
+    kind: re.compile(pattern.encode())
+    for kind, pattern in packaged("publishing", "secrets").items()
+}
 # Where a file of some suffix names annotators: as the value of a key, in a column, or as the judge of a person's own scores.
-PEOPLE = {f".{suffix}": re.compile(pattern.encode()) for suffix, pattern in RULES["annotators"].items()}
+PEOPLE = {
+    f".{suffix}": re.compile(pattern.encode()) for suffix, pattern in RULES["annotators"].items()
+}
 HUB_ID = re.compile(r"(?!models/)[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
-_NOT_SENT = re.compile(r"\..*|__pycache__|checkpoint-\d+")  # hidden files, caches, and what training could resume from
+_NOT_SENT = re.compile(
+    r"\..*|__pycache__|checkpoint-\d+"
+)  # hidden files, caches, and what training could resume from
 NAMES = "{}: names annotators; if these are pseudonyms, set --annotators_are_pseudonyms true"
 NOT_STATED = "not stated"
 
@@ -47,7 +54,8 @@ class Parcel:
     @property
     def sizes(self) -> dict[str, int]:
         return {
-            path: len(file) if isinstance(file, bytes) else file.stat().st_size for path, file in self.files.items()
+            path: len(file) if isinstance(file, bytes) else file.stat().st_size
+            for path, file in self.files.items()
         }
 
 
@@ -68,9 +76,14 @@ def pack(
     files, left_out = gather(folder)
     if card is None and CARD not in files:
         raise RecordError(f"{folder}: no {CARD}: a repository needs a card")
-    sent: dict[str, Path | bytes] = files | dict(extra or {}) | ({} if card is None else {CARD: card.encode()})
+    sent: dict[str, Path | bytes] = (
+        files | dict(extra or {}) | ({} if card is None else {CARD: card.encode()})
+    )
     sent |= without_paths(sent)
-    licences = sum((_check_file(str(folder / path), kind, file, pseudonyms) for path, file in sent.items()), Counter())
+    licences = sum(
+        (_check_file(str(folder / path), kind, file, pseudonyms) for path, file in sent.items()),
+        Counter(),
+    )
     weights = any(re.fullmatch(r"[^/]+\.safetensors", path) for path in files)
     if kind == MODEL and not (weights and "config.json" in files):
         raise RecordError(f"{folder}: no config.json with .safetensors beside it: not a checkpoint")
@@ -90,11 +103,15 @@ def gather(folder: Path) -> tuple[dict[str, Path], tuple[str, ...]]:
     root, files, left_out = folder.resolve(), {}, set()
     for path in sorted(folder.rglob("*")):
         inside = path.relative_to(folder)
-        hidden = next((depth for depth, name in enumerate(inside.parts, 1) if _NOT_SENT.fullmatch(name)), None)
+        hidden = next(
+            (depth for depth, name in enumerate(inside.parts, 1) if _NOT_SENT.fullmatch(name)), None
+        )
         if hidden:
             left_out.add("/".join(inside.parts[:hidden]))
         elif path.is_symlink() and (path.is_dir() or not path.resolve().is_relative_to(root)):
-            raise RecordError(f"{path}: a link to a folder or out of {folder}; replace it by what it points to")
+            raise RecordError(
+                f"{path}: a link to a folder or out of {folder}; replace it by what it points to"
+            )
         elif path.is_file():
             files[inside.as_posix()] = path
         elif not path.is_dir():
@@ -113,7 +130,9 @@ def check_card(card: str, kind: str, place: str = "the card") -> None:
     needed = RULES["kinds"][kind]["needed"]
     for name in needed:
         if about.get(name) in (None, "", [], {}):
-            raise RecordError(f"{place}: the field {name!r} is not filled in (needed: {', '.join(needed)})")
+            raise RecordError(
+                f"{place}: the field {name!r} is not filled in (needed: {', '.join(needed)})"
+            )
     for number, line in enumerate(card.splitlines(), 1):
         if match := UNFILLED.search(line):
             raise RecordError(f"{place}, line {number}: {match[0]!r} is not filled in")
@@ -135,15 +154,24 @@ def _check_file(place: str, kind: str, file: Path | bytes, pseudonyms: bool) -> 
         raise RecordError(f"{place}: a {kind} may not hold a {suffix} file; allowed are {allowed}")
     if isinstance(file, Path) and suffix == ".parquet":
         return _check_parquet(place, file, pseudonyms)
-    content = file if isinstance(file, bytes) else b"" if suffix == ".safetensors" else file.read_bytes()
+    content = (
+        file if isinstance(file, bytes) else b"" if suffix == ".safetensors" else file.read_bytes()
+    )
     try:
         text = suffix in RULES["binary"] or "\0" not in content.decode()
     except UnicodeDecodeError:
         text = False
     if not text:
-        raise RecordError(f"{place}: must be text in UTF-8, which can be searched for keys and names")
+        raise RecordError(
+            f"{place}: must be text in UTF-8, which can be searched for keys and names"
+        )
     _check_text(place, content, "" if pseudonyms else suffix)
-    if kind != DATASET or not isinstance(file, Path) or suffix != ".jsonl" or b'"license"' not in content:
+    if (
+        kind != DATASET
+        or not isinstance(file, Path)
+        or suffix != ".jsonl"
+        or b'"license"' not in content
+    ):
         return Counter()
     return Counter(row["license"] for _, row in read_lines(file) if "license" in row)
 
@@ -165,7 +193,11 @@ def _check_parquet(place: str, file: Path, pseudonyms: bool) -> Counter:
 
 def _check_text(place: str, text: bytes, suffix: str = "", where: str = "line {}") -> None:
     """Raise RecordError if a text holds a key, or, as a file of this suffix, names of annotators."""
-    if found := [(match.start(), kind) for kind, pattern in SECRETS.items() if (match := pattern.search(text))]:
+    if found := [
+        (match.start(), kind)
+        for kind, pattern in SECRETS.items()
+        if (match := pattern.search(text))
+    ]:
         start, kind = min(found)
         line = where.format(text.count(b"\n", 0, start) + 1)
         raise RecordError(f"{place}, {line}: looks like {kind}; remove it and revoke it")
@@ -179,6 +211,10 @@ def _check_licences(folder: Path, licences: Counter) -> None:
     for licence, rows in licences.items():
         name = str(licence or "").strip() or NOT_STATED
         closed[name] += rows if name == NOT_STATED or CLOSED.search(name.lower()) else 0
-    if counts := ", ".join(f"{rows:,} under {name!r}" for name, rows in sorted(closed.items()) if rows):
+    if counts := ", ".join(
+        f"{rows:,} under {name!r}" for name, rows in sorted(closed.items()) if rows
+    ):
         how = "remove them, state their licence, or keep the data set private"
-        raise RecordError(f"{folder}: rows whose licence does not allow redistribution: {counts}; {how}")
+        raise RecordError(
+            f"{folder}: rows whose licence does not allow redistribution: {counts}; {how}"
+        )

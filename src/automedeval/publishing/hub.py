@@ -24,7 +24,9 @@ def push(api: HfApi, parcel: Parcel, repo: str, message: str, public: bool = Fal
         api.create_repo(**where, private=not public)
         info = api.repo_info(**where)
     if not info.private and not public:
-        raise RecordError(f"{repo}: is public; --public true pushes there, another --repo keeps it private")
+        raise RecordError(
+            f"{repo}: is public; --public true pushes there, another --repo keeps it private"
+        )
     if info.private and public:
         # opening it on the Hub would also show its earlier commits, branches and pull requests
         raise RecordError(f"{repo}: is private; publish to a new one: another --repo")
@@ -36,7 +38,9 @@ def push(api: HfApi, parcel: Parcel, repo: str, message: str, public: bool = Fal
         raise RecordError(f"{repo}: holds what {parcel.source} does not: {named}; {how}")
     adds = [CommitOperationAdd(path, file) for path, file in parcel.files.items()]
     # With the parent commit: if somebody pushes meanwhile, the Hub refuses this push.
-    done = api.create_commit(**where, operations=adds, commit_message=message, parent_commit=info.sha)
+    done = api.create_commit(
+        **where, operations=adds, commit_message=message, parent_commit=info.sha
+    )
     return done.commit_url
 
 

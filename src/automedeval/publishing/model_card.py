@@ -38,12 +38,18 @@ def fill_card(
     if record is None:
         raise RecordError(f"{checkpoint}: no training/record.json: recipes/sft.py did not train it")
     if not license:
-        raise RecordError("--license is missing: the Hub's name of a license that its base model's allows, or other")
+        raise RecordError(
+            "--license is missing: the Hub's name of a license that its base model's allows, or other"
+        )
     base = base_model or record["base"]
     if base_model is None and (base.startswith("models/") or Path(base).exists()):
-        raise RecordError(f"it was trained from {base}, a folder of this machine; --base_model names its Hub id")
+        raise RecordError(
+            f"it was trained from {base}, a folder of this machine; --base_model names its Hub id"
+        )
     if audit and (audited := audit["judge"]["checkpoint"]) not in (None, digest):
-        raise RecordError(f"audit.json: the checkpoint {audited} was audited, and {checkpoint} is {digest}")
+        raise RecordError(
+            f"audit.json: the checkpoint {audited} was audited, and {checkpoint} is {digest}"
+        )
     records = judge_records(result, digest) if result else {}
     facts = {
         "repo": repo,
@@ -55,7 +61,9 @@ def fill_card(
         "versions": ", ".join(f"{name} {version}" for name, version in record["versions"].items()),
         **{name: record[name] for name in ("rubrics", "device", "commit")},
         "audit": audit,
-        "limits": Counter(row["outcome"] for row in audit["perturbations"] if row["limit"]) if audit else {},
+        "limits": Counter(row["outcome"] for row in audit["perturbations"] if row["limit"])
+        if audit
+        else {},
         "known": facts_of(_profile(repo, result, records, audit)),
         "records": list(records.values()),
         **(_measured(result, records) if result else {}),
@@ -71,20 +79,29 @@ def judge_records(result: Mapping[str, Any], digest: str) -> dict[str, dict[str,
     Of judges with these weights the report's main one is taken; of the only judge of a report they may be unknown.
     RecordError if the figures are of other weights.
     """
-    judges = {name: record for name, record in result["judges"].items() if record["kind"] == "judge"}
+    judges = {
+        name: record for name, record in result["judges"].items() if record["kind"] == "judge"
+    }
     measured = {each["name"]: each.get("checkpoint") for each in judges.values()}
     fitting = (digest,) if len(measured) > 1 else (digest, None)
     names = [name for name, weights in measured.items() if weights in fitting]
     if not names:
-        of = ", ".join(f"{name} ({weights or 'not recorded'})" for name, weights in measured.items())
-        raise RecordError(f"agreement.json: no judge was measured on this checkpoint, {digest}, but {of}: report on it")
+        of = ", ".join(
+            f"{name} ({weights or 'not recorded'})" for name, weights in measured.items()
+        )
+        raise RecordError(
+            f"agreement.json: no judge was measured on this checkpoint, {digest}, but {of}: report on it"
+        )
     main = result.get("main_judge", {}).get("name")
     name = main if main in names else names[0]
     return {line: record for line, record in judges.items() if record["name"] == name}
 
 
 def _profile(
-    name: str, result: Mapping[str, Any] | None, records: Mapping[str, Mapping[str, Any]], audit: Mapping | None
+    name: str,
+    result: Mapping[str, Any] | None,
+    records: Mapping[str, Mapping[str, Any]],
+    audit: Mapping | None,
 ) -> JudgeProfile:
     """Return what is known of the judge, from the first line of its results and from its audit."""
     more: dict[str, Any] = {"audit": Audit.read(audit)} if audit else {}
@@ -92,7 +109,9 @@ def _profile(
         return JudgeProfile(name, **more)
     line, record = next(iter(records.items()))
     if "people" in result and "rated_cases" not in record:
-        raise RecordError("agreement.json: an earlier version wrote it: run automedeval report again")
+        raise RecordError(
+            "agreement.json: an earlier version wrote it: run automedeval report again"
+        )
     more |= {"harm": result.get("harm", {})} | credit_of(result, line)
     return profile(line, record, **more)
 
@@ -100,7 +119,9 @@ def _profile(
 def _measured(result: Mapping[str, Any], records: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
     """Return on what, how and on which weights a judge was measured."""
     first, people = next(iter(records.values())), result.get("people") or {}
-    counted = {name: record for name, record in result["judges"].items() if record["kind"] == "baseline"}
+    counted = {
+        name: record for name, record in result["judges"].items() if record["kind"] == "baseline"
+    }
     return {
         "checkpoint": first.get("checkpoint"),
         "fingerprint": first["settings"],
@@ -109,7 +130,9 @@ def _measured(result: Mapping[str, Any], records: Mapping[str, dict[str, Any]]) 
         "simulated": are_simulated(people.get("annotators", ())),
         "cases": {**result["cases"], "file": short_path(result["cases"]["file"])},
         "settings": result["settings"],
-        "baselines": {name: record["concordance"] for name, record in counted.items()} if people else {},
+        "baselines": {name: record["concordance"] for name, record in counted.items()}
+        if people
+        else {},
     }
 
 
@@ -117,5 +140,7 @@ def read_result(file: str | Path, *keys: str) -> dict[str, Any]:
     """Read the JSON object of agreement.json or audit.json; RecordError if it holds something else, or lacks a key."""
     result = read_json(Path(file))
     if missing := [key for key in keys if not isinstance(result, dict) or key not in result]:
-        raise RecordError(f"{file}: has no {missing[0]!r}: not what automedeval report or audit wrote; run it again")
+        raise RecordError(
+            f"{file}: has no {missing[0]!r}: not what automedeval report or audit wrote; run it again"
+        )
     return result

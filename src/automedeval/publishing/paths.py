@@ -28,16 +28,23 @@ def without_paths(files: Mapping[str, Path | bytes]) -> dict[str, bytes]:
         if path.endswith(REPEATED)
     }
     try:
-        places = {place for name in RECORDS if name in texts for place in _places(json.loads(texts[name]))}
+        places = {
+            place for name in RECORDS if name in texts for place in _places(json.loads(texts[name]))
+        }
     except ValueError as error:
         raise RecordError(f"{', '.join(RECORDS)}: one is not JSON: {error}") from None
-    forms = {place: (place, json.dumps(place)[1:-1], json.dumps(place, ensure_ascii=False)[1:-1]) for place in places}
+    forms = {
+        place: (place, json.dumps(place)[1:-1], json.dumps(place, ensure_ascii=False)[1:-1])
+        for place in places
+    }
     names = {form.encode(): short_path(place).encode() for place in forms for form in forms[place]}
     if not names:
         return {}
     longest_first = map(re.escape, sorted(names, key=len, reverse=True))
     pattern = re.compile(rb"(?<![\w.-])(?:" + b"|".join(longest_first) + rb")(?![\w-])")
-    changed = {path: pattern.sub(lambda match: names[match[0]], text) for path, text in texts.items()}
+    changed = {
+        path: pattern.sub(lambda match: names[match[0]], text) for path, text in texts.items()
+    }
     return {path: text for path, text in changed.items() if text != texts[path]}
 
 

@@ -13,7 +13,10 @@ from automedeval.records.types import Case, RecordError, digest, question_text
 
 
 def read_cases(
-    path: str | Path, least_responses: int = 1, blank: str | None = None, columns: Sequence[str] = ()
+    path: str | Path,
+    least_responses: int = 1,
+    blank: str | None = None,
+    columns: Sequence[str] = (),
 ) -> Iterator[Case]:
     """Yield the cases of a file one by one; `least_responses=0` accepts cases without responses.
 
@@ -22,7 +25,9 @@ def read_cases(
     says what `blank` is. RecordError if a row cannot be read or is no case, an id is repeated, or the file has no case.
     """
     held = _opened(path, least_responses, blank, columns)
-    rows = ((place, case.to_dict()) for place, case in held.cases) if isinstance(held, Table) else held
+    rows = (
+        ((place, case.to_dict()) for place, case in held.cases) if isinstance(held, Table) else held
+    )
     seen: dict[str, str] = {}
     names: dict[str, str] = {}  # of models, without blanks
     for place, row in rows:
@@ -43,7 +48,10 @@ def read_cases(
 
 
 def table_of(
-    path: str | Path, least_responses: int = 1, blank: str | None = None, columns: Sequence[str] = ()
+    path: str | Path,
+    least_responses: int = 1,
+    blank: str | None = None,
+    columns: Sequence[str] = (),
 ) -> Table | None:
     """Return what a table of answers holds, by `Columns.named` or else by their names; None for a file of cases.
 
@@ -64,7 +72,11 @@ def read_table(
     told = [(place, without_messages(row, place)) for place, row in placed]
     rows = [row for _, row in told]
     try:
-        held = Columns.named(columns).of(rows, str(path)) if columns else Columns.guessed(rows, least_responses)
+        held = (
+            Columns.named(columns).of(rows, str(path))
+            if columns
+            else Columns.guessed(rows, least_responses)
+        )
     except UnclearColumns as error:
         hint = "say it by --columns question=NAME reference=NAME CANDIDATE …, which judge and prepare take"
         raise RecordError(f"{path}: {error}; {hint}") from None
@@ -88,7 +100,9 @@ def _opened(
         return itertools.chain(first, rows)
     placed = [*first, *rows]
     if mixed := next((place for place, row in placed if "responses" in row), None):
-        raise RecordError(f"{mixed}: has 'responses', as a case has, and the first row is one of a table")
+        raise RecordError(
+            f"{mixed}: has 'responses', as a case has, and the first row is one of a table"
+        )
     return read_table(path, placed, blank, least_responses=least_responses)
 
 
@@ -104,7 +118,9 @@ def _named(cases: Iterable[tuple[str, Case]]) -> Iterator[tuple[str, Case]]:
         if not name:
             words = "-".join(re.findall(r"\w+", question_text(case.question).casefold())[:6])[:48]
             name = f"{words or 'q'}-{digest(case.question)[:6]}"
-            numbered = itertools.chain([name], (f"{name}-{number}" for number in itertools.count(2)))
+            numbered = itertools.chain(
+                [name], (f"{name}-{number}" for number in itertools.count(2))
+            )
             name = next(each for each in numbered if each not in names)
         names.add(name)
         yield place, replace(case, id=name)

@@ -16,7 +16,9 @@ from automedeval.records.types import Case, RecordError, Response
 
 _WORDS = packaged("records", "columns")
 NAMES: dict[str, list[str]] = _WORDS["names"]
-RATINGS: dict[str, list[str]] = _WORDS["ratings"] | {role: NAMES[role] for role in ("question", "model")}
+RATINGS: dict[str, list[str]] = _WORDS["ratings"] | {
+    role: NAMES[role] for role in ("question", "model")
+}
 BESIDE, DOUBTFUL, TRUSTED, NO_VALUE, CRITERIA, NO_RATING, WORSE = (
     frozenset[str](_WORDS[name])
     for name in ("beside", "doubtful", "trusted", "no_value", "criteria", "no_rating", "worse")
@@ -52,10 +54,17 @@ class Columns:
         RecordError for no question, a role or a column that comes twice, or one of model and answer without the other.
         """
         split = [
-            (role, column) for role, sign, column in (each.partition("=") for each in entries) if role in NAMES and sign
+            (role, column)
+            for role, sign, column in (each.partition("=") for each in entries)
+            if role in NAMES and sign
         ]
-        roles, responses = dict(split), [each for each in entries if each.partition("=")[::2] not in split]
-        named = [("", role) for role, _ in split] + [("the column ", name) for name in [*roles.values(), *responses]]
+        roles, responses = (
+            dict(split),
+            [each for each in entries if each.partition("=")[::2] not in split],
+        )
+        named = [("", role) for role, _ in split] + [
+            ("the column ", name) for name in [*roles.values(), *responses]
+        ]
         if twice := next((each for each in named if named.count(each) > 1), None):
             raise RecordError(f"--columns: {twice[0]}{twice[1]!r} is named twice")
         if "question" not in roles:
@@ -68,7 +77,9 @@ class Columns:
         """Return the named columns of a table, which has an id where a column is called so; RecordError if one is missing."""
         every = _names(rows)
         if missing := next((name for name in self.every if name not in every), None):
-            raise RecordError(f"{path}: --columns: no column {missing!r}; the columns are {', '.join(every)}")
+            raise RecordError(
+                f"{path}: --columns: no column {missing!r}; the columns are {', '.join(every)}"
+            )
         return self if self.id or "id" not in every else replace(self, id="id")
 
     @classmethod
@@ -78,22 +89,32 @@ class Columns:
         UnclearColumns for no column or several with the question, or none with responses although some are needed.
         """
         every = _names(rows)
-        named = {role: [name for name in every if plain(name) in names] for role, names in NAMES.items()}
+        named = {
+            role: [name for name in every if plain(name) in names] for role, names in NAMES.items()
+        }
         answers = named.pop("answer")
         listed = f"the columns are {', '.join(' '.join(name.split()) for name in every)}"
         columns: dict[str, Any] = {}
         for role, names in named.items():
             exact = [name for name in names if plain(name) == role] if role != "question" else []
             if len(exact or names) > 1:
-                raise UnclearColumns(f"{' or '.join(map(repr, exact or names))} may be the {role}; {listed}")
+                raise UnclearColumns(
+                    f"{' or '.join(map(repr, exact or names))} may be the {role}; {listed}"
+                )
             columns.update((role, name) for name in exact or names)
         if "question" not in columns:
             raise UnclearColumns(f"no column is called question; {listed}")
-        if nameless := [name for name in every if NAMELESS.fullmatch(name) and _has_text(name, rows)]:
-            raise UnclearColumns(f"{nameless[0]!r} holds text, and the file has no name for it; {listed}")
+        if nameless := [
+            name for name in every if NAMELESS.fullmatch(name) and _has_text(name, rows)
+        ]:
+            raise UnclearColumns(
+                f"{nameless[0]!r} holds text, and the file has no name for it; {listed}"
+            )
         if "model" in columns:
             if len(answers) != 1:
-                raise UnclearColumns(f"beside {columns['model']!r}, one column must be called answer; {listed}")
+                raise UnclearColumns(
+                    f"beside {columns['model']!r}, one column must be called answer; {listed}"
+                )
             return cls(answer=answers[0], **columns)
         taken = {name for names in named.values() for name in names}
         rest = [name for name in every if name not in taken and _has_text(name, rows)]
@@ -104,10 +125,18 @@ class Columns:
             others = [name for name in rest if name not in answers and _is_beside(name)]
         rest = [name for name in rest if name not in others]
         # Where responses are not needed, an answer without a reference beside it may be the trusted one.
-        alone = not least_responses and "reference" not in columns and [plain(name) for name in rest] == ["answer"]
-        trusted = [name for name in rest if TRUSTED & {_unnumbered(name), *_unnumbered(name).split("_")}]
+        alone = (
+            not least_responses
+            and "reference" not in columns
+            and [plain(name) for name in rest] == ["answer"]
+        )
+        trusted = [
+            name for name in rest if TRUSTED & {_unnumbered(name), *_unnumbered(name).split("_")}
+        ]
         if unsure := answers if answers and (alone or len(rest) > 1) else trusted:
-            raise UnclearColumns(f"{unsure[0]!r} may be the reference, or a candidate's responses; {listed}")
+            raise UnclearColumns(
+                f"{unsure[0]!r} may be the reference, or a candidate's responses; {listed}"
+            )
         told = ", ".join(map(_listed, others))
         if found := _doubt(rest, rows, columns["question"]) if least_responses else None:
             kept = ", ".join(_listed(name) for name in rest if name not in found[0]) or "none"
@@ -129,10 +158,20 @@ class Columns:
     @property
     def every(self) -> list[str]:
         """The names of all columns that are read."""
-        named = (self.question, *self.responses, self.model, self.answer, self.reference, self.topic, self.id)
+        named = (
+            self.question,
+            *self.responses,
+            self.model,
+            self.answer,
+            self.reference,
+            self.topic,
+            self.id,
+        )
         return [name for name in named if name is not None]
 
-    def table(self, source: str, placed: Sequence[tuple[str, dict]], blank: str | None = None) -> "Table":
+    def table(
+        self, source: str, placed: Sequence[tuple[str, dict]], blank: str | None = None
+    ) -> "Table":
         """Return what the rows `(place, row)` of the file `source` hold; `without_blanks` says what a blank cell is.
 
         A case has the number of its first row as `row`, from 1, and each response of a long table its own. A blank cell is no
@@ -149,7 +188,9 @@ class Columns:
         # a column that has neither a name nor a filled cell is none
         told = {name for row in contents for name in row if filled(row[name])}
         unread = [name for name in unread if not NAMELESS.fullmatch(name) or name in told]
-        shown = ", ".join(_listed(name) + ("" if _has_text(name, contents) else " (no text)") for name in unread)
+        shown = ", ".join(
+            _listed(name) + ("" if _has_text(name, contents) else " (no text)") for name in unread
+        )
         words = sum(no_value(response.text) for _, case in cases for response in case.responses)
         notes = [
             f"read: {self}",
@@ -157,15 +198,23 @@ class Columns:
             f"{len(rows):,} rows, {len(cases):,} cases",
             *notes,
             *blanks,
-            *([f"answers that are words like NA or None, read as they stand: {words:,}"] if words else []),
+            *(
+                [f"answers that are words like NA or None, read as they stand: {words:,}"]
+                if words
+                else []
+            ),
         ]
         return Table(self, cases, notes)
 
     def _checked(self, placed: Iterable[tuple[str, dict]]) -> Iterator[tuple[str, dict]]:
         """Yield the cells that are read; one that a row lacks is blank."""
         for place, row in placed:
-            if missing := next((name for name in (self.question, self.model) if name and name not in row), None):
-                raise RecordError(f"{place}: {missing!r} is missing; found the keys {', '.join(map(str, row))}")
+            if missing := next(
+                (name for name in (self.question, self.model) if name and name not in row), None
+            ):
+                raise RecordError(
+                    f"{place}: {missing!r} is missing; found the keys {', '.join(map(str, row))}"
+                )
             cells = {name: row.get(name) for name in self.every}
             for name, value in cells.items():
                 if name == self.id and type(value) is int:
@@ -178,11 +227,16 @@ class Columns:
 
     def _cases(self, rows: Sequence[tuple[str, dict]]) -> tuple[list[tuple[str, Case]], list[str]]:
         """Return the cases, and lines on what the rows of one case differ in."""
-        keys = [key_of(row[self.question]) if self.model else str(number) for number, (_, row) in enumerate(rows)]
+        keys = [
+            key_of(row[self.question]) if self.model else str(number)
+            for number, (_, row) in enumerate(rows)
+        ]
         ids = [_text(row[self.id]) for _, row in rows] if self.id else [""]
         by_id = any(ids) and (len(set(ids)) < len(ids) or len(set(keys)) == len(keys))
         groups: dict[str, list[tuple[int, str, dict]]] = {}
-        for number, ((place, row), key) in enumerate(zip(rows, ids if by_id and self.model else keys), 1):
+        for number, ((place, row), key) in enumerate(
+            zip(rows, ids if by_id and self.model else keys), 1
+        ):
             if not key and by_id:
                 raise RecordError(f"{place}: the id is blank, and in other rows it names the case")
             groups.setdefault(key, []).append((number, place, row))
@@ -191,20 +245,35 @@ class Columns:
             number, place, first = group[0]
             about: dict[str, Any] = {}
             for role in ("question", "reference", "topic"):
-                cells = [(where, cell) for _, where, row in group if filled(cell := row.get(getattr(self, role)))]
-                if other := next((where for where, cell in cells if key_of(cell) != key_of(cells[0][1])), None):
+                cells = [
+                    (where, cell)
+                    for _, where, row in group
+                    if filled(cell := row.get(getattr(self, role)))
+                ]
+                if other := next(
+                    (where for where, cell in cells if key_of(cell) != key_of(cells[0][1])), None
+                ):
                     same = "id" if by_id else "question"
-                    raise RecordError(f"{other}: another {role} than {cells[0][0]}, with the same {same}")
+                    raise RecordError(
+                        f"{other}: another {role} than {cells[0][0]}, with the same {same}"
+                    )
                 about[role] = min(
-                    (cell for _, cell in cells), key=lambda cell: (len(str(cell)), str(cell)), default=None
+                    (cell for _, cell in cells),
+                    key=lambda cell: (len(str(cell)), str(cell)),
+                    default=None,
                 )
             if self.model:
-                each = [Response(_text(row[self.model]), _text(row[self.answer]), {"row": at}) for at, _, row in group]
+                each = [
+                    Response(_text(row[self.model]), _text(row[self.answer]), {"row": at})
+                    for at, _, row in group
+                ]
             else:
                 each = [Response(name, _text(first[name])) for name in self.responses]
             name = _text(first[self.id]).strip() if by_id else ""
             question, reference, topic = about.values()
-            cases.append((place, Case(name, question or "", tuple(each), reference, topic, {"row": number})))
+            cases.append(
+                (place, Case(name, question or "", tuple(each), reference, topic, {"row": number}))
+            )
         return cases, [f"{self.id!r} names rows, and no cases"] if any(ids) and not by_id else []
 
 
@@ -212,7 +281,9 @@ class Table(NamedTuple):
     """What a table of answers holds."""
 
     columns: Columns  # that were read
-    cases: list[tuple[str, Case]]  # place and unchecked case; `read_table` gives an id to one that has none
+    cases: list[
+        tuple[str, Case]
+    ]  # place and unchecked case; `read_table` gives an id to one that has none
     notes: list[str]  # on columns, rows and cases, and on what is blank or not the same
 
 
@@ -230,7 +301,9 @@ def without_blanks(
         raise RecordError(f"blank cells are {' or '.join(BLANK)}, not {blank!r}")
     cells = [response for _, case in placed for response in case.responses]
     failed = dict.fromkeys(response.text for response in cells if is_failure(response.text))
-    counts = Counter(response.model for response in cells if not response.text or response.text in failed)
+    counts = Counter(
+        response.model for response in cells if not response.text or response.text in failed
+    )
     if not counts:
         return list(placed), []
     count = f"{counts.total():,} of {len(cells):,} answers are blank"
@@ -246,7 +319,9 @@ def without_blanks(
         read = [replace(each, text="") if each.text in failed else each for each in case.responses]
         kept = tuple(response for response in read if response.text or blank == "lowest")
         settled.append((place, replace(case, responses=kept)))
-    return settled, [f"{count}, and {'are empty answers' if blank == 'lowest' else 'were not asked'} (--blank {blank})"]
+    return settled, [
+        f"{count}, and {'are empty answers' if blank == 'lowest' else 'were not asked'} (--blank {blank})"
+    ]
 
 
 def _names(rows: Iterable[dict]) -> list[str]:
@@ -322,12 +397,20 @@ def _filled(name: str, rows: Iterable[dict]) -> list[str]:
 
 def _words(name: str) -> list[str]:
     """Return the words of a name without a number at its end; names of models have "-" and ":thinking", which part none."""
-    return re.split(r"(?:(?!:thinking\b)[^\w-]|_)+", re.sub(r"\A[\W_]+|[\W\d_]+\Z", "", _cased(name)))
+    return re.split(
+        r"(?:(?!:thinking\b)[^\w-]|_)+", re.sub(r"\A[\W_]+|[\W\d_]+\Z", "", _cased(name))
+    )
 
 
 def _is_beside(name: str) -> bool:
     """Return whether a column of text is no candidate's by its name."""
-    return _unnumbered(name) in BESIDE or _words(name)[-1] in {"id", "comment", "comments", "note", "notes"}
+    return _unnumbered(name) in BESIDE or _words(name)[-1] in {
+        "id",
+        "comment",
+        "comments",
+        "note",
+        "notes",
+    }
 
 
 def _form(cell: str) -> str:
@@ -335,26 +418,42 @@ def _form(cell: str) -> str:
     return re.sub(r"\d+", "0", re.sub(r"[^\W\d_]+", "a", cell))
 
 
-def _doubt(names: Sequence[str], rows: Sequence[dict], question: str) -> tuple[list[str], str] | None:
+def _doubt(
+    names: Sequence[str], rows: Sequence[dict], question: str
+) -> tuple[list[str], str] | None:
     """Return columns that may be no candidates', and why, beside others that look like answers; None if there are none."""
     cells = {name: _filled(name, rows) for name in names}
     length = {name: sorted(map(len, texts))[len(texts) // 2] for name, texts in cells.items()}
-    most = {name: max((length[each] for each in names if each != name), default=length[name]) for name in names}
-    asked = {name: [(key_of(row.get(question)), key_of(row.get(name))) for row in rows] for name in names}
+    most = {
+        name: max((length[each] for each in names if each != name), default=length[name])
+        for name in names
+    }
+    asked = {
+        name: [(key_of(row.get(question)), key_of(row.get(name))) for row in rows] for name in names
+    }
     pairs = {_words(name)[0] for name in names} & {*NAMES["answer"]}  # model_a beside response_a
 
     def is_short(name: str) -> bool:
-        told = len(rows) > 5 or (len(cells[name]) > 2 and most[name] >= 20)  # of fewer nobody can tell
-        return told and 8 * length[name] < 3 * most[name] and all(len(cell.split()) <= 3 for cell in cells[name])
+        told = len(rows) > 5 or (
+            len(cells[name]) > 2 and most[name] >= 20
+        )  # of fewer nobody can tell
+        return (
+            told
+            and 8 * length[name] < 3 * most[name]
+            and all(len(cell.split()) <= 3 for cell in cells[name])
+        )
 
     checks: dict[str, Callable[[str], bool]] = {
         "it is named as what stands beside answers": lambda name: (
             not DOUBTFUL.isdisjoint({_words(name)[0], _words(name)[-1], _unnumbered(name)})
             or (bool(pairs) and _words(name)[0] in NAMES["model"])
         ),
-        "its cells are data": lambda name: all(cell[0] in "{[" and cell[-1] in "}]" for cell in cells[name]),
+        "its cells are data": lambda name: all(
+            cell[0] in "{[" and cell[-1] in "}]" for cell in cells[name]
+        ),
         "its cells are addresses, files or errors": lambda name: (
-            sum(bool(NO_PROSE.fullmatch(cell)) or is_failure(cell) for cell in cells[name]) * 2 > len(cells[name])
+            sum(bool(NO_PROSE.fullmatch(cell)) or is_failure(cell) for cell in cells[name]) * 2
+            > len(cells[name])
         ),
         "its cells are the same few texts": lambda name: (
             2 * len(set(cells[name])) <= len(cells[name]) > 5

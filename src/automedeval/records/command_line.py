@@ -37,7 +37,8 @@ class _Formatter(argparse.ArgumentDefaultsHelpFormatter):
         """Fill the paragraphs of prose, and leave examples, which are indented, as they are."""
         parts = text.strip("\n").split("\n\n")
         return "\n\n".join(
-            part if part.startswith(" ") else textwrap.fill(part, width, break_on_hyphens=False) for part in parts
+            part if part.startswith(" ") else textwrap.fill(part, width, break_on_hyphens=False)
+            for part in parts
         )
 
 
@@ -55,20 +56,32 @@ class _Parser(HfArgumentParser):
         if not self.first:
             return super().format_help()
         by_name = {action.dest: action for action in self._actions}
-        shown = [*self.first, *(name for name, action in by_name.items() if action.required and name not in self.first)]
+        shown = [
+            *self.first,
+            *(
+                name
+                for name, action in by_name.items()
+                if action.required and name not in self.first
+            ),
+        ]
         formatter = self._get_formatter()
         formatter.add_usage("%(prog)s [OPTION VALUE …]", [], [])
         formatter.add_text(self.description)
         formatter.start_section("options that matter first")
         formatter.add_arguments([by_name[name] for name in shown])
         formatter.end_section()
-        others = " ".join(f"--{name}" for name in by_name if name not in (*shown, "help", "help_all"))
+        others = " ".join(
+            f"--{name}" for name in by_name if name not in (*shown, "help", "help_all")
+        )
         formatter.add_text(f"other options, which --help_all explains: {others}")
         return formatter.format_help()
 
 
 def parse(
-    kinds: Sequence[type], description: str, argv: Sequence[str] | None = None, first: Sequence[str] = ()
+    kinds: Sequence[type],
+    description: str,
+    argv: Sequence[str] | None = None,
+    first: Sequence[str] = (),
 ) -> tuple[Any, ...]:
     """Parse the command line and the file of `--config` into one instance of each dataclass.
 
@@ -77,11 +90,15 @@ def parse(
     """
     argv = list(sys.argv[1:] if argv is None else argv)
     dataclasses: list[Any] = list(kinds)
-    parser = _Parser(dataclasses, description=description, allow_abbrev=False, formatter_class=_Formatter)
+    parser = _Parser(
+        dataclasses, description=description, allow_abbrev=False, formatter_class=_Formatter
+    )
     parser.first = () if "--help_all" in argv else first
     parser.add_argument("--help_all", action="help", help="explain every option")
     parser.add_argument(
-        "--config", metavar="RUN.yaml", help="YAML file of arguments by name; the command line overrides it"
+        "--config",
+        metavar="RUN.yaml",
+        help="YAML file of arguments by name; the command line overrides it",
     )
     parser.add_argument(
         "--offline",
@@ -103,8 +120,14 @@ def parse(
     *values, rest = parser.parse_args_into_dataclasses(argv, return_remaining_strings=True)
     if rest:
         names = [word.partition("=")[0].removeprefix("--") for word in rest]
-        parser.error(gone.explain(f"unrecognized arguments: {' '.join(rest)}", *map(_in_program, names), *names))
-    if getattr(values[-1], "offline", "false") == "true":  # the last value holds what is in no dataclass
+        parser.error(
+            gone.explain(
+                f"unrecognized arguments: {' '.join(rest)}", *map(_in_program, names), *names
+            )
+        )
+    if (
+        getattr(values[-1], "offline", "false") == "true"
+    ):  # the last value holds what is in no dataclass
         offline.stay_offline()
     return tuple(values[: len(kinds)])
 
@@ -116,10 +139,14 @@ def _config_arguments(file: str, options: set[str], argv: Sequence[str]) -> list
     arguments = []
     # A model that the command line replaces brings no endpoint with it.
     replaced = {word.partition("=")[0].removeprefix("--") for word in argv}
-    content |= teacher_arguments({key: value for key, value in content.items() if key not in replaced}, file)
+    content |= teacher_arguments(
+        {key: value for key, value in content.items() if key not in replaced}, file
+    )
     for key, value in content.items():
         if key not in options:
-            raise RecordError(gone.explain(f"{file}: unknown key {key!r}", _in_program(str(key)), key))
+            raise RecordError(
+                gone.explain(f"{file}: unknown key {key!r}", _in_program(str(key)), key)
+            )
         if isinstance(value, dict):
             raise RecordError(f"{file}: {key}: must be one value or a list of values")
         if value is not None:
@@ -160,7 +187,11 @@ def run(main: Callable[[], None]) -> None:
     except KeyboardInterrupt:
         _end("interrupted; the same command goes on from here")
     except OSError as error:
-        why = "is a file, and a folder is needed" if isinstance(error, FileExistsError) else error.strerror or error
+        why = (
+            "is a file, and a folder is needed"
+            if isinstance(error, FileExistsError)
+            else error.strerror or error
+        )
         _end(f"error: {error.filename or ''}: {why}")
     except RuntimeError as error:
         if "out of memory" not in str(error):

@@ -12,7 +12,9 @@ def missing_of(extra: str) -> list[Requirement]:
     missing = []
     for requirement in map(Requirement, requires("automedeval") or ()):
         marker = requirement.marker
-        if marker and marker.evaluate({"extra": extra}) and not marker.evaluate({"extra": ""}):  # else not of the extra
+        if (
+            marker and marker.evaluate({"extra": extra}) and not marker.evaluate({"extra": ""})
+        ):  # else not of the extra
             with suppress(PackageNotFoundError):
                 if requirement.specifier.contains(version(requirement.name), prereleases=True):
                     continue

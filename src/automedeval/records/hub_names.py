@@ -16,7 +16,9 @@ def hub_name(text: str) -> tuple[str, str | None]:
     """Split ORG/NAME@REVISION into name and revision, None for the main branch; RecordError if nothing follows the @."""
     name, sign, revision = text.partition("@")
     if sign and not (name and revision):
-        raise RecordError(f"{text}: must be ORG/NAME@REVISION, with a branch, tag or commit behind the @")
+        raise RecordError(
+            f"{text}: must be ORG/NAME@REVISION, with a branch, tag or commit behind the @"
+        )
     return name, revision or None
 
 

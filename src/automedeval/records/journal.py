@@ -91,7 +91,11 @@ def lock(path: Path, doing: str) -> FileLock:
     except Timeout:
         raise RecordError(f"{path}: another process is {doing}") from None
     except OSError as error:
-        why = "its folder is a file" if isinstance(error, FileExistsError) else error.strerror or error
+        why = (
+            "its folder is a file"
+            if isinstance(error, FileExistsError)
+            else error.strerror or error
+        )
         raise RecordError(f"{path}: cannot be written: {why}") from None
     return held
 
@@ -121,7 +125,10 @@ class Journal:
         """Remove the bytes after the last newline."""
         if not (size := self.path.stat().st_size):
             return  # nothing cannot be mapped
-        with open(self.path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        with (
+            open(self.path, "rb") as file,
+            mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content,
+        ):
             end = content.rfind(b"\n") + 1
         if end < size:
             os.truncate(self.path, end)
@@ -133,7 +140,9 @@ class Journal:
     def append(self, record: dict[str, Any]) -> None:
         """Write one record, completely or not at all."""
         text = json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n"
-        line = text.encode("utf-8", "backslashreplace")  # as `write_whole`: the escape of a lone surrogate is JSON
+        line = text.encode(
+            "utf-8", "backslashreplace"
+        )  # as `write_whole`: the escape of a lone surrogate is JSON
         before = self._file.seek(0, os.SEEK_END)
         try:
             rest = memoryview(line)
@@ -141,7 +150,9 @@ class Journal:
                 rest = rest[self._file.write(rest) :]
         except OSError as error:
             os.truncate(self.path, before)
-            raise RecordError(f"{self.path}: {error.strerror or error}; what was written before is whole") from None
+            raise RecordError(
+                f"{self.path}: {error.strerror or error}; what was written before is whole"
+            ) from None
         self.appended += 1
 
     def sync(self) -> None:
@@ -155,9 +166,15 @@ def now() -> str:
 
 
 def arithmetic(
-    what: str, before: int, reasons: Mapping[str, int], kept: str = "kept", rejected: str = "rejected"
+    what: str,
+    before: int,
+    reasons: Mapping[str, int],
+    kept: str = "kept",
+    rejected: str = "rejected",
 ) -> str:
     """Return the line that every filter prints: `9,874 verdicts → 9,569 kept, 305 rejected (fluency: 126, …)`."""
     out = sum(reasons.values())
     counts = ", ".join(f"{reason}: {count:,}" for reason, count in sorted(reasons.items()))
-    return f"{before:,} {what} → {before - out:,} {kept}, {out:,} {rejected}" + (f" ({counts})" if counts else "")
+    return f"{before:,} {what} → {before - out:,} {kept}, {out:,} {rejected}" + (
+        f" ({counts})" if counts else ""
+    )

@@ -20,7 +20,9 @@ _WORD = re.compile(r"[^\W\d_]+")
 # Scripts without spaces between words: every character counts as a word.
 _UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff"
 # Vowel signs are no letters to `re`, but belong to words: without them the Hindi words for heart and lentils are the same.
-_MARKS = "".join(letter for letter in map(chr, range(0x300, 0xFE30)) if unicodedata.category(letter)[0] == "M")
+_MARKS = "".join(
+    letter for letter in map(chr, range(0x300, 0xFE30)) if unicodedata.category(letter)[0] == "M"
+)
 _ASCII = re.compile(r"[a-z0-9]+")
 _ANY = re.compile(rf"[{_UNSPACED}]|[^\W_{_UNSPACED}]+(?:[{_MARKS}]+[^\W_{_UNSPACED}]*)*")
 
@@ -41,7 +43,10 @@ def is_english(text: str) -> bool | None:
 
 def english_only(cases: Sequence[Case], steps: str) -> list[str]:
     """Return a note that these steps read English only, if some cases are not English; else none."""
-    texts = (" ".join([question_text(case.question), *(each.text for each in case.responses)]) for case in cases)
+    texts = (
+        " ".join([question_text(case.question), *(each.text for each in case.responses)])
+        for case in cases
+    )
     foreign = [case.id for case, text in zip(cases, texts) if is_english(text) is False]
     if not foreign:
         return []

@@ -27,13 +27,22 @@ class Log:
     """
 
     def __init__(
-        self, path: Path, kind: type[LogRecord], author: tuple[str, ...], settings: str, processes: Processes = ALONE
+        self,
+        path: Path,
+        kind: type[LogRecord],
+        author: tuple[str, ...],
+        settings: str,
+        processes: Processes = ALONE,
     ):
         self.path, self.kind, self.author, self.settings = path, kind, author, settings
         self.processes = processes
         self.run_file = path.with_name(f"run-{settings}.json")
         self.new = 0  # records that this run added, on leaving those of all processes
-        part = path if processes.count == 1 else path.with_name(f"{path.stem}.part{processes.rank}.jsonl")
+        part = (
+            path
+            if processes.count == 1
+            else path.with_name(f"{path.stem}.part{processes.rank}.jsonl")
+        )
         self._journal = Journal(part)
 
     def __enter__(self) -> "Log":
@@ -61,9 +70,15 @@ class Log:
             return 0
         with Journal(self.path) as whole:
             # The file is read only where something may be in it twice: a set of all keys is large.
-            there = {(*record.author, *record.key) for record in self._read(self.path)} if parts else set()
+            there = (
+                {(*record.author, *record.key) for record in self._read(self.path)}
+                if parts
+                else set()
+            )
             for part in parts:
-                with Journal(part):  # drops a torn line, and refuses while another process writes the part
+                with Journal(
+                    part
+                ):  # drops a torn line, and refuses while another process writes the part
                     for record in self._read(part):
                         if (identity := (*record.author, *record.key)) not in there:
                             there.add(identity)
@@ -99,7 +114,9 @@ class Log:
                 keys.add(record.key)
         return keys
 
-    def fill(self, records: Iterable[Any], missing: int, unit: str = "verdict", name: str | None = None) -> None:
+    def fill(
+        self, records: Iterable[Any], missing: int, unit: str = "verdict", name: str | None = None
+    ) -> None:
         """Append records as they come, inside the context; a progress bar counts up to the number of missing ones."""
         with tqdm(total=missing, unit=unit, desc=name, disable=self.processes.rank > 0) as bar:
             for record in records:

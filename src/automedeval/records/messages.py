@@ -10,9 +10,14 @@ from typing import Any
 
 from automedeval.records.errors import RecordError
 
-ROLES = {"user": "user", "human": "user"} | dict.fromkeys(("assistant", "gpt", "chatgpt", "model"), "assistant")
+ROLES = {"user": "user", "human": "user"} | dict.fromkeys(
+    ("assistant", "gpt", "chatgpt", "model"), "assistant"
+)
 # Kinds of parts
-TEXTS, HIDDEN = ("text", "output_text", "input_text"), ("thinking", "redacted_thinking", "reasoning", "tool_use")
+TEXTS, HIDDEN = (
+    ("text", "output_text", "input_text"),
+    ("thinking", "redacted_thinking", "reasoning", "tool_use"),
+)
 CALLS = ("tool_calls", "function_call")
 THOUGHTS = ("analysis", "commentary")  # channels of Harmony
 CONVERSATIONS, ASKED = ("messages", "conversation", "conversations"), {"question", "prompt"}
@@ -30,13 +35,17 @@ REPLY = re.compile(
 
 def is_conversation(value: Any) -> bool:
     """Return whether a value is a list of messages."""
-    messages = isinstance(value, list) and all(isinstance(each, dict) and _kind(each) for each in value)
+    messages = isinstance(value, list) and all(
+        isinstance(each, dict) and _kind(each) for each in value
+    )
     # Without any of these it is data beside the answers: {"role": "physician", "name": …}.
     return messages and any({"content", "value", *CALLS} & {*each} for each in value)
 
 
 def _kind(message: dict) -> tuple[str, str] | None:
-    return next((keys for keys in (("role", "content"), ("from", "value")) if keys[0] in message), None)
+    return next(
+        (keys for keys in (("role", "content"), ("from", "value")) if keys[0] in message), None
+    )
 
 
 def _is_message(value: Any) -> bool:
@@ -61,7 +70,9 @@ def as_messages(value: Any, name: str) -> Any:
     if is_conversation(told) or _is_parts(told):
         return told
     if written and REPLY.search(value):
-        raise RecordError(f"{name!r} holds messages in a form that cannot be read, and no text: {value[:40]!r}")
+        raise RecordError(
+            f"{name!r} holds messages in a form that cannot be read, and no text: {value[:40]!r}"
+        )
     return value
 
 
@@ -70,7 +81,10 @@ def read_conversation(messages: Sequence[dict], name: str) -> list[dict[str, str
 
     Messages that are thoughts are left out. RecordError, which names the message of `name`, for one without text.
     """
-    read = [_message(message, f"message {number} of {name!r}") for number, message in enumerate(messages, 1)]
+    read = [
+        _message(message, f"message {number} of {name!r}")
+        for number, message in enumerate(messages, 1)
+    ]
     return [message for message in read if message.get("channel") not in THOUGHTS]
 
 
@@ -78,21 +92,43 @@ def _message(message: dict, place: str) -> dict[str, str]:
     if not isinstance(message, dict) or not (keys := _kind(message)):
         raise RecordError(f"{place} is no object with a role and a content")
     # the order of its keys stays, which a case's digest has
-    if keys[0] == "role" and message.get("content") and all(isinstance(value, str) for value in message.values()):
+    if (
+        keys[0] == "role"
+        and message.get("content")
+        and all(isinstance(value, str) for value in message.values())
+    ):
         return message | {"role": ROLES.get(message["role"].casefold(), message["role"])}
     role, content = (message.get(key) for key in keys)
     content = message.get("refusal") if content is None else content
-    texts = [_parts(content)] if isinstance(content, list) else [content] if isinstance(content, str) else []
+    texts = (
+        [_parts(content)]
+        if isinstance(content, list)
+        else [content]
+        if isinstance(content, str)
+        else []
+    )
     texts += [REMOVED for key in CALLS if message.get(key)]
-    if not isinstance(role, str) or not texts or (content is not None and not isinstance(content, str | list)):
+    if (
+        not isinstance(role, str)
+        or not texts
+        or (content is not None and not isinstance(content, str | list))
+    ):
         raise RecordError(f"{place} has no text")
-    beside = {key: value for key, value in message.items() if isinstance(value, str) and key not in keys}
-    return {"role": ROLES.get(role.casefold(), role), "content": "\n".join(filter(None, texts)), **beside}
+    beside = {
+        key: value for key, value in message.items() if isinstance(value, str) and key not in keys
+    }
+    return {
+        "role": ROLES.get(role.casefold(), role),
+        "content": "\n".join(filter(None, texts)),
+        **beside,
+    }
 
 
 def _parts(parts: list) -> str:
     """Return the texts of a content's parts; of another part, such as an image, its kind in brackets."""
-    read = [part if isinstance(part, dict) else {"text": part} for part in parts if part is not None]
+    read = [
+        part if isinstance(part, dict) else {"text": part} for part in parts if part is not None
+    ]
     return "\n".join(str(text) for part in read if (text := _part(part)) not in (None, ""))
 
 
@@ -115,7 +151,9 @@ def answer_text(value: Any, name: str) -> Any:
     if is_conversation(value):
         _, role, text = _last_turn(value, name)
         if role != "assistant":
-            raise RecordError(f"{name!r}: the last message is not the assistant's; its role is {role!r}")
+            raise RecordError(
+                f"{name!r}: the last message is not the assistant's; its role is {role!r}"
+            )
         return text
     return _parts(value) if _is_parts(value) else value
 
@@ -125,16 +163,25 @@ def _last_turn(messages: list[dict], name: str) -> tuple[list[dict], str, str]:
 
     RecordError if several messages of that turn have a text that is no thought.
     """
-    read = [_message(message, f"message {number} of {name!r}") for number, message in enumerate(messages, 1)]
+    read = [
+        _message(message, f"message {number} of {name!r}")
+        for number, message in enumerate(messages, 1)
+    ]
     turn = [*takewhile(lambda message: message["role"] == "assistant", reversed(read))][::-1]
-    texts = [REMOVED if message.get("channel") in THOUGHTS else message["content"] for message in turn]
+    texts = [
+        REMOVED if message.get("channel") in THOUGHTS else message["content"] for message in turn
+    ]
     if sum(bool(text.replace(REMOVED, "").strip()) for text in texts) > 1:
-        raise RecordError(f"{name!r} ends with several messages of the assistant: leave the one that is the answer")
+        raise RecordError(
+            f"{name!r} ends with several messages of the assistant: leave the one that is the answer"
+        )
     return messages[: len(read) - len(turn)], read[-1]["role"], "\n".join(texts)
 
 
 def _is_parts(value: Any) -> bool:
-    return isinstance(value, list) and any(isinstance(each, dict) and each.get("type") in TEXTS for each in value)
+    return isinstance(value, list) and any(
+        isinstance(each, dict) and each.get("type") in TEXTS for each in value
+    )
 
 
 def without_messages(row: dict, place: str) -> dict:
@@ -151,7 +198,9 @@ def without_messages(row: dict, place: str) -> dict:
 
 
 def _texts_of(row: dict) -> dict:
-    if {"chosen", "rejected"} <= set(row) and ASKED & set(row):  # a conversation has one of them again
+    if {"chosen", "rejected"} <= set(row) and ASKED & set(
+        row
+    ):  # a conversation has one of them again
         row = {name: value for name, value in row.items() if name not in CONVERSATIONS}
     texts: dict[str, Any] = {}
     for name, value in row.items():
@@ -161,7 +210,9 @@ def _texts_of(row: dict) -> dict:
                 last = f"message {len(value)} of {name!r}, the last one,"
                 raise RecordError(f"{last} is neither a user's nor an assistant's: {role!r}")
             if role == "assistant" and "answer" in row:
-                raise RecordError(f"{name!r} ends with an answer, and there is 'answer' beside it: leave one")
+                raise RecordError(
+                    f"{name!r} ends with an answer, and there is 'answer' beside it: leave one"
+                )
             texts["question"] = _question(read_conversation(before, name))
             texts |= {"answer": text} if role == "assistant" else {}
         elif role and (name in ASKED or role == "user"):
@@ -172,4 +223,6 @@ def _texts_of(row: dict) -> dict:
 
 
 def _question(messages: list[dict[str, str]]) -> str | list[dict[str, str]]:
-    return messages[0]["content"] if len(messages) == 1 and messages[0]["role"] == "user" else messages
+    return (
+        messages[0]["content"] if len(messages) == 1 and messages[0]["role"] == "user" else messages
+    )

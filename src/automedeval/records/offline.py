@@ -32,19 +32,27 @@ def _refuse_others(event: str, details: tuple[Any, ...]) -> None:
     if event in ("socket.getaddrinfo", "socket.gethostbyname"):
         host = details[0]
     elif (
-        event in ("socket.connect", "socket.sendto", "socket.sendmsg") and details[1:] and isinstance(details[1], tuple)
+        event in ("socket.connect", "socket.sendto", "socket.sendmsg")
+        and details[1:]
+        and isinstance(details[1], tuple)
     ):
         host = details[1][0]
     else:
         return
     host = host.decode(errors="replace") if isinstance(host, bytes) else str(host or "")
-    if is_offline() and not is_here(host) and not (event == "socket.gethostbyname" and host == socket.gethostname()):
+    if (
+        is_offline()
+        and not is_here(host)
+        and not (event == "socket.gethostbyname" and host == socket.gethostname())
+    ):
         raise RecordError(f"--offline: {host} is not on this machine, and nothing was sent there")
 
 
 @cache
 def _hook() -> None:
-    sys.addaudithook(_refuse_others)  # stays for the life of the process, and asks the variable each time
+    sys.addaudithook(
+        _refuse_others
+    )  # stays for the life of the process, and asks the variable each time
 
 
 def stay_offline() -> None:
@@ -52,7 +60,11 @@ def stay_offline() -> None:
     os.environ[VARIABLE] = "1"
     for name in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "TRANSFORMERS_OFFLINE"):
         os.environ[name] = "1"
-    os.environ["NO_PROXY"] = os.environ["no_proxy"] = "*"  # a proxy on this machine would send it on
-    if (constants := sys.modules.get("huggingface_hub.constants")) is not None:  # it has read them already
+    os.environ["NO_PROXY"] = os.environ["no_proxy"] = (
+        "*"  # a proxy on this machine would send it on
+    )
+    if (
+        constants := sys.modules.get("huggingface_hub.constants")
+    ) is not None:  # it has read them already
         constants.HF_HUB_OFFLINE = True  # type: ignore[attr-defined]
     _hook()

@@ -24,7 +24,9 @@ def join_processes() -> Processes:
     try:
         store, rank, count = next(rendezvous("env://"))
     except (ValueError, RuntimeError) as error:
-        raise RecordError(f"several processes (WORLD_SIZE) cannot meet: {' '.join(str(error).split())}") from None
+        raise RecordError(
+            f"several processes (WORLD_SIZE) cannot meet: {' '.join(str(error).split())}"
+        ) from None
     store.set_timeout(timedelta(days=30))  # a process that has finished waits for the slowest
     waits = itertools.count()
 

@@ -10,7 +10,17 @@ from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from automedeval.records.columns import BESIDE, CRITERIA, NAMELESS, NO_RATING, RATINGS, WORSE, key_of, no_value, plain
+from automedeval.records.columns import (
+    BESIDE,
+    CRITERIA,
+    NAMELESS,
+    NO_RATING,
+    RATINGS,
+    WORSE,
+    key_of,
+    no_value,
+    plain,
+)
 from automedeval.records.rows import filled, read_rows
 from automedeval.records.types import Case, Rating, RecordError, question_text
 
@@ -18,21 +28,40 @@ ABOUT_RATED = {*RATINGS["case_id"], *RATINGS["question"], *RATINGS["model"], *RA
 DEFAULTS = {"annotator": "rater", "criterion": "overall", "comment": None}
 # What people write where they give no score, beside the words of programs.
 _MARKS = r"[\s\u200b\ufeff!-*,-/:-@\[-`{-~‐-―−…]*"
-NO_SCORE = re.compile(rf"{_MARKS}(?:n[\W_]?[ar]|missing|not rated|skip(?:ped)?|div/0)?{_MARKS}", re.I)
-A_RATER = re.compile(rf"(?:{'|'.join(RATINGS['annotator'])})(?:_?\d+|_[a-z])")  # the name of one's column
-PROGRAMS = re.compile(r".*_(?:id|hash)|lead_time")  # columns of numbers that programs write beside the scores
+NO_SCORE = re.compile(
+    rf"{_MARKS}(?:n[\W_]?[ar]|missing|not rated|skip(?:ped)?|div/0)?{_MARKS}", re.I
+)
+A_RATER = re.compile(
+    rf"(?:{'|'.join(RATINGS['annotator'])})(?:_?\d+|_[a-z])"
+)  # the name of one's column
+PROGRAMS = re.compile(
+    r".*_(?:id|hash)|lead_time"
+)  # columns of numbers that programs write beside the scores
 NAMING = (
     "leave out what is none; call a column of ratings criterion_NAME, or rater_1, rater_2 and so on if each rater has one, or "
     "as the model is called if each model has one"
 )
 HIGHER = "a higher number must be better"
-NOT_WORSE = {"no", "non", "not", "without", "free", "freedom", "lack", "absence", "avoids", "avoidance"}
+NOT_WORSE = {
+    "no",
+    "non",
+    "not",
+    "without",
+    "free",
+    "freedom",
+    "lack",
+    "absence",
+    "avoids",
+    "avoidance",
+}
 NO_ANSWER = "without a score"
 # The states of an answer that is none.
 LEFT_OUT = ("cancelled", "discarded", "draft", "pending", "ignore", "reject", NO_ANSWER)
 
 
-def placed_ratings(path: str | Path, cases: Iterable[Case] = ()) -> tuple[list[tuple[str, Rating]], list[str]]:
+def placed_ratings(
+    path: str | Path, cases: Iterable[Case] = ()
+) -> tuple[list[tuple[str, Rating]], list[str]]:
     """Return ("file:line", rating) of every score in a file, and what was left out.
 
     Args:
@@ -48,21 +77,39 @@ def placed_ratings(path: str | Path, cases: Iterable[Case] = ()) -> tuple[list[t
         asked.setdefault(key_of(question_text(case.question)), []).append(case.id)
     counts: Counter[str] = Counter()
     given = [(place, each) for place, row in read_rows(path) for each in _answers(row, counts)]
-    rows, columns_of, notes = _one_score_each(given, {model for case in known.values() for model in case.models})
+    rows, columns_of, notes = _one_score_each(
+        given, {model for case in known.values() for model in case.models}
+    )
     held = {name: str(key) for _, row in rows for key in row for name in [plain(str(key))]}
-    columns = {role: [held[name] for name in names if name in held] for role, names in RATINGS.items()}
+    columns = {
+        role: [held[name] for name in names if name in held] for role, names in RATINGS.items()
+    }
     # Programs number their rows and tasks so.
     numbers = all(re.fullmatch(r"\s*\d*\s*", _text(row.get(held.get("id")))) for _, row in rows)
     by_id = next((name for name in columns["case_id"] if plain(name) != "id" or not numbers), None)
-    found = {"a score": columns["score"], "a question, or the case as case_id": by_id or columns["question"]}
+    found = {
+        "a score": columns["score"],
+        "a question, or the case as case_id": by_id or columns["question"],
+    }
     if lacking := [what for what, there in found.items() if rows and not there]:
-        raise RecordError(f"{path}: no column holds {lacking[0]}; there are {', '.join(held.values())}")
-    if len(columns["score"]) > 1 and any(len({str(row.get(name)) for name in columns["score"]}) > 1 for _, row in rows):
-        raise RecordError(f"{path}: {' or '.join(map(repr, columns['score']))} may be the score: leave one")
+        raise RecordError(
+            f"{path}: no column holds {lacking[0]}; there are {', '.join(held.values())}"
+        )
+    if len(columns["score"]) > 1 and any(
+        len({str(row.get(name)) for name in columns["score"]}) > 1 for _, row in rows
+    ):
+        raise RecordError(
+            f"{path}: {' or '.join(map(repr, columns['score']))} may be the score: leave one"
+        )
     ratings = []
     for place, row in rows:
-        values = {role: row.get(columns[role][0]) if columns[role] else default for role, default in DEFAULTS.items()}
-        score = _score(row.get(columns["score"][0]), place, f" in {row[columns_of]!r}" if columns_of else "")
+        values = {
+            role: row.get(columns[role][0]) if columns[role] else default
+            for role, default in DEFAULTS.items()
+        }
+        score = _score(
+            row.get(columns["score"][0]), place, f" in {row[columns_of]!r}" if columns_of else ""
+        )
         if score is None:
             counts[NO_ANSWER] += 1
             continue
@@ -71,7 +118,9 @@ def placed_ratings(path: str | Path, cases: Iterable[Case] = ()) -> tuple[list[t
         asks = key_of(question_text(question) if isinstance(question, list) else question)
         named = sorted(asked.get(asks, [])) if asks else []
         if asks and case_id in known and case_id not in named:
-            raise RecordError(f"{place}: {by_id!r} names case {case_id!r}, which asks another question")
+            raise RecordError(
+                f"{place}: {by_id!r} names case {case_id!r}, which asks another question"
+            )
         if named and case_id not in named:
             if len(named) > 1:
                 these = ", ".join(map(repr, named[:3]))
@@ -82,24 +131,37 @@ def placed_ratings(path: str | Path, cases: Iterable[Case] = ()) -> tuple[list[t
         model = _text(row.get(columns["model"][0]), models) if columns["model"] else ""
         if not model:
             if len(models) > 1:
-                raise RecordError(f"{place}: does not say which model is rated: {', '.join(map(repr, models))}")
+                raise RecordError(
+                    f"{place}: does not say which model is rated: {', '.join(map(repr, models))}"
+                )
             model = models[0]
         if not (annotator := _text(values["annotator"])):
-            raise RecordError(f"{place}: does not say who rates: {columns['annotator'][0]!r} is blank")
-        used = {by_id, *(names[0] for role, names in columns.items() if names and role != "case_id")}
+            raise RecordError(
+                f"{place}: does not say who rates: {columns['annotator'][0]!r} is blank"
+            )
+        used = {
+            by_id,
+            *(names[0] for role, names in columns.items() if names and role != "case_id"),
+        }
         extra = {key: value for key, value in row.items() if key not in used}
         comment = _text(values["comment"]) or None
         criterion = _text(values["criterion"]) or DEFAULTS["criterion"]
-        ratings.append((place, Rating(case_id, model, annotator, str(criterion), score, comment, extra)))
+        ratings.append(
+            (place, Rating(case_id, model, annotator, str(criterion), score, comment, extra))
+        )
     for what in ["criterion"] + ["annotator"] * (columns_of == "annotator"):
         _check_scales(ratings, what, path)
     _check_ranks(ratings, path)
     _check_criteria(sorted({each.criterion for _, each in ratings}), path)
     if not columns["annotator"]:
         if len({(each.case_id, each.model, each.criterion) for _, each in ratings}) < len(ratings):
-            raise RecordError(f"{path}: responses are rated twice: call the column that says by whom rater")
+            raise RecordError(
+                f"{path}: responses are rated twice: call the column that says by whom rater"
+            )
         notes.append("no column is called rater: the ratings are taken as one person's")
-    others = dict.fromkeys(str(key) for _, each in ratings for key, cell in each.extra.items() if filled(cell))
+    others = dict.fromkeys(
+        str(key) for _, each in ratings for key, cell in each.extra.items() if filled(cell)
+    )
     if unread := [name for name in others if not _is_key(name)]:
         notes.append(f"not read: {', '.join(unread)}")
     notes += [f"ratings {what}, left out: {count:,}" for what, count in sorted(counts.items())]
@@ -112,43 +174,67 @@ def _one_score_each(
     """Return a row for each score; the role of which a table has a column of scores for each, if there is one; and notes."""
     keys = dict.fromkeys(key for _, row in rows for key in row)
     cells = {str(key): [row.get(key) for _, row in rows] for key in keys}
-    named = {role: [name for name in cells if plain(name) in words] for role, words in RATINGS.items()}
+    named = {
+        role: [name for name in cells if plain(name) in words] for role, words in RATINGS.items()
+    }
     numbers = {  # the column → whose it is: "relevancy_score"
         name: whose
         for name in cells
-        if not _is_key(name) and not PROGRAMS.fullmatch(plain(name)) and any(map(filled, cells[name]))
-        for whose in [re.sub(r"(?<=\w)(?:[\W_]+(?i:score|rating)|(?<=[a-z])(?:Score|Rating))\W*$", "", name)]
-        if _are_scores(cells[name]) or plain(whose) in CRITERIA - BESIDE  # whose words are a fault: "agree"
+        if not _is_key(name)
+        and not PROGRAMS.fullmatch(plain(name))
+        and any(map(filled, cells[name]))
+        for whose in [
+            re.sub(r"(?<=\w)(?:[\W_]+(?i:score|rating)|(?<=[a-z])(?:Score|Rating))\W*$", "", name)
+        ]
+        if _are_scores(cells[name])
+        or plain(whose) in CRITERIA - BESIDE  # whose words are a fault: "agree"
     }
     if named["score"] or not numbers:
         return rows, "", []
-    marked = {name: whose for name in numbers if (whose := re.sub(r"(?i)^criterion[\W_]+", "", name)) != name}
+    marked = {
+        name: whose
+        for name in numbers
+        if (whose := re.sub(r"(?i)^criterion[\W_]+", "", name)) != name
+    }
     kinds = {
         "model": {name: whose for name, whose in numbers.items() if whose in models},
-        "annotator": {name: whose for name, whose in numbers.items() if A_RATER.fullmatch(plain(whose))},
-        "criterion": marked or {name: whose for name, whose in numbers.items() if plain(whose) in CRITERIA},
+        "annotator": {
+            name: whose for name, whose in numbers.items() if A_RATER.fullmatch(plain(whose))
+        },
+        "criterion": marked
+        or {name: whose for name, whose in numbers.items() if plain(whose) in CRITERIA},
     }
     role = next((role for role, held in kinds.items() if held and not named[role]), "criterion")
     scores = {} if named[role] else kinds[role]
     if marked and scores is not marked:
         other = ", ".join(map(repr, scores or named[role]))
-        raise RecordError(f"{rows[0][0]}: {', '.join(map(repr, marked))} stand beside {other}: leave out one of these")
+        raise RecordError(
+            f"{rows[0][0]}: {', '.join(map(repr, marked))} stand beside {other}: leave out one of these"
+        )
     doubtful = [name for name in numbers if name not in scores]
     if doubtful and role != "model" and not marked:
         taken = f" (taken: {', '.join(scores)})" if scores else ""
         raise RecordError(
             f"{rows[0][0]}: {', '.join(map(repr, doubtful))} may be no ratings{taken}: {NAMING}; {HIGHER}"
         )
-    rest = [(place, {key: cell for key, cell in row.items() if key not in scores}, row) for place, row in rows]
+    rest = [
+        (place, {key: cell for key, cell in row.items() if key not in scores}, row)
+        for place, row in rows
+    ]
     each = [
-        (place, about | {role: scores[name], "score": row.get(name)}) for place, about, row in rest for name in scores
+        (place, about | {role: scores[name], "score": row.get(name)})
+        for place, about, row in rest
+        for name in scores
     ]
     return each, role, [f"scores of one {role} a column: {', '.join(scores)}"]
 
 
 def _is_key(name: str) -> bool:
     """Return whether a column is read by its name, or is the index that pandas writes."""
-    return any(plain(name) in names for names in RATINGS.values()) or NAMELESS.fullmatch(name) is not None
+    return (
+        any(plain(name) in names for names in RATINGS.values())
+        or NAMELESS.fullmatch(name) is not None
+    )
 
 
 def _are_scores(cells: Iterable[Any]) -> bool:
@@ -179,7 +265,9 @@ def _check_scales(ratings: Iterable[tuple[str, Rating]], what: str, path: str | 
         for code, others in ((values[0], values[1:]), (values[-1], values[:-1])):
             if len(given) < 5 or len(others) < 2:
                 continue  # of few nobody can tell
-            far = {*f"{code:g}"} in ({"7"}, {"8"}, {"9"}) and code - others[-1] >= others[-1] - others[0]
+            far = {*f"{code:g}"} in ({"7"}, {"8"}, {"9"}) and code - others[-1] >= others[
+                -1
+            ] - others[0]
             if far or code > 10 * others[-1] > 0 or (code < 0 <= others[0] and -code != others[-1]):
                 away = f"{code:g} of {name!r} is far from all other scores"
                 raise RecordError(f"{path}: {away}: if it says that there is none, leave it blank")
@@ -191,9 +279,13 @@ def _check_ranks(ratings: Iterable[tuple[str, Rating]], path: str | Path) -> Non
     for _, each in ratings:
         given.setdefault((each.case_id, each.annotator, each.criterion), []).append(each.score)
     several = [sorted(scores) for scores in given.values() if len(scores) > 1]
-    if sum(map(len, several)) >= 15 and all(scores == [*range(1, len(scores) + 1)] for scores in several):
+    if sum(map(len, several)) >= 15 and all(
+        scores == [*range(1, len(scores) + 1)] for scores in several
+    ):
         once = f"the scores of every case are the numbers 1 to {len(several[0])}, as ranks are"
-        raise RecordError(f"{path}: {once}: if 1 is the best, turn them round; in either case begin at 0")
+        raise RecordError(
+            f"{path}: {once}: if 1 is the best, turn them round; in either case begin at 0"
+        )
 
 
 def _check_criteria(names: Collection[str], path: str | Path) -> None:
@@ -204,7 +296,9 @@ def _check_criteria(names: Collection[str], path: str | Path) -> None:
             said = f"a higher {name!r} may be worse: leave it out, or turn its numbers round and rename it"
             raise RecordError(f"{path}: {said}")
         if len(names) > 1 and NO_RATING & {words[0], words[-1]}:
-            raise RecordError(f"{path}: {name!r} may be no rating: leave it out, or name it otherwise; {HIGHER}")
+            raise RecordError(
+                f"{path}: {name!r} may be no rating: leave it out, or name it otherwise; {HIGHER}"
+            )
 
 
 def _text(cell: Any, names: Collection[str] = ()) -> str:
@@ -220,10 +314,17 @@ def _text(cell: Any, names: Collection[str] = ()) -> str:
 
 def _score(cell: Any, place: str, of: str = "") -> float | None:
     """Return a score, None if it is missing; RecordError if it is no number."""
-    if not filled(cell) or no_value(cell) or cell != cell or (isinstance(cell, str) and NO_SCORE.fullmatch(cell)):
+    if (
+        not filled(cell)
+        or no_value(cell)
+        or cell != cell
+        or (isinstance(cell, str) and NO_SCORE.fullmatch(cell))
+    ):
         return None
     text = str(cell).strip() if isinstance(cell, str | list) else ""
-    text = re.sub(r"""\A\[\{[^{}]*["'](?:rating|number)["']: ?(\d+(?:\.\d+)?)\}\]\Z""", r"\1", text)  # Label Studio's
+    text = re.sub(
+        r"""\A\[\{[^{}]*["'](?:rating|number)["']: ?(\d+(?:\.\d+)?)\}\]\Z""", r"\1", text
+    )  # Label Studio's
     text = re.sub(r"\A([-+]?\d+),(\d{1,2})\Z", r"\1.\2", text)  # a decimal comma
     if re.fullmatch(r"[-+]?(\d+(\.\d*)?|\.\d+)", text):
         return float(text)
@@ -234,7 +335,9 @@ def _score(cell: Any, place: str, of: str = "") -> float | None:
 
 def _answers(row: dict, counts: Counter[str]) -> Iterator[dict]:
     """Yield a row for each person who answers a task of Label Studio or a record of Argilla; another row as it is."""
-    annotations = next((row[key] for key in ("annotations", "completions") if isinstance(row.get(key), list)), None)
+    annotations = next(
+        (row[key] for key in ("annotations", "completions") if isinstance(row.get(key), list)), None
+    )
     given = list(_argilla(row) if annotations is None else _label_studio(annotations))
     if not given and annotations is None:
         if "_task_hash" in row and row.get("answer") in LEFT_OUT:  # Prodigy's
@@ -271,7 +374,9 @@ def _label_studio(annotations: list) -> Iterator[Answer]:
             continue
         for result in (each for each in annotation.get("result") or () if isinstance(each, dict)):
             value = result.get("value") or {}
-            said = next((value[key] for key in ("rating", "number", "choices") if key in value), None)
+            said = next(
+                (value[key] for key in ("rating", "number", "choices") if key in value), None
+            )
             if said is not None:  # else a text, or a mark
                 said = said[0] if isinstance(said, list) and len(said) == 1 else said
                 yield number, user, None, str(result.get("from_name")), said
@@ -286,6 +391,8 @@ def _argilla(row: dict) -> Iterator[Answer]:
             yield user or at, user, each.get("status"), name, each.get("value")
     for name, answers in row.items():
         if str(name).endswith(".responses") and isinstance(answers, list):
-            users, states = (row.get(f"{name}.{what}") or [None] * len(answers) for what in ("users", "status"))
+            users, states = (
+                row.get(f"{name}.{what}") or [None] * len(answers) for what in ("users", "status")
+            )
             for at, (user, status, answer) in enumerate(zip(users, states, answers)):
                 yield user or at, user, status, name.removesuffix(".responses"), answer

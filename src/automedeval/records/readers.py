@@ -148,7 +148,9 @@ def verdicts_file(path: str | Path) -> Path:
 def check_number(value: float, name: str, place: str) -> None:
     """Raise RecordError unless a score is a number from -1,000,000 to 1,000,000."""
     if not abs(value) <= LARGEST:
-        raise RecordError(f"{place}: {name!r} must be a number from -{LARGEST:g} to {LARGEST:g}, not {str(value)[:40]}")
+        raise RecordError(
+            f"{place}: {name!r} must be a number from -{LARGEST:g} to {LARGEST:g}, not {str(value)[:40]}"
+        )
 
 
 def check_ratings(
@@ -163,11 +165,15 @@ def check_ratings(
     for place, rating in without_repeats(of_cases, lambda each: each.model):
         check_number(rating.score, "score", place)
         if rating.model not in models[rating.case_id]:
-            raise RecordError(f"{place}: case {rating.case_id!r} has no response of {rating.model!r}")
+            raise RecordError(
+                f"{place}: case {rating.case_id!r} has no response of {rating.model!r}"
+            )
         yield place, rating
 
 
-def without_repeats(placed: Iterable[tuple[str, Any]], about: Callable[[Any], Hashable]) -> Iterator[tuple[str, Any]]:
+def without_repeats(
+    placed: Iterable[tuple[str, Any]], about: Callable[[Any], Hashable]
+) -> Iterator[tuple[str, Any]]:
     """Yield placed ratings, choices or preferences; `about` returns the model, judge or two of them that a record is about.
 
     RecordError if an annotator gave two records about the same thing on the same criterion.

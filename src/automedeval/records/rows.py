@@ -15,7 +15,9 @@ from automedeval.records.errors import RecordError
 from automedeval.records.readers import parse_json, read_lines, read_text
 
 SEPARATORS = ",;\t"  # spreadsheets write ";" where "," stands in numbers
-PLAIN = re.compile(r"General|@|(?:0|#,##0)(?:\.0+)?")  # formats of numbers without a sign, a unit or a zero in front
+PLAIN = re.compile(
+    r"General|@|(?:0|#,##0)(?:\.0+)?"
+)  # formats of numbers without a sign, a unit or a zero in front
 
 
 def read_rows(path: str | Path, split: str = "") -> Iterator[tuple[str, dict]]:
@@ -48,7 +50,9 @@ def _read_csv(file: Path) -> Iterator[tuple[str, dict]]:
                 fits.append(separator)
     if len(fits) > 1:
         signs = " or ".join(map(repr, fits))
-        raise RecordError(f"{file}: {signs} may separate the cells: save it with one that no column's name has")
+        raise RecordError(
+            f"{file}: {signs} may separate the cells: save it with one that no column's name has"
+        )
     yield from _named(file, _cells(file, text, fits[0] if fits else SEPARATORS[0]))
 
 
@@ -75,7 +79,9 @@ def _read_xlsx(file: Path) -> Iterator[tuple[str, dict]]:
         pass
     sheets = {}
     try:
-        values, formulas = (openpyxl.load_workbook(file, read_only=True, data_only=only) for only in (True, False))
+        values, formulas = (
+            openpyxl.load_workbook(file, read_only=True, data_only=only) for only in (True, False)
+        )
         for shown, written in zip(values.worksheets, formulas.worksheets):
             for sheet in (shown, written):
                 sheet.reset_dimensions()  # those that the file states may be of an earlier content
@@ -83,12 +89,18 @@ def _read_xlsx(file: Path) -> Iterator[tuple[str, dict]]:
             if any(filled(cell) for row in rows for cell in row):
                 sheets[shown.title] = rows
     except Exception as error:  # noqa: BLE001 - a broken file makes the reader raise many kinds of errors
-        raise RecordError(f"{file}: not a spreadsheet: {' '.join(str(error).split())[:200]}") from None
+        raise RecordError(
+            f"{file}: not a spreadsheet: {' '.join(str(error).split())[:200]}"
+        ) from None
     if len(sheets) > 1:
         names = ", ".join(map(repr, sheets))
-        raise RecordError(f"{file}: the sheets {names} have cells; save the one with the answers as a file of its own")
+        raise RecordError(
+            f"{file}: the sheets {names} have cells; save the one with the answers as a file of its own"
+        )
     for rows in sheets.values():
-        yield from _named(file, ((f"{file}: row {number}", row) for number, row in enumerate(rows, 1)))
+        yield from _named(
+            file, ((f"{file}: row {number}", row) for number, row in enumerate(rows, 1))
+        )
 
 
 @dataclass(frozen=True)
@@ -106,7 +118,9 @@ def _cell(shown: Any, written: Any) -> Any:
     value = shown.value
     if shown.data_type == "e":
         return NoText(f"the error {value}")
-    if value is None and written.data_type == "f" and shown.data_type != "str":  # the value of a formula may be ""
+    if (
+        value is None and written.data_type == "f" and shown.data_type != "str"
+    ):  # the value of a formula may be ""
         return NoText("a formula whose value is not in the file")
     if shown.data_type == "n" and value is not None and not PLAIN.fullmatch(shown.number_format):
         return NoText(f"a number that the sheet shows as {shown.number_format!r}: make it a text")
@@ -148,7 +162,9 @@ def _read_json(file: Path) -> Iterator[tuple[str, dict]]:
         yield from read_lines(file)  # JSON Lines under another name
         return
     if isinstance(rows, dict) and all(isinstance(each, dict | list) for each in rows.values()):
-        raise RecordError(f"{file}: one object, and no list of rows; pandas writes one by to_json(orient='records')")
+        raise RecordError(
+            f"{file}: one object, and no list of rows; pandas writes one by to_json(orient='records')"
+        )
     for number, row in enumerate(rows if isinstance(rows, list) else [rows], 1):
         if not isinstance(row, dict):
             raise RecordError(f"{file}: row {number} is not an object: {json.dumps(row)[:80]}")

@@ -22,7 +22,10 @@ def describe_run(*groups: Any, libraries: Sequence[str] = ()) -> dict[str, Any]:
     """Return the arguments in these dataclasses, the versions, and the commits of the code and of what the Hub gave."""
     values = {name: value for group in groups for name, value in vars(group).items()}
     arguments = {name: value for name, value in values.items() if name != "hub_token"}  # a secret
-    record = {"arguments": arguments | {"offline": offline.is_offline()}, "versions": installed_versions(*libraries)}
+    record = {
+        "arguments": arguments | {"offline": offline.is_offline()},
+        "versions": installed_versions(*libraries),
+    }
     return record | {"commit": git_commit(), "revisions": hub_commits()}
 
 
@@ -31,9 +34,16 @@ def describe_result(command: str, **settings: Any) -> dict[str, Any]:
 
     Variables that decide which judge is asked, and where, stand in front: without them the command would send data elsewhere.
     """
-    variables = [f"{name}={shlex.quote(value)}" for name in _DECIDING if (value := os.environ.get(name))]
+    variables = [
+        f"{name}={shlex.quote(value)}" for name in _DECIDING if (value := os.environ.get(name))
+    ]
     words = " ".join([*variables, shlex.join(["automedeval", command, *sys.argv[1:]])])
-    made = {"command": words, "version": version("automedeval"), "commit": git_commit(), "revisions": hub_commits()}
+    made = {
+        "command": words,
+        "version": version("automedeval"),
+        "commit": git_commit(),
+        "revisions": hub_commits(),
+    }
     return made | settings
 
 
@@ -58,7 +68,11 @@ def git_commit() -> str | None:
     package = Path(__file__).resolve().parents[1]
     command = ["git", "-C", str(package), "rev-parse", "--show-prefix", "HEAD"]
     try:
-        prefix, commit = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+        prefix, commit = subprocess.run(
+            command, capture_output=True, text=True, check=True
+        ).stdout.split()
     except (OSError, subprocess.CalledProcessError, ValueError):
         return None
-    return commit if prefix == "src/automedeval/" else None  # an environment may lie inside somebody's checkout
+    return (
+        commit if prefix == "src/automedeval/" else None
+    )  # an environment may lie inside somebody's checkout

@@ -5,7 +5,9 @@ from typing import Any
 
 import yaml
 
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times as fast, where PyYAML was built with it
+_LOADER = getattr(
+    yaml, "CSafeLoader", yaml.SafeLoader
+)  # ten times as fast, where PyYAML was built with it
 
 
 def packaged(room: str, name: str) -> Any:

@@ -44,19 +44,25 @@ def teacher_arguments(arguments: Mapping[str, Any], place: str) -> dict[str, Any
     file = Path(place).with_name(TEACHERS)
     for name, value in arguments.items():
         entries = value if isinstance(value, list) else [value]
-        roles = [role for entry in entries if isinstance(entry, str) for role in _ROLE.findall(entry)]
+        roles = [
+            role for entry in entries if isinstance(entry, str) for role in _ROLE.findall(entry)
+        ]
         if not roles:
             continue
         teachers = read_teachers(file)
         if missing := [role for role in roles if role not in teachers]:
-            raise RecordError(f"{place}: {name}: teacher:{missing[0]}: {file} has {', '.join(teachers) or 'no role'}")
+            raise RecordError(
+                f"{place}: {name}: teacher:{missing[0]}: {file} has {', '.join(teachers) or 'no role'}"
+            )
         models = [_with_models(entry, teachers) for entry in entries]
         changes[name] = models if isinstance(value, list) else models[0]
         if str(value).startswith("openai:"):
             teacher = teachers[roles[0]]
             for key in (key for key in ENDPOINT if key not in arguments):
                 if changes.setdefault(key, teacher.get(key)) != teacher.get(key):
-                    raise RecordError(f"{place}: {name}: {entries[0]} has another {key} than the step's other model")
+                    raise RecordError(
+                        f"{place}: {name}: {entries[0]} has another {key} than the step's other model"
+                    )
     return {name: value for name, value in changes.items() if value is not None}
 
 

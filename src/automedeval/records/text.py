@@ -8,9 +8,13 @@ from typing import Any
 from automedeval.records.types import whole
 
 UNDEFINED = "–"
-FORMULA = tuple("=+-@\t\r\n＝＋－＠")  # how cells begin that a spreadsheet runs; the last four do in some languages
+FORMULA = tuple(
+    "=+-@\t\r\n＝＋－＠"
+)  # how cells begin that a spreadsheet runs; the last four do in some languages
 LONG = re.compile(r"[A-Za-z0-9]{50}(?=[A-Za-z0-9])")
-RANKED = "In brackets: 95 % intervals over cases. Models whose ranks overlap are not clearly different."
+RANKED = (
+    "In brackets: 95 % intervals over cases. Models whose ranks overlap are not clearly different."
+)
 
 
 def number(value: Any, digits: int = 3) -> str:
@@ -78,7 +82,10 @@ def no_formula(value: Any) -> Any:
 
 def printable(text: str) -> str:
     """Return text without what steers a terminal or a page: control characters and line breaks become spaces."""
-    return "".join(" " if unicodedata.category(letter) in ("Cc", "Cf", "Cs", "Zl", "Zp") else letter for letter in text)
+    return "".join(
+        " " if unicodedata.category(letter) in ("Cc", "Cf", "Cs", "Zl", "Zp") else letter
+        for letter in text
+    )
 
 
 def cell(text: object) -> str:
@@ -96,7 +103,10 @@ def format_table(rows: list[dict[str, Any]], most: int = 20) -> str:
     cells = [names] + [[number(row.get(name), 2) for name in names] for row in rows[:most]]
     cells = [list(map(printable, line)) for line in cells]
     widths = [max(len(line[column]) for line in cells) for column in range(len(names))]
-    lines = ["  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])]) for line in cells]
+    lines = [
+        "  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])])
+        for line in cells
+    ]
     if len(rows) > most:
         lines.append(f"… and {len(rows) - most} more")
     return "\n".join(line.rstrip() for line in lines)

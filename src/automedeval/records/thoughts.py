@@ -39,7 +39,12 @@ def without_thoughts(text: str) -> str:
         return text
     turns, answer, due, prompted, called = _turns(text), None, "", False, False
     for number, (whose, part) in enumerate(turns):
-        if whose == "" and CONTROL_TOKEN.match(part.lstrip()) and _bare(part) and [*turns, ("", "")][1][0] == "user":
+        if (
+            whose == ""
+            and CONTROL_TOKEN.match(part.lstrip())
+            and _bare(part)
+            and [*turns, ("", "")][1][0] == "user"
+        ):
             whose = "user"  # of the system, after the first token of all
         if whose == "tool" or (whose == "user" and called):
             due, called = "tool", False
@@ -60,7 +65,9 @@ def without_thoughts(text: str) -> str:
 
 
 def _unclear(what: str) -> RecordError:
-    return RecordError(f"a raw text {what}: it is unclear what the answer is (decode it with skip_special_tokens=True)")
+    return RecordError(
+        f"a raw text {what}: it is unclear what the answer is (decode it with skip_special_tokens=True)"
+    )
 
 
 def _bare(part: str) -> str:
@@ -72,9 +79,13 @@ def _turns(text: str) -> list[tuple[str, str]]:
     """Return (whose, what) of the turns: "user" and "model" as the YAML has them, "end" after a turn, "" before any mark."""
     turns, whose, start = [], "", 0
     for mark in _pattern("words" if _pattern("told").match(text) else "mark").finditer(text):
-        name = re.sub(r"^<(?=\w+\|>)", "/", mark[mark.lastgroup or 0])  # the words after a token, or its own
+        name = re.sub(
+            r"^<(?=\w+\|>)", "/", mark[mark.lastgroup or 0]
+        )  # the words after a token, or its own
         kind = _pattern("whose").fullmatch(re.sub(r"[^\w/.]+|_+", "_", name).strip("_"))
-        if kind and (mark.lastgroup or whose in ("user", "tool", "end") or _is_written(text, *mark.span())):
+        if kind and (
+            mark.lastgroup or whose in ("user", "tool", "end") or _is_written(text, *mark.span())
+        ):
             turns.append((whose, text[start : mark.start()]))
             whose, start = kind.lastgroup or "", mark.end()
     return [*turns, (whose, text[start:])]
@@ -82,7 +93,10 @@ def _turns(text: str) -> list[tuple[str, str]]:
 
 def _is_written(text: str, start: int, end: int) -> bool:
     """Return whether a template wrote a mark; a sentence may name it anywhere."""
-    return bool(_pattern("written").match(text, end) or not _pattern("named").search(text, max(0, start - 2), start))
+    return bool(
+        _pattern("written").match(text, end)
+        or not _pattern("named").search(text, max(0, start - 2), start)
+    )
 
 
 def _said(text: str) -> str:
@@ -101,9 +115,13 @@ def _said(text: str) -> str:
         elif mark["close"] and written and _bare(text[end:]):
             raise _unclear(f"with {mark[0]} more than once")
         else:
-            kept.append(text[position : start if hides or not (mark["open"] or mark["close"]) else end])
+            kept.append(
+                text[position : start if hides or not (mark["open"] or mark["close"]) else end]
+            )
         position, begun = end, begun or hides
-    said = _pattern("around").sub(lambda mark: mark["inner"] or mark["end"] or "", "".join([*kept, text[position:]]))
+    said = _pattern("around").sub(
+        lambda mark: mark["inner"] or mark["end"] or "", "".join([*kept, text[position:]])
+    )
     own = _bare(said)
     for mark in _pattern("mark").finditer(own):
         if not mark["struck"] and _is_written(own, *mark.span()):
@@ -119,9 +137,15 @@ def read_answer(text: str) -> tuple[str, dict[str, bool]]:
         return text, {"unclear": True}
     marks = _pattern("mark").finditer(own) if _pattern("sign").search(own) else ()
     # a sentence may name a mark in quotation marks
-    stray = (mark for mark in marks if not mark["struck"] and own[max(0, mark.start() - 1)] not in "\"'`“‘([")
+    stray = (
+        mark
+        for mark in marks
+        if not mark["struck"] and own[max(0, mark.start() - 1)] not in "\"'`“‘(["
+    )
     unclear = _pattern("foreign").match(own) or any(stray)
-    return own, {key: True for key, found in (("thoughts", own != text), ("unclear", unclear)) if found}
+    return own, {
+        key: True for key, found in (("thoughts", own != text), ("unclear", unclear)) if found
+    }
 
 
 def _without_reasons(text: str) -> str:
@@ -139,8 +163,14 @@ def _without_reasons(text: str) -> str:
 
 def note_on_thoughts(cases: Sequence[Any]) -> list[str]:
     """Return a line for each thing that answers of cases held beside the answer when they were read, with their number."""
-    counts = {key: sum(key in each.extra for case in cases for each in case.responses) for key in _HELD}
-    return [f"{count:,} answer{'s' * (count > 1)} held {_HELD[key]}" for key, count in counts.items() if count]
+    counts = {
+        key: sum(key in each.extra for case in cases for each in case.responses) for key in _HELD
+    }
+    return [
+        f"{count:,} answer{'s' * (count > 1)} held {_HELD[key]}"
+        for key, count in counts.items()
+        if count
+    ]
 
 
 def own_text(text: str) -> str:

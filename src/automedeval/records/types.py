@@ -22,7 +22,13 @@ from automedeval.records.thoughts import read_answer
 LARGEST = 1e6  # the squares of larger numbers are too coarse to compare
 RESERVED_MODELS = ("tie", "neither")  # a choice is a model's name or one of these
 # What a person can say of a criterion. Entailment labels say what the response states: entailment is met, the others are not.
-CRITERION_LABELS = {"met": True, "not_met": False, "entailment": True, "neutral": False, "contradiction": False}
+CRITERION_LABELS = {
+    "met": True,
+    "not_met": False,
+    "entailment": True,
+    "neutral": False,
+    "contradiction": False,
+}
 
 
 def digest(value: object, **options: Any) -> str:
@@ -40,7 +46,9 @@ def repeats(text: str) -> bool:
     words = re.findall(r"\w+", text.lower())[:-1]  # the last one may be cut off
     for period in range(1, len(words) // 4 + 1):
         pairs = zip(reversed(words), reversed(words[:-period]))
-        same = period + next((number for number, (one, two) in enumerate(pairs) if one != two), len(words) - period)
+        same = period + next(
+            (number for number, (one, two) in enumerate(pairs) if one != two), len(words) - period
+        )
         if same >= max(4 * period, 8):
             return True
     return False
@@ -72,7 +80,11 @@ def _json_kinds(annotation: Any) -> tuple[type, ...]:
     """Return the types of a field's values as JSON has them: a tuple is a list, and a float can be a whole number."""
     options = get_args(annotation) if isinstance(annotation, UnionType) else (annotation,)
     kinds = (get_origin(option) or option for option in options)
-    return tuple(accepted for kind in kinds for accepted in {float: (int, float), tuple: (list,)}.get(kind, (kind,)))
+    return tuple(
+        accepted
+        for kind in kinds
+        for accepted in {float: (int, float), tuple: (list,)}.get(kind, (kind,))
+    )
 
 
 @cache
@@ -81,7 +93,10 @@ def _layout(kind: Any) -> list[tuple[str, tuple[type, ...], tuple[type, ...], bo
     layout = []
     for each in fields(kind):
         options = (each.type, *get_args(each.type))
-        items = next((_json_kinds(get_args(option)[0]) for option in options if get_origin(option) is tuple), ())
+        items = next(
+            (_json_kinds(get_args(option)[0]) for option in options if get_origin(option) is tuple),
+            (),
+        )
         needed = each.default is each.default_factory is MISSING or "needed" in each.metadata
         layout.append((each.name, _json_kinds(each.type), items, needed))
     return [each for each in layout if each[0] != "extra"]
@@ -99,14 +114,19 @@ class Record:
             if needed or name in record:
                 value = take(record, name, kinds)
                 listed = isinstance(value, list)
-                fields[name] = tuple(take({name: item}, name, items) for item in value) if listed else value
+                fields[name] = (
+                    tuple(take({name: item}, name, items) for item in value) if listed else value
+                )
         unknown = {key: value for key, value in record.items() if key not in fields}
         return cls(**fields, **({"extra": unknown} if "extra" in cls.__dataclass_fields__ else {}))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the record as a JSON object."""
         fields = {name: getattr(self, name) for name, *_ in _layout(type(self))}  # type: ignore[arg-type]
-        fields = {name: list(value) if isinstance(value, tuple) else value for name, value in fields.items()}
+        fields = {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in fields.items()
+        }
         return fields | getattr(self, "extra", {})
 
 
@@ -164,7 +184,9 @@ class Response(Record):
     @property
     def is_empty(self) -> bool:
         """Return whether the text has nothing that can be seen: the model was asked, and gave no answer."""
-        return all(unicodedata.category(letter) in ("Cc", "Cf", "Zs", "Zl", "Zp") for letter in self.text)
+        return all(
+            unicodedata.category(letter) in ("Cc", "Cf", "Zs", "Zl", "Zp") for letter in self.text
+        )
 
     @classmethod
     def from_dict(cls, record: dict) -> Self:
@@ -174,7 +196,9 @@ class Response(Record):
         if not response.model.strip():
             raise RecordError("a response's 'model' must not be empty")
         if response.model in RESERVED_MODELS:
-            raise RecordError(f"a model cannot be called {response.model!r}: the word is an answer of pairwise rubrics")
+            raise RecordError(
+                f"a model cannot be called {response.model!r}: the word is an answer of pairwise rubrics"
+            )
         text, told = read_answer(response.text)
         return replace(response, text=text, extra=response.extra | told) if told else response
 
@@ -241,8 +265,15 @@ class Case:
         if isinstance(question, list):
             turns = read_conversation(question, "question")
             answered = {"assistant": lambda text: read_answer(text)[0]}
-            question = [each | {"content": answered.get(each["role"], str)(each["content"])} for each in turns]
-        contents = [question] if isinstance(question, str) else [message["content"] for message in question]
+            question = [
+                each | {"content": answered.get(each["role"], str)(each["content"])}
+                for each in turns
+            ]
+        contents = (
+            [question]
+            if isinstance(question, str)
+            else [message["content"] for message in question]
+        )
         if not any(content.strip() for content in contents):
             raise RecordError(f"case {case_id!r}: 'question' must not be empty")
         entries = take(record, "responses", (list,), ... if least_responses else [])
@@ -252,14 +283,24 @@ class Case:
         names = sorted(response.model for response in responses)
         if twice := next((name for name, other in pairwise(names) if name == other), None):
             raise RecordError(f"case {case_id!r} has two responses of the model {twice!r}")
-        reference, topic = (take(record, name, (str, NoneType), None) for name in ("reference", "topic"))
+        reference, topic = (
+            take(record, name, (str, NoneType), None) for name in ("reference", "topic")
+        )
         try:
             criteria = criteria_of(take(record, "criteria", (list, NoneType), None) or [])
         except RecordError as error:
             raise RecordError(f"case {case_id!r}: {error}") from None
         known = {name for name, *_ in _layout(cls)}  # type: ignore[arg-type]
         extra = {key: value for key, value in record.items() if key not in known}
-        return cls(case_id, question, responses, reference and read_answer(reference)[0], topic, extra, criteria)
+        return cls(
+            case_id,
+            question,
+            responses,
+            reference and read_answer(reference)[0],
+            topic,
+            extra,
+            criteria,
+        )
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -268,7 +309,11 @@ class Case:
             "reference": self.reference,
             "topic": self.topic,
             "responses": [response.to_dict() for response in self.responses],
-            **({"criteria": [criterion.to_dict() for criterion in self.criteria]} if self.criteria else {}),
+            **(
+                {"criteria": [criterion.to_dict() for criterion in self.criteria]}
+                if self.criteria
+                else {}
+            ),
             **self.extra,
         }
 
@@ -278,13 +323,19 @@ class Case:
 
         A judge of criteria sees more: `checklist_digest`.
         """
-        shown = [self.question, self.reference, [(response.model, response.text) for response in self.responses]]
+        shown = [
+            self.question,
+            self.reference,
+            [(response.model, response.text) for response in self.responses],
+        ]
         return digest(shown)
 
     @property
     def checklist_digest(self) -> str:
         """Return twelve hexadecimal digits over the texts, the models and the criteria with their points."""
-        return digest([self.digest, [(each.criterion, float(each.points)) for each in self.criteria]])
+        return digest(
+            [self.digest, [(each.criterion, float(each.points)) for each in self.criteria]]
+        )
 
     @property
     def models(self) -> list[str]:
@@ -308,7 +359,9 @@ class CriterionLabel(Record):
 
     def __post_init__(self) -> None:
         if self.label not in CRITERION_LABELS:
-            raise RecordError(f"'label' must be one of {', '.join(CRITERION_LABELS)}, not {_shown(self.label)}")
+            raise RecordError(
+                f"'label' must be one of {', '.join(CRITERION_LABELS)}, not {_shown(self.label)}"
+            )
 
     @property
     def met(self) -> bool:
@@ -348,7 +401,9 @@ class HarmRating(Record):
     extra: dict[str, Any] = field(default_factory=dict)
 
 
-def _check_choice(choice: str, two: tuple[str, ...], names: str, kind: str, words: tuple[str, ...]) -> None:
+def _check_choice(
+    choice: str, two: tuple[str, ...], names: str, kind: str, words: tuple[str, ...]
+) -> None:
     """Raise RecordError unless a choice is one of two different names, which the key `names` holds, or one of `words`."""
     if len(two) != 2 or two[0] == two[1]:
         raise RecordError(f"{names!r} must name two {kind}, not {_shown(two)}")
@@ -399,7 +454,9 @@ class VerdictRating(Record):
     role: str | None = None
     comment: str | None = None
     verdict_digest: str | None = None  # `Verdict.digest` of the verdict that was rated
-    tags: tuple[str, ...] | None = None  # the kinds of error in the verdict, on one of its criteria; None: nobody asked
+    tags: tuple[str, ...] | None = (
+        None  # the kinds of error in the verdict, on one of its criteria; None: nobody asked
+    )
     extra: dict[str, Any] = field(default_factory=dict)
 
 
@@ -447,7 +504,11 @@ class Verdict(LogRecord):
 
     @classmethod
     def from_dict(cls, record: dict) -> Self:
-        for name in ("models", "empty", "blind_to"):  # the keys of `extra` that are read as lists of texts
+        for name in (
+            "models",
+            "empty",
+            "blind_to",
+        ):  # the keys of `extra` that are read as lists of texts
             for each in take(record, name, (list, NoneType), None) or ():
                 take({name: each}, name, (str,))
         return super().from_dict(record)
@@ -469,7 +530,9 @@ class Verdict(LogRecord):
             return None
         if self.checklist is not None:
             return None if None in self.checklist["met"] else self.checklist["score"]
-        readings = (scores[index] for scores in (self.expected_scores, self.scores) if scores is not None)
+        readings = (
+            scores[index] for scores in (self.expected_scores, self.scores) if scores is not None
+        )
         return next((score for score in readings if score is not None), None)
 
     @property
@@ -498,7 +561,13 @@ class Verdict(LogRecord):
         """Return what is wrong with the rationale, of which `valid` says nothing: it "repeats itself" or "breaks off"."""
         if not self.rationale:
             return None
-        return "repeats itself" if repeats(self.rationale) else "breaks off" if self.extra.get("truncated") else None
+        return (
+            "repeats itself"
+            if repeats(self.rationale)
+            else "breaks off"
+            if self.extra.get("truncated")
+            else None
+        )
 
     @property
     def digest(self) -> str:
@@ -539,7 +608,9 @@ def question_text(question: str | list[dict[str, str]]) -> str:
     return "\n".join(f"{message['role']}: {message['content']}" for message in question)
 
 
-REFERENCE = "reference"  # the model's name if a teacher was shown the reference as one more response
+REFERENCE = (
+    "reference"  # the model's name if a teacher was shown the reference as one more response
+)
 
 
 def as_shown(case: Case, verdict: Verdict) -> Case:

@@ -31,7 +31,9 @@ def load_yaml(text: str | bytes) -> Any:
     size = 0
     try:
         content = yaml.safe_load(text)
-        for piece in json.JSONEncoder(ensure_ascii=False, skipkeys=True, default=str).iterencode(content):
+        for piece in json.JSONEncoder(ensure_ascii=False, skipkeys=True, default=str).iterencode(
+            content
+        ):
             size += len(piece.encode())
             if size > MOST:
                 raise ValueError(f"more than {MOST:,} bytes, with its aliases written out")
@@ -85,7 +87,11 @@ class YamlFile:
             return default
         value = mapping[key]
         kinds = (int, float) if kind is float else kind
-        if not isinstance(value, kinds) or (kind in (int, float) and isinstance(value, bool)) or value != value:
+        if (
+            not isinstance(value, kinds)
+            or (kind in (int, float) and isinstance(value, bool))
+            or value != value
+        ):
             self.fail(inside + key, f"must be {_KINDS[kind]}, not {value!r}")
         if least is not None and isinstance(value, int) and value < least:
             self.fail(inside + key, f"must be at least {least}, not {value}")
@@ -102,7 +108,13 @@ class YamlFile:
     def only(self, mapping: Any, allowed: Sequence[str], inside: str = "") -> None:
         """Fail unless `mapping` is a mapping without unknown keys."""
         if not isinstance(mapping, dict):
-            self.fail(inside.rstrip(".") or "the file", f"must be a mapping with the keys {', '.join(allowed)}")
+            self.fail(
+                inside.rstrip(".") or "the file",
+                f"must be a mapping with the keys {', '.join(allowed)}",
+            )
         for key in mapping:
             if key not in allowed:
-                self.fail(f"{inside}{key}", f"{gone.explain('unknown key', key)}; known are {', '.join(allowed)}")
+                self.fail(
+                    f"{inside}{key}",
+                    f"{gone.explain('unknown key', key)}; known are {', '.join(allowed)}",
+                )

@@ -48,19 +48,32 @@ def answer_parts(rubric: Rubric, slots: int, rationale: bool = True) -> list[Par
 
 def _json_parts(rubric: Rubric, slots: int, values: tuple[str, ...], rationale: bool) -> list[Part]:
     """Return the parts of an answer in JSON: the object with marks in the place of its values, cut there."""
-    mark, value_key = "\ue000" if rubric.scores_criteria else "\ue001", rubric.output.get("value_key")
-    by_name: dict[str, Any] = dict.fromkeys(rubric.output_criteria, {value_key: mark} if value_key else mark)
-    answer: dict[str, Any] = dict.fromkeys(_slot_names(rubric, slots), by_name) if rubric.scores_criteria else by_name
+    mark, value_key = (
+        "\ue000" if rubric.scores_criteria else "\ue001",
+        rubric.output.get("value_key"),
+    )
+    by_name: dict[str, Any] = dict.fromkeys(
+        rubric.output_criteria, {value_key: mark} if value_key else mark
+    )
+    answer: dict[str, Any] = (
+        dict.fromkeys(_slot_names(rubric, slots), by_name) if rubric.scores_criteria else by_name
+    )
     answer = {rubric.output["choices_key"]: answer} if rubric.output.get("choices_key") else answer
     if rubric.scores_criteria:
-        places = [(f"{slot}, {name}", values) for slot in _slot_names(rubric, slots) for name in rubric.output_criteria]
+        places = [
+            (f"{slot}, {name}", values)
+            for slot in _slot_names(rubric, slots)
+            for name in rubric.output_criteria
+        ]
     else:
         places = [(name, tuple(rubric.labels(name).values())) for name in rubric.output_criteria]
     held: list[Part] = [Slot(*place) for place in places]
     if rubric.output.get("rationale_key") and rationale:
         answer = {rubric.output["rationale_key"]: "\ue001", **answer}
         held.insert(0, Free(stop='"', json_string=True))
-    first, *others = re.split('"\ue000"|\ue001', json.dumps(answer, ensure_ascii=False))  # numbers stand in no quotes
+    first, *others = re.split(
+        '"\ue000"|\ue001', json.dumps(answer, ensure_ascii=False)
+    )  # numbers stand in no quotes
     return [first, *(part for pair in zip(held, others, strict=True) for part in pair)]
 
 
@@ -84,9 +97,15 @@ def answer_form(rubric: Rubric, slots: int, rationale: bool = True) -> str:
 def format_verdict(reading: ParsedAnswer, rubric: Rubric) -> str:
     """Return the text of valid values in the rubric's grammar; `parse_verdict` returns the values again."""
     slots = len(reading.scores) if reading.scores else 2
-    rationale, scores, choices = reading.rationale or "", reading.criterion_scores or {}, reading.choices or {}
+    rationale, scores, choices = (
+        reading.rationale or "",
+        reading.criterion_scores or {},
+        reading.choices or {},
+    )
     if rubric.scores_criteria:
-        values = [str(scores[name][slot]) for slot in range(slots) for name in rubric.output_criteria]
+        values = [
+            str(scores[name][slot]) for slot in range(slots) for name in rubric.output_criteria
+        ]
     elif reading.scores:
         values = [str(score) for score in reading.scores]
     else:
@@ -96,13 +115,17 @@ def format_verdict(reading: ParsedAnswer, rubric: Rubric) -> str:
         if isinstance(part, Slot):
             text += values.pop(0)
         elif isinstance(part, Free):
-            text += json.dumps(rationale, ensure_ascii=False)[1:-1] if part.json_string else rationale
+            text += (
+                json.dumps(rationale, ensure_ascii=False)[1:-1] if part.json_string else rationale
+            )
         else:
             text += part
     return text
 
 
-def parse_verdict(text: str, rubric: Rubric, slots: int = 2, *, truncated: bool = False) -> ParsedAnswer:
+def parse_verdict(
+    text: str, rubric: Rubric, slots: int = 2, *, truncated: bool = False
+) -> ParsedAnswer:
     """Parse a model's answer.
 
     Text after a control token is ignored, and so are invisible characters; every blank is a plain one. The last answer counts,
@@ -117,10 +140,14 @@ def parse_verdict(text: str, rubric: Rubric, slots: int = 2, *, truncated: bool 
         text, truncated = text[: control.start()], False
     if not text.strip():
         return ParsedAnswer(False, "the answer is empty")
-    seen = text if rubric.grammar == "json" else text.translate(SEEN)  # JSON is decoded as it is written
+    seen = (
+        text if rubric.grammar == "json" else text.translate(SEEN)
+    )  # JSON is decoded as it is written
     reading, behind = _READERS[rubric.grammar](seen, rubric, slots)
     # A number at the very end may be the beginning of another: "1" of "10", "4." of "4.5".
-    number = rubric.grammar == "score_line" and reading.valid and re.search(r"[0-9]\.?[*_` \t]*\Z", seen)
+    number = (
+        rubric.grammar == "score_line" and reading.valid and re.search(r"[0-9]\.?[*_` \t]*\Z", seen)
+    )
     if truncated and (number or behind.strip("*_` \t\r\n")):
         return ParsedAnswer(False, "the answer was cut off at its token limit")
     if reading.scores and reading.rationale and seen is not text:  # as it was written
@@ -161,11 +188,15 @@ def reading_from_values(
             ):
                 continue
             if (own == word) != (said == bound[2]):
-                return ParsedAnswer(False, f"{criterion.name}: {own!r} excludes {bound[1]}: {said!r}")
+                return ParsedAnswer(
+                    False, f"{criterion.name}: {own!r} excludes {bound[1]}: {said!r}"
+                )
     return ParsedAnswer(True, rationale=rationale, choices=choices)
 
 
-def same_on_every_criterion(scores: Sequence[int], rubric: Rubric, rationale: str | None = None) -> ParsedAnswer:
+def same_on_every_criterion(
+    scores: Sequence[int], rubric: Rubric, rationale: str | None = None
+) -> ParsedAnswer:
     """Return the answer that gives each response, in slot order, one score, the same on every criterion that it scores."""
     if rubric.scores_criteria:
         return _scored([score for score in scores for _ in rubric.criteria], rubric, rationale)
@@ -175,9 +206,13 @@ def same_on_every_criterion(scores: Sequence[int], rubric: Rubric, rationale: st
 def _scored(values: Sequence[int], rubric: Rubric, rationale: str | None) -> ParsedAnswer:
     """Return the parsed answer of scores on several criteria, in the order of `answer_parts`: all of a slot, then the next."""
     count = len(rubric.criteria)
-    by_name = {name: tuple(values[place::count]) for place, name in enumerate(rubric.output_criteria)}
+    by_name = {
+        name: tuple(values[place::count]) for place, name in enumerate(rubric.output_criteria)
+    }
     scores = {criterion.name: by_name[criterion.name] for criterion in rubric.criteria}
-    means = tuple((2 * sum(of_slot) + count) // (2 * count) for of_slot in zip(*scores.values()))  # halves upwards
+    means = tuple(
+        (2 * sum(of_slot) + count) // (2 * count) for of_slot in zip(*scores.values())
+    )  # halves upwards
     return ParsedAnswer(True, rationale=rationale, scores=means, criterion_scores=scores)
 
 
@@ -190,19 +225,25 @@ def _label(text: str, marks: str = "") -> str:
 def _choices(labels: list[str], rubric: Rubric) -> dict[str, str]:
     """Return criterion → choice for the words of an answer, in its order."""
     label_of = dict(zip(rubric.output_criteria, labels, strict=True))
-    return {each.name: words(rubric, each.name)[folded(label_of[each.name])] for each in rubric.criteria}
+    return {
+        each.name: words(rubric, each.name)[folded(label_of[each.name])] for each in rubric.criteria
+    }
 
 
 _MARK = r"[*_`]{0,4}"
 _GAP = r"[ \t]{0,20}"
 # "Score:" begins its line, or is a heading alone on it. One character class may precede it.
-_HEADER = re.compile(rf"^[-+•*#_`~ \t]*(?:final |overall )?scores?{_MARK}{_GAP}(?:[:：]{_MARK}|$)", re.I | re.M)
+_HEADER = re.compile(
+    rf"^[-+•*#_`~ \t]*(?:final |overall )?scores?{_MARK}{_GAP}(?:[:：]{_MARK}|$)", re.I | re.M
+)
 # "Step 3: … Score:" after a sentence, as the paper's Figure 8 writes it; it counts where no line begins with "Score:".
 _INLINE = re.compile(rf"(?<=[.!?…。！？]){_GAP}{_MARK}scores?{_MARK}{_GAP}[:：]{_MARK}{_GAP}", re.I)
 # A reason beside a score is one phrase: no quotation, no order of responses, no word that speaks of scores, and no number
 # that counts nothing ("2 warnings", "500 mg"): these may take the score back. Other words may do so too ("to be halved", or
 # in another language): no rule tells such words from a reason.
-_COUNTED = re.compile(r"\b\d[\d.,]*(?: of \d+)?\s?(?:mg|mcg|µg|g|kg|ml|l|iu|days?|[a-z]{4,}s)\b", re.I)
+_COUNTED = re.compile(
+    r"\b\d[\d.,]*(?: of \d+)?\s?(?:mg|mcg|µg|g|kg|ml|l|iu|days?|[a-z]{4,}s)\b", re.I
+)
 _NO_REASON = re.compile(
     r"[.!。！…]\s|[?？\"“”„«»<>=+→~★☆⭐]|"
     r"\b(?:one|two|three|four|five|six|seven|eight|nine|ten|zero|half|twice|minus|plus|first|second|third|last|former|latter|"
@@ -221,7 +262,9 @@ def _opened(text: str) -> set[str]:
 
 def _surplus(text: str, opened: set[str]) -> str:
     """Return what stands behind an answer beside Markdown, fences, punctuation and ends of tags not `opened`: nothing may."""
-    text = re.sub(r"</(\w{1,20})>", lambda tag: tag[0] * (tag[1].lower() in opened), text.translate(SEEN))
+    text = re.sub(
+        r"</(\w{1,20})>", lambda tag: tag[0] * (tag[1].lower() in opened), text.translate(SEEN)
+    )
     return text.strip(" \t\r\n*_`#|-–—.,;:!。，；、")
 
 
@@ -235,13 +278,20 @@ def _read_score_line(text: str, rubric: Rubric, slots: int) -> tuple[ParsedAnswe
     if not headers:
         return ParsedAnswer(False, NO_SCORE_LINE), ""
     start, opened = headers[-1].end(), _opened(text)
-    found, scores, reasons, rest = [*slot_pattern.finditer(text, start)], dict[int, int](), set[bool](), ""
+    found, scores, reasons, rest = (
+        [*slot_pattern.finditer(text, start)],
+        dict[int, int](),
+        set[bool](),
+        "",
+    )
     if not found or _surplus(text[start : found[0].start()], opened):
         return ParsedAnswer(False, f"0 scores for {slots} slots"), ""
     for slot, stop in zip(found, [*(each.start() for each in found[1:]), len(text)]):
         number, score = int(slot[1]), score_pattern.match(text, slot.end())
         if not score:
-            return ParsedAnswer(False, f"the score of slot {number} is not a plain whole number"), ""
+            return ParsedAnswer(
+                False, f"the score of slot {number} is not a plain whole number"
+            ), ""
         value, rest, problem = int(score["score"]), text[score.end() : stop], None
         reason, below = (_surplus(part, opened) for part in rest.partition("\n")[::2])
         reasons.add(bool(reason))
@@ -254,7 +304,9 @@ def _read_score_line(text: str, rubric: Rubric, slots: int) -> tuple[ParsedAnswe
         elif below:
             problem = f"text stands behind the scores: {below[:40]!r}"
         elif _NO_REASON.search(reason) or any(map(str.isnumeric, _COUNTED.sub("", reason))):
-            problem = f"what stands beside the score of slot {number} may change it: {reason[:40]!r}"
+            problem = (
+                f"what stands beside the score of slot {number} may change it: {reason[:40]!r}"
+            )
         if problem:
             return ParsedAnswer(False, problem), below
         scores[number] = value
@@ -274,16 +326,16 @@ def _patterns(rubric: Rubric) -> tuple[re.Pattern, re.Pattern]:
     slot = rf"{lead}{_MARK}{word}{_MARK}(?:{_GAP}[:：=]{_MARK}{_GAP}|{dash})"
     # The score is set apart: "4." and "4 (clear)", not "4.5", "4/10", "4 (out of 10)" and "4 red flags".
     apart = rf"[ \t]{{1,20}}(?=[^\w\s]|(?:as|because|since)\b|(?:and )?{rubric.slot_word})"
-    stop = rf"{_MARK}{_GAP}(?:[。，；、]|[.,;:!]{_MARK}(?=[\s<]|\Z)|[ \t]{{0,20}}(?=\r?\n|\Z)|{apart})"
+    stop = (
+        rf"{_MARK}{_GAP}(?:[。，；、]|[.,;:!]{_MARK}(?=[\s<]|\Z)|[ \t]{{0,20}}(?=\r?\n|\Z)|{apart})"
+    )
     other_scale = r"(?!\W{0,3}(?:(?:out )?of|/)\s?\d)"
     return re.compile(slot, re.I | re.M), re.compile(_score(rubric) + other_scale + stop, re.I)
 
 
 def _score(rubric: Rubric) -> str:
     """Return the pattern of a score: "4", "4.0", "**4** points", "4/5", "4 (out of 5)", "(4)" or "[[4]]"."""
-    number = (
-        r"(?:(?P<open>\[{1,2})|(?P<round>\())?(?P<score>[0-9]{1,4})(?:[.,]0{1,2}(?![0-9]))?(?(open)\]{1,2})(?(round)\))"
-    )
+    number = r"(?:(?P<open>\[{1,2})|(?P<round>\())?(?P<score>[0-9]{1,4})(?:[.,]0{1,2}(?![0-9]))?(?(open)\]{1,2})(?(round)\))"
     out_of = rf"(?:{_GAP}\(?(?:/|(?:out )?of\b){_GAP}{rubric.bounds[1]}{_MARK}\)?)?"
     return rf"{_MARK}{number}{_MARK}{out_of}(?:{_GAP}(?:points?|pts?|stars?)\b{out_of})?"
 
@@ -325,7 +377,9 @@ def json_objects(text: str) -> Iterator[tuple[dict, int]]:
 
 def _read_json(text: str, rubric: Rubric, slots: int) -> tuple[ParsedAnswer, str]:
     names = _slot_names(rubric, slots) if rubric.scores_criteria else rubric.output_criteria
-    inner, rationale_key = (folded(rubric.output.get(key) or "") for key in ("choices_key", "rationale_key"))
+    inner, rationale_key = (
+        folded(rubric.output.get(key) or "") for key in ("choices_key", "rationale_key")
+    )
     for members, end in reversed(list(json_objects(text))):
         rationale = members.pop(rationale_key, None) if rationale_key else None
         answers = members.get(inner) if inner else members
@@ -333,7 +387,9 @@ def _read_json(text: str, rubric: Rubric, slots: int) -> tuple[ParsedAnswer, str
             continue
         if problem := (inner and _wrong_keys(members, [inner])) or _wrong_keys(answers, names):
             return ParsedAnswer(False, problem), ""
-        reading = _json_answers(answers, rubric, rationale if isinstance(rationale, str) and rationale else None)
+        reading = _json_answers(
+            answers, rubric, rationale if isinstance(rationale, str) and rationale else None
+        )
         if reading.valid and (behind := _surplus(text[end:], _opened(text))):
             return ParsedAnswer(False, f"text stands behind the answer: {behind[:40]!r}"), behind
         return reading, ""
@@ -368,7 +424,9 @@ def _json_value(value: Any, rubric: Rubric, name: str) -> Any:
         return value
     told = _said(value.get(key), rubric, name)
     for each, other in value.items():
-        if told is not None and (isinstance(other, list | dict) or _said(other, rubric, name) not in (None, told)):
+        if told is not None and (
+            isinstance(other, list | dict) or _said(other, rubric, name) not in (None, told)
+        ):
             return f"{key} and {each}"
     return value.get(key)
 
@@ -379,7 +437,9 @@ def _json_answers(answers: dict, rubric: Rubric, rationale: str | None) -> Parse
     for slot in _slot_names(rubric, len(answers)) if scored else [""]:
         group, before = answers[folded(slot)] if scored else answers, f"{slot}: " if scored else ""
         if not isinstance(group, dict):
-            return ParsedAnswer(False, f"{before}{type(group).__name__} instead of an object with the criteria")
+            return ParsedAnswer(
+                False, f"{before}{type(group).__name__} instead of an object with the criteria"
+            )
         if problem := _wrong_keys(group, rubric.output_criteria):
             return ParsedAnswer(False, f"{before}{problem}")
         for name in rubric.output_criteria:
@@ -388,14 +448,20 @@ def _json_answers(answers: dict, rubric: Rubric, rationale: str | None) -> Parse
             if told is None or (isinstance(told, float) and told not in range(low, high + 1)):
                 wanted = "one of " + ", ".join(rubric.labels(name).values())
                 wanted = f"a whole number from {low} to {high}" if scored else wanted
-                shown = f"{value:g}" if scored and isinstance(value, float) else type(value).__name__
+                shown = (
+                    f"{value:g}" if scored and isinstance(value, float) else type(value).__name__
+                )
                 shown = value.strip()[:40] if isinstance(value, str) else shown
-                return ParsedAnswer(False, f"{slot + ', ' if scored else ''}{name}: {shown!r} is not {wanted}")
+                return ParsedAnswer(
+                    False, f"{slot + ', ' if scored else ''}{name}: {shown!r} is not {wanted}"
+                )
             values.append(f"{told:.0f}" if isinstance(told, float) else told)
     return reading_from_values(values, rubric, rationale, written=True)
 
 
-_PREFIX = re.compile(rf"\A(?:my |the )?(?:final )?(?:answers?|choices?|verdicts?){_MARK}{_GAP}[:：]", re.I)
+_PREFIX = re.compile(
+    rf"\A(?:my |the )?(?:final )?(?:answers?|choices?|verdicts?){_MARK}{_GAP}[:：]", re.I
+)
 
 
 def _read_comma_list(text: str, rubric: Rubric, slots: int) -> tuple[ParsedAnswer, str]:
@@ -403,22 +469,34 @@ def _read_comma_list(text: str, rubric: Rubric, slots: int) -> tuple[ParsedAnswe
 
     What stands above may name the criteria if it names all of them in the list's order: else it may tell another order.
     """
-    wanted, allowed, lists = len(rubric.output_criteria), {*map(folded, rubric.choices.values())}, []
+    wanted, allowed, lists = (
+        len(rubric.output_criteria),
+        {*map(folded, rubric.choices.values())},
+        [],
+    )
     for line in text.split("\n"):
         listed = _PREFIX.sub("", line.strip(" \t\r*_`.#-"))
-        listed = listed[1:-1] if listed[:1] + listed[-1:] == "[]" and listed.count("[") == 1 else listed
+        listed = (
+            listed[1:-1] if listed[:1] + listed[-1:] == "[]" and listed.count("[") == 1 else listed
+        )
         labels = [_label(label, "*_`.") for label in listed.split(",")]
         if listed:
             lists.append(labels if all(folded(label) in allowed for label in labels) else [])
     last = lists[-1] if lists else []
     if len(last) != wanted:
-        told = f"{len(last)} answers for {wanted} criteria" if last else f"the last line is no list of {wanted} answers"
+        told = (
+            f"{len(last)} answers for {wanted} criteria"
+            if last
+            else f"the last line is no list of {wanted} answers"
+        )
         return ParsedAnswer(False, told), ""
     if any(len(each) == wanted and [*map(folded, each)] != [*map(folded, last)] for each in lists):
         return ParsedAnswer(False, "two lists of answers differ"), ""
     named = [name for name in re.findall(r"\w+", text.lower()) if name in rubric.output_criteria]
     if named and named[-wanted:] != [*rubric.output_criteria]:
-        return ParsedAnswer(False, "the criteria are named in another order, or some of them alone"), ""
+        return ParsedAnswer(
+            False, "the criteria are named in another order, or some of them alone"
+        ), ""
     return ParsedAnswer(True, choices=_choices(last, rubric)), ""
 
 

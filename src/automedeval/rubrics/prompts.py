@@ -36,7 +36,11 @@ def fenced(text: str) -> str:
 def _template(source: str, packaged: bool = False) -> jinja2.Template:
     """Return a compiled template: one of this package's prompts, or the template of a rubric, whose author is unknown."""
     # Plain text for a model, not HTML: escaping would change what is judged.
-    options: dict[str, Any] = {"undefined": jinja2.StrictUndefined, "trim_blocks": True, "lstrip_blocks": True}
+    options: dict[str, Any] = {
+        "undefined": jinja2.StrictUndefined,
+        "trim_blocks": True,
+        "lstrip_blocks": True,
+    }
     environment = (jinja2.Environment if packaged else ImmutableSandboxedEnvironment)(**options)
     environment.filters["fenced"] = fenced
     return environment.from_string(source)
@@ -168,7 +172,9 @@ def discussion_messages(
     for turn in turns:
         text = turn.text.strip() or _block(template, "silence", shown)
         messages.append({"role": "assistant", "content": text})
-        messages.append({"role": "user", "content": _block(template, turn.block, shown | turn.names)})
+        messages.append(
+            {"role": "user", "content": _block(template, turn.block, shown | turn.names)}
+        )
     return messages
 
 
@@ -185,8 +191,14 @@ def clip(text: str, words: int) -> str:
 def likelihood_texts(question: str | list[dict[str, str]], response: str) -> tuple[str, str]:
     """Return (condition, target) for the likelihood judge: the target's tokens are the ones whose probability counts."""
     template = _packaged("likelihood")
-    condition = "".join(template.blocks["condition"](template.new_context({"response": response.strip()})))
-    target = "".join(template.blocks["target"](template.new_context({"question": question_text(question).strip()})))
+    condition = "".join(
+        template.blocks["condition"](template.new_context({"response": response.strip()}))
+    )
+    target = "".join(
+        template.blocks["target"](
+            template.new_context({"question": question_text(question).strip()})
+        )
+    )
     return condition.strip("\n"), target.strip("\n")
 
 
@@ -196,7 +208,10 @@ _SAMPLE_QUESTIONS = (
 )
 _SAMPLE_RESPONSES = ("Short ~~~ response.", " ".join(["word"] * 200), "A third.")
 
-_SAMPLE_CRITERIA = (CaseCriterion("Names ~~~ the dose.", 5), CaseCriterion("Says that it is harmless.", -2.5))
+_SAMPLE_CRITERIA = (
+    CaseCriterion("Names ~~~ the dose.", 5),
+    CaseCriterion("Says that it is harmless.", -2.5),
+)
 
 
 def prompt_fingerprint(rubric: Rubric) -> str:
@@ -210,5 +225,8 @@ def prompt_fingerprint(rubric: Rubric) -> str:
         if rubric.mode == "checklist":
             rubric = rubric.about(_SAMPLE_CRITERIA)
         reference = "A reference." if rubric.needs_reference else None
-        made += [judge_messages(rubric, question, responses, reference, rationale) for rationale in (True, False)]
+        made += [
+            judge_messages(rubric, question, responses, reference, rationale)
+            for rationale in (True, False)
+        ]
     return digest(made)

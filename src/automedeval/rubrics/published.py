@@ -35,7 +35,9 @@ def rubric_to_publish(checkpoint: Path) -> str:
     packaged = {read_rubric(name).name: name for name in packaged_rubrics()}
     if unpackaged := [name for name in trained_for if name not in packaged]:
         how = f"put it there as {FOLDER}/{RUBRIC}, with its template"
-        raise RecordError(f"{checkpoint}: was trained for the rubric {unpackaged[0]}, which is not packaged: {how}")
+        raise RecordError(
+            f"{checkpoint}: was trained for the rubric {unpackaged[0]}, which is not packaged: {how}"
+        )
     return packaged[trained_for[0]] if trained_for else PACKAGED
 
 
@@ -54,14 +56,19 @@ def published_rubric(model: str) -> Rubric | None:
 
     RecordError if the rubric, or the prompts that this version makes of it, are not those that it was published with.
     """
-    folder, keys = checkpoint_folder(model) / FOLDER, ("automedeval", "rubric", "fingerprint", "prompts")
+    folder, keys = (
+        checkpoint_folder(model) / FOLDER,
+        ("automedeval", "rubric", "fingerprint", "prompts"),
+    )
     if not (folder / RECORD).is_file():
         return None
     try:
         record = read_json(folder / RECORD)
         made, name, fingerprint, prompts = (str(record[key]) for key in keys)
     except (KeyError, TypeError):
-        raise RecordError(f"{folder / RECORD}: must hold automedeval, rubric, fingerprint and prompts") from None
+        raise RecordError(
+            f"{folder / RECORD}: must hold automedeval, rubric, fingerprint and prompts"
+        ) from None
     rubric = read_rubric(folder / RUBRIC)
     if (rubric.name, rubric.fingerprint) != (name, fingerprint):
         raise RecordError(

@@ -18,12 +18,16 @@ _QUESTION = re.compile(
     r"[*_`]{0,4}\s{0,20}((?:(?!\[\s{0,3}Question)[^\n]){1,2000})",
     re.I | re.M,
 )
-Search = Callable[[Sequence[str]], list[list[Any]]]  # questions → for each question the passages found
+Search = Callable[
+    [Sequence[str]], list[list[Any]]
+]  # questions → for each question the passages found
 
 
 def find_passages(search: Search, questions: Sequence[str]) -> list[Any]:
     """Return the passages found for any of the questions, each passage once."""
-    return list({passage.id: passage for passages in search(questions) for passage in passages}.values())
+    return list(
+        {passage.id: passage for passages in search(questions) for passage in passages}.values()
+    )
 
 
 def questions_of(answer: Answer, rubric: Rubric, slots: int) -> list[str]:
@@ -37,7 +41,14 @@ def questions_of(answer: Answer, rubric: Rubric, slots: int) -> list[str]:
     questions: dict[str, str] = {}
     for match in _QUESTION.finditer(text):
         question = match[1].strip(" \t\r*_`")[:_LONGEST_QUESTION]
-        broken_off = answer.truncated and not text[match.end() :].strip() and not question.endswith(("?", "？"))
-        if not broken_off and normalise(question) not in ("", "what is"):  # the bare form asks nothing
+        broken_off = (
+            answer.truncated
+            and not text[match.end() :].strip()
+            and not question.endswith(("?", "？"))
+        )
+        if not broken_off and normalise(question) not in (
+            "",
+            "what is",
+        ):  # the bare form asks nothing
             questions.setdefault(normalise(question), question)
     return list(questions.values())[:_MOST_AT_ONCE]

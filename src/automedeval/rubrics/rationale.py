@@ -15,9 +15,23 @@ _GAP = r"[ \t]{0,3}"
 _NUMBER = r"[1-9][0-9]?(?![0-9]|\.[0-9]|,[0-9]{3})"  # "Doctor 1.", never "Doctor 1.5"
 DOCTOR = "Doctor"
 _HEADING = re.compile(r"\s*[*#_ \t]{0,12}analy[sz](?:e|is)[*_]{0,3}[:：][*_]{0,3}\s*", re.I)
-_ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
+_ORDINALS = (
+    "first",
+    "second",
+    "third",
+    "fourth",
+    "fifth",
+    "sixth",
+    "seventh",
+    "eighth",
+    "ninth",
+    "tenth",
+)
 _CARDINALS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
-_NO_OWN = "".join(rf"(?<!\b{word}\s)" for word in ("a", "any", "another", "my", "your", "his", "her", "their", "our"))
+_NO_OWN = "".join(
+    rf"(?<!\b{word}\s)"
+    for word in ("a", "any", "another", "my", "your", "his", "her", "their", "our")
+)
 _NO_UNIT = (
     r"(?!(?:\s?(?:[–-]|to)\s?[0-9]+)?\s?(?:%|(?:mg|mcg|g|ml|tablets?|pills?|times|miles?|minutes?|hours?|days?|weeks?|"
     r"months?|years?)\b))"
@@ -80,12 +94,19 @@ def read_steps(rationale: str, word: str = DOCTOR) -> tuple[list[Step], int]:
     headers = list(header_of.finditer(rationale))
     doctors = (doctor_of.findall(header[0]) for header in headers)
     named = [int(numbers[0]) if len(numbers) == 1 else None for numbers in doctors]
-    shift = 0 if any(int(header["number"]) == doctor for header, doctor in zip(headers, named)) else 1
+    shift = (
+        0 if any(int(header["number"]) == doctor for header, doctor in zip(headers, named)) else 1
+    )
     steps = []
     limits = [*(header.start() for header in headers[1:]), len(rationale)]
     for header, doctor, limit in zip(headers, named, limits):
         body = rationale[header.end() : limit]
-        place = (header.start(), header.span("number"), limit - len(body.lstrip()), header.end() + len(body.rstrip()))
+        place = (
+            header.start(),
+            header.span("number"),
+            limit - len(body.lstrip()),
+            header.end() + len(body.rstrip()),
+        )
         number = int(header["number"])
         owner = max(number - shift, 0) if doctor is None else doctor
         steps.append(Step(*place, owner, number == owner + shift))
@@ -146,7 +167,11 @@ def permute(rationale: str, slots: Sequence[int], word: str = DOCTOR) -> str:
         number = rationale[slice(*step.number)]
         if step.regular and step.doctor in shown:
             number = str(shown[step.doctor] + shift)
-        pieces += [rename(rationale[position : place.start]), rationale[step.start : step.number[0]], number]
+        pieces += [
+            rename(rationale[position : place.start]),
+            rationale[step.start : step.number[0]],
+            number,
+        ]
         pieces.append(rename(rationale[step.number[1] : step.end]))
         position = place.end
     return "".join([*pieces, rename(rationale[position:])])

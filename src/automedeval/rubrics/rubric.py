@@ -23,10 +23,18 @@ ANSWERS = {
     "criteria with values": (("pointwise",), ("json",)),
 }
 INPUTS = ("question", "responses", "reference")
-LIKELIHOOD, COUNTED = "likelihood@1", "baseline@1"  # stand for a rubric in verdicts of judges without a scale
+LIKELIHOOD, COUNTED = (
+    "likelihood@1",
+    "baseline@1",
+)  # stand for a rubric in verdicts of judges without a scale
 CHOICES = ("a", "b", "tie", "neither")
 READINGS = ("met", "not_met")  # what a checklist says of a criterion
-TAGS = ("incomplete", "outdated", "bias_or_hallucination", "unsupported_rating")  # errors that people find in verdicts
+TAGS = (
+    "incomplete",
+    "outdated",
+    "bias_or_hallucination",
+    "unsupported_rating",
+)  # errors that people find in verdicts
 # The keys of a rubric's file and of its parts: type, default if the key may be missing, allowed values.
 Keys = dict[str, tuple]
 KEYS: Keys = {
@@ -56,7 +64,13 @@ CRITERION: Keys = {
     "threshold": (str, ""),
 }
 SCALE: Keys = {"minimum": (int,), "maximum": (int,), "anchors": (dict, {})}
-QUESTIONS: Keys = {"title": (str, ""), "source": (str, ""), "criteria": (list,), "scale": (dict,), "tags": (dict, {})}
+QUESTIONS: Keys = {
+    "title": (str, ""),
+    "source": (str, ""),
+    "criteria": (list,),
+    "scale": (dict,),
+    "tags": (dict, {}),
+}
 PACKAGED_QUESTIONS = ("verdict", "verification")  # about verdicts
 PACKAGED = resources.files("automedeval.rubrics") / "packaged"
 TEMPLATES = resources.files("automedeval.rubrics") / "templates"
@@ -143,7 +157,9 @@ class Rubric:
 
     def labels(self, name: str) -> dict[str, str]:
         """Return what a verdict records of a criterion → the word of the answer."""
-        return {word: word for word in self.criterion(name).words} if self.in_words else self.choices
+        return (
+            {word: word for word in self.criterion(name).words} if self.in_words else self.choices
+        )
 
     @property
     def bounds(self) -> tuple[int, int]:
@@ -163,7 +179,10 @@ class Rubric:
 
     def about(self, criteria: Sequence[CaseCriterion]) -> "Rubric":
         """Return this checklist with some criteria of a case, which an answer calls "1", "2", …; their points are not shown."""
-        return replace(self, criteria=tuple(Criterion(str(n), each.criterion) for n, each in enumerate(criteria, 1)))
+        return replace(
+            self,
+            criteria=tuple(Criterion(str(n), each.criterion) for n, each in enumerate(criteria, 1)),
+        )
 
     def criterion(self, name: str) -> Criterion:
         return next(criterion for criterion in self.criteria if criterion.name == name)
@@ -186,7 +205,11 @@ class Questions:
 
 def packaged_rubrics() -> list[str]:
     """Return the ids of the rubrics that ship with the package."""
-    return sorted(path.name.removesuffix(".yaml") for path in PACKAGED.iterdir() if path.name.endswith(".yaml"))
+    return sorted(
+        path.name.removesuffix(".yaml")
+        for path in PACKAGED.iterdir()
+        if path.name.endswith(".yaml")
+    )
 
 
 def rubrics_with(files: Iterable[str]) -> dict[str, Rubric]:
@@ -194,7 +217,9 @@ def rubrics_with(files: Iterable[str]) -> dict[str, Rubric]:
     rubrics = {rubric.name: rubric for rubric in map(read_rubric, packaged_rubrics())}
     for rubric in map(read_rubric, files):
         if rubrics.setdefault(rubric.name, rubric).fingerprint != rubric.fingerprint:
-            raise RubricError(f"--rubrics: there is another rubric {rubric.name}; change the id or raise the version")
+            raise RubricError(
+                f"--rubrics: there is another rubric {rubric.name}; change the id or raise the version"
+            )
     return rubrics
 
 
@@ -246,40 +271,74 @@ class _Reader(YamlFile):
         if mode == "checklist" and criteria:
             self.fail("criteria", "a checklist has none: each case has its own")
         if mode != "checklist" and not criteria:
-            self.fail("criteria", "needs at least one criterion" if "criteria" in content else "is missing")
+            self.fail(
+                "criteria",
+                "needs at least one criterion" if "criteria" in content else "is missing",
+            )
         names = [criterion.name for criterion in criteria]
         if sorted(map(str, keys["output"].get("order", names))) != sorted(names):
             self.fail("output.order", f"must name every criterion once: {', '.join(names)}")
         scale, anchors = (None, {}) if keys["scale"] is None else self.scale(keys["scale"])
         choices = self.choices(keys["choices"], READINGS if mode == "checklist" else CHOICES)
         words = [criterion.name for criterion in criteria if criterion.values]
-        found = [kind for kind, given in zip(ANSWERS, (scale, choices, words), strict=True) if given]
+        found = [
+            kind for kind, given in zip(ANSWERS, (scale, choices, words), strict=True) if given
+        ]
         if len(found) != 1 or mode not in ANSWERS[found[0]][0]:
             takes = "pointwise takes a 'scale' or criteria with values, listwise a 'scale', pairwise and checklist 'choices'"
             self.fail("mode", f"{takes}, and nothing beside it")
         if grammar not in ANSWERS[found[0]][1]:
             allowed = ", ".join(ANSWERS[found[0]][1])
-            self.fail("output.grammar", f"is one of {allowed} for a rubric with {found[0]}, not {grammar}")
+            self.fail(
+                "output.grammar", f"is one of {allowed} for a rubric with {found[0]}, not {grammar}"
+            )
         if grammar == "first_line" and len(criteria) > 1:
-            self.fail("output.grammar", "first_line holds one choice, and there are several criteria")
-        if (mode == "checklist" or words) and (grammar != "json" or keys["output"].get("value_key")):
-            self.fail("output.grammar", "a checklist and criteria with values are answered as json, without value_key")
+            self.fail(
+                "output.grammar", "first_line holds one choice, and there are several criteria"
+            )
+        if (mode == "checklist" or words) and (
+            grammar != "json" or keys["output"].get("value_key")
+        ):
+            self.fail(
+                "output.grammar",
+                "a checklist and criteria with values are answered as json, without value_key",
+            )
         if words and (count := sum(bool(criterion.threshold) for criterion in criteria)) != 1:
             self.fail("criteria", f"one criterion with values needs a 'threshold', not {count}")
         for criterion in criteria:
             if words and not criterion.values:
-                self.fail(f"criteria.{criterion.name}.values", "is missing, and other criteria have values")
+                self.fail(
+                    f"criteria.{criterion.name}.values",
+                    "is missing, and other criteria have values",
+                )
             if choices and criterion.neutral not in choices:
-                self.fail(f"criteria.{criterion.name}.neutral", f"{criterion.neutral!r} is not among the choices")
+                self.fail(
+                    f"criteria.{criterion.name}.neutral",
+                    f"{criterion.neutral!r} is not among the choices",
+                )
             if scale and grammar == "json" and criterion.polarity == "worse":
-                self.fail(f"criteria.{criterion.name}.polarity", "more points must mean a better response")
+                self.fail(
+                    f"criteria.{criterion.name}.polarity", "more points must mean a better response"
+                )
         most = keys["max_responses"]
-        if most < 1 or (mode == "pairwise" and most != 2) or (mode in ("pointwise", "checklist") and most != 1):
+        if (
+            most < 1
+            or (mode == "pairwise" and most != 2)
+            or (mode in ("pointwise", "checklist") and most != 1)
+        ):
             self.fail("max_responses", f"{most} does not fit the mode {mode}")
         template_text = self.template(keys["template"], beside)
-        reaching_judge = {key: value for key, value in content.items() if key not in ("title", "source")}
+        reaching_judge = {
+            key: value for key, value in content.items() if key not in ("title", "source")
+        }
         fingerprint = digest([reaching_judge, template_text], sort_keys=True, default=str)
-        keys |= {"criteria": criteria, "scale": scale, "anchors": anchors, "choices": choices, "grammar": grammar}
+        keys |= {
+            "criteria": criteria,
+            "scale": scale,
+            "anchors": anchors,
+            "choices": choices,
+            "grammar": grammar,
+        }
         keys |= {"inputs": tuple(keys["inputs"]), "examples": tuple(keys["examples"])}
         return Rubric(**keys, template_text=template_text, fingerprint=fingerprint)
 
@@ -304,13 +363,24 @@ class _Reader(YamlFile):
             if keys["name"] in seen:
                 self.fail(f"{inside}name", f"{keys['name']!r} came before")
             seen.add(keys["name"])
-            values = {word: self.take(keys["values"], word, str, inside=f"{inside}values.") for word in keys["values"]}
+            values = {
+                word: self.take(keys["values"], word, str, inside=f"{inside}values.")
+                for word in keys["values"]
+            }
             if not values and keys["neutral"] not in CHOICES[2:]:
-                self.fail(f"{inside}neutral", f"must be one of {', '.join(CHOICES[2:])}, not {keys['neutral']!r}")
-            if values and len({str(word).casefold() for word in (*values, keys["neutral"])}) <= len(values):
+                self.fail(
+                    f"{inside}neutral",
+                    f"must be one of {', '.join(CHOICES[2:])}, not {keys['neutral']!r}",
+                )
+            if values and len({str(word).casefold() for word in (*values, keys["neutral"])}) <= len(
+                values
+            ):
                 self.fail(f"{inside}values", "two of the words, 'neutral' among them, are the same")
             if keys["threshold"] and keys["threshold"] not in list(values)[1:]:
-                self.fail(f"{inside}threshold", f"must be a value above the lowest, not {keys['threshold']!r}")
+                self.fail(
+                    f"{inside}threshold",
+                    f"must be a value above the lowest, not {keys['threshold']!r}",
+                )
             yield Criterion(**keys | {"description": keys["description"].strip()})
 
     def scale(self, scale: dict) -> tuple[tuple[int, int], dict[int, str]]:
@@ -334,10 +404,15 @@ class _Reader(YamlFile):
     def template(self, name: str, beside: Path | None) -> str:
         # A rubric may come from other people: its template stands beside it, and no file elsewhere is read.
         if not re.fullmatch(r"[^/\\:]+", name):
-            self.fail("template", f"must be the name of a file without a folder, such as my_rubric.jinja, not {name!r}")
+            self.fail(
+                "template",
+                f"must be the name of a file without a folder, such as my_rubric.jinja, not {name!r}",
+            )
         places = ([beside / name] if beside else []) + [TEMPLATES / name]
         if (place := next(filter(lambda each: each.is_file(), places), None)) is None:
-            self.fail("template", f"no file {name!r} beside the rubric nor among the packaged templates")
+            self.fail(
+                "template", f"no file {name!r} beside the rubric nor among the packaged templates"
+            )
         try:
             return read_text(place, name)
         except RecordError as error:

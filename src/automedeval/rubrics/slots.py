@@ -31,7 +31,9 @@ def choice_names(models: Sequence[str], order: Sequence[int]) -> dict[str, str]:
     return letters | {"tie": "tie", "neither": "neither"}
 
 
-def as_recorded(answer: ParsedAnswer, order: Sequence[int], models: Sequence[str]) -> dict[str, Any]:
+def as_recorded(
+    answer: ParsedAnswer, order: Sequence[int], models: Sequence[str]
+) -> dict[str, Any]:
     """Return the rationale and the scores of a scored answer as a record holds them; `models` are the case's."""
     scores = list(by_response(answer.scores, order, len(models))) if answer.scores else None
     return {"rationale": answer.rationale, "scores": scores, "choices": None}
@@ -47,17 +49,29 @@ def renamed(text: str, former: Sequence[int], order: Sequence[int], word: str = 
     return permute(text, [before.index(index) for index in after], word) if after else text
 
 
-def reordered(answer: ParsedAnswer, former: Sequence[int], order: Sequence[int], word: str = DOCTOR) -> ParsedAnswer:
+def reordered(
+    answer: ParsedAnswer, former: Sequence[int], order: Sequence[int], word: str = DOCTOR
+) -> ParsedAnswer:
     """Return a scored answer on the order `former` with the same responses in the slots of `order`."""
     if tuple(former) == tuple(order):
         return answer
-    scores = tuple(answer.scores[list(former).index(index)] for index in order) if answer.scores else None
-    return ParsedAnswer(True, None, answer.rationale and renamed(answer.rationale, former, order, word), scores)
+    scores = (
+        tuple(answer.scores[list(former).index(index)] for index in order)
+        if answer.scores
+        else None
+    )
+    return ParsedAnswer(
+        True, None, answer.rationale and renamed(answer.rationale, former, order, word), scores
+    )
 
 
 def seen_from(verdict: Verdict, order: Sequence[int], word: str = DOCTOR) -> ParsedAnswer:
     """Return a scored verdict with the responses in the slots of `order`; a score is None where the judge gave none."""
     rationale = verdict.rationale and renamed(verdict.rationale, verdict.order, order, word)
     scores = None if verdict.scores is None else by_slot(verdict.scores, order)
-    by_criterion = {name: by_slot(values, order) for name, values in (verdict.criterion_scores or {}).items()}
-    return ParsedAnswer(verdict.valid, verdict.error, rationale, scores, criterion_scores=by_criterion or None)
+    by_criterion = {
+        name: by_slot(values, order) for name, values in (verdict.criterion_scores or {}).items()
+    }
+    return ParsedAnswer(
+        verdict.valid, verdict.error, rationale, scores, criterion_scores=by_criterion or None
+    )

@@ -18,7 +18,9 @@ from automedeval.stats.bootstrap import Statistic, divide, mean_of, ratio, undef
 from automedeval.stats.degrees import degree_tables, kappa
 
 SAME = 1e-9
-MOST_CELLS = 512  # distinct pairs of scores up to which a rank correlation counts cells and not responses
+MOST_CELLS = (
+    512  # distinct pairs of scores up to which a rank correlation counts cells and not responses
+)
 
 
 def relation_of(gaps: np.ndarray) -> np.ndarray:
@@ -30,8 +32,12 @@ def relation_of(gaps: np.ndarray) -> np.ndarray:
 class Panel:
     """The responses of all cases, one after the other."""
 
-    group: np.ndarray  # int [responses], ascending, the group of each response; pairs are formed within a group
-    case_of: np.ndarray  # int [groups], the case of each group; a case has one group, or one per rater
+    group: (
+        np.ndarray
+    )  # int [responses], ascending, the group of each response; pairs are formed within a group
+    case_of: (
+        np.ndarray
+    )  # int [groups], the case of each group; a case has one group, or one per rater
     cases: int  # their number
 
     @classmethod
@@ -68,7 +74,9 @@ class Panel:
     def triples(self) -> np.ndarray:
         """All sets of three responses within groups, each as the indices of its three pairs: int [triples, 3]."""
         sizes = np.bincount(self.group, minlength=len(self.case_of))
-        before = np.cumsum(sizes * (sizes - 1) // 2) - sizes * (sizes - 1) // 2  # pairs of the groups before
+        before = (
+            np.cumsum(sizes * (sizes - 1) // 2) - sizes * (sizes - 1) // 2
+        )  # pairs of the groups before
         triples = [np.empty((0, 3), int)]
         for size in np.unique(sizes[sizes >= 3]):
             number = np.zeros((size, size), int)  # of the pair (row, column) within its group
@@ -100,7 +108,9 @@ def concordance(panel: Panel, people: np.ndarray, judge: np.ndarray) -> Statisti
     """Return the concordance of a judge's relations [pairs] with people's, see `accuracies`."""
     untied = ~np.isnan(people) & (people != 0)
     credit = np.where(untied, (people == judge) + 0.5 * (judge == 0), 0.0)
-    reason = "people rated no pair of responses" if np.isnan(people).all() else "people tied every pair"
+    reason = (
+        "people rated no pair of responses" if np.isnan(people).all() else "people tied every pair"
+    )
     return ratio(panel.per_case(credit), panel.per_case(untied), reason=reason)
 
 
@@ -118,8 +128,13 @@ def accuracies(panel: Panel, people: np.ndarray, judge: np.ndarray) -> dict[str,
     right = rated & (people == judge)
     rated_triples, right_triples = (which[panel.triples].all(axis=1) for which in (rated, right))
     in_cases = panel.per_case
-    no_pair, no_triple = "people rated no pair of responses", "no case has three responses that people rated"
-    right_of_three, all_of_three = (in_cases(each, "triples") for each in (right_triples, rated_triples))
+    no_pair, no_triple = (
+        "people rated no pair of responses",
+        "no case has three responses that people rated",
+    )
+    right_of_three, all_of_three = (
+        in_cases(each, "triples") for each in (right_triples, rated_triples)
+    )
     return {
         "pairwise_accuracy": ratio(in_cases(right), in_cases(rated), reason=no_pair),
         "concordance": concordance(panel, people, judge),
@@ -129,7 +144,10 @@ def accuracies(panel: Panel, people: np.ndarray, judge: np.ndarray) -> dict[str,
 
 def correlations(panel: Panel, people: np.ndarray, judge: np.ndarray) -> dict[str, Statistic]:
     """Return the correlations of scores [responses] of people and of a judge, over all responses that both scored."""
-    return {"spearman": rank_correlation(panel, people, judge), "pearson": _pearson(panel, people, judge)}
+    return {
+        "spearman": rank_correlation(panel, people, judge),
+        "pearson": _pearson(panel, people, judge),
+    }
 
 
 NOT_CONSTANT = "undefined: all scores of one side are the same"
@@ -138,7 +156,9 @@ NOT_CONSTANT = "undefined: all scores of one side are the same"
 def _pearson(panel: Panel, people: np.ndarray, judge: np.ndarray) -> Statistic:
     both = ~np.isnan(people) & ~np.isnan(judge)
     x, y = (_centred(values, both) for values in (people, judge))
-    columns = np.column_stack([panel.per_case(v, "responses") for v in (both, x, y, x * x, y * y, x * y)])
+    columns = np.column_stack(
+        [panel.per_case(v, "responses") for v in (both, x, y, x * x, y * y, x * y)]
+    )
     return Statistic(columns, _pearson_of_sums, int(both.sum()), NOT_CONSTANT)
 
 
@@ -173,7 +193,9 @@ def rank_correlation(panel: Panel, people: np.ndarray, judge: np.ndarray) -> Sta
         return Statistic(None, _Spearman(x_of, y_of), n, NOT_CONSTANT, cells=cases)
     columns = np.zeros((panel.cases, len(cells)))
     np.add.at(columns, (cases, cell_of), 1.0)
-    return Statistic(columns, _Spearman(cells // len(y_levels), cells % len(y_levels)), n, NOT_CONSTANT)
+    return Statistic(
+        columns, _Spearman(cells // len(y_levels), cells % len(y_levels)), n, NOT_CONSTANT
+    )
 
 
 class _Spearman:
@@ -191,7 +213,9 @@ class _Spearman:
         ranks, spreads = [], []
         for order, starts, levels in self.sides:
             at_level = np.add.reduceat(weights[:, order], starts, axis=1)
-            middle = np.cumsum(at_level, axis=1) - at_level / 2 - total / 2  # midranks less their mean
+            middle = (
+                np.cumsum(at_level, axis=1) - at_level / 2 - total / 2
+            )  # midranks less their mean
             spreads.append(np.einsum("rl,rl,rl->r", at_level, middle, middle))
             ranks.append(middle[:, levels])
         together = np.einsum("rc,rc,rc->r", weights, *ranks)
@@ -201,7 +225,9 @@ class _Spearman:
 CHOICES = ("first", "second", "tie", "neither")
 
 
-def choice_agreement(people: np.ndarray, judge: np.ndarray, case: np.ndarray, cases: int) -> dict[str, Statistic]:
+def choice_agreement(
+    people: np.ndarray, judge: np.ndarray, case: np.ndarray, cases: int
+) -> dict[str, Statistic]:
     """Return accuracy and Cohen's kappa of choices about pairs, coded as indices of CHOICES.
 
     Kappa counts every pair as (first, second) and as (second, first): the order of the responses is arbitrary and must not
@@ -216,9 +242,17 @@ def choice_agreement(people: np.ndarray, judge: np.ndarray, case: np.ndarray, ca
     turned = np.array([1, 0, 2, 3])
     rows, columns = (np.concatenate([each[valid], turned[each[valid]]]) for each in (people, judge))
     tables = degree_tables(rows, columns, np.tile(case[valid], 2), cases, kinds)
-    right = mean_of((people == judge).astype(float), case, cases, "no pair that people chose about", (0.0, 1.0))
-    of, reason = partial(kappa, 1 - np.eye(kinds)), "both always chose the same" if valid.any() else "no valid verdict"
-    return {"accuracy": right, "kappa": Statistic(tables.reshape(cases, -1), of, int(valid.sum()), reason)}
+    right = mean_of(
+        (people == judge).astype(float), case, cases, "no pair that people chose about", (0.0, 1.0)
+    )
+    of, reason = (
+        partial(kappa, 1 - np.eye(kinds)),
+        "both always chose the same" if valid.any() else "no valid verdict",
+    )
+    return {
+        "accuracy": right,
+        "kappa": Statistic(tables.reshape(cases, -1), of, int(valid.sum()), reason),
+    }
 
 
 ACCURACIES = ("pairwise_accuracy", "concordance", "triple_accuracy")

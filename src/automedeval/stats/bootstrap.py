@@ -16,7 +16,9 @@ CHUNK = 64  # resamples whose counts are held at once
 FEW_CASES = 50  # below, an interval is marked approximate
 RESAMPLES = 2000
 ROUNDING = 1e-12  # figures that differ by less are equal: sums in another order differ in their last digits
-Bounds = tuple[float, float] | None  # the lowest and highest value of a unit, of a figure that is a mean over units
+Bounds = (
+    tuple[float, float] | None
+)  # the lowest and highest value of a unit, of a figure that is a mean over units
 NO_SPREAD = "all cases have the same value, so that no interval can be estimated"
 
 
@@ -24,7 +26,9 @@ NO_SPREAD = "all cases have the same value, so that no interval can be estimated
 class Statistic:
     """A figure that is a function of sums over cases."""
 
-    columns: np.ndarray | None  # float [cases, sums], what each case adds to each sum; None if `cells` is given
+    columns: (
+        np.ndarray | None
+    )  # float [cases, sums], what each case adds to each sum; None if `cells` is given
     # Maps sums [resamples, sums] to figures [resamples]; NaN where it is undefined.
     of: Callable[[np.ndarray], np.ndarray]
     n: int  # the number of units (pairs, responses or cases)
@@ -71,7 +75,11 @@ class Estimate:
     chance: float | None = None
 
     def to_dict(self) -> dict[str, float | int | str | bool | None]:
-        record: dict[str, float | int | str | bool | None] = {"value": self.value, "low": self.low, "high": self.high}
+        record: dict[str, float | int | str | bool | None] = {
+            "value": self.value,
+            "low": self.low,
+            "high": self.high,
+        }
         record["n"] = self.n
         if self.reason:
             record["reason"] = self.reason
@@ -79,20 +87,28 @@ class Estimate:
         return record | ({} if self.chance is None else {"chance": self.chance})
 
 
-def ratio(numerators: np.ndarray, denominators: np.ndarray, n: int | None = None, reason: str = "no pair") -> Statistic:
+def ratio(
+    numerators: np.ndarray, denominators: np.ndarray, n: int | None = None, reason: str = "no pair"
+) -> Statistic:
     """Return sum(numerators) / sum(denominators), both float [cases]: a mean over units of values from 0 to 1."""
     n = round(denominators.sum()) if n is None else n
     return mean(numerators, denominators, n, reason, (0.0, 1.0))
 
 
-def mean(sums: np.ndarray, counts: np.ndarray, n: int, reason: str = "no value", bounds: Bounds = None) -> Statistic:
+def mean(
+    sums: np.ndarray, counts: np.ndarray, n: int, reason: str = "no value", bounds: Bounds = None
+) -> Statistic:
     """Return sum(sums) / sum(counts), both float [cases], of n units."""
     columns = np.column_stack([sums, counts]).astype(float)
     return Statistic(columns, lambda sums: divide(sums[:, 0], sums[:, 1]), n, reason, bounds)
 
 
 def mean_of(
-    values: np.ndarray, case: np.ndarray, cases: int, reason: str = "no value", bounds: Bounds = None
+    values: np.ndarray,
+    case: np.ndarray,
+    cases: int,
+    reason: str = "no value",
+    bounds: Bounds = None,
 ) -> Statistic:
     """Return the mean of values [units], each of the case whose number `case` has; NaN is left out."""
     total, count = sums_at(values, case, cases)
@@ -113,7 +129,9 @@ def divide(numerators: np.ndarray, denominators: np.ndarray) -> np.ndarray:
 def sums_at(values: np.ndarray, place: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the sum and the number of the values [units] of each place, as of each case: two float [size]; NaN is left out."""
     there = ~np.isnan(values)
-    return np.bincount(place[there], values[there], size), np.bincount(place[there], minlength=size).astype(float)
+    return np.bincount(place[there], values[there], size), np.bincount(
+        place[there], minlength=size
+    ).astype(float)
 
 
 def resample_counts(cases: int, resamples: int, seed: int = 0) -> Iterator[np.ndarray]:
@@ -134,10 +152,14 @@ def estimate(tree: Any, cases: int, resamples: int = RESAMPLES, seed: int = 0) -
     leaves: list[Joint] = []
 
     def found(leaf: Statistic | Joint) -> None:
-        leaves.append(leaf if isinstance(leaf, Joint) else Joint((leaf,), lambda estimate: estimate))
+        leaves.append(
+            leaf if isinstance(leaf, Joint) else Joint((leaf,), lambda estimate: estimate)
+        )
 
     _replaced(tree, (Statistic, Joint), found)
-    estimates = iter(bootstrap([part for leaf in leaves for part in leaf.parts], cases, resamples, seed))
+    estimates = iter(
+        bootstrap([part for leaf in leaves for part in leaf.parts], cases, resamples, seed)
+    )
     figures = iter([leaf.of(*(next(estimates) for _ in leaf.parts)) for leaf in leaves])
     return _replaced(tree, (Statistic, Joint), lambda _: next(figures))
 
@@ -156,9 +178,13 @@ def _replaced(node: Any, kind: type | tuple[type, ...], change: Callable[[Any], 
     return [_replaced(child, kind, change) for child in node] if isinstance(node, list) else node
 
 
-def bootstrap(statistics: Sequence[Statistic], cases: int, resamples: int = RESAMPLES, seed: int = 0) -> list[Estimate]:
+def bootstrap(
+    statistics: Sequence[Statistic], cases: int, resamples: int = RESAMPLES, seed: int = 0
+) -> list[Estimate]:
     """Estimate statistics from the same resamples; see `interval`."""
-    wide = {number: each.columns for number, each in enumerate(statistics) if each.columns is not None}
+    wide = {
+        number: each.columns for number, each in enumerate(statistics) if each.columns is not None
+    }
     # One product for all sums: the counts are read once.
     columns = np.concatenate([np.empty((cases, 0)), *wide.values()], axis=1)
     edges = np.cumsum([0, *(each.shape[1] for each in wide.values())])
@@ -166,7 +192,10 @@ def bootstrap(statistics: Sequence[Statistic], cases: int, resamples: int = RESA
 
     def figures(counts: np.ndarray) -> np.ndarray:
         sums = counts @ columns
-        statistic_sums = (sums[:, place[n]] if n in place else each.sums(counts) for n, each in enumerate(statistics))
+        statistic_sums = (
+            sums[:, place[n]] if n in place else each.sums(counts)
+            for n, each in enumerate(statistics)
+        )
         values = [statistic.of(sums_of) for statistic, sums_of in zip(statistics, statistic_sums)]
         return np.array(values).reshape(len(statistics), len(counts))
 
@@ -181,7 +210,9 @@ def bootstrap(statistics: Sequence[Statistic], cases: int, resamples: int = RESA
     ]
 
 
-def estimate_from(value: float, draws: np.ndarray, cases: int, n: int, bounds: Bounds = None) -> Estimate:
+def estimate_from(
+    value: float, draws: np.ndarray, cases: int, n: int, bounds: Bounds = None
+) -> Estimate:
     """Return the estimate of a figure of n units whose values in the resamples are `draws`."""
     low, high, reason = interval(value, draws, cases, bounds)
     return Estimate(value, low, high, n, reason, cases < FEW_CASES, cases, draws)
@@ -207,7 +238,9 @@ def interval(
         if bounds is None or bound is None:
             return None, None, NO_SPREAD
         return *binomial_interval(bound, cases, bounds), None
-    tail = float(scipy.special.ndtr(scipy.special.stdtrit(cases - 1, 0.025) * np.sqrt(cases / (cases - 1))))
+    tail = float(
+        scipy.special.ndtr(scipy.special.stdtrit(cases - 1, 0.025) * np.sqrt(cases / (cases - 1)))
+    )
     low, high = np.quantile(defined, [tail, 1 - tail])
     return float(low), float(high), None
 
@@ -232,7 +265,9 @@ def p_value(estimate: Estimate) -> float | None:
 
     def z(draws: np.ndarray) -> float:
         zero = np.abs(draws) <= ROUNDING
-        return scipy.special.ndtri(((draws[~zero] < 0).sum() + 0.5 * zero.sum() + 0.5) / (len(draws) + 1))
+        return scipy.special.ndtri(
+            ((draws[~zero] < 0).sum() + 0.5 * zero.sum() + 0.5) / (len(draws) + 1)
+        )
 
     return _two_sided(estimate, z)
 
@@ -250,11 +285,20 @@ def t_test(estimate: Estimate) -> float | None:
 def _two_sided(estimate: Estimate, z: Callable[[np.ndarray], float]) -> float | None:
     """Return the p-value of a figure `z` standard deviations of its resamples from 0, widened as in `interval`."""
     defined, cases = estimate.draws[~np.isnan(estimate.draws)], estimate.cases
-    if estimate.value is not None and cases > 1 and len(defined) == len(estimate.draws) > 0 and _constant(defined):
+    if (
+        estimate.value is not None
+        and cases > 1
+        and len(defined) == len(estimate.draws) > 0
+        and _constant(defined)
+    ):
         return 1.0 if abs(defined[0]) <= ROUNDING else float(min(1.0, 2 * 0.5**cases))
     if estimate.low is None:
         return None
-    return float(min(1.0, 2 * scipy.special.stdtr(cases - 1, -abs(z(defined)) * np.sqrt((cases - 1) / cases))))
+    return float(
+        min(
+            1.0, 2 * scipy.special.stdtr(cases - 1, -abs(z(defined)) * np.sqrt((cases - 1) / cases))
+        )
+    )
 
 
 def difference(first: Estimate, second: Estimate, bounds: Bounds = (-1.0, 1.0)) -> Estimate:
@@ -280,18 +324,24 @@ def _weighted(estimates: Sequence[Estimate], weights: np.ndarray, bounds: Bounds
     if without := next((each for each in estimates if each.value is None), None):
         return Estimate(None, cases=cases, reason=without.reason)
     value = float(weights @ [each.value for each in estimates])
-    return estimate_from(value, weights @ np.array([each.draws for each in estimates]), cases, n, bounds)
+    return estimate_from(
+        value, weights @ np.array([each.draws for each in estimates]), cases, n, bounds
+    )
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
     """Return p-values adjusted for multiple tests by the step-down method (Holm 1979)."""
     order = np.argsort(p_values)
     adjusted = np.empty(len(p_values))
-    adjusted[order] = np.maximum.accumulate(np.minimum(1, np.arange(len(order), 0, -1) * np.take(p_values, order)))
+    adjusted[order] = np.maximum.accumulate(
+        np.minimum(1, np.arange(len(order), 0, -1) * np.take(p_values, order))
+    )
     return adjusted.tolist()
 
 
-def adjust(records: list[dict[str, Any]], name: str, test: Callable[[Estimate], float | None] = p_value) -> None:
+def adjust(
+    records: list[dict[str, Any]], name: str, test: Callable[[Estimate], float | None] = p_value
+) -> None:
     """Add to each record the p-value of a figure, and the p-value adjusted for the number of records (Holm)."""
     for record in records:
         record |= {"p": test(record[name]), "p_adjusted": None}

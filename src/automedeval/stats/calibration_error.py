@@ -12,7 +12,11 @@ BINS = 10
 
 
 def calibration_error(
-    judge: np.ndarray, people: np.ndarray, case: np.ndarray, cases: int, place: np.ndarray | None = None
+    judge: np.ndarray,
+    people: np.ndarray,
+    case: np.ndarray,
+    cases: int,
+    place: np.ndarray | None = None,
 ) -> Joint:
     """Return the expected calibration error of scores [units], in their unit (Naeini et al. 2015).
 
@@ -27,7 +31,9 @@ def calibration_error(
         place: int [units], from 0, the bin of each unit; by default `BINS` bins between quantiles of the judge's scores.
     """
     place = _places(judge) if place is None else place
-    gaps = np.zeros((cases, int(place.max(initial=0)) + 1))  # judge less people of each case, by bin
+    gaps = np.zeros(
+        (cases, int(place.max(initial=0)) + 1)
+    )  # judge less people of each case, by bin
     np.add.at(gaps, (case, place), judge - people)
     count = np.bincount(case, minlength=cases)
     means, n = divide(gaps.sum(axis=0), count.sum()), len(judge)
@@ -42,12 +48,21 @@ def calibration_error(
     # By the triangle inequality, the distance of the gaps from the true gaps bounds by how much chance increases the error.
     # That of a resample's gaps from those of the cases is its bootstrap counterpart.
     noise = Statistic(columns, lambda sums: apart(sums, means), n)
-    return Joint((Statistic(columns, lambda sums: apart(sums, 0.0), n), noise, mean(signed, count, n)), _moved)
+    return Joint(
+        (Statistic(columns, lambda sums: apart(sums, 0.0), n), noise, mean(signed, count, n)),
+        _moved,
+    )
 
 
 def _moved(error: Estimate, noise: Estimate, floor: Estimate) -> Estimate:
     error = replace(error, chance=noise.high)
-    if error.value is None or error.low is None or error.high is None or noise.high is None or floor.low is None:
+    if (
+        error.value is None
+        or error.low is None
+        or error.high is None
+        or noise.high is None
+        or floor.low is None
+    ):
         return error
     excess = float(error.draws.mean()) - error.value
     low = 0.0 if error.value <= noise.high else min(max(0.0, floor.low), error.value)

@@ -25,7 +25,9 @@ class Score(NamedTuple):
     highest: Any
 
 
-def checklist_scores(points: np.ndarray, met: np.ndarray, response: np.ndarray, responses: int) -> Score:
+def checklist_scores(
+    points: np.ndarray, met: np.ndarray, response: np.ndarray, responses: int
+) -> Score:
     """Return the scores of responses, each float [responses].
 
     Args:
@@ -36,11 +38,15 @@ def checklist_scores(points: np.ndarray, met: np.ndarray, response: np.ndarray, 
     read = ~np.isnan(met)
     unread = [np.where(read, 0.0, points.clip(*ends)) for ends in ((None, 0), (0, None))]
     parts = (points.clip(0), np.where(read, points * met, 0.0), *unread)
-    possible, sure, least, most = (np.bincount(response, part, minlength=responses) for part in parts)
+    possible, sure, least, most = (
+        np.bincount(response, part, minlength=responses) for part in parts
+    )
     return Score(*(divide(sure + more, possible) for more in (0.0, least, most)))
 
 
 def checklist_score(points: Sequence[float], met: Sequence[float | None]) -> Score:
     """Return the score of one response by the points of its criteria and whether each is met, None where that is unread."""
-    scores = checklist_scores(np.array(points, float), np.array(met, float), np.zeros(len(met), int), 1)
+    scores = checklist_scores(
+        np.array(points, float), np.array(met, float), np.zeros(len(met), int), 1
+    )
     return Score(*(None if np.isnan(each[0]) else float(each[0]) for each in scores))

@@ -10,7 +10,9 @@ import numpy as np
 from automedeval.stats.bootstrap import Statistic, divide, ratio
 
 
-def degree_tables(first: np.ndarray, second: np.ndarray, case: np.ndarray, cases: int, degrees: int) -> np.ndarray:
+def degree_tables(
+    first: np.ndarray, second: np.ndarray, case: np.ndarray, cases: int, degrees: int
+) -> np.ndarray:
     """Return float [cases, degrees, degrees]: how often the first rater gave the row's degree, and the second the column's.
 
     Args:
@@ -31,7 +33,11 @@ def weighted_kappa(tables: np.ndarray) -> Statistic:
     """
     cases, degrees, _ = tables.shape
     weights = np.subtract.outer(np.arange(degrees), np.arange(degrees)) ** 2
-    reason = "both raters give one degree throughout" if tables.any() else "no answer has a degree by both"
+    reason = (
+        "both raters give one degree throughout"
+        if tables.any()
+        else "no answer has a degree by both"
+    )
     return Statistic(tables.reshape(cases, -1), partial(kappa, weights), int(tables.sum()), reason)
 
 

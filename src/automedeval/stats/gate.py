@@ -69,7 +69,9 @@ def _bound(differences: np.ndarray, span: float, way: int, cases: int) -> float:
     mean = (cases * differences.mean() + extreme) / (cases + 1)
 
     def moment(power: int) -> float:  # the sum over all cases
-        return float(cases / count * ((differences - mean) ** power).sum() + (extreme - mean) ** power)
+        return float(
+            cases / count * ((differences - mean) ** power).sum() + (extreme - mean) ** power
+        )
 
     error, t = math.sqrt(moment(2) / cases / (cases + 1)), scipy.special.stdtrit(cases, LEVEL)
     # The third moment by s³, by the root of the number.
@@ -89,8 +91,17 @@ def _needed(differences: np.ndarray, by: float, span: float) -> int | None:
     way = -1 if mean > -by else 1
 
     def decides(cases: int) -> bool:
-        worst = differences + way * scipy.special.ndtri(POWER) * spread / math.sqrt(cases)  # of the draws that decide
+        worst = differences + way * scipy.special.ndtri(POWER) * spread / math.sqrt(
+            cases
+        )  # of the draws that decide
         return way * (_bound(worst, span, way, cases) + by) < 0
 
-    most = next((count for count in (len(differences) << power for power in range(1, 40)) if decides(count)), None)
+    most = next(
+        (
+            count
+            for count in (len(differences) << power for power in range(1, 40))
+            if decides(count)
+        ),
+        None,
+    )
     return most and bisect_left(range(most), True, lo=len(differences) + 1, key=decides)

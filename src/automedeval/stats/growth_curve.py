@@ -19,7 +19,9 @@ AHEAD = 4  # rounds to forecast after the last measured one
 TOO_FEW = "too few rounds for a forecast"
 EXACT = "three rounds fit exactly: there are no residuals to estimate an interval from"
 NO_RISE = "the measured rounds do not rise"
-NO_REST = "the measured rounds rise in a single step: the rate of further rounds cannot be estimated"
+NO_REST = (
+    "the measured rounds rise in a single step: the rate of further rounds cannot be estimated"
+)
 OVER_ONE = "the measured rounds slow down too little: their limit would be above 1"
 # Bounds of u, v and q in the fit. u = 0.8 is a limit of 1.95, so that limits above 1 are found, and then refused.
 LOWEST, HIGHEST = (0.8, 0.0, 0.0), (np.inf, np.inf, 1.0)
@@ -67,7 +69,13 @@ def forecast(values: Sequence[float | None]) -> dict[str, Any]:
     if measured[-1] - measured[0] < NEARLY:
         return {"reason": NO_RISE}
     times = np.arange(rounds, dtype=float)
-    options = {"bounds": (LOWEST, HIGHEST), "x_scale": (1.0, 0.1, 0.5), "ftol": 1e-15, "xtol": 1e-15, "gtol": 1e-15}
+    options = {
+        "bounds": (LOWEST, HIGHEST),
+        "x_scale": (1.0, 0.1, 0.5),
+        "ftol": 1e-15,
+        "xtol": 1e-15,
+        "gtol": 1e-15,
+    }
     options |= {"fun": lambda line: _values(line, times) - measured, "jac": "3-point"}
     # The sum of squares can have several minima: begin at several rates, with the curve through the first and the last round.
     first, last = np.maximum(measured[[0, -1]], NEARLY) ** (-1 / 3)
@@ -75,11 +83,17 @@ def forecast(values: Sequence[float | None]) -> dict[str, Any]:
         (max(last, LOWEST[0] + NEARLY), max(first - last, NEARLY), q)
         for q in (0.05, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.97)
     ]
-    best = min((scipy.optimize.least_squares(x0=start, **options) for start in starts), key=lambda each: each.cost)
+    best = min(
+        (scipy.optimize.least_squares(x0=start, **options) for start in starts),
+        key=lambda each: each.cost,
+    )
     if reason := _flaw(*best.x):
         return {"reason": reason}
     u, v, q = best.x
-    curve, exact = Curve(min(1.0, float(u**-3)), float(-math.log(q)), float(math.log(u / v))), rounds == LEAST_ROUNDS
+    curve, exact = (
+        Curve(min(1.0, float(u**-3)), float(-math.log(q)), float(math.log(u / v))),
+        rounds == LEAST_ROUNDS,
+    )
     error = None if exact else math.sqrt(2 * best.cost / (rounds - LEAST_ROUNDS))
     record = asdict(curve) | {"exact": exact, "residual_error": error, "small_rest": SMALL_REST}
     record |= {"round_of_small_rest": curve.round_of_small_rest(), "next": []}
@@ -88,7 +102,11 @@ def forecast(values: Sequence[float | None]) -> dict[str, Any]:
         line = {"round": t, "value": curve.at(t), "low": None, "high": None}
         if error is not None:
             spread = scipy.optimize.approx_fprime(best.x, _values, 1e-7, t) @ inverse
-            reach = float(scipy.special.stdtrit(rounds - LEAST_ROUNDS, 0.975)) * error * math.sqrt(spread @ spread + 1)
+            reach = (
+                float(scipy.special.stdtrit(rounds - LEAST_ROUNDS, 0.975))
+                * error
+                * math.sqrt(spread @ spread + 1)
+            )
             line |= {"low": max(0.0, curve.at(t) - reach), "high": min(1.0, curve.at(t) + reach)}
         record["next"].append(line)
     return record | ({"no_interval": EXACT} if exact else {})

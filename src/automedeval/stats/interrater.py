@@ -27,16 +27,27 @@ def icc(ratings: np.ndarray, case: np.ndarray, cases: int, crossed: bool) -> dic
     use = rated.all(axis=1) if crossed else rated.sum(axis=1) >= 2
     k = ratings.shape[1]
     n = int(use.sum())
-    reason = "fewer than two responses that were rated by " + ("all raters" if crossed else "two or more")
+    reason = "fewer than two responses that were rated by " + (
+        "all raters" if crossed else "two or more"
+    )
     reason = reason if n < 2 else "all ratings are the same"
     used = rated[use]
     values = np.where(used, ratings[use], 0.0)
     values = np.where(used, values - values.sum() / max(1, used.sum()), 0.0)
     count, total = used.sum(axis=1), values.sum(axis=1)
-    parts = [np.ones(n), (values**2).sum(axis=1), total**2 / np.maximum(count, 1), total, count, count**2]
+    parts = [
+        np.ones(n),
+        (values**2).sum(axis=1),
+        total**2 / np.maximum(count, 1),
+        total,
+        count,
+        count**2,
+    ]
     if crossed:
         parts += list(values.T)
-    columns = np.column_stack([np.bincount(case[use], weights=part, minlength=cases) for part in parts])
+    columns = np.column_stack(
+        [np.bincount(case[use], weights=part, minlength=cases) for part in parts]
+    )
 
     def of(sums: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         targets, squares, between, total, count, count_squares = sums[:, :6].T
@@ -52,7 +63,9 @@ def icc(ratings: np.ndarray, case: np.ndarray, cases: int, crossed: bool) -> dic
                 raters = (sums[:, 6:] ** 2).sum(axis=1) / targets - total**2 / count
                 error = (squares - between - raters) / ((targets - 1) * (k - 1))
                 excess = (raters / (k - 1) - error) / targets
-                return share(rows - error, rows + (k - 1) * error + k * excess), share(rows - error, rows + excess)
+                return share(rows - error, rows + (k - 1) * error + k * excess), share(
+                    rows - error, rows + excess
+                )
             within = (squares - between) / (count - targets)
             size = (count - count_squares / count) / (targets - 1)
             return share(rows - within, rows + (size - 1) * within), share(rows - within, rows)
@@ -60,9 +73,13 @@ def icc(ratings: np.ndarray, case: np.ndarray, cases: int, crossed: bool) -> dic
     names = ("ICC(A,1)", "ICC(A,k)") if crossed else ("ICC(1,1)", "ICC(1,k)")
 
     def figure(number: int) -> Callable[[np.ndarray], np.ndarray]:
-        return lambda sums: np.nan_to_num(of(sums)[number], nan=np.nan, posinf=np.nan, neginf=np.nan)
+        return lambda sums: np.nan_to_num(
+            of(sums)[number], nan=np.nan, posinf=np.nan, neginf=np.nan
+        )
 
-    return {name: Statistic(columns, figure(number), n, reason) for number, name in enumerate(names)}
+    return {
+        name: Statistic(columns, figure(number), n, reason) for number, name in enumerate(names)
+    }
 
 
 def _no_spread(count: np.ndarray, total: np.ndarray, squares: np.ndarray) -> np.ndarray:
@@ -87,7 +104,9 @@ def krippendorff_alpha(ratings: np.ndarray, case: np.ndarray, cases: int, level:
         return Statistic(sums, _interval_alpha, n, reason)
     levels = np.unique(values[used])
     if not 1 <= len(levels) <= MOST_LEVELS:
-        reason = f"more than {MOST_LEVELS} different ratings: use the interval form" if n else reason
+        reason = (
+            f"more than {MOST_LEVELS} different ratings: use the interval form" if n else reason
+        )
         return undefined(cases, n, reason)
     tallies = np.stack([(values == step).sum(axis=1) for step in levels], axis=1)
     together = tallies[:, :, None] * tallies[:, None, :] - np.eye(len(levels)) * tallies[:, :, None]

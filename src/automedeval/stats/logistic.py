@@ -8,7 +8,9 @@ from automedeval.stats.agreement import SAME
 RIDGE = 0.01  # of `order_weights`: bounds them where they reproduce the order without an error
 
 
-def fit_logistic(design: np.ndarray, won: np.ndarray, ridge: float, least: float = -np.inf) -> np.ndarray:
+def fit_logistic(
+    design: np.ndarray, won: np.ndarray, ridge: float, least: float = -np.inf
+) -> np.ndarray:
     """Return the coefficients that maximise the binomial log-likelihood less ridge / 2 times their squared length.
 
     Args:
@@ -25,7 +27,9 @@ def fit_logistic(design: np.ndarray, won: np.ndarray, ridge: float, least: float
 
     size = design.shape[1]
     options = {"ftol": 1e-15, "gtol": 1e-10, "maxiter": 1000}
-    return scipy.optimize.minimize(loss, np.zeros(size), jac=True, bounds=[(least, None)] * size, options=options).x
+    return scipy.optimize.minimize(
+        loss, np.zeros(size), jac=True, bounds=[(least, None)] * size, options=options
+    ).x
 
 
 def order_weights(gaps: np.ndarray) -> np.ndarray:

@@ -26,5 +26,7 @@ def cases_needed(difference: Estimate, level: float = LEVEL) -> int | None:
     if spread < ROUNDING:
         return math.ceil(1 - math.log2(level))
     edge = -float(scipy.special.ndtri(level / 2))
-    needed = (spread * (edge + float(scipy.special.ndtri(POWER))) / difference.value) ** 2 + edge**2 / 2
+    needed = (
+        spread * (edge + float(scipy.special.ndtri(POWER))) / difference.value
+    ) ** 2 + edge**2 / 2
     return math.ceil(needed) if needed <= MOST else None

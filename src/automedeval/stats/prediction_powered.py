@@ -53,7 +53,9 @@ class Powered:
     interval: Estimate
     classical: Estimate
     naive: Estimate
-    weight: float | None = None  # λ of the judge: 0, it is not used; 1, on people's scale, it counts like a person
+    weight: float | None = (
+        None  # λ of the judge: 0, it is not used; 1, on people's scale, it counts like a person
+    )
     rated: int = 0  # cases
     unrated: int = 0
     invalid: int = 0  # rated cases without a valid verdict
@@ -62,8 +64,16 @@ class Powered:
 
     def to_dict(self) -> dict[str, Any]:
         figures = {name: getattr(self, name).to_dict() for name in ("classical", "naive")}
-        record = figures | {"prediction_powered": self.interval.to_dict(), "weight": self.weight, "rated": self.rated}
-        return record | {"unrated": self.unrated, "rated_without_verdict": self.invalid, "worth": self.worth}
+        record = figures | {
+            "prediction_powered": self.interval.to_dict(),
+            "weight": self.weight,
+            "rated": self.rated,
+        }
+        return record | {
+            "unrated": self.unrated,
+            "rated_without_verdict": self.invalid,
+            "worth": self.worth,
+        }
 
 
 def prediction_powered(people: np.ndarray, judge: np.ndarray, bounds: Bounds = None) -> Powered:
@@ -77,11 +87,20 @@ def prediction_powered(people: np.ndarray, judge: np.ndarray, bounds: Bounds = N
     is_rated, valid = ~np.isnan(people), ~np.isnan(judge)
     rated, n = int(is_rated.sum()), len(people)
     naive = Estimate(
-        None, n=int(valid.sum()), cases=int(valid.sum()), reason="fewer than two cases have a valid verdict"
+        None,
+        n=int(valid.sum()),
+        cases=int(valid.sum()),
+        reason="fewer than two cases have a valid verdict",
     )
     if naive.n > 1:
-        naive = _interval(float(judge[valid].mean()), float(judge[valid].var(ddof=1)) / naive.n, naive.n, bounds)
-    counts: dict[str, Any] = {"rated": rated, "unrated": n - rated, "invalid": int((is_rated & ~valid).sum())}
+        naive = _interval(
+            float(judge[valid].mean()), float(judge[valid].var(ddof=1)) / naive.n, naive.n, bounds
+        )
+    counts: dict[str, Any] = {
+        "rated": rated,
+        "unrated": n - rated,
+        "invalid": int((is_rated & ~valid).sum()),
+    }
     if rated < 2:
         nothing = Estimate(None, n=rated, cases=rated, reason="fewer than two rated cases")
         return Powered(nothing, nothing, naive, **counts)

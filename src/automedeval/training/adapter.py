@@ -18,7 +18,16 @@ from automedeval.records.run_record import describe_run
 from automedeval.training.run import DECISIVE, Run
 from automedeval.training.stages import refuse_unused
 
-LAYERS = ["query", "key", "value", "dense", "q", "k", "v", "o"]  # that get an adapter, as BERT and MPNet call them
+LAYERS = [
+    "query",
+    "key",
+    "value",
+    "dense",
+    "q",
+    "k",
+    "v",
+    "o",
+]  # that get an adapter, as BERT and MPNet call them
 
 
 def train_adapter(
@@ -44,10 +53,16 @@ def train_adapter(
         raise RecordError("eval_strategy: an adapter is evaluated when it is fitted")
     assert training.output_dir is not None  # transformers has a default
     output = Path(training.output_dir)
-    identity = {name: getattr(training, name) for name in (*DECISIVE, "batch_sampler") if hasattr(training, name)}
+    identity = {
+        name: getattr(training, name)
+        for name in (*DECISIVE, "batch_sampler")
+        if hasattr(training, name)
+    }
     identity |= {"start": start and fingerprint(start, [])}
     identity |= {**lora, "rows": digest(rows), "encoder": fingerprint(base, [])}
-    about = describe_run(arguments, training, libraries=("sentence-transformers", "peft", "datasets"))
+    about = describe_run(
+        arguments, training, libraries=("sentence-transformers", "peft", "datasets")
+    )
     run = Run(output, {"identity": identity, **about, **(facts or {})})
     if run.finished:
         return
@@ -55,10 +70,16 @@ def train_adapter(
     model = load_cross_encoder(base, start, trainable=True, labels=labels, tokens=tokens)
     if start is None:
         try:
-            model.add_adapter(LoraConfig(**lora, target_modules=LAYERS, modules_to_save=["classifier"]))
+            model.add_adapter(
+                LoraConfig(**lora, target_modules=LAYERS, modules_to_save=["classifier"])
+            )
         except ValueError as error:
-            raise RecordError(f"{base} takes no adapter: {' '.join(str(error).split())[:200]}") from None
-    trainer = CrossEncoderTrainer(model=model, args=training, train_dataset=Dataset.from_list(rows), loss=loss(model))
+            raise RecordError(
+                f"{base} takes no adapter: {' '.join(str(error).split())[:200]}"
+            ) from None
+    trainer = CrossEncoderTrainer(
+        model=model, args=training, train_dataset=Dataset.from_list(rows), loss=loss(model)
+    )
     run.train(trainer)
     save_adapter(model, output / "adapter")
     run.finish(losses=[line for line in trainer.state.log_history if "loss" in line])

@@ -23,13 +23,19 @@ from automedeval.records.tables import packaged
 # File in a checkpoint folder after every process has written its part, with the seconds of training until then.
 WHOLE = "whole"
 # TRL's arguments that determine the weights, together with the rows and the start. A run is resumed only if all are unchanged.
-DECISIVE = tuple(name for names in packaged("training", "arguments")["decisive"].values() for name in names)
+DECISIVE = tuple(
+    name for names in packaged("training", "arguments")["decisive"].values() for name in names
+)
 
 
 def identity_of(training: Any, model: Any, peft: Any, rows: Any, start: Path) -> dict[str, Any]:
     """Return what determines the weights of a run: TRL's arguments, the adapter, the rows and the start."""
     identity = {name: getattr(training, name) for name in DECISIVE if hasattr(training, name)}
-    identity |= {"dtype": model.dtype, "peft": peft and peft.to_dict(), "processes": PartialState().num_processes}
+    identity |= {
+        "dtype": model.dtype,
+        "peft": peft and peft.to_dict(),
+        "processes": PartialState().num_processes,
+    }
     identity |= {name: True for name in ("load_in_8bit", "load_in_4bit") if getattr(model, name)}
     return identity | {"rows": digest(rows), "start": fingerprint(start, [])}
 
@@ -41,8 +47,15 @@ class Run(TrainerCallback):
     """
 
     def __init__(self, output: Path, record: Mapping[str, Any]):
-        as_text = json.dumps(record, default=lambda other: sorted(other) if isinstance(other, set) else str(other))
-        self.output, self.record, self._before, self._started = output, json.loads(as_text), 0.0, time.monotonic()
+        as_text = json.dumps(
+            record, default=lambda other: sorted(other) if isinstance(other, set) else str(other)
+        )
+        self.output, self.record, self._before, self._started = (
+            output,
+            json.loads(as_text),
+            0.0,
+            time.monotonic(),
+        )
         self._goes = False  # whether training has begun
         state = PartialState()
         state.wait_for_everyone()  # the folder is reserved only after all processes have checked the input
@@ -64,9 +77,14 @@ class Run(TrainerCallback):
 
         RecordError if the trainer cannot go on from the checkpoint.
         """
-        state, seconds = PartialState(), {folder: _seconds(folder) for folder in self.output.glob("checkpoint-*")}
+        state, seconds = (
+            PartialState(),
+            {folder: _seconds(folder) for folder in self.output.glob("checkpoint-*")},
+        )
         state.wait_for_everyone()  # all processes have looked before the first removes anything
-        if state.is_main_process and (broken := sorted(each for each, whole in seconds.items() if whole is None)):
+        if state.is_main_process and (
+            broken := sorted(each for each, whole in seconds.items() if whole is None)
+        ):
             print(f"{', '.join(folder.name for folder in broken)}: incomplete, removed", flush=True)
             for folder in broken:
                 shutil.rmtree(folder)
@@ -94,7 +112,9 @@ class Run(TrainerCallback):
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         PartialState().wait_for_everyone()
         if state.is_world_process_zero:
-            write_whole(self.output / f"checkpoint-{state.global_step}" / WHOLE, f"{self.seconds:.1f}\n")
+            write_whole(
+                self.output / f"checkpoint-{state.global_step}" / WHOLE, f"{self.seconds:.1f}\n"
+            )
 
     def finish(self, **more: Any) -> None:
         """Write the record, with more facts, which makes the run finished; remove what it could resume from."""
@@ -107,13 +127,20 @@ class Run(TrainerCallback):
         there, now = read_record(self.output), self.record["identity"]
         if there is None:
             if self.output.exists() and any(self.output.iterdir()):
-                raise RecordError(f"{self.output}: holds files that are no training run; choose another --output_dir")
+                raise RecordError(
+                    f"{self.output}: holds files that are no training run; choose another --output_dir"
+                )
         else:
             was = there["identity"]
             if changed := sorted(name for name in {*was, *now} if was.get(name) != now.get(name)):
-                old, new = (json.dumps(identity.get(changed[0]), ensure_ascii=False) for identity in (was, now))
+                old, new = (
+                    json.dumps(identity.get(changed[0]), ensure_ascii=False)
+                    for identity in (was, now)
+                )
                 change = f"{changed[0]} was {old:.60}, now {new:.60}"
-                raise RecordError(f"{self.output}: holds another run: {change}; choose another --output_dir")
+                raise RecordError(
+                    f"{self.output}: holds another run: {change}; choose another --output_dir"
+                )
             if there["finished"]:
                 self._remove_checkpoints()  # left by a run that was killed after writing its record
                 return

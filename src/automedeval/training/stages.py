@@ -27,13 +27,19 @@ def refuse_unused(arguments: Mapping[str, Any]) -> None:
         if arguments.get(name, accepted) != accepted:
             raise RecordError(f"{name}: {why}")
     for part in arguments.get("datasets") or ():
-        if ignored := [key for key, value in vars(part).items() if value is not None and key not in ("path", "split")]:
+        if ignored := [
+            key
+            for key, value in vars(part).items()
+            if value is not None and key not in ("path", "split")
+        ]:
             raise RecordError(f"datasets: {ignored[0]}: a part has a path and a split alone")
     if arguments.get("datasets") and arguments.get("dataset_name"):
         raise RecordError("dataset_name: the rows are those of datasets: name one of the two")
 
 
-def read_rows(parts: Sequence[tuple[str | None, str]]) -> tuple[str, list[str], Any, dict[str, Any]]:
+def read_rows(
+    parts: Sequence[tuple[str | None, str]],
+) -> tuple[str, list[str], Any, dict[str, Any]]:
     """Read the splits that a run trains on, or is evaluated on, given as (data set, split).
 
     Return the data set's name, the splits, their rows as one `datasets.Dataset`, and the data set's statistics.json.
@@ -47,14 +53,18 @@ def read_rows(parts: Sequence[tuple[str | None, str]]) -> tuple[str, list[str], 
     if (Path(dataset) / "statistics.json").exists():
         statistics = read_statistics(dataset)
         if missing := [split for split in splits if split not in statistics["splits"]]:
-            raise RecordError(f"{dataset}: no split {missing[0]!r}; there are {', '.join(statistics['splits'])}")
+            raise RecordError(
+                f"{dataset}: no split {missing[0]!r}; there are {', '.join(statistics['splits'])}"
+            )
         # Not by `datasets`: it caches a folder by name, and returns the old rows of a folder that was built again.
         rows = concatenate_datasets([Dataset(read_table(dataset, split)) for split in splits])
         return dataset, splits, rows, statistics
     try:  # a data set that was not built here, as one of the Hub, has no statistics.json
         rows = concatenate_datasets([hub_rows(dataset, split, streaming=False) for split in splits])
     except (ValueError, OSError) as error:  # raised for a wrong name, split or file
-        raise RecordError(f"{dataset}, {'+'.join(splits)}: {' '.join(str(error).split())[:300]}") from None
+        raise RecordError(
+            f"{dataset}, {'+'.join(splits)}: {' '.join(str(error).split())[:300]}"
+        ) from None
     return dataset, splits, rows, {}
 
 
@@ -65,13 +75,17 @@ def check_base(start: Path, encoder: PromptEncoder, max_length: int | None) -> N
     config = AutoConfig.from_pretrained(start).get_text_config()
     window = getattr(config, "max_position_embeddings", None)
     if window and max_length and window < max_length:
-        raise RecordError(f"max_length: {max_length:,} tokens exceed the context window of {start}, {window:,}")
+        raise RecordError(
+            f"max_length: {max_length:,} tokens exceed the context window of {start}, {window:,}"
+        )
     try:
         ends = GenerationConfig.from_pretrained(start).eos_token_id
     except OSError:
         ends = config.eos_token_id
     known = {*(ends if isinstance(ends, list) else [ends]), encoder.tokenizer.eos_token_id} - {None}
-    ((_, answer),) = encoder.encode_answered([([{"role": "user", "content": "Is it right?"}], "Yes.")])
+    ((_, answer),) = encoder.encode_answered(
+        [([{"role": "user", "content": "Is it right?"}], "Yes.")]
+    )
     if not known & set(answer):
         raise RecordError(
             f"{start}: its chat template ends an answer with no end-of-sequence token: a judge would not stop"
@@ -79,7 +93,11 @@ def check_base(start: Path, encoder: PromptEncoder, max_length: int | None) -> N
 
 
 def tokenize(
-    rows: Any, place: str, encoder: PromptEncoder, max_length: int | None = None, num_proc: int | None = None
+    rows: Any,
+    place: str,
+    encoder: PromptEncoder,
+    max_length: int | None = None,
+    num_proc: int | None = None,
 ) -> Any:
     """Add to rows of a prompt and a completion the columns that TRL makes of them: `input_ids` and `completion_mask`.
 
@@ -96,23 +114,36 @@ def tokenize(
             )
     if not len(rows):
         raise RecordError(f"{place}: not a single row")
-    names = [repr(each) for each in (rows["case_id"] if "case_id" in rows.column_names else range(len(rows)))]
-    if empty := [name for name, completion in zip(names, rows["completion"]) if not _answer(completion)]:
+    names = [
+        repr(each)
+        for each in (rows["case_id"] if "case_id" in rows.column_names else range(len(rows)))
+    ]
+    if empty := [
+        name for name, completion in zip(names, rows["completion"]) if not _answer(completion)
+    ]:
         raise RecordError(f"{place}: {_listed('without a completion of one message', empty)}")
 
     def encode(batch: Mapping[str, list]) -> dict[str, list[list[int]]]:
-        pairs = encoder.encode_answered(list(zip(batch["prompt"], map(_answer, batch["completion"]))))
+        pairs = encoder.encode_answered(
+            list(zip(batch["prompt"], map(_answer, batch["completion"])))
+        )
         return {
             "input_ids": [prompt + answer for prompt, answer in pairs],
             "completion_mask": [[0] * len(prompt) + [1] * len(answer) for prompt, answer in pairs],
         }
 
     try:
-        encoded = rows.map(encode, batched=True, batch_size=256, num_proc=num_proc, desc=f"Tokenizing {place}")
+        encoded = rows.map(
+            encode, batched=True, batch_size=256, num_proc=num_proc, desc=f"Tokenizing {place}"
+        )
     except RecordError as error:
         raise RecordError(f"{place}: {error}") from None
     lengths = list(map(len, encoded["input_ids"]))
-    if over := [f"{name} ({size:,})" for name, size in zip(names, lengths) if max_length and size > max_length]:
+    if over := [
+        f"{name} ({size:,})"
+        for name, size in zip(names, lengths)
+        if max_length and size > max_length
+    ]:
         raise RecordError(
             f"{place}: {_listed(f'of {len(rows):,} longer than max_length, {max_length:,} tokens', over)}; build the data "
             "set with this --max_length, or raise it"
@@ -120,7 +151,9 @@ def tokenize(
     return encoded
 
 
-def stage_of(rows: Any, dataset: str, splits: Sequence[str], statistics: Mapping[str, Any], training: Any) -> Stage:
+def stage_of(
+    rows: Any, dataset: str, splits: Sequence[str], statistics: Mapping[str, Any], training: Any
+) -> Stage:
     """Return the record of a stage that trains on these tokenized rows."""
     tokens, completion = sum(map(len, rows["input_ids"])), sum(map(sum, rows["completion_mask"]))
     trained = tokens if training.completion_only_loss is False else completion
@@ -141,7 +174,11 @@ def _listed(fault: str, names: Sequence[str]) -> str:
 
 
 def check_start(
-    model: str, history: Sequence[Stage], dataset: str, splits: Sequence[str], statistics: Mapping[str, Any]
+    model: str,
+    history: Sequence[Stage],
+    dataset: str,
+    splits: Sequence[str],
+    statistics: Mapping[str, Any],
 ) -> None:
     """Check that a stage starts from the right checkpoint; raise RecordError if `model` is that of another stage.
 
@@ -163,12 +200,16 @@ def check_start(
             raise RecordError(f"{splits[0]} starts where {before} ended, and {seen}")
     elif "follows" in statistics:
         if last is None or last.fingerprint != statistics["follows"]:
-            raise RecordError(f"{dataset} revises mistakes of a judge trained on {statistics['follows']}, and {seen}")
+            raise RecordError(
+                f"{dataset} revises mistakes of a judge trained on {statistics['follows']}, and {seen}"
+            )
     elif any(stage.fingerprint == statistics["fingerprint"] for stage in history):
         raise RecordError(f"{splits[0]} is the first stage of {dataset}, and {seen}")
 
 
-def write_card(output: Path, record: Mapping[str, Any], history: Sequence[Stage], losses: Sequence[Mapping]) -> None:
+def write_card(
+    output: Path, record: Mapping[str, Any], history: Sequence[Stage], losses: Sequence[Mapping]
+) -> None:
     """Write the card of a checkpoint, and the losses of its last stage."""
     write_lines(output / "training" / "losses.jsonl", losses)
     template = environment("automedeval.training").get_template("checkpoint_card.md.jinja")

@@ -24,7 +24,13 @@ if TYPE_CHECKING:
     from transformers import TrainingArguments
     from trl import TrlParser
 
-_FULL_DISK = ("No space left", "File too large", "file write failed", "unexpected pos", "iostream error")
+_FULL_DISK = (
+    "No space left",
+    "File too large",
+    "file write failed",
+    "unexpected pos",
+    "iostream error",
+)
 
 
 def parse_run(parser: "TrlParser") -> tuple[Any, ...]:
@@ -33,16 +39,24 @@ def parse_run(parser: "TrlParser") -> tuple[Any, ...]:
     RecordError for an unknown key, for arguments that `refuse_unused` names, and without a model or an output.
     """
     try:
-        groups = parser.parse_args_and_config([*without_bfloat16(parser, sys.argv[1:]), *sys.argv[1:]])
+        groups = parser.parse_args_and_config(
+            [*without_bfloat16(parser, sys.argv[1:]), *sys.argv[1:]]
+        )
     except (ValueError, OSError, TypeError) as error:
         raise RecordError(" ".join(str(error).split())) from None
     refuse_unused({name: value for group in groups for name, value in vars(group).items()})
     _, training, model, *_ = groups
     if training.use_cpu:
-        os.environ.setdefault("DS_ACCELERATOR", "cpu")  # else DeepSpeed warns that it found no GPU, or takes one
+        os.environ.setdefault(
+            "DS_ACCELERATOR", "cpu"
+        )  # else DeepSpeed warns that it found no GPU, or takes one
     if not model.model_name_or_path or not training.output_dir:
         raise RecordError("model_name_or_path and output_dir are needed")
-    loading = {"dtype": model.dtype, "attn_implementation": model.attn_implementation, "use_safetensors": True}
+    loading = {
+        "dtype": model.dtype,
+        "attn_implementation": model.attn_implementation,
+        "use_safetensors": True,
+    }
     training.model_init_kwargs = {**(training.model_init_kwargs or {}), **loading}
     if training.chat_template_path == "none":  # takes back the path that a YAML names
         training.chat_template_path = None
@@ -77,8 +91,12 @@ def check_attention(wanted: str | None) -> None:
 @contextmanager
 def launched() -> Iterator[None]:
     """Run a program of TRL's, as its decorator, and turn the libraries' errors into one line."""
-    warnings.filterwarnings("ignore", r"`torch\.distributed", FutureWarning)  # thousands from DeepSpeed's calls
-    warnings.filterwarnings("ignore", "`is_gradient_checkpointing`", FutureWarning)  # peft asks by the old name
+    warnings.filterwarnings(
+        "ignore", r"`torch\.distributed", FutureWarning
+    )  # thousands from DeepSpeed's calls
+    warnings.filterwarnings(
+        "ignore", "`is_gradient_checkpointing`", FutureWarning
+    )  # peft asks by the old name
     try:
         yield
         if PartialState().backend == "gloo":
@@ -89,12 +107,16 @@ def launched() -> Iterator[None]:
             os._exit(0)
     except (ImportError, ValueError, RuntimeError, SafetensorError) as error:
         text = " ".join(str(error).split())
-        if isinstance(error, ImportError | ValueError):  # a library that is missing, arguments that TRL refuses
+        if isinstance(
+            error, ImportError | ValueError
+        ):  # a library that is missing, arguments that TRL refuses
             raise RecordError(text[:300]) from None
         if "closed by peer" in text or "reset by peer" in text:
             raise RecordError("another process of this run has ended; see its error line") from None
         if any(sign in text for sign in _FULL_DISK):
-            fault = f"a checkpoint could not be written: {text[:200]}; earlier checkpoints are complete"
+            fault = (
+                f"a checkpoint could not be written: {text[:200]}; earlier checkpoints are complete"
+            )
             raise RecordError(fault) from None
         raise
 
@@ -115,7 +137,11 @@ def precision(training: "TrainingArguments", dtype: str, adapter: bool = False) 
     """
     computed = "bfloat16" if training.bf16 else "float16" if training.fp16 else dtype
     why = bfloat16_missing(training.device.type)
-    copies = any(os.environ.get(f"ACCELERATE_USE_{name}") == "true" for name in ("DEEPSPEED", "FSDP"))
+    copies = any(
+        os.environ.get(f"ACCELERATE_USE_{name}") == "true" for name in ("DEEPSPEED", "FSDP")
+    )
     lost = dtype == "bfloat16" and not (adapter or copies)
     reasons = [*filter(None, [why]), *["loses small updates: --dtype float32"] * lost]
-    return f"computes in {computed}, weights in {dtype}" + (f" ({'; '.join(reasons)})" if reasons else "")
+    return f"computes in {computed}, weights in {dtype}" + (
+        f" ({'; '.join(reasons)})" if reasons else ""
+    )

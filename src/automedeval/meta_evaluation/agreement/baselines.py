@@ -16,7 +16,9 @@ from automedeval.stats.bootstrap import adjust, difference, holm
 LEVEL = 0.05  # p-value below which a judge is called better or worse
 
 
-def measure_baselines(cases: Cases, encoder: TextEncoder | None, notes: list[str]) -> list[VerdictTable]:
+def measure_baselines(
+    cases: Cases, encoder: TextEncoder | None, notes: list[str]
+) -> list[VerdictTable]:
     """Return the baselines that have a score for some response; without an encoder none that compares embeddings."""
     scores = {name: score(cases.records) for name, score in BASELINES.items()}
     if encoder is not None:
@@ -29,19 +31,28 @@ def measure_baselines(cases: Cases, encoder: TextEncoder | None, notes: list[str
             notes.append(f"no baseline {name}: no case has one")
             continue
         if missing:
-            notes.append(f"{name}: {missing} of {len(values)} responses have none and are left out of its figures")
+            notes.append(
+                f"{name}: {missing} of {len(values)} responses have none and are left out of its figures"
+            )
         baselines.append(counted(cases, name, values))
     return baselines
 
 
-def paired(cases: Cases, relations: Mapping[str, np.ndarray], first: Row, second: Row) -> dict[str, Any]:
+def paired(
+    cases: Cases, relations: Mapping[str, np.ndarray], first: Row, second: Row
+) -> dict[str, Any]:
     """Return the concordances of two lines on the pairs that both were asked about, as statistics, for `differences`.
 
     `relations` are people's, by the name of a line, of the pairs that it was asked about [pairs], NaN for the others.
     """
     both = np.where(np.isnan(relations[second.name]), np.nan, relations[first.name])
     sides = [concordance(cases.panel, both, row.finest) for row in (first, second)]
-    return {"first": first.name, "second": second.name, "measure": "concordance", "concordances": sides}
+    return {
+        "first": first.name,
+        "second": second.name,
+        "measure": "concordance",
+        "concordances": sides,
+    }
 
 
 def differences(comparisons: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -74,6 +85,9 @@ def best_baseline(comparisons: Sequence[Mapping[str, Any]]) -> dict[str, Any] | 
     best, p_adjusted = tested[place], holm([each["p"] for each in tested])[place]
     better = best["difference"].value > 0 and max(each["p"] for each in tested) < LEVEL
     worse = best["difference"].value < 0 and p_adjusted < LEVEL
-    about = {"name": best["second"], "outcome": "better" if better else "worse" if worse else "not better"}
+    about = {
+        "name": best["second"],
+        "outcome": "better" if better else "worse" if worse else "not better",
+    }
     figures = {"difference": best["difference"], "p": best["p"], "p_adjusted": p_adjusted}
     return about | figures | {"concordance": best["concordances"][1]}

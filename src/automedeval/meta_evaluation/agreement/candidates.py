@@ -21,7 +21,9 @@ MOST_MODELS = 40  # a table of more pairs cannot be read
 MOST_TOPICS = 20
 
 
-def compare_candidates(cases: Cases, relation: np.ndarray, scores: np.ndarray | None = None) -> dict[str, Any]:
+def compare_candidates(
+    cases: Cases, relation: np.ndarray, scores: np.ndarray | None = None
+) -> dict[str, Any]:
     """Compare the candidates by relations [pairs] and, where they are given, scores [responses].
 
     Returns:
@@ -44,13 +46,17 @@ def compare_candidates(cases: Cases, relation: np.ndarray, scores: np.ndarray | 
     figures = {"win_rate": shares_won(cases, relation)}
     if scores is not None:
         figures = {"score": means_by_model(cases, scores)} | figures
-    records = {name: {label: of[name] for label, of in figures.items() if name in of} for name in names}
+    records = {
+        name: {label: of[name] for label, of in figures.items() if name in of} for name in names
+    }
     pairs = []
     for i, j in combinations(range(len(names)), 2):
         played_by = wins[:, i, j] + wins[:, j, i] + ties[:, i, j]
         if played_by.any():
             outcomes = {"win": wins[:, i, j], "tie": ties[:, i, j], "loss": wins[:, j, i]}
-            shares = {label: bootstrap.ratio(values, played_by) for label, values in outcomes.items()}
+            shares = {
+                label: bootstrap.ratio(values, played_by) for label, values in outcomes.items()
+            }
             shares["margin"] = bootstrap.mean(
                 wins[:, i, j] - wins[:, j, i], played_by, int(played_by.sum()), bounds=(-1.0, 1.0)
             )
@@ -71,9 +77,15 @@ def means_by_model(
     counts, sums = np.bincount(models), np.bincount(models, values)
     there = {cases.models[number]: number for number in np.flatnonzero(counts).tolist()}
     if len(cases.models) > MOST_MODELS:
-        return {name: bootstrap.Estimate(float(sums[k] / counts[k]), n=int(counts[k])) for name, k in there.items()}
+        return {
+            name: bootstrap.Estimate(float(sums[k] / counts[k]), n=int(counts[k]))
+            for name, k in there.items()
+        }
     of = {name: models == number for name, number in there.items()}
-    return {name: bootstrap.mean_of(values[at], case[at], len(cases), bounds=bounds) for name, at in of.items()}
+    return {
+        name: bootstrap.mean_of(values[at], case[at], len(cases), bounds=bounds)
+        for name, at in of.items()
+    }
 
 
 def shares_won(cases: Cases, relation: np.ndarray) -> dict[str, Any]:
@@ -141,16 +153,27 @@ def standing(table: dict[str, Any]) -> dict[str, Any]:
         wins[first, second] = pair["win"]["value"] + pair["tie"]["value"] / 2
         wins[second, first] = pair["loss"]["value"] + pair["tie"]["value"] / 2
         more[first, second] = more[second, first] = pair["more_cases"]
-    losses, beaten = (Counter(model for (model, _), sign in signs.items() if sign == which) for which in "<>")
-    shares = {model: fmean(share for (name, _), share in wins.items() if name == model) for model in table["models"]}
+    losses, beaten = (
+        Counter(model for (model, _), sign in signs.items() if sign == which) for which in "<>"
+    )
+    shares = {
+        model: fmean(share for (name, _), share in wins.items() if name == model)
+        for model in table["models"]
+    }
     order, rest = [], sorted(table["models"], key=lambda model: -shares[model])
     while rest:
-        free = (model for model in rest if not any(signs.get((other, model)) == ">" for other in rest))
+        free = (
+            model for model in rest if not any(signs.get((other, model)) == ">" for other in rest)
+        )
         order.append(next(free, rest[0]))
         rest.remove(order[-1])
     level = [model for model in order[1:] if signs.get((order[0], model), "") != ">"]
     ends = {model: (1 + losses[model], len(order) - beaten[model]) for model in order}
-    unclear = [(order[0], model, more[order[0], model]) for model in level if signs.get((order[0], model)) == "≈"]
+    unclear = [
+        (order[0], model, more[order[0], model])
+        for model in level
+        if signs.get((order[0], model)) == "≈"
+    ]
     ranks = {model: "–".join(dict.fromkeys(map(str, ends[model]))) for model in order}
     hardest = max(unclear, key=lambda each: math.inf if each[2] is None else each[2], default=None)
     stands = {"order": order, "level": level, "signs": signs, "wins": wins}
@@ -164,7 +187,9 @@ def ranked(cases: Cases, relation: np.ndarray) -> dict[str, Any]:
     return standing(bootstrap.plain(table))
 
 
-def means_by_topic(cases: Cases, values: np.ndarray | None, scale: tuple[float, float] | None) -> list[dict[str, Any]]:
+def means_by_topic(
+    cases: Cases, values: np.ndarray | None, scale: tuple[float, float] | None
+) -> list[dict[str, Any]]:
     """Return the mean score of each model in each topic, of scores [responses].
 
     Returns:
@@ -181,6 +206,8 @@ def means_by_topic(cases: Cases, values: np.ndarray | None, scale: tuple[float, 
             within, means = (topics == topic)[cases.panel.case], {}
             for number, name in enumerate(cases.models):
                 scores = values[within & (cases.model_of == number)]
-                means[name] = prediction_powered(np.full(len(scores), np.nan), scores, scale).naive.to_dict()
+                means[name] = prediction_powered(
+                    np.full(len(scores), np.nan), scores, scale
+                ).naive.to_dict()
             records.append({"topic": topic, "cases": count, "models": means})
     return records

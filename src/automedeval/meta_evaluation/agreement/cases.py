@@ -27,7 +27,9 @@ class Cases:
 
     records: list[Case]  # in any order
     source: str  # the name of their file, for notes and error messages
-    notes: list[str] = field(default_factory=list)  # what to know of the table of answers that they were read from
+    notes: list[str] = field(
+        default_factory=list
+    )  # what to know of the table of answers that they were read from
 
     def __post_init__(self) -> None:
         hashes = [hashlib.sha256(case.id.encode()).digest() for case in self.records]
@@ -58,7 +60,11 @@ class Cases:
     @cached_property
     def models(self) -> list[str]:
         """The names of the candidates, in the order of their first response in the file."""
-        return list(dict.fromkeys(name for number in self.file_order for name in self.records[number].models))
+        return list(
+            dict.fromkeys(
+                name for number in self.file_order for name in self.records[number].models
+            )
+        )
 
     @cached_property
     def model_of(self) -> np.ndarray:
@@ -69,7 +75,9 @@ class Cases:
     @cached_property
     def empty(self) -> np.ndarray:
         """Whether each response is empty: bool [responses]."""
-        return np.array([response.is_empty for case in self.records for response in case.responses], bool)
+        return np.array(
+            [response.is_empty for case in self.records for response in case.responses], bool
+        )
 
     @cached_property
     def longer(self) -> np.ndarray:
@@ -80,7 +88,11 @@ class Cases:
     def items(self) -> list[tuple[int, CaseCriterion]]:
         """Every response with every criterion of its case: (number of the response, criterion)."""
         cases = enumerate(self.panel.case.tolist())
-        return [(response, criterion) for response, case in cases for criterion in self.records[case].criteria]
+        return [
+            (response, criterion)
+            for response, case in cases
+            for criterion in self.records[case].criteria
+        ]
 
     @cached_property
     def response_of(self) -> np.ndarray:
@@ -104,7 +116,10 @@ class Cases:
     @cached_property
     def pair_index(self) -> dict[tuple[int, int], int]:
         """(first response, second response) → number of the pair."""
-        return {pair: number for number, pair in enumerate(zip(*map(np.ndarray.tolist, self.panel.pairs)))}
+        return {
+            pair: number
+            for number, pair in enumerate(zip(*map(np.ndarray.tolist, self.panel.pairs)))
+        }
 
     def locate(self, case_id: str, model: str, place: str = "") -> int:
         """Return the number of a model's response to a case; RecordError, with the place in front, if there is none."""

@@ -14,7 +14,11 @@ import numpy as np
 from automedeval.meta_evaluation.agreement.baselines import best_baseline, differences, paired
 from automedeval.meta_evaluation.agreement.candidates import compare_candidates, tell_apart
 from automedeval.meta_evaluation.agreement.cases import Cases
-from automedeval.meta_evaluation.agreement.judge_facts import contradicted, prefers_longer, record_of
+from automedeval.meta_evaluation.agreement.judge_facts import (
+    contradicted,
+    prefers_longer,
+    record_of,
+)
 from automedeval.meta_evaluation.agreement.ratings import People, preference_shares
 from automedeval.meta_evaluation.table import Row, VerdictTable, rows_of
 from automedeval.records import Choice, Preference, VerdictRating
@@ -40,7 +44,9 @@ def meta_evaluate(
         main: the line of the main judge; by default that of the first judge.
     """
     rows = rows_of(judges)
-    rivals, baselines = ([row for row in rows if (row.judge.kind == "judge") is kind] for kind in (True, False))
+    rivals, baselines = (
+        [row for row in rows if (row.judge.kind == "judge") is kind] for kind in (True, False)
+    )
     main = main or rivals[0]
     tree: dict[str, Any] = {
         "cases": _counts(cases, people),
@@ -48,7 +54,10 @@ def meta_evaluate(
     }
     tree["main_judge"] = {"name": main.name}
     wrong = {case for (case, _), statements in contradicted(main.judge).items() if statements}
-    tree["main_judge"] |= {"valid_rates": _valid_rates(cases, main.judge), "contradicted_cases": len(wrong)}
+    tree["main_judge"] |= {
+        "valid_rates": _valid_rates(cases, main.judge),
+        "contradicted_cases": len(wrong),
+    }
     compared = {row.name: compare_candidates(cases, row.relations, row.values) for row in rivals}
     if people is not None:
         relations = {row.name: row.people_relations(people) for row in rows}
@@ -84,8 +93,14 @@ def _counts(cases: Cases, people: People | None) -> dict[str, Any]:
     counts |= {"pairs": len(cases.panel.pairs[0]), "models": len(cases.models)}
     if people is not None:
         relation, rated = people.relations, ~np.isnan(people.scores)
-        counts |= {"rated_cases": len(np.unique(cases.panel.case[rated])), "rated_responses": int(rated.sum())}
-        counts |= {"rated_pairs": int((~np.isnan(relation)).sum()), "tied_pairs": int((relation == 0).sum())}
+        counts |= {
+            "rated_cases": len(np.unique(cases.panel.case[rated])),
+            "rated_responses": int(rated.sum()),
+        }
+        counts |= {
+            "rated_pairs": int((~np.isnan(relation)).sum()),
+            "tied_pairs": int((relation == 0).sum()),
+        }
     return counts
 
 
@@ -98,7 +113,9 @@ def measures_of(cases: Cases, row: Row, rated: np.ndarray, relation: np.ndarray)
     """
     record: dict[str, Any] = agreement.accuracies(cases.panel, relation, row.relations)
     record["concordance"] = agreement.concordance(cases.panel, relation, row.finest)
-    reason = "this judge gives choices, no scores" if row.criterion is not None else "no valid verdict"
+    reason = (
+        "this judge gives choices, no scores" if row.criterion is not None else "no valid verdict"
+    )
     if row.own is None or np.isnan(row.own).all():  # the latter of one run
         return record | dict.fromkeys(CORRELATIONS, Estimate(None, reason=reason))
     return record | agreement.correlations(cases.panel, rated, row.own)
@@ -113,7 +130,9 @@ def _agreement(cases: Cases, people: People, row: Row, relation: np.ndarray) -> 
     record = measures_of(cases, row, rated, relation)
     record["runs"] = None
     if len(runs) > 1:
-        record["runs"] = [{"run": each.run} | measures_of(cases, each, rated, relation) for each in runs]
+        record["runs"] = [
+            {"run": each.run} | measures_of(cases, each, rated, relation) for each in runs
+        ]
     record["rated_cases"] = row.rated_cases(people)
     if row.criterion is None and row.judge.kind == "judge":
         record["by_confidence"] = _by_confidence(cases, row, relation)
@@ -138,7 +157,10 @@ def _valid_rates(cases: Cases, judge: VerdictTable) -> dict[str, bootstrap.Stati
     for number, name in enumerate(cases.models):
         of_model = cases.model_of == number
         if due[of_model].any():
-            sums = [cases.panel.per_case(np.where(of_model, each, 0.0), "responses") for each in (valid, due)]
+            sums = [
+                cases.panel.per_case(np.where(of_model, each, 0.0), "responses")
+                for each in (valid, due)
+            ]
             rates[name] = bootstrap.ratio(sums[0], sums[1], reason="no verdict")
     return rates
 
@@ -146,37 +168,55 @@ def _valid_rates(cases: Cases, judge: VerdictTable) -> dict[str, bootstrap.Stati
 def _people(cases: Cases, people: People) -> dict[str, Any]:
     """Return who rated, the reliability of the ratings, per criterion and of their mean, and one rater beside the others."""
     panel = cases.panel
-    record: dict[str, Any] = {"raters": "crossed" if people.crossed else "anonymous", "annotators": people.annotators}
+    record: dict[str, Any] = {
+        "raters": "crossed" if people.crossed else "anonymous",
+        "annotators": people.annotators,
+    }
     record |= {"criteria": list(people.by_criterion)}
     record["prefers_longer"] = prefers_longer(cases, people.relations)
     if (each_rater := people.leave_one_out()) is None:
-        return record | {"reliability": None, "reason": "one rater only: the agreement between people is not known"}
+        return record | {
+            "reliability": None,
+            "reason": "one rater only: the agreement between people is not known",
+        }
     raters, relations, scores = each_rater
-    record["ceiling"] = agreement.accuracies(raters, *relations) | agreement.correlations(raters, *scores)
+    record["ceiling"] = agreement.accuracies(raters, *relations) | agreement.correlations(
+        raters, *scores
+    )
     tables = dict(people.by_criterion)
     if len(tables) > 1:
         tables["mean of the criteria"] = people.by_annotator
     record["reliability"] = {}
     for criterion, ratings in tables.items():
         level = "ordinal" if criterion in people.by_criterion else "interval"
-        record["reliability"][criterion] = interrater.icc(ratings, panel.case, len(cases), people.crossed)
+        record["reliability"][criterion] = interrater.icc(
+            ratings, panel.case, len(cases), people.crossed
+        )
         alpha = interrater.krippendorff_alpha(ratings, panel.case, len(cases), level)
         record["reliability"][criterion][f"alpha ({level})"] = alpha
     return record
 
 
-def _choices(cases: Cases, judges: Sequence[VerdictTable], people: dict[str, dict[int, Counter]]) -> dict[str, Any]:
+def _choices(
+    cases: Cases, judges: Sequence[VerdictTable], people: dict[str, dict[int, Counter]]
+) -> dict[str, Any]:
     """Compare judges' choices, or the scores of one that gives none, with the most frequent choice of people by criterion.
 
     Pairs with two equally frequent choices are left out and counted.
     """
     records: dict[str, Any] = {}
-    pairwise = [rubric for rubric in map(read_rubric, packaged_rubrics()) if rubric.mode == "pairwise"]
+    pairwise = [
+        rubric for rubric in map(read_rubric, packaged_rubrics()) if rubric.mode == "pairwise"
+    ]
     criteria = {each.name: each for rubric in pairwise for each in rubric.criteria}
     case_of_pair = cases.panel.case[cases.panel.pairs[0]]
     for criterion, votes in people.items():
         ranked = {pair: counter.most_common(2) for pair, counter in votes.items()}
-        majority = {pair: top[0][0] for pair, top in ranked.items() if len(top) == 1 or top[0][1] > top[1][1]}
+        majority = {
+            pair: top[0][0]
+            for pair, top in ranked.items()
+            if len(top) == 1 or top[0][1] > top[1][1]
+        }
         index = np.array(sorted(majority), int)
         chosen = np.array([majority[pair] for pair in index.tolist()], int)
         for judge in judges:
@@ -188,7 +228,9 @@ def _choices(cases: Cases, judges: Sequence[VerdictTable], people: dict[str, dic
                 turn = -1 if packaged is not None and packaged.polarity == "worse" else 1
                 relation = turn * cases.panel.relations(judge.mixed)[index]
                 level = CHOICES.index(packaged.neutral if packaged is not None else "tie")
-                judged = np.select([np.isnan(relation), relation == 1, relation == -1], [-1, 0, 1], level)
+                judged = np.select(
+                    [np.isnan(relation), relation == 1, relation == -1], [-1, 0, 1], level
+                )
             else:
                 continue
             records.setdefault(judge.name, {})[criterion] = {
@@ -198,13 +240,19 @@ def _choices(cases: Cases, judges: Sequence[VerdictTable], people: dict[str, dic
     return records
 
 
-def _verdict_ratings(cases: Cases, ratings: Mapping[str, Sequence[VerdictRating]]) -> dict[str, Any]:
+def _verdict_ratings(
+    cases: Cases, ratings: Mapping[str, Sequence[VerdictRating]]
+) -> dict[str, Any]:
     """Count physicians' scores of the rationales, per judge and criterion (Fig. 5a)."""
     records: dict[str, Any] = {judge: {} for judge in ratings}
     for judge, given in ratings.items():
         steps = sorted({each.score for each in given})
         for criterion in dict.fromkeys(each.criterion for each in given):
-            here = [(cases.index[each.case_id], each.score) for each in given if each.criterion == criterion]
+            here = [
+                (cases.index[each.case_id], each.score)
+                for each in given
+                if each.criterion == criterion
+            ]
             case, score = (np.array(values) for values in zip(*here))
             counts = {f"{step:g}": int((score == step).sum()) for step in steps}
             mean = bootstrap.mean_of(score.astype(float), case, len(cases))
@@ -216,7 +264,9 @@ def _verdict_errors(cases: Cases, ratings: Mapping[str, Sequence[VerdictRating]]
     """Count the verdicts in which physicians found each kind of error, of those that were searched for errors (section 5.2)."""
     records: dict[str, Any] = {}
     for judge, given in ratings.items():
-        found: dict[tuple[int, str | None], set[tuple[str, str]]] = {}  # who found what in each verdict
+        found: dict[
+            tuple[int, str | None], set[tuple[str, str]]
+        ] = {}  # who found what in each verdict
         for each in given:
             if each.tags is not None:
                 there = found.setdefault((cases.index[each.case_id], each.verdict_digest), set())
@@ -225,7 +275,13 @@ def _verdict_errors(cases: Cases, ratings: Mapping[str, Sequence[VerdictRating]]
         others = {tag for there in found.values() for _, tag in there} - {*TAGS}
         for kind in (*TAGS, *sorted(others)) if found else ():
             counts = np.array([sum(tag == kind for _, tag in there) for there in found.values()])
-            share = bootstrap.mean_of((counts > 0).astype(float), case, len(cases), bounds=(0.0, 1.0))
-            record = {"verdicts": int((counts > 0).sum()), "share": share, "findings": int(counts.sum())}
+            share = bootstrap.mean_of(
+                (counts > 0).astype(float), case, len(cases), bounds=(0.0, 1.0)
+            )
+            record = {
+                "verdicts": int((counts > 0).sum()),
+                "share": share,
+                "findings": int(counts.sum()),
+            }
             records.setdefault(judge, {})[kind] = record
     return records

@@ -19,7 +19,9 @@ from automedeval.rubrics import without_scale
 from automedeval.stats import bootstrap
 from automedeval.stats.agreement import ACCURACIES, CORRELATIONS, concordance
 
-Statements = dict[tuple[str, str], list[dict[str, Any]]]  # (case, model) of a response → statements that it makes
+Statements = dict[
+    tuple[str, str], list[dict[str, Any]]
+]  # (case, model) of a response → statements that it makes
 
 # The measures of a record of agreement.json, and what they are called in words.
 MEASURES = {name: name.replace("_", " ").capitalize() for name in ACCURACIES + CORRELATIONS}
@@ -37,7 +39,11 @@ def audits_of(places: Sequence[str], rows: Sequence[Row]) -> dict[str, Audit]:
             audit, settings = Audit.read(content), content["judge"]["settings"]
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise RecordError(f"{file}: no audit.json of automedeval audit ({error})") from None
-        audited = [row.name for row in rows if row.judge.settings is not None and row.judge.settings == settings]
+        audited = [
+            row.name
+            for row in rows
+            if row.judge.settings is not None and row.judge.settings == settings
+        ]
         if not audited:
             which = f"{content['judge']['name']}, with the settings {settings}"
             raise RecordError(f"{file}: an audit of {which}; no judge of these verdicts has them")
@@ -47,19 +53,31 @@ def audits_of(places: Sequence[str], rows: Sequence[Row]) -> dict[str, Audit]:
 
 def blind_to(judge: VerdictTable) -> list[str] | None:
     """Return the kinds of danger that a judge made like this one cannot see; None where this is not known."""
-    return next((verdict.extra["blind_to"] for verdict in judge.verdicts if "blind_to" in verdict.extra), None)
+    return next(
+        (verdict.extra["blind_to"] for verdict in judge.verdicts if "blind_to" in verdict.extra),
+        None,
+    )
 
 
 def contradicted(judge: VerdictTable) -> Statements:
     """Return the statements that contradict their evidence, of every response that was checked."""
     checked = ((each.case_id, each.extra.get("checked", {})) for each in judge.valid)
-    return {(case_id, model): those for case_id, by_model in checked for model, those in by_model.items()}
+    return {
+        (case_id, model): those
+        for case_id, by_model in checked
+        for model, those in by_model.items()
+    }
 
 
 def contradicted_by_model(judge: VerdictTable) -> dict[str, list[int]]:
     """Return model → the number of its responses with a contradicted statement, and of those that were checked."""
-    checked = sorted((model, bool(statements)) for (_, model), statements in contradicted(judge).items())
-    wrong, count = Counter(model for model, is_wrong in checked if is_wrong), Counter(model for model, _ in checked)
+    checked = sorted(
+        (model, bool(statements)) for (_, model), statements in contradicted(judge).items()
+    )
+    wrong, count = (
+        Counter(model for model, is_wrong in checked if is_wrong),
+        Counter(model for model, _ in checked),
+    )
     return {model: [wrong[model], count[model]] for model in count}
 
 
@@ -82,7 +100,9 @@ def notes_on(judge: VerdictTable) -> list[str]:
             notes.append(f"{name}, run {run}: {without(missing)} in that run")
     first, second = cases.panel.pairs
     if left := int((judge.asked[first] & judge.asked[second] & ~judge.asked_pairs).sum()):
-        notes.append(f"{name} was never asked to compare {left} of {len(first)} pairs: left out of its figures")
+        notes.append(
+            f"{name} was never asked to compare {left} of {len(first)} pairs: left out of its figures"
+        )
     return notes
 
 
@@ -103,11 +123,19 @@ def next_steps(judge: VerdictTable, rated: bool, audited: bool) -> list[str]:
     steps = [] if rated else [f"Rate {min(LEAST_RATED, len(judge.cases))} cases."]
     run = run_record(judge).get("arguments", {})
     in_words = judge.rubric is not None and judge.rubric.in_words
-    if not (audited or in_words or run.get("batch_file") or run.get("evidence")):  # an audit asks, and has no books
+    if not (
+        audited or in_words or run.get("batch_file") or run.get("evidence")
+    ):  # an audit asks, and has no books
         follows_none = bool(run) or without_scale(judge.rubric_name)
-        rubric = run.get("rubric") or (None if follows_none else judge.rubric_name.partition("@")[0])
-        chosen = ((name, run.get(name)) for name in ("rationale", "score_decoding", "blank", "judge_name"))
-        judged = {name: value for name, value in chosen if value not in (None, True)} | {"seed": run.get("seed") or ""}
+        rubric = run.get("rubric") or (
+            None if follows_none else judge.rubric_name.partition("@")[0]
+        )
+        chosen = (
+            (name, run.get(name)) for name in ("rationale", "score_decoding", "blank", "judge_name")
+        )
+        judged = {name: value for name, value in chosen if value not in (None, True)} | {
+            "seed": run.get("seed") or ""
+        }
         command = next_command(
             "audit", run, (EncoderArguments, ChatArguments), judge=run.get("judge") or "JUDGE", cases=judge.cases.source,
             rubric=rubric, **judged, output="audits/mine",
@@ -121,13 +149,27 @@ def record_of(cases: Cases, row: Row) -> dict[str, Any]:
     """Return the record of a judge in agreement.json, as far as it needs no ratings, with a `Statistic` for every figure."""
     judge = row.judge
     faults = Counter(each.rationale_fault for each in judge.valid if each.rationale_fault)
-    record: dict[str, Any] = {"kind": judge.kind, "name": judge.name, "judge": judge.judge, "rubric": judge.rubric_name}
+    record: dict[str, Any] = {
+        "kind": judge.kind,
+        "name": judge.name,
+        "judge": judge.judge,
+        "rubric": judge.rubric_name,
+    }
     record |= {"criterion": row.criterion, "blind_to": blind_to(judge)}
-    record |= {"settings": judge.settings, "checkpoint": judge.checkpoint, "contradicted": contradicted_by_model(judge)}
-    record |= {"verdicts": int(judge.verdicts_due.sum()), "errors": dict(judge.errors.most_common(8))}
+    record |= {
+        "settings": judge.settings,
+        "checkpoint": judge.checkpoint,
+        "contradicted": contradicted_by_model(judge),
+    }
+    record |= {
+        "verdicts": int(judge.verdicts_due.sum()),
+        "errors": dict(judge.errors.most_common(8)),
+    }
     record |= {"rationale_faults": dict(sorted(faults.items())), "foreign": foreign(judge)}
     record |= {"empty": judge.by_model(cases.empty), "unread": judge.by_model(judge.unread)}
-    record["valid_rate"] = bootstrap.ratio(judge.verdicts_valid, judge.verdicts_due, reason="no verdict")
+    record["valid_rate"] = bootstrap.ratio(
+        judge.verdicts_valid, judge.verdicts_due, reason="no verdict"
+    )
     record["prefers_longer"] = prefers_longer(cases, row.relations)
     return record
 
@@ -149,9 +191,14 @@ def prefers_longer(cases: Cases, relation: np.ndarray) -> bootstrap.Statistic:
 def profile(name: str, record: Mapping[str, Any], **more: Any) -> JudgeProfile:
     """Return what the record of a judge in agreement.json says of it; `more` are further arguments of `JudgeProfile`."""
     known = {each: record[each] for each in RECORDED if each in record}
-    known |= {"valid": record["valid_rate"]["value"], "prefers_longer": record["prefers_longer"]["value"]}
+    known |= {
+        "valid": record["valid_rate"]["value"],
+        "prefers_longer": record["prefers_longer"]["value"],
+    }
     if audit := record.get("audit"):
-        known["audit"] = Audit(**{each.name: audit[each.name] for each in fields(Audit) if each.name in audit})
+        known["audit"] = Audit(
+            **{each.name: audit[each.name] for each in fields(Audit) if each.name in audit}
+        )
     return JudgeProfile(name, **known | more)
 
 

@@ -25,7 +25,9 @@ from automedeval.stats.bootstrap import Estimate, Statistic
 RATIONALES = ("bert_score", "bart_score")
 OF_SCORES = ("spearman", "pearson", "pairwise_accuracy", "triple_accuracy")
 MARKS = ((0.001, "*"), (0.01, "†"), (0.05, "§"))  # Paper: the marks of Table 2
-Rationales = Mapping[str, Mapping[str, Any]]  # name of a judge → what `compare_rationales` found, under "judges"
+Rationales = Mapping[
+    str, Mapping[str, Any]
+]  # name of a judge → what `compare_rationales` found, under "judges"
 
 
 class Column(NamedTuple):
@@ -67,30 +69,46 @@ def paper_table(
         and of other judges than ours "difference" (less ours), "p" and "p_adjusted", of the correlations of ours "p".
     """
     statistics, estimates = rationales or ({}, {})
-    columns = [name for name in RATIONALES if any(name in record for record in estimates.values())] + list(OF_SCORES)
+    columns = [
+        name for name in RATIONALES if any(name in record for record in estimates.values())
+    ] + list(OF_SCORES)
     by_name = {row.name: row for row in rows}
     table = []
-    for line, names in trainings_of({row.name: (row.judge.name, row.criterion) for row in rows}).items():
+    for line, names in trainings_of(
+        {row.name: (row.judge.name, row.criterion) for row in rows}
+    ).items():
         trainings = [by_name[name] for name in names]
-        runs = {name: {each.get("run", 0): each for each in judges[name]["runs"] or [judges[name]]} for name in names}
+        runs = {
+            name: {each.get("run", 0): each for each in judges[name]["runs"] or [judges[name]]}
+            for name in names
+        }
         cells = {}
         for measure in OF_SCORES:
-            by_run = {name: {run: each[measure] for run, each in of.items()} for name, of in runs.items()}
+            by_run = {
+                name: {run: each[measure] for run, each in of.items()} for name, of in runs.items()
+            }
             cells[measure] = over_runs(by_run, (0.0, 1.0) if measure in ACCURACIES else None)
         for name in (each for each in RATIONALES if each in columns):
-            cells[name] = over_runs({row.name: _rationale_runs(name, estimates[row.judge.name]) for row in trainings})
+            cells[name] = over_runs(
+                {row.name: _rationale_runs(name, estimates[row.judge.name]) for row in trainings}
+            )
         valid = sum(row.judge.verdicts_valid.sum() for row in trainings)
         due = sum(row.judge.verdicts_due.sum() for row in trainings)
         count, of = (len(names), "trainings") if len(names) > 1 else (len(runs[line]), "runs")
         record: dict[str, Any] = {"judge": line, "names": names, "runs": count, "of": of}
-        table.append(record | {"valid": float(valid / due), "cells": {name: cells[name] for name in columns}})
+        table.append(
+            record | {"valid": float(valid / due), "cells": {name: cells[name] for name in columns}}
+        )
     mine = next(record for record in table if main in record["names"])
     others = [record for record in table if record is not mine]
     for record in others:
         pair = [[by_name[name] for name in each["names"]] for each in (record, mine)]
         figures = _on_shared_pairs(cases, people, pair) | {
             name: _on_shared_cases(
-                [{row.name: _rationale_runs(name, statistics[row.judge.name]) for row in side} for side in pair]
+                [
+                    {row.name: _rationale_runs(name, statistics[row.judge.name]) for row in side}
+                    for side in pair
+                ]
             )
             for name in RATIONALES
             if name in columns
@@ -105,7 +123,9 @@ def paper_table(
                     difference = Estimate(None, reason=f"{each['judge']}: {mean.reason}")
             record["cells"][name]["difference"] = difference
     for name in columns:
-        bootstrap.adjust([record["cells"][name] for record in others], "difference", bootstrap.t_test)
+        bootstrap.adjust(
+            [record["cells"][name] for record in others], "difference", bootstrap.t_test
+        )
     for name in CORRELATIONS:
         mine["cells"][name]["p"] = bootstrap.t_test(mine["cells"][name]["mean"])
     for record in table:
@@ -119,7 +139,9 @@ def mark(p: float | None) -> str:
     return "" if p is None else next((sign for level, sign in MARKS if p < level), "")
 
 
-def _on_shared_pairs(cases: Cases, people: People, pair: Sequence[Sequence[Row]]) -> dict[str, list[dict]]:
+def _on_shared_pairs(
+    cases: Cases, people: People, pair: Sequence[Sequence[Row]]
+) -> dict[str, list[dict]]:
     """Return measure → of the trainings of both judges, name → run → the figure where every run has a value."""
     rows = [row for side in pair for row in side]
     relation, rated = people.relations, people.scores
@@ -127,9 +149,14 @@ def _on_shared_pairs(cases: Cases, people: People, pair: Sequence[Sequence[Row]]
         relation = np.where(np.isnan(row.people_relations(people)), np.nan, relation)
         for run in row.runs():
             rated = rated if run.own is None else np.where(np.isnan(run.own), np.nan, rated)
-    measured = {row: [measures_of(cases, run, rated, relation) for run in row.runs()] for row in rows}
+    measured = {
+        row: [measures_of(cases, run, rated, relation) for run in row.runs()] for row in rows
+    }
     return {
-        name: [{row.name: {n: each[name] for n, each in enumerate(measured[row])} for row in side} for side in pair]
+        name: [
+            {row.name: {n: each[name] for n, each in enumerate(measured[row])} for row in side}
+            for side in pair
+        ]
         for name in OF_SCORES
     }
 
@@ -150,9 +177,17 @@ def _on_shared_cases(sides: list[dict[str, dict[int, Any]]]) -> list[dict[str, d
 
     def kept(figure: Statistic) -> Statistic:
         columns = figure.columns * shared[:, None]
-        return replace(figure, columns=columns, n=int(columns[:, 1].sum()), reason="no case has a rationale of both")
+        return replace(
+            figure,
+            columns=columns,
+            n=int(columns[:, 1].sum()),
+            reason="no case has a rationale of both",
+        )
 
-    return [{name: {run: kept(each) for run, each in runs.items()} for name, runs in side.items()} for side in sides]
+    return [
+        {name: {run: kept(each) for run, each in runs.items()} for name, runs in side.items()}
+        for side in sides
+    ]
 
 
 def lines_in_words(table: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -197,5 +232,11 @@ def gaps_in_words(table: Mapping[str, Any]) -> dict[str, list[str]]:
             if cell["mean"]["value"] is None:
                 gaps.append((cell["mean"]["reason"], row["judge"], label))
             elif "difference" in cell and cell["p"] is None:
-                gaps.append((cell["difference"].get("reason", "no p-value"), row["judge"], f"the test of {label}"))
+                gaps.append(
+                    (
+                        cell["difference"].get("reason", "no p-value"),
+                        row["judge"],
+                        f"the test of {label}",
+                    )
+                )
     return by_reason(gaps)

@@ -49,7 +49,9 @@ def files_by_kind(files: Sequence[str]) -> dict[type, str]:
         first = next((row for _, row in read_rows(file)), {})
         kind = next((kind for kind, keys in KINDS.items() if keys <= first.keys()), Rating)
         if kind in found:
-            raise RecordError(f"--ratings: {found[kind]} and {file} hold ratings of one kind: put them into one file")
+            raise RecordError(
+                f"--ratings: {found[kind]} and {file} hold ratings of one kind: put them into one file"
+            )
         found[kind] = file
     return found
 
@@ -65,7 +67,9 @@ class People:
 
     panel: Panel  # of the cases
     annotators: list[str]  # sorted
-    by_criterion: dict[str, np.ndarray]  # ratings on each criterion: float [responses, annotators], NaN for none
+    by_criterion: dict[
+        str, np.ndarray
+    ]  # ratings on each criterion: float [responses, annotators], NaN for none
     crossed: bool  # whether annotators are taken for persons who rated all that was rated
     named: bool = True  # False where a name is said to be a position only
     # The number of a response → (annotator, comment) of its ratings.
@@ -117,8 +121,15 @@ class People:
         if len(self.annotators) < 2:
             return None
         first, second = self.panel.pairs
-        relations = [relation_of(each) for each in _beside_others(self.compared[:, first] - self.compared[:, second])]
-        return self.panel.stacked(len(self.annotators)), relations, _beside_others(self.compared, self.panel.case)
+        relations = [
+            relation_of(each)
+            for each in _beside_others(self.compared[:, first] - self.compared[:, second])
+        ]
+        return (
+            self.panel.stacked(len(self.annotators)),
+            relations,
+            _beside_others(self.compared, self.panel.case),
+        )
 
 
 def _beside_others(ratings: np.ndarray, case: np.ndarray | None = None) -> list[np.ndarray]:
@@ -187,7 +198,11 @@ def gather_ratings(
         cases.panel, annotators, by_criterion, complete if raters is None else raters == "crossed",
         raters != "anonymous", comments, notes,
     )  # fmt: skip
-    there, compared, case = np.stack(list(rated.values())), ~np.isnan(people.compared).all(axis=2), cases.panel.case
+    there, compared, case = (
+        np.stack(list(rated.values())),
+        ~np.isnan(people.compared).all(axis=2),
+        cases.panel.case,
+    )
     if some := len(np.unique(case[(there & ~compared).any(axis=0)])):
         what = f"{some} of {len(cases)} cases have answers that lack a criterion"
         notes.append(f"{what}: there the mean is over those that all rated answers have")
@@ -195,11 +210,15 @@ def gather_ratings(
     missing = {"rating": len(cases) - some, "criterion that all rated answers have": some - shared}
     for what, count in missing.items():
         if count:
-            notes.append(f"{count} of {len(cases)} cases have no {what} and are left out of every agreement")
+            notes.append(
+                f"{count} of {len(cases)} cases have no {what} and are left out of every agreement"
+            )
     alone = ~np.isnan(cases.panel.relations(people.scores)) & np.isnan(people.relations)
     if alone.any():
         told = "not compared (--raters anonymous compares their means)"
-        notes.append(f"{several(int(alone.sum()), 'pair')} of rated answers that no one rater rated both: {told}")
+        notes.append(
+            f"{several(int(alone.sum()), 'pair')} of rated answers that no one rater rated both: {told}"
+        )
     return people
 
 
@@ -241,7 +260,9 @@ def read_verdict_ratings(
         there = digests.get((rating.case_id, rating.judge), set())
         without = rating.verdict_digest is None
         counts["without"] += without
-        counts["other"] += (left_out := bool(there) and not without and rating.verdict_digest not in there)
+        counts["other"] += (
+            left_out := bool(there) and not without and rating.verdict_digest not in there
+        )
         return not left_out
 
     on_cases = cases.known(read_placed(path, VerdictRating), path, "rating on", notes)
@@ -252,9 +273,13 @@ def read_verdict_ratings(
     if not ratings:
         raise RecordError(f"{path}: no rating of these verdicts on any case in {cases.source}")
     if counts["other"]:
-        notes.append(f"{path}: {counts['other']} left out: of other texts than the judges' verdicts given here")
+        notes.append(
+            f"{path}: {counts['other']} left out: of other texts than the judges' verdicts given here"
+        )
     if counts["without"]:
-        notes.append(f"{path}: {counts['without']} have no verdict_digest: counted by case and judge alone")
+        notes.append(
+            f"{path}: {counts['without']} have no verdict_digest: counted by case and judge alone"
+        )
     return ratings, notes
 
 
@@ -272,7 +297,9 @@ def read_preferences(path: str, cases: Cases) -> tuple[Preferences, list[str]]:
     for place, preference in without_repeats(on_cases, lambda each: frozenset(each.judges)):
         if TIE in preference.judges:
             raise RecordError(f"{place}: a judge cannot be called {TIE!r}: the word is a choice")
-        judges = preference.judges[::-1] if preference.judges[::-1] in preferences else preference.judges
+        judges = (
+            preference.judges[::-1] if preference.judges[::-1] in preferences else preference.judges
+        )
         number = 1 if preference.choice == TIE else 2 * judges.index(preference.choice)
         votes = preferences.setdefault(judges, defaultdict(list))[preference.criterion]
         votes.append((cases.index[preference.case_id], preference.annotator, number))
@@ -292,14 +319,22 @@ def preference_shares(preferences: Preferences, cases: int) -> list[dict[str, An
         criteria = {}
         for criterion, votes in by_criterion.items():
             case, place = (np.array([vote[at] for vote in votes]) for at in (0, 2))
-            counts = np.stack([np.bincount(case, place == number, minlength=cases) for number in range(3)])
+            counts = np.stack(
+                [np.bincount(case, place == number, minlength=cases) for number in range(3)]
+            )
             total, reason = counts.sum(axis=0), "no preference"
-            shares = {name: bootstrap.ratio(count, total, len(votes), reason) for name, count in zip(OUTCOMES, counts)}
+            shares = {
+                name: bootstrap.ratio(count, total, len(votes), reason)
+                for name, count in zip(OUTCOMES, counts)
+            }
             margin = bootstrap.mean(counts[0] - counts[2], total, len(votes), reason, (-1.0, 1.0))
             counts_of: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
             for _, annotator, number in votes:
                 counts_of[annotator][number] += 1
-            annotators = {name: [n / sum(counts_of[name]) for n in counts_of[name]] for name in sorted(counts_of)}
+            annotators = {
+                name: [n / sum(counts_of[name]) for n in counts_of[name]]
+                for name in sorted(counts_of)
+            }
             more = {"margin": margin, "annotators": annotators, "cases": int((total > 0).sum())}
             criteria[criterion] = shares | more
         records.append({"judges": list(judges), "criteria": criteria})

@@ -35,11 +35,15 @@ def rationales_of(judge: VerdictTable) -> tuple[dict[Shown, list[tuple[int, str]
         elif verdict.rationale is None or not verdict.rationale.strip():
             left_out["without a rationale"] += 1
         elif verdict.pair is not None:
-            texts.setdefault((case, verdict.order, True), []).append((verdict.run, verdict.rationale))
+            texts.setdefault((case, verdict.order, True), []).append(
+                (verdict.run, verdict.rationale)
+            )
         else:
             order = tuple(sorted(verdict.order))
             slots = [verdict.order.index(response) for response in order]
-            text = permute(verdict.rationale, slots, judge.rubric.slot_word if judge.rubric else DOCTOR)
+            text = permute(
+                verdict.rationale, slots, judge.rubric.slot_word if judge.rubric else DOCTOR
+            )
             texts.setdefault((case, order, False), []).append((verdict.run, text))
     return texts, left_out
 
@@ -49,12 +53,18 @@ def teacher_among(judges: Sequence[VerdictTable], name: str) -> VerdictTable:
     check_names("--teacher_verdicts", [name], [judge.name for judge in judges])
     teacher = next(judge for judge in judges if judge.name == name)
     if not any(each.valid and (each.rationale or "").strip() for each in teacher.verdicts):
-        raise RecordError(f"--teacher_verdicts: {name} has no valid verdict with a rationale on any of these cases")
+        raise RecordError(
+            f"--teacher_verdicts: {name} has no valid verdict with a rationale on any of these cases"
+        )
     return teacher
 
 
 def compare_rationales(
-    cases: Cases, judges: Sequence[VerdictTable], teacher: VerdictTable, score: Callable[..., dict], **settings: Any
+    cases: Cases,
+    judges: Sequence[VerdictTable],
+    teacher: VerdictTable,
+    score: Callable[..., dict],
+    **settings: Any,
 ) -> dict[str, Any]:
     """Compare judges' rationales with the teacher's on the same responses of the same case.
 
@@ -72,7 +82,9 @@ def compare_rationales(
     """
     table: dict[str, dict[str, Any]] = {}
     items: list[tuple[str, int, int, str, list[str]]] = []
-    references = {shown: [text for _, text in texts] for shown, texts in rationales_of(teacher)[0].items()}
+    references = {
+        shown: [text for _, text in texts] for shown, texts in rationales_of(teacher)[0].items()
+    }
     for judge in judges:
         if judge.kind != "judge":
             continue
@@ -83,23 +95,33 @@ def compare_rationales(
         before = len(items)
         for shown, texts in rationales.items():
             if shown in references:
-                items += [(judge.name, run, shown[0], text, references[shown]) for run, text in texts]
+                items += [
+                    (judge.name, run, shown[0], text, references[shown]) for run, text in texts
+                ]
             else:
                 left_out["without a rationale of the teacher's"] += len(texts)
         count = len(items) - before
         table[judge.name] = {"rationales": count, "left_out": dict(left_out), "runs": None}
         if not count:
             none = "no rationale on responses that the teacher has a rationale on"
-            table[judge.name]["reason"] = none if rationales else "this judge gives no rationale, or no valid verdict"
+            table[judge.name]["reason"] = (
+                none if rationales else "this judge gives no rationale, or no valid verdict"
+            )
     result = {"teacher": teacher.judge, "label": LABEL, "settings": settings, "judges": table}
     if not items:
         return result
     names, runs, places, predictions, of_teacher = zip(*items)
     try:
-        result_of_metric = score(predictions=list(predictions), references=list(of_teacher), **settings)
+        result_of_metric = score(
+            predictions=list(predictions), references=list(of_teacher), **settings
+        )
     except ValueError as error:
         raise RecordError(f"the rationales cannot be compared: {error}") from None
-    result |= {name: result_of_metric[name] for name in ("bert_score_hash", "revisions") if name in result_of_metric}
+    result |= {
+        name: result_of_metric[name]
+        for name in ("bert_score_hash", "revisions")
+        if name in result_of_metric
+    }
     cut = Counter(names[item] for item in result_of_metric["truncated"])
     of_judge, of_run, of_case = (np.array(column) for column in (names, runs, places))
 
@@ -120,8 +142,12 @@ def compare_rationales(
     for judge in judges:
         if judge.name in names:
             rationales = of_judge == judge.name
-            table[judge.name] |= {"truncated": cut[judge.name]} | figures(np.flatnonzero(rationales))
+            table[judge.name] |= {"truncated": cut[judge.name]} | figures(
+                np.flatnonzero(rationales)
+            )
             if len(judge.runs) > 1:
                 at = {run: np.flatnonzero(rationales & (of_run == run)) for run in judge.runs}
-                table[judge.name]["runs"] = [{"run": run} | figures(rows) for run, rows in at.items()]
+                table[judge.name]["runs"] = [
+                    {"run": run} | figures(rows) for run, rows in at.items()
+                ]
     return result

@@ -52,7 +52,9 @@ def trainings_of(names: Mapping[str, tuple[str, str | None]]) -> dict[str, list[
     return trainings
 
 
-def over_runs(figures: Mapping[str, Mapping[int, Estimate]], bounds: Bounds = None) -> dict[str, Any]:
+def over_runs(
+    figures: Mapping[str, Mapping[int, Estimate]], bounds: Bounds = None
+) -> dict[str, Any]:
     """Average a figure over the runs of a judge.
 
     Args:
@@ -64,9 +66,13 @@ def over_runs(figures: Mapping[str, Mapping[int, Estimate]], bounds: Bounds = No
         "values", the runs' figures. Mean and sd are undefined if one of the runs has no figure.
     """
     if len(figures) > 1:
-        each = {name: bootstrap.average(list(runs.values()), bounds) for name, runs in figures.items()}
+        each = {
+            name: bootstrap.average(list(runs.values()), bounds) for name, runs in figures.items()
+        }
     else:
-        each = {f"run {number}": figure for runs in figures.values() for number, figure in runs.items()}
+        each = {
+            f"run {number}": figure for runs in figures.values() for number, figure in runs.items()
+        }
     values = [figure.value for figure in each.values()]
     mean, sd = bootstrap.average(list(each.values()), bounds), None
     if len(each) > 1 and None in values:
@@ -81,7 +87,9 @@ def check_names(option: str, names: Sequence[str], allowed: Sequence[str]) -> No
     """Raise RecordError for a name in an option that no judge has, or that is given twice."""
     for number, name in enumerate(names):
         if name not in allowed:
-            raise RecordError(f"{option}: no judge is called {name!r}; there are {', '.join(allowed)}")
+            raise RecordError(
+                f"{option}: no judge is called {name!r}; there are {', '.join(allowed)}"
+            )
         if name in names[:number]:
             raise RecordError(f"{option}: {name!r} is given twice")
 
@@ -111,8 +119,20 @@ def follow_rounds(rows: Sequence[dict[str, Any]], names: Sequence[str]) -> dict[
         figures = {measure: judge["cells"][measure] for measure in ROUND_MEASURES}
         line = {measure: figure["mean"] for measure, figure in figures.items()}
         line["sd"] = {measure: figure["sd"] for measure, figure in figures.items()}
-        change = {each: bootstrap.difference(line[each], table[-1][each]) for each in ROUND_MEASURES if table}
-        table.append({"round": number, "judge": name, "runs": judge["runs"], **line, "change": change or None})
+        change = {
+            each: bootstrap.difference(line[each], table[-1][each])
+            for each in ROUND_MEASURES
+            if table
+        }
+        table.append(
+            {
+                "round": number,
+                "judge": name,
+                "runs": judge["runs"],
+                **line,
+                "change": change or None,
+            }
+        )
     values = [line["triple_accuracy"].value for line in table]
     foreseen = forecast(values)
     if None in values and len(values) >= LEAST_ROUNDS:

@@ -22,7 +22,9 @@ SAMPLE = ("train_cases.jsonl", "test_cases.jsonl")
 RIGHT = ("complete_right", "terse_right", "clumsy_right")
 
 
-def certified(scores: Sequence[np.ndarray], sequence: Sequence[float]) -> tuple[float | None, list[dict[str, float]]]:
+def certified(
+    scores: Sequence[np.ndarray], sequence: Sequence[float]
+) -> tuple[float | None, list[dict[str, float]]]:
     """Return the lowest threshold with false alarms within `RISK` and `ANSWERS`, None if there is none, and what was tested.
 
     Args:
@@ -30,11 +32,15 @@ def certified(scores: Sequence[np.ndarray], sequence: Sequence[float]) -> tuple[
         sequence: thresholds, chosen without knowledge of `scores`.
     """
     _, tested = least_alarm_threshold(scores, sequence, RISK, DELTA)
-    allowed = [line for line in tested if line["p"] <= DELTA and line["alarmed"] <= ANSWERS * len(scores)]
+    allowed = [
+        line for line in tested if line["p"] <= DELTA and line["alarmed"] <= ANSWERS * len(scores)
+    ]
     return allowed[-1]["threshold"] if allowed else None, tested
 
 
-def alarm_scores(checker: Any, cases: Sequence[Case], texts: Sequence[Sequence[str]]) -> list[np.ndarray]:
+def alarm_scores(
+    checker: Any, cases: Sequence[Case], texts: Sequence[Sequence[str]]
+) -> list[np.ndarray]:
     """Return, of the statements on each case, the probability of a contradiction; 0 where a checker of threshold 0 sees none.
 
     RecordError: an endpoint did not answer.
@@ -50,7 +56,9 @@ def alarm_scores(checker: Any, cases: Sequence[Case], texts: Sequence[Sequence[s
     scores = []
     for findings in checker.check(answers):
         if findings is None:
-            raise RecordError(f"{checker.name}: {checker.chat.failures[-1]}; the same command asks again")
+            raise RecordError(
+                f"{checker.name}: {checker.chat.failures[-1]}; the same command asks again"
+            )
         # A contradiction without a probability is one at any threshold.
         chances = [1.0 if each.probability is None else each.probability for each in findings]
         scores.append(np.array(chances) * [each.label == CONTRADICTED for each in findings])
@@ -64,12 +72,16 @@ def clean_statements() -> tuple[list[Case], list[list[str]]]:
     found = []
     for case in cases:
         right = next((each for each in case.responses if each.extra.get("kind") in RIGHT), None)
-        found.append([each.text for each in statements(right.text) if each.unread is None] if right else [])
+        found.append(
+            [each.text for each in statements(right.text) if each.unread is None] if right else []
+        )
     kept = [(case, said) for case, said in zip(cases, found) if said]
     return [case for case, _ in kept], [said for _, said in kept]
 
 
-def certify_chat(checker: Any, progress: Callable[[Any], Any] = lambda cases: cases) -> dict[str, Any]:
+def certify_chat(
+    checker: Any, progress: Callable[[Any], Any] = lambda cases: cases
+) -> dict[str, Any]:
     """Return the certificate of a chat checker on the packaged sample; RecordError if it gives no probability.
 
     Args:
@@ -78,9 +90,20 @@ def certify_chat(checker: Any, progress: Callable[[Any], Any] = lambda cases: ca
     """
     cases, texts = clean_statements()
     open_ended = replace(checker, threshold=0.0)
-    scores = [alarm_scores(open_ended, [case], [said])[0] for case, said in progress(list(zip(cases, texts)))]
+    scores = [
+        alarm_scores(open_ended, [case], [said])[0]
+        for case, said in progress(list(zip(cases, texts)))
+    ]
     if all(np.isin(each, (0, 1)).all() for each in scores):
-        raise RecordError(f"{checker.name}: tells no probabilities, so that no threshold can be certified")
+        raise RecordError(
+            f"{checker.name}: tells no probabilities, so that no threshold can be certified"
+        )
     threshold, tested = certified(scores, THRESHOLDS)
-    facts = {"checker": checker.name, "threshold": threshold, "risk": RISK, "delta": DELTA, "tested": tested}
+    facts = {
+        "checker": checker.name,
+        "threshold": threshold,
+        "risk": RISK,
+        "delta": DELTA,
+        "tested": tested,
+    }
     return facts | {"cases": len(cases), "statements": sum(map(len, texts))}

@@ -14,7 +14,16 @@ import scipy
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.ratings import People, gather_ratings
 from automedeval.meta_evaluation.table import VerdictTable
-from automedeval.records import Case, Rating, RecordError, Response, Verdict, digest, read_placed, verdicts_file
+from automedeval.records import (
+    Case,
+    Rating,
+    RecordError,
+    Response,
+    Verdict,
+    digest,
+    read_placed,
+    verdicts_file,
+)
 from automedeval.records.ratings import placed_ratings
 from automedeval.rubrics import Rubric, without_scale
 from automedeval.stats.agreement import SAME
@@ -53,7 +62,9 @@ def values_of(verdict: Verdict, source: str) -> dict[int, float]:
     values, models = getattr(verdict, source), models_of(verdict)
     if values is None:
         what = source.replace("_", " ")
-        raise RecordError(f"case {verdict.case_id!r}: the verdict has no {what}: nothing else can be calibrated")
+        raise RecordError(
+            f"case {verdict.case_id!r}: the verdict has no {what}: nothing else can be calibrated"
+        )
     return {
         place: values[place]
         for place in verdict.values
@@ -69,12 +80,16 @@ class Calibration:
     source: str  # "expected_scores", or "scores" of a judge whose verdicts do not all have expected scores
     # (judge's score, people's score), ascending in both; straight lines between them, level beyond them.
     knots: Knots
-    settings: str | None  # the settings fingerprint of the judge; verdicts with other settings are refused
+    settings: (
+        str | None
+    )  # the settings fingerprint of the judge; verdicts with other settings are refused
     judged_by: Sequence[str]  # the rubrics of the judge's verdicts; those by others are refused
     facts: Mapping[str, Any]  # what the fit measured on the rated cases, for calibration.json
 
     @staticmethod
-    def fit(verdicts: Sequence[Verdict], ratings: Iterable[Rating], rubric: Rubric) -> "Calibration":
+    def fit(
+        verdicts: Sequence[Verdict], ratings: Iterable[Rating], rubric: Rubric
+    ) -> "Calibration":
         """Learn from one judge's verdicts on rated cases.
 
         Args:
@@ -98,13 +113,17 @@ class Calibration:
         names, case = np.unique(np.array(ids, object), return_inverse=True)
         people = rated.scores[shown]
         if len(names) < FEWEST:
-            raise RecordError(f"{len(names)} rated cases with a valid verdict; a calibration needs {FEWEST} at least")
+            raise RecordError(
+                f"{len(names)} rated cases with a valid verdict; a calibration needs {FEWEST} at least"
+            )
         if len(set(people.tolist())) == 1:
             raise RecordError(f"every response is rated {people[0]:g}: there is nothing to learn")
         x, weight = values[use], 1 / np.bincount(of)[of]
         knots = rising(x, people[of], weight)
         if np.ptp(points_of(knots, x)) < SAME:
-            raise RecordError("people's ratings do not rise with what the judge gives: there is nothing to learn")
+            raise RecordError(
+                "people's ratings do not rise with what the judge gives: there is nothing to learn"
+            )
         after = np.empty(len(people))
         for held in each_fold(deal(case, FOLDS)):
             in_fold = held[of]
@@ -113,7 +132,10 @@ class Calibration:
         judged = np.bincount(of, x * weight)
         given = sum(int((~np.isnan(scores[shown])).sum()) for scores in rated.by_criterion.values())
         sides = {"before": judged, "after": after}
-        errors = {name: calibration_error(scores, people, case, len(names)) for name, scores in sides.items()}
+        errors = {
+            name: calibration_error(scores, people, case, len(names))
+            for name, scores in sides.items()
+        }
         facts: dict[str, Any] = {"cases": len(names), "responses": len(case), "ratings": given}
         facts["calibration_error"] = plain(estimate(errors, len(names)))
         rubrics = sorted({verdict.rubric for verdict in table.valid})
@@ -135,10 +157,14 @@ class Calibration:
         """
         where = f"case {verdict.case_id!r}"
         if verdict.settings != self.settings:
-            raise RecordError(f"{where}: judged with other settings than the verdicts to calibrate with")
+            raise RecordError(
+                f"{where}: judged with other settings than the verdicts to calibrate with"
+            )
         if verdict.valid and verdict.rubric not in self.judged_by:
             learnt = ", ".join(self.judged_by)
-            raise RecordError(f"{where}: judged by {verdict.rubric}, and the verdicts to calibrate with by {learnt}")
+            raise RecordError(
+                f"{where}: judged by {verdict.rubric}, and the verdicts to calibrate with by {learnt}"
+            )
         extra = {**verdict.extra, "settings": self.fingerprint}
         fresh = replace(  # the scores are on the judge's scale
             verdict, judge=name, rubric=self.rubric.name, extra=extra,
@@ -156,7 +182,12 @@ class Calibration:
         return replace(fresh, expected_scores=tuple(expected))
 
     def to_dict(self) -> dict[str, Any]:
-        about = {"rubric": self.rubric.name, "judge_settings": self.settings, "from": self.source, "knots": self.knots}
+        about = {
+            "rubric": self.rubric.name,
+            "judge_settings": self.settings,
+            "from": self.source,
+            "knots": self.knots,
+        }
         return about | dict(self.facts)
 
 
@@ -175,8 +206,13 @@ def calibrate(
     """
     placed = list(judge_verdicts(verdicts, judge))
     if criteria := [place for place, verdict in placed if verdict.checklist is not None]:
-        raise RecordError(f"{criteria[0]}: a verdict on the criteria of a case, and only scores are calibrated")
-    ratings_read = [rating for _, rating in placed_ratings(ratings, (_case_of(verdict) for _, verdict in placed))[0]]
+        raise RecordError(
+            f"{criteria[0]}: a verdict on the criteria of a case, and only scores are calibrated"
+        )
+    ratings_read = [
+        rating
+        for _, rating in placed_ratings(ratings, (_case_of(verdict) for _, verdict in placed))[0]
+    ]
     learnt_from = {rating.case_id for rating in ratings_read}
     rated = [verdict for _, verdict in placed if verdict.case_id in learnt_from]
     files = f"{', '.join(verdicts)}, {ratings}"
@@ -206,14 +242,20 @@ def judge_verdicts(places: Sequence[str], judge: str | None) -> Iterator[tuple[s
             stands twice.
     """
     seen, names, kinds = set(), set(), set()
-    for where, verdict in (each for place in places for each in read_placed(verdicts_file(place), Verdict)):
+    for where, verdict in (
+        each for place in places for each in read_placed(verdicts_file(place), Verdict)
+    ):
         if judge is None or verdict.judge == judge:
             names.add(verdict.judge)
             if len(names) > 1:
-                raise RecordError(f"{where}: verdicts of {', '.join(sorted(names))}: choose one with --judge")
+                raise RecordError(
+                    f"{where}: verdicts of {', '.join(sorted(names))}: choose one with --judge"
+                )
             kinds.add(without_scale(verdict.rubric))
             if len(kinds) > 1:
-                raise RecordError(f"{where}: scores together with numbers without a scale: calibrate them separately")
+                raise RecordError(
+                    f"{where}: scores together with numbers without a scale: calibrate them separately"
+                )
             if verdict.key in seen:
                 raise RecordError(f"{where}: case {verdict.case_id!r} has a verdict already")
             seen.add(verdict.key)
@@ -243,21 +285,32 @@ def beside_people(
             what = f"case {rating.case_id!r}: the rating {rating.score:g}"
             raise RecordError(f"{what} is off {rubric.name}'s scale {low} to {high}")
     if len({verdict.settings for verdict in verdicts}) > 1:
-        raise RecordError("the verdicts to calibrate with are of several judges, or of one with several settings")
+        raise RecordError(
+            "the verdicts to calibrate with are of several judges, or of one with several settings"
+        )
     if not usable:
-        raise RecordError(f"0 rated cases with a valid verdict; a calibration needs {FEWEST} at least")
-    return table, gather_ratings((("the ratings", rating) for rating in usable), table.cases, "the ratings")
+        raise RecordError(
+            f"0 rated cases with a valid verdict; a calibration needs {FEWEST} at least"
+        )
+    return table, gather_ratings(
+        (("the ratings", rating) for rating in usable), table.cases, "the ratings"
+    )
 
 
 def models_of(verdict: Verdict) -> list[str]:
     """Return the models of a verdict's case, in the order of its responses; RecordError if it does not record them."""
     models = verdict.extra.get("models")
     if not isinstance(models, list) or len(models) <= max(verdict.order, default=-1):
-        raise RecordError(f"case {verdict.case_id!r}: the verdict does not name the models whose responses it is on")
+        raise RecordError(
+            f"case {verdict.case_id!r}: the verdict does not name the models whose responses it is on"
+        )
     return models
 
 
 def _case_of(verdict: Verdict) -> Case:
     """Return what a verdict says of its case: the models, which of their responses are empty, and the question of a table."""
-    responses = tuple(Response(model, "" if model in verdict.empty else "an answer") for model in models_of(verdict))
+    responses = tuple(
+        Response(model, "" if model in verdict.empty else "an answer")
+        for model in models_of(verdict)
+    )
     return Case(verdict.case_id, verdict.extra.get("question") or "", responses)

@@ -25,7 +25,9 @@ NO_SCORES = "this judge compares pairs and gives no scores"
 OFF_SCALE = "this judge's figures are not on people's scale"
 
 
-def scales_of(cases: Cases, people: People, rows: Sequence[Row], notes: list[str]) -> dict[Row, bool]:
+def scales_of(
+    cases: Cases, people: People, rows: Sequence[Row], notes: list[str]
+) -> dict[Row, bool]:
     """Return the judges that have a valid verdict, and whether the scores of each are on people's scale.
 
     Raises:
@@ -38,7 +40,9 @@ def scales_of(cases: Cases, people: People, rows: Sequence[Row], notes: list[str
             notes.append(f"{row.name} has no valid verdict on these cases, and is left out")
             continue
         scale = row.judge.scale
-        scales[row] = scale is not None and bool(((scale[0] <= ratings) & (ratings <= scale[1])).all())
+        scales[row] = scale is not None and bool(
+            ((scale[0] <= ratings) & (ratings <= scale[1])).all()
+        )
         if scale is not None and row.values is not None and not scales[row]:
             what = f"{row.name} scores from {scale[0]} to {scale[1]}"
             notes.append(f"{what}, people on another scale: its own means are left out")
@@ -47,7 +51,9 @@ def scales_of(cases: Cases, people: People, rows: Sequence[Row], notes: list[str
     return scales
 
 
-def compare(cases: Cases, people: People, rows: Sequence[Row], candidates: Mapping[str, np.ndarray]) -> dict[str, Any]:
+def compare(
+    cases: Cases, people: People, rows: Sequence[Row], candidates: Mapping[str, np.ndarray]
+) -> dict[str, Any]:
     """Return the figures of `comparison.json`: nested dicts with numbers, `Powered` and `bootstrap.Estimate` as leaves.
 
     Args:
@@ -60,7 +66,9 @@ def compare(cases: Cases, people: People, rows: Sequence[Row], candidates: Mappi
     result: dict[str, Any] = {"lead": lead, "judges": {}, "models": {}}
     for row, on_scale in judges.items():
         about = {"name": row.judge.name, "on_scale": on_scale}
-        result["judges"][row.name] = about | {"concordance": concordance(cases.panel, people.relations, row.finest)}
+        result["judges"][row.name] = about | {
+            "concordance": concordance(cases.panel, people.relations, row.finest)
+        }
     for name, places in candidates.items():
         at = places[places >= 0]
         judged = {judge: values[at] for judge, values in scores.items()}
@@ -76,7 +84,9 @@ def compare(cases: Cases, people: People, rows: Sequence[Row], candidates: Mappi
         record: dict[str, Any] = {"pair": [first, second], "cases": both}
         gaps = people.gaps(*sides)
         relation_by = {row.name: better(row, cases, *sides) for row in judges}
-        judged = relation_by | {name: values[sides[0]] - values[sides[1]] for name, values in scores.items()}
+        judged = relation_by | {
+            name: values[sides[0]] - values[sides[1]] for name, values in scores.items()
+        }
         won = {name: (1 + relation) / 2 for name, relation in relation_by.items()}
         record["difference"] = _figures(judges, gaps, judged)
         record["win_rate"] = _figures(judges, (1 + relation_of(gaps)) / 2, won, (0.0, 1.0))
@@ -102,7 +112,9 @@ def comparison(
     Raises:
         RecordError: a fault of `candidates_of` or `scales_of`.
     """
-    people = people or People(cases.panel, [], {"none": np.full((cases.responses, 1), np.nan)}, True)
+    people = people or People(
+        cases.panel, [], {"none": np.full((cases.responses, 1), np.nan)}, True
+    )
     notes = [*people.notes, *notes, *(note for judge in judges for note in notes_on(judge))]
     rows = rows_of(judges)
     candidates = candidates_of(cases)
@@ -116,8 +128,17 @@ def comparison(
     figure = result["judges"][lead.name]["concordance"]
     agreement = credit(lead.name, figure, lead.rated_cases(people)) if rated else {}
     result["facts"] = facts_of(known_of_judge(cases, lead, **agreement))
-    result["cases"] = {"file": cases.source, "cases": len(cases), "responses": cases.responses, "rated_cases": rated}
-    result |= {"changes": changes, "baseline": next(iter(candidates)), "notes": notes + result["notes"]}
+    result["cases"] = {
+        "file": cases.source,
+        "cases": len(cases),
+        "responses": cases.responses,
+        "rated_cases": rated,
+    }
+    result |= {
+        "changes": changes,
+        "baseline": next(iter(candidates)),
+        "notes": notes + result["notes"],
+    }
     return result, grid
 
 
@@ -130,7 +151,9 @@ def _figures(
     """Return three estimates of a figure by every judge; a judge without values has that of the ratings alone."""
     figures = {}
     for row, on_scale in judges.items():
-        powered = prediction_powered(people, judged.get(row.name, np.full(len(people), np.nan)), bounds)
+        powered = prediction_powered(
+            people, judged.get(row.name, np.full(len(people), np.nan)), bounds
+        )
         if row.name not in judged:
             gap = bootstrap.Estimate(None, reason=NO_SCORES)
             powered = replace(powered, interval=gap, naive=gap, weight=None, worth=None, invalid=0)

@@ -37,7 +37,9 @@ def compare_two(
         raise RecordError(f"--fail_if_worse takes the verdicts of one judge, not of {names}")
     (row, *_) = rows_of(judges)
     if row.criterion is not None or row.judge.scale is None:
-        raise RecordError(f"{row.judge.name} gives no scores on a known scale, and --fail_if_worse needs them")
+        raise RecordError(
+            f"{row.judge.name} gives no scores on a known scale, and --fail_if_worse needs them"
+        )
     notes: list[str] = []
     candidates = candidates_of(cases, (new, old), "--fail_if_worse")
     values = row.ranking_values
@@ -48,21 +50,38 @@ def compare_two(
     invalid = both - int(both_scored.sum())
     if both and invalid > MOST_INVALID * both:
         result = replace(result, status=UNDECIDED)
-        notes = [f"undecided: more than {MOST_INVALID:.0%} of the cases have no valid verdict on both"]
+        notes = [
+            f"undecided: more than {MOST_INVALID:.0%} of the cases have no valid verdict on both"
+        ]
     elif result.status == UNDECIDED and result.mean is not None:
         many = "no number of cases" if result.needed is None else f"about {result.needed:,} cases"
-        notes = [f"undecided: {many} would do, if the difference is as estimated (power {POWER:.0%})"]
+        notes = [
+            f"undecided: {many} would do, if the difference is as estimated (power {POWER:.0%})"
+        ]
     if both < len(cases):
-        notes.append(f"{len(cases) - both} of {len(cases)} cases do not have a response of both: left out")
-    record = {"new": new, "old": old, "judge": row.judge.name, "settings": row.judge.settings, "by": by}
-    record |= {"scores": "whole" if row.expected is None else "expected", "result": RESULTS[result.status]}
+        notes.append(
+            f"{len(cases) - both} of {len(cases)} cases do not have a response of both: left out"
+        )
+    record = {
+        "new": new,
+        "old": old,
+        "judge": row.judge.name,
+        "settings": row.judge.settings,
+        "by": by,
+    }
+    record |= {
+        "scores": "whole" if row.expected is None else "expected",
+        "result": RESULTS[result.status],
+    }
     return row, record | asdict(result) | {"invalid": invalid, "notes": notes}
 
 
 def gate_sentences(record: dict[str, Any]) -> list[str]:
     """Return the sentences of a gate's record."""
     scores = (
-        "expected scores" if record["scores"] == "expected" else "whole scores (the judge gives no expected scores)"
+        "expected scores"
+        if record["scores"] == "expected"
+        else "whole scores (the judge gives no expected scores)"
     )
     outcome = f"{record['result']} (exit status {record['status']})"
     lines = [f"{record['new']} against {record['old']} by {record['judge']}, {scores}: {outcome}"]
@@ -71,4 +90,7 @@ def gate_sentences(record: dict[str, Any]) -> list[str]:
         mean = f"mean difference {record['mean']:+.3f} points on {record['cases']} cases"
         lines.append(f"{mean}, {bounds}; allowed {-record['by']:+g}")
     cases = record["cases"] + record["invalid"]
-    return [*lines, f"{record['invalid']} of {cases} cases without a valid verdict on both: left out"]
+    return [
+        *lines,
+        f"{record['invalid']} of {cases} cases without a valid verdict on both: left out",
+    ]

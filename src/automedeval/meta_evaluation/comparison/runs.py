@@ -13,7 +13,10 @@ TEXTS = ("question", "reference", "criteria")  # of a case, which both runs must
 
 
 def join_runs(
-    files: Sequence[str], verdicts: Sequence[str], rubric: str | None = None, blank: str | None = None
+    files: Sequence[str],
+    verdicts: Sequence[str],
+    rubric: str | None = None,
+    blank: str | None = None,
 ) -> tuple[Cases, list[VerdictTable], list[str]]:
     """Read two runs; return the cases of both with the answers of both, the verdicts of the judges of both, and notes.
 
@@ -32,15 +35,24 @@ def join_runs(
         cases = Cases.read(file, blank=blank)
         judges, more = read_verdicts([path], cases, rubric)
         several = len(cases.models) > 1
-        models.append({model: f"{name}: {model}" if name and several else name or model for model in cases.models})
+        models.append(
+            {
+                model: f"{name}: {model}" if name and several else name or model
+                for model in cases.models
+            }
+        )
         runs.append((cases, {judge.verdicts[0].author: judge for judge in judges}))
         notes += more
     (old, old_judges), (new, new_judges) = runs
     where = f"{old.source} and {new.source}"
     if twice := sorted(set(models[0].values()) & set(models[1].values())):
-        raise RecordError(f"{where} both have the model {twice[0]!r}: name the versions, --cases OLD=FILE NEW=FILE")
+        raise RecordError(
+            f"{where} both have the model {twice[0]!r}: name the versions, --cases OLD=FILE NEW=FILE"
+        )
     cases = Cases(_joined(old, new, models), new.source)  # the file that a printed command names
-    notes.append(f"{where}: {len(old):,} and {len(new):,} cases; the {len(cases):,} that are in both are compared")
+    notes.append(
+        f"{where}: {len(old):,} and {len(new):,} cases; the {len(cases):,} that are in both are compared"
+    )
     judges = []
     for author in [author for author in old_judges if author in new_judges]:
         sides = old_judges[author], new_judges[author]
@@ -69,9 +81,15 @@ def _joined(old: Cases, new: Cases, models: Sequence[Mapping[str, str]]) -> list
             continue
         other = new.records[new.index[case.id]]
         if differing := [name for name in TEXTS if getattr(case, name) != getattr(other, name)]:
-            raise RecordError(f"{old.source} and {new.source}: case {case.id!r} differs in its {differing[0]}")
+            raise RecordError(
+                f"{old.source} and {new.source}: case {case.id!r} differs in its {differing[0]}"
+            )
         sides = zip((case, other), models, strict=True)
-        responses = (replace(each, model=names[each.model]) for side, names in sides for each in side.responses)
+        responses = (
+            replace(each, model=names[each.model])
+            for side, names in sides
+            for each in side.responses
+        )
         joined.append(replace(case, responses=tuple(responses)))
     if not joined:
         raise RecordError(f"{old.source} and {new.source} have no case in common: no id is in both")
@@ -83,7 +101,9 @@ def _moved(verdict: Verdict, case: Case, names: Mapping[str, str]) -> Verdict:
     places = [place for place, model in enumerate(case.models) if model in names.values()]
 
     def placed(values: Sequence[Any] | None) -> Any:
-        return values and tuple(dict(zip(places, values, strict=True)).get(place) for place in range(len(case.models)))
+        return values and tuple(
+            dict(zip(places, values, strict=True)).get(place) for place in range(len(case.models))
+        )
 
     checked = verdict.extra.get("checked", {})
     return replace(
@@ -92,8 +112,10 @@ def _moved(verdict: Verdict, case: Case, names: Mapping[str, str]) -> Verdict:
         pair=verdict.pair and (names[verdict.pair[0]], names[verdict.pair[1]]),
         scores=placed(verdict.scores),
         expected_scores=placed(verdict.expected_scores),
-        choices=verdict.choices and {key: names.get(choice, choice) for key, choice in verdict.choices.items()},
+        choices=verdict.choices
+        and {key: names.get(choice, choice) for key, choice in verdict.choices.items()},
         criterion_scores=verdict.criterion_scores
         and {key: placed(each) for key, each in verdict.criterion_scores.items()},
-        extra=verdict.extra | {"checked": {names[model]: statements for model, statements in checked.items()}},
+        extra=verdict.extra
+        | {"checked": {names[model]: statements for model, statements in checked.items()}},
     )

@@ -30,7 +30,9 @@ def strict_majority(share: np.ndarray) -> np.ndarray:
 def majority_of(labels: Labels, without: str | None = None) -> np.ndarray:
     """Return the strict majority of all annotators, or all but one: float [items], NaN where there is none."""
     every = next(iter(labels.values()))
-    votes = np.stack([np.full_like(every, np.nan), *(met for name, met in labels.items() if name != without)])
+    votes = np.stack(
+        [np.full_like(every, np.nan), *(met for name, met in labels.items() if name != without)]
+    )
     return strict_majority(divide(np.nansum(votes, axis=0), (~np.isnan(votes)).sum(axis=0)))
 
 
@@ -48,7 +50,9 @@ def read_labels(path: str, cases: Cases) -> tuple[Labels, list[str]]:
         case, _ = cases.at(response)
         texts = [each.criterion for each in case.criteria]
         if label.criterion not in texts:
-            raise RecordError(f"{place}: case {case.id!r} has no criterion {label.criterion[:80]!r}")
+            raise RecordError(
+                f"{place}: case {case.id!r} has no criterion {label.criterion[:80]!r}"
+            )
         item = cases.first_item[response] + texts.index(label.criterion)
         labels.setdefault(label.annotator, np.full(len(cases.items), np.nan))[item] = label.met
     return labels, notes
@@ -64,10 +68,22 @@ def people_of(labels: Labels, cases: Cases) -> People:
     missing = np.bincount(cases.response_of, np.isnan(majority), minlength=cases.responses)
     scores = np.where(missing > 0, np.nan, cases.checklist_scores(majority).score)
     if np.isnan(scores).all():
-        raise RecordError("no response has a strict majority of labels on each of its criteria, and positive points")
+        raise RecordError(
+            "no response has a strict majority of labels on each of its criteria, and positive points"
+        )
     parts = int(((missing > 0) & (missing < np.diff(cases.first_item))).sum())
-    notes = [f"{parts} responses have labels on some of their criteria alone, and count as not rated"] if parts else []
-    return People(cases.panel, ["majority of the physicians"], {"criteria": scores[:, None]}, True, notes=notes)
+    notes = (
+        [f"{parts} responses have labels on some of their criteria alone, and count as not rated"]
+        if parts
+        else []
+    )
+    return People(
+        cases.panel,
+        ["majority of the physicians"],
+        {"criteria": scores[:, None]},
+        True,
+        notes=notes,
+    )
 
 
 # --- figures of one judge beside labels ------------------------------------------------------------------------------
@@ -86,7 +102,9 @@ def _macro_f1(s: np.ndarray) -> np.ndarray:
 
 
 OF_TABLE: dict[str, Callable[[np.ndarray], np.ndarray]] = {  # of sums of `_table`
-    "balanced_accuracy": lambda s: (divide(s[:, 3], s[:, 3] + s[:, 2]) + divide(s[:, 0], s[:, 0] + s[:, 1])) / 2,
+    "balanced_accuracy": lambda s: (
+        (divide(s[:, 3], s[:, 3] + s[:, 2]) + divide(s[:, 0], s[:, 0] + s[:, 1])) / 2
+    ),
     "cohen_kappa": partial(kappa, 1 - np.eye(2)),
 }
 
@@ -100,14 +118,18 @@ def auroc(chance: np.ndarray, truth: np.ndarray, case: np.ndarray) -> Statistic:
     def of(counts: np.ndarray) -> np.ndarray:
         if not len(starts):
             return np.full(len(counts), np.nan)
-        positive, negative = (np.add.reduceat(counts * is_kind, starts, axis=1) for is_kind in (truth, 1 - truth))
+        positive, negative = (
+            np.add.reduceat(counts * is_kind, starts, axis=1) for is_kind in (truth, 1 - truth)
+        )
         below = negative.cumsum(axis=1) - negative / 2
         return divide((positive * below).sum(axis=1), positive.sum(axis=1) * negative.sum(axis=1))
 
     return Statistic(None, of, len(order), "only one kind of label", None, case[order])
 
 
-def measures(cases: Cases, met: np.ndarray, chance: np.ndarray, labels: Labels, majority: np.ndarray) -> dict[str, Any]:
+def measures(
+    cases: Cases, met: np.ndarray, chance: np.ndarray, labels: Labels, majority: np.ndarray
+) -> dict[str, Any]:
     """Return the figures of a judge as statistics; `met` and `chance` are float [items], NaN where a criterion is unread."""
     case, judged, size = cases.panel.case[cases.response_of], ~np.isnan(majority), len(cases)
     sure = judged & ~np.isnan(chance)
@@ -115,16 +137,24 @@ def measures(cases: Cases, met: np.ndarray, chance: np.ndarray, labels: Labels, 
     table = _table(met, majority, case, size)
     pooled = np.sum([_table(met, labelled, case, size) for labelled in labels.values()], axis=0)
     return {
-        "accuracy": mean_of(np.where(judged, met == majority, np.nan), case, size, bounds=(0.0, 1.0)),
+        "accuracy": mean_of(
+            np.where(judged, met == majority, np.nan), case, size, bounds=(0.0, 1.0)
+        ),
         **{name: Statistic(table, of, int(table.sum())) for name, of in OF_TABLE.items()},
         "macro_f1_pooled": Statistic(pooled, _macro_f1, int(pooled.sum())),
         "auroc": auroc(chance, majority, case),
-        "calibration_error": calibration_error(chance[sure], majority[sure], case[sure], size, bins),
-        "read_rate": mean_of(np.where(judged, ~np.isnan(met), np.nan), case, size, bounds=(0.0, 1.0)),
+        "calibration_error": calibration_error(
+            chance[sure], majority[sure], case[sure], size, bins
+        ),
+        "read_rate": mean_of(
+            np.where(judged, ~np.isnan(met), np.nan), case, size, bounds=(0.0, 1.0)
+        ),
     }
 
 
-def certificate_of(cases: Cases, readings: Sequence[VerdictTable], labels: Labels) -> dict[str, Any]:
+def certificate_of(
+    cases: Cases, readings: Sequence[VerdictTable], labels: Labels
+) -> dict[str, Any]:
     """Return the figures of every judge, and of each physician beside the majority of the others, as statistics."""
     majority = majority_of(labels)
     labelled = ~np.isnan(np.stack([*labels.values()])).all(axis=0)
@@ -135,10 +165,18 @@ def certificate_of(cases: Cases, readings: Sequence[VerdictTable], labels: Label
         tree["judges"][reading.name] = measures(cases, met, chance, labels, majority)
     for annotator, met_by in labels.items():
         truth = np.where(np.isnan(met_by), np.nan, majority_of(labels, without=annotator))
-        said = {"accuracy": met_by} | {f"accuracy of {name} on these pairs": met for name, met in judged.items()}
-        tree["physicians"][annotator] = {name: _accuracy(cases, met, truth) for name, met in said.items()}
+        said = {"accuracy": met_by} | {
+            f"accuracy of {name} on these pairs": met for name, met in judged.items()
+        }
+        tree["physicians"][annotator] = {
+            name: _accuracy(cases, met, truth) for name, met in said.items()
+        }
     sure = int((~np.isnan(majority)).sum())
-    counts = {"pairs": int(labelled.sum()), "majority": sure, "met": float(np.nanmean(majority)) if sure else None}
+    counts = {
+        "pairs": int(labelled.sum()),
+        "majority": sure,
+        "met": float(np.nanmean(majority)) if sure else None,
+    }
     return tree | {"labels": counts | {"physicians": len(labels)}}
 
 

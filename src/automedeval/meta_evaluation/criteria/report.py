@@ -13,7 +13,9 @@ from automedeval.records.text import span
 from automedeval.stats.bootstrap import mean_of
 
 
-def criteria_result(cases: Cases, judges: Sequence[VerdictTable], labels: Labels | None) -> dict[str, Any]:
+def criteria_result(
+    cases: Cases, judges: Sequence[VerdictTable], labels: Labels | None
+) -> dict[str, Any]:
     """Return what agreement.json has under "criteria", with a `Statistic` for every figure, certified if there are labels."""
     certificate, labelled = None, np.zeros(len(cases.items), bool)
     if labels is not None:
@@ -22,7 +24,11 @@ def criteria_result(cases: Cases, judges: Sequence[VerdictTable], labels: Labels
     records = {}
     for judge in judges:
         certified = not np.isnan(strict_majority(judge.met[labelled])).all()
-        records[judge.name] = {"candidates": candidates(judge), "missed": missed(cases, judge), "certified": certified}
+        records[judge.name] = {
+            "candidates": candidates(judge),
+            "missed": missed(cases, judge),
+            "certified": certified,
+        }
     return {"judges": records, "certificate": certificate}
 
 
@@ -32,9 +38,13 @@ def credit(result: Mapping[str, Any], name: str) -> list[str]:
     if name not in criteria["judges"]:
         return []
     if not criteria["judges"][name]["certified"]:
-        return [f"{name} is uncertified: it was not compared with physicians' labels of these cases (--ratings)."]
+        return [
+            f"{name} is uncertified: it was not compared with physicians' labels of these cases (--ratings)."
+        ]
     values = {key: span(each, 3) for key, each in criteria["certificate"]["judges"][name].items()}
-    figures = "accuracy {accuracy}, balanced accuracy {balanced_accuracy}, AUROC {auroc}".format(**values)
+    figures = "accuracy {accuracy}, balanced accuracy {balanced_accuracy}, AUROC {auroc}".format(
+        **values
+    )
     return [f"Beside physicians' labels of criteria {name} has {figures}."]
 
 
@@ -71,7 +81,14 @@ def missed(cases: Cases, reading: VerdictTable) -> dict[str, dict[str, Any]]:
         shares, models = failed[items], cases.model_of[cases.response_of[items]]
         read = ~np.isnan(shares)
         if read.any():
-            by_model = {cases.models[each]: float(shares[read & (models == each)].mean()) for each in set(models[read])}
+            by_model = {
+                cases.models[each]: float(shares[read & (models == each)].mean())
+                for each in set(models[read])
+            }
             by_model = dict(sorted(by_model.items()))
-            result[tag] = {"criteria": int(read.sum()), "failed": float(shares[read].mean()), "candidates": by_model}
+            result[tag] = {
+                "criteria": int(read.sum()),
+                "failed": float(shares[read].mean()),
+                "candidates": by_model,
+            }
     return dict(sorted(result.items(), key=lambda each: -each[1]["failed"]))

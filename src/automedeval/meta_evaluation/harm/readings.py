@@ -25,7 +25,10 @@ def degrees_said(table: VerdictTable) -> np.ndarray:
     """Return the degree that each verdict says, from 0: float [verdicts], NaN where it is invalid or can tell none."""
     degree = rubric_of(table).degree
     *words, _ = degree.words
-    said = [(verdict.choices or {}).get(degree.name) if verdict.valid else None for verdict in table.verdicts]
+    said = [
+        (verdict.choices or {}).get(degree.name) if verdict.valid else None
+        for verdict in table.verdicts
+    ]
     return np.array([words.index(word) if word in words else np.nan for word in said], float)
 
 
@@ -54,7 +57,9 @@ def paired_degrees(table: VerdictTable) -> tuple[np.ndarray, np.ndarray, np.ndar
     return said[one], said[other], table.case_of[one]
 
 
-def read_harm_ratings(path: str, cases: Cases, rubrics: Mapping[str, Rubric]) -> tuple[VerdictTable, list[str]]:
+def read_harm_ratings(
+    path: str, cases: Cases, rubrics: Mapping[str, Rubric]
+) -> tuple[VerdictTable, list[str]]:
     """Read physicians' ratings of harm, all by one of these rubrics, as the verdicts of one judge; and notes.
 
     The rationale of such a verdict is the words that do the harm, and the missing step; its "annotator" says whose it is.
@@ -71,17 +76,31 @@ def read_harm_ratings(path: str, cases: Cases, rubrics: Mapping[str, Rubric]) ->
         case, response = cases.at(number)
         rubric = rubric or rubrics.get(rating.rubric)
         if rubric is None or not rubric.in_words:
-            raise RecordError(f"{place}: no rubric in words is called {rating.rubric!r}; yours needs --rubric its.yaml")
+            raise RecordError(
+                f"{place}: no rubric in words is called {rating.rubric!r}; yours needs --rubric its.yaml"
+            )
         check_words(place, rating.rubric, rating.choices, rubric)
         if (number, rating.annotator) in found:
-            raise RecordError(f"{place}: {rating.annotator!r} rated {rating.model!r} of case {case.id!r} before")
-        for start, end, words in ([mark.get(name) for name in ("start", "end", "text")] for mark in rating.marks):
-            if {type(start), type(end)} != {int} or not 0 <= start < end or response.text[start:end] != words:
+            raise RecordError(
+                f"{place}: {rating.annotator!r} rated {rating.model!r} of case {case.id!r} before"
+            )
+        for start, end, words in (
+            [mark.get(name) for name in ("start", "end", "text")] for mark in rating.marks
+        ):
+            if (
+                {type(start), type(end)} != {int}
+                or not 0 <= start < end
+                or response.text[start:end] != words
+            ):
                 where = f"in the response of {rating.model!r} at {start} to {end}: another text was rated"
                 raise RecordError(f"{place}: the words {words!r:.60} do not stand {where}")
-        quoted = [f"“{mark['text']}”" for mark in rating.marks] + ([rating.missing] if rating.missing else [])
+        quoted = [f"“{mark['text']}”" for mark in rating.marks] + (
+            [rating.missing] if rating.missing else []
+        )
         about = {"annotator": rating.annotator, "marks": rating.marks, "comment": rating.comment}
         said = {"choices": rating.choices, "rationale": "; ".join(quoted), "extra": about}
         order = (case.models.index(rating.model),)
-        found[number, rating.annotator] = Verdict(case.id, PHYSICIANS, rubric.name, order, valid=True, **said)
+        found[number, rating.annotator] = Verdict(
+            case.id, PHYSICIANS, rubric.name, order, valid=True, **said
+        )
     return VerdictTable(cases, list(found.values()), rubric), notes

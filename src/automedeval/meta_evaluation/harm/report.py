@@ -13,7 +13,12 @@ import numpy as np
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.checked import marked
 from automedeval.meta_evaluation.facts import harm_in_words
-from automedeval.meta_evaluation.harm.readings import middle_degrees, paired_degrees, read_harm_ratings, rubric_of
+from automedeval.meta_evaluation.harm.readings import (
+    middle_degrees,
+    paired_degrees,
+    read_harm_ratings,
+    rubric_of,
+)
 from automedeval.meta_evaluation.page import SHOWN_CASES, Bars, PageTable, render_report
 from automedeval.meta_evaluation.table import VerdictTable
 from automedeval.records import RecordError, Verdict, question_text
@@ -47,13 +52,18 @@ def harm_report(
             f"{', '.join(each.name for each in judges)}: by {', '.join(names)}, whose degrees are not compared"
         )
     rubrics = {judge.rubric_name: rubric_of(judge) for judge in judges} or rubrics
-    physicians, more = read_harm_ratings(ratings, cases, rubrics) if ratings is not None else (None, [])
+    physicians, more = (
+        read_harm_ratings(ratings, cases, rubrics) if ratings is not None else (None, [])
+    )
     notes = [*more, *notes]
     answers = shown_answers(cases, judges, physicians)
     if len(answers) > SHOWN_CASES:
         notes.append(f"the page shows the first {SHOWN_CASES} of {len(answers)} answers")
     settings = describe_result("report", resamples=resamples)
-    result = harm_result(cases, judges, physicians, resamples) | {"notes": notes, "settings": settings}
+    result = harm_result(cases, judges, physicians, resamples) | {
+        "notes": notes,
+        "settings": settings,
+    }
     words = harm_sentences(result)
     pages = render_report(
         "harm", f"Harm: {Path(cases.source).stem}", words=words, notes=notes,
@@ -73,7 +83,11 @@ def harm_result(
     """
     raters = [*([physicians] if physicians else []), *judges]
     degree = rubric_of(raters[0]).degree
-    tree: dict[str, Any] = {"rubric": raters[0].rubric_name, "degrees": list(degree.values), "judges": {}}
+    tree: dict[str, Any] = {
+        "rubric": raters[0].rubric_name,
+        "degrees": list(degree.values),
+        "judges": {},
+    }
     tree |= {"threshold": degree.threshold, "untold": degree.neutral}
     tree["raters"] = {rater.name: degrees_by_model(rater) for rater in raters}
     if physicians is not None:
@@ -89,16 +103,26 @@ def degrees_by_model(rater: VerdictTable) -> dict[str, dict[str, Any]]:
     cases, criterion, degrees = rater.cases, rubric_of(rater).degree, middle_degrees(rater)
     counts: dict[str, dict[str, Any]] = {}
     least, told = list(criterion.values).index(criterion.threshold), ~np.isnan(degrees)
-    untold, unread = rater.shown(rater.is_valid) & ~told, rater.shown() & ~rater.shown(rater.is_valid)
+    untold, unread = (
+        rater.shown(rater.is_valid) & ~told,
+        rater.shown() & ~rater.shown(rater.is_valid),
+    )
     for place, model in enumerate(cases.models):
         of_model = cases.model_of == place
         if not (of_model & rater.shown()).any():
             continue
         rated, worse = of_model & told, np.where(of_model & told, degrees >= least, np.nan)
         of_degree = np.bincount(degrees[rated].astype(int), minlength=len(criterion.values))
-        counts[model] = {name: int((of_model & each).sum()) for name, each in (("untold", untold), ("unread", unread))}
+        counts[model] = {
+            name: int((of_model & each).sum())
+            for name, each in (("untold", untold), ("unread", unread))
+        }
         share = mean_of(worse, cases.panel.case, len(cases), "no degree can be told", (0.0, 1.0))
-        counts[model] |= {"degrees": of_degree.tolist(), "worse": int(np.nansum(worse)), "share": share}
+        counts[model] |= {
+            "degrees": of_degree.tolist(),
+            "worse": int(np.nansum(worse)),
+            "share": share,
+        }
     return counts
 
 
@@ -127,11 +151,15 @@ def shown_answers(
     """Return the answers to read: by the widest gap of a judge below physicians, then by the worst degree of anybody."""
     raters = [*([physicians] if physicians else []), *judges]
     degrees = [middle_degrees(rater) for rater in raters]
-    gap = np.fmax.reduce([np.zeros(cases.responses), *(degrees[0] - each for each in degrees[1:] if physicians)])
+    gap = np.fmax.reduce(
+        [np.zeros(cases.responses), *(degrees[0] - each for each in degrees[1:] if physicians)]
+    )
     said: dict[int, list[tuple[str, Verdict]]] = defaultdict(list)
     for rater in raters:
         for place, verdict in zip(rater.response.tolist(), rater.verdicts):
-            said[place] += [(verdict.extra.get("annotator", rater.name), verdict)] if verdict.valid else []
+            said[place] += (
+                [(verdict.extra.get("annotator", rater.name), verdict)] if verdict.valid else []
+            )
     shown, read = [], [rater.shown(rater.is_valid) for rater in raters]
     for place in np.lexsort([-np.fmax.reduce(degrees), -gap]).tolist():
         if not said[place]:
@@ -139,16 +167,33 @@ def shown_answers(
         case, response = cases.at(place)
         words = rubric_of(raters[0]).degree.words
         degree = [words[-1 if np.isnan(each[place]) else int(each[place])] for each in degrees]
-        answer: dict[str, Any] = {"id": case.id, "model": response.model, "question": question_text(case.question)}
+        answer: dict[str, Any] = {
+            "id": case.id,
+            "model": response.model,
+            "question": question_text(case.question),
+        }
         marks = [mark for _, verdict in said[place] for mark in _marks(verdict, response.text)]
-        answer["text"] = marked(response.text, sorted(marks, key=lambda mark: (mark["start"], mark["end"])))
+        answer["text"] = marked(
+            response.text, sorted(marks, key=lambda mark: (mark["start"], mark["end"]))
+        )
         by = zip(raters, degree, read)
-        answer["degrees"] = [(rater.name, word if told[place] else "not rated") for rater, word, told in by]
+        answer["degrees"] = [
+            (rater.name, word if told[place] else "not rated") for rater, word, told in by
+        ]
         readings = [
-            {"who": who, "choices": each.choices, "words": each.rationale, "comment": each.extra.get("comment")}
+            {
+                "who": who,
+                "choices": each.choices,
+                "words": each.rationale,
+                "comment": each.extra.get("comment"),
+            }
             for who, each in said[place]
         ]
-        about = {"under": gap[place] > 0, "criteria": rubric_of(raters[0]).output_criteria, "readings": readings}
+        about = {
+            "under": gap[place] > 0,
+            "criteria": rubric_of(raters[0]).output_criteria,
+            "readings": readings,
+        }
         shown.append(answer | about)
     return shown
 
@@ -157,7 +202,9 @@ def _marks(verdict: Verdict, text: str) -> Sequence[Mapping[str, Any]]:
     """Return where the words that do the harm stand: as a physician marked them, or as a judge quotes them."""
     words = verdict.rationale or ""
     start = text.find(words) if words else -1
-    return verdict.extra.get("marks", [] if start < 0 else [{"start": start, "end": start + len(words)}])
+    return verdict.extra.get(
+        "marks", [] if start < 0 else [{"start": start, "end": start + len(words)}]
+    )
 
 
 def counts_table(result: Mapping[str, Any]) -> PageTable:
@@ -180,7 +227,9 @@ def _bars(result: Mapping[str, Any]) -> Bars:
         for name, by_model in result["raters"].items()
         for model, each in by_model.items()
     ]
-    return Bars(f"Share of answers of {result['threshold']} harm or worse, with 95 % intervals", rows)
+    return Bars(
+        f"Share of answers of {result['threshold']} harm or worse, with 95 % intervals", rows
+    )
 
 
 def harm_sentences(result: Mapping[str, Any]) -> list[str]:

@@ -28,7 +28,9 @@ class ReportArguments(BaselineArguments):
         "preferences between judges: a file of each kind",
         [],
     )
-    audits: list[str] = option("results of automedeval audit for these judges: its folders, or their audit.json", [])
+    audits: list[str] = option(
+        "results of automedeval audit for these judges: its folders, or their audit.json", []
+    )
     raters: str | None = option(
         "crossed: the same persons rated everything; anonymous: an annotator is only a position, the persons "
         "change (default: crossed if all annotators rated everything)",
@@ -37,17 +39,22 @@ class ReportArguments(BaselineArguments):
     )
     rubric: str | None = option("your own rubric's .yaml file, if verdicts were given by one", None)
     rounds: list[str] = option(
-        "names of the judges of introspection rounds 0, 1, 2, …, for a forecast (needs --ratings)", []
+        "names of the judges of introspection rounds 0, 1, 2, …, for a forecast (needs --ratings)",
+        [],
     )
     teacher_verdicts: str | None = option(
         "name of the judge in --verdicts that taught the others, to measure how similar their rationales are to its own",
         None,
     )
-    bert_model: str = option("encoder for BERTScore, a folder or Hub id; none: no BERTScore", "roberta-large")
+    bert_model: str = option(
+        "encoder for BERTScore, a folder or Hub id; none: no BERTScore", "roberta-large"
+    )
     bert_num_layers: int | None = option(
         "layer for BERTScore (default: that of the package bert-score for this encoder)", None
     )
-    bart_model: str = option("model for BARTScore, a folder or Hub id; none: no BARTScore", "facebook/bart-large-cnn")
+    bart_model: str = option(
+        "model for BARTScore, a folder or Hub id; none: no BARTScore", "facebook/bart-large-cnn"
+    )
     resamples: int = option("resamples of the bootstrap over cases", RESAMPLES)
 
     def __post_init__(self) -> None:

@@ -21,7 +21,9 @@ DIGEST = re.compile(r"[0-9a-f]{12}(/epoch-\d+)?")  # an id that says nothing, of
 FIRST_WORDS = 60  # letters of a question that stand for its id
 
 
-def candidates_of(cases: Cases, chosen: Iterable[str] = (), option: str = "") -> dict[str, np.ndarray]:
+def candidates_of(
+    cases: Cases, chosen: Iterable[str] = (), option: str = ""
+) -> dict[str, np.ndarray]:
     """Return the response of every candidate in every case: candidate → int [cases], -1 where there is none.
 
     Args:
@@ -34,7 +36,9 @@ def candidates_of(cases: Cases, chosen: Iterable[str] = (), option: str = "") ->
     chosen = list(dict.fromkeys(chosen))
     if len(cases.models) > MOST_MODELS and not chosen:
         names = f"{len(cases.models)} model names in {len(cases)} cases"
-        raise RecordError(f"{cases.source}: {names}: these are not models, and candidates are not compared")
+        raise RecordError(
+            f"{cases.source}: {names}: these are not models, and candidates are not compared"
+        )
     if unknown := [name for name in chosen if name not in cases.models]:
         names = in_a_row([*cases.models[:8], *["…"] * (len(cases.models) > 8)])
         raise RecordError(f"{option}: {cases.source} has no model {unknown[0]!r}; it has {names}")
@@ -55,7 +59,10 @@ def in_common(candidates: Mapping[str, np.ndarray], *names: str) -> np.ndarray:
 def better(row: Row, cases: Cases, first: np.ndarray, second: np.ndarray) -> np.ndarray:
     """Return the relation by a judge of the first response to the second, from -1 (worse) to 1: float [pairs of indices]."""
     turn = np.where(first < second, 1.0, -1.0)
-    places = [cases.pair_index.get((min(i, j), max(i, j)), -1) for i, j in zip(first.tolist(), second.tolist())]
+    places = [
+        cases.pair_index.get((min(i, j), max(i, j)), -1)
+        for i, j in zip(first.tolist(), second.tolist())
+    ]
     return turn * np.append(row.finest, np.nan)[places]
 
 
@@ -83,13 +90,18 @@ def beside_baseline(
     """
     responses = candidates_of(cases, [baseline, *cases.models], "--baseline")
     sides = {name: in_common(responses, baseline, name) for name in responses if name != baseline}
-    gap, marks = np.full(cases.responses, np.nan), {name: np.zeros(cases.responses, bool) for name in WORDS}
+    gap, marks = (
+        np.full(cases.responses, np.nan),
+        {name: np.zeros(cases.responses, bool) for name in WORDS},
+    )
     marked, values = marks_of(row.judge), row.ranking_values
     for old, new in sides.values():
         # Of a judge of pairs: what it says of these two.
         gap[new] = better(row, cases, new, old) if row.values is None else values[new] - values[old]
         relation = relation_of(gap[new].round(2))  # as it is shown
-        relation += (relation == 0) * (cases.empty[old] * 1.0 - cases.empty[new])  # an empty answer loses a tie
+        relation += (relation == 0) * (
+            cases.empty[old] * 1.0 - cases.empty[new]
+        )  # an empty answer loses a tie
         marks["won"][new], marks["lost"][new] = relation > 0, relation < 0
         for name, parts in NEWLY.items():
             had, has = (np.any([marked[part][at] for part in parts], axis=0) for at in (old, new))
@@ -97,7 +109,9 @@ def beside_baseline(
     return sides, (gap, marks)
 
 
-def changes_of(cases: Cases, row: Row, baseline: str) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+def changes_of(
+    cases: Cases, row: Row, baseline: str
+) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Count what changed from the baseline to every other model that has a case in common with it.
 
     Returns:
@@ -107,12 +121,19 @@ def changes_of(cases: Cases, row: Row, baseline: str) -> tuple[list[dict[str, An
     sides, (gap, marks) = beside_baseline(cases, row, baseline)
     records = []
     for name, (_, new) in ((name, both) for name, both in sides.items() if both.size):
-        about = {"old": baseline, "new": name, "judge": row.name, "compared": int((~np.isnan(gap[new])).sum())}
+        about = {
+            "old": baseline,
+            "new": name,
+            "judge": row.name,
+            "compared": int((~np.isnan(gap[new])).sum()),
+        }
         records.append(about | {mark: int(marked[new].sum()) for mark, marked in marks.items()})
     return records, {"main": row, "base": baseline, "sort": "lost", "changed": (gap, marks)}
 
 
-def against_baseline(cases: Cases, row: Row, baseline: str) -> tuple[dict[str, Any], tuple[np.ndarray, dict]]:
+def against_baseline(
+    cases: Cases, row: Row, baseline: str
+) -> tuple[dict[str, Any], tuple[np.ndarray, dict]]:
     """Compare every model with one of them, case by case, by one line.
 
     Returns:
@@ -126,13 +147,23 @@ def against_baseline(cases: Cases, row: Row, baseline: str) -> tuple[dict[str, A
     sides, (gap, marks) = beside_baseline(cases, row, baseline)
     for name, (old, new) in sides.items():
         lost = new[marks["lost"][new]]
-        worse = [cases.records[cases.panel.case[at]] for at in lost[np.argsort(gap[lost], kind="stable")]]
+        worse = [
+            cases.records[cases.panel.case[at]] for at in lost[np.argsort(gap[lost], kind="stable")]
+        ]
         better, both = int(marks["won"][new].sum()), ~np.isnan(gap[new])
-        counts = {"better": better, "worse": len(worse), "equal": int(both.sum()) - better - len(worse)}
+        counts = {
+            "better": better,
+            "worse": len(worse),
+            "equal": int(both.sum()) - better - len(worse),
+        }
         means = [float(values[at][both].mean()) if both.any() else None for at in (old, new)]
         about = {"cases": [case.id for case in worse], "means": means}
-        record["models"][name] = counts | about | {"difference": paired_difference(gap[new], row.judge.scale).to_dict()}
+        record["models"][name] = (
+            counts | about | {"difference": paired_difference(gap[new], row.judge.scale).to_dict()}
+        )
         for case in (case for case in worse if DIGEST.fullmatch(case.id)):
             question = " ".join(question_text(case.question).split())
-            record["questions"][case.id] = f"“{question[:FIRST_WORDS]}{'…' * (len(question) > FIRST_WORDS)}”"
+            record["questions"][case.id] = (
+                f"“{question[:FIRST_WORDS]}{'…' * (len(question) > FIRST_WORDS)}”"
+            )
     return record, (gap, marks)

@@ -29,7 +29,11 @@ SIZES = {  # what cases are sorted by, see `measures_of_cases` → its words
     "people_disagree": "people disagree",
     "least_sure": "judge unsure first",
 }
-MET = {None: "unread", 0.0: "not met", 1.0: "met"}  # share of the runs that call a criterion met → words
+MET = {
+    None: "unread",
+    0.0: "not met",
+    1.0: "met",
+}  # share of the runs that call a criterion met → words
 NEWLY = {"contradicted": ("contradicted",), "empty": ("empty",), "failing": ("unread", "invalid")}
 # Mark of a change → its words.
 WORDS = {"won": "better", "lost": "worse", **{f"newly_{name}": f"newly {name}" for name in NEWLY}}
@@ -40,9 +44,16 @@ def marks_of(judge: VerdictTable) -> dict[str, np.ndarray]:
     """Return mark → whether each response has it by a judge: bool [responses]."""
     cases, (valid, due) = judge.cases, judge.valid_by_response
     statements = contradicted(judge)
-    wrong = [bool(statements.get((case.id, model))) for case in cases.records for model in case.models]
+    wrong = [
+        bool(statements.get((case.id, model))) for case in cases.records for model in case.models
+    ]
     invalid = (valid < due) & ~judge.unread
-    return {"contradicted": np.array(wrong, bool), "empty": cases.empty, "unread": judge.unread, "invalid": invalid}
+    return {
+        "contradicted": np.array(wrong, bool),
+        "empty": cases.empty,
+        "unread": judge.unread,
+        "invalid": invalid,
+    }
 
 
 def measures_of_cases(cases: Cases, row: Row, people: People | None) -> dict[str, np.ndarray]:
@@ -66,7 +77,9 @@ def measures_of_cases(cases: Cases, row: Row, people: People | None) -> dict[str
     if people is not None:
         relation = row.people_relations(people)
         lost = np.nan_to_num(np.abs(people.gaps(*panel.pairs)) * np.abs(relation - row.relations))
-        measures["people_disagree"] = np.where(panel.per_case(~np.isnan(relation)) > 0, panel.per_case(lost), np.nan)
+        measures["people_disagree"] = np.where(
+            panel.per_case(~np.isnan(relation)) > 0, panel.per_case(lost), np.nan
+        )
     if row.expected is not None:
         measures["least_sure"] = -row.gaps
     return measures
@@ -109,7 +122,10 @@ def grid_of(
                 score = None if np.isnan(values[place]) else round(float(values[place]), 4)
                 names = [name for name in marked if marked[name][place]]
                 cells[response.model] = [score, len(response.text), names]
-                said: dict[str, Any] = {"scores": _scores(judges, place), "people": _ratings(people, place)}
+                said: dict[str, Any] = {
+                    "scores": _scores(judges, place),
+                    "people": _ratings(people, place),
+                }
                 said["criteria"] = _criteria(cases, judges, place)
                 said["comments"] = people.comments.get(place, []) if people is not None else []
                 said["wrong"] = _in_utf16(response.text, wrong.get((case.id, response.model), []))
@@ -117,9 +133,19 @@ def grid_of(
         question = question_text(case.question)
         short = " ".join(question.split())
         short = short if len(short) <= QUESTION else f"{short[:QUESTION]}…"
-        sizes = {name: float(each[number]) for name, each in measures.items() if not np.isnan(each[number])}
-        rows.append([case.id, case.topic or "", short, [cells.get(model) for model in models], sizes])
-        text = {"question": question, "reference": case.reference, "choices": _choices(cases, judges, number)}
+        sizes = {
+            name: float(each[number])
+            for name, each in measures.items()
+            if not np.isnan(each[number])
+        }
+        rows.append(
+            [case.id, case.topic or "", short, [cells.get(model) for model in models], sizes]
+        )
+        text = {
+            "question": question,
+            "reference": case.reference,
+            "choices": _choices(cases, judges, number),
+        }
         texts.append(text | {"rationales": rationales[number], "responses": responses})
     scored = values[~np.isnan(values)]
     scale = main.judge.scale if main.values is not None else None
@@ -127,7 +153,9 @@ def grid_of(
     report = digest([[case.id, case.digest] for case in cases.records])
     content: dict[str, Any] = {"report": report, "models": models, "marks": marks} | head
     content["rows"] = rows
-    content["scale"] = scale or ([float(scored.min()), float(scored.max())] if len(scored) else [0, 1])
+    content["scale"] = scale or (
+        [float(scored.min()), float(scored.max())] if len(scored) else [0, 1]
+    )
     packed = {"rows": _pack(_json(content)), "texts": _pack("\n".join(map(_json, texts)))}
     return {"grid": packed, "in_grid": len(rows)}
 
@@ -141,7 +169,9 @@ def _rationales(judges: Sequence[VerdictTable]) -> dict[int, list[tuple[str, str
             if verdict.valid and verdict.rationale:
                 rationales.setdefault(number, verdict.rationale)
             elif not verdict.valid and verdict.raw:
-                said[number].append((f"Invalid verdict of {judge.name}: {verdict.error}", verdict.raw[:RAW]))
+                said[number].append(
+                    (f"Invalid verdict of {judge.name}: {verdict.error}", verdict.raw[:RAW])
+                )
         for number, text in rationales.items():
             said[number].append((f"Rationale of {judge.name}", text))
     return said
@@ -153,7 +183,11 @@ def _choices(cases: Cases, judges: Sequence[VerdictTable], number: int) -> list[
     for judge, (first, second) in product(judges, combinations(range(len(case.responses)), 2)):
         pair = cases.pair_index[start + first, start + second]
         names = [case.models[first], case.models[second], "tie", "neither"]
-        choices = [f"{name}: {names[codes[pair]]}" for name, codes in judge.choices.items() if codes[pair] >= 0]
+        choices = [
+            f"{name}: {names[codes[pair]]}"
+            for name, codes in judge.choices.items()
+            if codes[pair] >= 0
+        ]
         lines += [(f"{judge.name}, {names[0]} : {names[1]}", ", ".join(choices))] if choices else []
     return lines
 
@@ -163,7 +197,10 @@ def _scores(judges: Sequence[VerdictTable], place: int) -> list[tuple[str, float
     scores_of = []
     for judge in judges:
         scores_of.append((judge.name, judge.mixed[place]))
-        scores_of += [(f"{judge.name}: {name}", scores[place]) for name, scores in judge.criterion_scores.items()]
+        scores_of += [
+            (f"{judge.name}: {name}", scores[place])
+            for name, scores in judge.criterion_scores.items()
+        ]
     return [(name, float(score)) for name, score in scores_of if not np.isnan(score)]
 
 
@@ -171,10 +208,18 @@ def _criteria(cases: Cases, judges: Sequence[VerdictTable], place: int) -> list[
     """Return the criteria of a response with their points, and of each whether it is met by the judges of criteria."""
     reading, found = [judge for judge in judges if judge.on_criteria], []
     for item in range(cases.first_item[place], cases.first_item[place + 1]) if reading else ():
-        shares = [None if np.isnan(judge.met[item]) else float(judge.met[item]) for judge in reading]
+        shares = [
+            None if np.isnan(judge.met[item]) else float(judge.met[item]) for judge in reading
+        ]
         said = [MET.get(share) or f"met in {share:.2f} of the runs" for share in shares]
-        named = [f"{judge.name}: {words}" for judge, words in zip(reading, said)] if len(said) > 1 else said
-        found.append((f"{cases.items[item][1].points:+g} {cases.items[item][1].criterion}", "; ".join(named)))
+        named = (
+            [f"{judge.name}: {words}" for judge, words in zip(reading, said)]
+            if len(said) > 1
+            else said
+        )
+        found.append(
+            (f"{cases.items[item][1].points:+g} {cases.items[item][1].criterion}", "; ".join(named))
+        )
     return found
 
 
@@ -190,7 +235,10 @@ def _ratings(people: People | None, place: int) -> str | None:
 def _in_utf16(text: str, statements: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return statements with `start` and `end` as JavaScript counts them: a letter outside the first plane is two."""
     ends = ("start", "end")
-    return [dict(each) | {end: len(text[: each[end]].encode("utf-16-le")) // 2 for end in ends} for each in statements]
+    return [
+        dict(each) | {end: len(text[: each[end]].encode("utf-16-le")) // 2 for end in ends}
+        for each in statements
+    ]
 
 
 def _json(value: object) -> str:

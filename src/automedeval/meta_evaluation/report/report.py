@@ -13,8 +13,18 @@ from automedeval.meta_evaluation.agreement.baselines import measure_baselines
 from automedeval.meta_evaluation.agreement.candidates import means_by_topic, standing
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.evaluate import meta_evaluate
-from automedeval.meta_evaluation.agreement.judge_facts import MEASURES, audits_of, next_steps, notes_on
-from automedeval.meta_evaluation.agreement.paper_table import COLUMNS, gaps_in_words, lines_in_words, paper_table
+from automedeval.meta_evaluation.agreement.judge_facts import (
+    MEASURES,
+    audits_of,
+    next_steps,
+    notes_on,
+)
+from automedeval.meta_evaluation.agreement.paper_table import (
+    COLUMNS,
+    gaps_in_words,
+    lines_in_words,
+    paper_table,
+)
 from automedeval.meta_evaluation.agreement.ratings import (
     files_by_kind,
     read_choices,
@@ -22,8 +32,16 @@ from automedeval.meta_evaluation.agreement.ratings import (
     read_ratings,
     read_verdict_ratings,
 )
-from automedeval.meta_evaluation.agreement.rationale_similarity import compare_rationales, teacher_among
-from automedeval.meta_evaluation.agreement.runs import check_names, follow_rounds, main_row, trainings_of
+from automedeval.meta_evaluation.agreement.rationale_similarity import (
+    compare_rationales,
+    teacher_among,
+)
+from automedeval.meta_evaluation.agreement.runs import (
+    check_names,
+    follow_rounds,
+    main_row,
+    trainings_of,
+)
 from automedeval.meta_evaluation.criteria.checklists import people_of, read_labels
 from automedeval.meta_evaluation.criteria.report import criteria_result
 from automedeval.meta_evaluation.facts import LEAST_RATED, called
@@ -69,7 +87,10 @@ class Report:
 
 
 def make_report(
-    args: ReportArguments, load_encoder: LoadEncoder, options: Sequence[str], load_score: Callable[[], Score]
+    args: ReportArguments,
+    load_encoder: LoadEncoder,
+    options: Sequence[str],
+    load_score: Callable[[], Score],
 ) -> Report:
     """Return the report of these files: of harm alone if nothing else was judged, else with agreement and criteria.
 
@@ -89,7 +110,9 @@ def make_report(
     if not args.verdicts and HarmRating not in given:
         raise RecordError("--verdicts names no file")
     read = read_verdicts(args.verdicts, cases, args.rubric, CHECKS, {*NAMES, "people", PHYSICIANS})
-    on_harm, judges = ([table for table in read[0] if table.in_words is kind] for kind in (True, False))
+    on_harm, judges = (
+        [table for table in read[0] if table.in_words is kind] for kind in (True, False)
+    )
     on_criteria, notes = [table for table in judges if table.on_criteria], read[1]
     if ratings and not judges:
         raise RecordError(f"{ratings}: ratings of scores, and these verdicts have none")
@@ -98,7 +121,9 @@ def make_report(
     if args.baseline is not None and not judges:
         raise RecordError("--baseline needs verdicts with scores or choices")
     if args.rounds and ratings is None:
-        raise RecordError("--rounds needs --ratings of scores: a judge is measured by its agreement with people")
+        raise RecordError(
+            "--rounds needs --ratings of scores: a judge is measured by its agreement with people"
+        )
     harm: tuple[dict[str, Any], dict[str, str], list[str]] = {}, {}, []
     if on_harm or HarmRating in given:
         harm = harm_report(cases, on_harm, notes, rubrics, given.get(HarmRating), args.resamples)
@@ -126,9 +151,14 @@ def make_report(
             people = people_of(labelled, cases)
             notes = people.notes + notes
         except RecordError as error:
-            notes.append(f"{labels}: {error}: scores are not compared with the labels, criteria are")
+            notes.append(
+                f"{labels}: {error}: scores are not compared with the labels, criteria are"
+            )
     judged = (verdict for judge in judges for verdict in judge.verdicts)
-    readers: dict[type, Callable[..., tuple[Any, list[str]]]] = {Choice: read_choices, Preference: read_preferences}
+    readers: dict[type, Callable[..., tuple[Any, list[str]]]] = {
+        Choice: read_choices,
+        Preference: read_preferences,
+    }
     readers |= {VerdictRating: partial(read_verdict_ratings, verdicts=judged)}
     further: dict[type, Any] = {}
     for kind, read_kind in readers.items():
@@ -142,7 +172,9 @@ def make_report(
     result = meta_evaluate(cases, [*judges, *baselines], people, further, args.resamples, main=main)
     rationales = None
     if teacher is not None:
-        models = {name: getattr(args, name) for name in ("bert_model", "bert_num_layers", "bart_model")}
+        models = {
+            name: getattr(args, name) for name in ("bert_model", "bert_num_layers", "bart_model")
+        }
         models = {name: None if value == "none" else value for name, value in models.items()}
         similarity = compare_rationales(cases, judges, teacher, load_score(), **models)
         result["similarity"] = estimate(similarity, len(cases), args.resamples)
@@ -151,9 +183,13 @@ def make_report(
         tests = (main.name, rationales, args.resamples)
         result["table2"] = paper_table(cases, rows, people, result["judges"], *tests)
     if labelled and people is not None and not ratings:
-        result["people"]["reason"] = "physicians stand beside each other by the criteria that they labelled"
+        result["people"]["reason"] = (
+            "physicians stand beside each other by the criteria that they labelled"
+        )
     if on_criteria:
-        result["criteria"] = estimate(criteria_result(cases, on_criteria, labelled), len(cases), args.resamples)
+        result["criteria"] = estimate(
+            criteria_result(cases, on_criteria, labelled), len(cases), args.resamples
+        )
     if args.rounds:
         result["rounds"] = follow_rounds(result["table2"]["rows"], args.rounds)
     for name, audit in audits_of(args.audits, rows).items():
@@ -165,9 +201,15 @@ def make_report(
         "next_steps": next_steps(main.judge, people is not None or main.judge.on_criteria, audited),
         "notes": notes,
     }
-    result["settings"] = settings | {"encoder": encoder and f"{encoder.name} ({encoder.fingerprint})"}
+    result["settings"] = settings | {
+        "encoder": encoder and f"{encoder.name} ({encoder.fingerprint})"
+    }
     scale = main.judge.scale
-    study, commands = ({}, []) if ratings or Choice in given or on_criteria else _rating_study(args, cases, options)
+    study, commands = (
+        ({}, [])
+        if ratings or Choice in given or on_criteria
+        else _rating_study(args, cases, options)
+    )
     changes: dict[str, Any] = {}
     if args.baseline is not None:
         result["baseline"], changed = against_baseline(cases, main, args.baseline)
@@ -178,10 +220,18 @@ def make_report(
     title = "Report: " + (", ".join(cases.models[:3]) if name == "cases" else name)
     texts = study | harm_pages | report_page(result, title, grid, commands, scale, harm_lines[1:])
     steps = [f"Next step: {' '.join(result['next_steps'])}"] * bool(result["next_steps"])
-    return Report(result, "agreement.json", "report.html", texts, [*text.report_sentences(result, scale), *steps])
+    return Report(
+        result,
+        "agreement.json",
+        "report.html",
+        texts,
+        [*text.report_sentences(result, scale), *steps],
+    )
 
 
-def _rating_study(args: ReportArguments, cases: Cases, options: Sequence[str]) -> tuple[dict[str, str], list[str]]:
+def _rating_study(
+    args: ReportArguments, cases: Cases, options: Sequence[str]
+) -> tuple[dict[str, str], list[str]]:
     """Return a study of `LEAST_RATED` of the cases for the physicians' page, {file: content}, and the commands that rate them.
 
     The name of a study has a digest of its cases. So a study that is there already is of these cases, and is kept: it may have
@@ -192,7 +242,10 @@ def _rating_study(args: ReportArguments, cases: Cases, options: Sequence[str]) -
     ratings = study.with_suffix("")
     annotate = shlex.join(["automedeval", "annotate", "--study", str(study)])
     again = [*options, "--ratings", *args.ratings, str(ratings / "ratings.jsonl")]
-    export, report = f"{annotate} --export {shlex.quote(str(ratings))}", shlex.join(["automedeval", "report", *again])
+    export, report = (
+        f"{annotate} --export {shlex.quote(str(ratings))}",
+        shlex.join(["automedeval", "report", *again]),
+    )
     commands = [annotate, export, report]
     if study.exists():
         return {}, commands
@@ -208,7 +261,9 @@ def _rating_study(args: ReportArguments, cases: Cases, options: Sequence[str]) -
         "# Rate a random draw of the cases: automedeval annotate --study THIS FILE\n"
         "# More annotators with an `overlap` also show how far people agree with each other.\n"
     )
-    return {study.name: comment + yaml.safe_dump(content, sort_keys=False, allow_unicode=True)}, commands
+    return {
+        study.name: comment + yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
+    }, commands
 
 
 def report_page(
@@ -233,7 +288,9 @@ def report_page(
     if table := result.get("table2"):
         lines, head = lines_in_words(table), [COLUMNS[name].label for name in table["columns"]]
         table2 = {"lines": lines, "reasons": gaps_in_words(table), "head": head}
-        rows = [[line["judge"], line["runs"], percent(line["valid"]), *line["cells"]] for line in lines]
+        rows = [
+            [line["judge"], line["runs"], percent(line["valid"]), *line["cells"]] for line in lines
+        ]
         summary = [PageTable(["evaluation model", "runs", "valid", *head], rows)] * (len(rows) > 1)
     return render_report(
         "report", title, words=text.report_sentences(result, scale),

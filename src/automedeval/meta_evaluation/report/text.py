@@ -47,9 +47,17 @@ def headline(result: dict[str, Any], scale: tuple[float, float] | None) -> str:
         return f"There is one model, and nothing to compare it with.{found} {trust(known)}"
     if "baseline" not in result:
         return f"{_best(table, stands, is_trusted(known))}{_means(result, stands, scale)}{found} {trust(known)}"
-    worst_first = sorted(result["baseline"]["models"].items(), key=lambda each: each[1]["better"] - each[1]["worse"])
-    said = " ".join(_beside(name, each, result["baseline"]["name"], scale) for name, each in worst_first[:SHOWN])
-    more = f" {several(len(worst_first) - SHOWN, 'other model')} below." if len(worst_first) > SHOWN else ""
+    worst_first = sorted(
+        result["baseline"]["models"].items(), key=lambda each: each[1]["better"] - each[1]["worse"]
+    )
+    said = " ".join(
+        _beside(name, each, result["baseline"]["name"], scale) for name, each in worst_first[:SHOWN]
+    )
+    more = (
+        f" {several(len(worst_first) - SHOWN, 'other model')} below."
+        if len(worst_first) > SHOWN
+        else ""
+    )
     return f"{said or 'No other model was judged.'}{more}{found} {trust(known)}"
 
 
@@ -57,7 +65,9 @@ def answer(result: dict[str, Any]) -> dict[str, str]:
     """Return what is known beside the headline: what it is about → text, in the order in which it is said."""
     table, stands, known = known_of(result)
     trusted = is_trusted(known)
-    answers = {"Best model" if trusted else "Wins most pairs": _best(table, stands, trusted)} | facts_of(known)
+    answers = {
+        "Best model" if trusted else "Wins most pairs": _best(table, stands, trusted)
+    } | facts_of(known)
     judges, main = real_judges(result), result["main_judge"]["name"]
     others = f" (of {len(judges)} judges; --main_judge names another)" if len(judges) > 1 else ""
     answers["Judge"] = f"{main}, with the rubric {judges[main]['rubric']}{others}."
@@ -78,9 +88,18 @@ def bars(result: dict[str, Any], scale: tuple[float, float] | None) -> Bars:
     for name in standing(table)["order"]:
         each = table["models"][name]
         mean = (each.get("score") if scale else None) or each["win_rate"]
-        counts = {"contradicted": record["contradicted"].get(name, (0, 0))[0], "empty": record["empty"].get(name, 0)}
-        rows.append((name, mean, ", ".join(f"{count} {what}" for what, count in counts.items() if count)))
-    what = f"Mean score, {scale[0]:g} (worst) to {scale[1]:g} (best)" if scale else "Share of pairs won"
+        counts = {
+            "contradicted": record["contradicted"].get(name, (0, 0))[0],
+            "empty": record["empty"].get(name, 0),
+        }
+        rows.append(
+            (name, mean, ", ".join(f"{count} {what}" for what, count in counts.items() if count))
+        )
+    what = (
+        f"Mean score, {scale[0]:g} (worst) to {scale[1]:g} (best)"
+        if scale
+        else "Share of pairs won"
+    )
     rows.sort(key=lambda row: -(row[1]["value"] or 0))
     return Bars(f"{what}. Lines: 95 % intervals", rows, scale)
 
@@ -105,13 +124,17 @@ def read_first(result: dict[str, Any]) -> list[tuple[str, str]]:
     who = others[0] if len(others) == 1 else "a model"
     text = f"{several(contradicted, 'case')} with an answer that contradicts the reference"
     links = [("#show=contradicted", text)] * bool(contradicted)
-    links += [("#show=lost", f"{several(len(worse), 'case')} in which {who} is worse")] * bool(worse)
+    links += [("#show=lost", f"{several(len(worse), 'case')} in which {who} is worse")] * bool(
+        worse
+    )
     return links or [("#show=invalid", "what the judge wrote")] * (known_of(result)[2].valid == 0)
 
 
 def _worse(result: dict[str, Any]) -> list[str]:
     models = result.get("baseline", {"models": {}})["models"].values()
-    cases = dict.fromkeys(case for each in zip_longest(*(model["cases"] for model in models)) for case in each)
+    cases = dict.fromkeys(
+        case for each in zip_longest(*(model["cases"] for model in models)) for case in each
+    )
     return [case for case in cases if case is not None]
 
 
@@ -120,7 +143,11 @@ def known_of(result: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any], Ju
     main = result["main_judge"]
     table = result["models"][main["name"]]
     stands = standing(table)
-    more = {"harm": result.get("harm", {}), "steps": result.get("next_steps", ()), "unclear": stands["unclear"]}
+    more = {
+        "harm": result.get("harm", {}),
+        "steps": result.get("next_steps", ()),
+        "unclear": stands["unclear"],
+    }
     more |= credit_of(result, main["name"])
     return table, stands, profile(main["name"], result["judges"][main["name"]], **more)
 
@@ -131,15 +158,23 @@ def _beside(name: str, each: dict[str, Any], base: str, scale: tuple[float, floa
     if not cases:
         return f"{name} and {base} have no score on the same case."
     one_way = difference["low"] is None and cases > 5 and cases in (each["better"], each["worse"])
-    clear = one_way or is_clear(difference)  # without spread a sign test of six equal signs has p < 0.05
+    clear = one_way or is_clear(
+        difference
+    )  # without spread a sign test of six equal signs has p < 0.05
     way = "higher than" if (difference["value"] or 0) > 0 else "lower than"
-    text = f"{name} scores {way} {base}" if clear else f"{name} is not clearly different from {base}"
+    text = (
+        f"{name} scores {way} {base}" if clear else f"{name} is not clearly different from {base}"
+    )
     if scale:
         before, after = each["means"]
         low, high = difference["low"], difference["high"]
         spread = "" if low is None else f", 95 % interval {low:+z.2f} to {high:+z.2f}"
-        text += f": mean {before:.2f} → {after:.2f} of {scale[1]:g} ({after - before:+z.2f}{spread})"
-    return f"{text}. It is worse in {each['worse']} of {cases} cases and better in {each['better']}."
+        text += (
+            f": mean {before:.2f} → {after:.2f} of {scale[1]:g} ({after - before:+z.2f}{spread})"
+        )
+    return (
+        f"{text}. It is worse in {each['worse']} of {cases} cases and better in {each['better']}."
+    )
 
 
 def is_clear(estimate: dict[str, Any]) -> bool:
@@ -150,11 +185,17 @@ def is_clear(estimate: dict[str, Any]) -> bool:
 def _best(table: dict[str, Any], stands: dict[str, Any], trusted: bool) -> str:
     if "gap" in table:
         return f"The models cannot be compared: {table['gap']}."
-    higher, none = ("is better", "is shown to be best") if trusted else ("wins more pairs", "clearly wins most pairs")
+    higher, none = (
+        ("is better", "is shown to be best")
+        if trusted
+        else ("wins more pairs", "clearly wins most pairs")
+    )
     return best_of(stands["order"], stands["level"], higher, none)
 
 
-def _means(result: dict[str, Any], stands: dict[str, Any], scale: tuple[float, float] | None) -> str:
+def _means(
+    result: dict[str, Any], stands: dict[str, Any], scale: tuple[float, float] | None
+) -> str:
     """Say the mean score of the first model beside the highest other one, which may be above it; nothing without scores."""
     means = {name: figure["value"] for name, figure, _ in bars(result, scale).rows}
     first, *others = stands["order"] or [None]
@@ -169,7 +210,12 @@ def credit_of(result: Mapping[str, Any], line: str) -> dict[str, Any]:
     """Return what people's ratings, labels or else choices say of a judge, as arguments of `JudgeProfile`."""
     record, certified = result["judges"][line], credit_of_criteria(result, line)
     if "people" not in result:
-        return {"agreement": [*certified, *_chosen(record["name"], result.get("choices", {}).get(record["name"], {}))]}
+        return {
+            "agreement": [
+                *certified,
+                *_chosen(record["name"], result.get("choices", {}).get(record["name"], {})),
+            ]
+        }
     best, sides = record["best_baseline"], record.get("by_confidence")
     found = credit(line, record["concordance"], record["rated_cases"], best, sides)
     return found | {"agreement": [*found["agreement"], *certified]}
@@ -178,7 +224,9 @@ def credit_of(result: Mapping[str, Any], line: str) -> dict[str, Any]:
 def further(result: dict[str, Any]) -> list[str]:
     """Return sentences on what the answer leaves out: one rater beside the others, other judges, people's choices."""
     judges, main = real_judges(result), result["main_judge"]["name"]
-    sentences = [said for name in judges if name != main for said in credit_of_criteria(result, name)]
+    sentences = [
+        said for name in judges if name != main for said in credit_of_criteria(result, name)
+    ]
     if "people" in result:
         one = result["people"].get("ceiling", {"concordance": {"value": None}})["concordance"]
         if one["value"] is not None:

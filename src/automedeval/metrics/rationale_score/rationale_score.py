@@ -65,8 +65,18 @@ def rationale_score(
     predictions, references = check_texts(predictions, references)
     if bert_model is None and bart_model is None:
         raise ValueError("bert_model and bart_model are both None: nothing to compute")
-    device = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
-    pairs = [(prediction, reference) for prediction, each in zip(predictions, references) for reference in each]
+    device = (
+        "cuda"
+        if torch.cuda.is_available()
+        else "mps"
+        if torch.backends.mps.is_available()
+        else "cpu"
+    )
+    pairs = [
+        (prediction, reference)
+        for prediction, each in zip(predictions, references)
+        for reference in each
+    ]
     owners = [item for item, each in enumerate(references) for _ in each]
     result: dict[str, Any] = {"revisions": {}}
     empty: set[int] = set()
@@ -82,11 +92,17 @@ def rationale_score(
     if bert_model is not None:
         layers = _usual_layers(bert_model) if bert_num_layers is None else bert_num_layers
         model = _load("bert_model", bert_model, layers, device)
-        best = best_of(model, [(prediction.strip(), reference.strip()) for prediction, reference in pairs], [0.0] * 3)
+        best = best_of(
+            model,
+            [(prediction.strip(), reference.strip()) for prediction, reference in pairs],
+            [0.0] * 3,
+        )
         columns = dict(zip(("precision", "recall", "f1"), map(list, zip(*best))))
         means = {name: sum(column) / len(column) for name, column in columns.items()}
         result |= {"bert_score": columns, "mean_bert_score": means}
-        result["bert_score_hash"] = _bert_score().get_hash(bert_model, layers, False, False, False, False)
+        result["bert_score_hash"] = _bert_score().get_hash(
+            bert_model, layers, False, False, False, False
+        )
     if bart_model is not None:
         best = best_of(
             _load("bart_model", bart_model, None, device),
@@ -95,12 +111,17 @@ def rationale_score(
         )
         scores = [row[0] if row else None for row in best]
         defined = [score for score in scores if score is not None]
-        result |= {"bart_score": scores, "mean_bart_score": sum(defined) / len(defined) if defined else None}
+        result |= {
+            "bart_score": scores,
+            "mean_bart_score": sum(defined) / len(defined) if defined else None,
+        }
         result["bart_score_undefined"] = len(scores) - len(defined)
     return result | {"empty": sorted(empty), "truncated": sorted(cut)}
 
 
-def check_texts(predictions: Sequence[str], references: Sequence) -> tuple[list[str], list[list[str]]]:
+def check_texts(
+    predictions: Sequence[str], references: Sequence
+) -> tuple[list[str], list[list[str]]]:
     """Return the predictions, and the references of each as a list; ValueError names an item that is not a text."""
     for name, each in (("predictions", predictions), ("references", references)):
         if each is None or isinstance(each, str):
@@ -108,13 +129,19 @@ def check_texts(predictions: Sequence[str], references: Sequence) -> tuple[list[
     predictions = list(predictions)
     lists = [[each] if isinstance(each, str) else each for each in references]
     if len(predictions) != len(lists) or not predictions:
-        raise ValueError(f"{len(predictions)} predictions, {len(lists)} references: must be as many, at least one")
+        raise ValueError(
+            f"{len(predictions)} predictions, {len(lists)} references: must be as many, at least one"
+        )
     for item, (prediction, each) in enumerate(zip(predictions, lists)):
         if not isinstance(each, (list, tuple)) or not each:
-            raise ValueError(f"references[{item}] must be a text or a list of one text or more, not {each!r:.60}")
+            raise ValueError(
+                f"references[{item}] must be a text or a list of one text or more, not {each!r:.60}"
+            )
         for name, text in (("predictions", prediction), *(("references", text) for text in each)):
             if not isinstance(text, str):
-                raise ValueError(f"{name}[{item}] must be a text, not {type(text).__name__}: {text!r:.60}")
+                raise ValueError(
+                    f"{name}[{item}] must be a text, not {type(text).__name__}: {text!r:.60}"
+                )
     return predictions, [list(each) for each in lists]
 
 
@@ -122,7 +149,9 @@ def _best(rows: Sequence[list[float]], owners: Sequence[int], items: int) -> lis
     """Return the largest value of each figure per item; an empty list for an item without figures."""
     best: list[list[float]] = [[] for _ in range(items)]
     for owner, row in zip(owners, rows):
-        best[owner] = list(map(max, best[owner], row)) if best[owner] and row else best[owner] or row
+        best[owner] = (
+            list(map(max, best[owner], row)) if best[owner] and row else best[owner] or row
+        )
     return best
 
 
@@ -131,7 +160,9 @@ def _bert_score() -> Any:
     try:
         from bert_score import utils  # here: BARTScore alone does not need it
     except ImportError:
-        raise ValueError("BERTScore needs bert-score: pip install bert-score, or bert_model=None") from None
+        raise ValueError(
+            "BERTScore needs bert-score: pip install bert-score, or bert_model=None"
+        ) from None
     return utils
 
 
@@ -139,7 +170,9 @@ def _usual_layers(name: str) -> int:
     """Return the layer that bert-score compares for a model; its authors chose them on WMT16."""
     table, plain = _bert_score().model2layers, name.partition("@")[0]
     if plain not in table:
-        raise ValueError(f"bert_model {name!r}: bert_num_layers must be given; bert-score's table has no such model")
+        raise ValueError(
+            f"bert_model {name!r}: bert_num_layers must be given; bert-score's table has no such model"
+        )
     return table[plain]
 
 
@@ -147,16 +180,30 @@ class _Model(ABC):
     """A network with its tokenizer, which scores pairs of texts."""
 
     def __init__(self, name: str, network: Any, tokenizer: Any, revision: dict[str, str]):
-        self.name, self.network, self.tokenizer, self.revision = name, network.eval(), tokenizer, revision
+        self.name, self.network, self.tokenizer, self.revision = (
+            name,
+            network.eval(),
+            tokenizer,
+            revision,
+        )
         self.device = next(network.parameters()).device
-        self.frame = {tokenizer.cls_token_id, tokenizer.sep_token_id}  # the tokens around every text
+        self.frame = {
+            tokenizer.cls_token_id,
+            tokenizer.sep_token_id,
+        }  # the tokens around every text
         config = network.config
         self.pad = config.pad_token_id or 0
         positions = config.to_dict().get("max_position_embeddings") or 0
         positions -= self.pad + 1 if config.model_type in SHIFTED else 0
-        windows = [window for window in (tokenizer.model_max_length, positions) if 0 < window < UNKNOWN_WINDOW]
+        windows = [
+            window
+            for window in (tokenizer.model_max_length, positions)
+            if 0 < window < UNKNOWN_WINDOW
+        ]
         if not windows:
-            raise ValueError(f"{name}: neither the tokenizer (model_max_length) nor the config has a longest text")
+            raise ValueError(
+                f"{name}: neither the tokenizer (model_max_length) nor the config has a longest text"
+            )
         tokenizer.model_max_length = min(windows)
 
     @torch.inference_mode()
@@ -164,7 +211,9 @@ class _Model(ABC):
         """Return the figures of pairs of texts, None if one is blank, and whether a text was cut."""
         texts = list(dict.fromkeys(text for pair in pairs for text in pair))
         whole = self.tokenizer(texts, truncation=False, verbose=False)["input_ids"]
-        blank = {text: not text.strip() or self.frame.issuperset(row) for text, row in zip(texts, whole)}
+        blank = {
+            text: not text.strip() or self.frame.issuperset(row) for text, row in zip(texts, whole)
+        }
         cut = {text: len(row) > self.tokenizer.model_max_length for text, row in zip(texts, whole)}
         todo = [pair for pair in dict.fromkeys(pairs) if not any(map(blank.__getitem__, pair))]
         size = dict(zip(texts, map(len, whole)))
@@ -172,7 +221,9 @@ class _Model(ABC):
         figures = dict(zip(todo, self._figures(todo)))
         if not all(isfinite(figure) for row in figures.values() for figure in row):
             raise ValueError(f"{self.name}: a score is not finite")
-        return [figures.get(pair) for pair in pairs], [cut[first] or cut[second] for first, second in pairs]
+        return [figures.get(pair) for pair in pairs], [
+            cut[first] or cut[second] for first, second in pairs
+        ]
 
     @abstractmethod
     def _figures(self, pairs: list[Pair]) -> Iterator[list[float]]:
@@ -180,7 +231,9 @@ class _Model(ABC):
 
     def _padded(self, texts: Sequence[str]) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the token ids of texts, and their mask."""
-        rows = self.tokenizer(list(texts), truncation=True, padding=True, return_tensors="pt").to(self.device)
+        rows = self.tokenizer(list(texts), truncation=True, padding=True, return_tensors="pt").to(
+            self.device
+        )
         return rows["input_ids"], rows["attention_mask"]
 
 
@@ -191,7 +244,13 @@ class _Bert(_Model):
         for start in range(0, len(pairs), HELD):
             predictions, references = map(list, zip(*pairs[start : start + HELD]))
             scores = _bert_score().bert_cos_score_idf(
-                self.network, references, predictions, self.tokenizer, weights, batch_size=ROWS, device=self.device
+                self.network,
+                references,
+                predictions,
+                self.tokenizer,
+                weights,
+                batch_size=ROWS,
+                device=self.device,
             )
             yield from scores.tolist()
 
@@ -208,7 +267,9 @@ class _Bart(_Model):
         shifted = self.network.prepare_decoder_input_ids_from_labels(target)
         logits = self.network(ids, mask, decoder_input_ids=shifted, use_cache=False).logits
         # As in BARTScore, a "<pad>" written in a text adds nothing, and counts in the length.
-        losses = cross_entropy(logits.transpose(1, 2), target, ignore_index=self.pad, reduction="none")
+        losses = cross_entropy(
+            logits.transpose(1, 2), target, ignore_index=self.pad, reduction="none"
+        )
         return (-losses.sum(1) / counted.sum(1))[:, None].tolist()
 
 
@@ -230,21 +291,31 @@ def _load(what: str, name: str, layers: int | None, device: str) -> "_Bert | _Ba
         config = AutoConfig.from_pretrained(folder)
         if what == "bart_model":
             if config.model_type != "bart":
-                raise ValueError(f"bart_model {name!r} is a {config.model_type}: BARTScore takes a BART")
+                raise ValueError(
+                    f"bart_model {name!r} is a {config.model_type}: BARTScore takes a BART"
+                )
             loader, kind = BartForConditionalGeneration, _Bart
         else:
             if config.is_encoder_decoder:
-                raise ValueError(f"bert_model {name!r} is a {config.model_type}: BERTScore takes an encoder alone")
+                raise ValueError(
+                    f"bert_model {name!r} is a {config.model_type}: BERTScore takes an encoder alone"
+                )
             if not isinstance(layers, int) or not 1 <= layers <= config.num_hidden_layers:
-                raise ValueError(f"bert_num_layers must be from 1 to {config.num_hidden_layers}, not {layers!r}")
+                raise ValueError(
+                    f"bert_num_layers must be from 1 to {config.num_hidden_layers}, not {layers!r}"
+                )
             config.num_hidden_layers = layers  # higher layers are neither loaded nor computed
             loader, kind = AutoModel, _Bert
         network, report = loader.from_pretrained(folder, config=config, **options)
         if missing := sorted(key for key in report["missing_keys"] if "pooler" not in key):
-            raise ValueError(f"{what} {name!r} lacks {len(missing)} of its weights, {missing[0]} for one")
+            raise ValueError(
+                f"{what} {name!r} lacks {len(missing)} of its weights, {missing[0]} for one"
+            )
         return kind(name, network.to(device), AutoTokenizer.from_pretrained(folder), revision)
     except OSError as error:
-        raise ValueError(f"{what} {name!r} cannot be loaded: {' '.join(str(error).split())[:300]}") from None
+        raise ValueError(
+            f"{what} {name!r} cannot be loaded: {' '.join(str(error).split())[:300]}"
+        ) from None
     finally:
         set_verbosity(level)
 
@@ -258,7 +329,9 @@ class RationaleScore(evaluate.Metric):
             description="Similarity of rationales to reference rationales (BERTScore, BARTScore), not their correctness.",
             citation="Zhang et al. 2020, arXiv:1904.09675 (BERTScore); Yuan et al. 2021, arXiv:2106.11520 (BARTScore)",
             inputs_description=rationale_score.__doc__,
-            features=datasets.Features({"predictions": texts, "references": datasets.Sequence(texts)}),
+            features=datasets.Features(
+                {"predictions": texts, "references": datasets.Sequence(texts)}
+            ),
         )
 
     def add_batch(self, *, predictions=None, references=None, **kwargs) -> None:
@@ -271,5 +344,7 @@ class RationaleScore(evaluate.Metric):
         (prediction,), (reference,) = check_texts([prediction], [reference])
         evaluate.Metric.add(self, prediction=prediction, reference=reference, **kwargs)
 
-    def _compute(self, predictions: list[str], references: list[list[str]], **settings: Any) -> dict[str, Any]:
+    def _compute(
+        self, predictions: list[str], references: list[list[str]], **settings: Any
+    ) -> dict[str, Any]:
         return rationale_score(predictions, references, **settings)
