@@ -23,7 +23,7 @@ from huggingface_hub import HfApi, get_token
 import automedeval
 from automedeval.publishing.checks import CARD, HUB_ID, KINDS, MODEL, Parcel, pack
 from automedeval.publishing.hub import push, reason
-from automedeval.records import RecordError, gone, option, read_text
+from automedeval.records import RecordError, option, read_text
 from automedeval.records.command_line import parse, run
 from automedeval.rubrics.published import files_to_publish, rubric_to_publish
 
@@ -100,7 +100,7 @@ def check_arguments(args: PublishArguments, about: CardArguments) -> None:
     if not HUB_ID.fullmatch(args.repo):
         raise RecordError(f"--repo must be ORG/NAME, not {args.repo!r}")
     if args.kind not in KINDS:
-        raise RecordError(gone.explain(f"{args.kind!r} is none of {', '.join(KINDS)}", args.kind))
+        raise RecordError(f"{args.kind!r} is none of {', '.join(KINDS)}")
     if args.kind != MODEL:
         for name, value in vars(CardArguments()).items():
             if getattr(about, name) != value:

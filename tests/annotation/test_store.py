@@ -1,9 +1,8 @@
 """Tasks and answers in SQLite: given out fairly, checked field by field, stored once, never lost, taken back on request."""
 
-import sqlite3
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,7 +10,6 @@ from pathlib import Path
 import pytest
 from doubles.small_study import PHYSICIANS, a_study, filled, finish, send
 from doubles.study_page import write_study
-from programs import ROOT
 from tables import refused
 
 from automedeval.annotation.store import NotYours, Stale, Store
@@ -171,35 +169,6 @@ def test_another_studys_database_is_refused_and_more_annotators_are_welcome(
         fewer.next("ann")
     with refused(tmp_path, "database: ", " belongs to another study, or ", " changed"):
         open_store(a_study(tmp_path, number=5))
-
-
-def test_a_study_goes_on_in_the_database_of_an_earlier_version(open_store, database: str) -> None:
-    """Two cases are rated, one is skipped, one taken back, one half filled; then both people go on."""
-    written = (ROOT / "tests/fixtures/written_by_9445386/annotation.sql").read_text()
-    Path(database).parent.mkdir()
-    with closing(sqlite3.connect(database)) as connection:
-        connection.executescript(written)
-    store = open_store(prefer={"judges": ["x", "y"]})
-    whats = [
-        "given",
-        "answer",
-        "answer",
-        "given",
-        "answer",
-        "given",
-        "skip",
-        "given",
-        "answer",
-        "answer",
-        "undo",
-    ]
-    assert [event["what"] for event in store.history()] == whats
-    assert {answer.annotator for answer in store.answers()} == {"ann"}
-    assert [answer.part for answer in store.answers()] == ["responses", "verdict:x", "responses"]
-    assert store.next("ann").drafts["verdict:x"]["comment"] == "half"
-    for name in ("ann", "bob"):
-        finish(store, store.next(name))
-    assert [store.progress(name).done for name in ("ann", "bob")] == [2, 1]
 
 
 def test_a_database_that_cannot_be_opened_is_one_line(tmp_path: Path) -> None:

@@ -142,7 +142,7 @@ def test_results_of_an_earlier_version_are_refused(checkpoint: Path, results: Pa
     del result["judges"]["tiny"]["rated_cases"]
     with pytest.raises(
         RecordError,
-        match=r"agreement\.json: an earlier version wrote it: run automedeval report again",
+        match=r"agreement\.json: no count of rated cases: run automedeval report again",
     ):
         filled(checkpoint, result)
 

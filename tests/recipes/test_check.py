@@ -123,11 +123,6 @@ def test_books_contradict_where_a_passage_is_near(tmp_path: Path) -> None:
     ("cases", "more", "said"),
     [
         ([case(1, None, a="Take it.")], (), "nothing could be checked"),
-        (
-            CASES,
-            ("--evidence", "answers"),
-            "--evidence answers: it is gone; give the cases a reference",
-        ),
         (CASES, ("--evidence", "empty"), "no knowledge store"),
         (CASES, ("--checker", SAMPLE), "not the description of a checker"),
     ],

@@ -311,7 +311,7 @@ def test_what_makes_no_pairs_is_one_line_and_writes_nothing(study: Study, tmp_pa
     line = error_line(run_command("export", *study.args, "--to", "csv", "--least_gap", 1))
     assert "--least_gap is not for --to csv" in line
     assert "no pair is left" in error_line(prefer(*study.args, "--least_gap", 4))
-    assert "use `automedeval export --to preferences`" in error_line(
+    assert "unrecognized arguments: --uncertified" in error_line(
         prefer(*study.args, "--uncertified")
     )
     write(

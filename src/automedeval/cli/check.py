@@ -30,7 +30,6 @@ from automedeval.models.arguments import ChatArguments, EncoderArguments
 from automedeval.records import CheckedResponse, RecordError, digest, named_file, option, read_cases
 from automedeval.records.arguments import TableArguments
 from automedeval.records.command_line import parse
-from automedeval.records.gone import explain
 from automedeval.records.log import Log
 from automedeval.records.processes import print_notes
 from automedeval.records.run_record import describe_result, record_run
@@ -68,8 +67,6 @@ def main() -> None:
     cases = list(read_cases(args.cases, blank=args.blank))
     print("".join(f"{note}\n" for note in note_on_thoughts(cases)), end="", flush=True)
     evidence = "none" if args.evidence == "none" else "books" if args.evidence else "reference"
-    if args.evidence in ("answers", "books", "reference") and not Path(args.evidence).is_dir():
-        raise RecordError(explain(f"--evidence {args.evidence}", f"evidence={args.evidence}"))
     if not args.evidence and not any((case.reference or "").strip() for case in cases):
         raise RecordError(
             f"{args.cases}: nothing could be checked: no case has a reference; --evidence names books"

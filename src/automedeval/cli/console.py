@@ -4,7 +4,6 @@ import sys
 from importlib import import_module
 
 import automedeval
-from automedeval.records import gone
 
 # Each command: its module in this room, and what it does. Modules are imported only when they are run.
 COMMANDS = {
@@ -38,7 +37,7 @@ def main() -> None:
     elif name == "--version":
         print(f"automedeval {automedeval.__version__}")
     elif name not in COMMANDS:
-        sys.exit(gone.explain(f"error: no command {name!r} (automedeval --help lists them)", name))
+        sys.exit(f"error: no command {name!r} (automedeval --help lists them)")
     else:
         from automedeval.records.command_line import run
 

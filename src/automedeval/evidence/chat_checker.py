@@ -34,7 +34,6 @@ from automedeval.models.base import Answer, Chat, Prompt, answer_groups
 from automedeval.models.checkpoints import user_models
 from automedeval.models.questions import Judgement, read_questions
 from automedeval.records import RecordError, digest, read_json
-from automedeval.records.gone import explain
 from automedeval.records.text import readable
 
 _QUESTIONS = read_questions(resources.files(__package__) / "templates/questions.yaml")
@@ -259,8 +258,6 @@ def load_checker(
 
     RecordError if it cannot be loaded, or a small checker has no evidence: it has no opinion.
     """
-    if spec.startswith("split:"):
-        raise RecordError(explain(f"--checker {spec}", "split:"))
     kind, model = checked_model(spec)
     if opinion and kind in ("openai", "decision", "checkpoint"):
         return OpinionChecker(None, chat.load(spec))

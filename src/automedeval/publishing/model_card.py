@@ -110,7 +110,7 @@ def _profile(
     line, record = next(iter(records.items()))
     if "people" in result and "rated_cases" not in record:
         raise RecordError(
-            "agreement.json: an earlier version wrote it: run automedeval report again"
+            "agreement.json: no count of rated cases: run automedeval report again"
         )
     more |= {"harm": result.get("harm", {})} | credit_of(result, line)
     return profile(line, record, **more)

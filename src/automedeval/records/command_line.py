@@ -7,7 +7,6 @@ both override the defaults. An unknown key is an error.
 import argparse
 import importlib.util
 import io
-import re
 import runpy
 import sys
 import textwrap
@@ -16,7 +15,7 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
-from automedeval.records import gone, offline
+from automedeval.records import offline
 from automedeval.records.errors import AutoMedEvalError, RecordError
 from automedeval.records.teachers import teacher_arguments
 from automedeval.records.text import printable
@@ -48,9 +47,7 @@ class _Parser(HfArgumentParser):
     first: Sequence[str] = ()
 
     def error(self, message: str) -> NoReturn:
-        value = re.match(r"argument --(\w+)(?:/\S+)?: invalid choice: '(.*?)'", message)
-        told = gone.explain(message, "=".join(value.groups()) if value else "")
-        raise RecordError(f"{told} (--help_all lists what there is)")
+        raise RecordError(f"{message} (--help_all lists what there is)")
 
     def format_help(self) -> str:
         if not self.first:
@@ -119,12 +116,7 @@ def parse(
         argv = [*_config_arguments(config, options, argv), *argv]
     *values, rest = parser.parse_args_into_dataclasses(argv, return_remaining_strings=True)
     if rest:
-        names = [word.partition("=")[0].removeprefix("--") for word in rest]
-        parser.error(
-            gone.explain(
-                f"unrecognized arguments: {' '.join(rest)}", *map(_in_program, names), *names
-            )
-        )
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
     if (
         getattr(values[-1], "offline", "false") == "true"
     ):  # the last value holds what is in no dataclass
@@ -144,20 +136,13 @@ def _config_arguments(file: str, options: set[str], argv: Sequence[str]) -> list
     )
     for key, value in content.items():
         if key not in options:
-            raise RecordError(
-                gone.explain(f"{file}: unknown key {key!r}", _in_program(str(key)), key)
-            )
+            raise RecordError(f"{file}: unknown key {key!r}")
         if isinstance(value, dict):
             raise RecordError(f"{file}: {key}: must be one value or a list of values")
         if value is not None:
             text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
             arguments.append(f"--{key}={text}")
     return arguments
-
-
-def _in_program(name: str) -> str:
-    """Return an option's name behind that of the program, as "audit verdicts" of `automedeval audit` and recipes/audit.py."""
-    return f"{Path(sys.argv[0]).stem.split()[-1]} {name}"
 
 
 class _Screen:

@@ -7,7 +7,6 @@ from typing import Any, NoReturn
 
 import yaml
 
-from automedeval.records import gone
 from automedeval.records.errors import AutoMedEvalError, RecordError
 from automedeval.records.readers import read_text
 
@@ -116,5 +115,5 @@ class YamlFile:
             if key not in allowed:
                 self.fail(
                     f"{inside}{key}",
-                    f"{gone.explain('unknown key', key)}; known are {', '.join(allowed)}",
+                    f"unknown key; known are {', '.join(allowed)}",
                 )
