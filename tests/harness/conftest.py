@@ -104,21 +104,19 @@ def harness(harness_python: Path) -> Callable[..., str]:
 
 @pytest.fixture(scope="session")
 def logs(harness: Callable[..., str], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Let the libraries write their logs: `lm`, `json`, `eval` and `error` of inspect_ai, `lighteval`, those of `odd` tasks."""
+    """Let the libraries write their logs: `lm`, `json`, `eval` and `error` of inspect_ai, those of `odd` tasks."""
     folder = Path(os.environ.get(LOGS) or tmp_path_factory.mktemp("logs"))
-    if not list(folder.glob("lighteval/**/*.parquet")):
+    if not list(folder.glob("odd/turns/*.json")):
         harness("python", Path(__file__).with_name("make_logs.py"), folder)
     (lm,) = folder.glob("lm_eval/**/samples_medtext_*.jsonl")
     (inspect,) = folder.glob("inspect-json/*.json")
     (failed,) = folder.glob("inspect-error/*.json")
     (packed,) = folder.glob("inspect-eval/*.eval")
-    (details,) = folder.glob("lighteval/details/**/details_medtext*.parquet")
     return {
         "lm": lm,
         "json": inspect,
         "eval": packed,
         "error": failed,
-        "lighteval": details,
         "odd": folder / "odd",
     }
 

@@ -1,11 +1,10 @@
-"""Write logs of lm-evaluation-harness, inspect_ai and lighteval, each by its own library, without a model or a network.
+"""Write logs of lm-evaluation-harness and inspect_ai, each by its own library, without a model or a network.
 
     PYTHON tests/harness/make_logs.py FOLDER
 
-PYTHON is that of an environment with lm_eval 0.4.13, inspect_ai 0.3.285 and lighteval 0.13.0. All ask the same
-three questions. lighteval's own `EvaluationTracker` writes its details; its pipeline is not run, because to import its tasks
-downloads a file. The logs in FOLDER/odd are of tasks that are seldom met: targets of every kind, likelihoods, repeats,
-examples, choices, conversations, images, errors.
+PYTHON is that of an environment with lm_eval 0.4.13 and inspect_ai 0.3.285. Both ask the same three questions.
+The logs in FOLDER/odd are of tasks that are seldom met: targets of every kind, likelihoods, repeats, examples, choices,
+conversations, images, errors.
 """
 
 import json
@@ -170,34 +169,6 @@ def odd_inspect_logs(folder: Path) -> None:
     )
 
 
-def lighteval_log(folder: Path) -> None:
-    from lighteval.logging.evaluation_tracker import EvaluationTracker
-    from lighteval.models.dummy.dummy_model import DummyModelConfig
-    from lighteval.models.model_output import ModelResponse
-    from lighteval.tasks.requests import Doc
-
-    tracker = EvaluationTracker(output_dir=str(folder / "lighteval"), save_details=True)
-    tracker.general_config_logger.log_model_info(
-        model_config=DummyModelConfig(cache_dir=str(folder / "cache"))
-    )
-    logger = tracker.details_logger
-    for number, (q, a) in enumerate(QUESTIONS):
-        doc = Doc(
-            f"Question: {q}\nAnswer:", [a], gold_index=0, task_name="medtext|0", id=str(number)
-        )
-        response = ModelResponse(
-            text=["<think>Why?</think>A baseline."], text_post_processed=["A baseline."]
-        )
-        # not logger.log, whose digest of a text fails with xxhash 4
-        logger.details["medtext|0"].append(logger.Detail(doc, response, {"exact_match": 0.0}))
-    for number, (choices, gold, texts) in enumerate(GIVEN["lighteval"]):
-        doc = Doc(f"Odd {number}?", choices, gold_index=gold, task_name="odd|0", id=str(number))
-        logger.details["odd|0"].append(
-            logger.Detail(doc, ModelResponse(text=texts), {"exact_match": 0.0})
-        )
-    tracker.save()
-
-
 if __name__ == "__main__":
     target = Path(sys.argv[1]).resolve()
     target.mkdir(parents=True, exist_ok=True)
@@ -205,4 +176,3 @@ if __name__ == "__main__":
     odd_lm_eval_logs(target / "odd")
     inspect_log(target)
     odd_inspect_logs(target / "odd")
-    lighteval_log(target)

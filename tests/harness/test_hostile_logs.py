@@ -6,7 +6,6 @@ import re
 import tempfile
 from pathlib import Path
 
-import pyarrow.parquet
 import pytest
 from doubles.agreement_study import write
 from doubles.word_judge import WordJudge
@@ -43,13 +42,10 @@ def join(log: Path, **more: object) -> tuple[list[Case], int, list[str]]:
     return cases, int(kept) + sum(left_out), notes
 
 
-LM_LINE, INSPECT, LIGHTEVAL = (
-    rows_of(__file__)[name]
-    for name in ("a line of lm_eval", "a run of inspect", "a row of lighteval")
-)
+LM_LINE, INSPECT = (rows_of(__file__)[name] for name in ("a line of lm_eval", "a run of inspect"))
 READ = [
     (kind, *row)
-    for kind in ("lm_eval", "inspect", "lighteval")
+    for kind in ("lm_eval", "inspect")
     for row in rows_of(__file__)[f"what is read of {kind}"]
 ]
 
@@ -60,9 +56,6 @@ def test_what_is_read_of_a_record(
 ) -> None:
     if kind == "lm_eval":
         log = write(tmp_path / "samples_x.jsonl", [LM_LINE | changes])
-    elif kind == "lighteval":
-        log = tmp_path / "details_x.parquet"
-        pyarrow.parquet.write_table(pyarrow.Table.from_pylist([LIGHTEVAL | changes]), log)
     else:
         log, sample = tmp_path / "run.json", INSPECT["samples"][0] | changes
         log.write_text(json.dumps(INSPECT | {"samples": [sample]}), encoding="utf-8")

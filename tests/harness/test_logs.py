@@ -14,21 +14,6 @@ def judge(output: Path, *logs: object, **options: str):
     return run_command("judge", *logs, *JUDGE, *flags(**options, output=output))
 
 
-def test_details_of_lighteval_join_the_same_questions(
-    logs: dict[str, Path], tmp_path: Path
-) -> None:
-    done = succeeded(
-        judge(tmp_path, f"model-a={logs['lm']}", logs["lighteval"], question_pattern=PATTERN)
-    )
-    assert "3 cases, 3 with an answer of all 2 models" in done.stdout
-    first = read(tmp_path / "cases.jsonl")[0]
-    assert [each["model"] for each in first["responses"]] == ["model-a", "dummy"], (
-        "lighteval's folder names its model"
-    )
-    assert first["responses"][1]["text"] == "A baseline.", "without the reasoning"
-    assert first["reference"] == "Acetaminophen lowers a fever."
-
-
 def test_a_run_that_ended_with_an_error_is_told(logs: dict[str, Path], tmp_path: Path) -> None:
     done = succeeded(judge(tmp_path / "out", f"model-a={logs['error']}"))
     assert "2 answers of model-a; left out: 1 (no answer)" in done.stdout

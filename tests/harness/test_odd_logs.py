@@ -243,19 +243,3 @@ def test_a_file_that_is_no_log_is_one_line(harness_python: Path, tmp_path: Path)
     ]
     line = error_line(subprocess.run(command, capture_output=True, text=True, cwd=tmp_path))
     assert "broken.eval" in line
-
-
-def test_details_of_lighteval_give_no_reference_of_their_own(
-    logs: dict[str, Path], tmp_path: Path
-) -> None:
-    (details,) = logs["lighteval"].parent.glob("details_odd*.parquet")
-    cases, printed = judged(details, tmp_path / "out")
-    assert [case["question"] for case in cases] == [f"Odd {number}?" for number in range(4)]
-    read_as = [(text_of(case), case["reference"]) for case in cases]
-    assert read_as == [("Rest.", "Rest."), ("", "Rest.\nRun."), ("Run.", None), ("Run.", None)]
-    assert (
-        f"4 answers of m, 2 with a reference; left out: 1 ({MULTIPLE_CHOICE}); left out: 1 ({NO_TEXT})"
-        in printed
-    )
-    assert f"1 answers {UNKNOWN}" in printed
-    assert "1 further answers" in printed

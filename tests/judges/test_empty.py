@@ -333,9 +333,9 @@ def test_rewards_and_tables_have_the_same_values(small) -> None:
     blank = r"the data set: 1 of 4 answers are blank \(b 1\): --blank lowest .* or --blank skip"
     with pytest.raises(RecordError, match=blank):
         judge_dataset(small, data)
-    scored = judge_dataset(small, data, blank="lowest")
-    assert [scored[f"{letter}_score"][0] for letter in "abcd"] == list(verdict.expected_scores)
-    assert judge_dataset(small, data, blank="skip")["b_score"][:] == [None]
+    (scored,) = judge_dataset(small, data, blank="lowest")
+    assert scored.expected_scores == verdict.expected_scores
+    assert list(judge_dataset(small, data, blank="skip").to_pandas().model) == ["a", "c", "d"]
 
 
 GOOD, UNREAD = (

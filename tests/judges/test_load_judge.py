@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 from datasets import Dataset
 from doubles.endpoint import EndpointDouble, good_answer
-from doubles.tiny_model import build_tiny_model
 from programs import SAMPLE, flags, run_recipe, succeeded
 from tables import rows_of
 
@@ -126,25 +125,20 @@ def test_the_folder_for_models_follows_where_caches_are_kept(machine, monkeypatc
 ROWS = rows_of(__file__)["rows"]
 
 
-def test_a_data_set_gets_the_scores_of_the_verdicts() -> None:
+def test_a_data_set_is_judged_row_by_row() -> None:
     judge = load_judge("baseline:longer text")
-    scored = judge_dataset(judge, Dataset.from_dict(ROWS), blank="skip")
-    assert scored.column_names == [
-        *ROWS,
-        "model_a_score",
-        "model_b_score",
-        "valid",
-        "rationale",
-        "error",
+    names = ["row", "question", "model", "expected_score"]
+    first, second = ROWS["question"][:2]
+    table = judge_dataset(judge, Dataset.from_dict(ROWS), blank="skip").to_pandas()
+    assert table[names].values.tolist() == [
+        [1, first, "model_a", 4.0],
+        [1, first, "model_b", 1.0],
+        [2, second, "model_a", 3.0],
     ]
-    assert (scored["model_a_score"][:], scored["model_b_score"][:]) == (
-        [4.0, 3.0, None],
-        [1.0, None, None],
-    )
-    assert scored["valid"][:] == [True, True, None]
-    only = judge_dataset(judge, Dataset.from_dict(ROWS), ["model_b"], blank="lowest")
-    assert "model_a_score" not in only.column_names
-    assert only["model_b_score"][:] == [1.0, 0.0, 0.0]
+    only = judge_dataset(judge, Dataset.from_dict(ROWS), ["model_b"], blank="lowest").to_pandas()
+    assert only[["model", "expected_score"]].values.tolist() == [
+        ["model_b", 1.0], ["model_b", 0.0], ["model_b", 0.0],
+    ]  # fmt: skip
 
 
 def test_an_answer_is_read_as_those_of_files_are() -> None:
@@ -154,32 +148,22 @@ def test_an_answer_is_read_as_those_of_files_are() -> None:
         "c": [{"type": "text", "text": "Take it."}],
     }
     rows = {name: [cell] for name, cell in ({"question": "What helps?"} | said).items()}
-    scored = judge_dataset(load_judge("baseline:longer text"), Dataset.from_dict(rows))
-    assert scored["a_score"][:] == scored["b_score"][:] == scored["c_score"][:] == [2.0]
+    (scored,) = judge_dataset(load_judge("baseline:longer text"), Dataset.from_dict(rows))
+    assert scored.expected_scores == (2.0, 2.0, 2.0)
 
 
-def test_faults_are_one_line(tmp_path: Path) -> None:
+def test_faults_are_one_line() -> None:
     judge = load_judge("baseline:longer text")
     for rows, options, fault in (
         ({"a": ["b"]}, {}, "no column 'question'"),
         ({"question": ["b"]}, {}, "no column with responses"),
         ({"question": ["b"], "a": [3]}, {}, "row 0: 'a' must be text, not 3"),
         (ROWS, {"responses": ["model_c"]}, "no column 'model_c'"),
-        (
-            ROWS | {"valid": [1, 2, 3]},
-            {"responses": ["model_a"], "blank": "skip"},
-            "a column 'valid' already",
-        ),
         (ROWS, {}, r"3 of 6 answers are blank"),
         (ROWS, {"blank": "drop"}, "blank cells are lowest or skip, not 'drop'"),
     ):
         with pytest.raises(RecordError, match=fault):
             judge_dataset(judge, Dataset.from_dict(rows), **options)
-    pairs = load_judge(
-        str(build_tiny_model(tmp_path / "model")), "medical_pairwise", {"max_new_tokens": 4}
-    )
-    with pytest.raises(RecordError, match="gives choices, and a table needs scores"):
-        judge_dataset(pairs, Dataset.from_dict(ROWS), blank="skip")
 
 
 def test_verdicts_are_a_table_with_a_row_for_each_response() -> None:

@@ -167,12 +167,9 @@ def test_from_python_a_request_that_fails_is_an_invalid_verdict(rubric):
         assert [verdict.error for verdict in verdicts] == [None, *errors, None]
         assert [verdict.extra.get("failed") for verdict in verdicts] == [None, True, True, None]
         rows = Dataset.from_dict({"question": [f"{name}?" for name in names], "a": ["Rest."] * 4})
-        table = judge_dataset(judge, rows)
-        assert (table["a_score"][:], table["valid"][:]) == (
-            [4.0, None, None, 4.0],
-            [True, False, False, True],
-        )
-        assert table["error"][:] == [None, *errors, None]
+        of_rows = judge_dataset(judge, rows)
+        assert [verdict.value(0) for verdict in of_rows] == [4.0, None, None, 4.0]
+        assert [verdict.error for verdict in of_rows] == [None, *errors, None]
         scores = score_answers(
             judge, [Case("1", f"{name}?", (Response("answer", "Rest."),)) for name in names]
         )

@@ -82,47 +82,25 @@ def test_verdicts_have_row_and_question_and_an_id_in_words(table, prepared) -> N
 
 
 @pytest.mark.parametrize("wide", [True, False])
-def test_the_table_comes_back_with_scores_and_flags_in_its_own_order(table, wide) -> None:
+def test_each_answer_of_the_table_has_its_row_and_its_score(table, wide) -> None:
     if not wide:
-        answers = ["1,May I walk?,a,Yes and soon.", "2,May I fly?,a,", "1,May I walk?,b,No."]
+        answers = ["1,May I walk?,a,Yes and soon.", "2,May I fly?,a,", "1,May I walk?,b,=No."]
         table.write_text("\n".join(["id,question,model,answer", *answers]))
-    own = read_csv("mine.csv")
-    assert run_command("judge", "mine.csv", *JUDGE).returncode == 0
-    given = (
-        "export",
-        "--verdicts",
-        "out",
-        "--cases",
-        "mine.csv",
-        "--blank",
-        "lowest",
-        "--to",
-        "csv",
+    own = [row for row in read_csv("mine.csv") if row["question"]]
+    succeeded(run_command("judge", "mine.csv", *JUDGE))
+    cases = ("--cases", "mine.csv", "--blank", "lowest")
+    succeeded(
+        run_command("export", "--verdicts", "out", *cases, "--to", "csv", "--output", "back.csv")
     )
-    succeeded(run_command(*given, "--output", "back.csv"))
     back = read_csv("back.csv")
-    if wide:
-        own = [row for row in own if row["question"]]
-        assert [row["bot-v1_flags"] for row in back] == ["", "empty", ""]
-        naive = [len(row["bot-v2"].split()) for row in own]  # as many points as words
-        assert [float(row["bot-v2_score"]) for row in back] == naive
-        assert back[0]["notes"] == "'=n", "no cell is run"
-        assert all(row["case_id"] for row in back)
-    else:
-        assert [float(row["baseline:longer text_score"]) for row in back] == [3, 0, 1]
-        assert "case_id" not in back[0], "the ids are the user's"
-    names = [name for name in own[0] if name != "notes"]
-    assert [[row[name] for name in names] for row in back] == [
-        [row[name] for name in names] for row in own
-    ]
-    run_command(*given[:3], "--to", "csv", "--output", "all.csv")
-    assert len(read_csv("all.csv")) == sum(
-        len(verdict["order"]) for verdict in read(Path("out/verdicts.jsonl"))
-    )
-    if wide:
-        table.write_text(table.read_text().replace("date", "bot-v1_score"))
-        message = error_line(run_command(*given, "--output", "other.csv"))
-        assert "has a column 'bot-v1_score' already" in message
+    assert len(back) == (6 if wide else 3)
+    for answer in back:
+        row = own[int(answer["row"]) - 1]
+        text = row[answer["model"]] if wide else row["answer"]
+        assert answer["question"] == row["question"]
+        assert answer["answer"].removeprefix("'") == text, "no cell is run"
+        assert answer["empty"] == str(not text)
+        assert float(answer["expected_score"]) == len(text.split())  # as many points as words
 
 
 COLUMNS = ("question=Frage", "reference=Gold", "Bot A", "Bot B")

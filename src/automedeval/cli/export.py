@@ -17,7 +17,7 @@ from pathlib import Path
 
 from automedeval.harness.preferences import preference_pairs
 from automedeval.judges.decision import write_decision_folder
-from automedeval.judges.tables import Verdicts, beside_rows
+from automedeval.judges.tables import Verdicts
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.judge_facts import known_of_judge
 from automedeval.meta_evaluation.facts import lines_of
@@ -31,17 +31,15 @@ from automedeval.records import (
     option,
     read_cases,
     read_placed,
-    table_of,
     verdicts_file,
 )
 from automedeval.records.arguments import TableArguments
 from automedeval.records.command_line import parse
 from automedeval.records.journal import arithmetic, write_lines, write_whole
-from automedeval.records.rows import read_rows
 from automedeval.records.text import no_formula, printable
 
 FORMS = {
-    "csv": "a table: your own rows if --cases is one, else a row for each verdict and response",
+    "csv": "a table: a row for each verdict and response, with question and answer if --cases has them",
     "preferences": "prompt, chosen and rejected of each case, for TRL's DPOTrainer and RewardTrainer",
     "decision": 'a checkpoint as a folder for transformers\' pipeline("decision") and transformers serve',
 }
@@ -102,16 +100,7 @@ def main() -> None:
     output.parent.mkdir(parents=True, exist_ok=True)
     if args.to == "preferences":
         return export_preferences(args, Cases(list((cases or {}).values()), args.cases), output)
-    own = table_of(args.cases, blank=args.blank) if args.cases else None
-    if own and cases and not verdicts[0].choices:
-        table = beside_rows(
-            [row for _, row in read_rows(args.cases or "", split="test")],
-            own.columns,
-            cases.values(),
-            verdicts,
-        )
-    else:
-        table = verdicts.to_pandas((cases or {}).values())
+    table = verdicts.to_pandas((cases or {}).values())
     safe = table.apply(lambda column: column.map(no_formula))
     write_whole(
         output, safe.to_csv(index=False, quoting=csv.QUOTE_NONNUMERIC)

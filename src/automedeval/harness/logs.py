@@ -3,7 +3,6 @@
 - lm-evaluation-harness: `samples_*.jsonl` (0.4.13), one line for each filter, with bare NaN in its JSON. The model's own text
   is read, and not what a filter made of it.
 - inspect_ai: `.json`, and `.eval` where inspect_ai is installed (0.3.285): a zip file that Python 3.11 alone cannot read.
-- lighteval: `details_*.parquet` (0.13.0), one row for each document.
 - HELM: `scenario_state.json` with `run_spec.json` beside it (crfm-helm 0.5.16), or the folder of both.
 """
 
@@ -18,11 +17,10 @@ from automedeval.harness.questions import (
     Question,
     question_of,
     reference_of,
-    reference_of_choices,
     shows_more,
     text_of,
 )
-from automedeval.records import Case, RecordError, Response, parse_json, read_lines, read_text
+from automedeval.records import Case, RecordError, Response, parse_json, read_text
 from automedeval.records.columns import is_choice, is_failure
 
 # What is told of a log, after a number
@@ -94,10 +92,10 @@ def _answer(
 def is_log(path: str) -> bool:
     """Return whether a harness wrote a file, by its name and its keys. Of one that cannot be read a table's reader tells."""
     file = Path(path)
-    if file.suffix in (".eval", ".parquet") or file.is_dir():
-        return (
-            file.suffix == ".eval" or file.name.startswith("details_") or (file / STATE).is_file()
-        )
+    if file.is_dir():
+        return (file / STATE).is_file()
+    if file.suffix == ".eval":
+        return True
     try:
         with open(file, encoding="utf-8") as stream:
             first = {
@@ -120,12 +118,6 @@ def read_log(path: str) -> Answers:
     file = Path(path) / STATE if Path(path).is_dir() else Path(path)
     if file.suffix == ".eval":
         return _inspect(path, _read_eval(path))
-    if file.suffix == ".parquet":
-        # lighteval names the model by the folder of the run's folder
-        _, details, model = file.resolve().parent.parent.as_posix().rpartition("/details/")
-        return Answers(path, model if details else None).read(
-            "row", (row for _, row in read_lines(path)), _lighteval
-        )
     text = read_text(file)
     if file.suffix == ".jsonl":
         numbered = enumerate(text.split("\n"), 1)
@@ -240,23 +232,6 @@ def _inspect_sample(log: Answers, sample: Any, place: str) -> Case | str:
     return _answer(
         _get(sample, place, "id"), question, text, reference, _find(int, sample, "epoch") or 1
     )
-
-
-def _lighteval(log: Answers, row: Any, place: str) -> Case | str:
-    question, doc = question_of(_get(row, place, "doc", "query"), place), row["doc"]
-    texts = _find(list, row, "model_response", "text_post_processed")
-    if not any(isinstance(each, str) and each.strip() for each in texts[:1]):
-        texts = _find(list, row, "model_response", "text")
-    if not texts or not isinstance(texts[0], str):
-        return NO_TEXT
-    choices, gold = _find(list, doc, "choices"), doc.get("gold_index")
-    if len(choices) > (len(gold) if isinstance(gold, list) else 1):  # some choices are wrong
-        return MULTIPLE_CHOICE
-    log.notes[FURTHER] += len(texts) - 1
-    log.notes[MORE] += bool(_find(list, doc, "images"))
-    reference = log.reference(reference_of_choices, choices, gold)
-    number = len(log.answers) + log.left_out.total()  # of the row, from 0
-    return _answer(doc.get("id") or number, question, texts[0], reference)
 
 
 def _helm(log: Answers, request: Any, place: str) -> Case | str:

@@ -1,7 +1,6 @@
 """What a prompt asks, and the reference that the author of a task gave."""
 
 import re
-from collections.abc import Sequence
 from typing import Any
 
 from automedeval.records import RecordError
@@ -120,16 +119,3 @@ def reference_of(target: Any, written: bool = False) -> str | None:
         ):
             raise RecordError(f"it cannot be told what was written as {str(target)[:60]!r}")
     return "\n".join(each for each in texts if each.strip()) or None
-
-
-def reference_of_choices(choices: Sequence[Any], gold: int | Sequence[int] | None) -> str | None:
-    """Return the right choices of a document of lighteval as one text; None where it has no choices.
-
-    RecordError if an index is that of no choice, or a choice is no text.
-    """
-    texts: list[Any] = []
-    for index in (gold if isinstance(gold, list) else [gold]) if choices else ():
-        if not isinstance(index, int) or not 0 <= index < len(choices):
-            raise RecordError(f"{index} is the index of no choice")
-        texts += choice if isinstance(choice := choices[index], list) else [choice]
-    return reference_of(texts)

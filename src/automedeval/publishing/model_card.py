@@ -109,9 +109,7 @@ def _profile(
         return JudgeProfile(name, **more)
     line, record = next(iter(records.items()))
     if "people" in result and "rated_cases" not in record:
-        raise RecordError(
-            "agreement.json: no count of rated cases: run automedeval report again"
-        )
+        raise RecordError("agreement.json: no count of rated cases: run automedeval report again")
     more |= {"harm": result.get("harm", {})} | credit_of(result, line)
     return profile(line, record, **more)
 
