@@ -41,7 +41,7 @@ from automedeval.evidence.checker import (
 from automedeval.evidence.run import evidence_of, passages_of
 from automedeval.evidence.statements import statements
 from automedeval.models.arguments import EncoderArguments
-from automedeval.records import Case, question_text, read_cases
+from automedeval.records import Case, patient_question, read_cases
 
 SAMPLE = Path(automedeval.__file__).parent / "sample"
 BOTH = (SUPPORTED, CONTRADICTED)
@@ -171,7 +171,7 @@ def flagged_by_kind(checker: SmallChecker, cases: Sequence[Case]) -> dict[str, A
         (
             statements(case.responses[at].text),
             evidence_of(case, at, "reference"),
-            question_text(case.question),
+            patient_question(case.question),
         )
         for case, at in responses
     ]
@@ -224,7 +224,7 @@ def planted(
             chosen.append(trial)
     # All at once: equal texts are read once.
     answers = [
-        (statements(each), passages, question_text(case.question))
+        (statements(each), passages, patient_question(case.question))
         for case, passages, before, _, text in chosen
         for each in (before, text)
     ]

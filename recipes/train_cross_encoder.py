@@ -35,7 +35,7 @@ from automedeval.records import (
     check_least,
     check_patterns,
     option,
-    question_text,
+    patient_question,
     read_cases,
 )
 from automedeval.records.arguments import TableArguments, comma_list
@@ -149,7 +149,7 @@ def lists_of(scored: list[Scored], encoder: Encoder) -> list[dict[str, Any]]:
             (text, float(score)) for text, score in zip(texts, scores) if text and score is not None
         ]
         texts, labels = ([pair[at] for pair in pairs] for at in (0, 1))
-        rows.append({"query": question_text(case.question), "docs": texts, "labels": labels})
+        rows.append({"query": patient_question(case.question), "docs": texts, "labels": labels})
     return rows
 
 

@@ -35,7 +35,7 @@ from automedeval.records import (
     RecordError,
     check_least,
     option,
-    question_text,
+    patient_question,
     read_lines,
     without_blanks,
 )
@@ -205,7 +205,7 @@ def without_duplicates(
     rows: list[SourceRow], rule: str | None, dropped: list[dict[str, Any]]
 ) -> list[SourceRow]:
     """Count the cases whose question repeats an earlier one, and drop them as the rule of --near_duplicates says."""
-    questions = [question_text(row.case.question) for row in rows]
+    questions = [patient_question(row.case.question) for row in rows]
     kept, out, staying = [], Counter({"equal question": 0, "near question": 0}), 0
     for row, question, repeated in zip(rows, questions, near_duplicates(questions)):
         # People may have judged responses to one question in several cases, so these are kept.

@@ -9,8 +9,16 @@ from dataclasses import replace
 from types import NoneType
 from typing import Any
 
-from automedeval.records import Case, CaseCriterion, CriterionLabel, RecordError, Response, digest
-from automedeval.records.columns import fault_of_reference, key_of
+from automedeval.records import (
+    Case,
+    CaseCriterion,
+    CriterionLabel,
+    RecordError,
+    Response,
+    digest,
+    key_of,
+)
+from automedeval.records.columns import fault_of_reference
 from automedeval.records.rows import filled
 from automedeval.records.types import criteria_of, take
 

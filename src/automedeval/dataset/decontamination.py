@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from automedeval.records import Case, question_text
+from automedeval.records import Case, patient_question
 from automedeval.records.language import normalise
 
 WORDS = 12  # of a shingle; a shorter text occurs in many answers
@@ -108,7 +108,7 @@ class Evaluation:
 
         def responses() -> Iterator[str]:
             for case in cases:
-                self._questions.append(question_text(case.question))
+                self._questions.append(patient_question(case.question))
                 texts = [*(response.text for response in case.responses), case.reference or ""]
                 yield from (text for text in texts if _long(normalise(text)))
 
@@ -117,7 +117,7 @@ class Evaluation:
     def leaks(self, cases: Iterable[Case]) -> Iterator[tuple[str, str]]:
         """Yield (case id, kind of leak) for each training case that leaks; only the first kind found."""
         cases, count = list(cases), len(self._questions)
-        questions = [*self._questions, *(question_text(case.question) for case in cases)]
+        questions = [*self._questions, *(patient_question(case.question) for case in cases)]
         for case, earlier in zip(cases, near_duplicates(questions, kept=count)[count:]):
             if earlier is not None and earlier < count:
                 yield case.id, "question of an evaluation case"

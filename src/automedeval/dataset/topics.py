@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from automedeval.records import Case, question_text
+from automedeval.records import Case, patient_question
 
 # Paper: six groups of topics are named: disease, medicine, diagnostics, treatment, prevention measures, medical books.
 TOPICS = 6
@@ -21,7 +21,7 @@ def topics(cases: Iterable[Case], number: int = TOPICS, seed: int = 0) -> list[d
     from sklearn.decomposition import LatentDirichletAllocation  # slow to import
     from sklearn.feature_extraction.text import CountVectorizer
 
-    texts = [f"{question_text(case.question)}\n{case.reference or ''}" for case in cases]
+    texts = [f"{patient_question(case.question)}\n{case.reference or ''}" for case in cases]
     least = 1 if len(texts) < 50 else 2 if len(texts) < 1000 else 5
     counter = CountVectorizer(
         stop_words="english",

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from automedeval.evidence.statements import Evidence, not_asserted, spans, statements
-from automedeval.records import Case, CheckedResponse, question_text
+from automedeval.records import Case, CheckedResponse, patient_question
 from automedeval.rubrics.questions import Search
 
 CHUNK = 16  # cases that are read together; texts that share a batch change the last digits of their vectors
@@ -28,7 +28,9 @@ def evidence_of(case: Case, index: int, kind: str, search: Search | None = None)
     `search` finds passages of books, each with `text`, `book` and `section`.
     """
     if kind == "reference":
-        return passages_of(case.reference or "", "reference", question=question_text(case.question))
+        return passages_of(
+            case.reference or "", "reference", question=patient_question(case.question)
+        )
     if kind == "none":
         return []
     assert search is not None  # the caller opened the books
@@ -73,7 +75,7 @@ def check_cases(
                 not passages and kind != "none"
             ):  # nothing is known of these: they are not "not found"
                 asked = [each._replace(unread=each.unread or NO_EVIDENCE) for each in asked]
-            answers.append((asked, passages, question_text(case.question)))
+            answers.append((asked, passages, patient_question(case.question)))
         for (case, index), want, findings in zip(some, wanted, checker.check(answers, wanted)):
             if want and findings is not None:
                 found = tuple(each.to_dict() for each in findings)

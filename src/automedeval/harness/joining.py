@@ -9,10 +9,19 @@ from automedeval.harness.questions import (
     is_blank,
     question_expression,
     question_in,
-    question_key,
     refuse_template,
 )
-from automedeval.records import Case, RecordError, digest, named_file, option, read_cases, table_of
+from automedeval.records import (
+    Case,
+    RecordError,
+    digest,
+    key_of,
+    named_file,
+    option,
+    question_text,
+    read_cases,
+    table_of,
+)
 
 
 @dataclass
@@ -64,9 +73,7 @@ def join_logs(
         read_log(file) if is_log(file) else read_version(file, blank, columns)
         for _, file in map(named_file, values)
     ]
-    asked = [
-        Counter(question_key(each.question) for each in log.answers if each.id) for log in logs
-    ]
+    asked = [Counter(key_of(each.question) for each in log.answers if each.id) for log in logs]
     several = {
         key for counts in asked for key, count in counts.items() if count > 1
     }  # told apart by their ids
@@ -91,7 +98,7 @@ def join_logs(
             if question is None or is_blank(question):
                 log.left_out[NO_FIT if question is None else "the question has no text"] += 1
                 continue
-            key, epoch = question_key(question), answer.responses[0].extra.get("harness_epoch", 1)
+            key, epoch = key_of(question), answer.responses[0].extra.get("harness_epoch", 1)
             of_question = joined.setdefault((key, epoch, answer.id if key in several else ""), {})
             if model in of_question:
                 log.left_out["the question is in the log before"] += 1
@@ -134,6 +141,7 @@ def _case(key: str, epoch: int, answers: Mapping[str, Case], differ: Counter[str
     about: dict[str, list] = {}
     for each in answers.values():
         told = {
+            "question": " ".join(question_text(each.question).split()),
             "reference": each.reference,
             "topic": each.topic,
             "criteria": each.criteria,
@@ -146,8 +154,8 @@ def _case(key: str, epoch: int, answers: Mapping[str, Case], differ: Counter[str
         name for name, values in about.items() if any(value != values[0] for value in values)
     )
     extra = {name: values[0] for name, values in about.items()}
-    reference, topic, criteria = (
-        extra.pop(name, None) for name in ("reference", "topic", "criteria")
+    _, reference, topic, criteria = (
+        extra.pop(name, None) for name in ("question", "reference", "topic", "criteria")
     )
     name = next((each.id for each in answers.values() if each.id), digest(key))
     responses = tuple(replace(each.responses[0], model=model) for model, each in answers.items())

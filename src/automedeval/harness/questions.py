@@ -3,10 +3,9 @@
 import re
 from typing import Any
 
-from automedeval.records import RecordError
+from automedeval.records import Question, RecordError
 from automedeval.records.thoughts import CHAT_TOKEN
 
-Question = str | list[dict[str, str]]
 # What Python writes for a value that is no text
 _VALUE = re.compile(
     r"""None|True|False|[-+]?(inf|nan|[\d.]+(e[-+]?\d+)?)|[\[({]((['"\d\[({+-]|None|True|False|inf|nan).*)?[\])}]""",
@@ -92,17 +91,6 @@ def refuse_template(prompt: Any, name: str, remedy: str) -> None:
     """Raise a RecordError if a prompt is a text with a token of a chat template, which is no part of the question."""
     if isinstance(prompt, str) and (token := CHAT_TOKEN.search(prompt)):
         raise RecordError(f"{name} has {token[0]!r} of a chat template: give {remedy}")
-
-
-def question_key(question: Question) -> str:
-    """Return the text by which questions are compared: blanks do not count, and one message of a user is its text."""
-    if not isinstance(question, str):
-        if len(question) == 1:
-            return question_key(question[0]["content"])
-        return "\n".join(
-            f"{each['role']}: {' '.join(each['content'].split())}" for each in question
-        )
-    return " ".join(question.split())
 
 
 def reference_of(target: Any, written: bool = False) -> str | None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from automedeval.evidence.checker import CONTRADICTED, SUPPORTED, Finding, was_read
-from automedeval.judges.features import FEATURES, asked_last
+from automedeval.judges.features import FEATURES, newest
 from automedeval.records import Case
 from automedeval.records.templates import environment
 
@@ -42,7 +42,7 @@ def compose(
             | {"statements": len(found), "supported": labels[SUPPORTED], "wrong": wrong}
         )
     names = {
-        "question": asked_last(case.question),
+        "question": newest(case.question),
         "responses": responses,
         "low": scale[0],
         "high": scale[1],

@@ -1,7 +1,6 @@
 """What the small judge reads of a response: numbers that a small encoder gives, with and without a trained adapter.
 
-A text that the encoder cannot read (see `Encoder.reads`) counts as one without words. Of a conversation the patient's last
-message is the question.
+A text that the encoder cannot read (see `Encoder.reads`) counts as one without words.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,8 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from automedeval.metrics.embedding import pieces
-from automedeval.metrics.lexical import WORD, patient_messages, rouge_l
-from automedeval.records import Case
+from automedeval.metrics.lexical import WORD, rouge_l
+from automedeval.records import Case, Question, patient_messages
 from automedeval.records.text import readable
 
 # What is read of a response and its question:
@@ -47,7 +46,7 @@ def read_responses(cases: Sequence[Case], encoder: Any, pair_reader: Callable) -
 
     They are NaN where there are no words, those of REFERENCE also without a reference. `pair_reader` gives the relevance.
     """
-    questions = [asked_last(case.question) for case in cases]
+    questions = [newest(case.question) for case in cases]
     references = [case.reference or "" for case in cases]
     texts = [response.text for case in cases for response in case.responses]
     encoded = encode([*questions, *references, *texts], encoder)
@@ -75,13 +74,13 @@ def read_responses(cases: Sequence[Case], encoder: Any, pair_reader: Callable) -
     return features
 
 
-def asked_last(question: str | list[dict[str, str]]) -> str:
-    """Return what was asked: a text, or of a conversation the patient's last message, the earlier ones behind a short one."""
-    # The newest message stands first, because a text that is too long is cut at its end.
-    if isinstance(question, str):
-        return readable(question)
+def newest(question: Question) -> str:
+    """Return what the small judge reads of a question: the newest messages, as many as make `LEAST_ASKED` words.
+
+    Earlier messages were answered, and would draw a likeness to themselves.
+    """
     taken: list[str] = []
-    for text in reversed(patient_messages(question)):
+    for text in patient_messages(question):
         if len(WORD.findall(" ".join(taken))) < LEAST_ASKED:
             taken.append(text)
     return readable("\n".join(taken))

@@ -27,7 +27,7 @@ from automedeval.evidence.run import evidence_of
 from automedeval.evidence.statements import statements
 from automedeval.judges.base import ApartJudge
 from automedeval.judges.composed import compose
-from automedeval.judges.features import FEATURES, QUESTION, asked_last, read_responses
+from automedeval.judges.features import FEATURES, QUESTION, newest, read_responses
 from automedeval.judges.requests import Request
 from automedeval.judges.voice import Voice, log_odds
 from automedeval.models.arguments import EncoderArguments
@@ -35,7 +35,7 @@ from automedeval.models.base import Answer
 from automedeval.models.checkpoints import described, fingerprint, weights_fingerprint
 from automedeval.models.pair_reader import PairReader
 from automedeval.models.questions import Judgement
-from automedeval.records import UNSEEN, Case, RecordError, Verdict, digest
+from automedeval.records import UNSEEN, Case, RecordError, Verdict, digest, patient_question
 from automedeval.records.journal import write_json
 from automedeval.rubrics import Rubric
 from automedeval.rubrics.questions import Search
@@ -242,7 +242,7 @@ class SmallJudge(ApartJudge):
                     each for kind in kinds for each in evidence_of(case, index, kind, self.search)
                 ]
                 asked = statements(response.text) if passages else []
-                answers.append((asked, passages, asked_last(case.question)))
+                answers.append((asked, passages, patient_question(case.question)))
         return answers
 
     def verdict(
@@ -269,7 +269,7 @@ class SmallJudge(ApartJudge):
         ]
         expected = by_response(scores, request.slots, len(request.case.responses))
         empty = any(request.case.responses[slot].is_empty for slot in request.slots)
-        if not self.encoder.reads([asked_last(request.case.question)])[0]:
+        if not self.encoder.reads([newest(request.case.question)])[0]:
             return self.record(request, "the question cannot be read", notes, expected_scores=None)
         if np.isnan(shares).all() and not empty:
             why = next((f" ({each.error})" for each in said if each.error), "")

@@ -10,7 +10,7 @@ from importlib import resources
 
 import numpy as np
 
-from automedeval.judges.features import asked_last
+from automedeval.judges.features import newest
 from automedeval.models.base import Answer, Chat, Prompt, answer_groups
 from automedeval.models.questions import Judgement, read_questions
 from automedeval.records import Case, digest
@@ -40,7 +40,7 @@ class Voice:
         """Return the question on each response; nothing of a case with a reference."""
         if case.reference:
             return []
-        asked = asked_last(case.question)
+        asked = newest(case.question)
         return [
             QUESTION.prompt({"answer": each.text, "question": asked}) for each in case.responses
         ]

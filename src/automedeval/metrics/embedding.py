@@ -9,8 +9,8 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from automedeval.metrics.lexical import BASELINES, WORD, patient_text
-from automedeval.records import Case
+from automedeval.metrics.lexical import BASELINES, WORD
+from automedeval.records import Case, patient_question
 from automedeval.records.text import readable
 
 PIECE = 100  # words of a piece: about 130 tokens, so that a piece fits into the window of a small encoder
@@ -18,7 +18,7 @@ PIECE = 100  # words of a piece: about 130 tokens, so that a piece fits into the
 QUESTION, REFERENCE = "embedding to the question", "embedding to the reference"
 # Baseline → the text that responses are compared with; None or no words where a case has none.
 EMBEDDINGS: dict[str, Callable[[Case], str | None]] = {
-    QUESTION: patient_text,
+    QUESTION: lambda case: patient_question(case.question),
     REFERENCE: lambda case: case.reference,
 }
 NAMES = (*BASELINES, *EMBEDDINGS)

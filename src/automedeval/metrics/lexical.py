@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from rapidfuzz.distance import LCSseq
 
-from automedeval.records import Case, digest
+from automedeval.records import Case, digest, patient_question
 
 _UNSPACED = "\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"  # scripts without spaces between words: a character is a word
 WORD = re.compile(rf"[{_UNSPACED}]|[^\W_{_UNSPACED}]+")
@@ -20,23 +20,6 @@ K1, B = 1.5, 0.75  # of BM25: the usual values
 def words(text: str) -> list[str]:
     """Return the runs of letters and digits in lower case, for English as in the ROUGE scripts."""
     return WORD.findall(text.lower())
-
-
-def patient_text(case: Case) -> str:
-    """Return the question; of a conversation, the patient's messages."""
-    return (
-        case.question
-        if isinstance(case.question, str)
-        else "\n".join(patient_messages(case.question))
-    )
-
-
-def patient_messages(question: Sequence[Mapping[str, str]]) -> list[str]:
-    """Return the messages of a conversation's role "user"; where no message has it, those of the role that spoke last."""
-    role = (
-        "user" if any(message["role"] == "user" for message in question) else question[-1]["role"]
-    )
-    return [message["content"] for message in question if message["role"] == role]
 
 
 def longer_text(cases: Sequence[Case]) -> np.ndarray:
@@ -85,7 +68,10 @@ def bm25(cases: Sequence[Case], collection: Collection | None = None) -> np.ndar
     collection = collection or Collection.of(cases)
     scores = []
     for case in cases:
-        weights = {word: collection.weight(word) for word in sorted(set(words(patient_text(case))))}
+        weights = {
+            word: collection.weight(word)
+            for word in sorted(set(words(patient_question(case.question))))
+        }
         for response in case.responses:
             counts = Counter(words(response.text))
             norm = K1 * (1 - B + B * counts.total() / collection.average)

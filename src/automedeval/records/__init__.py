@@ -7,6 +7,13 @@ from automedeval.records.arguments import check_least, check_patterns, option
 from automedeval.records.cases import read_cases, table_of
 from automedeval.records.columns import BLANK, Columns, Table, without_blanks
 from automedeval.records.errors import AutoMedEvalError, RecordError
+from automedeval.records.questions import (
+    Question,
+    key_of,
+    patient_messages,
+    patient_question,
+    question_text,
+)
 from automedeval.records.readers import (
     check_number,
     check_ratings,
@@ -37,6 +44,5 @@ from automedeval.records.types import (
     VerdictRating,
     as_shown,
     digest,
-    question_text,
     whole,
 )

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from automedeval.records.columns import Columns, Table, UnclearColumns
 from automedeval.records.messages import without_messages
+from automedeval.records.questions import question_text
 from automedeval.records.rows import SHEETS, read_rows
-from automedeval.records.types import Case, RecordError, digest, question_text
+from automedeval.records.types import Case, RecordError, digest
 
 
 def read_cases(

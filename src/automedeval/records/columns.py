@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self
 
+from automedeval.records.questions import key_of
 from automedeval.records.rows import filled
 from automedeval.records.tables import packaged
 from automedeval.records.types import Case, RecordError, Response
@@ -346,11 +347,6 @@ def plain(name: str) -> str:
 def _unnumbered(name: str) -> str:
     """Return the plain name of a column without a number at its end, "context" for "Context 2"."""
     return plain(name).rstrip("_0123456789")
-
-
-def key_of(cell: Any) -> str:
-    """Return what two questions, references or topics of one case are compared by: blanks do not count."""
-    return " ".join(str(cell or "").split())
 
 
 def _text(cell: Any) -> str:

@@ -17,12 +17,12 @@ from automedeval.records.columns import (
     NO_RATING,
     RATINGS,
     WORSE,
-    key_of,
     no_value,
     plain,
 )
+from automedeval.records.questions import key_of, question_text
 from automedeval.records.rows import filled, read_rows
-from automedeval.records.types import Case, Rating, RecordError, question_text
+from automedeval.records.types import Case, Rating, RecordError
 
 ABOUT_RATED = {*RATINGS["case_id"], *RATINGS["question"], *RATINGS["model"], *RATINGS["comment"]}
 DEFAULTS = {"annotator": "rater", "criterion": "overall", "comment": None}
@@ -74,7 +74,9 @@ def placed_ratings(
     known = {case.id: case for case in cases}
     asked: dict[str, list[str]] = {}
     for case in known.values():
-        asked.setdefault(key_of(question_text(case.question)), []).append(case.id)
+        # A table that was written of a conversation has all of it in one text.
+        for key in {key_of(case.question), key_of(question_text(case.question))}:
+            asked.setdefault(key, []).append(case.id)
     counts: Counter[str] = Counter()
     given = [(place, each) for place, row in read_rows(path) for each in _answers(row, counts)]
     rows, columns_of, notes = _one_score_each(
@@ -115,7 +117,7 @@ def placed_ratings(
             continue
         case_id = _text(row.get(by_id), known) if by_id else ""
         question = row.get(columns["question"][0]) if columns["question"] else None
-        asks = key_of(question_text(question) if isinstance(question, list) else question)
+        asks = key_of(question)
         named = sorted(asked.get(asks, [])) if asks else []
         if asks and case_id in known and case_id not in named:
             raise RecordError(

@@ -601,13 +601,6 @@ class CheckedResponse(LogRecord):
     extra: dict[str, Any] = field(default_factory=dict)
 
 
-def question_text(question: str | list[dict[str, str]]) -> str:
-    """Return a question as one text; a conversation becomes lines of "role: content"."""
-    if isinstance(question, str):
-        return question
-    return "\n".join(f"{message['role']}: {message['content']}" for message in question)
-
-
 REFERENCE = (
     "reference"  # the model's name if a teacher was shown the reference as one more response
 )

@@ -11,7 +11,7 @@ from automedeval.evidence.chat_checker import RISK
 from automedeval.evidence.checker import CONTRADICTED
 from automedeval.evidence.run import evidence_of
 from automedeval.evidence.statements import Statement, statements
-from automedeval.records import Case, RecordError, question_text, read_cases
+from automedeval.records import Case, RecordError, patient_question, read_cases
 from automedeval.stats.false_alarms import least_alarm_threshold
 
 DELTA = 0.1  # the allowed probability that the certificate is false
@@ -49,7 +49,7 @@ def alarm_scores(
         (
             [Statement(text, 0, len(text)) for text in said],
             evidence_of(case, 0, "reference"),
-            question_text(case.question),
+            patient_question(case.question),
         )
         for case, said in zip(cases, texts)
     ]

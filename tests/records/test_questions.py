@@ -1,0 +1,74 @@
+"""What the question of a case is, by every program that reads or compares it, however a conversation is written."""
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from programs import needs_encoder, run_command, succeeded
+
+from automedeval.dataset.decontamination import Evaluation
+from automedeval.evidence.run import check_cases
+from automedeval.judges.judge import load_judge
+from automedeval.records import Case, key_of, read_cases
+from automedeval.records.ratings import placed_ratings
+
+ASKED = "May my daughter take two tablets of paracetamol?"
+SYSTEM = {"role": "system", "content": "You are a careful doctor. Answer in plain words."}
+HELLO = {"role": "assistant", "content": "Hello! What can I do for you?"}
+USER = {"role": "user", "content": ASKED}
+CALLER = [{"role": "clinic", "content": "Hello!"}, {"role": "caller", "content": ASKED}]
+SAME = {"user": [USER], "system": [SYSTEM, USER], "greeting": [HELLO, USER], "others": CALLER}
+
+
+def case(question: object, text: str, **more: object) -> dict:
+    return {"id": "one", "question": question, "responses": [{"model": "m", "text": text}], **more}
+
+
+def write(file: Path, row: dict) -> Path:
+    file.write_text(json.dumps(row) + "\n", "utf-8")
+    return file
+
+
+@pytest.mark.parametrize("question", SAME.values(), ids=SAME)
+def test_a_question_is_the_same_in_a_conversation(question, tmp_path):
+    """It is a leak, one case of two versions, and what a table of ratings means by its text."""
+    plain, talk = case(ASKED, "Ask a doctor."), case(question, "One tablet is enough for her.")
+    leaks = Evaluation([Case.from_dict(talk)]).leaks([Case.from_dict(plain)])
+    assert list(leaks) == [("one", "question of an evaluation case")]
+    files = [write(tmp_path / "v1.jsonl", talk), write(tmp_path / "v2.jsonl", plain)]
+    judge = ("--judge", "baseline:longer text", "--output", tmp_path / "out")
+    done = succeeded(run_command("judge", f"v1={files[0]}", f"v2={files[1]}", *judge))
+    assert "1 cases, 1 with an answer of all 2 models" in done.stdout
+    told = "1 cases differ in 'question' between the files: the first is taken"
+    assert (told in done.stdout) == (len(question) > 1)
+    rated = "".join(f'"{ASKED}",v{number},ann,{number}\n' for number in (1, 2))
+    ratings = tmp_path / "ratings.csv"
+    ratings.write_text(f"question,model,rater,score\n{rated}", "utf-8")
+    placed, _ = placed_ratings(ratings, read_cases(tmp_path / "out/cases.jsonl"))
+    assert [rating.case_id for _, rating in placed] == ["one", "one"]
+
+
+def test_what_an_assistant_says_is_no_question():
+    answered = [USER, HELLO, {"role": "user", "content": "She weighs 20 kg."}]
+    assert key_of(answered) == f"She weighs 20 kg. {ASKED}"
+    assert key_of([SYSTEM, *answered]) == key_of(answered) != key_of([USER])
+
+
+@needs_encoder
+def test_a_checker_is_told_the_same_question_by_check_and_by_the_small_judge():
+    weighs = {"role": "user", "content": "My son weighs 20 kg and has had a fever since morning."}
+    more = {"reference": "Give 15 mg of paracetamol for each kg of weight."}
+    talk = Case.from_dict(case([weighs, HELLO, USER], "Give him 900 mg.", **more))
+    told = []
+
+    def check(answers, wanted):
+        told.extend(question for *_, question in answers)
+        return iter([[] for _ in answers])
+
+    checker = SimpleNamespace(name="c", check=check)
+    assert len(list(check_cases(checker, [talk], "reference", set(), ""))) == 1
+    small = load_judge("small")
+    small.checker = checker
+    list(small.findings([talk], [True]))
+    assert told == [f"{ASKED}\n{weighs['content']}"] * 2
