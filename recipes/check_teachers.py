@@ -20,6 +20,7 @@ from automedeval.records import RecordError, option
 from automedeval.records.command_line import parse, run
 from automedeval.records.errors import ChatError
 from automedeval.records.teachers import read_teachers
+from automedeval.records.text import shown_address
 
 KEY = "OPENAI_API_KEY"
 
@@ -64,8 +65,8 @@ def fault_of(role: str, settings: Mapping[str, Any]) -> str | None:
     except (OpenAIError, ChatError) as error:
         problem = "does not exist" if isinstance(error, NotFoundError) else "could not be checked"
         place = url or os.environ.get("OPENAI_BASE_URL", "OpenAI")
-        return f"{role}: {model} {problem} at {place}: {error_text(error)}"
-    print(f"{role}: {model} is served at {chat.client.base_url}")
+        return f"{role}: {model} {problem} at {shown_address(place)}: {error_text(error)}"
+    print(f"{role}: {model} is served at {chat.address}")
     return None
 
 

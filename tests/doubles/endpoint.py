@@ -103,7 +103,7 @@ Reply = dict[str, Any] | Callable[[dict[str, Any]], dict[str, Any]]
 class EndpointDouble(LocalServer):
     """Serve /v1 on a port of this machine, a free one for 0. Use as a context manager.
 
-    `requests` are the requests so far: path, body, headers, and the times (monotonic seconds) of arrival and answer.
+    `requests` are the requests so far: path, query, body, headers, and the times (monotonic seconds) of arrival and answer.
     `most_at_once` is the largest number of simultaneous chat requests. `models` is what GET /v1/models lists, and
     /v1/models/NAME tells of one: entries, which get another `created` each time as vLLM's do; a reply, such as an `error`;
     None for a server without a list.
@@ -136,11 +136,11 @@ class EndpointDouble(LocalServer):
         if len(content) < length:  # the client was killed while it sent
             handler.close_connection = True
             return
-        path = handler.path.partition("?")[0]
+        path, _, query = handler.path.partition("?")
         is_json = "json" in (handler.headers.get("content-type") or "")
         request = {"path": path, "body": json.loads(content) if is_json and content else content}
         headers = {name.lower(): value for name, value in handler.headers.items()}
-        request |= {"headers": headers, "came": came, "answered": None}
+        request |= {"query": query, "headers": headers, "came": came, "answered": None}
         with self._lock:
             self.requests.append(request)
         if path == "/v1/models" and self.models is not None:

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import huggingface_hub.constants
 import pytest
-from doubles.endpoint import EndpointDouble, good_answer
+from doubles.endpoint import EndpointDouble, error, good_answer
 from doubles.perturbations import some_of
-from programs import error_line, flags, run_command, succeeded
+from programs import ENCODER, error_line, flags, needs_encoder, run_command, succeeded
 from qdrant_client import QdrantClient
 from qdrant_client.http.exceptions import ResponseHandlingException
 from tables import rows_of, write_csv
@@ -105,6 +105,51 @@ def test_a_printed_command_asks_the_server_of_its_run_with_its_key(
         )  # of this judge
     assert set(asked) <= {"127.0.0.1"}
     assert {each["headers"]["authorization"] for each in endpoint.requests} == {"Bearer mine"}
+
+
+@needs_encoder
+@pytest.mark.parametrize(
+    ("user", "place"), [("nurse:s3cret", "option"), ("nurse:s3cret@s3cret", "environment")]
+)
+def test_no_file_and_no_line_has_a_password_or_a_key_of_an_address(
+    user, place, endpoint, monkeypatch, tmp_path
+):
+    url = endpoint.url.replace("://", f"://{user}@") + "?key=s3cret"
+    options = ["--base_url", url] if place == "option" else []
+    monkeypatch.setenv("OPENAI_BASE_URL", url if place == "environment" else "")
+    audit = flags(perturbations=some_of(tmp_path, "order"), encoder="none", output="audit")
+    check = flags(checker="openai:m", encoder=ENCODER, max_retries=0)
+    judged = run_command("judge", "answers.csv", "--judge", "openai:m", *options)
+    (report,) = printed_commands(succeeded(judged).stdout)
+    programs = [
+        judged,
+        run_command(*report[1:], "--encoder", "none", "--resamples", 100),
+        run_command("audit", "--judge", "openai:m", "--cases", "answers.csv", *audit, *options),
+        run_command("check", "answers.csv", *check, *options),
+    ]
+    assert Path("audit/audit.html").exists()
+    assert Path("checks/answers/check.html").exists()
+    endpoint.script = [error(401, f"no such user: {url}")]
+    programs += [
+        run_command("judge", "answers.csv", "--judge", name, "--output", "other", *options, *more)
+        for name, more in (("openai:m", []), (url, []), ("openai:m", ["--base_urls", url]))
+    ]
+    assert {each["query"] for each in endpoint.requests} == {"key=s3cret"}
+    files = [file.read_text(errors="replace") for file in tmp_path.rglob("*") if file.is_file()]
+    assert any(endpoint.url in text for text in files)
+    printed = [done.stdout + done.stderr for done in programs]
+    assert [text for text in printed + files if "s3cret" in text] == []
+    (record,) = tmp_path.glob("verdicts/*/run-*.json")
+    assert json.loads(record.read_text())["arguments"]["base_url"] == endpoint.url
+
+
+@pytest.mark.parametrize("url", ["http://nurse:s3#cret@127.0.0.1/v1", "nurse:s3cret@127.0.0.1/v1"])
+def test_a_malformed_address_is_told_without_its_password(url, endpoint):
+    message = error_line(
+        run_command("judge", "answers.csv", "--judge", "openai:m", "--base_url", url)
+    )
+    assert message.startswith("error: --base_url must begin with http:// or https:// and a host")
+    assert "s3" not in message
 
 
 def test_a_result_names_the_variables_that_decided_where_its_command_asks(
@@ -228,7 +273,7 @@ def test_the_variable_refuses_what_the_option_does(endpoint, asked, monkeypatch)
     monkeypatch.setenv("AUTOMEDEVAL_OFFLINE", "1")
     refused = run_command("judge", "answers.csv", "--judge", "openai:mine")
     assert (refused.returncode, asked) == (1, [])
-    assert "--offline: https://api.openai.com/v1 is not on this machine" in refused.stderr
+    assert "--offline: https://api.openai.com/v1/ is not on this machine" in refused.stderr
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ from qdrant_client.local.qdrant_local import META_INFO_FILENAME
 from automedeval.evidence.books import OVERLAP, TOKENS, Passage
 from automedeval.models.embeddings import Encoder
 from automedeval.records import RecordError, digest
+from automedeval.records.text import shown_address
 
 COLLECTION = "passages"  # in a folder; on a server the name of the store's folder
 WINDOW = 512  # passages encoded together, stored already or not, so that vectors do not depend on interruptions
@@ -196,7 +197,7 @@ def _points(client: QdrantClient, collection: str, payload: bool) -> Iterator[mo
 def _place(store: str | Path, url: str | None) -> tuple[str, str]:
     """Return where a store is, for messages, and the name of its collection."""
     name = Path(store).resolve().name if url else COLLECTION
-    return (f"{url}: {name}" if url else str(store)), name
+    return (f"{shown_address(url)}: {name}" if url else str(store)), name
 
 
 def _connect(store: str | Path, url: str | None) -> QdrantClient:

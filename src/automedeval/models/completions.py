@@ -10,6 +10,7 @@ from typing import Any
 
 from automedeval.models.base import Answer, Tokens
 from automedeval.records import RecordError, parse_json, read_lines
+from automedeval.records.text import shown_address
 
 # The exceptions of parsing text that is not JSON, or JSON of an unexpected shape.
 UNREADABLE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
@@ -158,7 +159,8 @@ def endpoint_words(body: Any, most: int = 200) -> str:
         except ValueError:
             body = text
     said = ": ".join(dict.fromkeys(filter(None, _said(body))))
-    return (said or (str(dict(body)) if body and isinstance(body, Mapping) else ""))[:most]
+    said = said or (str(dict(body)) if body and isinstance(body, Mapping) else "")
+    return shown_address(said)[:most]
 
 
 def _said(body: Any) -> Iterator[str]:

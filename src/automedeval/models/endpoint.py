@@ -18,7 +18,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 import openai
 from tqdm import tqdm
@@ -36,8 +36,10 @@ from automedeval.models.completions import (
 from automedeval.records import digest, parse_json
 from automedeval.records.errors import ChatError
 from automedeval.records.offline import is_here, is_offline
+from automedeval.records.text import shown_address
 from automedeval.records.thoughts import MARK_IN_QUOTATION
 
+OFFICIAL = "https://api.openai.com/v1"
 TOP_LOGPROBS = 5  # alternatives of each token of the answer to a typed question
 _FATAL = (401, 403, 404)  # a retry does not help, and every other request would get the same status
 _REFUSED = (
@@ -84,39 +86,32 @@ class OpenAIChat(Chat):
 
     def __post_init__(self) -> None:
         key = "none" if self.unasked else os.environ.get(self.api_key_env, "").strip()
+        self.base_url = self.base_url or os.environ.get("OPENAI_BASE_URL") or None
         if self.unasked:
             self.base_url = (
                 "http://batch.invalid/v1"  # nobody is asked there; a part of the fingerprint
             )
-        if self.base_url is not None and not self.base_url.startswith(("http://", "https://")):
-            raise ChatError(f"--base_url {self.base_url}: must begin with http:// or https://")
         if not (
             key.isascii() and key.isprintable()
         ):  # else the client's error message would show the key
             raise ChatError(f"{self.api_key_env} contains a character that is not allowed in a key")
-        if not key and self.base_url is None and not os.environ.get("OPENAI_BASE_URL"):
+        if not key and self.base_url is None:
             raise ChatError(
                 f"{self.api_key_env} is not set (for an endpoint of your own give --base_url)"
             )
-        if not self.unasked and is_offline():
-            url = self.base_url or os.environ.get("OPENAI_BASE_URL") or "https://api.openai.com/v1"
-            if not is_here(urlsplit(url).hostname or ""):
-                raise ChatError(
-                    f"--offline: {url} is not on this machine; give a --base_url that is"
-                )
-        self.client = openai.OpenAI(
-            api_key=key or "none",
-            base_url=self.base_url,
-            max_retries=self.max_retries,
-            timeout=self.timeout,
-        )
+        self.client = self._client(key or "none")
+        self.address = shown_address(str(self.client.base_url))
+        if not self.unasked and is_offline() and not is_here(self.client.base_url.host):
+            raise ChatError(
+                f"--offline: {self.address} is not on this machine; give a --base_url that is"
+            )
         self.name = self.model
         official = f".{self.client.base_url.host}".endswith(
             ".api.openai.com"
         )  # eu.api.openai.com is one as well
         self.served: dict[str, Any] = {} if official or self.unasked else self._identity()
         settings = [
-            str(self.client.base_url),
+            self.address,
             self.model,
             self.max_new_tokens,
             self.temperature,
@@ -129,6 +124,21 @@ class OpenAIChat(Chat):
         self._sent = itertools.count(1)  # numbers the requests
         self._latest = 0  # the highest number of a request that was answered
         self._lock = threading.Lock()
+
+    def _client(self, key: str) -> openai.OpenAI:
+        """Return the client; ChatError, which shows nothing of the URL, if it is malformed."""
+        url, _, query = (self.base_url or "").partition("?")
+        if url and not _is_url(url):
+            raise ChatError(
+                "--base_url must begin with http:// or https:// and a host, as http://localhost:8000/v1"
+            )
+        return openai.OpenAI(
+            api_key=key,
+            base_url=url or OFFICIAL,
+            default_query=dict(parse_qsl(query)),
+            max_retries=self.max_retries,
+            timeout=self.timeout,
+        )
 
     def _identity(self) -> dict[str, Any]:
         """Return what the endpoint's list of models says of this one; nothing if there is no list, or the model is not in it.
@@ -148,17 +158,17 @@ class OpenAIChat(Chat):
             }
         except openai.APIConnectionError as error:
             cause = error.__cause__ or error
-            raise ChatError(f"{self.client.base_url}: {type(cause).__name__}: {cause}") from None
+            raise ChatError(f"{self.address}: {type(cause).__name__}: {cause}") from None
         except (openai.OpenAIError, *UNREADABLE) as error:
             if isinstance(error, openai.APIStatusError) and error.status_code in _BUSY:
                 problem = f"answered {error.status_code}: {error_text(error)}"
-                raise ChatError(f"{self.client.base_url}models {problem}") from None
+                raise ChatError(f"{self.address}models {problem}") from None
             return {}
 
     def notes(self) -> list[str]:
         """Return who answered by the endpoint's own list, and what was left out."""
         identity = ", ".join(f"{name} {value}" for name, value in self.served.items())
-        lines = [f"{self.name} at {self.client.base_url}: {identity}"] if identity else []
+        lines = [f"{self.name} at {self.address}: {identity}"] if identity else []
         lines += (
             [f"{self.name} was asked without {', '.join(self.left_out)}"] if self.left_out else []
         )
@@ -244,7 +254,7 @@ class OpenAIChat(Chat):
                         if doubtful:
                             again = f" ({len(refused)} requests in a row; the same command asks them again)"
                             problem = ChatError(
-                                f"{self.client.base_url} {refused[0]}{again if self.accepted else ''}"
+                                f"{self.address} {refused[0]}{again if self.accepted else ''}"
                             )
                         else:
                             settle(refused)
@@ -266,7 +276,7 @@ class OpenAIChat(Chat):
                         self.failures.append(str(failure))
                         in_a_row += 1
                         if failure.down or in_a_row >= _MOST_FAILURES:
-                            problem = problem or ChatError(f"{self.client.base_url}: {failure}")
+                            problem = problem or ChatError(f"{self.address}: {failure}")
                         if failed:
                             yield key, failed(str(failure))
                     except ChatError as error:
@@ -321,7 +331,7 @@ class OpenAIChat(Chat):
             if status in _REFUSED:
                 raise _Refusal(problem, sent) from None
             if status in _FATAL:
-                raise ChatError(f"{self.client.base_url} {problem}") from None
+                raise ChatError(f"{self.address} {problem}") from None
             raise _Failure(problem) from None
         except openai.APITimeoutError:
             raise _Failure(f"no answer within {self.timeout:g} s") from None
@@ -365,6 +375,14 @@ class OpenAIChat(Chat):
             f"{self.name}: the endpoint does not take {name}: {OPTIONAL[name]}", file=sys.stderr
         )
         return True
+
+
+def _is_url(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        return text.startswith(("http://", "https://")) and parts.port != 0
+    except ValueError:
+        return False
 
 
 class _LeftOut(Exception):

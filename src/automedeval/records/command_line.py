@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 from automedeval.records import offline
 from automedeval.records.errors import AutoMedEvalError, RecordError
 from automedeval.records.teachers import teacher_arguments
-from automedeval.records.text import printable
+from automedeval.records.text import printable, shown_address
 from automedeval.records.yaml_file import YamlFile
 
 if TYPE_CHECKING:
@@ -186,5 +186,5 @@ def run(main: Callable[[], None]) -> None:
 
 def _end(line: str) -> NoReturn:
     # In one write: `sys.exit` writes the newline separately, and another process of the run may write in between.
-    sys.stderr.write(f"{printable(line)}\n")
+    sys.stderr.write(f"{printable(shown_address(line))}\n")
     sys.exit(1)

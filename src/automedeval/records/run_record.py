@@ -14,14 +14,16 @@ from automedeval.records import offline
 from automedeval.records.hub_names import hub_commits
 from automedeval.records.journal import write_json
 from automedeval.records.processes import process_count
+from automedeval.records.text import shown_address
 
+_SECRET = ("hub_token",)
 _DECIDING = ("AUTOMEDEVAL_JUDGE", "AUTOMEDEVAL_OFFLINE", "OPENAI_BASE_URL")
 
 
 def describe_run(*groups: Any, libraries: Sequence[str] = ()) -> dict[str, Any]:
     """Return the arguments in these dataclasses, the versions, and the commits of the code and of what the Hub gave."""
     values = {name: value for group in groups for name, value in vars(group).items()}
-    arguments = {name: value for name, value in values.items() if name != "hub_token"}  # a secret
+    arguments = {name: _shown(value) for name, value in values.items() if name not in _SECRET}
     record = {
         "arguments": arguments | {"offline": offline.is_offline()},
         "versions": installed_versions(*libraries),
@@ -35,9 +37,12 @@ def describe_result(command: str, **settings: Any) -> dict[str, Any]:
     Variables that decide which judge is asked, and where, stand in front: without them the command would send data elsewhere.
     """
     variables = [
-        f"{name}={shlex.quote(value)}" for name in _DECIDING if (value := os.environ.get(name))
+        f"{name}={shlex.quote(shown_address(value))}"
+        for name in _DECIDING
+        if (value := os.environ.get(name))
     ]
-    words = " ".join([*variables, shlex.join(["automedeval", command, *sys.argv[1:]])])
+    arguments = map(shown_address, sys.argv[1:])
+    words = " ".join([*variables, shlex.join(["automedeval", command, *arguments])])
     made = {
         "command": words,
         "version": version("automedeval"),
@@ -45,6 +50,12 @@ def describe_result(command: str, **settings: Any) -> dict[str, Any]:
         "revisions": hub_commits(),
     }
     return made | settings
+
+
+def _shown(value: Any) -> Any:
+    if isinstance(value, list):
+        return list(map(_shown, value))
+    return shown_address(value) if isinstance(value, str) else value
 
 
 def record_run(file: Path, *groups: Any) -> None:

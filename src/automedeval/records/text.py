@@ -11,6 +11,7 @@ UNDEFINED = "–"
 FORMULA = tuple(
     "=+-@\t\r\n＝＋－＠"
 )  # how cells begin that a spreadsheet runs; the last four do in some languages
+_ADDRESS = re.compile(r"(https?://)(?:\S*@)?([^\s?#'\"]*)(?:[?#][^\s'\"]*)?", re.I)
 LONG = re.compile(r"[A-Za-z0-9]{50}(?=[A-Za-z0-9])")
 RANKED = (
     "In brackets: 95 % intervals over cases. Models whose ranks overlap are not clearly different."
@@ -86,6 +87,11 @@ def printable(text: str) -> str:
         " " if unicodedata.category(letter) in ("Cc", "Cf", "Cs", "Zl", "Zp") else letter
         for letter in text
     )
+
+
+def shown_address(text: str) -> str:
+    """Return a text whose web addresses have no user, password and query, which may be secrets."""
+    return _ADDRESS.sub(r"\1\2", text)
 
 
 def cell(text: object) -> str:
