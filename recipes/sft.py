@@ -31,7 +31,7 @@ from automedeval.models.tokenization import PromptEncoder
 from automedeval.records import RecordError
 from automedeval.records.command_line import run
 from automedeval.records.hub_names import hub_commits
-from automedeval.records.run_record import describe_run
+from automedeval.records.run_record import describe_run, run_date
 from automedeval.training.run import Run, identity_of
 from automedeval.training.stages import (
     check_base,
@@ -61,6 +61,7 @@ def main(script_args, training_args, model_args, dataset_args) -> None:
         name, history, dataset, splits, statistics
     )  # a stage starts where the one before ended
     encoder = PromptEncoder.from_checkpoint(name, training_args.chat_template_path)
+    encoder.date = run_date(output / "training" / "record.json")
     check_base(start, encoder, training_args.max_length)
     check_attention(model_args.attn_implementation)
     encode = partial(
@@ -95,6 +96,7 @@ def main(script_args, training_args, model_args, dataset_args) -> None:
                 model_args,
                 libraries=("trl", "peft", "deepspeed", "datasets"),
             ),
+            "date": encoder.date.isoformat(),
             "device": device_name(),
             "precision": precision(training_args, model_args.dtype, bool(peft_config)),
         },

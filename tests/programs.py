@@ -13,6 +13,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
+from datetime import date
 from pathlib import Path
 from random import SystemRandom
 from typing import Any
@@ -68,6 +69,15 @@ def flags(**values: object) -> list[object]:
 
 def run_command(*arguments: object) -> subprocess.CompletedProcess:
     return run_here(["automedeval", *map(str, arguments)], console.main)
+
+
+@contextlib.contextmanager
+def on(day: str) -> Iterator[None]:
+    """Let runs that begin here begin on this day."""
+    today = date.fromisoformat(day)
+    with mock.patch("automedeval.records.run_record.date", wraps=date) as calendar:
+        calendar.today.return_value = today
+        yield
 
 
 APPEND = "automedeval.records.journal.Journal.append"

@@ -6,6 +6,7 @@ from typing import Any
 
 from programs import SAMPLE
 
+DATED = "{{ strftime_now('%d %b %Y') * (strftime_now('%d') | int) }}"  # longer on a later day
 CHAT_TEMPLATE = (
     "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"

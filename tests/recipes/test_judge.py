@@ -23,7 +23,7 @@ import psutil
 import pytest
 from doubles.agreement_study import write
 from doubles.endpoint import EndpointDouble, good_answer
-from doubles.tiny_model import build_tiny_model
+from doubles.tiny_model import CHAT_TEMPLATE, DATED, build_tiny_model
 from programs import (
     ENCODER,
     ROOT,
@@ -31,6 +31,7 @@ from programs import (
     TWO_PROCESSES,
     error_line,
     needs_encoder,
+    on,
     processes_of,
     run_command,
     run_recipe,
@@ -418,3 +419,28 @@ def test_a_cut_audit_goes_on_to_the_same_figures(
         log.write_bytes(kept[: 2 * len(kept) // 3])
     assert audit(output) == whole
     assert [log.read_bytes() for log in logs] == before
+
+
+@pytest.mark.parametrize("command", ["judge", "audit"])
+def test_a_run_shows_its_chat_template_one_date(
+    command: str, tiny_model: Path, tmp_path: Path
+) -> None:
+    template, cases = tmp_path / "dated.jinja", write(tmp_path / "cases.jsonl", cases_of(5))
+    template.write_text(DATED + CHAT_TEMPLATE)
+    options = ["--judge", tiny_model, "--cases", cases, "--chat_template_path", template, *FAST]
+    options += ["--edits", 1, "--gate", "false"] if command == "audit" else []
+
+    def run(output: Path) -> list[bytes]:
+        succeeded(run_command(command, *options, "--output", output))
+        return [file.read_bytes() for file in sorted(output.rglob("verdicts.jsonl"))]
+
+    with on("2026-11-07"):
+        whole, kept = run(tmp_path / "whole"), run(tmp_path / "cut")
+    assert whole == kept
+    for file in (tmp_path / "cut").rglob("verdicts.jsonl"):
+        file.write_bytes(file.read_bytes().splitlines(keepends=True)[0])
+    with on("2026-11-28"):
+        assert run(tmp_path / "cut") == whole
+        assert run(tmp_path / "other") != whole
+    records = (json.loads(file.read_text()) for file in (tmp_path / "cut").rglob("run-*.json"))
+    assert {each["date"] for each in records} == {"2026-11-07"}

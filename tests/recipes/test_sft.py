@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import torch
 from doubles.tiny_dataset import build_instructions, losses
-from doubles.tiny_model import build_tiny_model
-from programs import ROOT, SAVE, error_line, flags, run_recipe, stopped, succeeded
+from doubles.tiny_model import CHAT_TEMPLATE, DATED, build_tiny_model
+from programs import ROOT, SAVE, error_line, flags, on, run_recipe, stopped, succeeded
 from safetensors.torch import load_file
 from tables import rows_of
 from trl import ModelConfig, ScriptArguments, SFTConfig, TrlParser
@@ -217,6 +217,20 @@ def test_the_same_rows_at_once_are_an_ablation(
     train("--config", config, *paths, *FAST)
     (stage,) = read_history(tmp_path / "out")
     assert (stage.splits, stage.rows) == (("stage1", "stage2", "stage3"), 16)
+
+
+def test_a_template_that_writes_the_date_gets_the_day_on_which_the_run_began(
+    tiny_model: Path, instructions: Path, tmp_path: Path
+) -> None:
+    (template := tmp_path / "dated.jinja").write_text(DATED + CHAT_TEMPLATE)
+    given = arguments(tiny_model, instructions, tmp_path / "out", "--chat_template_path", template)
+    with on("2026-11-07"), stopped(SAVE):
+        run_recipe("sft", *given)
+    with on("2026-11-28"):
+        assert "resuming from" in train(*given).stdout
+    assert read_record(tmp_path / "out")["date"] == "2026-11-07"
+    with on("2026-12-05"):
+        assert "is finished already" in train(*given).stdout
 
 
 def test_a_checkpoint_that_trl_cannot_resume_is_one_line(

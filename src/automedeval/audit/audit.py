@@ -23,6 +23,7 @@ from automedeval.records.arguments import TableArguments
 from automedeval.records.journal import Processes, write_lines
 from automedeval.records.language import english_only
 from automedeval.records.processes import print_notes
+from automedeval.records.run_record import record_run
 from automedeval.stats.bootstrap import RESAMPLES
 
 # Of the unchanged cases: each response once in each place, the fewest orders that separate places and responses.
@@ -101,7 +102,8 @@ def audit_judge(
         raise RecordError(
             f"{cases.source}: nothing to judge by {judge.rubric_name}: no case has two responses"
         )
-    verdicts = judge_all(judge, requests, output / CLEAN, processes)
+    arguments = (args, encoder, chat)
+    verdicts = judge_all(judge, requests, output / CLEAN, processes, *arguments)
     clean, shown = list(verdicts.values()), None if judge.apart else rubric
     reader = (
         CriteriaReader(cases, clean)
@@ -124,7 +126,7 @@ def audit_judge(
     if processes.rank == 0:
         changed = {side.case.id: side.case.to_dict() for side in sides.values()}
         write_lines(output / f"{CHANGED}.jsonl", changed.values())
-    verdicts |= judge_all(judge, list(sides.values()), output / CHANGED, processes)
+    verdicts |= judge_all(judge, list(sides.values()), output / CHANGED, processes, *arguments)
     if judge.chat is not None:
         print_notes(judge.chat.notes(), processes)
     if processes.rank > 0:
@@ -169,15 +171,22 @@ def _left_out(
 
 
 def judge_all(
-    judge: BaseJudge, requests: Sequence[Request], folder: Path, processes: Processes
+    judge: BaseJudge,
+    requests: Sequence[Request],
+    folder: Path,
+    processes: Processes,
+    *arguments: Any,
 ) -> dict[tuple, Verdict]:
     """Judge what a folder does not hold yet; return the verdicts of all requests by `Request.key`, in the order of requests.
 
+    The record of the run beside the verdicts has the `arguments`.
     RecordError if the folder holds verdicts of another judge of that name, on cases of other texts, or an endpoint failed.
     """
     log = verdict_log(folder, judge, processes=processes)
     with log:
         done = log.done({request.case.id: request.digest for request in requests})
+        if processes.rank == 0:
+            record_run(log.run_file, *arguments)
         judge_missing(judge, requests, len(requests), log, done, folder.name)
     verdicts = {verdict.key: verdict for verdict in log.records()}
     if unanswered := sum(request.key not in verdicts for request in requests):

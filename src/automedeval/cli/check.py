@@ -32,7 +32,7 @@ from automedeval.records.arguments import TableArguments
 from automedeval.records.command_line import parse
 from automedeval.records.log import Log
 from automedeval.records.processes import print_notes
-from automedeval.records.run_record import describe_result, record_run
+from automedeval.records.run_record import describe_result, record_run, run_date
 from automedeval.records.text import format_table
 from automedeval.records.thoughts import note_on_thoughts
 
@@ -87,6 +87,8 @@ def main() -> None:
         found = (
             line for each in log.records() for line in each.statements if line["label"] != UNREAD
         )
+        if chat is not None:
+            chat.set_date(run_date(output / "run.json"))
         if chat is not None and any("rule" not in line for line in found):
             chat.accepted = True
         log.fill(

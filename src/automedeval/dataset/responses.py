@@ -20,6 +20,7 @@ from automedeval.models.tokenization import load_tokenizer, read_template
 from automedeval.records import Case, RecordError, Response, digest
 from automedeval.records.journal import write_lines
 from automedeval.records.log import Log
+from automedeval.records.run_record import run_date
 from automedeval.records.types import LogRecord
 
 ROLES = ("system", "user", "assistant")
@@ -177,6 +178,7 @@ def answer_missing(chat: Any, cases: Sequence[Case], window: int, log: Log) -> N
     since it was answered.
     """
     (name,), processes = log.author, log.processes
+    chat.set_date(run_date(log.run_file))
     for case in (
         cases[processes.rank :: processes.count] if chat.batched else ()
     ):  # an endpoint's window is not known

@@ -11,6 +11,7 @@ from automedeval.judges.requests import Request
 from automedeval.records import RecordError, Verdict, digest
 from automedeval.records.journal import ALONE, Processes
 from automedeval.records.log import Log
+from automedeval.records.run_record import run_date
 
 
 def verdict_log(
@@ -21,10 +22,12 @@ def verdict_log(
     return Log(file, Verdict, judge.author, settings or judge.fingerprint, processes)
 
 
-def expect_answers(judge: BaseJudge, log: Log) -> None:
-    """Mark the judge's chat as `accepted` if the log holds a valid verdict (see `Chat`)."""
-    if judge.chat is not None and not judge.chat.accepted:
-        judge.chat.accepted = any(verdict.valid for verdict in log.records())
+def go_on(judge: BaseJudge, log: Log) -> None:
+    """Tell the judge's chat of the run that it goes on with: its date, and whether it has a valid verdict (see `Chat`)."""
+    if judge.chat is None:
+        return
+    judge.chat.set_date(run_date(log.run_file))
+    judge.chat.accepted |= any(verdict.valid for verdict in log.records())
 
 
 def judge_missing(
@@ -41,7 +44,7 @@ def judge_missing(
     the windows of each stay what they are, so that a resumed run composes the same batches. `name` labels the progress bar.
     """
     rank, count = log.processes.rank, log.processes.count
-    expect_answers(judge, log)
+    go_on(judge, log)
     own: Iterator[Request] = itertools.islice(requests, rank, None, count)
     if not judge.batched:  # the requests of an endpoint are packed anew
         own = (request for request in own if request.key not in done)

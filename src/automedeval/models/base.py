@@ -4,6 +4,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import date
 from typing import Any
 
 from automedeval.records.errors import RecordError
@@ -177,6 +178,9 @@ class Chat(ABC):
 
     def prepare(self) -> None:  # noqa: B027  most chats load nothing
         """Load now what takes long to load, so that its faults come before anything else is done."""
+
+    def set_date(self, date: date) -> None:  # noqa: B027  most chats write no date
+        """Give chat templates that write today's date this one."""
 
     def overflow(self, prompts: Sequence[Prompt]) -> list[int]:
         """Return by how many tokens each prompt exceeds the context window; 0 or less fits, or the window is unknown."""

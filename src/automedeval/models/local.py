@@ -12,6 +12,7 @@ import random
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import date
 from functools import cache, cached_property, partial
 from itertools import takewhile
 from pathlib import Path
@@ -190,6 +191,9 @@ class LocalChat(Chat):
     def prepare(self) -> None:
         """Load the network now."""
         assert self.network is not None
+
+    def set_date(self, date: date) -> None:
+        self.encoder.date = date
 
     def count_tokens(self, prompts: Sequence[Prompt]) -> list[int]:
         """Return the number of tokens of each prompt, without the answer."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import date
 from importlib.util import find_spec
 from itertools import takewhile
 from pathlib import Path
@@ -22,10 +23,11 @@ class PromptEncoder:
     """Turn messages and the parts of answers into token ids of one tokenizer.
 
     A control token inside a content (for example `<|im_end|>` in a patient's question) is tokenized as ordinary characters.
-    A chat template that can have a model think before its answer is told not to.
+    A chat template that can have a model think before its answer is told not to. One that writes today's date gets `date`.
     """
 
     tokenizer: Any
+    date: date = field(default_factory=date.today)
     _segments: dict = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
@@ -55,7 +57,12 @@ class PromptEncoder:
         """Return what the chat template makes of chats; RecordError if it cannot be rendered."""
         if not self._system_role:
             chats = [_without_system(chat) for chat in chats]
+        from transformers.utils.chat_template_utils import _compile_jinja_template
+
         try:
+            template = self.tokenizer.get_chat_template(options.get("chat_template"))
+            # A compiled template is kept by its text, and takes no function as an argument.
+            _compile_jinja_template(template).globals["strftime_now"] = self.date.strftime
             return self.tokenizer.apply_chat_template(list(chats), **_NO_THOUGHTS, **options)
         except Exception as error:  # noqa: BLE001  a template can make every operation fail
             problem = " ".join(str(error).split())[:300] or type(error).__name__

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from datetime import date
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from automedeval.records import offline
 from automedeval.records.hub_names import hub_commits
 from automedeval.records.journal import write_json
 from automedeval.records.processes import process_count
+from automedeval.records.readers import read_json
 from automedeval.records.text import shown_address
 
 _SECRET = ("hub_token",)
@@ -59,9 +61,16 @@ def _shown(value: Any) -> Any:
 
 
 def record_run(file: Path, *groups: Any) -> None:
-    """Write what `describe_run` returns to a JSON file, with the number of processes that share the run."""
+    """Write what `describe_run` returns to a JSON file, with the run's date and the number of its processes."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    write_json(file, describe_run(*groups) | {"processes": process_count()})
+    told = {"date": run_date(file).isoformat(), "processes": process_count()}
+    write_json(file, describe_run(*groups) | told)
+
+
+def run_date(file: Path) -> date:
+    """Return the date on which the run began that a record is of: a resumed run shows chat templates no other one."""
+    told = read_json(file, others=True).get("date") if file.exists() else None
+    return date.fromisoformat(told) if told else date.today()
 
 
 def installed_versions(*more: str) -> dict[str, str]:
