@@ -437,7 +437,9 @@ def test_a_request_holds_the_settings_and_nothing_else():
         chat = chat_at(endpoint, seed=7, temperature=0.5)
         list(Judge(chat, "medical_pairwise", runs=2)([CASE]))
         body = endpoint.asked[0]["body"]
-        assert set(body) == {"model", "messages", "max_completion_tokens", "temperature", "seed"}
+        settings = {"model", "max_completion_tokens", "temperature", "seed"}
+        assert set(body) == {"messages", "stream", *settings}
+        assert body["stream"] is False
         assert (body["model"], body["max_completion_tokens"], body["temperature"]) == (
             "m",
             100,

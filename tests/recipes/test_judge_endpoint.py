@@ -372,6 +372,26 @@ def test_what_was_not_answered_is_asked_again_and_a_refused_prompt_is_invalid(tm
     assert sorted(verdict.valid for verdict in verdicts_in(tmp_path).values()) == [False, True]
 
 
+@pytest.mark.parametrize(
+    ("lines", "status", "valid", "invalid", "told"),
+    rows_of(__file__)["test_the_errors_of_a_batch_are_told"],
+)
+def test_the_errors_of_a_batch_are_told(lines, status, valid, invalid, told, tmp_path):
+    by_file(tmp_path, limit=9)
+    requests, answers = tmp_path / "requests.jsonl", tmp_path / "requests.answers.jsonl"
+    asked = read(requests)
+    good = [good_answer(request["body"])["json"] for request in asked]
+    said = lines + [{"response": {"status_code": 200, "body": body}} for body in good[len(lines) :]]
+    names = [request["custom_id"] for request in asked]
+    write(answers, [{"custom_id": name} | line for name, line in zip(names, said, strict=True)])
+    done = by_file(tmp_path, limit=9)
+    assert done.returncode == status
+    assert told.replace("ANSWERS", str(answers)) in done.stdout + done.stderr
+    verdicts = [verdict.valid for verdict in verdicts_in(tmp_path).values()]
+    assert (verdicts.count(True), verdicts.count(False)) == (valid, invalid)
+    assert len(read(requests)) == 9 - valid - invalid
+
+
 def test_cases_of_equal_texts_share_a_request_and_each_has_its_verdict(tmp_path):
     """OpenAI's batches take no file in which a custom_id stands twice."""
     texts = {

@@ -3,11 +3,14 @@
 import itertools
 import json
 import shlex
-from collections.abc import Collection, Iterable, Iterator
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from automedeval.judges.base import BaseJudge, windows_of
 from automedeval.judges.requests import Request
+from automedeval.models.base import Answer
+from automedeval.models.completions import Unanswered, batch_answers
 from automedeval.records import RecordError, Verdict, digest
 from automedeval.records.journal import ALONE, Processes
 from automedeval.records.log import Log
@@ -67,13 +70,12 @@ def judge_by_file(
 
     FILE.answers.jsonl beside FILE.jsonl has the answers, in the layout of OpenAI's batches and `vllm run-batch`. A request that
     several verdicts need is written once. Return what is to be done next, None if no request is left; RecordError if a line of
-    the answers is none.
+    the answers is none, or says that the requests have a wrong parameter.
     """
-    from automedeval.models.completions import batch_answers
-
     answers = file.with_suffix(".answers.jsonl")
     answered = dict(batch_answers(answers)) if answers.exists() else {}
     written: set[str] = set()
+    failed: list[Unanswered] = []
     with file.open("w", encoding="utf-8", newline="\n") as stream:
 
         def verdicts() -> Iterator[Verdict]:
@@ -81,9 +83,12 @@ def judge_by_file(
                 prompt = judge.prompt(request)
                 body = judge.chat.body(prompt)
                 name = digest([prompt.label, prompt.run, body])
-                if answer := answered.get(name):
-                    yield judge.verdict(request, judge.chat.whole(prompt, answer))
+                reply = answered.get(name)
+                if isinstance(reply, Answer):
+                    yield judge.verdict(request, judge.chat.whole(prompt, reply))
                 elif name not in written:
+                    if reply:
+                        failed.append(reply)
                     line = {
                         "custom_id": name,
                         "method": "POST",
@@ -94,13 +99,32 @@ def judge_by_file(
                     written.add(name)
 
         log.fill(verdicts(), missing)
+    refuse_parameters(failed)
     if not written:
         return None
     asked, said, model = map(shlex.quote, (str(file), str(answers), judge.chat.model))
-    return (
+    return failures_note(failed) + (
         f"{len(written)} requests to answer in {file}: vllm run-batch -i {asked} -o {said} --model MODEL "
         f"--served-model-name {model}; then the same command"
     )
+
+
+def refuse_parameters(failed: Iterable[Unanswered]) -> None:
+    """Raise RecordError if an endpoint refuses a parameter, which every request has."""
+    for request in failed:
+        if request.parameter:
+            refused = f"the endpoint refuses {request.parameter}: {request.words}"
+            raise RecordError(f"{request.place}: {refused}")
+
+
+def failures_note(failed: Sequence[Unanswered]) -> str:
+    """Return a line on the requests that a batch did not answer, by kind; "" if there are none."""
+    if not failed:
+        return ""
+    kinds = Counter(request.kind for request in failed)
+    counts = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
+    first = f"{failed[0].place}: {failed[0].words}"
+    return f"{len(failed)} requests were not answered ({counts}); the first, {first}\n"
 
 
 def refuse_failures(judge: BaseJudge, file: Path, verdicts: Collection[Verdict]) -> None:

@@ -6,7 +6,7 @@ import re
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from automedeval.models.base import Answer, Tokens
 from automedeval.records import RecordError, parse_json, read_lines
@@ -21,6 +21,12 @@ OPTIONAL = {
     "logprobs": "typed questions get no probabilities",
     "max_completion_tokens": "max_tokens is sent in its place",
 }
+REFUSED = (
+    400,
+    413,
+    422,
+)  # a retry does not help; the fault may be this prompt's or every request's
+_STREAM = (b"data:", b"event:", b":")  # how server-sent events begin
 _FILTERED = "the endpoint's content filter refused"
 _OVERLONG = re.compile(
     r"context (?:length|window|size)", re.I
@@ -106,22 +112,51 @@ def _token_bytes(token: Mapping[str, Any]) -> bytes:
     return bytes(token["bytes"]) if token.get("bytes") else token["token"].encode()
 
 
-def batch_answers(path: Path) -> Iterator[tuple[str, Answer | None]]:
-    """Yield (custom id, answer, None if the request failed) of each line of a batch's answers; RecordError if it is none."""
+class Unanswered(NamedTuple):
+    """Why a request of a batch has no answer: the line, the kind of error, its words, and the parameter that it refuses."""
+
+    place: str
+    kind: str
+    words: str
+    parameter: str | None
+
+
+def batch_answers(path: Path) -> Iterator[tuple[str, Answer | Unanswered]]:
+    """Yield (custom id, answer) of each line of a batch's answers; RecordError if it is none."""
     for place, record in read_lines(path):
         if not isinstance(record.get("custom_id"), str):
             raise RecordError(f"{place}: not an answer of a batch: no custom_id")
-        yield record["custom_id"], _batch_answer(record)
+        yield record["custom_id"], _batch_answer(place, record)
 
 
-def _batch_answer(record: Mapping[str, Any]) -> Answer | None:
-    try:
-        body = (record.get("response") or {}).get("body") or {}
-        if problem := record.get("error") or body.get("error"):
-            return refusal(problem.get("code") if isinstance(problem, dict) else None, str(problem))
-        return answer_from_completion(body)
-    except UNREADABLE:
-        return None
+def _batch_answer(place: str, record: Mapping[str, Any]) -> Answer | Unanswered:
+    response = _mapping(record.get("response"))
+    body, status = response.get("body"), response.get("status_code", 200)
+    problem = record.get("error") or _mapping(body).get("error")
+    if not problem and status == 200:
+        try:
+            return answer_from_completion(body or {})
+        except UNREADABLE as error:
+            return Unanswered(place, "unreadable", endpoint_words(body) or str(error), None)
+    details = _mapping(problem or body)
+    words = endpoint_words(problem or body)
+    if answer := refusal(details.get("code"), words):
+        return answer
+    kind = str(status if status != 200 else details.get("code") or "error")
+    parameter = _parameter(details, words) if status in REFUSED else None
+    return Unanswered(place, kind, words, parameter)
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _parameter(details: Mapping[str, Any], words: str) -> str | None:
+    """Return the parameter that an error refuses; None if it refuses the prompt, or names none."""
+    told = details.get("param")
+    if isinstance(told, str):
+        return None if told.startswith(("messages", "prompt")) else told
+    return refused_parameter(None, words, OPTIONAL)
 
 
 def refusal(code: Any, message: str) -> Answer | None:
@@ -153,6 +188,8 @@ def refused_parameter(parameter: Any, message: str, sent: Collection[str]) -> st
 def endpoint_words(body: Any, most: int = 200) -> str:
     """Return what an endpoint says in a body that is no completion, in one line: an error in any form, a page, or a text."""
     if isinstance(body, bytes):
+        if body.startswith(_STREAM):
+            return "it is a stream of events, although the request has stream=false"
         text = body.decode(errors="replace")
         try:
             body = parse_json(text, others=True)

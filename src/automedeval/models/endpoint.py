@@ -26,6 +26,7 @@ from tqdm import tqdm
 from automedeval.models.base import Answer, Chat, Dialogue, Messages, Prompt, lead
 from automedeval.models.completions import (
     OPTIONAL,
+    REFUSED,
     UNREADABLE,
     answer_from_completion,
     endpoint_words,
@@ -42,11 +43,6 @@ from automedeval.records.thoughts import MARK_IN_QUOTATION
 OFFICIAL = "https://api.openai.com/v1"
 TOP_LOGPROBS = 5  # alternatives of each token of the answer to a typed question
 _FATAL = (401, 403, 404)  # a retry does not help, and every other request would get the same status
-_REFUSED = (
-    400,
-    413,
-    422,
-)  # a retry does not help; the fault may be this prompt's or every request's
 _MOST_REFUSALS = 5  # with the same words in a row, before a run stops
 _MOST_FAILURES = 10  # in a row, before a run stops
 _FEWEST_READ = 256  # tokens of a prompt: no server cuts one to fewer, so a smaller count is of what was not cached
@@ -320,15 +316,15 @@ class OpenAIChat(Chat):
             answer = self.read(parse_json(content.decode(), others=True), body)
         except openai.APIStatusError as error:
             status, words = error.status_code, error_text(error)
-            if status in _REFUSED and (refused := refusal(error.code, words)):
+            if status in REFUSED and (refused := refusal(error.code, words)):
                 return refused
-            if status in (*_REFUSED, 403):  # OpenAI forbids log-probabilities with 403
+            if status in (*REFUSED, 403):  # OpenAI forbids log-probabilities with 403
                 name = refused_parameter(error.param, error_text(error, 2000), body)
                 # Log-probabilities are first asked for with a typed question, which may come after other answers.
                 if name and self._leave_out(name, late=name == "logprobs"):
                     raise _LeftOut from None
             problem = f"answered {status}: {words}"
-            if status in _REFUSED:
+            if status in REFUSED:
                 raise _Refusal(problem, sent) from None
             if status in _FATAL:
                 raise ChatError(f"{self.address} {problem}") from None
@@ -352,6 +348,7 @@ class OpenAIChat(Chat):
         """Send a request; return what the endpoint says. Raises openai's errors."""
         # In `extra_body`, because the client has no arguments for the fields that other servers take.
         create = self.client.chat.completions.with_raw_response.create
+        body = body | {"stream": False}  # some gateways stream unless they are told not to
         return create(model=self.model, messages=body["messages"], extra_body=body).content
 
     def read(self, completion: Any, body: Any) -> Answer:
