@@ -52,7 +52,7 @@ def test_other_cases_than_those_of_the_folder_stop(tmp_path: Path) -> None:
         log = {"status": "success", "eval": {"model": name}, "samples": [sample]}
         (tmp_path / f"{name}.json").write_text(json.dumps(log), encoding="utf-8")
     succeeded(judge(tmp_path / "out", "--cases", tmp_path / "one.json"))
-    assert "holds other cases than these logs" in error_line(
+    assert f"holds other cases than {tmp_path / 'two.json'}" in error_line(
         judge(tmp_path / "out", "--cases", tmp_path / "two.json")
     )
     assert "none.json: No such file" in error_line(

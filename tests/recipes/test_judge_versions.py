@@ -84,6 +84,42 @@ def test_what_the_files_say_of_a_case_is_kept_and_told(tmp_path, kind):
         assert f"{file}: {said}" in done.stdout
 
 
+def test_changed_answers_are_judged_anew_and_other_versions_have_a_folder_of_their_own(
+    tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    for version in (1, 2, 3):
+        rows = [[each, f"{each} {version}"] for each in QUESTIONS]
+        table(Path(f"v{version}.csv"), rows)
+
+    def run(*words: str) -> tuple[str, dict[str, list[dict]]]:
+        done = run_command("judge", *words, "--judge", "baseline:random")
+        folders = {
+            file.parent.name: read(file) for file in Path().glob("verdicts/*/verdicts.jsonl")
+        }
+        return succeeded(done).stdout, folders
+
+    first, second = ("v1=v1.csv", "v2=v2.csv"), "v1-v2-baseline-random"
+    before = run(*first)[1][second]
+    rows = [[each, f"{each} 2"] for each in QUESTIONS]
+    rows[2][1] = "Sixty to a hundred."
+    table(Path("v2.csv"), rows)
+    printed, folders = run(*first)
+    assert "1 of 4 texts changed: row 3; judged anew" in printed
+    assert "4 verdicts (1 new)" in printed
+    after = folders[second]
+    assert [each for each in after if each not in before] == [after[-1]]
+    assert read(tmp_path / f"verdicts/{second}/replaced-verdicts.jsonl") == [before[2]]
+    printed, folders = run("v1=v1.csv", "v3=v3.csv")
+    assert {*folders} == {second, "v1-v3-baseline-random"}
+    # one table, with a changed question and one that is gone: nothing is told of the others
+    run("v3.csv")
+    table(Path("v3.csv"), [["And now?", "No."], *rows[1:3]])
+    printed, folders = run("v3.csv")
+    assert "2 of 3 texts changed: row 2, row 3" in printed
+    assert "(3 new)" in printed
+
+
 def test_three_versions_of_other_kinds_keep_the_ids_of_the_first(tmp_path):
     rows = [[f"q{n}", each, "Yes."] for n, each in enumerate(QUESTIONS)]
     first = table(tmp_path / "a.csv", rows, "id", "prompt", "output")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from automedeval.records import RecordError, Verdict, read_records
+from automedeval.records import Case, RecordError, Verdict, read_records
 from automedeval.records.journal import Processes
 from automedeval.records.log import Log
 
@@ -54,6 +54,23 @@ def test_other_settings_and_changed_texts_are_refused(tmp_path: Path) -> None:
         with log_of(tmp_path, settings) as log, pytest.raises(RecordError, match=said):
             log.done(digests)
     assert [record.judge for record in log.records()] == ["judge"]
+
+
+def test_records_on_changed_texts_are_moved_where_they_are_made_anew(tmp_path: Path) -> None:
+    digests = {f"c{number}": f"d{number}" for number in range(3)}
+    with log_of(tmp_path) as log:
+        log.fill([*map(verdict, range(3)), replace(verdict(1), judge="other")], 4)
+    log = Log(log.path, Verdict, AUTHOR, "s1", renewed=digests | {"c1": "new"})
+    left = {verdict(0).key, verdict(2).key}
+    assert log.done(log.renewed) == left, "a dry run moves nothing"
+    cases = [Case(name, "Q?", (), extra={"row": at}) for at, name in enumerate(digests, 1)]
+    with log:
+        (note,) = log.notes(cases)
+        assert note.startswith("1 of 3 texts changed: row 2; judged anew")
+        assert log.done(log.renewed) == left
+    assert ids(tmp_path) == ["c0", "c2", "c1"], "another judge's verdict stays"
+    (moved,) = read_records(log.replaced_file, Verdict)
+    assert moved == verdict(1)
 
 
 def test_processes_share_a_file_and_leave_no_part(tmp_path: Path) -> None:

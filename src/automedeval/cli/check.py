@@ -81,8 +81,9 @@ def main() -> None:
     settings = digest([settings, books["store"]]) if books else settings
     output.mkdir(parents=True, exist_ok=True)
     author = (checker.name, evidence)
-    with Log(output / "claims.jsonl", CheckedResponse, author, settings) as log:
+    with Log(output / "claims.jsonl", CheckedResponse, author, settings, renewed=digests) as log:
         done = log.done(digests)  # refuses another checker's findings before anything is written
+        print("".join(f"{note}\n" for note in log.notes(cases)), end="", flush=True)
         record_run(output / "run.json", args, encoder_args, chat_args)
         found = (
             line for each in log.records() for line in each.statements if line["label"] != UNREAD

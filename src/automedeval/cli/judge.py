@@ -10,13 +10,12 @@ Writes OUTPUT/verdicts.jsonl as it goes; the same command again does only what i
 Logs are joined into OUTPUT/cases.jsonl. Not for clinical use.
 """
 
-import json
 import shlex
 import sys
 import time
 import webbrowser
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -56,12 +55,12 @@ from automedeval.records import (
     named_file,
     option,
     read_cases,
-    read_text,
+    read_records,
     table_of,
 )
 from automedeval.records.arguments import BaselineArguments, comma_list
 from automedeval.records.command_line import parse
-from automedeval.records.journal import Processes, write_lines, write_whole
+from automedeval.records.journal import Processes, write_lines
 from automedeval.records.log import Log
 from automedeval.records.offline import is_offline
 from automedeval.records.processes import join_processes, print_notes
@@ -69,6 +68,7 @@ from automedeval.records.run_record import record_run
 from automedeval.records.text import RANKED, format_table, in_a_row, printable
 from automedeval.rubrics import Rubric
 
+LONGEST_NAME = 150  # letters of a folder's name; file systems take 255 bytes
 SAMPLE = Path(automedeval.__file__).parent / "sample"
 
 
@@ -92,7 +92,9 @@ class JudgeArguments(BaselineArguments, EvidenceArguments):
         f"default: {VARIABLE}, else small",
         None,
     )
-    output: str | None = option("folder (default: verdicts/FILE-JUDGE)", None)
+    output: str | None = option(
+        "folder (default: verdicts/FILE-JUDGE; of several files, all names)", None
+    )
     dataset: str | None = option(
         "folder of a data set of recipes/build_dataset.py: judge the prompts of its training rows, with their "
         "responses and slots, as a round of introspection needs them",
@@ -174,12 +176,15 @@ class JudgeArguments(BaselineArguments, EvidenceArguments):
             raise RecordError(
                 "--batch_file needs --judge openai:MODEL, the name that the model will be served by"
             )
+        versions = [name or Path(file).stem for name, file in map(named_file, self.cases)]
         name = Path(named_file(self.cases[0])[1]).stem
         if self.cases == ["sample"] and not Path("sample").exists():
             self.cases, self.ratings = (
                 [str(SAMPLE / "test_cases.jsonl")],
                 str(SAMPLE / "test_ratings.jsonl"),
             )
+        if len(versions) > 1:
+            name = "-".join(versions).replace("/", "-")[:LONGEST_NAME]
         self.output = self.output or f"verdicts/{name}-{folder_name(self.judge)}"
         return self.judge, Path(self.output)
 
@@ -249,7 +254,7 @@ def main() -> None:
     )  # fmt: skip
     tell(*references_note(judge, requests.cases))
     args.score_decoding = getattr(judge, "score_decoding", args.score_decoding)
-    log = verdict_log(output, judge, processes=processes)
+    log = verdict_log(output, judge, processes=processes, renewed=requests.digests)
     if args.dry_run:
         if judged:
             log.join_parts()
@@ -262,6 +267,7 @@ def main() -> None:
         done = log.done(
             requests.digests
         )  # refuses another judge's verdicts before anything is written
+        tell(*log.notes(requests.cases))
         if processes.rank == 0:
             record_run(log.run_file, args, encoder_args, chat_args)
         if args.batch_file:
@@ -296,6 +302,10 @@ def main() -> None:
             page = report.main()
             if args.open and not webbrowser.open(page.resolve().as_uri()):
                 print(f"no browser on this machine: open {page}")
+
+
+def models_of(cases: Iterable[Case]) -> set[str]:
+    return {model for case in cases for model in case.models}
 
 
 def folder_name(judge: str) -> str:
@@ -374,7 +384,7 @@ def cases_file(
     """Return the file of the cases, beside the verdicts if it is made of logs or of a table whose columns are named.
 
     Raises:
-        RecordError: a fault of `join_logs` or of the table, or the file is there with other cases.
+        RecordError: a fault of `join_logs` or of the table, or the file is there with cases or models that are all others.
     """
     notes: list[str] = []
     if args.columns and len(args.cases) == 1 and not named_file(args.file)[0]:
@@ -384,14 +394,16 @@ def cases_file(
     else:
         cases, notes = join_logs(args.cases, log_args, args.blank, args.columns)
     file = output / "cases.jsonl"
-    text = "".join(json.dumps(case.to_dict()) + "\n" for case in cases)
-    if file.exists() and read_text(file) != text:
-        these = "this table" if args.columns else "these logs"
-        raise RecordError(f"{file} holds other cases than {these}: choose another --output")
+    if file.exists():
+        before = list(read_records(file, Case))
+        shared = {case.id for case in before} & {case.id for case in cases}
+        if not shared or models_of(before) != models_of(cases):
+            these = ", ".join(args.cases)
+            raise RecordError(f"{file} holds other cases than {these}: choose another --output")
     processes.wait()  # every process has compared before one writes
     if processes.rank == 0:
         file.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(file, text)
+        write_lines(file, (case.to_dict() for case in cases))
         print("\n".join([*map(printable, notes), f"cases: {file}"]))
     processes.wait()
     return str(file)

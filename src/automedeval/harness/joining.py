@@ -50,11 +50,9 @@ def read_version(file: str, blank: str | None, columns: Sequence[str] = ()) -> A
             raise RecordError(
                 f"{place}: {count}, and a file for each version has one to a question"
             )
-        if table:  # the numbers of its rows go
+        if table:
             name = case.id if table.columns.id is not None else ""
-            case = replace(
-                case, id=name, responses=(replace(case.responses[0], extra={}),), extra={}
-            )
+            case = replace(case, id=name, responses=(replace(case.responses[0], extra={}),))
         answers.answers.append(case)
     return answers
 
@@ -150,6 +148,8 @@ def _case(key: str, epoch: int, answers: Mapping[str, Case], differ: Counter[str
         for name, value in told.items():
             if value not in (None, "", ()):
                 about.setdefault(name, []).append(value)
+    if len(set(about.get("row", ()))) > 1:  # of tables in different orders
+        del about["row"]
     differ.update(
         name for name, values in about.items() if any(value != values[0] for value in values)
     )

@@ -4,7 +4,7 @@ import itertools
 import json
 import shlex
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from automedeval.judges.base import BaseJudge, windows_of
@@ -18,11 +18,15 @@ from automedeval.records.run_record import run_date
 
 
 def verdict_log(
-    folder: Path, judge: BaseJudge, settings: str | None = None, processes: Processes = ALONE
+    folder: Path,
+    judge: BaseJudge,
+    settings: str | None = None,
+    processes: Processes = ALONE,
+    renewed: Mapping[str, str] | None = None,
 ) -> Log:
     """Return the log of a judge's verdicts in FOLDER/verdicts.jsonl; `settings` is the judge's fingerprint by default."""
     file = folder / "verdicts.jsonl"
-    return Log(file, Verdict, judge.author, settings or judge.fingerprint, processes)
+    return Log(file, Verdict, judge.author, settings or judge.fingerprint, processes, renewed)
 
 
 def go_on(judge: BaseJudge, log: Log) -> None:

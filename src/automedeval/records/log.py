@@ -4,17 +4,18 @@ One process appends to the file itself. Of several processes each appends to a p
 process joins the parts at the end of the run, and at the start of a run that follows an interrupted one.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
 
 from automedeval.records.errors import RecordError
-from automedeval.records.journal import ALONE, Journal, Processes
+from automedeval.records.journal import ALONE, Journal, Processes, write_lines
 from automedeval.records.readers import read_records
-from automedeval.records.types import LogRecord
+from automedeval.records.types import Case, LogRecord
 
+MOST_NAMED = 10  # cases in a line
 _SYNC = 64  # appended records between two waits for the disk
 
 
@@ -24,6 +25,9 @@ class Log:
     A record counts as done only if the same author wrote it with the same settings, a fingerprint of everything that changes
     it, about the same texts. The file may hold records of other authors. RecordError on entering, when another process is
     writing the file; on appending, when the disk is full.
+
+    `renewed` maps a case to the digest of its texts: on entering, records about texts that have changed since are moved to
+    `replaced_file`, to be made anew; `changed` are the ids of their cases. Without it they are refused.
     """
 
     def __init__(
@@ -33,10 +37,13 @@ class Log:
         author: tuple[str, ...],
         settings: str,
         processes: Processes = ALONE,
+        renewed: Mapping[str, str] | None = None,
     ):
         self.path, self.kind, self.author, self.settings = path, kind, author, settings
         self.processes = processes
         self.run_file = path.with_name(f"run-{settings}.json")
+        self.replaced_file = path.with_name(f"replaced-{path.name}")
+        self.renewed, self.changed = renewed or {}, set[str]()
         self.new = 0  # records that this run added, on leaving those of all processes
         part = (
             path
@@ -48,6 +55,7 @@ class Log:
     def __enter__(self) -> "Log":
         if self.processes.rank == 0:
             self.join_parts()
+            self._set_aside()
         self.processes.wait()
         self._journal.__enter__()
         return self
@@ -89,6 +97,39 @@ class Log:
             part.with_name(f".{part.name}.lock").unlink(missing_ok=True)
         return whole.appended
 
+    def _set_aside(self) -> None:
+        """Move the author's records about texts that have changed, see `renewed`, to a file beside."""
+        self.changed = {record.case_id for record in self._read(self.path) if self._is_old(record)}
+        if not self.changed:
+            return
+        with Journal(self.path), Journal(self.replaced_file) as replaced:
+            kept = []
+            for record in self._read(self.path):
+                if self._is_old(record):
+                    replaced.append(record.to_dict())
+                else:
+                    kept.append(record.to_dict())
+            replaced.sync()
+            write_lines(self.path, kept)
+
+    def _is_old(self, record: Any) -> bool:
+        if (record.author, record.settings) != (self.author, self.settings):
+            return False
+        return record.case_id in self.renewed and record.has_changed(self.renewed[record.case_id])
+
+    def notes(self, cases: Sequence[Case]) -> list[str]:
+        """Return a line on the cases whose records were moved, if there are any; rows are those of a table."""
+        names = [
+            f"row {case.extra['row']}" if "row" in case.extra else repr(case.id)
+            for case in cases
+            if case.id in self.changed
+        ]
+        if not names:
+            return []
+        told = ", ".join(names[:MOST_NAMED]) + ", …" * (len(names) > MOST_NAMED)
+        kept = f"{self.kind.verb} anew, what was there before is in {self.replaced_file}"
+        return [f"{len(names)} of {len(cases)} texts changed: {told}; {kept}"]
+
     def records(self) -> Iterator[Any]:
         """Yield the author's records that the file holds."""
         return (record for record in self._read(self.path) if record.author == self.author)
@@ -106,7 +147,7 @@ class Log:
                     f"{self.path} holds records of {' by '.join(self.author)} with other weights, wording or settings "
                     f"({record.settings}, now {self.settings}): choose another --output"
                 )
-            if record.case_id in digests:
+            if record.case_id in digests and not self._is_old(record):
                 try:
                     record.check(str(self.path), digests[record.case_id])
                 except RecordError as error:

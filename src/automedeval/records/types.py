@@ -158,13 +158,16 @@ class LogRecord(Record):
         """Return the fingerprint of the author's settings, None if the record has none."""
         return getattr(self, "extra", {}).get("settings")
 
-    def check(self, place: str, *digests: str) -> None:
-        """Raise RecordError, with the record's `place`, if the case has changed since the author saw it.
+    def has_changed(self, *digests: str) -> bool:
+        """Return whether the case has changed since the author saw it; of a record without a digest nobody can tell.
 
-        `digests` are those of the case as it is now, in each form in which it may have been shown. A record without a digest
-        passes.
+        `digests` are those of the case as it is now, in each form in which it may have been shown.
         """
-        if getattr(self, "extra", {}).get(self.digest_key, digests[0]) not in digests:
+        return getattr(self, "extra", {}).get(self.digest_key, digests[0]) not in digests
+
+    def check(self, place: str, *digests: str) -> None:
+        """Raise RecordError, with the record's `place`, if the case has changed, see `has_changed`."""
+        if self.has_changed(*digests):
             changed = f"the {self.seen} of case {self.case_id!r} changed"
             raise RecordError(f"{place}: {changed} after {self.author[0]!r} {self.verb} it")
 
