@@ -111,11 +111,11 @@ def test_a_review_is_read(text, accepts, reason) -> None:
     assert (read.error, read.accepts, read.reason) == (None, accepts, reason)
 
 
-@pytest.mark.parametrize(
-    "text", ["", "I accept.", "Review: accept or object", "Review: maybe", "</s>Review: accept"]
-)
-def test_what_is_no_review_is_neither(text) -> None:
-    assert "no line that reads" in read_review(Answer(text)).error
+@pytest.mark.parametrize(("text", "said"), ROWS["test_what_is_no_review_is_neither"])
+def test_what_is_no_review_is_neither(text, said) -> None:
+    read = read_review(Answer(text))
+    assert said in read.error
+    assert not read.accepts
 
 
 # --- where it stands --------------------------------------------------------------------------------------------------

@@ -42,9 +42,15 @@ _SUGGESTION = re.compile(
 )
 _KEEP = re.compile(rf"{_MARK}keep{_MARK}[.!]?{_MARK}[ \t]*(?:$|\n)", re.I)
 _REVIEW = re.compile(
-    rf"{_LEAD}Review{_MARK}[ \t]{{0,3}}[:：]{_MARK}[ \t]{{0,5}}{_MARK}(accept|object)(?:ed|ion|s)?\b(?!\s*(?:/|or\b))"
-    rf"{_MARK}[ \t]{{0,3}}[.,:;–—-]?{_MARK}",
+    rf"{_LEAD}Review{_MARK}[ \t]{{0,3}}[:：]{_MARK}[ \t]{{0,5}}{_MARK}(accept|object)(?:ed|ion|s)?"
+    rf"{_MARK}[.!]?{_MARK}[ \t]*$",
     re.I | re.M,
+)
+# What objects, or makes a condition: an acceptance beside it may be none.
+_TAKES_BACK = re.compile(
+    r"\b(?:object(?:s|ed|ing|ions?)?|disagree|reject|(?:not|n['’]t) accept|cannot"
+    r"|if|unless|until|provided|except|but|however|would|only)\b",
+    re.I,
 )
 
 
@@ -96,16 +102,22 @@ def read_suggestion(answer: Answer, rubric: Rubric, on_record: Sequence[int]) ->
 
 
 def read_review(answer: Answer) -> Review:
-    """Parse a reviewing model's message; its last "Review: …" counts."""
+    """Parse a reviewing model's message: the last line that is "Review: accept" or "Review: object" and nothing else.
+
+    An acceptance ends the message, and nothing before it objects or makes a condition; else it is no answer.
+    """
     if answer.error:
         return Review(answer.error)
     text = own_text(answer.text)
     reviews = list(_REVIEW.finditer(text))
     if not reviews:
         return Review("no line that reads 'Review: accept' or 'Review: object'")
-    accepts = reviews[-1][1].casefold() == "accept"
-    reason = text[reviews[-1].end() :].strip() or text[: reviews[-1].start()].strip()
-    return Review(None, accepts, "" if accepts else reason)
+    before, after = text[: reviews[-1].start()].strip(), text[reviews[-1].end() :].strip()
+    if reviews[-1][1].casefold() == "object":
+        return Review(reason=after or before)
+    if after or _TAKES_BACK.search(before):
+        return Review("more than 'Review: accept', which may take it back")
+    return Review(accepts=True)
 
 
 @dataclass
