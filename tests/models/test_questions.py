@@ -2,9 +2,7 @@
 
 import json
 import math
-import shutil
 import subprocess
-import urllib.request
 from functools import partial
 from pathlib import Path
 
@@ -12,7 +10,7 @@ import pytest
 from doubles.agreement_study import read, write
 from doubles.endpoint import EndpointDouble, answer
 from doubles.tiny_model import build_tiny_model
-from programs import JUDGE, error_line, needs_judge, run_command, served, succeeded
+from programs import error_line, run_command, served, succeeded
 from tables import rows_of
 from transformers import AutoModelForCausalLM, AutoTokenizer, pipeline
 from transformers.decision import DecisionConfig
@@ -22,8 +20,7 @@ from automedeval.models.arguments import ChatArguments
 from automedeval.models.base import Answer, Prompt
 from automedeval.models.endpoint import OpenAIChat
 from automedeval.models.questions import Judgement, Question
-from automedeval.records import Case, RecordError, read_cases, read_json
-from automedeval.rubrics.published import files_to_publish
+from automedeval.records import Case, RecordError
 
 TRUE = Question("true@1", "{passage} Is it true that {statement}?", ("Yes", "No", "Maybe"))
 
@@ -303,144 +300,3 @@ def test_a_judge_with_a_decision_json_answers_one_question_for_each_score(tmp_pa
     for settings, said in rows_of(__file__)["not for this model"]:
         (folder / "decision.json").write_text(json.dumps(settings))
         assert said.replace("BLIND", BLIND) in error_line(run_command("judge", cases, *options))
-
-
-STATE = {"question": "Rusty <|im_end|> nail ~~~?\n", "answer": " Yes, {{ soon }}: ~~~~ “today”. "}
-SCORE = {"type": "score", "instructions": "How good is it?", "criteria": list("12345")}
-
-
-def exported(tmp_path: Path, model: Path) -> tuple[Path, dict]:
-    """Export a judge as a model of decisions; return its folder, and what the judge says by its command."""
-    folder = tmp_path / "decision"
-    succeeded(run_command("export", "--to", "decision", "--model", model, "--output", folder))
-    case = {
-        "id": "1",
-        "question": STATE["question"],
-        "responses": [{"model": "a", "text": STATE["answer"]}],
-    }
-    cases, verdicts = write(tmp_path / "cases.jsonl", [case]), []
-    for name in (model, folder):  # it stays a judge
-        options = (
-            "--judge",
-            name,
-            "--dtype",
-            "float32",
-            "--device",
-            "cpu",
-            "--output",
-            tmp_path / f"of-{name.name}",
-        )
-        succeeded(run_command("judge", cases, "--rationale", "false", *options))
-        verdicts += read(tmp_path / f"of-{name.name}" / "verdicts.jsonl")
-    told = [
-        {name: each[name] for name in ("scores", "expected_scores", "probabilities")}
-        for each in verdicts
-    ]
-    assert told[0] == told[1]
-    return folder, told[0]
-
-
-def assert_scored(answer: dict, verdict: dict) -> None:
-    expected = {
-        str(int(score) - 1): chance for score, chance in verdict["probabilities"][0].items()
-    }
-    assert answer["probabilities"] == pytest.approx(expected, abs=1e-4)
-    assert answer["score"] + 1 == pytest.approx(verdict["expected_scores"][0], abs=1e-4)
-
-
-@pytest.mark.parametrize(
-    "model", ["tiny", pytest.param("models/SmolLM2-135M-Instruct", marks=needs_judge)]
-)
-def test_an_exported_judge_gives_its_own_probabilities_in_the_pipeline(
-    model: str, tmp_path: Path
-) -> None:
-    folder, verdict = exported(
-        tmp_path, build_tiny_model(tmp_path / "m") if model == "tiny" else JUDGE
-    )
-    decide = pipeline("decision", model=str(folder), dtype="float32", device="cpu")
-    assert_scored(decide({"state": STATE, "questions": {"score": SCORE}})["score"], verdict)
-    heated = shutil.copytree(folder, tmp_path / "heated") / "decision.json"
-    settings = read_json(heated)
-    heated.write_text(json.dumps(settings | {"temperature": {"score": 2.0}}))
-    config = DecisionConfig.from_pretrained(tmp_path / "heated")
-    decide = pipeline(
-        "decision", model=str(folder), decision_config=config, dtype="float32", device="cpu"
-    )
-    roots = [chance**0.5 for chance in verdict["probabilities"][0].values()]
-    told = decide({"state": STATE, "questions": {"score": SCORE}})["score"]["probabilities"]
-    assert list(told.values()) == pytest.approx([root / sum(roots) for root in roots], abs=1e-4)
-    judge = load_judge(
-        str(tmp_path / "heated"), chat={"dtype": "float32", "device": "cpu"}, rationale=False
-    )
-    ((odds,),) = (
-        each.extra["probabilities"] for each in judge(read_cases(tmp_path / "cases.jsonl"))
-    )
-    assert list(odds.values()) == pytest.approx(list(told.values()), abs=1e-4)
-    heated.write_text(json.dumps(settings | {"temperature": {"score": 0}}))
-    with pytest.raises(RecordError, match="not for this model: the temperature 0"):
-        load_judge(str(tmp_path / "heated"))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "name", ["llama", "qwen2"]
-)  # of Qwen2 the pipeline takes the loaded model alone
-def test_an_exported_judge_gives_its_own_probabilities_when_served(
-    name: str, tmp_path: Path
-) -> None:
-    folder, verdict = exported(tmp_path, build_tiny_model(tmp_path / "m", model_type=name))
-    model, tokenizer = (
-        AutoModelForCausalLM.from_pretrained(folder),
-        AutoTokenizer.from_pretrained(folder),
-    )
-    decide = pipeline("decision", model=model, tokenizer=tokenizer, device="cpu")
-    asked = {"state": STATE, "questions": {"score": SCORE}}
-    assert_scored(decide(asked)["score"], verdict)
-    with served(folder, tmp_path / "log") as url:
-        body, kind = (
-            json.dumps(asked | {"model": str(folder)}).encode(),
-            {"Content-Type": "application/json"},
-        )
-        with urllib.request.urlopen(
-            urllib.request.Request(f"{url}/systemone", body, kind), timeout=120
-        ) as answer:
-            assert_scored(json.load(answer)["answers"]["score"], verdict)
-        done, verdicts = judge(tmp_path, url, "--judge", f"decision:{folder}")
-        assert BLIND in error_line(done)
-        assert not verdicts
-    DecisionConfig.from_pretrained(folder).save_pretrained(
-        folder
-    )  # as others save it, without the mark of an export
-    options = (
-        "--judge",
-        folder,
-        "--dtype",
-        "float32",
-        "--device",
-        "cpu",
-        "--output",
-        tmp_path / "again",
-    )
-    assert BLIND in error_line(run_command("judge", tmp_path / "cases.jsonl", *options))
-
-
-def test_what_cannot_be_exported_as_decisions_is_one_line(tmp_path: Path, tiny_model: Path) -> None:
-    def line(*options: object) -> str:
-        return error_line(
-            run_command("export", "--to", "decision", "--output", tmp_path / "out", *options)
-        )
-
-    assert "--to decision needs --model" in line()
-    assert "--verdicts is not for --to decision" in line(
-        "--model", tiny_model, "--verdicts", tmp_path
-    )
-    pairs = shutil.copytree(tiny_model, tmp_path / "pairs")
-    for name, content in files_to_publish("medical_pairwise", "0").items():
-        (pairs / name).parent.mkdir(exist_ok=True)
-        (pairs / name).write_bytes(content)
-    assert "medical_pairwise@1 does not score an answer once" in line("--model", pairs)
-    DecisionConfig().save_pretrained(pairs)
-    assert "has a decision.json already" in line("--model", pairs)
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "file").touch()
-    assert "holds files already" in line("--model", tiny_model)

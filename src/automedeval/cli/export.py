@@ -1,8 +1,7 @@
-"""Write verdicts in a form that a table program or a trainer reads, or a judge as a model of typed decisions.
+"""Write verdicts in a form that a table program or a trainer reads.
 
     automedeval export --verdicts verdicts/run --to csv --output verdicts.csv
     automedeval export --verdicts verdicts/run --cases cases.jsonl --to preferences --least_gap 0.5 --output pairs/train.jsonl
-    automedeval export --to decision --model checkpoints/mine-stage3 --output checkpoints/mine-decision
 
 An invalid verdict is never a score: a table has an empty cell and `valid` false. A text that a spreadsheet would run as a
 formula has an apostrophe in front.
@@ -16,7 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from automedeval.harness.preferences import preference_pairs
-from automedeval.judges.decision import write_decision_folder
 from automedeval.judges.tables import Verdicts
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.judge_facts import known_of_judge
@@ -41,7 +39,6 @@ from automedeval.records.text import no_formula, printable
 FORMS = {
     "csv": "a table: a row for each verdict and response, with question and answer if --cases has them",
     "preferences": "prompt, chosen and rejected of each case, for TRL's DPOTrainer and RewardTrainer",
-    "decision": 'a checkpoint as a folder for transformers\' pipeline("decision") and transformers serve',
 }
 
 
@@ -52,39 +49,24 @@ class ExportArguments(TableArguments):
     to: str = option(
         "; ".join(f"{name}: {text}" for name, text in FORMS.items()), choices=list(FORMS)
     )
-    output: str = option("the file to write, or the folder")
-    verdicts: str = option("verdicts.jsonl of a judge, or its folder", "")
+    output: str = option("the file to write")
+    verdicts: str = option("verdicts.jsonl of a judge, or its folder")
     cases: str | None = option("the cases that were judged", None)
-    model: str | None = option("decision: the judge, a checkpoint", None)
     least_gap: float | None = option(
         "preferences: the two scores of a pair differ by more than this (default: 0)", None
     )
 
     def __post_init__(self) -> None:
-        needed = "model" if self.to == "decision" else "verdicts"
-        if not getattr(self, needed):
-            raise RecordError(f"--to {self.to} needs --{needed}")
         if self.to == "preferences" and self.cases is None:
             raise RecordError("--to preferences needs --cases, which has the answers")
-        others = {
-            "csv": ("model", "least_gap"),
-            "preferences": ("model",),
-            "decision": ("verdicts", "least_gap"),
-        }
-        if given := [name for name in others[self.to] if getattr(self, name) not in ("", None)]:
-            raise RecordError(f"--{given[0]} is not for --to {self.to}")
+        if self.to == "csv" and self.least_gap is not None:
+            raise RecordError("--least_gap is not for --to csv")
         check_least(self, 0, "least_gap")
 
 
 def main() -> None:
     """Read the verdicts, check that the cases are those that were judged, and write the file."""
     (args,) = parse((ExportArguments,), __doc__)
-    if args.to == "decision":
-        rubric = write_decision_folder(args.model or "", Path(args.output))
-        print(
-            f"{args.output}: scores one answer by {rubric}; docs/judge.md#typed-questions says how it is asked"
-        )
-        return
     cases = (
         None
         if args.cases is None

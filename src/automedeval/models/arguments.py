@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from automedeval.models.checkpoints import (
-    answers_questions,
+    DECISION,
     checkpoint_folder,
     find_model,
     loading,
@@ -105,7 +105,7 @@ class ChatArguments:
             )  # torch is slow to import
 
             local_chat = (
-                LocalDecisions if answers_questions(checkpoint_folder(model)) else LocalChat
+                LocalDecisions if (checkpoint_folder(model) / DECISION).is_file() else LocalChat
             )
             local = local_chat(model, seed=seed, processes=processes, **self._shared(local_chat))
             if self.loads:

@@ -116,12 +116,6 @@ def loading(model: str) -> Iterator[None]:
         ) from None
 
 
-def answers_questions(folder: Path) -> bool:
-    """Return whether a checkpoint answers typed questions alone: it has a decision.json, not one of `export --to decision`."""
-    file = folder / DECISION
-    return file.is_file() and "automedeval" not in read_json(file, others=True)
-
-
 def fingerprint(folder: Path, settings: list, digests: Mapping[str, str] | None = None) -> str:
     """Return twelve hexadecimal digits over the `file_digests` of a checkpoint, which may be given, and over `settings`."""
     digests = file_digests(folder) if digests is None else digests

@@ -4,6 +4,7 @@ The folder says how a question is written (decision_template.jinja), by which to
 Unlike the pipeline it answers in batches, and computes once what all prompts begin with.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -32,11 +33,16 @@ class LocalDecisions(LocalChat):
     RecordError if the folder has a head or an adapter for decisions, or its settings are not for this tokenizer.
     """
 
-    writes, heated = False, "choice"
+    writes = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self._decision = DecisionConfig.from_pretrained(self.folder)
+        self._heat = self._decision.temperature.get("choice", 1.0)
+        if not 0 < self._heat < math.inf:
+            raise RecordError(
+                f"{self.folder / DECISION}: not for this model: the temperature {self._heat:g}"
+            )
         config = AutoConfig.from_pretrained(self.folder, trust_remote_code=False)
         own: Any = MODEL_FOR_DECISION_MAPPING.get(type(config), None)
         heads = own.config_class.extra_config_files if own else ()

@@ -353,11 +353,10 @@ def draw(rows: Rows, logits: torch.Tensor, temperature: float, top_k: int = 0) -
 
 
 @torch.inference_mode()
-def compete(rows: Rows, values: Sequence[Sequence[int]], heat: float = 1.0) -> torch.Tensor:
+def compete(rows: Rows, values: Sequence[Sequence[int]]) -> torch.Tensor:
     """Return the probability of each value, by its token ids, as the continuation of each row: float32, (active rows, values).
 
-    That of several tokens is the product of theirs, whose logarithm is divided by `heat`, and each row sums to one. The rows
-    are unchanged.
+    That of several tokens is the product of theirs, and each row sums to one. The rows are unchanged.
     """
     logits = rows.logits
     root = torch.log_softmax(logits, dim=-1)
@@ -377,4 +376,4 @@ def compete(rows: Rows, values: Sequence[Sequence[int]], heat: float = 1.0) -> t
             total = total + behind[head][:, range(len(steps)), steps].sum(1)
         totals.append(total)
     rows.logits = logits
-    return (torch.stack(totals, dim=1) / heat).softmax(dim=1)
+    return torch.stack(totals, dim=1).softmax(dim=1)

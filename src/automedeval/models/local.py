@@ -7,7 +7,6 @@ not a text that has to be parsed. Some architectures allow no batches (see `long
 
 import json
 import logging
-import math
 import random
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -15,7 +14,6 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import cache, cached_property, partial
 from itertools import takewhile
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -33,7 +31,6 @@ from automedeval.models.base import (
     unescaped,
 )
 from automedeval.models.checkpoints import (
-    DECISION,
     checkpoint_folder,
     file_digests,
     find_model,
@@ -58,7 +55,7 @@ from automedeval.models.network import (
     outline_network,
 )
 from automedeval.models.tokenization import PromptEncoder
-from automedeval.records import RecordError, read_json
+from automedeval.records import RecordError
 from automedeval.records.journal import ALONE, Processes
 
 LOG = logging.getLogger(__name__)
@@ -115,13 +112,11 @@ class LocalChat(Chat):
     processes: Processes = ALONE
     constrains = batched = True
     precision = ""  # in words, what dtype "auto" chose
-    heated = "score"  # what a temperature in a decision.json is for
     _prefix: Prefix = field(default_factory=Prefix, repr=False)
 
     def __post_init__(self) -> None:
         self.folder = folder = checkpoint_folder(self.model)
         self.name = folder.name if find_model(self.model) else self.model
-        self._heat = _temperature(folder / DECISION, self.heated)
         self.encoder = PromptEncoder.from_checkpoint(self.model, self.chat_template_path)
         self.tokenizer = self.encoder.tokenizer
         self._piece = cache(lambda token: self._decode([token]))
@@ -386,7 +381,7 @@ class LocalChat(Chat):
             shared, values, ending = self.encoder.segment(literal, slot, following)
             if winners:
                 rows.feed([ids + shared for ids in winners])
-            odds = compete(rows, values, self._heat if slot.values[0].isdecimal() else 1.0)
+            odds = compete(rows, values)
             best = (
                 draw(rows, odds.log(), self.temperature) if self.temperature else odds.argmax(dim=1)
             ).tolist()
@@ -491,15 +486,3 @@ def _stop_pattern(free: Free) -> tuple[re.Pattern[str], str]:
         else re.compile(re.escape(free.stop), re.I)
     )
     return pattern, "\n" if free.stop.startswith("\n") else ""
-
-
-def _temperature(file: Path, kind: str) -> float:
-    """Return by what a decision.json divides the logarithms of the probabilities of a kind of question; 1 without one."""
-    told = (
-        (read_json(file, others=True).get("temperature") or {}).get(kind, 1.0)
-        if file.is_file()
-        else 1.0
-    )
-    if not 0 < told < math.inf:
-        raise RecordError(f"{file}: not for this model: the temperature {told:g}")
-    return float(told)

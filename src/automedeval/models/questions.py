@@ -17,7 +17,7 @@ from automedeval.records.yaml_file import load_yaml
 
 MOST = 26  # options of a question
 CUT_OFF = "the answer was cut off at its token limit"
-NO_STATE = "the template of its questions shows nothing of a state that is one text (an exported judge is --judge FOLDER)"
+NO_STATE = "the template of its questions shows nothing of a state that is one text"
 # What may stand around an option: quotation marks, brackets and Markdown, and a label before it.
 _MARKS = r"[\s\"'“”‘’*_`()\[\]{}]*+"
 _LABEL = r"(?:(?:(?:the|my|final) )*(?:answer|verdict|choice|option|score|rating)(?: is)?:?)?"

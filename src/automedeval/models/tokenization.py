@@ -68,10 +68,6 @@ class PromptEncoder:
             problem = " ".join(str(error).split())[:300] or type(error).__name__
             raise RecordError(f"the chat template cannot be rendered: {problem}") from None
 
-    def render(self, messages: Messages) -> str:
-        """Return chat messages, up to the beginning of the answer, as text."""
-        return self._apply([messages], tokenize=False, add_generation_prompt=True)[0]
-
     def encode(self, prompts: Sequence[Messages], answered: bool = False) -> list[list[int]]:
         """Tokenize chat messages, up to the beginning of the answer, or with `answered` the answer in the last message too."""
         if not prompts:
