@@ -15,7 +15,7 @@ from automedeval.distillation.completion_chain import CompletionChain, overview
 from automedeval.evidence.arguments import KnowledgeArguments
 from automedeval.judges.judge import Judge
 from automedeval.judges.requests import Requests
-from automedeval.judges.run import first_unread, go_on, refuse_failures, verdict_log
+from automedeval.judges.run import first_unread, refuse_failures, verdict_log
 from automedeval.models.arguments import ChatArguments, parse_model
 from automedeval.models.replay import RecordedChat
 from automedeval.records import RecordError, Verdict, check_least, option, read_records, table_of
@@ -77,7 +77,6 @@ def main() -> None:
                 by = f"{args.teacher} teacher's verdicts by {' by '.join(verdict.author)}"
                 raise RecordError(f"{log.path} holds the {by}: choose another --output")
         record_run(log.run_file, args, books, chat_args)
-        go_on(chain.judge, log)
         log.fill(chain.verdicts(requests, done), len(requests) - len(done))
     # --- 3. Tell how the chains ended ----------------------------------------------------------------------------------------
     judged = [verdict for verdict in log.records() if verdict.case_id in requests.digests]

@@ -215,7 +215,6 @@ def test_after_an_answer_no_parameter_is_left_out():
     refused = without(answer(SCORES), "temperature")
     with EndpointDouble(answer(SCORES), refused) as endpoint:
         chat = chat_at(endpoint, concurrency=1)
-        chat.accepted = True
         answers = ask(chat, 2)
         assert chat.left_out == []
         assert "answered 400: Unsupported value: 'temperature'" in answers[1].error
@@ -338,7 +337,7 @@ def test_what_every_request_would_get_stops_the_run_with_one_line(fault):
             ChatError, match=rf"^{endpoint.url}/ answered {fault['status']}: It is not so\.$"
         ):
             ask(chat_at(endpoint, concurrency=1), 5)
-        assert len(endpoint.asked) == 1
+        assert len(endpoint.asked) == (1 if fault["status"] in (401, 403, 404) else 5)
 
 
 def test_an_endpoint_that_is_down_stops_the_run_at_once():

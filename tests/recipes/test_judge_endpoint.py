@@ -183,66 +183,43 @@ def test_one_refused_prompt_is_its_own_invalid_verdict(judge, status, slow):
         assert (judge(endpoint.url, limit=6)[0], len(endpoint.asked)) == (0, 6)
 
 
-def test_a_refusal_before_any_valid_verdict_stops_the_run_and_not_the_next(judge):
-    with EndpointDouble(refuses(0)) as endpoint:
+def test_a_run_whose_prompts_are_all_refused_records_nothing(judge):
+    with EndpointDouble(refuses(*range(100))) as endpoint:
         status, _, messages, verdicts = judge(endpoint.url, "--concurrency", 1)
-        assert (status, verdicts, len(endpoint.asked)) == (1, [], 1)
-        assert messages == [f"error: {endpoint.url}/ answered 400: Input rejected (request req_0)."]
-        endpoint.script = [answer("I do not say.")]  # it answers, but of no use
-        judge(endpoint.url, limit=1)
-        endpoint.script = [refuses(1)]
-        assert judge(endpoint.url, "--concurrency", 1)[0] == 1
+        assert (status, verdicts, len(endpoint.asked)) == (1, [], 4)
+        assert messages == [f"error: {endpoint.url}/ answered 400: Input rejected (request req_3)."]
         endpoint.script = [refuses(0)]
-        assert judge(endpoint.url, "--concurrency", 1)[0] == 0
-        endpoint.script = [refuses(4)]  # the folder has valid verdicts now
-        status, _, messages, verdicts = judge(endpoint.url, "--concurrency", 1, limit=5)
-        assert (status, messages, len(verdicts)) == (0, [], 5)
-        assert "Input rejected" in verdicts[4].error
+        status, _, messages, verdicts = judge(endpoint.url, "--concurrency", 1)
+        assert (status, messages, [verdict.valid for verdict in verdicts]) == (
+            0,
+            [],
+            [False, True, True, True],
+        )
 
 
 @pytest.mark.parametrize("concurrency", [1, 8])
-def test_five_refusals_in_a_row_stop_the_run_and_are_asked_again(judge, concurrency):
+def test_ten_refusals_in_a_row_stop_the_run_and_are_asked_again(judge, concurrency):
     with EndpointDouble(good_answer) as endpoint:
         before = judge(endpoint.url, limit=2)[3]
         endpoint.script = [refuses(*range(100), words="Your credit is too low (request req_{}).")]
         status, _, messages, verdicts = judge(endpoint.url, "--concurrency", concurrency, limit=30)
         assert (status, verdicts, len(messages)) == (1, before, 1)
         assert "answered 400: Your credit is too low" in messages[0]
-        assert "in a row; the same command asks them again" in messages[0]
-        assert 5 <= len(endpoint.asked) - 2 < 5 + concurrency
+        assert "10 requests in a row; the same command asks them again" in messages[0]
+        assert 10 <= len(endpoint.asked) - 2 < 10 + concurrency
         endpoint.script = [good_answer]
         status, _, messages, verdicts = judge(endpoint.url, limit=30)
         assert (status, messages, len(verdicts)) == (0, [], 30)
         assert all(verdict.valid for verdict in verdicts)
 
 
-def test_four_refusals_in_a_row_or_other_words_do_not_stop_the_run(judge):
-    with EndpointDouble(refuses(1, 2, 3, 4, 6, 7, 8, 9)) as endpoint:
-        status, _, messages, verdicts = judge(endpoint.url, "--concurrency", 1, limit=11)
-        assert (status, messages, sum(verdict.valid for verdict in verdicts)) == (0, [], 3)
-    with EndpointDouble(good_answer, error(400, "one"), error(400, "two")) as endpoint:
-        endpoint.script = [
-            good_answer,
-            *[error(400, word) for word in ("one", "two") * 5],
-            good_answer,
-        ]
-        status, _, messages, verdicts = judge(
-            endpoint.url, "--concurrency", 1, "--judge_name", "n", limit=12
-        )
-        assert (status, messages, len(verdicts)) == (0, [], 11 + 12)
-
-
-def test_refused_cases_at_the_front_do_not_stop_a_run_whose_later_requests_are_answered(judge):
-    with EndpointDouble(good_answer) as endpoint:
-        judge(endpoint.url, limit=2)
-        endpoint.script = [refuses(*range(2, 7), slow=0.3)]
-        status, _, messages, verdicts = judge(endpoint.url, limit=20)
-        assert (
-            status,
-            messages,
-            len(verdicts),
-            sum(not verdict.valid for verdict in verdicts),
-        ) == (0, [], 20, 5)
+@pytest.mark.parametrize("words", [["one"] * 9 + ["two"] * 9, ["one", "two"] * 9])
+def test_nine_refusals_in_a_row_or_other_words_do_not_stop_the_run(judge, words):
+    refused = [error(400, word) for word in words]
+    with EndpointDouble(good_answer, *refused, good_answer) as endpoint:
+        status, _, messages, verdicts = judge(endpoint.url, "--concurrency", 1, limit=20)
+    assert (status, messages, len(verdicts)) == (0, [], 20)
+    assert sum(verdict.valid for verdict in verdicts) == 2
 
 
 def thinks(body):

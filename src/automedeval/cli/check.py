@@ -85,13 +85,8 @@ def main() -> None:
         done = log.done(digests)  # refuses another checker's findings before anything is written
         print("".join(f"{note}\n" for note in log.notes(cases)), end="", flush=True)
         record_run(output / "run.json", args, encoder_args, chat_args)
-        found = (
-            line for each in log.records() for line in each.statements if line["label"] != UNREAD
-        )
         if chat is not None:
             chat.set_date(run_date(output / "run.json"))
-        if chat is not None and any("rule" not in line for line in found):
-            chat.accepted = True
         log.fill(
             check_cases(checker, cases, evidence, done, settings, books.get("search")),
             total - len(done),
@@ -111,13 +106,9 @@ def main() -> None:
     texts = report.check_page(cases, checked, figures, facts)
     write_report(output, texts, "check.json", {"settings": facts, "models": figures}, lines)
     print_notes([checker.note, *chat.notes()] if chat is not None else [])
-    if chat is not None and not chat.accepted:
-        reasons = [
-            line.get("reason")
-            for each in checked
-            for line in each.statements
-            if line["label"] == UNREAD
-        ]
+    unruled = [line for each in checked for line in each.statements if "rule" not in line]
+    if chat is not None and all(line["label"] == UNREAD for line in unruled):
+        reasons = [line.get("reason") for line in unruled]
         if reasons := [why for why in reasons if why not in (*NOT_ASKED, NO_EVIDENCE)]:
             raise RecordError(
                 f"{checker.name} answered none of {len(reasons)} questions: {reasons[0]}"

@@ -165,7 +165,6 @@ def respond(
             if answer.error
             else (answer.text.rstrip("\ufffd") if answer.truncated else answer.text).strip()
         )
-        chat.accepted = chat.accepted or not answer.error
         asked = {"settings": settings, "question_digest": digest(case.question)}
         yield Generated(case.id, name, text, answer.truncated, answer.usage, answer.error, asked)
 
@@ -190,9 +189,7 @@ def answer_missing(chat: Any, cases: Sequence[Case], window: int, log: Log) -> N
             raise RecordError(
                 f"case {case.id!r}: the question and --max_new_tokens exceed the context window of {name} by {excess} tokens"
             )
-    there = answered(log, cases)
-    chat.accepted = chat.accepted or any(not response.error for response in there.values())
-    done = set(there)
+    done = set(answered(log, cases))
     processes.wait()  # until every process has checked its share
     windows = [cases[start : start + window] for start in range(0, len(cases), window)]
     mine = windows[processes.rank :: processes.count]

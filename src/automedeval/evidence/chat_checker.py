@@ -207,7 +207,6 @@ class ChatChecker:
             return Finding(statement, CONTRADICTED, 1.0, seen[1], seen[0])
         if judged.option is None:
             return Finding(statement._replace(unread=judged.error), UNREAD)
-        self.chat.accepted = True
         yes, no, maybe = QUESTION.options
         option, odds, passage = judged.option, judged.probabilities, passages[asked.near[0]]
         unsure = odds is not None and odds[maybe] > odds[yes]
@@ -245,7 +244,6 @@ class OpinionChecker(ChatChecker):
     def _finding(self, asked: _Asked, judged: Judgement, *_: Any) -> Finding:
         if judged.option is None:
             return Finding(asked.statement._replace(unread=judged.error), UNREAD)
-        self.chat.accepted = True
         return Finding(
             asked.statement, LABEL[judged.option], (judged.probabilities or {}).get(judged.option)
         )

@@ -349,7 +349,6 @@ class Partners:
 
     def _add(self, discussion: Discussion, piece: dict[str, Any]) -> None:
         discussion.add(piece)
-        self._chats[piece["role"]].accepted |= not piece["error"]
 
     def _prompt(self, discussion: Discussion, messages: Messages, call: int) -> Prompt:
         label = f"discussion:{template_fingerprint('discussion')}"

@@ -222,7 +222,6 @@ class Judge(BaseJudge):
             values["choices"] = {
                 name: names.get(choice, choice) for name, choice in reading.choices.items()
             }
-        self.chat.accepted |= reading.valid
         values |= {"rationale": reading.rationale, "usage": answer.usage, "raw": answer.text}
         return self.record(request, reading.error, extra, **values)
 

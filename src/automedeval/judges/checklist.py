@@ -91,7 +91,6 @@ class ChecklistJudge(Judge):
             odds = each.probabilities if reading.valid else None
             chances.append(odds[0][self.wording.choices[READINGS[0]]] if odds else None)
         errors = [reading.error for reading in readings if not reading.valid]
-        self.chat.accepted |= len(errors) < len(readings)
         extra = (notes or {}) | (
             {"truncated": True} if any(each.truncated for each in answer) else {}
         )

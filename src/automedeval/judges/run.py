@@ -29,14 +29,6 @@ def verdict_log(
     return Log(file, Verdict, judge.author, settings or judge.fingerprint, processes, renewed)
 
 
-def go_on(judge: BaseJudge, log: Log) -> None:
-    """Tell the judge's chat of the run that it goes on with: its date, and whether it has a valid verdict (see `Chat`)."""
-    if judge.chat is None:
-        return
-    judge.chat.set_date(run_date(log.run_file))
-    judge.chat.accepted |= any(verdict.valid for verdict in log.records())
-
-
 def judge_missing(
     judge: BaseJudge,
     requests: Iterable[Request],
@@ -51,7 +43,8 @@ def judge_missing(
     the windows of each stay what they are, so that a resumed run composes the same batches. `name` labels the progress bar.
     """
     rank, count = log.processes.rank, log.processes.count
-    go_on(judge, log)
+    if judge.chat is not None:
+        judge.chat.set_date(run_date(log.run_file))
     own: Iterator[Request] = itertools.islice(requests, rank, None, count)
     if not judge.batched:  # the requests of an endpoint are packed anew
         own = (request for request in own if request.key not in done)

@@ -56,7 +56,6 @@ class Voice:
         yield from ((at, []) for at, want in enumerate(wanted) if want and not prompts[at])
         for at, answers in answer_groups(prompts, wanted, self._answer, self.chat.batched):
             said = [QUESTION.read(each) for each in answers]
-            self.chat.accepted |= any(each.option for each in said)
             failed = next((each for each in answers if each.failed), None)
             yield (
                 at,

@@ -137,12 +137,10 @@ class Answer:
 Dialogue = Generator[Prompt, Answer, Any]
 
 
-def lead(
-    dialogue: Dialogue, reply: Callable[[Prompt], Answer], answer: Answer | None = None
-) -> Any:
-    """Answer every prompt of a dialogue with `reply`, the one at which it waits with `answer`; return its result."""
+def lead(dialogue: Dialogue, reply: Callable[[Prompt], Answer]) -> Any:
+    """Answer every prompt of a dialogue with `reply`; return its result."""
     try:
-        prompt = next(dialogue) if answer is None else dialogue.send(answer)
+        prompt = next(dialogue)
         while True:
             prompt = dialogue.send(reply(prompt))
     except StopIteration as end:
@@ -162,14 +160,12 @@ class Chat(ABC):
 
     `fingerprint` is a digest of everything that changes an answer. `constrains`: it writes the literals of `Prompt.parts` and
     chooses among the values of each slot. `writes`: it writes text, not slots and options alone. `batched`: the last bits of
-    an answer depend on the batch. `accepted`: an answer was of use in this run or in the folder that it goes on with; whoever
-    reads the answers sets it. Until then an endpoint that refuses a request is taken to refuse all of them.
+    an answer depend on the batch.
     """
 
     name: str
     constrains = batched = False
     writes = True
-    accepted = False
     _fingerprint: str
 
     @property

@@ -15,8 +15,7 @@ import sys
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -43,8 +42,7 @@ from automedeval.records.thoughts import MARK_IN_QUOTATION
 OFFICIAL = "https://api.openai.com/v1"
 TOP_LOGPROBS = 5  # alternatives of each token of the answer to a typed question
 _FATAL = (401, 403, 404)  # a retry does not help, and every other request would get the same status
-_MOST_REFUSALS = 5  # with the same words in a row, before a run stops
-_MOST_FAILURES = 10  # in a row, before a run stops
+MOST_ALIKE = 10  # requests in a row that fail or are refused alike, before a run stops
 _FEWEST_READ = 256  # tokens of a prompt: no server cuts one to fewer, so a smaller count is of what was not cached
 _BUSY = (408, 409, 429, 502, 503, 504)  # says nothing about whether the endpoint lists its models
 # What a served model says of itself; `created` is left out because vLLM makes it anew at each request.
@@ -117,8 +115,6 @@ class OpenAIChat(Chat):
         self.failures: list[str] = []
         self.left_out: list[str] = []
         self.asked = 0
-        self._sent = itertools.count(1)  # numbers the requests
-        self._latest = 0  # the highest number of a request that was answered
         self._lock = threading.Lock()
 
     def _client(self, key: str) -> openai.OpenAI:
@@ -208,94 +204,76 @@ class OpenAIChat(Chat):
         """Lead the dialogues whose keys are not in `done`, several at once; yield (key, result) as they end.
 
         Each dialogue runs in its own thread. A request that fails after all retries is added to `failures`, and ends its
-        dialogue without a result, or with what `failed` makes of the reason.
+        dialogue without a result, or with what `failed` makes of the reason. A prompt that the endpoint refuses (400, 413, 422)
+        gets an answer with the endpoint's words as its error.
 
-        A prompt that the endpoint refuses (400, 413, 422) gets an answer with the endpoint's words as its error, once it is
-        clear that the prompt alone is refused: an answer was `accepted`, and a request sent later was answered, or fewer than
-        five were refused in a row with the same words. ChatError, after the requests in progress, if the endpoint is down,
-        refuses the key, the model or any request, failed ten times in a row, or refused five prompts so.
+        ChatError, after the requests in progress, if the endpoint is down, refuses the key or the model, has answered none of
+        the prompts that it refused, or `MOST_ALIKE` requests in a row failed or were refused in the same words: what was
+        refused then has no result, and is asked again.
         """
-        in_a_row, waiting = 0, (each for each in dialogues if each[0] not in done)
-        # The last ones in a row. Whether they are about their prompts alone is not clear yet.
-        refused: list[_Refusal] = []
-        problem: ChatError | None = None
+        waiting = ((key, dialogue) for key, dialogue in dialogues if key not in done)
+        row, problem = _Row(), None
         halt = threading.Event()  # ends dialogues before their next prompt
         pool = ThreadPoolExecutor(self.concurrency, thread_name_prefix="chat")
-        running: dict[Future, tuple[Any, Dialogue]] = {}
-
-        def start(key: Any, dialogue: Dialogue, answer: Answer | None = None) -> None:
-            running[pool.submit(lead, dialogue, partial(self._ask, halt=halt), answer)] = (
-                key,
-                dialogue,
-            )
-
-        def settle(some: Iterable[_Refusal]) -> None:
-            for each in some:
-                start(each.key, each.dialogue, Answer(error=f"the endpoint {each}", refused=True))
-
+        running: dict[Future, Any] = {}
         try:
             while True:
-                if not problem:
-                    if self.accepted:
-                        latest = self._latest
-                        settle(each for each in refused if each.sent < latest)
-                        refused = [each for each in refused if each.sent > latest]
-                    doubtful = refused and (not self.accepted or len(refused) >= _MOST_REFUSALS)
-                    if not doubtful:
-                        for key, dialogue in itertools.islice(
-                            waiting, max(0, self.concurrency - len(running))
-                        ):
-                            start(key, dialogue)
-                    if refused and not running:
-                        if doubtful:
-                            again = f" ({len(refused)} requests in a row; the same command asks them again)"
-                            problem = ChatError(
-                                f"{self.address} {refused[0]}{again if self.accepted else ''}"
-                            )
-                        else:
-                            settle(refused)
-                            refused = []
+                free = 0 if problem else self.concurrency - len(running)
+                for key, dialogue in itertools.islice(waiting, free):
+                    running[pool.submit(self._lead, dialogue, halt)] = key
                 if not running:
                     break
                 ended, _ = wait(running, return_when=FIRST_COMPLETED)
                 for future in ended:
-                    key, dialogue = running.pop(future)
+                    key = running.pop(future)
                     try:
-                        outcome = future.result()
-                    except _Refusal as refusal:
-                        refusal.key, refusal.dialogue = key, dialogue
-                        if self.accepted and refused and refused[-1].alike != refusal.alike:
-                            settle(refused)
-                            refused = []
-                        refused.append(refusal)
+                        result, refused = future.result()
                     except _Failure as failure:
                         self.failures.append(str(failure))
-                        in_a_row += 1
-                        if failure.down or in_a_row >= _MOST_FAILURES:
-                            problem = problem or ChatError(f"{self.address}: {failure}")
+                        yield from row.add("failed", str(failure))
                         if failed:
                             yield key, failed(str(failure))
                     except ChatError as error:
                         problem = problem or error
                     else:
-                        in_a_row = 0
-                        yield key, outcome
+                        kind = re.sub(r"\S*\d\S*", "", refused)  # ids of requests are digits
+                        yield from row.add(kind, refused, (key, result))
+                if row.is_long:
+                    again = f"{MOST_ALIKE} requests in a row; the same command asks them again"
+                    problem = problem or ChatError(f"{self.address} {row.words} ({again})")
                 if problem:
                     halt.set()
+            if not problem and row.held and not self.asked:
+                problem = ChatError(f"{self.address} {row.words}")
             if problem:
                 raise problem
+            yield from row.held
         finally:
             halt.set()
             pool.shutdown(wait=True, cancel_futures=True)
 
-    def _ask(self, prompt: Prompt, halt: threading.Event) -> Answer:
-        """Return the answer to a prompt, which is sent anew without a parameter that the endpoint does not take."""
-        while not halt.is_set():
+    def _lead(self, dialogue: Dialogue, halt: threading.Event) -> tuple[Any, str]:
+        """Lead a dialogue to its end; return its result, and the words with which the endpoint refused a prompt of it."""
+        refused = ""
+
+        def reply(prompt: Prompt) -> Answer:
+            nonlocal refused
+            if halt.is_set():
+                raise _Failure("stopped")
             try:
-                return self.whole(prompt, self._request(self.body(prompt)))
-            except _LeftOut:
-                continue
-        raise _Failure("stopped")
+                return self._ask(prompt)
+            except _Refusal as refusal:
+                refused = str(refusal)
+                return Answer(error=f"the endpoint {refusal}", refused=True)
+
+        return lead(dialogue, reply), refused
+
+    def _ask(self, prompt: Prompt) -> Answer:
+        """Return the answer to a prompt, which is sent anew without a parameter that the endpoint does not take."""
+        answer = None
+        while answer is None:
+            answer = self._request(self.body(prompt))
+        return self.whole(prompt, answer)
 
     def whole(self, prompt: Prompt, answer: Answer) -> Answer:
         """Return an answer, or an error in its place if the endpoint counts far fewer tokens than its prompt has.
@@ -308,9 +286,9 @@ class OpenAIChat(Chat):
         why = f"the endpoint read {read:,} tokens of a prompt of about {about:,}: it was cut, or cached ones are not counted"
         return replace(answer, error=why, overlong=True)
 
-    def _request(self, body: dict[str, Any]) -> Answer:
-        """Return the answer to a request, which has an error if the endpoint refuses this prompt."""
-        sent, content = next(self._sent), b""
+    def _request(self, body: dict[str, Any]) -> Answer | None:
+        """Return the answer to a request, with an error if this prompt is refused; None if a parameter is now left out."""
+        content = b""
         try:
             content = self.send(body)
             answer = self.read(parse_json(content.decode(), others=True), body)
@@ -320,12 +298,11 @@ class OpenAIChat(Chat):
                 return refused
             if status in (*REFUSED, 403):  # OpenAI forbids log-probabilities with 403
                 name = refused_parameter(error.param, error_text(error, 2000), body)
-                # Log-probabilities are first asked for with a typed question, which may come after other answers.
-                if name and self._leave_out(name, late=name == "logprobs"):
-                    raise _LeftOut from None
+                if name and self._leave_out(name):
+                    return None
             problem = f"answered {status}: {words}"
             if status in REFUSED:
-                raise _Refusal(problem, sent) from None
+                raise _Refusal(problem) from None
             if status in _FATAL:
                 raise ChatError(f"{self.address} {problem}") from None
             raise _Failure(problem) from None
@@ -333,15 +310,17 @@ class OpenAIChat(Chat):
             raise _Failure(f"no answer within {self.timeout:g} s") from None
         except openai.APIConnectionError as error:
             cause = error.__cause__ or error
-            down = type(cause).__name__ == "ConnectError"
-            raise _Failure(f"{type(cause).__name__}: {cause}", down=down) from None
+            problem = f"{type(cause).__name__}: {cause}"
+            if type(cause).__name__ == "ConnectError":  # it is down
+                raise ChatError(f"{self.address}: {problem}") from None
+            raise _Failure(problem) from None
         except ChatError:
             raise
         except (openai.OpenAIError, *UNREADABLE) as error:
             problem = endpoint_words(content) or f"{type(error).__name__}: {error_text(error)}"
             raise _Failure(f"the answer cannot be read: {problem}") from None
         with self._lock:
-            self.asked, self._latest = self.asked + 1, max(self._latest, sent)
+            self.asked += 1
         return answer
 
     def send(self, body: dict[str, Any]) -> bytes:
@@ -355,22 +334,19 @@ class OpenAIChat(Chat):
         """Return the answer to a request in what the endpoint says; one of `UNREADABLE` if there is none."""
         return answer_from_completion(completion)
 
-    def _leave_out(self, name: str, late: bool = False) -> bool:
+    def _leave_out(self, name: str) -> bool:
         """Leave a parameter out of all later requests, and say so once; return False if answers were given with it.
 
-        `late`: leave it out even then, since it has changed none of them.
+        Log-probabilities are first asked for with a typed question, which may come after answers that had none.
         """
         with self._lock:
             if name in self.left_out:
                 return True
-            if (
-                self.asked and not late
-            ):  # a run does not change its way of asking after its first answer
+            if self.asked and name != "logprobs":
                 return False
             self.left_out.append(name)
-        tqdm.write(
-            f"{self.name}: the endpoint does not take {name}: {OPTIONAL[name]}", file=sys.stderr
-        )
+        told = f"{self.name}: the endpoint does not take {name}: {OPTIONAL[name]}"
+        tqdm.write(told, file=sys.stderr)
         return True
 
 
@@ -382,27 +358,40 @@ def _is_url(text: str) -> bool:
         return False
 
 
-class _LeftOut(Exception):
-    """The endpoint does not take a parameter of the request: ask without it."""
-
-
 class _Refusal(Exception):
-    """The endpoint refuses the request number `sent`, and perhaps every request; `alike`: its words but those with digits."""
-
-    key: Any  # of the dialogue that it interrupts
-    dialogue: Dialogue
-
-    def __init__(self, message: str, sent: int = 0):
-        super().__init__(message)
-        self.sent, self.alike = sent, re.sub(r"\S*\d\S*", "", message)
+    """The endpoint refuses a request, and perhaps every one."""
 
 
 class _Failure(Exception):
-    """A request was not answered; `down`: the endpoint cannot be reached."""
+    """A request was not answered."""
 
-    def __init__(self, message: str, down: bool = False):
-        super().__init__(message)
-        self.down = down
+
+@dataclass
+class _Row:
+    """The last requests that ended alike without an answer, one after the other.
+
+    `held` has the results of those that were refused: they count once another request ends otherwise.
+    """
+
+    kind: str = ""
+    words: str = ""
+    length: int = 0
+    held: list[tuple[Any, Any]] = field(default_factory=list)
+
+    def add(self, kind: str, words: str, *results: tuple[Any, Any]) -> list[tuple[Any, Any]]:
+        """Add a request, of no kind if it was answered; return the results that count now."""
+        settled: list[tuple[Any, Any]] = []
+        if kind != self.kind:
+            settled, self.held, self.length = self.held, [], 0
+        self.kind, self.words, self.length = kind, words, self.length + 1
+        if not kind:
+            return [*settled, *results]
+        self.held += results
+        return settled
+
+    @property
+    def is_long(self) -> bool:
+        return bool(self.kind) and self.length >= MOST_ALIKE
 
 
 def sent(prompt: Prompt) -> Messages:
