@@ -10,7 +10,7 @@ import pytest
 import torch
 from doubles.plain_transformers import PlainTransformers, assert_equal
 from doubles.tiny_model import CHAT_TEMPLATE, build_tiny_model
-from programs import SAMPLE
+from programs import ROOT, SAMPLE
 from tables import rows_of
 from transformers import AutoTokenizer
 
@@ -81,6 +81,19 @@ def test_values_have_the_probabilities_of_plain_transformers(name, rationale, ch
             assert odds == pytest.approx(expected, abs=2e-4)
             assert value == max(odds, key=odds.get)
     assert checked
+
+
+def test_a_reason_behind_its_score_is_what_plain_transformers_write(chat, plain):
+    asked = prompts(str(ROOT / "recipes/runs/feedbackqa/rubric.yaml"), True)
+    for index, answer in chat.answer(asked):
+        assert answer.probabilities[0] == pytest.approx(plain.values(asked[index])[0], abs=2e-4)
+        scored = plain.prompt(asked[index].messages) + plain.ids(f"Score: {answer.values[0]}\n")
+        written = plain.write(scored)[len(scored) :]
+        assert answer.text == f"Score: {answer.values[0]}\n{plain.tokenizer.decode(written)}"
+        assert answer.free == plain.tokenizer.decode(written).strip()
+        assert answer.truncated == (len(written) == 24)
+        spent = len(plain.ids("Score: 3")) + len(written)
+        assert answer.usage["completion_tokens"] == spent
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,7 @@ def _dispute(
     name, models = record["rubric"], record["models"]
     if name not in rubrics:
         raise RecordError(f"its rubric {name!r} is none of {', '.join(sorted(rubrics))}")
-    if rubrics[name].grammar != "score_line":
+    if not rubrics[name].sums_up:
         raise RecordError(f"{name} gives choices; the page takes decisions on scores alone")
     if (line.get("order"), line.get("models")) != (record["order"], models):
         raise RecordError(

@@ -287,7 +287,7 @@ class Partners:
         discussions = {}
         for mistake in mistakes:
             recorded = mistake.recorded
-            if recorded.rubric.grammar != "score_line":
+            if not recorded.rubric.sums_up:
                 raise RecordError(
                     f"{recorded.rubric.name}: a discussion needs a rubric with a score line; without --suggester "
                     "the jury decides"

@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import date
-from typing import Any
+from typing import Any, NamedTuple
 
 from automedeval.records.errors import RecordError
 from automedeval.records.thoughts import without_thoughts
@@ -35,21 +35,32 @@ Tokens = tuple[tuple[bytes, tuple[tuple[bytes, float], ...]], ...]
 Messages = list[dict[str, str]]
 
 
-def answer_layout(parts: Sequence[Part]) -> tuple[str, Free | None, list[Field]]:
-    """Return the literal before an answer's free text, the free text if it has one, and all slots, which follow it."""
-    opening, free, literal = "", None, ""
+class Layout(NamedTuple):
+    """An answer: the literal before its free text, that text, all slots, and a free text behind them instead."""
+
+    opening: str
+    free: Free | None
+    slots: list[Field]
+    reason: Free | None = None
+
+
+def answer_layout(parts: Sequence[Part]) -> Layout:
+    """Return how the parts of an answer follow one another."""
+    opening, free, literal, reason = "", None, "", None
     literals: list[str] = []
     slots: list[Slot] = []
     for part in parts:
         if isinstance(part, str):
             literal += part
+        elif isinstance(part, Free) and slots:
+            reason = part
         elif isinstance(part, Free):
             opening, free, literal = literal, part, ""
         else:
             literals.append(literal)
             slots.append(part)
             literal = ""
-    return opening, free, list(zip(literals, slots, [*literals[1:], literal]))
+    return Layout(opening, free, list(zip(literals, slots, [*literals[1:], literal])), reason)
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from automedeval.models.base import (
     Chat,
     Field,
     Free,
+    Layout,
     Prompt,
     Slot,
     answer_layout,
@@ -308,7 +309,8 @@ class LocalChat(Chat):
         """Answer prompts of one form, each with its tokens and the most tokens of its free text."""
         prompts, encoded, most = map(list, zip(*asked))
         parts = prompts[0].form
-        opening, free, slots = answer_layout(parts) if parts else ("", Free(self.stop), [])
+        layout = answer_layout(parts) if parts else Layout("", Free(self.stop), [])
+        opening, free, slots, reason = layout
         rows = self._rows(encoded, [self._reserve(prompts[0], free) for free in most])
         keys = [
             json.dumps([self.seed, prompt.run, prompt.label, prompt.messages]) for prompt in prompts
@@ -318,7 +320,8 @@ class LocalChat(Chat):
         if free is None:
             shared, *_ = self.encoder.segment(*slots[0])
             rows.start([ids + shared for ids in encoded], self.forward_tokens)
-            return self._choose_values(rows, slots, usage)
+            valued = self._choose_values(rows, slots, usage)
+            return valued if reason is None else self._reasoned(rows, layout, valued, most)
         start = self.encoder.after("\n", opening) if opening else []
         rows.start([ids + start for ids in encoded], self.forward_tokens)
         not_finite = rows.logits.isnan().any(dim=1).tolist()
@@ -332,13 +335,12 @@ class LocalChat(Chat):
             _, values, ending = self.encoder.segment(literal, slot, following)
             spare = len(values[0]) - ending
             rows.feed([ids[: len(ids) - spare] for ids in tail])
-            valued = dict(
-                zip(owner, self._choose_values(rows, slots, [usage[index] for index in owner]))
-            )
+            behind = self._choose_values(rows, slots, [usage[index] for index in owner])
+            by_row = dict(zip(owner, behind))
             answers = [
                 replace(
-                    valued[index],
-                    text=opening + text + valued[index].text,
+                    by_row[index],
+                    text=opening + text + by_row[index].text,
                     free=unescaped(text) if free.json_string else text.strip(),
                 )
                 for index, (text, _) in enumerate(joined)
@@ -348,6 +350,23 @@ class LocalChat(Chat):
             if bad or answer.error == NOT_FINITE
             else replace(answer, truncated=made.truncated, usage=count)
             for answer, bad, made, count in zip(answers, not_finite, written, usage)
+        ]
+
+    def _reasoned(
+        self, rows: Rows, layout: Layout, valued: Sequence[Answer], most: list[int]
+    ) -> list[Answer]:
+        """Let every row, which stands before its last value, write the reason of its values."""
+        literal, slot, following = layout.slots[-1]
+        _, values, ending = self.encoder.segment(literal, slot, following)
+        last = [slot.values.index(answer.values[-1]) if answer.values else 0 for answer in valued]
+        behind = self.encoder.after(slot.values[0], following)
+        rows.feed([values[at][: len(values[at]) - ending] + behind for at in last])
+        usage = [answer.usage for answer in valued]
+        written, _ = self._write(rows, layout.reason or Free(""), usage, most)
+        texts = [self._decode(row.tokens) for row in written]
+        return [
+            replace(answer, text=answer.text + text, free=text.strip(), truncated=row.truncated)
+            for answer, text, row in zip(valued, texts, written)
         ]
 
     def _rows(
@@ -423,7 +442,7 @@ class LocalChat(Chat):
         final = re.compile(rf"\A(?:{ends})|{re.escape(free.stop)}", re.I)
         written, owner = write_free(rows, most, self._ends, stops, self._chooser(rows))
         for text, count in zip(written, usage):
-            count["completion_tokens"] = len(text.tokens)
+            count["completion_tokens"] += len(text.tokens)
         return written, owner
 
     def _decode(self, tokens: list[int]) -> str:

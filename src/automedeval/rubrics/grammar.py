@@ -36,6 +36,9 @@ def answer_parts(rubric: Rubric, slots: int, rationale: bool = True) -> list[Par
             parts += [f"{text} {name}: ", Slot(name, values)]
             text = " points."
         return [*parts, text]
+    if rubric.grammar == "score_first":
+        reason: list[Part] = ["\n", Free(stop="")] if rationale else []
+        return ["Score: ", Slot("Score", values), *reason]
     labels = tuple(rubric.choices.values())
     if rubric.grammar == "comma_list":
         for name in rubric.output_criteria:
@@ -140,9 +143,8 @@ def parse_verdict(
         text, truncated = text[: control.start()], False
     if not text.strip():
         return ParsedAnswer(False, "the answer is empty")
-    seen = (
-        text if rubric.grammar == "json" else text.translate(SEEN)
-    )  # JSON is decoded as it is written
+    # JSON is decoded as it is written, and a reason behind its score is kept so
+    seen = text if rubric.grammar in ("json", "score_first") else text.translate(SEEN)
     reading, behind = _READERS[rubric.grammar](seen, rubric, slots)
     # A number at the very end may be the beginning of another: "1" of "10", "4." of "4.5".
     number = (
@@ -172,7 +174,7 @@ def reading_from_values(
 
     Words that exclude each other are no answer. Whoever chooses word by word may give no harm a likelihood.
     """
-    if rubric.grammar == "score_line":
+    if rubric.sums_up:
         return ParsedAnswer(True, rationale=rationale, scores=tuple(int(value) for value in values))
     if rubric.scores_criteria:
         return _scored(list(map(int, values)), rubric, rationale)
@@ -500,6 +502,23 @@ def _read_comma_list(text: str, rubric: Rubric, slots: int) -> tuple[ParsedAnswe
     return ParsedAnswer(True, choices=_choices(last, rubric)), ""
 
 
+def _read_score_first(text: str, rubric: Rubric, slots: int) -> tuple[ParsedAnswer, str]:
+    """Read the score on the first line; what follows is its reason, and holds no other score line."""
+    line, stop, reason = text.strip().partition("\n")
+    line = line.translate(SEEN)
+    if not (header := _HEADER.match(line)):
+        return ParsedAnswer(False, NO_SCORE_LINE), ""
+    score = re.fullmatch(_score(rubric) + r"\.?", line[header.end() :].strip(), re.I)
+    low, high = rubric.bounds
+    if not score or not low <= int(score["score"]) <= high:
+        told = f"the first line {line[:40]!r} is not a score from {low} to {high}"
+        return ParsedAnswer(False, told), ""
+    if _HEADER.search(reason.translate(SEEN)):
+        return ParsedAnswer(False, "there are two score lines"), ""
+    reading = ParsedAnswer(True, None, reason.strip() or None, (int(score["score"]),))
+    return reading, "" if stop else line
+
+
 def _read_first_line(text: str, rubric: Rubric, slots: int) -> tuple[ParsedAnswer, str]:
     """Read a choice that stands alone on the first line; what follows is not read, so that nothing in it can be the answer."""
     line, stop, _ = text.lstrip().partition("\n")
@@ -512,6 +531,7 @@ def _read_first_line(text: str, rubric: Rubric, slots: int) -> tuple[ParsedAnswe
 
 
 _READERS = {
+    "score_first": _read_score_first,
     "score_line": _read_score_line,
     "json": _read_json,
     "comma_list": _read_comma_list,

@@ -15,11 +15,11 @@ from automedeval.records import AutoMedEvalError, CaseCriterion, RecordError, di
 from automedeval.records.yaml_file import YamlFile
 
 MODES = ("pointwise", "pairwise", "listwise", "checklist")
-GRAMMARS = ("score_line", "json", "comma_list", "first_line")
+GRAMMARS = ("score_first", "score_line", "json", "comma_list", "first_line")
 # What a rubric is answered by: in which modes, and in which grammars.
 ANSWERS = {
-    "scale": (("pointwise", "listwise"), GRAMMARS[:2]),
-    "choices": (("pairwise", "checklist"), GRAMMARS[1:]),
+    "scale": (("pointwise", "listwise"), GRAMMARS[:3]),
+    "choices": (("pairwise", "checklist"), GRAMMARS[2:]),
     "criteria with values": (("pointwise",), ("json",)),
 }
 INPUTS = ("question", "responses", "reference")
@@ -144,6 +144,11 @@ class Rubric:
     def scores_criteria(self) -> bool:
         """Return whether an answer has a score of each response on each criterion, instead of one score that sums them up."""
         return self.scale is not None and self.grammar == "json"
+
+    @property
+    def sums_up(self) -> bool:
+        """Return whether an answer has one score of each response, on a line of scores."""
+        return self.grammar in GRAMMARS[:2]
 
     @property
     def in_words(self) -> bool:
@@ -292,6 +297,8 @@ class _Reader(YamlFile):
             self.fail(
                 "output.grammar", f"is one of {allowed} for a rubric with {found[0]}, not {grammar}"
             )
+        if grammar == "score_first" and mode != "pointwise":
+            self.fail("output.grammar", "score_first holds one score, and takes the mode pointwise")
         if grammar == "first_line" and len(criteria) > 1:
             self.fail(
                 "output.grammar", "first_line holds one choice, and there are several criteria"
