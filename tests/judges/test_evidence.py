@@ -133,6 +133,18 @@ def test_the_small_judge_checks_statements_against_the_store(store: Path, tmp_pa
     assert (wrong["rule"], wrong["source"]) == ("frequency", "book, Methotrexate")
     assert beside["expected_scores"][0] < without["expected_scores"][0]
     assert beside["expected_scores"][1] == without["expected_scores"][1]
+    for verdict in (without, beside):
+        told = ", ".join(
+            f"{name} {score:.1f}" for name, score in zip("abc", verdict["expected_scores"])
+        )
+        assert verdict["rationale"].endswith(f"Step 4: Scores from 1 to 5: {told}.")
+    assert beside["expected_scores"][2] == 1, "the empty answer"
+    files = flags(verdicts=tmp_path / "beside", cases=tmp_path / "beside.jsonl", blank="lowest")
+    done = run_command("report", *files, "--encoder", "none", *flags(output=tmp_path / "report"))
+    assert "By the small judge's check 1 answer of a contradicts the books." in done.stdout
+    assert "1 case with an answer that contradicts the books" in (
+        tmp_path / "report" / "report.html"
+    ).read_text(encoding="utf-8")
 
 
 def reward_file(folder: Path, **settings: object) -> Path:

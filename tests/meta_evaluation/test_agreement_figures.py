@@ -474,7 +474,7 @@ def test_choices_are_compared_as_by_scikit_learn(
 
 def test_comparisons_are_differences_adjusted_as_by_pingouin(figures: dict[str, Any]) -> None:
     comparisons = figures["comparisons"]
-    assert len(comparisons) == 4 * 4  # of the lines of three judges with four baselines
+    assert len(comparisons) == 5 * 4  # of the lines of three judges with four baselines
     for each in comparisons:
         first, second = each["concordances"]
         assert each["difference"]["value"] == pytest.approx(first["value"] - second["value"])

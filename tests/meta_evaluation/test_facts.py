@@ -359,13 +359,13 @@ def test_models_with_empty_and_unread_responses_are_counted_and_the_first_of_the
 
 
 def test_of_a_judge_of_pairs_the_facts_name_the_criterion(tmp_path: Path) -> None:
-    """What is measured on one criterion is not said of the whole judge."""
+    """What is measured on all criteria is said of the whole judge, of one criterion it names this one."""
     write(tmp_path / "cases.jsonl", read(CASES))
     file = write(tmp_path / "v", pairwise_verdicts())
     ratings = SAMPLE / "test_ratings.jsonl"
     args = ["--verdicts", file, "--cases", CASES, "--ratings", ratings, "--output", tmp_path / "c"]
     done = run_command("compare", *args)
-    assert "Length: pairs: correctness puts the longer response first" in done.stdout
+    assert "Length: pairs puts the longer response first" in done.stdout
     chosen = [
         {"case_id": each["case_id"], "pair": each["pair"], "annotator": "x", "criterion": "correctness",
          "choice": each["choices"]["correctness"]}

@@ -19,7 +19,7 @@ from programs import (
     run_recipe,
     succeeded,
 )
-from tables import read_csv, rows_of
+from tables import read_csv, rows_of, write_csv
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from automedeval.evidence.checker import LABELS, PACKAGED
@@ -88,6 +88,23 @@ def test_it_marks_what_contradicts_the_reference_writes_every_file_and_can_fail_
     figures = json.loads((tmp_path / "out" / "check.json").read_text())["models"]
     assert (figures["wrong"]["contradicted"], figures["right"]["contradicted"]) == (2, 0)
     assert figures["wrong"]["contradicted_answers"]["value"] == 1.0
+
+
+@pytest.mark.parametrize("long", [True, False])
+def test_a_statement_is_told_with_the_row_of_its_answer(long: bool, tmp_path: Path) -> None:
+    """In a table with a row for each answer, the answers of one question stand apart."""
+    names, own = ("question", "reference", "right", "wrong"), (1, 1)
+    rows = [("How do I take it?", WEEKLY, "Take it once a week.", DAILY)]
+    if long:
+        names, own = ("question", "reference", "model", "answer"), (1, 3)
+        rows = [("How do I take it?", WEEKLY, "right", "Take it once a week.")]
+        rows += [("May I walk?", "Yes, walk.", "right", "Yes, walk.")]
+        rows += [("How do I take it?", WEEKLY, "wrong", DAILY)]
+    table = write_csv(tmp_path / "answers.csv", names, rows)
+    succeeded(check(table, tmp_path / "out")[0])
+    claims = read_csv(tmp_path / "out" / "claims.csv")
+    told = {each["model"]: each["row"] for each in claims if each["question"] == rows[0][0]}
+    assert told == {"right": str(own[0]), "wrong": str(own[1])}
 
 
 def test_evidence_in_a_language_that_is_not_read_leaves_statements_unread(tmp_path: Path) -> None:

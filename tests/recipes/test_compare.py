@@ -196,6 +196,12 @@ def test_every_model_is_compared_with_the_baseline_by_default_the_first(tmp_path
     assert said.endswith("; 3 more models stand below.")
 
 
+def test_one_model_is_compared_with_nothing_and_it_is_said(tmp_path: Path) -> None:
+    alone = of_candidates({"a": 0.0}, tmp_path)
+    assert alone.said.startswith("There is one model, and nothing to compare it with.")
+    assert alone.result["pairs"] == []
+
+
 def test_without_ratings_all_is_by_the_judge_alone(args: list, tmp_path: Path) -> None:
     made = outcome(tmp_path, *args[:4], *args[-2:])
     for pair in made.result["pairs"]:

@@ -101,6 +101,8 @@ def test_each_answer_of_the_table_has_its_row_and_its_score(table, wide) -> None
         assert answer["answer"].removeprefix("'") == text, "no cell is run"
         assert answer["empty"] == str(not text)
         assert float(answer["expected_score"]) == len(text.split())  # as many points as words
+    told = {each["case_id"]: each.get("row") for each in read(Path("out/verdicts.jsonl"))}
+    assert wide or told == {"1": None, "2": 2}, "a verdict on the answers of two rows has none"
 
 
 COLUMNS = ("question=Frage", "reference=Gold", "Bot A", "Bot B")

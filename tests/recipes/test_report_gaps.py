@@ -4,7 +4,9 @@ import json
 import re
 
 import numpy as np
+import pingouin
 import pytest
+import yaml
 from doubles.agreement_study import (
     CASES,
     FAST,
@@ -22,9 +24,13 @@ from doubles.agreement_study import (
     verdict,
     write,
 )
-from programs import error_line, flags, succeeded
+from programs import error_line, flags, run_command, succeeded
 from scipy.stats import ttest_1samp
 from tables import rows_of
+
+from automedeval import Case, Verdict, read_rubric
+from automedeval.meta_evaluation.agreement.cases import Cases
+from automedeval.meta_evaluation.standings import rank
 
 
 def named(prefix: str, models: dict[str, str] | None = None, count: int = 12) -> list[dict]:
@@ -136,11 +142,10 @@ def test_scores_are_read_as_choices_the_way_a_criterion_goes(tmp_path):
 
 def test_runs_of_every_kind_of_judge_have_a_spread(tmp_path):
     pairs = [each | {"run": run} for run in (0, 1) for each in pairwise_verdicts()]
-    (line, _) = evaluate(tmp_path, pairs, "--ratings", RATINGS)["table2"]["rows"]
-    assert (line["judge"], line["cells"]["pairwise_accuracy"]["values"]) == (
-        "pairs: correctness",
-        [1.0, 1.0],
-    )
+    lines = evaluate(tmp_path, pairs, "--ratings", RATINGS)["table2"]["rows"]
+    right = {line["judge"]: line["cells"]["pairwise_accuracy"]["values"] for line in lines}
+    names = ("pairs", "pairs: correctness", "pairs: harmfulness")
+    assert right == dict.fromkeys(names, [1.0, 1.0])
     silent = [each | {"run": run, "scores": None} for run in (0, 1) for each in agreeing_verdicts()]
     result = evaluate(tmp_path, silent, "--ratings", RATINGS)
     (line,) = result["table2"]["rows"]
@@ -160,6 +165,97 @@ def test_what_cannot_be_compared_is_said_first(tmp_path, shown, scores, said):
     assert more in result["page"]
     for sign in ('href="#show=invalid"', "Next step: Read what the judge wrote"):
         assert (sign in result["page"] + result["said"]) == (scores is None)
+
+
+@pytest.mark.parametrize(
+    ("groups", "baseline", "said"),
+    rows_of(__file__)["test_the_first_sentence_says_what_was_measured"],
+)
+def test_the_first_sentence_says_what_was_measured(tmp_path, groups, baseline, said):
+    cases, verdicts = [], []
+    for answers in [answers for count, answers in groups for _ in range(count)]:
+        texts = {model: text for model, (text, _) in answers.items()}
+        cases.append(case_of(f"k{len(cases)}", "What helps?", texts))
+        scores = [score for _, score in answers.values()]
+        verdicts.append(verdict(cases[-1], scores, expected_scores=None))
+    report = made(tmp_path, verdicts, *flags(baseline=baseline) if baseline else (), cases=cases)
+    assert report.said.startswith(f"{said} ")
+    where = re.search(" in the .* of every model", said)
+    assert f"Mean score{where[0] if where else ''}, 1 (worst) to 5" in report.page or not where
+
+
+def test_many_models_beside_a_baseline_are_tested_together(tmp_path):
+    """Of 15 equal models none is called lower; one that is lower in every case still is."""
+    rng = np.random.default_rng(4)
+    names = [f"m{number}" for number in range(16)]
+    drawn = rng.integers(3, 6, (40, 16))
+    drawn[:, 15] = 1 + (drawn[:, 0] > 4)
+    cases = [case_of(f"k{n}", "What helps?", {name: name for name in names}) for n in range(40)]
+    verdicts = [
+        verdict(case, scores, expected_scores=None) for case, scores in zip(cases, drawn.tolist())
+    ]
+    report = made(tmp_path, verdicts, "--baseline", "m0", cases=cases)
+    models = report.result["baseline"]["models"]
+    p_values = [ttest_1samp(drawn[:, n] - drawn[:, 0], 0).pvalue for n in range(1, 16)]
+    assert [models[name]["p"] for name in names[1:]] == pytest.approx(p_values)
+    adjusted = pingouin.multicomp(p_values, method="holm")[1]
+    assert [models[name]["p_adjusted"] for name in names[1:]] == pytest.approx(list(adjusted))
+    assert min(p_values[:14]) < 0.05 < min(adjusted[:14])
+    assert report.said.startswith("m15 scores lower than m0: ")
+    assert " is not clearly different from m0 among 15 comparisons: " in report.said
+
+
+def test_a_verdict_is_read_in_its_own_order_of_the_models(tmp_path):
+    """Report and export give what they give of the same verdicts in the order of the cases."""
+    cases = named("k")
+    plain = [verdict(case, [5, 3, 1], models=["a", "b", "c"]) for case in cases]
+    turned = [
+        each
+        | {"models": ["c", "a", "b"], "order": [1, 2, 0]}
+        | {name: [each[name][2], *each[name][:2]] for name in ("scores", "expected_scores")}
+        for each in plain
+    ]
+    tables = []
+    for name, verdicts in (("plain", plain), ("turned", turned)):
+        (tmp_path / name).mkdir()
+        report = made(tmp_path / name, verdicts, cases=cases)
+        files = {key: tmp_path / name / f"{key}.jsonl" for key in ("verdicts", "cases")}
+        table = tmp_path / name / "table.csv"
+        succeeded(run_command("export", "--to", "csv", *flags(**files, output=table)))
+        tables.append((report.result["models"], table.read_text()))
+    assert tables[0] == tables[1]
+    assert tables[0][0]["echo"]["models"]["a"]["win_rate"]["value"] == 1
+
+
+def test_a_judge_without_a_scale_is_compared_where_nobody_rated(tmp_path):
+    cases = [case | {"responses": case["responses"][:2]} for case in named("k")]
+    values = [[-2 - number / 100, -3.0] for number in range(len(cases))]
+    verdicts = [
+        verdict(case, None, rubric="likelihood@1", valid=True, error=None, expected_scores=each)
+        for case, each in zip(cases, values)
+    ]
+    report = made(tmp_path, verdicts, "--baseline", "a", cases=cases)
+    assert report.said.startswith("b scores lower than a. It is worse in 12 of 12 cases")
+    assert "people's scale" not in report.page
+
+
+@pytest.mark.parametrize(
+    ("choices", "winner"),
+    [
+        ("correctness: a, helpfulness: b, harmfulness: a, reasoning: b, efficiency: b, bias: tie", "b"),
+        ("correctness: tie, helpfulness: a, harmfulness: b, reasoning: tie, efficiency: b, bias: tie", "a"),
+    ],
+)  # fmt: skip
+def test_a_judge_of_pairs_has_one_winner_in_the_run_and_in_the_report(tmp_path, choices, winner):
+    cases = [case | {"responses": case["responses"][:2]} for case in named("k")]
+    verdicts = [pair_verdict(case, 0, 1, "P", **yaml.safe_load(f"{{{choices}}}")) for case in cases]
+    report = made(tmp_path, verdicts, cases=cases)
+    assert report.said.startswith(f"{winner} wins more pairs than ")
+    read_cases = Cases([Case.from_dict(case) for case in cases], "cases")
+    records = [Verdict.from_dict(each) for each in verdicts]
+    table, _ = rank(read_cases, records, read_rubric("medical_pairwise"), tmp_path)
+    assert table[0]["model"] == winner
+    assert table[0]["share of pairs won"]["value"] == 1
 
 
 def test_names_cannot_steer_markdown_or_the_terminal(tmp_path):

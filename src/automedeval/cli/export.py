@@ -127,6 +127,7 @@ def read_checked(path: str, cases: dict[str, Case] | None) -> list[Verdict]:
                 raise RecordError(f"{place}: --cases has no case {verdict.case_id!r}")
             case = cases[verdict.case_id]
             verdict.check(place, case.digest, case.checklist_digest)
+            verdict = verdict.of_case(case, place)
         verdicts.append(verdict)
     if not verdicts:
         raise RecordError(f"{path}: no verdict")

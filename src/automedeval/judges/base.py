@@ -129,8 +129,10 @@ class BaseJudge(ABC):
         case, checkpoint = request.case, getattr(self.chat, "checkpoint", None)
         made = {"models": case.models, "case_digest": request.digest, "settings": self.fingerprint}
         made |= {"checkpoint": checkpoint} if checkpoint else {}
-        if "row" in case.extra:  # of a table
-            made |= {"row": case.extra["row"], "question": question_text(case.question)}
+        rows = {case.row_of(index) for index in range(len(case.responses))}
+        if rows != {None}:  # of a table
+            made |= {"question": question_text(case.question)}
+            made |= {"row": rows.pop()} if len(rows) == 1 else {}
         if empty := [
             case.models[index] for index in request.slots if case.responses[index].is_empty
         ]:

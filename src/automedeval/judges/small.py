@@ -290,10 +290,9 @@ class SmallJudge(ApartJudge):
             added["checked"] = checked
         case = shown(request)
         added["composed"] = True
-        rationale = compose(case, features, findings, scores, (low, high))
-        return self.record(
-            request, None, added | (notes or {}), expected_scores=expected, rationale=rationale
-        )
+        verdict = self.record(request, None, added | (notes or {}), expected_scores=expected)
+        final = [(verdict.expected_scores or expected)[slot] for slot in request.slots]
+        return replace(verdict, rationale=compose(case, features, findings, final, (low, high)))
 
 
 def shown(request: Request) -> Case:

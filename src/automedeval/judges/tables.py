@@ -103,9 +103,9 @@ def _shown(verdict: Verdict, case: Case | None, index: int) -> dict[str, Any]:
     """Return the row, the question and the answer that a verdict is on, as far as they are known."""
     shown = {name: verdict.extra.get(name) for name in ("row", "question")}
     if case is not None:
-        response = case.responses[index]
-        row = response.extra.get("row", case.extra.get("row", shown["row"]))
-        shown = {"row": row, "question": question_text(case.question), "answer": response.text}
+        row = case.row_of(index) or shown["row"]
+        answer = case.responses[index].text
+        shown = {"row": row, "question": question_text(case.question), "answer": answer}
     return {name: told for name, told in shown.items() if told is not None}
 
 

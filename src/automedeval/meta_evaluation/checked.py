@@ -10,6 +10,7 @@ import numpy as np
 from markupsafe import Markup, escape
 
 from automedeval.evidence.checker import CONTRADICTED, LABELS, NOT_FOUND, SUPPORTED, UNREAD
+from automedeval.meta_evaluation.facts import AGAINST
 from automedeval.meta_evaluation.page import Bars, PageTable, render_report
 from automedeval.records import Case, CheckedResponse, question_text
 from automedeval.records.text import no_formula, percent, span
@@ -17,7 +18,6 @@ from automedeval.stats.bootstrap import estimate, mean_of, plain
 
 # What a clinician should read first. After the rules comes what the model saw, the surest first.
 ORDER = ("dose", "frequency", "duration", None)
-AGAINST = {"reference": "the reference", "books": "the books", "none": "the model's opinion"}
 COLUMNS = (
     "case_id", "row", "question", "model", "statement", "label", "probability", "rule", "passage", "source", "reason",
 )  # fmt: skip
@@ -166,6 +166,7 @@ def _csv(cases: Sequence[Case], checked: Sequence[CheckedResponse]) -> str:
     writer.writeheader()
     for each in checked:
         case = by_id[each.case_id]
+        index = case.models.index(each.model)
         for statement in each.statements:
             row = {
                 "case_id": each.case_id,
@@ -173,6 +174,6 @@ def _csv(cases: Sequence[Case], checked: Sequence[CheckedResponse]) -> str:
                 "statement": statement["text"],
                 **statement,
             }
-            row |= {"row": case.extra.get("row"), "question": question_text(case.question)}
+            row |= {"row": case.row_of(index), "question": question_text(case.question)}
             writer.writerow({name: no_formula(row.get(name, "")) for name in COLUMNS})
     return file.getvalue()

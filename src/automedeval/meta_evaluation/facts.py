@@ -23,6 +23,8 @@ DANGERS = {  # kind of danger in an audit → words
     "reversal": "reversed advice",
     "precaution": "a missing precaution",
 }
+# What statements were checked against → words.
+AGAINST = {"reference": "the reference", "books": "the books", "none": "the model's opinion"}
 WARNINGS = {  # the facts that a run's table cannot do without; the report has all
     "Contradicts its evidence", "What it does not see", "Invalid verdicts", "Broken rationales", "Empty and unread",
     "Other languages",
@@ -234,22 +236,31 @@ def against_best(judge: str, best: Mapping[str, Any]) -> str:
     return f"{judge} is {word} than the best baseline, {name}: {size}."
 
 
-def best_of(order: Sequence[str], level: Sequence[str], higher: str, none: str) -> str:
+def best_of(stands: Mapping[str, Any], higher: str, none: str) -> str:
     """Say which model is first, and of which others it is not clearly different.
 
     Args:
-        order, level: the models, the first one first, and those that it is not clearly better than.
+        stands: how the models stand, as `candidates.standing` returns it.
         higher, none: what is said of it and of no model, as "wins more pairs" and "clearly wins most pairs".
     """
+    order, level, equal = stands["order"], stands["level"], stands["equal"]
     first, others = order[0], len(order) - 1
     if not level:
         return f"{first} {higher} than {order[1] if others == 1 else f'each of the {others} other models'}."
-    names = in_a_row(level) if len(level) <= 3 else f"{len(level)} other models"
     rest = others - len(level)
+    below = [model for model in level if model not in equal]
+    names = in_a_row(below) if len(below) <= 3 else f"{len(below)} other models"
+    above = f"not clearly above {names}"
+    at_top = f"{first} is first, but {above}"
+    if len(equal) > 1:
+        tied = in_a_row(equal) if len(equal) <= 3 else f"{len(equal)} models"
+        at_top = f"{tied} are level" + f", and {above}" * bool(below)
     behind = (
-        f" It {higher} than the {f'{rest} others' if rest > 1 else 'other one'}." if rest else ""
+        f" {first} {higher} than the {f'{rest} others' if rest > 1 else 'other one'}."
+        if rest
+        else ""
     )
-    return f"No model {none}. {first} is first, but not clearly above {names}.{behind}"
+    return f"No model {none}. {at_top}.{behind}"
 
 
 def in_words(kinds: Sequence[str]) -> str:

@@ -31,10 +31,8 @@ def rank(
     )
     if rubric.in_words:
         return by_degrees(judge)
-    rows = rows_of([judge])
-    # Of a judge of pairs who wins on more of the criteria:
-    relation = rows[0].relations if len(rows) == 1 else np.sign(sum(row.relations for row in rows))
-    table, stands = by_values(judge, rows[0].values, relation), ranked(cases, relation)
+    row = rows_of([judge])[0]
+    table, stands = by_values(judge, row.values, row.relations), ranked(cases, row.relations)
     places = {model: place for place, model in enumerate(stands["order"])}  # as in the report
     values = {row["model"]: _value(row.get(WON) or row.get(MEAN)) for row in table}
     table.sort(
@@ -47,7 +45,7 @@ def rank(
     ]
     # The run prints the share of valid verdicts and the next command itself.
     known = {"agreement": [UNRATED], "valid": None, "steps": (), "unclear": stands["unclear"]}
-    return table, known_of_judge(cases, rows[0], **known)
+    return table, known_of_judge(cases, row, **known)
 
 
 def by_degrees(judge: VerdictTable) -> tuple[list[dict[str, Any]], JudgeProfile]:

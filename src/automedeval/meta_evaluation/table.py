@@ -298,8 +298,9 @@ class VerdictTable:
         """The choices on every criterion: int [pairs] (see `choice`)."""
         return {criterion: self.choice(criterion) for criterion in self.criteria}
 
-    def choice_relations(self, criterion: str, choice: np.ndarray) -> np.ndarray:
-        """Turn choices (indices of CHOICES, -1 for none) into relations: 1 where the first response is the better one."""
+    def choice_relations(self, criterion: str, run: int | None = None) -> np.ndarray:
+        """Return the relations by the choices of all runs, or of one: float [pairs], 1 where the first response is better."""
+        choice = self.choice(criterion, run)
         way = -1.0 if criterion in self.worse else 1.0
         return np.select([choice < 0, choice == 0, choice == 1], [np.nan, way, -way], 0.0)
 
@@ -443,8 +444,9 @@ def counted(cases: Cases, name: str, values: np.ndarray) -> VerdictTable:
 
 @dataclass(eq=False)
 class Row:
-    """One line of the table: a judge that gives scores, one criterion of a pairwise judge, or a baseline.
+    """One line of the table: a judge, one criterion of a pairwise judge, or a baseline.
 
+    Of a pairwise judge the line without a criterion is by all of them: the response wins that wins on more criteria.
     Its values are means over the judge's runs, or those of one `run`. What kind of values there are is that of all runs.
     """
 
@@ -460,6 +462,11 @@ class Row:
         """Return a line for every run by itself; this line alone where the judge has one run."""
         numbers = self.judge.runs
         return [replace(self, run=number) for number in numbers] if len(numbers) > 1 else [self]
+
+    @property
+    def criteria(self) -> list[str]:
+        """The criteria whose choices count in this line; none where the judge gives scores."""
+        return self.judge.criteria if self.criterion is None else [self.criterion]
 
     @cached_property
     def scores(self) -> np.ndarray | None:
@@ -512,10 +519,10 @@ class Row:
     @cached_property
     def relations(self) -> np.ndarray:
         """The relations by the judge's choices, else by its scores, else by its expected scores: float [pairs]."""
-        if self.criterion is not None:
-            return self.judge.choice_relations(
-                self.criterion, self.judge.choice(self.criterion, self.run)
-            )
+        if criteria := self.criteria:
+            relations = [self.judge.choice_relations(name, self.run) for name in criteria]
+            known = ~np.isnan(relations).all(axis=0)
+            return np.where(known, np.sign(np.nansum(relations, axis=0)), np.nan)
         pairs = len(self.judge.cases.panel.pairs[0])
         return np.full(pairs, np.nan) if self.own is None else self.judge.relations(self.own)
 
@@ -539,7 +546,12 @@ class Row:
 
 
 def rows_of(judges: Sequence[VerdictTable]) -> list[Row]:
-    """Return the lines of the table, one per criterion of a pairwise judge."""
-    return [
-        Row(judge, criterion) for judge in judges for criterion in (*judge.criteria,) or (None,)
-    ]
+    """Return the lines of the table: one of each judge, and after that of a pairwise judge one of each of its criteria.
+
+    A pairwise judge with one criterion has the line of this criterion alone.
+    """
+    rows: list[Row] = []
+    for judge in judges:
+        of_criteria = [Row(judge, criterion) for criterion in judge.criteria]
+        rows += of_criteria if len(of_criteria) == 1 else [Row(judge), *of_criteria]
+    return rows

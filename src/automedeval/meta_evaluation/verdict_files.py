@@ -70,6 +70,7 @@ def read_verdicts(
             if verdict.rubric not in rubrics:
                 rubrics[verdict.rubric] = _rubric(verdict.rubric, rubric, more)
             case = cases.records[cases.index[verdict.case_id]]
+            verdict = verdict.of_case(case, place)
             kind = _kind(verdict, by := rubrics[verdict.rubric], case)
             if kind not in kinds:
                 raise RecordError(f"{place}: {REFUSED[kind].format(verdict.rubric)}")

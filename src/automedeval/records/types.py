@@ -9,6 +9,7 @@ import json
 import math
 import re
 import unicodedata
+from collections.abc import Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import cache
 from itertools import pairwise
@@ -340,6 +341,10 @@ class Case:
             [self.digest, [(each.criterion, float(each.points)) for each in self.criteria]]
         )
 
+    def row_of(self, index: int) -> int | None:
+        """Return the row of a table, from 1, that has a response; None where the case is not from a table."""
+        return self.responses[index].extra.get("row", self.extra.get("row"))
+
     @property
     def models(self) -> list[str]:
         """Return the candidates' names in the order of the responses."""
@@ -463,6 +468,12 @@ class VerdictRating(Record):
     extra: dict[str, Any] = field(default_factory=dict)
 
 
+def _check_statement(statement: object) -> None:
+    """Raise RecordError unless a checked statement has its text and its place in the response."""
+    for name, kinds in (("text", (str,)), ("start", (int,)), ("end", (int,))):
+        take(statement, name, kinds)
+
+
 # The kinds of danger that a judge without medical knowledge does not see, its verdicts' "blind_to".
 UNSEEN = ("dose", "negation", "emergency")
 
@@ -507,14 +518,52 @@ class Verdict(LogRecord):
 
     @classmethod
     def from_dict(cls, record: dict) -> Self:
-        for name in (
-            "models",
-            "empty",
-            "blind_to",
-        ):  # the keys of `extra` that are read as lists of texts
-            for each in take(record, name, (list, NoneType), None) or ():
-                take({name: each}, name, (str,))
+        # The keys of `extra` that are read: lists of texts, and the contradicted statements by model.
+        for name in ("models", "empty", "blind_to"):
+            for text in take(record, name, (list, NoneType), None) or ():
+                take({name: text}, name, (str,))
+        checked = take(record, "checked", (dict, NoneType), None) or {}
+        for model in checked:
+            for statement in take(checked, model, (list,)):
+                _check_statement(statement)
         return super().from_dict(record)
+
+    def placed(self, places: Sequence[int], count: int) -> Self:
+        """Return the verdict with what it says of response i at `places[i]`, in a case with so many responses.
+
+        Scores that are not one for each place stay, and are refused where verdicts are checked.
+        """
+        place_of = dict(enumerate(places))
+
+        def moved(values: Any) -> Any:
+            if not isinstance(values, list | tuple) or len(values) != len(places):
+                return values
+            value_at = dict(zip(places, values))
+            return tuple(value_at.get(place) for place in range(count))
+
+        by_criterion = self.criterion_scores and {
+            name: moved(scores) for name, scores in self.criterion_scores.items()
+        }
+        return replace(
+            self,
+            order=tuple(place_of.get(index, index) for index in self.order),
+            scores=moved(self.scores),
+            expected_scores=moved(self.expected_scores),
+            criterion_scores=by_criterion,
+        )
+
+    def of_case(self, case: Case, place: str) -> Self:
+        """Return the verdict in the order of the case's responses; RecordError, with its `place`, if it is on other models."""
+        models = self.extra.get("models") or case.models
+        if models == case.models:
+            return self
+        if sorted(models) != sorted(case.models):
+            raise RecordError(
+                f"{place}: the verdict on case {case.id!r} is on the responses of {', '.join(models)}, "
+                f"and the case has {', '.join(case.models)}"
+            )
+        verdict = self.placed([case.models.index(model) for model in models], len(models))
+        return replace(verdict, extra=self.extra | {"models": case.models})
 
     def to_dict(self) -> dict[str, Any]:
         record = super().to_dict()

@@ -88,6 +88,22 @@ def means_by_model(
     }
 
 
+def shared_means(cases: Cases, values: np.ndarray) -> dict[str, Any]:
+    """Return the means of models with values [responses] of different cases, in the cases that have a value of every one.
+
+    Returns:
+        The number of these "cases", of how many "of", and the "means" by model; empty where all models have the same cases.
+    """
+    scored, case = ~np.isnan(values), cases.panel.case
+    models = len(np.unique(cases.model_of[scored]))
+    count = np.bincount(case[scored], minlength=len(cases))
+    is_shared = count == models
+    if len(cases.models) > MOST_MODELS or (is_shared == (count > 0)).all():
+        return {}
+    means = means_by_model(cases, np.where(is_shared[case], values, np.nan))
+    return {"cases": int(is_shared.sum()), "of": int((count > 0).sum()), "means": means}
+
+
 def shares_won(cases: Cases, relation: np.ndarray) -> dict[str, Any]:
     """Return the share of its pairs that each model wins by relations [pairs], a tie counting half."""
     halves = np.concatenate([1 + relation, 1 - relation]) / 2
@@ -135,14 +151,23 @@ def standing(table: dict[str, Any]) -> dict[str, Any]:
     """Return how the models of one judge's table stand.
 
     Returns:
-        "order": the models by their mean share of pairs won, none before one that it is clearly worse than; "level": those that
-        the first is not shown to be better than, by an adjusted p-value below `LEVEL`; "signs": (model, model) → ">" better,
+        "order": the models by their mean share of pairs won, equal ones by name, none before one that it is clearly worse than;
+        "equal": those with the share of the first, and it; "level": those that the first is not shown to be better than, by an
+        adjusted p-value below `LEVEL`; "signs": (model, model) → ">" better,
         "<" worse, "≈" no clear difference, "" not compared; "wins": (model, model) → the share of their cases that the first
         wins, ties counted half; "ranks": model → the ranks that clear differences leave it, as "1" or "1–2"; "unclear": the
         first model, the one that is hardest to tell from it, and about how many more cases would (None: no number), else None.
     """
     if "gap" in table:
-        return {"order": [], "level": [], "signs": {}, "wins": {}, "ranks": {}, "unclear": None}
+        return {
+            "order": [],
+            "equal": [],
+            "level": [],
+            "signs": {},
+            "wins": {},
+            "ranks": {},
+            "unclear": None,
+        }
     signs, wins, more = {}, {}, {}
     for pair in table["pairs"]:
         first, second = pair["pair"]
@@ -157,10 +182,10 @@ def standing(table: dict[str, Any]) -> dict[str, Any]:
         Counter(model for (model, _), sign in signs.items() if sign == which) for which in "<>"
     )
     shares = {
-        model: fmean(share for (name, _), share in wins.items() if name == model)
+        model: round(fmean(share for (name, _), share in wins.items() if name == model), 9)
         for model in table["models"]
     }
-    order, rest = [], sorted(table["models"], key=lambda model: -shares[model])
+    order, rest = [], sorted(table["models"], key=lambda model: (-shares[model], model))
     while rest:
         free = (
             model for model in rest if not any(signs.get((other, model)) == ">" for other in rest)
@@ -176,7 +201,8 @@ def standing(table: dict[str, Any]) -> dict[str, Any]:
     ]
     ranks = {model: "–".join(dict.fromkeys(map(str, ends[model]))) for model in order}
     hardest = max(unclear, key=lambda each: math.inf if each[2] is None else each[2], default=None)
-    stands = {"order": order, "level": level, "signs": signs, "wins": wins}
+    equal = [order[0], *(model for model in level if shares[model] == shares[order[0]])]
+    stands = {"order": order, "equal": equal, "level": level, "signs": signs, "wins": wins}
     return stands | {"ranks": ranks, "unclear": hardest}
 
 

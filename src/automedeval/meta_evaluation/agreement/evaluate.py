@@ -6,16 +6,21 @@ all of them, so that differences between judges are paired.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from itertools import product
+from itertools import chain, product
 from typing import Any
 
 import numpy as np
 
 from automedeval.meta_evaluation.agreement.baselines import best_baseline, differences, paired
-from automedeval.meta_evaluation.agreement.candidates import compare_candidates, tell_apart
+from automedeval.meta_evaluation.agreement.candidates import (
+    compare_candidates,
+    shared_means,
+    tell_apart,
+)
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.judge_facts import (
     contradicted,
+    evidence_in_words,
     prefers_longer,
     record_of,
 )
@@ -53,10 +58,12 @@ def meta_evaluate(
         "judges": {row.name: record_of(cases, row) for row in rows},
     }
     tree["main_judge"] = {"name": main.name}
-    wrong = {case for (case, _), statements in contradicted(main.judge).items() if statements}
+    wrong = {place: said for place, said in contradicted(main.judge).items() if said}
     tree["main_judge"] |= {
         "valid_rates": _valid_rates(cases, main.judge),
-        "contradicted_cases": len(wrong),
+        "contradicted_cases": len({case for case, _ in wrong}),
+        "shared": {} if main.values is None else shared_means(cases, main.values),
+        "contradicted_by": evidence_in_words(chain.from_iterable(wrong.values())),
     }
     compared = {row.name: compare_candidates(cases, row.relations, row.values) for row in rivals}
     if people is not None:
@@ -113,9 +120,7 @@ def measures_of(cases: Cases, row: Row, rated: np.ndarray, relation: np.ndarray)
     """
     record: dict[str, Any] = agreement.accuracies(cases.panel, relation, row.relations)
     record["concordance"] = agreement.concordance(cases.panel, relation, row.finest)
-    reason = (
-        "this judge gives choices, no scores" if row.criterion is not None else "no valid verdict"
-    )
+    reason = "this judge gives choices, no scores" if row.criteria else "no valid verdict"
     if row.own is None or np.isnan(row.own).all():  # the latter of one run
         return record | dict.fromkeys(CORRELATIONS, Estimate(None, reason=reason))
     return record | agreement.correlations(cases.panel, rated, row.own)
@@ -134,7 +139,7 @@ def _agreement(cases: Cases, people: People, row: Row, relation: np.ndarray) -> 
             {"run": each.run} | measures_of(cases, each, rated, relation) for each in runs
         ]
     record["rated_cases"] = row.rated_cases(people)
-    if row.criterion is None and row.judge.kind == "judge":
+    if not row.criteria and row.judge.kind == "judge":
         record["by_confidence"] = _by_confidence(cases, row, relation)
     return record
 

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 
 from automedeval.meta_evaluation.agreement.cases import Cases
-from automedeval.meta_evaluation.facts import LEAST_RATED, Audit, JudgeProfile
+from automedeval.meta_evaluation.facts import AGAINST, LEAST_RATED, Audit, JudgeProfile
 from automedeval.meta_evaluation.table import Row, VerdictTable
 from automedeval.models.arguments import ChatArguments, EncoderArguments, next_command
 from automedeval.records import RecordError, read_json
 from automedeval.records.language import is_english
+from automedeval.records.text import in_a_row
 from automedeval.rubrics import without_scale
 from automedeval.stats import bootstrap
 from automedeval.stats.agreement import ACCURACIES, CORRELATIONS, concordance
@@ -67,6 +68,15 @@ def contradicted(judge: VerdictTable) -> Statements:
         for case_id, by_model in checked
         for model, those in by_model.items()
     }
+
+
+def evidence_in_words(statements: Iterable[Mapping[str, Any]]) -> str:
+    """Return what these statements contradict, as "the reference"; "the evidence" where they name no source."""
+    sources = [statement.get("source") for statement in statements]
+    if not sources or None in sources:
+        return "the evidence"
+    kinds = {"reference" if source == "reference" else "books" for source in sources}
+    return in_a_row([AGAINST[kind] for kind in sorted(kinds, reverse=True)], "or")
 
 
 def contradicted_by_model(judge: VerdictTable) -> dict[str, list[int]]:

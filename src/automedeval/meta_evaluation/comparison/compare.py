@@ -36,7 +36,7 @@ def scales_of(
     ratings = people.scores[~np.isnan(people.scores)]
     scales = {}
     for row in rows:
-        if row.criterion is None and row.values is None:
+        if not row.criteria and row.values is None:
             notes.append(f"{row.name} has no valid verdict on these cases, and is left out")
             continue
         scale = row.judge.scale

@@ -36,7 +36,7 @@ def compare_two(
         names = ", ".join(judge.name for judge in judges)
         raise RecordError(f"--fail_if_worse takes the verdicts of one judge, not of {names}")
     (row, *_) = rows_of(judges)
-    if row.criterion is not None or row.judge.scale is None:
+    if row.criteria or row.judge.scale is None:
         raise RecordError(
             f"{row.judge.name} gives no scores on a known scale, and --fail_if_worse needs them"
         )

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.table import VerdictTable
@@ -99,23 +98,12 @@ def _joined(old: Cases, new: Cases, models: Sequence[Mapping[str, str]]) -> list
 def _moved(verdict: Verdict, case: Case, names: Mapping[str, str]) -> Verdict:
     """Return a verdict as one on the joined case; `names` are what the models of its run are called there."""
     places = [place for place, model in enumerate(case.models) if model in names.values()]
-
-    def placed(values: Sequence[Any] | None) -> Any:
-        return values and tuple(
-            dict(zip(places, values, strict=True)).get(place) for place in range(len(case.models))
-        )
-
     checked = verdict.extra.get("checked", {})
     return replace(
-        verdict,
-        order=tuple(places[index] for index in verdict.order),
+        verdict.placed(places, len(case.models)),
         pair=verdict.pair and (names[verdict.pair[0]], names[verdict.pair[1]]),
-        scores=placed(verdict.scores),
-        expected_scores=placed(verdict.expected_scores),
         choices=verdict.choices
         and {key: names.get(choice, choice) for key, choice in verdict.choices.items()},
-        criterion_scores=verdict.criterion_scores
-        and {key: placed(each) for key, each in verdict.criterion_scores.items()},
         extra=verdict.extra
         | {"checked": {names[model]: statements for model, statements in checked.items()}},
     )

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import scipy
 
 from automedeval.meta_evaluation.agreement.candidates import MOST_MODELS
 from automedeval.meta_evaluation.agreement.cases import Cases
@@ -14,7 +15,7 @@ from automedeval.meta_evaluation.table import Row
 from automedeval.records import RecordError, question_text
 from automedeval.records.text import in_a_row
 from automedeval.stats.agreement import relation_of
-from automedeval.stats.bootstrap import Estimate
+from automedeval.stats.bootstrap import Estimate, holm
 from automedeval.stats.prediction_powered import prediction_powered
 
 DIGEST = re.compile(r"[0-9a-f]{12}(/epoch-\d+)?")  # an id that says nothing, of a table without ids
@@ -73,6 +74,19 @@ def paired_difference(gaps: np.ndarray, scale: tuple[float, float] | None) -> Es
         return found
     most = float(scale[1] - scale[0])
     return replace(found, low=max(found.low, -most), high=min(found.high, most))
+
+
+def p_value(gaps: np.ndarray, mean: Estimate, counts: Mapping[str, int]) -> float | None:
+    """Return the two-sided p-value of the mean of gaps by Student's t-test; where all are equal, of a sign test of the cases.
+
+    None without a gap.
+    """
+    if not len(gaps):
+        return None
+    if mean.low is not None:
+        return float(scipy.stats.ttest_1samp(gaps, 0.0).pvalue)
+    decided = counts["better"] + counts["worse"]
+    return float(scipy.stats.binomtest(counts["better"], decided).pvalue) if decided else 1.0
 
 
 def beside_baseline(
@@ -139,8 +153,8 @@ def against_baseline(
     Returns:
         The record: the baseline, and of every other model in how many cases it is "better", "worse" and "equal", the "cases"
         in which it is worse, the worst first, the "means" of the baseline and of it in the cases that both have, and their
-        "difference"; "questions" has the first words of those cases whose id is a digest. And the gap and the marks of all
-        answers, as `beside_baseline` returns them.
+        "difference" with its "p" value, also adjusted for the number of models (Holm); "questions" has the first words of
+        those cases whose id is a digest. And the gap and the marks of all answers, as `beside_baseline` returns them.
     """
     values = row.ranking_values
     record: dict[str, Any] = {"name": baseline, "models": {}, "questions": {}}
@@ -158,12 +172,15 @@ def against_baseline(
         }
         means = [float(values[at][both].mean()) if both.any() else None for at in (old, new)]
         about = {"cases": [case.id for case in worse], "means": means}
-        record["models"][name] = (
-            counts | about | {"difference": paired_difference(gap[new], row.judge.scale).to_dict()}
-        )
+        difference = paired_difference(gap[new], row.judge.scale)
+        tested = {"p": p_value(gap[new][both], difference, counts), "p_adjusted": 1.0}
+        record["models"][name] = counts | about | {"difference": difference.to_dict()} | tested
         for case in (case for case in worse if DIGEST.fullmatch(case.id)):
             question = " ".join(question_text(case.question).split())
             record["questions"][case.id] = (
                 f"“{question[:FIRST_WORDS]}{'…' * (len(question) > FIRST_WORDS)}”"
             )
+    compared = [each for each in record["models"].values() if each["p"] is not None]
+    for each, adjusted in zip(compared, holm([each["p"] for each in compared])):
+        each["p_adjusted"] = adjusted
     return record, (gap, marks)

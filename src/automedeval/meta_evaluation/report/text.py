@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from itertools import zip_longest
 from typing import Any
 
-from automedeval.meta_evaluation.agreement.candidates import standing
+from automedeval.meta_evaluation.agreement.candidates import LEVEL, standing
 from automedeval.meta_evaluation.agreement.judge_facts import profile
 from automedeval.meta_evaluation.criteria.report import credit as credit_of_criteria
 from automedeval.meta_evaluation.facts import (
@@ -40,7 +40,9 @@ def headline(result: dict[str, Any], scale: tuple[float, float] | None) -> str:
     if len(wrong) > 2:
         answers = f"{sum(wrong.values())} answers"
     verb = "contradicts" if sum(wrong.values()) == 1 else "contradict"
-    found = f" By {called(known.judge)}'s check {answers} {verb} the reference." if wrong else ""
+    found = (
+        f" By {called(known.judge)}'s check {answers} {verb} {_evidence(result)}." if wrong else ""
+    )
     if known.valid == 0:
         return f"{known.judge} has no valid verdict, so that no model can be compared."
     if result["cases"]["models"] == 1:
@@ -50,9 +52,7 @@ def headline(result: dict[str, Any], scale: tuple[float, float] | None) -> str:
     worst_first = sorted(
         result["baseline"]["models"].items(), key=lambda each: each[1]["better"] - each[1]["worse"]
     )
-    said = " ".join(
-        _beside(name, each, result["baseline"]["name"], scale) for name, each in worst_first[:SHOWN]
-    )
+    said = " ".join(_beside(name, each, result, scale) for name, each in worst_first[:SHOWN])
     more = (
         f" {several(len(worst_first) - SHOWN, 'other model')} below."
         if len(worst_first) > SHOWN
@@ -85,9 +85,11 @@ def bars(result: dict[str, Any], scale: tuple[float, float] | None) -> Bars:
     """
     main = result["main_judge"]["name"]
     record, table, rows = result["judges"][main], result["models"][main], []
+    shared = result["main_judge"]["shared"]
+    means = shared["means"] if shared else {}
     for name in standing(table)["order"]:
         each = table["models"][name]
-        mean = (each.get("score") if scale else None) or each["win_rate"]
+        mean = (means.get(name) or each.get("score") if scale else None) or each["win_rate"]
         counts = {
             "contradicted": record["contradicted"].get(name, (0, 0))[0],
             "empty": record["empty"].get(name, 0),
@@ -95,11 +97,9 @@ def bars(result: dict[str, Any], scale: tuple[float, float] | None) -> Bars:
         rows.append(
             (name, mean, ", ".join(f"{count} {what}" for what, count in counts.items() if count))
         )
-    what = (
-        f"Mean score, {scale[0]:g} (worst) to {scale[1]:g} (best)"
-        if scale
-        else "Share of pairs won"
-    )
+    what = "Share of pairs won"
+    if scale:
+        what = f"Mean score{_where(shared)}, {scale[0]:g} (worst) to {scale[1]:g} (best)"
     rows.sort(key=lambda row: -(row[1]["value"] or 0))
     return Bars(f"{what}. Lines: 95 % intervals", rows, scale)
 
@@ -122,12 +122,16 @@ def read_first(result: dict[str, Any]) -> list[tuple[str, str]]:
     worse, contradicted = _worse(result), result["main_judge"]["contradicted_cases"]
     others = list(result["baseline"]["models"]) if "baseline" in result else []
     who = others[0] if len(others) == 1 else "a model"
-    text = f"{several(contradicted, 'case')} with an answer that contradicts the reference"
+    text = f"{several(contradicted, 'case')} with an answer that contradicts {_evidence(result)}"
     links = [("#show=contradicted", text)] * bool(contradicted)
     links += [("#show=lost", f"{several(len(worse), 'case')} in which {who} is worse")] * bool(
         worse
     )
     return links or [("#show=invalid", "what the judge wrote")] * (known_of(result)[2].valid == 0)
+
+
+def _evidence(result: dict[str, Any]) -> str:
+    return result["main_judge"]["contradicted_by"]
 
 
 def _worse(result: dict[str, Any]) -> list[str]:
@@ -152,19 +156,26 @@ def known_of(result: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any], Ju
     return table, stands, profile(main["name"], result["judges"][main["name"]], **more)
 
 
-def _beside(name: str, each: dict[str, Any], base: str, scale: tuple[float, float] | None) -> str:
-    """Return a sentence on a model beside the baseline."""
+def _beside(
+    name: str, each: dict[str, Any], result: dict[str, Any], scale: tuple[float, float] | None
+) -> str:
+    """Return a sentence on a model beside the baseline; its direction is that of the figure that was tested."""
+    base, models = result["baseline"]["name"], len(result["baseline"]["models"])
     difference, cases = each["difference"], each["better"] + each["worse"] + each["equal"]
     if not cases:
         return f"{name} and {base} have no score on the same case."
-    one_way = difference["low"] is None and cases > 5 and cases in (each["better"], each["worse"])
-    clear = one_way or is_clear(
-        difference
-    )  # without spread a sign test of six equal signs has p < 0.05
-    way = "higher than" if (difference["value"] or 0) > 0 else "lower than"
-    text = (
-        f"{name} scores {way} {base}" if clear else f"{name} is not clearly different from {base}"
+    by_scores = difference["low"] is not None or round(difference["value"] or 0, 2) != 0
+    tested = difference["value"] if by_scores else each["better"] - each["worse"]
+    ways = (
+        ("scores higher", "scores lower") if by_scores else ("wins more cases", "wins fewer cases")
     )
+    text = f"{name} {ways[tested < 0]} than {base}"
+    if each["p_adjusted"] >= LEVEL:
+        by_chance = is_clear(difference) and models > 1
+        among = f" among {models} comparisons" if by_chance else ""
+        text = f"{name} is not clearly different from {base}{among}"
+    if cases < result["cases"]["cases"]:
+        text += f" in the {cases} of {result['cases']['cases']} cases with a score of both"
     if scale:
         before, after = each["means"]
         low, high = difference["low"], difference["high"]
@@ -190,7 +201,7 @@ def _best(table: dict[str, Any], stands: dict[str, Any], trusted: bool) -> str:
         if trusted
         else ("wins more pairs", "clearly wins most pairs")
     )
-    return best_of(stands["order"], stands["level"], higher, none)
+    return best_of(stands, higher, none)
 
 
 def _means(
@@ -199,11 +210,23 @@ def _means(
     """Say the mean score of the first model beside the highest other one, which may be above it; nothing without scores."""
     means = {name: figure["value"] for name, figure, _ in bars(result, scale).rows}
     first, *others = stands["order"] or [None]
+    shared = result["main_judge"]["shared"]
     if scale is None or not others:
         return ""
+    if shared and not shared["cases"]:
+        return " No case has a score of every model, so that mean scores are not compared."
     of_others = [means[name] for name in others]
     others_have = f"of {others[0]}" if len(others) == 1 else "of the others at most"
-    return f" Mean score of {first}: {means[first]:.2f} of {scale[1]:g}, {others_have} {max(of_others):.2f}."
+    return f" Mean score of {first}{_where(shared)}: {means[first]:.2f} of {scale[1]:g}, {others_have} {max(of_others):.2f}."
+
+
+def _where(shared: dict[str, Any]) -> str:
+    """Name the cases of the means, where models have scores of different cases."""
+    if not shared:
+        return ""
+    if not shared["cases"]:
+        return " in each model's own cases"
+    return f" in the {shared['cases']} of {shared['of']} cases with a score of every model"
 
 
 def credit_of(result: Mapping[str, Any], line: str) -> dict[str, Any]:
