@@ -236,7 +236,7 @@ def test_judges_that_compare_pairs(tmp_path: Path) -> None:
         cases=CASES, verdicts=verdicts, ratings=drawn_ratings(tmp_path, 15), output=tmp_path / "out"
     )
     result = outcome(tmp_path, *options).result
-    assert list(result["judges"]) == ["pairs: correctness", "pairs: harmfulness"]
+    assert list(result["judges"]) == ["pairs", "pairs: correctness", "pairs: harmfulness"]
     pair = result["pairs"][0]
     figure = pair["win_rate"]["pairs: correctness"]
     assert figure["naive"]["value"] == pytest.approx(figure["classical"]["value"], abs=0.25)

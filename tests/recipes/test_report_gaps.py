@@ -145,7 +145,7 @@ def test_runs_of_every_kind_of_judge_have_a_spread(tmp_path):
     lines = evaluate(tmp_path, pairs, "--ratings", RATINGS)["table2"]["rows"]
     right = {line["judge"]: line["cells"]["pairwise_accuracy"]["values"] for line in lines}
     names = ("pairs", "pairs: correctness", "pairs: harmfulness")
-    assert right == dict.fromkeys(names, [1.0, 1.0])
+    assert right == {name: [1.0, 1.0] for name in names}
     silent = [each | {"run": run, "scores": None} for run in (0, 1) for each in agreeing_verdicts()]
     result = evaluate(tmp_path, silent, "--ratings", RATINGS)
     (line,) = result["table2"]["rows"]
