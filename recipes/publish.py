@@ -17,11 +17,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from huggingface_hub import HfApi, get_token
 
 import automedeval
-from automedeval.publishing.checks import CARD, HUB_ID, KINDS, MODEL, Parcel, pack
+from automedeval.publishing.checks import CARD, HUB_ID, KINDS, MODEL, check, sent_files, stage
 from automedeval.publishing.hub import push, reason
 from automedeval.records import RecordError, option, read_text
 from automedeval.records.command_line import parse, run
@@ -58,31 +59,36 @@ class CardArguments:
 
 def main() -> None:
     """Check all files, list them, and push them in one commit."""
-    # --- 1. Collect and check what goes out ----------------------------------------------------------------------------------
+    # --- 1. Lay out and check what goes out ----------------------------------------------------------------------------------
     args, about = parse((PublishArguments, CardArguments), __doc__, positional(sys.argv[1:]))
     check_arguments(args, about)
-    parcel = parcel_of(args, about)
-    # --- 2. List it ----------------------------------------------------------------------------------------------------------
-    for path, size in parcel.sizes.items():
-        print(f"{size:>15,}  {path}")
-    left_out = f"; left out: {', '.join(parcel.left_out)}" if parcel.left_out else ""
-    print(f"{len(parcel.files):,} files, {sum(parcel.sizes.values()):,} bytes{left_out}")
-    if args.dry_run:
-        print("dry run: nothing was sent")
-        return
-    # --- 3. Push it ----------------------------------------------------------------------------------------------------------
+    folder = Path(args.folder or "")
+    with TemporaryDirectory() as name:
+        place = Path(name)
+        left_out = stage(folder, place, written(folder, args, about))
+        check(place, args.kind, folder, args.public, args.annotators_are_pseudonyms)
+        # --- 2. List it ------------------------------------------------------------------------------------------------------
+        sizes = {path: file.stat().st_size for path, file in sent_files(place).items()}
+        for path, size in sizes.items():
+            print(f"{size:>15,}  {path}")
+        print(f"{len(sizes):,} files, {sum(sizes.values()):,} bytes; {left_out:,} left out")
+        if args.dry_run:
+            print("dry run: nothing was sent")
+            return
+        # --- 3. Push it ------------------------------------------------------------------------------------------------------
+        print(f"pushed {pushed(place, args)}")
+
+
+def pushed(place: Path, args: PublishArguments) -> str:
+    """Push a folder that is checked; return the commit's address, or raise RecordError with the Hub's reason in one line."""
     if get_token() is None:
         raise RecordError("no token of the Hub; log in with `hf auth login`, or set HF_TOKEN")
-    api, message = (
-        HfApi(library_name="automedeval"),
-        f"Publish {args.kind} with AutoMedEval {automedeval.__version__}",
-    )
+    api = HfApi(library_name="automedeval")
+    message = f"Publish {args.kind} with AutoMedEval {automedeval.__version__}"
     try:
-        with warnings.catch_warnings(
-            action="ignore"
-        ):  # the client's, about things that are checked here
-            print(f"pushed {push(api, parcel, args.repo, message, args.public)}")
-    except (RecordError, KeyboardInterrupt):
+        with warnings.catch_warnings(action="ignore"):  # the client's, about what is checked here
+            return push(api, place, args.kind, args.repo, message, args.public)
+    except RecordError:
         raise
     except Exception as error:  # noqa: BLE001  the client and its transport raise many kinds
         raise RecordError(f"{args.repo}: not pushed: {reason(error)}") from None
@@ -113,16 +119,15 @@ def check_arguments(args: PublishArguments, about: CardArguments) -> None:
         raise RecordError(f"{args.folder}: no such folder")
 
 
-def parcel_of(args: PublishArguments, about: CardArguments) -> Parcel:
-    """Return the files to publish, with the filled card."""
-    folder, card, extra = Path(args.folder), None, {}
+def written(folder: Path, args: PublishArguments, about: CardArguments) -> dict[str, bytes]:
+    """Return what is written for the repository: the card, and a judge's rubric beside its weights."""
     if args.kind == MODEL:
-        card, extra = about_model(folder, args, about)
-    elif (folder / CARD).is_file():  # its example names the local folder
-        card = re.sub(
-            r'load_dataset\("[^"\n]*"\)', f'load_dataset("{args.repo}")', read_text(folder / CARD)
-        )
-    return pack(folder, args.kind, card, args.public, args.annotators_are_pseudonyms, extra)
+        card, rubric = about_model(folder, args, about)
+        return {CARD: card.encode(), **rubric}
+    if not (folder / CARD).is_file():
+        return {}
+    example = f'load_dataset("{args.repo}")'  # in the place of the local folder
+    return {CARD: re.sub(r'load_dataset\("[^"\n]*"\)', example, read_text(folder / CARD)).encode()}
 
 
 def about_model(

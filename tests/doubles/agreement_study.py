@@ -5,13 +5,13 @@ import gzip
 import html
 import json
 import re
-from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+from factories import read, write
 from programs import SAMPLE, flags, run_recipe, succeeded
 
 from automedeval.stats.agreement import ACCURACIES, CORRELATIONS
@@ -21,18 +21,6 @@ meta_evaluate = partial(run_recipe, "report")
 CASES, RATINGS = SAMPLE / "test_cases.jsonl", SAMPLE / "test_ratings.jsonl"
 FAST = ("--resamples", 200, "--encoder", "none")
 MEASURES = ACCURACIES + CORRELATIONS
-
-
-def read(path: Path) -> list[dict]:
-    return [json.loads(line) for line in Path(path).read_text(encoding="utf-8").splitlines()]
-
-
-def write(path: Path, records: Iterable[Any]) -> Path:
-    """Write a JSON Lines file of dicts, or of records with `to_dict`; return its path."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    rows = (record if isinstance(record, dict) else record.to_dict() for record in records)
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return path
 
 
 def told(folder: Path) -> str:

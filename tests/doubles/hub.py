@@ -12,7 +12,6 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from http.server import BaseHTTPRequestHandler
@@ -24,7 +23,6 @@ from doubles.local_server import LocalServer
 
 LARGE = (".safetensors", ".parquet")  # what the Hub keeps by LFS whatever its size
 WRITER, READER = "a-token-that-writes", "a-token-that-reads"
-MIME = {"bytes": "application/octet-stream", "json": "application/json"}
 REPO = r"(?P<repo>[\w.-]+/[\w.-]+)"
 API = re.compile(rf"/api/(?P<kind>model|dataset|space)s/{REPO}(?P<rest>/.*)?")
 BATCH = re.compile(rf"/(?:(?P<kind>dataset|space)s/)?{REPO}\.git/info/lfs/objects/batch")
@@ -68,13 +66,8 @@ class Repo:
 
     def commit(self, files: dict[str, File], message: str) -> str:
         """Add a revision; return its name."""
-        parts = [
-            self.kind,
-            self.name,
-            str(len(self.revisions)),
-            *(f"{path} {files[path].blob}" for path in files),
-        ]
-        name = hashlib.sha1("\n".join(parts).encode()).hexdigest()
+        blobs = "".join(file.blob for file in files.values())
+        name = hashlib.sha1(f"{self.name} {len(self.revisions)} {blobs}".encode()).hexdigest()
         self.revisions[name] = files
         self.messages.append(message)
         return name
@@ -123,29 +116,19 @@ class HubDouble(LocalServer):
     def environment(self, home: Path, token: str | None = WRITER) -> dict[str, str]:
         """Return an environment in which clients use this Hub only, with an empty home."""
         home.mkdir(parents=True, exist_ok=True)
-        variables = {
-            "HF_ENDPOINT": self.url,
-            "HF_HUB_DISABLE_XET": "1",
-            "HF_HUB_DISABLE_TELEMETRY": "1",
-        }
-        variables |= {"HOME": str(home), "HF_HOME": str(home / "hf"), "PATH": os.environ["PATH"]}
-        variables |= {
-            "TOKENIZERS_PARALLELISM": "false",
-            "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "2"),
-        }
-        variables |= {name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ}
+        names = ("PATH", "PYTHONPATH", "OMP_NUM_THREADS", "TOKENIZERS_PARALLELISM")
+        variables = {name: os.environ[name] for name in names if name in os.environ}
+        variables |= {"HF_ENDPOINT": self.url, "HF_HUB_DISABLE_XET": "1"}
+        variables |= {"HOME": str(home), "HF_HOME": str(home / "hf")}
         return variables | ({"HF_TOKEN": token} if token else {})
 
     def add(self, kind: str, name: str, folder: Path, tag: str | None = None) -> str:
         """Commit a folder as a repository's only files; return the revision's name."""
         repo = self.repos.setdefault((kind, name), Repo(kind, name, False))
-        paths = {
-            str(path.relative_to(folder)): path
+        files = {
+            str(path.relative_to(folder)): File(path.read_bytes(), path.name.endswith(LARGE))
             for path in sorted(folder.rglob("*"))
             if path.is_file()
-        }
-        files = {
-            each: File(path.read_bytes(), each.endswith(LARGE)) for each, path in paths.items()
         }
         revision = repo.commit(files, f"add {folder.name}")
         if tag:
@@ -153,9 +136,6 @@ class HubDouble(LocalServer):
         return revision
 
     def serve(self, handler: BaseHTTPRequestHandler) -> None:
-        if self._closing.is_set():
-            handler.close_connection = True
-            return
         path, _, query = handler.path.partition("?")
         path = unquote(path)
         with self._lock:
@@ -173,8 +153,6 @@ class HubDouble(LocalServer):
                 {"X-Error-Code": refusal.code} if refusal.code else {}
             )
             self._send(handler, (refusal.status, {"error": str(refusal)}, headers))
-        except ConnectionError:
-            handler.close_connection = True
 
     def _fault(self, method: str, path: str) -> Fault | None:
         for fault in self.faults:
@@ -185,19 +163,15 @@ class HubDouble(LocalServer):
 
     def _send(self, handler: BaseHTTPRequestHandler, answer: tuple) -> None:
         status, content, headers = answer
-        kind = "bytes" if isinstance(content, bytes) else "json"
-        content = content if kind == "bytes" else json.dumps(content).encode()
+        if not isinstance(content, bytes):
+            headers = {"Content-Type": "application/json", **headers}
+            content = json.dumps(content).encode()
         handler.send_response(status)
-        for name, value in {
-            "Content-Type": MIME[kind],
-            "Content-Length": str(len(content)),
-            **headers,
-        }.items():
+        for name, value in {"Content-Length": str(len(content)), **headers}.items():
             handler.send_header(name, value)
         handler.end_headers()
-        if handler.command == "HEAD":
-            return
-        handler.wfile.write(content)
+        if handler.command != "HEAD":
+            handler.wfile.write(content)
 
     def _answer(
         self, handler: BaseHTTPRequestHandler, path: str, query: dict, body: bytes
@@ -240,8 +214,6 @@ class HubDouble(LocalServer):
             raise Refusal(401 if token is None else 403, "this token only reads")
         kind, name = wanted.get("type") or "model", f"{wanted['organization']}/{wanted['name']}"
         url = f"{self.url}/{'' if kind == 'model' else kind + 's/'}{name}"
-        if (kind, name) in self.repos:
-            return 409, {"error": "You already created this repo", "url": url}, {}
         repo = self.repos[kind, name] = Repo(kind, name, wanted.get("visibility") == "private")
         repo.commit(
             {".gitattributes": File(b"*.safetensors filter=lfs\n", False)}, "initial commit"
@@ -270,9 +242,9 @@ class HubDouble(LocalServer):
             case ["GET", ""] | ["GET", "revision", _]:
                 return 200, self._info(repo, parts[-1] or "main"), {}
             case ["GET", "tree", revision, *folder]:
-                entries = list(
-                    self._tree(repo.at(revision), "/".join(folder), query.get("recursive", [""])[0])
-                )
+                inside = "/".join(folder)
+                files = repo.at(revision).items()
+                entries = [_entry(path, file) for path, file in files if path.startswith(inside)]
                 if folder and not entries:
                     raise Refusal(404, "no such folder", "EntryNotFound")
                 return 200, entries, {}
@@ -282,15 +254,8 @@ class HubDouble(LocalServer):
                     wanted = json.loads(body)["paths"]
                 return 200, [_entry(path, files[path]) for path in wanted if path in files], {}
             case ["POST", "preupload", revision]:
-                return (
-                    200,
-                    {
-                        "files": [
-                            _mode(each, repo.at(revision)) for each in json.loads(body)["files"]
-                        ]
-                    },
-                    {},
-                )
+                files, wanted = repo.at(revision), json.loads(body)["files"]
+                return 200, {"files": [_mode(file, files) for file in wanted]}, {}
             case ["POST", "commit", "main"]:
                 return self._commit(repo, [json.loads(line) for line in body.splitlines()])
         raise Refusal(404, "no such page")
@@ -298,44 +263,8 @@ class HubDouble(LocalServer):
     def _info(self, repo: Repo, revision: str) -> dict[str, Any]:
         files = repo.at(revision)
         name = next(name for name, held in repo.revisions.items() if held is files)
-        about = {
-            "id": repo.name,
-            "sha": name,
-            "private": repo.private,
-            "disabled": False,
-            "gated": False,
-        }
-        about |= {
-            "siblings": [{"rfilename": path} for path in files],
-            "tags": [],
-            "downloads": 0,
-            "likes": 0,
-        }
-        return about | {
-            "lastModified": "2026-01-01T00:00:00.000Z",
-            "createdAt": "2026-01-01T00:00:00.000Z",
-        }
-
-    def _tree(
-        self, files: dict[str, File], folder: str, recursive: str
-    ) -> Iterator[dict[str, Any]]:
-        folders = set()
-        for path in files:
-            if folder and not path.startswith(folder + "/"):
-                continue
-            inner = path[len(folder) :].lstrip("/")
-            for parent in Path(inner).parents[-2::-1] if "/" in inner else ():
-                name = f"{folder}/{parent}".lstrip("/")
-                if name not in folders and (recursive.lower() == "true" or "/" not in str(parent)):
-                    folders.add(name)
-                    yield {
-                        "type": "directory",
-                        "path": name,
-                        "size": 0,
-                        "oid": hashlib.sha1(name.encode()).hexdigest(),
-                    }
-            if recursive.lower() == "true" or "/" not in inner:
-                yield _entry(path, files[path])
+        siblings = [{"rfilename": path} for path in files]
+        return {"id": repo.name, "sha": name, "private": repo.private, "siblings": siblings}
 
     def _commit(self, repo: Repo, lines: list[dict[str, Any]]) -> tuple:
         files, header = dict(repo.files), lines[0]["value"]
@@ -350,15 +279,10 @@ class HubDouble(LocalServer):
                     if value["oid"] not in self.objects:
                         raise Refusal(400, f"{value['path']}: its content was never uploaded")
                     files[value["path"]] = File(self.objects[value["oid"]], True)
-                case "deletedFile":
-                    del files[value["path"]]
         name = repo.commit(files, header["summary"])
         place = repo.name if repo.kind == "model" else f"{repo.kind}s/{repo.name}"
-        return (
-            200,
-            {"success": True, "commitOid": name, "commitUrl": f"{self.url}/{place}/commit/{name}"},
-            {},
-        )
+        address = f"{self.url}/{place}/commit/{name}"
+        return 200, {"success": True, "commitOid": name, "commitUrl": address}, {}
 
     def _file(self, repo: Repo, match: re.Match) -> tuple:
         files = repo.at(match["revision"])
@@ -367,23 +291,20 @@ class HubDouble(LocalServer):
         file = files[match["path"]]
         name = next(name for name, held in repo.revisions.items() if held is files)
         etag = f'"{file.sha256 if file.lfs else file.blob}"'
-        return 200, file.content, {"ETag": etag, "X-Repo-Commit": name}
+        headers = {"ETag": etag, "X-Repo-Commit": name}
+        return 200, file.content, {"Content-Type": "application/octet-stream", **headers}
 
 
 def _entry(path: str, file: File) -> dict[str, Any]:
-    large = (
-        {"lfs": {"oid": file.sha256, "size": len(file.content), "pointerSize": 134}}
-        if file.lfs
-        else {}
-    )
-    return {"type": "file", "path": path, "size": len(file.content), "oid": file.blob, **large}
+    entry = {"type": "file", "path": path, "size": len(file.content), "oid": file.blob}
+    if file.lfs:
+        entry["lfs"] = {"oid": file.sha256, "size": len(file.content), "pointerSize": 134}
+    return entry
 
 
 def _mode(wanted: dict[str, Any], files: dict[str, File]) -> dict[str, Any]:
-    lfs, there = wanted["path"].endswith(LARGE), files.get(wanted["path"])
-    answer = {
-        "path": wanted["path"],
-        "uploadMode": "lfs" if lfs else "regular",
-        "shouldIgnore": False,
-    }
-    return answer | ({"oid": there.sha256 if there.lfs else there.blob} if there else {})
+    mode = "lfs" if wanted["path"].endswith(LARGE) else "regular"
+    answer = {"path": wanted["path"], "uploadMode": mode, "shouldIgnore": False}
+    if file := files.get(wanted["path"]):
+        answer["oid"] = file.sha256 if file.lfs else file.blob
+    return answer

@@ -7,8 +7,8 @@ from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Any
 
-from doubles.agreement_study import read, write
 from doubles.tiny_dataset import FACTS
+from factories import MODELS, case_of, rationale_of, read, verdict_of, write
 from programs import run_recipe
 
 from automedeval.dataset.folder import read_dataset, write_card, write_splits
@@ -17,49 +17,10 @@ from automedeval.introspection.mistakes import Recorded, read_recorded
 from automedeval.records import Case, Verdict
 from automedeval.rubrics import read_rubric
 
-MODELS = ("ash", "birch", "cedar")
 RUBRICS = {name: read_rubric(name) for name in ("automedeval", "medical_pairwise")}
 RUBRICS = {rubric.name: rubric for rubric in RUBRICS.values()}
 REVISE = ("--waiting", "--training")
 AUTOMEDEVAL = RUBRICS["automedeval@1"]
-
-
-def case_of(number: int, models: Sequence[str] = MODELS, **more: Any) -> Case:
-    responses = [
-        {"model": name, "text": f"Answer {number} of {name}: rest and drink."} for name in models
-    ]
-    record = {
-        "id": f"case-{number}",
-        "question": f"What helps with complaint {number}?",
-        "responses": responses,
-    }
-    return Case.from_dict(record | {"reference": f"The right answer {number}."} | more)
-
-
-def rationale_of(models: Sequence[str], order: Sequence[int], word: str = "fine") -> str:
-    """Return a rationale in steps; the step on each doctor names its model."""
-    steps = [f"Step {slot + 1}: {models[index]} is {word}." for slot, index in enumerate(order, 1)]
-    return "\n".join(["Analyze:", "Step 1: a complaint.", *steps])
-
-
-def verdict_of(
-    case: Case, scores: Sequence[int | None] | None, judge: str = "judge", **more: Any
-) -> Verdict:
-    """Return a verdict with these scores, in the order of the responses; None is an invalid one."""
-    models = more.pop("models", case.models)
-    order = tuple(more.pop("order", range(len(models))))
-    extra = {"models": models, "case_digest": case.digest, "settings": "s1"} | more.pop("extra", {})
-    valid = scores is not None
-    fields = {
-        "valid": valid,
-        "error": None if valid else "no score line",
-        "raw": "What the judge wrote.",
-    }
-    fields |= {
-        "scores": scores and tuple(scores),
-        "rationale": rationale_of(models, order) if valid else None,
-    }
-    return Verdict(case.id, judge, "automedeval@1", order, extra=extra, **fields | more)
 
 
 def scores_of(number: int) -> tuple[int, int, int]:

@@ -3,6 +3,7 @@
 import runpy
 import shutil
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pyarrow.parquet
@@ -10,6 +11,7 @@ from doubles.agreement_study import read, write
 from programs import ROOT, SAMPLE, run_recipe
 
 from automedeval.models.checkpoints import Stage
+from automedeval.publishing.checks import CARD, check, sent_files, stage
 from automedeval.training.run import Run
 from automedeval.training.stages import write_card
 
@@ -23,7 +25,7 @@ RECORD: dict[str, Any] = {
 ABOUT = ("--license", "apache-2.0", "--base_model", "some-org/base")
 
 
-def stage(split: str, dataset: str = "instructions/tiny") -> Stage:
+def stage_of(split: str, dataset: str = "instructions/tiny") -> Stage:
     return Stage((split,), dataset, "abcdef012345", rows=12, tokens=3400, trained=560, epochs=2)
 
 
@@ -31,7 +33,7 @@ def trained(
     model: Path, folder: Path, history: tuple[str, ...] = ("stage1",), **changes: Any
 ) -> Path:
     """Copy a checkpoint, as recipes/sft.py would leave it after these stages; return its folder."""
-    run, stages = Run(folder, RECORD | changes), [stage(name) for name in history]
+    run, stages = Run(folder, RECORD | changes), [stage_of(name) for name in history]
     shutil.copytree(model, folder, dirs_exist_ok=True)
     write_card(folder, run.record, stages, [{"loss": 1.5, "step": 1}])
     run.finish(history=list(map(vars, stages)), seconds=run.record["seconds"])
@@ -43,7 +45,15 @@ def card_of(folder: Path, **about: str | None) -> str:
     recipe = runpy.run_path(str(ROOT / "recipes" / "publish.py"))
     args = recipe["PublishArguments"]("model", "org/judge", str(folder))
     more = {"license": "apache-2.0", "base_model": "some-org/base"} | about
-    return recipe["parcel_of"](args, recipe["CardArguments"](**more)).files["README.md"].decode()
+    return recipe["written"](folder, args, recipe["CardArguments"](**more))["README.md"].decode()
+
+
+def packed(folder: Path, kind: str, card: str | None = None, **options: bool) -> dict[str, int]:
+    """Lay out and check what is published of a folder; return the sizes of the files by their path."""
+    with TemporaryDirectory() as place:
+        stage(folder, Path(place), {} if card is None else {CARD: card.encode()})
+        check(Path(place), kind, folder, **options)
+        return {path: file.stat().st_size for path, file in sent_files(Path(place)).items()}
 
 
 def sharded(model: Path, folder: Path) -> Path:

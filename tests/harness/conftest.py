@@ -56,17 +56,8 @@ def harness_python() -> Path:
 
 
 def _install(python: Path) -> None:
-    pip = [
-        sys.executable,
-        "-m",
-        "pip",
-        "--python",
-        str(python),
-        "install",
-        "--quiet",
-        "--no-compile",
-        "--no-deps",
-    ]
+    options = f"-m pip --python {python} install --quiet --no-compile --no-deps"
+    pip = [sys.executable, *options.split()]
     run = {"check": True, "capture_output": True, "text": True, "timeout": LIMIT}
     subprocess.run([sys.executable, "-m", "venv", "--clear", "--without-pip", str(PLACE)], **run)
     shared, (site_packages,) = (

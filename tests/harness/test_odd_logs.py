@@ -99,14 +99,14 @@ def test_repeats_and_further_filters_are_told(logs: dict[str, Path], tmp_path: P
 
 
 def test_a_chat_through_an_endpoint_is_read(
-    harness_python: Path, logs: dict[str, Path], tmp_path: Path
+    harness: Callable, logs: dict[str, Path], tmp_path: Path
 ) -> None:
     def reply(body: dict) -> dict:
         last = body["messages"][-1]
         return answer(None if ROWS[3]["question"] in last["content"] else f"On {last['content']}")
 
     with EndpointDouble(reply) as endpoint:
-        command = [
+        options = [
             "lm_eval",
             "run",
             "--model",
@@ -114,24 +114,15 @@ def test_a_chat_through_an_endpoint_is_read(
             "--tasks",
             "examples",
             "--log_samples",
-        ]
-        command += [
-            "--model_args",
-            f"base_url={endpoint.url}/chat/completions,model=x",
             "--apply_chat_template",
-        ]
-        command += ["--system_instruction", "Be kind.", "--fewshot_as_multiturn", "true"]
-        command += [
-            "--include_path",
-            str(logs["odd"] / "tasks"),
+            "--fewshot_as_multiturn",
+            "true",
             "--output_path",
-            str(tmp_path / "log"),
+            "log",
         ]
-        succeeded(
-            subprocess.run(
-                [harness_python, "-m", *command], capture_output=True, text=True, cwd=tmp_path
-            )
-        )
+        options += ["--system_instruction", "Be kind.", "--include_path", logs["odd"] / "tasks"]
+        options += ["--model_args", f"base_url={endpoint.url}/chat/completions,model=x"]
+        harness("python", "-m", *options, cwd=tmp_path)
     (log,) = (tmp_path / "log").glob("*/samples_*.jsonl")
     cases, printed = judged(log, tmp_path / "out")
     assert len(cases) == len(ROWS), printed
@@ -178,68 +169,32 @@ def test_what_a_sample_of_inspect_has_beside_its_answer_is_told(
     assert "1 samples went on after the first answer" in printed
 
 
-def overlap(reference: str, text: str) -> float:
-    """Return the F1 of the longest common subsequence of words."""
-    left, right = (re.findall(r"\w+", each.lower()) for each in (reference, text))
-    longest = [[0] * (len(right) + 1) for _ in range(len(left) + 1)]
-    for i, first in enumerate(left):
-        for k, second in enumerate(right):
-            same = longest[i][k] + 1 if first == second else 0
-            longest[i + 1][k + 1] = max(same, longest[i][k + 1], longest[i + 1][k])
-    return round(2 * longest[-1][-1] / (len(left) + len(right)), 6)
-
-
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [("choices", {}), ("turns", {"1": 1}), ("mixed", {"draft": 1, "empty": 0, "parts": 3})],
+)
 def test_the_scorer_in_inspect_reads_the_same(
-    harness: Callable, logs: dict, tmp_path: Path
+    harness: Callable, logs: dict, tmp_path: Path, name: str, values: dict
 ) -> None:
-    targets = {"choices": {}, "turns": {"1": ("x", "Two.")}}  # reference and answer
-    targets["mixed"] = {"draft": ("x", "Rest."), "empty": ("one two", "")}
-    for name, texts in targets.items():
-        wanted = {key: overlap(*each) for key, each in texts.items()}
-        command = [
-            "inspect",
-            "score",
-            inspect_log(logs, name),
-            "--scorer",
-            "automedeval/judge",
-            "--action",
-            "append",
-        ]
-        command += [
-            "-S",
-            "judge=baseline:ROUGE-L to the reference",
-            "--output-file",
-            tmp_path / f"{name}.json",
-        ]
-        harness(*command, "--display", "none")
-        log = json.loads((tmp_path / f"{name}.json").read_text(encoding="utf-8"))
-        scores = {str(each["id"]): each["scores"]["judge"] for each in log["samples"]}
-        assert {key: scores[key]["value"] for key in wanted} == wanted
-        for key in (
-            scores.keys() - wanted.keys()
-        ):  # "error" and "invalid" have an answer, which inspect scores too
-            why = (
-                "no text"
-                if key == "image only"
-                else "ROUGE"
-                if key in ("error", "invalid")
-                else "no reference"
-            )
-            why = "a multiple-choice question" if name == "choices" else why
-            assert math.isnan(scores[key]["value"]) or why == "ROUGE"
-            assert why == "ROUGE" or why in scores[key]["explanation"]
+    """As many points as the answer has words; choices and questions without a text have no score."""
+    options = "--scorer automedeval/judge --action append --output-file scored.json --display none"
+    judge = ("-S", "judge=baseline:longer text")
+    harness("inspect", "score", inspect_log(logs, name), *options.split(), *judge, cwd=tmp_path)
+    log = json.loads((tmp_path / "scored.json").read_text(encoding="utf-8"))
+    scores = {str(sample["id"]): sample["scores"]["judge"] for sample in log["samples"]}
+    assert {key: scores[key]["value"] for key in values} == values
+    unscored = {
+        key: score["explanation"] for key, score in scores.items() if math.isnan(score["value"])
+    }
+    if name == "choices":
+        assert unscored == dict.fromkeys(scores, MULTIPLE_CHOICE)
+    else:
+        assert unscored == ({"image only": "the question has no text"} if name == "mixed" else {})
 
 
 def test_a_file_that_is_no_log_is_one_line(harness_python: Path, tmp_path: Path) -> None:
     broken = tmp_path / "broken.eval"
     zipfile.ZipFile(broken, "w").close()
-    command = [
-        harness_python.parent / "automedeval",
-        "judge",
-        f"m={broken}",
-        *JUDGE,
-        "--output",
-        tmp_path / "out",
-    ]
+    command = [harness_python.parent / "automedeval", "judge", f"m={broken}", *JUDGE]
     line = error_line(subprocess.run(command, capture_output=True, text=True, cwd=tmp_path))
     assert "broken.eval" in line

@@ -5,13 +5,13 @@ import re
 from pathlib import Path
 
 import pytest
-from doubles.publishable import set_column, trained
+from doubles.publishable import packed, set_column, trained
 from doubles.tiny_dataset import build_instructions
 from huggingface_hub import RepoCard
 from programs import error_line, run_recipe
 from tables import rows_of
 
-from automedeval.publishing.checks import DATASET, MODEL, SECRETS, check_card, pack
+from automedeval.publishing.checks import DATASET, MODEL, SECRETS, check_card
 from automedeval.records import RecordError
 
 ROWS = rows_of(__file__)
@@ -75,7 +75,7 @@ def test_a_folder_goes_out_without_what_is_hidden_or_to_go_on_from(dataset: Path
     (dataset / "also.txt").symlink_to(
         dataset / "deep" / "notes.txt"
     )  # a link that stays inside is a file like others
-    parcel = pack(dataset, DATASET)
+    sizes = packed(dataset, DATASET)
     expected = [
         "README.md",
         "also.txt",
@@ -84,9 +84,7 @@ def test_a_folder_goes_out_without_what_is_hidden_or_to_go_on_from(dataset: Path
         "statistics.json",
         "test.parquet",
     ]
-    assert list(parcel.files) == expected
-    assert parcel.left_out == (".cache", "checkpoint-40", "deep/.hidden", "deep/__pycache__")
-    assert parcel.sizes == {name: (dataset / name).stat().st_size for name in expected}
+    assert sizes == {name: (dataset / name).stat().st_size for name in expected}
 
 
 @pytest.mark.parametrize(
@@ -96,7 +94,7 @@ def test_what_does_not_belong_stays(
     kind: str, name: str, content: str | None, message: str, dataset: Path, checkpoint: Path
 ) -> None:
     folder, card = (dataset, None) if kind == DATASET else (checkpoint, CARD_OF_A_MODEL)
-    pack(folder, kind, card)
+    packed(folder, kind, card)
     if content is None:
         (folder / name).unlink()
     elif content.startswith("->"):
@@ -104,7 +102,7 @@ def test_what_does_not_belong_stays(
     else:
         (folder / name).write_bytes(content.encode("latin-1"))
     with pytest.raises(RecordError, match=message):
-        pack(folder, kind, card)
+        packed(folder, kind, card)
 
 
 @pytest.mark.parametrize(("what", "key"), KEYS.items())
@@ -116,7 +114,7 @@ def test_a_key_is_found_however_json_writes_what_stands_around_it_and_not_shown(
     with pytest.raises(
         RecordError, match=f"notes, line 2: looks like {what}; remove it and revoke it$"
     ):
-        pack(dataset, DATASET)
+        packed(dataset, DATASET)
     (dataset / "notes").unlink()
     # at the start of a line, after a tab, in quotes, and as JSON in a text
     texts = [
@@ -127,11 +125,11 @@ def test_a_key_is_found_however_json_writes_what_stands_around_it_and_not_shown(
         for written in (json.dumps(text), json.dumps({"inner": json.dumps([text])})):
             (dataset / "rows.jsonl").write_text(f'{{"text": {written}}}\n')
             with pytest.raises(RecordError, match=rf"rows\.jsonl, line 1: looks like {what}"):
-                pack(dataset, DATASET)
+                packed(dataset, DATASET)
         (dataset / "rows.jsonl").unlink()
     set_column(dataset / "stage1.parquet", "source", [None, texts[-1]])
     with pytest.raises(RecordError, match=rf"stage1\.parquet, row 2: looks like {what}"):
-        pack(dataset, DATASET)
+        packed(dataset, DATASET)
 
 
 @pytest.mark.parametrize(
@@ -143,18 +141,18 @@ def test_a_text_that_cannot_be_searched_stays(dataset: Path, name: str, text: st
         text, encoding="utf-16"
     )  # as Windows PowerShell and spreadsheets save texts
     with pytest.raises(RecordError, match=rf"{name}: must be text in UTF-8"):
-        pack(dataset, DATASET)
+        packed(dataset, DATASET)
 
 
 def test_a_key_in_the_filled_card_is_found(checkpoint: Path) -> None:
     with pytest.raises(RecordError, match=r"README\.md, line 10: looks like a Hub token"):
-        pack(checkpoint, MODEL, CARD_OF_A_MODEL + KEYS["a Hub token"])
+        packed(checkpoint, MODEL, CARD_OF_A_MODEL + KEYS["a Hub token"])
 
 
 @pytest.mark.parametrize("text", ROWS["test_what_is_no_key_goes_out"])
 def test_what_is_no_key_goes_out(dataset: Path, text: str) -> None:
     (dataset / "notes.md").write_text(text)
-    assert "notes.md" in pack(dataset, DATASET).files
+    assert "notes.md" in packed(dataset, DATASET)
 
 
 @pytest.mark.parametrize(
@@ -166,8 +164,8 @@ def test_annotators_go_out_under_pseudonyms_alone(
     (dataset / name).write_text(text)
     if named:
         with pytest.raises(RecordError, match=f"{name}: names annotators; if these are pseudonyms"):
-            pack(dataset, DATASET)
-    assert name in pack(dataset, DATASET, pseudonyms=named).files
+            packed(dataset, DATASET)
+    assert name in packed(dataset, DATASET, pseudonyms=named)
 
 
 @pytest.mark.parametrize(
@@ -180,8 +178,8 @@ def test_annotators_in_a_column_are_found(
     set_column(dataset / "test.parquet", column, [value])
     if named:
         with pytest.raises(RecordError, match=r"test\.parquet: names annotators"):
-            pack(dataset, DATASET)
-    pack(dataset, DATASET, pseudonyms=named)
+            packed(dataset, DATASET)
+    packed(dataset, DATASET, pseudonyms=named)
 
 
 @pytest.mark.parametrize("licence", [*ROWS["closed"], *ROWS["open"]])
@@ -189,13 +187,13 @@ def test_rows_that_may_not_be_passed_on_stay_private(dataset: Path, licence: str
     closed = licence in ROWS["closed"]
     set_column(dataset / "stage1.parquet", "license", [licence] * 2)
     set_column(dataset / "test.parquet", "license", [licence])
-    pack(dataset, DATASET)
+    packed(dataset, DATASET)
     if closed:
         said = f"rows whose licence does not allow redistribution: 3 under {licence or 'not stated'!r}; remove them"
         with pytest.raises(RecordError, match=re.escape(said)):
-            pack(dataset, DATASET, public=True)
+            packed(dataset, DATASET, public=True)
     else:
-        pack(dataset, DATASET, public=True)
+        packed(dataset, DATASET, public=True)
 
 
 def test_licences_of_rows_beside_the_data_set_count(dataset: Path) -> None:
@@ -203,10 +201,10 @@ def test_licences_of_rows_beside_the_data_set_count(dataset: Path) -> None:
     with pytest.raises(
         RecordError, match="4 under 'not stated', 1 under 'proprietary'"
     ):  # three of them in its tables
-        pack(dataset, DATASET, public=True)
+        packed(dataset, DATASET, public=True)
     (dataset / "rows.jsonl").write_text('{"license": ')
     with pytest.raises(RecordError, match=r"rows\.jsonl:1: not JSON"):
-        pack(dataset, DATASET)
+        packed(dataset, DATASET)
 
 
 @pytest.mark.parametrize("name", ["license", "language", "base_model", "pipeline_tag", "tags"])

@@ -1,4 +1,4 @@
-"""Check what is published on the Hub: collect the files of a folder, and refuse those that must not be sent.
+"""Lay out what is published of a folder, and refuse what must not be sent.
 
 Nothing here sends anything. Every problem raises RecordError with a line that names the file; then nothing is published.
 """
@@ -7,7 +7,6 @@ import json
 import re
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 import pyarrow as pa
@@ -15,7 +14,7 @@ import pyarrow.parquet
 import yaml
 from huggingface_hub import RepoCard
 
-from automedeval.publishing.paths import without_paths
+from automedeval.publishing.paths import put, shorten_paths
 from automedeval.records import RecordError, read_lines, read_text
 from automedeval.records.tables import packaged
 
@@ -32,93 +31,70 @@ PEOPLE = {
     f".{suffix}": re.compile(pattern.encode()) for suffix, pattern in RULES["annotators"].items()
 }
 HUB_ID = re.compile(r"(?!models/)[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
-_NOT_SENT = re.compile(
+NOT_SENT = re.compile(
     r"\..*|__pycache__|checkpoint-\d+"
-)  # hidden files, caches, and what training could resume from
+)  # hidden, caches, what training resumes from
 NAMES = "{}: names annotators; if these are pseudonyms, set --annotators_are_pseudonyms true"
 NOT_STATED = "not stated"
 
 
-@dataclass(frozen=True)
-class Parcel:
-    """Files to publish in one commit: path in the repository → file or content.
+def stage(folder: Path, place: Path, written: Mapping[str, bytes]) -> int:
+    """Lay out in an empty folder, `place`, what is published of another; return how many of its files are left out.
 
-    `source` is the folder that they come from, for messages; `left_out` lists what is not published.
+    The files are links to those of the folder. `written` are files by their path that are put in their place or beside them,
+    and those that tell absolute paths of this machine are written anew. RecordError if a link leads out of the folder.
     """
-
-    kind: str
-    files: dict[str, Path | bytes]
-    source: str
-    left_out: tuple[str, ...] = ()
-
-    @property
-    def sizes(self) -> dict[str, int]:
-        return {
-            path: len(file) if isinstance(file, bytes) else file.stat().st_size
-            for path, file in self.files.items()
-        }
-
-
-def pack(
-    folder: str | Path,
-    kind: str,
-    card: str | None = None,
-    public: bool = False,
-    pseudonyms: bool = False,
-    extra: Mapping[str, Path | bytes] | None = None,
-) -> Parcel:
-    """Return the files of a folder that are published, after all checks; RecordError, which names the file, if one fails.
-
-    `card` is published as README.md instead of the folder's own, `extra` are further files by their path in the repository.
-    `pseudonyms` says that annotators' names in the files are such.
-    """
-    folder = Path(folder)
-    files, left_out = gather(folder)
-    if card is None and CARD not in files:
-        raise RecordError(f"{folder}: no {CARD}: a repository needs a card")
-    sent: dict[str, Path | bytes] = (
-        files | dict(extra or {}) | ({} if card is None else {CARD: card.encode()})
-    )
-    sent |= without_paths(sent)
-    licences = sum(
-        (_check_file(str(folder / path), kind, file, pseudonyms) for path, file in sent.items()),
-        Counter(),
-    )
-    weights = any(re.fullmatch(r"[^/]+\.safetensors", path) for path in files)
-    if kind == MODEL and not (weights and "config.json" in files):
-        raise RecordError(f"{folder}: no config.json with .safetensors beside it: not a checkpoint")
-    if kind == DATASET and not any(path.endswith(".parquet") for path in files):
-        raise RecordError(f"{folder}: no .parquet file: not a data set")
-    check_card(card or read_text(files[CARD]), kind, "the card" if card else str(folder / CARD))
-    if kind == DATASET and public:
-        _check_licences(folder, licences)
-    return Parcel(kind, dict(sorted(sent.items())), str(folder), left_out)
-
-
-def gather(folder: Path) -> tuple[dict[str, Path], tuple[str, ...]]:
-    """Return the files of a folder by their path in it, and what is left out.
-
-    RecordError if there is nothing in it, or a link leads out of it.
-    """
-    root, files, left_out = folder.resolve(), {}, set()
+    left_out = 0
     for path in sorted(folder.rglob("*")):
         inside = path.relative_to(folder)
-        hidden = next(
-            (depth for depth, name in enumerate(inside.parts, 1) if _NOT_SENT.fullmatch(name)), None
-        )
-        if hidden:
-            left_out.add("/".join(inside.parts[:hidden]))
-        elif path.is_symlink() and (path.is_dir() or not path.resolve().is_relative_to(root)):
+        if any(map(NOT_SENT.fullmatch, inside.parts)):
+            left_out += path.is_file()
+            continue
+        leads_out = path.is_dir() or not path.resolve().is_relative_to(folder.resolve())
+        if path.is_symlink() and leads_out:
             raise RecordError(
                 f"{path}: a link to a folder or out of {folder}; replace it by what it points to"
             )
-        elif path.is_file():
-            files[inside.as_posix()] = path
-        elif not path.is_dir():
+        if path.is_dir():
+            continue
+        if not path.is_file():
             raise RecordError(f"{path}: neither a file nor a folder")
-    if not files:
-        raise RecordError(f"{folder}: there is nothing to publish")
-    return files, tuple(sorted(left_out))
+        link = place / inside
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.symlink_to(path.resolve())
+    for name, content in written.items():
+        put(place / name, content)
+    shorten_paths(place)
+    return left_out
+
+
+def sent_files(place: Path) -> dict[str, Path]:
+    """Return the files of a folder that `stage` laid out, by their path in the repository."""
+    files = (path for path in sorted(place.rglob("*")) if path.is_file())
+    return {path.relative_to(place).as_posix(): path for path in files}
+
+
+def check(
+    place: Path, kind: str, source: Path, public: bool = False, pseudonyms: bool = False
+) -> None:
+    """Check what `stage` laid out; RecordError, which names the file in `source`, if a repository may not hold it.
+
+    `pseudonyms` says that annotators' names in the files are such.
+    """
+    files = sent_files(place)
+    if CARD not in files:
+        raise RecordError(f"{source}: no {CARD}: a repository needs a card")
+    licences: Counter[str | None] = Counter()
+    for path, file in files.items():
+        licences += _check_file(str(source / path), kind, file, pseudonyms)
+    weights = any(place.glob("*.safetensors"))
+    if kind == MODEL and not (weights and "config.json" in files):
+        raise RecordError(f"{source}: no config.json with .safetensors beside it: not a checkpoint")
+    if kind == DATASET and not any(place.rglob("*.parquet")):
+        raise RecordError(f"{source}: no .parquet file: not a data set")
+    check_card(read_text(files[CARD]), kind, "the card" if kind == MODEL else str(source / CARD))
+    if kind == DATASET and public:
+        _check_licences(source, licences)
 
 
 def check_card(card: str, kind: str, place: str = "the card") -> None:
@@ -141,44 +117,43 @@ def check_card(card: str, kind: str, place: str = "the card") -> None:
         raise RecordError(f"{place}: base_model: {base!r} is no Hub id (--base_model names it)")
 
 
-def _check_file(place: str, kind: str, file: Path | bytes, pseudonyms: bool) -> Counter:
+def _check_file(place: str, kind: str, file: Path, pseudonyms: bool) -> Counter[str | None]:
     """Raise RecordError if a repository of this kind may not hold a file: by its suffix, or by keys or names in it.
 
-    Names of annotators are allowed if they are pseudonyms. Weights are not read. Return how many rows of a data set the file
-    has under each licence; None is a row of a table without one.
+    Names of annotators are allowed if they are pseudonyms. Weights are not read. Return how many rows the file has under each
+    licence; None is a row of a table without one.
     """
     suffix = PurePosixPath(place).suffix.lower()
     suffixes = {*RULES["plain"], *RULES["images"], *RULES["kinds"][kind]["suffixes"]}
     if suffix not in suffixes:
         allowed = ", ".join(sorted(suffixes - {""}))
         raise RecordError(f"{place}: a {kind} may not hold a {suffix} file; allowed are {allowed}")
-    if isinstance(file, Path) and suffix == ".parquet":
+    if suffix == ".safetensors":
+        return Counter()
+    if suffix == ".parquet":
         return _check_parquet(place, file, pseudonyms)
-    content = (
-        file if isinstance(file, bytes) else b"" if suffix == ".safetensors" else file.read_bytes()
-    )
-    try:
-        text = suffix in RULES["binary"] or "\0" not in content.decode()
-    except UnicodeDecodeError:
-        text = False
-    if not text:
+    content = file.read_bytes()
+    if suffix not in RULES["binary"] and not _is_text(content):
         raise RecordError(
             f"{place}: must be text in UTF-8, which can be searched for keys and names"
         )
     _check_text(place, content, "" if pseudonyms else suffix)
-    if (
-        kind != DATASET
-        or not isinstance(file, Path)
-        or suffix != ".jsonl"
-        or b'"license"' not in content
-    ):
+    if suffix != ".jsonl" or b'"license"' not in content:
         return Counter()
-    return Counter(row["license"] for _, row in read_lines(file) if "license" in row)
+    return Counter(row["license"] for _, row in read_lines(place) if "license" in row)
 
 
-def _check_parquet(place: str, file: Path, pseudonyms: bool) -> Counter:
+def _is_text(content: bytes) -> bool:
+    """Return whether a file is text in UTF-8."""
+    try:
+        return "\0" not in content.decode()
+    except UnicodeDecodeError:
+        return False
+
+
+def _check_parquet(place: str, file: Path, pseudonyms: bool) -> Counter[str | None]:
     """Raise RecordError if a table cannot be read, or for keys or names in it; return its licences and their rows."""
-    licences: Counter = Counter()
+    licences: Counter[str | None] = Counter()
     try:
         with pa.parquet.ParquetFile(file) as parquet:
             rows = (row for batch in parquet.iter_batches(256) for row in batch.to_pylist())
@@ -187,7 +162,9 @@ def _check_parquet(place: str, file: Path, pseudonyms: bool) -> Counter:
                 _check_text(place, text, "" if pseudonyms else ".json", f"row {number}")
                 licences[row.get("license")] += 1
     except (OSError, pa.ArrowException) as error:
-        raise RecordError(f"{file}: cannot be read: {' '.join(str(error).split())[:200]}") from None
+        raise RecordError(
+            f"{place}: cannot be read: {' '.join(str(error).split())[:200]}"
+        ) from None
     return licences
 
 

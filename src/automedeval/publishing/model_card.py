@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from huggingface_hub import ModelCard
+from huggingface_hub import EvalResult, ModelCard
 
 from automedeval.meta_evaluation.agreement.judge_facts import MEASURES, profile
 from automedeval.meta_evaluation.facts import Audit, JudgeProfile, are_simulated, facts_of
@@ -70,7 +70,28 @@ def fill_card(
     }
     card = ModelCard(environment("automedeval.records").from_string(template).render(facts))
     card.data["base_model"], card.data["license"] = hub_name(base)[0], license
+    if results := eval_results(result or {}, records):
+        card.data["model_name"], card.data["eval_results"] = repo.rpartition("/")[2], results
     return str(card)
+
+
+def eval_results(
+    result: Mapping[str, Any], records: Mapping[str, Mapping[str, Any]]
+) -> list[EvalResult]:
+    """Return a judge's agreement with people as results that the Hub shows; none where no person rated."""
+    people = result.get("people")
+    if not people or are_simulated(people["annotators"]):
+        return []
+    data, results = Path(short_path(result["cases"]["file"])).stem, []
+    for record in records.values():
+        for name, label in MEASURES.items():
+            value = (record.get(name) or {}).get("value")
+            if value is not None:
+                metric = {"metric_type": name, "metric_name": label, "metric_value": value}
+                results.append(
+                    EvalResult("text-generation", dataset_type=data, dataset_name=data, **metric)
+                )
+    return results
 
 
 def judge_records(result: Mapping[str, Any], digest: str) -> dict[str, dict[str, Any]]:
@@ -108,8 +129,6 @@ def _profile(
     if not result:
         return JudgeProfile(name, **more)
     line, record = next(iter(records.items()))
-    if "people" in result and "rated_cases" not in record:
-        raise RecordError("agreement.json: no count of rated cases: run automedeval report again")
     more |= {"harm": result.get("harm", {})} | credit_of(result, line)
     return profile(line, record, **more)
 

@@ -2,11 +2,11 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path, PureWindowsPath
 from typing import Any
 
-from automedeval.records import RecordError
+from automedeval.records import read_json
 
 # What records of runs say of this machine, and what stands beside them in words.
 RECORDS = ("run.json", "statistics.json", "training/record.json")
@@ -20,32 +20,31 @@ def short_path(path: str) -> str:
     return "/".join(filter(None, (parts.parent.name if inside else "", parts.name)))
 
 
-def without_paths(files: Mapping[str, Path | bytes]) -> dict[str, bytes]:
-    """Return the files that repeat an absolute path of a record, with its last name in place of the path."""
-    texts = {
-        path: file if isinstance(file, bytes) else file.read_bytes()
-        for path, file in files.items()
-        if path.endswith(REPEATED)
-    }
-    try:
-        places = {
-            place for name in RECORDS if name in texts for place in _places(json.loads(texts[name]))
-        }
-    except ValueError as error:
-        raise RecordError(f"{', '.join(RECORDS)}: one is not JSON: {error}") from None
-    forms = {
-        place: (place, json.dumps(place)[1:-1], json.dumps(place, ensure_ascii=False)[1:-1])
-        for place in places
-    }
-    names = {form.encode(): short_path(place).encode() for place in forms for form in forms[place]}
+def put(file: Path, content: bytes) -> None:
+    """Write a file of a folder that is laid out, in the place of the link to the original."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.unlink(missing_ok=True)
+    file.write_bytes(content)
+
+
+def shorten_paths(folder: Path) -> None:
+    """Put the last name in the place of each absolute path of a record, in every file of a folder that may repeat it."""
+    places: set[str] = set()
+    for name in RECORDS:
+        if (folder / name).is_file():
+            places.update(_places(read_json(folder / name)))
+    names: dict[bytes, bytes] = {}
+    for place in places:
+        escaped = (json.dumps(place)[1:-1], json.dumps(place, ensure_ascii=False)[1:-1])
+        for form in (place, *escaped):
+            names[form.encode()] = short_path(place).encode()
     if not names:
-        return {}
+        return
     longest_first = map(re.escape, sorted(names, key=len, reverse=True))
     pattern = re.compile(rb"(?<![\w.-])(?:" + b"|".join(longest_first) + rb")(?![\w-])")
-    changed = {
-        path: pattern.sub(lambda match: names[match[0]], text) for path, text in texts.items()
-    }
-    return {path: text for path, text in changed.items() if text != texts[path]}
+    for file in folder.rglob("*"):
+        if file.is_file() and file.as_posix().endswith(REPEATED):
+            put(file, pattern.sub(lambda match: names[match[0]], file.read_bytes()))
 
 
 def _places(value: Any) -> Iterator[str]:

@@ -1,0 +1,60 @@
+"""Cases and verdicts that tests are made of, and the JSON Lines files that they stand in."""
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from automedeval.records import Case, Verdict
+
+MODELS = ("ash", "birch", "cedar")
+
+
+def read(path: Path) -> list[dict]:
+    return [json.loads(line) for line in Path(path).read_text(encoding="utf-8").splitlines()]
+
+
+def write(path: Path, records: Iterable[Any]) -> Path:
+    """Write a JSON Lines file of dicts, or of records with `to_dict`; return its path."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    rows = (record if isinstance(record, dict) else record.to_dict() for record in records)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def case_of(number: int, models: Sequence[str] = MODELS, **more: Any) -> Case:
+    responses = [
+        {"model": name, "text": f"Answer {number} of {name}: rest and drink."} for name in models
+    ]
+    record = {
+        "id": f"case-{number}",
+        "question": f"What helps with complaint {number}?",
+        "responses": responses,
+    }
+    return Case.from_dict(record | {"reference": f"The right answer {number}."} | more)
+
+
+def rationale_of(models: Sequence[str], order: Sequence[int], word: str = "fine") -> str:
+    """Return a rationale in steps; the step on each doctor names its model."""
+    steps = [f"Step {slot + 1}: {models[index]} is {word}." for slot, index in enumerate(order, 1)]
+    return "\n".join(["Analyze:", "Step 1: a complaint.", *steps])
+
+
+def verdict_of(
+    case: Case, scores: Sequence[int | None] | None, judge: str = "judge", **more: Any
+) -> Verdict:
+    """Return a verdict with these scores, in the order of the responses; None is an invalid one."""
+    models = more.pop("models", case.models)
+    order = tuple(more.pop("order", range(len(models))))
+    extra = {"models": models, "case_digest": case.digest, "settings": "s1"} | more.pop("extra", {})
+    valid = scores is not None
+    fields = {
+        "valid": valid,
+        "error": None if valid else "no score line",
+        "raw": "What the judge wrote.",
+    }
+    fields |= {
+        "scores": scores and tuple(scores),
+        "rationale": rationale_of(models, order) if valid else None,
+    }
+    return Verdict(case.id, judge, "automedeval@1", order, extra=extra, **fields | more)
