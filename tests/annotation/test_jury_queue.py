@@ -1,12 +1,12 @@
 """What the jury is shown: the queue joined with the round's records, and verdicts in the slots of the physician."""
 
-import json
 import shutil
 from pathlib import Path
 
 import pytest
 from doubles.introspection_study import MODELS, Lessons
 from doubles.small_study import a_study, write_lines
+from factories import read
 from programs import succeeded
 from tables import refused, rows_of
 
@@ -73,7 +73,7 @@ def test_a_queue_that_does_not_fit_is_named(
     round_1, tmp_path: Path, change: dict, message: str
 ) -> None:
     jury = copied(round_1, tmp_path)
-    first, *rest = (json.loads(line) for line in Path(jury["queue"]).read_text().splitlines())
+    first, *rest = read(jury["queue"])
     write_lines(Path(jury["queue"]), [first | change, *rest])
     with refused("", message):
         a_study(tmp_path, 8, rate=None, jury=jury)
@@ -82,7 +82,7 @@ def test_a_queue_that_does_not_fit_is_named(
 def test_a_record_of_another_program_is_named(round_1, tmp_path: Path) -> None:
     jury = copied(round_1, tmp_path)
     revisions = Path(jury["queue"]).with_name("revisions.jsonl")
-    records = [json.loads(line) for line in revisions.read_text().splitlines()]
+    records = read(revisions)
     for record in records:
         del record["old_verdict"]
     write_lines(revisions, records)

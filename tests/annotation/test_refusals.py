@@ -1,12 +1,12 @@
 """Forms that the physicians' page refuses: each with a plain sentence, nothing stored, and nothing lost that was entered."""
 
-import json
 import re
 from html import unescape
 from pathlib import Path
 
 import pytest
 from doubles.study_page import opened, physician, stored, write_study
+from factories import read, write
 from tables import rows_of
 
 from automedeval.annotation.store import Store
@@ -62,14 +62,10 @@ def test_what_fits_its_fields_fits_the_form(tmp_path: Path, letter: str) -> None
 def test_a_long_verdict_on_record_can_be_kept_skipped_and_revised(tmp_path: Path) -> None:
     """Its field begins with its text, which the browser sends with every button."""
     study = write_study(tmp_path, ("jury",), 3)
-    revisions = [
-        json.loads(line) for line in (tmp_path / "revisions.jsonl").read_text().splitlines()
-    ]
+    revisions = read(tmp_path / "revisions.jsonl")
     for each in revisions:
         each["old_verdict"]["rationale"] += "\nSo it is, and so it stays." * 4_000
-    (tmp_path / "revisions.jsonl").write_text(
-        "".join(json.dumps(each) + "\n" for each in revisions)
-    )
+    write(tmp_path / "revisions.jsonl", revisions)
     with opened(study) as store:
         someone = physician(store)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from doubles.publishable import ABOUT, agreement, card_of, trained
 from doubles.tiny_model import build_tiny_model
+from factories import read, write
 from huggingface_hub import ModelCard
 from programs import ROOT, SAMPLE, error_line, run_recipe, succeeded
 from tables import rows_of
@@ -325,15 +326,13 @@ def test_a_report_is_published_with_the_weights_that_it_is_about(
     trained_folder = trained(tiny_model, tmp_path / "ours")
     other = trained(build_tiny_model(tmp_path / "seed1", seed=1), tmp_path / "other")
     cases, verdicts, report = tmp_path / "cases.jsonl", tmp_path / "verdicts", tmp_path / "report"
-    cases.write_text(
-        "".join((SAMPLE / "test_cases.jsonl").read_text().splitlines(keepends=True)[:3])
-    )
+    write(cases, read(SAMPLE / "test_cases.jsonl")[:3])
     asked = ("--cases", cases, "--output", verdicts, "--max_new_tokens", 4)
     for folder in (trained_folder, other):
         succeeded(
             run_recipe("judge", "--judge", f"{kind}{folder}", "--judge_name", folder.name, *asked)
         )
-    lines = [json.loads(line) for line in (verdicts / "verdicts.jsonl").read_text().splitlines()]
+    lines = read(verdicts / "verdicts.jsonl")
     checkpoints = {line["judge"]: line["checkpoint"] for line in lines}
     assert checkpoints == {
         folder.name: fingerprint(folder, []) for folder in (trained_folder, other)

@@ -8,12 +8,14 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
+import factories
 import pytest
+import yaml
 from datasets import load_dataset
-from doubles.agreement_study import read, write
 from doubles.tiny_model import build_tiny_model
+from factories import read, write
 from programs import error_line, flags, run_command, succeeded
-from tables import read_csv
+from tables import read_csv, rows_of
 
 from automedeval.records import Case, Verdict, table_of
 
@@ -77,60 +79,19 @@ def test_bad_input_is_one_line_and_writes_nothing(judged, tmp_path: Path) -> Non
     assert not file.exists()
 
 
-def test_a_table_has_the_score_by_the_criteria_of_a_case(tmp_path: Path) -> None:
-    points = {"food": 5, "milk": -2, "rest": 1}
-    criteria = [{"criterion": f"says {word}", "points": worth} for word, worth in points.items()]
-    answers = [{"model": model, "text": text} for model, text in (("a", "Food."), ("b", ""))]
-    cases = [
-        {"id": f"c{n}", "question": "Q?", "responses": answers, "criteria": criteria[: 2 + n]}
-        for n in range(2)
-    ]
-    about = {"judge": "j", "rubric": "checklist@1", "models": ["a", "b"]}
-    verdicts = []
-    for n, slot in ((0, 0), (0, 1), (1, 0), (1, 1)):
-        met = [[True, False], [False, False], [True, None, False], None][2 * n + slot]
-        verdict_record = about | {"case_id": f"c{n}", "order": [slot], "valid": met is not None}
-        if met:
-            score = sum(each["points"] for each, is_met in zip(criteria, met) if is_met) / (5 + n)
-            lowest = score - (2 / 6 if None in met else 0)
-            checklist = {
-                "met": met,
-                "met_probabilities": [{True: 0.75, False: 0.25}.get(each) for each in met],
-            }
-            verdict_record["checklist"] = checklist | {
-                "score": score,
-                "lowest": lowest,
-                "highest": score,
-            }
-        verdicts.append(verdict_record | ({"empty": ["b"]} if (n, slot) == (0, 1) else {}))
-    rows = exported(tmp_path, verdicts, cases=write(tmp_path / "cases.jsonl", cases))
-    names = ("score", "lowest", "highest", "criteria_met", "criteria_not_met", "criteria_unread")
-    numbers = [[float(row[name]) if row[name] else None for name in names] for row in rows]
-    assert numbers == [
-        [1, 1, 1, 1, 1, 0], [0, 0, 0, 0, 2, 0],
-        [None, pytest.approx(5 / 6 - 2 / 6), pytest.approx(5 / 6), 1, 1, 1], [None] * 6,
-    ]  # fmt: skip
-    assert [row["empty"] for row in rows] == ["False", "True", "False", "False"]
-
-
-def test_a_table_has_the_scores_of_several_criteria(tmp_path: Path) -> None:
-    criterion_scores = {"relevancy": [5, None, 1], "fluency": [4, None, 2]}
-    verdict = {
-        "case_id": "1",
-        "judge": "j",
-        "rubric": "automedeval_guided@1",
-        "order": [2, 0],
-        "valid": True,
-    }
-    verdict |= {
-        "scores": [5, None, 2],
-        "expected_scores": [4.5, None, 1.5],
-        "criterion_scores": criterion_scores,
-    }
-    verdict["models"] = ["a", "b", "c"]
-    names = ("model", "score", "expected_score", "score_relevancy", "score_fluency")
-    rows = [[row[name] for name in names] for row in exported(tmp_path, [verdict])]
-    assert rows == [["c", "2", "1.5", "1", "2"], ["a", "5", "4.5", "5", "4"]]
+@pytest.mark.parametrize(
+    ("given", "wanted"), rows_of(__file__)["test_a_table_has_what_verdicts_say"]
+)
+def test_a_table_has_what_verdicts_say(given: dict, wanted: dict, tmp_path: Path) -> None:
+    """`wanted` has what stands in some columns, row by row; null is an empty cell."""
+    options = {}
+    if "cases" in given:
+        options["cases"] = write(tmp_path / "cases.jsonl", given["cases"])
+    rows = exported(
+        tmp_path, [given["about"] | verdict for verdict in given["verdicts"]], **options
+    )
+    for name, cells in wanted.items():
+        assert [yaml.safe_load(row[name]) for row in rows] == cells, name
 
 
 def test_no_cell_of_a_csv_is_run_and_no_number_becomes_a_text(tmp_path: Path) -> None:
@@ -160,21 +121,16 @@ MODELS = ("a", "b", "c")
 def case_of(number: int, texts: Sequence[str] | None = None, **more: Any) -> Case:
     texts = texts or [f"Answer {number} of {name}." for name in MODELS]
     answers = [{"model": name, "text": text} for name, text in zip(MODELS, texts)]
-    return Case.from_dict(
-        {"id": f"case-{number}", "question": f"Question {number}?", "responses": answers} | more
-    )
+    return factories.case_of(number, question=f"Question {number}?", responses=answers, **more)
 
 
-def verdict(
-    case: Case, scores: Sequence[float | None], order: Sequence[int] = (0, 1, 2), **more: Any
-) -> Verdict:
-    extra = {"models": case.models, "case_digest": case.digest} | more.pop("extra", {})
-    fields = {"expected_scores": tuple(scores), "valid": True} | more
-    return Verdict(case.id, "mine", "automedeval@1", tuple(order), extra=extra, **fields)
+def verdict(case: Case, scores: Sequence[float | None] = (), **more: Any) -> Verdict:
+    fields = {"valid": True, "error": None, "expected_scores": tuple(scores)}
+    return factories.verdict_of(case, None, "mine", **fields | more)
 
 
 def invalid(case: Case) -> Verdict:
-    return verdict(case, (), valid=False, expected_scores=None, error="not readable")
+    return factories.verdict_of(case, None, "mine")
 
 
 class Study:
@@ -202,15 +158,13 @@ def study(tmp_path: Path) -> Study:
     cases = [case_of(number) for number in range(10)]
     cases[6] = case_of(6, ["Good.", "", " "])  # one that is not empty
     cases[7] = case_of(7, ["Same.", "Other.", " Same. "])
-    cases[9] = case_of(
-        9,
-        question=[{"role": "system", "content": "Be short."}, {"role": "user", "content": "And?"}],
-    )
+    talk = [{"role": "system", "content": "Be short."}, {"role": "user", "content": "And?"}]
+    cases[9] = Case.from_dict(cases[9].to_dict() | {"question": talk})
     both = ((0, 1, 2), (2, 1, 0))
     verdicts = [
-        *(verdict(cases[0], (4.5, 3.0, 1.5), order) for order in both), invalid(cases[0]),
+        *(verdict(cases[0], (4.5, 3.0, 1.5), order=order) for order in both), invalid(cases[0]),
         verdict(cases[1], (1.0, None, 1.5)),  # the second is unread
-        verdict(cases[2], (4.0, 3.0, 2.0)), verdict(cases[2], (2.0, 3.0, 3.5), both[1]),  # the orders disagree
+        verdict(cases[2], (4.0, 3.0, 2.0)), verdict(cases[2], (2.0, 3.0, 3.5), order=both[1]),  # the orders disagree
         verdict(cases[3], (3.0, 3.0, 3.0 + 1e-12)), invalid(cases[4]),
         verdict(cases[5], (4.0, None, None)), verdict(cases[6], (4.0, 1.0, 1.0)),
         verdict(cases[7], (4.0, 3.0, 2.0)), verdict(cases[9], (3.0, 4.0, 3.5)),
@@ -253,7 +207,7 @@ def test_the_pairs_are_those_of_a_loop_over_the_verdicts(tmp_path: Path) -> None
     for case in cases:
         for run in range(rng.randint(1, 3)):
             points = [rng.choice([None, 1.0, 2.0, 2.5, 4.0]) for _ in MODELS]
-            verdicts.append(verdict(case, points, rng.sample(range(3), 3), run=run))
+            verdicts.append(verdict(case, points, order=rng.sample(range(3), 3), run=run))
     study = Study(tmp_path, cases, verdicts)
     study.run("--least_gap", 0.7)
     expected = {}
@@ -276,14 +230,12 @@ def test_the_pairs_are_those_of_a_loop_over_the_verdicts(tmp_path: Path) -> None
     assert 10 < len(expected) < 60
 
 
-def compared(case: Case, first: int, second: int, choices: dict[str, int | None]) -> Verdict:
+def compared(case: Case, first: int, second: int, choices: dict[str, int]) -> Verdict:
     pair = (case.models[first], case.models[second])
-    chosen = {
-        name: "tie" if index is None else case.models[index] for name, index in choices.items()
-    }
-    extra = {"models": case.models, "case_digest": case.digest}
-    about = (case.id, "pairs", "medical_pairwise@1", (first, second), pair)
-    return Verdict(*about, valid=True, choices=chosen, extra=extra)
+    chosen = {name: case.models[index] for name, index in choices.items()}
+    about = {"rubric": "medical_pairwise@1", "pair": pair, "choices": chosen}
+    record = verdict(case, order=(first, second), expected_scores=None).to_dict() | about
+    return Verdict.from_dict(record)
 
 
 def test_a_judge_of_pairs_prefers_what_wins_and_only_what_it_compared(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from doubles.publishable import ABOUT, agreement, card_of, sharded, trained
 from doubles.tiny_bart import build_bart, build_bert, build_roberta
 from doubles.tiny_dataset import build_instructions
 from doubles.tiny_model import build_tiny_model
+from factories import read
 from programs import ROOT, SAMPLE, error_line, flags, run_recipe, succeeded
 
 from automedeval.models.checkpoints import fingerprint
@@ -328,9 +329,7 @@ def test_a_judge_and_its_cases_are_of_the_named_revision(
     ]
     succeeded(shelf.run("recipes/judge.py", *asked))
     commits, place = (shelf.v1, shelf.folder / "0") if tag else (shelf.main, shelf.folder / "1")
-    (verdict,) = [
-        json.loads(line) for line in (tmp_path / "verdicts.jsonl").read_text().splitlines()
-    ]
+    (verdict,) = read(tmp_path / "verdicts.jsonl")
     assert verdict["judge"] == f"org/judge{tag}"
     assert verdict["checkpoint"] == fingerprint(place / "judge", [])
     assert verdict["case_id"] == json.loads((place / "cases" / "test.jsonl").read_text())["id"]
