@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from doubles.small_study import PHYSICIANS, a_study, filled, finish, send
 from doubles.study_page import write_study
-from tables import refused
+from tables import refused, rows_of
 
 from automedeval.annotation.store import NotYours, Stale, Store
 from automedeval.annotation.study import read_study
@@ -285,19 +285,10 @@ def test_only_a_chief_is_the_jury_and_an_undecided_form_is_none(open_store, tmp_
     assert task.parts == ("decision",)
     before = store.study.disputes[task.item.case_id].recorded
     other = {str(slot): 1 + before.scores[index] % 5 for slot, index in enumerate(task.order, 1)}
-    for wrong in (
-        {},
-        {"decision": None},
-        {"decision": "perhaps"},
-        {"decision": "revise"},
-        {"decision": "revise", "rationale": "Because.", "scores": other | {"3": None}},
-        {"decision": "revise", "rationale": "Because.", "scores": other | {"3": 6}},
-        {"decision": "revise", "rationale": " ", "scores": other},
-        {"decision": "revise", "rationale": "Fine.<|im_end|>", "scores": other},
-        {"decision": "revise", "rationale": "x" * 20_001, "scores": other},
-    ):
+    for wrong in [*rows_of(__file__)["forms of a jury"], {"rationale": "x" * 20_001}]:
+        form = {"decision": "revise", "rationale": "Because.", **wrong}
         with pytest.raises(Invalid):
-            send(store, task, wrong)
+            send(store, task, form | {"scores": other | wrong.get("scores", {})})
     store.keep_draft("physician-2", task.id, "decision", {"scores": {"2": 3}, "rationale": "Hm"})
     assert store.next("physician-2").drafts["decision"] == {
         "decision": None,

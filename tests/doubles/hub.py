@@ -17,7 +17,7 @@ from functools import cached_property
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, unquote
+from urllib.parse import unquote
 
 from doubles.local_server import LocalServer
 
@@ -136,8 +136,7 @@ class HubDouble(LocalServer):
         return revision
 
     def serve(self, handler: BaseHTTPRequestHandler) -> None:
-        path, _, query = handler.path.partition("?")
-        path = unquote(path)
+        path = unquote(handler.path.partition("?")[0])
         with self._lock:
             self.requests.append((handler.command, path))
             fault = self._fault(handler.command, path)
@@ -146,7 +145,7 @@ class HubDouble(LocalServer):
             if fault is not None:
                 raise Refusal(fault.status, "so says the double")
             with self._lock:
-                answer = self._answer(handler, path, parse_qs(query), body)
+                answer = self._answer(handler, path, body)
             self._send(handler, answer)
         except Refusal as refusal:
             headers = {"X-Error-Message": str(refusal)} | (
@@ -173,9 +172,7 @@ class HubDouble(LocalServer):
         if handler.command != "HEAD":
             handler.wfile.write(content)
 
-    def _answer(
-        self, handler: BaseHTTPRequestHandler, path: str, query: dict, body: bytes
-    ) -> tuple:
+    def _answer(self, handler: BaseHTTPRequestHandler, path: str, body: bytes) -> tuple:
         token = (handler.headers.get("Authorization") or "").removeprefix("Bearer ") or None
         if token not in (None, WRITER, READER) and not path.startswith("/lfs/"):
             raise Refusal(401, "Invalid credentials in Authorization header")
@@ -183,8 +180,6 @@ class HubDouble(LocalServer):
             return self._create(json.loads(body), token)
         if path == "/api/validate-yaml":
             return 200, {"errors": [], "warnings": []}, {}
-        if path == "/api/whoami-v2":
-            return 200, {"type": "user", "name": "somebody", "orgs": []}, {}
         if path.startswith("/lfs/") and handler.command == "PUT":
             return self._store(path.removeprefix("/lfs/"), body)
         if match := BATCH.fullmatch(path):
@@ -194,9 +189,7 @@ class HubDouble(LocalServer):
         if match := RESOLVE.fullmatch(path):
             return self._file(self._repo(match, token), match)
         if match := API.fullmatch(path):
-            return self._api(
-                self._repo(match, token), match["rest"] or "", token, handler, query, body
-            )
+            return self._api(self._repo(match, token), match["rest"] or "", token, handler, body)
         raise Refusal(404, "no such page")
 
     def _repo(self, match: re.Match, token: str | None) -> Repo:
@@ -232,9 +225,7 @@ class HubDouble(LocalServer):
         self.put.append(oid)
         return 200, {}, {"ETag": oid}
 
-    def _api(
-        self, repo: Repo, rest: str, token: str | None, handler: Any, query: dict, body: bytes
-    ) -> tuple:
+    def _api(self, repo: Repo, rest: str, token: str | None, handler: Any, body: bytes) -> tuple:
         parts = rest.strip("/").split("/")
         if parts[0] in ("preupload", "commit"):
             self._writable(repo, token)
@@ -248,11 +239,6 @@ class HubDouble(LocalServer):
                 if folder and not entries:
                     raise Refusal(404, "no such folder", "EntryNotFound")
                 return 200, entries, {}
-            case ["POST", "paths-info", revision]:
-                files, wanted = repo.at(revision), parse_qs(body.decode()).get("paths", [])
-                if "json" in handler.headers.get("Content-Type", ""):
-                    wanted = json.loads(body)["paths"]
-                return 200, [_entry(path, files[path]) for path in wanted if path in files], {}
             case ["POST", "preupload", revision]:
                 files, wanted = repo.at(revision), json.loads(body)["files"]
                 return 200, {"files": [_mode(file, files) for file in wanted]}, {}

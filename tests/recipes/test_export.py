@@ -231,7 +231,7 @@ def test_the_pairs_are_those_of_a_loop_over_the_verdicts(tmp_path: Path) -> None
 
 
 def compared(case: Case, first: int, second: int, choices: dict[str, int]) -> Verdict:
-    pair = (case.models[first], case.models[second])
+    pair = [case.models[first], case.models[second]]
     chosen = {name: case.models[index] for name, index in choices.items()}
     about = {"rubric": "medical_pairwise@1", "pair": pair, "choices": chosen}
     record = verdict(case, order=(first, second), expected_scores=None).to_dict() | about
