@@ -536,21 +536,16 @@ class Verdict(LogRecord):
         place_of = dict(enumerate(places))
 
         def moved(values: Any) -> Any:
+            if isinstance(values, dict):
+                return {name: moved(scores) for name, scores in values.items()}
             if not isinstance(values, list | tuple) or len(values) != len(places):
                 return values
             value_at = dict(zip(places, values))
             return tuple(value_at.get(place) for place in range(count))
 
-        by_criterion = self.criterion_scores and {
-            name: moved(scores) for name, scores in self.criterion_scores.items()
-        }
-        return replace(
-            self,
-            order=tuple(place_of.get(index, index) for index in self.order),
-            scores=moved(self.scores),
-            expected_scores=moved(self.expected_scores),
-            criterion_scores=by_criterion,
-        )
+        lists = ("scores", "expected_scores", "criterion_scores")
+        order = tuple(place_of.get(index, index) for index in self.order)
+        return replace(self, order=order, **{name: moved(getattr(self, name)) for name in lists})
 
     def of_case(self, case: Case, place: str) -> Self:
         """Return the verdict in the order of the case's responses; RecordError, with its `place`, if it is on other models."""

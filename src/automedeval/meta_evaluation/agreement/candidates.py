@@ -170,14 +170,12 @@ def standing(table: dict[str, Any]) -> dict[str, Any]:
         }
     signs, wins, more = {}, {}, {}
     for pair in table["pairs"]:
-        first, second = pair["pair"]
-        clear = _is_clear(pair)
-        better = pair["margin"]["value"] > 0
-        signs[first, second] = (">" if better else "<") if clear else "≈"
-        signs[second, first] = ("<" if better else ">") if clear else "≈"
-        wins[first, second] = pair["win"]["value"] + pair["tie"]["value"] / 2
-        wins[second, first] = pair["loss"]["value"] + pair["tie"]["value"] / 2
-        more[first, second] = more[second, first] = pair["more_cases"]
+        clear_signs = "><" if pair["margin"]["value"] > 0 else "<>"
+        ways = (pair["pair"], "win"), (pair["pair"][::-1], "loss")
+        for (names, won), sign in zip(ways, clear_signs if _is_clear(pair) else "≈≈"):
+            signs[tuple(names)] = sign
+            wins[tuple(names)] = pair[won]["value"] + pair["tie"]["value"] / 2
+            more[tuple(names)] = pair["more_cases"]
     losses, beaten = (
         Counter(model for (model, _), sign in signs.items() if sign == which) for which in "<>"
     )

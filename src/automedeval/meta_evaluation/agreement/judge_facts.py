@@ -159,29 +159,27 @@ def record_of(cases: Cases, row: Row) -> dict[str, Any]:
     """Return the record of a judge in agreement.json, as far as it needs no ratings, with a `Statistic` for every figure."""
     judge = row.judge
     faults = Counter(each.rationale_fault for each in judge.valid if each.rationale_fault)
-    record: dict[str, Any] = {
+    return {
         "kind": judge.kind,
         "name": judge.name,
         "judge": judge.judge,
         "rubric": judge.rubric_name,
-    }
-    record |= {"criterion": row.criterion, "blind_to": blind_to(judge)}
-    record |= {
+        "criterion": row.criterion,
+        "blind_to": blind_to(judge),
         "settings": judge.settings,
         "checkpoint": judge.checkpoint,
         "contradicted": contradicted_by_model(judge),
-    }
-    record |= {
         "verdicts": int(judge.verdicts_due.sum()),
         "errors": dict(judge.errors.most_common(8)),
+        "rationale_faults": dict(sorted(faults.items())),
+        "foreign": foreign(judge),
+        "empty": judge.by_model(cases.empty),
+        "unread": judge.by_model(judge.unread),
+        "valid_rate": bootstrap.ratio(
+            judge.verdicts_valid, judge.verdicts_due, reason="no verdict"
+        ),
+        "prefers_longer": prefers_longer(cases, row.relations),
     }
-    record |= {"rationale_faults": dict(sorted(faults.items())), "foreign": foreign(judge)}
-    record |= {"empty": judge.by_model(cases.empty), "unread": judge.by_model(judge.unread)}
-    record["valid_rate"] = bootstrap.ratio(
-        judge.verdicts_valid, judge.verdicts_due, reason="no verdict"
-    )
-    record["prefers_longer"] = prefers_longer(cases, row.relations)
-    return record
 
 
 def foreign(judge: VerdictTable) -> list[int]:

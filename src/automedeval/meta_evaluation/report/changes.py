@@ -76,17 +76,17 @@ def paired_difference(gaps: np.ndarray, scale: tuple[float, float] | None) -> Es
     return replace(found, low=max(found.low, -most), high=min(found.high, most))
 
 
-def p_value(gaps: np.ndarray, mean: Estimate, counts: Mapping[str, int]) -> float | None:
-    """Return the two-sided p-value of the mean of gaps by Student's t-test; where all are equal, of a sign test of the cases.
+def p_value(gaps: np.ndarray, mean: Estimate, better: int, worse: int) -> float | None:
+    """Return the two-sided p-value of the mean of gaps by Student's t-test; None without a gap.
 
-    None without a gap.
+    Where all gaps are equal, it is that of a sign test of the better and the worse cases.
     """
     if not len(gaps):
         return None
     if mean.low is not None:
         return float(scipy.stats.ttest_1samp(gaps, 0.0).pvalue)
-    decided = counts["better"] + counts["worse"]
-    return float(scipy.stats.binomtest(counts["better"], decided).pvalue) if decided else 1.0
+    decided = better + worse
+    return float(scipy.stats.binomtest(better, decided).pvalue) if decided else 1.0
 
 
 def beside_baseline(
@@ -135,13 +135,10 @@ def changes_of(
     sides, (gap, marks) = beside_baseline(cases, row, baseline)
     records = []
     for name, (_, new) in ((name, both) for name, both in sides.items() if both.size):
-        about = {
-            "old": baseline,
-            "new": name,
-            "judge": row.name,
-            "compared": int((~np.isnan(gap[new])).sum()),
-        }
-        records.append(about | {mark: int(marked[new].sum()) for mark, marked in marks.items()})
+        counts = {mark: int(marked[new].sum()) for mark, marked in marks.items()}
+        compared = int((~np.isnan(gap[new])).sum())
+        record = {"old": baseline, "new": name, "judge": row.name, "compared": compared, **counts}
+        records.append(record)
     return records, {"main": row, "base": baseline, "sort": "lost", "changed": (gap, marks)}
 
 
@@ -165,16 +162,17 @@ def against_baseline(
             cases.records[cases.panel.case[at]] for at in lost[np.argsort(gap[lost], kind="stable")]
         ]
         better, both = int(marks["won"][new].sum()), ~np.isnan(gap[new])
-        counts = {
+        difference = paired_difference(gap[new], row.judge.scale)
+        record["models"][name] = {
             "better": better,
             "worse": len(worse),
             "equal": int(both.sum()) - better - len(worse),
+            "cases": [case.id for case in worse],
+            "means": [float(values[at][both].mean()) if both.any() else None for at in (old, new)],
+            "difference": difference.to_dict(),
+            "p": p_value(gap[new][both], difference, better, len(worse)),
+            "p_adjusted": 1.0,
         }
-        means = [float(values[at][both].mean()) if both.any() else None for at in (old, new)]
-        about = {"cases": [case.id for case in worse], "means": means}
-        difference = paired_difference(gap[new], row.judge.scale)
-        tested = {"p": p_value(gap[new][both], difference, counts), "p_adjusted": 1.0}
-        record["models"][name] = counts | about | {"difference": difference.to_dict()} | tested
         for case in (case for case in worse if DIGEST.fullmatch(case.id)):
             question = " ".join(question_text(case.question).split())
             record["questions"][case.id] = (

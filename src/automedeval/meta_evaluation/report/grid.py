@@ -122,14 +122,17 @@ def grid_of(
                 score = None if np.isnan(values[place]) else round(float(values[place]), 4)
                 names = [name for name in marked if marked[name][place]]
                 cells[response.model] = [score, len(response.text), names]
-                said: dict[str, Any] = {
+                statements = wrong.get((case.id, response.model), [])
+                response_content = {
+                    "model": response.model,
+                    "text": response.text,
                     "scores": _scores(judges, place),
                     "people": _ratings(people, place),
+                    "criteria": _criteria(cases, judges, place),
+                    "comments": people.comments.get(place, []) if people is not None else [],
+                    "wrong": _in_utf16(response.text, statements),
                 }
-                said["criteria"] = _criteria(cases, judges, place)
-                said["comments"] = people.comments.get(place, []) if people is not None else []
-                said["wrong"] = _in_utf16(response.text, wrong.get((case.id, response.model), []))
-                responses.append({"model": response.model, "text": response.text} | said)
+                responses.append(response_content)
         question = question_text(case.question)
         short = " ".join(question.split())
         short = short if len(short) <= QUESTION else f"{short[:QUESTION]}…"
@@ -141,12 +144,14 @@ def grid_of(
         rows.append(
             [case.id, case.topic or "", short, [cells.get(model) for model in models], sizes]
         )
-        text = {
+        case_content = {
             "question": question,
             "reference": case.reference,
             "choices": _choices(cases, judges, number),
+            "rationales": rationales[number],
+            "responses": responses,
         }
-        texts.append(text | {"rationales": rationales[number], "responses": responses})
+        texts.append(case_content)
     scored = values[~np.isnan(values)]
     scale = main.judge.scale if main.values is not None else None
     # What a reader's flags belong to: the cases with their texts and models, whoever judges them.
