@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from doubles.agreement_study import write as write_lines
-from doubles.introspection_study import case_of, verdict_of
+from factories import case_of, verdict_of
+from factories import write as write_lines
 
 from automedeval.annotation.assignment import Assignment
 from automedeval.annotation.store import Store

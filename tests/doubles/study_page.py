@@ -1,5 +1,6 @@
 """A small study with tasks of all kinds, a client that fills the forms of the page, and a server for a real browser."""
 
+import json
 import re
 import socket
 import threading
@@ -8,11 +9,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from html import unescape
 from pathlib import Path
+from typing import Any
 
 import httpx
 import uvicorn
 import yaml
-from doubles.agreement_study import write
+from factories import write
 from starlette.testclient import TestClient
 
 from automedeval.annotation.app import make_app
@@ -22,14 +24,18 @@ from automedeval.annotation.study import read_study
 GIVEN = yaml.safe_load(
     (Path(__file__).parents[1] / "data/annotation/study_page.yaml").read_text(encoding="utf-8")
 )
-MODELS, JUDGES, ANNOTATORS = tuple(GIVEN["models"]), tuple(GIVEN["judges"]), GIVEN["annotators"]
-HOSTILE = GIVEN["hostile"]
-ANSWERS = (*GIVEN["answers"][:2], f"{GIVEN['answers'][2]} {HOSTILE}")
+ANNOTATORS, HOSTILE = GIVEN["annotators"], GIVEN["hostile"]
+RESPONSES = GIVEN["files"]["cases"][0]["responses"]
+MODELS, ANSWERS = ([answer[name] for answer in RESPONSES] for name in ("model", "text"))
+JUDGES = [verdict["judge"] for verdict in GIVEN["files"]["verdicts"]]
 
 
-def rationale(judge: str, number: int) -> str:
-    """Return a judge's rationale, with the doctors in the order of MODELS."""
-    return GIVEN["rationale"].format(n=number, reading=JUDGES.index(judge) + 1)
+def with_words(content: object, **words: object) -> Any:
+    """Return JSON content with texts in the place of some words."""
+    text = json.dumps(content)
+    for word, value in words.items():
+        text = text.replace(word, json.dumps(str(value))[1:-1])
+    return json.loads(text)
 
 
 def write_study(
@@ -38,47 +44,15 @@ def write_study(
     cases: int = 2,
     **more: object,
 ) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    written, verdicts, revisions, queue = [], [], [], []
-    for number in range(1, cases + 1):
-        about, order = {"case_id": f"case-{number}"}, [0, 1, 2]
-        responses = [
-            {"model": model, "text": f"{text} (case {number})"}
-            for model, text in zip(MODELS, ANSWERS)
+    for name, records in GIVEN["files"].items():
+        numbered = [
+            with_words(record, NUMBER=number, HOSTILE=HOSTILE)
+            for number in range(1, cases + 1)
+            for record in records
         ]
-        written.append(
-            {"id": f"case-{number}", "question": GIVEN["question"], "responses": responses}
-        )
-        both = [{"judge": judge, "rationale": rationale(judge, number)} for judge in JUDGES]
-        old, new = (
-            each | {"order": order, "valid": True, "scores": [5, 1, 3 + n]}
-            for n, each in enumerate(both)
-        )
-        verdicts += [about | {"rubric": "automedeval@1"} | each for each in (old, new)]
-        shown = about | {"models": list(MODELS), "order": order}
-        kept = {
-            "old_verdict": old,
-            "judge_verdict": new | {"error": None},
-            "exchanges": GIVEN["exchanges"],
-        }
-        revisions.append(shown | {"rubric": "automedeval@1", "shown": order} | kept)
-        queue.append(
-            shown
-            | {"judge": JUDGES[0]}
-            | dict.fromkeys(("annotator", "decision", "rationale", "scores"))
-        )
-    files = {"cases": written, "verdicts": verdicts, "queue": queue, "revisions": revisions}
-    for name, records in files.items():
-        write(folder / f"{name}.jsonl", records)
-    plans = GIVEN["plans"] | {
-        "jury": {"queue": GIVEN["plans"]["jury"]["queue"].format(folder=folder)}
-    }
-    content = {
-        name: str(folder / file)
-        for name, file in (("cases", "cases.jsonl"), ("database", "answers.sqlite"))
-    }
-    content |= {"title": "Pain pills <2026>", "verdicts": [str(folder / "verdicts.jsonl")]}
-    content |= {"annotators": [{"name": name, "role": role} for name, role in ANNOTATORS.items()]}
+        write(folder / f"{name}.jsonl", numbered)
+    content, plans = with_words([GIVEN["study"], GIVEN["plans"]], FOLDER=folder)
+    content["annotators"] = [{"name": name, "role": role} for name, role in ANNOTATORS.items()]
     content |= {kind: plans[kind] for kind in kinds} | more
     path = folder / "study.yaml"
     path.write_text(yaml.safe_dump(content, sort_keys=False))
