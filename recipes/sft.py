@@ -16,7 +16,6 @@ from accelerate import PartialState
 from transformers import AutoModelForCausalLM
 from transformers.integrations import unset_hf_deepspeed_config
 from trl import (
-    DatasetMixtureConfig,
     ModelConfig,
     ScriptArguments,
     SFTConfig,
@@ -44,7 +43,7 @@ from automedeval.training.stages import (
 from automedeval.training.start import check_attention, device_name, launched, parse_run, precision
 
 
-def main(script_args, training_args, model_args, dataset_args) -> None:
+def main(script_args, training_args, model_args) -> None:
     """Check the rows and the start, train with TRL, and save the checkpoint that the next stage starts from."""
     # --- 1. Load data ---------------------------------------------------------------------------------------------------
     state, name, output = (
@@ -53,10 +52,9 @@ def main(script_args, training_args, model_args, dataset_args) -> None:
         Path(training_args.output_dir),
     )
     start, peft_config = checkpoint_folder(name), get_peft_config(model_args)
-    single = [(script_args.dataset_name, script_args.dataset_train_split)]
-    parts = [(each.path, each.split) for each in dataset_args.datasets] or single
-    dataset, splits, rows, statistics = read_rows(parts)
-    place, history = f"{dataset}, {'+'.join(splits)}", read_history(start)
+    dataset, split = script_args.dataset_name, script_args.dataset_train_split
+    rows, statistics = read_rows(dataset, split)
+    place, history, splits = f"{dataset}, {split}", read_history(start), split.split("+")
     check_start(
         name, history, dataset, splits, statistics
     )  # a stage starts where the one before ended
@@ -77,7 +75,7 @@ def main(script_args, training_args, model_args, dataset_args) -> None:
         )
     if training_args.eval_strategy != "no":
         split = script_args.dataset_test_split
-        held_out = encode(read_rows([(dataset, split)])[2], f"{dataset}, {split}")
+        held_out = encode(read_rows(dataset, split)[0], f"{dataset}, {split}")
     stage = stage_of(rows, dataset, splits, statistics, training_args)
 
     # --- 2. Reserve the folder for this run -----------------------------------------------------------------------------
@@ -161,7 +159,7 @@ def main(script_args, training_args, model_args, dataset_args) -> None:
 @launched()
 def start() -> None:
     """Parse the arguments and run `main`."""
-    main(*parse_run(TrlParser((ScriptArguments, SFTConfig, ModelConfig, DatasetMixtureConfig))))
+    main(*parse_run(TrlParser((ScriptArguments, SFTConfig, ModelConfig))))
 
 
 if __name__ == "__main__":

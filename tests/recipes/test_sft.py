@@ -208,15 +208,18 @@ def test_a_finished_run_is_not_repeated_and_not_written_over(
 def test_the_same_rows_at_once_are_an_ablation(
     tiny_model: Path, instructions: Path, tmp_path: Path
 ) -> None:
-    config = tmp_path / "no_curriculum.yaml"
-    parts = "".join(f"  - {{path: {instructions}, split: stage{number}}}\n" for number in (1, 2, 3))
-    text = (ROOT / "recipes/runs/automedeval-135m/no_curriculum.yaml").read_text()
-    head, _, rest = text.partition("datasets:\n")
-    config.write_text(head + "datasets:\n" + parts + rest[rest.index("output_dir") :])
-    paths = ("--model_name_or_path", tiny_model, "--output_dir", tmp_path / "out")
-    train("--config", config, *paths, *FAST)
-    (stage,) = read_history(tmp_path / "out")
-    assert (stage.splits, stage.rows) == (("stage1", "stage2", "stage3"), 16)
+    config = "recipes/runs/automedeval-135m/no_curriculum.yaml"
+    for name, rows, split in (
+        ("all", 16, ()),
+        ("half", 8, ("--dataset_train_split", "stage1[:50%]+stage2[50%:]+stage3[1:3]")),
+    ):
+        options = arguments(tiny_model, instructions, tmp_path / name, *split)[2:]
+        train("--config", config, *options)
+        (stage,) = read_history(tmp_path / name)
+        assert ([part[:6] for part in stage.splits], stage.rows) == (
+            ["stage1", "stage2", "stage3"],
+            rows,
+        )
 
 
 def test_a_template_that_writes_the_date_gets_the_day_on_which_the_run_began(

@@ -82,11 +82,6 @@ def test_every_command_is_right_and_reads_what_is_there(name: str) -> None:
             for key in OUTPUTS
             if key in values and (key != "store" or program(words) == "build_store")
         }
-        parts = [
-            f"{each['path']}/{each['split']}.parquet"
-            for each in values.get("datasets", ())
-            if "path" in each
-        ]
         for key, value in values.items():
             entries = value if isinstance(value, list) else str(value).split(",")
             for path in (str(entry).rpartition("=")[2].rpartition(":")[2] for entry in entries):
@@ -94,7 +89,6 @@ def test_every_command_is_right_and_reads_what_is_there(name: str) -> None:
                     continue
                 above = {path, *map(str, Path(path).parents)}
                 assert above & (made | BROUGHT.keys()), f"{words}: {key}: nothing writes {path}"
-        assert all(any(path.startswith(f"{each}/") for each in made) for path in parts), words
         made |= {str(values[key]) for key in outputs}
 
 

@@ -20,7 +20,7 @@ from doubles.tiny_model import CHAT_TEMPLATE, build_tiny_model
 from programs import ROOT
 from tables import rows_of
 from transformers import AutoTokenizer
-from trl import DatasetMixtureConfig, ModelConfig, ScriptArguments, SFTConfig
+from trl import ModelConfig, ScriptArguments, SFTConfig
 
 from automedeval.models.checkpoints import Stage, read_history, read_record
 from automedeval.models.tokenization import PromptEncoder
@@ -144,10 +144,10 @@ def test_rows_that_cannot_be_trained_on(
         tokenize(data, "d", encoder, 60)
 
 
-@pytest.mark.parametrize(("parts", "fault"), ROWS["test_a_dataset_that_cannot_be_read"])
-def test_a_dataset_that_cannot_be_read(parts: list, fault: str) -> None:
+@pytest.mark.parametrize(("dataset", "fault"), ROWS["test_a_dataset_that_cannot_be_read"])
+def test_a_dataset_that_cannot_be_read(dataset: str | None, fault: str) -> None:
     with pytest.raises(RecordError, match=fault):
-        read_rows(parts)
+        read_rows(dataset, "stage1")
 
 
 def test_a_folder_that_was_built_anew_gives_its_new_rows(tmp_path: Path) -> None:
@@ -155,9 +155,13 @@ def test_a_folder_that_was_built_anew_gives_its_new_rows(tmp_path: Path) -> None
     for number in (3, 2):
         shutil.rmtree(place, ignore_errors=True)
         build_instructions(place, {"stage1": number, "test": 1})
-        assert len(read_rows([(str(place), "stage1")])[2]) == number
-    with pytest.raises(RecordError, match="no split 'stage2'; there are stage1, test"):
-        read_rows([(str(place), "stage2")])
+        rows, _ = read_rows(str(place), "stage1")
+        assert len(rows) == number
+    assert read_rows(str(place), "stage1[:50%]")[0]["case_id"][:] == ["case-0"]
+    assert read_rows(str(place), "stage1[50%:]+test")[0]["case_id"][:] == ["case-1", "case-2"]
+    for split, fault in (("stage2", 'Unknown split "stage2"'), ("stage1[", "Unrecognized")):
+        with pytest.raises(RecordError, match=f"instructions, .*: {fault}"):
+            read_rows(str(place), split)
 
 
 # --- where a run may start --------------------------------------------------------------------------------------------
@@ -253,16 +257,6 @@ def test_arguments_that_would_have_no_effect_are_refused(name: str, tmp_path: Pa
         refuse_unused(arguments | {name: "another"})
 
 
-@pytest.mark.parametrize(
-    ("more", "fault"), ROWS["test_parts_of_a_mixture_have_nothing_that_is_not_read"]
-)
-def test_parts_of_a_mixture_have_nothing_that_is_not_read(more: dict, fault: str) -> None:
-    mixture = DatasetMixtureConfig([{"path": "instructions", "split": "stage1", **more}])
-    with pytest.raises(RecordError, match=fault):
-        refuse_unused(vars(mixture) | {"dataset_name": "instructions"})
-    refuse_unused(vars(DatasetMixtureConfig([{"path": "instructions", "split": "stage1"}])))
-
-
 def test_every_argument_of_training_decides_the_weights_or_is_known_not_to() -> None:
     """A field that a later version brings fails here until somebody has said which of the two it is; earlier ones lack some."""
     harmless = [name for names in HARMLESS.values() for name in names.split()]
@@ -282,7 +276,7 @@ MACHINES = sorted(path.relative_to(ROOT) for path in (ROOT / "accelerate_configs
 ZERO3 = [path for path in MACHINES if path.stem.startswith("zero3")]
 # What a run of one folder may have of its own: where it starts, what it reads, where it ends. A stage or an ablation that
 # changed anything else at the same time would compare nothing.
-MAY_DIFFER = {"model_name_or_path", "dataset_name", "dataset_train_split", "datasets", "output_dir"}
+MAY_DIFFER = {"model_name_or_path", "dataset_name", "dataset_train_split", "output_dir"}
 ADAPTER = {"use_peft", "lora_target_modules", "lora_r", "lora_alpha", "lora_dropout"}
 ADAPTER |= {"learning_rate", "gradient_accumulation_steps"}
 PAPER = Path("recipes/runs/automedeval-13b")
@@ -329,10 +323,10 @@ def test_a_run_parses_as_the_recipe_and_as_trl_do_it(
         args=given, fail_with_unknown_args=True
     )
     monkeypatch.setattr("sys.argv", ["recipes/sft.py", *given])
-    script, ours, _, mixture = parse_run(make_parser())
+    script, ours, *_ = parse_run(make_parser())
     assert (ours.learning_rate, ours.output_dir) == (training.learning_rate, training.output_dir)
     assert model.model_name_or_path == read(run)["model_name_or_path"]
-    assert script.dataset_name or mixture.datasets
+    assert script.dataset_name
     assert training.max_length == 2048
     assert not training.trust_remote_code
 

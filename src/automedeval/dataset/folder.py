@@ -121,6 +121,24 @@ def read_table(place: str | Path, split: str) -> pa.Table:
         raise RecordError(f"{file}: cannot be read: {' '.join(str(error).split())[:200]}") from None
 
 
+def read_split(place: str | Path, split: str) -> pa.Table:
+    """Return rows of a data set's folder; `split` is as `datasets` writes it: stage1, stage1[:50%], stage1+stage2.
+
+    RecordError if there is no such split, or a file cannot be read.
+    """
+    from datasets import ReadInstruction  # slow to import, and most readers take whole splits
+
+    sizes = {name: facts["rows"] for name, facts in read_statistics(place)["splits"].items()}
+    try:
+        parts = ReadInstruction.from_spec(split).to_absolute(sizes)
+    except (ValueError, AssertionError) as error:
+        raise RecordError(f"{place}, {split}: {error}") from None
+    tables = [
+        read_table(place, part.splitname).slice(part.from_, part.to - part.from_) for part in parts
+    ]
+    return pa.concat_tables(tables)
+
+
 @contextmanager
 def new_dataset(place: str | Path) -> Iterator[Path]:
     """Yield a folder to build a data set in, and move it to its place when the block ends without an error.

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from automedeval.dataset.folder import TEST, read_statistics, read_table
+from automedeval.dataset.folder import TEST, read_split, read_statistics
 from automedeval.models.checkpoints import Stage
 from automedeval.models.tokenization import PromptEncoder
 from automedeval.records import RecordError
@@ -26,46 +26,26 @@ def refuse_unused(arguments: Mapping[str, Any]) -> None:
     for name, (accepted, why) in REFUSED.items():
         if arguments.get(name, accepted) != accepted:
             raise RecordError(f"{name}: {why}")
-    for part in arguments.get("datasets") or ():
-        if ignored := [
-            key
-            for key, value in vars(part).items()
-            if value is not None and key not in ("path", "split")
-        ]:
-            raise RecordError(f"datasets: {ignored[0]}: a part has a path and a split alone")
-    if arguments.get("datasets") and arguments.get("dataset_name"):
-        raise RecordError("dataset_name: the rows are those of datasets: name one of the two")
 
 
-def read_rows(
-    parts: Sequence[tuple[str | None, str]],
-) -> tuple[str, list[str], Any, dict[str, Any]]:
-    """Read the splits that a run trains on, or is evaluated on, given as (data set, split).
+def read_rows(dataset: str | None, split: str) -> tuple[Any, dict[str, Any]]:
+    """Return the rows of a split as a `datasets.Dataset`, and the data set's statistics.json.
 
-    Return the data set's name, the splits, their rows as one `datasets.Dataset`, and the data set's statistics.json.
-    RecordError if there are several data sets, or a split cannot be read.
+    `split` is as `datasets` writes it: several are joined by "+", and a part of one is stage1[:50%]. RecordError without a data
+    set, or if the split cannot be read.
     """
-    (dataset, *others), splits = {name for name, _ in parts}, [split for _, split in parts]
-    if dataset is None or others:
-        raise RecordError("dataset_name, or the paths under datasets, must name one data set")
-    from datasets import Dataset, concatenate_datasets  # slow to import, and only training needs it
+    if dataset is None:
+        raise RecordError("dataset_name must name a data set")
+    from datasets import Dataset  # slow to import, and only training needs it
 
     if (Path(dataset) / "statistics.json").exists():
-        statistics = read_statistics(dataset)
-        if missing := [split for split in splits if split not in statistics["splits"]]:
-            raise RecordError(
-                f"{dataset}: no split {missing[0]!r}; there are {', '.join(statistics['splits'])}"
-            )
         # Not by `datasets`: it caches a folder by name, and returns the old rows of a folder that was built again.
-        rows = concatenate_datasets([Dataset(read_table(dataset, split)) for split in splits])
-        return dataset, splits, rows, statistics
+        return Dataset(read_split(dataset, split)), read_statistics(dataset)
     try:  # a data set that was not built here, as one of the Hub, has no statistics.json
-        rows = concatenate_datasets([hub_rows(dataset, split, streaming=False) for split in splits])
+        return hub_rows(dataset, split, streaming=False), {}
     except (ValueError, OSError) as error:  # raised for a wrong name, split or file
-        raise RecordError(
-            f"{dataset}, {'+'.join(splits)}: {' '.join(str(error).split())[:300]}"
-        ) from None
-    return dataset, splits, rows, {}
+        why = " ".join(str(error).split())[:300]
+        raise RecordError(f"{dataset}, {split}: {why}") from None
 
 
 def check_base(start: Path, encoder: PromptEncoder, max_length: int | None) -> None:
@@ -182,14 +162,16 @@ def check_start(
 ) -> None:
     """Check that a stage starts from the right checkpoint; raise RecordError if `model` is that of another stage.
 
+    `splits` are the parts of a split, see `read_rows`.
+
     The first stage of a curriculum starts from a model that was not trained on the data set; a round of introspection starts
     from a judge whose last stage was on the data set that the round revised (any of its stages, because the round's statistics
-    name only the data set). Every later stage starts from the checkpoint of the stage before it. A run on several splits, or on
-    a data set without statistics, may start from any checkpoint. No run trains on the test split.
+    name only the data set). Every later stage starts from the checkpoint of the stage before it. A run on several splits, on a part
+    of one, or on a data set without statistics, may start from any checkpoint. No run trains on the test split.
     """
-    if TEST in splits:
+    if TEST in {split.partition("[")[0] for split in splits}:
         raise RecordError(f"{dataset}: the split {TEST!r} is held out; no run trains on it")
-    if len(splits) > 1 or not statistics:
+    if len(splits) > 1 or "[" in splits[0] or not statistics:
         return
     stages = [name for name in statistics["splits"] if name != TEST]
     place, last = stages.index(splits[0]), history[-1] if history else None
