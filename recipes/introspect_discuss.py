@@ -17,7 +17,7 @@ from tqdm import tqdm
 from automedeval.evidence.arguments import KnowledgeArguments
 from automedeval.introspection.discussion import Partners, account
 from automedeval.introspection.jury import QUEUE, read_jury, write_queue
-from automedeval.introspection.mistakes import find_mistakes, read_judge
+from automedeval.introspection.mistakes import find_mistakes, read_judges
 from automedeval.introspection.revisions import (
     RoundArguments,
     apply_rulings,
@@ -28,6 +28,7 @@ from automedeval.introspection.revisions import (
 from automedeval.models.arguments import ChatArguments, parse_model
 from automedeval.models.replay import RecordedChat
 from automedeval.records import RecordError, option, verdicts_file
+from automedeval.records.arguments import comma_list
 from automedeval.records.command_line import parse, run
 from automedeval.records.journal import Journal
 from automedeval.records.processes import print_notes
@@ -38,7 +39,15 @@ from automedeval.records.run_record import record_run
 class DiscussArguments(RoundArguments):
     """The judge, and the partners."""
 
-    verdicts: str = option("file or folder of the judge's verdicts on all training cases")
+    verdicts: list[str] = option(
+        "file or folder of the judge's verdicts on all training cases; several: of judges that each judged the cases they "
+        "were not trained on"
+    )
+    rows: str = option(
+        "mistakes are discussed, or all: every row, as a control of looking where the judge differs",
+        "mistakes",
+        choices=["mistakes", "all"],
+    )
     suggester: str | None = option(
         "model that suggests and revises: openai:MODEL or recording:FILE (default: nobody discusses, every mistake goes "
         "to the jury)",
@@ -48,6 +57,7 @@ class DiscussArguments(RoundArguments):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self.verdicts = comma_list(self.verdicts)
         if bool(self.suggester) != bool(self.reviewer):
             raise RecordError(
                 "--suggester and --reviewer must name two models; without both the jury decides alone"
@@ -65,15 +75,16 @@ def main() -> None:
     if args.suggester:
         books.check()
     dataset, recorded = args.read()
-    judged = read_judge(str(verdicts_file(args.verdicts)), recorded)
-    mistakes, lines = find_mistakes(recorded, judged)
-    first = next(iter(judged.values()))
+    judged = read_judges([str(verdicts_file(path)) for path in args.verdicts], recorded)
+    mistakes, lines = find_mistakes(recorded, judged, every=args.rows == "all")
+    judges = dict.fromkeys((verdict.judge, verdict.settings or "") for verdict in judged.values())
+    judge, settings = ("+".join(parts) for parts in zip(*judges))
     print("\n".join(lines))
     by_case = {each.case.id: each for each in recorded}
     discussions, names = {}, {"suggester": "nobody", "reviewer": "nobody"}
     with Journal(args.discussion / "discussion.jsonl") as journal:
         if args.suggester and mistakes:
-            about = [dataset.statistics["fingerprint"], first.judge, first.settings or ""]
+            about = [dataset.statistics["fingerprint"], judge, settings]
             partners = partners_of(args, books, chat_args, about)
             names = {"suggester": partners.suggester.name, "reviewer": partners.reviewer.name}
             opened = partners.open(mistakes, journal)
@@ -93,7 +104,7 @@ def main() -> None:
     apply_rulings(records, read_jury(args.discussion, by_case), by_case)
     facts = {
         "follows": dataset.statistics["fingerprint"],
-        "judge": {"name": first.judge, "settings": first.settings},
+        "judge": {"name": judge, "settings": settings or None},
     }
     write_discussion(args.discussion, records, **facts, partners=names, arithmetic=lines)
     write_queue(

@@ -306,7 +306,7 @@ def test_a_journal_of_others_is_refused(tmp_path) -> None:
 
 def test_partners_need_a_score_line(tmp_path) -> None:
     recorded = mistake_of().recorded
-    pairwise = SimpleNamespace(name="medical_pairwise@1", grammar="json")
+    pairwise = SimpleNamespace(name="medical_pairwise@1", sums_up=False)
     other = Mistake(
         SimpleNamespace(rubric=pairwise, case=recorded.case),
         "choices",

@@ -18,7 +18,7 @@ from tables import rows_of
 
 from automedeval.dataset.instructions import instruction
 from automedeval.introspection.discussion import Discussion
-from automedeval.introspection.mistakes import Mistake, find_mistakes, read_judge, read_recorded
+from automedeval.introspection.mistakes import Mistake, find_mistakes, read_judges, read_recorded
 from automedeval.records import RecordError
 from automedeval.rubrics.rationale import split_steps
 
@@ -38,7 +38,7 @@ def judged(tmp_path):
     def read(*verdicts, recorded=RECORDED):
         file = tmp_path / "verdicts.jsonl"
         file.write_text("".join(json.dumps(verdict.to_dict()) + "\n" for verdict in verdicts))
-        return read_judge(str(file), [recorded])
+        return read_judges([str(file)], [recorded])
 
     return read
 
@@ -138,7 +138,19 @@ def test_every_training_case_must_be_judged(tmp_path) -> None:
     with pytest.raises(
         RecordError, match="judge has not judged 2 of the 3 training cases, the first 'case-4'"
     ):
-        read_judge(str(file), [RECORDED, *others])
+        read_judges([str(file)], [RECORDED, *others])
+    # Of several judges each judged what it was not trained on.
+    apart = tmp_path / "apart.jsonl"
+    made = [verdict_of(row.case, (1, 2, 3), "other") for row in others]
+    apart.write_text("".join(json.dumps(verdict.to_dict()) + "\n" for verdict in made))
+    both = read_judges([str(file), str(apart)], [RECORDED, *others])
+    assert [verdict.judge for verdict in both.values()] == ["judge", "other", "other"]
+    assert [len(find_mistakes([RECORDED, *others], both, every)[0]) for every in (False, True)] == [
+        0,
+        3,
+    ]
+    with pytest.raises(RecordError, match=r"apart.jsonl:1: a verdict of other on case 'case-4'"):
+        read_judges([str(apart), str(apart)], others)
 
 
 def test_rows_that_do_not_fit_their_cases_are_refused() -> None:

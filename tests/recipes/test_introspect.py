@@ -141,6 +141,12 @@ def test_the_judge_of_a_round_is_asked_the_prompts_of_the_rows(with_reference, t
             run_recipe("judge", *options, "--base_url", endpoint.url, "--seed", 5).returncode == 0
         )
         assert len(endpoint.asked) == len(rows) == 7, "the second run has nothing to do"
+        part = [*options[:-1], tmp_path / "part", "--split", "stage1[1:]+stage2[:50%]"]
+        succeeded(run_recipe("judge", *part, "--rationale", False, "--base_url", endpoint.url))
+        assert "Write one line in this form" in json.dumps(endpoint.asked[-1]["body"])
+    assert sorted(line["case_id"] for line in read(tmp_path / "part/verdicts.jsonl")) == [
+        *("case-1", "case-2", "case-3", "case-4")
+    ]
     assert sorted(asked) == sorted(json.dumps(row["prompt"]) for row in rows.values())
     models = {tuple(verdict["models"]) for verdict in read(tmp_path / "judged/verdicts.jsonl")}
     assert models == {(*MODELS[:2], "reference")}

@@ -97,7 +97,11 @@ class JudgeArguments(BaselineArguments, EvidenceArguments):
     )
     dataset: str | None = option(
         "folder of a data set of recipes/build_dataset.py: judge the prompts of its training rows, with their "
-        "responses and slots, as a round of introspection needs them",
+        "responses and slots, as a round of introspection needs them; with --rationale false for scores alone",
+        None,
+    )
+    split: str | None = option(
+        "with --dataset the rows of these splits alone, as stage1 or stage1[:50%]+stage2[:50%] (default: all that train)",
         None,
     )
     rubric: str | None = option(
@@ -147,6 +151,8 @@ class JudgeArguments(BaselineArguments, EvidenceArguments):
         ):
             raise RecordError("--columns are those of tables, not of logs")
         check_least(self, 1, "runs", "limit")
+        if self.split and not self.dataset:
+            raise RecordError("--split names rows of --dataset, and there is none")
         if self.batch_file:  # a verdict is one request
             if self.score_decoding == "constrained":
                 what = "--score_decoding constrained takes several requests for a verdict"
@@ -417,11 +423,13 @@ def plan_from_dataset(
     Raises:
         RecordError: no row by this rubric, or a row whose case is not in --cases or has changed.
     """
-    from automedeval.dataset.folder import (
-        read_dataset,
-    )  # pyarrow takes its time, and only rows need it
+    # pyarrow takes its time, and only rows need it
+    from automedeval.dataset.folder import read_dataset, read_split
 
-    rows = [row for row in read_dataset(dataset).training if row["rubric"] == rubric.name]
+    training = read_dataset(dataset).training
+    if args.split:
+        training = read_split(dataset, args.split).to_pylist()
+    rows = [row for row in training if row["rubric"] == rubric.name]
     wanted = {row["case_id"] for row in rows}
     cases = {case.id: case for case in read_cases(args.file, blank=args.blank) if case.id in wanted}
     recorded = {
@@ -432,7 +440,7 @@ def plan_from_dataset(
         if (row := recorded.get(case.id)) is None:
             return []
         # The same responses in the same slots (Algorithm 2, line 5).
-        rationale = row.reading.rationale is not None
+        rationale = args.rationale and row.reading.rationale is not None
         return [
             Request(row.case, row.order, None, run, rationale, row.original)
             for run in range(args.runs)

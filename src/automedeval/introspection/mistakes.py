@@ -17,7 +17,8 @@ from automedeval.rubrics.grammar import ParsedAnswer, parse_verdict
 from automedeval.rubrics.prompts import judge_messages
 from automedeval.rubrics.slots import by_slot, seen_from
 
-KINDS = ("relations", "scores", "invalid")
+AGREED = "agreed"
+KINDS = ("relations", "scores", "invalid", AGREED)
 LONGEST_RAW = 2000  # characters that are shown of an answer that could not be parsed
 
 
@@ -46,7 +47,7 @@ class Mistake:
     """A training case on which the judge's verdict, `judged`, differs from the record.
 
     `kind` is "invalid" if the verdict is so, "relations" if the order of a pair of responses differs, "scores" if only
-    scores do.
+    scores do; "agreed" if nothing differs, and the row is discussed all the same.
     """
 
     recorded: Recorded
@@ -143,18 +144,50 @@ def read_recorded(
     return list(recorded.values())
 
 
-def read_judge(path: str, recorded: Sequence[Recorded]) -> dict[str, Verdict]:
-    """Read one judge's verdicts on the training cases, by case id; skip those on other cases or by other rubrics.
+def read_judges(paths: Sequence[str], recorded: Sequence[Recorded]) -> dict[str, Verdict]:
+    """Read the verdicts on the training cases, by case id; skip those on other cases or by other rubrics.
 
-    RecordError for no verdict; several judges or settings; a second verdict on a case, or one that does not fit it; a training
-    case without a verdict (Algorithm 2 judges them all).
+    They are one judge's, or those of several, a file each, of which each judged the cases that it was not trained on.
+    RecordError for a file without a verdict, or with several judges or settings; a second verdict on a case, or one that does
+    not fit it; a training case without a verdict (Algorithm 2 judges them all).
     """
-    by_case = {each.case.id: each for each in recorded}
-    rubric_of = {case_id: each.rubric.name for case_id, each in by_case.items()}
+    by_case = {row.case.id: row for row in recorded}
+    places: dict[str, str] = {}
+    judged: dict[str, Verdict] = {}
+    for path in paths:
+        for place, verdict in _one_judge(path, by_case):
+            case_id, row = verdict.case_id, by_case[verdict.case_id]
+            if before := places.get(case_id):
+                about = (
+                    f"a verdict of {verdict.judge} on case {case_id!r} stands at {before} already"
+                )
+                raise RecordError(f"{place}: {about}, and a round takes one of each case")
+            places[case_id] = place
+            verdict.check(place, row.original.digest, row.case.digest)
+            if sorted(verdict.order) != sorted(row.order):
+                raise RecordError(
+                    f"{place}: the verdict is on the responses {sorted(verdict.order)} of case {case_id!r}, and the one on "
+                    f"record on {sorted(row.order)}: judge the rows with --dataset"
+                )
+            if verdict.valid and None in by_slot(verdict.scores or (), row.order):
+                raise RecordError(f"{place}: a valid verdict without a score for each response")
+            judged[case_id] = verdict
+    if missing := [case_id for case_id in by_case if case_id not in judged]:
+        names = ", ".join(dict.fromkeys(verdict.judge for verdict in judged.values()))
+        raise RecordError(
+            f"{', '.join(paths)}: {names} has not judged {len(missing):,} of the {len(by_case):,} training cases, the first "
+            f"{missing[0]!r}: judge them all"
+        )
+    return judged
+
+
+def _one_judge(path: str, by_case: Mapping[str, Recorded]) -> list[tuple[str, Verdict]]:
+    """Return the verdicts of a file on training cases by the rubric of their rows, each with its place."""
+    rubric_of = {case_id: row.rubric.name for case_id, row in by_case.items()}
     placed = [
-        each
-        for each in read_placed(path, Verdict)
-        if each[1].rubric == rubric_of.get(each[1].case_id)
+        (place, verdict)
+        for place, verdict in read_placed(path, Verdict)
+        if verdict.rubric == rubric_of.get(verdict.case_id)
     ]
     if not placed:
         rubrics = ", ".join(sorted(set(rubric_of.values())))
@@ -170,39 +203,22 @@ def read_judge(path: str, recorded: Sequence[Recorded]) -> dict[str, Verdict]:
         raise RecordError(
             f"{path}: verdicts of {judge} with different weights, wording or settings"
         )
-    places: dict[str, str] = {}
-    for place, verdict in placed:
-        case_id, row = verdict.case_id, by_case[verdict.case_id]
-        if before := places.get(case_id):
-            about = f"a verdict of {judge} on case {case_id!r} stands at {before} already"
-            raise RecordError(f"{place}: {about}, and a round takes one of each case")
-        places[case_id] = place
-        verdict.check(place, row.original.digest, row.case.digest)
-        if sorted(verdict.order) != sorted(row.order):
-            raise RecordError(
-                f"{place}: the verdict is on the responses {sorted(verdict.order)} of case {case_id!r}, and the one on record "
-                f"on {sorted(row.order)}: judge the rows with --dataset"
-            )
-        if verdict.valid and None in by_slot(verdict.scores or (), row.order):
-            raise RecordError(f"{place}: a valid verdict without a score for each response")
-    if missing := [case_id for case_id in by_case if case_id not in places]:
-        raise RecordError(
-            f"{path}: {judge} has not judged {len(missing):,} of the {len(by_case):,} training cases, the first "
-            f"{missing[0]!r}: judge them all"
-        )
-    return {verdict.case_id: verdict for _, verdict in placed}
+    return placed
 
 
 def find_mistakes(
-    recorded: Sequence[Recorded], judged: Mapping[str, Verdict]
+    recorded: Sequence[Recorded], judged: Mapping[str, Verdict], every: bool = False
 ) -> tuple[list[Mistake], list[str]]:
-    """Return the judge's mistakes, in the order of the rows, and the lines that report them (Algorithm 2, line 6)."""
+    """Return the judge's mistakes, in the order of the rows, and the lines that report them (Algorithm 2, line 6).
+
+    `every`: also the rows on which it makes none, as a control of looking where it does.
+    """
     mistakes, overlong = [], 0
     for row in recorded:
         verdict = judged[row.case.id]
         if verdict.extra.get("overlong"):
             overlong += 1  # it says nothing of the judge
-        elif (kind := _kind(row, verdict)) is not None:
+        elif kind := _kind(row, verdict) or (AGREED if every else None):
             mistakes.append(Mistake(row, kind, verdict))
     counts = Counter(mistake.kind for mistake in mistakes)
     listed = ", ".join(f"{kind}: {counts[kind]:,}" for kind in KINDS if counts[kind])

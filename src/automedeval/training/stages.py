@@ -166,8 +166,8 @@ def check_start(
 
     The first stage of a curriculum starts from a model that was not trained on the data set; a round of introspection starts
     from a judge whose last stage was on the data set that the round revised (any of its stages, because the round's statistics
-    name only the data set). Every later stage starts from the checkpoint of the stage before it. A run on several splits, on a part
-    of one, or on a data set without statistics, may start from any checkpoint. No run trains on the test split.
+    name only the data set). Every later stage starts from the checkpoint of the stage before it. A run on several splits, on a
+    part of one, or on a data set without statistics, may start from any checkpoint. No run trains on the test split.
     """
     if TEST in {split.partition("[")[0] for split in splits}:
         raise RecordError(f"{dataset}: the split {TEST!r} is held out; no run trains on it")
