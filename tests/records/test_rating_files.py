@@ -7,12 +7,13 @@ from pathlib import Path
 import numpy as np
 import pandas
 import pytest
-from tables import rows_of
+from programs import error_line, run_command, succeeded
+from tables import rows_of, write_csv
 
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.ratings import People, read_ratings
 from automedeval.records import Case, RecordError, Response
-from automedeval.records.ratings import HIGHER, NAMING
+from automedeval.records.ratings import HIGHER, NAMING, UNSURE
 
 ROWS = rows_of(__file__)
 ASKED = {"k1": "How long is flu contagious?", "k2": "Can I take\n ibuprofen with lisinopril?"}
@@ -105,13 +106,14 @@ def test_a_column_of_scores_may_be_one_annotator_s_or_one_criterion_s(
 
 def told(error: str) -> str:
     one_scale = "leave them out, or give all scores on one scale"
-    worse = "may be worse: leave it out, or turn its numbers round and rename it"
     code = "is far from all other scores: if it says that there is none, leave it blank"
     words = {
         "NAMING": f"{NAMING}; {HIGHER}",
         "ONE_SCALE": one_scale,
-        "WORSE": worse,
+        "UNSURE": UNSURE,
         "CODE": code,
+        "RANKS": "the scores of every case are places from 1 to 2, as ranks are: if 1 is the best, turn them round; "
+        "in either case begin at 0",
         "HIGHER": HIGHER,
     }
     return re.sub("|".join(words), lambda match: words[match[0]], error)
@@ -128,6 +130,37 @@ def test_a_rating_that_cannot_be_read_stops_with_its_line(
     with pytest.raises(RecordError) as raised:
         read_ratings(str(file), Cases(CASES, "cases.jsonl"))
     assert str(raised.value) == f"{tmp_path}/{told(error)}"
+
+
+def test_criteria_on_which_more_is_worse_are_turned_round(tmp_path: Path) -> None:
+    """The longer answer is the less incomplete one, in every case."""
+    answers = [[f"Question {at}?", "Rest and drink.", "Rest and drink a lot."] for at in range(6)]
+    table = write_csv(tmp_path / "t.csv", ("question", "a", "b"), answers)
+    rows = [
+        [asked, model, "ann", criterion, score]
+        for asked, *_ in answers
+        for model, scores in (("a", (5, 1)), ("b", (2, 2)))
+        for criterion, score in zip(("missed diagnosis", "bedside manner"), scores)
+    ]
+    ratings = write_csv(
+        tmp_path / "r.csv", ("question", "model", "rater", "criterion", "score"), rows
+    )
+    judge = ("--judge", "baseline:longer text", "--output", tmp_path / "v")
+    succeeded(run_command("judge", table, *judge))
+    given = ("--cases", table, "--ratings", ratings, "--output", tmp_path / "report")
+    report = ("report", "--verdicts", tmp_path / "v", *given, "--resamples", 100)
+    assert error_line(run_command(*report)).endswith(f"r.csv: 'bedside manner' {UNSURE}")
+    other = error_line(run_command(*report, "--worse", "fear"))
+    assert "has no criterion 'fear', but bedside manner, missed diagnosis" in other
+    for worse, agrees, way in (
+        ("missed diagnosis", 1, "worse on missed diagnosis, whose scores are turned round"),
+        ("none", 0, "better on bedside manner, missed diagnosis"),
+    ):
+        succeeded(run_command(*report, "--worse", worse))
+        result = json.loads((tmp_path / "report/agreement.json").read_text("utf-8"))
+        figures = result["judges"]["baseline:longer text"]
+        assert figures["pairwise_accuracy"]["value"] == agrees
+        assert way in (tmp_path / "report/report.html").read_text("utf-8")
 
 
 def as_list(value: object) -> list:

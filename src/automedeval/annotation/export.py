@@ -45,7 +45,8 @@ def exported(store: Store) -> tuple[dict[str, str], dict[str, int]]:
                 if study.is_reference(item, response):
                     references += len(content[given][slot])
                 elif part == RESPONSES:
-                    lines[name] += _ratings(answer, about, content[given][slot], comment)
+                    by = {"rubric": study.rubric_of(item).name}
+                    lines[name] += _ratings(answer, about | by, content[given][slot], comment)
                 else:
                     choices = {
                         "rubric": study.rubric_of(item).name,

@@ -50,7 +50,7 @@ def put_empty_lowest(
         }
         values["criterion_scores"] = lowered
     if values.get("choices") and rubric is not None:
-        better = {each.name for each in rubric.criteria if each.polarity == "better"}
+        better = rubric.better
         chosen = dict.fromkeys(better & {*values["choices"]}, request.case.models[answered[0]])
         values["choices"] = values["choices"] | chosen
     return None, values

@@ -20,9 +20,9 @@ NAMES: dict[str, list[str]] = _WORDS["names"]
 RATINGS: dict[str, list[str]] = _WORDS["ratings"] | {
     role: NAMES[role] for role in ("question", "model")
 }
-BESIDE, DOUBTFUL, TRUSTED, NO_VALUE, CRITERIA, NO_RATING, WORSE = (
+BESIDE, DOUBTFUL, TRUSTED, NO_VALUE, CRITERIA = (
     frozenset[str](_WORDS[name])
-    for name in ("beside", "doubtful", "trusted", "no_value", "criteria", "no_rating", "worse")
+    for name in ("beside", "doubtful", "trusted", "no_value", "criteria")
 )
 NUMBER = re.compile(r"(?=.*\d)[-+\d.,:/%\sTZ]+", re.S)  # dates and times in digits too
 NO_PROSE = re.compile(r"\S*(?:[@/\\]|\w\.\w)\S*|(?:[\w-]+ )*<\S+@\S+>", re.S)  # addresses and files

@@ -7,6 +7,7 @@ programs write where there is no value, is missing: it is counted and left out.
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,7 @@ from automedeval.records.columns import (
     BESIDE,
     CRITERIA,
     NAMELESS,
-    NO_RATING,
     RATINGS,
-    WORSE,
     no_value,
     plain,
 )
@@ -42,34 +41,36 @@ NAMING = (
     "as the model is called if each model has one"
 )
 HIGHER = "a higher number must be better"
-NOT_WORSE = {
-    "no",
-    "non",
-    "not",
-    "without",
-    "free",
-    "freedom",
-    "lack",
-    "absence",
-    "avoids",
-    "avoidance",
-}
+UNSURE = (
+    "does not say whether a higher number is better: --worse of automedeval report names the criteria on which it is worse "
+    "(none: on no one); or leave it out, or rename it, such as accuracy"
+)
+# Words of a criterion's name that say nothing of what is rated.
+SAY_NOTHING = {"score", "rating", "overall", "medical", "clinical", "general"}
+FEWEST_RANKS = 8  # of fewer nobody can tell ranks from scores
+BY_A_RUBRIC = re.compile(r"[\w-]+@\d+")  # how the physicians' page marks ratings
 NO_ANSWER = "without a score"
 # The states of an answer that is none.
 LEFT_OUT = ("cancelled", "discarded", "draft", "pending", "ignore", "reject", NO_ANSWER)
 
 
 def placed_ratings(
-    path: str | Path, cases: Iterable[Case] = ()
+    path: str | Path,
+    cases: Iterable[Case] = (),
+    better: Collection[str] = (),
+    worse: Collection[str] = (),
 ) -> tuple[list[tuple[str, Rating]], list[str]]:
     """Return ("file:line", rating) of every score in a file, and what was left out.
 
     Args:
         path: JSON Lines, a JSON array, CSV, a spreadsheet or parquet.
         cases: those that are rated. They name the case of a question, and the model where a case has one response.
+        better: criteria of a rubric, on which a higher number is better.
+        worse: criteria on which it is worse: their scores are turned round, and all others count as better. "none" names none.
 
     Raises:
-        RecordError: the file cannot be read, it is not seen what a column holds, or a score is no number.
+        RecordError: the file cannot be read, it is not seen what a column holds or which way a criterion counts, or a score is
+            no number.
     """
     known = {case.id: case for case in cases}
     asked: dict[str, list[str]] = {}
@@ -154,7 +155,8 @@ def placed_ratings(
     for what in ["criterion"] + ["annotator"] * (columns_of == "annotator"):
         _check_scales(ratings, what, path)
     _check_ranks(ratings, path)
-    _check_criteria(sorted({each.criterion for _, each in ratings}), path)
+    _check_criteria(ratings, better, worse, path)
+    ratings = _turned(ratings, worse)
     if not columns["annotator"]:
         if len({(each.case_id, each.model, each.criterion) for _, each in ratings}) < len(ratings):
             raise RecordError(
@@ -164,7 +166,7 @@ def placed_ratings(
     others = dict.fromkeys(
         str(key) for _, each in ratings for key, cell in each.extra.items() if filled(cell)
     )
-    if unread := [name for name in others if not _is_key(name)]:
+    if unread := [name for name in others if name != "rubric" and not _is_key(name)]:
         notes.append(f"not read: {', '.join(unread)}")
     notes += [f"ratings {what}, left out: {count:,}" for what, count in sorted(counts.items())]
     return ratings, [f"{path}: {note}" for note in notes]
@@ -276,31 +278,68 @@ def _check_scales(ratings: Iterable[tuple[str, Rating]], what: str, path: str | 
 
 
 def _check_ranks(ratings: Iterable[tuple[str, Rating]], path: str | Path) -> None:
-    """Raise a RecordError if each person numbers the answers of every case from 1 on: the first may be the best."""
+    """Raise a RecordError if each person's scores of every case are the places of a ranking: the first may be the best."""
     given: dict[tuple, list[float]] = {}
     for _, each in ratings:
         given.setdefault((each.case_id, each.annotator, each.criterion), []).append(each.score)
-    several = [sorted(scores) for scores in given.values() if len(scores) > 1]
-    if sum(map(len, several)) >= 15 and all(
-        scores == [*range(1, len(scores) + 1)] for scores in several
-    ):
-        once = f"the scores of every case are the numbers 1 to {len(several[0])}, as ranks are"
+    several = [scores for scores in given.values() if len(scores) > 1]
+    if sum(map(len, several)) < FEWEST_RANKS:
+        return
+    fits = {
+        way
+        for way in range(4)
+        if all(_places(score, scores)[way] == score for scores in several for score in scores)
+    }
+    if fits:
+        once = (
+            f"the scores of every case are places from 1 to {max(map(len, several))}, as ranks are"
+        )
         raise RecordError(
             f"{path}: {once}: if 1 is the best, turn them round; in either case begin at 0"
         )
 
 
-def _check_criteria(names: Collection[str], path: str | Path) -> None:
-    """Raise a RecordError for the name of a criterion that may be no rating where a higher number is better."""
-    for name in names:
-        words = plain(name).split("_")
-        if WORSE & {*words} and not NOT_WORSE & {*words}:
-            said = f"a higher {name!r} may be worse: leave it out, or turn its numbers round and rename it"
-            raise RecordError(f"{path}: {said}")
-        if len(names) > 1 and NO_RATING & {words[0], words[-1]}:
-            raise RecordError(
-                f"{path}: {name!r} may be no rating: leave it out, or name it otherwise; {HIGHER}"
-            )
+def _places(score: float, scores: list[float]) -> tuple[float, ...]:
+    """Return the place of a score in the four ways to count those that are level: first, last, mean, and as one."""
+    below, level = [each for each in scores if each < score], scores.count(score)
+    first = len(below) + 1
+    return first, len(below) + level, first + (level - 1) / 2, len({*below}) + 1
+
+
+def _check_criteria(
+    ratings: Iterable[tuple[str, Rating]],
+    better: Collection[str],
+    worse: Collection[str],
+    path: str | Path,
+) -> None:
+    """Raise a RecordError for a criterion of which nobody says which way it counts, or one that only `worse` has."""
+    names = {rating.criterion for _, rating in ratings}
+    if unknown := sorted({*worse} - names - {"none"}):
+        there = ", ".join(sorted(names))
+        raise RecordError(f"--worse: {path} has no criterion {unknown[0]!r}, but {there}")
+    by_page = {
+        rating.criterion
+        for _, rating in ratings
+        if BY_A_RUBRIC.fullmatch(str(rating.extra.get("rubric")))
+    }
+    for name in sorted(names - {*better} - by_page) if not worse else ():
+        said = [word for word in plain(name).split("_") if word not in SAY_NOTHING]
+        if said and not {plain(name), "_".join(said)} & CRITERIA:
+            raise RecordError(f"{path}: {name!r} {UNSURE}")
+
+
+def _turned(ratings: list[tuple[str, Rating]], worse: Collection[str]) -> list[tuple[str, Rating]]:
+    """Return ratings with the scores on some criteria turned round, between the lowest and the highest that were given."""
+    given: dict[str, list[float]] = {name: [] for name in worse}
+    for _, rating in ratings:
+        given.get(rating.criterion, []).append(rating.score)
+    ends = {name: min(scores) + max(scores) for name, scores in given.items() if scores}
+    return [
+        (place, replace(rating, score=ends[rating.criterion] - rating.score))
+        if rating.criterion in ends
+        else (place, rating)
+        for place, rating in ratings
+    ]
 
 
 def _text(cell: Any, names: Collection[str] = ()) -> str:

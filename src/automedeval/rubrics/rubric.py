@@ -156,6 +156,11 @@ class Rubric:
         return any(criterion.values for criterion in self.criteria)
 
     @property
+    def better(self) -> set[str]:
+        """Return the names of the criteria of which more is better."""
+        return {criterion.name for criterion in self.criteria if criterion.polarity == "better"}
+
+    @property
     def degree(self) -> Criterion:
         """Return the criterion with a threshold, of which each rubric in words has one."""
         return next(criterion for criterion in self.criteria if criterion.threshold)

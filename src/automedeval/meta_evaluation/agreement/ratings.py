@@ -4,7 +4,7 @@ A record that does not fit the cases is an error with file and line. What is lef
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -161,11 +161,21 @@ def _mean(values: np.ndarray, axis: int) -> np.ndarray:
     return bootstrap.divide(np.nansum(values, axis=axis), (~np.isnan(values)).sum(axis=axis))
 
 
-def read_ratings(path: str, cases: Cases, raters: str | None = None) -> People:
-    """Read people's ratings of responses; see `placed_ratings` and `gather_ratings`."""
-    placed, notes = placed_ratings(path, cases.records)
+def read_ratings(
+    path: str,
+    cases: Cases,
+    raters: str | None = None,
+    better: Collection[str] = (),
+    worse: Collection[str] = (),
+) -> People:
+    """Read people's ratings of responses, and note which way each criterion counts; see `placed_ratings`, `gather_ratings`."""
+    placed, notes = placed_ratings(path, cases.records, better, worse)
     people = gather_ratings(placed, cases, path, raters)
-    people.notes += notes
+    turned = [name for name in people.by_criterion if name in worse]
+    rest = [name for name in people.by_criterion if name not in worse]
+    ways = [f"better on {', '.join(rest)}"] if rest else []
+    ways += [f"worse on {', '.join(turned)}, whose scores are turned round"] if turned else []
+    people.notes += [*notes, f"ratings: a higher number is {'; '.join(ways)}"]
     return people
 
 

@@ -211,7 +211,9 @@ def calibrate(
         )
     ratings_read = [
         rating
-        for _, rating in placed_ratings(ratings, (_case_of(verdict) for _, verdict in placed))[0]
+        for _, rating in placed_ratings(
+            ratings, (_case_of(verdict) for _, verdict in placed), rubric.better
+        )[0]
     ]
     learnt_from = {rating.case_id for rating in ratings_read}
     rated = [verdict for _, verdict in placed if verdict.case_id in learnt_from]

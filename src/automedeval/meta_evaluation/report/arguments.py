@@ -28,6 +28,10 @@ class ReportArguments(BaselineArguments):
         "preferences between judges: a file of each kind",
         [],
     )
+    worse: list[str] = option(
+        "criteria of --ratings on which a higher number is worse: A,B; all others count as better (none: all do)",
+        [],
+    )
     audits: list[str] = option(
         "results of automedeval audit for these judges: its folders, or their audit.json", []
     )
@@ -58,7 +62,7 @@ class ReportArguments(BaselineArguments):
     resamples: int = option("resamples of the bootstrap over cases", RESAMPLES)
 
     def __post_init__(self) -> None:
-        for name in ("verdicts", "ratings", "rounds", "audits"):
+        for name in ("verdicts", "ratings", "rounds", "audits", "worse"):
             setattr(self, name, comma_list(getattr(self, name)))
         if not self.verdicts and not self.ratings:
             raise RecordError("--verdicts names no file")

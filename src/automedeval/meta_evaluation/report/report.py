@@ -118,6 +118,8 @@ def make_report(
         raise RecordError(f"{ratings}: ratings of scores, and these verdicts have none")
     if labels and not on_criteria:
         raise RecordError(f"{labels}: labels of criteria, and these verdicts are not on criteria")
+    if args.worse and not ratings:
+        raise RecordError("--worse names criteria of --ratings of scores, and there are none")
     if args.baseline is not None and not judges:
         raise RecordError("--baseline needs verdicts with scores or choices")
     if args.rounds and ratings is None:
@@ -140,7 +142,8 @@ def make_report(
     main = main_row(rows, args.main_judge)
     people = None
     if ratings:
-        people = read_ratings(ratings, cases, args.raters)
+        better = read_rubric(args.rubric).better if args.rubric else ()
+        people = read_ratings(ratings, cases, args.raters, better, args.worse)
         notes = people.notes + notes
     labelled = None
     if labels:
