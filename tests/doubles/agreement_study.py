@@ -92,7 +92,7 @@ def case_of(name: str, question: str, answers: dict[str, str], **more: object) -
 
 
 def rating(
-    case_id: str, model: str, score: float, annotator: str = "x", criterion: str = "q"
+    case_id: str, model: str, score: float, annotator: str = "x", criterion: str = "overall"
 ) -> dict:
     return {
         "case_id": case_id,

@@ -105,6 +105,22 @@ def test_each_answer_of_the_table_has_its_row_and_its_score(table, wide) -> None
     assert wide or told == {"1": None, "2": 2}, "a verdict on the answers of two rows has none"
 
 
+def test_a_model_whose_answers_are_numbers_stands_in_the_table_of_models(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = [
+        [f"How many are {at} and {at}?", 2 * at, f"It is {2 * at}.", at / 7, 3.5] for at in range(6)
+    ]
+    write_csv("n.csv", ["question", "gpt-4", "llama-3", "latency-1", "bleu"], rows)
+    done = succeeded(run_command("judge", "n.csv", "--judge", "baseline:longer text"))
+    read_of = "gpt-4 (numbers, not judged), latency-1 (no text), bleu (no text)"
+    assert f"read: question, llama-3 (answers); not read: {read_of}; 6 rows" in done.stdout
+    assert re.search(r"^gpt-4 .* numbers, not judged$", done.stdout, re.M)
+    named = ("--columns", "question=question", "gpt-4", "llama-3", "--output", "named")
+    done = succeeded(run_command("judge", "n.csv", *named, "--judge", "baseline:longer text"))
+    assert "numbers, not judged" not in done.stdout
+    assert re.search(r"^gpt-4 .* 6 +1\.00", done.stdout, re.M)
+
+
 COLUMNS = ("question=Frage", "reference=Gold", "Bot A", "Bot B")
 NAMES = ("Frage", "Gold", "Bot A", "Bot B", "tie")
 ROWS = [

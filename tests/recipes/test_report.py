@@ -188,7 +188,7 @@ def test_hostile_texts_and_names_stay_text(tmp_path):
     verdicts = [
         each | {"judge": "echo" + HOSTILE, "rationale": HOSTILE} for each in agreeing_verdicts()
     ]
-    page = made(tmp_path, verdicts, cases=cases, ratings=ratings).page
+    page = made(tmp_path, verdicts, "--worse", "none", cases=cases, ratings=ratings).page
     tags = Tags()
     tags.feed(page)
     assert [tag for tag, _ in tags.seen].count("script") == 1

@@ -173,7 +173,10 @@ def test_a_column_that_is_no_candidate_is_told(tmp_path):
     ]
     table = table_of(write(tmp_path / "a.json", json.dumps(rows)))
     assert table.columns.responses == ("m",)
-    assert table.notes[1] == "not read: case_id, doses (no text), found (no text), empty (no text)"
+    assert (
+        table.notes[1]
+        == "not read: case_id, doses (numbers, not judged), found (no text), empty (no text)"
+    )
 
 
 def test_a_first_row_without_answers_is_one_of_a_table_too(tmp_path):
@@ -183,7 +186,7 @@ def test_a_first_row_without_answers_is_one_of_a_table_too(tmp_path):
     assert [len(case.responses) for case in read_cases(file, blank="lowest")] == [1, 1]
 
 
-def spreadsheet(file, cells):
+def spreadsheet(file, cells, merged=()):
     """Write two cases of rowan and larch, and what stands in some cells, as of another sheet (SHEET!A1)."""
     book = openpyxl.Workbook()
     for row in (["question", "rowan", "larch"], ["a", "b", 5], ["c", "d", True]):
@@ -193,6 +196,8 @@ def spreadsheet(file, cells):
         cell = (book.create_sheet(sheet) if sheet else book.active)[name]
         cell.value, *formats = value if isinstance(value, list) else [value]
         cell.number_format = [cell.number_format, *formats][-1]
+    for cells in merged:
+        book.active.merge_cells(cells)
     book.save(file)
     return file
 
@@ -204,6 +209,33 @@ SHEETS = ROWS["test_a_cell_of_a_spreadsheet_that_is_no_text_stops_where_it_is_re
 def test_a_cell_of_a_spreadsheet_that_is_no_text_stops_where_it_is_read(tmp_path, cells, message):
     with pytest.raises(RecordError, match=message):
         list(read_cases(spreadsheet(tmp_path / "a.xlsx", cells)))
+
+
+@pytest.mark.parametrize(("cells", "name"), [("A2:A3", "question"), ("B2:C3", "rowan")])
+def test_merged_cells_are_named_where_one_is_read(tmp_path, cells, name):
+    file = spreadsheet(tmp_path / "a.xlsx", {"D1": "notes", "E1": "more"}, merged=[cells])
+    said = f"row 3: '{name}' must be text, not a part of the merged cells {cells}"
+    with pytest.raises(RecordError, match=said):
+        list(read_cases(file))
+    beside = spreadsheet(file, {"D1": "notes"}, merged=["D2:D9"])
+    assert len(list(read_cases(beside))) == 2, "of other columns they are blank"
+
+
+OBJECTS = ROWS["test_an_object_with_one_text_is_that_text"]
+
+
+@pytest.mark.parametrize(("cell", "text", "key"), OBJECTS.values(), ids=OBJECTS)
+def test_an_object_with_one_text_is_that_text(tmp_path, cell, text, key):
+    rows = [{"question": "a", "m": cell}, {"question": "b", "m": "Rest."}]
+    file = write(tmp_path / "a.json", json.dumps(rows))
+    columns = ("question=question", "m")
+    if key is None:
+        with pytest.raises(RecordError, match=f"row 1: 'm' holds an object with the texts {text}"):
+            table_of(file, columns=columns)
+        return
+    assert [case.responses[0].text for case in read_cases(file, columns=columns)] == [text, "Rest."]
+    told = [f"of an object in 'm' its text {key!r} is read: 1"] if key else []
+    assert table_of(file, columns=columns).notes[2:] == told
 
 
 def test_an_error_beside_the_answers_stops_nothing_and_numbers_are_answers_as_the_sheet_shows_them(

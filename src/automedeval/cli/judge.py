@@ -15,7 +15,7 @@ import sys
 import time
 import webbrowser
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -45,11 +45,12 @@ from automedeval.judges.run import (
 )
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.facts import WARNINGS, lines_of
-from automedeval.meta_evaluation.standings import rank
+from automedeval.meta_evaluation.standings import MEAN, rank
 from automedeval.models.arguments import ChatArguments, EncoderArguments, next_command, parse_model
 from automedeval.records import (
     Case,
     RecordError,
+    Table,
     Verdict,
     check_least,
     named_file,
@@ -59,6 +60,7 @@ from automedeval.records import (
     table_of,
 )
 from automedeval.records.arguments import BaselineArguments, comma_list
+from automedeval.records.columns import NOT_JUDGED
 from automedeval.records.command_line import parse
 from automedeval.records.journal import Processes, write_lines
 from automedeval.records.log import Log
@@ -211,7 +213,9 @@ def main() -> None:
     # of one table for each version, the first is the baseline
     name, file = named_file(args.cases[0])
     version = name if len(args.cases) > 1 and not is_log(file) else None
-    tell(*what_is_read(args))
+    tables = read_tables(args)
+    numbers = [name for table in tables.values() for name in table.columns.numbers]
+    tell(*what_is_read(tables, args.columns))
     args.cases = [cases_file(args, output, log_args, processes)]
     tell(*[f"judge: {judge_name} (--judge names another)"] * args.judge_by_default)
     rubric = judge_rubric(judge_name, args.rubric)
@@ -286,7 +290,7 @@ def main() -> None:
     verdicts: list[Verdict] = []
     seconds = time.monotonic() - started
     if processes.rank == 0 and (log.new or not awaited):
-        told, verdicts = summary(log, rubric, requests, seconds)
+        told, verdicts = summary(log, rubric, requests, seconds, numbers)
         tell(told)
     tell(*([awaited] if awaited else []))
     if judge.chat is not None:
@@ -322,28 +326,25 @@ def folder_name(judge: str) -> str:
     return "-".join([kind] * (kind != "checkpoint") + [Path(model).name] * bool(model))
 
 
-def what_is_read(args: JudgeArguments) -> list[str]:
+def read_tables(args: JudgeArguments) -> dict[str, Table]:
+    """Return the tables of answers by their files; logs and files of cases are none."""
+    files = [file for _, file in map(named_file, args.cases) if not is_log(file)]
+    tables = {file: table_of(file, blank=args.blank, columns=args.columns) for file in files}
+    return {file: table for file, table in tables.items() if table}
+
+
+def what_is_read(tables: Mapping[str, Table], columns: Sequence[str]) -> list[str]:
     """Return a line on what is read of each table."""
-    hint, files = (
-        " (--columns says it otherwise)" * (not args.columns),
-        [named_file(each)[1] for each in args.cases],
-    )
-    tables = {
-        file: table_of(file, blank=args.blank, columns=args.columns)
-        for file in files
-        if not is_log(file)
-    }
-    return [
-        printable(f"{file}: {'; '.join(table.notes)}{hint}")
-        for file, table in tables.items()
-        if table
-    ]
+    hint = "" if columns else " (--columns says it otherwise)"
+    return [printable(f"{file}: {'; '.join(table.notes)}{hint}") for file, table in tables.items()]
 
 
 def summary(
-    log: Log, rubric: Rubric, requests: Requests, seconds: float
+    log: Log, rubric: Rubric, requests: Requests, seconds: float, numbers: Iterable[str]
 ) -> tuple[str, list[Verdict]]:
     """Return the standings of the models by this judge's verdicts, old and new, the counts of the run, and what is known.
+
+    Models whose answers are `numbers` stand there without a score.
 
     The first answer that cannot be read is shown in full. Returned too are the verdicts.
     """
@@ -355,6 +356,7 @@ def summary(
         if each.case_id in shown and max(each.order) < len(shown[each.case_id].responses)
     ]
     table, profile = rank(cases, verdicts, rubric, log.path) if verdicts else ([], None)
+    table += [{"model": name, MEAN: NOT_JUDGED} for name in numbers]
     errors = Counter(verdict.error for verdict in verdicts if not verdict.valid)
     per_case = len(requests) / len(cases)
     rate = f"{log.new / per_case / seconds:.2f} cases/s, " if log.new and seconds else ""

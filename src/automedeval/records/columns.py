@@ -10,9 +10,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self
 
+from automedeval.records.messages import text_in_object
 from automedeval.records.questions import key_of
-from automedeval.records.rows import filled
+from automedeval.records.rows import NoText, filled
 from automedeval.records.tables import packaged
+from automedeval.records.thoughts import read_answer
 from automedeval.records.types import Case, RecordError, Response
 
 _WORDS = packaged("records", "columns")
@@ -20,11 +22,13 @@ NAMES: dict[str, list[str]] = _WORDS["names"]
 RATINGS: dict[str, list[str]] = _WORDS["ratings"] | {
     role: NAMES[role] for role in ("question", "model")
 }
-BESIDE, DOUBTFUL, TRUSTED, NO_VALUE, CRITERIA = (
+BESIDE, DOUBTFUL, TRUSTED, NO_VALUE, CRITERIA, NUMBERS = (
     frozenset[str](_WORDS[name])
-    for name in ("beside", "doubtful", "trusted", "no_value", "criteria")
+    for name in ("beside", "doubtful", "trusted", "no_value", "criteria", "numbers")
 )
 NUMBER = re.compile(r"(?=.*\d)[-+\d.,:/%\sTZ]+", re.S)  # dates and times in digits too
+AMOUNT = re.compile(r"\s*[-+]?\d[\d.,]*\s*%?\s*")
+NOT_JUDGED = "numbers, not judged"
 NO_PROSE = re.compile(r"\S*(?:[@/\\]|\w\.\w)\S*|(?:[\w-]+ )*<\S+@\S+>", re.S)  # addresses and files
 FAILURE = re.compile("|".join(_WORDS["failures"]), re.S)
 CHOICE = re.compile(r"(\s*\(?[A-J]\)?[.:]?\s*(\n|\Z))+", re.I)
@@ -47,6 +51,7 @@ class Columns:
     reference: str | None = None
     topic: str | None = None
     id: str | None = None
+    numbers: tuple[str, ...] = ()  # columns that may be a candidate's, and hold numbers alone
 
     @classmethod
     def named(cls, entries: Sequence[str]) -> Self:
@@ -72,7 +77,7 @@ class Columns:
             raise RecordError("--columns: question=COLUMN is missing")
         if ("model" in roles) != ("answer" in roles):
             raise RecordError("--columns: model=COLUMN and answer=COLUMN need each other")
-        return cls(**roles, responses=tuple(responses))
+        return cls(**roles, responses=tuple(responses), numbers=())
 
     def of(self, rows: Sequence[dict], path: str) -> Self:
         """Return the named columns of a table, which has an id where a column is called so; RecordError if one is missing."""
@@ -85,7 +90,7 @@ class Columns:
 
     @classmethod
     def guessed(cls, rows: Sequence[dict], least_responses: int = 1) -> Self:
-        """Return the columns by their names; a column that holds numbers alone has no responses.
+        """Return the columns by their names; one that holds numbers alone has no responses, see `numbers`.
 
         UnclearColumns for no column or several with the question, or none with responses although some are needed.
         """
@@ -146,7 +151,10 @@ class Columns:
         if not rest and least_responses:
             listed += f"; left out: {told}" if others else ""
             raise UnclearColumns(f"no column has responses; {listed}")
-        return cls(responses=tuple(rest), **columns)
+        numbers = [
+            name for name in every if name not in taken and _may_be_answers(name, rest, rows)
+        ]
+        return cls(responses=tuple(rest), numbers=tuple(numbers), **columns)
 
     def __str__(self) -> str:
         roles = {name: role for role in NAMES if (name := getattr(self, role))}
@@ -181,17 +189,19 @@ class Columns:
         texts is kept. RecordError if a column is missing in a row, a cell is not text, a reference is a word that programs
         write where there is none, the rows of a case contradict each other, or a fault of `without_blanks`.
         """
-        rows = list(self._checked(placed))
+        taken: Counter[str] = Counter()
+        rows = list(self._checked(placed, taken))
         cases, notes = self._cases(rows)
+        notes += [f"{what}: {count:,}" for what, count in taken.items() if count]
         cases, blanks = without_blanks(source, cases, blank)
         contents = [row for _, row in placed]
         unread = [name for name in _names(contents) if name not in self.every]
         # a column that has neither a name nor a filled cell is none
         told = {name for row in contents for name in row if filled(row[name])}
         unread = [name for name in unread if not NAMELESS.fullmatch(name) or name in told]
-        shown = ", ".join(
-            _listed(name) + ("" if _has_text(name, contents) else " (no text)") for name in unread
-        )
+        kinds = {name: "" if _has_text(name, contents) else " (no text)" for name in unread}
+        kinds |= dict.fromkeys(self.numbers, f" ({NOT_JUDGED})")
+        shown = ", ".join(_listed(name) + kinds[name] for name in unread)
         words = sum(no_value(response.text) for _, case in cases for response in case.responses)
         notes = [
             f"read: {self}",
@@ -207,8 +217,10 @@ class Columns:
         ]
         return Table(self, cases, notes)
 
-    def _checked(self, placed: Iterable[tuple[str, dict]]) -> Iterator[tuple[str, dict]]:
-        """Yield the cells that are read; one that a row lacks is blank."""
+    def _checked(
+        self, placed: Iterable[tuple[str, dict]], taken: Counter[str]
+    ) -> Iterator[tuple[str, dict]]:
+        """Yield the cells that are read; one that a row lacks is blank. `taken` counts the texts of objects."""
         for place, row in placed:
             if missing := next(
                 (name for name in (self.question, self.model) if name and name not in row), None
@@ -220,8 +232,13 @@ class Columns:
             for name, value in cells.items():
                 if name == self.id and type(value) is int:
                     cells[name] = str(value)
-                elif name != self.question and not isinstance(value, str | None):
+                elif isinstance(value, NoText) or (
+                    name != self.question and not isinstance(value, str | None)
+                ):
                     raise RecordError(f"{place}: {name!r} must be text, not {str(value)[:80]}")
+            for name in filter(None, (*self.responses, self.answer, self.reference)):
+                key, cells[name] = _answer_in(cells[name], f"{place}: {name!r}")
+                taken[f"of an object in {name!r} its text {key!r} is read"] += bool(key)
             if self.reference and (fault := fault_of_reference(cells[self.reference])):
                 raise RecordError(f"{place}: {fault}")
             yield place, cells
@@ -386,6 +403,19 @@ def _has_text(name: str, rows: Iterable[dict]) -> bool:
     return any(not NUMBER.fullmatch(text) for text in texts)
 
 
+def _may_be_answers(name: str, answers: Sequence[str], rows: Iterable[dict]) -> bool:
+    """Return whether a column holds numbers alone, and is named as those of answers are, and not as data beside them."""
+    cells = [row[name] for row in rows if filled(row.get(name))]
+    ends = {_words(name)[0], _words(name)[-1], _unnumbered(name)}
+    known = NUMBERS | CRITERIA | BESIDE | DOUBTFUL | TRUSTED | {*RATINGS["score"]}
+    return (
+        bool(cells)
+        and all(AMOUNT.fullmatch(str(cell)) for cell in cells)
+        and _form(name) in map(_form, answers)
+        and not ends & known
+    )
+
+
 def _filled(name: str, rows: Iterable[dict]) -> list[str]:
     """Return the texts of a column that are not blank."""
     return [cell.strip() for row in rows if isinstance(cell := row.get(name), str) and cell.strip()]
@@ -407,6 +437,14 @@ def _is_beside(name: str) -> bool:
         "note",
         "notes",
     }
+
+
+def _answer_in(cell: Any, name: str) -> tuple[str, Any]:
+    """Return what `text_in_object` does; a program's error, and an answer beside its thoughts, are read as they stand."""
+    is_object = isinstance(cell, str) and cell.lstrip().startswith("{")
+    if not is_object or is_failure(cell) or read_answer(cell)[1]:
+        return "", cell
+    return text_in_object(cell, name)
 
 
 def _form(cell: str) -> str:

@@ -3,7 +3,7 @@
 import ast
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import takewhile
 from typing import Any
@@ -59,21 +59,52 @@ def as_messages(value: Any, name: str) -> Any:
 
     RecordError, which names the column, if a text begins as an object, and has messages or a reply in another form.
     """
-    told = value
-    if written := isinstance(value, str) and OBJECT.match(value):
-        for read in (json.loads, ast.literal_eval):
-            with suppress(ValueError, SyntaxError, RecursionError, MemoryError):
-                told = read(value.strip())
-                break
+    told = _read(value)
     if _is_message(told):
         return [told]
     if is_conversation(told) or _is_parts(told):
         return told
-    if written and REPLY.search(value):
+    if isinstance(value, str) and OBJECT.match(value) and REPLY.search(value):
         raise RecordError(
             f"{name!r} holds messages in a form that cannot be read, and no text: {value[:40]!r}"
         )
     return value
+
+
+def _read(value: Any) -> Any:
+    """Return what a text that begins as an object is, in JSON or as Python writes it; else the value."""
+    if isinstance(value, str) and OBJECT.match(value):
+        for read in (json.loads, ast.literal_eval):
+            with suppress(ValueError, SyntaxError, RecursionError, MemoryError):
+                return read(value.strip())
+    return value
+
+
+def text_in_object(value: Any, name: str) -> tuple[str, Any]:
+    """Return the key and the text of a cell that is an object with one text; else no key and the value.
+
+    RecordError, which has the name, for an object with several texts or none.
+    """
+    if not isinstance(told := _read(value), dict):
+        return "", value
+    texts = list(_texts_in(told))
+    if len(texts) != 1:
+        held = ", ".join(repr(key) for key, _ in texts) or "none"
+        raise RecordError(
+            f"{name} holds an object with the texts {held}: put the answer alone into the cell"
+        )
+    return texts[0]
+
+
+def _texts_in(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
+    """Yield the texts of an object, also of those in it, with their keys."""
+    if isinstance(value, str) and value.strip():
+        yield key, value
+    inner: Iterable[tuple[Any, Any]] = value.items() if isinstance(value, dict) else ()
+    if isinstance(value, list):
+        inner = ((key, each) for each in value)
+    for name, each in inner:
+        yield from _texts_in(each, str(name))
 
 
 def read_conversation(messages: Sequence[dict], name: str) -> list[dict[str, str]]:

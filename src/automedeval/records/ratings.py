@@ -20,7 +20,7 @@ from automedeval.records.columns import (
     plain,
 )
 from automedeval.records.questions import key_of, question_text
-from automedeval.records.rows import filled, read_rows
+from automedeval.records.rows import NoText, filled, read_rows
 from automedeval.records.types import Case, Rating, RecordError
 
 ABOUT_RATED = {*RATINGS["case_id"], *RATINGS["question"], *RATINGS["model"], *RATINGS["comment"]}
@@ -118,6 +118,9 @@ def placed_ratings(
             continue
         case_id = _text(row.get(by_id), known) if by_id else ""
         question = row.get(columns["question"][0]) if columns["question"] else None
+        for name, cell in ((by_id, row.get(by_id)), ("question", question)):
+            if isinstance(cell, NoText):
+                raise RecordError(f"{place}: {name!r} must be text, not {cell}")
         asks = key_of(question)
         named = sorted(asked.get(asks, [])) if asks else []
         if asks and case_id in known and case_id not in named:

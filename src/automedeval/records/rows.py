@@ -5,6 +5,7 @@ import io
 import itertools
 import json
 import re
+import zipfile
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -79,6 +80,7 @@ def _read_xlsx(file: Path) -> Iterator[tuple[str, dict]]:
         pass
     sheets = {}
     try:
+        merged = _merged_cells(file)
         values, formulas = (
             openpyxl.load_workbook(file, read_only=True, data_only=only) for only in (True, False)
         )
@@ -86,6 +88,7 @@ def _read_xlsx(file: Path) -> Iterator[tuple[str, dict]]:
             for sheet in (shown, written):
                 sheet.reset_dimensions()  # those that the file states may be of an earlier content
             rows = [list(map(_cell, *both)) for both in zip(shown.iter_rows(), written.iter_rows())]
+            _mark_merged(rows, merged.get(shown.title, ()))
             if any(filled(cell) for row in rows for cell in row):
                 sheets[shown.title] = rows
     except Exception as error:  # noqa: BLE001 - a broken file makes the reader raise many kinds of errors
@@ -103,11 +106,36 @@ def _read_xlsx(file: Path) -> Iterator[tuple[str, dict]]:
         )
 
 
+def _merged_cells(file: Path) -> dict[str, list[Any]]:
+    """Return the merged cells of each sheet; a book without them is not read as a whole."""
+    import openpyxl
+
+    with zipfile.ZipFile(file) as archive:
+        sheets = [name for name in archive.namelist() if name.startswith("xl/worksheets/")]
+        if not any(b"mergeCell " in archive.read(name) for name in sheets):
+            return {}
+    return {
+        sheet.title: list(sheet.merged_cells.ranges)
+        for sheet in openpyxl.load_workbook(file).worksheets
+    }
+
+
+def _mark_merged(rows: list[list[Any]], merged: Iterable[Any]) -> None:
+    """Put what it is into each cell below the first one of merged cells, which has none of their content."""
+    for cells in merged:
+        what = f"a part of the merged cells {cells.coord}: part them, and fill each one"
+        for row in rows[cells.min_row : cells.max_row]:
+            row += [""] * (cells.max_col - len(row))
+            for column in range(cells.min_col - 1, cells.max_col):
+                row[column] = NoText(what, merged=True)
+
+
 @dataclass(frozen=True)
 class NoText:
     """A cell of a spreadsheet that has no text; `what` says what it has."""
 
     what: str
+    merged: bool = False  # then it is as a blank cell where nothing reads it
 
     def __str__(self) -> str:
         return self.what
@@ -131,7 +159,9 @@ def _cell(shown: Any, written: Any) -> Any:
 
 def filled(cell: Any) -> bool:
     """Return whether a cell holds something: a text that is not blank, or another value than null."""
-    return bool(cell.strip()) if isinstance(cell, str) else cell is not None
+    if isinstance(cell, str):
+        return bool(cell.strip())
+    return cell is not None and not (isinstance(cell, NoText) and cell.merged)
 
 
 def _named(file: Path, placed: Iterable[tuple[str, list]]) -> Iterator[tuple[str, dict]]:
