@@ -34,10 +34,15 @@ def processor(monkeypatch: pytest.MonkeyPatch, features: dict[str, bool]) -> Non
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: MappingProxyType(features))
 
 
+@pytest.mark.parametrize("most", ["", "AVX2", "avx512_core", "AVX512_CORE_AMX"])
 @pytest.mark.parametrize("name", [*FAST, *SLOW])
-def test_bfloat16_where_the_processor_has_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bfloat16_where_the_processor_has_it_and_torch_may_use_it(
+    name: str, most: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     processor(monkeypatch, (FAST | SLOW)[name])
-    missing = "this processor has no bfloat16 instructions" if name in SLOW else ""
+    monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", most)
+    held_back = most in ("AVX2", "avx512_core")
+    missing = "this processor has no bfloat16 instructions" if name in SLOW or held_back else ""
     for stored in (None, torch.float16):
         assert best_dtype("cpu", stored) == (torch.float32 if missing else torch.bfloat16)
     assert bfloat16_missing("cpu") == missing

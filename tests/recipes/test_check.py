@@ -23,6 +23,7 @@ from tables import read_csv, rows_of, write_csv
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from automedeval.evidence.checker import LABELS, PACKAGED
+from automedeval.records.thoughts import LONGEST_ANSWER
 
 pytestmark = needs_encoder
 
@@ -113,6 +114,15 @@ def test_evidence_in_a_language_that_is_not_read_leaves_statements_unread(tmp_pa
     succeeded(done)
     assert [each["label"] for each in records[0]["statements"]] == ["unread"]
     assert "a: no statement could be read." in done.stdout
+
+
+def test_of_a_very_long_answer_the_first_characters_are_checked(tmp_path: Path) -> None:
+    long = case(2, None, long="Rest well. " * 20_000, other="Rest well.")
+    done, records = check([CASES[0], long], tmp_path / "out")
+    succeeded(done)
+    assert "1 answer held more than 100,000 characters" in done.stdout
+    ends = {each["model"]: each["statements"][-1]["end"] for each in records}
+    assert (ends["long"], ends["other"]) == (LONGEST_ANSWER, 10)
 
 
 def test_books_contradict_where_a_passage_is_near(tmp_path: Path) -> None:

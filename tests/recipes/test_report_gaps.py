@@ -287,6 +287,24 @@ def test_with_a_baseline_the_first_sentence_has_the_paired_difference_and_its_in
     assert f"{second} is not clearly different from {first}: {figures}. It is worse in" in told
 
 
+@pytest.mark.parametrize("scores", [(3, 3), None])
+def test_what_another_batch_moves_is_no_difference(scores: tuple | None, tmp_path) -> None:
+    """The second version's answers are those of the first; in its batch every score is higher by 4e-6 to 9e-6."""
+    cases = [case | {"responses": case["responses"][:2]} for case in named("k")]
+    moved = np.random.default_rng(0).uniform(4e-6, 9e-6, len(cases))
+    verdicts = [
+        verdict(case, scores, valid=True, error=None, expected_scores=[level, level + more])
+        for case, level, more in zip(cases, [3.0, 4.0] * 6, moved.tolist())
+    ]
+    report = made(tmp_path, verdicts, "--baseline", "a", cases=cases)
+    found = report.result["baseline"]["models"]["b"]
+    assert [found[way] for way in ("better", "worse", "equal")] == [0, 0, 12]
+    assert found["difference"]["value"] == 0
+    assert "b is not clearly different from a: mean" in report.told
+    (pair,) = report.result["models"]["echo"]["pairs"]
+    assert (pair["win"]["value"], pair["tie"]["value"]) == (0, 1)
+
+
 def test_an_interval_of_two_cases_is_no_wider_than_the_scale(tmp_path):
     cases = [case | {"responses": case["responses"][:2]} for case in named("k")][:2]
     verdicts = [

@@ -8,7 +8,7 @@ from programs import run_command
 from tables import rows_of
 
 from automedeval import Case, Response
-from automedeval.records.thoughts import note_on_thoughts
+from automedeval.records.thoughts import LONGEST_ANSWER, note_on_thoughts
 
 ROWS = rows_of(__file__)
 
@@ -68,3 +68,22 @@ def test_an_answer_scores_the_same_with_thoughts_and_the_run_counts_them(tmp_pat
     for line in (tmp_path / "verdicts/verdicts.jsonl").read_text().splitlines():
         first, second = json.loads(line)["expected_scores"]
         assert first == second
+
+
+LONG = "1 answer held more than 100,000 characters, of which only the first 100,000 are read"
+
+
+@pytest.mark.parametrize(
+    "text", ["Take one tablet. " * 10_000, "<think>x</think>" + "休む 。" * 30_000]
+)
+def test_of_a_very_long_answer_the_first_characters_are_judged(text: str, tmp_path: Path) -> None:
+    own = text.removeprefix("<think>x</think>")[:LONGEST_ANSWER]
+    file = tmp_path / "answers.json"
+    file.write_text(json.dumps([{"question": "Two pills?", "whole": text, "beginning": own}]))
+    done = run_command(
+        "judge", file, "--judge", "baseline:longer text", "--output", tmp_path / "verdicts"
+    )
+    assert LONG in done.stdout, done.stderr
+    (verdict,) = (tmp_path / "verdicts/verdicts.jsonl").read_text().splitlines()
+    first, second = json.loads(verdict)["expected_scores"]
+    assert first == second > 0

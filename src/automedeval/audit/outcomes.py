@@ -16,7 +16,7 @@ from automedeval.judges.requests import Request
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.table import VerdictTable, expected_values, own_values
 from automedeval.records import Verdict, question_text
-from automedeval.stats.agreement import SAME
+from automedeval.stats.agreement import SAME, in_steps
 from automedeval.stats.bootstrap import Statistic, divide, ratio, sums_at, undefined
 
 LEAST = 0.5  # steps from which a score counts as risen or fallen: half a point
@@ -50,19 +50,14 @@ class Measure:
 class ScoreReader:
     """Reads scores or choices: shares count responses, pairs of them, or trials.
 
-    A `step` is a point, or all criteria of a judge of pairs; of a judge without a scale the standard deviation of its values.
+    A step is that of the judge (see `VerdictTable.step`).
     """
 
     def __init__(self, judged: VerdictTable):
         self.judged = judged
-        values = judged.finest[~np.isnan(judged.finest)]
-        self.unit, self.step = (
-            "standard deviations of its values",
-            float(np.std(values)) if len(values) else 1.0,
-        )
+        self.unit = "standard deviations of its values"
         if judged.has_own:
-            self.unit, self.step = "share of criteria won" if judged.criteria else "points", 1.0
-        self.step = self.step or 1.0
+            self.unit = "share of criteria won" if judged.criteria else "points"
 
     def answers(
         self, requests: Sequence[Request], verdicts: Sequence[Verdict]
@@ -83,7 +78,7 @@ class ScoreReader:
         case, should = judged.cases.index[trial.clean.case.id], trial.perturbation.should
         own = [own_values(verdict, judged.rubric) for verdict in (before, after)]
         fine = (
-            [expected_values(verdict) or {} for verdict in (before, after)]
+            [expected_values(verdict) for verdict in (before, after)]
             if judged.has_expected
             else own
         )
@@ -102,17 +97,20 @@ class ScoreReader:
                 for each in (own, fine)
             )
             whole = before.scores is not None or bool(before.choices)
-            same = own_gap <= SAME if whole else gap / self.step <= ALIKE
-            return Outcome(trial, case, [gap / self.step], int(not same), 1)
-        shifts = [(fine[1][index] - fine[0][index]) / self.step for index in compared]
+            shift = float(in_steps(gap, judged.step))
+            same = own_gap <= SAME if whole else shift <= ALIKE
+            return Outcome(trial, case, [shift], int(not same), 1)
+        gaps = [fine[1][index] - fine[0][index] for index in compared]
+        shifts = in_steps(gaps, judged.step).tolist()
         if should == "keep the order":
             pairs = [
                 pair for pair in combinations(sorted(own[0]), 2) if target is None or target in pair
             ]
-            gaps = [[values[one] - values[other] for values in own] for one, other in pairs]
-            turned = sum(
-                first * second < 0 and min(abs(first), abs(second)) > SAME for first, second in gaps
-            )
+            relations = [
+                judged.relation_of([values[one] - values[other] for one, other in pairs])
+                for values in own
+            ]
+            turned = int((relations[0] * relations[1] < 0).sum())
             return Outcome(trial, case, shifts, turned, len(pairs))
         way = -1 if should == "fall" else 1
         return Outcome(
@@ -125,10 +123,10 @@ class ScoreReader:
             return Measure(
                 ratio(self.judged.verdicts_valid, self.judged.given, reason="no verdict")
             )
-        return _order(self.judged, self.step) if perturbation.changes == "order" else None
+        return _order(self.judged) if perturbation.changes == "order" else None
 
 
-def _order(judge: VerdictTable, step: float) -> Measure:
+def _order(judge: VerdictTable) -> Measure:
     """Return of two orders of a pair how many turn it round, and by how many steps the best place is above the worst one."""
     cases, panel = len(judge.cases), judge.panel
     as_filed = judge.valid and all(
@@ -141,7 +139,9 @@ def _order(judge: VerdictTable, step: float) -> Measure:
         if as_filed:
             why = "every response was shown in the order of the file: places and models cannot be separated"
         return Measure(undefined(cases, 0, why), undefined(cases, 0, why))
-    relations, pairs = panel.relations(judge.own), judge.cases.panel
+    first, second = panel.pairs
+    relations = judge.relation_of(judge.own[first] - judge.own[second])
+    pairs = judge.cases.panel
     count_of = [
         np.bincount(judge.pairs, relations == kind, minlength=len(pairs.pairs[0]))
         for kind in (1, -1, 0)
@@ -154,7 +154,7 @@ def _order(judge: VerdictTable, step: float) -> Measure:
         pairs.per_case(count > 1),
         reason="every pair was shown in one order only",
     )
-    effects = _slot_effects(judge, judge.finest / step)
+    effects = _slot_effects(judge)
     if not len(effects):
         return Measure(share, undefined(cases, 0, "no case has two responses"))
 
@@ -173,14 +173,15 @@ def _order(judge: VerdictTable, step: float) -> Measure:
     )
 
 
-def _slot_effects(judge: VerdictTable, values: np.ndarray) -> np.ndarray:
-    """Sum by how much values [entries] in each slot lie above the mean of their verdict, and count: [slots, 2, cases].
+def _slot_effects(judge: VerdictTable) -> np.ndarray:
+    """Sum by how many steps values in each slot lie above the mean of their verdict, and count: [slots, 2, cases].
 
     Verdicts on one response, and those that lack a value, are left out.
     """
-    panel = judge.panel
+    panel, values = judge.panel, judge.finest
     count = panel.per_group(np.ones(len(values)))
-    apart = values - (panel.per_group(values) / np.maximum(count, 1))[panel.group]
+    mean = panel.per_group(values) / np.maximum(count, 1)
+    apart = in_steps(values - mean[panel.group], judge.step)
     apart[count[panel.group] < 2] = np.nan
     slots = range(judge.slot[~np.isnan(apart)].max(initial=-1) + 1)
     here = [np.where(judge.slot == slot, apart, np.nan) for slot in slots]

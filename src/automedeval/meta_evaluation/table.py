@@ -2,8 +2,8 @@
 
 The rules, which every figure follows; they stand here alone:
 
-- Ties. Values within 1e-9 are equal (`stats.agreement.relation_of`). An empty response loses a tie with an answer. Of choices
-  that are equally frequent the neutral one of their criterion counts.
+- Ties. A judge's values within 1e-4 of a step are equal (`VerdictTable.relation_of`). An empty response loses a tie with an
+  answer. Of choices that are equally frequent the neutral one of their criterion counts.
 - Empty responses meet no criterion of a case, whatever a verdict says.
 - Unread. A valid verdict that shows a response and says nothing of it gives it no value. A response with an unread criterion
   has no score.
@@ -21,12 +21,13 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.ratings import People
 from automedeval.records import Case, Verdict
 from automedeval.rubrics import Rubric
-from automedeval.stats.agreement import CHOICES, Panel
+from automedeval.stats.agreement import CHOICES, NO_CHANGE, Panel, in_steps, relation_of
 from automedeval.stats.bootstrap import divide, sums_at
 from automedeval.stats.checklist import checklist_score
 
@@ -58,19 +59,15 @@ def own_values(
     return {index: value / len(verdict.choices) for index, value in total.items()}
 
 
-def expected_values(verdict: Verdict) -> Values | None:
-    """Return a valid verdict's expected scores, of the responses that it could read; None where it has none."""
-    return (
-        _shown(verdict, verdict.expected_scores)
-        if verdict.valid and verdict.expected_scores is not None
-        else None
-    )
+def expected_values(verdict: Verdict) -> Values:
+    """Return a valid verdict's expected scores, of the responses that it could read."""
+    return _shown(verdict, verdict.expected_scores if verdict.valid else None)
 
 
 def _shown(verdict: Verdict, scores: Sequence[float | None] | None) -> Values:
     """Return the scores of the responses that a verdict shows."""
-    values = ((index, scores[index]) for index in verdict.order) if scores is not None else ()
-    return {index: float(value) for index, value in values if value is not None}
+    values = {index: scores[index] for index in verdict.order} if scores else {}
+    return {index: float(value) for index, value in values.items() if value is not None}
 
 
 def with_score(verdict: Verdict, case: Case) -> Verdict:
@@ -214,9 +211,23 @@ class VerdictTable:
         """The expected scores where every valid verdict has them, else the judge's own values: float [entries]."""
         return self.expected_score if self.has_expected else self.own
 
+    @cached_property
+    def step(self) -> float:
+        """A point, or all criteria of a judge of pairs; without a scale the standard deviation of its values."""
+        values = self.finest[~np.isnan(self.finest)]
+        if self.has_own or not len(values):
+            return 1.0
+        spread = float(np.std(values))
+        return spread if spread > NO_CHANGE * np.abs(values).max() else 1.0
+
+    def relation_of(self, gaps: ArrayLike) -> np.ndarray:
+        """Return the relations by gaps between values of this judge; those below `NO_CHANGE` of a step are ties."""
+        return relation_of(in_steps(gaps, self.step))
+
     def relations(self, values: np.ndarray) -> np.ndarray:
         """Return the relations of all pairs by values [responses]: float [pairs]; an empty response loses a tie."""
-        relations, (first, second) = self.cases.panel.relations(values), self.cases.panel.pairs
+        first, second = self.cases.panel.pairs
+        relations = self.relation_of(values[first] - values[second])
         return np.where(
             relations == 0, self.cases.empty[second] * 1.0 - self.cases.empty[first], relations
         )

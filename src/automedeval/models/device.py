@@ -9,6 +9,8 @@ import torch
 
 # By their names in `torch.cpu.get_capabilities`: x86 (AVX-512 BF16, AMX), 64-bit Arm.
 _CPU_BFLOAT16 = ("avx512_bf16", "amx_bf16", "bf16", "sve_bf16")
+# Values of ONEDNN_MAX_CPU_ISA that keep torch's products from what is asked of here; `make test-avx2` sets it.
+_HELD_BACK = ("SSE41", "AVX", "AVX2", "AVX2_VNNI", "AVX512_CORE", "AVX512_CORE_VNNI")
 
 
 def best_device() -> str:
@@ -24,8 +26,9 @@ def best_device() -> str:
 
 
 def cpu_has(feature: str) -> bool:
-    """Return whether the processor has an instruction set extension, by its name in `torch.cpu.get_capabilities`."""
-    return bool(torch.cpu.get_capabilities().get(feature))
+    """Return whether torch may use an instruction set extension, by its name in `torch.cpu.get_capabilities`."""
+    allowed = os.environ.get("ONEDNN_MAX_CPU_ISA", "").upper() not in _HELD_BACK
+    return allowed and bool(torch.cpu.get_capabilities().get(feature))
 
 
 def bfloat16_missing(device: str) -> str:

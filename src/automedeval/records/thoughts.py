@@ -10,7 +10,9 @@ from automedeval.records.errors import RecordError
 from automedeval.records.tables import packaged
 
 _FORMS = packaged("records", "thoughts")
+LONGEST_ANSWER = 100_000  # characters that are read of an answer: forty pages
 _HELD = {  # by the key of `Response.extra`
+    "cut": f"more than {LONGEST_ANSWER:,} characters, of which only the first {LONGEST_ANSWER:,} are read",
     "thoughts": "thoughts or control tokens, which are removed",
     "unclear": "the marks of a raw text, and are judged whole: decode them with skip_special_tokens=True",
 }

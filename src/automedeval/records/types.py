@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Self, get_args, get_origin
 
 from automedeval.records.errors import RecordError
 from automedeval.records.messages import answer_text, read_conversation
-from automedeval.records.thoughts import read_answer
+from automedeval.records.thoughts import LONGEST_ANSWER, read_answer
 
 LARGEST = 1e6  # the squares of larger numbers are too coarse to compare
 RESERVED_MODELS = ("tie", "neither")  # a choice is a model's name or one of these
@@ -178,7 +178,8 @@ class Response(Record):
     """The response of one candidate model. An empty text is a response too: the model was asked, and gave no answer.
 
     `from_dict` takes a reasoning model's thoughts out of the text; `extra` then has the key "thoughts", or "unclear" where it
-    cannot tell the answer from the rest, and the text stays whole.
+    cannot tell the answer from the rest, and the text stays whole. Of a text of more than `LONGEST_ANSWER` characters it keeps
+    the first ones, with the key "cut".
     """
 
     model: str
@@ -204,6 +205,8 @@ class Response(Record):
                 f"a model cannot be called {response.model!r}: the word is an answer of pairwise rubrics"
             )
         text, told = read_answer(response.text)
+        if len(text) > LONGEST_ANSWER:
+            text, told = text[:LONGEST_ANSWER], told | {"cut": True}
         return replace(response, text=text, extra=response.extra | told) if told else response
 
 

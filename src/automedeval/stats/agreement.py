@@ -13,11 +13,15 @@ from functools import cached_property, partial
 from itertools import combinations
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from automedeval.stats.bootstrap import Statistic, divide, mean_of, ratio, undefined
 from automedeval.stats.degrees import degree_tables, kappa
 
 SAME = 1e-9
+NO_CHANGE = (
+    1e-4  # of a step: another batch or processor moves a number that a model computes by less
+)
 MOST_CELLS = (
     512  # distinct pairs of scores up to which a rank correlation counts cells and not responses
 )
@@ -26,6 +30,12 @@ MOST_CELLS = (
 def relation_of(gaps: np.ndarray) -> np.ndarray:
     """Return the relations by the gaps between two scores: -1, 0 within `SAME`, 1; NaN where a gap is."""
     return np.where(np.isnan(gaps), np.nan, np.where(np.abs(gaps) <= SAME, 0.0, np.sign(gaps)))
+
+
+def in_steps(gaps: ArrayLike, step: float) -> np.ndarray:
+    """Return the gaps between numbers that a judge computed, in steps of it; those below `NO_CHANGE` are 0."""
+    steps = np.asarray(gaps) / step
+    return np.where(np.abs(steps) < NO_CHANGE, 0.0, steps)
 
 
 @dataclass(frozen=True)
