@@ -41,7 +41,7 @@ def test_a_text_whose_answer_cannot_be_told_stays_and_is_counted(text: str) -> N
     case = case_of(text)
     assert (case.responses[0].text, case.responses[0].extra) == (text, {"unclear": True})
     assert note_on_thoughts([case, case])[0].startswith(
-        "2 answers held the marks of a raw text, and are judged whole"
+        "2 answers held what looks like thoughts or marks of a raw text, and are judged whole"
     )
 
 

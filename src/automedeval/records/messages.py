@@ -1,4 +1,4 @@
-"""Read conversations as chat programs write them: messages with parts, tool calls and no text, and rows of preferences."""
+"""Read conversations as messages of OpenAI's form: with parts, tool calls and no text, and rows of preferences."""
 
 import ast
 import json
@@ -10,14 +10,11 @@ from typing import Any
 
 from automedeval.records.errors import RecordError
 
-ROLES = {"user": "user", "human": "user"} | dict.fromkeys(
-    ("assistant", "gpt", "chatgpt", "model"), "assistant"
-)
-# Kinds of parts
+ROLES = {"user": "user", "human": "user", "assistant": "assistant", "gpt": "assistant"}
 TEXTS, HIDDEN = (
     ("text", "output_text", "input_text"),
-    ("thinking", "redacted_thinking", "reasoning", "tool_use"),
-)
+    ("thinking", "reasoning", "tool_use"),
+)  # parts
 CALLS = ("tool_calls", "function_call")
 THOUGHTS = ("analysis", "commentary")  # channels of Harmony
 CONVERSATIONS, ASKED = ("messages", "conversation", "conversations"), {"question", "prompt"}
@@ -36,22 +33,20 @@ REPLY = re.compile(
 def is_conversation(value: Any) -> bool:
     """Return whether a value is a list of messages."""
     messages = isinstance(value, list) and all(
-        isinstance(each, dict) and _kind(each) for each in value
+        isinstance(each, dict) and _role(each) is not None for each in value
     )
     # Without any of these it is data beside the answers: {"role": "physician", "name": …}.
     return messages and any({"content", "value", *CALLS} & {*each} for each in value)
 
 
-def _kind(message: dict) -> tuple[str, str] | None:
-    return next(
-        (keys for keys in (("role", "content"), ("from", "value")) if keys[0] in message), None
-    )
+def _role(message: dict) -> Any:
+    """Return whose message it is, also of ShareGPT's form, {"from", "value"}."""
+    return message.get("role", message.get("from"))
 
 
 def _is_message(value: Any) -> bool:
-    """Return whether a cell is one message of a user or an assistant, and no other data with a role or a source."""
-    kind = _kind(value) if isinstance(value, dict) else None
-    return bool(kind and str(value[kind[0]]).casefold() in ROLES and {kind[1], *CALLS} & {*value})
+    """Return whether a cell is one message of a user or an assistant, and no other data with a role."""
+    return is_conversation([value]) and str(_role(value)).casefold() in ROLES
 
 
 def as_messages(value: Any, name: str) -> Any:
@@ -120,39 +115,18 @@ def read_conversation(messages: Sequence[dict], name: str) -> list[dict[str, str
 
 
 def _message(message: dict, place: str) -> dict[str, str]:
-    if not isinstance(message, dict) or not (keys := _kind(message)):
+    if not isinstance(message, dict) or not isinstance(role := _role(message), str):
         raise RecordError(f"{place} is no object with a role and a content")
-    # the order of its keys stays, which a case's digest has
-    if (
-        keys[0] == "role"
-        and message.get("content")
-        and all(isinstance(value, str) for value in message.values())
-    ):
-        return message | {"role": ROLES.get(message["role"].casefold(), message["role"])}
-    role, content = (message.get(key) for key in keys)
+    content = message.get("content", message.get("value"))
     content = message.get("refusal") if content is None else content
-    texts = (
-        [_parts(content)]
-        if isinstance(content, list)
-        else [content]
-        if isinstance(content, str)
-        else []
-    )
-    texts += [REMOVED for key in CALLS if message.get(key)]
-    if (
-        not isinstance(role, str)
-        or not texts
-        or (content is not None and not isinstance(content, str | list))
-    ):
+    text = _parts(content) if isinstance(content, list) else content
+    calls = [REMOVED for key in CALLS if message.get(key)]
+    if not isinstance(text or "", str) or (text is None and not calls):
         raise RecordError(f"{place} has no text")
-    beside = {
-        key: value for key, value in message.items() if isinstance(value, str) and key not in keys
-    }
-    return {
-        "role": ROLES.get(role.casefold(), role),
-        "content": "\n".join(filter(None, texts)),
-        **beside,
-    }
+    beside = ((key, told) for key, told in message.items() if key not in ("from", "value"))
+    texts = {key: told for key, told in beside if isinstance(told, str)}
+    role = ROLES.get(role.casefold(), role)
+    return texts | {"role": role, "content": "\n".join(filter(None, [text, *calls]))}
 
 
 def _parts(parts: list) -> str:
@@ -164,13 +138,8 @@ def _parts(parts: list) -> str:
 
 
 def _part(part: dict) -> Any:
-    """Return the text of a part of a content; a tool's result as Anthropic has it."""
-    if part.get("type") in HIDDEN:
-        return REMOVED
-    if part.get("type") == "tool_result":
-        content = part.get("content")
-        return _parts(content) if isinstance(content, list) else content
-    return part.get("text", f"[{part.get('type', 'part')}]")
+    kind = part.get("type", "part")
+    return REMOVED if kind in HIDDEN else part.get("text", f"[{kind}]")
 
 
 def answer_text(value: Any, name: str) -> Any:
