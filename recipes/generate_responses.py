@@ -130,7 +130,7 @@ def generate(
     processes: Processes,
 ) -> tuple[dict[str, Generated], list[str]]:
     """Have one candidate answer what is missing; return its answers, old and new, by case id, and the failures."""
-    chat = chat_args.load(model, args.seed, processes)
+    chat = chat_args.load(model, args.seed)
     settings, file = (
         set_up(chat, parse_model(model)[0] != "openai"),
         Path(args.output) / "responses.jsonl",

@@ -12,14 +12,11 @@ from safetensors.torch import load_file, save_file
 from tables import rows_of
 from transformers import AutoConfig
 
-from automedeval.models import local
 from automedeval.models.arguments import ChatArguments
-from automedeval.models.checkpoints import fingerprint
 from automedeval.models.device import best_device, best_dtype, bfloat16_missing, described
 from automedeval.models.local import LocalChat, batch_room
 from automedeval.models.network import outline_network
 from automedeval.records import RecordError
-from automedeval.records.journal import Processes
 
 FAST = {
     "Xeon with AMX": {"amx_bf16": True, "avx512_bf16": True},
@@ -148,20 +145,6 @@ def test_batches_on_a_cpu_take_2_gib(tiny_model, tmp_path):
     outline = outline_network(tmp_path, torch.float32, "cpu")
     assert batch_room(outline, "cpu") == 2 * 2**30 // 46_080
     assert ChatArguments(**OPTIONS).load(str(tiny_model)).batch_tokens == 65_536, "and no more"
-
-
-def test_one_process_of_a_machine_reads_the_files(tiny_model, monkeypatch):
-    kept = {}
-
-    def first(name, compute):
-        kept[name] = json.dumps(compute())
-        return json.loads(kept[name])
-
-    alone = LocalChat(str(tiny_model), **OPTIONS, processes=Processes(0, 2, once=first)).fingerprint
-    monkeypatch.setattr(local, "file_digests", lambda folder: pytest.fail("read again"))
-    second = Processes(1, 2, once=lambda name, _: json.loads(kept[name]))
-    other = LocalChat(str(tiny_model), **OPTIONS, processes=second)
-    assert (other.fingerprint, other.checkpoint) == (alone, fingerprint(tiny_model, []))
 
 
 def test_missing_weights_are_not_drawn_at_random(tiny_model: Path, tmp_path: Path) -> None:

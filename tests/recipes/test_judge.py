@@ -40,6 +40,7 @@ from programs import (
 from tables import rows_of
 
 from automedeval.records import Verdict
+from automedeval.records.journal import lock
 
 CASES = SAMPLE / "test_cases.jsonl"
 FAST = ["--dtype", "float32", "--device", "cpu", "--max_new_tokens", "8"]
@@ -237,6 +238,18 @@ def test_several_processes_share_the_cases(tiny_model, tmp_path):
     assert not list(shared.glob("*.part*"))
     scores = {key(verdict): verdict["scores"] for verdict in alone}
     assert all(scores[key(verdict)] == verdict["scores"] for verdict in records)
+
+
+@pytest.mark.slow
+def test_a_process_that_waits_for_one_that_ends_says_so_in_one_line(tiny_model, tmp_path):
+    arguments = ["--judge", tiny_model, "--cases", CASES, "--rationale", "false", *FAST]
+    with lock(tmp_path / "verdicts.part1.jsonl", "writing this file"):
+        done = judge(*arguments, "--output", tmp_path, launch=TWO_PROCESSES)
+    lines = {line for line in done.stderr.splitlines() if line.startswith("error: ")}
+    ended = "error: another process of this run has ended; see its error line"
+    failed = f"error: {tmp_path}/verdicts.part1.jsonl: another process is writing this file"
+    assert {failed} <= lines <= {failed, ended}
+    assert "RuntimeError" not in done.stderr
 
 
 def test_a_changed_judge_or_rubric_never_reuses_verdicts(tiny_model, tmp_path):

@@ -89,7 +89,7 @@ def audit_judge(
     perturbations = read_perturbations(args.perturbations, CRITERIA if checklist else SCORES)
     judge = load_judge(
         args.judge, rubric, chat, rationale=args.rationale, seed=args.seed, name=args.judge_name,
-        cases=cases.records, processes=processes, encoder=encoder, score_decoding=args.score_decoding,
+        cases=cases.records, encoder=encoder, score_decoding=args.score_decoding,
     )  # fmt: skip
     if isinstance(judge, Judge) and not checklist:
         judge = replace(judge, orders=ORDERS)

@@ -259,7 +259,7 @@ def main() -> None:
         )
     asked = {name: getattr(args, name) for name in ("rationale", "score_decoding")}
     judge = load_judge(
-        judge_name, rubric, chat_args, name=args.judge_name, cases=requests.cases, processes=processes, encoder=encoder_args,
+        judge_name, rubric, chat_args, name=args.judge_name, cases=requests.cases, encoder=encoder_args,
         **plan, **asked, **args.books(encoder_args, chat_args.device),
     )  # fmt: skip
     tell(*references_note(judge, requests.cases))

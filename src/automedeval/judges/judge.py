@@ -21,7 +21,6 @@ from automedeval.metrics.lexical import Collection
 from automedeval.models.arguments import ChatArguments, EncoderArguments, checked_model, parse_model
 from automedeval.records import Case, RecordError, option
 from automedeval.records.command_line import parse
-from automedeval.records.journal import ALONE, Processes
 from automedeval.rubrics import Rubric, read_rubric
 from automedeval.rubrics.published import PACKAGED, rubric_of
 
@@ -40,7 +39,6 @@ def load_judge(
     *,
     seed: int = 0,
     cases: Iterable[Case] | None = None,
-    processes: Processes = ALONE,
     encoder: EncoderArguments | str | None = None,
     **options: Any,
 ) -> BaseJudge:
@@ -60,7 +58,6 @@ def load_judge(
         chat: how the model is loaded and asked: `ChatArguments`, or a dict of its fields.
         seed: of the orders, and of sampling.
         cases: what a baseline takes for the frequency of words; None takes the cases that are judged together.
-        processes: those that share the reading of a checkpoint.
         encoder: of a small judge, or of a baseline that compares embeddings: `EncoderArguments`, a folder or Hub id.
         options: the other arguments of `Judge`, as far as they apply.
     """
@@ -87,12 +84,12 @@ def load_judge(
             model, None if cases is None else Collection.of(cases), encoder=network, **named
         )
     if kind == "small":
-        voice = chat.load(model[1:], seed, processes) if model.startswith("+") else None
+        voice = chat.load(model[1:], seed) if model.startswith("+") else None
         folder = SMALL if voice or not model else Path(model)
         return load_small_judge(folder, rubric, encoder, chat.device, voice, **named, **books)
     if kind == "likelihood":
-        return LikelihoodJudge(chat.load(model, seed, processes), **named)
-    loaded = chat.load(spec, seed, processes)
+        return LikelihoodJudge(chat.load(model, seed), **named)
+    loaded = chat.load(spec, seed)
     options |= {} if loaded.writes else {"rationale": False}
     return (ChecklistJudge if rubric.mode == "checklist" else Judge)(
         loaded, rubric, seed=seed, **options

@@ -17,7 +17,7 @@ from automedeval.models.checkpoints import (
     user_models,
 )
 from automedeval.records import RecordError, check_least, option
-from automedeval.records.journal import ALONE, Processes
+from automedeval.records.processes import is_first
 
 ENCODER = "models/all-MiniLM-L6-v2"  # where `make demo` puts it
 ENCODER_ON_HUB = "sentence-transformers/all-MiniLM-L6-v2"
@@ -83,10 +83,10 @@ class ChatArguments:
                 f"--temperature must be a finite number of at least 0, not {self.temperature}"
             )
 
-    def load(self, model: str, seed: int = 0, processes: Processes = ALONE) -> Any:
+    def load(self, model: str, seed: int = 0) -> Any:
         """Return the chat of a model: `openai:MODEL` is an endpoint's, any other name a checkpoint's; `seed` is for sampling.
 
-        `processes` share the reading of the checkpoint. RecordError if it cannot be loaded.
+        RecordError if it cannot be loaded.
         """
         kind, name = checked_model(model)
         if kind in ("openai", "decision"):
@@ -107,12 +107,12 @@ class ChatArguments:
             local_chat = (
                 LocalDecisions if (checkpoint_folder(model) / DECISION).is_file() else LocalChat
             )
-            local = local_chat(model, seed=seed, processes=processes, **self._shared(local_chat))
+            local = local_chat(model, seed=seed, **self._shared(local_chat))
             if self.loads:
                 local.prepare()
         if local.precision:
             self.computed[local.name] = local.precision
-            if processes.rank == 0:
+            if is_first():
                 print(f"{local.name}: {local.precision}", file=sys.stderr)
         return local
 

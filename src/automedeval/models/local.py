@@ -57,7 +57,6 @@ from automedeval.models.network import (
 )
 from automedeval.models.tokenization import PromptEncoder
 from automedeval.records import RecordError
-from automedeval.records.journal import ALONE, Processes
 
 LOG = logging.getLogger(__name__)
 ROOM_ON_CPU, ROOM_ON_GPU = 65_536, 262_144  # most tokens of a batch
@@ -97,7 +96,6 @@ class LocalChat(Chat):
         temperature: above 0 the seed of an answer is made of `seed` and its prompt, run and label, not of its batch.
         top_k: sample among so many of the most probable tokens; 0: all.
         stop: an answer without parts ends before this text; "" for models that end their answers themselves.
-        processes: those that judge together; one of each machine reads the weights' files for the fingerprint.
     """
 
     model: str
@@ -110,7 +108,6 @@ class LocalChat(Chat):
     stop: str = ""
     seed: int = 0
     chat_template_path: str | None = None
-    processes: Processes = ALONE
     constrains = batched = True
     precision = ""  # in words, what dtype "auto" chose
     _prefix: Prefix = field(default_factory=Prefix, repr=False)
@@ -173,7 +170,7 @@ class LocalChat(Chat):
 
     @cached_property
     def _digests(self) -> dict[str, str]:
-        return self.processes.once(f"digests of {self.folder}", lambda: file_digests(self.folder))
+        return file_digests(self.folder)
 
     @property
     def fingerprint(self) -> str:

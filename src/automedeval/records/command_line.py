@@ -179,7 +179,10 @@ def run(main: Callable[[], None]) -> None:
         )
         _end(f"error: {error.filename or ''}: {why}")
     except RuntimeError as error:
-        if "out of memory" not in str(error):
+        text = " ".join(str(error).split())
+        if "closed by peer" in text or "reset by peer" in text:
+            _end("error: another process of this run has ended; see its error line")
+        if "out of memory" not in text:
             raise
         _end("error: out of memory; a smaller --batch_tokens may help")
 

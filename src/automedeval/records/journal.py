@@ -70,9 +70,7 @@ class Processes:
 
     rank: int = 0
     count: int = 1
-    wait: Callable[[], None] = lambda: None
-    # (name, compute) → what the first process of each machine computed, a value of JSON, for which the others wait
-    once: Callable[[str, Callable[[], Any]], Any] = lambda _, compute: compute()
+    wait: Callable[[], object] = lambda: None
 
 
 ALONE = Processes()
