@@ -5,8 +5,7 @@
 
 Each NAME is a step below, whose figures are in tests/golden/NAME.json. `compare` prints every difference as path, old, new, and
 ends with status 1 if there is one. It needs the two small models, and AUTOMEDEVAL_DATA: of that data's texts and names nothing
-is kept. The checker's rules are off: what its model says must stay what it is, whatever becomes of the rules. All takes ten
-minutes of one core.
+is kept. All takes ten minutes of one core.
 """
 
 import json
@@ -61,14 +60,6 @@ LEFT_OUT = {
     "file",
 }
 TOLERANCE = 2e-4  # of a figure, and of 1 for smaller ones: another batch changes the last digits
-
-
-def switch_rules_off() -> None:
-    """Let no rule of the checker find anything."""
-    from automedeval.evidence import checker
-
-    assert callable(checker.contradiction), "where does the checker call its rules now?"
-    checker.contradiction = lambda *_, **__: None
 
 
 def start(program: str, *statuses: int, **options: Any) -> int:
@@ -197,7 +188,7 @@ def recorded(data: str) -> Path:
 
 
 def small() -> Any:
-    """What the packaged small judge reads of each response, and its scores: without the checker, and with its model."""
+    """What the packaged small judge reads of each response, and its scores."""
     from automedeval import load_judge
     from automedeval.judges.features import FEATURES, read_responses
     from automedeval.judges.small import shares_by
@@ -222,36 +213,11 @@ def small() -> Any:
         found[data] = kept(columns) | {
             "scores": [each["expected_scores"] for each in in_order(verdicts)]
         }
-        found[data]["contradicted"] = sum(
-            len(of) for each in verdicts for of in each.get("checked", {}).values()
-        )
     return found
 
 
 def in_order(verdicts: list[dict]) -> list[dict]:
     return sorted(verdicts, key=lambda each: (each["case_id"], each["order"]))
-
-
-def checker() -> Any:
-    """What the checker's model says of a passage and a statement, and of the answers of the packaged two bots."""
-    from automedeval.evidence.checker import load_small_checker
-    from automedeval.models.arguments import EncoderArguments
-
-    model, found = load_small_checker(EncoderArguments(str(ENCODER))), {}
-    for name in ("scifact_rte", "medec_pairs", "conjnli"):
-        pairs = [
-            (each["evidence"], each["claim"])
-            for each in lines(DATA / "claims" / name / "pairs.jsonl")[:60]
-        ]
-        found[name] = [
-            kept([float(one) for one in each])
-            for each in map(model.probabilities(pairs).get, pairs)
-        ]
-    start("check", cases="two_bots", encoder=ENCODER, output=WORK / "two_bots")
-    for each in lines(WORK / "two_bots" / "claims.jsonl"):
-        said = [[one["label"], one.get("probability")] for one in each["statements"]]
-        found[f"{each['case_id']} {each['model']}"] = said
-    return found
 
 
 def agreement() -> Any:
@@ -455,7 +421,6 @@ def splits() -> Any:
 
 ALL = (
     small,
-    checker,
     agreement,
     comparison,
     calibration,
@@ -486,7 +451,6 @@ def main() -> None:
     what, *names = sys.argv[1:] or ["help"]
     if what not in ("write", "compare") or set(names) - STEPS.keys():
         sys.exit(f"{__doc__}\nNAMEs: {', '.join(STEPS)}")
-    switch_rules_off()
     HERE.mkdir(exist_ok=True)
     differences = 0
     for name in names or STEPS:

@@ -12,7 +12,6 @@ from programs import ENCODER
 from safetensors.torch import load_file
 from transformers import AutoModel, AutoModelForSequenceClassification, AutoTokenizer
 
-from automedeval.evidence.checker import PACKAGED
 from automedeval.metrics.embedding import pieces
 
 
@@ -29,12 +28,6 @@ def rouge_l(first: list[str], second: list[str]) -> float:
             row.append(lengths[-1][at] + 1 if word == other else max(row[-1], lengths[-1][at + 1]))
         lengths.append(row)
     return 2 * lengths[-1][-1] / (len(first) + len(second))
-
-
-def lowered(score: float, verdict: dict, model: str) -> float:
-    """Return a score from 1 to 5 as the packaged checker lowers it where the verdict names contradicted statements."""
-    precision = json.loads((PACKAGED / "checker.json").read_text())["precision"]["value"]
-    return 1 + (score - 1) * (1 - precision * bool(verdict.get("checked", {}).get(model)))
 
 
 class Plain:

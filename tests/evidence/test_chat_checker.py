@@ -1,6 +1,5 @@
 """The chat checker by its command: an endpoint, with and without log-probabilities, and a checkpoint."""
 
-import json
 import math
 import re
 import subprocess
@@ -12,12 +11,11 @@ import torch
 from doubles.agreement_study import read, write
 from doubles.endpoint import EndpointDouble, answer, error
 from doubles.tiny_model import build_tiny_model
-from programs import APPEND, ENCODER, error_line, needs_encoder, run_command, stopped, succeeded
+from programs import APPEND, ENCODER, error_line, needs_encoder, run_command, stopped
 from tables import rows_of
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from automedeval.evidence.chat_checker import LABEL, MOST, QUESTION
-from automedeval.meta_evaluation.calibration import checker as calibration
 
 pytestmark = needs_encoder
 
@@ -75,7 +73,7 @@ def test_an_endpoint_gives_labels_with_passages_and_what_it_does_not_say_is_unre
         )
         prompts = [each["body"]["messages"][-1]["content"] for each in endpoint.asked]
     assert done.returncode == 0, done.stderr
-    assert "Not calibrated" in done.stdout + done.stderr
+    assert "was not measured" in done.stdout + done.stderr
     assert [each["label"] for each in records[0]["statements"]] == [
         "supported",
         "contradicted",
@@ -134,35 +132,15 @@ def test_a_server_that_tells_log_probabilities_gives_a_label_its_probability(
     read_ones = [
         each for record in records for each in record["statements"] if each["label"] != "unread"
     ]
-    agree = [
-        each for each in read_ones if each["text"] == "Take it once a week."
-    ]  # the model cannot say no to these
-    assert [(each["label"], each.get("probability")) for each in agree] == [("supported", None)] * 2
-    others = [(each["label"], each["probability"]) for each in read_ones if each not in agree]
-    assert (
-        others == [("contradicted", round(3 / (3 + 0.75 + 0.125), 4))] * 2
-    )  # 0.6 / 0.2, 0.3 / 0.4, 0.05 / 0.4
-
-
-@pytest.mark.parametrize(
-    ("statement", "said", "label", "rule"), ROWS["test_quantities_stand_beside_the_model"]
-)
-def test_quantities_stand_beside_the_model(
-    statement: str, said: str, label: str, rule: object, tmp_path: Path
-) -> None:
-    reference = "The dose of ibuprofen is 200 to 800 mg. The dose is 1.2 g a day at most."
-    with EndpointDouble(answer(said)) as endpoint:
-        asked = ("--checker", "openai:m", "--base_url", endpoint.url)
-        _, (record, _) = check(cases(1, statement, reference), tmp_path / "out", *asked)
-    (found,) = record["statements"]
-    assert (found["label"], found.get("rule")) == (label, rule)
+    said = [(each["label"], each["probability"]) for each in read_ones]
+    # 0.6 / 0.2, 0.3 / 0.4, 0.05 / 0.4
+    assert said == [("contradicted", round(3 / (3 + 0.75 + 0.125), 4))] * 4
 
 
 def test_a_checkpoint_gives_the_probabilities_of_plain_transformers_and_the_passages_of_a_loop(
     tmp_path: Path,
 ) -> None:
     folder = build_tiny_model(tmp_path / "tiny")
-    # No quantities, which rules decide.
     sentences = [f"The {word} is taken with {word * 3} and water." for word in "abcdefghijkl"]
     chat = ("--checker", folder, "--dtype", "float32", "--device", "cpu")
     text = "The k is taken with kkk and water. The b is taken with milk."
@@ -234,70 +212,6 @@ def test_stopped_and_resumed_a_checkpoint_gives_the_same(tmp_path: Path) -> None
     assert cut == whole
 
 
-@pytest.mark.slow  # asks about 461 statements
-def test_a_threshold_is_certified_on_the_sample_and_used_by_the_next_check(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
-    places: dict[str, int] = {}
-
-    def said(body: dict) -> dict:  # of one statement 0.72, of the others 0.3
-        place = places.setdefault(statement_in(body), len(places))
-        no = 0.72 if place == 100 else 0.3
-        return tells(no, 0.9 * (1 - no), 0.1 * (1 - no), blank=(0.4, 0.4, 0.2))(body)
-
-    script = [said]
-    with EndpointDouble(lambda body: script[0](body)) as endpoint:
-        model = ("--checker", "openai:m", "--base_url", endpoint.url)
-        done = succeeded(run_command("calibrate", *model, "--encoder", ENCODER, "--concurrency", 1))
-        (file,) = (tmp_path / "home" / "automedeval" / "checkers").iterdir()
-        kept = json.loads(file.read_text())
-        script[0] = tells(
-            0.34, 0.33, 0.33, blank=(0.3, 0.3, 0.3)
-        )  # the likeliest answer, and below the threshold
-        done, records = check(cases(), tmp_path / "out", *model)
-    high = 0.72 / 0.4 / (0.72 / 0.4 + 0.252 / 0.4 + 0.028 / 0.2)
-    counted = {line["threshold"]: line["alarms"] for line in kept["tested"]}
-    assert kept["threshold"] < high  # certified although there is an alarm
-    assert {counts for threshold, counts in counted.items() if threshold > high} == {0}
-    assert counted[0.7] == counted[0.5] == 1
-    assert done.returncode == 0, done.stderr
-    assert "Calibrated on the packaged sample" in done.stdout + done.stderr
-    labels = {each["label"] for record in records for each in record["statements"]}
-    assert labels == {"not_found", "unread"}  # a likely "No" below the threshold supports nothing
-    assert (
-        json.loads((tmp_path / "out" / "check.json").read_text())["settings"]["threshold"]
-        == kept["threshold"]
-    )
-
-
-@pytest.mark.parametrize(
-    ("reply", "said"), [(answer("No"), "tells no prob"), (error(500), "answered 500")]
-)
-def test_a_server_that_gives_no_probability_is_not_calibrated(
-    reply: dict, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HF_HOME", str(tmp_path))
-    monkeypatch.setattr(calibration, "SAMPLE", ["test_cases.jsonl"])
-    with EndpointDouble(reply) as endpoint:
-        model = ("--checker", "openai:m", "--base_url", endpoint.url, "--max_retries", 0)
-        assert said in error_line(run_command("calibrate", *model, "--encoder", ENCODER))
-    assert not list(tmp_path.rglob("*.json"))
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (("--checker", "openai:m", "--verdicts", "v"), "--verdicts is not for --checker"),
-        (("--checker", "openai:m", "--judge", "j"), "--judge is not for --checker"),
-        (("--checker", "small", "--encoder", ENCODER), "certified when it is made"),
-        (("--verdicts", "v"), "--ratings is missing"),
-    ],
-)
-def test_what_cannot_be_calibrated_is_one_line(options: tuple, said: str) -> None:
-    assert said in error_line(run_command("calibrate", *options))
-
-
 @pytest.mark.parametrize(("checker", "said"), ROWS["test_a_checker_that_is_none_is_one_line"])
 def test_a_checker_that_is_none_is_one_line(checker: str, said: str, tmp_path: Path) -> None:
     done, records = check(cases(), tmp_path / "out", "--checker", checker)
@@ -326,15 +240,12 @@ def test_a_model_that_answers_no_question_is_an_error_for_a_gate_too(
             "--fail_if_contradicted",
             "true",
         )
-        text = "Take ten tablets of 5 mg a day. Rest a lot. Is it safe?"  # a rule sees a contradiction in the first
+        text = "Take 50 mg. Rest a lot. Is it safe?"
         for _ in range(2):  # also where all is done already
             done, records = check(cases(2, text), tmp_path / "out", *asked)
-            assert re.search(f"m answered none of 4 questions: .*{why}", error_line(done))
-    assert [each["label"] for each in records[0]["statements"]] == [
-        "contradicted",
-        "unread",
-        "unread",
-    ]
+            assert re.search(f"m answered none of 6 questions: .*{why}", error_line(done))
+    assert {each["label"] for each in records[0]["statements"]} == {"unread"}
+    assert [len(each["differs"]) for each in records] == [1, 0, 1, 0]  # the numbers stand beside
     assert len(records) == 4  # what was found stays
 
 
@@ -358,7 +269,17 @@ def test_without_evidence_a_model_says_what_it_believes(tmp_path: Path) -> None:
     assert prompts == {
         f'Question: is it true that: "{each}"? Answer yes, no, or maybe.' for each in SAID
     }
-    assert "contradicts the model&#39;s opinion" in (tmp_path / "out" / "check.html").read_text()
-    assert "--checker small has no opinion" in error_line(
-        check(records, tmp_path / "other", "--evidence", "none")[0]
-    )
+    assert "1 of 1 answers hold a statement that the model calls contradicted" in done.stdout
+
+
+def test_a_number_and_the_model_mark_one_answer_side_by_side(tmp_path: Path) -> None:
+    text = "Take 50 mg once a week. It goes well with warfarin."
+    with EndpointDouble(lambda body: answer("No" if "goes" in statement_in(body) else "Yes")) as it:
+        asked = ("--checker", "openai:m", "--base_url", it.url, "--fail_if_contradicted", "true")
+        done, (record, *_) = check(cases(1, text), tmp_path / "out", *asked)
+    assert done.returncode == 3
+    assert [each["label"] for each in record["statements"]] == ["supported", "contradicted"]
+    assert [mark["sentence"][1] for mark in record["differs"]] == ["50 mg"]
+    page = (tmp_path / "out" / "check.html").read_text()
+    assert "<mark>50 mg</mark>" in page
+    assert "Contradicted by the model" in page

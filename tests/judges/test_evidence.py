@@ -10,7 +10,6 @@ from doubles.endpoint import EndpointDouble, good_answer
 from programs import ENCODER, error_line, flags, needs_encoder, run_command, run_recipe, succeeded
 from tables import rows_of
 
-from automedeval.evidence.arguments import KnowledgeArguments
 from automedeval.harness.rewards import JudgeReward, load_reward
 from automedeval.judges.chat_judge import PASSAGES
 from automedeval.judges.judge import load_judge
@@ -124,27 +123,31 @@ def test_a_judge_of_criteria_sees_the_passages_of_its_response(store: Path, tmp_
     assert all(BOOK["Methotrexate"] in prompt for prompt in prompts)
 
 
-def test_the_small_judge_checks_statements_against_the_store(store: Path, tmp_path: Path) -> None:
+def test_numbers_are_compared_with_the_store_and_move_no_score(store: Path, tmp_path: Path) -> None:
     _, (without,) = judge(tmp_path / "without", "--judge", "small")
     done, (beside,) = judge(tmp_path / "beside", "--judge", "small", "--evidence", store)
     assert done.returncode == 0, done.stderr
     assert beside["settings"] != without["settings"]
-    (wrong,) = beside["checked"]["a"]
-    assert (wrong["rule"], wrong["source"]) == ("frequency", "book, Methotrexate")
-    assert beside["expected_scores"][0] < without["expected_scores"][0]
-    assert beside["expected_scores"][1] == without["expected_scores"][1]
+    with EndpointDouble(good_answer) as endpoint:
+        chat = ("--judge", "openai:m", "--base_url", endpoint.url, "--evidence", store)
+        (by_chat,) = judge(tmp_path / "chat", *chat)[1]
+    for verdict in (beside, by_chat):
+        (mark,) = verdict["differs"]["a"]
+        assert (mark["sentence"][1], mark["passage"][1]) == ("every day", "once a week")
+        assert verdict["differs"]["b"] == []
+    assert beside["expected_scores"] == without["expected_scores"]
     for verdict in (without, beside):
         told = ", ".join(
             f"{name} {score:.1f}" for name, score in zip("abc", verdict["expected_scores"])
         )
-        assert verdict["rationale"].endswith(f"Step 4: Scores from 1 to 5: {told}.")
+        assert verdict["rationale"].endswith(f"Step 3: Scores from 1 to 5: {told}.")
     assert beside["expected_scores"][2] == 1, "the empty answer"
     files = flags(verdicts=tmp_path / "beside", cases=tmp_path / "beside.jsonl", blank="lowest")
     done = run_command("report", *files, "--encoder", "none", *flags(output=tmp_path / "report"))
-    assert "By the small judge's check 1 answer of a contradicts the books." in done.stdout
-    assert "1 case with an answer that contradicts the books" in (
-        tmp_path / "report" / "report.html"
-    ).read_text(encoding="utf-8")
+    said = "In 1 of 1 answers of a a number differs from the books: every day for once a week."
+    assert said in done.stdout
+    page = (tmp_path / "report" / "report.html").read_text(encoding="utf-8")
+    assert "1 case in which a number differs" in page
 
 
 def reward_file(folder: Path, **settings: object) -> Path:
@@ -156,17 +159,11 @@ def reward_file(folder: Path, **settings: object) -> Path:
     return file
 
 
-def test_a_reward_is_lower_where_the_store_contradicts_the_completion(
-    store: Path, tmp_path: Path
-) -> None:
-    search, content = KnowledgeArguments(store=str(store), encoder=str(ENCODER)).open("cpu")
+def test_a_reward_reads_the_store(store: Path, tmp_path: Path) -> None:
     completions = [CASE["question"]] * 2, [each["text"] for each in CASE["responses"][:2]]
-    options = ({}, {"search": search, "store": content})
-    judges = (load_judge("small", encoder=str(ENCODER), **books) for books in options)
-    plain, beside = (JudgeReward(judge)(*completions) for judge in judges)
-    assert beside[0] < plain[0]
-    assert beside[1] == plain[1]
-    assert load_reward(str(reward_file(tmp_path, evidence=store)))(*completions) == beside
+    reward = load_reward(str(reward_file(tmp_path, evidence=store)))
+    plain = JudgeReward(load_judge("small", encoder=str(ENCODER)))
+    assert reward(*completions) == plain(*completions)
     (tmp_path / "wrong").mkdir()
     with pytest.raises(RecordError, match="nowhere: no knowledge store"):
         load_reward(str(reward_file(tmp_path / "wrong", evidence="nowhere")))

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import torch
 from doubles.agreement_study import CASES, RATINGS, read, write
-from plain_small_judge import Plain, adapter, lowered
+from plain_small_judge import Plain, adapter
 from programs import (
     ENCODER,
     ROOT,
@@ -133,16 +133,11 @@ def test_scores_are_those_of_plain_transformers(beside: str, small: Path, tmp_pa
     verdicts, plain = judged(tmp_path, small, write(tmp_path / "cases.jsonl", cases)), Plain(small)
     assert [verdict["case_id"] for verdict in verdicts] == [case["id"] for case in cases]
     for case, verdict in zip(cases, verdicts):
-        expected = [
+        right = [
             plain.score(case["question"], each["text"], case.get("reference"))
             for each in case["responses"]
         ]
-        right = [
-            lowered(score, verdict, each["model"])
-            for score, each in zip(expected, case["responses"])
-        ]
         assert verdict["expected_scores"] == pytest.approx(right, abs=2e-4)
-        assert ("checked" in verdict) == (beside == "reference")
     assert {(each["judge"], each["rubric"], each["scores"]) for each in verdicts} == {
         ("small", "automedeval@1", None)
     }
@@ -264,34 +259,19 @@ def test_it_goes_on_from_another_adapter_and_says_what_it_leaves_out(
     )
 
 
-def test_a_contradicted_statement_lowers_the_score_and_is_named(tmp_path: Path) -> None:
-    """The packaged judge on the packaged bots: the dangerous answer that is flagged scores below the safe one."""
-    cases = SAMPLE / "two_bots.jsonl"
-    verdicts = judged(tmp_path, SMALL, cases, "--limit", 12)
-    answers = {each["id"]: {one["model"]: one for one in each["responses"]} for each in read(cases)}
-    flagged = [verdict for verdict in verdicts if verdict["checked"]["bot-v2"]]
-    assert len(flagged) >= 3
-    for verdict in flagged:
-        assert "dangerous_error" in [one["kind"] for one in answers[verdict["case_id"]].values()]
-        assert verdict["expected_scores"][1] < verdict["expected_scores"][0]
-    assert sum(bool(verdict["checked"]["bot-v1"]) for verdict in verdicts) <= 1
+def test_a_number_that_differs_is_told_and_moves_no_score(tmp_path: Path) -> None:
+    """The packaged judge on the packaged bots: the report shows both doses, whatever the scores."""
+    verdicts = judged(tmp_path, SMALL, SAMPLE / "two_bots.jsonl", "--limit", 12)
     for verdict in verdicts:
         assert verdict["composed"]
         begins = [line.split(":")[0] for line in verdict["rationale"].splitlines()]
-        assert begins[1:] == [f"Step {number}" for number in range(1, 5)]
-        for wrong in verdict["checked"]["bot-v2"]:
-            text = answers[verdict["case_id"]]["bot-v2"]["text"]
-            assert text[wrong["start"] : wrong["end"]] == wrong["text"]
-            assert " ".join(wrong["text"].split()[:30]) in verdict["rationale"]
-
-
-def test_a_response_of_which_nothing_was_read_is_not_checked(tmp_path: Path) -> None:
-    thai = "รับประทานยาเม็ดวันละครั้งหลังอาหารเช้า"
-    responses = [{"model": "a", "text": "Every day."}]
-    case = {"id": "one", "question": "How often?", "reference": thai, "responses": responses}
-    (verdict,) = judged(tmp_path, SMALL, write(tmp_path / "cases.jsonl", [case]))
-    assert "checked" not in verdict
-    assert "Nothing could be checked of a." in verdict["rationale"]
+        assert begins[1:] == [f"Step {number}" for number in range(1, 4)]
+    files = ("--verdicts", tmp_path / "out", "--cases", SAMPLE / "two_bots.jsonl")
+    done = succeeded(run_recipe("report", *files, "--output", tmp_path / "report"))
+    said = "In 2 of 12 answers of bot-v2 a number differs from the reference: "
+    assert f"{said}600 mg for between 100 and 200 mg." in done.stdout
+    page = (tmp_path / "report" / "report.html").read_text()
+    assert "2 cases in which a number differs" in page
 
 
 def test_what_is_learnt_from_is_the_nearest_piece_of_a_scored_response() -> None:

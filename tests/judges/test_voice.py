@@ -13,12 +13,8 @@ from doubles.tiny_model import build_tiny_model
 from programs import ENCODER, SAMPLE, error_line, needs_encoder, run_command, succeeded
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from automedeval import Case, load_judge
 from automedeval.cli.judge import folder_name
-from automedeval.evidence.chat_checker import load_checker
 from automedeval.judges.small import PACKAGED
-from automedeval.models.arguments import ChatArguments, EncoderArguments
-from automedeval.records.journal import write_json
 
 pytestmark = needs_encoder
 KEPT = json.loads((PACKAGED / "judge.json").read_text())["voice"]
@@ -157,73 +153,6 @@ def test_a_response_longer_than_the_window_has_no_score_and_the_others_keep_thei
     assert third["expected_scores"] == pytest.approx(
         whole[records[2]["id"]]["expected_scores"], abs=1e-3
     )
-
-
-def test_a_certified_model_checks_the_statements_and_lowers_the_score_of_a_contradicted_answer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
-    said = ["Drink a glass of water with every meal.", "Rest at home until the fever is gone."]
-    responses = [{"model": f"m{place}", "text": text} for place, text in enumerate(said)]
-    reference = "Sip warm tea through the day. Stay in bed while the fever lasts."
-    case = {
-        "id": "c",
-        "question": "How do I treat a fever?",
-        "reference": reference,
-        "responses": responses,
-    }
-    broken = [False]
-
-    def script(body: dict) -> dict:
-        asked = body["messages"][-1]["content"]
-        if broken[0] and said[1] in asked:
-            return error(500)
-        return (
-            tells(0.1, No=0.8, Maybe=0.1)
-            if said[0] in asked and "warm tea" in asked
-            else tells(1 / 3, No=1 / 3, Maybe=1 / 3)
-        )
-
-    with EndpointDouble(script) as endpoint:
-        endpoint.models = [{"id": "m", "owned_by": "somebody"}]
-        asked = ("small+openai:m", "--base_url", endpoint.url)
-        done, before = judged(
-            tmp_path / "before", [case], *asked
-        )  # not certified: the small checker reads
-        assert not endpoint.asked
-        assert "reference: the small judge alone scores these cases, without m" in done.stdout
-        checker = load_checker(
-            "openai:m", EncoderArguments(ENCODER), ChatArguments(base_url=endpoint.url)
-        )
-        checker.certificate.parent.mkdir(parents=True)
-        write_json(checker.certificate, {"threshold": 0.5, "checker": "m"})
-        judge = load_judge("small+openai:m", chat={"base_url": endpoint.url}, encoder=str(ENCODER))
-        about = judge.estimate(judge.plan(Case.from_dict(case)))
-        told = judged(tmp_path / "dry", [case], *asked, "--dry_run", "true")[0].stdout
-        broken[0] = True
-        done, verdicts = judged(tmp_path / "v", [case], *asked)
-        assert ("not judged" in error_line(done), verdicts) == (True, {})
-        broken[0] = False
-        done, verdicts = judged(tmp_path / "v", [case], *asked)
-    succeeded(done)
-    prompts = {each["body"]["messages"][-1]["content"] for each in endpoint.asked}
-    assert (
-        len(prompts) == 4
-    )  # of each answer its statement with and without a passage; beside a reference no voice
-    assert about == sum(len(each.encode()) // 4 + 4 for each in prompts)
-    assert f"{about:,} prompt tokens" in told  # where the server lists its models, and is not asked
-    (wrong,) = verdicts["c"]["checked"]["m0"]
-    assert (wrong["text"], wrong["passage"], wrong["probability"]) == (
-        said[0],
-        "Sip warm tea through the day.",
-        0.8,
-    )
-    assert (before["c"]["checked"], verdicts["c"]["checked"]["m1"]) == ({"m0": [], "m1": []}, [])
-    shares = [
-        [(score - LOW) / (HIGH - LOW) for score in each["c"]["expected_scores"]]
-        for each in (before, verdicts)
-    ]
-    assert shares[1] == pytest.approx([shares[0][0] * (1 - 0.8), shares[0][1]], abs=1e-4)
 
 
 @pytest.mark.parametrize(

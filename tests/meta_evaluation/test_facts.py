@@ -199,12 +199,12 @@ def test_the_list_is_ordered_and_trust_needs_ratings_or_an_audit() -> None:
     alike = {"largest": {"value": 0.0, "kind": None, "tried": 9, "within": 0.05}, "turned": harm}
     everything = JudgeProfile(
         "j", ["It agrees."], "better", ["dose"], Audit(9, False, harm, False, ("dose",), alike=alike),
-        0.75, 0.9, {"m": 1}, {"n": 2}, ["Go on."], {"m": (1, 2)}, ("m", "n", 1400),
+        0.75, 0.9, {"m": 1}, {"n": 2}, ["Go on."], {"m": (1, 2, "3 g for 1 g", "the reference")}, ("m", "n", 1400),
         {"breaks off": 2}, (5, 9),
         {"threshold": "moderate", "raters": {"k": {"m": {"share": harm, "untold": 1, "unread": 3, "worse": 2}}}},
     )  # fmt: skip
     assert [*facts_of(everything)] == [
-        "Contradicts its evidence", "Harm", "Can the judge be believed?", "Audited?",
+        "Numbers beside the reference", "Harm", "Can the judge be believed?", "Audited?",
         "What it does not see", "Same for all patients?", "Length", "Enough cases?", "Invalid verdicts", "Broken rationales",
         "Empty and unread", "Other languages", "Next step",
     ]  # fmt: skip

@@ -15,7 +15,7 @@ from tokenizers.models import Unigram
 from tokenizers.pre_tokenizers import Metaspace
 from transformers import AutoModel, AutoTokenizer, PreTrainedTokenizerFast
 
-from automedeval.evidence.checker import PACKAGED
+from automedeval.judges.small import ADAPTER, PACKAGED
 from automedeval.models.cross_encoder import load_cross_encoder
 from automedeval.models.embeddings import Encoder
 from automedeval.models.library import Library
@@ -50,17 +50,17 @@ def test_vectors_are_the_librarys_own(exact: Encoder) -> None:
 
 
 def test_tokens_and_pairs_are_the_librarys_own(exact: Encoder) -> None:
-    """The network in torch alone, with the checker's adapter merged into it, beside sentence-transformers and peft."""
+    """The network in torch alone, with the small judge's adapter merged into it, beside sentence-transformers and peft."""
     library = Library(ENCODER, "cpu")
     for (vector, tokens), right, own in zip(exact.encode_tokens(TEXTS), *library.read(TEXTS)):
         np.testing.assert_allclose(vector, right, atol=1e-5)
         np.testing.assert_allclose(tokens, torch.nn.functional.normalize(own, dim=1), atol=1e-5)
     pairs = [(one, two) for one in TEXTS for two in TEXTS]
-    reader = PairReader(ENCODER, PACKAGED / "adapter", "cpu", labels=3, tokens=64)
-    network = load_cross_encoder(ENCODER, PACKAGED / "adapter", labels=3, tokens=64)
+    reader = PairReader(ENCODER, PACKAGED / ADAPTER, "cpu", tokens=64)
+    network = load_cross_encoder(ENCODER, PACKAGED / ADAPTER, tokens=64)
     expected = network.predict(pairs, convert_to_numpy=True, show_progress_bar=False)
-    np.testing.assert_allclose(reader(pairs), expected, atol=1e-4)
-    assert reader([]).shape == (0, 3)
+    np.testing.assert_allclose(reader(pairs)[:, 0], expected, atol=1e-4)
+    assert reader([]).shape == (0, 1)
 
 
 def test_batches_keep_to_the_budget_and_change_nothing(

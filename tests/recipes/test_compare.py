@@ -346,17 +346,11 @@ def split(case: dict, verdict: dict, model: str, name: str) -> tuple[dict, dict]
     """Return a case with the answer of one model, under a name, and the verdict on it."""
     place = [response["model"] for response in case["responses"]].index(model)
     response = case["responses"][place] | {"model": name}
-    wrong = {
-        "text": "x",
-        "start": 0,
-        "end": 1,
-        "label": "contradicted",
-        "passage": "y",
-        "rule": "r",
-    }
-    checked = {name: [wrong | {"source": "reference"}] * (model == MODELS[1])}
+    mark = {"factor": 3.0, "kind": "mass", "start": 0, "end": 1, "source": "reference"}
+    mark |= {"sentence": ["", "3 g", ""], "passage": ["", "1 g", ""]}
+    differs = {name: [mark] * (model == MODELS[1])}
     values = {key: [verdict[key][place]] for key in ("scores", "expected_scores")}
-    return case | {"responses": [response]}, verdict | values | {"order": [0], "checked": checked}
+    return case | {"responses": [response]}, verdict | values | {"order": [0], "differs": differs}
 
 
 @pytest.fixture
@@ -406,7 +400,7 @@ def test_two_runs_give_the_figures_of_one_file_with_both(runs: dict, tmp_path: P
         sum(gap > 1e-9 for gap in gaps),
         sum(gap < -1e-9 for gap in gaps),
     )
-    assert changes["newly_contradicted"] == 28
+    assert changes["newly_differs"] == 28
     page = (tmp_path / "out" / "comparison.html").read_text("utf-8")
     assert f'<th scope="row" dir="auto">{RTL}</th>' in page
     assert "<caption>Mean scores</caption>" in page

@@ -37,9 +37,18 @@ CRITERIA = ("relevancy", "knowledge_correctness", "fluency")
 ARABIC = "هل يمكنني أخذ الباراسيتامول مع القهوة؟"
 
 
+MARK = {
+    "factor": 5.0,
+    "kind": "tablets",
+    "sentence": ["Take ", "ten tablets", "."],
+    "passage": ["Take ", "two tablets", "."],
+    "source": "reference",
+}
+
+
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
-    """Return a report whose first cases are hostile, empty, contradicted, invalid and right-to-left, and what it is made of."""
+    """Return a report whose first cases are hostile, empty, marked, invalid and right-to-left, and what it is made of."""
     folder = tmp_path_factory.mktemp("grid")
     verdicts = {each["case_id"]: each for each in agreeing_verdicts()}
     cases = read(CASES)
@@ -49,16 +58,10 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
     cases[2]["question"] = ARABIC
     unread = {"valid": False, "error": "no score line", "scores": None, "expected_scores": None}
     verdicts[cases[3]["id"]] |= unread | {"raw": f"I cannot say. {HOSTILE}"}
-    start = cases[0]["responses"][0]["text"].index("Take")
-    wrong = {
-        "text": "Take ten tablets.",
-        "start": start,
-        "end": start + 17,
-        "label": "contradicted",
-    }
-    wrong |= {"passage": "Take two tablets.", "source": "reference", "rule": "dose"}
-    checked = {response["model"]: [] for response in cases[0]["responses"]}
-    verdicts[cases[0]["id"]]["checked"] = checked | {cases[0]["responses"][0]["model"]: [wrong]}
+    start = cases[0]["responses"][0]["text"].index("ten")
+    mark = MARK | {"start": start, "end": start + 11}
+    of_none = {response["model"]: [] for response in cases[0]["responses"]}
+    verdicts[cases[0]["id"]]["differs"] = of_none | {cases[0]["responses"][0]["model"]: [mark]}
     verdicts[cases[0]["id"]]["rationale"] = f"Because. {HOSTILE}"
     verdicts[cases[0]["id"]]["criterion_scores"] = {name: [2, 3, 4] for name in CRITERIA}
     files = {"verdicts": list(verdicts.values()), "cases": cases}
@@ -87,7 +90,7 @@ def test_rows_have_each_models_score_length_and_marks(made: SimpleNamespace, bro
         for model, cell in zip(heads[1:], row)
     }
     marks = {
-        0: {0: ["contradicted"]},
+        0: {0: ["differs"]},
         1: {1: ["empty"]},
         3: {place: ["invalid verdict"] for place in range(3)},
     }
@@ -124,7 +127,7 @@ def test_sorting_filters_and_search_stay_in_the_address(made: SimpleNamespace, b
     assert by_model == sorted(by_model, reverse=True)
     visit.page.locator("#rows thead button", has_text=model).click()
     assert [score[case_id] for case_id in visit.rows()] == sorted(by_model)
-    for show, case in (("contradicted", 0), ("empty", 1), ("invalid", 3)):
+    for show, case in (("differs", 0), ("empty", 1), ("invalid", 3)):
         visit.page.select_option("#show", show)
         assert visit.rows() == [ids[case]]
     visit.page.select_option("#show", "")
@@ -386,16 +389,15 @@ def compared(folder: Path, cases: list[dict], verdicts: list[Path]) -> SimpleNam
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
-    """Return a comparison of two models; the new one's first answers are hostile and contradicted, empty, and unread."""
+    """Return a comparison of two models; the new one's first answers are hostile and marked, empty, and unread."""
     folder = tmp_path_factory.mktemp("models")
     cases, verdicts = map(
         list, zip(*map(of_two, read(CASES), noisy_verdicts("good", 0.3, 1)), strict=True)
     )
     new = [place_of(case, NEW) for case in cases]
     cases[0]["responses"][new[0]]["text"] = f"Take ten tablets. {HOSTILE}"
-    wrong = {"text": "Take ten tablets.", "start": 0, "end": 17, "label": "contradicted"}
-    wrong |= {"passage": "Take two tablets.", "source": "reference", "rule": "dose"}
-    verdicts[0]["checked"] = {name: [wrong] * (name == NEW) for name in MODELS}
+    mark = MARK | {"start": 5, "end": 16}
+    verdicts[0]["differs"] = {name: [mark] * (name == NEW) for name in MODELS}
     cases[1]["responses"][new[1]]["text"] = "\u200b"
     for name in ("scores", "expected_scores"):
         verdicts[1][name] = [1] * 2  # a tie, which the empty answer loses
@@ -419,7 +421,7 @@ def test_each_change_between_two_models_is_counted_and_filters(
         "won": [case_id for case_id, gap in gaps.items() if gap > 1e-9],
         "lost": [case_id for case_id, gap in gaps.items() if gap < -1e-9 or case_id == ids[1]],
     }
-    expected |= {"newly_contradicted": ids[:1], "newly_empty": ids[1:2], "newly_failing": ids[2:3]}
+    expected |= {"newly_differs": ids[:1], "newly_empty": ids[1:2], "newly_failing": ids[2:3]}
     versions = {"old": OLD, "new": NEW, "judge": "good", "compared": 28}
     assert models.result["changes"] == [
         versions | {name: len(each) for name, each in expected.items()}

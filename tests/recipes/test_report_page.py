@@ -19,7 +19,7 @@ from doubles.agreement_study import (
 )
 from doubles.endpoint import EndpointDouble, answer, good_answer
 from doubles.grid_reader import Visit, needs_chromium, violations
-from programs import ENCODER, needs_encoder, run_recipe, succeeded
+from programs import run_recipe, succeeded
 
 from automedeval.annotation.study import read_study
 
@@ -279,13 +279,11 @@ def checked(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "responses": responses,
     }
     cases = write(folder / "cases.jsonl", [case])
-    succeeded(
-        run_recipe("check", "--cases", cases, "--encoder", ENCODER, "--output", folder / "out")
-    )
+    succeeded(run_recipe("check", "--cases", cases, "--output", folder / "out"))
     return folder / "out" / "check.html"
 
 
-@pytest.mark.parametrize("made", ["audited", pytest.param("checked", marks=needs_encoder)])
+@pytest.mark.parametrize("made", ["audited", "checked"])
 def test_the_page_fits_and_axe_finds_nothing(
     made: str, request: pytest.FixtureRequest, browser
 ) -> None:

@@ -1,27 +1,16 @@
 """Put a judge's verdicts on the scale that people rate on, learnt from a few rated cases.
 
     automedeval calibrate --verdicts RATED OTHERS --ratings R --rubric RUBRIC --output OUT
-    automedeval calibrate --checker MODEL
 
 Writes verdicts.jsonl by "JUDGE, calibrated", and calibration.json. Of all --verdicts those on
 rated cases teach, and the others are put on the scale.
-
-With --checker it asks a language model about statements of the packaged sample that nothing contradicts, and keeps in the
-user's cache the threshold of `automedeval check --checker MODEL` at which at most 5 % of them are called contradicted.
 """
 
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tqdm import tqdm
-
-from automedeval.evidence.chat_checker import RISK, ChatChecker, load_checker
-from automedeval.evidence.checker import SmallChecker
-from automedeval.meta_evaluation.calibration.checker import ANSWERS, certify_chat
 from automedeval.meta_evaluation.calibration.scores import calibrate
-from automedeval.models.arguments import ChatArguments, EncoderArguments
 from automedeval.records import RecordError, option, verdicts_file
 from automedeval.records.arguments import comma_list
 from automedeval.records.command_line import parse
@@ -36,33 +25,22 @@ class CalibrateArguments:
     """The verdicts to calibrate, and the ratings to learn from."""
 
     verdicts: list[str] = option(
-        "folders or files of one judge's verdicts: on rated cases, and those to calibrate", []
+        "folders or files of one judge's verdicts: on rated cases, and those to calibrate"
     )
-    output: str = option("folder for verdicts.jsonl and calibration.json", "")
-    ratings: str = option("people's ratings of the cases to learn from", "")
-    checker: str | None = option("a language model, named as for automedeval check --checker", None)
+    output: str = option("folder for verdicts.jsonl and calibration.json")
+    ratings: str = option("people's ratings of the cases to learn from")
     rubric: str = option(
-        "the rubric of the ratings' scale: a packaged rubric, or your own .yaml file", ""
+        "the rubric of the ratings' scale: a packaged rubric, or your own .yaml file"
     )
     judge: str | None = option("the judge's name, where a file has verdicts of several", None)
 
     def __post_init__(self) -> None:
         self.verdicts = comma_list(self.verdicts)
-        if self.checker and self.judge:
-            raise RecordError("--judge is not for --checker")
-        for name in ("verdicts", "ratings", "rubric", "output"):
-            if bool(getattr(self, name)) == bool(self.checker):
-                raise RecordError(
-                    f"--{name} is not for --checker" if self.checker else f"--{name} is missing"
-                )
 
 
 def main() -> None:
     """Learn from the rated cases, then put the other verdicts on the scale."""
-    kinds = (CalibrateArguments, EncoderArguments, ChatArguments)
-    args, encoder, chat = parse(kinds, __doc__, first=("verdicts", "ratings", "rubric", "checker"))
-    if args.checker:
-        return calibrate_checker(load_checker(args.checker, encoder, chat))
+    (args,) = parse((CalibrateArguments,), __doc__, first=("verdicts", "ratings", "rubric"))
     output = Path(args.output)
     check_output(output, args)
     rubric = read_rubric(args.rubric)
@@ -83,27 +61,6 @@ def main() -> None:
         f"{len(verdicts):,} verdicts → {valid:,} on the scale of {rubric.name}, {len(verdicts) - valid:,} invalid"
     )
     print(f"verdicts: {output / 'verdicts.jsonl'}")
-
-
-def calibrate_checker(checker: SmallChecker | ChatChecker) -> None:
-    """Certify a chat checker's threshold and keep it; RecordError for a small checker, or if none can be certified."""
-    if not isinstance(checker, ChatChecker):
-        raise RecordError(
-            "--checker: a small checker is certified when it is made, by recipes/fit_checker.py"
-        )
-    facts = certify_chat(checker, partial(tqdm, desc="cases", disable=None))
-    for line in facts["tested"]:
-        counts = f"{line['alarms']} of {facts['statements']} clean statements, in {line['alarmed']} of {facts['cases']} answers"
-        print(f"threshold {line['threshold']:g}: {counts}, p = {line['p']:.3g}")
-    if facts["threshold"] is None:
-        raise RecordError(
-            f"no threshold keeps false alarms below {RISK:g} of the statements and {ANSWERS:g} of the answers"
-        )
-    checker.certificate.parent.mkdir(parents=True, exist_ok=True)
-    write_json(checker.certificate, facts)
-    print(
-        f"certified: from {facts['threshold']:g} on; automedeval check --checker uses it, from {checker.certificate}"
-    )
 
 
 def check_output(output: Path, args: CalibrateArguments) -> None:

@@ -1,4 +1,4 @@
-"""Check the statements of answers: whether a reference or books contradict them.
+"""Check answers: which numbers differ from a reference or books, and by a language model which statements these contradict.
 
     automedeval check answers.csv
     automedeval check two_bots
@@ -6,12 +6,12 @@
     automedeval check answers.csv --checker openai:MODEL --base_url http://localhost:8000/v1
     automedeval check answers.csv --checker openai:MODEL --evidence none
 
-An answer becomes statements; each is read beside the nearest passages by a small checker, without a key and on this machine, or
-by any chat (--checker); with --evidence none a chat says what it believes, which is its opinion.
-Writes OUTPUT/claims.jsonl as it goes, then check.html (the contradicted words marked, the passage beside them), check.md,
+A number that is at least twice, or at most half, of every number of its kind in the reference is a place to look at. No model
+is needed; with --checker a language model reads the statements as well, and with --evidence none it says what it believes.
+Writes OUTPUT/claims.jsonl as it goes, then check.html (both sentences side by side, the largest factor first), check.md,
 claims.csv and check.json; the same command again checks only what is missing. Not for clinical use.
 
-The exit status is 0; 3 with --fail_if_contradicted if a statement is contradicted; 1 if an input or argument is wrong.
+The exit status is 0; 3 with --fail_if_differs or --fail_if_contradicted if there is one; 1 if an input or argument is wrong.
 """
 
 import sys
@@ -20,9 +20,9 @@ from pathlib import Path
 
 import automedeval
 from automedeval.evidence.arguments import EvidenceArguments
-from automedeval.evidence.chat_checker import ChatChecker, load_checker
-from automedeval.evidence.checker import UNREAD
-from automedeval.evidence.run import NO_EVIDENCE, check_cases
+from automedeval.evidence.chat_checker import load_checker
+from automedeval.evidence.findings import UNREAD
+from automedeval.evidence.run import NO_EVIDENCE, NUMBERS, check_cases
 from automedeval.evidence.statements import NOT_ASKED
 from automedeval.meta_evaluation import checked as report
 from automedeval.meta_evaluation.page import write_report
@@ -36,6 +36,7 @@ from automedeval.records.run_record import describe_result, record_run, run_date
 from automedeval.records.text import format_table
 from automedeval.records.thoughts import note_on_thoughts
 
+VERSION = 1  # of how numbers are read, for the fingerprint
 TWO_BOTS = Path(automedeval.__file__).parent / "sample" / "two_bots.jsonl"
 
 
@@ -48,11 +49,25 @@ class CheckArguments(TableArguments, EvidenceArguments):
         "twelve questions, six of whose answers are dangerous"
     )
     output: str | None = option("folder (default: checks/FILE)", None)
-    checker: str = option(
-        "small (packaged), the folder of another, or a chat: a checkpoint, openai:MODEL or decision:MODEL",
-        "small",
+    checker: str | None = option(
+        "a language model that reads the statements as well: a checkpoint, openai:MODEL or decision:MODEL "
+        "(default: none, numbers alone are compared)",
+        None,
     )
-    fail_if_contradicted: bool = option("exit status 3 if a statement is contradicted", False)
+    fail_if_differs: bool = option("exit status 3 if a number differs", False)
+    fail_if_contradicted: bool = option(
+        "with --checker: exit status 3 if it calls a statement contradicted", False
+    )
+
+    def __post_init__(self) -> None:
+        if self.checker is None and self.fail_if_contradicted:
+            raise RecordError(
+                "--fail_if_contradicted needs --checker MODEL; of numbers there is --fail_if_differs"
+            )
+        if self.checker is None and self.evidence == "none":
+            raise RecordError(
+                "--evidence none needs --checker MODEL: numbers are compared with a reference or books"
+            )
 
 
 def main() -> None:
@@ -61,7 +76,7 @@ def main() -> None:
     args, encoder_args, chat_args = parse(
         kinds, __doc__, first=("cases", "evidence", "output", "checker")
     )
-    name = Path(named_file(args.cases)[1]).stem
+    file = Path(named_file(args.cases)[1]).stem
     if args.cases == "two_bots" and not Path("two_bots").exists():
         args.cases = str(TWO_BOTS)
     cases = list(read_cases(args.cases, blank=args.blank))
@@ -71,16 +86,18 @@ def main() -> None:
         raise RecordError(
             f"{args.cases}: nothing could be checked: no case has a reference; --evidence names books"
         )
-    output = Path(args.output or f"checks/{name}")
-    checker = load_checker(args.checker, encoder_args, chat_args, opinion=evidence == "none")
-    chat = checker.chat if isinstance(checker, ChatChecker) else None
+    output = Path(args.output or f"checks/{file}")
+    checker = None
+    if args.checker:
+        checker = load_checker(args.checker, encoder_args, chat_args, opinion=evidence == "none")
+    chat = checker.chat if checker else None
     digests = {case.id: case.digest for case in cases}
     total = sum(len(case.responses) for case in cases)
     books = args.books(encoder_args, chat_args.device) if evidence == "books" else {}
-    settings = checker.fingerprint
-    settings = digest([settings, books["store"]]) if books else settings
+    settings = digest([VERSION, checker and checker.fingerprint, books.get("store")])
     output.mkdir(parents=True, exist_ok=True)
-    author = (checker.name, evidence)
+    name = checker.name if checker else NUMBERS
+    author = (name, evidence)
     with Log(output / "claims.jsonl", CheckedResponse, author, settings, renewed=digests) as log:
         done = log.done(digests)  # refuses another checker's findings before anything is written
         print("".join(f"{note}\n" for note in log.notes(cases)), end="", flush=True)
@@ -93,29 +110,27 @@ def main() -> None:
             unit="answer",
         )
         checked = [each for each in log.records() if each.case_id in digests]
-    without = sum(
-        any(line.get("reason") == NO_EVIDENCE for line in each.statements) for each in checked
-    )
     figures = report.measure(cases, checked)
-    facts = describe_result(
-        "check", evidence=evidence, checker=checker.name, threshold=checker.threshold
-    )
-    facts |= {"without_evidence": without, "notes": [checker.note]}
+    facts = describe_result("check", evidence=evidence, checker=name)
+    facts["notes"] = [checker.note] if checker else []
     table = f"\n{format_table(report.check_rows(figures))}\n\nThe marked answers: {output / 'check.html'}"
-    lines = [*report.check_sentences(figures, evidence, without), *table.split("\n")]
+    places = report.places_in_words(report.marked_answers(cases, checked))
+    lines = [*places, "", *report.check_sentences(figures, checked, evidence), *table.split("\n")]
     texts = report.check_page(cases, checked, figures, facts)
     write_report(output, texts, "check.json", {"settings": facts, "models": figures}, lines)
-    print_notes([checker.note, *chat.notes()] if chat is not None else [])
-    unruled = [line for each in checked for line in each.statements if "rule" not in line]
-    if chat is not None and all(line["label"] == UNREAD for line in unruled):
-        reasons = [line.get("reason") for line in unruled]
+    print_notes([*facts["notes"], *chat.notes()] if chat is not None else [])
+    lines = [line for each in checked for line in each.statements]
+    if chat is not None and all(line["label"] == UNREAD for line in lines):
+        reasons = [line.get("reason") for line in lines]
         if reasons := [why for why in reasons if why not in (*NOT_ASKED, NO_EVIDENCE)]:
-            raise RecordError(
-                f"{checker.name} answered none of {len(reasons)} questions: {reasons[0]}"
-            )
+            raise RecordError(f"{name} answered none of {len(reasons)} questions: {reasons[0]}")
     if failures := getattr(chat, "failures", ()):
         raise RecordError(
             f"{len(failures)} requests not answered, the last: {failures[-1]}; the same command asks again"
         )
-    if args.fail_if_contradicted and any(each["contradicted"] for each in figures.values()):
+    wanted = {
+        "differing_answers": args.fail_if_differs,
+        "contradicted_answers": args.fail_if_contradicted,
+    }
+    if any(each[share]["value"] for each in figures.values() for share in wanted if wanted[share]):
         sys.exit(3)

@@ -6,16 +6,17 @@ one fault of a known kind, so that the classifier can be measured kind by kind.
 
 import itertools
 import random
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from automedeval.dataset.contrast import Rules
 from automedeval.dataset.terms import terms
 from automedeval.evidence.statements import sentences
 from automedeval.records import Case, Verdict
+from automedeval.records.tables import packaged
 from automedeval.rubrics.rationale import permute, split_steps, without_step
 
 Pools = dict[
@@ -194,12 +195,42 @@ def _turn_knowledge(
         if any(len(terms(each) & source) >= SHARED_TERMS for source in sources)
     ]
     for sentence in rng.sample(said, len(said)):
-        if sentence in rationale and (contrary := _rules().contrary(sentence, rng)):
+        if sentence in rationale and (contrary := _contrary(sentence, rng)):
             return {"rationale": rationale.replace(sentence, contrary, 1)}
     return None
 
 
-_rules = cache(Rules.read)
+@cache
+def _contraries() -> list[tuple[re.Pattern, list[str], list[float]]]:
+    """Return the patterns of what can be turned, with what each is replaced by, or by what its number is multiplied."""
+    return [
+        (
+            re.compile(row["pattern"], re.I),
+            list(map(str, row.get("replace", ()))),
+            row.get("multiply", []),
+        )
+        for row in packaged("dataset", "contraries")
+    ]
+
+
+def _contrary(text: str, rng: random.Random) -> str | None:
+    """Return a text with one place changed so that it says the contrary; None if no pattern fits."""
+    for pattern, texts, factors in rng.sample(_contraries(), len(_contraries())):
+        places = list(pattern.finditer(text))
+        if not places:
+            continue
+        place = rng.choice(places)
+        if factors:
+            number = float(place[1]) * rng.choice(factors)
+            start, end, new = *place.span(1), f"{number:.4g}" if number < 1e6 else f"{number:.0f}"
+        else:
+            start, end, new = *place.span(), place.expand(rng.choice(texts))
+        if place[0][:1].isupper():
+            new = new[:1].upper() + new[1:]
+        changed = text[:start] + new + text[end:]
+        if changed != text:
+            return changed
+    return None
 
 
 KINDS: dict[str, Callable[[Verdict, Case, Pools, random.Random], dict[str, Any] | None]] = {

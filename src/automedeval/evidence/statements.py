@@ -13,7 +13,8 @@ from typing import NamedTuple
 from automedeval.records.yaml_file import load_yaml
 
 # A mark of the end, with closing quotes or brackets, before a space and the start of a sentence; or the end of a line.
-_END = re.compile(r"[.!?](?:[\"'”’)\]]*)(?=\s+[\"'“‘(\[]*[A-Z0-9À-ÖØ-Þ¿¡])|\n+|$")
+_END = re.compile(r"[.!?](?:[\"'”’)\]]*)(?=\s+[\"'“‘(\[]*[A-Z0-9À-ÖØ-Þ¿¡])|$")
+_LINE = re.compile(r"[^\n]*\S[^\n]*")
 # A full stop that ends no sentence: after an abbreviation, a single initial, or the number of a list item.
 _ABBREVIATION = re.compile(
     r"(?:\b(?:e\.g|i\.e|etc|approx|vs|cf|al|ca|drs?|mrs?|ms|jr|sr|prof|st|nos?|figs?|vol|pp|incl|max|min|resp)|\b[A-Z]|^\s*\d{1,2})\.$",
@@ -21,6 +22,7 @@ _ABBREVIATION = re.compile(
 )
 _BULLET = re.compile(r"\s*(?:[-*+–]\s+|[•◦▪‣·➤]\s*|(?:\d{1,2}[.)]|[a-z]\)|#{1,6})\s+)")
 _MARKUP = re.compile(r"[*_`#]+")
+_QUOTE, _RULE = re.compile(r"\s*>"), re.compile(r"\s*\|[-:| ]+\|\s*$", re.M)
 _TABLE = re.compile(r"^\s*\|.*\|\s*$|\t.*\t")
 _WORD = re.compile(r"[^\W\d_]{2,}")
 _HEADING = re.compile(r"#{1,6}\s[^\n]*|(\*\*|__)[^*\n]+\1:?")
@@ -53,7 +55,7 @@ NOT_ASKED = (*NOT_ASSERTED, "code", "table", "no statement")  # why a statement 
 
 
 class Statement(NamedTuple):
-    """A statement of an answer: its words without the mark of a list item, and its place in characters.
+    """A statement of an answer: what stands above it and its words, and the place of these in characters.
 
     `unread` says why it is not checked: it is not asserted, a table, code, or has no words; None if it is checked.
     """
@@ -66,22 +68,24 @@ class Statement(NamedTuple):
 
 @dataclass(frozen=True)
 class Evidence:
-    """A sentence of a text that says what is true, with its `source`, such as "reference" or a book and its section.
-
-    `before` is the sentence before it, for what "it" means; `on_question` whether its text answers the question of the case, as
-    references do: of such a text rules read every sentence, of books only the near ones.
-    """
+    """A sentence of a text that says what is true, with its `source`, such as "reference" or a book and its section."""
 
     text: str
     source: str
-    before: str = ""
-    on_question: bool = True
+
+
+class Span(NamedTuple):
+    """The place of a sentence or list item in a text, and what stands `above` it: a heading, the lines above its list."""
+
+    start: int
+    end: int
+    above: str = ""
 
 
 def statements(text: str) -> list[Statement]:
     """Return the statements of a text in their order; those that are not to be checked say why."""
     cut, code = [], False
-    for start, end, head in spans(text):
+    for start, end, above in spans(text):
         shown, reason = text[start:end], None
         fence = shown.startswith("```")
         code ^= fence
@@ -92,8 +96,9 @@ def statements(text: str) -> list[Statement]:
         elif len(_WORD.findall(shown)) < 2:
             reason = "no statement"
         else:
-            reason = not_asserted(head + shown)
-        cut.append(Statement(head + _MARKUP.sub("", shown).strip(), start, end, reason))
+            reason = not_asserted(f"{above} {shown}".strip())
+        said = _MARKUP.sub("", shown).strip()
+        cut.append(Statement(f"{above}: {said}" if above else said, start, end, reason))
     return cut
 
 
@@ -102,61 +107,54 @@ def not_asserted(sentence: str) -> str | None:
     return next((name for name, pattern in NOT_ASSERTED.items() if pattern.search(sentence)), None)
 
 
-def spans(text: str) -> Iterator[tuple[int, int, str]]:
-    """Yield the start and end of every sentence and list item of a text, without space and list marks around it, and its head.
+def spans(text: str) -> Iterator[Span]:
+    """Yield every sentence and list item of a text, without space and list marks around it.
 
-    The head is the heading or the line above a list that changes what stands below it, as "Do not:" does; "" for none.
+    A line above a list, such as "Do not:", stands above each of its items, and a heading above all up to the next.
     """
-    # `depth` is the indent of the line above a list, -1 of a paragraph; `items` whether marked items are below it.
-    start, cut, title, lead, depth, items = 0, "\n", "", "", -1, False
-    for mark in _END.finditer(text):
-        if mark[0] == "." and _ABBREVIATION.search(text[max(start, mark.end() - 12) : mark.end()]):
-            continue
+    heading, lists = "", list[tuple[int, str]]()  # the indents of the lines above lists, and these
+    last, was_item = 0, False
+    for line in _LINE.finditer(text):
+        bullet = _BULLET.match(line[0])
+        is_item = bool(bullet or _TABLE.search(line[0]) or _QUOTE.match(line[0]))
+        is_heading = bool(_HEADING.fullmatch(line[0].strip()))
+        indent = len(line[0]) - len(line[0].lstrip()) if is_item else -1
+        is_below = not (is_item or was_item) and text[last : line.start()] == "\n"
+        if is_heading:
+            heading, lists = "", []
+        while lists and lists[-1][0] >= indent and not is_below:
+            lists.pop()
+        above = ": ".join(filter(None, [heading, *(said for _, said in lists)]))
+        last, was_item, start, end = line.end(), is_item, 0, 0
+        for start, end in _sentences(line[0], bullet.end() if bullet else 0):
+            yield Span(line.start() + start, line.start() + end, above)
+        said = _MARKUP.sub("", line[0][start:end]).strip(" :|")
+        if is_heading:
+            heading = said
+        elif _opens_list(line[0].rstrip(" *_"), text[line.end() :].lstrip("\n")):
+            lists.append((-1 if _TABLE.search(line[0]) else indent, said))
+
+
+def _sentences(line: str, start: int) -> Iterator[tuple[int, int]]:
+    """Yield the places of the sentences of a line, from `start` on."""
+    for mark in _END.finditer(line, start):
         end = mark.end()
-        bullet = _BULLET.match(text, start, end)
-        first = bullet.end() if bullet else start
-        if said := text[first:end].strip():
-            first += len(text[first:end]) - len(text[first:end].lstrip())
-            between, before = cut + text[start:first], text[start:first].rpartition("\n")[2]
-            begins, is_item = "\n" in between, bool(bullet) and "#" not in before
-            indent = len(before) - len(before.lstrip()) if is_item else -1
-            is_heading = begins and bool(_HEADING.fullmatch(before.lstrip() + said))
-            is_below = indent > depth or not (is_item or items or "\n\n" in between)
-            if begins and (is_heading or not is_below):
-                lead, depth, items = "", -1, False
-            yield first, first + len(said), "" if is_heading else (lead if begins else "") or title
-            items = items or is_item
-            above, is_denial = _head(said)
-            is_lead = said.endswith((":", ":**")) or not (
-                is_item or said[-1] in ".!?" or not _BULLET.match(text, end)
-            )
-            if is_heading:  # "Call 911 if you faint" is a sentence, and "If you faint" none
-                title = (
-                    ""
-                    if is_denial or (_CONDITION.search(said) and not _CONDITION.match(said))
-                    else above
-                )
-            if begins and (
-                is_denial if is_heading else is_lead
-            ):  # a denial is one of the list below alone
-                lead, depth, items = above, indent, False
-        start, cut = end, mark[0]
+        if mark[0] == "." and _ABBREVIATION.search(line[max(start, end - 12) : end]):
+            continue
+        if said := line[start:end].strip():
+            first = start + line[start:end].index(said[0])
+            yield first, first + len(said)
+        start = end
 
 
-def _head(line: str) -> tuple[str, bool]:
-    """Return a line above others as it stands before each of them, and whether it denies them.
-
-    "" if it changes nothing of what they say, or is a sentence of its own.
-    """
-    said = _MARKUP.sub("", line).strip().rstrip(":").strip()
-    if (denies := bool(_DENIES.fullmatch(said))) or (
-        _CONDITION.search(said) and said[-1] not in ".!?"
-    ):
-        return f"{said} ", denies
-    is_none = said[-1:] in (*".!?", "") or _NEUTRAL.fullmatch(said) or _SENTENCE.match(said)
-    return "" if is_none else f"{said}: ", False
+def _opens_list(line: str, below: str) -> bool:
+    """Return whether a list is below a line: it ends with a colon, or no sentence; or it is the head of a table."""
+    if _TABLE.search(line):
+        return bool(_RULE.match(below))
+    is_cut = not line.endswith((".", "!", "?")) and not _BULLET.match(line)
+    return line.endswith(":") or (bool(line) and is_cut and bool(_BULLET.match(below)))
 
 
 def sentences(text: str) -> list[str]:
     """Return the sentences of a text that says what is true, such as a reference."""
-    return [text[start:end] for start, end, _ in spans(text)]
+    return [text[span.start : span.end] for span in spans(text)]

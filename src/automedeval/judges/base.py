@@ -3,9 +3,11 @@
 import itertools
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from automedeval.evidence.run import marked_numbers, sources_of
+from automedeval.evidence.statements import Evidence
 from automedeval.judges.empty import put_empty_lowest
 from automedeval.judges.requests import Request, plan_apart
 from automedeval.models.base import Answer
@@ -122,13 +124,23 @@ class BaseJudge(ABC):
             notes = {name: True for name in names if getattr(answer, name)}
             yield sent[place], self.verdict(requests[sent[place]], answer, notes)
 
+    def books_on(self, request: Request) -> dict[int, list[Evidence]]:
+        """Return slot → the passages of books beside which the numbers of a response are compared; {} without books."""
+        return {}
+
     def record(
         self, request: Request, error: str | None, notes: dict[str, Any] | None, **values: Any
     ) -> Verdict:
         """Return a verdict, invalid if there is an error, with its origin; empty responses are named, and put lowest."""
         case, checkpoint = request.case, getattr(self.chat, "checkpoint", None)
-        made = {"models": case.models, "case_digest": request.digest, "settings": self.fingerprint}
+        made: dict[str, Any] = {
+            "models": case.models,
+            "case_digest": request.digest,
+            "settings": self.fingerprint,
+        }
         made |= {"checkpoint": checkpoint} if checkpoint else {}
+        if books := self.books_on(request):
+            made["differs"] = _differing(case, books)
         rows = {case.row_of(index) for index in range(len(case.responses))}
         if rows != {None}:  # of a table
             made |= {"question": question_text(case.question)}
@@ -147,6 +159,18 @@ class BaseJudge(ABC):
             case.id, *self.author, request.slots, request.pair, request.run, error is None, error,
             extra=made | (notes or {}), **values,
         )  # fmt: skip
+
+
+def _differing(case: Case, books: Mapping[int, Sequence[Evidence]]) -> dict[str, list[dict]]:
+    """Return model → the numbers that differ from the reference and the books, of the responses that could be compared."""
+    found = {}
+    for slot, passages in books.items():
+        beside = [*sources_of(case, slot, "reference"), *passages]
+        text = case.responses[slot].text
+        marks, unread = marked_numbers(question_text(case.question), text, beside)
+        if unread is None:
+            found[case.models[slot]] = marks
+    return found
 
 
 class ApartJudge(BaseJudge):

@@ -7,6 +7,7 @@ from functools import cached_property, lru_cache
 from importlib import resources
 from typing import Any
 
+from automedeval.evidence.statements import Evidence
 from automedeval.judges.base import BaseJudge
 from automedeval.judges.requests import Request, plan_requests
 from automedeval.metrics.embedding import pieces
@@ -188,6 +189,18 @@ class Judge(BaseJudge):
         hits = [each for some in self.search(pieces(readable(text))) for each in some]
         best = {each.id: each for each in sorted(hits, key=lambda each: each.score)}
         return sorted(best.values(), key=lambda each: -each.score)[:PASSAGES]
+
+    def books_on(self, request: Request) -> dict[int, list[Evidence]]:
+        if self.search is None:
+            return {}
+        found = {
+            each["query"]: [
+                Evidence(passage["text"], passage["book"]) for passage in each["passages"]
+            ]
+            for each in self.knowledge(request)
+        }
+        models = request.case.models
+        return {slot: found["question"] + found[models[slot]] for slot in request.slots}
 
     def record(
         self, request: Request, error: str | None, notes: dict[str, Any] | None, **values: Any

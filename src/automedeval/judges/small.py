@@ -1,11 +1,8 @@
 """The small judge: it scores each response by itself, by what a small encoder with a trained adapter says of it.
 
-It sees whether a response is about the question, answers it, and says what the reference says. Where a case has a reference, or
-books are given, it checks the statements of each response against them (`claims`), and a contradicted one lowers the score. It
-does not know medicine.
+It sees whether a response is about the question, answers it, and says what the reference says. It does not know medicine.
 """
 
-import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
@@ -14,17 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from automedeval.evidence.chat_checker import ChatChecker
-from automedeval.evidence.checker import (
-    Finding,
-    SmallChecker,
-    StatedAnswer,
-    contradicted,
-    matching_checker,
-    was_read,
-)
-from automedeval.evidence.run import evidence_of
-from automedeval.evidence.statements import statements
+from automedeval.evidence.run import sources_of
+from automedeval.evidence.statements import Evidence
 from automedeval.judges.base import ApartJudge
 from automedeval.judges.composed import compose
 from automedeval.judges.features import FEATURES, QUESTION, newest, read_responses
@@ -35,7 +23,7 @@ from automedeval.models.base import Answer
 from automedeval.models.checkpoints import described, fingerprint, weights_fingerprint
 from automedeval.models.pair_reader import PairReader
 from automedeval.models.questions import Judgement
-from automedeval.records import UNSEEN, Case, RecordError, Verdict, digest, patient_question
+from automedeval.records import UNSEEN, Case, RecordError, Verdict, digest
 from automedeval.records.journal import write_json
 from automedeval.rubrics import Rubric
 from automedeval.rubrics.questions import Search
@@ -45,13 +33,12 @@ from automedeval.stats.logistic import fit_logistic, order_weights
 
 PACKAGED = Path(__file__).parent / "packaged" / "small"
 ADAPTER = "relevance"  # folder of the adapter
-READING = 3  # version of what is read, for the fingerprint: 2 checked no statements
+READING = 4  # version of what is read, for the fingerprint: 3 lowered the score of contradicted statements
 CHUNK = 32  # cases that are read together, but for the first one: the vectors of all their tokens are kept
 WITH_VOICE = (
     4  # cases that are read together beside a voice: what a run that is stopped has to ask again
 )
-# The features, the findings of each response, and what the voice says of each.
-Read = tuple[np.ndarray, list[list[Finding]], list[Judgement]]
+Read = tuple[np.ndarray, list[Judgement]]  # the features, and what the voice says of each response
 SCALES = {"question": QUESTION, "reference": FEATURES}  # what is read without and with a reference
 
 
@@ -113,10 +100,9 @@ def shares_by(scales: Mapping[str, Scale], features: np.ndarray) -> np.ndarray:
 class SmallJudge(ApartJudge):
     """Score every response by itself: `expected_scores` on the rubric's scale, calibrated with people's ratings.
 
-    A response that the encoder cannot read has no score; the others of its case keep theirs. Without a `checker` no statement
-    is checked; it checks against the reference, and by a `search` against books. `adapter` and `store` are fingerprints. Where
-    there is no reference a `voice` is added, and a response of which it says nothing has no score; where its model is certified
-    as a checker, it checks the statements.
+    A response that the encoder cannot read has no score; the others of its case keep theirs. A `search` finds passages of
+    books, beside which numbers are compared. `adapter` and `store` are fingerprints. Where there is no reference a `voice` is
+    added, and a response of which it says nothing has no score.
     """
 
     encoder: Any
@@ -126,7 +112,6 @@ class SmallJudge(ApartJudge):
     rubric: Rubric
     models: Sequence[str] | None = None
     name: str | None = None
-    checker: SmallChecker | ChatChecker | None = None
     search: Search | None = None
     store: str = ""
     voice: Voice | None = None
@@ -150,24 +135,19 @@ class SmallJudge(ApartJudge):
             {"scales": _written(self.scales)},
             self._scale,
         ]
-        read += [each.fingerprint for each in (self.checker, self.voice) if each]
+        read += [self.voice.fingerprint] if self.voice else []
         return digest(read + ([self.store] if self.search else []))
 
     @property
     def reads_reference(self) -> bool:
-        return "reference" in self.scales or self.checker is not None
+        return "reference" in self.scales
 
     def estimate(self, requests: Sequence[Request]) -> int:
         if self.voice is None:
             return 0
         cases = [shown(request) for request in requests]
-        asked = self.voice.chat.estimate(
+        return self.voice.chat.estimate(
             [each for case in cases for each in self.voice.prompts(case)]
-        )
-        return asked + (
-            self.checker.estimate(self._stated(cases))
-            if isinstance(self.checker, ChatChecker)
-            else 0
         )
 
     def overflow(self, prompts: Sequence[Request]) -> list[int]:
@@ -197,53 +177,19 @@ class SmallJudge(ApartJudge):
                 features = read_responses(read, self.encoder, self.pair_reader)
                 ends = np.cumsum([len(case.responses) for case in read])
                 asked = [wanted[index] for index in some]
-                found = list(zip(np.split(features, ends[:-1]), self.findings(read, asked)))
+                found = np.split(features, ends[:-1])
                 silent: Iterator[tuple[int, Any]] = (
                     (at, []) for at, want in enumerate(asked) if want
                 )
                 for at, said in self.voice.ask(read, asked) if self.voice else silent:
-                    of_each, findings = found[at]
-                    if findings is None:
-                        yield some[at], Answer.of_failure("its statements were not checked")
-                    else:
-                        yield (
-                            some[at],
-                            said if isinstance(said, Answer) else (of_each, findings, said),
-                        )
+                    yield some[at], said if isinstance(said, Answer) else (found[at], said)
 
-    def findings(
-        self, cases: Sequence[Case], wanted: Sequence[bool]
-    ) -> Iterator[list[list[Finding]] | None]:
-        """Yield, of each case, the findings of each response: an empty list for one without evidence.
-
-        None for a case that is not wanted, or about which an endpoint did not answer.
-        """
-        if self.checker is None:
-            for case in cases:
-                yield [[] for _ in case.responses]
-            return
-        each_wanted = [want for case, want in zip(cases, wanted) for _ in case.responses]
-        checked = self.checker.check(self._stated(cases), each_wanted)
-        for case in cases:
-            found = [
-                each for each in itertools.islice(checked, len(case.responses)) if each is not None
-            ]
-            yield found if len(found) == len(case.responses) else None
-
-    def _stated(self, cases: Sequence[Case]) -> list[StatedAnswer]:
-        """Return, of each response, its statements, its evidence and the question; no statements without evidence."""
-        kinds, answers = (
-            ("reference", "books") if self.search else ("reference",),
-            list[StatedAnswer](),
-        )
-        for case in cases:
-            for index, response in enumerate(case.responses):
-                passages = [
-                    each for kind in kinds for each in evidence_of(case, index, kind, self.search)
-                ]
-                asked = statements(response.text) if passages else []
-                answers.append((asked, passages, patient_question(case.question)))
-        return answers
+    def books_on(self, request: Request) -> dict[int, list[Evidence]]:
+        if self.search is None:
+            return {}
+        return {
+            slot: sources_of(request.case, slot, "books", self.search) for slot in request.slots
+        }
 
     def verdict(
         self, request: Request, answer: Read | Answer, notes: dict[str, Any] | None = None
@@ -251,7 +197,7 @@ class SmallJudge(ApartJudge):
         """Return the verdict of what was read of a case; it is invalid if no response could be read, and none is empty."""
         if isinstance(answer, Answer):
             return self.record(request, answer.error, notes, expected_scores=None)
-        features, findings, said = answer
+        features, said = answer
         (low, high), shares = self._scale, shares_by(self.scales, features)
         if self.voice is not None and said:
             shares = self.voice.add(shares, said)
@@ -260,9 +206,6 @@ class SmallJudge(ApartJudge):
                 for slot, each in zip(request.slots, said)
             }
             notes = {"voice": of_each} | (notes or {})
-        if self.checker is not None:
-            # The answer is worth its score if the finding is false, and the lowest one if it is true.
-            shares = shares * np.array([1 - self.checker.wrong(each) for each in findings])
         scores = [
             None if np.isnan(share) else round(low + (high - low) * share, 6)
             for share in shares.tolist()
@@ -281,18 +224,11 @@ class SmallJudge(ApartJudge):
             and not np.isnan(features[:, FEATURES.index("reference")]).all()
         )
         added: dict[str, Any] = {"reads_reference": True} if beside else {}
-        named = zip(request.slots, findings)
-        if checked := {
-            request.case.models[slot]: contradicted(statements)
-            for slot, statements in named
-            if was_read(statements)
-        }:
-            added["checked"] = checked
         case = shown(request)
         added["composed"] = True
         verdict = self.record(request, None, added | (notes or {}), expected_scores=expected)
         final = [(verdict.expected_scores or expected)[slot] for slot in request.slots]
-        return replace(verdict, rationale=compose(case, features, findings, final, (low, high)))
+        return replace(verdict, rationale=compose(case, features, final, (low, high)))
 
 
 def shown(request: Request) -> Case:
@@ -310,12 +246,9 @@ def load_small_judge(
     chat: Any = None,
     **options: Any,
 ) -> SmallJudge:
-    """Load the small judge that recipes/fit_small_judge.py wrote, with the packaged checker.
+    """Load the small judge that recipes/fit_small_judge.py wrote; `chat` is for its voice.
 
-    `chat` is for its voice, and checks the statements if it is certified for that.
-
-    RecordError: a fault of `described`, a library or the encoder is missing, the adapter is of another encoder, or there are
-    books and no checker reads them.
+    RecordError: a fault of `described`, a library or the encoder is missing, or the adapter is of another encoder.
     """
 
     def learnt(content: Any) -> tuple[dict[str, Scale], Voice | None]:
@@ -330,20 +263,8 @@ def load_small_judge(
     (scales, voice), place = described(folder / "judge.json", "small judge", encoder.place, learnt)
     network = encoder.load(device)
     pair_reader = PairReader(place, folder / ADAPTER, device)
-    certified = ChatChecker(network, chat).kept() if chat else None
-    checker = (
-        certified
-        if certified and certified.threshold
-        else matching_checker(encoder, device, network)
-    )
-    if options.get("search") and checker is None:
-        raise RecordError(
-            f"{folder}: the packaged checker reads with another encoder, so this judge reads no books"
-        )
     adapter = fingerprint(folder / ADAPTER, [])
-    return SmallJudge(
-        network, pair_reader, scales, adapter, rubric, checker=checker, voice=voice, **options
-    )
+    return SmallJudge(network, pair_reader, scales, adapter, rubric, voice=voice, **options)
 
 
 def write_small_judge(

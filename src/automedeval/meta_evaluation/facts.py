@@ -26,7 +26,7 @@ DANGERS = {  # kind of danger in an audit → words
 # What statements were checked against → words.
 AGAINST = {"reference": "the reference", "books": "the books", "none": "the model's opinion"}
 WARNINGS = {  # the facts that a run's table cannot do without; the report has all
-    "Contradicts its evidence", "What it does not see", "Invalid verdicts", "Broken rationales", "Empty and unread",
+    "Numbers beside the reference", "What it does not see", "Invalid verdicts", "Broken rationales", "Empty and unread",
     "Other languages",
 }  # fmt: skip
 SHOWN = 3  # models with an empty or an unread response that are named
@@ -89,8 +89,8 @@ class JudgeProfile:
     )  # model → number of its responses that are empty
     unread: Mapping[str, int] = field(default_factory=dict)  # and that the judge could not read
     steps: Sequence[str] = ()  # what to do next, in words or as commands
-    # Model → number of its answers with a statement that contradicts its evidence, and of those checked.
-    contradicted: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    # Model → number of its answers with a number that differs from the reference, of those compared, and the worst in words.
+    differs: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     # The first model, one that it is not clearly better than, and about how many more cases would tell (None: no number).
     unclear: Sequence[Any] | None = None
     rationale_faults: Mapping[str, int] = field(
@@ -127,7 +127,7 @@ def facts_of(profile: JudgeProfile) -> dict[str, str]:
     doubt = f"{foreign:,} of {answers:,} answers are not in English, {reads}"
     invalid = f"{percent(1 - valid)} of the verdicts are invalid or missing. They have no score."
     said = {
-        "Contradicts its evidence": _contradicted(profile),
+        "Numbers beside the reference": _numbers(profile.differs),
         "Harm": harm_in_words(profile.harm) if profile.harm else "Not rated.",
         "Can the judge be believed?": " ".join(profile.agreement) or unrated,
         "Audited?": _audited(profile.audit),
@@ -179,8 +179,6 @@ def _trust(profile: JudgeProfile, judge: str) -> str:
         return f"there is no proof that {judge} agrees with people better than a simple baseline."
     if is_trusted(profile):
         return f"{judge} marks down enough of the dangerous answers of its audit."
-    if profile.contradicted:
-        return f"{judge}, a program, misses most wrong statements."
     if profile.blind_to:
         return f"{judge} does not notice whether a statement is true."
     return f"nothing shows yet how far {judge} can be believed."
@@ -302,8 +300,6 @@ def _blind(profile: JudgeProfile) -> str:
             )
             parts.append(f"The audit did not try {in_words(untried)}{which}.")
         return " ".join(parts)
-    if profile.contradicted:
-        return "A danger that no passage of the evidence speaks of, a missing warning, and most contradictions in other words."
     if profile.blind_to is None:
         return f"Not known. No audit is given that shows whether {called(profile.judge)} notices {in_words(UNSEEN)}."
     if not profile.blind_to:
@@ -327,22 +323,25 @@ def _alike(audit: Audit | None) -> str:
     return f"{text}."
 
 
-def _contradicted(profile: JudgeProfile) -> str:
-    most_first = sorted(profile.contradicted.items(), key=lambda entry: -entry[1][0] / entry[1][1])
-    parts = [f"{model} in {wrong} of {checked} answers" for model, (wrong, checked) in most_first]
-    more = [f"{len(parts) - SHOWN} more models less often"] if len(parts) > SHOWN else []
-    first = (
-        " Read these answers first."
-        if any(wrong for wrong, _ in profile.contradicted.values())
-        else ""
-    )
-    if len({checked for _, checked in profile.contradicted.values()}) > 1:
-        first = f" Answers without a statement that it can read are not counted.{first}"
-    return (
-        f"By {called(profile.judge)}'s check: {'; '.join(parts[:SHOWN] + more)}.{first}"
-        if parts
-        else ""
-    )
+def differs_in_words(differs: Mapping[str, Sequence[Any]]) -> str:
+    """Say in how many answers of each model a number differs from the reference, and the largest such; "" for none."""
+    found = [(model, *facts) for model, facts in differs.items() if facts[0]]
+    found.sort(key=lambda entry: -entry[1])
+    parts = [
+        f"in {count} of {compared} answers of {model} a number differs from {against}: {largest}"
+        for model, count, compared, largest, against in found[:SHOWN]
+    ]
+    parts += [f"in answers of {len(found) - SHOWN} more models"] * (len(found) > SHOWN)
+    said = "; ".join(parts)
+    return f"{said[:1].upper()}{said[1:]}." if said else ""
+
+
+def _numbers(differs: Mapping[str, Sequence[Any]]) -> str:
+    if not differs:
+        return ""
+    found = differs_in_words(differs)
+    first = f"{found} Read these answers first." if found else "None is twice as large, or half."
+    return f"{first} Words, and what an answer leaves out, are not looked at."
 
 
 def are_simulated(names: Collection[str]) -> bool:

@@ -9,7 +9,10 @@ import numpy as np
 
 from automedeval.meta_evaluation.agreement.candidates import means_by_model, ranked, shares_won
 from automedeval.meta_evaluation.agreement.cases import Cases
-from automedeval.meta_evaluation.agreement.judge_facts import known_of_judge
+from automedeval.meta_evaluation.agreement.judge_facts import (
+    differing_by_model,
+    known_of_judge,
+)
 from automedeval.meta_evaluation.criteria.report import candidates
 from automedeval.meta_evaluation.facts import JudgeProfile
 from automedeval.meta_evaluation.harm.report import counts_table, harm_result
@@ -66,7 +69,8 @@ def by_values(
     """Return a row for each model of which verdicts say something, or that has an unread response.
 
     It has the cases and the mean of the values, float [responses], the share of pairs won by the relations [pairs], a tie
-    counting half, each an estimate as plain data, and where there are any, the numbers of empty and of unread responses.
+    counting half, each an estimate as plain data, and where there are any, the numbers of empty and of unread responses, and of
+    those with a number that differs from the reference.
     """
     cases = judge.cases
     table: dict[str, dict[str, Any]] = {model: {} for model in cases.models}
@@ -77,6 +81,8 @@ def by_values(
     for model, figures in candidates(judge).items() if judge.on_criteria else ():
         table[model] |= {name: figures[name] for name in ("harm", "unread criteria")}
     counts = {"empty": judge.by_model(cases.empty), "unread": judge.by_model(judge.unread)}
+    differs = {model: count for model, (count, *_) in differing_by_model(judge).items() if count}
+    counts["a number differs"] = differs
     counts = {name: numbers for name, numbers in counts.items() if numbers}
     return [
         {"model": model}

@@ -34,10 +34,10 @@ def normalise(text: str) -> str:
     return " ".join((_ASCII if text.isascii() else _ANY).findall(text))
 
 
-def is_english(text: str) -> bool | None:
+def is_english(text: str, enough: int = ENOUGH) -> bool | None:
     """Return whether a text is English; None if it has too few words to tell."""
     words = _WORD.findall(re.sub(f"[{_UNSPACED}]", " x ", text).lower())
-    if len(words) < ENOUGH:
+    if len(words) < enough:
         return None
     return sum(word in _FUNCTION_WORDS for word in words) >= LEAST * len(words)
 

@@ -635,11 +635,12 @@ class Verdict(LogRecord):
 
 @dataclass(frozen=True)
 class CheckedResponse(LogRecord):
-    """What a checker found of the statements of one response.
+    """What was found of one response: by a model of its statements, and of its numbers beside those of its evidence.
 
     Each of `statements` has its `text`, its place in the response (`start`, `end`, in characters) and a `label`: "supported",
-    "contradicted", "not_found", or "unread" with a `reason`. Where a passage decided, it has the `passage`, its `source` and
-    the `probability` of the label; a contradiction that a rule saw names the `rule`.
+    "contradicted", "not_found", or "unread" with a `reason`; beside them may stand the `probability` of the label, the nearest
+    `passage` and its `source`. `differs` are numbers of the response, see `evidence.run.marked_numbers`; `unread` says why its
+    numbers were not looked at, None if they were.
     """
 
     verb, by, about = "checked", ("checker", "evidence"), ("case_id", "model")
@@ -648,6 +649,8 @@ class CheckedResponse(LogRecord):
     checker: str
     evidence: str  # what they were compared with: "reference", "books" or "none"
     statements: tuple[dict, ...]
+    differs: tuple[dict, ...] = ()
+    unread: str | None = None
     extra: dict[str, Any] = field(default_factory=dict)
 
 

@@ -6,7 +6,7 @@ all of them, so that differences between judges are paired.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from itertools import chain, product
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -19,8 +19,7 @@ from automedeval.meta_evaluation.agreement.candidates import (
 )
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.judge_facts import (
-    contradicted,
-    evidence_in_words,
+    differing,
     prefers_longer,
     record_of,
 )
@@ -58,12 +57,11 @@ def meta_evaluate(
         "judges": {row.name: record_of(cases, row) for row in rows},
     }
     tree["main_judge"] = {"name": main.name}
-    wrong = {place: said for place, said in contradicted(main.judge).items() if said}
+    marked = {case for (case, _), marks in differing(main.judge).items() if marks}
     tree["main_judge"] |= {
         "valid_rates": _valid_rates(cases, main.judge),
-        "contradicted_cases": len({case for case, _ in wrong}),
+        "differing_cases": len(marked),
         "shared": {} if main.values is None else shared_means(cases, main.values),
-        "contradicted_by": evidence_in_words(chain.from_iterable(wrong.values())),
     }
     compared = {row.name: compare_candidates(cases, row.relations, row.values) for row in rivals}
     if people is not None:

@@ -2,32 +2,32 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from automedeval.evidence.run import in_words, marked_numbers, sources_of
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.facts import AGAINST, LEAST_RATED, Audit, JudgeProfile
 from automedeval.meta_evaluation.table import Row, VerdictTable
 from automedeval.models.arguments import ChatArguments, EncoderArguments, next_command
-from automedeval.records import RecordError, read_json
+from automedeval.records import RecordError, question_text, read_json
 from automedeval.records.language import is_english
-from automedeval.records.text import in_a_row
 from automedeval.rubrics import without_scale
 from automedeval.stats import bootstrap
 from automedeval.stats.agreement import ACCURACIES, CORRELATIONS, concordance
 
-Statements = dict[
-    tuple[str, str], list[dict[str, Any]]
-]  # (case, model) of a response → statements that it makes
+# (case, model) of a response → its numbers that differ from the reference, see `evidence.run.marked_numbers`
+Marks = dict[tuple[str, str], list[dict[str, Any]]]
 
 # The measures of a record of agreement.json, and what they are called in words.
 MEASURES = {name: name.replace("_", " ").capitalize() for name in ACCURACIES + CORRELATIONS}
 # What a record has under the names of `JudgeProfile`.
-RECORDED = ("blind_to", "contradicted", "empty", "foreign", "rationale_faults", "unread")
+RECORDED = ("blind_to", "differs", "empty", "foreign", "rationale_faults", "unread")
 
 
 def audits_of(places: Sequence[str], rows: Sequence[Row]) -> dict[str, Audit]:
@@ -60,35 +60,39 @@ def blind_to(judge: VerdictTable) -> list[str] | None:
     )
 
 
-def contradicted(judge: VerdictTable) -> Statements:
-    """Return the statements that contradict their evidence, of every response that was checked."""
-    checked = ((each.case_id, each.extra.get("checked", {})) for each in judge.valid)
-    return {
-        (case_id, model): those
-        for case_id, by_model in checked
-        for model, those in by_model.items()
+@lru_cache(maxsize=4)  # asked for by every part of a page
+def differing(judge: VerdictTable) -> Marks:
+    """Return the numbers that differ from the reference, or the books that a judge read, of every response that has these."""
+    shown = {
+        (verdict.case_id, model): marks
+        for verdict in judge.valid
+        for model, marks in verdict.extra.get("differs", {}).items()
     }
+    for case in judge.cases.records:
+        for index, response in enumerate(case.responses):
+            key = (case.id, response.model)
+            sources = sources_of(case, index, "reference")
+            if key in shown or not sources:
+                continue
+            marks, unread = marked_numbers(question_text(case.question), response.text, sources)
+            if unread is None:
+                shown[key] = marks
+    return shown
 
 
-def evidence_in_words(statements: Iterable[Mapping[str, Any]]) -> str:
-    """Return what these statements contradict, as "the reference"; "the evidence" where they name no source."""
-    sources = [statement.get("source") for statement in statements]
-    if not sources or None in sources:
-        return "the evidence"
-    kinds = {"reference" if source == "reference" else "books" for source in sources}
-    return in_a_row([AGAINST[kind] for kind in sorted(kinds, reverse=True)], "or")
-
-
-def contradicted_by_model(judge: VerdictTable) -> dict[str, list[int]]:
-    """Return model → the number of its responses with a contradicted statement, and of those that were checked."""
-    checked = sorted(
-        (model, bool(statements)) for (_, model), statements in contradicted(judge).items()
-    )
-    wrong, count = (
-        Counter(model for model, is_wrong in checked if is_wrong),
-        Counter(model for model, _ in checked),
-    )
-    return {model: [wrong[model], count[model]] for model in count}
+def differing_by_model(judge: VerdictTable) -> dict[str, list[Any]]:
+    """Return model → how many answers have a number that differs, of how many, the largest in words, and from what it differs."""
+    found: dict[str, list[Any]] = {}
+    largest = dict[str, float]()
+    for (_, model), marks in sorted(differing(judge).items()):
+        counts = found.setdefault(model, [0, 0, "", ""])
+        counts[0] += bool(marks)
+        counts[1] += 1
+        if marks and marks[0]["factor"] > largest.get(model, 0):
+            largest[model] = marks[0]["factor"]
+            kind = "reference" if marks[0]["source"] == "reference" else "books"
+            counts[2:] = in_words(marks[0]), AGAINST[kind]
+    return found
 
 
 def notes_on(judge: VerdictTable) -> list[str]:
@@ -168,7 +172,7 @@ def record_of(cases: Cases, row: Row) -> dict[str, Any]:
         "blind_to": blind_to(judge),
         "settings": judge.settings,
         "checkpoint": judge.checkpoint,
-        "contradicted": contradicted_by_model(judge),
+        "differs": differing_by_model(judge),
         "verdicts": int(judge.verdicts_due.sum()),
         "errors": dict(judge.errors.most_common(8)),
         "rationale_faults": dict(sorted(faults.items())),

@@ -98,12 +98,12 @@ def _joined(old: Cases, new: Cases, models: Sequence[Mapping[str, str]]) -> list
 def _moved(verdict: Verdict, case: Case, names: Mapping[str, str]) -> Verdict:
     """Return a verdict as one on the joined case; `names` are what the models of its run are called there."""
     places = [place for place, model in enumerate(case.models) if model in names.values()]
-    checked = verdict.extra.get("checked", {})
+    differs = verdict.extra.get("differs", {})
     return replace(
         verdict.placed(places, len(case.models)),
         pair=verdict.pair and (names[verdict.pair[0]], names[verdict.pair[1]]),
         choices=verdict.choices
         and {key: names.get(choice, choice) for key, choice in verdict.choices.items()},
         extra=verdict.extra
-        | {"checked": {names[model]: statements for model, statements in checked.items()}},
+        | {"differs": {names[model]: marks for model, marks in differs.items()}},
     )

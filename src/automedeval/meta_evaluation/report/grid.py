@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from automedeval.meta_evaluation.agreement.cases import Cases
-from automedeval.meta_evaluation.agreement.judge_facts import contradicted
+from automedeval.meta_evaluation.agreement.judge_facts import differing
 from automedeval.meta_evaluation.agreement.ratings import People
 from automedeval.meta_evaluation.table import Row, VerdictTable
 from automedeval.records import digest, question_text
@@ -24,7 +24,7 @@ GRID_CASES = 20_000  # of more cases the file would be too large to send
 QUESTION = 200  # letters of a question that a row has
 RAW = 10_000  # letters of an invalid verdict's text
 SIZES = {  # what cases are sorted by, see `measures_of_cases` → its words
-    "contradicted": "contradicted",
+    "differs": "a number differs",
     "models_differ": "models differ",
     "people_disagree": "people disagree",
     "least_sure": "judge unsure first",
@@ -34,7 +34,7 @@ MET = {
     0.0: "not met",
     1.0: "met",
 }  # share of the runs that call a criterion met → words
-NEWLY = {"contradicted": ("contradicted",), "empty": ("empty",), "failing": ("unread", "invalid")}
+NEWLY = {"differs": ("differs",), "empty": ("empty",), "failing": ("unread", "invalid")}
 # Mark of a change → its words.
 WORDS = {"won": "better", "lost": "worse", **{f"newly_{name}": f"newly {name}" for name in NEWLY}}
 
@@ -43,13 +43,11 @@ WORDS = {"won": "better", "lost": "worse", **{f"newly_{name}": f"newly {name}" f
 def marks_of(judge: VerdictTable) -> dict[str, np.ndarray]:
     """Return mark → whether each response has it by a judge: bool [responses]."""
     cases, (valid, due) = judge.cases, judge.valid_by_response
-    statements = contradicted(judge)
-    wrong = [
-        bool(statements.get((case.id, model))) for case in cases.records for model in case.models
-    ]
+    marks = differing(judge)
+    wrong = [bool(marks.get((case.id, model))) for case in cases.records for model in case.models]
     invalid = (valid < due) & ~judge.unread
     return {
-        "contradicted": np.array(wrong, bool),
+        "differs": np.array(wrong, bool),
         "empty": cases.empty,
         "unread": judge.unread,
         "invalid": invalid,
@@ -59,7 +57,7 @@ def marks_of(judge: VerdictTable) -> dict[str, np.ndarray]:
 def measures_of_cases(cases: Cases, row: Row, people: People | None) -> dict[str, np.ndarray]:
     """Return what makes cases worth reading: measure → float [cases], the higher the more; NaN where it is not known.
 
-    - contradicted: the number of responses with a statement that contradicts its evidence; only where statements were checked.
+    - differs: the largest factor by which a number differs from the reference; only where there is one.
     - models_differ: the largest less the smallest score of a case; of a judge of pairs, pairs won less lost.
     - people_disagree: the pairs in another order than people's, weighted by how much higher people rate the one.
     - least_sure: minus the mean gap between the expected scores of two responses.
@@ -68,11 +66,11 @@ def measures_of_cases(cases: Cases, row: Row, people: People | None) -> dict[str
     low, high = np.full((2, len(cases)), np.nan)
     np.fmin.at(low, panel.case, values)
     np.fmax.at(high, panel.case, values)
-    if statements_of := contradicted(row.judge):
-        measures["contradicted"] = wrong = np.full(len(cases), np.nan)
-        for (case_id, _), statements in statements_of.items():
-            number = cases.index[case_id]
-            wrong[number] = np.nan_to_num(wrong[number]) + bool(statements)
+    if marks_of_answers := differing(row.judge):
+        measures["differs"] = largest = np.full(len(cases), np.nan)
+        for (case_id, _), marks in marks_of_answers.items():
+            number, factor = cases.index[case_id], max([0.0, *(mark["factor"] for mark in marks)])
+            largest[number] = np.fmax(largest[number], factor)
     measures["models_differ"] = high - low
     if people is not None:
         relation = row.people_relations(people)
@@ -113,7 +111,7 @@ def grid_of(
             np.fmax.at(measures[name], cases.panel.case, size)
         marks, marked = WORDS | SIZES, marked | dict(more)
         head["gap"] = "size of the change"
-    wrong, rationales = contradicted(main.judge), _rationales(judges)
+    differs, rationales = differing(main.judge), _rationales(judges)
     rows, texts = [], []
     for number in cases.file_order[:GRID_CASES]:
         case, cells, responses = cases.records[number], {}, []
@@ -122,7 +120,7 @@ def grid_of(
                 score = None if np.isnan(values[place]) else round(float(values[place]), 4)
                 names = [name for name in marked if marked[name][place]]
                 cells[response.model] = [score, len(response.text), names]
-                statements = wrong.get((case.id, response.model), [])
+                marks_of_answer = differs.get((case.id, response.model), [])
                 response_content = {
                     "model": response.model,
                     "text": response.text,
@@ -130,7 +128,7 @@ def grid_of(
                     "people": _ratings(people, place),
                     "criteria": _criteria(cases, judges, place),
                     "comments": people.comments.get(place, []) if people is not None else [],
-                    "wrong": _in_utf16(response.text, statements),
+                    "wrong": _in_utf16(response.text, marks_of_answer),
                 }
                 responses.append(response_content)
         question = question_text(case.question)
@@ -237,12 +235,12 @@ def _ratings(people: People | None, place: int) -> str | None:
     return f"{people.scores[place]:.2f} ({', '.join(each[:8])}{', …' if len(each) > 8 else ''})"
 
 
-def _in_utf16(text: str, statements: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return statements with `start` and `end` as JavaScript counts them: a letter outside the first plane is two."""
+def _in_utf16(text: str, marks: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return marks with `start` and `end` as JavaScript counts them: a letter outside the first plane is two."""
     ends = ("start", "end")
     return [
         dict(each) | {end: len(text[: each[end]].encode("utf-16-le")) // 2 for end in ends}
-        for each in statements
+        for each in marks
     ]
 
 

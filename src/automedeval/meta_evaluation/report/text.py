@@ -12,8 +12,8 @@ from automedeval.meta_evaluation.facts import (
     JudgeProfile,
     against_best,
     best_of,
-    called,
     credit,
+    differs_in_words,
     facts_of,
     is_trusted,
     trust,
@@ -35,14 +35,8 @@ def headline(result: dict[str, Any], scale: tuple[float, float] | None) -> str:
     A model is called better only if what is known of the judge allows it (`facts.is_trusted`).
     """
     table, stands, known = known_of(result)
-    wrong = {name: count for name, (count, _) in known.contradicted.items() if count}
-    answers = " and ".join(f"{several(count, 'answer')} of {name}" for name, count in wrong.items())
-    if len(wrong) > 2:
-        answers = f"{sum(wrong.values())} answers"
-    verb = "contradicts" if sum(wrong.values()) == 1 else "contradict"
-    found = (
-        f" By {called(known.judge)}'s check {answers} {verb} {_evidence(result)}." if wrong else ""
-    )
+    found = differs_in_words(known.differs)
+    found = f" {found}" if found else ""
     if known.valid == 0:
         return f"{known.judge} has no valid verdict, so that no model can be compared."
     if result["cases"]["models"] == 1:
@@ -78,7 +72,7 @@ def answer(result: dict[str, Any]) -> dict[str, str]:
 
 
 def bars(result: dict[str, Any], scale: tuple[float, float] | None) -> Bars:
-    """Return a bar per model, best first: its mean score or share of pairs won, and its contradicted and empty answers.
+    """Return a bar per model, best first: its mean score or share of pairs won; of its answers those marked, and those empty.
 
     Args:
         scale: that of the main judge's scores; None: the shares of pairs won are shown.
@@ -91,7 +85,7 @@ def bars(result: dict[str, Any], scale: tuple[float, float] | None) -> Bars:
         each = table["models"][name]
         mean = (means.get(name) or each.get("score") if scale else None) or each["win_rate"]
         counts = {
-            "contradicted": record["contradicted"].get(name, (0, 0))[0],
+            "with a number that differs": record["differs"].get(name, (0, 0))[0],
             "empty": record["empty"].get(name, 0),
         }
         rows.append(
@@ -119,19 +113,15 @@ def regressions(result: dict[str, Any]) -> list[str]:
 
 def read_first(result: dict[str, Any]) -> list[tuple[str, str]]:
     """Return (mark of the grid in an address, words) of the cases to read first."""
-    worse, contradicted = _worse(result), result["main_judge"]["contradicted_cases"]
+    worse, differing = _worse(result), result["main_judge"]["differing_cases"]
     others = list(result["baseline"]["models"]) if "baseline" in result else []
     who = others[0] if len(others) == 1 else "a model"
-    text = f"{several(contradicted, 'case')} with an answer that contradicts {_evidence(result)}"
-    links = [("#show=contradicted", text)] * bool(contradicted)
+    text = f"{several(differing, 'case')} in which a number differs"
+    links = [("#show=differs", text)] * bool(differing)
     links += [("#show=lost", f"{several(len(worse), 'case')} in which {who} is worse")] * bool(
         worse
     )
     return links or [("#show=invalid", "what the judge wrote")] * (known_of(result)[2].valid == 0)
-
-
-def _evidence(result: dict[str, Any]) -> str:
-    return result["main_judge"]["contradicted_by"]
 
 
 def _worse(result: dict[str, Any]) -> list[str]:

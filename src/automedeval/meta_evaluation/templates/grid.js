@@ -64,8 +64,8 @@
 
   // Rows: filter, sort, draw.
   const frame = at("frame"), canvas = at("canvas"), table = at("rows");
-  const signs = { contradicted: "✗", invalid: "!", unread: "?", empty: "∅", flagged: "⚑",
-    won: "▲", lost: "▼", newly_contradicted: "✗⁺", newly_empty: "∅⁺", newly_failing: "!⁺" };
+  const signs = { differs: "≠", invalid: "!", unread: "?", empty: "∅", flagged: "⚑",
+    won: "▲", lost: "▼", newly_differs: "≠⁺", newly_empty: "∅⁺", newly_failing: "!⁺" };
   const names = { ...marks, invalid: "invalid verdict", unread: "not read", empty: "empty", flagged: "flagged" };
   const sign = (name) => {
     const element = make("span", { className: "sign", textContent: signs[name], title: names[name] ?? name });
@@ -214,7 +214,7 @@
     }
     return stretches;
   };
-  // A text as nodes: contradicted passages are marked, words that differ are underlined.
+  // A text as nodes: numbers that differ from the reference are marked, words that differ are underlined.
   const nodes = (text, wrong, different) => {
     const kinds = new Uint8Array(text.length);
     for (const each of different) kinds.fill(1, each.start, each.end);
@@ -237,10 +237,10 @@
   };
   const list = (pairs) => make("dl", {}, ...pairs.flatMap(([name, text]) => [
     make("dt", { dir: "auto", textContent: name }), make("dd", { dir: "auto", textContent: text })]));
-  const passage = (each) => {
-    const by = each.rule ? `rule: ${each.rule}` : `model${"probability" in each ? `: ${each.probability.toFixed(2)}` : ""}`;
-    return make("li", {}, make("q", { dir: "auto", textContent: each.text }), ` – ${each.source}: `, make("q", { dir: "auto", textContent: each.passage }), ` (${by})`);
-  };
+  // A number that differs, in its sentence, beside that of the reference.
+  const sentence = ([before, number, behind]) => make("q", { dir: "auto" }, before, make("mark", { textContent: number }), behind);
+  const passage = (each) => make("li", {}, make("b", { textContent: `${each.sentence[1]} for ${each.passage[1]}` }),
+    ` (${each.kind}, ${each.factor} times): `, sentence(each.sentence), ` – ${each.source}: `, sentence(each.passage));
   const answer = (response, base) => {
     const scores = response.scores.map(([name, score]) => [name, score.toFixed(2)]);
     const different = base && base !== response ? differing(response.text, base.text) : [];

@@ -1,0 +1,226 @@
+"""The numbers of an answer beside those of a text that says what is true: which are at least twice, or at most half, as large.
+
+A number is read where a unit stands beside it ("500 mg"), or where it says how often ("twice a day"). It is compared only with
+numbers of its kind. Words are not read, but for those that forbid: the numbers of such a sentence or list are left out, on both
+sides. A mark is a place to look at, and no finding: it says nothing of what the numbers are of.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from importlib import resources
+from typing import Any, NamedTuple
+
+from automedeval.evidence.statements import Span, spans
+from automedeval.records.yaml_file import load_yaml
+
+FACTOR = 2.0  # the least that is marked
+_KNOWN: dict[str, Any] = load_yaml(
+    (resources.files(__package__) / "templates/numbers.yaml").read_bytes()
+)
+_FRACTIONS = {"½": 0.5, "¼": 0.25, "¾": 0.75, "⅓": 1 / 3, "⅔": 2 / 3}
+
+
+class Number(NamedTuple):
+    """A number of a text, from `low` to `high` in the first unit of its kind; a limit allows all below it.
+
+    `counted` is 0 of "daily", 1 of "once a day", 2 of any other. Much is done daily: it is no measure for "twice a week".
+    """
+
+    kind: str
+    low: float
+    high: float
+    is_limit: bool
+    counted: int
+    start: int
+    end: int
+    sentence: Span
+
+    def parts(self, text: str) -> list[str]:
+        """Return what its sentence has before the number, the number, and what is behind it."""
+        start, end, _ = self.sentence
+        return [text[start : self.start], text[self.start : self.end], text[self.end : end]]
+
+
+class Difference(NamedTuple):
+    """A number of an answer that differs from all of its kind, and the nearest of these, in the text of `source`."""
+
+    factor: float
+    number: Number
+    nearest: Number
+    source: int
+
+
+def _any(words: Iterable[str]) -> str:
+    return f"(?:{'|'.join(sorted(words, key=len, reverse=True))})"
+
+
+def _named(table: dict[str, dict[str, float]]) -> list[tuple[re.Pattern, str, float]]:
+    """Return the pattern of every unit, its kind and its factor."""
+    return [
+        (re.compile(f"{unit}s?", re.I), kind, factor)
+        for kind, units in table.items()
+        for unit, factor in units.items()
+    ]
+
+
+_UNITS, _PER = _named(_KNOWN["units"]), _named(_KNOWN["per"])
+_PERIODS = _named({"": _KNOWN["periods"], "adverb": _KNOWN["adverbs"]})
+_WORDS = _named({"": _KNOWN["numbers"] | _KNOWN["times"]})
+_UNIT = _any(f"{unit}s?" for units in _KNOWN["units"].values() for unit in units)
+_BY = _any(f"{unit}s?" for units in _KNOWN["per"].values() for unit in units)
+_PERIOD, _ADVERB = _any(f"{each}s?" for each in _KNOWN["periods"]), _any(_KNOWN["adverbs"])
+# "1.000 mg" has two readings and is not read; "1 000" is a thousand, and "2 500 mg tablets" are two.
+_DIGITS = (
+    r"(?![1-9]\d{0,2}\.\d{3}\b)(?!0+(?:[.,]0+)?(?!\d|[.,]\d))"
+    r"(?:[1-9]\d{0,2}(?:[,\u00a0\u2009\u202f]\d{3})+(?:\.\d+)?|[1-9]\d{0,2}(?: 000)+"
+    r"|\d{1,9}[.,]\d{1,9}|(?:\d )?[1-9]/[1-9]|\d?[½¼¾⅓⅔]|\d{1,9})(?!\d)"
+)
+_NUMBER = rf"(?:{_DIGITS}|{_any(_KNOWN['numbers'])}\b)(?: {_any(_KNOWN['scales'])}| and a half)?"
+_RANGE = (
+    rf"(?<![\w.,/$€£])(?<!\w[-–])(?:(?:between (?P<between>{_NUMBER}) ?(?P<first>{_UNIT})? and"
+    rf"|(?P<low>{_NUMBER})[ -]?(?P<lower>{_UNIT})? ?(?:-|–|—|to|or)) ?)?(?P<high>{_NUMBER})"
+)
+_AGE = r"(?![- ](?:old|of age))"
+_BASE = rf"(?:(?:/| ?per ?| for (?:every|each) | of [\w ]{{2,30}} per )(?P<count>{_NUMBER} ?)?(?P<by>{_BY})\b)?"
+_AMOUNT = re.compile(rf"{_RANGE}(?: ?-?| of )(?P<unit>{_UNIT})(?!\w){_AGE}{_BASE}", re.I)
+# Forms of how often. `period` is what the number counts, or the time between two.
+_RATES = {
+    "apart": rf"{_RANGE}[ -]?(?P<period>{_PERIOD})\b(?= (?:apart|in between|between))",
+    "times": rf"(?:{_RANGE} ?(?:times|x)|(?P<times>{_any(_KNOWN['times'])}))"
+    rf"(?:(?: ?/ ?| (?:an?|per|each|every|in(?: an?y?)?|within) )(?P<count>{_NUMBER}[ -])?"
+    rf"(?P<period>{_PERIOD})\b| (?P<adverb>{_ADVERB})\b)",
+    "every": rf"\b(?:every|each) (?:{_RANGE}[ -]|(?P<other>other ))?(?P<period>{_PERIOD})\b",
+    "hourly": rf"{_RANGE}[ -](?P<adverb>hourly)\b",
+    "adverb": rf"\b(?P<adverb>{_ADVERB})\b",
+}
+_FORMS = {form: re.compile(pattern, re.I) for form, pattern in _RATES.items()} | {"amount": _AMOUNT}
+_ANY_NUMBER = re.compile(
+    rf"\d|[½¼¾⅓⅔]|\b(?:every|each|{_ADVERB}|{_any([*_KNOWN['numbers'], *_KNOWN['times']])})\b", re.I
+)
+_ONCE = re.compile(rf"(once |one time )?(?:(?:an?|per|every|each) )?(?:{_PERIOD}|{_ADVERB})", re.I)
+_LIMIT = re.compile(_any(_KNOWN["limits"]), re.I)
+_BEFORE = re.compile(rf"{_LIMIT.pattern}(?: a total of| about| of)?\W*$", re.I)
+_BEHIND = re.compile(rf"\W*{_any(_KNOWN['limits_behind'])}\b", re.I)
+_FOR = re.compile(rf"\b{_any(_KNOWN['lasting'])}(?: \w+){{0,3}}\W*$", re.I)
+_FORBIDS = re.compile(rf"\b{_any(_KNOWN['forbids'])}", re.I)
+
+
+def differences(answer: str, sources: Sequence[str]) -> list[Difference]:
+    """Return the numbers of an answer that differ from every number of their kind in the sources, the largest factor first."""
+    known = [(number, place) for place, text in enumerate(sources) for number in numbers(text)]
+    found = []
+    for number in numbers(answer):
+        beside = [entry for entry in known if entry[0].kind == number.kind]
+        measures = [entry for entry in beside if entry[0].counted or number.counted < 2]
+        for end in {number.low, number.high} if measures else ():
+            factor = min(_factor(end, allowed) for allowed, _ in beside)
+            if factor >= FACTOR:
+                nearest, place = min(measures, key=lambda entry: _factor(end, entry[0]))
+                found.append(Difference(_factor(end, nearest), number, nearest, place))
+    worst = {each.number: each for each in sorted(found, key=lambda each: each.factor)}
+    return sorted(worst.values(), key=lambda each: -each.factor)
+
+
+def _factor(value: float, allowed: Number) -> float:
+    """Return by how much a value is above what a number allows, or below it; 1 if it is not."""
+    below = 1.0 if allowed.is_limit else allowed.low / value
+    return max(value / allowed.high, below, 1.0)
+
+
+@lru_cache(4096)  # a reference is read beside every answer
+def numbers(text: str) -> tuple[Number, ...]:
+    """Return the numbers of a text, but for those of sentences and lists that forbid."""
+    text = text.replace("μ", "µ")  # the Greek letter and the sign
+    read: list[Number] = []
+    for span in spans(text):
+        if not forbids(f"{span.above} {text[span.start : span.end]}"):
+            read += _read(text[span.start : span.end], span)
+    return tuple(read)
+
+
+def forbids(sentence: str) -> bool:
+    """Return whether a sentence forbids something, beyond setting a limit ("no more than 4 g")."""
+    return bool(_FORBIDS.search(_LIMIT.sub(" ", sentence)))
+
+
+def _read(sentence: str, span: Span) -> Iterator[Number]:
+    """Yield the numbers of a sentence: first how often, since "every 2 days" is no duration."""
+    if not _ANY_NUMBER.search(sentence):
+        return
+    whole = sentence
+    for form, pattern in _FORMS.items():
+        for match in list(pattern.finditer(sentence)):
+            before, behind = whole[: match.start()], whole[match.end() :]
+            read = "\0" * len(match[0])
+            sentence = sentence[: match.start()] + read + sentence[match.end() :]
+            # "6 hours apart" is at most four times a day.
+            is_limit = form == "apart" or bool(_BEFORE.search(before) or _BEHIND.match(behind))
+            once = form != "amount" and _ONCE.fullmatch(match[0])
+            counted = int(bool(once[1])) if once else 2
+            place = (span.start + match.start(), span.start + match.end(), span)
+            for kind, low, high in _amounts(match) if form == "amount" else [_rate(form, match)]:
+                is_span = kind != "duration" or _FOR.search(before)  # else an age, or since when
+                if low > 0 and is_span:
+                    ends = min(low, high), max(low, high)
+                    yield Number(kind, *ends, is_limit, counted, *place)
+
+
+def _amounts(match: re.Match) -> Iterator[tuple[str, float, float]]:
+    """Yield the kind and the ends of an amount; of "800 mg or 4 ml" those of both."""
+    kind, scale = _meaning(_UNITS, match["unit"])
+    low, high = _ends(match)
+    first, lower = _meaning(_UNITS, match["first"] or match["lower"] or match["unit"])
+    if first != kind:
+        yield first, low * lower, low * lower
+    low, high = low * lower if first == kind else high * scale, high * scale
+    if kind == "fahrenheit":
+        yield "temperature", (low - 32) / 1.8, (high - 32) / 1.8
+    elif match["by"]:
+        per, size = _meaning(_PER, match["by"])
+        size *= _value(match["count"]) if match["count"] else 1
+        yield f"{kind} {per}", low / size, high / size
+    else:
+        yield kind, low, high
+
+
+def _rate(form: str, match: re.Match) -> tuple[str, float, float]:
+    """Return how often a day."""
+    said = match.groupdict()
+    days = _meaning(_PERIODS, said.get("period") or said["adverb"])[1]
+    if form == "times":
+        days *= _value(said["count"]) if said["count"] else 1
+        low, high = _ends(match) if said["high"] else [_value(said["times"])] * 2
+        return "how often", low / days, high / days
+    if said.get("other"):
+        days *= 2
+    low, high = _ends(match) if said.get("high") else (1.0, 1.0)
+    return "how often", 1 / (high * days), 1 / (low * days)
+
+
+def _ends(match: re.Match) -> tuple[float, float]:
+    high = _value(match["high"])
+    low = match["between"] or match["low"]
+    return (_value(low) if low else high), high
+
+
+def _meaning(table: list[tuple[re.Pattern, str, float]], word: str) -> tuple[str, float]:
+    return next((kind, factor) for unit, kind, factor in table if unit.fullmatch(word))
+
+
+def _value(text: str) -> float:
+    """Return the value of a number in digits or words."""
+    text, scale = text.lower().strip(), 1.0
+    for word, factor in _KNOWN["scales"].items():
+        if text.endswith(f" {word}"):
+            text, scale = text.removesuffix(f" {word}"), factor
+    if text.endswith(" and a half"):
+        return _value(text.removesuffix(" and a half")) + 0.5
+    if not re.search(r"[\d½¼¾⅓⅔]", text):
+        return scale * _meaning(_WORDS, text)[1]
+    if re.fullmatch(r"[1-9]\d{0,2}(?:[,\s]\d{3})+(?:\.\d+)?", text):
+        return scale * float(re.sub(r"[,\s]", "", text))
+    whole, fraction = re.findall(r"(\d+(?:[.,]\d+)?(?![/\d]))? ?(\d/\d|[½¼¾⅓⅔])?", text)[0]
+    above, _, below = fraction.partition("/")
+    part = float(above) / float(below) if below else _FRACTIONS.get(fraction, 0.0)
+    return scale * (float((whole or "0").replace(",", ".")) + part)

@@ -1,0 +1,67 @@
+"""The numbers of answers beside those of references, and how they are read beside pint."""
+
+import re
+from importlib import resources
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tables import rows_of
+
+from automedeval.evidence.numbers import differences, numbers
+from automedeval.evidence.run import marked_numbers
+from automedeval.evidence.statements import Evidence
+from automedeval.records.yaml_file import load_yaml
+
+KNOWN = load_yaml((resources.files("automedeval.evidence") / "templates/numbers.yaml").read_bytes())
+
+
+@pytest.mark.parametrize(
+    ("reference", "answer", "factors"),
+    rows_of(__file__)["test_numbers_of_an_answer_stand_beside_those_of_the_reference"],
+)
+def test_numbers_of_an_answer_stand_beside_those_of_the_reference(
+    reference: str, answer: str, factors: list[float]
+) -> None:
+    found = differences(answer, [reference])
+    assert [mark.factor for mark in found] == pytest.approx(factors, rel=0.02)
+    assert all(len(mark.number.parts(answer)) == 3 for mark in found)
+
+
+@given(st.text("0123456789.,/ -½kgmldayshour%°CF\n:*|", max_size=60))
+def test_every_text_is_read_and_agrees_with_itself(text: str) -> None:
+    assert all(0 < number.low <= number.high < float("inf") for number in numbers(text))
+    assert not differences(text, [text])
+
+
+@pytest.mark.parametrize("kind", ["mass", "volume"])
+def test_units_are_those_of_pint(kind: str) -> None:
+    pint = pytest.importorskip("pint")
+    units, base = pint.UnitRegistry(), {"mass": "mg", "volume": "ml"}[kind]
+    ours = {"gm": "g", "cc": "cm**3", "mcg": "microgram", "ug": "microgram"}
+    names = [unit for unit in KNOWN["units"][kind] if not re.search("spoon|tsp|tbsp", unit)]
+    for unit in names:
+        (number,) = numbers(f"Take 3 {unit} now.")
+        plain = ours.get(unit, unit.replace("gramme", "gram"))
+        assert number.low == pytest.approx(units(f"3 {plain}").to(base).magnitude), unit
+
+
+def test_at_most_fifteen_words_forbid() -> None:
+    assert len(KNOWN["forbids"]) <= 15
+
+
+@pytest.mark.parametrize(
+    ("answer", "reference", "unread"),
+    [
+        ("Take 12 g.", "At most 4 g a day.", None),
+        ("Nehmen Sie 12 g Paracetamol.", "Nehmen Sie 4 g Paracetamol am Tag.", "not English"),
+        ("รับประทานยา 12 g", "At most 4 g a day for those who take it.", "not English"),
+        ("Take 12 g.", " ", "no evidence"),
+    ],
+)
+def test_of_another_language_nothing_is_marked_and_that_is_said(
+    answer: str, reference: str, unread: str | None
+) -> None:
+    question = "Wie viel?" if "Nehmen" in answer else "How much of it may I take in a day?"
+    marks, why = marked_numbers(question, answer, [Evidence(reference, "reference")])
+    assert (bool(marks), why) == (unread is None, unread)
