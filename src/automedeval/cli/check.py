@@ -119,9 +119,9 @@ def main() -> None:
     texts = report.check_page(cases, checked, figures, facts)
     write_report(output, texts, "check.json", {"settings": facts, "models": figures}, lines)
     print_notes([*facts["notes"], *chat.notes()] if chat is not None else [])
-    lines = [line for each in checked for line in each.statements]
-    if chat is not None and all(line["label"] == UNREAD for line in lines):
-        reasons = [line.get("reason") for line in lines]
+    read = [statement for each in checked for statement in each.statements]
+    if chat is not None and all(statement["label"] == UNREAD for statement in read):
+        reasons = [statement.get("reason") for statement in read]
         if reasons := [why for why in reasons if why not in (*NOT_ASKED, NO_EVIDENCE)]:
             raise RecordError(f"{name} answered none of {len(reasons)} questions: {reasons[0]}")
     if failures := getattr(chat, "failures", ()):

@@ -158,12 +158,12 @@ def _read(sentence: str, span: Span) -> Iterator[Number]:
             is_limit = form == "apart" or bool(_BEFORE.search(before) or _BEHIND.match(behind))
             once = form != "amount" and _ONCE.fullmatch(match[0])
             counted = int(bool(once[1])) if once else 2
-            place = (span.start + match.start(), span.start + match.end(), span)
+            start, end = span.start + match.start(), span.start + match.end()
             for kind, low, high in _amounts(match) if form == "amount" else [_rate(form, match)]:
                 is_span = kind != "duration" or _FOR.search(before)  # else an age, or since when
                 if low > 0 and is_span:
-                    ends = min(low, high), max(low, high)
-                    yield Number(kind, *ends, is_limit, counted, *place)
+                    low, high = min(low, high), max(low, high)
+                    yield Number(kind, low, high, is_limit, counted, start, end, span)
 
 
 def _amounts(match: re.Match) -> Iterator[tuple[str, float, float]]:

@@ -81,7 +81,7 @@ def differing(judge: VerdictTable) -> Marks:
 
 
 def differing_by_model(judge: VerdictTable) -> dict[str, list[Any]]:
-    """Return model → how many answers have a number that differs, of how many, the largest in words, and from what it differs."""
+    """Return model → how many answers have a number that differs, of how many, the largest in words, and from what."""
     found: dict[str, list[Any]] = {}
     largest = dict[str, float]()
     for (_, model), marks in sorted(differing(judge).items()):
