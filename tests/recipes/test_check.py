@@ -142,6 +142,15 @@ def test_of_another_language_nothing_is_marked_and_that_is_said(tmp_path: Path) 
     assert "1 answer or reference" in done.stdout
 
 
+def test_of_a_very_long_answer_the_first_characters_are_checked(tmp_path: Path) -> None:
+    long = case(2, "At most 4 g a day.", long="Rest well. " * 20_000 + "Take 12 g.", b="Take 12 g.")
+    done, records = check([CASES[0], long], tmp_path / "out")
+    succeeded(done)
+    assert "1 answer held more than 100,000 characters" in done.stdout
+    assert ("c2", "b") in marked(records)
+    assert ("c2", "long") not in marked(records)
+
+
 @needs_encoder
 def test_books_are_compared_where_a_passage_is_near(tmp_path: Path) -> None:
     book = "Methotrexate tablets for arthritis are taken once a week."

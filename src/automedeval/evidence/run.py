@@ -11,6 +11,9 @@ from automedeval.rubrics.questions import Search
 
 CHUNK = 16  # cases that are read together; texts that share a batch change the last digits of their vectors
 NUMBERS = "numbers"  # the checker that compares numbers alone
+TOLD = (
+    40  # words by which the language of a text is told; of fewer it is that of all texts together
+)
 NO_EVIDENCE = "no evidence"
 LANGUAGE = "not English"
 
@@ -52,7 +55,7 @@ def _is_known(text: str, beside: Iterable[str]) -> bool:
     letters = [letter for letter in text if letter.isalpha()]
     if 2 * sum(letter.isascii() for letter in letters) < len(letters):
         return False
-    known = is_english(text)
+    known = is_english(text, TOLD)
     return is_english(" ".join(beside), enough=1) is True if known is None else known
 
 

@@ -200,7 +200,10 @@ class Judge(BaseJudge):
             for each in self.knowledge(request)
         }
         models = request.case.models
-        return {slot: found["question"] + found[models[slot]] for slot in request.slots}
+        return {
+            slot: list(dict.fromkeys(found["question"] + found[models[slot]]))
+            for slot in request.slots
+        }
 
     def record(
         self, request: Request, error: str | None, notes: dict[str, Any] | None, **values: Any
