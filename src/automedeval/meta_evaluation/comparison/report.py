@@ -34,10 +34,10 @@ def comparison_sentences(result: Result) -> list[str]:
     changed = _changed(result["changes"])
     if not pairs:
         means = [each["mean"][lead] for each in result["models"].values()]
-        said = "There is one model, and nothing to compare it with."
+        why = "There is one model, and nothing to compare it with."
         if len(means) > 1:
-            said = f"The models are not compared: {result['notes'][-1]}."
-        return [said, *changed, *_gain(means, lead, "its mean score")]
+            why = f"The models are not compared: {result['notes'][-1]}."
+        return [why, *changed, *_gain(means, lead, "its mean score")]
     figures = [pair["difference"][lead] for pair in pairs]
     said = [_beside(pair["pair"], figure[kind], kind) for pair, figure in zip(pairs, figures)]
     more = [f"{len(said) - SHOWN} more models stand below"] if len(said) > SHOWN else []
