@@ -47,7 +47,10 @@ def hostile_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
             of_model = about | by | {"model": model}
             if number < 16:
                 score = files["mine"][-1].get("scores", [1, 2, 3])[slot]
-                files["ratings"].append(of_model | {"criterion": f"quality{ESC}", "score": score})
+                files["ratings"].append(
+                    of_model
+                    | {"criterion": f"quality{ESC}", "score": score, "rubric": "automedeval@1"}
+                )
             if slot != 1 or number % 2:
                 label = "not_met" if slot == 2 else "met"
                 files["labels"].append(of_model | {"criterion": f"k{ESC}", "label": label})

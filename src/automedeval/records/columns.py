@@ -14,7 +14,6 @@ from automedeval.records.messages import text_in_object
 from automedeval.records.questions import key_of
 from automedeval.records.rows import NoText, filled
 from automedeval.records.tables import packaged
-from automedeval.records.thoughts import read_answer
 from automedeval.records.types import Case, RecordError, Response
 
 _WORDS = packaged("records", "columns")
@@ -440,11 +439,8 @@ def _is_beside(name: str) -> bool:
 
 
 def _answer_in(cell: Any, name: str) -> tuple[str, Any]:
-    """Return what `text_in_object` does; a program's error, and an answer beside its thoughts, are read as they stand."""
-    is_object = isinstance(cell, str) and cell.lstrip().startswith("{")
-    if not is_object or is_failure(cell) or read_answer(cell)[1]:
-        return "", cell
-    return text_in_object(cell, name)
+    """Return what `text_in_object` does; a program's error stands as it is."""
+    return ("", cell) if is_failure(cell) else text_in_object(cell, name)
 
 
 def _form(cell: str) -> str:
