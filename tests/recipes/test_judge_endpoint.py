@@ -201,9 +201,12 @@ def test_a_run_whose_prompts_are_all_refused_records_nothing(judge):
 def test_ten_refusals_in_a_row_stop_the_run_and_are_asked_again(judge, concurrency):
     with EndpointDouble(good_answer) as endpoint:
         before = judge(endpoint.url, limit=2)[3]
-        endpoint.script = [refuses(*range(100), words="Your credit is too low (request req_{}).")]
+        late = concurrency > 1  # one is answered after the run has decided to stop
+        words = "Your credit is too low (request req_{})."
+        endpoint.script = [refuses(*range(2 + late, 30), words=words, slow=2.0)]
         status, _, messages, verdicts = judge(endpoint.url, "--concurrency", concurrency, limit=30)
-        assert (status, verdicts, len(messages)) == (1, before, 1)
+        assert (status, verdicts[:2], len(messages)) == (1, before, 1)
+        assert [verdict.valid for verdict in verdicts[2:]] == [True] * late
         assert "answered 400: Your credit is too low" in messages[0]
         assert "10 requests in a row; the same command asks them again" in messages[0]
         assert 10 <= len(endpoint.asked) - 2 < 10 + concurrency

@@ -243,6 +243,7 @@ class OpenAIChat(Chat):
                     problem = problem or ChatError(f"{self.address} {row.words} ({again})")
                 if problem:
                     halt.set()
+                    row.held.clear()  # they are asked again
             if not problem and row.held and not self.asked:
                 problem = ChatError(f"{self.address} {row.words}")
             if problem:
