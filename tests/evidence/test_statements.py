@@ -63,6 +63,14 @@ def test_a_heading_and_the_line_above_a_list_stand_before_what_is_below() -> Non
     assert [each.text for each in below][1:3] == said.split("|")[1:3]
 
 
+@pytest.mark.parametrize("line", ["Avoid:", "Do not take:", "## Avoid", "**Stop**"])
+def test_an_item_of_one_word_is_a_statement_below_a_line(line: str) -> None:
+    above = line.strip("#*: ")
+    found = checked(f"{line}\n- ibuprofen\n- alcohol")
+    assert found[-2:] == [f"{above}: ibuprofen", f"{above}: alcohol"]
+    assert checked("- ibuprofen\n- alcohol") == [], "nothing is said of these"
+
+
 def test_a_row_of_a_table_stands_below_its_head() -> None:
     rows = "| do | do not |\n|---|---|\n| Take 400 mg. | Take 800 mg. |\n\nRest."
     assert [span.above for span in spans(rows)][-2:] == ["do | do not", ""]

@@ -87,18 +87,18 @@ def statements(text: str) -> list[Statement]:
     cut, code = [], False
     for start, end, above in spans(text):
         shown, reason = text[start:end], None
+        said = f"{above}: " * bool(above) + _MARKUP.sub("", shown).strip()
         fence = shown.startswith("```")
         code ^= fence
         if code or fence:
             reason = "code"
         elif _TABLE.search(shown):
             reason = "table"
-        elif len(_WORD.findall(shown)) < 2:
+        elif len(_WORD.findall(said)) < 2:
             reason = "no statement"
         else:
             reason = not_asserted(f"{above} {shown}".strip())
-        said = _MARKUP.sub("", shown).strip()
-        cut.append(Statement(f"{above}: {said}" if above else said, start, end, reason))
+        cut.append(Statement(said, start, end, reason))
     return cut
 
 
