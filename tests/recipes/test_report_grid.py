@@ -60,8 +60,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
     verdicts[cases[3]["id"]] |= unread | {"raw": f"I cannot say. {HOSTILE}"}
     start = cases[0]["responses"][0]["text"].index("ten")
     mark = MARK | {"start": start, "end": start + 11}
-    of_none = {response["model"]: [] for response in cases[0]["responses"]}
-    verdicts[cases[0]["id"]]["differs"] = of_none | {cases[0]["responses"][0]["model"]: [mark]}
+    for case in cases:
+        verdicts[case["id"]]["differs"] = {each["model"]: [] for each in case["responses"]}
+    verdicts[cases[0]["id"]]["differs"][cases[0]["responses"][0]["model"]] = [mark]
     verdicts[cases[0]["id"]]["rationale"] = f"Because. {HOSTILE}"
     verdicts[cases[0]["id"]]["criterion_scores"] = {name: [2, 3, 4] for name in CRITERIA}
     files = {"verdicts": list(verdicts.values()), "cases": cases}
@@ -90,7 +91,7 @@ def test_rows_have_each_models_score_length_and_marks(made: SimpleNamespace, bro
         for model, cell in zip(heads[1:], row)
     }
     marks = {
-        0: {0: ["differs"]},
+        0: {0: ["a number differs"]},
         1: {1: ["empty"]},
         3: {place: ["invalid verdict"] for place in range(3)},
     }
@@ -158,10 +159,11 @@ def test_a_link_opens_a_case_with_its_answers_side_by_side(made: SimpleNamespace
     text = visit.page.text_content("#case")
     assert HOSTILE in text
     assert "Take two tablets." in text
-    assert "rule: dose" in text
+    assert "ten tablets for two tablets (tablets, 5 times)" in text
     assert "echo: knowledge_correctness2" in text
     assert f"Because. {HOSTILE}" in text
-    assert visit.page.locator("#case mark").all_text_contents() == ["Take ten tablets."]
+    three = ["ten tablets", "ten tablets", "two tablets"]  # in the answer, and both sentences
+    assert visit.page.locator("#case mark").all_text_contents() == three
     texts = visit.page.eval_on_selector_all(
         "#case .response",
         "all => all.map(e => [e.querySelector('h3').textContent, e.querySelector('.text').textContent])",
@@ -397,7 +399,9 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
     new = [place_of(case, NEW) for case in cases]
     cases[0]["responses"][new[0]]["text"] = f"Take ten tablets. {HOSTILE}"
     mark = MARK | {"start": 5, "end": 16}
-    verdicts[0]["differs"] = {name: [mark] * (name == NEW) for name in MODELS}
+    for verdict_on_case in verdicts:
+        verdict_on_case["differs"] = {name: [] for name in MODELS}
+    verdicts[0]["differs"][NEW] = [mark]
     cases[1]["responses"][new[1]]["text"] = "\u200b"
     for name in ("scores", "expected_scores"):
         verdicts[1][name] = [1] * 2  # a tie, which the empty answer loses
@@ -468,7 +472,8 @@ def test_a_case_opens_with_the_new_answer_beside_the_old(models: SimpleNamespace
     )
     old = set(re.findall(r"\w+", case["responses"][place_of(case, OLD)]["text"].lower()))
     assert {"ten", "tablets", "script"} - old <= different
-    assert visit.page.locator("#case mark").all_text_contents() == ["Take ten tablets."]
+    three = ["ten tablets", "ten tablets", "two tablets"]  # in the answer, and both sentences
+    assert visit.page.locator("#case mark").all_text_contents() == three
     assert visit.page.locator("#case img, #case script").count() == 0
     visit.close()
 
