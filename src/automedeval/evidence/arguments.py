@@ -58,8 +58,8 @@ class EvidenceArguments:
     """The books beside which a judge reads, or a checker: the base of the arguments of both."""
 
     evidence: str | None = option(
-        "folder of books, by recipes/build_store.py: their nearest passages stand in the prompt of a judge; the small "
-        "judge, and `automedeval check`, compare statements with them (default: the reference of a case)",
+        "folder of books, by recipes/build_store.py: their nearest passages stand in the prompt of a judge, and numbers "
+        "of answers are compared with them (default: the reference of a case)",
         None,
     )
 

@@ -1,4 +1,4 @@
-"""BERT in torch alone: the network of the small judge and its checker.
+"""BERT in torch alone: the network of the small judge.
 
 transformers and sentence-transformers give the same numbers, which a test compares, but take several times as long to import as
 torch: a user would wait for that before each first verdict.

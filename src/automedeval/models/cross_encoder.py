@@ -17,12 +17,11 @@ def load_cross_encoder(
     adapter: Path | None = None,
     device: str = "cpu",
     trainable: bool = False,
-    labels: int = 1,
     tokens: int = PAIR_TOKENS,
 ) -> CrossEncoder:
     """Return the cross-encoder of an encoder's folder, with an adapter of `save_adapter` or with a new head, in float32.
 
-    A `trainable` adapter stays beside the weights; else it is added to them, which is faster. `labels` and `tokens` are as for
+    A `trainable` adapter stays beside the weights; else it is added to them, which is faster. `tokens` are as for
     `PairReader`. RecordError if it is one of another encoder.
     """
     logging.disable(
@@ -31,7 +30,7 @@ def load_cross_encoder(
     try:
         model = CrossEncoder(
             str(base),
-            num_labels=labels,
+            num_labels=1,
             max_length=tokens,
             activation_fn=torch.nn.Identity(),
             device=device,

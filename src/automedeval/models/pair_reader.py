@@ -26,18 +26,11 @@ class PairReader:
         base: Path,
         adapter: Path,
         device: str = "auto",
-        labels: int = 1,
         tokens: int = PAIR_TOKENS,
     ):
         if not (adapter / "adapter_config.json").is_file():
             raise RecordError(f"no adapter at {adapter}")
-        self._base, self._adapter, self._device, self._labels, self._tokens = (
-            base,
-            adapter,
-            device,
-            labels,
-            tokens,
-        )
+        self._base, self._adapter, self._device, self._tokens = base, adapter, device, tokens
         self._plain = plain_window(base) is not None
 
     @cached_property
@@ -48,17 +41,15 @@ class PairReader:
         if not self._plain:
             from automedeval.models.cross_encoder import load_cross_encoder
 
-            return load_cross_encoder(
-                self._base, self._adapter, device, labels=self._labels, tokens=self._tokens
-            )
+            return load_cross_encoder(self._base, self._adapter, device, tokens=self._tokens)
         from automedeval.models.bert import Bert
 
         with loading(str(self._adapter)):
             return Bert(self._base, self._tokens, device, adapter=self._adapter)
 
     def __call__(self, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
-        """Return the numbers of each pair: float [pairs, labels], without a scale."""
-        numbers = np.zeros((len(pairs), self._labels))
+        """Return the numbers of each pair: float [pairs, 1], without a scale."""
+        numbers = np.zeros((len(pairs), 1))
         if not pairs:
             return numbers
         on_cpu = self._network.device.type == "cpu"
