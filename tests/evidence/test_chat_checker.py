@@ -15,7 +15,7 @@ from programs import APPEND, ENCODER, error_line, needs_encoder, run_command, st
 from tables import rows_of
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from automedeval.evidence.chat_checker import LABEL, MOST, QUESTION
+from automedeval.evidence.chat_checker import LABEL, QUESTION
 
 pytestmark = needs_encoder
 
@@ -40,14 +40,11 @@ def says(body: dict) -> dict:
     return answer(SAID[statement_in(body)])
 
 
-def tells(
-    no: float, yes: float, maybe: float, blank: tuple[float, float, float]
-) -> Callable[[dict], dict]:
-    """Return a server that answers "No" with log-probabilities, others where the question stands without a passage."""
+def tells(no: float, yes: float, maybe: float) -> Callable[[dict], dict]:
+    """Return a server that answers "No" with log-probabilities."""
 
-    def said(body: dict) -> dict:
-        odds = blank if body["messages"][-1]["content"].startswith("N/A") else (no, yes, maybe)
-        rivals = dict(zip((" No", "no", "Yes", "May"), (odds[0] * 2 / 3, odds[0] / 3, *odds[1:])))
+    def said(_: dict) -> dict:
+        rivals = {" No": no * 2 / 3, "no": no / 3, "Yes": yes, "May": maybe}
         told = [{"token": token, "logprob": math.log(chance)} for token, chance in rivals.items()]
         return answer(" No", logprobs={"content": [told[0] | {"top_logprobs": told}]})
 
@@ -92,11 +89,8 @@ def test_an_endpoint_gives_labels_with_passages_and_what_it_does_not_say_is_unre
     )
     assert "probability" not in supported
     assert records[0]["checker"] == "m"
-    assert (
-        len(prompts) == 8
-    )  # the question is not asserted; the others are asked about with and without passages
-    assert sum(each.startswith(f"{REFERENCE}\nQuestion: ") for each in prompts) == 4
-    assert sum(each.startswith("N/A\nQuestion: ") for each in prompts) == 4
+    assert len(prompts) == 4  # the question is not asserted
+    assert all(prompt.startswith(f"{REFERENCE}\nQuestion: ") for prompt in prompts)
     assert (
         "<mark>It goes well with warfarin.</mark>" in (tmp_path / "out" / "check.html").read_text()
     )
@@ -111,13 +105,13 @@ def test_what_an_endpoint_does_not_answer_is_asked_again_and_nothing_else(tmp_pa
     with EndpointDouble(script) as endpoint:
         options = (tmp_path / "out", "--checker", "openai:m", "--base_url", endpoint.url)
         done, records = check(cases(), *options)
-        assert "2 requests not answered" in error_line(done)
+        assert "1 requests not answered" in error_line(done)
         assert [each["model"] for each in records] == ["b"]
         broken[0], asked = False, len(endpoint.asked)
         done, records = check(cases(), *options)
         assert done.returncode == 0, done.stderr
         assert [each["model"] for each in records] == ["b", "a"]
-        assert len(endpoint.asked) == asked + 6  # the statements of "a", with and without passages
+        assert len(endpoint.asked) == asked + 3  # the statements of "a"
         again = error_line(check(cases(), *options, "--temperature", 1)[0])
         assert "with other weights, wording or settings" in again
 
@@ -125,7 +119,7 @@ def test_what_an_endpoint_does_not_answer_is_asked_again_and_nothing_else(tmp_pa
 def test_a_server_that_tells_log_probabilities_gives_a_label_its_probability(
     tmp_path: Path,
 ) -> None:
-    with EndpointDouble(tells(0.6, 0.3, 0.05, blank=(0.2, 0.4, 0.4))) as endpoint:
+    with EndpointDouble(tells(0.6, 0.3, 0.05)) as endpoint:
         _, records = check(
             cases(), tmp_path / "out", "--checker", "openai:m", "--base_url", endpoint.url
         )
@@ -133,11 +127,10 @@ def test_a_server_that_tells_log_probabilities_gives_a_label_its_probability(
         each for record in records for each in record["statements"] if each["label"] != "unread"
     ]
     said = [(each["label"], each["probability"]) for each in read_ones]
-    # 0.6 / 0.2, 0.3 / 0.4, 0.05 / 0.4
-    assert said == [("contradicted", round(3 / (3 + 0.75 + 0.125), 4))] * 4
+    assert said == [("contradicted", round(0.6 / (0.6 + 0.3 + 0.05), 4))] * 4
 
 
-def test_a_checkpoint_gives_the_probabilities_of_plain_transformers_and_the_passages_of_a_loop(
+def test_a_checkpoint_gives_the_probabilities_of_plain_transformers_beside_the_whole_reference(
     tmp_path: Path,
 ) -> None:
     folder = build_tiny_model(tmp_path / "tiny")
@@ -158,27 +151,17 @@ def test_a_checkpoint_gives_the_probabilities_of_plain_transformers_and_the_pass
         cosines = encoder.similarity(encoder.encode([each["text"]]), encoder.encode(sentences))[
             0
         ].tolist()
-        near = sorted(sorted(range(12), key=lambda index: -cosines[index])[:MOST])
-        assert each["passage"] in [sentences[index] for index in near]
-        odds = []
-        for text in (" ".join(sentences[index] for index in near), "N/A"):
-            messages = QUESTION.prompt({"passage": text, "statement": each["text"]}).messages
-            prompt = tokenizer.apply_chat_template(
-                messages, tokenize=False, add_generation_prompt=True
-            )
-            start = tokenizer(prompt, add_special_tokens=False).input_ids
-            totals = []  # the tiny vocabulary spells each option by several tokens
-            for own in tokenizer(list(QUESTION.options), add_special_tokens=False).input_ids:
-                with torch.no_grad():
-                    steps = (
-                        model(torch.tensor([start + own]))
-                        .logits[0, len(start) - 1 : -1]
-                        .log_softmax(-1)
-                    )
-                totals.append(steps[range(len(own)), own].sum())
-            odds.append(torch.stack(totals).softmax(0))
-        ratio = odds[0] / odds[1]
-        chances = dict(zip(LABEL.values(), (ratio / ratio.sum()).tolist()))
+        assert each["passage"] == sentences[cosines.index(max(cosines))]
+        text = " ".join(sentences)
+        messages = QUESTION.prompt({"passage": text, "statement": each["text"]}).messages
+        prompt = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+        start = tokenizer(prompt, add_special_tokens=False).input_ids
+        totals = []  # the tiny vocabulary spells each option by several tokens
+        for own in tokenizer(list(QUESTION.options), add_special_tokens=False).input_ids:
+            with torch.no_grad():
+                logits = model(torch.tensor([start + own])).logits[0, len(start) - 1 : -1]
+            totals.append(logits.log_softmax(-1)[range(len(own)), own].sum())
+        chances = dict(zip(LABEL.values(), torch.stack(totals).softmax(0).tolist()))
         assert each["label"] == max(chances, key=chances.get)
         assert each["probability"] == pytest.approx(chances[each["label"]], abs=1e-4)
 

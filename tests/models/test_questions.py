@@ -84,23 +84,6 @@ def test_an_endpoint_gives_the_odds_of_its_first_token(question, said, rivals, o
         assert judged.probabilities == pytest.approx(dict.fromkeys(question.options, 0.0) | odds)
 
 
-def test_odds_are_divided_by_those_without_a_state_where_all_of_these_are_known() -> None:
-    odds = {"Yes": 0.2, "No": 0.6, "Maybe": 0.2}
-    divided = Judgement("No", odds).divided_by(
-        Judgement("No", {"Yes": 0.1, "No": 0.8, "Maybe": 0.1})
-    )
-    total = 0.2 / 0.1 + 0.6 / 0.8 + 0.2 / 0.1
-    assert divided.probabilities == pytest.approx(
-        {"Yes": 2 / total, "No": 0.75 / total, "Maybe": 2 / total}
-    )
-    assert divided.option == "Yes"
-    for blank in (
-        Judgement("Yes"),
-        Judgement("Yes", odds | {"No": 0.0}),
-    ):  # "No" is not among what a server tells
-        assert Judgement("No", odds).divided_by(blank) == Judgement("No")
-
-
 RESPONSES = [{"model": "a", "text": "Once a day."}, {"model": "b", "text": "Never."}]
 CASES = [{"id": f"c{n}", "question": f"How often, {n}?", "responses": RESPONSES} for n in range(2)]
 ODDS = ([0.1, 0.1, 0.1, 0.2, 0.5], [0.4, 0.3, 0.1, 0.1, 0.1])  # of the scores 1 to 5 of two answers

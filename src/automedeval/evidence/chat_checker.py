@@ -1,4 +1,4 @@
-"""The chat checker: a language model says of each statement whether it is true by the nearest passages: yes, no, or maybe.
+"""The chat checker: a language model says of each statement whether it is true by the reference or by books: yes, no, or maybe.
 
 Models are weak on numbers: those are marked beside it, see `numbers`.
 """
@@ -19,7 +19,7 @@ from automedeval.evidence.findings import (
     Finding,
     StatedAnswers,
 )
-from automedeval.evidence.statements import Evidence, Statement
+from automedeval.evidence.statements import REFERENCE, Evidence, Statement
 from automedeval.models.arguments import ChatArguments, EncoderArguments, checked_model
 from automedeval.models.base import Answer, Chat, Prompt, answer_groups
 from automedeval.models.questions import Judgement, read_questions
@@ -29,30 +29,28 @@ from automedeval.records.text import readable
 _QUESTIONS = read_questions(resources.files(__package__) / "templates/questions.yaml")
 QUESTION, OPINION = _QUESTIONS["statement"], _QUESTIONS["opinion"]
 LABEL = dict(zip(QUESTION.options, (SUPPORTED, CONTRADICTED, NOT_FOUND)))
-BLANK = "N/A"  # in the place of passages
-MOST = 8  # passages in a prompt
+MOST = 8  # passages of books in a prompt; a reference is shown whole where it fits
 TOO_LONG = "the prompt is {} tokens longer than the context window"
 
 
 class _Asked(NamedTuple):
     """A question on a statement: `near` are the passages that its prompt shows, nearest first.
 
-    `blank` is the same question without a passage, if odds are divided by it; `over`: by how many tokens it is too long.
+    `over`: by how many tokens the prompt is too long.
     """
 
     statement: Statement
     near: list[int]
     prompt: Prompt
-    blank: Prompt | None
     over: int
 
 
 @dataclass
 class ChatChecker:
-    """Check statements against passages with a chat, one typed question for each statement.
+    """Check statements against passages with a chat, one typed question for each statement; the likeliest answer is its label.
 
-    Where the chat tells probabilities, each is divided by that of the same question without a passage: a model leans to an
-    answer before it has read anything (content-free calibration, Zhao et al. 2021, "Calibrate Before Use").
+    The odds are not divided by those of the question without a passage: on whole answers that called more right statements
+    contradicted than it found wrong ones.
     """
 
     encoder: Any
@@ -65,15 +63,13 @@ class ChatChecker:
 
     @cached_property
     def fingerprint(self) -> str:
-        wording = [QUESTION.name, QUESTION.wording, QUESTION.options, BLANK]
-        return digest([5, self.encoder.fingerprint, self.chat.fingerprint, wording, MOST])
+        wording = [QUESTION.name, QUESTION.wording, QUESTION.options]
+        return digest([6, self.encoder.fingerprint, self.chat.fingerprint, wording, MOST])
 
     def estimate(self, answers: StatedAnswers) -> int:
         """Return about how many prompt tokens the questions on the statements take."""
-        every = (each for asked in self._questions(answers) for each in asked)
-        return self.chat.estimate(
-            [text for each in every for text in (each.prompt, each.blank) if text]
-        )
+        prompts = [asked.prompt for of_answer in self._questions(answers) for asked in of_answer]
+        return self.chat.estimate(prompts)
 
     def check(
         self, answers: StatedAnswers, wanted: Sequence[bool] | None = None
@@ -86,8 +82,7 @@ class ChatChecker:
         wanted = [True] * len(answers) if wanted is None else wanted
         questions = self._questions(answers)
         fitting = [
-            [text for each in asked if each.over <= 0 for text in (each.prompt, each.blank) if text]
-            for asked in questions
+            [asked.prompt for asked in of_answer if asked.over <= 0] for of_answer in questions
         ]
         replies = answer_groups(fitting, wanted, self.chat.answer, self.chat.batched)
         got: dict[int, list[Answer]] = {
@@ -102,11 +97,8 @@ class ChatChecker:
                 continue
             said, findings = iter(got.pop(index)), {}
             for each in asked:
-                if each.over > 0:
-                    judged = Judgement(error=TOO_LONG.format(each.over))
-                else:
-                    judged = QUESTION.read(next(said))
-                    judged = judged.divided_by(QUESTION.read(next(said))) if each.blank else judged
+                unasked = Judgement(error=TOO_LONG.format(each.over))
+                judged = unasked if each.over > 0 else QUESTION.read(next(said))
                 findings[each.statement] = self._finding(each, judged, answer[1])
             yield [findings.get(each) or Finding(each, UNREAD) for each in answer[0]]
 
@@ -116,24 +108,23 @@ class ChatChecker:
         asked: list[list[_Asked]] = []
         for statements, passages, _ in answers:
             rows = np.array([vectors[readable(each.text)] for each in passages])
+            is_reference = any(passage.source == REFERENCE for passage in passages)
+            most = len(passages) if is_reference else MOST
             asked.append([])
             for statement in (each for each in statements if each.unread is None):
                 cosines = rows @ vectors[readable(statement.text)]
-                near = np.argsort(-cosines, kind="stable")[:MOST].tolist()
+                near = np.argsort(-cosines, kind="stable")[:most].tolist()
                 asked[-1].append(self._ask(statement, near, passages))
         return asked
 
     def _ask(self, statement: Statement, near: list[int], passages: Sequence[Evidence]) -> _Asked:
         """Return the question beside as many of the nearest passages as fit, in the order of their texts."""
         text = " ".join(passages[index].text for index in sorted(near))
-        prompt, blank = (
-            QUESTION.prompt({"passage": each, "statement": statement.text})
-            for each in (text, BLANK)
-        )
+        prompt = QUESTION.prompt({"passage": text, "statement": statement.text})
         (over,) = self.chat.overflow([prompt])
         if over > 0 and len(near) > 1:
             return self._ask(statement, near[:-1], passages)
-        return _Asked(statement, near, prompt, blank, over)
+        return _Asked(statement, near, prompt, over)
 
     def _finding(self, asked: _Asked, judged: Judgement, passages: Sequence[Evidence]) -> Finding:
         """Return the answer; unread with the reason where it says nothing."""
@@ -162,7 +153,7 @@ class OpinionChecker(ChatChecker):
             [(each, OPINION.prompt({"statement": each.text})) for each in some] for some in checked
         )
         return [
-            [_Asked(each, [], it, None, self.chat.overflow([it])[0]) for each, it in some]
+            [_Asked(each, [], it, self.chat.overflow([it])[0]) for each, it in some]
             for some in asked
         ]
 

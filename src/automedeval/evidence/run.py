@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from automedeval.evidence.numbers import Number, differences
-from automedeval.evidence.statements import Evidence, not_asserted, spans, statements
+from automedeval.evidence.statements import REFERENCE, Evidence, not_asserted, spans, statements
 from automedeval.records import Case, CheckedResponse, question_text
 from automedeval.records.language import is_english
 from automedeval.rubrics.questions import Search
@@ -64,7 +64,7 @@ def sources_of(case: Case, index: int, kind: str, search: Search | None = None) 
 
     `search` finds passages of books, each with `text`, `book` and `section`.
     """
-    if kind == "reference":
+    if kind == REFERENCE:
         text = case.reference or ""
         return [Evidence(text, kind)] if text.strip() else []
     if kind == "none" or search is None:

@@ -54,6 +54,9 @@ NOT_ASSERTED = {
 NOT_ASKED = (*NOT_ASSERTED, "code", "table", "no statement")  # why a statement is not checked
 
 
+REFERENCE = "reference"  # the source of evidence that is not of books
+
+
 class Statement(NamedTuple):
     """A statement of an answer: what stands above it and its words, and the place of these in characters.
 

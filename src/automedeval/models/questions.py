@@ -7,7 +7,7 @@ its first token where it tells these. What is neither gives a reason in words, a
 import itertools
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.resources.abc import Traversable
 
 from automedeval.models.base import Answer, Messages, Prompt
@@ -33,20 +33,6 @@ class Judgement:
     option: str | None = None
     probabilities: dict[str, float] | None = None
     error: str | None = None
-
-    def divided_by(self, blank: "Judgement") -> "Judgement":
-        """Return the answer with its odds divided by those on an empty state; without odds if either has none."""
-        if not (self.probabilities and blank.probabilities and all(blank.probabilities.values())):
-            return replace(
-                self, probabilities=None
-            )  # an endpoint does not tell the odds of each option
-        odds = {
-            each: chance / blank.probabilities[each] for each, chance in self.probabilities.items()
-        }
-        total = sum(odds.values())
-        return Judgement(
-            max(odds, key=odds.__getitem__), {each: value / total for each, value in odds.items()}
-        )
 
 
 @dataclass(frozen=True)
