@@ -9,7 +9,7 @@ A pickle can hold a program. Here transformers reads it by `torch.load(weights_o
 else. A checkpoint of an architecture that needs code of its own is refused, and no code is copied. Memory holds the model, the
 disk both checkpoints. OUTPUT gets its name when it is complete. A tokenizer of any form becomes tokenizer.json; a tokenizer is
 refused that cannot be loaded, or that does not give a causal model's texts back. With two inputs an adapter is merged into its
-base model by peft, in the base's dtype.
+base model by peft, in float32; of an adapter of recipes/sft.py the base is known.
 """
 
 import re
@@ -20,7 +20,7 @@ from pathlib import Path
 
 import transformers
 
-from automedeval.models.checkpoints import FILES, checkpoint_folder, loading
+from automedeval.models.checkpoints import FILES, base_of, checkpoint_folder, loading
 from automedeval.models.tokenization import load_tokenizer
 from automedeval.records import RecordError, option, read_json
 from automedeval.records.command_line import parse, run
@@ -62,7 +62,10 @@ def main() -> None:
         else:
             scratch = output.with_name(f".{output.name}.unfinished")
             shutil.rmtree(scratch, ignore_errors=True)
-            done = (merge if len(args.input) == 2 else convert)(*args.input, scratch)
+            model, *adapter = args.input
+            if not adapter and (folder := Path(model)) != base_of(folder):
+                model, adapter = str(base_of(folder)), [model]
+            done = merge(model, *adapter, scratch) if adapter else convert(model, scratch)
             settle_tokenizer(scratch, args.tokenizer)
             scratch.rename(output)
             print(f"{output}: {done}")
@@ -169,10 +172,12 @@ def merge(base: str, adapter: str, scratch: Path) -> str:
         "ignore", "`is_gradient_checkpointing`", FutureWarning
     )  # peft asks by the old name
     with loading(f"{adapter} on {base}"):
-        options = {"dtype": "auto", "use_safetensors": True, "trust_remote_code": False}
+        options = {"dtype": "float32", "use_safetensors": True, "trust_remote_code": False}
         model = transformers.AutoModelForCausalLM.from_pretrained(folder, **options)
         PeftModel.from_pretrained(model, adapter).merge_and_unload().save_pretrained(scratch)
         transformers.AutoTokenizer.from_pretrained(folder).save_pretrained(scratch)
+        if (trained := Path(adapter) / "training").is_dir():
+            shutil.copytree(trained, scratch / "training")
     return f"{base} with {adapter} merged into it"
 
 

@@ -8,13 +8,12 @@ One run is one stage. It writes its weights to OUTPUT_DIR, from which the next s
 `trl sft --config` reads the same files. The same command again resumes from the last complete checkpoint.
 """
 
+import shutil
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from accelerate import PartialState
-from transformers import AutoModelForCausalLM
-from transformers.integrations import unset_hf_deepspeed_config
 from trl import (
     ModelConfig,
     ScriptArguments,
@@ -25,7 +24,12 @@ from trl import (
     get_quantization_config,
 )
 
-from automedeval.models.checkpoints import checkpoint_folder, read_history, read_record
+from automedeval.models.checkpoints import (
+    base_of,
+    checkpoint_folder,
+    read_history,
+    read_record,
+)
 from automedeval.models.tokenization import PromptEncoder
 from automedeval.records import RecordError
 from automedeval.records.command_line import run
@@ -40,7 +44,14 @@ from automedeval.training.stages import (
     tokenize,
     write_card,
 )
-from automedeval.training.start import check_attention, device_name, launched, parse_run, precision
+from automedeval.training.start import (
+    check_attention,
+    device_name,
+    launched,
+    network_of,
+    parse_run,
+    precision,
+)
 
 
 def main(script_args, training_args, model_args) -> None:
@@ -60,7 +71,7 @@ def main(script_args, training_args, model_args) -> None:
     )  # a stage starts where the one before ended
     encoder = PromptEncoder.from_checkpoint(name, training_args.chat_template_path)
     encoder.date = run_date(output / "training" / "record.json")
-    check_base(start, encoder, training_args.max_length)
+    check_base(start, encoder, training_args.max_length, peft_config)
     check_attention(model_args.attn_implementation)
     encode = partial(
         tokenize,
@@ -117,33 +128,27 @@ def main(script_args, training_args, model_args) -> None:
     state.print(f"precision: {this.record['precision']}", flush=True)
 
     # --- 3. Load the model and train ------------------------------------------------------------------------------------
+    quantization = get_quantization_config(model_args)
+    network = network_of(start, quantization, training_args)
+    new = isinstance(network, str)  # else it has the adapter of the stage before
     trainer = SFTTrainer(
-        model=str(start),
+        model=network,
         args=training_args,
         train_dataset=rows,
         eval_dataset=held_out,
         processing_class=encoder.tokenizer,
-        peft_config=peft_config,
-        quantization_config=get_quantization_config(model_args),
+        peft_config=peft_config if new else None,
+        quantization_config=quantization if new else None,
     )
     this.train(trainer)
     stage = replace(stage, epochs=trainer.state.epoch) if steps > 0 else stage
 
-    # --- 4. Save, with an adapter merged, so that judging and the next stage do not need it -----------------------------
-    trainer.save_model(str(output / "adapter" if peft_config else output))
+    # --- 4. Save; an adapter lies beside its base's configuration, and stays one through the stages ---------------------
+    trainer.save_model(str(output))
     if state.is_main_process:
-        if peft_config:
-            from peft import PeftModel  # only adapters need it
-
-            # While a ZeRO-3 configuration is set, every process has to load a model together with the others.
-            unset_hf_deepspeed_config()
-            model = AutoModelForCausalLM.from_pretrained(
-                start, dtype=model_args.dtype, use_safetensors=True
-            )
-            PeftModel.from_pretrained(model, output / "adapter").merge_and_unload().save_pretrained(
-                output
-            )
-            trainer.processing_class.save_pretrained(output)
+        for file in base_of(start).glob("*config.json") if peft_config else ():
+            if not (output / file.name).exists():
+                shutil.copyfile(file, output / file.name)
         losses, evaluations = (
             [line for line in trainer.state.log_history if key in line]
             for key in ("loss", "eval_loss")

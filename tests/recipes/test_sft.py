@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -135,24 +136,44 @@ def test_trl_trains_the_same_from_the_same_yaml(
     assert len(theirs) == 20
     assert losses(tmp_path / "ours") == pytest.approx(theirs, abs=1e-4)
     file = "adapter_model.safetensors" if adapter else "model.safetensors"
-    ours = load_file(tmp_path / "ours" / ("adapter" if adapter else "") / file)
+    ours = load_file(tmp_path / "ours" / file)
     for key, weight in load_file(tmp_path / "theirs" / file).items():
         torch.testing.assert_close(ours[key], weight, rtol=1e-3, atol=1e-4)
-    if adapter:  # the next stage starts from the merged weights
-        before, merged = (
-            load_file(folder / "model.safetensors") for folder in (tiny_model, tmp_path / "ours")
-        )
-        assert before.keys() == merged.keys()
-        assert any((before[name] != merged[name]).any() for name in before)
-        train(
-            *arguments(
-                tmp_path / "ours",
-                instructions,
-                tmp_path / "next",
-                "--dataset_train_split",
-                "stage2",
-            )
-        )
+
+
+def test_one_adapter_goes_through_the_stages_and_is_merged_once(
+    tiny_model: Path, instructions: Path, tmp_path: Path
+) -> None:
+    lora = flags(use_peft="true", lora_r=4, lora_alpha=8, learning_rate=0.05)
+    first, second, merged = (tmp_path / name for name in ("stage1", "stage2", "merged"))
+    train(*arguments(tiny_model, instructions, first, *lora))
+    stage2 = arguments(first, instructions, second, "--dataset_train_split", "stage2")
+    assert "stage1 has an adapter, and training goes on from it: --use_peft" in error_line(
+        run_recipe("sft", *stage2)
+    )
+    with stopped(SAVE, 1):
+        run_recipe("sft", *stage2, *lora, "--save_steps", 1)
+    assert "resuming from" in train(*stage2, *lora, "--save_steps", 1).stdout
+    before, after = (load_file(stage / "adapter_model.safetensors") for stage in (first, second))
+    assert before.keys() == after.keys()
+    assert all((before[name] != after[name]).any() for name in before)
+    assert not (second / "model.safetensors").exists()
+    assert read_record(second)["base"] == str(tiny_model)
+    succeeded(run_recipe("convert_checkpoint", "--input", second, "--output", merged))
+    assert [stage.splits for stage in read_history(merged)] == [("stage1",), ("stage2",)]
+    scores = [scores_of(folder) for folder in (tiny_model, first, second, merged)]
+    assert scores[2] == pytest.approx(scores[3], abs=1e-4)
+    assert all(one != pytest.approx(other, abs=1e-3) for one, other in pairwise(scores[:3]))
+
+
+def scores_of(folder: Path) -> list[float]:
+    """Return the expected scores of a judge, in float32."""
+    from automedeval import Case, load_judge
+
+    judge = load_judge(str(folder), rationale=False, chat={"dtype": "float32"})
+    responses = [{"model": "a", "text": "Rest."}, {"model": "b", "text": "Run."}]
+    (verdict,) = judge([Case.from_dict({"id": "1", "question": "A cold?", "responses": responses})])
+    return list(verdict.expected_scores)
 
 
 def test_what_trl_offers_works(tiny_model: Path, instructions: Path, tmp_path: Path) -> None:

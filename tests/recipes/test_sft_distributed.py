@@ -63,7 +63,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with a tiny model and data of its own: every run has to find the same rows and the same start."""
     folder = tmp_path_factory.mktemp("zero3")
     build_tiny_model(folder / "model")
-    build_instructions(folder / "instructions", {"stage1": 16, "test": 2})
+    build_instructions(folder / "instructions", {"stage1": 16, "stage2": 4, "test": 2})
     return folder
 
 
@@ -225,7 +225,7 @@ def test_killed_it_goes_on_to_the_same_weights(saving, folder, killed, uninterru
     ).read_bytes()
 
 
-def test_an_adapter_is_gathered_and_merged_and_a_killed_run_goes_on_to_the_same_one(
+def test_an_adapter_is_gathered_and_a_killed_run_goes_on_to_the_same_one(
     folder: Path,
 ) -> None:
     from deepspeed.utils.zero_to_fp32 import get_fp32_state_dict_from_zero_checkpoint
@@ -240,26 +240,16 @@ def test_an_adapter_is_gathered_and_merged_and_a_killed_run_goes_on_to_the_same_
         folder / "adapter.log",
     )
     assert output.count("stage1: 16 rows, ") == 1
-    # Beside a merge by hand, in float64: W + alpha / r * B A.
-    before, after = (
-        load_file(folder / "model/model.safetensors"),
-        load_file(whole / "model.safetensors"),
-    )
-    adapter = load_file(whole / "adapter/adapter_model.safetensors")
-    pairs = {
-        name.removesuffix(".lora_A.weight") for name in adapter if name.endswith(".lora_A.weight")
-    }
-    assert adapter.keys() == {f"{name}.lora_{part}.weight" for name in pairs for part in "AB"}
-    assert before.keys() == after.keys()
-    for name, weight in before.items():
-        expected, pair = weight.double(), f"base_model.model.{name.removesuffix('.weight')}"
-        if pair in pairs:
-            down, up = (adapter[f"{pair}.lora_{part}.weight"].double() for part in "AB")
-            assert up.abs().max() > 0.01  # trained: it starts as zero
-            expected = expected + alpha / rank * up @ down
-            pairs.remove(pair)
-        torch.testing.assert_close(after[name].double(), expected, rtol=1e-6, atol=1e-6)
-    assert not pairs
+    adapter = load_file(whole / "adapter_model.safetensors")
+    for name in (name for name in adapter if name.endswith(".lora_B.weight")):
+        assert adapter[name].abs().max() > 0.01  # trained: it starts as zero
+    assert not (whole / "model.safetensors").exists()
+    # The next stage goes on from the adapter, on the weights that the processes share.
+    stage2 = small(folder, folder / "adapter2", *lora, "--model_name_or_path", whole)
+    stage2 += ["--dataset_train_split", "stage2"]
+    ended(start("zero3_cpu", stage2, folder / "adapter2.log"), folder / "adapter2.log")
+    later = load_file(folder / "adapter2" / "adapter_model.safetensors")
+    assert all((later[name] != adapter[name]).any() for name in adapter)
     # What is gathered, beside DeepSpeed's own reader of the parts that each process holds.
     start_and_kill(small(folder, killed, *lora), killed)
     parts = get_fp32_state_dict_from_zero_checkpoint(str(killed / "checkpoint-4"))
@@ -271,8 +261,8 @@ def test_an_adapter_is_gathered_and_merged_and_a_killed_run_goes_on_to_the_same_
     )
     assert f"resuming from {killed}/checkpoint-4" in output
     assert losses(killed) == losses(whole)
-    for name in ("adapter/adapter_model.safetensors", "model.safetensors"):
-        assert (killed / name).read_bytes() == (whole / name).read_bytes()
+    name = "adapter_model.safetensors"
+    assert (killed / name).read_bytes() == (whole / name).read_bytes()
 
 
 def test_a_disk_that_fills_up_spares_the_whole_checkpoints(folder: Path, killed: Path) -> None:

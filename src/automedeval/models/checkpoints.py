@@ -116,6 +116,14 @@ def loading(model: str) -> Iterator[None]:
         ) from None
 
 
+def base_of(folder: Path) -> Path:
+    """Return the folder of the weights that a checkpoint's adapter of peft changes; the checkpoint itself if it has none."""
+    file = folder / "adapter_config.json"
+    if not file.is_file() or not (folder / "config.json").is_file():
+        return folder
+    return checkpoint_folder(read_json(file, others=True)["base_model_name_or_path"])
+
+
 def fingerprint(folder: Path, settings: list, digests: Mapping[str, str] | None = None) -> str:
     """Return twelve hexadecimal digits over the `file_digests` of a checkpoint, which may be given, and over `settings`."""
     digests = file_digests(folder) if digests is None else digests
@@ -124,9 +132,15 @@ def fingerprint(folder: Path, settings: list, digests: Mapping[str, str] | None 
 
 
 def file_digests(folder: Path) -> dict[str, str]:
-    """Return the SHA-256 of each file that a checkpoint's answers depend on, by name; this reads all of its weights."""
+    """Return the SHA-256 of each file that a checkpoint's answers depend on, by name; this reads all of its weights.
+
+    Of an adapter's base the names begin with "base/".
+    """
     read = (".safetensors", ".json", ".jinja", ".model")
-    return {file.name: _sha256(file) for file in sorted(folder.iterdir()) if file.suffix in read}
+    own = {file.name: _sha256(file) for file in sorted(folder.iterdir()) if file.suffix in read}
+    base = base_of(folder)
+    of_base = {} if base == folder else file_digests(base)
+    return own | {f"base/{name}": content for name, content in of_base.items()}
 
 
 def _sha256(file: Path) -> str:

@@ -17,6 +17,7 @@ from transformers import (
 )
 from transformers.masking_utils import sdpa_mask
 
+from automedeval.models.checkpoints import base_of
 from automedeval.models.device import cpu_has
 from automedeval.records import RecordError
 
@@ -81,10 +82,11 @@ def outline_network(folder: Path, dtype: torch.dtype, device: str):
 def load_network(folder: Path, outline, device: str):
     """Load a causal language model in evaluation mode, its weights straight to the device, as `outline_network` outlined it.
 
-    Only safetensors are read, and no remote code is run.
+    An adapter stays beside the weights of its base. Only safetensors are read, and no remote code is run.
     """
+    base = base_of(folder)
     loaded: Any = AutoModelForCausalLM.from_pretrained(
-        folder,
+        base,
         dtype=outline.dtype,
         use_safetensors=True,
         trust_remote_code=False,
@@ -94,6 +96,10 @@ def load_network(folder: Path, outline, device: str):
     network, found = loaded
     if missing := found["missing_keys"]:  # they would be random
         raise RecordError(f"{folder}: {len(missing)} weights are missing, such as {min(missing)}")
+    if base != folder:
+        from peft import PeftModel  # only adapters need it
+
+        network = PeftModel.from_pretrained(network, folder).get_base_model()
     if outline.config.get_text_config()._attn_implementation == FLOAT32_ATTENTION:
         network.set_attn_implementation(FLOAT32_ATTENTION)
     return network.eval().requires_grad_(False)

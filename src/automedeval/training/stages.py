@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from automedeval.dataset.folder import TEST, read_split, read_statistics
-from automedeval.models.checkpoints import Stage
+from automedeval.models.checkpoints import Stage, base_of
 from automedeval.models.tokenization import PromptEncoder
-from automedeval.records import RecordError
+from automedeval.records import RecordError, read_json
 from automedeval.records.hub_names import hub_rows
 from automedeval.records.journal import write_lines, write_whole
 from automedeval.records.tables import packaged
@@ -48,9 +48,22 @@ def read_rows(dataset: str | None, split: str) -> tuple[Any, dict[str, Any]]:
         raise RecordError(f"{dataset}, {split}: {why}") from None
 
 
-def check_base(start: Path, encoder: PromptEncoder, max_length: int | None) -> None:
-    """Raise RecordError if a model's context window is below `max_length`, or nothing in its chat template ends an answer."""
+def check_base(
+    start: Path, encoder: PromptEncoder, max_length: int | None, adapter: Any = None
+) -> None:
+    """Raise RecordError if a model's context window is below `max_length`, or nothing in its chat template ends an answer.
+
+    `adapter` is peft's configuration of the one to train, which goes on from that of `start`: it must be of the same shape.
+    """
     from transformers import AutoConfig, GenerationConfig  # slow to import
+
+    if base_of(start) != start:
+        there = read_json(start / "adapter_config.json", others=True)
+        rank, scale = there["r"], there["lora_alpha"]
+        if adapter is None or (adapter.r, adapter.lora_alpha) != (rank, scale):
+            raise RecordError(
+                f"{start} has an adapter, and training goes on from it: --use_peft true --lora_r {rank} --lora_alpha {scale}"
+            )
 
     config = AutoConfig.from_pretrained(start).get_text_config()
     window = getattr(config, "max_position_embeddings", None)

@@ -6,6 +6,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -14,6 +15,7 @@ from safetensors import SafetensorError
 from transformers.hf_argparser import string_to_bool
 from transformers.utils import is_flash_attn_2_available
 
+from automedeval.models.checkpoints import base_of
 from automedeval.models.device import bfloat16_missing
 from automedeval.records import RecordError
 from automedeval.records.extras import install
@@ -117,6 +119,21 @@ def launched() -> Iterator[None]:
             )
             raise RecordError(fault) from None
         raise
+
+
+def network_of(start: Path, quantization: Any, training: "TrainingArguments") -> Any:
+    """Return what TRL trains: the path of weights, or with an adapter at `start` its base with the adapter to go on with."""
+    base = base_of(start)
+    if base == start:
+        return str(start)
+    from peft import PeftModel  # only adapters need it
+    from trl.trainer.utils import create_model_from_path
+
+    loading = {**training.model_init_kwargs, "quantization_config": quantization}
+    if training.distributed_state.distributed_type in ("MULTI_GPU", "DEEPSPEED"):
+        loading["device_map"] = None  # as TRL has it
+    network = create_model_from_path(str(base), **loading)
+    return PeftModel.from_pretrained(network, start, is_trainable=True)
 
 
 def device_name() -> str:
