@@ -279,6 +279,51 @@ def test_p_values_are_adjusted_within_each_column(reported: tuple) -> None:
     assert seen > 12
 
 
+def test_contrasts_are_paired_and_clusters_of_cases_are_resampled_whole(
+    study: Path, tmp_path: Path
+) -> None:
+    """Each case stands there twice, in one cluster: intervals are those of the cases that stand there once."""
+    twice, widths = tmp_path / "twice", []
+    twice.mkdir()
+    for name, key in (("cases", "id"), ("ratings", "case_id"), ("verdicts", "case_id")):
+        lines = [line for line in read(study / f"{name}.jsonl") if line.get("judge") != "pairs"]
+        copies = [
+            line | {key: f"{line[key]}-{n}", "around": line[key]} for line in lines for n in "ab"
+        ]
+        write(twice / f"{name}.jsonl", copies)
+    contrasts = ("--contrasts", "ours=base", "gpt=ours")
+    options = ((study, ()), (twice, ()), (twice, ("--clusters", "around")))
+    for number, (folder, more) in enumerate(options):
+        result, page = evaluate(folder, tmp_path / f"out{number}", *contrasts, *more)
+        compared = result["contrasts"]
+        assert [(each["first"], each["second"]) for each in compared] == [
+            ("ours", "base"),
+            ("gpt", "ours"),
+        ]
+        for each in compared:
+            sides = [
+                result["judges"][each[side]]["concordance"]["value"] for side in ("first", "second")
+            ]
+            assert each["difference"]["value"] == pytest.approx(sides[0] - sides[1])
+        adjusted = multipletests([each["p"] for each in compared], method="holm")[1]
+        assert [each["p_adjusted"] for each in compared] == pytest.approx(list(adjusted))
+        assert "ours and base order " in page
+        widths.append(compared[0]["difference"]["high"] - compared[0]["difference"]["low"])
+    assert widths[1] < 0.85 * widths[0]
+    assert widths[2] == pytest.approx(widths[0], rel=0.1)
+    assert "resampled are the 60 clusters of the cases" in result["notes"]
+
+
+@pytest.mark.parametrize(
+    ("more", "said"), ROWS["test_contrasts_and_clusters_that_are_not_there_are_told_in_one_line"]
+)
+def test_contrasts_and_clusters_that_are_not_there_are_told_in_one_line(
+    study: Path, tmp_path: Path, more: list, said: str
+) -> None:
+    ratings = ("--ratings", study / "ratings.jsonl")
+    assert said in error_line(report(study, tmp_path / "out", *ratings, *more))
+
+
 def test_the_marks_of_ours_are_of_its_correlations(reported: tuple) -> None:
     cells = row_of(reported[0]["table2"], "ours")["cells"]
     for name in COLUMNS:

@@ -13,6 +13,21 @@ def test_the_same_seed_gives_the_same_interval() -> None:
     assert (first.low, first.high) == (again.low, again.high) != (other.low, other.high)
 
 
+def test_a_cluster_is_resampled_whole_and_counts_once() -> None:
+    right = np.random.default_rng(5).integers(0, 2, 60).astype(float)
+    (alone,) = bootstrap.bootstrap([bootstrap.ratio(right, np.ones(60))], 60, 200)
+    twice = bootstrap.ratio(np.repeat(right, 2), np.ones(120))
+    cells = bootstrap.Statistic(
+        None,
+        lambda counts: counts @ np.repeat(right, 2) / counts.sum(axis=1),
+        120,
+        cells=np.arange(120),
+    )
+    for each in bootstrap.bootstrap([twice, cells], np.repeat(np.arange(60), 2), 200):
+        assert (each.low, each.high) == pytest.approx((alone.low, alone.high))
+        assert (each.cases, each.n) == (60, 120)
+
+
 def test_what_is_undefined_says_so() -> None:
     (nothing,) = bootstrap.bootstrap(
         [bootstrap.ratio(np.zeros(9), np.zeros(9), reason="no pair")], 9, 200

@@ -2,7 +2,8 @@
 
 A statistic is a function of sums over cases. A resample only changes how often each case is counted: it is a row of counts,
 and its sums are a matrix product. Intervals are of 95 %. Cases are resampled with all their responses, pairs and verdicts;
-raters are held fixed. Below 50 cases an interval is marked approximate.
+raters are held fixed. Cases that depend on each other, as those on one passage, are a cluster, which is resampled whole. Below
+50 cases or clusters an interval is marked approximate.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -41,12 +42,10 @@ class Statistic:
         """Return the sums [resamples, sums] under counts [resamples, cases]."""
         return counts[:, self.cells] if self.columns is None else counts @ self.columns
 
-    @property
-    def cases(self) -> int:
-        """Return the number of cases that contribute."""
-        if self.columns is not None:
-            return int(self.columns.any(axis=1).sum())
-        return 0 if self.cells is None else len(np.unique(self.cells))
+    def units(self, clusters: np.ndarray) -> int:
+        """Return the number of clusters with a case that contributes, by the cluster of each case."""
+        there = self.cells if self.columns is None else self.columns.any(axis=1)
+        return 0 if there is None else len(np.unique(clusters[there]))
 
 
 @dataclass(frozen=True)
@@ -144,10 +143,10 @@ def resample_counts(cases: int, resamples: int, seed: int = 0) -> Iterator[np.nd
         yield np.bincount(drawn.ravel(), minlength=rows * cases).reshape(rows, cases).astype(float)
 
 
-def estimate(tree: Any, cases: int, resamples: int = RESAMPLES, seed: int = 0) -> Any:
+def estimate(tree: Any, cases: int | np.ndarray, resamples: int = RESAMPLES, seed: int = 0) -> Any:
     """Return a copy of nested dicts and lists in which every `Statistic` and `Joint` is replaced by its `Estimate`.
 
-    All estimates use the same resamples; see `interval`.
+    All estimates use the same resamples, of so many cases, or of clusters by the number of that of each case; see `interval`.
     """
     leaves: list[Joint] = []
 
@@ -179,14 +178,18 @@ def _replaced(node: Any, kind: type | tuple[type, ...], change: Callable[[Any], 
 
 
 def bootstrap(
-    statistics: Sequence[Statistic], cases: int, resamples: int = RESAMPLES, seed: int = 0
+    statistics: Sequence[Statistic],
+    cases: int | np.ndarray,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
 ) -> list[Estimate]:
-    """Estimate statistics from the same resamples; see `interval`."""
+    """Estimate statistics from the same resamples; see `estimate`."""
+    clusters = np.arange(cases) if isinstance(cases, int) else cases
     wide = {
         number: each.columns for number, each in enumerate(statistics) if each.columns is not None
     }
     # One product for all sums: the counts are read once.
-    columns = np.concatenate([np.empty((cases, 0)), *wide.values()], axis=1)
+    columns = np.concatenate([np.empty((len(clusters), 0)), *wide.values()], axis=1)
     edges = np.cumsum([0, *(each.shape[1] for each in wide.values())])
     place = {number: slice(edges[at], edges[at + 1]) for at, number in enumerate(wide)}
 
@@ -199,13 +202,14 @@ def bootstrap(
         values = [statistic.of(sums_of) for statistic, sums_of in zip(statistics, statistic_sums)]
         return np.array(values).reshape(len(statistics), len(counts))
 
-    values = figures(np.ones((1, cases)))[:, 0]
-    parts = [figures(counts) for counts in resample_counts(cases, resamples, seed)]
+    values = figures(np.ones((1, len(clusters))))[:, 0]
+    drawn = resample_counts(len(np.unique(clusters)), resamples, seed)
+    parts = [figures(counts[:, clusters]) for counts in drawn]
     draws = np.concatenate([np.empty((len(statistics), 0)), *parts], axis=1)
     return [
-        Estimate(None, n=each.n, reason=each.reason, cases=each.cases, draws=resampled)
+        Estimate(None, n=each.n, reason=each.reason, cases=each.units(clusters), draws=resampled)
         if np.isnan(value)
-        else estimate_from(float(value), resampled, each.cases, each.n, each.bounds)
+        else estimate_from(float(value), resampled, each.units(clusters), each.n, each.bounds)
         for each, value, resampled in zip(statistics, values, draws)
     ]
 

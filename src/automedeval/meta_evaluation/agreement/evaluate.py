@@ -39,6 +39,7 @@ def meta_evaluate(
     given: Mapping[type, Any] | None = None,
     resamples: int = bootstrap.RESAMPLES,
     main: Row | None = None,
+    contrasts: Sequence[Sequence[str]] = (),
 ) -> dict[str, Any]:
     """Return the content of `agreement.json`, figures as `Estimate`; `bootstrap.plain` makes it JSON.
 
@@ -46,6 +47,7 @@ def meta_evaluate(
         judges: judges, and after them the baselines.
         given: `Choice`, `VerdictRating` or `Preference` → what `ratings` reads of this kind.
         main: the line of the main judge; by default that of the first judge.
+        contrasts: pairs of names of lines whose concordances are compared, with p-values adjusted for their number.
     """
     rows = rows_of(judges)
     rivals, baselines = (
@@ -71,6 +73,9 @@ def meta_evaluate(
         tree["people"] = _people(cases, people)
         compared = {"people": compare_candidates(cases, people.relations, people.scores)} | compared
         tree["comparisons"] = [paired(cases, relations, *two) for two in product(rivals, baselines)]
+        lines = {row.name: row for row in rows}
+        pairs = [[lines[name] for name in names] for names in contrasts]
+        tree |= {"contrasts": [paired(cases, relations, *two) for two in pairs]} if pairs else {}
     tree["models"] = compared
     given = given or {}
     if Choice in given:
@@ -80,9 +85,11 @@ def meta_evaluate(
         tree["verdict_errors"] = _verdict_errors(cases, given[VerdictRating])
     if Preference in given:
         tree["preferences"] = preference_shares(given[Preference], len(cases))
-    result = bootstrap.estimate(tree, len(cases), resamples)
+    result = bootstrap.estimate(tree, cases.clusters, resamples)
     if people is not None:
         result["comparisons"] = comparisons = differences(result["comparisons"])
+        if contrasts:
+            result["contrasts"] = differences(result["contrasts"])
         for row in rivals:
             mine = [each for each in comparisons if each["first"] == row.name]
             result["judges"][row.name]["best_baseline"] = best_baseline(mine)

@@ -113,7 +113,7 @@ def paper_table(
             for name in RATIONALES
             if name in columns
         }
-        figures = bootstrap.estimate(figures, len(cases), resamples)
+        figures = bootstrap.estimate(figures, cases.clusters, resamples)
         for name in columns:
             unit, bounds = ((0.0, 1.0), (-1.0, 1.0)) if name in ACCURACIES else (None, None)
             theirs, own = (over_runs(side, unit)["mean"] for side in figures[name])

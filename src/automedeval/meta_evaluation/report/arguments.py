@@ -46,6 +46,14 @@ class ReportArguments(BaselineArguments):
         "names of the judges of introspection rounds 0, 1, 2, …, for a forecast (needs --ratings)",
         [],
     )
+    contrasts: list[str] = option(
+        "pairs of judges, FIRST=SECOND, whose concordances are compared; p-values are adjusted for their number (Holm)",
+        [],
+    )
+    clusters: str | None = option(
+        "key of the cases that says which depend on each other, as those on one passage: they are resampled together",
+        None,
+    )
     teacher_verdicts: str | None = option(
         "name of the judge in --verdicts that taught the others, to measure how similar their rationales are to its own",
         None,
@@ -62,8 +70,12 @@ class ReportArguments(BaselineArguments):
     resamples: int = option("resamples of the bootstrap over cases", RESAMPLES)
 
     def __post_init__(self) -> None:
-        for name in ("verdicts", "ratings", "rounds", "audits", "worse"):
+        for name in ("verdicts", "ratings", "rounds", "contrasts", "audits", "worse"):
             setattr(self, name, comma_list(getattr(self, name)))
         if not self.verdicts and not self.ratings:
             raise RecordError("--verdicts names no file")
+        if wrong := [names for names in self.contrasts if names.count("=") != 1]:
+            raise RecordError(f"--contrasts: must be FIRST=SECOND, not {wrong[0]!r}")
+        if self.contrasts and not self.ratings:
+            raise RecordError("--contrasts needs --ratings: judges are compared by people's")
         check_least(self, 100, "resamples")

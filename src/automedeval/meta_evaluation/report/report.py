@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import yaml
 
 from automedeval.meta_evaluation.agreement.baselines import measure_baselines
@@ -102,7 +103,7 @@ def make_report(
     Raises:
         RecordError: a file or an argument is wrong.
     """
-    cases = Cases.read(args.cases, blank=args.blank)
+    cases = Cases.read(args.cases, blank=args.blank, cluster=args.clusters)
     names = [*packaged_rubrics(), *([args.rubric] if args.rubric else [])]
     rubrics = {rubric.name: rubric for rubric in map(read_rubric, names)}
     given = files_by_kind(args.ratings)
@@ -139,6 +140,11 @@ def make_report(
     if ratings:
         notes += english_only(cases.records, "baselines that count words or compare embeddings")
     check_names("--rounds", args.rounds, lines)
+    contrasts = [names.split("=") for names in args.contrasts]
+    for two in contrasts:
+        check_names("--contrasts", two, [row.name for row in rows])
+    if args.clusters:
+        notes.append(f"resampled are the {len(np.unique(cases.clusters))} clusters of the cases")
     main = main_row(rows, args.main_judge)
     people = None
     if ratings:
@@ -172,7 +178,8 @@ def make_report(
     if people is not None:
         encoder = load_encoder(notes)
         baselines = measure_baselines(cases, encoder, notes)
-    result = meta_evaluate(cases, [*judges, *baselines], people, further, args.resamples, main=main)
+    shown = (people, further, args.resamples, main, contrasts)
+    result = meta_evaluate(cases, [*judges, *baselines], *shown)
     rationales = None
     if teacher is not None:
         models = {
@@ -180,7 +187,7 @@ def make_report(
         }
         models = {name: None if value == "none" else value for name, value in models.items()}
         similarity = compare_rationales(cases, judges, teacher, load_score(), **models)
-        result["similarity"] = estimate(similarity, len(cases), args.resamples)
+        result["similarity"] = estimate(similarity, cases.clusters, args.resamples)
         rationales = (similarity["judges"], result["similarity"]["judges"])
     if people is not None:
         tests = (main.name, rationales, args.resamples)
@@ -191,7 +198,7 @@ def make_report(
         )
     if on_criteria:
         result["criteria"] = estimate(
-            criteria_result(cases, on_criteria, labelled), len(cases), args.resamples
+            criteria_result(cases, on_criteria, labelled), cases.clusters, args.resamples
         )
     if args.rounds:
         result["rounds"] = follow_rounds(result["table2"]["rows"], args.rounds)

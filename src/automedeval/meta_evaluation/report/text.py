@@ -19,7 +19,7 @@ from automedeval.meta_evaluation.facts import (
     trust,
 )
 from automedeval.meta_evaluation.page import Bars, PageTable
-from automedeval.records.text import interval, percent, several, span
+from automedeval.records.text import interval, p_value, percent, several, span
 
 READ_FIRST = 3  # cases that a line names
 
@@ -248,10 +248,22 @@ def further(result: dict[str, Any]) -> list[str]:
             )
         others = (name for name in judges if name != main and "outcome" in credit_of(result, name))
         sentences += [against_best(name, judges[name]["best_baseline"]) for name in others]
+        sentences += map(_contrast, result.get("contrasts", ()))
     for judge in dict.fromkeys(record["name"] for record in judges.values()):
         if "people" in result or judge != result["judges"][main]["name"]:
             sentences += _chosen(judge, result.get("choices", {}).get(judge, {}))
     return sentences
+
+
+def _contrast(compared: Mapping[str, Any]) -> str:
+    """Say how much better one judge orders responses as people do than another."""
+    sides = " and ".join(percent(side["value"]) for side in compared["concordances"])
+    p = compared["p_adjusted"]
+    tested = "no p-value" if p is None else f"p {p_value(p)}, adjusted"
+    return (
+        f"{compared['first']} and {compared['second']} order {sides} of the pairs as people do: "
+        f"{span(compared['difference'], 1, 100)} points, {tested}."
+    )
 
 
 def leaderboard(result: dict[str, Any]) -> PageTable:
