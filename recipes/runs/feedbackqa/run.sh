@@ -2,14 +2,15 @@
 # Does the recipe make a judge better? Public ratings of answers with written reasons (FeedbackQA) become a weak and a strong teacher's
 # verdicts; the arms learn from them, and are compared on sources that no arm saw. Every step goes on where it stopped.
 #   AUTOMEDEVAL_DATA=FOLDER OUTPUT=/var/tmp/feedbackqa bash recipes/runs/feedbackqa/run.sh [--dry_run] ARM...
-# The arms: B the base, S the same rows shuffled, C the curriculum, O strong labels from the start.
+# The arms: B the base, S the same rows shuffled, C the curriculum, O strong labels from the start; and from C one pass each, U on
+# unrevised rows, I after introspection with mistakes found out of fold, X on as many rows revised at random.
 # BASE names another base, ADAPTER=true trains an adapter, CASES=12 takes so many cases of each source, SFT and JUDGE are more options.
 cd "$(dirname "$0")/../../.."
 RUN=recipes/runs/feedbackqa
 arms='' options=''
 for word in "$@"; do
   case $word in
-  [BSCO]) arms+=" $word" ;;
+  [BSCUIXO]) arms+=" $word" ;;
   *) options+=" $word" ;;
   esac
 done
@@ -17,12 +18,20 @@ set -- $options
 . recipes/runs/steps.sh
 
 BASE=${BASE:-models/SmolLM2-135M-Instruct}
+ENCODER=${ENCODER:-models/all-MiniLM-L6-v2}
 OUTPUT=${OUTPUT:-verdicts/feedbackqa}
 DATA=$OUTPUT/data
 bring "${AUTOMEDEVAL_DATA:-AUTOMEDEVAL_DATA}/feedbackqa" "cases.jsonl and ratings.jsonl of FeedbackQA" \
   "github.com/McGill-NLP/feedbackqa, in the layout of docs/records.md"
 bring "$BASE/config.json" "the base" "automedeval get-models"
 all_there
+
+# once FUNCTION NAME...: what several arms need is made once.
+declare -A made
+once() {
+  [[ ${made[$2]:-} ]] || "$@"
+  made[$2]=true
+}
 
 # --- ratings become verdicts of two teachers, and sources are left out
 step "ratings become verdicts, and sources are left out" \
@@ -37,7 +46,7 @@ built() { # built FOLDER PLAN
 adapter="--use_peft true --lora_r 8 --lora_alpha 16 --lora_target_modules q_proj k_proj v_proj o_proj --learning_rate 2.0e-4"
 trained() { # trained NAME START DATASET SPLIT
   step "training: $1" python recipes/sft.py --config $RUN/sft.yaml --model_name_or_path $2 --dataset_name $OUTPUT/$3 \
-    --dataset_train_split $4 --output_dir $OUTPUT/checkpoints/$1 ${ADAPTER:+$adapter} ${SFT:-}
+    --dataset_train_split "$4" --output_dir $OUTPUT/checkpoints/$1 ${ADAPTER:+$adapter} ${SFT:-}
 }
 judged() { # judged NAME CASES OPTION...
   local name=$1 cases=$2
@@ -49,13 +58,29 @@ tested() { # tested NAME CHECKPOINT
   judged $1 left_out --judge $2
   judged $1 mediqa --judge $2
 }
-curriculum() { # curriculum ARM DATASET: three stages, each from the one before; the first two judge CDC's cases alone
+curriculum() { # curriculum ARM DATASET: three stages, each from the one before; the first two judge the cases of the curve alone
   local stage before=$BASE
   for stage in stage1 stage2 stage3; do
     trained $1-$stage $before $2 $stage
     before=$OUTPUT/checkpoints/$1-$stage
-    [[ $stage == stage3 ]] || judged $1-$stage left_out --judge $before --limit ${CASES:-108}
+    [[ $stage == stage3 ]] || judged $1-$stage curve --judge $before
   done
+}
+all=stage1+stage2+stage3
+first='stage1[:50%]+stage2[:50%]+stage3[:50%]' second='stage1[50%:]+stage2[50%:]+stage3[50%:]'
+fold() { # fold NAME SPLIT OTHER: a judge learns from half of the rows, and judges the others
+  trained $1 $BASE instructions "$2"
+  step "$1 judges the rows that it has not seen" automedeval judge --cases $DATA/cases.jsonl --dataset $OUTPUT/instructions \
+    --split "$3" --rubric $RUN/rubric.yaml --rationale false --judge $OUTPUT/checkpoints/$1 --judge_name $1 \
+    --output $OUTPUT/verdicts/$1 ${JUDGE:-}
+}
+round_of() { # round_of ARM ROWS: the second rater discusses mistakes, or all rows
+  local about="--dataset $OUTPUT/instructions --cases $DATA/cases.jsonl --rubrics $RUN/rubric.yaml --output $OUTPUT/instructions-$1"
+  local said=recording:$OUTPUT/partners-$1.jsonl
+  step "what the partners of $1 say" python $RUN/partners.py "${AUTOMEDEVAL_DATA:-AUTOMEDEVAL_DATA}" $OUTPUT $1
+  step "they discuss the rows of $1" python recipes/introspect_discuss.py $about --verdicts $OUTPUT/verdicts/F1 $OUTPUT/verdicts/F2 \
+    --rows $2 --suggester $said --reviewer $said --knowledge none
+  step "the rows of $1 are revised" python recipes/introspect_revise.py $about --training $RUN/sft.yaml
 }
 
 for arm in $arms; do
@@ -66,12 +91,48 @@ for arm in $arms; do
       step "the base's likelihood of $cases" automedeval judge --cases $DATA/$cases.jsonl --judge likelihood:$BASE \
         --output $OUTPUT/verdicts/$cases
       step "the small judge judges $cases" automedeval judge --cases $DATA/$cases.jsonl --judge small \
-        --encoder models/all-MiniLM-L6-v2 --output $OUTPUT/verdicts/$cases
+        --encoder $ENCODER --output $OUTPUT/verdicts/$cases
     done
     ;;
-  C) built instructions plan && curriculum C instructions ;;
   S) built shuffled plan_shuffled && curriculum S shuffled ;;
   O) built strong plan_strong && curriculum O strong ;;
+  [CUIX]) once built instructions plan && once curriculum C instructions ;;
   esac
-  [[ $arm == B ]] || tested $arm $OUTPUT/checkpoints/$arm-stage3
+  case $arm in
+  U) trained U $OUTPUT/checkpoints/C-stage3 instructions $all ;;
+  [IX])
+    once fold F1 "$first" "$second"
+    once fold F2 "$second" "$first"
+    once round_of I mistakes
+    [[ $arm == I ]] || once round_of X all
+    trained $arm $OUTPUT/checkpoints/C-stage3 instructions-$arm train
+    ;;
+  esac
+  case $arm in
+  [SCO]) tested $arm $OUTPUT/checkpoints/$arm-stage3 ;;
+  [UIX]) tested $arm $OUTPUT/checkpoints/$arm ;;
+  esac
+  [[ $arm != X ]] || step "the third rater on what was revised" \
+    python $RUN/partners.py "${AUTOMEDEVAL_DATA:-AUTOMEDEVAL_DATA}" $OUTPUT precision
 done
+
+# --- the table: what was left out, in clusters of cases around a passage; the contrasts of the arms that are there
+there() { [[ $dry_run ]] || grep -q "\"judge\": \"$1\"" $OUTPUT/verdicts/left_out/verdicts.jsonl; }
+compared() { # compared FIRST=SECOND...: the option of a report for those of the pairs whose arms are there
+  local pair pairs=''
+  for pair in "$@"; do
+    if there ${pair%=*} && there ${pair#*=}; then pairs+=" $pair"; fi
+  done
+  echo "--clusters cluster${pairs:+ --contrasts$pairs}"
+}
+report() { # report NAME CASES RATINGS OPTIONS VERDICTS...
+  step "the report $1" automedeval report --cases $DATA/$2.jsonl --ratings "$3" --raters anonymous --rubric $RUN/rubric.yaml \
+    --encoder $ENCODER --output $OUTPUT/reports/$1 $4 --verdicts "${@:5}"
+}
+report left_out left_out $DATA/left_out_ratings.jsonl "$(compared C=S I=U)" $OUTPUT/verdicts/left_out
+report secondary left_out $DATA/left_out_ratings.jsonl "$(compared I=X C=O)" $OUTPUT/verdicts/left_out
+report mediqa mediqa "${AUTOMEDEVAL_DATA:-AUTOMEDEVAL_DATA}/mediqa_validation/ratings.jsonl" "" $OUTPUT/verdicts/mediqa
+if [[ $dry_run || -d $OUTPUT/verdicts/curve ]]; then
+  report curve curve $DATA/left_out_ratings.jsonl "--clusters cluster" $OUTPUT/verdicts/curve $OUTPUT/verdicts/left_out
+fi
+step "what is kept of the arms, without a text" python $RUN/records.py $OUTPUT $OUTPUT/records

@@ -88,6 +88,10 @@ def main(data: Path, output: Path, most: int | None) -> None:
         write_lines(output / f"{teacher}.jsonl", [each.to_dict() for each in given])
     left_out = [cut(case) for source in LEFT_OUT for case in clustered(of_source[source][:most])]
     write_lines(output / "left_out.jsonl", [case.to_dict() for case in left_out])
+    curve = [
+        case for case in left_out if source_of(case.id) == LEFT_OUT[0]
+    ]  # a stage is measured on
+    write_lines(output / "curve.jsonl", [case.to_dict() for case in curve])
     ids = {case.id for case in left_out}
     kept = [each.to_dict() for (case, _), some in ratings.items() if case in ids for each in some]
     write_lines(output / "left_out_ratings.jsonl", kept)

@@ -1,0 +1,42 @@
+"""Write what an arm leaves, without a text: scores by case, losses, digests of the rows and settings.
+
+python recipes/runs/feedbackqa/records.py OUTPUT FOLDER
+"""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from automedeval.models.checkpoints import read_record
+from automedeval.records import Verdict, read_lines, read_records
+from automedeval.records.journal import write_json
+
+KEPT = ("identity", "history", "versions", "device", "precision", "seconds")
+
+
+def training(checkpoint: Path) -> dict[str, Any]:
+    """Return what a finished stage says of its rows and its settings, and its losses."""
+    record = read_record(checkpoint) or {}
+    losses = [line for _, line in read_lines(checkpoint / "training" / "losses.jsonl")]
+    return {name: record.get(name) for name in KEPT} | {"losses": losses}
+
+
+def main(output: Path, folder: Path) -> None:
+    """Write a file for each stage and for each judge's scores of a file of cases."""
+    for checkpoint in sorted((output / "checkpoints").iterdir()):
+        if (read_record(checkpoint) or {}).get("finished"):
+            write_json(folder / "stages" / f"{checkpoint.name}.json", training(checkpoint))
+    scores: dict[tuple[str, str], dict[str, Any]] = {}
+    for file in sorted((output / "verdicts").glob("*/verdicts.jsonl")):
+        for verdict in read_records(file, Verdict):
+            told = scores.setdefault(
+                (file.parent.name, verdict.judge), {"settings": verdict.settings}
+            )
+            for index, value in verdict.values.items():
+                told.setdefault(verdict.case_id, {})[str(index)] = round(value, 4)
+    for (cases, judge), told in scores.items():
+        write_json(folder / "scores" / cases / f"{judge.replace(':', '-')}.json", told)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]))

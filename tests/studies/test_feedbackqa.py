@@ -1,0 +1,126 @@
+"""The experiment on FeedbackQA from ratings to its table, with simulated ratings and a tiny model: killed, and gone on with."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from doubles.tiny_model import build_tiny_model
+from programs import ROOT, SAMPLE
+
+from automedeval.records import read_cases
+from automedeval.records.journal import write_lines
+
+ARMS = ("S", "U", "X")  # X holds the round of I
+LIMIT = 3000  # seconds
+SOURCES = {"UK": 6, "Australia": 4, "WHO": 4}
+
+pytestmark = pytest.mark.slow
+
+
+def simulate(data: Path) -> None:
+    """Write rated cases with the layout and the ids of the public sets; the sample's answers, and ratings drawn at random."""
+    cases, chance = iter(list(read_cases(SAMPLE / "train_cases.jsonl"))), random.Random(0)
+    sets = {
+        "feedbackqa": SOURCES,
+        "feedbackqa_cdc_valid": {"CDC": 3},
+        "mediqa_validation": {"M": 2},
+    }
+    for name, sources in sets.items():
+        rows, ratings = [], []
+        for source, number in sources.items():
+            for at in range(number):
+                row = next(cases).to_dict() | {"id": f"feedbackqa-{source}-test-{at}"}
+                rows.append(row)
+                for answer in row["responses"]:
+                    about = {"case_id": row["id"], "model": answer["model"], "criterion": "overall"}
+                    for rater in range(1, chance.choice((3, 4))):
+                        given = {"score": chance.randint(1, 4), "comment": f"Reason {rater}."}
+                        ratings.append(about | given | {"annotator": f"rater-{rater}"})
+        (data / name).mkdir(parents=True)
+        write_lines(data / name / "cases.jsonl", rows)
+        write_lines(data / name / "ratings.jsonl", ratings)
+
+
+def start(folder: Path, output: str) -> subprocess.Popen:
+    """Start the script in a session of its own."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    variables = {
+        "AUTOMEDEVAL_DATA": folder / "data",
+        "OUTPUT": folder / output,
+        "BASE": folder / "base",
+    }
+    variables |= {"PATH": path, "PYTHONPATH": ROOT / "src", "ENCODER": "none", "HOME": folder}
+    variables |= {"SFT": "--save_steps 1 --logging_steps 1", "HF_HUB_OFFLINE": 1}
+    command = ["bash", "recipes/runs/feedbackqa/run.sh", *ARMS]
+    with open(folder / f"{output}.log", "ab") as log:
+        return subprocess.Popen(
+            command,
+            cwd=ROOT,
+            env={name: str(value) for name, value in variables.items()},
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+
+def ended(process: subprocess.Popen, log: Path) -> None:
+    """Wait for a script; fail with what it printed if it failed."""
+    process.wait(LIMIT)
+    assert process.returncode == 0, log.read_text(errors="replace")[-3000:]
+
+
+def kill_at(process: subprocess.Popen, file: Path) -> None:
+    """Kill a script with all its steps as soon as a file is there."""
+    until = time.monotonic() + LIMIT
+    while not file.exists():
+        assert process.poll() is None, "the script ended before"
+        assert time.monotonic() < until, f"no {file}"
+        time.sleep(0.02)
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def left(output: Path) -> dict[str, object]:
+    """Return what the arms left that may not depend on interruptions: scores, losses, digests of rows, revisions, figures."""
+    found: dict[str, object] = {}
+    for file in sorted((output / "records").rglob("*.json")):
+        record = json.loads(file.read_text())
+        for name in ("seconds", "versions", "device"):
+            record.pop(name, None)
+        found[str(file.relative_to(output))] = record
+    report = json.loads((output / "reports/left_out/agreement.json").read_text())
+    found |= {"judges": report["judges"], "contrasts": report.get("contrasts")}
+    return found | {"precision": json.loads((output / "precision.json").read_text())}
+
+
+def test_the_experiment_runs_to_its_table_and_is_the_same_after_two_kills(tmp_path: Path) -> None:
+    simulate(tmp_path / "data")
+    build_tiny_model(tmp_path / "base")
+    ended(start(tmp_path, "whole"), tmp_path / "whole.log")
+    killed = tmp_path / "killed"
+    kill_at(start(tmp_path, "killed"), killed / "checkpoints/C-stage2/checkpoint-1/whole")
+    kill_at(start(tmp_path, "killed"), killed / "instructions-I.discussion/discussion.jsonl")
+    ended(start(tmp_path, "killed"), tmp_path / "killed.log")
+    whole = left(tmp_path / "whole")
+    names = {Path(name).stem for name in whole if name.startswith("records/scores/left_out")}
+    assert names == set(ARMS)
+    stages = {Path(name).stem for name in whole if name.startswith("records/stages")}
+    assert {"S-stage3", "C-stage1", "C-stage2", "C-stage3", "F1", "F2", "U", "X"} <= stages
+    precision = whole["precision"]
+    assert precision["I"]["revised"] == precision["X"]["revised"] > 0
+    again = left(killed)
+    for name, content in whole.items():  # paths differ
+        assert without_paths(again[name]) == without_paths(content), name
+
+
+def without_paths(value: object) -> object:
+    """Return a JSON value without the names of the two outputs."""
+    return json.loads(json.dumps(value).replace("/killed/", "/whole/"))
