@@ -123,7 +123,7 @@ compared() { # compared FIRST=SECOND...: the option of a report for those of the
   for pair in "$@"; do
     if there ${pair%=*} && there ${pair#*=}; then pairs+=" $pair"; fi
   done
-  echo "--clusters cluster${pairs:+ --contrasts$pairs}"
+  echo "${pairs:+--contrasts$pairs}"
 }
 report() { # report NAME CASES RATINGS OPTIONS VERDICTS...
   step "the report $1" automedeval report --cases $DATA/$2.jsonl --ratings "$3" --raters anonymous --rubric $RUN/rubric.yaml \
@@ -133,6 +133,6 @@ report left_out left_out $DATA/left_out_ratings.jsonl "$(compared C=S I=U)" $OUT
 report secondary left_out $DATA/left_out_ratings.jsonl "$(compared I=X C=O)" $OUTPUT/verdicts/left_out
 report mediqa mediqa "${AUTOMEDEVAL_DATA:-AUTOMEDEVAL_DATA}/mediqa_validation/ratings.jsonl" "" $OUTPUT/verdicts/mediqa
 if [[ $dry_run || -d $OUTPUT/verdicts/curve ]]; then
-  report curve curve $DATA/left_out_ratings.jsonl "--clusters cluster" $OUTPUT/verdicts/curve $OUTPUT/verdicts/left_out
+  report curve curve $DATA/left_out_ratings.jsonl "" $OUTPUT/verdicts/curve $OUTPUT/verdicts/left_out
 fi
 step "what is kept of the arms, without a text" python $RUN/records.py $OUTPUT $OUTPUT/records

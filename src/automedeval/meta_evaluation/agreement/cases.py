@@ -30,7 +30,6 @@ class Cases:
     notes: list[str] = field(
         default_factory=list
     )  # what to know of the table of answers that they were read from
-    cluster: str | None = None  # the key of the cases that names their cluster
 
     def __post_init__(self) -> None:
         hashes = [hashlib.sha256(case.id.encode()).digest() for case in self.records]
@@ -43,18 +42,12 @@ class Cases:
         self.start = np.cumsum([0, *sizes])
 
     @classmethod
-    def read(
-        cls,
-        path: str,
-        limit: int | None = None,
-        blank: str | None = None,
-        cluster: str | None = None,
-    ) -> "Cases":
+    def read(cls, path: str, limit: int | None = None, blank: str | None = None) -> "Cases":
         """Read the first `limit` cases of a file, or all, with `read_cases`."""
         table = table_of(path, blank=blank)
         notes = [f"{path}: {'; '.join(table.notes)}"] if table and len(table.notes) > 1 else []
         records = list(islice(read_cases(path, blank=blank), limit))
-        return cls(records, path, notes + note_on_thoughts(records), cluster)
+        return cls(records, path, notes + note_on_thoughts(records))
 
     def __len__(self) -> int:
         return len(self.records)
@@ -66,14 +59,10 @@ class Cases:
 
     @cached_property
     def clusters(self) -> np.ndarray:
-        """The number of each case's cluster: int [cases]; RecordError for a case that names none."""
-        if self.cluster is None:
-            return np.arange(len(self))
-        names = [str(case.extra.get(self.cluster) or "") for case in self.records]
-        if "" in names:
-            case = self.records[names.index("")]
-            raise RecordError(f"{self.source}: case {case.id!r} names no {self.cluster!r}")
-        return np.unique(names, return_inverse=True)[1]
+        """The number of each case's cluster, by what it says itself in "cluster": int [cases]; else it is one of its own."""
+        named = [str(case.extra.get("cluster", ["", at])) for at, case in enumerate(self.records)]
+        numbers = {name: number for number, name in enumerate(dict.fromkeys(named))}
+        return np.array([numbers[name] for name in named], int)
 
     @cached_property
     def models(self) -> list[str]:

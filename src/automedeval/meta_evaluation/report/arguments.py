@@ -50,10 +50,6 @@ class ReportArguments(BaselineArguments):
         "pairs of judges, FIRST=SECOND, whose concordances are compared; p-values are adjusted for their number (Holm)",
         [],
     )
-    clusters: str | None = option(
-        "key of the cases that says which depend on each other, as those on one passage: they are resampled together",
-        None,
-    )
     teacher_verdicts: str | None = option(
         "name of the judge in --verdicts that taught the others, to measure how similar their rationales are to its own",
         None,

@@ -103,7 +103,7 @@ def make_report(
     Raises:
         RecordError: a file or an argument is wrong.
     """
-    cases = Cases.read(args.cases, blank=args.blank, cluster=args.clusters)
+    cases = Cases.read(args.cases, blank=args.blank)
     names = [*packaged_rubrics(), *([args.rubric] if args.rubric else [])]
     rubrics = {rubric.name: rubric for rubric in map(read_rubric, names)}
     given = files_by_kind(args.ratings)
@@ -143,8 +143,8 @@ def make_report(
     contrasts = [names.split("=") for names in args.contrasts]
     for two in contrasts:
         check_names("--contrasts", two, [row.name for row in rows])
-    if args.clusters:
-        notes.append(f"resampled are the {len(np.unique(cases.clusters))} clusters of the cases")
+    if (clusters := len(np.unique(cases.clusters))) < len(cases):
+        notes.append(f"resampled are the {clusters} clusters of the {len(cases)} cases")
     main = main_row(rows, args.main_judge)
     people = None
     if ratings:
