@@ -7,8 +7,8 @@ RUN=${RUN:-recipes/runs/demo} SMALL=${SMALL:-recipes/runs/automedeval-135m}
 . recipes/runs/steps.sh
 
 # --- an answer first
-step "The packaged small judge scores three models' answers to 30 questions: first verdicts, before any training" \
-  automedeval judge --config $SMALL/judge_small.yaml --output demo/verdicts/sample
+step "The packaged small judge scores three models' answers to 12 questions: first verdicts, before any training" \
+  automedeval judge --config $SMALL/judge_small.yaml --limit 12 --output demo/verdicts/sample
 step "A first report on these verdicts: which model is best, and may this judge be believed?" \
   automedeval report --config $SMALL/report.yaml --verdicts demo/verdicts/sample --encoder none --output demo/reports/sample-first
 step "Which statements of two bots' answers contradict the references? Six answers are dangerous" \
@@ -17,33 +17,33 @@ step "Which statements of two bots' answers contradict the references? Six answe
 # --- the instruction data set
 step "Two reference books go into a store, because the teachers look facts up in them" \
   python recipes/build_store.py --config $SMALL/build_store.yaml --store demo/stores/sample
-step "A strong teacher (recorded) judges 30 training cases, because a judge learns from verdicts" \
-  python recipes/distill.py --config $SMALL/distill_strong.yaml --limit 30 --store demo/stores/sample --output demo/verdicts/sample-strong
+step "A strong teacher (recorded) judges ten training cases, because a judge learns from verdicts" \
+  python recipes/distill.py --config $SMALL/distill_strong.yaml --limit 10 --store demo/stores/sample --output demo/verdicts/sample-strong
 step "A weak teacher (recorded) judges the same cases, for the first stages of training" \
-  python recipes/distill.py --config $SMALL/distill_weak.yaml --limit 30 --store demo/stores/sample --output demo/verdicts/sample-weak
-step "Physicians' checks (simulated), quality, and a curriculum: verdicts become 8 training rows in three stages" \
+  python recipes/distill.py --config $SMALL/distill_weak.yaml --limit 10 --store demo/stores/sample --output demo/verdicts/sample-weak
+step "Physicians' checks (simulated), quality, and a curriculum: verdicts become four training rows in three stages" \
   python recipes/build_dataset.py --config $SMALL/build_dataset.yaml --plan $RUN/plan.yaml \
   --verdicts demo/verdicts/sample-strong/verdicts.jsonl,demo/verdicts/sample-weak/verdicts.jsonl --output demo/instructions/sample
 
 # --- training; the same test cases before and after it
-judge() { step "$1" automedeval judge --config $SMALL/judge.yaml --limit 4 --max_new_tokens 96 --output demo/verdicts/sample "${@:2}"; }
+judge() { step "$1" automedeval judge --config $SMALL/judge.yaml --limit 2 --max_new_tokens 64 --output demo/verdicts/sample "${@:2}"; }
 train() { # ABOUT YAML FROM DATASET TO
   step "$1" python recipes/sft.py --config $SMALL/"$2".yaml --gradient_accumulation_steps 1 --save_strategy no \
     --model_name_or_path "$3" --dataset_name "$4" --output_dir "$5"
 }
 checkpoints=demo/checkpoints/sample
-judge "A language model of 135M parameters judges four test cases before it is trained, to compare with"
+judge "A language model of 135M parameters judges two test cases before it is trained, to compare with"
 train "Training, stage 1: the form of a verdict, from the weak teacher" \
   stage1 models/SmolLM2-135M-Instruct demo/instructions/sample $checkpoints-stage1
 train "Training, stage 2: from form to quality, from both teachers" \
   stage2 $checkpoints-stage1 demo/instructions/sample $checkpoints-stage2
 train "Training, stage 3: quality, from the strong teacher" \
   stage3 $checkpoints-stage2 demo/instructions/sample $checkpoints-stage3
-judge "The trained judge judges the same four cases: what has it learnt?" --judge $checkpoints-stage3 --judge_name stage3
+judge "The trained judge judges the same two cases: what has it learnt?" --judge $checkpoints-stage3 --judge_name stage3
 
 # --- a round of introspection
 step "It judges its training cases, to find the verdicts in which it differs from its teachers" \
-  automedeval judge --config $SMALL/judge_training1.yaml --judge $checkpoints-stage3 --max_new_tokens 64 \
+  automedeval judge --config $SMALL/judge_training1.yaml --judge $checkpoints-stage3 --max_new_tokens 48 \
   --dataset demo/instructions/sample --output demo/verdicts/sample-stage3-train
 step "These mistakes are discussed (recorded)" python recipes/introspect_discuss.py --config $SMALL/discuss1.yaml \
   --dataset demo/instructions/sample --verdicts demo/verdicts/sample-stage3-train --output demo/instructions/sample-round1
@@ -51,14 +51,14 @@ step "The verdicts that both partners want revised are revised" python recipes/i
   --dataset demo/instructions/sample --output demo/instructions/sample-round1
 train "Training once more, on the revised verdicts" \
   introspection1 $checkpoints-stage3 demo/instructions/sample-round1 $checkpoints-round1
-judge "The judge after this round judges the four cases" --judge $checkpoints-round1 --judge_name introspection1
+judge "The judge after this round judges the two cases" --judge $checkpoints-round1 --judge_name introspection1
 
 # --- may it be believed?
-step "The report on the four cases: every judge beside people's ratings and judges that need no model" \
+step "The report on the two cases: every judge beside people's ratings and judges that need no model" \
   automedeval report --config $SMALL/report.yaml --rounds stage3,introspection1 --encoder none \
   --verdicts demo/verdicts/sample --output demo/reports/sample
-step "An audit of the last judge on four cases: do order, length, planted texts or the patient move its scores?" \
-  automedeval audit --config $SMALL/audit.yaml --judge $checkpoints-round1 --limit 4 --encoder none --output demo/reports/sample-audit
+step "An audit of the last judge on two cases: do order, length, planted texts or the patient move its scores?" \
+  automedeval audit --config $SMALL/audit.yaml --judge $checkpoints-round1 --limit 2 --encoder none --output demo/reports/sample-audit
 
 [[ $dry_run ]] || cat <<END
 
