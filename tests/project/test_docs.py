@@ -112,7 +112,7 @@ def faults(command: list[str]) -> list[str]:
     """Return what is wrong with one command; a program that is not ours is taken as it is."""
     program, words = Path(command[0]).name, command[1:]
     if program == "make":
-        targets = re.findall(r"^([a-z_-]+):", (ROOT / "Makefile").read_text(), re.M)
+        targets = re.findall(r"^([a-z0-9_-]+):", (ROOT / "Makefile").read_text(), re.M)
         return [
             f"no make target {word}" for word in words if "=" not in word and word not in targets
         ]

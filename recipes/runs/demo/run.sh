@@ -17,10 +17,10 @@ step "Which statements of two bots' answers contradict the references? Six answe
 # --- the instruction data set
 step "Two reference books go into a store, because the teachers look facts up in them" \
   python recipes/build_store.py --config $SMALL/build_store.yaml --store demo/stores/sample
-step "A strong teacher (recorded) judges ten training cases, because a judge learns from verdicts" \
-  python recipes/distill.py --config $SMALL/distill_strong.yaml --limit 10 --store demo/stores/sample --output demo/verdicts/sample-strong
+step "A strong teacher (recorded) judges 30 training cases, because a judge learns from verdicts" \
+  python recipes/distill.py --config $SMALL/distill_strong.yaml --limit 30 --store demo/stores/sample --output demo/verdicts/sample-strong
 step "A weak teacher (recorded) judges the same cases, for the first stages of training" \
-  python recipes/distill.py --config $SMALL/distill_weak.yaml --limit 10 --store demo/stores/sample --output demo/verdicts/sample-weak
+  python recipes/distill.py --config $SMALL/distill_weak.yaml --limit 30 --store demo/stores/sample --output demo/verdicts/sample-weak
 step "Physicians' checks (simulated), quality, and a curriculum: verdicts become four training rows in three stages" \
   python recipes/build_dataset.py --config $SMALL/build_dataset.yaml --plan $RUN/plan.yaml \
   --verdicts demo/verdicts/sample-strong/verdicts.jsonl,demo/verdicts/sample-weak/verdicts.jsonl --output demo/instructions/sample
