@@ -186,7 +186,7 @@ def plan(
     update = given.per_device_train_batch_size * given.gradient_accumulation_steps
     splits = [split for split in read_statistics(options.dataset)["splits"] if split != TEST]
     encoder = PromptEncoder.from_checkpoint(options.model, given.chat_template_path)
-    found = read_rows([(options.dataset, split) for split in splits])[2]
+    found, _ = read_rows(options.dataset, "+".join(splits))
     made = tokenize(found, options.dataset, encoder, given.max_length)
     pairs = zip(made["input_ids"], made["completion_mask"])
     rows = [
