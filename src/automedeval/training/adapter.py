@@ -12,7 +12,6 @@ from sentence_transformers.cross_encoder import CrossEncoderTrainer, CrossEncode
 
 from automedeval.models.checkpoints import fingerprint
 from automedeval.models.cross_encoder import load_cross_encoder, save_adapter
-from automedeval.models.pair_reader import PAIR_TOKENS
 from automedeval.records import RecordError, digest
 from automedeval.records.run_record import describe_run
 from automedeval.training.run import DECISIVE, Run
@@ -39,14 +38,11 @@ def train_adapter(
     lora: Mapping[str, Any],
     *,
     start: Path | None = None,
-    labels: int = 1,
-    tokens: int = PAIR_TOKENS,
-    facts: Mapping[str, Any] | None = None,
 ) -> None:
     """Train on rows; write OUTPUT_DIR/adapter and the record of the run. A finished run is left as it is.
 
-    `rows` are as the loss takes them, `labels` and `tokens` as `load_cross_encoder` does; `start` is an adapter to go on from,
-    `lora` has rank, scale and dropout. RecordError if the encoder takes no adapter, or the folder holds another run.
+    `rows` are as the loss takes them; `start` is an adapter to go on from, `lora` has rank, scale and dropout.
+    RecordError if the encoder takes no adapter, or the folder holds another run.
     """
     refuse_unused(vars(training))
     if training.eval_strategy != "no":
@@ -63,11 +59,11 @@ def train_adapter(
     about = describe_run(
         arguments, training, libraries=("sentence-transformers", "peft", "datasets")
     )
-    run = Run(output, {"identity": identity, **about, **(facts or {})})
+    run = Run(output, {"identity": identity, **about})
     if run.finished:
         return
     torch.manual_seed(training.seed)  # of the weights that the adapter starts with
-    model = load_cross_encoder(base, start, trainable=True, labels=labels, tokens=tokens)
+    model = load_cross_encoder(base, start, trainable=True)
     if start is None:
         try:
             model.add_adapter(

@@ -121,8 +121,11 @@ def launched() -> Iterator[None]:
         raise
 
 
-def network_of(start: Path, quantization: Any, training: "TrainingArguments") -> Any:
-    """Return what TRL trains: the path of weights, or with an adapter at `start` its base with the adapter to go on with."""
+def network_of(start: Path, quantization: Any, training: Any) -> Any:
+    """Return what TRL trains: the path of weights, or with an adapter at `start` its base with the adapter to go on with.
+
+    `training` is TRL's SFTConfig.
+    """
     base = base_of(start)
     if base == start:
         return str(start)
