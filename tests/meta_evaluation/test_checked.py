@@ -1,15 +1,13 @@
-"""The table of what was checked: the model with most contradicted answers comes first."""
+"""The table of what was checked: the model with most answers with a number that differs comes first."""
 
-from automedeval.meta_evaluation.checked import LABELS, UNREAD, check_rows
+from automedeval.meta_evaluation.checked import check_rows
 
 
-def test_a_model_without_a_contradicted_answer_stands_after_those_with_one_whether_or_not_it_could_be_read() -> (
+def test_the_model_with_most_marked_answers_stands_first_and_those_that_were_not_read_last() -> (
     None
 ):
     def figures(share: float | None) -> dict:
-        estimate = {"value": share, "low": None, "high": None, "n": 10}
-        counts = dict.fromkeys(("answers", "statements", *LABELS, UNREAD), 10)
-        return counts | {"contradicted_answers": estimate}
+        return {"answers": 10, "differing_answers": {"value": share, "low": None, "high": None}}
 
     shares = {"unread": None, "none": 0.0, "few": 0.1, "most": 0.9}
     rows = check_rows({model: figures(share) for model, share in shares.items()})

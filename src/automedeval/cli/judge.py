@@ -103,7 +103,7 @@ class JudgeArguments(BaselineArguments, EvidenceArguments):
         None,
     )
     split: str | None = option(
-        "with --dataset the rows of these splits alone, as stage1 or stage1[:50%]+stage2[:50%] (default: all that train)",
+        "of --dataset these splits alone, as datasets writes them: stage1+stage2 (default: all that train)",
         None,
     )
     rubric: str | None = option(

@@ -9,8 +9,8 @@
       --teacher_verdicts gpt-4 --output report
 
 Writes OUTPUT/agreement.json, OUTPUT/report.md and OUTPUT/report.html, a page that loads nothing from the network. Without
---ratings the candidates are compared by the judges alone. --rounds adds a forecast for further rounds of introspection, and
-several judges are tested against the main one, in the form of the paper's Table 2. Judges of criteria get a certificate
+--ratings the candidates are compared by the judges alone. --rounds adds a forecast for further rounds, and several judges are tested
+against the main one, as in the paper's Table 2. Judges of criteria get a certificate
 beside physicians where --ratings has their labels.
 """
 
