@@ -26,7 +26,7 @@ step "Physicians' checks (simulated), quality, and a curriculum: verdicts become
   --verdicts demo/verdicts/sample-strong/verdicts.jsonl,demo/verdicts/sample-weak/verdicts.jsonl --output demo/instructions/sample
 
 # --- training; the same test cases before and after it
-judge() { step "$1" automedeval judge --config $SMALL/judge.yaml --limit 2 --max_new_tokens 64 --output demo/verdicts/sample "${@:2}"; }
+judge() { step "$1" automedeval judge --config $SMALL/judge.yaml --limit 2 --max_new_tokens 48 --output demo/verdicts/sample "${@:2}"; }
 train() { # ABOUT YAML FROM DATASET TO
   step "$1" python recipes/sft.py --config $SMALL/"$2".yaml --gradient_accumulation_steps 1 --save_strategy no \
     --model_name_or_path "$3" --dataset_name "$4" --output_dir "$5"
@@ -43,7 +43,7 @@ judge "The trained judge judges the same two cases: what has it learnt?" --judge
 
 # --- a round of introspection
 step "It judges its training cases, to find the verdicts in which it differs from its teachers" \
-  automedeval judge --config $SMALL/judge_training1.yaml --judge $checkpoints-stage3 --max_new_tokens 48 \
+  automedeval judge --config $SMALL/judge_training1.yaml --judge $checkpoints-stage3 --max_new_tokens 32 \
   --dataset demo/instructions/sample --output demo/verdicts/sample-stage3-train
 step "These mistakes are discussed (recorded)" python recipes/introspect_discuss.py --config $SMALL/discuss1.yaml \
   --dataset demo/instructions/sample --verdicts demo/verdicts/sample-stage3-train --output demo/instructions/sample-round1
@@ -57,8 +57,8 @@ judge "The judge after this round judges the two cases" --judge $checkpoints-rou
 step "The report on the two cases: every judge beside people's ratings and judges that need no model" \
   automedeval report --config $SMALL/report.yaml --rounds stage3,introspection1 --encoder none \
   --verdicts demo/verdicts/sample --output demo/reports/sample
-step "An audit of the last judge on two cases: do order, length, planted texts or the patient move its scores?" \
-  automedeval audit --config $SMALL/audit.yaml --judge $checkpoints-round1 --limit 2 --encoder none --output demo/reports/sample-audit
+step "An audit of the last judge on one case: do order, length, planted texts or the patient move its scores?" \
+  automedeval audit --config $SMALL/audit.yaml --judge $checkpoints-round1 --limit 1 --encoder none --output demo/reports/sample-audit
 
 [[ $dry_run ]] || cat <<END
 
