@@ -9,9 +9,8 @@
       --teacher_verdicts gpt-4 --output report
 
 Writes OUTPUT/agreement.json, OUTPUT/report.md and OUTPUT/report.html, a page that loads nothing from the network. Without
---ratings the candidates are compared by the judges alone. --rounds adds a forecast for further rounds, and several judges are tested
-against the main one, as in the paper's Table 2. Judges of criteria get a certificate
-beside physicians where --ratings has their labels.
+--ratings the candidates are compared by the judges alone. --rounds adds a forecast for further rounds, and several judges
+are tested against the main one, as in the paper's Table 2. Judges of criteria are compared with people's labels.
 """
 
 import sys
