@@ -71,7 +71,7 @@ def main(data: Path, output: Path, most: int | None) -> None:
     of_source: dict[str, list[Case]] = defaultdict(list)
     ratings: Ratings = defaultdict(list)
     for name in ("feedbackqa_cdc_valid", "feedbackqa"):
-        for case in read_cases(data / name / "cases.jsonl"):
+        for case in read_cases(data / name / "cases.jsonl", blank=None):
             of_source[source_of(case.id)].append(case)
         for rating in read_records(data / name / "ratings.jsonl", Rating):
             ratings[rating.case_id, rating.model].append(rating)
@@ -95,7 +95,8 @@ def main(data: Path, output: Path, most: int | None) -> None:
     ids = {case.id for case in left_out}
     kept = [each.to_dict() for (case, _), some in ratings.items() if case in ids for each in some]
     write_lines(output / "left_out_ratings.jsonl", kept)
-    others = [cut(case) for case in read_cases(data / "mediqa_validation" / "cases.jsonl")][:most]
+    file = data / "mediqa_validation" / "cases.jsonl"
+    others = [cut(case) for case in read_cases(file, blank=None)][:most]
     write_lines(output / "mediqa.jsonl", [case.to_dict() for case in others])
     print(f"{len(cases):,} answers to train on; {len(left_out):,} cases left out")
 
