@@ -36,7 +36,18 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, SimpleNamespa
 
 
 FIRST = {"rated": "Best model", "unrated": "Wins most pairs"}
-QUESTIONS = ["Harm", "Can the judge be believed?", "Audited?", "What it does not see", "Length"]
+QUESTIONS = [
+    "Numbers beside the reference",
+    "Harm",
+    "Can the judge be believed?",
+    "Audited?",
+    "What it does not see",
+]
+# With a number that differs from a reference the grid begins below a telephone's first screen.
+FIRST_SCREEN = {
+    "laptop": ("p.verdict", "table.bars", "#rows thead"),
+    "telephone": ("p.verdict", "table.bars", "#summary"),
+}
 
 
 @pytest.mark.parametrize("name", ["rated", "unrated"])
@@ -158,7 +169,7 @@ def test_the_first_screen_has_the_answer_and_axe_finds_nothing(
         visit = Visit(browser, one.folder / "report.html", **options)
         page = visit.page
         page.wait_for_selector("#rows tbody tr")
-        for part in ("p.verdict", "table.bars", "#rows thead"):
+        for part in FIRST_SCREEN[size]:
             box = page.locator(part).first.bounding_box()
             assert box["y"] + box["height"] <= SIZES[size]["height"], part
         name = "all => all.map(each => each.id || each.className || each.tagName)"
