@@ -11,21 +11,28 @@ from automedeval.models.checkpoints import read_record
 from automedeval.records import Verdict, read_lines, read_records
 from automedeval.records.journal import write_json
 
-KEPT = ("identity", "history", "versions", "device", "precision", "seconds")
+KEPT = ("identity", "versions", "device", "precision", "seconds")
 
 
 def training(checkpoint: Path) -> dict[str, Any]:
     """Return what a finished stage says of its rows and its settings, and its losses."""
-    record = read_record(checkpoint) or {}
+    record: Any = read_record(checkpoint)
     losses = [line for _, line in read_lines(checkpoint / "training" / "losses.jsonl")]
-    return {name: record.get(name) for name in KEPT} | {"losses": losses}
+    places = [stage | {"dataset": Path(stage["dataset"]).name} for stage in record["history"]]
+    return {name: record.get(name) for name in KEPT} | {"history": places, "losses": losses}
+
+
+def write(file: Path, record: dict[str, Any]) -> None:
+    """Write a record, in a folder that need not be there."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_json(file, record)
 
 
 def main(output: Path, folder: Path) -> None:
     """Write a file for each stage and for each judge's scores of a file of cases."""
     for checkpoint in sorted((output / "checkpoints").iterdir()):
         if (read_record(checkpoint) or {}).get("finished"):
-            write_json(folder / "stages" / f"{checkpoint.name}.json", training(checkpoint))
+            write(folder / "stages" / f"{checkpoint.name}.json", training(checkpoint))
     scores: dict[tuple[str, str], dict[str, Any]] = {}
     for file in sorted((output / "verdicts").glob("*/verdicts.jsonl")):
         for verdict in read_records(file, Verdict):
@@ -35,7 +42,7 @@ def main(output: Path, folder: Path) -> None:
             for index, value in verdict.values.items():
                 told.setdefault(verdict.case_id, {})[str(index)] = round(value, 4)
     for (cases, judge), told in scores.items():
-        write_json(folder / "scores" / cases / f"{judge.replace(':', '-')}.json", told)
+        write(folder / "scores" / cases / f"{judge.replace(':', '-')}.json", told)
 
 
 if __name__ == "__main__":
