@@ -17,7 +17,7 @@ from safetensors.torch import load_file
 from tables import rows_of
 from trl import ModelConfig, ScriptArguments, SFTConfig, TrlParser
 
-from automedeval.models.checkpoints import read_history, read_record
+from automedeval.models.checkpoints import file_digests, read_history, read_record
 from automedeval.training.start import parse_run, precision, without_bfloat16
 
 CONFIG = "recipes/runs/automedeval-135m/stage1.yaml"
@@ -158,6 +158,8 @@ def test_one_adapter_goes_through_the_stages_and_is_merged_once(
     assert before.keys() == after.keys()
     assert all((before[name] != after[name]).any() for name in before)
     assert not (second / "model.safetensors").exists()
+    digests = file_digests(second)  # a judge is its base too
+    assert digests["base/model.safetensors"] == file_digests(tiny_model)["model.safetensors"]
     assert read_record(second)["base"] == str(tiny_model)
     succeeded(run_recipe("convert_checkpoint", "--input", second, "--output", merged))
     assert [stage.splits for stage in read_history(merged)] == [("stage1",), ("stage2",)]
