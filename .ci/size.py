@@ -11,19 +11,19 @@ from collections.abc import Iterable
 from pathlib import Path
 
 LIMITS = {
-    "src, nodes": 151_950,
-    "tests, nodes": 187_785,
-    "recipes, nodes": 9_852,
-    "benchmarks, nodes": 16_515,
-    "src, nodes a statement": 8.36,
-    "tests, nodes a statement": 9.08,
-    "lines above 100 columns": 2_943,
-    "docs/*.md, bytes": 110_383,
-    "YAML and Jinja in src, bytes": 213_381,
+    "src, nodes": 146_900,
+    "tests, nodes": 182_800,
+    "recipes, nodes": 9_600,
+    "benchmarks, nodes": 16_420,
+    "src, nodes a statement": 8.12,
+    "tests, nodes a statement": 8.88,
+    "lines above 100 columns": 2_860,
+    "docs/*.md, bytes": 108_400,
+    "YAML and Jinja in src, bytes": 176_800,
     "recipes, lines of YAML": 1_599,
-    "options declared": 194,
+    "options declared": 182,
     "rooms": 17,
-    "arrows between rooms": 89,
+    "arrows between rooms": 88,
     "circles of modules": 1,
 }
 ROOT = Path(sys.argv[1] if sys.argv[1:] else ".")

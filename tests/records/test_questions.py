@@ -9,7 +9,6 @@ from programs import needs_encoder, run_command, succeeded
 
 from automedeval.dataset.decontamination import Evaluation
 from automedeval.evidence.run import check_cases
-from automedeval.judges.judge import load_judge
 from automedeval.records import Case, key_of, read_cases
 from automedeval.records.ratings import placed_ratings
 
@@ -56,7 +55,7 @@ def test_what_an_assistant_says_is_no_question():
 
 
 @needs_encoder
-def test_a_checker_is_told_the_same_question_by_check_and_by_the_small_judge():
+def test_a_checker_is_told_what_the_patient_asks():
     weighs = {"role": "user", "content": "My son weighs 20 kg and has had a fever since morning."}
     more = {"reference": "Give 15 mg of paracetamol for each kg of weight."}
     talk = Case.from_dict(case([weighs, HELLO, USER], "Give him 900 mg.", **more))
@@ -68,7 +67,4 @@ def test_a_checker_is_told_the_same_question_by_check_and_by_the_small_judge():
 
     checker = SimpleNamespace(name="c", check=check)
     assert len(list(check_cases(checker, [talk], "reference", set(), ""))) == 1
-    small = load_judge("small")
-    small.checker = checker
-    list(small.findings([talk], [True]))
-    assert told == [f"{ASKED}\n{weighs['content']}"] * 2
+    assert told == [f"{ASKED}\n{weighs['content']}"]
