@@ -5,7 +5,7 @@ from typing import Any
 
 from automedeval.evidence.numbers import Number, differences
 from automedeval.evidence.statements import REFERENCE, Evidence, not_asserted, spans, statements
-from automedeval.records import Case, CheckedResponse, question_text
+from automedeval.records import Case, CheckedResponse, patient_question
 from automedeval.records.language import is_english
 from automedeval.rubrics.questions import Search
 
@@ -118,7 +118,7 @@ def check_cases(
             if not want or findings is None:
                 continue
             response = case.responses[index]
-            marks, unread = marked_numbers(question_text(case.question), response.text, beside)
+            marks, unread = marked_numbers(patient_question(case.question), response.text, beside)
             yield CheckedResponse(
                 case.id, response.model, name, kind, tuple(each.to_dict() for each in findings), tuple(marks), unread,
                 {"case_digest": case.digest, "settings": settings},
@@ -134,5 +134,5 @@ def _stated(
         asked, passages = statements(case.responses[index].text), sentences_of(beside)
         if not passages and kind != "none":  # nothing is known of these: they are not "not found"
             asked = [each._replace(unread=each.unread or NO_EVIDENCE) for each in asked]
-        answers.append((asked, passages, question_text(case.question)))
+        answers.append((asked, passages, patient_question(case.question)))
     return answers
