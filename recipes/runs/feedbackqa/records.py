@@ -11,13 +11,15 @@ from automedeval.models.checkpoints import read_record
 from automedeval.records import Verdict, read_lines, read_records
 from automedeval.records.journal import write_json
 
+CURVE = ("step", "loss", "learning_rate")
 KEPT = ("identity", "versions", "device", "precision", "seconds")
 
 
 def training(checkpoint: Path) -> dict[str, Any]:
     """Return what a finished stage says of its rows and its settings, and its losses."""
     record: Any = read_record(checkpoint)
-    losses = [line for _, line in read_lines(checkpoint / "training" / "losses.jsonl")]
+    lines = [line for _, line in read_lines(checkpoint / "training" / "losses.jsonl")]
+    losses = [{name: line[name] for name in CURVE} for line in lines]
     places = [stage | {"dataset": Path(stage["dataset"]).name} for stage in record["history"]]
     return {name: record.get(name) for name in KEPT} | {"history": places, "losses": losses}
 
