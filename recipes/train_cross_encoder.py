@@ -98,7 +98,7 @@ def main() -> None:
         if not (start / "adapter_config.json").is_file():
             raise RecordError(f"no adapter at {args.start}")
     loss = partial(RankNetLoss, mini_batch_size=-1)
-    train_adapter(args, training, base, rows, loss, LORA, start)
+    train_adapter(args, training, base, rows, loss, LORA, start=start)
 
 
 def scored_cases(args: ListArguments) -> Iterator[Scored]:
