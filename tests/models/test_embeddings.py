@@ -57,7 +57,7 @@ def test_tokens_and_pairs_are_the_librarys_own(exact: Encoder) -> None:
         np.testing.assert_allclose(tokens, torch.nn.functional.normalize(own, dim=1), atol=1e-5)
     pairs = [(one, two) for one in TEXTS for two in TEXTS]
     reader = PairReader(ENCODER, PACKAGED / ADAPTER, "cpu", tokens=64)
-    network = load_cross_encoder(ENCODER, PACKAGED / ADAPTER, tokens=64)
+    network = load_cross_encoder(ENCODER, 64, PACKAGED / ADAPTER)
     expected = network.predict(pairs, convert_to_numpy=True, show_progress_bar=False)
     np.testing.assert_allclose(reader(pairs)[:, 0], expected, atol=1e-4)
     assert reader([]).shape == (0, 1)

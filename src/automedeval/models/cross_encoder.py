@@ -9,15 +9,14 @@ from peft.tuners.lora import LoraLayer
 from sentence_transformers import CrossEncoder
 
 from automedeval.models.checkpoints import loading
-from automedeval.models.pair_reader import PAIR_TOKENS
 
 
 def load_cross_encoder(
     base: Path,
+    tokens: int,
     adapter: Path | None = None,
     device: str = "cpu",
     trainable: bool = False,
-    tokens: int = PAIR_TOKENS,
 ) -> CrossEncoder:
     """Return the cross-encoder of an encoder's folder, with an adapter of `save_adapter` or with a new head, in float32.
 

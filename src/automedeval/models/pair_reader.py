@@ -41,7 +41,7 @@ class PairReader:
         if not self._plain:
             from automedeval.models.cross_encoder import load_cross_encoder
 
-            return load_cross_encoder(self._base, self._adapter, device, tokens=self._tokens)
+            return load_cross_encoder(self._base, self._tokens, self._adapter, device)
         from automedeval.models.bert import Bert
 
         with loading(str(self._adapter)):

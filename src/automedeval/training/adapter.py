@@ -12,6 +12,7 @@ from sentence_transformers.cross_encoder import CrossEncoderTrainer, CrossEncode
 
 from automedeval.models.checkpoints import fingerprint
 from automedeval.models.cross_encoder import load_cross_encoder, save_adapter
+from automedeval.models.pair_reader import PAIR_TOKENS
 from automedeval.records import RecordError, digest
 from automedeval.records.run_record import describe_run
 from automedeval.training.run import DECISIVE, Run
@@ -63,7 +64,7 @@ def train_adapter(
     if run.finished:
         return
     torch.manual_seed(training.seed)  # of the weights that the adapter starts with
-    model = load_cross_encoder(base, start, trainable=True)
+    model = load_cross_encoder(base, PAIR_TOKENS, start, trainable=True)
     if start is None:
         try:
             model.add_adapter(
