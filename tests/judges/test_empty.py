@@ -286,7 +286,10 @@ def test_a_report_counts_what_is_empty_and_what_is_unread(study: Path, tmp_path:
     ]
     succeeded(
         run_command(
-            "report", *options, "--encoder", "none", "--resamples", 100, "--output", tmp_path / "r"
+            "report",
+            *options,
+            *("--worse", "none", "--encoder", "none"),
+            *("--resamples", 100, "--output", tmp_path / "r"),
         )
     )
     result = json.loads((tmp_path / "r" / "agreement.json").read_text())

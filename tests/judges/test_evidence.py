@@ -26,7 +26,7 @@ RESPONSES = [
 ]
 CASE = {
     "id": "c1",
-    "question": "How do I take methotrexate for my arthritis?",
+    "question": "How do I take methotrexate for my arthritis, and what should I do when I forget it?",
     "responses": RESPONSES,
 }
 

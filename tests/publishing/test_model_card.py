@@ -99,11 +99,10 @@ def test_the_card_has_every_fact_of_the_page_but_those_of_the_ranking(
         "foreign": [12, 90],
         "empty": {"rowan-7b": 3},
     }
-    result["judges"]["tiny"] |= {"unread": {"larch-7b": 2}, "contradicted": {"larch-7b": [4, 9]}}
+    result["judges"]["tiny"]["unread"] = {"larch-7b": 2}
     page = answer(result | {"main_judge": result["main_judge"] | {"name": "tiny"}})
     shown = part(filled(checkpoint, result), "How good it is")
     facts = {
-        "Contradicts its evidence",
         "Harm",
         "Audited?",
         "What it does not see",

@@ -205,7 +205,7 @@ def test_the_card_of_the_model_has_the_studys_own_figures(
     about = yaml.safe_load((folder / "plans" / "publish_model.yaml").read_text())
     monkeypatch.chdir(folder)
     text = card_of(
-        about["folder"],
+        Path(about["folder"]),
         **{name: about[name] for name in ("agreement", "audit", "license", "base_model")},
     )
     accuracy = read(folder / "reports" / "wikidoc" / "agreement.json")["judges"]["introspection2"][

@@ -26,25 +26,6 @@ _QUOTE, _RULE = re.compile(r"\s*>"), re.compile(r"\s*\|[-:| ]+\|\s*$", re.M)
 _TABLE = re.compile(r"^\s*\|.*\|\s*$|\t.*\t")
 _WORD = re.compile(r"[^\W\d_]{2,}")
 _HEADING = re.compile(r"#{1,6}\s[^\n]*|(\*\*|__)[^*\n]+\1:?")
-# A heading, or a line above a list, changes what stands below it, but for one of these words alone.
-_NEUTRAL = re.compile(
-    r"(?:\W*\b(?:a|advice|an|and|answers?|are|as|at|can|care|conclusion|do|dos(?:e|es|age|ing)|few|follow(?:ing|s)?|for|general|guidelines?"
-    r"|helps?|here|home|how|important|in|information|instructions?|is|it|key|main|may|more|my|notes?|of|options?|other|our|overview|points?"
-    r"|recommendations?|self|should|simple|some|steps?|summary|take|that|the|these|things?|this|tips?|to|treatments?|try|use|usual|what"
-    r"|ways?|you|your)\b)*\W*",
-    re.I,
-)
-# What the items below complete, what denies them, and a line that says something by itself
-_CONDITION = re.compile(r"\b(?:if|when|unless|until)\b", re.I)
-_DENIES = re.compile(
-    r"\w+n['’]t|(?:do|should|must|can|could) ?not|never|avoid|(?:what|how) not to \w+|\w+ to avoid",
-    re.I,
-)
-_SENTENCE = re.compile(
-    r"(?:take|give|use|drink|eat|apply|inject|stop|start|do|don['’]t|never|avoid|see|call|go|ask)\b|(?:\S+\s+){8}"
-    r"|.*\b(?:is|are|should|must|can|may|will|has|have)\b", re.I,
-)  # fmt: skip
-
 NOT_ASSERTED = {
     name: re.compile("|".join(patterns), re.I)
     for name, patterns in load_yaml(
@@ -52,8 +33,6 @@ NOT_ASSERTED = {
     ).items()
 }
 NOT_ASKED = (*NOT_ASSERTED, "code", "table", "no statement")  # why a statement is not checked
-
-
 REFERENCE = "reference"  # the source of evidence that is not of books
 
 
