@@ -141,7 +141,7 @@ def test_a_csv_ends_its_lines_as_it_likes_and_a_header_may_have_two(tmp_path):
     for end in ("\r", "\n", "\r\n"):
         (tmp_path / "a.csv").write_bytes(text.replace("\r", end).encode())
         with pytest.raises(
-            RecordError, match=r"the columns are question \(of a patient\), rowan, larch; "
+            RecordError, match=r"the columns are question \(of a patient\), rowan, larch$"
         ):
             list(read_cases(tmp_path / "a.csv"))
         (tmp_path / "b.csv").write_bytes(
@@ -173,10 +173,8 @@ def test_a_column_that_is_no_candidate_is_told(tmp_path):
     ]
     table = table_of(write(tmp_path / "a.json", json.dumps(rows)))
     assert table.columns.responses == ("m",)
-    assert (
-        table.notes[1]
-        == "not read: case_id, doses (numbers, not judged), found (no text), empty (no text)"
-    )
+    assert table.notes[1] == "not read: case_id, doses (no text), found (no text), empty (no text)"
+    assert table.columns.textless == ("doses", "found", "empty")
 
 
 def test_a_first_row_without_answers_is_one_of_a_table_too(tmp_path):

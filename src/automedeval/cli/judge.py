@@ -214,7 +214,7 @@ def main() -> None:
     name, file = named_file(args.cases[0])
     version = name if len(args.cases) > 1 and not is_log(file) else None
     tables = read_tables(args)
-    numbers = [name for table in tables.values() for name in table.columns.numbers]
+    textless = {name for table in tables.values() for name in table.columns.textless}
     tell(*what_is_read(tables, args.columns))
     args.cases = [cases_file(args, output, log_args, processes)]
     tell(*[f"judge: {judge_name} (--judge names another)"] * args.judge_by_default)
@@ -290,7 +290,7 @@ def main() -> None:
     verdicts: list[Verdict] = []
     seconds = time.monotonic() - started
     if processes.rank == 0 and (log.new or not awaited):
-        told, verdicts = summary(log, rubric, requests, seconds, numbers)
+        told, verdicts = summary(log, rubric, requests, seconds, textless)
         tell(told)
     tell(*([awaited] if awaited else []))
     if judge.chat is not None:
@@ -340,11 +340,11 @@ def what_is_read(tables: Mapping[str, Table], columns: Sequence[str]) -> list[st
 
 
 def summary(
-    log: Log, rubric: Rubric, requests: Requests, seconds: float, numbers: Iterable[str]
+    log: Log, rubric: Rubric, requests: Requests, seconds: float, textless: Iterable[str]
 ) -> tuple[str, list[Verdict]]:
     """Return the standings of the models by this judge's verdicts, old and new, the counts of the run, and what is known.
 
-    Models whose answers are `numbers` stand there without a score.
+    Columns that are `textless` stand there without a score: they may be a model's.
 
     The first answer that cannot be read is shown in full. Returned too are the verdicts.
     """
@@ -356,7 +356,7 @@ def summary(
         if each.case_id in shown and max(each.order) < len(shown[each.case_id].responses)
     ]
     table, profile = rank(cases, verdicts, rubric, log.path) if verdicts else ([], None)
-    table += [{"model": name, MEAN: NOT_JUDGED} for name in numbers]
+    table += [{"model": name, MEAN: NOT_JUDGED} for name in sorted(textless)]
     errors = Counter(verdict.error for verdict in verdicts if not verdict.valid)
     per_case = len(requests) / len(cases)
     rate = f"{log.new / per_case / seconds:.2f} cases/s, " if log.new and seconds else ""

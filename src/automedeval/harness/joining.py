@@ -62,7 +62,7 @@ def join_logs(
 ) -> tuple[list[Case], list[str]]:
     """Return the cases of several logs or tables, FILE or NAME=FILE, and lines on what was joined and what was left out.
 
-    A table has the answers of one version, in `columns` as `Columns.named` has them; `without_blanks` says what `blank` is.
+    A table has the answers of one version, in `columns` as `Columns.of` has them; `without_blanks` says what `blank` is.
 
     An epoch is a case of its own, because the responses of a case are of different models. RecordError for a fault of
     `read_log`, a log without a model's name, two logs of one model, and if nothing can be joined.

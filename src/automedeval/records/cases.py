@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from automedeval.records.columns import Columns, Table, UnclearColumns
+from automedeval.records.columns import Columns, Table
 from automedeval.records.messages import without_messages
 from automedeval.records.questions import question_text
 from automedeval.records.rows import SHEETS, read_rows
@@ -54,7 +54,7 @@ def table_of(
     blank: str | None = None,
     columns: Sequence[str] = (),
 ) -> Table | None:
-    """Return what a table of answers holds, by `Columns.named` or else by their names; None for a file of cases.
+    """Return what a table of answers holds, by `columns` and else by their names; None for a file of cases.
 
     RecordError as `read_cases`.
     """
@@ -69,19 +69,10 @@ def read_table(
     columns: Sequence[str] = (),
     least_responses: int = 1,
 ) -> Table:
-    """Return what the rows of a table of answers hold, by `columns` or else by their names; RecordError as `read_cases`."""
-    told = [(place, without_messages(row, place)) for place, row in placed]
-    rows = [row for _, row in told]
-    try:
-        held = (
-            Columns.named(columns).of(rows, str(path))
-            if columns
-            else Columns.guessed(rows, least_responses)
-        )
-    except UnclearColumns as error:
-        hint = "say it by --columns question=NAME reference=NAME CANDIDATE …, which judge and prepare take"
-        raise RecordError(f"{path}: {error}; {hint}") from None
-    table = held.table(str(path), told, blank)
+    """Return what the rows of a table of answers hold, see `Columns.of`; RecordError as `read_cases`."""
+    contents = [(place, without_messages(row, place)) for place, row in placed]
+    held = Columns.of([row for _, row in contents], str(path), columns, least_responses)
+    table = held.table(str(path), contents, blank)
     answered = [each for each in table.cases if len(each[1].responses) or not least_responses]
     without = len(table.cases) - len(answered)
     notes = [f"cases without an answer, left out: {without:,}"] if without else []
@@ -93,18 +84,17 @@ def _opened(
 ) -> Table | Iterator[tuple[str, dict]]:
     """Return a table, or the records of cases."""
     rows = read_rows(path, split="test")
-    if columns:
-        return read_table(path, rows, blank, columns)
     first = list(itertools.islice(rows, 1))
     of_cases = any("responses" in row for _, row in first)
-    if not first or of_cases or (not least_responses and Path(path).suffix.lower() not in SHEETS):
+    of_table = least_responses or columns or Path(path).suffix.lower() in SHEETS
+    if not first or of_cases or not of_table:
         return itertools.chain(first, rows)
     placed = [*first, *rows]
     if mixed := next((place for place, row in placed if "responses" in row), None):
         raise RecordError(
             f"{mixed}: has 'responses', as a case has, and the first row is one of a table"
         )
-    return read_table(path, placed, blank, least_responses=least_responses)
+    return read_table(path, placed, blank, columns, least_responses)
 
 
 def _named(cases: Iterable[tuple[str, Case]]) -> Iterator[tuple[str, Case]]:

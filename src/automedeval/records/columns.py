@@ -6,7 +6,7 @@ responses. A long table has a row for each response: the columns question, model
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self
 
@@ -21,14 +21,15 @@ NAMES: dict[str, list[str]] = _WORDS["names"]
 RATINGS: dict[str, list[str]] = _WORDS["ratings"] | {
     role: NAMES[role] for role in ("question", "model")
 }
-BESIDE, DOUBTFUL, TRUSTED, NO_VALUE, CRITERIA, NUMBERS = (
-    frozenset[str](_WORDS[name])
-    for name in ("beside", "doubtful", "trusted", "no_value", "criteria", "numbers")
+BESIDE, TRUSTED, NO_VALUE, CRITERIA = (
+    frozenset[str](_WORDS[name]) for name in ("beside", "trusted", "no_value", "criteria")
 )
-NUMBER = re.compile(r"(?=.*\d)[-+\d.,:/%\sTZ]+", re.S)  # dates and times in digits too
-AMOUNT = re.compile(r"\s*[-+]?\d[\d.,]*\s*%?\s*")
-NOT_JUDGED = "numbers, not judged"
-NO_PROSE = re.compile(r"\S*(?:[@/\\]|\w\.\w)\S*|(?:[\w-]+ )*<\S+@\S+>", re.S)  # addresses and files
+ROLES = ("question", "reference", "id", "topic", "model")
+KNOWN = BESIDE.union(*(NAMES[role] for role in ROLES))
+ENDINGS = ("id", "comment", "comments", "note", "notes")
+PREFERENCE = ("chosen", "rejected")
+NOT_JUDGED = "no text, not judged"
+NO_TEXT = re.compile("|".join(_WORDS["no_text"]), re.S | re.I)
 FAILURE = re.compile("|".join(_WORDS["failures"]), re.S)
 CHOICE = re.compile(r"(\s*\(?[A-J]\)?[.:]?\s*(\n|\Z))+", re.I)
 NAMELESS = re.compile(r"(Unnamed: \d+)?\s*")
@@ -36,7 +37,11 @@ BLANK = ("lowest", "skip")  # what a blank cell of a candidate is, see `without_
 
 
 class UnclearColumns(RecordError):
-    """It cannot be seen what the columns of a table hold."""
+    """The columns of a table can be read in several ways; `columns` says one of these as `--columns` does."""
+
+    def __init__(self, message: str, columns: Sequence[str]):
+        super().__init__(message)
+        self.columns = columns
 
 
 @dataclass(frozen=True)
@@ -50,110 +55,58 @@ class Columns:
     reference: str | None = None
     topic: str | None = None
     id: str | None = None
-    numbers: tuple[str, ...] = ()  # columns that may be a candidate's, and hold numbers alone
+    textless: tuple[str, ...] = ()  # columns of no known name, and without text
 
     @classmethod
-    def named(cls, entries: Sequence[str]) -> Self:
-        """Return the columns that `--columns` names: ROLE=COLUMN, or a column with a candidate's responses.
+    def of(
+        cls, rows: Sequence[dict], path: str, told: Sequence[str] = (), least_responses: int = 1
+    ) -> Self:
+        """Return the columns by their names, and by what is told of them, as by `--columns`.
 
-        RecordError for no question, a role or a column that comes twice, or one of model and answer without the other.
-        """
-        split = [
-            (role, column)
-            for role, sign, column in (each.partition("=") for each in entries)
-            if role in NAMES and sign
-        ]
-        roles, responses = (
-            dict(split),
-            [each for each in entries if each.partition("=")[::2] not in split],
-        )
-        named = [("", role) for role, _ in split] + [
-            ("the column ", name) for name in [*roles.values(), *responses]
-        ]
-        if twice := next((each for each in named if named.count(each) > 1), None):
-            raise RecordError(f"--columns: {twice[0]}{twice[1]!r} is named twice")
-        if "question" not in roles:
-            raise RecordError("--columns: question=COLUMN is missing")
-        if ("model" in roles) != ("answer" in roles):
-            raise RecordError("--columns: model=COLUMN and answer=COLUMN need each other")
-        return cls(**roles, responses=tuple(responses), numbers=())
+        An entry of `told` is ROLE=COLUMN, or a column with a candidate's responses. Of a role that no entry has, the column is
+        known by its name. Where no entry names a candidate, every other column with text is one; but where no responses are
+        needed and entries are given, none is.
 
-    def of(self, rows: Sequence[dict], path: str) -> Self:
-        """Return the named columns of a table, which has an id where a column is called so; RecordError if one is missing."""
-        every = _names(rows)
-        if missing := next((name for name in self.every if name not in every), None):
-            raise RecordError(
-                f"{path}: --columns: no column {missing!r}; the columns are {', '.join(every)}"
-            )
-        return self if self.id or "id" not in every else replace(self, id="id")
-
-    @classmethod
-    def guessed(cls, rows: Sequence[dict], least_responses: int = 1) -> Self:
-        """Return the columns by their names; one that holds numbers alone has no responses, see `numbers`.
-
-        UnclearColumns for no column or several with the question, or none with responses although some are needed.
+        RecordError for an entry that is wrong, a text without a column's name, or no responses although some are needed;
+        UnclearColumns for no column or several with the question, or one that may be the reference or a candidate's.
         """
         every = _names(rows)
-        named = {
-            role: [name for name in every if plain(name) in names] for role, names in NAMES.items()
-        }
-        answers = named.pop("answer")
         listed = f"the columns are {', '.join(' '.join(name.split()) for name in every)}"
-        columns: dict[str, Any] = {}
-        for role, names in named.items():
-            exact = [name for name in names if plain(name) == role] if role != "question" else []
-            if len(exact or names) > 1:
-                raise UnclearColumns(
-                    f"{' or '.join(map(repr, exact or names))} may be the {role}; {listed}"
-                )
-            columns.update((role, name) for name in exact or names)
-        if "question" not in columns:
-            raise UnclearColumns(f"no column is called question; {listed}")
-        if nameless := [
-            name for name in every if NAMELESS.fullmatch(name) and _has_text(name, rows)
-        ]:
-            raise UnclearColumns(
-                f"{nameless[0]!r} holds text, and the file has no name for it; {listed}"
-            )
-        if "model" in columns:
-            if len(answers) != 1:
-                raise UnclearColumns(
-                    f"beside {columns['model']!r}, one column must be called answer; {listed}"
-                )
-            return cls(answer=answers[0], **columns)
-        taken = {name for names in named.values() for name in names}
-        rest = [name for name in every if name not in taken and _has_text(name, rows)]
-        pair = [name for name in rest if plain(name) in ("chosen", "rejected")]
-        if len(pair) == 2:  # a row of preferences, which has no other answer
-            others = [name for name in rest if name not in pair]
-        else:
-            others = [name for name in rest if name not in answers and _is_beside(name)]
-        rest = [name for name in rest if name not in others]
-        # Where responses are not needed, an answer without a reference beside it may be the trusted one.
-        alone = (
-            not least_responses
-            and "reference" not in columns
-            and [plain(name) for name in rest] == ["answer"]
-        )
-        trusted = [
-            name for name in rest if TRUSTED & {_unnumbered(name), *_unnumbered(name).split("_")}
-        ]
-        if unsure := answers if answers and (alone or len(rest) > 1) else trusted:
-            raise UnclearColumns(
-                f"{unsure[0]!r} may be the reference, or a candidate's responses; {listed}"
-            )
-        told = ", ".join(map(_listed, others))
-        if found := _doubt(rest, rows, columns["question"]) if least_responses else None:
-            kept = ", ".join(_listed(name) for name in rest if name not in found[0]) or "none"
-            doubt = f"{', '.join(map(repr, found[0]))} may hold a candidate's answers, or something else ({found[1]})"
-            raise UnclearColumns(f"{doubt}; taken for answers: {kept}; left out: {told or 'none'}")
-        if not rest and least_responses:
-            listed += f"; left out: {told}" if others else ""
-            raise UnclearColumns(f"no column has responses; {listed}")
-        numbers = [
-            name for name in every if name not in taken and _may_be_answers(name, rest, rows)
-        ]
-        return cls(responses=tuple(rest), numbers=tuple(numbers), **columns)
+        roles, responses = _told(told)
+        named = [*roles.values(), *responses]
+        if missing := next((name for name in named if name not in every), None):
+            raise RecordError(f"{path}: --columns: no column {missing!r}; {listed}")
+        free = [name for name in every if name not in named]
+        doubts = _recognize(roles, free, ROLES[:-1] if responses else ROLES)
+        unknown = [name for name in free if not _is_known(name)]
+        texts = [name for name in unknown if _has_text(name, rows)]
+        if "question" not in roles:
+            asking = [name for name in texts if plain(name) not in PREFERENCE]
+            if not asking:
+                raise RecordError(f"{path}: no column is called question; {listed}")
+            doubts.insert(0, "no column is called question")
+            roles = {"question": asking[0], **roles}
+            texts.remove(asking[0])
+        textless: list[str] = []
+        if "model" in roles or "answer" in roles:
+            doubts += _find_answer(roles, texts)
+        elif not responses and (least_responses or not told):
+            if nameless := [name for name in texts if NAMELESS.fullmatch(name)]:
+                what = f"{nameless[0]!r} holds text, and the file has no name for it"
+                raise RecordError(f"{path}: {what}; {listed}")
+            textless = [n for n in unknown if n not in texts and not NAMELESS.fullmatch(n)]
+            pair = [name for name in texts if plain(name) in PREFERENCE]
+            responses = pair if len(pair) == len(PREFERENCE) else texts
+            if unsure := _may_be_reference(responses, roles, least_responses):
+                doubts.append(f"{unsure!r} may be the reference, or a candidate's responses")
+                roles.setdefault("reference", unsure)
+                responses = [name for name in responses if name != unsure]
+            elif least_responses and not responses and not doubts:
+                raise RecordError(f"{path}: no column has responses; {listed}")
+        if doubts:
+            entries = [*(f"{role}={name}" for role, name in roles.items()), *responses]
+            raise UnclearColumns(f"{path}: {doubts[0]}; {listed}", entries)
+        return cls(**roles, responses=tuple(responses), textless=tuple(textless))
 
     def __str__(self) -> str:
         roles = {name: role for role in NAMES if (name := getattr(self, role))}
@@ -199,7 +152,6 @@ class Columns:
         told = {name for row in contents for name in row if filled(row[name])}
         unread = [name for name in unread if not NAMELESS.fullmatch(name) or name in told]
         kinds = {name: "" if _has_text(name, contents) else " (no text)" for name in unread}
-        kinds |= dict.fromkeys(self.numbers, f" ({NOT_JUDGED})")
         shown = ", ".join(_listed(name) + kinds[name] for name in unread)
         words = sum(no_value(response.text) for _, case in cases for response in case.responses)
         notes = [
@@ -365,6 +317,68 @@ def _unnumbered(name: str) -> str:
     return plain(name).rstrip("_0123456789")
 
 
+def _told(entries: Sequence[str]) -> tuple[dict[str, str], list[str]]:
+    """Return role → column, and the columns of candidates, that `--columns` names; RecordError for a name that comes twice."""
+    roles: dict[str, str] = {}
+    responses: list[str] = []
+    for entry in entries:
+        role, sign, column = entry.partition("=")
+        if not sign or role not in NAMES:
+            responses.append(entry)
+        elif role in roles:
+            raise RecordError(f"--columns: {role!r} is named twice")
+        else:
+            roles[role] = column
+    named = [*roles.values(), *responses]
+    if twice := next((name for name in named if named.count(name) > 1), None):
+        raise RecordError(f"--columns: the column {twice!r} is named twice")
+    return roles, responses
+
+
+def _recognize(roles: dict[str, str], names: Sequence[str], wanted: Iterable[str]) -> list[str]:
+    """Add to role → column those of the wanted ones that are known by their names; return which may be several columns."""
+    doubts = []
+    for role in wanted:
+        called = [name for name in names if plain(name) in NAMES[role]]
+        exact = [name for name in called if plain(name) == role]
+        found = called if role == "question" else exact or called
+        if role in roles or not found:
+            continue
+        if len(found) > 1:
+            doubts.append(f"{' or '.join(map(repr, found))} may be the {role}")
+        roles[role] = found[0]
+    return doubts
+
+
+def _find_answer(roles: dict[str, str], texts: Sequence[str]) -> list[str]:
+    """Add to role → column, of a long table, that of the answers; return why it is in doubt."""
+    if "model" not in roles:
+        raise RecordError("--columns: model=COLUMN and answer=COLUMN need each other")
+    if "answer" in roles:
+        return []
+    answers = [name for name in texts if plain(name) in NAMES["answer"]]
+    roles["answer"] = next(iter([*answers, *texts]), roles["model"])
+    doubt = f"beside {roles['model']!r}, one column must be called answer"
+    return [] if len(answers) == 1 else [doubt]
+
+
+def _is_known(name: str) -> bool:
+    """Return whether a column is no candidate's by its name."""
+    words = _unnumbered(name).split("_")
+    return plain(name) in KNOWN or "_".join(words) in BESIDE or words[-1] in ENDINGS
+
+
+def _may_be_reference(names: list[str], roles: Container[str], least_responses: int) -> str | None:
+    """Return the first of the columns with text that may be the reference, and no candidate's; None if there is none."""
+    answers = [name for name in names if plain(name) in NAMES["answer"]]
+    # Where responses are not needed, an answer without a reference beside it may be the trusted one.
+    alone = not least_responses and "reference" not in roles and names == ["answer"]
+    if answers and (alone or len(names) > 1):
+        return answers[0]
+    trusted = (name for name in names if TRUSTED & {_unnumbered(name), *plain(name).split("_")})
+    return next(trusted, None)
+
+
 def _text(cell: Any) -> str:
     return cell if filled(cell) else ""
 
@@ -397,113 +411,13 @@ def fault_of_reference(cell: Any) -> str | None:
 
 
 def _has_text(name: str, rows: Iterable[dict]) -> bool:
-    """Return whether a column holds text; numbers are none."""
-    texts = [row[name] for row in rows if isinstance(row.get(name), str) and filled(row[name])]
-    return any(not NUMBER.fullmatch(text) for text in texts)
-
-
-def _may_be_answers(name: str, answers: Sequence[str], rows: Iterable[dict]) -> bool:
-    """Return whether a column holds numbers alone, and is named as those of answers are, and not as data beside them."""
-    cells = [row[name] for row in rows if filled(row.get(name))]
-    ends = {_words(name)[0], _words(name)[-1], _unnumbered(name)}
-    known = NUMBERS | CRITERIA | BESIDE | DOUBTFUL | TRUSTED | {*RATINGS["score"]}
-    return (
-        bool(cells)
-        and all(AMOUNT.fullmatch(str(cell)) for cell in cells)
-        and _form(name) in map(_form, answers)
-        and not ends & known
-    )
-
-
-def _filled(name: str, rows: Iterable[dict]) -> list[str]:
-    """Return the texts of a column that are not blank."""
-    return [cell.strip() for row in rows if isinstance(cell := row.get(name), str) and cell.strip()]
-
-
-def _words(name: str) -> list[str]:
-    """Return the words of a name without a number at its end; names of models have "-" and ":thinking", which part none."""
-    return re.split(
-        r"(?:(?!:thinking\b)[^\w-]|_)+", re.sub(r"\A[\W_]+|[\W\d_]+\Z", "", _cased(name))
-    )
-
-
-def _is_beside(name: str) -> bool:
-    """Return whether a column of text is no candidate's by its name."""
-    return _unnumbered(name) in BESIDE or _words(name)[-1] in {
-        "id",
-        "comment",
-        "comments",
-        "note",
-        "notes",
-    }
+    """Return whether a column holds text; numbers, dates and addresses are none, nor words for no value among them."""
+    strings = [row[name].strip() for row in rows if isinstance(row.get(name), str)]
+    cells = [cell for cell in strings if cell]
+    texts = [cell for cell in cells if not NO_TEXT.fullmatch(cell)]
+    return bool(texts) and (len(texts) == len(cells) or not all(map(no_value, texts)))
 
 
 def _answer_in(cell: Any, name: str) -> tuple[str, Any]:
     """Return what `text_in_object` does; a program's error stands as it is."""
     return ("", cell) if is_failure(cell) else text_in_object(cell, name)
-
-
-def _form(cell: str) -> str:
-    """Return a text with one letter for each word and one digit for each number, as dates have it alike."""
-    return re.sub(r"\d+", "0", re.sub(r"[^\W\d_]+", "a", cell))
-
-
-def _doubt(
-    names: Sequence[str], rows: Sequence[dict], question: str
-) -> tuple[list[str], str] | None:
-    """Return columns that may be no candidates', and why, beside others that look like answers; None if there are none."""
-    cells = {name: _filled(name, rows) for name in names}
-    length = {name: sorted(map(len, texts))[len(texts) // 2] for name, texts in cells.items()}
-    most = {
-        name: max((length[each] for each in names if each != name), default=length[name])
-        for name in names
-    }
-    asked = {
-        name: [(key_of(row.get(question)), key_of(row.get(name))) for row in rows] for name in names
-    }
-    pairs = {_words(name)[0] for name in names} & {*NAMES["answer"]}  # model_a beside response_a
-
-    def is_short(name: str) -> bool:
-        told = len(rows) > 5 or (
-            len(cells[name]) > 2 and most[name] >= 20
-        )  # of fewer nobody can tell
-        return (
-            told
-            and 8 * length[name] < 3 * most[name]
-            and all(len(cell.split()) <= 3 for cell in cells[name])
-        )
-
-    checks: dict[str, Callable[[str], bool]] = {
-        "it is named as what stands beside answers": lambda name: (
-            not DOUBTFUL.isdisjoint({_words(name)[0], _words(name)[-1], _unnumbered(name)})
-            or (bool(pairs) and _words(name)[0] in NAMES["model"])
-        ),
-        "its cells are data": lambda name: all(
-            cell[0] in "{[" and cell[-1] in "}]" for cell in cells[name]
-        ),
-        "its cells are addresses, files or errors": lambda name: (
-            sum(bool(NO_PROSE.fullmatch(cell)) or is_failure(cell) for cell in cells[name]) * 2
-            > len(cells[name])
-        ),
-        "its cells are the same few texts": lambda name: (
-            2 * len(set(cells[name])) <= len(cells[name]) > 5
-            or (len(cells[name]) > 2 and len(set(cells[name])) == 1 and length[name] > 40)
-        ),
-        "its cells repeat the question": lambda name: (
-            sum(len(asks) > 12 and asks in cell for asks, cell in asked[name]) * 2 > len(rows)
-        ),
-        # of few rows nobody can tell
-        "its cells are far longer than the others": lambda name: (
-            len(rows) > 5 and length[name] > 8 * most[name] and most[name] >= 20
-        ),
-        "its cells have one form, with numbers": lambda name: (
-            2 * len({_form(cell) for cell in cells[name]}) <= len(cells[name]) > 2
-            and all(re.search(r"\d", cell) for cell in cells[name])
-        ),
-        "its cells are far shorter than the others": is_short,
-    }
-    for why, fits in checks.items():
-        found = [name for name in names if fits(name)]
-        if 0 < len(found) < len(names):
-            return found, why
-    return None

@@ -8,6 +8,7 @@ import argparse
 import importlib.util
 import io
 import runpy
+import shlex
 import sys
 import textwrap
 from collections.abc import Callable, Sequence
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 from automedeval.records import offline
+from automedeval.records.columns import UnclearColumns
 from automedeval.records.errors import AutoMedEvalError, RecordError
 from automedeval.records.teachers import teacher_arguments
 from automedeval.records.text import printable, shown_address
@@ -167,6 +169,9 @@ def run(main: Callable[[], None]) -> None:
     try:
         with redirect_stdout(_Screen(sys.stdout)):
             main()
+    except UnclearColumns as error:
+        words = shlex.join([*sys.argv[1:], "--columns", *error.columns])
+        _end(f"error: {error}; say it by {sys.argv[0]} {words}")
     except AutoMedEvalError as error:
         _end(f"error: {error}")
     except KeyboardInterrupt:

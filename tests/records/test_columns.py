@@ -1,0 +1,52 @@
+"""Which columns of a table hold what: known names, other texts, and the command that a doubtful table is answered with."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from programs import error_line, run_command, succeeded
+from tables import rows_of, write_csv
+
+TABLES = rows_of(__file__)
+
+
+def judged(folder: Path, columns: dict[str, str | list[str]], *options: object):
+    """Judge a table by the lengths of its texts; a cell has the number of its row."""
+    cells = [given if isinstance(given, list) else [given] for given in columns.values()]
+    rows = [[each[at % len(each)].replace("{}", str(at)) for each in cells] for at in range(6)]
+    file = write_csv(folder / "t.csv", columns, rows)
+    return run_command(
+        "judge", file, "--judge", "baseline:longer text", "--output", folder / "out", *options
+    )
+
+
+def test_known_names_and_columns_without_text_are_left_out_and_every_other_text_is_an_answer(
+    tmp_path,
+):
+    answers, known, textless = (TABLES[name] for name in ("answers", "known", "textless"))
+    done = succeeded(judged(tmp_path, {"question": "Why {}?", **known, **answers, **textless}))
+    unread = [*known, *(f"{name} (no text)" for name in textless)]
+    read = f"question, {', '.join(answers)} (answers); not read: {', '.join(unread)};"
+    assert f"read: {read}" in done.stdout
+    for name in answers:
+        assert re.search(rf"^{re.escape(name)} .* 6 +\d", done.stdout, re.M)
+    without = re.findall(r"^(\S+) .* no text, not judged", done.stdout, re.M)
+    assert without == sorted(textless)
+
+
+@pytest.mark.parametrize(("named", "read"), TABLES["named and read"])
+def test_columns_that_are_named_are_added_to_those_that_are_known(named, read, tmp_path):
+    done = judged(tmp_path, TABLES["partly known"], "--columns", *named)
+    assert f"read: {read};" in succeeded(done).stdout
+
+
+@pytest.mark.parametrize(("head", "doubt", "filled"), TABLES["doubts"])
+def test_a_doubtful_table_stops_with_the_command_that_answers(head, doubt, filled, tmp_path):
+    done = judged(tmp_path, {name: f"{name}, text {{}}." for name in head})
+    line = error_line(done)
+    assert done.stderr.strip() == line
+    said, _, command = line.partition("; say it by automedeval ")
+    assert said == f"error: {tmp_path}/t.csv: {doubt}; the columns are {', '.join(head)}"
+    assert command.partition(" --columns ")[2] == filled
+    assert ": read: " in succeeded(run_command(*shlex.split(command))).stdout
