@@ -27,7 +27,7 @@ from automedeval.introspection.revisions import (
 )
 from automedeval.models.arguments import ChatArguments, parse_model
 from automedeval.models.replay import RecordedChat
-from automedeval.records import RecordError, option, verdicts_file
+from automedeval.records import RecordError, option
 from automedeval.records.arguments import comma_list
 from automedeval.records.command_line import parse, run
 from automedeval.records.journal import Journal
@@ -75,7 +75,7 @@ def main() -> None:
     if args.suggester:
         books.check()
     dataset, recorded = args.read()
-    judged = read_judges([str(verdicts_file(path)) for path in args.verdicts], recorded)
+    judged = read_judges(args.verdicts, recorded)
     mistakes, lines = find_mistakes(recorded, judged, every=args.rows == "all")
     judges = dict.fromkeys((verdict.judge, verdict.settings or "") for verdict in judged.values())
     judge, settings = ("+".join(parts) for parts in zip(*judges))

@@ -86,7 +86,12 @@ BAD = [
         [],
         "verdicts.jsonl:1: a verdict on the criteria of a case, and only scores are calibrated",
     ),
-    (study(25)[18:], [], "verdicts.jsonl:1: case 'case-18' has a verdict already"),
+    (study(25)[18:], [], "on case 'case-18' in this order is at"),
+    (
+        [replace(OTHERS[0], expected_scores=(-1.0,))],
+        [],
+        "does not fit the 3 responses of case 'case-20'",
+    ),
     ([], [], "every case is rated: none is left to calibrate"),
     (OTHERS, ["--rubric", "medical_pairwise"], "medical_pairwise@1 gives choices, not scores"),
     (OTHERS, ["--ratings", "nowhere.jsonl"], "nowhere.jsonl: No such file"),
@@ -160,7 +165,9 @@ def test_several_readings_of_a_case_are_taken_and_none_twice(scores: list, tmp_p
     assert calibrate(*scores).returncode == 0
     assert len(read(tmp_path / "out" / "verdicts.jsonl")) == 2
     write(file, [scored(20), scored(20)])
-    assert f"{file}:2: case 'case-20' has a verdict already" in error_line(calibrate(*scores))
+    assert f"on case 'case-20' in this order is at {file}:1 already" in error_line(
+        calibrate(*scores)
+    )
 
 
 def test_scores_beside_log_likelihoods_are_refused(scores: list, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from automedeval.records import Case, RecordError, Verdict, as_shown, read_lines
+from automedeval.records import Case, RecordError, Verdict, as_shown, errors_at, read_lines
 from automedeval.records.thoughts import own_text
 from automedeval.rubrics import Rubric
 
@@ -55,9 +55,8 @@ def read_disputes(
             raise RecordError(f"{place}: {revisions} has no record of case {case_id!r}")
         where, record = records[case_id]
         try:
-            disputes[case_id] = _dispute(line, record, cases[case_id], rubrics)
-        except RecordError as error:
-            raise RecordError(f"{place}: {error}") from None
+            with errors_at(place):
+                disputes[case_id] = _dispute(line, record, cases[case_id], rubrics)
         except (
             KeyError,
             TypeError,

@@ -11,6 +11,7 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +19,11 @@ from automedeval.annotation.jury_queue import Dispute, read_disputes
 from automedeval.records import (
     BLANK,
     Case,
-    RecordError,
     Verdict,
     as_shown,
     digest,
+    placed_verdicts,
     read_cases,
-    read_placed,
-    verdicts_file,
 )
 from automedeval.records.teachers import teacher_arguments
 from automedeval.records.yaml_file import YamlFile
@@ -334,33 +333,12 @@ class _StudyReader(YamlFile):
     ) -> dict[tuple[str, str], Verdict]:
         """Return the valid verdicts on the cases by the study's rubric; skip verdicts on other cases or by other rubrics."""
         verdicts: dict[tuple[str, str], Verdict] = {}
-        for file in self.texts(content, "verdicts", ()):
-            for place, verdict in read_placed(verdicts_file(file), Verdict):
-                case = cases.get(verdict.case_id)
-                if case is None or not verdict.valid or verdict.rubric != rubric.name:
-                    continue
-                try:
-                    shown = as_shown(case, verdict)
-                except RecordError as error:
-                    raise RecordError(f"{place}: {error}") from None
-                verdict.check(place, case.digest, shown.digest)
-                count, order = len(shown.responses), verdict.order
-                fits = len(set(order)) == len(order) > 0 and set(order) <= set(range(count))
-                lengths = {
-                    len(scores)
-                    for scores in (verdict.scores, verdict.expected_scores)
-                    if scores is not None
-                }
-                if not fits or not lengths <= {count}:
-                    raise RecordError(
-                        f"{place}: its order or scores do not fit the {count} responses"
-                    )
+        files = self.texts(content, "verdicts", ())
+        for _, verdict in placed_verdicts(files, cases, with_reference=True):
+            if verdict.case_id in cases and verdict.valid and verdict.rubric == rubric.name:
                 key = (verdict.case_id, verdict.judge)
-                if key not in verdicts or (verdict.run, order) < (
-                    verdicts[key].run,
-                    verdicts[key].order,
-                ):
-                    verdicts[key] = verdict
+                both = (verdicts.get(key, verdict), verdict)
+                verdicts[key] = min(both, key=attrgetter("run", "order"))
         return verdicts
 
     def disputes(

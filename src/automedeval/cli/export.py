@@ -27,8 +27,8 @@ from automedeval.records import (
     Verdict,
     check_least,
     option,
+    placed_verdicts,
     read_cases,
-    read_placed,
     verdicts_file,
 )
 from automedeval.records.arguments import TableArguments
@@ -117,17 +117,13 @@ def export_preferences(args: ExportArguments, cases: Cases, output: Path) -> Non
 def read_checked(path: str, cases: dict[str, Case] | None) -> list[Verdict]:
     """Return the verdicts of one judge, each on one of the cases as it was judged; else RecordError."""
     verdicts: list[Verdict] = []
-    for place, verdict in read_placed(verdicts_file(path), Verdict):
+    for place, verdict in placed_verdicts([path], cases):
         if verdicts and verdict.author != verdicts[0].author:
             raise RecordError(
                 f"{place}: a second judge: {', '.join(verdict.author)}; export the verdicts of one judge"
             )
-        if cases is not None:
-            if verdict.case_id not in cases:
-                raise RecordError(f"{place}: --cases has no case {verdict.case_id!r}")
-            case = cases[verdict.case_id]
-            verdict.check(place, case.digest, case.checklist_digest)
-            verdict = verdict.of_case(case, place)
+        if cases is not None and verdict.case_id not in cases:
+            raise RecordError(f"{place}: --cases has no case {verdict.case_id!r}")
         verdicts.append(verdict)
     if not verdicts:
         raise RecordError(f"{path}: no verdict")

@@ -34,6 +34,7 @@ from automedeval.records import (
     Case,
     RecordError,
     check_least,
+    errors_at,
     option,
     patient_question,
     read_lines,
@@ -131,10 +132,8 @@ def without_excluded(rows: list[SourceRow], dropped: list[dict[str, Any]]) -> li
             dropped.append({"id": row.case.id, "reason": reason})
             counts[reason] += 1
             continue
-        try:
+        with errors_at(row.place):
             Case.from_dict(row.case.to_dict(), least_responses=0)
-        except RecordError as error:
-            raise RecordError(f"{row.place}: {error}") from None
         kept.append(row)
     print(arithmetic("rows", len(rows), counts))
     return kept

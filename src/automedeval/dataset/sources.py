@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from automedeval.dataset import criteria_sources
-from automedeval.records import Case, RecordError, Table, question_text
+from automedeval.records import Case, RecordError, Table, errors_at, question_text
 from automedeval.records.rows import filled
 from automedeval.records.tables import packaged
 
@@ -128,14 +128,12 @@ def rows_as_cases(
             raise RecordError(
                 f"{place}: {missing[0]!r} is missing; found the keys {', '.join(map(str, row))}"
             )
-        try:
+        with errors_at(place):
             case = layout.case(row)
             if not layout.own_ids:
                 case = replace(case, id=_source_id(source, case))
             labels = criteria_sources.physicians(row, case) if layout.labels else ()
-            yield SourceRow(place, case, layout.own_ids, labels)
-        except RecordError as error:
-            raise RecordError(f"{place}: {error}") from None
+        yield SourceRow(place, case, layout.own_ids, labels)
 
 
 def table_as_cases(table: Table, source: str | None) -> Iterator[SourceRow]:

@@ -6,7 +6,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from automedeval.records import Case, RecordError, Verdict, named_file, read_cases, read_placed
+from automedeval.records import (
+    Case,
+    RecordError,
+    Verdict,
+    errors_at,
+    named_file,
+    placed_verdicts,
+    read_cases,
+)
 from automedeval.records.journal import arithmetic
 
 Key = tuple[str, str]  # (case id, teacher)
@@ -67,52 +75,37 @@ class JudgedCases:
                 self.cases[case.id] = replace(case, extra={**case.extra, **about})
         reasons: Counter = Counter()
         rubric_names, read = set(rubrics), 0
-        for path in verdicts:
-            for place, verdict in read_placed(path, Verdict):
-                read += 1
-                teacher = verdict.extra.get("teacher")
-                if not isinstance(teacher, str):
-                    raise RecordError(
-                        f"{place}: 'teacher' is missing; instructions are built from teacher verdicts"
-                    )
-                reason = self._fault(verdict, rubric_names, place)
-                key = (verdict.case_id, teacher)
-                if reason is not None:
-                    self._drop(key, verdict.judge, reason, reasons)
-                    continue
-                if key in self.facts:
-                    raise RecordError(
-                        f"{place}: a second verdict of the teacher {teacher!r} on case {key[0]!r}"
-                    )
-                quality = verdict.extra.get("quality")
-                if quality not in (None, "high", "low"):
-                    raise RecordError(
-                        f"{place}: 'quality' must be high, low or null, not {quality!r}"
-                    )
-                extra = {
-                    name: value for name, value in verdict.extra.items() if name not in PROCEEDINGS
-                }
-                case, kept = self.cases[verdict.case_id], replace(verdict, raw="", extra=extra)
-                self.facts[key] = JudgedCase(case, kept, verdict.digest, quality)
+        for place, verdict in placed_verdicts(verdicts, self.cases, with_reference=True):
+            read += 1
+            with errors_at(place):
+                self._take(verdict, rubric_names, reasons)
         if not self.facts:
             raise RecordError(f"{arithmetic('verdicts', read, reasons)}: no verdict is left")
         teachers = sorted(Counter(teacher for _, teacher in self.facts).items())
         counts = ", ".join(f"{name} {count:,}" for name, count in teachers)
         return [f"{len(self.cases):,} cases", f"{arithmetic('verdicts', read, reasons)}; {counts}"]
 
-    def _fault(self, verdict: Verdict, rubrics: set[str], place: str) -> str | None:
-        """Return why a verdict cannot be used, None if it can; raise RecordError if the input is faulty."""
-        if verdict.case_id not in self.cases:
-            return "of no case here"
-        verdict.check(place, self.cases[verdict.case_id].digest)
-        if not verdict.valid:
-            return "invalid"
+    def _take(self, verdict: Verdict, rubrics: set[str], reasons: Counter) -> None:
+        """Keep a verdict as a fact on its case, or reject it; RecordError if somebody has to mend it."""
+        teacher, quality = verdict.extra.get("teacher"), verdict.extra.get("quality")
+        if not isinstance(teacher, str):
+            raise RecordError("'teacher' is missing; instructions are built from teacher verdicts")
+        key = (verdict.case_id, teacher)
+        case = self.cases.get(verdict.case_id)
+        if case is None or not verdict.valid:
+            reason = "invalid" if case else "of no case here"
+            return self._drop(key, verdict.judge, reason, reasons)
         if verdict.rubric not in rubrics:
             names = ", ".join(sorted(rubrics))
-            raise RecordError(
-                f"{place}: no rubric {verdict.rubric!r} among {names}; give yours with --rubrics"
-            )
-        return None
+            rubric = f"no rubric {verdict.rubric!r} among {names}"
+            raise RecordError(f"{rubric}; give yours with --rubrics")
+        if key in self.facts:
+            raise RecordError(f"a second verdict of the teacher {teacher!r} on case {case.id!r}")
+        if quality not in (None, "high", "low"):
+            raise RecordError(f"'quality' must be high, low or null, not {quality!r}")
+        used = {name: value for name, value in verdict.extra.items() if name not in PROCEEDINGS}
+        kept = replace(verdict, raw="", extra=used)
+        self.facts[key] = JudgedCase(case, kept, verdict.digest, quality)
 
     def digests(self) -> dict[tuple[str, str], set[str]]:
         """Return (case id, judge) → the digests of the verdicts; ratings of verdicts refer to them so."""

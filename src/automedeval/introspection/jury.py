@@ -17,7 +17,7 @@ from types import NoneType
 from typing import Any
 
 from automedeval.introspection.mistakes import Recorded
-from automedeval.records import DECISIONS, RecordError, digest, read_lines
+from automedeval.records import DECISIONS, RecordError, digest, errors_at, read_lines
 from automedeval.records.journal import write_lines
 from automedeval.records.types import take
 from automedeval.rubrics.grammar import ParsedAnswer, format_verdict, reads_back
@@ -47,7 +47,7 @@ def read_rulings(path: str | Path, recorded: Mapping[str, Recorded]) -> dict[str
     """
     rulings: dict[str, Ruling | None] = {}
     for place, line in read_lines(path):
-        try:
+        with errors_at(place):
             case_id = take(line, "case_id", (str,))
             if case_id not in recorded:
                 raise RecordError(f"no training case {case_id!r}")
@@ -56,8 +56,6 @@ def read_rulings(path: str | Path, recorded: Mapping[str, Recorded]) -> dict[str
             rulings[case_id] = (
                 None if line.get("decision") is None else _ruling(line, recorded[case_id])
             )
-        except RecordError as error:
-            raise RecordError(f"{place}: {error}") from None
     return {case_id: ruling for case_id, ruling in rulings.items() if ruling}
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from automedeval.records import Case, RecordError, Verdict, as_shown, digest, read_placed
+from automedeval.records import Case, RecordError, Verdict, as_shown, digest, placed_verdicts
 from automedeval.rubrics import Rubric
 from automedeval.rubrics.grammar import ParsedAnswer, parse_verdict
 from automedeval.rubrics.prompts import judge_messages
@@ -163,7 +163,6 @@ def read_judges(paths: Sequence[str], recorded: Sequence[Recorded]) -> dict[str,
                 )
                 raise RecordError(f"{place}: {about}, and a round takes one of each case")
             places[case_id] = place
-            verdict.check(place, row.original.digest, row.case.digest)
             if sorted(verdict.order) != sorted(row.order):
                 raise RecordError(
                     f"{place}: the verdict is on the responses {sorted(verdict.order)} of case {case_id!r}, and the one on "
@@ -184,9 +183,10 @@ def read_judges(paths: Sequence[str], recorded: Sequence[Recorded]) -> dict[str,
 def _one_judge(path: str, by_case: Mapping[str, Recorded]) -> list[tuple[str, Verdict]]:
     """Return the verdicts of a file on training cases by the rubric of their rows, each with its place."""
     rubric_of = {case_id: row.rubric.name for case_id, row in by_case.items()}
+    originals = {case_id: row.original for case_id, row in by_case.items()}
     placed = [
         (place, verdict)
-        for place, verdict in read_placed(path, Verdict)
+        for place, verdict in placed_verdicts([path], originals, with_reference=True)
         if verdict.rubric == rubric_of.get(verdict.case_id)
     ]
     if not placed:

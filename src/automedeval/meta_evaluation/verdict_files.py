@@ -4,9 +4,8 @@ A verdict that does not fit is an error with file and line. What is left out is 
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.table import VerdictTable
@@ -14,9 +13,9 @@ from automedeval.records import (
     Case,
     RecordError,
     Verdict,
-    check_number,
+    errors_at,
     named_file,
-    read_placed,
+    placed_verdicts,
     verdicts_file,
 )
 from automedeval.rubrics import Rubric, RubricError, read_rubric, without_scale
@@ -32,6 +31,21 @@ REFUSED = {
     SCORES: "a verdict by {} is not on the criteria of a case",
     CRITERIA: "a verdict on the criteria of a case; automedeval report and compare read these, on one file of cases",
     WORDS: "a verdict by {} has words and no scores; automedeval report reads these",
+}
+
+
+def _is_probability(entry: object) -> bool:
+    return isinstance(entry, int | float) and 0 <= entry <= 1
+
+
+def _is_met(entry: object) -> bool:
+    return isinstance(entry, bool)
+
+
+# What a checklist holds for each criterion, beside null.
+ENTRIES = {
+    "met": (_is_met, "true, false or null"),
+    "met_probabilities": (_is_probability, "null, or a number from 0 to 1"),
 }
 
 
@@ -57,28 +71,27 @@ def read_verdicts(
             verdict on these cases; two judges of one name; no verdict by the user's own rubric.
     """
     tables: dict[str, VerdictTable] = {}
+    by_id = {case.id: case for case in cases.records}
     notes, more, rubrics = list[str](), list(cases.notes), dict[str, Rubric | None]()
     for named_path in paths:
         label, path = named_file(named_path)
         file = verdicts_file(path)
-        found: dict[tuple[str, ...], dict[tuple, tuple[str, Verdict]]] = {}
-        for place, verdict in cases.known(read_placed(file, Verdict), file, "verdict on", notes):
-            of_author = found.setdefault(verdict.author, {})
-            if verdict.key in of_author:
-                same = f"the verdict of {verdict.judge} on case {verdict.case_id!r} in this order"
-                raise RecordError(f"{place}: {same} is at {of_author[verdict.key][0]} already")
+        found: dict[tuple[str, ...], list[Verdict]] = {}
+        placed = placed_verdicts([file], by_id)
+        for place, verdict in cases.known(placed, file, "verdict on", notes):
             if verdict.rubric not in rubrics:
                 rubrics[verdict.rubric] = _rubric(verdict.rubric, rubric, more)
-            case = cases.records[cases.index[verdict.case_id]]
-            verdict = verdict.of_case(case, place)
-            kind = _kind(verdict, by := rubrics[verdict.rubric], case)
-            if kind not in kinds:
-                raise RecordError(f"{place}: {REFUSED[kind].format(verdict.rubric)}")
-            CHECKS[kind](place, case, verdict, by)
+            case, by = by_id[verdict.case_id], rubrics[verdict.rubric]
+            kind = _kind(verdict, by, case)
+            with errors_at(place):
+                if kind not in kinds:
+                    raise RecordError(REFUSED[kind].format(verdict.rubric))
+                CHECKS[kind](case, verdict, by)
             # Half of the memory, and no figure reads it; the page shows what could not be read.
-            of_author[verdict.key] = place, replace(verdict, raw="") if verdict.valid else verdict
+            kept = replace(verdict, raw="") if verdict.valid else verdict
+            found.setdefault(verdict.author, []).append(kept)
         rubrics_of = Counter(judge for judge, _ in found)
-        for (judge, by_rubric), placed in found.items():
+        for (judge, by_rubric), verdicts in found.items():
             name = f"{label}: {judge}" if label and len(rubrics_of) > 1 else label or judge
             name = f"{name} by {by_rubric}" if rubrics_of[judge] > 1 else name
             if name in tables:
@@ -89,7 +102,6 @@ def read_verdicts(
                 raise RecordError(
                     f"a judge cannot be called {name!r} in a report: name it with --verdicts NAME=FILE"
                 )
-            verdicts = [verdict for _, verdict in placed.values()]
             tables[name] = VerdictTable(cases, verdicts, rubrics[by_rubric], name, file)
     if rubric and not (own := read_rubric(rubric)).in_words and own.name not in rubrics:
         raise RecordError(f"--rubric {rubric}: no verdict was given by {own.name}")
@@ -110,35 +122,28 @@ def _kind(verdict: Verdict, rubric: Rubric | None, case: Case) -> str:
     return WORDS if rubric is not None and rubric.in_words else SCORES
 
 
-def _check_single(place: str, case: Case, verdict: Verdict) -> None:
-    """Raise RecordError unless a verdict shows one response of a case."""
-    if len(verdict.order) != 1 or not 0 <= verdict.order[0] < len(case.responses):
-        raise RecordError(
-            f"{place}: 'order' {list(verdict.order)} must name one response of case {case.id!r}"
-        )
+def _check_single(verdict: Verdict) -> None:
+    """Raise RecordError unless a verdict shows one response of its case."""
+    if len(verdict.order) != 1:
+        whose = f"one response of case {verdict.case_id!r}"
+        raise RecordError(f"'order' {list(verdict.order)} must name {whose}")
 
 
-def _check_checklist(place: str, case: Case, verdict: Verdict, _: Rubric | None) -> None:
+def _check_checklist(case: Case, verdict: Verdict, _: Rubric | None) -> None:
     """Raise RecordError unless a verdict says of each criterion of its case whether it is met, with a probability or null."""
     if verdict.valid and verdict.checklist is None:
-        raise RecordError(f"{place}: {REFUSED[SCORES].format(verdict.rubric)}")
-    verdict.check(place, case.checklist_digest)
-    _check_single(place, case, verdict)
-    kinds = (("met", "true, false or null"), ("met_probabilities", "null, or a number from 0 to 1"))
-    for key, allowed in kinds if verdict.valid else ():
-        entries = (verdict.checklist or {}).get(key)
+        raise RecordError(REFUSED[SCORES].format(verdict.rubric))
+    _check_single(verdict)
+    if not verdict.valid:
+        return
+    checklist = verdict.checklist or {}
+    for key, (is_allowed, allowed) in ENTRIES.items():
+        entries = checklist.get(key)
         if not isinstance(entries, list) or len(entries) != len(case.criteria):
-            raise RecordError(
-                f"{place}: {key!r} has not one entry for each criterion of case {case.id!r}"
-            )
-        for value in entries:
-            is_allowed = (
-                isinstance(value, bool)
-                if key == "met"
-                else isinstance(value, int | float) and 0 <= value <= 1
-            )
-            if value is not None and not is_allowed:
-                raise RecordError(f"{place}: {key!r} must hold {allowed}, not {value!r:.40}")
+            raise RecordError(f"{key!r} has not one entry for each criterion of case {case.id!r}")
+        for entry in entries:
+            if entry is not None and not is_allowed(entry):
+                raise RecordError(f"{key!r} must hold {allowed}, not {entry!r:.40}")
 
 
 def _rubric(name: str, given_path: str | None, notes: list[str]) -> Rubric | None:
@@ -158,118 +163,73 @@ def _rubric(name: str, given_path: str | None, notes: list[str]) -> Rubric | Non
     return None
 
 
-def check_words(
-    place: str, name: str, choices: Mapping[str, str], rubric: Rubric, needed: bool = True
-) -> None:
+def check_words(name: str, choices: Mapping[str, str], rubric: Rubric, needed: bool = True) -> None:
     """Raise RecordError unless choices by the rubric called `name` are words of this rubric, a degree among them."""
     if name != rubric.name:
         raise RecordError(
-            f"{place}: by {name}, and others are by {rubric.name}: their degrees are not compared"
+            f"by {name}, and others are by {rubric.name}: their degrees are not compared"
         )
     if needed and rubric.degree.name not in choices:
-        raise RecordError(f"{place}: 'choices' has no {rubric.degree.name!r}")
+        raise RecordError(f"'choices' has no {rubric.degree.name!r}")
     words = {criterion.name: criterion.words for criterion in rubric.criteria}
-    for name, word in choices.items():
-        if name not in words:
+    for criterion, word in choices.items():
+        _check_named([criterion], words, rubric.name)
+        if word not in words[criterion]:
+            allowed = ", ".join(words[criterion])
             raise RecordError(
-                f"{place}: {rubric.name} has no criterion {name!r}; it has {', '.join(words)}"
-            )
-        if word not in words[name]:
-            allowed = ", ".join(words[name])
-            raise RecordError(
-                f"{place}: the {name} {word!r:.60} of {rubric.name} must be one of {allowed}"
+                f"the {criterion} {word!r:.60} of {rubric.name} must be one of {allowed}"
             )
 
 
-def _check_words(place: str, case: Case, verdict: Verdict, rubric: Rubric | None) -> None:
-    """Raise RecordError unless a verdict is on one present response of a case, and has words of its rubric."""
+def _check_named(criteria: Iterable[str], known: Collection[str], rubric: str) -> None:
+    """Raise RecordError unless a rubric has these criteria."""
+    for criterion in criteria:
+        if criterion not in known:
+            raise RecordError(
+                f"{rubric} has no criterion {criterion!r}; it has {', '.join(sorted(known))}"
+            )
+
+
+def _check_words(case: Case, verdict: Verdict, rubric: Rubric | None) -> None:
+    """Raise RecordError unless a verdict is on one response of a case, and has words of its rubric."""
     assert rubric is not None
-    verdict.check(place, case.digest)
-    _check_single(place, case, verdict)
-    check_words(place, verdict.rubric, verdict.choices or {}, rubric, verdict.valid)
+    _check_single(verdict)
+    check_words(verdict.rubric, verdict.choices or {}, rubric, verdict.valid)
 
 
-def _score_lists(verdict: Verdict) -> dict[str, Any]:
-    """Return the lists of scores that a verdict has, by what an error calls them."""
-    lists: dict[str, Any] = {"scores": verdict.scores, "expected_scores": verdict.expected_scores}
-    lists = {name: values for name, values in lists.items() if values is not None}
-    return lists | {
-        f"criterion_scores.{name}": values
-        for name, values in (verdict.criterion_scores or {}).items()
-    }
-
-
-def _check_scores(place: str, case: Case, verdict: Verdict, rubric: Rubric | None) -> None:
-    """Raise RecordError unless a verdict is on the present texts of a case, and fits its responses and the rubric."""
-    verdict.check(place, case.digest)
-    count = len(case.responses)
-    if not all(0 <= index < count for index in verdict.order) or len(set(verdict.order)) != len(
-        verdict.order
-    ):
-        raise RecordError(
-            f"{place}: 'order' {list(verdict.order)} does not fit the {count} responses of {case.id!r}"
-        )
-    scale = rubric.scale if rubric else None
-    for name, values in _score_lists(verdict).items():
-        if not isinstance(values, list | tuple) or len(values) != count:
-            size = len(values) if isinstance(values, list | tuple) else type(values).__name__
-            raise RecordError(
-                f"{place}: {size} {name!r} for the {count} responses of case {case.id!r}"
-            )
-        for index, value in enumerate(values):
-            if value is None:
-                continue
-            if isinstance(value, bool) or not isinstance(
-                value, int | float
-            ):  # `criterion_scores` can hold anything
-                raise RecordError(f"{place}: {name!r} must hold numbers, not {value!r:.40}")
-            check_number(value, name, place)
-            if scale and not scale[0] - 1e-6 <= value <= scale[1] + 1e-6:
-                raise RecordError(
-                    f"{place}: {value} is off the scale of {verdict.rubric}, {scale[0]} to {scale[1]}"
-                )
-            if index not in verdict.order:
-                raise RecordError(
-                    f"{place}: {name!r} has a score for a response that 'order' does not show"
-                )
-    if (
-        verdict.valid
-        and verdict.scores is None
-        and verdict.expected_scores is None
-        and not verdict.choices
-    ):
-        raise RecordError(f"{place}: 'valid' is true, and there are neither scores nor choices")
+def _check_scores(case: Case, verdict: Verdict, rubric: Rubric | None) -> None:
+    """Raise RecordError unless a verdict has scores on the scale of its rubric, or choices between the two that it shows."""
+    if rubric is not None and rubric.scale is not None:
+        low, high = rubric.scale
+        for scores in verdict.score_lists.values():
+            given = [score for score in scores if score is not None]
+            off = [score for score in given if not low - 1e-6 <= score <= high + 1e-6]
+            if off:
+                raise RecordError(f"{off[0]} is off the scale of {rubric.name}, {low} to {high}")
+    says = verdict.scores or verdict.expected_scores or verdict.choices
+    if verdict.valid and not says:
+        raise RecordError("'valid' is true, and there are neither scores nor choices")
+    pair = verdict.pair or ()
     if verdict.choices or verdict.pair is not None:
         shown = {case.models[index] for index in verdict.order}
-        if verdict.pair is None or len(set(verdict.pair)) != 2 or set(verdict.pair) != shown:
+        if len(shown) != 2 or set(pair) != shown:
             raise RecordError(
-                f"{place}: 'pair' {verdict.pair} does not name the two models that 'order' shows"
+                f"'pair' {verdict.pair} does not name the two models that 'order' shows"
             )
-    criteria = {criterion.name for criterion in rubric.criteria} if rubric else set()
-    if (
-        criteria
-        and verdict.criterion_scores is not None
-        and set(verdict.criterion_scores) != criteria
-    ):
-        has = ", ".join(sorted(criteria))
-        raise RecordError(
-            f"{place}: 'criterion_scores' must have the criteria of {verdict.rubric}: {has}"
-        )
-    models = verdict.pair or ()
-    for criterion, choice in (verdict.choices or {}).items():
-        if criteria and criterion not in criteria:
+    choices = verdict.choices or {}
+    if rubric is not None:
+        criteria = {criterion.name for criterion in rubric.criteria}
+        _check_named(choices, criteria, rubric.name)
+        if verdict.criterion_scores is not None and set(verdict.criterion_scores) != criteria:
             has = ", ".join(sorted(criteria))
-            raise RecordError(
-                f"{place}: {verdict.rubric} has no criterion {criterion!r}; it has {has}"
-            )
-        if choice not in (*models, *CHOICES[2:]):
-            allowed = ", ".join(models)
-            raise RecordError(
-                f"{place}: {criterion!r} must be one of {allowed}, tie, neither: {choice!r}"
-            )
+            raise RecordError(f"'criterion_scores' must have the criteria of {rubric.name}: {has}")
+    for criterion, choice in choices.items():
+        if choice not in (*pair, *CHOICES[2:]):
+            allowed = ", ".join(pair)
+            raise RecordError(f"{criterion!r} must be one of {allowed}, tie, neither: {choice!r}")
 
 
-CHECKS: dict[str, Callable[[str, Case, Verdict, Rubric | None], None]] = {
+CHECKS: dict[str, Callable[[Case, Verdict, Rubric | None], None]] = {
     SCORES: _check_scores,
     CRITERIA: _check_checklist,
     WORDS: _check_words,

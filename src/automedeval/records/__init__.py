@@ -6,7 +6,7 @@ Nothing here knows a model, a rubric or a statistic.
 from automedeval.records.arguments import check_least, check_patterns, option
 from automedeval.records.cases import read_cases, table_of
 from automedeval.records.columns import BLANK, Columns, Table, without_blanks
-from automedeval.records.errors import AutoMedEvalError, RecordError
+from automedeval.records.errors import AutoMedEvalError, RecordError, errors_at
 from automedeval.records.questions import (
     Question,
     key_of,
@@ -15,10 +15,10 @@ from automedeval.records.questions import (
     question_text,
 )
 from automedeval.records.readers import (
-    check_number,
     check_ratings,
     named_file,
     parse_json,
+    placed_verdicts,
     read_json,
     read_lines,
     read_placed,
@@ -43,6 +43,7 @@ from automedeval.records.types import (
     Verdict,
     VerdictRating,
     as_shown,
+    check_number,
     digest,
     whole,
 )

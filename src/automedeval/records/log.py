@@ -149,9 +149,9 @@ class Log:
                 )
             if record.case_id in digests and not self._is_old(record):
                 try:
-                    record.check(str(self.path), digests[record.case_id])
+                    record.check(digests[record.case_id])
                 except RecordError as error:
-                    raise RecordError(f"{error}: choose another --output") from None
+                    raise RecordError(f"{self.path}: {error}: choose another --output") from None
                 keys.add(record.key)
         return keys
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from itertools import takewhile
 from typing import Any
 
-from automedeval.records.errors import RecordError
+from automedeval.records.errors import RecordError, errors_at
 
 ROLES = {"user": "user", "human": "user", "assistant": "assistant", "gpt": "assistant"}
 TEXTS, HIDDEN = (
@@ -191,10 +191,8 @@ def without_messages(row: dict, place: str) -> dict:
     message is the answer.
     RecordError for messages without a text, and where it is unclear what they are.
     """
-    try:
+    with errors_at(place):
         return _texts_of({name: as_messages(value, name) for name, value in row.items()})
-    except RecordError as error:
-        raise RecordError(f"{place}: {error}") from None
 
 
 def _texts_of(row: dict) -> dict:

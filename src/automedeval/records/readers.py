@@ -9,8 +9,9 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+from automedeval.records.errors import RecordError, errors_at
 from automedeval.records.hub_names import hub_rows, is_hub_dataset
-from automedeval.records.types import LARGEST, Rating, RecordError, _shown, whole
+from automedeval.records.types import Case, Rating, Verdict, _shown, check_number, whole
 
 
 def read_lines(path: str | Path, split: str = "") -> Iterator[tuple[str, dict]]:
@@ -145,12 +146,33 @@ def verdicts_file(path: str | Path) -> Path:
     return Path(path) / "verdicts.jsonl" if Path(path).is_dir() else Path(path)
 
 
-def check_number(value: float, name: str, place: str) -> None:
-    """Raise RecordError unless a score is a number from -1,000,000 to 1,000,000."""
-    if not abs(value) <= LARGEST:
-        raise RecordError(
-            f"{place}: {name!r} must be a number from -{LARGEST:g} to {LARGEST:g}, not {str(value)[:40]}"
-        )
+def placed_verdicts(
+    paths: Iterable[str | Path],
+    cases: Mapping[str, Case] | None = None,
+    with_reference: bool = False,
+) -> Iterator[tuple[str, Verdict]]:
+    """Yield ("file:line", verdict) of files, or of folders that hold a verdicts.jsonl. Every verdict is read here.
+
+    A verdict on one of the cases is yielded as `Verdict.of_case` returns it, one on another case as it is. RecordError if it
+    does not fit its case, or the number of its models, or stands twice.
+    """
+    places: dict[tuple, str] = {}
+    for path in paths:
+        for place, verdict in read_placed(verdicts_file(path), Verdict):
+            key = (*verdict.author, *verdict.key)
+            case = (cases or {}).get(verdict.case_id)
+            with errors_at(place):
+                if key in places:
+                    same = (
+                        f"the verdict of {verdict.judge} on case {verdict.case_id!r} in this order"
+                    )
+                    raise RecordError(f"{same} is at {places[key]} already")
+                if case is not None:
+                    verdict = verdict.of_case(case, with_reference)
+                elif models := verdict.extra.get("models"):
+                    verdict.check_fit(len(models))
+            places[key] = place
+            yield place, verdict
 
 
 def check_ratings(
@@ -163,11 +185,10 @@ def check_ratings(
     """
     of_cases = (each for each in placed if each[1].case_id in models)
     for place, rating in without_repeats(of_cases, lambda each: each.model):
-        check_number(rating.score, "score", place)
-        if rating.model not in models[rating.case_id]:
-            raise RecordError(
-                f"{place}: case {rating.case_id!r} has no response of {rating.model!r}"
-            )
+        with errors_at(place):
+            check_number(rating.score, "score")
+            if rating.model not in models[rating.case_id]:
+                raise RecordError(f"case {rating.case_id!r} has no response of {rating.model!r}")
         yield place, rating
 
 

@@ -16,7 +16,7 @@ from itertools import pairwise
 from types import NoneType, UnionType
 from typing import Any, ClassVar, Self, get_args, get_origin
 
-from automedeval.records.errors import RecordError
+from automedeval.records.errors import RecordError, errors_at
 from automedeval.records.messages import answer_text, read_conversation
 from automedeval.records.thoughts import LONGEST_ANSWER, read_answer
 
@@ -58,6 +58,13 @@ def repeats(text: str) -> bool:
 def _shown(value: object) -> str:
     text = json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= 80 else text[:77] + "..."
+
+
+def check_number(value: float, name: str) -> None:
+    """Raise RecordError unless a score is a number from -1,000,000 to 1,000,000."""
+    if not abs(value) <= LARGEST:
+        allowed = f"a number from -{LARGEST:g} to {LARGEST:g}"
+        raise RecordError(f"{name!r} must be {allowed}, not {str(value)[:40]}")
 
 
 def take(record: object, name: str, kinds: tuple[type, ...], default: Any = ...) -> Any:
@@ -166,11 +173,11 @@ class LogRecord(Record):
         """
         return getattr(self, "extra", {}).get(self.digest_key, digests[0]) not in digests
 
-    def check(self, place: str, *digests: str) -> None:
-        """Raise RecordError, with the record's `place`, if the case has changed, see `has_changed`."""
+    def check(self, *digests: str) -> None:
+        """Raise RecordError if the case has changed, see `has_changed`."""
         if self.has_changed(*digests):
             changed = f"the {self.seen} of case {self.case_id!r} changed"
-            raise RecordError(f"{place}: {changed} after {self.author[0]!r} {self.verb} it")
+            raise RecordError(f"{changed} after {self.author[0]!r} {self.verb} it")
 
 
 @dataclass(frozen=True)
@@ -238,12 +245,10 @@ def criteria_of(entries: list[dict]) -> tuple[CaseCriterion, ...]:
     """Return the criteria of a case; RecordError, which has the number, for a faulty one and one that came before."""
     criteria: dict[str, CaseCriterion] = {}
     for number, each in enumerate(entries, 1):
-        try:
+        with errors_at(f"criterion {number}"):
             criterion = CaseCriterion.from_dict(each)
             if criteria.setdefault(criterion.criterion, criterion) is not criterion:
                 raise RecordError(f"{_shown(criterion.criterion)} came before")
-        except RecordError as error:
-            raise RecordError(f"criterion {number}: {error}") from None
     return tuple(criteria.values())
 
 
@@ -293,10 +298,8 @@ class Case:
         reference, topic = (
             take(record, name, (str, NoneType), None) for name in ("reference", "topic")
         )
-        try:
+        with errors_at(f"case {case_id!r}"):
             criteria = criteria_of(take(record, "criteria", (list, NoneType), None) or [])
-        except RecordError as error:
-            raise RecordError(f"case {case_id!r}: {error}") from None
         known = {name for name, *_ in _layout(cls)}  # type: ignore[arg-type]
         extra = {key: value for key, value in record.items() if key not in known}
         return cls(
@@ -550,18 +553,46 @@ class Verdict(LogRecord):
         order = tuple(place_of.get(index, index) for index in self.order)
         return replace(self, order=order, **{name: moved(getattr(self, name)) for name in lists})
 
-    def of_case(self, case: Case, place: str) -> Self:
-        """Return the verdict in the order of the case's responses; RecordError, with its `place`, if it is on other models."""
+    def of_case(self, case: Case, with_reference: bool = False) -> Self:
+        """Return the verdict in the order of the case's responses, the reference among them if it was shown as one.
+
+        RecordError if the case has changed, if the verdict is on other models, or if its order or its scores do not fit.
+        """
         models = self.extra.get("models") or case.models
-        if models == case.models:
-            return self
-        if sorted(models) != sorted(case.models):
-            raise RecordError(
-                f"{place}: the verdict on case {case.id!r} is on the responses of {', '.join(models)}, "
-                f"and the case has {', '.join(case.models)}"
-            )
-        verdict = self.placed([case.models.index(model) for model in models], len(models))
-        return replace(verdict, extra=self.extra | {"models": case.models})
+        if models != case.models and sorted(models) == sorted(case.models):
+            verdict = self.placed([case.models.index(model) for model in models], len(models))
+            return replace(verdict, extra=self.extra | {"models": case.models}).of_case(case)
+        shown = as_shown(case, self, with_reference)
+        if self.has_changed(case.digest):
+            self.check(shown.digest, case.checklist_digest)
+        self.check_fit(len(shown.responses))
+        return self
+
+    def check_fit(self, count: int) -> None:
+        """Raise RecordError unless the order and the scores fit so many responses."""
+        whose = f"the {count} responses of case {self.case_id!r}"
+        shown = set(self.order)
+        if not shown or len(shown) < len(self.order) or not shown <= set(range(count)):
+            raise RecordError(f"'order' {list(self.order)} does not fit {whose}")
+        for name, scores in self.score_lists.items():
+            if not isinstance(scores, list | tuple) or len(scores) != count:
+                raise RecordError(f"{name!r} {_shown(scores)} does not fit {whose}")
+            for index, score in enumerate(scores):
+                if score is None:
+                    continue
+                check_number(take({name: score}, name, (int, float)), name)
+                if index not in shown:
+                    raise RecordError(
+                        f"{name!r} has a score for a response that 'order' does not show"
+                    )
+
+    @property
+    def score_lists(self) -> dict[str, Any]:
+        """Return the lists of scores that the verdict has, by their names."""
+        lists: dict[str, Any] = {"scores": self.scores, "expected_scores": self.expected_scores}
+        for name, scores in (self.criterion_scores or {}).items():
+            lists[f"criterion_scores.{name}"] = scores
+        return {name: scores for name, scores in lists.items() if scores is not None}
 
     def to_dict(self) -> dict[str, Any]:
         record = super().to_dict()
@@ -659,19 +690,20 @@ REFERENCE = (
 )
 
 
-def as_shown(case: Case, verdict: Verdict) -> Case:
+def as_shown(case: Case, verdict: Verdict, with_reference: bool = True) -> Case:
     """Return the case with the responses that the teacher was shown: the case's, or these and the reference.
 
     RecordError if the verdict is on responses of other models.
     """
-    models = list(verdict.extra.get("models", case.models))
+    models = verdict.extra.get("models") or case.models
     if models == case.models:
         return case
-    if models == [*case.models, REFERENCE] and case.reference is not None:
-        return replace(case, responses=(*case.responses, Response(REFERENCE, case.reference)))
+    reference = case.reference if with_reference else None
+    if reference is not None and models == [*case.models, REFERENCE]:
+        return replace(case, responses=(*case.responses, Response(REFERENCE, reference)))
     raise RecordError(
         f"case {case.id!r}: the verdict of {verdict.judge!r} is on the responses of {', '.join(map(str, models))}, "
-        f"and the case has {', '.join(case.models)}{'' if case.reference is None else ' and a reference'}"
+        f"and the case has {', '.join(case.models)}{'' if reference is None else ' and a reference'}"
     )
 
 

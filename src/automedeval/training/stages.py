@@ -10,7 +10,7 @@ from typing import Any
 from automedeval.dataset.folder import TEST, read_split, read_statistics
 from automedeval.models.checkpoints import Stage, base_of
 from automedeval.models.tokenization import PromptEncoder
-from automedeval.records import RecordError, read_json
+from automedeval.records import RecordError, errors_at, read_json
 from automedeval.records.hub_names import hub_rows
 from automedeval.records.journal import write_lines, write_whole
 from automedeval.records.tables import packaged
@@ -125,12 +125,10 @@ def tokenize(
             "completion_mask": [[0] * len(prompt) + [1] * len(answer) for prompt, answer in pairs],
         }
 
-    try:
+    with errors_at(place):
         encoded = rows.map(
             encode, batched=True, batch_size=256, num_proc=num_proc, desc=f"Tokenizing {place}"
         )
-    except RecordError as error:
-        raise RecordError(f"{place}: {error}") from None
     lengths = list(map(len, encoded["input_ids"]))
     if over := [
         f"{name} ({size:,})"

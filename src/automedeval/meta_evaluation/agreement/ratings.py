@@ -23,6 +23,7 @@ from automedeval.records import (
     VerdictRating,
     check_number,
     check_ratings,
+    errors_at,
     read_placed,
     without_repeats,
 )
@@ -278,7 +279,8 @@ def read_verdict_ratings(
     on_cases = cases.known(read_placed(path, VerdictRating), path, "rating on", notes)
     placed = (each for each in on_cases if is_ours(each[1]))
     for place, rating in without_repeats(placed, lambda each: each.judge):
-        check_number(rating.score, "score", place)
+        with errors_at(place):
+            check_number(rating.score, "score")
         ratings[rating.judge].append(rating)
     if not ratings:
         raise RecordError(f"{path}: no rating of these verdicts on any case in {cases.source}")

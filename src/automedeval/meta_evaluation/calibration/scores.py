@@ -21,8 +21,8 @@ from automedeval.records import (
     Response,
     Verdict,
     digest,
-    read_placed,
-    verdicts_file,
+    errors_at,
+    placed_verdicts,
 )
 from automedeval.records.ratings import placed_ratings
 from automedeval.rubrics import Rubric, without_scale
@@ -222,17 +222,13 @@ def calibrate(
         raise RecordError(f"{files}: no case is rated: nothing to learn from")
     if len(rated) == len(placed):
         raise RecordError(f"{files}: every case is rated: none is left to calibrate")
-    try:
+    with errors_at(files):
         calibration = Calibration.fit(rated, ratings_read, rubric)
-    except RecordError as error:
-        raise RecordError(f"{files}: {error}") from None
     moved = []
     for place, verdict in placed:
         if verdict.case_id not in learnt_from:
-            try:
+            with errors_at(place):
                 moved.append(calibration.apply(verdict, f"{verdict.judge}, calibrated"))
-            except RecordError as error:
-                raise RecordError(f"{place}: {error}") from None
     return calibration, moved
 
 
@@ -240,28 +236,23 @@ def judge_verdicts(places: Sequence[str], judge: str | None) -> Iterator[tuple[s
     """Yield ("file:line", verdict) of one judge, of all files and folders.
 
     Raises:
-        RecordError: several judges and no name, no judge of that name, scores together with log-likelihoods, or a verdict that
-            stands twice.
+        RecordError: several judges and no name, no judge of that name, scores together with log-likelihoods, or a fault of
+            `placed_verdicts`.
     """
-    seen, names, kinds = set(), set(), set()
-    for where, verdict in (
-        each for place in places for each in read_placed(verdicts_file(place), Verdict)
-    ):
-        if judge is None or verdict.judge == judge:
-            names.add(verdict.judge)
+    names, kinds = set(), set()
+    for place, verdict in placed_verdicts(places):
+        if judge not in (None, verdict.judge):
+            continue
+        names.add(verdict.judge)
+        kinds.add(without_scale(verdict.rubric))
+        with errors_at(place):
             if len(names) > 1:
-                raise RecordError(
-                    f"{where}: verdicts of {', '.join(sorted(names))}: choose one with --judge"
-                )
-            kinds.add(without_scale(verdict.rubric))
+                of_judges = ", ".join(sorted(names))
+                raise RecordError(f"verdicts of {of_judges}: choose one with --judge")
             if len(kinds) > 1:
-                raise RecordError(
-                    f"{where}: scores together with numbers without a scale: calibrate them separately"
-                )
-            if verdict.key in seen:
-                raise RecordError(f"{where}: case {verdict.case_id!r} has a verdict already")
-            seen.add(verdict.key)
-            yield where, verdict
+                both = "scores together with numbers without a scale"
+                raise RecordError(f"{both}: calibrate them separately")
+        yield place, verdict
     if not names:
         whom = "any judge" if judge is None else f"the judge {judge!r}"
         raise RecordError(f"{', '.join(places)}: no verdict of {whom}")

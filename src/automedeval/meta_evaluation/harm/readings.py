@@ -9,7 +9,7 @@ import numpy as np
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.table import VerdictTable
 from automedeval.meta_evaluation.verdict_files import check_words
-from automedeval.records import HarmRating, RecordError, Verdict, read_placed
+from automedeval.records import HarmRating, RecordError, Verdict, errors_at, read_placed
 from automedeval.rubrics import Rubric
 
 PHYSICIANS = "physicians"
@@ -79,7 +79,8 @@ def read_harm_ratings(
             raise RecordError(
                 f"{place}: no rubric in words is called {rating.rubric!r}; yours needs --rubric its.yaml"
             )
-        check_words(place, rating.rubric, rating.choices, rubric)
+        with errors_at(place):
+            check_words(rating.rubric, rating.choices, rubric)
         if (number, rating.annotator) in found:
             raise RecordError(
                 f"{place}: {rating.annotator!r} rated {rating.model!r} of case {case.id!r} before"
