@@ -1,10 +1,10 @@
-"""Measure how fast the pages of a report and of a comparison with 10,000 cases open, search and scroll in a real browser.
+"""Measure how fast the page of a report with 10,000 cases opens, searches and scrolls in a real browser.
 
     python benchmarks/grid.py
     python benchmarks/grid.py --cases 1000
 
-Synthetic cases of three responses, of 20,000 random words, which compress worse than real texts do. The comparison is of two
-judges, and holds the rationales of both. Chromium opens each page by playwright, without a GPU.
+Synthetic cases of three responses, of 20,000 random words, which compress worse than real texts do. Chromium opens
+the page by playwright, without a GPU.
 """
 
 import argparse
@@ -74,7 +74,7 @@ def visit(
 
 
 def main() -> None:
-    """Make a report and a comparison, open each a few times, and print one table."""
+    """Make a report, open it a few times, and print one table."""
     parser = arguments(__doc__)
     parser.add_argument("--cases", type=int, default=10_000)
     parser.add_argument("--visits", type=int, default=5)
@@ -85,28 +85,18 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch, playwright.sync_playwright() as driver:
         folder = Path(scratch)
         synthetic.write_study(folder, args.cases, 1, [(0, 1, 2)])
-        cases, old, new = (folder / f"{name}.jsonl" for name in ("cases", "verdicts", "newer"))
-        new.write_text(
-            old.read_text("utf-8").replace('"judge": "synthetic"', '"judge": "newer"'),
-            encoding="utf-8",
-        )
         report = recipe(
             "report",
-            cases=cases,
+            cases=folder / "cases.jsonl",
             encoder="none",
             resamples=200,
             output=folder / "report",
-            verdicts=old,
+            verdicts=folder / "verdicts.jsonl",
         )
-        comparison = [
-            *recipe("compare", cases=cases, output=folder / "comparison", verdicts=old),
-            str(new),
-        ]
         options = ["--headless", "--no-sandbox", "--disable-gpu"]
         browser = driver.chromium.launch(executable_path=shutil.which("chromium"), args=options)
-        for name, command in (("report", report), ("comparison", comparison)):
-            peak(command, folder / "log")
-            visit(browser, folder / name / f"{name}.html", args, name, results)
+        peak(report, folder / "log")
+        visit(browser, folder / "report" / "report.html", args, "report", results)
         browser.close()
     results.note(
         f"{args.cases:,} cases of three responses; medians of {args.visits} visits, chromium without a GPU."

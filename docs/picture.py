@@ -38,7 +38,7 @@ def main() -> None:
         page.screenshot(path=ROOT / "docs/grid.png")
         for title, file in files.items():
             sheet(browser, title, file.as_uri())
-        sheet(browser, "case", f"{files['comparison'].as_uri()}#case={CASE}")
+        sheet(browser, "case", f"{files['report'].as_uri()}#case={CASE}")
         annotate = [*PROGRAM, "annotate", "--study", study(folder), "--port", str(PORT)]
         with subprocess.Popen(annotate, cwd=ROOT, stdout=subprocess.PIPE, text=True) as server:
             links = (re.search(r"http://\S+/invitation/\S+", line) for line in server.stdout or ())
@@ -49,7 +49,7 @@ def main() -> None:
 
 
 def pages(folder: Path) -> dict[str, Path]:
-    """Judge the sample; write a report, a comparison, an audit and a check, and return their pages."""
+    """Judge the sample; write a report, an audit and a check, and return their pages."""
     cases, ratings = (
         ("--cases", SAMPLE / "test_cases.jsonl"),
         ("--ratings", SAMPLE / "test_ratings.jsonl"),
@@ -57,10 +57,9 @@ def pages(folder: Path) -> dict[str, Path]:
     judged = folder / "verdicts" / "sample"
     run("judge", *cases, "--output", judged)
     run("report", "--verdicts", judged, *cases, *ratings, "--output", folder)
-    run("compare", "--verdicts", judged, *cases, "--output", folder)
     run("audit", "--judge", "small", *cases, "--limit", 12, "--gate", "false", "--output", folder)
     run("check", "--cases", SAMPLE / "two_bots.jsonl", "--output", folder)
-    return {name: folder / f"{name}.html" for name in ("report", "comparison", "audit", "check")}
+    return {name: folder / f"{name}.html" for name in ("report", "audit", "check")}
 
 
 def study(folder: Path) -> Path:

@@ -246,17 +246,16 @@ def agreement() -> Any:
 
 
 def comparison() -> Any:
-    """Candidates compared by verdicts, with ratings and without; versions in two files; the gate."""
+    """Candidates by few ratings; versions that were judged apart; the gate."""
     cases, ratings = SETS["sample"]
     files = {"cases": cases, "verdicts": [judged("sample", "small"), recorded("sample")]}
-    found = {"by verdicts": result("comparison.json", "compare", **files)}
-    found["all rated"] = result("comparison.json", "compare", **files, ratings=ratings)
+    fast = {"encoder": "none", "resamples": 200}
     drawn = [
         Cases.read(str(cases)).records[at].id
         for at in np.random.default_rng(0).choice(30, 12, replace=False)
     ]
     few = write(WORK / "few.jsonl", [each for each in lines(ratings) if each["case_id"] in drawn])
-    found["12 rated"] = result("comparison.json", "compare", **files, ratings=few)
+    found = result("agreement.json", "report", **files, **fast, ratings=few)["few_ratings"]
     for at, name in enumerate(("old", "new")):
         one = [
             each | {"responses": [each["responses"][at] | {"model": "mine"}]}
@@ -265,9 +264,8 @@ def comparison() -> Any:
         file = write(WORK / f"{name}.jsonl", one)
         start("judge", cases=file, judge="baseline:ROUGE-L to the reference", output=WORK / name)
     two = [f"{name}={WORK / name}.jsonl" for name in ("old", "new")]
-    found["two files"] = result(
-        "comparison.json", "compare", cases=two, verdicts=[WORK / "old", WORK / "new"]
-    )
+    files = {"cases": two, "verdicts": [WORK / "old", WORK / "new"]}
+    found["two files"] = result("agreement.json", "report", **files, **fast)["baseline"]
     models = sorted(each["model"] for each in lines(cases)[0]["responses"])
     for pair, by in [(list(pair), by) for pair in combinations(models, 2) for by in (0.05, 1.5)]:
         gate = {
@@ -276,7 +274,7 @@ def comparison() -> Any:
             "fail_if_worse": pair,
             "by": by,
         }
-        found[f"{' '.join(pair)} {by}"] = result("gate.json", "compare", 0, 3, 4, **gate)
+        found[f"{' '.join(pair)} {by}"] = result("gate.json", "report", 0, 3, 4, **gate)
     return found
 
 
@@ -319,7 +317,6 @@ def criteria() -> Any:
             start("judge", **asked, output=WORK / name)
     kqa["verdicts"] = [WORK / "grader", WORK / "guesser"]
     found = {"kqa": result("agreement.json", "report", **kqa, ratings=labels, hidden=hidden)}
-    found["kqa compared"] = result("comparison.json", "compare", **kqa, hidden=hidden)
     found["checklists"] = [
         kept(each["checklist"]) for each in in_order(lines(WORK / "grader" / "verdicts.jsonl"))
     ]
@@ -327,8 +324,7 @@ def criteria() -> Any:
     criteria_study.write_study(made_up)
     files = {"verdicts": made_up / "verdicts.jsonl", "cases": made_up / "cases.jsonl"}
     labelled = {**files, "ratings": made_up / "labels.jsonl"}
-    found["made up"] = result("agreement.json", "report", **labelled)
-    return found | {"compared": result("comparison.json", "compare", **labelled)}
+    return found | {"made up": result("agreement.json", "report", **labelled)}
 
 
 def harm() -> Any:

@@ -1,4 +1,4 @@
-"""A reader's browser with the page of a report or of a comparison: a real Chromium, led by playwright."""
+"""A reader's browser with the page of a report: a real Chromium, led by playwright."""
 
 import shutil
 from collections.abc import Iterator

@@ -1,7 +1,6 @@
 """What is known of a judge stands beside every ranking: a judge that cannot see danger never calls a longer bot better."""
 
 import json
-import re
 import shlex
 from pathlib import Path
 
@@ -12,7 +11,6 @@ from doubles.agreement_study import (
     case_of,
     noisy_verdicts,
     pairwise_verdicts,
-    rating,
     read,
     told,
     write,
@@ -157,7 +155,7 @@ def test_an_audit_puts_its_own_figures_in_place(tmp_path: Path) -> None:
 @needs_encoder
 def test_the_gate_and_preference_pairs_say_it_too(study: Path, tmp_path: Path) -> None:
     args = ["--verdicts", study / "v", "--cases", study / "cases.jsonl"]
-    done = run_command("compare", *args, "--fail_if_worse", "bot-v2", "bot-v1", "--by", 2)
+    done = run_command("report", *args, "--fail_if_worse", "bot-v2", "bot-v1", "--by", 2)
     assert done.returncode in (0, 4), done.stderr
     for fact in (NOT_SEEN, LONGER, UNRATED):
         assert fact in done.stdout
@@ -167,31 +165,6 @@ def test_the_gate_and_preference_pairs_say_it_too(study: Path, tmp_path: Path) -
     )
     assert NOT_SEEN in done.stdout
     assert UNRATED in done.stdout
-
-
-@needs_encoder
-def test_a_comparison_says_it_beside_the_ratings(study: Path, tmp_path: Path) -> None:
-    rated = [
-        rating(f"c{n}", f"bot-v{v}", 4 - (n % 3 if v == 2 else 0))
-        for n in range(10)
-        for v in (1, 2)
-    ]
-    write(tmp_path / "ratings.jsonl", rated)
-    args = [
-        "--verdicts",
-        study / "v",
-        "--cases",
-        study / "cases.jsonl",
-        "--ratings",
-        tmp_path / "ratings.jsonl",
-    ]
-    done = succeeded(run_command("compare", *args, "--output", tmp_path / "c"))
-    page = (tmp_path / "c" / "comparison.html").read_text()
-    for text in (done.stdout, page):
-        assert NOT_SEEN in text
-        assert re.search(r"small orders \d+ % of the pairs of responses as people do", text)
-        assert "Not known yet: few cases are rated. small orders " in text
-        assert "Rate at least 30 cases: so far 6 count." in text  # of ten, six with an order
 
 
 def test_the_list_is_ordered_and_trust_needs_ratings_or_an_audit() -> None:
@@ -361,11 +334,7 @@ def test_models_with_empty_and_unread_responses_are_counted_and_the_first_of_the
 def test_of_a_judge_of_pairs_the_facts_name_the_criterion(tmp_path: Path) -> None:
     """What is measured on all criteria is said of the whole judge, of one criterion it names this one."""
     write(tmp_path / "cases.jsonl", read(CASES))
-    file = write(tmp_path / "v", pairwise_verdicts())
-    ratings = SAMPLE / "test_ratings.jsonl"
-    args = ["--verdicts", file, "--cases", CASES, "--ratings", ratings, "--output", tmp_path / "c"]
-    done = run_command("compare", *args)
-    assert "Length: pairs puts the longer response first" in done.stdout
+    write(tmp_path / "v", pairwise_verdicts())
     chosen = [
         {"case_id": each["case_id"], "pair": each["pair"], "annotator": "x", "criterion": "correctness",
          "choice": each["choices"]["correctness"]}
@@ -374,4 +343,5 @@ def test_of_a_judge_of_pairs_the_facts_name_the_criterion(tmp_path: Path) -> Non
     printed, _ = reported(
         tmp_path, tmp_path / "r", "--ratings", write(tmp_path / "choices.jsonl", chosen)
     )
+    assert "Length: pairs puts the longer response first" in printed
     assert "pairs makes the choice of most people in 100 % of the pairs on correctness (" in printed

@@ -242,10 +242,11 @@ def test_a_fault_is_one_plain_line_and_nothing_is_written(
     assert not (tmp_path / "report").exists()
 
 
-def test_words_are_no_scores_for_the_commands_that_compare_models(study, tmp_path):
+def test_words_are_no_scores_for_preference_pairs(study, tmp_path):
     done = run_command(
-        "compare",
-        *flags(verdicts=study / "judge.jsonl", cases=study / "cases.jsonl", output=tmp_path),
+        "export",
+        *flags(verdicts=study / "judge.jsonl", cases=study / "cases.jsonl", to="preferences"),
+        *flags(output=tmp_path / "pairs.jsonl"),
     )
     assert done.returncode == 1
     assert (

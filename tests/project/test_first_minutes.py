@@ -156,7 +156,7 @@ def test_the_packaged_sample_is_judged_by_its_name_and_the_report_has_its_rating
 ERRORS = {
     "judges": "error: no command 'judges' (automedeval --help lists them)",
     "judge a.csv --orders some": "(--help_all lists what there is)",
-    "compare a.csv": "error: the following arguments are required: ",
+    "calibrate a.csv": "error: the following arguments are required: ",
 }
 
 

@@ -21,10 +21,7 @@ PAGES = [
     f"docs/{page}.md" for page in ("index", "believe", "criteria", "judge", "rewards", "serving")
 ]
 NOT_RUN = rows_of(__file__)["not run"]
-ENDS = {
-    "audit": (0, 3),
-    "compare": (0,),
-}  # exit statuses that are no error; a judge may not pass its audit
+ENDS = {"audit": (0, 3)}  # exit statuses that are no error; a judge may not pass its audit
 
 
 def case(number: int, criteria: bool = False) -> dict:

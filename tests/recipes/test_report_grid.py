@@ -1,10 +1,8 @@
-"""The grid of cases and models on the page of a report, and of a comparison with what changed, in a real browser."""
+"""The grid of cases and models on the page of a report, and what changed from a baseline, in a real browser."""
 
 import csv
 import json
 import re
-from functools import partial
-from pathlib import Path
 from types import SimpleNamespace
 from urllib.parse import quote
 
@@ -21,6 +19,7 @@ from doubles.agreement_study import (
     verdict,
     write,
 )
+from doubles.agreement_study import made as report_of
 from doubles.grid_reader import (
     HOSTILE,
     Visit,
@@ -30,7 +29,7 @@ from doubles.grid_reader import (
     playwright,
     violations,
 )
-from programs import run_recipe, succeeded
+from programs import succeeded
 
 pytestmark = needs_chromium
 CRITERIA = ("relevancy", "knowledge_correctness", "fluency")
@@ -361,7 +360,6 @@ def test_axe_finds_nothing_in_an_opened_case_on_a_telephone(
 
 OLD, NEW = MODELS[0], MODELS[1]
 TALL = {"width": 1280, "height": 4000}
-compare = partial(run_recipe, "compare")
 
 
 def place_of(case: dict, model: str) -> int:
@@ -379,19 +377,9 @@ def of_two(case: dict, line: dict) -> tuple[dict, dict]:
     }
 
 
-def compared(folder: Path, cases: list[dict], verdicts: list[Path]) -> SimpleNamespace:
-    """Return the page, the result and the output of the command, without ratings."""
-    files = ["--cases", write(folder / "cases.jsonl", cases), "--verdicts", *verdicts]
-    done = succeeded(compare(*files, "--output", folder / "out"))
-    result = json.loads((folder / "out" / "comparison.json").read_text("utf-8"))
-    return SimpleNamespace(
-        cases=cases, page=folder / "out" / "comparison.html", result=result, said=done.stdout
-    )
-
-
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
-    """Return a comparison of two models; the new one's first answers are hostile and marked, empty, and unread."""
+    """Return a report with a baseline; the new one's first answers are hostile and marked, empty, and unread."""
     folder = tmp_path_factory.mktemp("models")
     cases, verdicts = map(
         list, zip(*map(of_two, read(CASES), noisy_verdicts("good", 0.3, 1)), strict=True)
@@ -407,8 +395,9 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
         verdicts[1][name] = [1] * 2  # a tie, which the empty answer loses
         verdicts[2][name][new[2]] = None
     verdicts[3] = verdict(cases[3], None, "good")  # of both: nothing is new
-    made = compared(folder, cases, [write(folder / "v.jsonl", verdicts)])
-    made.gaps = {}
+    report = report_of(folder, verdicts, "--baseline", OLD, cases=cases)
+    made = SimpleNamespace(cases=cases, page=report.folder / "report.html", gaps={})
+    made.result, made.said = report.result, report.said
     for case, line in zip(cases, verdicts):
         scores = line["expected_scores"] or [None] * 2
         old, new = (scores[place_of(case, name)] for name in (OLD, NEW))
@@ -426,15 +415,15 @@ def test_each_change_between_two_models_is_counted_and_filters(
         "lost": [case_id for case_id, gap in gaps.items() if gap < -1e-9 or case_id == ids[1]],
     }
     expected |= {"newly_differs": ids[:1], "newly_empty": ids[1:2], "newly_failing": ids[2:3]}
-    versions = {"old": OLD, "new": NEW, "judge": "good", "compared": 28}
-    assert models.result["changes"] == [
-        versions | {name: len(each) for name, each in expected.items()}
-    ]
-    words = {"won": "better", "lost": "worse"}
-    counts = ", ".join(
-        f"{len(each)} {words.get(name, name.replace('_', ' '))}" for name, each in expected.items()
+    found = models.result["baseline"]["models"][NEW]
+    counts = {name: len(each) for name, each in expected.items()}
+    newly = {name.removeprefix("newly_"): counts[name] for name in counts if "_" in name}
+    assert (found["better"], found["worse"], found["newly"]) == (
+        counts["won"],
+        counts["lost"],
+        newly,
     )
-    assert f"{NEW} against {OLD}, by good: of 28 cases {counts}." in models.said
+    assert "; newly 1 differs, 1 empty, 1 failing." in models.said
     visit = Visit(browser, models.page, viewport=TALL)
     assert visit.page.eval_on_selector_all("#rows thead th", "all => all.map(e => e.textContent)")[
         1:
@@ -476,16 +465,3 @@ def test_a_case_opens_with_the_new_answer_beside_the_old(models: SimpleNamespace
     assert visit.page.locator("#case mark").all_text_contents() == three
     assert visit.page.locator("#case img, #case script").count() == 0
     visit.close()
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing(models: SimpleNamespace, browser, scheme: str) -> None:
-    for width in (390, 1280):
-        window = {"viewport": {"width": width, "height": 900}, "color_scheme": scheme}
-        visit = Visit(browser, models.page, bypass_csp=True, **window)
-        assert visit.page.evaluate("document.documentElement.scrollWidth") <= width
-        assert violations(visit.page) == []
-        visit.page.locator("#rows tbody a").first.click()
-        playwright.expect(visit.page.locator("#case[open]")).to_be_visible()
-        assert violations(visit.page) == []
-        visit.close()

@@ -103,7 +103,6 @@ def test_every_step_runs_and_leaves_what_the_study_is_for(rehearsed: tuple[Path,
     assert printed.count("what the jury decided is taken") == 2
     for name in ("wikidoc", "table2", "table3", "figure4", "figure5"):
         assert (folder / "reports" / name / "report.html").stat().st_size
-    assert (folder / "reports" / "wikidoc-comparison" / "comparison.html").stat().st_size
 
 
 def test_the_test_set_has_the_plans_cases_and_three_of_four_candidates_in_turn(

@@ -36,6 +36,5 @@ step "the report" automedeval report --config $RUN/report.yaml --rounds stage3,i
 step "the audit of the judge" automedeval audit --config $RUN/audit.yaml
 step "the likelihood judge reads rated cases" automedeval judge --config $RUN/judge_likelihood_rated.yaml
 step "it is put on the raters' scale by them" automedeval calibrate --config $RUN/calibrate.yaml
-step "the candidates, by many verdicts and few ratings" automedeval compare --config $RUN/compare.yaml
 
-[[ $dry_run ]] || printf '%s\n' reports/sample/report.html reports/sample-comparison/comparison.html reports/sample-audit/audit.html
+[[ $dry_run ]] || printf '%s\n' reports/sample/report.html reports/sample-audit/audit.html

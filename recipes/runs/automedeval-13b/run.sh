@@ -118,7 +118,6 @@ due ratings/calibration/ratings.jsonl "ratings of the answers to a hundred train
   "automedeval annotate --study $RUN/annotate_calibration.yaml --export ratings/calibration"
 step "the likelihood judge reads rated cases" $launch recipes/judge.py --config $RUN/judge_likelihood_rated.yaml
 step "it is put on the raters' scale by them" automedeval calibrate --config $RUN/calibrate.yaml
-step "the candidates, by many verdicts and few ratings" automedeval compare --config $RUN/compare.yaml
 
 step "the paper's counts beside these" python recipes/counts.py --paper $RUN/counts.yaml
 [[ $dry_run ]] || cat reports/counts.md

@@ -14,7 +14,6 @@ COMMANDS = {
         "report",
         "compare the candidates by judges' verdicts, and the verdicts with people's ratings",
     ),
-    "compare": ("compare", "compare candidates by many verdicts and few ratings"),
     "audit": (
         "audit",
         "measure how order, length, planted texts and dangerous facts change a judge's scores",

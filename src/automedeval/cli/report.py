@@ -1,16 +1,14 @@
 """Compare candidates by judges' verdicts, and compare the verdicts with people's ratings.
 
     automedeval report --verdicts verdicts --cases cases.jsonl --ratings ratings.jsonl --output report
-    automedeval report --verdicts small=v1.jsonl large=v2.jsonl --cases cases.jsonl --output report
+    automedeval report --verdicts verdicts/old verdicts/new --cases v1=old.csv v2=new.csv --output report
     automedeval report --verdicts r0=v0.jsonl r1=v1.jsonl r2=v2.jsonl --rounds r0,r1,r2 \\
       --cases cases.jsonl --ratings ratings.jsonl --output report
-    automedeval report --verdicts verdicts --cases cases.jsonl --ratings labels.jsonl --output report
-    automedeval report --verdicts verdicts --cases cases.jsonl --ratings ratings.jsonl --main_judge mine \\
-      --teacher_verdicts gpt-4 --output report
+    automedeval report --verdicts verdicts --cases cases.jsonl --fail_if_worse NEW OLD --by 0.1
 
-Writes OUTPUT/agreement.json, OUTPUT/report.md and OUTPUT/report.html, a page that loads nothing from the network. Without
---ratings the candidates are compared by the judges alone. --rounds adds a forecast for further rounds, and several judges
-are tested against the main one, as in the paper's Table 2. Judges of criteria are compared with people's labels.
+Writes OUTPUT/agreement.json, report.md and report.html, a page that loads nothing from the network. Ratings or labels of some
+cases, drawn at random, correct the verdicts on all. --rounds adds a forecast for further rounds. --fail_if_worse fails a
+build: exit status 3 if NEW scores lower than OLD, 4 if too few cases tell (95 %, by one judge).
 """
 
 import sys
@@ -20,23 +18,40 @@ from typing import Any
 
 from automedeval.meta_evaluation.page import write_report
 from automedeval.meta_evaluation.report.arguments import ReportArguments
-from automedeval.meta_evaluation.report.report import make_report
+from automedeval.meta_evaluation.report.gate import compare_two
+from automedeval.meta_evaluation.report.report import make_report, read_judged
 from automedeval.models.arguments import EncoderArguments
 from automedeval.records import RecordError
 from automedeval.records.command_line import parse
 from automedeval.records.extras import install
+from automedeval.records.journal import write_json
+from automedeval.records.text import printable
 
 
 def main() -> Path:
     """Make the report, write its files, print the difference, its trust and what to do next; return the page's file."""
     kinds = (ReportArguments, EncoderArguments)
-    args, encoder_args = parse(kinds, __doc__, first=("verdicts", "cases", "baseline", "ratings"))
+    first = ("verdicts", "cases", "baseline", "ratings", "output")
+    args, encoder_args = parse(kinds, __doc__, first=first)
+    if args.fail_if_worse:
+        sys.exit(pass_gate(args))
     report = make_report(args, encoder_args.load_if_there, sys.argv[1:], rationale_metric)
     page = Path(args.output) / report.page
     write_report(
         args.output, report.texts, report.data, report.result, [*report.lines, f"report: {page}"]
     )
     return page
+
+
+def pass_gate(args: ReportArguments) -> int:
+    """Compare two candidates by verdicts alone; print the result, write it if there is a folder, return the exit status."""
+    cases, judges, notes = read_judged(args)
+    record, lines = compare_two(cases, judges, notes, args.fail_if_worse, args.by or 0.0)
+    print("\n".join(map(printable, lines)))
+    if args.output:
+        Path(args.output).mkdir(parents=True, exist_ok=True)
+        write_json(Path(args.output) / "gate.json", record)
+    return record["status"]
 
 
 def rationale_metric() -> Callable[..., dict[str, Any]]:

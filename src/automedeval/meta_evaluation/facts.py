@@ -1,6 +1,6 @@
 """What is known of a judge whose verdicts rank models: one ordered list of facts, which stands beside every ranking.
 
-The terminal, the report, the comparison, the gate, the preference pairs and the model card show this list, and `is_trusted`
+The terminal, the report, the gate, the preference pairs and the model card show this list, and `is_trusted`
 decides whether they may call a model better. A new fact is one more line in `facts_of`.
 """
 

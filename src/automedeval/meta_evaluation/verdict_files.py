@@ -29,7 +29,7 @@ SCORES, CRITERIA, WORDS = (
 )  # what verdicts give; choices count as scores
 REFUSED = {
     SCORES: "a verdict by {} is not on the criteria of a case",
-    CRITERIA: "a verdict on the criteria of a case; automedeval report and compare read these, on one file of cases",
+    CRITERIA: "a verdict on the criteria of a case; automedeval report reads these, on one file of cases",
     WORDS: "a verdict by {} has words and no scores; automedeval report reads these",
 }
 

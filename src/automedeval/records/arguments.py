@@ -57,7 +57,7 @@ class BaselineArguments(TableArguments):
     """The arguments of programs that compare models."""
 
     baseline: str | None = option(
-        "the model that each other one is compared with, case by case (default: judge: the first of v1=… v2=…; compare: "
-        "the first model; by pairwise rubrics only pairs with it are judged)",
+        "the model that each other one is compared with, case by case (default: the first of v1=… v2=…; "
+        "by pairwise rubrics only pairs with it are judged)",
         None,
     )

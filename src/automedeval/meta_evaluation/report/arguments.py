@@ -1,5 +1,6 @@
 """The arguments of a report: which files are compared, and what is measured."""
 
+import math
 from dataclasses import dataclass
 
 from automedeval.records import RecordError, check_least, option
@@ -11,8 +12,13 @@ from automedeval.stats.bootstrap import RESAMPLES
 class ReportArguments(BaselineArguments):
     """The files to compare, and the options of the report."""
 
-    cases: str = option("the cases, or the table of answers, that were judged")
-    output: str = option("folder for agreement.json, report.md and report.html")
+    cases: list[str] = option(
+        "the cases, or the table of answers, that were judged; of two versions judged apart NAME=FILE of each"
+    )
+    output: str | None = option(
+        "folder for agreement.json, report.md and report.html, of --fail_if_worse for gate.json",
+        None,
+    )
     verdicts: list[str] = option(
         "verdict files, or folders with a verdicts.jsonl; NAME=FILE names its judge NAME (not needed for ratings of "
         "harm)",
@@ -63,6 +69,15 @@ class ReportArguments(BaselineArguments):
     bart_model: str = option(
         "model for BARTScore, a folder or Hub id; none: no BARTScore", "facebook/bart-large-cnn"
     )
+    fail_if_worse: list[str] = option(
+        "a gate for builds in place of the report: two models, NEW OLD; exit status 0: NEW is not lower by --by points "
+        "or more, 3: lower, 4: too few cases to tell",
+        [],
+        nargs=2,
+    )
+    by: float | None = option(
+        "with --fail_if_worse: points of the mean expected score by which NEW may be lower", None
+    )
     resamples: int = option("resamples of the bootstrap over cases", RESAMPLES)
 
     def __post_init__(self) -> None:
@@ -75,3 +90,23 @@ class ReportArguments(BaselineArguments):
         if self.contrasts and not self.ratings:
             raise RecordError("--contrasts needs --ratings: judges are compared by people's")
         check_least(self, 100, "resamples")
+        if len(self.cases) > 1 and not len(self.cases) == len(self.verdicts) == 2:
+            raise RecordError(
+                "--cases of two versions are two files, and --verdicts names those of each, in the same order"
+            )
+        if bool(self.fail_if_worse) != (self.by is not None):
+            raise RecordError("--fail_if_worse and --by need each other")
+        if self.fail_if_worse:
+            self._check_gate()
+        elif self.output is None:
+            raise RecordError("--output is needed; only --fail_if_worse does without")
+
+    def _check_gate(self) -> None:
+        if len(set(self.fail_if_worse)) != 2:
+            raise RecordError("--fail_if_worse names two models: NEW OLD")
+        if self.by is None or not 0 < self.by < math.inf:
+            raise RecordError(f"--by must be above 0, not {self.by}")
+        if self.ratings or self.baseline:
+            raise RecordError(
+                "--fail_if_worse compares two by verdicts alone: no --ratings, no --baseline"
+            )

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import scipy
 
-from automedeval.meta_evaluation.agreement.candidates import MOST_MODELS
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.report.grid import NEWLY, WORDS, marks_of
 from automedeval.meta_evaluation.table import Row
@@ -22,29 +21,22 @@ DIGEST = re.compile(r"[0-9a-f]{12}(/epoch-\d+)?")  # an id that says nothing, of
 FIRST_WORDS = 60  # letters of a question that stand for its id
 
 
-def candidates_of(
-    cases: Cases, chosen: Iterable[str] = (), option: str = ""
-) -> dict[str, np.ndarray]:
-    """Return the response of every candidate in every case: candidate → int [cases], -1 where there is none.
+def candidates_of(cases: Cases, chosen: Iterable[str], option: str) -> dict[str, np.ndarray]:
+    """Return the response of some candidates in every case: candidate → int [cases], -1 where there is none.
 
     Args:
-        chosen: the names of the candidates to return; empty for all.
-        option: what named them, if anything did.
+        chosen: the names of the candidates.
+        option: what named them.
 
     Raises:
-        RecordError: a name of `chosen` that no candidate has, or names of all that are no models.
+        RecordError: a name of `chosen` that no candidate has.
     """
     chosen = list(dict.fromkeys(chosen))
-    if len(cases.models) > MOST_MODELS and not chosen:
-        names = f"{len(cases.models)} model names in {len(cases)} cases"
-        raise RecordError(
-            f"{cases.source}: {names}: these are not models, and candidates are not compared"
-        )
     if unknown := [name for name in chosen if name not in cases.models]:
         names = in_a_row([*cases.models[:8], *["…"] * (len(cases.models) > 8)])
         raise RecordError(f"{option}: {cases.source} has no model {unknown[0]!r}; it has {names}")
     responses = {}
-    for name in chosen or cases.models:
+    for name in chosen:
         at = np.flatnonzero(cases.model_of == cases.models.index(name))
         responses[name] = np.full(len(cases), -1)
         responses[name][cases.panel.case[at]] = at
@@ -124,25 +116,6 @@ def beside_baseline(
     return sides, (gap, marks)
 
 
-def changes_of(
-    cases: Cases, row: Row, baseline: str
-) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Count what changed from the baseline to every other model that has a case in common with it.
-
-    Returns:
-        Of each other model: "old" and "new" version, the "judge", how many answers can be "compared", and how many have each
-        mark of `WORDS`. And the arguments of `grid_of` that show it.
-    """
-    sides, (gap, marks) = beside_baseline(cases, row, baseline)
-    records = []
-    for name, (_, new) in ((name, both) for name, both in sides.items() if both.size):
-        counts = {mark: int(marked[new].sum()) for mark, marked in marks.items()}
-        compared = int((~np.isnan(gap[new])).sum())
-        record = {"old": baseline, "new": name, "judge": row.name, "compared": compared, **counts}
-        records.append(record)
-    return records, {"main": row, "base": baseline, "sort": "lost", "changed": (gap, marks)}
-
-
 def against_baseline(
     cases: Cases, row: Row, baseline: str
 ) -> tuple[dict[str, Any], tuple[np.ndarray, dict]]:
@@ -150,9 +123,10 @@ def against_baseline(
 
     Returns:
         The record: the baseline, and of every other model in how many cases it is "better", "worse" and "equal", the "cases"
-        in which it is worse, the worst first, the "means" of the baseline and of it in the cases that both have, and their
-        "difference" with its "p" value, also adjusted for the number of models (Holm); "questions" has the first words of
-        those cases whose id is a digest. And the gap and the marks of all answers, as `beside_baseline` returns them.
+        in which it is worse, the worst first, how many of its answers have a mark of `NEWLY` that the baseline's lacks, the
+        "means" of the baseline and of it in the cases that both have, and their "difference" with its "p" value, also adjusted
+        for the number of models (Holm); "questions" has the first words of those cases whose id is a digest. And the gap and
+        the marks of all answers, as `beside_baseline` returns them.
     """
     values = row.ranking_values
     record: dict[str, Any] = {"name": baseline, "models": {}, "questions": {}}
@@ -169,6 +143,7 @@ def against_baseline(
             "worse": len(worse),
             "equal": int(both.sum()) - better - len(worse),
             "cases": [case.id for case in worse],
+            "newly": {name: int(marks[f"newly_{name}"][new].sum()) for name in NEWLY},
             "means": [float(values[at][both].mean()) if both.any() else None for at in (old, new)],
             "difference": difference.to_dict(),
             "p": p_value(gap[new][both], difference, better, len(worse)),

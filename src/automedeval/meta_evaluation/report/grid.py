@@ -90,7 +90,6 @@ def grid_of(
     main: Row,
     *,
     changed: tuple[np.ndarray, Mapping[str, np.ndarray]] | None = None,
-    models: Sequence[str] = (),
     **head: str,
 ) -> dict[str, Any]:
     """Return what `grid.html.jinja` needs: "grid", {"rows", "texts"} as gzip in base64, and "in_grid", how many cases it has.
@@ -98,11 +97,10 @@ def grid_of(
     Args:
         main: the line whose scores the cells have.
         changed: the gap and the marks of `changes.beside_baseline`; its size sorts the cases then.
-        models: the columns; by default all models.
         head: "base", the model with which answers are compared first; "sort", the first order.
     """
     judges = [judge for judge in judges if judge.kind == "judge"]
-    models, values = models or cases.models, main.ranking_values
+    values = main.ranking_values
     measures, marks, marked = measures_of_cases(cases, main, people), SIZES, marks_of(main.judge)
     if changed is not None:
         gap, more = changed
@@ -116,21 +114,20 @@ def grid_of(
     for number in cases.file_order[:GRID_CASES]:
         case, cells, responses = cases.records[number], {}, []
         for place, response in enumerate(case.responses, int(cases.start[number])):
-            if response.model in models:
-                score = None if np.isnan(values[place]) else round(float(values[place]), 4)
-                names = [name for name in marked if marked[name][place]]
-                cells[response.model] = [score, len(response.text), names]
-                marks_of_answer = differs.get((case.id, response.model), [])
-                response_content = {
-                    "model": response.model,
-                    "text": response.text,
-                    "scores": _scores(judges, place),
-                    "people": _ratings(people, place),
-                    "criteria": _criteria(cases, judges, place),
-                    "comments": people.comments.get(place, []) if people is not None else [],
-                    "wrong": _in_utf16(response.text, marks_of_answer),
-                }
-                responses.append(response_content)
+            score = None if np.isnan(values[place]) else round(float(values[place]), 4)
+            names = [name for name in marked if marked[name][place]]
+            cells[response.model] = [score, len(response.text), names]
+            marks_of_answer = differs.get((case.id, response.model), [])
+            response_content = {
+                "model": response.model,
+                "text": response.text,
+                "scores": _scores(judges, place),
+                "people": _ratings(people, place),
+                "criteria": _criteria(cases, judges, place),
+                "comments": people.comments.get(place, []) if people is not None else [],
+                "wrong": _in_utf16(response.text, marks_of_answer),
+            }
+            responses.append(response_content)
         question = question_text(case.question)
         short = " ".join(question.split())
         short = short if len(short) <= QUESTION else f"{short[:QUESTION]}…"
@@ -140,7 +137,7 @@ def grid_of(
             if not np.isnan(each[number])
         }
         rows.append(
-            [case.id, case.topic or "", short, [cells.get(model) for model in models], sizes]
+            [case.id, case.topic or "", short, [cells.get(model) for model in cases.models], sizes]
         )
         case_content = {
             "question": question,
@@ -154,7 +151,7 @@ def grid_of(
     scale = main.judge.scale if main.values is not None else None
     # What a reader's flags belong to: the cases with their texts and models, whoever judges them.
     report = digest([[case.id, case.digest] for case in cases.records])
-    content: dict[str, Any] = {"report": report, "models": models, "marks": marks} | head
+    content: dict[str, Any] = {"report": report, "models": cases.models, "marks": marks} | head
     content["rows"] = rows
     content["scale"] = scale or (
         [float(scored.min()), float(scored.max())] if len(scored) else [0, 1]

@@ -52,8 +52,10 @@ from automedeval.meta_evaluation.page import PageTable, render_report
 from automedeval.meta_evaluation.report import text
 from automedeval.meta_evaluation.report.arguments import ReportArguments
 from automedeval.meta_evaluation.report.changes import against_baseline
+from automedeval.meta_evaluation.report.few_ratings import by_few_ratings
 from automedeval.meta_evaluation.report.grid import grid_of
-from automedeval.meta_evaluation.table import rows_of
+from automedeval.meta_evaluation.report.versions import join_versions
+from automedeval.meta_evaluation.table import VerdictTable, rows_of
 from automedeval.meta_evaluation.verdict_files import CHECKS, read_verdicts
 from automedeval.metrics.embedding import NAMES, TextEncoder
 from automedeval.records import (
@@ -71,6 +73,7 @@ from automedeval.records.run_record import describe_result
 from automedeval.records.text import percent
 from automedeval.rubrics import packaged_rubrics, read_rubric
 from automedeval.stats.bootstrap import estimate, plain
+from automedeval.stats.prediction_powered import Powered
 
 Score = Callable[..., dict[str, Any]]
 LoadEncoder = Callable[[list[str]], TextEncoder | None]
@@ -103,18 +106,17 @@ def make_report(
     Raises:
         RecordError: a file or an argument is wrong.
     """
-    cases = Cases.read(args.cases, blank=args.blank)
+    cases, tables, notes = read_judged(args)
     names = [*packaged_rubrics(), *([args.rubric] if args.rubric else [])]
     rubrics = {rubric.name: rubric for rubric in map(read_rubric, names)}
     given = files_by_kind(args.ratings)
     ratings, labels = given.get(Rating), given.get(CriterionLabel)
     if not args.verdicts and HarmRating not in given:
         raise RecordError("--verdicts names no file")
-    read = read_verdicts(args.verdicts, cases, args.rubric, CHECKS, {*NAMES, "people", PHYSICIANS})
     on_harm, judges = (
-        [table for table in read[0] if table.in_words is kind] for kind in (True, False)
+        [table for table in tables if table.in_words is kind] for kind in (True, False)
     )
-    on_criteria, notes = [table for table in judges if table.on_criteria], read[1]
+    on_criteria = [table for table in judges if table.on_criteria]
     if ratings and not judges:
         raise RecordError(f"{ratings}: ratings of scores, and these verdicts have none")
     if labels and not on_criteria:
@@ -143,6 +145,8 @@ def make_report(
     contrasts = [names.split("=") for names in args.contrasts]
     for two in contrasts:
         check_names("--contrasts", two, [row.name for row in rows])
+    versions = len(args.cases) > 1
+    baseline = args.baseline or (cases.models[0] if versions else None)
     if (clusters := len(np.unique(cases.clusters))) < len(cases):
         notes.append(f"resampled are the {clusters} clusters of the {len(cases)} cases")
     main = main_row(rows, args.main_judge)
@@ -200,6 +204,10 @@ def make_report(
         result["criteria"] = estimate(
             criteria_result(cases, on_criteria, labelled), cases.clusters, args.resamples
         )
+    if people is not None and result["cases"]["rated_cases"] < len(cases):
+        first = baseline or cases.models[0]
+        few = {row.name: by_few_ratings(cases, people, row, first) for row in rows}
+        result["few_ratings"] = plain({"baseline": first, "judges": few}, Powered)
     if args.rounds:
         result["rounds"] = follow_rounds(result["table2"]["rows"], args.rounds)
     for name, audit in audits_of(args.audits, rows).items():
@@ -217,17 +225,18 @@ def make_report(
     scale = main.judge.scale
     study, commands = (
         ({}, [])
-        if ratings or Choice in given or on_criteria
+        if versions or ratings or Choice in given or on_criteria
         else _rating_study(args, cases, options)
     )
     changes: dict[str, Any] = {}
-    if args.baseline is not None:
-        result["baseline"], changed = against_baseline(cases, main, args.baseline)
-        changes = {"changed": changed, "base": args.baseline, "sort": "lost"}
+    if baseline is not None:
+        result["baseline"], changed = against_baseline(cases, main, baseline)
+        changes = {"changed": changed, "base": baseline, "sort": "lost"}
     grid = grid_of(cases, judges, people, main, **changes)
     result["topics"] = means_by_topic(cases, main.values, scale)
-    name = Path(args.cases).stem  # a run's own file is always called so
-    title = "Report: " + (", ".join(cases.models[:3]) if name == "cases" else name)
+    name = Path(cases.source).stem  # a run's own file is always called so
+    by_models = versions or name == "cases"
+    title = "Report: " + (", ".join(cases.models[:3]) if by_models else name)
     texts = study | harm_pages | report_page(result, title, grid, commands, scale, harm_lines[1:])
     steps = [f"Next step: {' '.join(result['next_steps'])}"] * bool(result["next_steps"])
     return Report(
@@ -239,6 +248,19 @@ def make_report(
     )
 
 
+def read_judged(args: ReportArguments) -> tuple[Cases, list[VerdictTable], list[str]]:
+    """Return the cases, of two versions those of both with the answers of both; a table of each judge; and notes.
+
+    Raises:
+        RecordError: a fault of the files.
+    """
+    reserved = {*NAMES, "people", PHYSICIANS}
+    if len(args.cases) > 1:
+        return join_versions(args.cases, args.verdicts, args.rubric, args.blank, reserved)
+    cases = Cases.read(args.cases[0], blank=args.blank)
+    return cases, *read_verdicts(args.verdicts, cases, args.rubric, CHECKS, reserved)
+
+
 def _rating_study(
     args: ReportArguments, cases: Cases, options: Sequence[str]
 ) -> tuple[dict[str, str], list[str]]:
@@ -248,7 +270,7 @@ def _rating_study(
     been edited, and people may have begun to rate.
     """
     shown = [[case.id, case.digest] for case in cases.records]
-    study = Path(args.output) / f"rate-{digest([args.cases, None, shown])}.yaml"
+    study = Path(args.output or "") / f"rate-{digest([cases.source, None, shown])}.yaml"
     ratings = study.with_suffix("")
     annotate = shlex.join(["automedeval", "annotate", "--study", str(study)])
     again = [*options, "--ratings", *args.ratings, str(ratings / "ratings.jsonl")]
@@ -260,8 +282,8 @@ def _rating_study(
     if study.exists():
         return {}, commands
     content = {
-        "title": Path(args.cases).stem,
-        "cases": args.cases,
+        "title": Path(cases.source).stem,
+        "cases": cases.source,
         **{name: value for name in ("blank",) if (value := getattr(args, name))},
         "rate": {"raters": 1, "draw": min(LEAST_RATED, len(cases)), "roles": ["attending"]},
         "annotators": [{"name": "physician-1", "role": "attending"}],
@@ -295,6 +317,7 @@ def report_page(
     if ceiling := result.get("people", {}).get("ceiling"):
         records["one rater against the others"] = ceiling | {"kind": "people", "valid_rate": None}
     judges, table2, summary = text.real_judges(result), None, list[PageTable]()
+    tables = [text.leaderboard(result), text.few_ratings_table(result)]
     if table := result.get("table2"):
         lines, head = lines_in_words(table), [COLUMNS[name].label for name in table["columns"]]
         table2 = {"lines": lines, "reasons": gaps_in_words(table), "head": head}
@@ -305,7 +328,7 @@ def report_page(
     return render_report(
         "report", title, words=text.report_sentences(result, scale),
         facts=text.answer(result), further=[*text.further(result), *harm], commands=rate, bars=text.bars(result, scale),
-        links=text.read_first(result), tables=[text.leaderboard(result)], summary=summary, notes=result["notes"],
+        links=text.read_first(result), tables=tables, summary=summary, notes=result["notes"],
         settings=result["settings"], scripts=("report.js", "grid.js"), result=result, judges=judges,
         standing=standing(result["models"][result["main_judge"]["name"]]),
         main=called(result["main_judge"]["name"]), table2=table2,

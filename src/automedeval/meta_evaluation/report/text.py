@@ -19,9 +19,19 @@ from automedeval.meta_evaluation.facts import (
     trust,
 )
 from automedeval.meta_evaluation.page import Bars, PageTable
-from automedeval.records.text import interval, p_value, percent, several, span
+from automedeval.records.text import interval, number, p_value, percent, several, span
 
 READ_FIRST = 3  # cases that a line names
+FIGURES = {  # of a model by few ratings → words
+    "mean": "mean score",
+    "difference": "less {}",
+    "win_rate": "share of cases won from {}",
+}
+KINDS = {
+    "classical": "ratings alone",
+    "naive": "judge alone",
+    "prediction_powered": "ratings and judge",
+}
 
 
 def real_judges(result: dict[str, Any]) -> dict[str, dict]:
@@ -173,9 +183,9 @@ def _beside(
         text += (
             f": mean {before:.2f} → {after:.2f} of {scale[1]:g} ({after - before:+z.2f}{spread})"
         )
-    return (
-        f"{text}. It is worse in {each['worse']} of {cases} cases and better in {each['better']}."
-    )
+    text += f". It is worse in {each['worse']} of {cases} cases and better in {each['better']}"
+    newly = [f"{count} {name}" for name, count in each["newly"].items() if count]
+    return f"{text}; newly {', '.join(newly)}." if newly else f"{text}."
 
 
 def is_clear(estimate: dict[str, Any]) -> bool:
@@ -249,6 +259,7 @@ def further(result: dict[str, Any]) -> list[str]:
         others = (name for name in judges if name != main and "outcome" in credit_of(result, name))
         sentences += [against_best(name, judges[name]["best_baseline"]) for name in others]
         sentences += map(_contrast, result.get("contrasts", ()))
+        sentences += _few_ratings(result)
     for judge in dict.fromkeys(record["name"] for record in judges.values()):
         if "people" in result or judge != result["judges"][main]["name"]:
             sentences += _chosen(judge, result.get("choices", {}).get(judge, {}))
@@ -264,6 +275,48 @@ def _contrast(compared: Mapping[str, Any]) -> str:
         f"{compared['first']} and {compared['second']} order {sides} of the pairs as people do: "
         f"{span(compared['difference'], 1, 100)} points, {tested}."
     )
+
+
+def _few_ratings(result: dict[str, Any]) -> list[str]:
+    """Say how the models stand beside the baseline by few ratings and the main judge together, and what the judge adds."""
+    few, main = result.get("few_ratings"), result["main_judge"]["name"]
+    if few is None:
+        return []
+    sentences, worth = [], list[float]()
+    for name, figures in few["judges"][main].items():
+        worth += [figure["worth"] for figure in figures.values() if figure["worth"]]
+        difference = figures.get("difference")
+        if difference is None or difference["prediction_powered"]["low"] is None:
+            continue
+        both = difference["prediction_powered"]
+        way = "lower" if both["value"] < 0 else "higher"
+        said = f"rated {way} than" if is_clear(both) else "not clearly different from"
+        alone = f"{span(difference['classical'])} by the ratings alone"
+        size = f"{span(both)} points by the ratings and {main} together, {alone}"
+        sentences.append(f"{name} is {said} {few['baseline']}: {size}.")
+    if not worth:
+        return sentences
+    rated, many = result["cases"]["rated_cases"], f"{min(worth):.0f} to {max(worth):.0f}"
+    said = f"With {main}, {rated} rated cases say as much as {many} without a judge"
+    return [*sentences[:SHOWN], f"{said}, if they are a random draw of all cases."]
+
+
+def few_ratings_table(result: dict[str, Any]) -> PageTable:
+    """Return the figures of the models by the ratings of some cases and every judge."""
+    few, rows = result.get("few_ratings", {"judges": {}}), []
+    for judge, models in few["judges"].items():
+        for model, figures in models.items():
+            for what, figure in figures.items():
+                name = FIGURES[what].format(few["baseline"])
+                estimates = [span(figure[kind], 3) for kind in KINDS]
+                more = [number(figure["weight"], 2), figure["rated"], number(figure["worth"], 0)]
+                rows.append([model, judge, name, *estimates, *more])
+    head = ["model", "judge", "figure", *KINDS.values(), "weight of the judge", "rated", "worth"]
+    caption = (
+        "Models by the ratings of some cases and a judge. This holds if the rated cases are a random draw of all cases. "
+        "Worth: how many rated cases would give the same precision without the judge"
+    )
+    return PageTable(head, rows, caption if rows else "")
 
 
 def leaderboard(result: dict[str, Any]) -> PageTable:

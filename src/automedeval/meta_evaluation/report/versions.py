@@ -1,6 +1,6 @@
-"""Join two runs of a judge, on two files of cases with a version of a model each: these are compared like any two models."""
+"""Join two versions of a model that were judged apart, in two files of cases: they are compared like any two models."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from automedeval.meta_evaluation.agreement.cases import Cases
@@ -11,18 +11,19 @@ from automedeval.records import Case, RecordError, Verdict, named_file
 TEXTS = ("question", "reference", "criteria")  # of a case, which both runs must share
 
 
-def join_runs(
+def join_versions(
     files: Sequence[str],
     verdicts: Sequence[str],
     rubric: str | None = None,
     blank: str | None = None,
+    reserved: Collection[str] = (),
 ) -> tuple[Cases, list[VerdictTable], list[str]]:
     """Read two runs; return the cases of both with the answers of both, the verdicts of the judges of both, and notes.
 
     Args:
         files: the cases of the old run, and of the new one; in NAME=FILE the model is called NAME, of several "NAME: model".
         verdicts: the file or folder of the verdicts of each.
-        rubric, blank: as `read_verdicts` and `read_cases` have them.
+        rubric, blank, reserved: as `read_verdicts` and `read_cases` have them.
 
     Raises:
         RecordError: a fault of `read_verdicts`; no case in common; a case whose texts differ; a model
@@ -32,7 +33,7 @@ def join_runs(
     for each, path in zip(files, verdicts, strict=True):
         name, file = named_file(each)
         cases = Cases.read(file, blank=blank)
-        judges, more = read_verdicts([path], cases, rubric)
+        judges, more = read_verdicts([path], cases, rubric, reserved=reserved)
         several = len(cases.models) > 1
         models.append(
             {

@@ -1,4 +1,4 @@
-"""Compare two candidates by one judge's verdicts alone, for a gate; the statistics are in `stats.gate`."""
+"""A gate for builds: is a new model worse than an old one, by one judge's verdicts? The statistics are in `stats.gate`."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, replace
@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 
 from automedeval.meta_evaluation.agreement.cases import Cases
+from automedeval.meta_evaluation.agreement.judge_facts import known_of_judge
+from automedeval.meta_evaluation.facts import lines_of
 from automedeval.meta_evaluation.report.changes import candidates_of, in_common
-from automedeval.meta_evaluation.table import Row, VerdictTable, rows_of
+from automedeval.meta_evaluation.table import VerdictTable, rows_of
 from automedeval.records import RecordError
 from automedeval.stats.gate import LOWER, NOT_LOWER, POWER, UNDECIDED, gate
 
@@ -17,66 +19,70 @@ RESULTS = {NOT_LOWER: "not lower", LOWER: "lower", UNDECIDED: "undecided"}
 
 
 def compare_two(
-    cases: Cases, judges: Sequence[VerdictTable], new: str, old: str, by: float
-) -> tuple[Row, dict[str, Any]]:
+    cases: Cases,
+    judges: Sequence[VerdictTable],
+    notes: Sequence[str],
+    names: Sequence[str],
+    by: float,
+) -> tuple[dict[str, Any], list[str]]:
     """Compare two candidates on the cases in which both have a score.
 
     A case without a valid verdict on both is left out and counted. The gate stays undecided if there are too many of them.
 
     Args:
-        by: the points by which the mean score of `new` may be lower.
+        notes: those on the files.
+        names: the new candidate and the old one.
+        by: the points by which the mean score of the new one may be lower.
 
     Returns:
-        The line of the judge; and the content of gate.json.
+        The content of gate.json; and what the terminal shows: the result, what is known of the judge, and the notes.
 
     Raises:
         RecordError: there are several judges, the judge gives no scores on a known scale, or a candidate has no response.
     """
     if len(judges) > 1:
-        names = ", ".join(judge.name for judge in judges)
-        raise RecordError(f"--fail_if_worse takes the verdicts of one judge, not of {names}")
+        several = ", ".join(judge.name for judge in judges)
+        raise RecordError(f"--fail_if_worse takes the verdicts of one judge, not of {several}")
     (row, *_) = rows_of(judges)
     if row.criteria or row.judge.scale is None:
         raise RecordError(
             f"{row.judge.name} gives no scores on a known scale, and --fail_if_worse needs them"
         )
-    notes: list[str] = []
-    candidates = candidates_of(cases, (new, old), "--fail_if_worse")
+    notes = list(notes)
+    candidates = candidates_of(cases, names, "--fail_if_worse")
     values = row.ranking_values
-    new_at, old_at = in_common(candidates, new, old)
+    new_at, old_at = in_common(candidates, *names)
     differences = values[new_at] - values[old_at]
     both, both_scored = len(differences), ~np.isnan(differences)
     result = gate(differences[both_scored], by, float(row.judge.scale[1] - row.judge.scale[0]))
     invalid = both - int(both_scored.sum())
     if both and invalid > MOST_INVALID * both:
         result = replace(result, status=UNDECIDED)
-        notes = [
+        notes.append(
             f"undecided: more than {MOST_INVALID:.0%} of the cases have no valid verdict on both"
-        ]
+        )
     elif result.status == UNDECIDED and result.mean is not None:
         many = "no number of cases" if result.needed is None else f"about {result.needed:,} cases"
-        notes = [
+        notes.append(
             f"undecided: {many} would do, if the difference is as estimated (power {POWER:.0%})"
-        ]
+        )
     if both < len(cases):
         notes.append(
             f"{len(cases) - both} of {len(cases)} cases do not have a response of both: left out"
         )
-    record = {
-        "new": new,
-        "old": old,
+    record = dict(zip(("new", "old"), names)) | {
         "judge": row.judge.name,
         "settings": row.judge.settings,
         "by": by,
-    }
-    record |= {
         "scores": "whole" if row.expected is None else "expected",
         "result": RESULTS[result.status],
     }
-    return row, record | asdict(result) | {"invalid": invalid, "notes": notes}
+    record |= asdict(result) | {"invalid": invalid, "notes": notes}
+    known = lines_of(known_of_judge(cases, row))
+    return record, [*_sentences(record), *known, *(f"note: {note}" for note in notes)]
 
 
-def gate_sentences(record: dict[str, Any]) -> list[str]:
+def _sentences(record: dict[str, Any]) -> list[str]:
     """Return the sentences of a gate's record."""
     scores = (
         "expected scores"

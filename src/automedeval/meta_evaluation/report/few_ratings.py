@@ -1,0 +1,56 @@
+"""Compare models by few ratings: the ratings of some cases correct the verdicts on all (see `stats.prediction_powered`)."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from automedeval.meta_evaluation.agreement.candidates import MOST_MODELS
+from automedeval.meta_evaluation.agreement.cases import Cases
+from automedeval.meta_evaluation.agreement.ratings import People
+from automedeval.meta_evaluation.report.changes import better, candidates_of, in_common
+from automedeval.meta_evaluation.table import Row
+from automedeval.stats.agreement import relation_of
+from automedeval.stats.bootstrap import Estimate
+from automedeval.stats.prediction_powered import Powered, prediction_powered
+
+
+def by_few_ratings(cases: Cases, people: People, row: Row, baseline: str) -> dict[str, Any]:
+    """Return model → its figures by people's ratings alone, by one judge alone, and by both, each as `Powered`.
+
+    The figures are the "mean" score, the "difference" to the baseline (the model less the baseline) and the share of cases won
+    from it, "win_rate", with ties as one half. A judge of pairs has no means; a model with fewer than two cases in common with
+    the baseline, and the baseline itself, have a mean alone. Empty where the names of the candidates are no models.
+    """
+    if len(cases.models) > MOST_MODELS:
+        return {}
+    responses = candidates_of(cases, [baseline, *cases.models], "--baseline")
+    on_scale = _is_on_scale(row, people)
+    models: dict[str, Any] = {}
+    for name, places in responses.items():
+        figures = models[name] = dict[str, Powered]()
+        if row.values is not None:
+            at = places[places >= 0]
+            figures["mean"] = _figure(people.scores[at], row.values[at], on_scale)
+        sides = in_common(responses, name, baseline)
+        if name == baseline or sides.shape[1] < 2:
+            continue
+        relation, gaps = better(row, cases, *sides), people.gaps(*sides)
+        judged = relation if row.values is None else np.subtract(*row.values[sides])
+        figures["difference"] = _figure(gaps, judged, on_scale)
+        won = (1 + relation_of(gaps)) / 2
+        figures["win_rate"] = prediction_powered(won, (1 + relation) / 2, (0.0, 1.0))
+    return models
+
+
+def _is_on_scale(row: Row, people: People) -> bool:
+    """Return whether every rating is on the scale of a judge's scores."""
+    scale, ratings = row.judge.scale, people.scores[~np.isnan(people.scores)]
+    return scale is not None and bool(((scale[0] <= ratings) & (ratings <= scale[1])).all())
+
+
+def _figure(people: np.ndarray, judge: np.ndarray, on_scale: bool) -> Powered:
+    """Return the estimates of a mean; none by the judge alone where it is not on people's scale."""
+    found = prediction_powered(people, judge)
+    gap = Estimate(None, reason="this judge's figures are not on people's scale")
+    return found if on_scale else replace(found, naive=gap)
