@@ -68,7 +68,7 @@ def main() -> None:
     # --- 1. Join verdicts and cases; leave out what physicians reject, and what no row can be made of ---------------------
     judged = JudgedCases()
     data = InstructionSet(judged, plan, rubrics)
-    data.report(*judged.read(args.cases, args.verdicts, rubrics, licenses, args.blank))
+    data.report(*judged.read(args.cases, args.verdicts, rubrics, licenses, **args.table))
     verification = data.verify(args.verdict_ratings)
     data.find_untrainable(encoder, max_length)
     # --- 2. Label the quality of every verdict that has none, if the plan asks for it (Appendix B) ------------------------
@@ -86,7 +86,7 @@ def main() -> None:
     # --- 4. Leave out training cases that repeat evaluation cases ---------------------------------------------------------
     data.drop_leaks(
         assignment,
-        (case for path in args.evaluation_cases for case in read_cases(path, 0, args.blank)),
+        (case for path in args.evaluation_cases for case in read_cases(path, 0, **args.table)),
     )
     # --- 5. Write the splits, and the card --------------------------------------------------------------------------------
     with new_dataset(args.output) as place:

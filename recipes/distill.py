@@ -60,8 +60,8 @@ def main() -> None:
     if args.dry_run and not judged:  # no server is asked
         chat_args.unasked, chat_args.loads = True, False
     chain = chain_of(args, books, chat_args)
-    requests = Requests(args.cases, args.limit, lambda case: [chain.plan(case)], args.blank)
-    if table := table_of(args.cases, blank=args.blank):
+    requests = Requests(args.cases, args.limit, lambda case: [chain.plan(case)], **args.table)
+    if table := table_of(args.cases, **args.table):
         print(f"{args.cases}: {'; '.join(table.notes)}")
     log = verdict_log(Path(args.output), chain.judge, chain.fingerprint)
     if args.dry_run:

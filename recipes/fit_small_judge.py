@@ -149,7 +149,7 @@ def rated(
 
     If no case has one, the responses are returned twice, without a reference and beside the best response of their case.
     """
-    every = list(read_cases(path, blank=args.blank))
+    every = list(read_cases(path, **args.table))
     unseen = [case for case in every if not (args.seen and re.search(args.seen, case.id))]
     cases = Cases(unseen, path)
     print(

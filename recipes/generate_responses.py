@@ -84,7 +84,7 @@ def main() -> None:
             f"--output {args.output}: its cases.jsonl is the input; choose another folder"
         )
     names = candidate_names(args.candidates, args.names)
-    cases = list(itertools.islice(read_cases(args.cases, 0, args.blank), args.limit))
+    cases = list(itertools.islice(read_cases(args.cases, 0, **args.table), args.limit))
     for case in cases:
         question_messages(case)
     groups = itertools.combinations(names, args.candidates_per_case or len(names))
@@ -97,7 +97,7 @@ def main() -> None:
     ]
     # --- 2. Have one candidate after the other answer what it has not answered yet -------------------------------------------
     processes, responses, missing, failures = join_processes(), [], 0, []
-    if processes.rank == 0 and (table := table_of(args.cases, 0, args.blank)):
+    if processes.rank == 0 and (table := table_of(args.cases, 0, **args.table)):
         print(f"{args.cases}: {'; '.join(table.notes)}")
     for model, name, chat_args.chat_template_path in zip(args.candidates, names, files):
         asked = [case for case in cases if name in group_of[case.id] and name not in case.models]

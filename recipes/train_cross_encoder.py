@@ -104,12 +104,12 @@ def main() -> None:
 def scored_cases(args: ListArguments) -> Iterator[Scored]:
     """Yield cases with the scores of their responses."""
     if not args.ratings:
-        alone = [case for path in args.cases for case in read_cases(path, 0, args.blank)]
+        alone = [case for path in args.cases for case in read_cases(path, 0, **args.table)]
         made, without = lists_of_pairs(alone)
         print(arithmetic("cases", len(alone), without))
         yield from made
     for path, ratings in zip(args.cases, args.ratings):
-        cases = Cases(list(read_cases(path, blank=args.blank)), path)
+        cases = Cases(list(read_cases(path, **args.table)), path)
         scores = iter(read_ratings(ratings, cases).scores.tolist())
         for case in cases.records:
             values = [next(scores) for _ in case.responses]
@@ -119,7 +119,7 @@ def scored_cases(args: ListArguments) -> Iterator[Scored]:
 def without_leaks(scored: list[Scored], args: ListArguments) -> list[Scored]:
     """Return the cases that repeat no evaluation case; print the arithmetic."""
     evaluation = Evaluation(
-        case for path in args.evaluation_cases for case in read_cases(path, blank=args.blank)
+        case for path in args.evaluation_cases for case in read_cases(path, **args.table)
     )
     leaks = dict(evaluation.leaks(case for case, _ in scored))
     print(arithmetic("cases", len(scored), Counter(leaks.values())))

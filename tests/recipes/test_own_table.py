@@ -12,6 +12,7 @@ from programs import ROOT, error_line, run_command, succeeded
 from tables import read_csv, rows_of, write_csv
 
 from automedeval.annotation.study import read_study
+from automedeval.records import read_cases
 
 TABLES = rows_of(__file__)
 TABLE = TABLES["table"]
@@ -140,21 +141,24 @@ def judged(*more: str):
 
 
 @pytest.mark.usefixtures("named_columns")
-def test_named_columns_are_judged_as_prepare_reads_them() -> None:
+def test_named_columns_are_read_alike_by_every_command() -> None:
     assert "no column is called question" in error_line(judged())
     done = succeeded(judged("--columns", *COLUMNS, "--output", "v"))
     assert "not read: tie" in done.stdout
-    assert "--cases v/cases.jsonl" in done.stdout
-    succeeded(run_command("prepare", "t.csv", "--columns", *COLUMNS, "--output", "p"))
-    cases, of_prepare = read(Path("v/cases.jsonl")), read(Path("p/cases.jsonl"))
-    for name in ("question", "reference", "responses"):
-        assert [each[name] for each in cases] == [each[name] for each in of_prepare]
-    before = Path("v/verdicts.jsonl").read_bytes()
-    succeeded(judged("--columns", *COLUMNS, "--output", "v"))
-    assert Path("v/verdicts.jsonl").read_bytes() == before
-    others = judged("--columns", COLUMNS[0], "Bot A", "Gold", "--output", "v")
-    assert "holds other cases than t.csv" in error_line(others)
-    assert Path("v/verdicts.jsonl").read_bytes() == before
+    for words in TABLES["commands on named columns"].values():
+        line = error_line(run_command(*words.split()))
+        assert "t.csv: no column is called question" in line
+        assert run_command(*words.split(), "--columns", *COLUMNS).returncode in (0, 3)
+    (line,) = re.findall(r"^The report: automedeval (.*)$", done.stdout, re.M)
+    succeeded(run_command(*shlex.split(line), "--resamples", 100, "--encoder", "none"))
+    (study,) = Path("reports").glob("*/rate-*.yaml")
+    prepared = [case.digest for case in read_cases("p/cases.jsonl")]
+    assert [case.digest for case in read_study(str(study)).cases.values()] == prepared
+    marked = json.loads(Path("c/check.json").read_text("utf-8"))
+    assert list(marked["models"]) == ["Bot A", "Bot B"]
+    assert {row["question"] for row in read_csv("e.csv")} == {row[0] for row in ROWS}
+    line = error_line(run_command("check", "p/cases.jsonl", "--columns", *COLUMNS))
+    assert "p/cases.jsonl: --columns are those of a table, and this file has cases" in line
 
 
 @pytest.mark.parametrize(("more", "fault"), TABLES["test_bad_columns_are_one_line"])
@@ -192,9 +196,8 @@ def test_every_reader_of_cases_passes_the_rule_on():
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and (name := ast.unparse(node.func)) in least:
                 readers.add(name)
-                if len(node.args) < least[name] and "blank" not in [
-                    keyword.arg for keyword in node.keywords
-                ]:
+                keywords = [keyword.arg for keyword in node.keywords]
+                if len(node.args) < least[name] and not {"blank", None} & {*keywords}:
                     missing.append(f"{file}:{node.lineno}")
     assert not missing
     assert readers == set(least)

@@ -55,7 +55,7 @@ RESPONSES, VERDICT, DECISION, PREFERENCE, HARM = (
     "harm",
 )
 KEYS = (
-    "title", "cases", "blank", "limit", "verdicts", "rubric", "verdict_rubric", *KINDS, "annotators", "order",
+    "title", "cases", "blank", "columns", "limit", "verdicts", "rubric", "verdict_rubric", *KINDS, "annotators", "order",
     "seed", "database",
 )  # fmt: skip
 _ASSIGNED = ("raters", "overlap", "draw", "roles")
@@ -319,8 +319,9 @@ class _StudyReader(YamlFile):
     def cases(self, content: Mapping[str, Any]) -> dict[str, Case]:
         cases: dict[str, Case] = {}
         blank = self.take(content, "blank", str, None, BLANK)
+        columns = self.texts(content, "columns", ())
         for file in self.texts(content, "cases"):
-            for case in read_cases(file, blank=blank):
+            for case in read_cases(file, blank=blank, columns=columns):
                 if case.id in cases:
                     self.fail(
                         "cases", f"the id {case.id!r} of {file} stands in another file already"

@@ -79,7 +79,7 @@ def audit_judge(
     Raises:
         RecordError: an input or an argument is wrong, or the judge cannot go on.
     """
-    cases = Cases.read(args.cases, args.limit, args.blank)
+    cases = Cases.read(args.cases, args.limit, **args.table)
     rubric = judge_rubric(args.judge, args.rubric)
     if rubric.in_words:
         raise RecordError(

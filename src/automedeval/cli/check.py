@@ -79,7 +79,7 @@ def main() -> None:
     file = Path(named_file(args.cases)[1]).stem
     if args.cases == "two_bots" and not Path("two_bots").exists():
         args.cases = str(TWO_BOTS)
-    cases = list(read_cases(args.cases, blank=args.blank))
+    cases = list(read_cases(args.cases, **args.table))
     print("".join(f"{note}\n" for note in note_on_thoughts(cases)), end="", flush=True)
     evidence = "none" if args.evidence == "none" else "books" if args.evidence else "reference"
     if not args.evidence and not any((case.reference or "").strip() for case in cases):

@@ -70,7 +70,7 @@ def main() -> None:
     cases = (
         None
         if args.cases is None
-        else {case.id: case for case in read_cases(args.cases, blank=args.blank)}
+        else {case.id: case for case in read_cases(args.cases, **args.table)}
     )
     verdicts = Verdicts(read_checked(args.verdicts, cases))
     output = Path(args.output)

@@ -82,11 +82,6 @@ class JudgeArguments(BaselineArguments, EvidenceArguments):
         "cases, or a table with the columns question and one for each model: .jsonl, .csv, .json, .xlsx, .parquet, "
         "or a Hub dataset id; sample: the packaged one; or logs of harnesses as MODEL=FILE, which are joined"
     )
-    columns: list[str] = option(
-        "columns of a table: ROLE=COLUMN for question, reference, topic, id, and model and answer if a row is one "
-        "answer; else the columns with candidates' answers (default: by their names)",
-        [],
-    )
     judge: str | None = option(
         "small (packaged), small+MODEL (with the voice of a language model), checkpoint (folder or Hub id), "
         "openai:MODEL (an endpoint, see --base_url), likelihood:CHECKPOINT (how likely a response makes the question), "
@@ -140,10 +135,7 @@ class JudgeArguments(BaselineArguments, EvidenceArguments):
     ratings: str | None = field(default=None, init=False)  # of the packaged sample
 
     def __post_init__(self) -> None:
-        self.cases, self.columns = (
-            comma_list(self.cases),
-            comma_list(self.columns),
-        )  # a YAML list arrives joined
+        self.cases = comma_list(self.cases)  # a YAML list arrives joined
         if not self.cases:
             raise RecordError("--cases names no file")
         if (
@@ -242,7 +234,7 @@ def main() -> None:
         if args.dataset
         else planner(judge_name, rubric, **plan)
     )
-    requests = Requests(args.file, args.limit, planned, args.blank)
+    requests = Requests(args.file, args.limit, planned, **args.table)
     tell(*requests.notes)
     if not (args.rubric or args.dataset or rubric.mode == "checklist") and all(
         case.criteria for case in requests.cases
@@ -300,7 +292,7 @@ def main() -> None:
     if processes.rank == 0 and not awaited:
         args.baseline = reported
         if args.limit:  # the others' verdicts are not missing
-            args.cases = [str(output / f"cases-{args.limit}.jsonl")]
+            args.cases, args.columns = [str(output / f"cases-{args.limit}.jsonl")], []
             write_lines(Path(args.file), (case.to_dict() for case in requests.cases))
         words = report_command(args, output)
         tell(f"\nThe report: {words}")
@@ -329,7 +321,7 @@ def folder_name(judge: str) -> str:
 def read_tables(args: JudgeArguments) -> dict[str, Table]:
     """Return the tables of answers by their files; logs and files of cases are none."""
     files = [file for _, file in map(named_file, args.cases) if not is_log(file)]
-    tables = {file: table_of(file, blank=args.blank, columns=args.columns) for file in files}
+    tables = {file: table_of(file, **args.table) for file in files}
     return {file: table for file, table in tables.items() if table}
 
 
@@ -382,25 +374,21 @@ def report_command(args: JudgeArguments, output: Path) -> str:
     own = args.rubric if args.rubric and Path(args.rubric).suffix else None
     return next_command(
         "report", {"offline": is_offline()}, (), verdicts=output, cases=args.file, ratings=args.ratings, blank=args.blank,
-        rubric=own, baseline=args.baseline, output=f"reports/{output.name}",
+        columns=args.table["columns"], rubric=own, baseline=args.baseline, output=f"reports/{output.name}",
     )  # fmt: skip
 
 
 def cases_file(
     args: JudgeArguments, output: Path, log_args: LogArguments, processes: Processes
 ) -> str:
-    """Return the file of the cases, beside the verdicts if it is made of logs or of a table whose columns are named.
+    """Return the file of the cases, beside the verdicts if it is made of logs or of a table for each version.
 
     Raises:
         RecordError: a fault of `join_logs` or of the table, or the file is there with cases or models that are all others.
     """
-    notes: list[str] = []
-    if args.columns and len(args.cases) == 1 and not named_file(args.file)[0]:
-        cases = list(read_cases(args.file, blank=args.blank, columns=args.columns))
-    elif len(args.cases) == 1 and not named_file(args.file)[0] and not is_log(args.file):
+    if len(args.cases) == 1 and not named_file(args.file)[0] and not is_log(args.file):
         return args.file
-    else:
-        cases, notes = join_logs(args.cases, log_args, args.blank, args.columns)
+    cases, notes = join_logs(args.cases, log_args, **args.table)
     file = output / "cases.jsonl"
     if file.exists():
         before = list(read_records(file, Case))
@@ -414,6 +402,7 @@ def cases_file(
         write_lines(file, (case.to_dict() for case in cases))
         print("\n".join([*map(printable, notes), f"cases: {file}"]))
     processes.wait()
+    args.columns = []  # those of the tables
     return str(file)
 
 
@@ -433,7 +422,7 @@ def plan_from_dataset(
         training = read_split(dataset, args.split).to_pylist()
     rows = [row for row in training if row["rubric"] == rubric.name]
     wanted = {row["case_id"] for row in rows}
-    cases = {case.id: case for case in read_cases(args.file, blank=args.blank) if case.id in wanted}
+    cases = {case.id: case for case in read_cases(args.file, **args.table) if case.id in wanted}
     recorded = {
         each.case.id: each for each in read_recorded(rows, cases, {rubric.name: rubric}, dataset)
     }

@@ -59,11 +59,6 @@ class PrepareCasesArguments(TableArguments):
         "folder for cases.jsonl, dropped.jsonl and run.json (default: cases/ and the input's name)",
         None,
     )
-    columns: list[str] = option(
-        "columns of a table of answers: ROLE=COLUMN for question, reference, topic, id and, where a row is one "
-        "response, model and answer; or a COLUMN with the responses of one candidate (default: by their names)",
-        [],
-    )
     layout: str | None = option(
         "layout of the rows (default: recognised by the first row's keys, else a table of answers, see --columns)",
         None,

@@ -50,17 +50,17 @@ class JudgedCases:
         verdicts: Sequence[str],
         rubrics: Iterable[str],
         licenses: Mapping[str, str],
-        blank: str | None = None,
+        **table: Any,
     ) -> list[str]:
         """Read and join all files; return lines that report how many records were kept.
 
-        NAME=FILE among `cases` sets the source of cases that have none, `licenses` the licence of a source's. RecordError for a
-        source or licence that is no text; a verdict without a teacher, by an unknown rubric, on a case whose texts changed, or
-        the second of a teacher on a case.
+        NAME=FILE among `cases` sets the source of cases that have none, `licenses` the licence of a source's; `table` is as
+        `read_cases` has it. RecordError for a source or licence that is no text; a verdict without a teacher, by an unknown
+        rubric, on a case whose texts changed, or the second of a teacher on a case.
         """
         for named in cases:
             source, path = named_file(named)
-            for case in read_cases(path, blank=blank):
+            for case in read_cases(path, **table):
                 if case.id in self.cases:
                     raise RecordError(f"{path}: the id {case.id!r} stands in another file already")
                 about = {name: case.extra.get(name) for name in ("source", "license")}

@@ -56,7 +56,7 @@ class RoundArguments(TableArguments):
         """Return the data set, and its training rows with their cases."""
         dataset = read_dataset(self.dataset)
         wanted = {row["case_id"] for row in dataset.training}
-        read = (case for path in self.cases for case in read_cases(path, blank=self.blank))
+        read = (case for path in self.cases for case in read_cases(path, **self.table))
         cases = {case.id: case for case in read if case.id in wanted}
         return dataset, read_recorded(
             dataset.training, cases, rubrics_with(self.rubrics), self.dataset

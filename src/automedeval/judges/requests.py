@@ -7,6 +7,7 @@ import itertools
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from automedeval.records import Case, RecordError, read_cases
 from automedeval.records.thoughts import note_on_thoughts
@@ -43,7 +44,7 @@ class Request:
 
 
 class Requests(list[Request]):
-    """The requests of the first `limit` cases of a file, in their order; `file` and `blank` are as in `read_cases`.
+    """The requests of the first `limit` cases of a file, in their order; `file` and `table` are as in `read_cases`.
 
     `digests` are those of the cases that take a request, by id; `notes` is what is to be told of the cases.
     """
@@ -53,9 +54,9 @@ class Requests(list[Request]):
         file: str,
         limit: int | None,
         plan: Callable[[Case], Sequence[Request]],
-        blank: str | None = None,
+        **table: Any,
     ):
-        self.file, self.cases = file, list(itertools.islice(read_cases(file, blank=blank), limit))
+        self.file, self.cases = file, list(itertools.islice(read_cases(file, **table), limit))
         super().__init__(request for case in self.cases for request in plan(case))
         self.digests = {request.case.id: request.digest for request in self}
         self.notes = note_on_thoughts(self.cases)

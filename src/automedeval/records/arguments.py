@@ -50,6 +50,16 @@ class TableArguments:
         None,
         choices=list(BLANK),
     )
+    columns: list[str] = option(
+        "columns of a table of answers that are not known by their names: ROLE=COLUMN for question, reference, topic, "
+        "id, and model and answer if a row is one answer; or all columns with candidates' answers",
+        [],
+    )
+
+    @property
+    def table(self) -> dict[str, Any]:
+        """How `read_cases` is told to read a table."""
+        return {"blank": self.blank, "columns": comma_list(self.columns)}
 
 
 @dataclass(kw_only=True)

@@ -87,6 +87,8 @@ def _opened(
     first = list(itertools.islice(rows, 1))
     of_cases = any("responses" in row for _, row in first)
     of_table = least_responses or columns or Path(path).suffix.lower() in SHEETS
+    if of_cases and columns:
+        raise RecordError(f"{path}: --columns are those of a table, and this file has cases")
     if not first or of_cases or not of_table:
         return itertools.chain(first, rows)
     placed = [*first, *rows]

@@ -42,11 +42,11 @@ class Cases:
         self.start = np.cumsum([0, *sizes])
 
     @classmethod
-    def read(cls, path: str, limit: int | None = None, blank: str | None = None) -> "Cases":
+    def read(cls, path: str, limit: int | None = None, **table: Any) -> "Cases":
         """Read the first `limit` cases of a file, or all, with `read_cases`."""
-        table = table_of(path, blank=blank)
-        notes = [f"{path}: {'; '.join(table.notes)}"] if table and len(table.notes) > 1 else []
-        records = list(islice(read_cases(path, blank=blank), limit))
+        read = table_of(path, **table)
+        notes = [f"{path}: {'; '.join(read.notes)}"] if read and len(read.notes) > 1 else []
+        records = list(islice(read_cases(path, **table), limit))
         return cls(records, path, notes + note_on_thoughts(records))
 
     def __len__(self) -> int:

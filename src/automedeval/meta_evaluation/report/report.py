@@ -256,8 +256,8 @@ def read_judged(args: ReportArguments) -> tuple[Cases, list[VerdictTable], list[
     """
     reserved = {*NAMES, "people", PHYSICIANS}
     if len(args.cases) > 1:
-        return join_versions(args.cases, args.verdicts, args.rubric, args.blank, reserved)
-    cases = Cases.read(args.cases[0], blank=args.blank)
+        return join_versions(args.cases, args.verdicts, args.rubric, reserved, **args.table)
+    cases = Cases.read(args.cases[0], **args.table)
     return cases, *read_verdicts(args.verdicts, cases, args.rubric, CHECKS, reserved)
 
 
@@ -284,7 +284,7 @@ def _rating_study(
     content = {
         "title": Path(cases.source).stem,
         "cases": cases.source,
-        **{name: value for name in ("blank",) if (value := getattr(args, name))},
+        **{name: value for name, value in args.table.items() if value},
         "rate": {"raters": 1, "draw": min(LEAST_RATED, len(cases)), "roles": ["attending"]},
         "annotators": [{"name": "physician-1", "role": "attending"}],
         "database": str(study.with_suffix(".sqlite")),

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.table import VerdictTable
@@ -15,15 +16,15 @@ def join_versions(
     files: Sequence[str],
     verdicts: Sequence[str],
     rubric: str | None = None,
-    blank: str | None = None,
     reserved: Collection[str] = (),
+    **table: Any,
 ) -> tuple[Cases, list[VerdictTable], list[str]]:
     """Read two runs; return the cases of both with the answers of both, the verdicts of the judges of both, and notes.
 
     Args:
         files: the cases of the old run, and of the new one; in NAME=FILE the model is called NAME, of several "NAME: model".
         verdicts: the file or folder of the verdicts of each.
-        rubric, blank, reserved: as `read_verdicts` and `read_cases` have them.
+        rubric, table, reserved: as `read_verdicts` and `read_cases` have them.
 
     Raises:
         RecordError: a fault of `read_verdicts`; no case in common; a case whose texts differ; a model
@@ -32,7 +33,7 @@ def join_versions(
     runs, models, notes = [], [], []
     for each, path in zip(files, verdicts, strict=True):
         name, file = named_file(each)
-        cases = Cases.read(file, blank=blank)
+        cases = Cases.read(file, **table)
         judges, more = read_verdicts([path], cases, rubric, reserved=reserved)
         several = len(cases.models) > 1
         models.append(
