@@ -178,7 +178,7 @@ def _slot_effects(judge: VerdictTable) -> np.ndarray:
 
     Verdicts on one response, and those that lack a value, are left out.
     """
-    panel, values = judge.panel, judge.finest
+    panel, values = judge.panel, judge.best
     count = panel.per_group(np.ones(len(values)))
     mean = panel.per_group(values) / np.maximum(count, 1)
     apart = in_steps(values - mean[panel.group], judge.step)

@@ -29,7 +29,7 @@ def preference_pairs(
         )
     values: dict[int, dict[int, float]] = defaultdict(dict)
     for verdict, response, value in zip(
-        judge.panel.group.tolist(), judge.response.tolist(), judge.finest.tolist()
+        judge.panel.group.tolist(), judge.response.tolist(), judge.best.tolist()
     ):
         if not (np.isnan(value) or judge.cases.empty[response]):
             values[response][verdict] = value

@@ -35,7 +35,7 @@ def rank(
     if rubric.in_words:
         return by_degrees(judge)
     row = rows_of([judge])[0]
-    table, stands = by_values(judge, row.values, row.relations), ranked(cases, row.relations)
+    table, stands = by_values(judge, row.best, row.relations), ranked(cases, row.relations)
     places = {model: place for place, model in enumerate(stands["order"])}  # as in the report
     values = {row["model"]: _value(row.get(WON) or row.get(MEAN)) for row in table}
     table.sort(

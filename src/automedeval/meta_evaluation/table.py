@@ -92,7 +92,7 @@ class VerdictTable:
     Further attributes:
         case_of, run: int [verdicts], the number of the case and the run; `runs` are the runs, ascending.
         response: int [entries], the number of the response; slot: int [entries], its place in the order shown, from 0.
-        score, expected_score: float [entries], NaN where there is none; scores, expected: their means, float [responses].
+        score, expected: float [entries], the whole and the expected scores, NaN where there is none.
         has_own: whether there are whole scores or choices; has_expected: whether every valid verdict has expected scores.
         of_pairs: whether the judge compares pairs, also where no verdict is valid.
         criteria: the criteria of which there are choices; worse: those of which a choice means the worse response.
@@ -133,7 +133,7 @@ class VerdictTable:
         self.response = self.cases.start[self.case_of[group]] + index
         self.panel = Panel(group, self.case_of, len(self.cases))
         self.score = self.column(each.scores if each.valid else None for each in self.verdicts)
-        self.expected_score = self.column(
+        self.expected = self.column(
             each.expected_scores if each.valid else None for each in self.verdicts
         )
         self.run = np.array([verdict.run for verdict in self.verdicts], int)
@@ -143,10 +143,6 @@ class VerdictTable:
             each.expected_scores is not None for each in self.valid
         )
         self.runs: list[int] = np.unique(self.run).tolist()
-        self.scores, self.expected = (
-            self.per_response(self.score),
-            self.per_response(self.expected_score),
-        )
         self.has_own = any(verdict.scores is not None or verdict.choices for verdict in self.valid)
         self.of_pairs = any(verdict.pair is not None for verdict in self.verdicts)
         self.criteria = list(
@@ -172,9 +168,6 @@ class VerdictTable:
         self.on_criteria = self.rubric_name.startswith("checklist@") or any(
             each.checklist for each in self.verdicts
         )
-        if self.on_criteria:
-            whole = self.shown() & (self.unread_criteria == 0)
-            self.scores = np.where(whole, self.cases.checklist_scores(self.met).score, np.nan)
         self.errors = Counter(
             verdict.error or "unknown" for verdict in self.verdicts if not verdict.valid
         )
@@ -207,14 +200,22 @@ class VerdictTable:
         return np.array(values, float)
 
     @property
-    def finest(self) -> np.ndarray:
+    def best(self) -> np.ndarray:
         """The expected scores where every valid verdict has them, else the judge's own values: float [entries]."""
-        return self.expected_score if self.has_expected else self.own
+        return self.expected if self.has_expected else self.own
+
+    @cached_property
+    def scores(self) -> np.ndarray:
+        """The mean score, by criteria the score of the shares of the runs: float [responses], NaN where there is none."""
+        if not self.on_criteria:
+            return self.per_response(self.score)
+        whole = self.shown() & (self.unread_criteria == 0)
+        return np.where(whole, self.cases.checklist_scores(self.met).score, np.nan)
 
     @cached_property
     def step(self) -> float:
         """A point, or all criteria of a judge of pairs; without a scale the standard deviation of its values."""
-        values = self.finest[~np.isnan(self.finest)]
+        values = self.best[~np.isnan(self.best)]
         if self.has_own or not len(values):
             return 1.0
         spread = float(np.std(values))
@@ -254,7 +255,8 @@ class VerdictTable:
     @cached_property
     def mixed(self) -> np.ndarray:
         """The scores; where the judge gives none, the expected scores: float [responses]."""
-        return self.expected if np.isnan(self.scores).all() else self.scores
+        none = np.isnan(self.scores).all()
+        return self.per_response(self.expected) if none else self.scores
 
     # --- pairs of verdicts
 
@@ -414,7 +416,7 @@ class VerdictTable:
         In every run a response that is in no verdict counts as one verdict; of a pairwise judge every such pair counts.
         """
         count, missing = self.cases.responses, self.missing.sum(axis=0)
-        valid = np.bincount(self.response, ~np.isnan(self.finest), minlength=count)
+        valid = np.bincount(self.response, ~np.isnan(self.best), minlength=count)
         due = np.bincount(self.response, minlength=count).astype(float)
         for places in self.cases.panel.pairs if self.of_pairs else (np.arange(count),):
             due += np.bincount(places, missing, minlength=count)
@@ -424,7 +426,7 @@ class VerdictTable:
     def unread(self) -> np.ndarray:
         """Whether valid verdicts show each response and none says anything of it: bool [responses]."""
         return self.shown(self.is_valid) & np.isnan(
-            self.scores if self.on_criteria else self.per_response(self.finest)
+            self.scores if self.on_criteria else self.per_response(self.best)
         )
 
     def by_model(self, which: np.ndarray) -> dict[str, int]:
@@ -480,7 +482,7 @@ class Row:
         return self.judge.criteria if self.criterion is None else [self.criterion]
 
     @cached_property
-    def scores(self) -> np.ndarray | None:
+    def score(self) -> np.ndarray | None:
         """The mean whole scores, float [responses]; None where there are none."""
         judge = self.judge
         if self.criterion is not None or np.isnan(judge.scores).all():
@@ -493,23 +495,23 @@ class Row:
         judge = self.judge
         if self.criterion is not None or not judge.has_expected:
             return None
-        return judge.per_response(judge.expected_score, self.run)
+        return judge.per_response(judge.expected, self.run)
 
     @property
     def own(self) -> np.ndarray | None:
         """The whole scores, else the expected scores, float [responses]; None where there are neither."""
-        return self.expected if self.scores is None else self.scores
+        return self.expected if self.score is None else self.score
 
     @property
-    def values(self) -> np.ndarray | None:
+    def best(self) -> np.ndarray | None:
         """The expected scores, else the whole scores, float [responses]; None where there are neither."""
-        return self.scores if self.expected is None else self.expected
+        return self.score if self.expected is None else self.expected
 
     @cached_property
     def ranking_values(self) -> np.ndarray:
-        """The values; of a judge of pairs the pairs won less those lost: float [responses], NaN where not known."""
-        if self.values is not None:
-            return self.values
+        """The best scores; of a judge of pairs the pairs won less those lost: float [responses], NaN where not known."""
+        if self.best is not None:
+            return self.best
         panel, won = self.judge.cases.panel, np.nan_to_num(self.relations)
         values = np.zeros(self.judge.cases.responses)
         for side, way in zip(panel.pairs, (1, -1)):
@@ -538,7 +540,7 @@ class Row:
         return np.full(pairs, np.nan) if self.own is None else self.judge.relations(self.own)
 
     @cached_property
-    def finest(self) -> np.ndarray:
+    def best_relations(self) -> np.ndarray:
         """The relations by the expected scores where there are any, which seldom tie: float [pairs]."""
         return self.relations if self.expected is None else self.judge.relations(self.expected)
 

@@ -46,7 +46,7 @@ def paired(
     `relations` are people's, by the name of a line, of the pairs that it was asked about [pairs], NaN for the others.
     """
     both = np.where(np.isnan(relations[second.name]), np.nan, relations[first.name])
-    sides = [concordance(cases.panel, both, row.finest) for row in (first, second)]
+    sides = [concordance(cases.panel, both, row.best_relations) for row in (first, second)]
     return {
         "first": first.name,
         "second": second.name,

@@ -63,9 +63,9 @@ def meta_evaluate(
     tree["main_judge"] |= {
         "valid_rates": _valid_rates(cases, main.judge),
         "differing_cases": len(marked),
-        "shared": {} if main.values is None else shared_means(cases, main.values),
+        "shared": {} if main.best is None else shared_means(cases, main.best),
     }
-    compared = {row.name: compare_candidates(cases, row.relations, row.values) for row in rivals}
+    compared = {row.name: compare_candidates(cases, row.relations, row.best) for row in rivals}
     if people is not None:
         relations = {row.name: row.people_relations(people) for row in rows}
         for row in rows:
@@ -124,7 +124,7 @@ def measures_of(cases: Cases, row: Row, rated: np.ndarray, relation: np.ndarray)
         relation: people's relations of the pairs that count [pairs], NaN for the others.
     """
     record: dict[str, Any] = agreement.accuracies(cases.panel, relation, row.relations)
-    record["concordance"] = agreement.concordance(cases.panel, relation, row.finest)
+    record["concordance"] = agreement.concordance(cases.panel, relation, row.best_relations)
     reason = "this judge gives choices, no scores" if row.criteria else "no valid verdict"
     if row.own is None or np.isnan(row.own).all():  # the latter of one run
         return record | dict.fromkeys(CORRELATIONS, Estimate(None, reason=reason))
@@ -155,7 +155,9 @@ def _by_confidence(cases: Cases, row: Row, relation: np.ndarray) -> dict[str, St
     sure = judged & (gaps > (np.median(gaps[judged]) if judged.any() else 0.0))
     case, sides = cases.panel.case[cases.panel.pairs[0]], {"surest": sure, "others": judged & ~sure}
     return {
-        name: agreement.concordance(cases.panel, np.where(side[case], relation, np.nan), row.finest)
+        name: agreement.concordance(
+            cases.panel, np.where(side[case], relation, np.nan), row.best_relations
+        )
         for name, side in sides.items()
     }
 

@@ -105,7 +105,7 @@ class Calibration:
         source = "expected_scores" if table.has_expected else "scores"
         for verdict in table.valid:
             values_of(verdict, source)  # refuses a verdict without these
-        values = table.expected_score if table.has_expected else table.score
+        values = table.expected if table.has_expected else table.score
         people_say = rated.scores[table.response]
         use = ~np.isnan(values) & ~np.isnan(people_say) & ~table.cases.empty[table.response]
         shown, of = np.unique(table.response[use], return_inverse=True)

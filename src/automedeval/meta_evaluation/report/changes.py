@@ -56,7 +56,7 @@ def better(row: Row, cases: Cases, first: np.ndarray, second: np.ndarray) -> np.
         cases.pair_index.get((min(i, j), max(i, j)), -1)
         for i, j in zip(first.tolist(), second.tolist())
     ]
-    return turn * np.append(row.finest, np.nan)[places]
+    return turn * np.append(row.best_relations, np.nan)[places]
 
 
 def paired_difference(gaps: np.ndarray, scale: tuple[float, float] | None) -> Estimate:
@@ -103,7 +103,7 @@ def beside_baseline(
     marked, values = marks_of(row.judge), row.ranking_values
     for old, new in sides.values():
         # Of a judge of pairs: what it says of these two.
-        gap[new] = better(row, cases, new, old) if row.values is None else values[new] - values[old]
+        gap[new] = better(row, cases, new, old) if row.best is None else values[new] - values[old]
         gap[new] *= in_steps(gap[new], row.judge.step) != 0
         relation = relation_of(gap[new].round(2))  # as it is shown
         relation += (relation == 0) * (

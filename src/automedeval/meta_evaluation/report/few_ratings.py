@@ -29,14 +29,14 @@ def by_few_ratings(cases: Cases, people: People, row: Row, baseline: str) -> dic
     models: dict[str, Any] = {}
     for name, places in responses.items():
         figures = models[name] = dict[str, Powered]()
-        if row.values is not None:
+        if row.best is not None:
             at = places[places >= 0]
-            figures["mean"] = _figure(people.scores[at], row.values[at], on_scale)
+            figures["mean"] = _figure(people.scores[at], row.best[at], on_scale)
         sides = in_common(responses, name, baseline)
         if name == baseline or sides.shape[1] < 2:
             continue
         relation, gaps = better(row, cases, *sides), people.gaps(*sides)
-        judged = relation if row.values is None else np.subtract(*row.values[sides])
+        judged = relation if row.best is None else np.subtract(*row.best[sides])
         figures["difference"] = _figure(gaps, judged, on_scale)
         won = (1 + relation_of(gaps)) / 2
         figures["win_rate"] = prediction_powered(won, (1 + relation) / 2, (0.0, 1.0))

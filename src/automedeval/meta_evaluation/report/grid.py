@@ -148,7 +148,7 @@ def grid_of(
         }
         texts.append(case_content)
     scored = values[~np.isnan(values)]
-    scale = main.judge.scale if main.values is not None else None
+    scale = main.judge.scale if main.best is not None else None
     # What a reader's flags belong to: the cases with their texts and models, whoever judges them.
     report = digest([[case.id, case.digest] for case in cases.records])
     content: dict[str, Any] = {"report": report, "models": cases.models, "marks": marks} | head

@@ -233,7 +233,7 @@ def make_report(
         result["baseline"], changed = against_baseline(cases, main, baseline)
         changes = {"changed": changed, "base": baseline, "sort": "lost"}
     grid = grid_of(cases, judges, people, main, **changes)
-    result["topics"] = means_by_topic(cases, main.values, scale)
+    result["topics"] = means_by_topic(cases, main.best, scale)
     name = Path(cases.source).stem  # a run's own file is always called so
     by_models = versions or name == "cases"
     title = "Report: " + (", ".join(cases.models[:3]) if by_models else name)
