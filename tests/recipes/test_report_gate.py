@@ -91,8 +91,13 @@ def test_two_runs_give_the_figures_of_one_file_with_both(runs: dict, tmp_path: P
     assert not list((tmp_path / "out").glob("rate-*"))  # which needs one file of cases
 
 
-def test_two_runs_pass_the_gate(runs: dict) -> None:
-    assert report(*arguments(runs), "--fail_if_worse", "new", "old", "--by", 3).returncode == 0
+def test_two_runs_pass_the_gate(runs: dict, tmp_path: Path) -> None:
+    gate = ("--fail_if_worse", "new", "old", "--by", 3)
+    succeeded(report(*arguments(runs), *gate))
+    _, *cases, _, old, new = map(str, arguments(runs))
+    config = tmp_path / "gate.yaml"
+    config.write_text(yaml.safe_dump({"cases": cases, "verdicts": [old, new]}))
+    succeeded(report("--config", config, *gate))
     assert "--cases of two versions" in error_line(report(*arguments(runs)[:-1], "--output", "out"))
 
 

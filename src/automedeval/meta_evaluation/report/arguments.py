@@ -7,6 +7,11 @@ from automedeval.records import RecordError, check_least, option
 from automedeval.records.arguments import BaselineArguments, comma_list
 from automedeval.stats.bootstrap import RESAMPLES
 
+# what would change nothing with --fail_if_worse
+NOT_OF_A_GATE = (
+    "ratings", "baseline", "main_judge", "worse", "audits", "rounds", "contrasts", "teacher_verdicts",
+)  # fmt: skip
+
 
 @dataclass
 class ReportArguments(BaselineArguments):
@@ -81,7 +86,7 @@ class ReportArguments(BaselineArguments):
     resamples: int = option("resamples of the bootstrap over cases", RESAMPLES)
 
     def __post_init__(self) -> None:
-        for name in ("verdicts", "ratings", "rounds", "contrasts", "audits", "worse"):
+        for name in ("cases", "verdicts", "ratings", "rounds", "contrasts", "audits", "worse"):
             setattr(self, name, comma_list(getattr(self, name)))
         if not self.verdicts and not self.ratings:
             raise RecordError("--verdicts names no file")
@@ -106,7 +111,8 @@ class ReportArguments(BaselineArguments):
             raise RecordError("--fail_if_worse names two models: NEW OLD")
         if self.by is None or not 0 < self.by < math.inf:
             raise RecordError(f"--by must be above 0, not {self.by}")
-        if self.ratings or self.baseline:
-            raise RecordError(
-                "--fail_if_worse compares two by verdicts alone: no --ratings, no --baseline"
-            )
+        for name in NOT_OF_A_GATE:
+            if getattr(self, name):
+                raise RecordError(
+                    f"--fail_if_worse compares two by one judge's verdicts alone: no --{name}"
+                )
