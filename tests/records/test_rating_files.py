@@ -13,7 +13,7 @@ from tables import rows_of, write_csv
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.ratings import People, read_ratings
 from automedeval.records import Case, RecordError, Response
-from automedeval.records.ratings import HIGHER, NAMING, UNSURE
+from automedeval.records.ratings import NAMING, UNSURE
 
 ROWS = rows_of(__file__)
 ASKED = {"k1": "How long is flu contagious?", "k2": "Can I take\n ibuprofen with lisinopril?"}
@@ -105,17 +105,7 @@ def test_a_column_of_scores_may_be_one_annotator_s_or_one_criterion_s(
 
 
 def told(error: str) -> str:
-    one_scale = "leave them out, or give all scores on one scale"
-    code = "is far from all other scores: if it says that there is none, leave it blank"
-    words = {
-        "NAMING": f"{NAMING}; {HIGHER}",
-        "ONE_SCALE": one_scale,
-        "UNSURE": UNSURE,
-        "CODE": code,
-        "RANKS": "the scores of every case are places from 1 to 2, as ranks are: if 1 is the best, turn them round; "
-        "in either case begin at 0",
-        "HIGHER": HIGHER,
-    }
+    words = {"NAMING": NAMING, "UNSURE": UNSURE}
     return re.sub("|".join(words), lambda match: words[match[0]], error)
 
 

@@ -33,21 +33,17 @@ NO_SCORE = re.compile(
 A_RATER = re.compile(
     rf"(?:{'|'.join(RATINGS['annotator'])})(?:_?\d+|_[a-z])"
 )  # the name of one's column
-PROGRAMS = re.compile(
-    r".*_(?:id|hash)|lead_time"
-)  # columns of numbers that programs write beside the scores
-NAMING = (
-    "leave out what is none; call a column of ratings criterion_NAME, or rater_1, rater_2 and so on if each rater has one, or "
-    "as the model is called if each model has one"
+A_SCORE = re.compile(  # the end of the name of one's column: "relevancy_score"
+    r"(?<=\w)(?:[\W_]+(?i:score|rating)|(?<=[a-z])(?:Score|Rating))\W*$"
 )
-HIGHER = "a higher number must be better"
+MARKED = re.compile(r"(?i)^criterion[\W_]+")
+NAMING = "called score, criterion_NAME, rater_1, or as a model is"
 UNSURE = (
     "does not say whether a higher number is better: --worse of automedeval report names the criteria on which it is worse "
     "(none: on no one); or leave it out, or rename it, such as accuracy"
 )
 # Words of a criterion's name that say nothing of what is rated.
 SAY_NOTHING = {"score", "rating", "overall", "medical", "clinical", "general"}
-FEWEST_RANKS = 8  # of fewer nobody can tell ranks from scores
 BY_A_RUBRIC = re.compile(r"[\w-]+@\d+")  # how the physicians' page marks ratings
 NO_ANSWER = "without a score"
 # The states of an answer that is none.
@@ -91,7 +87,7 @@ def placed_ratings(
     numbers = all(re.fullmatch(r"\s*\d*\s*", _text(row.get(held.get("id")))) for _, row in rows)
     by_id = next((name for name in columns["case_id"] if plain(name) != "id" or not numbers), None)
     found = {
-        "a score": columns["score"],
+        f"a score, {NAMING}": columns["score"],
         "a question, or the case as case_id": by_id or columns["question"],
     }
     if lacking := [what for what, there in found.items() if rows and not there]:
@@ -155,9 +151,6 @@ def placed_ratings(
         ratings.append(
             (place, Rating(case_id, model, annotator, str(criterion), score, comment, extra))
         )
-    for what in ["criterion"] + ["annotator"] * (columns_of == "annotator"):
-        _check_scales(ratings, what, path)
-    _check_ranks(ratings, path)
     _check_criteria(ratings, better, worse, path)
     ratings = _turned(ratings, worse)
     if not columns["annotator"]:
@@ -179,61 +172,45 @@ def _one_score_each(
     rows: list[tuple[str, dict]], models: Collection[str]
 ) -> tuple[list[tuple[str, dict]], str, list[str]]:
     """Return a row for each score; the role of which a table has a column of scores for each, if there is one; and notes."""
-    keys = dict.fromkeys(key for _, row in rows for key in row)
-    cells = {str(key): [row.get(key) for _, row in rows] for key in keys}
+    columns = dict.fromkeys(
+        str(key) for _, row in rows for key, cell in row.items() if filled(cell)
+    )
     named = {
-        role: [name for name in cells if plain(name) in words] for role, words in RATINGS.items()
+        role: [name for name in columns if plain(name) in words] for role, words in RATINGS.items()
     }
-    numbers = {  # the column → whose it is: "relevancy_score"
-        name: whose
-        for name in cells
-        if not _is_key(name)
-        and not PROGRAMS.fullmatch(plain(name))
-        and any(map(filled, cells[name]))
-        for whose in [
-            re.sub(r"(?<=\w)(?:[\W_]+(?i:score|rating)|(?<=[a-z])(?:Score|Rating))\W*$", "", name)
-        ]
-        if _are_scores(cells[name])
-        or plain(whose) in CRITERIA - BESIDE  # whose words are a fault: "agree"
-    }
-    if named["score"] or not numbers:
-        return rows, "", []
-    marked = {
-        name: whose
-        for name in numbers
-        if (whose := re.sub(r"(?i)^criterion[\W_]+", "", name)) != name
-    }
+    whose = {name: A_SCORE.sub("", name) for name in columns if not _is_key(name)}
+    marked = {name: MARKED.sub("", of) for name, of in whose.items() if MARKED.match(of)}
     kinds = {
-        "model": {name: whose for name, whose in numbers.items() if whose in models},
-        "annotator": {
-            name: whose for name, whose in numbers.items() if A_RATER.fullmatch(plain(whose))
-        },
+        "model": {name: of for name, of in whose.items() if of in models},
+        "annotator": {name: of for name, of in whose.items() if A_RATER.fullmatch(plain(of))},
         "criterion": marked
-        or {name: whose for name, whose in numbers.items() if plain(whose) in CRITERIA},
+        or {name: of for name, of in whose.items() if _is_criterion(name, plain(of), rows)},
     }
-    role = next((role for role, held in kinds.items() if held and not named[role]), "criterion")
-    scores = {} if named[role] else kinds[role]
-    if marked and scores is not marked:
-        other = ", ".join(map(repr, scores or named[role]))
-        raise RecordError(
-            f"{rows[0][0]}: {', '.join(map(repr, marked))} stand beside {other}: leave out one of these"
-        )
-    doubtful = [name for name in numbers if name not in scores]
-    if doubtful and role != "model" and not marked:
-        taken = f" (taken: {', '.join(scores)})" if scores else ""
-        raise RecordError(
-            f"{rows[0][0]}: {', '.join(map(repr, doubtful))} may be no ratings{taken}: {NAMING}; {HIGHER}"
-        )
-    rest = [
-        (place, {key: cell for key, cell in row.items() if key not in scores}, row)
-        for place, row in rows
-    ]
-    each = [
-        (place, about | {role: scores[name], "score": row.get(name)})
-        for place, about, row in rest
-        for name in scores
-    ]
-    return each, role, [f"scores of one {role} a column: {', '.join(scores)}"]
+    kinds = {role: scores for role, scores in kinds.items() if scores and not named[role]}
+    if named["score"] or not kinds:
+        return rows, "", []
+    if len(kinds) > 1:
+        first, second = (", ".join(map(repr, scores)) for scores in [*kinds.values()][:2])
+        raise RecordError(f"{rows[0][0]}: {first} or {second} may be the scores: leave one out")
+    (role, scores), *_ = kinds.items()
+    split = []
+    for place, row in rows:
+        about = {key: cell for key, cell in row.items() if key not in scores}
+        split += [
+            (place, about | {role: of, "score": row.get(name)}) for name, of in scores.items()
+        ]
+    return split, role, [f"scores of one {role} a column: {', '.join(scores)}"]
+
+
+def _is_criterion(name: str, plain_name: str, rows: Iterable[tuple[str, dict]]) -> bool:
+    """Return whether a column has scores on a criterion by its name; one that may as well hold texts, by its numbers."""
+    if plain_name not in BESIDE or plain_name not in CRITERIA:
+        return plain_name in CRITERIA
+    try:
+        scores = [_score(row.get(name), "") for _, row in rows]
+    except RecordError:
+        return False
+    return any(score is not None for score in scores)
 
 
 def _is_key(name: str) -> bool:
@@ -242,71 +219,6 @@ def _is_key(name: str) -> bool:
         any(plain(name) in names for names in RATINGS.values())
         or NAMELESS.fullmatch(name) is not None
     )
-
-
-def _are_scores(cells: Iterable[Any]) -> bool:
-    """Return whether at least half of what a column has is numbers: any other cell is a fault then."""
-    numbers = words = 0
-    for cell in cells:
-        try:
-            numbers += _score(cell, "") is not None
-        except RecordError:
-            words += 1
-    return numbers >= words
-
-
-def _check_scales(ratings: Iterable[tuple[str, Rating]], what: str, path: str | Path) -> None:
-    """Raise a RecordError if some criteria or annotators are on a far larger scale than another, or a score may be a code."""
-    scores: dict[str, list[float]] = {}
-    for _, rating in ratings:
-        scores.setdefault(getattr(rating, what), []).append(rating.score)
-    largest = {name: max(map(abs, given)) for name, given in scores.items()}
-    least = min(filter(None, largest.values()), default=0)
-    if larger := ", ".join(repr(name) for name, most in largest.items() if most > 10 * least):
-        raise RecordError(
-            f"{path}: the scores of {larger} are far larger than those of another {what}: leave them out, or give all scores "
-            "on one scale"
-        )
-    for name, given in scores.items():
-        values = sorted({*given})
-        for code, others in ((values[0], values[1:]), (values[-1], values[:-1])):
-            if len(given) < 5 or len(others) < 2:
-                continue  # of few nobody can tell
-            far = {*f"{code:g}"} in ({"7"}, {"8"}, {"9"}) and code - others[-1] >= others[
-                -1
-            ] - others[0]
-            if far or code > 10 * others[-1] > 0 or (code < 0 <= others[0] and -code != others[-1]):
-                away = f"{code:g} of {name!r} is far from all other scores"
-                raise RecordError(f"{path}: {away}: if it says that there is none, leave it blank")
-
-
-def _check_ranks(ratings: Iterable[tuple[str, Rating]], path: str | Path) -> None:
-    """Raise a RecordError if each person's scores of every case are the places of a ranking: the first may be the best."""
-    given: dict[tuple, list[float]] = {}
-    for _, each in ratings:
-        given.setdefault((each.case_id, each.annotator, each.criterion), []).append(each.score)
-    several = [scores for scores in given.values() if len(scores) > 1]
-    if sum(map(len, several)) < FEWEST_RANKS:
-        return
-    fits = {
-        way
-        for way in range(4)
-        if all(_places(score, scores)[way] == score for scores in several for score in scores)
-    }
-    if fits:
-        once = (
-            f"the scores of every case are places from 1 to {max(map(len, several))}, as ranks are"
-        )
-        raise RecordError(
-            f"{path}: {once}: if 1 is the best, turn them round; in either case begin at 0"
-        )
-
-
-def _places(score: float, scores: list[float]) -> tuple[float, ...]:
-    """Return the place of a score in the four ways to count those that are level: first, last, mean, and as one."""
-    below, level = [each for each in scores if each < score], scores.count(score)
-    first = len(below) + 1
-    return first, len(below) + level, first + (level - 1) / 2, len({*below}) + 1
 
 
 def _check_criteria(
