@@ -155,9 +155,9 @@ def test_an_answer_is_read_as_those_of_files_are() -> None:
 def test_faults_are_one_line() -> None:
     judge = load_judge("baseline:longer text")
     for rows, options, fault in (
-        ({"a": ["b"]}, {}, "no column 'question'"),
-        ({"question": ["b"]}, {}, "no column with responses"),
-        ({"question": ["b"], "a": [3]}, {}, "row 0: 'a' must be text, not 3"),
+        ({"a": ["b"]}, {}, "no column is called question"),
+        ({"question": ["b"]}, {}, "no column has responses"),
+        ({"question": ["b"], "a": [3]}, {"responses": ["a"]}, "row 0: 'a' must be text, not 3"),
         (ROWS, {"responses": ["model_c"]}, "no column 'model_c'"),
         (ROWS, {}, r"3 of 6 answers are blank"),
         (ROWS, {"blank": "drop"}, "blank cells are lowest or skip, not 'drop'"),

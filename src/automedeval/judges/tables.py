@@ -5,14 +5,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from automedeval.judges.base import BaseJudge
-from automedeval.records import Case, Columns, RecordError, Verdict, question_text
-from automedeval.records.messages import without_messages
+from automedeval.records import Case, Verdict, question_text
+from automedeval.records.cases import read_table
 
 if TYPE_CHECKING:
     import pandas
     from datasets import Dataset
-
-NOT_RESPONSES = ("id", "question", "reference", "topic")
 
 
 def judge_dataset(
@@ -25,36 +23,23 @@ def judge_dataset(
 
         table = judge_dataset(load_judge("small"), load_dataset("ORG/ANSWERS", split="test")).to_pandas()
 
-    RecordError: a column is missing, or a response is blank.
+    RecordError: a column is missing or in doubt, or a response is blank.
 
     Args:
         judge: any judge.
         dataset: one row for each `question`, with one column for the responses of each model, and perhaps `reference`.
-        responses: the columns with responses, which name the models; by default all but id, question, reference and topic.
+        responses: the columns with responses, which name the models; by default as in a file (`Columns.of`).
         blank: what a null or a blank text in a column with responses is, "lowest" or "skip" (see `without_blanks`).
     """
-    columns = dataset.column_names
-    models = (
-        [name for name in columns if name not in NOT_RESPONSES]
-        if responses is None
-        else list(responses)
-    )
-    if missing := [name for name in ("question", *models) if name not in columns]:
-        raise RecordError(f"the data set has no column {missing[0]!r}; it has {', '.join(columns)}")
-    if not models:
-        raise RecordError(f"the data set has no column with responses; it has {', '.join(columns)}")
-    return Verdicts(judge(_cases_of(dataset, models, blank)))
+    return Verdicts(judge(_cases_of(dataset, responses or (), blank)))
 
 
-def _cases_of(dataset: "Dataset", models: Sequence[str], blank: str | None) -> Iterator[Case]:
-    columns = Columns("question", tuple(models), reference="reference")
-    read = ({name: row.get(name) for name in columns.every} for row in dataset)
-    placed = [
-        (place := f"row {number}", without_messages(row, place)) for number, row in enumerate(read)
-    ]
-    for number, (_, case) in enumerate(columns.table("the data set", placed, blank).cases):
-        if case.responses:
-            yield Case.from_dict(replace(case, id=str(number)).to_dict())
+def _cases_of(
+    dataset: Iterable[dict], responses: Sequence[str], blank: str | None
+) -> Iterator[Case]:
+    placed = [(f"row {number}", row) for number, row in enumerate(dataset)]
+    for _, case in read_table("the data set", placed, blank, responses).cases:
+        yield Case.from_dict(replace(case, id=str(case.extra["row"] - 1)).to_dict())
 
 
 class Verdicts(list[Verdict]):
