@@ -99,8 +99,9 @@ class Columns:
             responses = pair if len(pair) == len(PREFERENCE) else texts
             if unsure := _may_be_reference(responses, roles, least_responses):
                 doubts.append(f"{unsure!r} may be the reference, or a candidate's responses")
-                roles.setdefault("reference", unsure)
-                responses = [name for name in responses if name != unsure]
+                if "reference" not in roles or plain(unsure) not in NAMES["answer"]:
+                    roles.setdefault("reference", unsure)
+                    responses = [name for name in responses if name != unsure]
             elif least_responses and not responses and not doubts:
                 raise RecordError(f"{path}: no column has responses; {listed}")
         if doubts:
@@ -414,8 +415,9 @@ def _has_text(name: str, rows: Iterable[dict]) -> bool:
     """Return whether a column holds text; numbers, dates and addresses are none, nor words for no value among them."""
     strings = [row[name].strip() for row in rows if isinstance(row.get(name), str)]
     cells = [cell for cell in strings if cell]
-    texts = [cell for cell in cells if not NO_TEXT.fullmatch(cell)]
-    return bool(texts) and (len(texts) == len(cells) or not all(map(no_value, texts)))
+    if any(not NO_TEXT.fullmatch(cell) and not no_value(cell) for cell in cells):
+        return True
+    return bool(cells) and not any(map(NO_TEXT.fullmatch, cells))
 
 
 def _answer_in(cell: Any, name: str) -> tuple[str, Any]:
