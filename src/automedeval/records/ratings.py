@@ -6,7 +6,7 @@ programs write where there is no value, is missing: it is counted and left out.
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,6 @@ from automedeval.records.rows import NoText, filled, read_rows
 from automedeval.records.types import Case, Rating, RecordError
 
 ABOUT_RATED = {*RATINGS["case_id"], *RATINGS["question"], *RATINGS["model"], *RATINGS["comment"]}
-DEFAULTS = {"annotator": "rater", "criterion": "overall", "comment": None}
 # What people write where they give no score, beside the words of programs.
 _MARKS = r"[\s\u200b\ufeff!-*,-/:-@\[-`{-~‐-―−…]*"
 NO_SCORE = re.compile(
@@ -68,92 +67,35 @@ def placed_ratings(
         RecordError: the file cannot be read, it is not seen what a column holds or which way a criterion counts, or a score is
             no number.
     """
-    known = {case.id: case for case in cases}
-    asked: dict[str, list[str]] = {}
-    for case in known.values():
-        # A table that was written of a conversation has all of it in one text.
-        for key in {key_of(case.question), key_of(question_text(case.question))}:
-            asked.setdefault(key, []).append(case.id)
+    rated = _RatedCases(cases)
     counts: Counter[str] = Counter()
     given = [(place, each) for place, row in read_rows(path) for each in _answers(row, counts)]
-    rows, columns_of, notes = _one_score_each(
-        given, {model for case in known.values() for model in case.models}
-    )
-    held = {name: str(key) for _, row in rows for key in row for name in [plain(str(key))]}
-    columns = {
-        role: [held[name] for name in names if name in held] for role, names in RATINGS.items()
-    }
-    # Programs number their rows and tasks so.
-    numbers = all(re.fullmatch(r"\s*\d*\s*", _text(row.get(held.get("id")))) for _, row in rows)
-    by_id = next((name for name in columns["case_id"] if plain(name) != "id" or not numbers), None)
-    found = {
-        f"a score, {NAMING}": columns["score"],
-        "a question, or the case as case_id": by_id or columns["question"],
-    }
-    if lacking := [what for what, there in found.items() if rows and not there]:
-        raise RecordError(
-            f"{path}: no column holds {lacking[0]}; there are {', '.join(held.values())}"
-        )
-    if len(columns["score"]) > 1 and any(
-        len({str(row.get(name)) for name in columns["score"]}) > 1 for _, row in rows
-    ):
-        raise RecordError(
-            f"{path}: {' or '.join(map(repr, columns['score']))} may be the score: leave one"
-        )
+    rows, columns_of, notes = _one_score_each(given, rated.models)
+    columns = _columns_of(rows, path)
     ratings = []
     for place, row in rows:
-        values = {
-            role: row.get(columns[role][0]) if columns[role] else default
-            for role, default in DEFAULTS.items()
-        }
-        score = _score(
-            row.get(columns["score"][0]), place, f" in {row[columns_of]!r}" if columns_of else ""
-        )
+        cells = {role: row.get(name) for role, name in columns.items()}
+        of = f" in {row[columns_of]!r}" if columns_of else ""
+        score = _score(cells["score"], place, of)
         if score is None:
             counts[NO_ANSWER] += 1
             continue
-        case_id = _text(row.get(by_id), known) if by_id else ""
-        question = row.get(columns["question"][0]) if columns["question"] else None
-        for name, cell in ((by_id, row.get(by_id)), ("question", question)):
-            if isinstance(cell, NoText):
-                raise RecordError(f"{place}: {name!r} must be text, not {cell}")
-        asks = key_of(question)
-        named = sorted(asked.get(asks, [])) if asks else []
-        if asks and case_id in known and case_id not in named:
-            raise RecordError(
-                f"{place}: {by_id!r} names case {case_id!r}, which asks another question"
-            )
-        if named and case_id not in named:
-            if len(named) > 1:
-                these = ", ".join(map(repr, named[:3]))
-                raise RecordError(f"{place}: the cases {these} ask this question; give case_id")
-            case_id = named[0]
-        case_id = case_id or asks
-        models = known[case_id].models if case_id in known else [""]
-        model = _text(row.get(columns["model"][0]), models) if columns["model"] else ""
-        if not model:
-            if len(models) > 1:
-                raise RecordError(
-                    f"{place}: does not say which model is rated: {', '.join(map(repr, models))}"
-                )
-            model = models[0]
-        if not (annotator := _text(values["annotator"])):
-            raise RecordError(
-                f"{place}: does not say who rates: {columns['annotator'][0]!r} is blank"
-            )
-        used = {
-            by_id,
-            *(names[0] for role, names in columns.items() if names and role != "case_id"),
-        }
-        extra = {key: value for key, value in row.items() if key not in used}
-        comment = _text(values["comment"]) or None
-        criterion = _text(values["criterion"]) or DEFAULTS["criterion"]
-        ratings.append(
-            (place, Rating(case_id, model, annotator, str(criterion), score, comment, extra))
-        )
+        for role in ("case_id", "question"):
+            if isinstance(cells.get(role), NoText):
+                raise RecordError(f"{place}: {columns[role]!r} must be text, not {cells[role]}")
+        case_id = rated.locate(cells.get("case_id"), cells.get("question"), place)
+        model = rated.model_of(case_id, cells.get("model"), place)
+        annotator = _text(cells.get("annotator", "rater"))
+        if not annotator:
+            raise RecordError(f"{place}: does not say who rates: {columns['annotator']!r} is blank")
+        criterion = _text(cells.get("criterion")) or "overall"
+        comment = _text(cells.get("comment")) or None
+        extra = {key: cell for key, cell in row.items() if key not in columns.values()}
+        rating = Rating(case_id, model, annotator, criterion, score, comment, extra)
+        ratings.append((place, rating))
     _check_criteria(ratings, better, worse, path)
     ratings = _turned(ratings, worse)
-    if not columns["annotator"]:
+    if "annotator" not in columns:
         if len({(each.case_id, each.model, each.criterion) for _, each in ratings}) < len(ratings):
             raise RecordError(
                 f"{path}: responses are rated twice: call the column that says by whom rater"
@@ -166,6 +108,65 @@ def placed_ratings(
         notes.append(f"not read: {', '.join(unread)}")
     notes += [f"ratings {what}, left out: {count:,}" for what, count in sorted(counts.items())]
     return ratings, [f"{path}: {note}" for note in notes]
+
+
+class _RatedCases:
+    """The cases that may be rated, by their ids and by what they ask."""
+
+    def __init__(self, cases: Iterable[Case]):
+        self.by_id = {case.id: case for case in cases}
+        self.models = {model for case in self.by_id.values() for model in case.models}
+        self.asking: dict[str, list[str]] = {}
+        for case in self.by_id.values():
+            # A table that was written of a conversation has all of it in one text.
+            for key in {key_of(case.question), key_of(question_text(case.question))}:
+                self.asking.setdefault(key, []).append(case.id)
+
+    def locate(self, cell: Any, question: Any, place: str) -> str:
+        """Return the id of the case that a row rates; what it asks, where no case does and no id is given."""
+        case_id, asks = _text(cell, self.by_id), key_of(question)
+        asking = sorted(self.asking.get(asks, [])) if asks else []
+        if asks and case_id in self.by_id and case_id not in asking:
+            raise RecordError(f"{place}: the case {case_id!r} asks another question")
+        if not asking or case_id in asking:
+            return case_id or asks
+        if len(asking) > 1:
+            these = ", ".join(map(repr, asking[:3]))
+            raise RecordError(f"{place}: the cases {these} ask this question; give case_id")
+        return asking[0]
+
+    def model_of(self, case_id: str, cell: Any, place: str) -> str:
+        """Return the model that a row rates, which need not be named where the case has one response."""
+        models = self.by_id[case_id].models if case_id in self.by_id else [""]
+        model = _text(cell, models)
+        if not model and len(models) > 1:
+            named = ", ".join(map(repr, models))
+            raise RecordError(f"{place}: does not say which model is rated: {named}")
+        return model or models[0]
+
+
+def _columns_of(rows: Sequence[tuple[str, dict]], path: str | Path) -> dict[str, str]:
+    """Return role → column; RecordError if no column has the score or the case, or two may have the score."""
+    held = {name: str(key) for _, row in rows for key in row for name in [plain(str(key))]}
+    called = {
+        role: [held[name] for name in names if name in held] for role, names in RATINGS.items()
+    }
+    # Programs number their rows and tasks so.
+    if all(re.fullmatch(r"\s*\d*\s*", _text(row.get(held.get("id")))) for _, row in rows):
+        called["case_id"] = [name for name in called["case_id"] if plain(name) != "id"]
+    needed = {
+        f"a score, {NAMING}": called["score"],
+        "a question, or the case as case_id": called["case_id"] or called["question"],
+    }
+    for what, names in needed.items():
+        if rows and not names:
+            there = ", ".join(held.values())
+            raise RecordError(f"{path}: no column holds {what}; there are {there}")
+    scores = [{str(row.get(name)) for name in called["score"]} for _, row in rows]
+    if any(len(given) > 1 for given in scores):
+        several = " or ".join(map(repr, called["score"]))
+        raise RecordError(f"{path}: {several} may be the score: leave one")
+    return {role: names[0] for role, names in called.items() if names}
 
 
 def _one_score_each(
