@@ -102,8 +102,9 @@ class Columns:
                 if "reference" not in roles or plain(unsure) not in NAMES["answer"]:
                     roles.setdefault("reference", unsure)
                     responses = [name for name in responses if name != unsure]
-            elif least_responses and not responses and not doubts:
-                raise RecordError(f"{path}: no column has responses; {listed}")
+        if least_responses and not responses and "answer" not in roles:
+            fault = [*doubts, "no column has responses"][0]
+            raise RecordError(f"{path}: {fault}; {listed}")
         if doubts:
             entries = [*(f"{role}={name}" for role, name in roles.items()), *responses]
             raise UnclearColumns(f"{path}: {doubts[0]}; {listed}", entries)
@@ -358,7 +359,8 @@ def _find_answer(roles: dict[str, str], texts: Sequence[str]) -> list[str]:
     if "answer" in roles:
         return []
     answers = [name for name in texts if plain(name) in NAMES["answer"]]
-    roles["answer"] = next(iter([*answers, *texts]), roles["model"])
+    if texts:
+        roles["answer"] = [*answers, *texts][0]
     doubt = f"beside {roles['model']!r}, one column must be called answer"
     return [] if len(answers) == 1 else [doubt]
 
