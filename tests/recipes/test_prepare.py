@@ -81,11 +81,11 @@ def test_repeated_questions_stay_where_that_is_asked_or_where_they_have_response
 def test_a_run_file_names_several_inputs_and_columns(tmp_path):
     for name in ("a", "b"):
         (tmp_path / f"{name}.csv").write_text(
-            f"id,Q,A,m1,m2\n1,What is {name}?,Yes,No,\n2,Rephrase {name},No,x,y\n"
+            f'id,Q,A,m1,"m2, new"\n1,What is {name}?,Yes,No,\n2,Rephrase {name},No,x,y\n'
         )
     config = tmp_path / "run.yaml"
     inputs = f"input: [{tmp_path}/a.csv, {tmp_path}/b.csv]\noutput: {tmp_path}/out\n"
-    config.write_text(f"{inputs}columns: [question=Q, reference=A, m1, m2]\n")
+    config.write_text(f'{inputs}columns: [question=Q, reference=A, m1, "m2, new"]\n')
     done = run_recipe("prepare", "--config", config, "--blank", "skip")
     assert "4 rows → 2 kept, 2 rejected" in done.stdout
     questions = [(case["id"], case["question"]) for case in lines(tmp_path, "cases")]

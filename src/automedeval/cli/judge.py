@@ -374,7 +374,7 @@ def report_command(args: JudgeArguments, output: Path) -> str:
     own = args.rubric if args.rubric and Path(args.rubric).suffix else None
     return next_command(
         "report", {"offline": is_offline()}, (), verdicts=output, cases=args.file, ratings=args.ratings, blank=args.blank,
-        columns=args.table["columns"], rubric=own, baseline=args.baseline, output=f"reports/{output.name}",
+        columns=args.columns, rubric=own, baseline=args.baseline, output=f"reports/{output.name}",
     )  # fmt: skip
 
 

@@ -77,7 +77,7 @@ class PrepareCasesArguments(TableArguments):
     sample: int | None = option("number of cases to draw, with seed 0", None)
 
     def __post_init__(self) -> None:
-        for name in ("input", "columns", "ids"):  # a YAML list arrives joined
+        for name in ("input", "ids"):  # a YAML list arrives joined
             setattr(self, name, comma_list(getattr(self, name)))
         check_least(self, 1, "sample")
         if not self.input:

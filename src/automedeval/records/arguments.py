@@ -59,7 +59,7 @@ class TableArguments:
     @property
     def table(self) -> dict[str, Any]:
         """How `read_cases` is told to read a table."""
-        return {"blank": self.blank, "columns": comma_list(self.columns)}
+        return {"blank": self.blank, "columns": self.columns}
 
 
 @dataclass(kw_only=True)

@@ -11,7 +11,7 @@ import runpy
 import shlex
 import sys
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO
@@ -113,7 +113,7 @@ def parse(
     file.add_argument("--config")
     config = file.parse_known_args(argv)[0].config
     if config:
-        options = {action.dest for action in parser._actions} - {"help", "help_all", "config"}
+        options = {action.dest: action.nargs for action in parser._actions}
         # Put before the command line: types and choices are checked alike, and the later value of an argument counts.
         argv = [*_config_arguments(config, options, argv), *argv]
     *values, rest = parser.parse_args_into_dataclasses(argv, return_remaining_strings=True)
@@ -126,7 +126,8 @@ def parse(
     return tuple(values[: len(kinds)])
 
 
-def _config_arguments(file: str, options: set[str], argv: Sequence[str]) -> list[str]:
+def _config_arguments(file: str, options: Mapping[str, Any], argv: Sequence[str]) -> list[str]:
+    """Return the words of the command line that say the same; a list is a value each where an option takes several."""
     content = YamlFile(file).read()
     if not isinstance(content, dict):
         raise RecordError(f"{file}: must be a mapping of arguments to values")
@@ -137,13 +138,17 @@ def _config_arguments(file: str, options: set[str], argv: Sequence[str]) -> list
         {key: value for key, value in content.items() if key not in replaced}, file
     )
     for key, value in content.items():
-        if key not in options:
+        if key not in options or key in ("help", "help_all", "config"):
             raise RecordError(f"{file}: unknown key {key!r}")
         if isinstance(value, dict):
             raise RecordError(f"{file}: {key}: must be one value or a list of values")
-        if value is not None:
-            text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
-            arguments.append(f"--{key}={text}")
+        if value is None:
+            continue
+        texts = [str(each) for each in (value if isinstance(value, list) else [value])]
+        if texts and options[key] == "+" and not any(text.startswith("-") for text in texts):
+            arguments += [f"--{key}", *texts]
+        else:
+            arguments.append(f"--{key}={','.join(texts)}")
     return arguments
 
 
