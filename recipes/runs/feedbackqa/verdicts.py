@@ -51,7 +51,7 @@ def verdict(case: Case, ratings: Sequence[Rating], teacher: str) -> Verdict:
     reason = " ".join(rating.comment.split()) if reasoned and rating.comment else None
     extra = {"teacher": teacher, "case_digest": case.digest}
     about = {"valid": True, "rationale": reason, "scores": (int(score),), "extra": extra}
-    return Verdict(case.id, rating.annotator, "feedbackqa_answer@1", (0,), **about)
+    return Verdict(case.id, teacher, "feedbackqa_answer@1", (0,), **about)
 
 
 def clustered(cases: Sequence[Case]) -> Iterator[Case]:
