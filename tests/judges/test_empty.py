@@ -330,15 +330,16 @@ def test_rewards_and_tables_have_the_same_values(small) -> None:
     question, texts = "May I take ibuprofen with food?", [ANSWER, "", THAI, POOR]
     (verdict,) = small([case_of(*texts)])
     assert JudgeReward(small)([question] * 4, texts) == list(verdict.expected_scores)
-    data = Dataset.from_dict(
-        {"question": [question], **{letter: [text] for letter, text in zip("abcd", texts)}}
-    )
-    blank = r"the data set: 1 of 4 answers are blank \(b 1\): --blank lowest .* or --blank skip"
+    row = {"question": question, **dict(zip("abcd", texts))}
+    # A column without any text is no candidate's.
+    data = Dataset.from_list([row, row | {"b": POOR}])
+    blank = r"the data set: 1 of 8 answers are blank \(b 1\): --blank lowest .* or --blank skip"
     with pytest.raises(RecordError, match=blank):
         judge_dataset(small, data)
-    (scored,) = judge_dataset(small, data, blank="lowest")
-    assert scored.expected_scores == verdict.expected_scores
-    assert list(judge_dataset(small, data, blank="skip").to_pandas().model) == ["a", "c", "d"]
+    first, second = judge_dataset(small, data, blank="lowest")
+    assert first.expected_scores == verdict.expected_scores
+    assert second.expected_scores[1] == second.expected_scores[3]
+    assert list(judge_dataset(small, data, blank="skip").to_pandas().model) == [*"acd", *"abcd"]
 
 
 GOOD, UNREAD = (
