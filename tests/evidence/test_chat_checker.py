@@ -15,7 +15,7 @@ from programs import APPEND, ENCODER, error_line, needs_encoder, run_command, st
 from tables import rows_of
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from automedeval.evidence.chat_checker import LABEL, QUESTION
+from automedeval.evidence.chat_checker import BESIDE_REFERENCE, LABEL
 
 pytestmark = needs_encoder
 
@@ -90,7 +90,8 @@ def test_an_endpoint_gives_labels_with_passages_and_what_it_does_not_say_is_unre
     assert "probability" not in supported
     assert records[0]["checker"] == "m"
     assert len(prompts) == 4  # the question is not asserted
-    assert all(prompt.startswith(f"{REFERENCE}\nQuestion: ") for prompt in prompts)
+    above = f"A patient asks: How, 0?\nA physician answers: {REFERENCE}\nQuestion: "
+    assert all(prompt.startswith(above) for prompt in prompts)
     assert (
         "<mark>It goes well with warfarin.</mark>" in (tmp_path / "out" / "check.html").read_text()
     )
@@ -116,10 +117,19 @@ def test_what_an_endpoint_does_not_answer_is_asked_again_and_nothing_else(tmp_pa
         assert "with other weights, wording or settings" in again
 
 
+@pytest.mark.parametrize(
+    ("odds", "label", "probability"),
+    [  # of no, yes and maybe: a no counts if it is three times as likely as yes
+        ((0.66, 0.2, 0.1), "contradicted", 0.66 / 0.96),
+        ((0.3, 0.05, 0.6), "contradicted", 0.3 / 0.95),
+        ((0.58, 0.2, 0.1), "supported", 0.2 / 0.88),
+        ((0.4, 0.2, 0.3), "not_found", 0.3 / 0.9),
+    ],
+)
 def test_a_server_that_tells_log_probabilities_gives_a_label_its_probability(
-    tmp_path: Path,
+    odds: tuple[float, float, float], label: str, probability: float, tmp_path: Path
 ) -> None:
-    with EndpointDouble(tells(0.6, 0.3, 0.05)) as endpoint:
+    with EndpointDouble(tells(*odds)) as endpoint:
         _, records = check(
             cases(), tmp_path / "out", "--checker", "openai:m", "--base_url", endpoint.url
         )
@@ -127,7 +137,7 @@ def test_a_server_that_tells_log_probabilities_gives_a_label_its_probability(
         each for record in records for each in record["statements"] if each["label"] != "unread"
     ]
     said = [(each["label"], each["probability"]) for each in read_ones]
-    assert said == [("contradicted", round(0.6 / (0.6 + 0.3 + 0.05), 4))] * 4
+    assert said == [(label, round(probability, 4))] * 4
 
 
 def test_a_checkpoint_gives_the_probabilities_of_plain_transformers_beside_the_whole_reference(
@@ -153,16 +163,19 @@ def test_a_checkpoint_gives_the_probabilities_of_plain_transformers_beside_the_w
         ].tolist()
         assert each["passage"] == sentences[cosines.index(max(cosines))]
         text = " ".join(sentences)
-        messages = QUESTION.prompt({"passage": text, "statement": each["text"]}).messages
+        state = {"question": "How, 0?", "passage": text, "statement": each["text"]}
+        messages = BESIDE_REFERENCE.prompt(state).messages
         prompt = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
         start = tokenizer(prompt, add_special_tokens=False).input_ids
         totals = []  # the tiny vocabulary spells each option by several tokens
-        for own in tokenizer(list(QUESTION.options), add_special_tokens=False).input_ids:
+        for own in tokenizer(list(LABEL), add_special_tokens=False).input_ids:
             with torch.no_grad():
                 logits = model(torch.tensor([start + own])).logits[0, len(start) - 1 : -1]
             totals.append(logits.log_softmax(-1)[range(len(own)), own].sum())
-        chances = dict(zip(LABEL.values(), torch.stack(totals).softmax(0).tolist()))
-        assert each["label"] == max(chances, key=chances.get)
+        yes, no, maybe = torch.stack(totals).softmax(0).tolist()
+        chances = dict(zip(LABEL.values(), (yes, no, maybe)))
+        likelier = "supported" if yes >= maybe else "not_found"
+        assert each["label"] == ("contradicted" if no >= 3 * yes else likelier)
         assert each["probability"] == pytest.approx(chances[each["label"]], abs=1e-4)
 
 

@@ -27,8 +27,11 @@ from automedeval.records import RecordError, digest
 from automedeval.records.text import readable
 
 _QUESTIONS = read_questions(resources.files(__package__) / "templates/questions.yaml")
-QUESTION, OPINION = _QUESTIONS["statement"], _QUESTIONS["opinion"]
-LABEL = dict(zip(QUESTION.options, (SUPPORTED, CONTRADICTED, NOT_FOUND)))
+BESIDE_REFERENCE, QUESTION = _QUESTIONS["reference"], _QUESTIONS["statement"]
+OPINION = _QUESTIONS["opinion"]
+YES, NO, MAYBE = QUESTION.options
+LABEL = {YES: SUPPORTED, NO: CONTRADICTED, MAYBE: NOT_FOUND}
+SURE = 3  # times as likely as yes is a no that counts: chosen on the sample and on two_bots
 MOST = 8  # passages of books in a prompt; a reference is shown whole where it fits
 TOO_LONG = "the prompt is {} tokens longer than the context window"
 
@@ -47,7 +50,7 @@ class _Asked(NamedTuple):
 
 @dataclass
 class ChatChecker:
-    """Check statements against passages with a chat, one typed question for each statement; the likeliest answer is its label.
+    """Check statements against passages with a chat, one typed question for each statement; `decided` gives its label.
 
     The odds are not divided by those of the question without a passage: on whole answers that called more right statements
     contradicted than it found wrong ones.
@@ -63,8 +66,9 @@ class ChatChecker:
 
     @cached_property
     def fingerprint(self) -> str:
-        wording = [QUESTION.name, QUESTION.wording, QUESTION.options]
-        return digest([6, self.encoder.fingerprint, self.chat.fingerprint, wording, MOST])
+        wording = [[each.name, each.wording, each.options] for each in (BESIDE_REFERENCE, QUESTION)]
+        models = [self.encoder.fingerprint, self.chat.fingerprint]
+        return digest([7, *models, wording, SURE, MOST])
 
     def estimate(self, answers: StatedAnswers) -> int:
         """Return about how many prompt tokens the questions on the statements take."""
@@ -106,7 +110,7 @@ class ChatChecker:
         """Return the questions on the statements of each answer that are to be checked."""
         vectors = vectors_of(self.encoder, answers)
         asked: list[list[_Asked]] = []
-        for statements, passages, _ in answers:
+        for statements, passages, patient in answers:
             rows = np.array([vectors[readable(each.text)] for each in passages])
             is_reference = any(passage.source == REFERENCE for passage in passages)
             most = len(passages) if is_reference else MOST
@@ -114,25 +118,45 @@ class ChatChecker:
             for statement in (each for each in statements if each.unread is None):
                 cosines = rows @ vectors[readable(statement.text)]
                 near = np.argsort(-cosines, kind="stable")[:most].tolist()
-                asked[-1].append(self._ask(statement, near, passages))
+                asked[-1].append(self._ask(statement, near, passages, patient))
         return asked
 
-    def _ask(self, statement: Statement, near: list[int], passages: Sequence[Evidence]) -> _Asked:
+    def _ask(
+        self, statement: Statement, near: list[int], passages: Sequence[Evidence], patient: str
+    ) -> _Asked:
         """Return the question beside as many of the nearest passages as fit, in the order of their texts."""
-        text = " ".join(passages[index].text for index in sorted(near))
-        prompt = QUESTION.prompt({"passage": text, "statement": statement.text})
+        shown = [passages[index] for index in sorted(near)]
+        is_reference = any(passage.source == REFERENCE for passage in shown)
+        question = BESIDE_REFERENCE if is_reference else QUESTION
+        text = " ".join(passage.text for passage in shown)
+        state = {"question": patient, "passage": text, "statement": statement.text}
+        prompt = question.prompt(state)
         (over,) = self.chat.overflow([prompt])
         if over > 0 and len(near) > 1:
-            return self._ask(statement, near[:-1], passages)
+            return self._ask(statement, near[:-1], passages, patient)
         return _Asked(statement, near, prompt, over)
 
     def _finding(self, asked: _Asked, judged: Judgement, passages: Sequence[Evidence]) -> Finding:
         """Return the answer; unread with the reason where it says nothing."""
-        if judged.option is None:
+        option = decided(judged)
+        if option is None:
             return Finding(asked.statement._replace(unread=judged.error), UNREAD)
         passage = passages[asked.near[0]] if asked.near else None
-        probability = (judged.probabilities or {}).get(judged.option)
-        return Finding(asked.statement, LABEL[judged.option], probability, passage)
+        probability = (judged.probabilities or {}).get(option)
+        return Finding(asked.statement, LABEL[option], probability, passage)
+
+
+def decided(judged: Judgement) -> str | None:
+    """Return the answer that counts: no if it is `SURE` times as likely as yes, else the likelier one of yes and maybe.
+
+    A model that does not tell its probabilities is taken at its word. None where it answered nothing.
+    """
+    shares = judged.probabilities
+    if not shares:
+        return judged.option
+    if shares[NO] and shares[NO] >= SURE * shares[YES]:
+        return NO
+    return max(YES, MAYBE, key=shares.__getitem__)
 
 
 @dataclass
