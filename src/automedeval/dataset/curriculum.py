@@ -7,7 +7,7 @@ count, share or with the rest. The result depends on the ids and the seed, not o
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations
@@ -33,10 +33,15 @@ class Part:
     quality: str = "any"
 
     @classmethod
-    def read(cls, file: YamlFile, value: Any, inside: str, teachers: tuple[str, ...]) -> "Part":
-        """Read {teacher: strong, take: 1911, 50% or rest, quality: high}; errors name the file and `inside` + key."""
+    def read(
+        cls, file: YamlFile, value: Any, inside: str, teachers: Sequence[str], teacher: Any = ...
+    ) -> "Part":
+        """Read {teacher: strong, take: 1911, 50% or rest, quality: high}; errors name the file and `inside` + key.
+
+        `teachers` are those that it may name; `teacher` is the one where it names none, which else is an error.
+        """
         file.only(value, ("teacher", "take", "quality"), inside)
-        teacher = file.take(value, "teacher", str, allowed=teachers, inside=inside)
+        teacher = file.take(value, "teacher", str, teacher, teachers, inside=inside)
         quality = file.take(value, "quality", str, "any", QUALITIES, inside=inside)
         take = value.get("take")
         percent = re.fullmatch(r"(\d+(?:\.\d+)?) ?%", str(take))
@@ -111,11 +116,11 @@ def read_plan(path: str | Path) -> Plan:
         for name in file.take(content, key, dict) or file.fail(key, "must not be empty"):
             if not isinstance(name, str):
                 file.fail(key, f"{name!r} must be a text")
-    names = tuple(content["teachers"])
-    teachers = []
-    for name, value in content["teachers"].items():
-        file.only(value, ("take", "quality"), f"teachers.{name}.")
-        teachers.append(Part.read(file, {"teacher": name, **value}, f"teachers.{name}.", names))
+    names = list(content["teachers"])
+    teachers = [
+        Part.read(file, value, f"teachers.{name}.", [name], name)
+        for name, value in content["teachers"].items()
+    ]
     stages = {}
     for name, value in content["stages"].items():
         if not re.fullmatch(r"\w+", name) or name == "test":
@@ -127,9 +132,7 @@ def read_plan(path: str | Path) -> Plan:
         stages[name] = tuple(
             Part.read(file, part, f"stages.{name}[{at}].", names) for at, part in enumerate(value)
         )
-    apart = content.get("test", {"take": 0})
-    file.only(apart, ("take", "teacher", "quality"), "test.")
-    test = Part.read(file, {"teacher": names[0], **apart}, "test.", names)
+    test = Part.read(file, content.get("test", {"take": 0}), "test.", names, names[0])
     if test.take is None:
         file.fail("test.take", "the rest would leave nothing to train on")
     rests = [

@@ -17,9 +17,10 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from automedeval.models.tokenization import PromptEncoder, row_lengths
-from automedeval.records import REFERENCE, RecordError, digest
+from automedeval.records import REFERENCE, RecordError, digest, errors_at, read_json
 from automedeval.records.journal import lock, write_json, write_whole
 from automedeval.records.templates import environment
+from automedeval.records.types import take
 from automedeval.records.yaml_file import YamlFile
 from automedeval.rubrics import Rubric
 from automedeval.rubrics.grammar import reads_back
@@ -75,22 +76,12 @@ def read_statistics(place: str | Path) -> dict[str, Any]:
     RecordError if the file does not exist or cannot be read.
     """
     file = Path(place) / "statistics.json"
-    try:
-        statistics = json.loads(file.read_text(encoding="utf-8"))
-        (
-            list(statistics["splits"]),
-            statistics["fingerprint"],
-            statistics["seed"],
-            statistics["arithmetic"],
-        )
-    except OSError as error:
-        raise RecordError(
-            f"{file}: {error.strerror or error}; recipes/build_dataset.py writes a data set"
-        ) from None
-    except (ValueError, KeyError, TypeError) as error:
-        raise RecordError(
-            f"{file}: not the statistics of a data set ({type(error).__name__}: {error})"
-        ) from None
+    statistics = read_json(file)
+    with errors_at(f"{file}: not the statistics of a data set"):
+        take(statistics, "splits", (dict,))
+        take(statistics, "fingerprint", (str,))
+        take(statistics, "seed", (int,))
+        take(statistics, "arithmetic", (list,))
     return statistics
 
 
