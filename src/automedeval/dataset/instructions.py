@@ -31,15 +31,8 @@ def instruction(
     # Paper: the tuple is (question, two responses, reference), the figures show three doctors: the reference is the third, if
     # the teacher judged it so (recipes/distill.py).
     case = as_shown(case, verdict)
+    verdict.check_fit(len(case.responses))
     order = list(verdict.order)
-    if (
-        not order
-        or len(set(order)) < len(order)
-        or not set(order) <= set(range(len(case.responses)))
-    ):
-        raise RecordError(
-            f"case {case.id!r}: the order {order} does not fit its {len(case.responses)} responses"
-        )
     rationale = verdict.rationale.strip() if rubric.rationale and verdict.rationale else ""
     # Paper: slots are permuted, and the doctors in the rationale renumbered; otherwise the judge learns slot = model.
     random.Random(f"{seed}:{case.id}".encode()).shuffle(order)
@@ -73,10 +66,7 @@ def _reading(
     if rubric.scale is None or rubric.scores_criteria:
         what = "scores several criteria" if rubric.scale else "has choices"
         raise RecordError(f"{place} {what}; instructions are made of one score for each response")
-    scores = verdict.scores or ()
-    if len(scores) != len(case.models):
-        raise RecordError(f"{place} has {len(scores)} scores for {len(case.models)} responses")
-    values = by_slot(scores, order)
+    values = by_slot(verdict.scores or (), order)
     low, high = rubric.scale
     if any(value is None or not low <= value <= high for value in values):
         raise RecordError(f"{place}: scores must be from {low} to {high}, not {list(values)}")
