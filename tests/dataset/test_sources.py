@@ -108,7 +108,7 @@ def test_a_faulty_row_is_named():
             [{"Prompt": "a", "Completion": "b"}, {"Prompt": "a"}],
             "f:2: 'Completion' is missing; found the keys Prompt",
         ),
-        ([{"Prompt": "a", "Completion": 5}], "f:1: 'Completion' must be text, not 5"),
+        ([{"Prompt": "a", "Completion": 5}], "f:1: 'Completion' must be str or null, not 5"),
         ([{**CASE, "question": " "}], "f:1: case 'c1': 'question' must not be empty"),
     ):
         with pytest.raises(RecordError, match=told):

@@ -391,9 +391,7 @@ def test_a_case_without_source_and_licence_gets_those_of_its_file(study: Study, 
 def test_a_source_or_licence_that_is_no_text_is_named(study: Study, extra: dict) -> None:
     study.cases[4] = case_of(4, extra=extra)
     ((name, value),) = extra.items()
-    message = (
-        f"cases.jsonl: case 'case-4': {name!r} must be a text or null, not {json.dumps(value)}"
-    )
+    message = f"cases.jsonl: case 'case-4': {name!r} must be str or null, not {json.dumps(value)}"
     assert message in error_line(study.build())
 
 

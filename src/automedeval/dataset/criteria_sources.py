@@ -26,20 +26,10 @@ UNKNOWN_POINTS = 1.0  # HealthBench's meta-evaluation does not say them
 THEME = "theme:"  # how HealthBench begins the tag of a topic
 
 
-def _objects(row: dict, name: str) -> list[dict]:
-    entries = take(row, name, (list,))
-    for number, each in enumerate(entries, 1):
-        if not isinstance(each, dict):
-            raise RecordError(
-                f"{name!r}, entry {number}: must be an object, not {str(each)[:60]!r}"
-            )
-    return entries
-
-
 def _messages(row: dict, name: str) -> list[dict[str, str]]:
     return [
         {key: take(message, key, (str,)) for key in ("role", "content")}
-        for message in _objects(row, name)
+        for message in take(row, name, (list,))
     ]
 
 
@@ -54,18 +44,14 @@ def _criteria(entries: Sequence[dict], text: str = "criterion") -> tuple[CaseCri
 
 def healthbench(row: dict) -> Case:
     """Return the case of a record of HealthBench; its theme is the topic, its ideal completion the reference."""
-    ideal = (
-        take(row, "ideal_completions_data", (dict, NoneType))
-        if "ideal_completions_data" in row
-        else None
-    )
+    ideal = take(row, "ideal_completions_data", (dict, NoneType), None)
     reference = take(ideal, "ideal_completion", (str, NoneType)) if ideal else None
     tags = row.get("example_tags") or []
     themes = [
         tag.removeprefix(THEME) for tag in tags if isinstance(tag, str) and tag.startswith(THEME)
     ]
     kept = {"example_tags": tags} if tags else {}
-    criteria = _criteria(_objects(row, "rubrics"))
+    criteria = _criteria(take(row, "rubrics", (list,)))
     name = str(row.get("prompt_id") or "")
     return Case(
         name, _messages(row, "prompt"), (), reference, themes[0] if themes else None, kept, criteria
@@ -80,7 +66,7 @@ def professional(row: dict) -> Case:
         if row.get(name) is not None
     }
     messages = _messages(take(row, "conversation", (dict,)), "messages")
-    criteria = _criteria(_objects(row, "rubric_items"), "criterion_text")
+    criteria = _criteria(take(row, "rubric_items", (list,)), "criterion_text")
     return Case(str(row.get("id") or ""), messages, (), None, row.get("specialty"), kept, criteria)
 
 
@@ -116,12 +102,6 @@ def physicians(row: dict, case: Case) -> tuple[dict[str, Any], ...]:
         records.append(about | {"annotator": str(name), "label": "met" if label else "not_met"})
         CriterionLabel.from_dict(records[-1])
     return tuple(records)
-
-
-def questions(row: dict) -> Case:
-    """Return a case in the project's own layout that has criteria and perhaps no responses."""
-    criteria = [each.to_dict() for each in _criteria(_objects(row, "criteria"))]
-    return Case.from_dict(row | {"criteria": criteria}, least_responses=0)
 
 
 def table(row: dict) -> Case:

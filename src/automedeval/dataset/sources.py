@@ -5,18 +5,19 @@ named regular expressions over one field of a case, in templates/exclusions.yaml
 """
 
 import itertools
-import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
+from types import NoneType
 from typing import Any, NamedTuple
 
 from automedeval.dataset import criteria_sources
 from automedeval.records import Case, RecordError, Table, errors_at, question_text
 from automedeval.records.rows import filled
 from automedeval.records.tables import packaged
+from automedeval.records.types import take
 
 # Instructions that only announce a question; any other one is part of the question.
 GENERIC_INSTRUCTION = re.compile(
@@ -64,10 +65,7 @@ class Layout(NamedTuple):
 
 def _text(row: dict, key: str) -> str:
     """Return a column's text, empty where it is missing or null; anything but text is a RecordError."""
-    value = row.get(key)
-    if not isinstance(value, str | None):
-        raise RecordError(f"{key!r} must be text, not {json.dumps(value, default=str)[:80]}")
-    return value or ""
+    return take(row, key, (str, NoneType), None) or ""
 
 
 def _pair(row: dict, question: str, answer: str) -> Case:
@@ -81,14 +79,15 @@ def _wikidoc(row: dict) -> Case:
     return _pair(row, "\n\n".join(filter(None, (*asked, _text(row, "input").strip()))), "output")
 
 
+_own = partial(Case.from_dict, least_responses=0)
 READERS: dict[str, Callable[[dict], Case]] = {
     "healthbench_meta": criteria_sources.meta_evaluation,
     "healthbench": criteria_sources.healthbench,
     "healthbench_professional": criteria_sources.professional,
     "wikidoc": _wikidoc,
     "medtext": lambda row: _pair(row, _text(row, "Prompt"), "Completion"),
-    "cases": partial(Case.from_dict, least_responses=0),
-    "criteria": criteria_sources.questions,
+    "cases": _own,
+    "criteria": _own,
     "criteria_table": criteria_sources.table,
 }
 EXCLUSIONS = [

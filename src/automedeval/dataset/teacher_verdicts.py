@@ -1,9 +1,9 @@
 """Join teacher verdicts with their cases, and reject those that no instruction can be made of."""
 
-import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import NoneType
 from typing import Any
 
 from automedeval.records import (
@@ -16,6 +16,7 @@ from automedeval.records import (
     read_cases,
 )
 from automedeval.records.journal import arithmetic
+from automedeval.records.types import take
 
 Key = tuple[str, str]  # (case id, teacher)
 # Fields that no instruction uses; they are most of a teacher's record.
@@ -63,15 +64,10 @@ class JudgedCases:
             for case in read_cases(path, **table):
                 if case.id in self.cases:
                     raise RecordError(f"{path}: the id {case.id!r} stands in another file already")
-                about = {name: case.extra.get(name) for name in ("source", "license")}
-                for name, value in about.items():
-                    if not isinstance(value, str | None):
-                        value = json.dumps(value)
-                        raise RecordError(
-                            f"{path}: case {case.id!r}: {name!r} must be a text or null, not {value}"
-                        )
-                about["source"] = about["source"] or source or None
-                about["license"] = about["license"] or licenses.get(about["source"] or "")
+                with errors_at(f"{path}: case {case.id!r}"):
+                    of = take(case.extra, "source", (str, NoneType), None) or source or None
+                    license = take(case.extra, "license", (str, NoneType), None)
+                about = {"source": of, "license": license or licenses.get(of or "")}
                 self.cases[case.id] = replace(case, extra={**case.extra, **about})
         reasons: Counter = Counter()
         rubric_names, read = set(rubrics), 0
