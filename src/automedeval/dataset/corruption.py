@@ -67,11 +67,9 @@ def corrupt(
     chosen: dict[int, Verdict] = {}
     # Verdicts with the fewest options first.
     for index in sorted(filter(options.get, turn), key=lambda index: len(options[index])):
-        for kind in sorted(options[index], key=lambda kind: (used[kind], tie_break.index(kind)))[
-            :1
-        ]:
-            used[kind] += 1
-            chosen[index] = options[index][kind]
+        kind = min(options[index], key=lambda kind: (used[kind], tie_break.index(kind)))
+        used[kind] += 1
+        chosen[index] = options[index][kind]
     return [chosen[index] for index in sorted(chosen)]
 
 

@@ -104,15 +104,9 @@ class Evaluation:
     """Hold the texts of evaluation cases, and find training cases that repeat them."""
 
     def __init__(self, cases: Iterable[Case]):
-        self._questions: list[str] = []
-
-        def responses() -> Iterator[str]:
-            for case in cases:
-                self._questions.append(patient_question(case.question))
-                texts = [*(response.text for response in case.responses), case.reference or ""]
-                yield from (text for text in texts if _long(normalise(text)))
-
-        self._index = ShingleIndex(responses(), WORDS)
+        cases = list(cases)
+        self._questions = [patient_question(case.question) for case in cases]
+        self._index = ShingleIndex(text for case in cases for text in _long_texts(case))
 
     def leaks(self, cases: Iterable[Case]) -> Iterator[tuple[str, str]]:
         """Yield (case id, kind of leak) for each training case that leaks; only the first kind found."""
@@ -121,17 +115,10 @@ class Evaluation:
         for case, earlier in zip(cases, near_duplicates(questions, kept=count)[count:]):
             if earlier is not None and earlier < count:
                 yield case.id, "question of an evaluation case"
-            elif self._shares(case):
+            elif any(max(self._index.shared(text)) > MOST_SHARED for text in _long_texts(case)):
                 yield case.id, "text of an evaluation case"
             elif holds_reference(case):
                 yield case.id, "reference in a response"
-
-    def _shares(self, case: Case) -> bool:
-        texts = [*(response.text for response in case.responses), case.reference or ""]
-        # A text of fewer words than a shingle occurs elsewhere by chance.
-        return any(
-            max(self._index.shared(text)) > MOST_SHARED for text in texts if _long(normalise(text))
-        )
 
 
 def holds_reference(case: Case) -> bool:
@@ -140,6 +127,12 @@ def holds_reference(case: Case) -> bool:
     # The right response of a synthetic pair is the reference by design.
     others = (response.text for response in case.responses if response.model != "answer-right")
     return _long(reference) and any(f" {reference} " in f" {normalise(text)} " for text in others)
+
+
+def _long_texts(case: Case) -> list[str]:
+    """Return the responses and the reference without those of fewer words than a shingle, which occur elsewhere by chance."""
+    texts = [*(response.text for response in case.responses), case.reference or ""]
+    return [text for text in texts if _long(normalise(text))]
 
 
 def _long(normalised: str) -> bool:

@@ -309,7 +309,7 @@ class Partners:
                     f"{journal.path} holds a discussion of case {piece['case_id']!r} as it was before its texts or verdicts "
                     "changed: choose another --output"
                 )
-            self._add(discussion, piece)
+            discussion.add(piece)
         return list(discussions.values())
 
     def lead(self, discussions: Sequence[Discussion], journal: Journal) -> Iterator[dict[str, Any]]:
@@ -334,7 +334,7 @@ class Partners:
                     "digest": reached[case_id].mistake.digest,
                 }
                 journal.append(piece)
-                self._add(reached[case_id], piece)
+                reached[case_id].add(piece)
                 yield piece
             journal.sync()
         if waiting := sum(discussion.next_step is not None for discussion in discussions):
@@ -346,9 +346,6 @@ class Partners:
             raise RecordError(
                 f"{waiting:,} discussions have not ended, the last error: {failures[-1]}; run the same command again to go on"
             )
-
-    def _add(self, discussion: Discussion, piece: dict[str, Any]) -> None:
-        discussion.add(piece)
 
     def _prompt(self, discussion: Discussion, messages: Messages, call: int) -> Prompt:
         label = f"discussion:{template_fingerprint('discussion')}"
