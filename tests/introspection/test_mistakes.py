@@ -161,7 +161,7 @@ def test_rows_that_do_not_fit_their_cases_are_refused() -> None:
     for rows, cases, said in (
         ([], known, "data: not a single training row"),
         ([row, row], known, "stands in two training rows"),
-        ([row], {}, "'case-0' is in no file of --cases"),
+        ([row], {}, "'case-0': is in no file of --cases"),
         ([broken], known, "the verdict on record cannot be read: no score line"),
         ([row], changed, "its texts, or the rubric's wording, have changed since"),
         ([{**row, "rubric": "mine@1"}], known, "no rubric 'mine@1'"),

@@ -10,6 +10,7 @@ from typing import Any
 
 from automedeval.records import Case, RecordError, Verdict, as_shown, errors_at, read_lines
 from automedeval.records.thoughts import own_text
+from automedeval.records.types import take
 from automedeval.rubrics import Rubric
 
 REVISIONS = "revisions.jsonl"
@@ -46,13 +47,14 @@ def read_disputes(
     records = {record.get("case_id"): (place, record) for place, record in read_lines(revisions)}
     disputes: dict[str, Dispute] = {}
     for place, line in read_lines(queue):
-        case_id = line.get("case_id")
-        if not isinstance(case_id, str) or case_id not in cases:
-            raise RecordError(f"{place}: no case {case_id!r} among the study's cases")
-        if case_id in disputes:
-            raise RecordError(f"{place}: case {case_id!r} has a line already")
-        if case_id not in records:
-            raise RecordError(f"{place}: {revisions} has no record of case {case_id!r}")
+        with errors_at(place):
+            case_id = take(line, "case_id", (str,))
+            if case_id not in cases:
+                raise RecordError(f"no case {case_id!r} among the study's cases")
+            if case_id in disputes:
+                raise RecordError(f"case {case_id!r} has a line already")
+            if case_id not in records:
+                raise RecordError(f"{revisions} has no record of case {case_id!r}")
         where, record = records[case_id]
         try:
             with errors_at(place):

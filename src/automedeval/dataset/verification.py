@@ -7,9 +7,16 @@ fluency. It fails a criterion if one of them says so; the plan says how many fai
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
-from automedeval.records import RecordError, VerdictRating, read_placed
+from automedeval.records import (
+    RecordError,
+    VerdictRating,
+    errors_at,
+    read_placed,
+    without_repeats,
+)
 
 # The paper's shares of verdicts that meet each criterion, in percent (section 3.1); shown beside a data set's own.
 PAPER_SHARES = {"knowledge": 94.06, "attribution": 90.71, "fluency": 94.04}
@@ -55,32 +62,24 @@ def verify(path: str, verdicts: Mapping[tuple[str, str], Collection[str]]) -> Ve
     `verdicts` maps (case id, judge) to the digests of the verdicts to verify; ratings of others are counted only. RecordError
     for a rating without a `verdict_digest`, a score that is not 0 or 1, or a second one by the same verifier.
     """
-    scores: dict[Rated, dict[str, dict[str, float]]] = defaultdict(lambda: defaultdict(dict))
+    scores: dict[Rated, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     others = 0
-    for place, rating in read_placed(path, VerdictRating):
-        if rating.verdict_digest is None:
-            raise RecordError(
-                f"{place}: 'verdict_digest' is missing; it names the text that was rated"
-            )
-        if rating.verdict_digest not in verdicts.get((rating.case_id, rating.judge), ()):
-            others += 1
-            continue
-        if rating.score not in (0, 1):
-            raise RecordError(
-                f"{place}: 'score' must be 0 (fails) or 1 (meets), not {rating.score}"
-            )
-        by_verifier = scores[rating.case_id, rating.judge, rating.verdict_digest][rating.criterion]
-        if rating.annotator in by_verifier:
-            raise RecordError(
-                f"{place}: {rating.annotator!r} rated the verdict of {rating.judge!r} on case {rating.case_id!r} "
-                f"on {rating.criterion!r} before"
-            )
-        by_verifier[rating.annotator] = rating.score
-    failures = {}
-    for key, by_criterion in scores.items():
-        failures[key] = tuple(
-            sorted(name for name, each in by_criterion.items() if 0 in each.values())
-        )
+    placed = read_placed(path, VerdictRating)
+    for place, rating in without_repeats(placed, attrgetter("judge", "verdict_digest")):
+        with errors_at(place):
+            if rating.verdict_digest is None:
+                raise RecordError("'verdict_digest' is missing; it names the text that was rated")
+            if rating.verdict_digest not in verdicts.get((rating.case_id, rating.judge), ()):
+                others += 1
+                continue
+            if rating.score not in (0, 1):
+                raise RecordError(f"'score' must be 0 (fails) or 1 (meets), not {rating.score}")
+        key = (rating.case_id, rating.judge, rating.verdict_digest)
+        scores[key][rating.criterion].append(rating.score)
+    failures = {
+        key: tuple(sorted(name for name, given in by_criterion.items() if 0 in given))
+        for key, by_criterion in scores.items()
+    }
     rated = Counter(name for by_criterion in scores.values() for name in by_criterion)
     met = rated - Counter(name for names in failures.values() for name in names)
     # The paper's criteria first, in its order.

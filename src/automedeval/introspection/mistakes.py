@@ -11,7 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from automedeval.records import Case, RecordError, Verdict, as_shown, digest, placed_verdicts
+from automedeval.records import (
+    Case,
+    RecordError,
+    Verdict,
+    as_shown,
+    digest,
+    errors_at,
+    placed_verdicts,
+)
 from automedeval.rubrics import Rubric
 from automedeval.rubrics.grammar import ParsedAnswer, parse_verdict
 from automedeval.rubrics.prompts import judge_messages
@@ -104,44 +112,39 @@ def read_recorded(
     """
     recorded: dict[str, Recorded] = {}
     for row in rows:
-        where = f"{place}: case {row['case_id']!r}"
-        if row["case_id"] in recorded:
-            raise RecordError(f"{where} stands in two training rows")
-        if row["case_id"] not in cases:
-            raise RecordError(f"{where} is in no file of --cases")
-        if row["rubric"] not in rubrics:
-            names = ", ".join(sorted(rubrics))
-            raise RecordError(
-                f"{where}: no rubric {row['rubric']!r} among {names}; give yours with --rubrics"
-            )
-        rubric, original = rubrics[row["rubric"]], cases[row["case_id"]]
-        if not rubric.scale:
-            raise RecordError(
-                f"{where}: {rubric.name} gives choices, and a round of introspection is on scores"
-            )
-        shown = Verdict(
-            original.id,
-            row["judge"],
-            row["rubric"],
-            tuple(row["order"]),
-            extra={"models": row["models"]},
-        )
-        case = as_shown(original, shown)
-        texts = [case.responses[index].text for index in row["order"]]
-        reading = parse_verdict(row["completion"][0]["content"], rubric, len(texts))
-        if not reading.valid:
-            raise RecordError(f"{where}: the verdict on record cannot be read: {reading.error}")
-        prompt = judge_messages(
-            rubric, case.question, texts, case.reference, reading.rationale is not None
-        )
-        if prompt != row["prompt"]:
-            raise RecordError(
-                f"{where}: its texts, or the rubric's wording, have changed since the data set was built"
-            )
-        recorded[case.id] = Recorded(row, original, case, rubric, reading)
+        with errors_at(f"{place}: case {row['case_id']!r}"):
+            if row["case_id"] in recorded:
+                raise RecordError("stands in two training rows")
+            recorded[row["case_id"]] = _recorded(row, cases, rubrics)
     if not recorded:
         raise RecordError(f"{place}: not a single training row")
     return list(recorded.values())
+
+
+def _recorded(
+    row: dict[str, Any], cases: Mapping[str, Case], rubrics: Mapping[str, Rubric]
+) -> Recorded:
+    if row["case_id"] not in cases:
+        raise RecordError("is in no file of --cases")
+    if row["rubric"] not in rubrics:
+        names = ", ".join(sorted(rubrics))
+        raise RecordError(f"no rubric {row['rubric']!r} among {names}; give yours with --rubrics")
+    rubric, original = rubrics[row["rubric"]], cases[row["case_id"]]
+    if not rubric.scale:
+        raise RecordError(f"{rubric.name} gives choices, and a round of introspection is on scores")
+    about = (original.id, row["judge"], row["rubric"], tuple(row["order"]))
+    case = as_shown(original, Verdict(*about, extra={"models": row["models"]}))
+    texts = [case.responses[index].text for index in row["order"]]
+    reading = parse_verdict(row["completion"][0]["content"], rubric, len(texts))
+    if not reading.valid:
+        raise RecordError(f"the verdict on record cannot be read: {reading.error}")
+    with_reasons = reading.rationale is not None
+    prompt = judge_messages(rubric, case.question, texts, case.reference, with_reasons)
+    if prompt != row["prompt"]:
+        raise RecordError(
+            "its texts, or the rubric's wording, have changed since the data set was built"
+        )
+    return Recorded(row, original, case, rubric, reading)
 
 
 def read_judges(paths: Sequence[str], recorded: Sequence[Recorded]) -> dict[str, Verdict]:

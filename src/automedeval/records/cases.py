@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from automedeval.records.columns import Columns, Table
+from automedeval.records.errors import errors_at
 from automedeval.records.messages import without_messages
 from automedeval.records.questions import question_text
 from automedeval.records.rows import SHEETS, read_rows
@@ -32,17 +33,15 @@ def read_cases(
     seen: dict[str, str] = {}
     names: dict[str, str] = {}  # of models, without blanks
     for place, row in rows:
-        try:
+        with errors_at(place):
             case = Case.from_dict(row, least_responses)
-        except RecordError as error:
-            raise RecordError(f"{place}: {error}") from None
-        if case.id in seen:
-            raise RecordError(f"{place}: the id {case.id!r} stands at {seen[case.id]} already")
+            if case.id in seen:
+                raise RecordError(f"the id {case.id!r} stands at {seen[case.id]} already")
+            for name in case.models:
+                if (other := names.setdefault("".join(name.split()), name)) != name:
+                    both = f"the models {other!r} and {name!r}"
+                    raise RecordError(f"{both} differ by blanks alone: rename one of them")
         seen[case.id] = place
-        for name in case.models:
-            if (other := names.setdefault("".join(name.split()), name)) != name:
-                both = f"the models {other!r} and {name!r}"
-                raise RecordError(f"{place}: {both} differ by blanks alone: rename one of them")
         yield case
     if not seen:
         raise RecordError(f"{path}: the file is empty")

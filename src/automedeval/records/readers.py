@@ -119,10 +119,9 @@ def _as_text(value: object) -> str | None:
 def read_placed(path: str | Path, kind: type[Any]) -> Iterator[tuple[str, Any]]:
     """Yield ("file:line", `kind.from_dict` of the record) for every record; errors begin with the file and line."""
     for place, record in read_lines(path):
-        try:
-            yield place, kind.from_dict(record)
-        except RecordError as error:
-            raise RecordError(f"{place}: {error}") from None
+        with errors_at(place):
+            read = kind.from_dict(record)
+        yield place, read
 
 
 def read_records(path: str | Path, kind: type) -> Iterator[Any]:
