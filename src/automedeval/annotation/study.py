@@ -8,7 +8,7 @@ bad, how likely and by what the worst harm of each response is).
 
 import json
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from operator import attrgetter
@@ -32,9 +32,9 @@ from automedeval.rubrics import (
     Questions,
     Rubric,
     RubricError,
-    packaged_rubrics,
     read_questions,
     read_rubric,
+    rubrics_with,
 )
 
 DOCTORS = ("attending", "chief")
@@ -61,6 +61,7 @@ KEYS = (
 _ASSIGNED = ("raters", "overlap", "draw", "roles")
 PLAN_KEYS = {"jury": ("queue", "roles"), "harm": _ASSIGNED}
 PLAN_KEYS |= dict.fromkeys(("rate", "verify", "prefer"), (*_ASSIGNED, "judges"))
+Verdicts = dict[tuple[str, str], Verdict]  # (case id, judge) → the one to rate or compare
 
 
 @dataclass(frozen=True)
@@ -113,7 +114,7 @@ class Study:
         str, Case
     ]  # by id, with the responses that are shown: its own, and the reference if a teacher judged it
     response_counts: Mapping[str, int]  # case id → number of the case's own responses
-    verdicts: Mapping[tuple[str, str], Verdict]  # (case id, judge) → the one to rate or compare
+    verdicts: Verdicts
     disputes: Mapping[str, Dispute]  # case id → the mistake that the jury decides
     annotators: tuple[Annotator, ...]
     plans: Mapping[str, KindPlan]  # by kind, in the order of the file
@@ -204,10 +205,8 @@ class _StudyReader(YamlFile):
         database = self.take(content, "database", str).removeprefix("sqlite:///")
         if "://" in database or not database.strip():
             self.fail("database", "must be the path of an SQLite file")
-        seed, order = (
-            self.take(content, "seed", int, 0),
-            self.take(content, "order", str, "file", ORDERS),
-        )
+        seed = self.take(content, "seed", int, 0)
+        order = self.take(content, "order", str, "file", ORDERS)
         annotators = self.annotators(content)
         rubric, questions = self.rubrics(content)
         every = self.cases(content)
@@ -220,6 +219,26 @@ class _StudyReader(YamlFile):
         verdicts = {
             key: verdict for key, verdict in valid.items() if (verdict.rationale or "").strip()
         }
+        plans = self.plans(content, annotators, verdicts)
+        disputes = self.disputes(content, every, rubric) if "jury" in plans else {}
+        items: list[Item] = []
+        for plan in plans.values():
+            able = sum(each.role in plan.roles for each in annotators)
+            asked = list(disputes) if plan.kind == "jury" else self.askable(plan, cases, verdicts)
+            asked = self.drawn(plan, asked, seed)
+            if order == "random":
+                asked = random.Random(f"{seed}:order").sample(asked, len(asked))
+            for place, case_id in enumerate(asked):
+                needed = able if place < plan.overlap else plan.raters
+                items.append(_item(plan, case_id, verdicts, needed))
+        counts = {case.id: len(case.responses) for case in every.values()}
+        files = (cases, counts, verdicts, disputes, annotators, plans)
+        return Study(title, self.place, rubric, questions, *files, tuple(items), seed, database)
+
+    def plans(
+        self, content: Mapping[str, Any], annotators: Sequence[Annotator], verdicts: Verdicts
+    ) -> dict[str, KindPlan]:
+        """Return the plans of the kinds that the study has, in the order of the file."""
         plans = {
             kind: self.plan(kind, content[kind], annotators, verdicts)
             for kind in content
@@ -232,44 +251,29 @@ class _StudyReader(YamlFile):
                 "verify",
                 f"asks other questions about verdicts than {other[0]}: it needs a study of its own",
             )
-        disputes = self.disputes(content, every, rubric) if "jury" in plans else {}
-        items = []
-        for plan in plans.values():
-            judges = {
-                name: tuple(judge for judge in plan.judges if (name, judge) in verdicts)
-                for name in every
-            }
-            if plan.kind == "jury":
-                ids = list(disputes)
-            else:
-                least = {"verify": 1, "prefer": 2}.get(plan.kind, 0)
-                ids = [case_id for case_id in cases if len(judges[case_id]) >= least]
-                if not ids:
-                    whose = f" of both {' and '.join(plan.judges)}" if least == 2 else ""
-                    self.fail(plan.kind, f"no case has a valid verdict{whose}")
-            if plan.draw is not None:
-                if not 1 <= plan.draw <= len(ids):
-                    self.fail(
-                        f"{plan.kind}.draw",
-                        f"must be from 1 to the {len(ids):,} cases to draw from, not {plan.draw}",
-                    )
-                # Paper: Appendix E has "87 randomly selected test samples". The order of the file does not change the draw.
-                chosen = set(
-                    random.Random(f"{seed}:draw:{plan.kind}").sample(sorted(ids), plan.draw)
-                )
-                ids = [case_id for case_id in ids if case_id in chosen]
-            if order == "random":
-                ids = random.Random(f"{seed}:order").sample(ids, len(ids))
-            able = sum(each.role in plan.roles for each in annotators)
-            for place, case_id in enumerate(ids):
-                key = "/".join(
-                    (plan.kind, case_id, *(judges[case_id] if plan.kind == "prefer" else ()))
-                )
-                needed = able if place < plan.overlap else plan.raters
-                items.append(Item(key, plan.kind, case_id, judges[case_id], needed))
-        counts = {case.id: len(case.responses) for case in every.values()}
-        files = (cases, counts, verdicts, disputes, annotators, plans)
-        return Study(title, self.place, rubric, questions, *files, tuple(items), seed, database)
+        return plans
+
+    def askable(self, plan: KindPlan, cases: Iterable[str], verdicts: Verdicts) -> list[str]:
+        """Return the cases that have the verdicts which a kind needs."""
+        least = {"verify": 1, "prefer": 2}.get(plan.kind, 0)
+        ids = [case_id for case_id in cases if len(_judges_on(case_id, plan, verdicts)) >= least]
+        if not ids:
+            whose = f" of both {' and '.join(plan.judges)}" if least == 2 else ""
+            self.fail(plan.kind, f"no case has a valid verdict{whose}")
+        return ids
+
+    def drawn(self, plan: KindPlan, ids: list[str], seed: int) -> list[str]:
+        """Return the cases that a plan draws, in their order; all of them without `draw`."""
+        if plan.draw is None:
+            return ids
+        if not 1 <= plan.draw <= len(ids):
+            self.fail(
+                f"{plan.kind}.draw",
+                f"must be from 1 to the {len(ids):,} cases to draw from, not {plan.draw}",
+            )
+        # Paper: Appendix E has "87 randomly selected test samples". The order of the file does not change the draw.
+        chosen = set(random.Random(f"{seed}:draw:{plan.kind}").sample(sorted(ids), plan.draw))
+        return [case_id for case_id in ids if case_id in chosen]
 
     def annotators(self, content: Mapping[str, Any]) -> tuple[Annotator, ...]:
         annotators: dict[str, Annotator] = {}
@@ -331,9 +335,9 @@ class _StudyReader(YamlFile):
 
     def verdicts(
         self, content: Mapping[str, Any], cases: Mapping[str, Case], rubric: Rubric
-    ) -> dict[tuple[str, str], Verdict]:
+    ) -> Verdicts:
         """Return the valid verdicts on the cases by the study's rubric; skip verdicts on other cases or by other rubrics."""
-        verdicts: dict[tuple[str, str], Verdict] = {}
+        verdicts: Verdicts = {}
         files = self.texts(content, "verdicts", ())
         for _, verdict in placed_verdicts(files, cases, with_reference=True):
             if verdict.case_id in cases and verdict.valid and verdict.rubric == rubric.name:
@@ -346,15 +350,14 @@ class _StudyReader(YamlFile):
         self, content: Mapping[str, Any], cases: Mapping[str, Case], rubric: Rubric
     ) -> dict[str, Dispute]:
         queue = self.take(content["jury"] or {}, "queue", str, inside="jury.")
-        rubrics = {each.name: each for each in (*map(read_rubric, packaged_rubrics()), rubric)}
-        return read_disputes(queue, cases, rubrics)
+        return read_disputes(queue, cases, rubrics_with([]) | {rubric.name: rubric})
 
     def plan(
         self,
         kind: str,
         entry: Any,
         annotators: Sequence[Annotator],
-        verdicts: Mapping[tuple[str, str], Verdict],
+        verdicts: Verdicts,
     ) -> KindPlan:
         entry, inside = {} if entry is None else entry, f"{kind}."
         self.only(entry, PLAN_KEYS[kind], inside)
@@ -391,3 +394,14 @@ class _StudyReader(YamlFile):
                 f"no valid verdict with a rationale of {missing[0]!r} on these cases; {there}",
             )
         return KindPlan(kind, raters, overlap, roles, judges, draw)
+
+
+def _judges_on(case_id: str, plan: KindPlan, verdicts: Verdicts) -> tuple[str, ...]:
+    """Return the judges of a plan that have a verdict on a case."""
+    return tuple(judge for judge in plan.judges if (case_id, judge) in verdicts)
+
+
+def _item(plan: KindPlan, case_id: str, verdicts: Verdicts, needed: int) -> Item:
+    judges = _judges_on(case_id, plan, verdicts)
+    compared = judges if plan.kind == "prefer" else ()
+    return Item("/".join((plan.kind, case_id, *compared)), plan.kind, case_id, judges, needed)
