@@ -7,7 +7,7 @@ import hashlib
 import json
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -189,45 +189,45 @@ def write_splits(
 
     A split without rows is left out: `datasets` cannot read an empty file. `encoder` counts tokens as in `row_faults`.
     """
-    facts, sources, teachers = {}, Counter[tuple](), Counter[tuple]()
+    every = [row for rows in splits.values() for row in rows]
+    facts = {}
     for name, rows in splits.items():
-        if not rows:
-            continue
-        table = pa.Table.from_pylist(list(rows), schema=SCHEMA)
-        pa.parquet.write_table(table, folder / f"{name}.parquet", compression="zstd")
-        sources.update((row["source"] or UNSTATED, row["license"] or UNSTATED) for row in rows)
-        teachers.update((row["teacher"], row["judge"], row["rubric"]) for row in rows)
-        texts = "".join(json.dumps(row, sort_keys=True) for row in rows)
-        tokens = sorted(filter(None, row_lengths(rows, encoder)))
-        facts[name] = {
-            "rows": len(rows),
-            "fingerprint": hashlib.sha256(texts.encode()).hexdigest()[:12],
-            **{
-                key: dict(sorted(Counter(row[key] or UNSTATED for row in rows).items()))
-                for key in TALLIED
-            },
-            "tokens": {
-                "median": tokens[len(tokens) // 2] if tokens else None,
-                "most": tokens[-1] if tokens else None,
-            },
-        }
+        if rows:
+            table = pa.Table.from_pylist(list(rows), schema=SCHEMA)
+            pa.parquet.write_table(table, folder / f"{name}.parquet", compression="zstd")
+            facts[name] = _facts_of(rows, encoder)
     return {
         # of all rows of all splits: what ties a model to the data it was trained on
         "fingerprint": digest([[name, facts[name]["fingerprint"]] for name in sorted(facts)]),
         "splits": facts,
-        "licenses": sorted({license for _, license in sources}),
-        "sources": [
-            dict(zip(("source", "license", "rows"), (*key, sources[key])))
-            for key in sorted(sources)
-        ],
-        "teachers": [
-            dict(zip(("teacher", "judge", "rubric", "rows"), (*key, teachers[key])))
-            for key in sorted(teachers)
-        ],
-        "reference_rows": sum(
-            row["models"][-1] == REFERENCE for rows in splits.values() for row in rows
-        ),
+        "licenses": sorted(_tally(every, "license")),
+        "sources": _rows_by(every, "source", "license"),
+        "teachers": _rows_by(every, "teacher", "judge", "rubric"),
+        "reference_rows": sum(row["models"][-1] == REFERENCE for row in every),
     }
+
+
+def _facts_of(rows: Sequence[Mapping[str, Any]], encoder: PromptEncoder | None) -> dict[str, Any]:
+    texts = "".join(json.dumps(row, sort_keys=True) for row in rows)
+    tokens = sorted(filter(None, row_lengths(rows, encoder)))
+    median, most = (tokens[len(tokens) // 2], tokens[-1]) if tokens else (None, None)
+    return {
+        "rows": len(rows),
+        "fingerprint": hashlib.sha256(texts.encode()).hexdigest()[:12],
+        **{name: _tally(rows, name) for name in TALLIED},
+        "tokens": {"median": median, "most": most},
+    }
+
+
+def _tally(rows: Iterable[Mapping[str, Any]], column: str) -> dict[str, int]:
+    """Return how many rows have each value of a column."""
+    return dict(sorted(Counter(row[column] or UNSTATED for row in rows).items()))
+
+
+def _rows_by(rows: Iterable[Mapping[str, Any]], *columns: str) -> list[dict[str, Any]]:
+    """Return the combinations of values in some columns, each with how many `rows` have it."""
+    counts = Counter(tuple(row[column] or UNSTATED for column in columns) for row in rows)
+    return [dict(zip(columns, values)) | {"rows": counts[values]} for values in sorted(counts)]
 
 
 def write_card(folder: Path, statistics: Mapping[str, Any]) -> None:
