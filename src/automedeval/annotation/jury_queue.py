@@ -3,7 +3,7 @@
 The queue is the jury.jsonl of recipes/introspect_discuss.py; verdicts and discussions are in the revisions.jsonl beside it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -85,21 +85,12 @@ def _dispute(
             f"'order' and 'models' are not those of the data set: {record['order']}, {models}"
         )
 
-    def verdict(
-        values: Mapping[str, Any], order: Sequence[int], valid: bool, error: str | None
-    ) -> Verdict:
-        scores, extra = (
-            None if values["scores"] is None else tuple(values["scores"]),
-            {"models": models},
-        )
-        about = (case.id, values["judge"], name, tuple(order), None, 0)
-        return Verdict(*about, valid, error, values["rationale"], scores, extra=extra)
-
-    old, judged = record["old_verdict"], record["judge_verdict"]
-    recorded = verdict(old, record["order"], True, None)
+    about = {"case_id": case.id, "rubric": name, "models": models}
+    old = record["old_verdict"] | {"order": record["order"], "valid": True}
+    recorded, judged = map(Verdict.from_dict, (old | about, record["judge_verdict"] | about))
     if line.get("judge") not in (None, recorded.judge):
         raise RecordError(
-            f"is on a verdict of {line['judge']!r}, and the one on record is of {old['judge']!r}"
+            f"is on a verdict of {line['judge']!r}, and the one on record is of {recorded.judge!r}"
         )
     exchanges = tuple(
         (f"{piece['role'].capitalize()} {piece['exchange']}", text)
@@ -107,6 +98,6 @@ def _dispute(
         if piece["role"] in ("suggestion", "review")
         and (text := own_text(piece["text"] or "").strip())
     )
-    other = verdict(judged, judged["order"], judged["valid"], judged["error"])
     shown = tuple(record["shown"] or record["order"])
-    return Dispute(line, as_shown(case, recorded), rubrics[name], recorded, other, exchanges, shown)
+    shown_case = as_shown(case, recorded)
+    return Dispute(line, shown_case, rubrics[name], recorded, judged, exchanges, shown)

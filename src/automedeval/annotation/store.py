@@ -25,6 +25,8 @@ from automedeval.annotation.forms import checked
 from automedeval.annotation.study import Annotator, Study
 from automedeval.annotation.validation import Refused, checked_reason
 
+# Columns that the history tells as they are.
+TOLD = ("assignment", "item", "kind", "case_id", "judges", "annotator", "role")
 RETURNED = 3600.0  # seconds without activity after which an assignment no longer counts as taken
 
 
@@ -215,21 +217,14 @@ class Store(db.Database):
         `counts` is whether an answer still counts, which an undo ends; it is None for other events.
         """
         for row in self._events():
-            event = {
+            when = datetime.fromtimestamp(row.at, UTC).isoformat(timespec="milliseconds")
+            about = {name: getattr(row, name) for name in TOLD}
+            yield {
                 "what": row.what,
-                "when": datetime.fromtimestamp(row.at, UTC).isoformat(timespec="milliseconds"),
-            }
-            event |= {
-                name: getattr(row, name)
-                for name in ("assignment", "item", "kind", "case_id", "judges")
-            }
-            event |= {
-                "annotator": row.annotator,
-                "role": row.role,
+                "when": when,
+                **about,
                 "order": row.slots,
                 "part": row.part or None,
-            }
-            yield event | {
                 "content": row.content or None,
                 "counts": row.id > row.since if row.what == "answer" else None,
             }
