@@ -446,9 +446,7 @@ def account(discussions: Sequence[Discussion], suggester: str, reviewer: str) ->
                 f"{piece['case_id']!r}: {begins!r}"
             )
     at = Counter(each.accepted[0] for each in discussions if each.accepted and each.consensus)
-    unreadable = {
-        role: count for role, said in errors.items() if (count := len(list(filter(None, said))))
-    }
+    unreadable = {role: sum(map(bool, said)) for role, said in errors.items()}
     exchanges = ", ".join(
         f"exchange {exchange}: {count:,}" for exchange, count in sorted(at.items())
     )
@@ -457,7 +455,7 @@ def account(discussions: Sequence[Discussion], suggester: str, reviewer: str) ->
         f"discussion: {suggester} suggests, {reviewer} reviews",
         f"discussion: {len(discussions):,} mistakes → {agreed}, {len(discussions) - at.total():,} without",
     ]
-    if unreadable:
-        words = ", ".join(f"{what}: {count:,}" for what, count in unreadable.items())
+    words = ", ".join(f"{what}: {count:,}" for what, count in unreadable.items() if count)
+    if words:
         lines.append(f"discussion: could not be read, {words}")
     return lines

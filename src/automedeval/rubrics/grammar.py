@@ -196,13 +196,11 @@ def reading_from_values(
     return ParsedAnswer(True, rationale=rationale, choices=choices)
 
 
-def same_on_every_criterion(
-    scores: Sequence[int], rubric: Rubric, rationale: str | None = None
-) -> ParsedAnswer:
+def same_on_every_criterion(scores: Sequence[int], rubric: Rubric) -> ParsedAnswer:
     """Return the answer that gives each response, in slot order, one score, the same on every criterion that it scores."""
     if rubric.scores_criteria:
-        return _scored([score for score in scores for _ in rubric.criteria], rubric, rationale)
-    return ParsedAnswer(True, rationale=rationale, scores=tuple(scores))
+        return _scored([score for score in scores for _ in rubric.criteria], rubric, None)
+    return ParsedAnswer(True, scores=tuple(scores))
 
 
 def _scored(values: Sequence[int], rubric: Rubric, rationale: str | None) -> ParsedAnswer:
