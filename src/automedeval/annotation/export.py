@@ -1,6 +1,5 @@
 """Write the answers of a study as the records that the recipes read."""
 
-import itertools
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -32,40 +31,34 @@ def exported(store: Store) -> tuple[dict[str, str], dict[str, int]]:
     """
     study, references = store.study, 0
     lines: dict[str, list[dict[str, Any]]] = {name: [] for name in FILES}
-    decided: set[str] = set()
+    decided: dict[str, dict[str, Any]] = {}
     for answer in store.answers():
         item, content, part = answer.item, answer.content, answer.part
         if part in (RESPONSES, HARM):
-            given, name = (
-                ("scores", "ratings.jsonl") if part == RESPONSES else ("choices", "harm.jsonl")
-            )
-            for slot, response in zip(map(str, itertools.count(1)), answer.order):
-                about = {"model": study.case_of(item).responses[response].model}
-                comment = content["comments"].get(slot)
+            models, rubric = study.case_of(item).models, study.rubric_of(item).name
+            for slot, response in enumerate(answer.order, 1):
+                given = content["scores" if part == RESPONSES else "choices"][str(slot)]
+                about = {"model": models[response], "rubric": rubric}
+                comment = content["comments"].get(str(slot))
                 if study.is_reference(item, response):
-                    references += len(content[given][slot])
+                    references += len(given)
                 elif part == RESPONSES:
-                    by = {"rubric": study.rubric_of(item).name}
-                    lines[name] += _ratings(answer, about | by, content[given][slot], comment)
+                    lines["ratings.jsonl"] += _ratings(answer, about, given, comment)
                 else:
-                    choices = {
-                        "rubric": study.rubric_of(item).name,
-                        "choices": content[given][slot],
-                    }
-                    lines[name].append(_by(answer, about) | choices | {"comment": comment})
+                    line = _by(answer, about) | {"choices": given, "comment": comment}
+                    lines["harm.jsonl"].append(line)
         elif part == PREFERENCE:
             lines["preferences.jsonl"] += _preferences(answer)
         elif part == DECISION:
             # Paper: one chief physician is the jury. Of several decisions the first counts: a queue has one line per case.
-            if item.case_id not in decided:
-                lines["jury.jsonl"].append(_decision(answer, study.disputes[item.case_id]))
-            decided.add(item.case_id)
+            decided.setdefault(item.case_id, _decision(answer, study.disputes[item.case_id]))
         else:
             judge, comment = part.removeprefix(VERDICT), content["comment"] or None
             about = {"judge": judge, "verdict_digest": study.verdicts[item.case_id, judge].digest}
             lines["verdict_ratings.jsonl"] += _ratings(
                 answer, about, content["scores"], comment, content["tags"]
             )
+    lines["jury.jsonl"] += decided.values()
     lines["history.jsonl"] += store.history()
     kept = {name: records for name, records in lines.items() if records}
     texts = {name: json_lines(records) for name, records in kept.items()}
