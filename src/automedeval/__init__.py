@@ -14,7 +14,7 @@ from automedeval.records import (
     read_cases,
     read_records,
 )
-from automedeval.rubrics import Criterion, Rubric, RubricError, packaged_rubrics, read_rubric
+from automedeval.rubrics import Criterion, Rubric, packaged_rubrics, read_rubric
 
 if TYPE_CHECKING:
     from automedeval.judges.judge import Judge, load_judge
@@ -36,7 +36,6 @@ __all__ = [
     "RecordError",
     "Response",
     "Rubric",
-    "RubricError",
     "Verdict",
     "Verdicts",
     "judge_dataset",

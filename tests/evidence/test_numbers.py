@@ -1,7 +1,6 @@
 """The numbers of answers beside those of references, and how they are read beside pint."""
 
 import re
-from importlib import resources
 
 import pytest
 from hypothesis import given
@@ -11,9 +10,9 @@ from tables import rows_of
 from automedeval.evidence.numbers import differences, numbers
 from automedeval.evidence.run import marked_numbers
 from automedeval.evidence.statements import Evidence
-from automedeval.records.yaml_file import load_yaml
+from automedeval.records.tables import packaged
 
-KNOWN = load_yaml((resources.files("automedeval.evidence") / "templates/numbers.yaml").read_bytes())
+KNOWN = packaged("evidence", "numbers")
 
 
 @pytest.mark.parametrize(

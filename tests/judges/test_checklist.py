@@ -14,7 +14,7 @@ from automedeval.judges.checklist import ChecklistJudge
 from automedeval.models.endpoint import OpenAIChat
 from automedeval.models.local import LocalChat
 from automedeval.records import Case, RecordError
-from automedeval.rubrics import RubricError, read_rubric
+from automedeval.rubrics import read_rubric
 from automedeval.rubrics.rubric import PACKAGED
 
 CRITERIA = rows_of(__file__)["criteria"]
@@ -173,5 +173,5 @@ def test_a_checklist_has_no_criteria_of_its_own(tmp_path):
         ),
     ):
         (tmp_path / "own.yaml").write_text(yaml.safe_dump(content | change))
-        with pytest.raises(RubricError, match=said):
+        with pytest.raises(RecordError, match=said):
             read_rubric(tmp_path / "own.yaml")

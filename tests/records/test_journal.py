@@ -110,7 +110,10 @@ def test_of_two_writers_of_one_file_each_reader_gets_a_whole_content(tmp_path):
 
 @pytest.mark.parametrize(
     ("place", "why"),
-    [("file/j.jsonl", "its folder is a file"), ("file/folder/j.jsonl", "Not a directory")],
+    [
+        ("file/j.jsonl", "a file stands where a folder is needed"),
+        ("file/folder/j.jsonl", "Not a directory"),
+    ],
 )
 def test_a_folder_that_cannot_be_made_is_told(tmp_path, place, why):
     (tmp_path / "file").touch()

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tables import refused, rows_of
 
 from automedeval.records import question_text
-from automedeval.rubrics import RubricError, packaged_rubrics
+from automedeval.rubrics import packaged_rubrics
 from automedeval.rubrics.grammar import answer_form
 from automedeval.rubrics.prompts import fenced, judge_messages, likelihood_texts
 
@@ -145,7 +145,7 @@ OWN = {"inputs": ["question", "responses", "reference"], "scale": {"minimum": 1,
 )
 def test_a_faulty_template_is_a_fault_of_the_rubric(tmp_path, template, said):
     rubric = read_rubric(own_rubric(tmp_path, template, **OWN))
-    with refused("own.jinja: ", said, kind=RubricError):
+    with refused("own.jinja: ", said):
         judge_messages(rubric, QUESTION, RESPONSES, reference=REFERENCE)
 
 

@@ -7,7 +7,8 @@ import pytest
 import yaml
 from tables import refused, rows_of
 
-from automedeval.rubrics import RubricError, packaged_rubrics, read_rubric
+from automedeval.records import RecordError
+from automedeval.rubrics import packaged_rubrics, read_rubric
 from automedeval.rubrics.grammar import format_verdict, parse_verdict
 
 TABLE = rows_of(__file__)
@@ -153,7 +154,7 @@ def test_a_faulty_file_is_refused_by_name_and_key(tmp_path, file, key, value, sa
     else:
         place[last] = value
     path = written(tmp_path, content)
-    with refused(f"{path}: ", *said, kind=RubricError):
+    with refused(f"{path}: ", *said):
         read_rubric(path)
 
 
@@ -163,12 +164,12 @@ def test_a_faulty_file_is_refused_by_name_and_key(tmp_path, file, key, value, sa
 def test_a_file_that_is_no_mapping_is_refused_by_name(tmp_path, content, said):
     path = tmp_path / "own.yaml"
     path.write_bytes(content.encode("latin-1"))
-    with refused(f"{path}: ", said, kind=RubricError):
+    with refused(f"{path}: ", said):
         read_rubric(path)
 
 
 def test_an_unknown_id_or_file_is_refused(tmp_path):
-    with pytest.raises(RubricError, match=r"nowhere\.yaml: No such file"):
+    with pytest.raises(RecordError, match=r"nowhere\.yaml: No such file"):
         read_rubric(tmp_path / "nowhere.yaml")
-    with pytest.raises(RubricError, match=r"no rubric 'bedside'.*automedeval.*just_eval_pairwise"):
+    with pytest.raises(RecordError, match=r"no rubric 'bedside'.*automedeval.*just_eval_pairwise"):
         read_rubric("bedside")

@@ -14,7 +14,8 @@ from programs import ROOT, SAMPLE, error_line, run_recipe
 from tables import refused, rows_of
 
 from automedeval.models.tokenization import PromptEncoder
-from automedeval.rubrics import RubricError, packaged_rubrics, read_rubric
+from automedeval.records import RecordError
+from automedeval.rubrics import packaged_rubrics, read_rubric
 from automedeval.rubrics.grammar import answer_form
 from automedeval.rubrics.prompts import fenced, judge_messages
 
@@ -31,7 +32,7 @@ def test_a_template_runs_no_code_reads_no_file_and_writes_no_gigabyte(
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     responses, anchors = ["one", "two"], dict(rubric.anchors)
-    with pytest.raises(RubricError, match=r"\Aown\.jinja: .+\Z"):
+    with pytest.raises(RecordError, match=r"\Aown\.jinja: .+\Z"):
         judge_messages(rubric, "Why?", responses)
     assert (responses, dict(rubric.anchors), os.listdir()) == (["one", "two"], anchors, [])
 
@@ -51,7 +52,7 @@ def test_a_template_runs_no_code_reads_no_file_and_writes_no_gigabyte(
 def test_a_template_stands_beside_its_rubric(tmp_path: Path, name: str) -> None:
     (tmp_path / "secret.txt").write_text("{% block user %}a secret{% endblock %}", encoding="utf-8")
     with pytest.raises(
-        RubricError, match=r"own\.yaml: template: .*(name of a file without a folder|no file)"
+        RecordError, match=r"own\.yaml: template: .*(name of a file without a folder|no file)"
     ):
         read_rubric(
             own_rubric(tmp_path / "rubric", "{% block user %}mine{% endblock %}", template=name)

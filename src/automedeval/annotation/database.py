@@ -15,7 +15,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from automedeval.records import RecordError
+from automedeval.records import RecordError, foreign_errors_at
 
 BUSY = 30.0  # seconds that a transaction waits for those of other processes
 OPEN, DONE, SKIPPED = "open", "done", "skipped"  # states of an assignment
@@ -47,31 +47,31 @@ class Database:
     def __init__(self, file: str, fingerprint: str, place: str):
         # One connection that threads wait for: SQLite has one writer at a time in any case.
         self._lock, path = threading.Lock(), Path(file).absolute()
-        try:
-            with ExitStack() as opened:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                # Only the user who runs the study can read the answers; SQLite gives its other files the same rights.
-                os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
-                self._connection = sqlite3.connect(
-                    path, BUSY, isolation_level=None, check_same_thread=False
+        unopened = foreign_errors_at(
+            f"{place}: database: {file} cannot be opened", sqlite3.Error, OSError
+        )
+        with unopened, ExitStack() as opened:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            # Only the user who runs the study can read the answers; SQLite gives its other files the same rights.
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+            self._connection = sqlite3.connect(
+                path, BUSY, isolation_level=None, check_same_thread=False
+            )
+            opened.callback(self.close)
+            self._connection.row_factory = DatabaseRow
+            for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON"):
+                self._connection.execute(f"PRAGMA {pragma}")
+            with self.transaction() as connection:
+                for statement in TABLES.split(";"):
+                    connection.execute(statement)
+                put(connection, "settings", "IGNORE", name="study", value=fingerprint)
+                stored = setting(connection, "study")
+            if stored != fingerprint:
+                raise RecordError(
+                    f"{place}: database: {file} belongs to another study, or the cases, verdicts or rubrics changed "
+                    f"({stored}, now {fingerprint}): choose another database"
                 )
-                opened.callback(self.close)
-                self._connection.row_factory = DatabaseRow
-                for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON"):
-                    self._connection.execute(f"PRAGMA {pragma}")
-                with self.transaction() as connection:
-                    for statement in TABLES.split(";"):
-                        connection.execute(statement)
-                    put(connection, "settings", "IGNORE", name="study", value=fingerprint)
-                    stored = setting(connection, "study")
-                if stored != fingerprint:
-                    raise RecordError(
-                        f"{place}: database: {file} belongs to another study, or the cases, verdicts or rubrics changed "
-                        f"({stored}, now {fingerprint}): choose another database"
-                    )
-                opened.pop_all()
-        except (sqlite3.Error, OSError) as error:
-            raise RecordError(f"{place}: database: {file} cannot be opened: {error}") from None
+            opened.pop_all()
 
     def close(self) -> None:
         self._connection.close()

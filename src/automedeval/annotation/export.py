@@ -9,7 +9,7 @@ from automedeval.annotation.database import DatabaseRow
 from automedeval.annotation.jury_queue import Dispute
 from automedeval.annotation.store import Store
 from automedeval.annotation.study import DECISION, HARM, PREFERENCE, RESPONSES, VERDICT
-from automedeval.records import RecordError, read_lines
+from automedeval.records import RecordError, foreign_errors_at, read_lines
 from automedeval.records.journal import json_lines, write_whole
 from automedeval.rubrics.slots import by_response, renamed
 
@@ -74,7 +74,7 @@ def write_export(store: Store, folder: str | Path) -> dict[str, int]:
     """
     texts, counts = exported(store)
     folder = Path(folder)
-    try:
+    with foreign_errors_at(folder, OSError):
         folder.mkdir(parents=True, exist_ok=True)
         _check_same_study(folder, texts.get("history.jsonl", ""))
         for name in FILES:
@@ -82,8 +82,6 @@ def write_export(store: Store, folder: str | Path) -> dict[str, int]:
                 write_whole(folder / name, texts[name])
             else:
                 (folder / name).unlink(missing_ok=True)
-    except OSError as error:
-        raise RecordError(f"{folder}: {error.strerror or error}") from None
     return counts
 
 

@@ -8,7 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from automedeval.records import Case, RecordError, Verdict, as_shown, errors_at, read_lines
+from automedeval.records import (
+    Case,
+    RecordError,
+    Verdict,
+    as_shown,
+    errors_at,
+    foreign_errors_at,
+    read_lines,
+)
 from automedeval.records.thoughts import own_text
 from automedeval.records.types import take
 from automedeval.rubrics import Rubric
@@ -56,17 +64,9 @@ def read_disputes(
             if case_id not in records:
                 raise RecordError(f"{revisions} has no record of case {case_id!r}")
         where, record = records[case_id]
-        try:
-            with errors_at(place):
-                disputes[case_id] = _dispute(line, record, cases[case_id], rubrics)
-        except (
-            KeyError,
-            TypeError,
-            AttributeError,
-        ) as error:  # a record that another program wrote
-            raise RecordError(
-                f"{where}: not a record of recipes/introspect_discuss.py ({error!r})"
-            ) from None
+        foreign = f"{where}: not a record of recipes/introspect_discuss.py"
+        with foreign_errors_at(foreign, KeyError, TypeError, AttributeError), errors_at(place):
+            disputes[case_id] = _dispute(line, record, cases[case_id], rubrics)
     if not disputes:
         raise RecordError(f"{queue}: nothing waits for the jury")
     return disputes

@@ -22,6 +22,7 @@ from automedeval.records import (
     Verdict,
     as_shown,
     digest,
+    errors_at,
     placed_verdicts,
     read_cases,
 )
@@ -31,7 +32,6 @@ from automedeval.rubrics import (
     TAGS,
     Questions,
     Rubric,
-    RubricError,
     read_questions,
     read_rubric,
     rubrics_with,
@@ -300,10 +300,8 @@ class _StudyReader(YamlFile):
         read: list[Any] = []
         for key, default in named:
             name = self.take(content, key, str, default)
-            try:
+            with errors_at(f"{self.place}: {key}"):
                 read.append(read_questions(name) if key == "verdict_rubric" else read_rubric(name))
-            except RubricError as error:
-                self.fail(key, str(error))
         rubric, questions = read
         asked = {
             "rate": "rating responses",

@@ -21,7 +21,7 @@ from automedeval.meta_evaluation.report.arguments import ReportArguments
 from automedeval.meta_evaluation.report.gate import compare_two
 from automedeval.meta_evaluation.report.report import make_report, read_judged
 from automedeval.models.arguments import EncoderArguments
-from automedeval.records import RecordError
+from automedeval.records import foreign_errors_at
 from automedeval.records.command_line import parse
 from automedeval.records.extras import install
 from automedeval.records.journal import write_json
@@ -56,8 +56,6 @@ def pass_gate(args: ReportArguments) -> int:
 
 def rationale_metric() -> Callable[..., dict[str, Any]]:
     """Return the metric of rationales, which loads torch; raise RecordError if what it needs is not installed."""
-    try:
+    with foreign_errors_at("--teacher_verdicts", ImportError, advice=f"; {install('metric')}"):
         from automedeval.metrics.rationale_score.rationale_score import rationale_score
-    except ImportError as error:
-        raise RecordError(f"--teacher_verdicts: {error}; {install('metric')}") from None
     return rationale_score

@@ -17,7 +17,14 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from automedeval.models.tokenization import PromptEncoder, row_lengths
-from automedeval.records import REFERENCE, RecordError, digest, errors_at, read_json
+from automedeval.records import (
+    REFERENCE,
+    RecordError,
+    digest,
+    errors_at,
+    foreign_errors_at,
+    read_json,
+)
 from automedeval.records.journal import lock, write_json, write_whole
 from automedeval.records.templates import environment
 from automedeval.records.types import take
@@ -106,10 +113,8 @@ def read_dataset(place: str | Path) -> Dataset:
 def read_table(place: str | Path, split: str) -> pa.Table:
     """Return the rows of a split; RecordError if the file does not exist or cannot be read."""
     file = Path(place) / f"{split}.parquet"
-    try:
+    with foreign_errors_at(f"{file}: cannot be read", OSError, pa.ArrowException):
         return pa.parquet.read_table(file)
-    except (OSError, pa.ArrowException) as error:
-        raise RecordError(f"{file}: cannot be read: {' '.join(str(error).split())[:200]}") from None
 
 
 def read_split(place: str | Path, split: str) -> pa.Table:
@@ -120,10 +125,8 @@ def read_split(place: str | Path, split: str) -> pa.Table:
     from datasets import ReadInstruction  # slow to import, and most readers take whole splits
 
     sizes = {name: facts["rows"] for name, facts in read_statistics(place)["splits"].items()}
-    try:
+    with foreign_errors_at(f"{place}, {split}", ValueError, AssertionError):
         parts = ReadInstruction.from_spec(split).to_absolute(sizes)
-    except (ValueError, AssertionError) as error:
-        raise RecordError(f"{place}, {split}: {error}") from None
     tables = [
         read_table(place, part.splitname).slice(part.from_, part.to - part.from_) for part in parts
     ]

@@ -10,7 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from automedeval.evidence.statements import sentences
-from automedeval.records import RecordError, digest, named_file, read_placed, whole
+from automedeval.records import (
+    RecordError,
+    digest,
+    foreign_errors_at,
+    named_file,
+    read_placed,
+    read_text,
+    whole,
+)
 
 TOKENS, OVERLAP = (
     200,
@@ -105,10 +113,7 @@ class Book:
         elif suffix == ".pdf":
             blocks = self._pdf_blocks()
         else:
-            try:
-                text = self.file.read_text(encoding="utf-8-sig")
-            except UnicodeDecodeError as error:
-                raise RecordError(f"{self.file}: not UTF-8 (byte {error.start + 1})") from None
+            text = read_text(self.file)
             plain = (Block("", None, paragraph) for paragraph in _paragraphs(text))
             blocks = list(plain if suffix == ".txt" else _markdown_blocks(text))
         if not blocks:
@@ -123,12 +128,8 @@ class Book:
     def _pdf_blocks(self) -> list[Block]:
         pages = []
         for number, page in enumerate(_open_pdf(self.file).pages, 1):
-            try:
+            with foreign_errors_at(f"{self.file}: page {number}"):
                 pages.append(whole(page.extract_text()).splitlines())
-            except Exception as error:  # noqa: BLE001  a broken page makes pypdf raise a dozen kinds
-                raise RecordError(
-                    f"{self.file}: page {number}: {type(error).__name__}: {error}"
-                ) from None
         self.pages = len(pages)
         self.pages_without_text = sum(not any(line.strip() for line in lines) for lines in pages)
         blocks = []
@@ -190,21 +191,16 @@ def find_books(paths: Sequence[str | Path]) -> tuple[list[Book], Counter[str]]:
 
 def _open_pdf(file: Path):
     import pypdf  # a third of a second, and most stores have no PDF
-    from pypdf.errors import DependencyError, PyPdfError
 
-    try:
+    with foreign_errors_at(f"{file}: not a readable PDF"):
         reader = pypdf.PdfReader(file)
         # Many books are encrypted with an empty password, which only asks readers not to print.
         if reader.is_encrypted and not reader.decrypt(""):
-            raise DependencyError("with a password")
+            raise RecordError(
+                f"{file}: the PDF is encrypted with a password; store it without encryption first"
+            )
         if not len(reader.pages):
-            raise PyPdfError("no page")
-    except DependencyError as error:
-        raise RecordError(
-            f"{file}: the PDF is encrypted ({error}); store it without encryption first"
-        ) from None
-    except (PyPdfError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise RecordError(f"{file}: not a readable PDF ({type(error).__name__}: {error})") from None
+            raise RecordError(f"{file}: not a readable PDF: it has no page")
     return reader
 
 

@@ -6,7 +6,6 @@ Models are weak on numbers: those are marked beside it, see `numbers`.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from importlib import resources
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,7 +25,7 @@ from automedeval.models.questions import Judgement, read_questions
 from automedeval.records import RecordError, digest
 from automedeval.records.text import readable
 
-_QUESTIONS = read_questions(resources.files(__package__) / "templates/questions.yaml")
+_QUESTIONS = read_questions("evidence")
 BESIDE_REFERENCE, QUESTION = _QUESTIONS["reference"], _QUESTIONS["statement"]
 OPINION = _QUESTIONS["opinion"]
 YES, NO, MAYBE = QUESTION.options

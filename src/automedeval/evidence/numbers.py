@@ -8,16 +8,13 @@ sides. A mark is a place to look at, and no finding: it says nothing of what the
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from importlib import resources
 from typing import Any, NamedTuple
 
 from automedeval.evidence.statements import Span, spans
-from automedeval.records.yaml_file import load_yaml
+from automedeval.records.tables import packaged
 
 FACTOR = 2.0  # the least that is marked
-_KNOWN: dict[str, Any] = load_yaml(
-    (resources.files(__package__) / "templates/numbers.yaml").read_bytes()
-)
+_KNOWN: dict[str, Any] = packaged("evidence", "numbers")
 _FRACTIONS = {"½": 0.5, "¼": 0.25, "¾": 0.75, "⅓": 1 / 3, "⅔": 2 / 3}
 
 

@@ -7,10 +7,9 @@ places must be exact so that a page can mark the words.
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib import resources
 from typing import NamedTuple
 
-from automedeval.records.yaml_file import load_yaml
+from automedeval.records.tables import packaged
 
 # A mark of the end, with closing quotes or brackets, before a space and the start of a sentence; or the end of a line.
 _END = re.compile(r"[.!?](?:[\"'”’)\]]*)(?=\s+[\"'“‘(\[]*[A-Z0-9À-ÖØ-Þ¿¡])|$")
@@ -28,9 +27,7 @@ _WORD = re.compile(r"[^\W\d_]{2,}")
 _HEADING = re.compile(r"#{1,6}\s[^\n]*|(\*\*|__)[^*\n]+\1:?")
 NOT_ASSERTED = {
     name: re.compile("|".join(patterns), re.I)
-    for name, patterns in load_yaml(
-        (resources.files(__package__) / "templates/not_asserted.yaml").read_bytes()
-    ).items()
+    for name, patterns in packaged("evidence", "not_asserted").items()
 }
 NOT_ASKED = (*NOT_ASSERTED, "code", "table", "no statement")  # why a statement is not checked
 REFERENCE = "reference"  # the source of evidence that is not of books

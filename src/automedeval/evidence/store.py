@@ -10,7 +10,7 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,11 +23,13 @@ from qdrant_client.local.qdrant_local import META_INFO_FILENAME
 
 from automedeval.evidence.books import OVERLAP, TOKENS, Passage
 from automedeval.models.embeddings import Encoder
-from automedeval.records import RecordError, digest
+from automedeval.records import RecordError, digest, foreign_errors_at
+from automedeval.records.errors import reason
 from automedeval.records.text import shown_address
 
 COLLECTION = "passages"  # in a folder; on a server the name of the store's folder
 WINDOW = 512  # passages encoded together, stored already or not, so that vectors do not depend on interruptions
+_FAILURES = (ApiException, QdrantException, HTTPError, sqlite3.Error)
 PATIENCE = 30.0  # seconds to wait for a folder that another process has open; one that reads it needs it for a few
 warnings.filterwarnings(
     "ignore", "Local mode is not recommended"
@@ -54,7 +56,7 @@ class KnowledgeBase:
         # Paper: Pinecone, which approximates. Books have some ten thousand passages, so each query is compared with all of
         # them: a folder's always are, a server's if it is asked to.
         self._exact = models.SearchParams(exact=True) if url else None
-        with _one_line(self.place), ExitStack() as opened:
+        with foreign_errors_at(self.place, *_FAILURES), ExitStack() as opened:
             client = opened.enter_context(closing(_connect(store, url)))
             if not client.collection_exists(self._collection):
                 raise missing
@@ -88,7 +90,7 @@ class KnowledgeBase:
             )
             for vector in self.encoder.encode(asked)
         ]
-        with _one_line(self.place):
+        with foreign_errors_at(self.place, *_FAILURES):
             answers = (
                 self._client.query_batch_points(self._collection, requests) if requests else []
             )
@@ -122,7 +124,7 @@ class StoreWriter(AbstractContextManager):
 
     def __enter__(self) -> "StoreWriter":
         with ExitStack() as opened:
-            opened.enter_context(_one_line(self.place))
+            opened.enter_context(foreign_errors_at(self.place, *_FAILURES))
             self._client = opened.enter_context(closing(_connect(self.store, self.url)))
             if not self._client.collection_exists(self._collection):
                 # Dot products of unit vectors are cosines.
@@ -217,26 +219,13 @@ def _connect(store: str | Path, url: str | None) -> QdrantClient:
                     else "no store, or a damaged one: remove it and build it again"
                 )
                 raise RecordError(
-                    f"{url or store}: cannot be opened ({_shown(error)}); {advice}"
+                    f"{url or store}: cannot be opened ({reason(error)}); {advice}"
                 ) from None
         if time.monotonic() - begin > PATIENCE:
             raise RecordError(
                 f"{store}: another process is using this store: wait for it, or put the store on a server (--qdrant_url)"
             )
         time.sleep(0.5)
-
-
-@contextmanager
-def _one_line(place: str) -> Iterator[None]:
-    """Turn errors of Qdrant into a RecordError of one line."""
-    try:
-        yield
-    except (ApiException, QdrantException, HTTPError, sqlite3.Error) as error:
-        raise RecordError(f"{place}: {_shown(error)}") from None
-
-
-def _shown(error: Exception) -> str:
-    return " ".join(str(error).split())[:300] or type(error).__name__
 
 
 def _refuse_change(place: str, settings: dict[str, Any], wanted: dict[str, Any]) -> None:

@@ -20,7 +20,14 @@ from automedeval.harness.questions import (
     shows_more,
     text_of,
 )
-from automedeval.records import Case, RecordError, Response, parse_json, read_text
+from automedeval.records import (
+    Case,
+    RecordError,
+    Response,
+    foreign_errors_at,
+    parse_json,
+    read_text,
+)
 from automedeval.records.columns import is_choice, is_failure
 
 # What is told of a log, after a number
@@ -137,10 +144,8 @@ def read_log(path: str) -> Answers:
 
 
 def _parsed(text: str, place: str) -> Any:
-    try:
+    with foreign_errors_at(f"{place}: not JSON", ValueError):
         return parse_json(text, others=True)  # with NaN, which lm-evaluation-harness writes
-    except ValueError as error:
-        raise RecordError(f"{place}: not JSON ({error})") from None
 
 
 def _get(record: Any, place: str, *path: str | int) -> Any:
@@ -180,18 +185,11 @@ def _lm_eval(log: Answers, line: Any, place: str) -> Case | str:
 
 
 def _read_eval(path: str) -> dict[str, Any]:
-    try:
+    advice = "; install it, or write the log by `inspect log convert --to json`"
+    with foreign_errors_at(path), foreign_errors_at(path, ImportError, advice=advice):
         from inspect_ai.log import read_eval_log
-    except ImportError:
-        raise RecordError(
-            f"{path}: reading .eval needs inspect_ai; or `inspect log convert --to json` first"
-        ) from None
-    try:
+
         return json.loads(read_eval_log(path).model_dump_json())
-    except Exception as error:  # noqa: BLE001 - a broken file makes the reader raise many kinds of errors
-        raise RecordError(
-            f"{path}: {' '.join(str(error).split())[:200] or type(error).__name__}"
-        ) from None
 
 
 def _inspect(path: str, content: dict[str, Any]) -> Answers:

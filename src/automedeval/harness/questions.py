@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from automedeval.records import Question, RecordError
+from automedeval.records import Question, RecordError, foreign_errors_at
 from automedeval.records.thoughts import CHAT_TOKEN
 
 # What Python writes for a value that is no text
@@ -56,12 +56,9 @@ def question_expression(pattern: str | None) -> re.Pattern | None:
     """Return --question_pattern as an expression, None without one; RecordError if it is none or has no group."""
     if pattern is None:
         return None
-    try:
+    place = f"--question_pattern {pattern!r} is no regular expression"
+    with foreign_errors_at(place, re.error, TypeError):  # in inspect_ai YAML may make it a dict
         expression = re.compile(pattern)
-    except (re.error, TypeError) as error:  # in inspect_ai it may be a dict, as YAML reads it
-        raise RecordError(
-            f"--question_pattern {pattern!r} is no regular expression: {error}"
-        ) from None
     if not expression.groups:
         raise RecordError(
             f"--question_pattern {pattern!r} has no group: put the question's part in brackets, (.*)"

@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
-from importlib import resources
 from typing import Any
 
 from automedeval.evidence.statements import Evidence
@@ -26,7 +25,7 @@ from automedeval.rubrics.prompts import judge_messages, template_fingerprint
 from automedeval.rubrics.questions import Search
 from automedeval.rubrics.slots import by_response, choice_names
 
-QUESTION = read_questions(resources.files(__package__) / "templates/questions.yaml")["value"]
+QUESTION = read_questions("judges")["value"]
 PASSAGES = 2  # of books, that are shown for the question and for each response
 
 

@@ -99,7 +99,7 @@ def load_judge(
 def judge_rubric(spec: str, rubric: Rubric | str | None = None) -> Rubric:
     """Return the rubric by which the judge of a name judges: the given one, else its own (`rubric_of`), else `automedeval`.
 
-    RecordError: a fault of `rubric_of`, or no such checkpoint. RubricError: there is no such rubric.
+    RecordError: a fault of `rubric_of`, no such checkpoint, or no such rubric.
     """
     rubric = read_rubric(rubric) if isinstance(rubric, str) else rubric
     kind, model = checked_model(spec)

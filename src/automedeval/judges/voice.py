@@ -6,7 +6,6 @@ small judge is better alone, as was measured: the model is asked about cases wit
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from importlib import resources
 
 import numpy as np
 
@@ -15,7 +14,7 @@ from automedeval.models.base import Answer, Chat, Prompt, answer_groups
 from automedeval.models.questions import Judgement, read_questions
 from automedeval.records import Case, digest
 
-QUESTION = read_questions(resources.files(__package__) / "templates/questions.yaml")["answered"]
+QUESTION = read_questions("judges")["answered"]
 MOST = 6.0  # nats: no response counts as surer
 NO_ODDS = Judgement(error="the model tells no probabilities")
 

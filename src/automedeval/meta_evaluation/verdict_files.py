@@ -18,7 +18,7 @@ from automedeval.records import (
     placed_verdicts,
     verdicts_file,
 )
-from automedeval.rubrics import Rubric, RubricError, read_rubric, without_scale
+from automedeval.rubrics import Rubric, read_rubric, without_scale
 from automedeval.stats.agreement import CHOICES
 
 Tables = tuple[list[VerdictTable], list[str]]  # and notes
@@ -151,7 +151,7 @@ def _rubric(name: str, given_path: str | None, notes: list[str]) -> Rubric | Non
     for candidate in (given_path, name.partition("@")[0]):
         try:
             rubric = read_rubric(candidate) if candidate else None
-        except RubricError:
+        except RecordError:
             if candidate == given_path:
                 raise
             rubric = None

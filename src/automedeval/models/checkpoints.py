@@ -3,14 +3,14 @@
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-from automedeval.records import AutoMedEvalError, RecordError, read_json
+from automedeval.records import RecordError, foreign_errors_at, read_json
 from automedeval.records.hub_names import hub_name, note_commit
 
 HERE = Path("models")  # where models lie beside the user's cache
@@ -88,32 +88,19 @@ def checkpoint_folder(model: str, weights: str = "*.safetensors") -> Path:
         raise RecordError(f"no checkpoint at {model} or in {user_models()}")
     from huggingface_hub import snapshot_download
 
-    try:
+    # Other programs write "openai/" in front of a name.
+    own = model[7:] if model[:7].casefold() in ("openai/", "openai:") else model
+    # The Hub has next to no checkpoint without an owner, and endpoints name their models so.
+    hint = "" if "/" in own else f"did you mean openai:{own}, a model at an endpoint? "
+    with foreign_errors_at(f"{hint}no folder {model!r}, and no download from the Hub"):
         folder = Path(snapshot_download(name, revision=revision, allow_patterns=[*FILES, weights]))
-    except Exception as error:  # noqa: BLE001  the client raises many kinds, and all mean that there is no download
-        # the Hub has next to no checkpoint without an owner, and endpoints name their models so
-        own = (
-            model[7:] if model[:7].casefold() in ("openai/", "openai:") else model
-        )  # as other programs write it
-        hint = "" if "/" in own else f"did you mean openai:{own}, a model at an endpoint? "
-        raise RecordError(
-            f"{hint}no folder {model!r}, and no download from the Hub: {str(error).splitlines()[0]}"
-        ) from None
     note_commit(model, folder.name)
     return folder
 
 
-@contextmanager
-def loading(model: str) -> Iterator[None]:
-    """Turn whatever is raised while a checkpoint is loaded into a RecordError that names it, but the project's own errors."""
-    try:
-        yield
-    except AutoMedEvalError:
-        raise
-    except Exception as error:  # noqa: BLE001  a bad checkpoint makes transformers, torch and safetensors raise a dozen kinds
-        raise RecordError(
-            f"{model} cannot be loaded: {' '.join(str(error).split())[:300]}"
-        ) from None
+def loading(model: str) -> AbstractContextManager[None]:
+    """Turn whatever a bad checkpoint makes transformers, torch and safetensors raise into a RecordError that names it."""
+    return foreign_errors_at(f"{model} cannot be loaded")
 
 
 def base_of(folder: Path) -> Path:
@@ -160,15 +147,10 @@ def described(file: Path, what: str, encoder: str, read: Callable[[Any], T]) -> 
 
     RecordError if the file is not such a description, or the encoder is not the one that it names.
     """
-    try:
+    with foreign_errors_at(f"{file}: not the description of a {what}"):
         content = json.loads(file.read_text(encoding="utf-8"))
-        name, base, made = (
-            content["encoder"]["name"],
-            content["encoder"]["fingerprint"],
-            read(content),
-        )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise RecordError(f"{file}: not the description of a {what} ({error})") from None
+        encoded, made = content["encoder"], read(content)
+        name, base = encoded["name"], encoded["fingerprint"]
     place = checkpoint_folder(encoder)
     if weights_fingerprint(place) != base:
         raise RecordError(
@@ -179,11 +161,8 @@ def described(file: Path, what: str, encoder: str, read: Callable[[Any], T]) -> 
 
 def weights_fingerprint(encoder: Path) -> str:
     """Return twelve hexadecimal digits over the weights and the vocabulary of an encoder; RecordError if it lacks either."""
-    try:
-        files = [
-            bytes.fromhex(_sha256(encoder / name))
-            for name in ("model.safetensors", "tokenizer.json")
-        ]
-    except OSError as error:
-        raise RecordError(f"{encoder}: not an encoder that can be recognised ({error})") from None
-    return hashlib.sha256(b"".join(files)).hexdigest()[:12]
+    files = b""
+    for name in ("model.safetensors", "tokenizer.json"):
+        with foreign_errors_at(f"{encoder / name}: an encoder needs it", OSError):
+            files += bytes.fromhex(_sha256(encoder / name))
+    return hashlib.sha256(files).hexdigest()[:12]

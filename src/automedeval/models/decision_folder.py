@@ -20,7 +20,7 @@ from automedeval.models.base import Answer, Prompt, Slot, answer_groups
 from automedeval.models.checkpoints import DECISION
 from automedeval.models.local import LocalChat
 from automedeval.models.questions import NO_STATE, instructions
-from automedeval.records import RecordError
+from automedeval.records import RecordError, foreign_errors_at
 
 SERVED = "serve it by `transformers serve`, and name it decision:MODEL with --base_url"
 Asked = tuple[list[int], list[int]]  # the tokens of a prompt, and those of the labels
@@ -70,12 +70,10 @@ class LocalDecisions(LocalChat):
             "state": state,
             "questions": {"0": question | {"criteria": dict.fromkeys(slot.values, "")}},
         }
-        try:
+        place = f"{self.folder / DECISION}: not for this model"
+        with foreign_errors_at(place, TypeError, ValueError, TemplateError):
             ((inputs, (parsed,)),) = self._decision.prepare_inputs(request, self.tokenizer)
             labels = label_token_ids(self.tokenizer, tuple(parsed.labels))
-        except (TypeError, ValueError, TemplateError) as error:
-            why = " ".join(str(error).split())[:300]
-            raise RecordError(f"{self.folder / DECISION}: not for this model: {why}") from None
         return inputs["input_ids"][0, : int(inputs["marks"][0])].tolist(), labels
 
     def overflow(self, prompts: Sequence[Prompt]) -> list[int]:

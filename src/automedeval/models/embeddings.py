@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from automedeval.models.checkpoints import checkpoint_folder, find_model, fingerprint, loading
-from automedeval.records import RecordError, read_json
+from automedeval.records import RecordError, foreign_errors_at, read_json
 from automedeval.records.extras import install
 
 if TYPE_CHECKING:  # torch is loaded by those who need it
@@ -60,12 +60,9 @@ class Encoder:
                 from automedeval.models.bert import Bert
 
                 return Bert(self._folder, self._plain, self.device)
-            try:
+            advice = f"; {install('data')}"
+            with foreign_errors_at("the encoder cannot be loaded", ImportError, advice=advice):
                 from automedeval.models.library import Library
-            except ImportError as error:
-                raise RecordError(
-                    f"the encoder cannot be loaded: {error}; {install('data')}"
-                ) from None
             return Library(self._folder, self.device)
 
     @property
@@ -223,10 +220,8 @@ def _check_modules(model: str, folder: Path) -> None:
         raise RecordError(
             f"{model} has no modules.json, which says how tokens are pooled: name an encoder that has one"
         )
-    try:
+    with foreign_errors_at(f"{file}: not a list of modules with a type", KeyError, TypeError):
         kinds = [str(module["type"]) for module in read_json(file, others=True)]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise RecordError(f"{file}: not a list of modules with a type ({error})") from None
     if foreign := [kind for kind in kinds if not kind.startswith("sentence_transformers.")]:
         raise RecordError(
             f"{file}: the module {foreign[0]!r} is code inside the checkpoint, which is not run"

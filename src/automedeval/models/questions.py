@@ -8,12 +8,11 @@ import itertools
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.resources.abc import Traversable
 
 from automedeval.models.base import Answer, Messages, Prompt
 from automedeval.records import RecordError
+from automedeval.records.tables import packaged
 from automedeval.records.thoughts import own_text
-from automedeval.records.yaml_file import load_yaml
 
 MOST = 26  # options of a question
 CUT_OFF = "the answer was cut off at its token limit"
@@ -125,10 +124,9 @@ def instructions(slot: str) -> str:
     )
 
 
-def read_questions(file: Traversable) -> dict[str, Question]:
-    """Return the questions of a YAML file by their keys, each named by its key and its version."""
-    entries = load_yaml(file.read_bytes())
+def read_questions(room: str) -> dict[str, Question]:
+    """Return the questions of a room by their keys, each named by its key and its version."""
     return {
         key: Question(f"{key}@{each['version']}", each["wording"].strip(), tuple(each["options"]))
-        for key, each in entries.items()
+        for key, each in packaged(room, "questions").items()
     }

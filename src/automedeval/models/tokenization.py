@@ -10,7 +10,7 @@ from typing import Any
 
 from automedeval.models.base import Messages, Slot
 from automedeval.models.checkpoints import checkpoint_folder
-from automedeval.records import RecordError, read_text, whole
+from automedeval.records import RecordError, foreign_errors_at, read_text, whole
 from automedeval.records.extras import install
 
 # Chat templates name their switch so; a model that thinks first would fill an answer's tokens with thoughts.
@@ -59,14 +59,11 @@ class PromptEncoder:
             chats = [_without_system(chat) for chat in chats]
         from transformers.utils.chat_template_utils import _compile_jinja_template
 
-        try:
+        with foreign_errors_at("the chat template cannot be rendered"):
             template = self.tokenizer.get_chat_template(options.get("chat_template"))
             # A compiled template is kept by its text, and takes no function as an argument.
             _compile_jinja_template(template).globals["strftime_now"] = self.date.strftime
             return self.tokenizer.apply_chat_template(list(chats), **_NO_THOUGHTS, **options)
-        except Exception as error:  # noqa: BLE001  a template can make every operation fail
-            problem = " ".join(str(error).split())[:300] or type(error).__name__
-            raise RecordError(f"the chat template cannot be rendered: {problem}") from None
 
     def encode(self, prompts: Sequence[Messages], answered: bool = False) -> list[list[int]]:
         """Tokenize chat messages, up to the beginning of the answer, or with `answered` the answer in the last message too."""
@@ -149,13 +146,11 @@ def load_tokenizer(folder: Path) -> Any:
     """Return a checkpoint's tokenizer; RecordError, with what is missing, if there is none that can be loaded."""
     from transformers import AutoTokenizer  # slow to import
 
-    try:
+    advice = ""
+    if (folder / "tokenizer.model").exists() and not find_spec("sentencepiece"):
+        advice = f"; tokenizer.model is read by sentencepiece ({install('train')})"
+    with foreign_errors_at(f"{folder}: no tokenizer", advice=advice):
         return AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
-    except Exception as error:  # noqa: BLE001  a library that is missing, a file that is, or one that cannot be read
-        why = " ".join(str(error).split())[:300]
-        if (folder / "tokenizer.model").exists() and not find_spec("sentencepiece"):
-            why = f"tokenizer.model is read by sentencepiece ({install('train')})"
-        raise RecordError(f"{folder}: no tokenizer: {why}") from None
 
 
 def read_template(path: str | None) -> str | None:

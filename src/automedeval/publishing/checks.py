@@ -15,7 +15,7 @@ import yaml
 from huggingface_hub import RepoCard
 
 from automedeval.publishing.paths import put, shorten_paths
-from automedeval.records import RecordError, read_lines, read_text
+from automedeval.records import RecordError, foreign_errors_at, read_lines, read_text
 from automedeval.records.tables import packaged
 
 MODEL, DATASET = KINDS = ("model", "dataset")  # the Hub's names
@@ -99,10 +99,8 @@ def check(
 
 def check_card(card: str, kind: str, place: str = "the card") -> None:
     """Raise RecordError if the card of a model or a data set lacks a field or holds a placeholder."""
-    try:
+    with foreign_errors_at(f"{place}: its front matter", ValueError, TypeError, yaml.YAMLError):
         about = RepoCard(card).data.to_dict()
-    except (ValueError, TypeError, yaml.YAMLError) as error:
-        raise RecordError(f"{place}: its front matter: {' '.join(str(error).split())}") from None
     needed = RULES["kinds"][kind]["needed"]
     for name in needed:
         if about.get(name) in (None, "", [], {}):
@@ -154,17 +152,15 @@ def _is_text(content: bytes) -> bool:
 def _check_parquet(place: str, file: Path, pseudonyms: bool) -> Counter[str | None]:
     """Raise RecordError if a table cannot be read, or for keys or names in it; return its licences and their rows."""
     licences: Counter[str | None] = Counter()
-    try:
-        with pa.parquet.ParquetFile(file) as parquet:
-            rows = (row for batch in parquet.iter_batches(256) for row in batch.to_pylist())
-            for number, row in enumerate(rows, 1):
-                text = json.dumps(row, default=str).encode()
-                _check_text(place, text, "" if pseudonyms else ".json", f"row {number}")
-                licences[row.get("license")] += 1
-    except (OSError, pa.ArrowException) as error:
-        raise RecordError(
-            f"{place}: cannot be read: {' '.join(str(error).split())[:200]}"
-        ) from None
+    with (
+        foreign_errors_at(f"{place}: cannot be read", OSError, pa.ArrowException),
+        pa.parquet.ParquetFile(file) as parquet,
+    ):
+        rows = (row for batch in parquet.iter_batches(256) for row in batch.to_pylist())
+        for number, row in enumerate(rows, 1):
+            text = json.dumps(row, default=str).encode()
+            _check_text(place, text, "" if pseudonyms else ".json", f"row {number}")
+            licences[row.get("license")] += 1
     return licences
 
 

@@ -6,7 +6,7 @@ from dataclasses import MISSING, dataclass, field
 from typing import Any
 
 from automedeval.records.columns import BLANK
-from automedeval.records.errors import RecordError
+from automedeval.records.errors import RecordError, foreign_errors_at
 
 
 def option(help: str, default: Any = MISSING, **more: Any) -> Any:
@@ -28,10 +28,8 @@ def check_least(arguments: object, least: float, *names: str) -> None:
 def check_patterns(arguments: object, *names: str) -> None:
     """Raise RecordError if one of the named attributes is no regular expression; None passes."""
     for name in names:
-        try:
+        with foreign_errors_at(f"--{name}: not a regular expression", re.error):
             re.compile(getattr(arguments, name) or "")
-        except re.error as error:
-            raise RecordError(f"--{name}: not a regular expression: {error}") from None
 
 
 def comma_list(values: str | Sequence[str] | None) -> list[str]:

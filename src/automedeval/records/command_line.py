@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 from automedeval.records import offline
 from automedeval.records.columns import UnclearColumns
-from automedeval.records.errors import AutoMedEvalError, RecordError
+from automedeval.records.errors import AutoMedEvalError, RecordError, reason
 from automedeval.records.teachers import teacher_arguments
 from automedeval.records.text import printable, shown_address
 from automedeval.records.yaml_file import YamlFile
@@ -182,12 +182,7 @@ def run(main: Callable[[], None]) -> None:
     except KeyboardInterrupt:
         _end("interrupted; the same command goes on from here")
     except OSError as error:
-        why = (
-            "is a file, and a folder is needed"
-            if isinstance(error, FileExistsError)
-            else error.strerror or error
-        )
-        _end(f"error: {error.filename or ''}: {why}")
+        _end(f"error: {error.filename or ''}: {reason(error)}")
     except RuntimeError as error:
         text = " ".join(str(error).split())
         if "closed by peer" in text or "reset by peer" in text:

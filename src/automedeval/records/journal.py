@@ -17,7 +17,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from automedeval.records.errors import RecordError
+from automedeval.records.errors import RecordError, foreign_errors_at
 from automedeval.records.readers import read_lines
 
 
@@ -30,10 +30,9 @@ def replacing(path: Path) -> Iterator[Path]:
     """
     scratch = path.with_name(f".automedeval-{uuid.uuid4().hex}.tmp")
     try:
-        yield scratch
-        scratch.replace(path)
-    except OSError as error:
-        raise RecordError(f"{path}: {error.strerror or error}") from None
+        with foreign_errors_at(path, OSError):
+            yield scratch
+            scratch.replace(path)
     finally:
         with suppress(OSError):
             scratch.unlink()
@@ -83,18 +82,12 @@ def lock(path: Path, doing: str) -> FileLock:
     RecordError if another process holds the lock, or the file beside the path cannot be written.
     """
     held = FileLock(path.with_name(f".{path.name}.lock"))
-    try:
+    with foreign_errors_at(f"{path}: cannot be written", OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
-        held.acquire(blocking=False)
-    except Timeout:
-        raise RecordError(f"{path}: another process is {doing}") from None
-    except OSError as error:
-        why = (
-            "its folder is a file"
-            if isinstance(error, FileExistsError)
-            else error.strerror or error
-        )
-        raise RecordError(f"{path}: cannot be written: {why}") from None
+        try:
+            held.acquire(blocking=False)
+        except Timeout:
+            raise RecordError(f"{path}: another process is {doing}") from None
     return held
 
 
@@ -142,15 +135,14 @@ class Journal:
             "utf-8", "backslashreplace"
         )  # as `write_whole`: the escape of a lone surrogate is JSON
         before = self._file.seek(0, os.SEEK_END)
+        rest = memoryview(line)
         try:
-            rest = memoryview(line)
-            while rest:  # a nearly full disk takes part of a line before it refuses
-                rest = rest[self._file.write(rest) :]
-        except OSError as error:
+            with foreign_errors_at(self.path, OSError, advice="; what was written before is whole"):
+                while rest:  # a nearly full disk takes part of a line before it refuses
+                    rest = rest[self._file.write(rest) :]
+        except RecordError:
             os.truncate(self.path, before)
-            raise RecordError(
-                f"{self.path}: {error.strerror or error}; what was written before is whole"
-            ) from None
+            raise
         self.appended += 1
 
     def sync(self) -> None:

@@ -4,7 +4,7 @@ import os
 from collections.abc import Sequence
 from datetime import timedelta
 
-from automedeval.records.errors import RecordError
+from automedeval.records.errors import foreign_errors_at
 from automedeval.records.journal import ALONE, Processes
 
 
@@ -18,12 +18,8 @@ def join_processes() -> Processes:
         return ALONE
     from accelerate import PartialState  # slow to import, and one process does without
 
-    try:
+    with foreign_errors_at("several processes (WORLD_SIZE) cannot meet", ValueError, RuntimeError):
         state = PartialState(cpu=True, timeout=timedelta(days=30))
-    except (ValueError, RuntimeError) as error:
-        raise RecordError(
-            f"several processes (WORLD_SIZE) cannot meet: {' '.join(str(error).split())}"
-        ) from None
     return Processes(state.process_index, state.num_processes, state.wait_for_everyone)
 
 

@@ -9,7 +9,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from automedeval.records.errors import RecordError, errors_at
+from automedeval.records.errors import RecordError, errors_at, foreign_errors_at
 from automedeval.records.hub_names import hub_rows, is_hub_dataset
 from automedeval.records.types import Case, Rating, Verdict, _shown, check_number, whole
 
@@ -25,15 +25,12 @@ def read_lines(path: str | Path, split: str = "") -> Iterator[tuple[str, dict]]:
     if of_hub or file.suffix.lower() == ".parquet":
         yield from _read_dataset(str(path), split if of_hub else "")
         return
-    try:
-        with open(file, "rb") as stream:
-            for number, line in enumerate(stream, 1):
-                place = f"{path}:{number}"
-                record = _parsed(line.removeprefix(codecs.BOM_UTF8) if number == 1 else line, place)
-                if record is not None:
-                    yield place, record
-    except OSError as error:
-        raise RecordError(f"{path}: {error.strerror or error}") from None
+    with foreign_errors_at(path, OSError), open(file, "rb") as stream:
+        for number, line in enumerate(stream, 1):
+            place = f"{path}:{number}"
+            record = _parsed(line.removeprefix(codecs.BOM_UTF8) if number == 1 else line, place)
+            if record is not None:
+                yield place, record
 
 
 def _no_constant(name: str) -> None:
@@ -71,11 +68,8 @@ def parse_json(text: str, others: bool = False) -> Any:
 
 def read_json(file: Path, others: bool = False) -> Any:
     """Return what a file of JSON holds, by `parse_json`; RecordError, with its name, if it cannot be read or is not JSON."""
-    content = read_text(file)
-    try:
-        return parse_json(content, others)
-    except ValueError as error:
-        raise RecordError(f"{file}: not JSON: {error}") from None
+    with foreign_errors_at(f"{file}: not JSON", ValueError):
+        return parse_json(read_text(file), others)
 
 
 def _parsed(line: bytes, place: str) -> dict | None:
@@ -95,18 +89,14 @@ def _parsed(line: bytes, place: str) -> dict | None:
 def _read_dataset(path: str, split: str) -> Iterator[tuple[str, dict]]:
     import datasets  # slow to import, and only parquet and the Hub need it
 
-    try:
+    what = f"split {split!r} cannot" if split else "cannot"
+    with foreign_errors_at(f"{path}: {what} be read"):
         if split:
             rows = hub_rows(path, split, streaming=True)
         else:
             rows = datasets.load_dataset("parquet", data_files=path, split="train", streaming=True)
         for number, row in enumerate(rows, 1):
             yield f"{path}:{number}", json.loads(json.dumps(row, default=_as_text))
-    except RecordError:
-        raise
-    except Exception as error:  # noqa: BLE001 - the readers of `datasets` raise many kinds of errors
-        what = f"split {split!r} cannot" if split else "cannot"
-        raise RecordError(f"{path}: {what} be read: {' '.join(str(error).split())}") from None
 
 
 def _as_text(value: object) -> str | None:
@@ -212,11 +202,10 @@ def without_repeats(
 
 def read_text(file: Any, place: str | None = None) -> str:
     """Return the text of a path or packaged resource, which errors call `place`; RecordError if it cannot be read as UTF-8."""
-    try:
+    with foreign_errors_at(place or file, OSError):
         content = file.read_bytes()
+    try:
         return content.decode("utf-8-sig")
-    except OSError as error:
-        raise RecordError(f"{place or file}: {error.strerror or error}") from None
     except UnicodeDecodeError as error:
         # Which other encoding it is cannot be seen from the bytes, and a wrong one would change letters without a word.
         line = len(content[: error.start + 1].splitlines())

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from automedeval.records.errors import RecordError
+from automedeval.records.errors import RecordError, foreign_errors_at
 from automedeval.records.readers import parse_json, read_lines, read_text
 
 SEPARATORS = ",;\t"  # spreadsheets write ";" where "," stands in numbers
@@ -32,10 +32,7 @@ def read_rows(path: str | Path, split: str = "") -> Iterator[tuple[str, dict]]:
     if read is None:
         yield from read_lines(path, split)
         return
-    try:
-        yield from read(file)
-    except OSError as error:
-        raise RecordError(f"{file}: {error.strerror or error}") from None
+    yield from read(file)
 
 
 def _read_csv(file: Path) -> Iterator[tuple[str, dict]]:
@@ -76,10 +73,8 @@ def _cells(file: Path, text: str, separator: str) -> Iterator[tuple[str, list[st
 def _read_xlsx(file: Path) -> Iterator[tuple[str, dict]]:
     import openpyxl  # takes its time, and only spreadsheets need it
 
-    with open(file, "rb"):  # raises for a missing file as the other readers do
-        pass
     sheets = {}
-    try:
+    with foreign_errors_at(f"{file}: cannot be read as a spreadsheet"):
         merged = _merged_cells(file)
         values, formulas = (
             openpyxl.load_workbook(file, read_only=True, data_only=only) for only in (True, False)
@@ -91,10 +86,6 @@ def _read_xlsx(file: Path) -> Iterator[tuple[str, dict]]:
             _mark_merged(rows, merged.get(shown.title, ()))
             if any(filled(cell) for row in rows for cell in row):
                 sheets[shown.title] = rows
-    except Exception as error:  # noqa: BLE001 - a broken file makes the reader raise many kinds of errors
-        raise RecordError(
-            f"{file}: not a spreadsheet: {' '.join(str(error).split())[:200]}"
-        ) from None
     if len(sheets) > 1:
         names = ", ".join(map(repr, sheets))
         raise RecordError(

@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 import yaml
 
-from automedeval.records.errors import AutoMedEvalError, RecordError
+from automedeval.records.errors import RecordError, foreign_errors_at
 from automedeval.records.readers import read_text
 
 MOST = 10_000_000  # bytes in one file, with every alias written out
@@ -21,46 +21,36 @@ _KINDS = {
 }
 
 
-def load_yaml(text: str | bytes) -> Any:
+def load_yaml(text: str, place: str) -> Any:
     """Return the content of a YAML text; it consists of plain values, and tags cannot make other objects.
 
-    ValueError, with one line, if it is not YAML, a value holds itself or half a character, or the content has more than `MOST`
-    bytes as JSON: a few lines of aliases of aliases stand for billions of values, and a digest visits each of them.
+    RecordError if it is not YAML, a value holds itself or half a character, or the content has more than `MOST` bytes as JSON:
+    a few lines of aliases of aliases stand for billions of values, and a digest visits each of them.
     """
     size = 0
-    try:
+    with foreign_errors_at(f"{place}: not YAML"):
         content = yaml.safe_load(text)
-        for piece in json.JSONEncoder(ensure_ascii=False, skipkeys=True, default=str).iterencode(
-            content
-        ):
+        encoder = json.JSONEncoder(ensure_ascii=False, skipkeys=True, default=str)
+        for piece in encoder.iterencode(content):
             size += len(piece.encode())
             if size > MOST:
                 raise ValueError(f"more than {MOST:,} bytes, with its aliases written out")
-    except Exception as error:  # noqa: BLE001  faulty values raise ten kinds beside YAMLError
-        raise ValueError(f"not YAML: {' '.join(str(error).split())[:300]}") from None
     return content
 
 
 class YamlFile:
     """Check the content of one YAML file; errors call it `place`."""
 
-    error: type[AutoMedEvalError] = RecordError
-
     def __init__(self, place: str):
         self.place = place
 
     def read(self, file: Any = None) -> Any:
         """Return the content of `file`, a path or packaged resource, or else of the file at `place`."""
-        try:
-            return load_yaml(read_text(file or Path(self.place), self.place))
-        except RecordError as error:
-            raise self.error(str(error)) from None
-        except ValueError as error:
-            raise self.error(f"{self.place}: {error}") from None
+        return load_yaml(read_text(file or Path(self.place), self.place), self.place)
 
     def fail(self, key: str, problem: str) -> NoReturn:
         """Raise the error that names the file and the key."""
-        raise self.error(f"{self.place}: {key}: {problem}")
+        raise RecordError(f"{self.place}: {key}: {problem}")
 
     def take(
         self,

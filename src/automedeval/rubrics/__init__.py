@@ -10,7 +10,6 @@ from automedeval.rubrics.rubric import (
     Criterion,
     Questions,
     Rubric,
-    RubricError,
     packaged_rubrics,
     read_questions,
     read_rubric,

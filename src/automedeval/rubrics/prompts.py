@@ -16,9 +16,16 @@ import jinja2
 from jinja2.sandbox import ImmutableSandboxedEnvironment, SecurityError
 
 from automedeval.models.base import Messages
-from automedeval.records import CaseCriterion, digest, question_text, whole
+from automedeval.records import (
+    CaseCriterion,
+    RecordError,
+    digest,
+    foreign_errors_at,
+    question_text,
+    whole,
+)
 from automedeval.rubrics.grammar import answer_form
-from automedeval.rubrics.rubric import TEMPLATES, Rubric, RubricError
+from automedeval.rubrics.rubric import TEMPLATES, Rubric
 
 LONGEST = 20_000_000  # characters that a rubric's template may write
 SENTENCE_END = re.compile(r"[.!?…。！？][\"'”’)\]]*(?=\s|\Z)")
@@ -81,7 +88,7 @@ def judge_messages(
     """Render the messages that ask a judge for its verdict on `responses`, slot 0 first: the template's `system` and `user`.
 
     `rationale`: ask for one, if the rubric has it; `passages` of books, if they were looked up, stand before the task.
-    RubricError: the template is faulty, uses an undefined name, or does what the sandbox refuses.
+    RecordError: the template is faulty, uses an undefined name, or does what the sandbox refuses.
     """
     names = {
         "rubric": rubric,
@@ -90,15 +97,12 @@ def judge_messages(
         "rationale": rationale and rubric.rationale,
         "answer_form": answer_form(rubric, len(responses), rationale),
     } | _given(reference)
-    try:
+    with foreign_errors_at(rubric.template):  # a template can make every operation fail
         template = _template(rubric.template_text)
         roles = [role for role in ("system", "user") if role in template.blocks]
         messages = [{"role": role, "content": _block(template, role, names)} for role in roles]
-    except Exception as error:  # noqa: BLE001  a template can make every operation fail
-        problem = " ".join(str(error).split())[:300] or type(error).__name__
-        raise RubricError(f"{rubric.template}: {problem}") from None
     if "user" not in roles:
-        raise RubricError(f"{rubric.template}: has no block called 'user'")
+        raise RecordError(f"{rubric.template}: has no block called 'user'")
     if passages is not None:
         evidence = _block(_packaged("completion_chain"), "evidence", {"passages": passages})
         messages[-1]["content"] = f"{evidence}\n\n{messages[-1]['content']}"
@@ -217,7 +221,7 @@ _SAMPLE_CRITERIA = (
 def prompt_fingerprint(rubric: Rubric) -> str:
     """Return twelve hexadecimal digits over sample prompts as a judge reads them, with everything that this package adds.
 
-    RubricError for a fault of `judge_messages`.
+    RecordError for a fault of `judge_messages`.
     """
     made: list[Any] = []
     for question in _SAMPLE_QUESTIONS:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from automedeval.models.checkpoints import checkpoint_folder, read_record
-from automedeval.records import RecordError, read_json
+from automedeval.records import RecordError, foreign_errors_at, read_json
 from automedeval.rubrics.prompts import prompt_fingerprint
 from automedeval.rubrics.rubric import Rubric, packaged_rubrics, read_rubric, rubric_file
 
@@ -62,13 +62,10 @@ def published_rubric(model: str) -> Rubric | None:
     )
     if not (folder / RECORD).is_file():
         return None
-    try:
+    needed = f"{folder / RECORD}: must hold automedeval, rubric, fingerprint and prompts"
+    with foreign_errors_at(needed, KeyError, TypeError):
         record = read_json(folder / RECORD)
         made, name, fingerprint, prompts = (str(record[key]) for key in keys)
-    except (KeyError, TypeError):
-        raise RecordError(
-            f"{folder / RECORD}: must hold automedeval, rubric, fingerprint and prompts"
-        ) from None
     rubric = read_rubric(folder / RUBRIC)
     if (rubric.name, rubric.fingerprint) != (name, fingerprint):
         raise RecordError(

@@ -11,7 +11,13 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from automedeval.records import AutoMedEvalError, CaseCriterion, RecordError, digest, read_text
+from automedeval.records import (
+    CaseCriterion,
+    RecordError,
+    digest,
+    errors_at,
+    read_text,
+)
 from automedeval.records.yaml_file import YamlFile
 
 MODES = ("pointwise", "pairwise", "listwise", "checklist")
@@ -74,10 +80,6 @@ QUESTIONS: Keys = {
 PACKAGED_QUESTIONS = ("verdict", "verification")  # about verdicts
 PACKAGED = resources.files("automedeval.rubrics") / "packaged"
 TEMPLATES = resources.files("automedeval.rubrics") / "templates"
-
-
-class RubricError(AutoMedEvalError):
-    """A rubric file is faulty; the message names file and key."""
 
 
 @dataclass(frozen=True)
@@ -223,11 +225,11 @@ def packaged_rubrics() -> list[str]:
 
 
 def rubrics_with(files: Iterable[str]) -> dict[str, Rubric]:
-    """Return the packaged rubrics and those of the files, by name; RubricError if one differs from another of its name."""
+    """Return the packaged rubrics and those of the files, by name; RecordError if one differs from another of its name."""
     rubrics = {rubric.name: rubric for rubric in map(read_rubric, packaged_rubrics())}
     for rubric in map(read_rubric, files):
         if rubrics.setdefault(rubric.name, rubric).fingerprint != rubric.fingerprint:
-            raise RubricError(
+            raise RecordError(
                 f"--rubrics: there is another rubric {rubric.name}; change the id or raise the version"
             )
     return rubrics
@@ -239,7 +241,7 @@ def without_scale(rubric: str) -> bool:
 
 
 def read_rubric(name: str | Path) -> Rubric:
-    """Read a packaged rubric by id, or a user's own by the path of its YAML file; RubricError if it is faulty."""
+    """Read a packaged rubric by id, or a user's own by the path of its YAML file; RecordError if it is faulty."""
     path, place = _rubric_path(name)
     reader = _Reader(place)
     return reader.rubric(reader.read(path), beside=path.parent if isinstance(path, Path) else None)
@@ -258,7 +260,7 @@ def _rubric_path(name: str | Path) -> tuple[Any, str]:
     if text in packaged_rubrics():
         return PACKAGED / f"{text}.yaml", f"{text}.yaml"
     packaged = ", ".join(packaged_rubrics())
-    raise RubricError(f"no rubric {text!r}: packaged are {packaged}; your own needs its .yaml path")
+    raise RecordError(f"no rubric {text!r}: packaged are {packaged}; your own needs its .yaml path")
 
 
 def read_questions(path: str | Path | None = None) -> Questions:
@@ -272,8 +274,6 @@ def read_questions(path: str | Path | None = None) -> Questions:
 
 
 class _Reader(YamlFile):
-    error = RubricError
-
     def rubric(self, content: Any, beside: Path | None) -> Rubric:
         keys = self.values(content, KEYS)
         mode, grammar = keys["mode"], self.values(keys["output"], OUTPUT, "output.")["grammar"]
@@ -425,7 +425,5 @@ class _Reader(YamlFile):
             self.fail(
                 "template", f"no file {name!r} beside the rubric nor among the packaged templates"
             )
-        try:
+        with errors_at(f"{self.place}: template"):
             return read_text(place, name)
-        except RecordError as error:
-            self.fail("template", str(error))

@@ -13,7 +13,7 @@ from sentence_transformers.cross_encoder import CrossEncoderTrainer, CrossEncode
 from automedeval.models.checkpoints import fingerprint
 from automedeval.models.cross_encoder import load_cross_encoder, save_adapter
 from automedeval.models.pair_reader import PAIR_TOKENS
-from automedeval.records import RecordError, digest
+from automedeval.records import RecordError, digest, foreign_errors_at
 from automedeval.records.run_record import describe_run
 from automedeval.training.run import DECISIVE, Run
 from automedeval.training.stages import refuse_unused
@@ -66,14 +66,10 @@ def train_adapter(
     torch.manual_seed(training.seed)  # of the weights that the adapter starts with
     model = load_cross_encoder(base, PAIR_TOKENS, start, trainable=True)
     if start is None:
-        try:
+        with foreign_errors_at(f"{base} takes no adapter", ValueError):
             model.add_adapter(
                 LoraConfig(**lora, target_modules=LAYERS, modules_to_save=["classifier"])
             )
-        except ValueError as error:
-            raise RecordError(
-                f"{base} takes no adapter: {' '.join(str(error).split())[:200]}"
-            ) from None
     trainer = CrossEncoderTrainer(
         model=model, args=training, train_dataset=Dataset.from_list(rows), loss=loss(model)
     )

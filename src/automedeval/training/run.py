@@ -17,6 +17,7 @@ from transformers.trainer_utils import get_last_checkpoint
 
 from automedeval.models.checkpoints import fingerprint, read_record
 from automedeval.records import RecordError, digest
+from automedeval.records.errors import reason
 from automedeval.records.journal import write_json, write_whole
 from automedeval.records.tables import packaged
 
@@ -98,10 +99,8 @@ class Run(TrainerCallback):
         except Exception as error:
             if checkpoint is None or self._goes:
                 raise
-            why = " ".join(str(error).split())[:200] or type(error).__name__
-            raise RecordError(
-                f"{checkpoint} cannot be resumed: {why}; delete it to go on from the one before"
-            ) from None
+            fault = f"{checkpoint} cannot be resumed: {reason(error)}"
+            raise RecordError(f"{fault}; delete it to go on from the one before") from None
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         self._started = time.monotonic()

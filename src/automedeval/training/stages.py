@@ -10,7 +10,7 @@ from typing import Any
 from automedeval.dataset.folder import TEST, read_split, read_statistics
 from automedeval.models.checkpoints import Stage, base_of
 from automedeval.models.tokenization import PromptEncoder
-from automedeval.records import RecordError, errors_at, read_json
+from automedeval.records import RecordError, errors_at, foreign_errors_at, read_json
 from automedeval.records.hub_names import hub_rows
 from automedeval.records.journal import write_lines, write_whole
 from automedeval.records.tables import packaged
@@ -41,11 +41,9 @@ def read_rows(dataset: str | None, split: str) -> tuple[Any, dict[str, Any]]:
     if (Path(dataset) / "statistics.json").exists():
         # Not by `datasets`: it caches a folder by name, and returns the old rows of a folder that was built again.
         return Dataset(read_split(dataset, split)), read_statistics(dataset)
-    try:  # a data set that was not built here, as one of the Hub, has no statistics.json
+    with foreign_errors_at(f"{dataset}, {split}", ValueError, OSError):
+        # A data set that was not built here, as one of the Hub, has no statistics.json.
         return hub_rows(dataset, split, streaming=False), {}
-    except (ValueError, OSError) as error:  # raised for a wrong name, split or file
-        why = " ".join(str(error).split())[:300]
-        raise RecordError(f"{dataset}, {split}: {why}") from None
 
 
 def check_base(

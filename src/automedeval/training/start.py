@@ -17,7 +17,8 @@ from transformers.utils import is_flash_attn_2_available
 
 from automedeval.models.checkpoints import base_of
 from automedeval.models.device import bfloat16_missing
-from automedeval.records import RecordError
+from automedeval.records import AutoMedEvalError, RecordError, foreign_errors_at
+from automedeval.records.errors import reason
 from automedeval.records.extras import install
 from automedeval.records.yaml_file import YamlFile
 from automedeval.training.stages import refuse_unused
@@ -40,12 +41,10 @@ def parse_run(parser: "TrlParser") -> tuple[Any, ...]:
 
     RecordError for an unknown key, for arguments that `refuse_unused` names, and without a model or an output.
     """
-    try:
+    with foreign_errors_at("the arguments", ValueError, OSError, TypeError):
         groups = parser.parse_args_and_config(
             [*without_bfloat16(parser, sys.argv[1:]), *sys.argv[1:]]
         )
-    except (ValueError, OSError, TypeError) as error:
-        raise RecordError(" ".join(str(error).split())) from None
     refuse_unused({name: value for group in groups for name, value in vars(group).items()})
     _, training, model, *_ = groups
     if training.use_cpu:
@@ -107,18 +106,15 @@ def launched() -> Iterator[None]:
             atexit._run_exitfuncs()
             sys.stdout.flush()
             os._exit(0)
-    except (ImportError, ValueError, RuntimeError, SafetensorError) as error:
-        text = " ".join(str(error).split())
-        if isinstance(
-            error, ImportError | ValueError
-        ):  # a library that is missing, arguments that TRL refuses
-            raise RecordError(text[:300]) from None
-        if any(sign in text for sign in _FULL_DISK):
-            fault = (
-                f"a checkpoint could not be written: {text[:200]}; earlier checkpoints are complete"
-            )
-            raise RecordError(fault) from None
+    except AutoMedEvalError:
         raise
+    except (ImportError, ValueError) as error:  # a missing library, arguments that TRL refuses
+        raise RecordError(reason(error)) from None
+    except (RuntimeError, SafetensorError) as error:
+        if not any(sign in str(error) for sign in _FULL_DISK):
+            raise
+        fault = f"a checkpoint could not be written: {reason(error)}"
+        raise RecordError(f"{fault}; earlier checkpoints are complete") from None
 
 
 def network_of(start: Path, quantization: Any, training: Any) -> Any:

@@ -15,7 +15,7 @@ from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.facts import AGAINST, LEAST_RATED, Audit, JudgeProfile
 from automedeval.meta_evaluation.table import Row, VerdictTable
 from automedeval.models.arguments import ChatArguments, EncoderArguments, next_command
-from automedeval.records import RecordError, question_text, read_json
+from automedeval.records import RecordError, foreign_errors_at, question_text, read_json
 from automedeval.records.language import is_english
 from automedeval.rubrics import without_scale
 from automedeval.stats import bootstrap
@@ -36,10 +36,9 @@ def audits_of(places: Sequence[str], rows: Sequence[Row]) -> dict[str, Audit]:
     for place in places:
         file = Path(place) / "audit.json" if Path(place).is_dir() else Path(place)
         content = read_json(file)
-        try:
+        place = f"{file}: no audit.json of automedeval audit"
+        with foreign_errors_at(place, ValueError, KeyError, TypeError, AttributeError):
             audit, settings = Audit.read(content), content["judge"]["settings"]
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise RecordError(f"{file}: no audit.json of automedeval audit ({error})") from None
         audited = [
             row.name
             for row in rows

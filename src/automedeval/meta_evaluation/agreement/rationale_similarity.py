@@ -13,7 +13,7 @@ import numpy as np
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.runs import check_names
 from automedeval.meta_evaluation.table import VerdictTable
-from automedeval.records import RecordError
+from automedeval.records import RecordError, foreign_errors_at
 from automedeval.rubrics.rationale import DOCTOR, permute
 from automedeval.stats import bootstrap
 
@@ -111,12 +111,10 @@ def compare_rationales(
     if not items:
         return result
     names, runs, places, predictions, of_teacher = zip(*items)
-    try:
+    with foreign_errors_at("the rationales cannot be compared", ValueError):
         result_of_metric = score(
             predictions=list(predictions), references=list(of_teacher), **settings
         )
-    except ValueError as error:
-        raise RecordError(f"the rationales cannot be compared: {error}") from None
     result |= {
         name: result_of_metric[name]
         for name in ("bert_score_hash", "revisions")
