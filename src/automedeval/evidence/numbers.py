@@ -14,6 +14,7 @@ from automedeval.evidence.statements import Span, spans
 from automedeval.records.tables import packaged
 
 FACTOR = 2.0  # the least that is marked
+ROUNDING = 1e-6  # of what is twice as often: an hour is no round part of a day
 _KNOWN: dict[str, Any] = packaged("evidence", "numbers")
 _FRACTIONS = {"½": 0.5, "¼": 0.25, "¾": 0.75, "⅓": 1 / 3, "⅔": 2 / 3}
 
@@ -32,6 +33,11 @@ class Number(NamedTuple):
     start: int
     end: int
     sentence: Span
+
+    @property
+    def is_daily(self) -> bool:
+        """Whether it says "daily" or "every day" alone: once a day or more often."""
+        return self.kind == "how often" and not self.counted and self.low == 1
 
     def parts(self, text: str) -> list[str]:
         """Return what its sentence has before the number, the number, and what is behind it."""
@@ -71,7 +77,7 @@ _PERIOD, _ADVERB = _any(f"{each}s?" for each in _KNOWN["periods"]), _any(_KNOWN[
 _DIGITS = (
     r"(?![1-9]\d{0,2}\.\d{3}\b)(?!0+(?:[.,]0+)?(?!\d|[.,]\d))"
     r"(?:[1-9]\d{0,2}(?:[,\u00a0\u2009\u202f]\d{3})+(?:\.\d+)?|[1-9]\d{0,2}(?: 000)+"
-    r"|\d{1,9}[.,]\d{1,9}|(?:\d )?[1-9]/[1-9]|\d?[½¼¾⅓⅔]|\d{1,9})(?!\d)"
+    r"|[1-9]\d{1,2}(?: \d{3})+|\d{1,9}[.,]\d{1,9}|(?:\d )?[1-9]/[1-9]|\d?[½¼¾⅓⅔]|\d{1,9})(?!\d)"
 )
 _NUMBER = rf"(?:{_DIGITS}|{_any(_KNOWN['numbers'])}\b)(?: {_any(_KNOWN['scales'])}| and a half)?"
 _RANGE = (
@@ -79,17 +85,20 @@ _RANGE = (
     rf"|(?P<low>{_NUMBER})[ -]?(?P<lower>{_UNIT})? ?(?:-|–|—|to|or)) ?)?(?P<high>{_NUMBER})"
 )
 _AGE = r"(?![- ](?:old|of age))"
+_GAP = r"[*_]{0,2}(?:\s?\s?[*_]{0,2}-?| of )"  # before a unit, also a no-break space and Markdown
 _BASE = rf"(?:(?:/| ?per ?| for (?:every|each) | of [\w ]{{2,30}} per )(?P<count>{_NUMBER} ?)?(?P<by>{_BY})\b)?"
-_AMOUNT = re.compile(rf"{_RANGE}(?: ?-?| of )(?P<unit>{_UNIT})(?!\w){_AGE}{_BASE}", re.I)
+_AMOUNT = re.compile(rf"{_RANGE}{_GAP}(?P<unit>{_UNIT})(?!\w){_AGE}{_BASE}", re.I)
+# Behind an adverb: its clause ends, or goes on with a small word. "Daily dose" and "yearly check-up" say not how often.
+_ALONE = rf"(?=\W*$|[^\w\s]|\s+{_any(_KNOWN['go_on'])}\b)"
 # Forms of how often. `period` is what the number counts, or the time between two.
 _RATES = {
     "apart": rf"{_RANGE}[ -]?(?P<period>{_PERIOD})\b(?= (?:apart|in between|between))",
-    "times": rf"(?:{_RANGE} ?(?:times|x)|(?P<times>{_any(_KNOWN['times'])}))"
+    "times": rf"(?:{_RANGE}(?: \(\d+\))? ?(?:times|x|×)|(?P<times>{_any(_KNOWN['times'])}))"
     rf"(?:(?: ?/ ?| (?:an?|per|each|every|in(?: an?y?)?|within) )(?P<count>{_NUMBER}[ -])?"
-    rf"(?P<period>{_PERIOD})\b| (?P<adverb>{_ADVERB})\b)",
+    rf"(?P<period>{_PERIOD})\b|[ -](?P<adverb>{_ADVERB})\b)",
     "every": rf"\b(?:every|each) (?:{_RANGE}[ -]|(?P<other>other ))?(?P<period>{_PERIOD})\b",
     "hourly": rf"{_RANGE}[ -](?P<adverb>hourly)\b",
-    "adverb": rf"\b(?P<adverb>{_ADVERB})\b",
+    "adverb": rf"\b(?P<adverb>{_ADVERB})\b{_ALONE}",
 }
 _FORMS = {form: re.compile(pattern, re.I) for form, pattern in _RATES.items()} | {"amount": _AMOUNT}
 _ANY_NUMBER = re.compile(
@@ -111,17 +120,18 @@ def differences(answer: str, sources: Sequence[str]) -> list[Difference]:
         beside = [entry for entry in known if entry[0].kind == number.kind]
         measures = [entry for entry in beside if entry[0].counted or number.counted < 2]
         for end in {number.low, number.high} if measures else ():
-            factor = min(_factor(end, allowed) for allowed, _ in beside)
-            if factor >= FACTOR:
-                nearest, place = min(measures, key=lambda entry: _factor(end, entry[0]))
-                found.append(Difference(_factor(end, nearest), number, nearest, place))
+            factors = [_factor(end, allowed, number.is_daily) for allowed, _ in measures]
+            nearest, place = measures[factors.index(min(factors))]
+            least = min(_factor(end, allowed, number.is_daily) for allowed, _ in beside)
+            if least >= FACTOR - ROUNDING:
+                found.append(Difference(min(factors), number, nearest, place))
     worst = {each.number: each for each in sorted(found, key=lambda each: each.factor)}
     return sorted(worst.values(), key=lambda each: -each.factor)
 
 
-def _factor(value: float, allowed: Number) -> float:
-    """Return by how much a value is above what a number allows, or below it; 1 if it is not."""
-    below = 1.0 if allowed.is_limit else allowed.low / value
+def _factor(value: float, allowed: Number, is_least: bool) -> float:
+    """Return by how much a value is above what a number allows, or below it unless it is the least one; 1 if it is not."""
+    below = 1.0 if allowed.is_limit or is_least else allowed.low / value
     return max(value / allowed.high, below, 1.0)
 
 
@@ -131,7 +141,7 @@ def numbers(text: str) -> tuple[Number, ...]:
     text = text.replace("μ", "µ")  # the Greek letter and the sign
     read: list[Number] = []
     for span in spans(text):
-        if not forbids(f"{span.above} {text[span.start : span.end]}"):
+        if not forbids(f"{span.above}: {text[span.start : span.end]}"):
             read += _read(text[span.start : span.end], span)
     return tuple(read)
 
