@@ -185,8 +185,8 @@ class Columns:
             for name, value in cells.items():
                 if name == self.id and type(value) is int:
                     cells[name] = str(value)
-                elif isinstance(value, NoText) or (
-                    name != self.question and not isinstance(value, str | None)
+                elif isinstance(value, NoText) or not (
+                    isinstance(value, str | None) or (name == self.question and _is_asked(value))
                 ):
                     raise RecordError(f"{place}: {name!r} must be text, not {str(value)[:80]}")
             for name in filter(None, (*self.responses, self.answer, self.reference)):
@@ -401,12 +401,19 @@ def is_choice(reference: str | None) -> bool:
     return CHOICE.fullmatch(reference or "") is not None
 
 
+def _is_asked(question: Any) -> bool:
+    """Return whether a question is given as messages or as parts."""
+    return isinstance(question, list) and all(isinstance(each, dict) for each in question)
+
+
 def fault_of_reference(cell: Any) -> str | None:
     """Return why a cell cannot be taken for a reference: it says that there is none, or names a choice; else None."""
     if not isinstance(cell, str) or not filled(cell):
         return None
     if is_choice(cell):
         return f"the reference is {cell!r}, the letter of a choice: write the text of the choice, or leave it blank"
+    if NO_TEXT.fullmatch(cell.strip()) and re.search(r"[^\W\d]", cell):
+        return f"the reference is {cell[:80]!r}, an address or a date: write what an answer should say, or leave it blank"
     if no_value(cell) or is_failure(cell) or not re.search(r"\w", cell):
         why = f"the reference is {cell[:80]!r}, as programs and people write where there is none"
         return f"{why}: leave it blank, or write the reference in other words"

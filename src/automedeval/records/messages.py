@@ -13,7 +13,7 @@ from automedeval.records.errors import RecordError, errors_at
 ROLES = {"user": "user", "human": "user", "assistant": "assistant", "gpt": "assistant"}
 TEXTS, HIDDEN = (
     ("text", "output_text", "input_text"),
-    ("thinking", "reasoning", "tool_use"),
+    ("thinking", "redacted_thinking", "reasoning", "tool_use", "server_tool_use"),
 )  # parts
 CALLS = ("tool_calls", "function_call")
 THOUGHTS = ("analysis", "commentary")  # channels of Harmony
@@ -139,7 +139,8 @@ def _parts(parts: list) -> str:
 
 def _part(part: dict) -> Any:
     kind = part.get("type", "part")
-    return REMOVED if kind in HIDDEN else part.get("text", f"[{kind}]")
+    is_hidden = kind in HIDDEN or kind.endswith("tool_result")
+    return REMOVED if is_hidden else part.get("text", part.get("refusal", f"[{kind}]"))
 
 
 def answer_text(value: Any, name: str) -> Any:

@@ -343,7 +343,12 @@ def _argilla(row: dict) -> Iterator[Answer]:
     """Yield the answers of a record as version 2 writes it, and as a data set of the Hub."""
     nested = row["responses"].items() if isinstance(row.get("responses"), dict) else ()
     for name, answers in nested:
-        for at, each in enumerate(answers if isinstance(answers, list) else ()):
+        given = (
+            [each for each in answers if isinstance(each, dict)]
+            if isinstance(answers, list)
+            else []
+        )
+        for at, each in enumerate(given):
             user = each.get("user_id")
             yield user or at, user, each.get("status"), name, each.get("value")
     for name, answers in row.items():
