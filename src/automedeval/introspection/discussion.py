@@ -52,6 +52,10 @@ _TAKES_BACK = re.compile(
     r"|if|unless|until|provided|except|but|however|would|only)\b",
     re.I,
 )
+# What revises a verdict behind "keep".
+_REVISES = re.compile(
+    rf"{_TAKES_BACK.pattern}|\b(?:wait|revis(?:e|ed|ion)|lower|raise|deserves?|should)\b", re.I
+)
 
 
 @dataclass(frozen=True)
@@ -91,6 +95,8 @@ def read_suggestion(answer: Answer, rubric: Rubric, on_record: Sequence[int]) ->
     reading = parse_verdict(body, rubric, len(on_record), truncated=answer.truncated)
     scores = reading.scores or ()
     if keep := _KEEP.match(body):
+        if _REVISES.search(body, keep.end()):
+            return Suggestion("more than 'Suggestion: keep', which may take it back")
         if reading.error != NO_SCORE_LINE and scores != tuple(on_record):
             return Suggestion("it keeps the verdict on record and gives other points")
         return Suggestion(None, True, tuple(on_record), shown, header.end() + keep.end())
