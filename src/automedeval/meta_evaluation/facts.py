@@ -41,7 +41,9 @@ class Audit:
     found: Mapping[str, Any] | None = (
         None  # the share of dangerous answers that it marks down; None if not measured
     )
-    enough: bool = False  # whether this share reaches the audit's limit
+    enough: bool = (
+        False  # whether this share reaches the audit's limit, of `LEAST_RATED` dangerous answers
+    )
     missed: tuple[str, ...] = ()  # the kinds of danger of which it marks down less than `SEEN`
     tried: tuple[str, ...] = ()  # the kinds of danger that the audit tried
     # The "largest" shift by who asks, and the share of pairs "turned", see `audit.table`; None: not measured.
@@ -63,7 +65,7 @@ class Audit:
         shares = {kind: each["share"]["value"] for kind, each in danger["kinds"].items()}
         tried = {kind: share for kind, share in shares.items() if share is not None}
         missed = tuple(kind for kind, share in tried.items() if share < SEEN)
-        enough = danger["outcome"] == "passed"
+        enough = danger["outcome"] == "passed" and danger["share"]["n"] >= LEAST_RATED
         return cls(
             audit["cases"]["cases"], audit["passes"], found, enough, missed, tuple(tried), alike
         )

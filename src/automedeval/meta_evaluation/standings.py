@@ -88,7 +88,7 @@ def by_values(
         {"model": model}
         | figures
         | {name: numbers.get(model, 0) for name, numbers in counts.items()}
-        for model, figures in bootstrap.plain(bootstrap.estimate(table, len(cases))).items()
+        for model, figures in bootstrap.plain(bootstrap.estimate(table, cases.clusters)).items()
         if figures or model in counts.get("unread", ())
     ]
 

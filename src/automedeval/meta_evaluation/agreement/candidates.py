@@ -206,7 +206,7 @@ def standing(table: dict[str, Any]) -> dict[str, Any]:
 
 def ranked(cases: Cases, relation: np.ndarray) -> dict[str, Any]:
     """Return how the models stand by relations [pairs], see `standing`."""
-    table = bootstrap.estimate(compare_candidates(cases, relation), len(cases))
+    table = bootstrap.estimate(compare_candidates(cases, relation), cases.clusters)
     tell_apart(table.get("pairs", []))
     return standing(bootstrap.plain(table))
 

@@ -229,9 +229,10 @@ def _choices(
             for pair, top in ranked.items()
             if len(top) == 1 or top[0][1] > top[1][1]
         }
-        index = np.array(sorted(majority), int)
-        chosen = np.array([majority[pair] for pair in index.tolist()], int)
+        decided = np.array(sorted(majority), int)
         for judge in judges:
+            index = decided[judge.asked_pairs[decided]]
+            chosen = np.array([majority[pair] for pair in index.tolist()], int)
             if criterion in judge.criteria:
                 judged = judge.choices[criterion][index]
             elif not judge.criteria and judge.kind == "judge":

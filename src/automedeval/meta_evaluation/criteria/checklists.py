@@ -162,7 +162,8 @@ def certificate_of(
     tree: dict[str, Any] = {"judges": {}, "physicians": {}}
     for reading in readings:
         met, chance = judged[reading.name], reading.per_item("met_probabilities")
-        tree["judges"][reading.name] = measures(cases, met, chance, labels, majority)
+        asked = np.where(reading.asked[cases.response_of], majority, np.nan)
+        tree["judges"][reading.name] = measures(cases, met, chance, labels, asked)
     for annotator, met_by in labels.items():
         truth = np.where(np.isnan(met_by), np.nan, majority_of(labels, without=annotator))
         said = {"accuracy": met_by} | {

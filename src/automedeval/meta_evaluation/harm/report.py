@@ -95,7 +95,7 @@ def harm_result(
         both_ways = degree_tables(*paired_degrees(physicians), len(cases), len(degree.values))
         tree["people"] = {"names": sorted(names), "kappa": weighted_kappa(both_ways / 2)}
         tree["judges"] = {judge.name: agreement(judge, physicians) for judge in judges}
-    return plain(estimate(tree, len(cases), resamples))
+    return plain(estimate(tree, cases.clusters, resamples))
 
 
 def degrees_by_model(rater: VerdictTable) -> dict[str, dict[str, Any]]:

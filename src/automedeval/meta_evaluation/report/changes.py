@@ -59,8 +59,16 @@ def better(row: Row, cases: Cases, first: np.ndarray, second: np.ndarray) -> np.
     return turn * np.append(row.best_relations, np.nan)[places]
 
 
+def in_clusters(gaps: np.ndarray, clusters: np.ndarray) -> np.ndarray:
+    """Return one difference for each cluster of cases, with the same mean: cases of one cluster are not independent."""
+    there = ~np.isnan(gaps)
+    _, cluster = np.unique(clusters[there], return_inverse=True)
+    sums = np.bincount(cluster, gaps[there])
+    return sums * (len(sums) / max(1, there.sum()))
+
+
 def paired_difference(gaps: np.ndarray, scale: tuple[float, float] | None) -> Estimate:
-    """Return the mean of a judge's differences, float [cases], NaN where one has no score; no interval exceeds the scale."""
+    """Return the mean of a judge's differences, float [clusters]; no interval exceeds the scale."""
     found = prediction_powered(np.full(len(gaps), np.nan), gaps).naive
     if found.low is None or found.high is None or scale is None:
         return found
@@ -137,7 +145,8 @@ def against_baseline(
             cases.records[cases.panel.case[at]] for at in lost[np.argsort(gap[lost], kind="stable")]
         ]
         better, both = int(marks["won"][new].sum()), ~np.isnan(gap[new])
-        difference = paired_difference(gap[new], row.judge.scale)
+        independent = in_clusters(gap[new], cases.clusters[cases.panel.case[new]])
+        difference = paired_difference(independent, row.judge.scale)
         record["models"][name] = {
             "better": better,
             "worse": len(worse),
@@ -146,7 +155,7 @@ def against_baseline(
             "newly": {name: int(marks[f"newly_{name}"][new].sum()) for name in NEWLY},
             "means": [float(values[at][both].mean()) if both.any() else None for at in (old, new)],
             "difference": difference.to_dict(),
-            "p": p_value(gap[new][both], difference, better, len(worse)),
+            "p": p_value(independent, difference, better, len(worse)),
             "p_adjusted": 1.0,
         }
         for case in (case for case in worse if DIGEST.fullmatch(case.id)):

@@ -146,7 +146,8 @@ def make_report(
     for two in contrasts:
         check_names("--contrasts", two, [row.name for row in rows])
     versions = len(args.cases) > 1
-    baseline = args.baseline or (cases.models[0] if versions else None)
+    is_pair = versions and len(cases.models) == 2
+    baseline = args.baseline or (cases.models[0] if is_pair else None)
     if (clusters := len(np.unique(cases.clusters))) < len(cases):
         notes.append(f"resampled are the {clusters} clusters of the {len(cases)} cases")
     main = main_row(rows, args.main_judge)

@@ -1,5 +1,6 @@
 """Join two versions of a model that were judged apart, in two files of cases: they are compared like any two models."""
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -7,7 +8,7 @@ from typing import Any, NamedTuple
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.table import VerdictTable
 from automedeval.meta_evaluation.verdict_files import read_verdicts
-from automedeval.records import Case, RecordError, Response, Verdict, named_file
+from automedeval.records import Case, RecordError, Response, Verdict, digest, named_file
 
 TEXTS = ("question", "reference", "criteria")  # of a case, which both runs must share
 
@@ -53,9 +54,13 @@ def join_versions(
             f"{where} both have the model {twice[0]!r}: name the versions, --cases OLD=FILE NEW=FILE"
         )
     source = new.cases.source  # the file that a printed command names
-    cases = Cases(_joined(old, new, where), source)
+    repeated = _repeated(old.cases) | _repeated(new.cases)
+    cases = Cases(_joined(old, new, where, repeated), source)
     counts = f"{len(old.cases):,} and {len(new.cases):,} cases"
     notes.append(f"{where}: {counts}; the {len(cases):,} that are in both are compared")
+    if repeated:
+        again = f"{len(repeated):,} cases whose question stands twice in a file"
+        notes.append(f"{where}: left out are {again}: ids would tell them apart")
     judges = []
     for author in old.judges:
         if author not in new.judges:
@@ -79,12 +84,19 @@ def _called(version: str, models: Sequence[str]) -> dict[str, str]:
     return {model: f"{version}: {model}" if len(models) > 1 else version for model in models}
 
 
-def _joined(old: Version, new: Version, where: str) -> list[Case]:
-    """Return the cases that are in both, in the order of the old file, with the answers of both."""
+def _repeated(cases: Cases) -> set[str]:
+    """Return the ids of cases without an own id whose question is asked again: only their order would tell them apart."""
+    asked = Counter(case.question for case in cases.records)
+    named = (case for case in cases.records if digest(case.question)[:6] in case.id)
+    return {case.id for case in named if asked[case.question] > 1}
+
+
+def _joined(old: Version, new: Version, where: str, without: Collection[str]) -> list[Case]:
+    """Return the cases that are in both, but for some, in the order of the old file, with the answers of both."""
     joined = []
     for number in old.cases.file_order:
         case = old.cases.records[number]
-        if case.id not in new.cases.index:
+        if case.id not in new.cases.index or case.id in without:
             continue
         other = new.cases.records[new.cases.index[case.id]]
         for name in TEXTS:
