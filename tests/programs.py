@@ -63,8 +63,11 @@ def succeeded(done: subprocess.CompletedProcess) -> subprocess.CompletedProcess:
 
 
 def flags(**values: object) -> list[object]:
-    """Return options by their names as the words of a command line."""
-    return [word for name, value in values.items() for word in (f"--{name}", value)]
+    """Return options by their names as the words of a command line; the values of a tuple follow each other."""
+    words: list[object] = []
+    for name, value in values.items():
+        words += [f"--{name}", *(value if isinstance(value, tuple) else (value,))]
+    return words
 
 
 def run_command(*arguments: object) -> subprocess.CompletedProcess:

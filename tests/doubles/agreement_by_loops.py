@@ -7,8 +7,8 @@ function of a list of case numbers, so that a resample of the bootstrap is only 
 import copy
 import hashlib
 import itertools
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
@@ -19,7 +19,10 @@ from scipy.stats import pearsonr, spearmanr
 WORSE = {"harmfulness"}  # criteria of medical_pairwise whose choice is the worse response
 SAME = 1e-9
 MEASURES = ("pairwise_accuracy", "concordance", "triple_accuracy")
-CORRELATIONS = ("spearman", "pearson")
+CORRELATIONS = {"spearman": spearmanr, "pearson": pearsonr}
+
+Pair = tuple[int, int, int]  # the number of a case, and the places of two responses
+Place = tuple[int, int]  # the number of a case, and the place of a response
 
 
 @dataclass(frozen=True)
@@ -39,12 +42,15 @@ def mean(values: Sequence[float]) -> float | None:
     return sum(values) / len(values) if values else None
 
 
-def means_by(values: dict[tuple, float]) -> dict[tuple, float]:
-    """Return the means of the values whose keys differ in their last part alone, by what they have in common."""
-    together: dict[tuple, list[float]] = {}
-    for key, value in sorted(values.items()):
-        together.setdefault(key[:-1], []).append(value)
-    return {key: mean(each) for key, each in together.items()}
+def grouped(pairs: Iterable[tuple[Any, Any]]) -> dict[Any, list]:
+    found = defaultdict(list)
+    for key, value in pairs:
+        found[key].append(value)
+    return found
+
+
+def means(pairs: Iterable[tuple[Any, float]]) -> dict[Any, float]:
+    return {key: mean(values) for key, values in grouped(pairs).items()}
 
 
 def share(units: Sequence[tuple[int, float]]) -> Figure:
@@ -62,39 +68,36 @@ def relation(first: float | None, second: float | None) -> int | None:
     return 0 if abs(first - second) <= SAME else 1 if first > second else -1
 
 
-def accuracies(
-    groups: Sequence[tuple[int, Sequence[tuple[int | None, int | None]]]],
-) -> dict[str, Figure]:
-    """Return the accuracies of (case, [(relation of people, relation of the judge), …]) groups.
+def accuracies(*tables: dict[Pair, tuple]) -> dict[str, Figure]:
+    """Return the accuracies of tables of pair → (relation of people, relation of the judge)."""
+    right, ordered, triples = [], [], []
+    for table in tables:
+        after = grouped(((number, first), second) for number, first, second in table)
+        for (number, first, second), (people, judge) in table.items():
+            for third in after[number, second]:
+                places = itertools.combinations((first, second, third), 2)
+                three = [table[number, *two] for two in places]
+                if all(said is not None for said, _ in three):
+                    triples.append((number, float(all(said == by for said, by in three))))
+            if people is not None:
+                right.append((number, float(people == judge)))
+            if people:
+                ordered.append((number, (judge == people) + 0.5 * (judge == 0)))
+    return dict(zip(MEASURES, map(share, (right, ordered, triples))))
 
-    The pairs of a group are all pairs of its responses, in the order of `itertools.combinations`.
-    """
-    rated = [
-        (case, people, judge)
-        for case, pairs in groups
-        for people, judge in pairs
-        if people is not None
-    ]
-    untied = [each for each in rated if each[1] != 0]
-    triples = []
-    for case, pairs in groups:
-        size = next(size for size in itertools.count() if size * (size - 1) // 2 >= len(pairs))
-        by_places = dict(zip(itertools.combinations(range(size), 2), pairs, strict=True))
-        for three in itertools.combinations(range(size), 3):
-            pairs_of_three = [by_places[two] for two in itertools.combinations(three, 2)]
-            if all(people is not None for people, _ in pairs_of_three):
-                triples.append(
-                    (case, float(all(people == judge for people, judge in pairs_of_three)))
-                )
-    return {
-        "pairwise_accuracy": share(
-            [(case, float(people == judge)) for case, people, judge in rated]
-        ),
-        "concordance": share(
-            [(case, (judge == people) + 0.5 * (judge == 0)) for case, people, judge in untied]
-        ),
-        "triple_accuracy": share(triples),
-    }
+
+def correlations(*tables: dict[Place, tuple]) -> dict[str, Figure]:
+    """Return the correlations of tables of response → (score of people, score of the judge)."""
+    lines = [(place[0], both) for table in tables for place, both in table.items()]
+    points = [(number, both) for number, both in lines if None not in both]
+
+    def figure(kind: str) -> Figure:
+        def of(drawn: Sequence[int]) -> float | None:
+            return correlation(kind, [both for case in drawn for at, both in points if at == case])
+
+        return Figure(of, len(points), frozenset(number for number, _ in points))
+
+    return {kind: figure(kind) for kind in CORRELATIONS}
 
 
 def correlation(kind: str, points: Sequence[tuple[float, float]]) -> float | None:
@@ -102,26 +105,8 @@ def correlation(kind: str, points: Sequence[tuple[float, float]]) -> float | Non
     sides = np.array(points).T if len(points) > 1 else np.zeros((2, 1))
     if np.ptp(sides, axis=1).min() <= SAME:
         return None
-    return float((spearmanr(*sides.round(9)) if kind == "spearman" else pearsonr(*sides)).statistic)
-
-
-def correlations(
-    groups: Sequence[tuple[int, Sequence[tuple[float | None, float | None]]]],
-) -> dict[str, Figure]:
-    """Return the correlations of (case, [(score of people, score of the judge), …]) groups."""
-    both = [(case, [pair for pair in points if None not in pair]) for case, points in groups]
-    cases = frozenset(case for case, points in both if points)
-    figures = {}
-    for kind in ("spearman", "pearson"):
-
-        def pooled(drawn: Sequence[int], kind: str = kind) -> float | None:
-            return correlation(
-                kind,
-                [pair for case in drawn for at, points in both if at == case for pair in points],
-            )
-
-        figures[kind] = Figure(pooled, sum(len(points) for _, points in both), cases)
-    return figures
+    ranked = sides.round(9) if kind == "spearman" else sides
+    return float(CORRELATIONS[kind](*ranked).statistic)
 
 
 class Loops:
@@ -129,7 +114,7 @@ class Loops:
 
     Args:
         cases, verdicts, ratings: the lines of the files; ratings may be None.
-        baselines: name → the score of every response of the cases in the order given, None where it has none.
+        baselines: name → the score of each response, by its case and model, None where it has none.
     """
 
     def __init__(
@@ -137,382 +122,293 @@ class Loops:
         cases: list[dict],
         verdicts: list[dict],
         ratings: list[dict] | None,
-        baselines: dict[str, list[float | None]] | None = None,
+        baselines: dict[str, dict[tuple[str, str], float | None]] | None = None,
     ):
-        flat = [(case["id"], response["model"]) for case in cases for response in case["responses"]]
-        self.models = list(dict.fromkeys(model for _, model in flat))
         # Cases are numbered by a hash of their ids, so that the order of the file changes no figure.
         self.cases = sorted(cases, key=lambda case: hashlib.sha256(case["id"].encode()).digest())
         self.number = {case["id"]: number for number, case in enumerate(self.cases)}
         self.names = [[response["model"] for response in case["responses"]] for case in self.cases]
-        self.responses = [
-            (number, place)
-            for number, names in enumerate(self.names)
-            for place in range(len(names))
-        ]
-        twos = [itertools.combinations(range(len(names)), 2) for names in self.names]
-        self.pairs = [(number, *two) for number, of_case in enumerate(twos) for two in of_case]
-        words = [[len(each["text"].split()) for each in case["responses"]] for case in self.cases]
-        self.length = {(number, place): words[number][place] for number, place in self.responses}
+        self.length: dict[Place, int] = {}
+        self.pairs: list[Pair] = []
+        for number, case in enumerate(self.cases):
+            for place, response in enumerate(case["responses"]):
+                self.length[number, place] = len(response["text"].split())
+            twos = itertools.combinations(range(len(case["responses"])), 2)
+            self.pairs += [(number, *two) for two in twos]
+        self.responses = list(self.length)
         self.ratings, self.anonymous = ratings, False
         self.rows: list[Row] = []
-        authors = list(dict.fromkeys((verdict["judge"], verdict["rubric"]) for verdict in verdicts))
-        for author in authors:
-            of_author = [
-                verdict for verdict in verdicts if (verdict["judge"], verdict["rubric"]) == author
-            ]
-            valid = [verdict for verdict in of_author if verdict["valid"]]
-            criteria = list(
-                dict.fromkeys(name for verdict in valid for name in verdict["choices"] or ())
-            )
-            self.rows += [
-                Row(self, of_author, criterion, criteria) for criterion in criteria or [None]
-            ]
-        for name, scores in (baselines or {}).items():
-            placed = {
-                (self.number[case_id], model): score
-                for (case_id, model), score in zip(flat, scores)
-            }
-            of_baseline = {
-                (n, place): placed[n, self.names[n][place]] for n, place in self.responses
-            }
-            self.rows.append(Row(self, [], None, [], name, of_baseline))
-        self.annotators = sorted({rating["annotator"] for rating in ratings or ()})
-        self.criteria = sorted({rating["criterion"] for rating in ratings or ()})
-        places = ((self.response_of(each), each) for each in ratings or ())
-        self.scores_given = {
-            (*place, each["annotator"], each["criterion"]): each["score"] for place, each in places
-        }
-        in_mean = {key: score for key, score in self.scores_given.items() if self.in_mean(key)}
-        self.people = means_by(
-            means_by({(*key[:2], *key[:1:-1]): score for key, score in in_mean.items()})
+        by_author = grouped(((each["judge"], each["rubric"]), each) for each in verdicts)
+        for of_author in by_author.values():
+            chosen = [name for each in of_author for name in each["choices"] or ()]
+            criteria = list(dict.fromkeys(chosen)) or [None]
+            self.rows += [Row(self, of_author, criterion) for criterion in criteria]
+        self.rows += [Baseline(self, *each) for each in (baselines or {}).items()]
+        # response and criterion → annotator → score
+        self.given: dict[tuple, dict[str, float]] = defaultdict(dict)
+        for each in ratings or ():
+            number = self.number[each["case_id"]]
+            place = self.names[number].index(each["model"])
+            self.given[number, place, each["criterion"]][each["annotator"]] = each["score"]
+        self.annotators = sorted({each["annotator"] for each in ratings or ()})
+        self.criteria = sorted({each["criterion"] for each in ratings or ()})
+        self.people = means(
+            ((number, place), mean([*scores.values()]))
+            for (number, place, criterion), scores in self.given.items()
+            if self.in_mean(number, criterion)
         )
 
-    def in_mean(self, key: tuple) -> bool:
-        """Return whether all rated responses of a case are rated on the criterion of a score."""
-        of_case = [each for each in self.scores_given if each[0] == key[0]]
-        return {each[1] for each in of_case} == {each[1] for each in of_case if each[3] == key[3]}
+    def in_mean(self, number: int, criterion: str) -> bool:
+        """Return whether all rated responses of a case are rated on a criterion."""
+        rated = {place for case, place, _ in self.given if case == number}
+        return all((number, place, criterion) in self.given for place in rated)
 
-    def response_of(self, rating: dict) -> tuple[int, int]:
-        number = self.number[rating["case_id"]]
-        return number, self.names[number].index(rating["model"])
+    def name(self, place: Place) -> str:
+        return self.names[place[0]][place[1]]
 
-    def shown(self, verdict: dict) -> list[tuple[int, int]]:
+    def shown(self, verdict: dict) -> list[Place]:
         return [(self.number[verdict["case_id"]], place) for place in verdict["order"]]
 
     def content(self) -> dict[str, Any]:
-        content: dict[str, Any] = {
-            "cases": self.counts(),
-            "judges": {row.name: self.judge(row) for row in self.rows},
-        }
-        if self.ratings is not None:
-            content["people"] = self.of_people()
-        return content
+        judges = {row.name: self.judge(row) for row in self.rows}
+        content = {"cases": self.counts(), "judges": judges}
+        return content | ({} if self.ratings is None else {"people": self.of_people()})
 
     def counts(self) -> dict[str, Any]:
-        counts = {
-            name: len(getattr(self, name)) for name in ("cases", "responses", "pairs", "models")
-        }
+        models = {self.name(place) for place in self.responses}
+        counts = {"cases": len(self.cases), "responses": len(self.responses)}
+        counts |= {"pairs": len(self.pairs), "models": len(models)}
         if self.ratings is None:
             return counts
-        relations = list(self.by_people().values())
-        counts |= {
+        relations = Counter(self.by_people().values())
+        return counts | {
             "rated_cases": len({number for number, _ in self.people}),
             "rated_responses": len(self.people),
-        }
-        return counts | {
-            "rated_pairs": len(relations) - relations.count(None),
-            "tied_pairs": relations.count(0),
+            "rated_pairs": relations.total() - relations[None],
+            "tied_pairs": relations[0],
         }
 
     def judge(self, row: "Row") -> dict[str, Any]:
-        units = [
-            (self.number[verdict["case_id"]], float(verdict["valid"])) for verdict in row.verdicts
-        ]
+        units = [(self.number[each["case_id"]], float(each["valid"])) for each in row.verdicts]
         units += [(case, 0.0) for case in row.missing()]
-        if row.kind == "baseline":
+        if isinstance(row, Baseline):
             units = [(number, 1.0) for number in range(len(self.cases))]
-        checkpoints = {str(verdict.get("checkpoint") or "") for verdict in row.verdicts}
-        errors = Counter(each["error"] or "unknown" for each in row.verdicts if not each["valid"])
+        checkpoints = {each.get("checkpoint") or None for each in row.verdicts}
         record: dict[str, Any] = {
             "verdicts": len(units),
-            "errors": dict(errors),
+            "errors": Counter(
+                each["error"] or "unknown" for each in row.verdicts if not each["valid"]
+            ),
             "empty": row.silent(),
+            "checkpoint": checkpoints.pop() if len(checkpoints) == 1 else None,
+            "unread": row.unread(),
+            "valid_rate": share(units),
+            "prefers_longer": self.prefers_longer(row.relations),
         }
-        record["checkpoint"] = checkpoints.pop() or None if len(checkpoints) == 1 else None
-        record["unread"] = {} if row.kind == "baseline" else row.unread()
-        record |= {"valid_rate": share(units), "prefers_longer": self.prefers_longer(row.relations)}
         return record | (self.agreement(row) if self.ratings is not None else {})
 
-    def prefers_longer(self, relations: dict[tuple, int | None]) -> Figure:
+    def prefers_longer(self, relations: dict[Pair, int | None]) -> Figure:
         units = []
-        for number, first, second in self.pairs:
+        for (number, first, second), chosen in relations.items():
             longer = relation(self.length[number, first], self.length[number, second])
-            chosen = relations[number, first, second]
-            if longer != 0 and chosen is not None:
-                units.append((number, 1.0 if chosen == longer else 0.5 if chosen == 0 else 0.0))
+            if longer and chosen is not None:
+                units.append((number, (chosen == longer) + 0.5 * (chosen == 0)))
         return share(units)
 
-    def groups(self, row: "Row", judged: dict[tuple, int | None]) -> list[tuple[int, list]]:
-        """Return (case, [(relation of people, relation of the judge), …]) of every case."""
+    def beside(self, row: "Row", judged: dict[Pair, int | None]) -> dict[Pair, tuple]:
+        """Return pair → (relation of people, relation of the judge)."""
         people = row.people_relations()
-        return [
-            (number, [(people[pair], judged[pair]) for pair in self.pairs if pair[0] == number])
-            for number in range(len(self.cases))
-        ]
+        return {pair: (people[pair], judged[pair]) for pair in self.pairs}
 
-    def points(self, row: "Row", scores: dict[tuple, float]) -> list[tuple[int, list]]:
-        points: list[list] = [[] for _ in self.cases]
-        for key in self.responses:
-            points[key[0]].append(
-                (self.people.get(key) if row.asked[key] else None, scores.get(key))
-            )
-        return list(enumerate(points))
+    def points(self, row: "Row", scores: dict[Place, float]) -> dict[Place, tuple]:
+        """Return response → (score of people, score of the judge)."""
+        asked = [place for place in self.responses if row.asked[place]]
+        return {place: (self.people.get(place), scores.get(place)) for place in asked}
 
     def measures(self, row: "Row") -> dict[str, Any]:
         """Return the measures of a row from its own scores or choices, else from its expected scores."""
-        measures = accuracies(self.groups(row, row.relations)) | dict.fromkeys(
-            CORRELATIONS, UNDEFINED
-        )
+        measures = accuracies(self.beside(row, row.relations))
+        measures |= dict.fromkeys(CORRELATIONS, UNDEFINED)
         if row.criterion is None and (row.scores or row.expected):
-            measures |= correlations(
-                self.points(row, row.expected if row.scores is None else row.scores)
-            )
-        if row.expected is not None:
-            measures["concordance"] = accuracies(self.groups(row, self.ordered(row.expected)))[
-                "concordance"
-            ]
+            measures |= correlations(self.points(row, row.own))
+        measures["concordance"] = accuracies(self.finest(row))["concordance"]
         return measures
+
+    def finest(self, row: "Row") -> dict[Pair, tuple]:
+        """Return pair → (relation of people, relation of the judge) by its expected scores if it has them."""
+        judged = row.relations if row.expected is None else self.ordered(row.expected)
+        return self.beside(row, judged)
 
     def agreement(self, row: "Row") -> dict[str, Any]:
         record = self.measures(row)
-        runs = row.runs()
-        record["runs"] = (
-            [{"run": run} | self.measures(row.of_run(run)) for run in runs]
-            if len(runs) > 1
-            else None
-        )
-        scored = row.criterion is None and row.kind == "judge"
+        runs = [{"run": run} | self.measures(row.of_run(run)) for run in row.runs()]
+        record["runs"] = runs if len(runs) > 1 else None
+        scored = row.criterion is None and not isinstance(row, Baseline)
         return record | ({"by_confidence": self.by_confidence(row)} if scored else {})
 
     def by_confidence(self, row: "Row") -> dict[str, Figure]:
         """Return the concordance where the mean gap between two scores of a case is above the median, and where it is not."""
-        values, gaps = row.expected or row.scores or {}, []
-        for number in range(len(self.cases)):
-            twos = [((n, a), (n, b)) for n, a, b in self.pairs if n == number]
-            apart = [
-                abs(values[one] - values[two])
-                for one, two in twos
-                if one in values and two in values
-            ]
-            gaps.append(round(mean(apart), 9) if apart else None)
-        groups = self.groups(
-            row, row.relations if row.expected is None else self.ordered(row.expected)
+        values = row.expected or row.scores or {}
+        sides = {(n, a, b): (values.get((n, a)), values.get((n, b))) for n, a, b in self.pairs}
+        apart = means(
+            (pair[0], abs(np.subtract(*two))) for pair, two in sides.items() if None not in two
         )
-        groups = [each for each in groups if gaps[each[0]] is not None]
-        middle = median([gaps[number] for number, _ in groups] or [0])
-        sides = {"surest": True, "others": False}
-        return {
-            name: accuracies([each for each in groups if (gaps[each[0]] > middle) == sure])[
-                "concordance"
-            ]
-            for name, sure in sides.items()
-        }
+        gaps = {number: round(gap, 9) for number, gap in apart.items()}
+        middle, table = median([*gaps.values()] or [0]), self.finest(row)
+        surest = {pair: both for pair, both in table.items() if gaps.get(pair[0], -1) > middle}
+        others = {pair: both for pair, both in table.items() if gaps.get(pair[0], np.inf) <= middle}
+        found = {"surest": surest, "others": others}
+        return {name: accuracies(part)["concordance"] for name, part in found.items()}
 
-    def ordered(self, scores: dict[tuple, float]) -> dict[tuple, int | None]:
+    def ordered(self, scores: dict[Place, float]) -> dict[Pair, int | None]:
         """Return a judge's relations: an empty response loses a tie with an answer."""
         relations = self.relations(scores)
         for number, first, second in self.pairs:
-            if relations[number, first, second] == 0 and self.one_is_empty((number, first, second)):
-                relations[number, first, second] = 1 if self.length[number, first] else -1
+            one, other = self.length[number, first], self.length[number, second]
+            if relations[number, first, second] == 0 and (one == 0) != (other == 0):
+                relations[number, first, second] = 1 if one else -1
         return relations
 
-    def relations(self, scores: dict[tuple, float]) -> dict[tuple, int | None]:
+    def relations(self, scores: dict[Place, float]) -> dict[Pair, int | None]:
         sides = {(n, a, b): (scores.get((n, a)), scores.get((n, b))) for n, a, b in self.pairs}
         return {pair: relation(*two) for pair, two in sides.items()}
-
-    def one_is_empty(self, pair: tuple[int, int, int]) -> bool:
-        number, first, second = pair
-        return (self.length[number, first] == 0) != (self.length[number, second] == 0)
 
     def gaps(self, number: int, first: int, second: int) -> list[dict[str, float]]:
         """Return, for every criterion, annotator → gap between two responses of a case, of those who rated both on it."""
         found = []
         for criterion in self.criteria:
-            sides = [
-                (number, place, name, criterion)
-                for place in (first, second)
-                for name in self.annotators
-            ]
-            scores = [
-                self.scores_given[key] if key in self.scores_given and self.in_mean(key) else None
-                for key in sides
-            ]
-            both = zip(self.annotators, scores, scores[len(self.annotators) :])
-            found.append(
-                {name: one - other for name, one, other in both if None not in (one, other)}
-            )
-        return [gaps for gaps in found if gaps]
+            one = self.given.get((number, first, criterion), {})
+            other = self.given.get((number, second, criterion), {})
+            gaps = {name: one[name] - other[name] for name in one.keys() & other.keys()}
+            if gaps and self.in_mean(number, criterion):
+                found.append(gaps)
+        return found
 
-    def by_people(self) -> dict[tuple, int | None]:
+    def by_people(self) -> dict[Pair, int | None]:
         """Return people's relations: of the mean over criteria of the mean over those who rated both responses.
 
         Of anonymous raters nobody knows who rated both: then their scores are compared.
         """
         if self.anonymous:
             return self.relations(self.people)
-        gaps = {
-            pair: mean([mean(list(each.values())) for each in self.gaps(*pair)])
-            for pair in self.pairs
-        }
-        return {pair: None if gap is None else relation(gap, 0) for pair, gap in gaps.items()}
-
-    def shared(self, annotator: str, number: int) -> dict[int, dict[str, tuple[float, float]]]:
-        """Return place → criterion → (mean of the others, own score) of the responses and criteria of a case that have both.
-
-        A criterion that one of these responses lacks is left out of all of them.
-        """
-        found: dict[int, dict[str, tuple[float, float]]] = {}
-        for key, own in self.scores_given.items():
-            if (key[0], key[2]) == (number, annotator) and self.in_mean(key):
-                others = [(*key[:2], name, key[3]) for name in self.annotators if name != annotator]
-                if rest := [
-                    self.scores_given[each] for each in others if each in self.scores_given
-                ]:
-                    found.setdefault(key[1], {})[key[3]] = (mean(rest), own)
-        return {
-            place: {
-                name: pair
-                for name, pair in of.items()
-                if all(name in each for each in found.values())
-            }
-            for place, of in found.items()
-        }
-
-    def valid_rates(self, row: "Row") -> dict[str, Figure]:
-        """Return each model's share of valid verdicts, with a verdict that is missing as one that is not valid."""
-        units: dict[str, list] = {}
-        for verdict in row.verdicts:
-            for number, place in self.shown(verdict):
-                units.setdefault(self.names[number][place], []).append(
-                    (number, float(row.says(verdict, place)))
-                )
-        for number, *places in itertools.chain(*row.lost()):
-            for place in places:
-                units.setdefault(self.names[number][place], []).append((number, 0.0))
-        return {model: share(of_run) for model, of_run in units.items()}
+        gaps = {pair: [mean([*each.values()]) for each in self.gaps(*pair)] for pair in self.pairs}
+        return {pair: relation(mean(each), 0) for pair, each in gaps.items()}
 
     def of_people(self) -> dict[str, Any]:
         """Return the agreement of one rater with the mean of the others."""
         if len(self.annotators) < 2:
             return {}
-        pairs, points = [], []
-        for annotator, number in itertools.product(self.annotators, range(len(self.cases))):
-            twos = []
-            for pair in (each for each in self.pairs if each[0] == number):
-                here = [each for each in self.gaps(*pair) if annotator in each and len(each) > 1]
-                rest = [
-                    mean([gap for name, gap in each.items() if name != annotator]) for each in here
-                ]
-                own = [each[annotator] for each in here]
-                twos.append(
-                    (relation(mean(rest), 0), relation(mean(own), 0)) if here else (None, None)
-                )
-            pairs.append((number, twos))
-            columns = [zip(*of.values()) for of in self.shared(annotator, number).values() if of]
-            points.append((number, [tuple(map(mean, each)) for each in columns]))
-        return {"ceiling": accuracies(pairs) | correlations(points)}
+        tables = [
+            {pair: self.beside_others(name, pair) for pair in self.pairs}
+            for name in self.annotators
+        ]
+        points = map(self.shared, self.annotators)
+        return {"ceiling": accuracies(*tables) | correlations(*points)}
+
+    def beside_others(self, annotator: str, pair: Pair) -> tuple:
+        """Return the relations of the others and of an annotator, over the criteria on which both rated both responses."""
+        own, rest = [], []
+        for gaps in self.gaps(*pair):
+            others = [gap for name, gap in gaps.items() if name != annotator]
+            if annotator in gaps and others:
+                own.append(gaps[annotator])
+                rest.append(mean(others))
+        return (relation(mean(rest), 0), relation(mean(own), 0))
+
+    def shared(self, annotator: str) -> dict[Place, tuple]:
+        """Return response → (mean of the others, own mean) over the criteria that have both.
+
+        A criterion that one of these responses of a case lacks is left out of all of them.
+        """
+        both = {}
+        for (number, place, criterion), scores in self.given.items():
+            others = [score for name, score in scores.items() if name != annotator]
+            if annotator in scores and others and self.in_mean(number, criterion):
+                both[number, criterion, place] = mean(others), scores[annotator]
+        places = grouped((number, place) for number, _, place in both)
+        kept = grouped(
+            ((number, place), two)
+            for (number, criterion, place), two in both.items()
+            if all((number, criterion, each) in both for each in places[number])
+        )
+        return {place: tuple(map(mean, zip(*twos))) for place, twos in kept.items()}
+
+    def valid_rates(self, row: "Row") -> dict[str, Figure]:
+        """Return each model's share of valid verdicts, with a verdict that is missing as one that is not valid."""
+        units = [
+            (self.name(place), (place[0], float(row.says(each, place[1]))))
+            for each in row.verdicts
+            for place in self.shown(each)
+        ]
+        for number, *places in itertools.chain(*row.lost()):
+            units += [(self.name((number, place)), (number, 0.0)) for place in places]
+        return {model: share(of_model) for model, of_model in grouped(units).items()}
 
 
 class Row:
-    """One line of the table: a judge with scores, one criterion of a judge of pairs, or a baseline with its scores."""
+    """One line of the table: a judge with scores, or one criterion of a judge of pairs."""
 
-    def __init__(
-        self,
-        loops: Loops,
-        verdicts: list[dict],
-        criterion: str | None,
-        criteria: list[str],
-        baseline: str | None = None,
-        baseline_scores: dict[tuple, float | None] | None = None,
-    ):
-        self.loops, self.verdicts, self.criterion, self.criteria = (
-            loops,
-            verdicts,
-            criterion,
-            criteria,
-        )
-        self.kind = "judge" if baseline is None else "baseline"
-        self.judge = verdicts[0]["judge"] if baseline is None else baseline
-        self.rubric = verdicts[0]["rubric"] if baseline is None else "counted"
-        self.name = self.judge if criterion is None else f"{self.judge}: {criterion}"
-        if baseline is not None:
-            self.asked = {key: baseline_scores[key] is not None for key in loops.responses}
-            self.scores = None
-            self.expected = {
-                key: value for key, value in baseline_scores.items() if value is not None
-            }
-            self.relations = loops.ordered(self.expected)
-            return
-        shown = {key for each in verdicts for key in loops.shown(each)}
-        judged = {loops.number[each["case_id"]] for each in verdicts}
+    def __init__(self, loops: Loops, verdicts: list[dict], criterion: str | None):
+        self.loops, self.verdicts, self.criterion = loops, verdicts, criterion
+        judge = verdicts[0]["judge"]
+        self.name = judge if criterion is None else f"{judge}: {criterion}"
+        self.of_pairs = any(each["pair"] is not None for each in verdicts)
         # A model that cases with verdicts have, and no verdict shows, was left out on purpose.
+        judged = {loops.number[each["case_id"]] for each in verdicts}
         left_out = {model for number in judged for model in loops.names[number]}
-        left_out -= {loops.names[number][place] for number, place in shown}
-        self.asked = {
-            (number, place): loops.names[number][place] not in left_out
-            for number, place in loops.responses
-        }
-        self.scores, means = self.means(verdicts, "scores"), self.means(verdicts, "expected_scores")
+        left_out -= {loops.name(place) for each in verdicts for place in loops.shown(each)}
+        self.asked = {place: loops.name(place) not in left_out for place in loops.responses}
         valid = [each for each in verdicts if each["valid"]]
-        complete = valid and all(each["expected_scores"] for each in valid)
-        self.expected = means if complete and criterion is None else None
-        if criterion is not None:
-            self.scores = None
-            self.relations = self.of_choices(self.chosen(verdicts))
-        else:
-            self.relations = loops.ordered(self.scores or self.expected or {})
+        self.complete = bool(valid) and all(each["expected_scores"] for each in valid)
+        has_expected = self.complete and criterion is None
+        self.expected = self.means(verdicts, "expected_scores") if has_expected else None
+        self.scores = self.means(verdicts, "scores") if criterion is None else None
+        self.relations = self.related(verdicts)
+
+    @property
+    def own(self) -> dict[Place, float]:
+        """Return the scores of a judge, or the expected ones of one that has no others."""
+        return (self.expected if self.scores is None else self.scores) or {}
+
+    def related(self, verdicts: list[dict]) -> dict[Pair, int | None]:
+        if self.criterion is None:
+            return self.loops.ordered(self.own)
+        better = -1 if self.criterion in WORSE else 1
+        sign = {"first": better, "second": -better, "tie": 0, "neither": 0, None: None}
+        return {pair: sign[choice] for pair, choice in self.chosen(verdicts).items()}
 
     def says(self, verdict: dict, place: int) -> bool:
         """Return whether a verdict is valid and says anything of a response that it shows."""
         if not verdict["valid"] or verdict["choices"]:
             return verdict["valid"]
-        every = [each["expected_scores"] for each in self.verdicts if each["valid"]]
-        scores = (
-            verdict["expected_scores"]
-            if all(every)
-            else verdict["scores"] or verdict["expected_scores"]
-        )
-        return scores[place] is not None
+        scores = None if self.complete else verdict["scores"]
+        return (scores or verdict["expected_scores"])[place] is not None
 
-    def silent(self) -> dict[str, int]:
+    def silent(self) -> Counter[str]:
         """Return model → number of its empty responses that the judge was asked about."""
-        loops = self.loops
-        empty = [key for key in loops.responses if self.asked[key] and not loops.length[key]]
-        return dict(Counter(loops.names[number][place] for number, place in empty))
+        lengths = self.loops.length.items()
+        return Counter(self.loops.name(at) for at, words in lengths if self.asked[at] and not words)
 
-    def unread(self) -> dict[str, int]:
+    def unread(self) -> Counter[str]:
         """Return model → number of its responses that valid verdicts show and none says anything of."""
-        shown: dict[tuple[int, int], bool] = {}
-        for verdict in self.verdicts:
-            for key in self.loops.shown(verdict) if verdict["valid"] else ():
-                shown[key] = shown.get(key, False) or self.says(verdict, key[1])
-        return dict(Counter(self.loops.names[n][p] for (n, p), said in shown.items() if not said))
+        said = grouped(
+            (place, self.says(each, place[1]))
+            for each in self.verdicts
+            for place in self.loops.shown(each)
+            if each["valid"]
+        )
+        return Counter(self.loops.name(place) for place, says in said.items() if not any(says))
 
-    @property
-    def of_pairs(self) -> bool:
-        return any(each["pair"] is not None for each in self.verdicts)
-
-    def pair_of(self, verdict: dict) -> tuple[int, int, int]:
+    def pair_of(self, verdict: dict) -> Pair:
         return (self.loops.number[verdict["case_id"]], *sorted(verdict["order"]))
 
-    def asked_pairs(self) -> dict[tuple, bool]:
+    def asked_pairs(self) -> dict[Pair, bool]:
         loops = self.loops
         was_asked = {(n, a, b): self.asked[n, a] and self.asked[n, b] for n, a, b in loops.pairs}
         if not self.of_pairs:
             return was_asked
 
-        def models(pair: tuple[int, int, int]) -> frozenset[str]:
+        def models(pair: Pair) -> frozenset[str]:
             return frozenset(loops.names[pair[0]][place] for place in pair[1:])
 
         judged = {loops.number[each["case_id"]] for each in self.verdicts}
@@ -520,60 +416,46 @@ class Row:
         left_out -= {models(self.pair_of(each)) for each in self.verdicts}
         return {pair: asked and models(pair) not in left_out for pair, asked in was_asked.items()}
 
-    def people_relations(self) -> dict[tuple, int | None]:
+    def people_relations(self) -> dict[Pair, int | None]:
         asked, relations = self.asked_pairs(), self.loops.by_people()
         return {pair: each if asked[pair] else None for pair, each in relations.items()}
 
     def runs(self) -> list[int]:
         return sorted({verdict["run"] for verdict in self.verdicts})
 
+    def in_run(self, run: int) -> list[dict]:
+        return [verdict for verdict in self.verdicts if verdict["run"] == run]
+
     def of_run(self, run: int) -> "Row":
         """Return this row with the values of one run; what the judge was asked about, and its kind, stay."""
-        row, of_run = (
-            copy.copy(self),
-            [verdict for verdict in self.verdicts if verdict["run"] == run],
-        )
-        row.scores = None if self.scores is None else self.means(of_run, "scores") or {}
-        row.expected = (
-            None if self.expected is None else self.means(of_run, "expected_scores") or {}
-        )
-        if self.criterion is not None:
-            row.relations = row.of_choices(row.chosen(of_run))
-        else:
-            values = row.expected if row.scores is None else row.scores
-            row.relations = self.loops.ordered(values or {})
+        row, of_run = copy.copy(self), self.in_run(run)
+        if self.scores is not None:
+            row.scores = self.means(of_run, "scores") or {}
+        if self.expected is not None:
+            row.expected = self.means(of_run, "expected_scores") or {}
+        row.relations = row.related(of_run)
         return row
 
     def lost(self) -> list[list[tuple]]:
         """Return, for each run, the pairs, or of a judge with scores the responses, that were asked for and not given."""
-        lost = []
+        asked, lost = self.asked_pairs() if self.of_pairs else self.asked, []
         for run in self.runs():
-            of_run = [verdict for verdict in self.verdicts if verdict["run"] == run]
+            shown = [self.loops.shown(each) for each in self.in_run(run)]
+            there = set(itertools.chain(*shown))
             if self.of_pairs:
-                there, asked = {self.pair_of(each) for each in of_run}, self.asked_pairs()
-            else:
-                there, asked = (
-                    {key for each in of_run for key in self.loops.shown(each)},
-                    self.asked,
-                )
+                there = {self.pair_of(each) for each in self.in_run(run)}
             lost.append([key for key, was_asked in asked.items() if was_asked and key not in there])
         return lost
 
     def missing(self) -> list[int]:
         """Return the case of every verdict that was asked for in a run and not given."""
         cases = [[key[0] for key in of_run] for of_run in self.lost()]
-        return [
-            case for of_run in cases for case in (of_run if self.of_pairs else sorted(set(of_run)))
-        ]
+        return [*itertools.chain(*(each if self.of_pairs else {*each} for each in cases))]
 
-    def means(self, verdicts: list[dict], name: str) -> dict[tuple, float] | None:
-        collected: dict[tuple, list[float]] = {}
-        for verdict in verdicts:
-            if verdict["valid"] and verdict[name]:
-                for key in self.loops.shown(verdict):
-                    if (score := verdict[name][key[1]]) is not None:
-                        collected.setdefault(key, []).append(score)
-        return {key: mean(values) for key, values in collected.items()} or None
+    def means(self, verdicts: list[dict], name: str) -> dict[Place, float] | None:
+        scored = [each for each in verdicts if each["valid"] and each[name]]
+        values = [(at, each[name][at[1]]) for each in scored for at in self.loops.shown(each)]
+        return means((at, score) for at, score in values if score is not None) or None
 
     def answer(self, verdict: dict) -> str | None:
         """Return a verdict's choice as "first", "second", "tie" or "neither", in the order of the case."""
@@ -583,17 +465,26 @@ class Row:
         number, first, _ = self.pair_of(verdict)
         return "first" if self.loops.names[number][first] == choice else "second"
 
-    def chosen(self, verdicts: list[dict]) -> dict[tuple, str | None]:
+    def chosen(self, verdicts: list[dict]) -> dict[Pair, str | None]:
         """Return the most frequent choice about each pair; the neutral one where two are."""
-        choices: dict[tuple, str | None] = {}
+        choices: dict[Pair, str | None] = {}
         for pair in self.loops.pairs:
             counts = Counter(self.answer(each) for each in verdicts if self.pair_of(each) == pair)
-            counts.pop(None, None)
+            del counts[None]
             most = [label for label, count in counts.items() if count == max(counts.values())]
             choices[pair] = None if not most else most[0] if len(most) == 1 else "tie"
         return choices
 
-    def of_choices(self, choices: dict[tuple, str | None]) -> dict[tuple, int | None]:
-        better = -1 if self.criterion in WORSE else 1
-        sign = {"first": better, "second": -better, "tie": 0, "neither": 0, None: None}
-        return {pair: sign[choice] for pair, choice in choices.items()}
+
+class Baseline(Row):
+    """The line of a baseline, with the score of each response that has one."""
+
+    def __init__(self, loops: Loops, name: str, scores: dict[tuple[str, str], float | None]):
+        self.loops, self.verdicts, self.name, self.of_pairs = loops, [], name, False
+        self.criterion = self.scores = None
+        placed = {}
+        for place in loops.responses:
+            placed[place] = scores[loops.cases[place[0]]["id"], loops.name(place)]
+        self.asked = {place: score is not None for place, score in placed.items()}
+        self.expected = {place: score for place, score in placed.items() if self.asked[place]}
+        self.relations = loops.ordered(self.expected)

@@ -1,43 +1,38 @@
-"""Verdicts on the sample made from its simulated ratings, and `meta_evaluate` run on them."""
+"""Verdicts on the sample made from its simulated ratings, and `automedeval report` run on them."""
 
 import base64
 import gzip
 import html
 import json
 import re
-from functools import partial
+from itertools import combinations
 from pathlib import Path
-from types import SimpleNamespace
+from subprocess import CompletedProcess
 from typing import Any
 
 import numpy as np
 from factories import read, write
-from programs import SAMPLE, flags, run_recipe, succeeded
+from programs import SAMPLE, flags, run_command, succeeded
 
-from automedeval.stats.agreement import ACCURACIES, CORRELATIONS
 from automedeval.stats.bootstrap import Statistic
 
-meta_evaluate = partial(run_recipe, "report")
 CASES, RATINGS = SAMPLE / "test_cases.jsonl", SAMPLE / "test_ratings.jsonl"
 FAST = ("--resamples", 200, "--encoder", "none")
-MEASURES = ACCURACIES + CORRELATIONS
 
 
 def told(folder: Path) -> str:
     """Return the sentences of the reports in a folder: their Markdown, without its escapes, bullets and code."""
-    text = "\n".join(file.read_text(encoding="utf-8") for file in sorted(Path(folder).glob("*.md")))
+    text = "\n".join(file.read_text(encoding="utf-8") for file in sorted(folder.glob("*.md")))
     text = re.sub(r": `(automedeval .*)`$", r": \1", text, flags=re.MULTILINE)
-    return html.unescape(
-        re.sub(r"\\([|\[\]`*_~\\#])", r"\1", re.sub("^- ", "", text, flags=re.MULTILINE))
-    )
+    text = re.sub("^- ", "", text, flags=re.MULTILINE)
+    return html.unescape(re.sub(r"\\([|\[\]`*_~\\#])", r"\1", text))
 
 
 def opened(page: str) -> list[dict]:
     """Return what the grid of a page shows of its cases when they are opened."""
     (packed,) = re.findall('<template id="packed-texts">(.*?)</template>', page)
-    return [
-        json.loads(line) for line in gzip.decompress(base64.b64decode(packed)).decode().split("\n")
-    ]
+    lines = gzip.decompress(base64.b64decode(packed)).decode().split("\n")
+    return [json.loads(line) for line in lines]
 
 
 MODELS = sorted({response["model"] for case in read(CASES) for response in case["responses"]})
@@ -50,34 +45,38 @@ def people_means() -> dict[tuple[str, str], float]:
     return {key: sum(scores) / len(scores) for key, scores in scores_of.items()}
 
 
+def rated_cases() -> list[tuple[dict, list[float]]]:
+    """Return each case of the sample with people's mean rating of each response."""
+    means, rated = people_means(), []
+    for case in read(CASES):
+        rated.append((case, [means[case["id"], each["model"]] for each in case["responses"]]))
+    return rated
+
+
 def verdict(case: dict, scores: list | None, judge: str = "echo", **more) -> dict:
-    order, valid = list(range(len(case["responses"]))), scores is not None
+    """Return a verdict with these scores in the order of the case, and expected ones near them; None is an invalid one."""
+    expected = scores and [
+        score and 0.98 * score + 0.05 - 0.01 * place for place, score in enumerate(scores)
+    ]
     record = {
         "case_id": case["id"],
         "judge": judge,
         "rubric": "automedeval@1",
-        "order": order,
-        "valid": valid,
-    }
-    expected = scores and [
-        score and 0.98 * score + 0.05 - 0.01 * place for place, score in enumerate(scores)
-    ]
-    record |= {
-        "error": None if valid else "no score line",
+        "order": list(range(len(case["responses"]))),
+        "run": 0,
+        "valid": scores is not None,
+        "error": None if scores else "no score line",
         "scores": scores,
         "expected_scores": expected,
+        "rationale": "Because.",
     }
-    return record | {"rationale": "Because."} | more
+    return record | {"pair": None, "choices": None} | more
 
 
 def agreeing_verdicts(judge: str = "echo", **more) -> list[dict]:
     """Return verdicts whose scores are the rounded mean ratings."""
-    means = people_means()
-    scores = [
-        [round(means[case["id"], each["model"]]) for each in case["responses"]]
-        for case in read(CASES)
-    ]
-    return [verdict(case, each, judge, **more) for case, each in zip(read(CASES), scores)]
+    rounded = [(case, [round(mean) for mean in means]) for case, means in rated_cases()]
+    return [verdict(case, scores, judge, **more) for case, scores in rounded]
 
 
 def value_of(statistic: Statistic, cases: int) -> float:
@@ -94,79 +93,95 @@ def case_of(name: str, question: str, answers: dict[str, str], **more: object) -
 def rating(
     case_id: str, model: str, score: float, annotator: str = "x", criterion: str = "overall"
 ) -> dict:
-    return {
-        "case_id": case_id,
-        "model": model,
-        "annotator": annotator,
-        "criterion": criterion,
-        "score": score,
-    }
+    about = {"case_id": case_id, "model": model, "annotator": annotator}
+    return about | {"criterion": criterion, "score": score}
 
 
 def pair_verdict(case: dict, first: int, second: int, judge: str, **choices: str) -> dict:
     """Return a verdict on two responses of a case, by their places."""
-    pair = [case["responses"][place]["model"] for place in (first, second)]
-    record = {"case_id": case["id"], "judge": judge, "rubric": "medical_pairwise@1", "valid": True}
-    return record | {"order": [first, second], "pair": pair, "choices": choices}
+    order = [first, second]
+    pair = [case["responses"][place]["model"] for place in order]
+    about = {"rubric": "medical_pairwise@1", "order": order, "pair": pair, "choices": choices}
+    return verdict(case, None, judge, valid=True, error=None, rationale=None) | about
 
 
-def made(folder: Path, verdicts: list[dict], *arguments: object, **files: Any) -> SimpleNamespace:
-    """Run the recipe; return agreement.json, the page, the sentences of the summary, and what the terminal says.
+class Report:
+    """What a run of `automedeval report` printed, and what it wrote: its figures, its page and the sentences of its summary."""
+
+    def __init__(self, folder: Path, said: str):
+        self.folder, self.said = folder, said
+
+    def json(self, name: str = "agreement") -> Any:
+        return json.loads((self.folder / f"{name}.json").read_text(encoding="utf-8"))
+
+    @property
+    def result(self) -> dict[str, Any]:
+        return self.json()
+
+    @property
+    def page(self) -> str:
+        return (self.folder / "report.html").read_text(encoding="utf-8")
+
+    @property
+    def text(self) -> str:
+        """Return the page with its spaces and its marks of HTML as a reader sees them."""
+        return re.sub(r"\s+", " ", html.unescape(self.page))
+
+    @property
+    def told(self) -> str:
+        return told(self.folder)
+
+
+def asked(folder: Path, verdicts: Any, *arguments: object, **options: Any) -> CompletedProcess:
+    """Run the recipe into a folder's `out`, by default on the sample's cases, without ratings.
 
     Args:
-        files: "cases" and "ratings", as records that are written or as a path; by default the sample's cases, and no ratings.
+        verdicts, options: lists of records are written to files, None is left out, the others are taken as they are.
     """
-    files = {"verdicts": verdicts, "cases": CASES} | files
-    for name, each in files.items():
-        files[name] = each if isinstance(each, Path) else write(folder / f"{name}.jsonl", each)
-    done = succeeded(meta_evaluate(*flags(**files, output=folder / "out"), *FAST, *arguments))
-    page = (folder / "out" / "report.html").read_text(encoding="utf-8")
-    result = json.loads((folder / "out" / "agreement.json").read_text(encoding="utf-8"))
-    return SimpleNamespace(
-        folder=folder / "out", result=result, page=page, told=told(folder / "out"), said=done.stdout
-    )
+    given = {"cases": CASES, "output": folder / "out", "resamples": 200, "encoder": "none"}
+    given |= {"verdicts": verdicts} | options
+    for name, value in given.items():
+        if isinstance(value, list):
+            given[name] = write(folder / f"{name}.jsonl", value)
+    given = {name: value for name, value in given.items() if value is not None}
+    return run_command("report", *flags(**given), *arguments)
 
 
-def evaluate(tmp_path: Path, verdicts: list[dict], *arguments: object) -> dict:
-    return made(tmp_path, verdicts, *arguments).result
+def made(folder: Path, verdicts: Any, *arguments: object, **options: Any) -> Report:
+    """Run the recipe, which succeeds; return its report."""
+    done = succeeded(asked(folder, verdicts, *arguments, **options))
+    return Report(options.get("output", folder / "out"), done.stdout)
 
 
 def pairwise_verdicts() -> list[dict]:
-    means, records = people_means(), []
-    for case in read(CASES):
-        names = [response["model"] for response in case["responses"]]
-        for first, second in ((0, 1), (0, 2), (1, 2)):
-            gap = means[case["id"], names[first]] - means[case["id"], names[second]]
-            better, worse = (
-                (names[first], names[second]) if gap > 0 else (names[second], names[first])
-            )
-            choices = {
-                "correctness": better if gap else "tie",
-                "harmfulness": worse if gap else "neither",
-            }
+    """Return verdicts on pairs that choose as the mean ratings say."""
+    records = []
+    for case, means in rated_cases():
+        for first, second in combinations(range(3), 2):
+            places = sorted((first, second), key=lambda place: -means[place])
+            better, worse = (case["responses"][place]["model"] for place in places)
+            choices = {"correctness": better, "harmfulness": worse}
+            if means[first] == means[second]:
+                choices = {"correctness": "tie", "harmfulness": "neither"}
             records.append(pair_verdict(case, first, second, "pairs", **choices))
     return records
 
 
 def right_verdicts(count: int) -> list[dict]:
     """Return verdicts by which the first `count` cases are in people's order, and the others are invalid."""
-    means, records = people_means(), []
-    for place, case in enumerate(read(CASES)):
-        of_case = [round(means[case["id"], response["model"]], 9) for response in case["responses"]]
-        scores = [1 + sorted(set(of_case)).index(mean) for mean in of_case]
+    records = []
+    for place, (case, means) in enumerate(rated_cases()):
+        levels = sorted({round(mean, 9) for mean in means})
+        scores = [1 + levels.index(round(mean, 9)) for mean in means]
         records.append(verdict(case, scores if place < count else None))
     return records
 
 
 def noisy_verdicts(judge: str, noise: float, seed: int, **more) -> list[dict]:
     """Return verdicts like people's means, less 0.8, with noise: a judge that is too strict."""
-    means, rng, records = people_means(), np.random.default_rng(seed), []
-    for case in read(CASES):
-        noisy = [
-            means[case["id"], response["model"]] - 0.8 + noise * rng.normal()
-            for response in case["responses"]
-        ]
-        scores = np.clip(noisy, 1, 5)
-        record = verdict(case, np.round(scores).astype(int).tolist(), judge, **more)
-        records.append(record | {"expected_scores": scores.tolist()})
+    rng, records = np.random.default_rng(seed), []
+    for case, means in rated_cases():
+        scores = np.clip(np.array(means) - 0.8 + noise * rng.normal(size=len(means)), 1, 5)
+        expected = {"expected_scores": scores.tolist()}
+        records.append(verdict(case, scores.round().astype(int).tolist(), judge, **expected | more))
     return records

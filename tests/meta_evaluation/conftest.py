@@ -7,7 +7,9 @@ from doubles.criteria_study import write_study
 
 
 @pytest.fixture(scope="module")
-def study(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[tuple]]:
-    """Return the folder of a study of criteria, with files of cases, verdicts and labels, and what is in its pairs."""
+def study(tmp_path_factory) -> tuple[dict, Path, list[tuple]]:
+    """Return the options that name the cases and verdicts of a study of criteria, its labels, and what is in its pairs."""
     folder = tmp_path_factory.mktemp("criteria")
-    return folder, write_study(folder)
+    rows = write_study(folder)
+    options = {name: folder / f"{name}.jsonl" for name in ("cases", "verdicts")}
+    return options, folder / "labels.jsonl", rows

@@ -34,27 +34,17 @@ def best(gaps: dict[str, float | Estimate]) -> dict | None:
     return best_baseline(records)
 
 
-def sentence(gaps: dict[str, float | Estimate]) -> str:
-    return against_best("mine", plain(best(gaps)))
-
-
-def test_better_than_every_baseline() -> None:
-    assert sentence({LONGER: 0.3, BM25: 0.1}) == (
-        "mine is better than every baseline. The best of them is BM25 to the question: difference in concordance 0.10 "
-        "(95 % interval 0.06 to 0.14, 300 pairs)."
-    )
-
-
-@pytest.mark.parametrize(("value", "words"), ROWS["test_not_better_than_one_of_them"])
-def test_not_better_than_one_of_them(value: float, words: str) -> None:
-    said = sentence({LONGER: 0.3, BM25: value})
+@pytest.mark.parametrize(
+    ("value", "words"), ROWS["test_a_sentence_sets_it_against_the_best_of_them"]
+)
+def test_a_sentence_sets_it_against_the_best_of_them(value, words):
+    said = against_best("mine", plain(best({LONGER: 0.3, BM25: value})))
     assert said.startswith(
-        f"mine {words} the best baseline, BM25 to the question: difference in concordance"
+        f"mine {words} BM25 to the question: difference in concordance {value:.2f} (95 % interval "
     )
-    assert f" {value:.2f} (" in said
 
 
-def test_every_baseline_counts_and_worse_is_adjusted_for_their_number() -> None:
+def test_every_baseline_counts_and_worse_is_adjusted_for_their_number():
     weak, loss = gap(0.044), gap(-0.044)  # p is about .03
     assert 0.02 < best({BM25: weak})["p"] < 0.04
     assert best({BM25: weak, LONGER: gap(0.3)})["outcome"] == "better"
@@ -65,11 +55,11 @@ def test_every_baseline_counts_and_worse_is_adjusted_for_their_number() -> None:
     assert among["p_adjusted"] == pytest.approx(2 * among["p"])
 
 
-def test_a_judge_clearly_above_its_best_baseline_alone_is_neither_better_nor_worse() -> None:
+def test_a_judge_clearly_above_its_best_baseline_alone_is_neither_better_nor_worse():
     assert best({BM25: gap(0.1), LONGER: gap(0.3, spread=0.4)})["outcome"] == "not better"
 
 
-def test_without_an_interval_nothing_is_said() -> None:
+def test_without_an_interval_nothing_is_said():
     lone = estimate_from(0.3, np.full(100, 0.3), 1, 3)
     assert best({}) is None
     assert best({BM25: lone}) is None
@@ -77,7 +67,7 @@ def test_without_an_interval_nothing_is_said() -> None:
     assert best({BM25: lone, LONGER: gap(0.3)})["name"] == LONGER
 
 
-def test_a_judge_as_good_as_the_best_baseline_is_seldom_called_better_or_worse() -> None:
+def test_a_judge_as_good_as_the_best_baseline_is_seldom_called_better_or_worse():
     """One of three baselines is as good as the judge: a wrong claim in about 5 of 100 studies at most, each way in half."""
     rng, outcomes = np.random.default_rng(7), []
     for _ in range(200):

@@ -10,16 +10,15 @@ from automedeval.stats import bootstrap
 from automedeval.stats.bootstrap import Estimate
 
 
-def test_runs_are_told_by_their_names() -> None:
+def test_runs_are_told_by_their_names():
     names = ["a-run10", "a", "b", "a-run2", "c-run2", "run2"]
     assert repeated(names) == {"a": ["a", "a-run2", "a-run10"]}
 
 
-def test_a_mean_over_runs_is_paired_over_cases() -> None:
+def test_a_mean_over_runs_is_paired_over_cases():
     first = np.array([1.0, 0.0] * 20)
-    right, wrong = bootstrap.bootstrap(
-        [bootstrap.ratio(each, np.ones(40)) for each in (first, 1 - first)], 40, 500
-    )
+    figures = [bootstrap.ratio(each, np.ones(40)) for each in (first, 1 - first)]
+    right, wrong = bootstrap.bootstrap(figures, 40, 500)
     average = bootstrap.average([right, wrong])
     # What one run gives a case the other takes.
     assert (average.value, float(np.ptp(average.draws))) == pytest.approx((0.5, 0.0))
@@ -29,33 +28,31 @@ def test_a_mean_over_runs_is_paired_over_cases() -> None:
     assert (same.value, same.low, same.high) == pytest.approx((right.value, right.low, right.high))
 
 
-def test_trainings_of_a_criterion_belong_together() -> None:
+def test_trainings_of_a_criterion_belong_together():
     names = {"a-run2: harm": ("a-run2", "harm"), "a: truth": ("a", "truth"), "b": ("b", None)}
-    trainings = trainings_of(names | {"a-run2: truth": ("a-run2", "truth")})
-    assert trainings == {
+    assert trainings_of(names | {"a-run2: truth": ("a-run2", "truth")}) == {
         "a-run2: harm": ["a-run2: harm"],
         "a: truth": ["a: truth", "a-run2: truth"],
         "b": ["b"],
     }
 
 
-def test_a_training_counts_once_however_often_it_was_asked() -> None:
-    def estimate_of(value: float) -> Estimate:
-        return Estimate(
-            value, 0.0, 1.0, 10, cases=10, draws=np.full(100, value) + np.linspace(0, 0.1, 100)
-        )
+def estimate_of(value: float) -> Estimate:
+    return Estimate(value, 0.0, 1.0, 10, cases=10, draws=value + np.linspace(0, 0.1, 100))
 
-    average = over_runs(
-        {"a": {0: estimate_of(0.1), 1: estimate_of(0.3)}, "a-run2": {0: estimate_of(0.6)}}
-    )
+
+def test_a_training_counts_once_however_often_it_was_asked():
+    asked_twice = {0: estimate_of(0.1), 1: estimate_of(0.3)}
+    average = over_runs({"a": asked_twice, "a-run2": {0: estimate_of(0.6)}})
     assert average["values"] == pytest.approx([0.2, 0.6])
     assert average["mean"].value == pytest.approx(0.4)
     assert average["sd"] == pytest.approx(stdev([0.2, 0.6]))
-    average = over_runs({"a": {0: estimate_of(0.1), 2: Estimate(None, reason="no valid verdict")}})
-    assert (average["mean"].value, average["mean"].reason, average["sd"]) == (
-        None,
-        "run 2: no valid verdict",
-        None,
-    )
+
+
+def test_a_run_without_a_figure_leaves_none():
+    missing = Estimate(None, reason="no valid verdict")
+    average = over_runs({"a": {0: estimate_of(0.1), 2: missing}})
+    assert (average["mean"].value, average["sd"]) == (None, None)
+    assert average["mean"].reason == "run 2: no valid verdict"
     average = over_runs({"a": {0: estimate_of(0.1)}})
     assert (average["mean"].value, average["sd"]) == (0.1, None)

@@ -1,48 +1,25 @@
-"""What a judge's verdicts say case by case, beside loops over the records: intervals resample cases."""
+"""The most frequent choice of a judge about a pair, and the neutral one of its criterion where two are."""
 
 from dataclasses import replace
-from pathlib import Path
 
-from doubles.agreement_study import write
-from doubles.introspection_study import case_of, verdict_of
+from doubles.agreement_study import case_of, pair_verdict, write
 
 from automedeval.meta_evaluation.agreement.cases import Cases
-from automedeval.meta_evaluation.table import VerdictTable
 from automedeval.meta_evaluation.verdict_files import read_verdicts
-from automedeval.records import Verdict
-from automedeval.rubrics import read_rubric
+from automedeval.records import Case
 from automedeval.stats.agreement import CHOICES
 
-CASES = Cases([case_of(number) for number in range(7)], "cases.jsonl")
 
-
-def read_back(folder: Path, verdicts: list[Verdict]) -> VerdictTable:
-    (judge,), _ = read_verdicts([str(write(folder / "verdicts.jsonl", verdicts))], CASES)
-    return judge
-
-
-def test_contested_choices_are_the_neutral_one_of_their_criterion(tmp_path: Path) -> None:
-    rubric = read_rubric("medical_pairwise")
-    harmless = [
-        replace(each, neutral="neither") if each.polarity == "worse" else each
-        for each in rubric.criteria
-    ]
-    case = CASES.records[0]
-    first, second = case.models[:2]
-    records = []
-    for order, choice in (((0, 1), first), ((1, 0), second)):
-        same = {"correctness": choice, "harmfulness": choice}
-        record = verdict_of(case, None, order=order, models=case.models)
-        more = {"valid": True, "error": None, "pair": (first, second), "choices": same}
-        record = replace(record, rubric="medical_pairwise@1", **more)
-        records.append(record)
-    judge = read_back(tmp_path, records)
-    assert [CHOICES[judge.choice(name)[0]] for name in ("correctness", "harmfulness")] == [
-        "tie",
-        "tie",
-    ]
-    judge.rubric = replace(rubric, criteria=tuple(harmless))
-    assert [CHOICES[judge.choice(name)[0]] for name in ("correctness", "harmfulness")] == [
-        "tie",
-        "neither",
-    ]
+def test_contested_choices_are_the_neutral_one_of_their_criterion(tmp_path):
+    case, verdicts = case_of("c", "Why?", {"a": "one", "b": "two"}), []
+    for order, choice in (((0, 1), "a"), ((1, 0), "b")):
+        both = {"correctness": choice, "harmfulness": choice}
+        verdicts.append(pair_verdict(case, *order, "judge", **both))
+    file = str(write(tmp_path / "verdicts.jsonl", verdicts))
+    (judge,), _ = read_verdicts([file], Cases([Case.from_dict(case)], "cases.jsonl"))
+    assert [CHOICES[judge.choice(name)[0]] for name in both] == ["tie", "tie"]
+    criteria = judge.rubric.criteria
+    harmless = [replace(each, neutral="neither") for each in criteria if each.polarity == "worse"]
+    others = [each for each in criteria if each.polarity != "worse"]
+    judge.rubric = replace(judge.rubric, criteria=(*others, *harmless))
+    assert [CHOICES[judge.choice(name)[0]] for name in both] == ["tie", "neither"]

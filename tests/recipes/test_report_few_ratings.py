@@ -1,7 +1,6 @@
 """`automedeval report` where people rated some of the cases: three estimates of every figure of the models."""
 
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,6 +20,8 @@ from doubles.agreement_study import (
 
 from automedeval.stats.prediction_powered import prediction_powered
 
+KINDS = ("prediction_powered", "classical", "naive")
+
 
 def drawn_ratings(number: int) -> list[dict]:
     """Return the ratings of a random draw of so many of the sample's cases."""
@@ -29,7 +30,7 @@ def drawn_ratings(number: int) -> list[dict]:
     return [line for line in read(RATINGS) if line["case_id"] in drawn]
 
 
-def test_few_ratings_correct_the_means_of_a_judge_that_is_too_strict(tmp_path: Path) -> None:
+def test_few_ratings_correct_the_means_of_a_judge_that_is_too_strict(tmp_path):
     verdicts = noisy_verdicts("good", 0.3, 1) + noisy_verdicts("poor", 1.0, 2)
     report, means = made(tmp_path, verdicts, ratings=drawn_ratings(15)), people_means()
     few = report.result["few_ratings"]
@@ -37,17 +38,15 @@ def test_few_ratings_correct_the_means_of_a_judge_that_is_too_strict(tmp_path: P
     assert sorted(few["judges"]["good"]) == MODELS
     for model, figures in few["judges"]["good"].items():
         mean = figures["mean"]
+        powered, classical, naive = (mean[kind] for kind in KINDS)
         truth = np.mean([score for (_, name), score in means.items() if name == model])
         assert mean["rated"] == mean["unrated"] == 15
-        assert mean["prediction_powered"]["low"] < truth < mean["prediction_powered"]["high"]
-        assert mean["naive"]["high"] < truth
-        both, alone = (
-            mean[kind]["high"] - mean[kind]["low"] for kind in ("prediction_powered", "classical")
-        )
-        assert both < alone
+        assert powered["low"] < truth < powered["high"]
+        assert naive["high"] < truth
+        assert powered["high"] - powered["low"] < classical["high"] - classical["low"]
         assert mean["worth"] > 15
         assert ("difference" in figures) == (model != few["baseline"])
-        assert f'<td dir="auto">less {few["baseline"]}</td>' in report.page
+    assert f'<td dir="auto">less {few["baseline"]}</td>' in report.page
     assert report.told.count(" points by the ratings and good together, ") == 2
     assert re.search("15 rated cases say as much as [0-9]+ to [0-9]+ without a judge", report.told)
     assert "a random draw of all cases" in report.page
@@ -64,24 +63,22 @@ def test_few_ratings_correct_the_means_of_a_judge_that_is_too_strict(tmp_path: P
         (0.1, "a", "b is not clearly different from a: "),
     ],
 )
-def test_a_sentence_says_how_a_model_stands_beside_the_baseline(
-    tmp_path: Path, shift: float, baseline: str, said: str
-) -> None:
+def test_a_sentence_says_how_a_model_stands_beside_the_baseline(tmp_path, shift, baseline, said):
     """Beside `prediction_powered` of arrays that are drawn here; three verdicts are invalid."""
     draw = np.random.default_rng(0)
     points = 3 + draw.normal(0, 0.3, (40, 2)) + [shift, 0]
     scores = np.clip(points + draw.normal(0, 0.1, (40, 2)), 1, 5)
-    cases = [case_of(f"c{n}", "What helps?", {"a": "Rest.", "b": "Tea."}) for n in range(40)]
-    ratings = [
-        rating(f"c{n}", model, points[n, at]) for n in range(20) for at, model in enumerate("ab")
-    ]
-    verdicts = [
-        verdict(case, np.round(own).astype(int).tolist(), expected_scores=own.tolist())
-        for case, own in zip(cases, scores)
-    ]
-    for number in (0, 4, 30):
-        verdicts[number], scores[number] = verdict(cases[number], None), np.nan
-    report = made(tmp_path, verdicts, "--baseline", baseline, cases=cases, ratings=ratings)
+    scores[[0, 4, 30]] = np.nan
+    cases, ratings, verdicts = [], [], []
+    for number, (rated, own) in enumerate(zip(points.tolist(), scores.tolist())):
+        case = case_of(f"c{number}", "What helps?", {"a": "Rest.", "b": "Tea."})
+        cases.append(case)
+        if number < 20:
+            ratings += [rating(case["id"], model, score) for model, score in zip("ab", rated)]
+        valid = not np.isnan(own).any()
+        whole = [round(score) for score in own] if valid else None
+        verdicts.append(verdict(case, whole, expected_scores=own if valid else None))
+    report = made(tmp_path, verdicts, cases=cases, ratings=ratings, baseline=baseline)
     assert f"\n{said}" in report.told
     other = "ab"[baseline == "a"]
     figures = report.result["few_ratings"]["judges"]["echo"][other]["difference"]
@@ -89,32 +86,30 @@ def test_a_sentence_says_how_a_model_stands_beside_the_baseline(
     people = np.where(np.arange(40) < 20, np.subtract(*points.T[places]), np.nan)
     wanted = prediction_powered(people, np.subtract(*scores.T[places])).to_dict()
     assert figures["rated_without_verdict"] == 2
-    for kind in ("prediction_powered", "classical", "naive"):
+    for kind in KINDS:
         ends = [figures[kind][end] for end in ("value", "low", "high")]
         assert ends == pytest.approx([wanted[kind][end] for end in ("value", "low", "high")])
 
 
-def test_judges_that_compare_pairs_have_no_means(tmp_path: Path) -> None:
-    ratings = drawn_ratings(15)
-    sides = [
-        made(tmp_path, pairwise_verdicts(), "--baseline", name, ratings=ratings).result
-        for name in MODELS[:2]
-    ]
-    judges = [side["few_ratings"]["judges"] for side in sides]
-    assert list(judges[0]) == ["pairs", "pairs: correctness", "pairs: harmfulness"]
-    plain, swapped = (
-        each["pairs: correctness"][model] for each, model in zip(judges, MODELS[1::-1])
-    )
+def test_judges_that_compare_pairs_have_no_means(tmp_path):
+    """The second model beside the first is the first beside the second, turned round."""
+    sides = []
+    for baseline, model in (MODELS[:2], MODELS[1::-1]):
+        given = {"ratings": drawn_ratings(15), "baseline": baseline}
+        judges = made(tmp_path, pairwise_verdicts(), **given).result["few_ratings"]["judges"]
+        sides.append(judges["pairs: correctness"][model])
+    assert list(judges) == ["pairs", "pairs: correctness", "pairs: harmfulness"]
+    plain, _ = sides
     assert "mean" not in plain
     assert plain["win_rate"]["weight"] > 0
     assert plain["difference"]["naive"]["reason"].endswith("not on people's scale")
     for kind, whole in (("win_rate", 1), ("difference", 0)):
-        first, second = (side[kind]["prediction_powered"] for side in (plain, swapped))
+        first, second = (side[kind]["prediction_powered"] for side in sides)
         assert second["value"] == pytest.approx(whole - first["value"])
         assert second["high"] == pytest.approx(whole - first["low"])
 
 
-def test_models_without_a_case_in_common_have_means_alone(tmp_path: Path) -> None:
+def test_models_without_a_case_in_common_have_means_alone(tmp_path):
     cases = [case_of(f"c{n}", "What helps?", {f"v{n % 2}": "Rest."}) for n in range(30)]
     verdicts = [verdict(case, [3]) for case in cases]
     result = made(tmp_path, verdicts, cases=cases, ratings=[rating("c0", "v0", 3)]).result

@@ -1,9 +1,7 @@
 """`automedeval report` of two versions that were judged apart, and as a gate for builds, by its command."""
 
-import json
 import re
 import shlex
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,243 +9,219 @@ import scipy
 import yaml
 from doubles.agreement_study import (
     CASES,
-    FAST,
     MODELS,
+    Report,
+    asked,
     case_of,
+    made,
     noisy_verdicts,
     read,
     verdict,
     write,
 )
-from doubles.agreement_study import meta_evaluate as report
 from doubles.endpoint import EndpointDouble, answer
 from programs import ROOT, error_line, run_command, succeeded
 from tables import rows_of, write_csv
 
+ROWS = rows_of(__file__)
 RTL = "روبوت"
-
-
-def split(case: dict, verdict: dict, model: str, name: str) -> tuple[dict, dict]:
-    """Return a case with the answer of one model, under a name, and the verdict on it."""
-    place = [response["model"] for response in case["responses"]].index(model)
-    response = case["responses"][place] | {"model": name}
-    mark = {"factor": 3.0, "kind": "mass", "start": 0, "end": 1, "source": "reference"}
-    mark |= {"sentence": ["", "3 g", ""], "passage": ["", "1 g", ""]}
-    differs = {name: [mark] * (model == MODELS[1])}
-    values = {key: [verdict[key][place]] for key in ("scores", "expected_scores")}
-    return case | {"responses": [response]}, verdict | values | {"order": [0], "differs": differs}
+MARK = {
+    "factor": 3.0,
+    "kind": "mass",
+    "start": 0,
+    "end": 1,
+    "source": "reference",
+    "sentence": ["", "3 g", ""],
+    "passage": ["", "1 g", ""],
+}
 
 
 @pytest.fixture
-def runs(tmp_path: Path) -> dict[str, tuple[Path, Path]]:
+def runs(tmp_path):
     """Write what one model answered, and another as its new version; each file lacks a case of the other one."""
-    lines = list(zip(read(CASES), noisy_verdicts("good", 0.3, 1), strict=True))
+    judged = list(zip(read(CASES), noisy_verdicts("good", 0.3, 1), strict=True))
     files = {}
-    for version, model, part in (("old", MODELS[0], lines[:-1]), ("new", MODELS[1], lines[:0:-1])):
-        pairs = [split(case, verdict, model, "bot") for case, verdict in part]
-        names = [tmp_path / version / f"{name}.jsonl" for name in ("cases", "verdicts")]
-        files[version] = tuple(map(write, names, zip(*pairs, strict=True)))
+    for version, model, part in (("old", MODELS[0], judged[:-1]), ("new", MODELS[1], judged[1:])):
+        cases, verdicts = [], []
+        for case, on_all in part:
+            place = [response["model"] for response in case["responses"]].index(model)
+            response = case["responses"][place] | {"model": "bot"}
+            score, expected = on_all["scores"][place], on_all["expected_scores"][place]
+            differs = {"bot": [MARK] if version == "new" else []}
+            more = {"expected_scores": [expected], "differs": differs}
+            cases.append(case | {"responses": [response]})
+            verdicts.append(verdict(cases[-1], [score], "good", **more))
+        folder = tmp_path / version
+        files[version] = [
+            write(folder / "cases.jsonl", cases),
+            write(folder / "verdicts.jsonl", verdicts[::-1]),
+        ]
     return files
 
 
-def arguments(runs: dict, old: str = "old", new: str = "new") -> list[object]:
+def versions(runs, old="old", new="new"):
+    """Return the options that name two versions and their verdicts."""
     (old_cases, old_verdicts), (new_cases, new_verdicts) = runs["old"], runs["new"]
-    return [
-        "--cases",
-        f"{old}={old_cases}",
-        f"{new}={new_cases}",
-        "--verdicts",
-        old_verdicts,
-        new_verdicts,
-    ]
+    cases = (f"{old}={old_cases}", f"{new}={new_cases}")
+    return {"cases": cases, "verdicts": (old_verdicts, new_verdicts)}
 
 
-def test_two_runs_give_the_figures_of_one_file_with_both(runs: dict, tmp_path: Path) -> None:
-    done = succeeded(report(*arguments(runs, new=RTL), *FAST, "--output", tmp_path / "out"))
-    result = json.loads((tmp_path / "out" / "agreement.json").read_text("utf-8"))
+def test_two_runs_give_the_figures_of_one_file_with_both(runs, tmp_path):
+    report = made(tmp_path, **versions(runs, new=RTL))
+    result = report.result
     assert result["cases"]["cases"] == 28
-    assert f"--cases {runs['new'][0]} " in done.stdout  # the audit that it advises can be run
-    assert any(
-        "29 and 29 cases; the 28 that are in both are compared" in note for note in result["notes"]
-    )
-    lines = list(zip(read(CASES), noisy_verdicts("good", 0.3, 1), strict=True))[1:-1]
-    places = {case["id"]: [r["model"] for r in case["responses"]] for case, _ in lines}
-    both = [
-        [verdict["expected_scores"][places[case["id"]].index(name)] for name in MODELS[:2]]
-        for case, verdict in lines
-    ]
-    gaps = [new - old for old, new in both]
-    ((name, found),) = result["baseline"]["models"].items()
-    assert (result["baseline"]["name"], name) == ("old", RTL)
-    assert found["difference"]["value"] == pytest.approx(np.mean(gaps))
+    assert f"--cases {runs['new'][0]} " in report.said  # the audit that it advises can be run
+    said = "29 and 29 cases; the 28 that are in both are compared"
+    assert any(said in note for note in result["notes"])
+    scores = []
+    for _, verdicts in runs.values():
+        scores.append({each["case_id"]: each["expected_scores"][0] for each in read(verdicts)})
+    old, new = scores
+    gaps = np.array([new[case_id] - old[case_id] for case_id in old.keys() & new.keys()])
+    assert result["baseline"]["name"] == "old"
+    assert list(result["baseline"]["models"]) == [RTL]
+    found = result["baseline"]["models"][RTL]
     low, high = scipy.stats.ttest_1samp(gaps, 0).confidence_interval(0.95)
-    assert [found["difference"][end] for end in ("low", "high")] == pytest.approx([low, high])
-    assert found["better"] == sum(gap > 1e-9 for gap in gaps)
-    assert found["worse"] == sum(gap < -1e-9 for gap in gaps)
+    ends = [found["difference"][end] for end in ("low", "value", "high")]
+    assert ends == pytest.approx([low, gaps.mean(), high])
+    assert (found["better"], found["worse"]) == ((gaps > 1e-9).sum(), (gaps < -1e-9).sum())
     assert found["newly"] == {"differs": 28, "empty": 0, "failing": 0}
-    assert "; newly 28 differs. " in done.stdout
-    page = (tmp_path / "out" / "report.html").read_text("utf-8")
-    assert f"<h1>Report: old, {RTL}</h1>" in page
-    assert not list((tmp_path / "out").glob("rate-*"))  # which needs one file of cases
+    assert f"<h1>Report: old, {RTL}</h1>" in report.page
+    assert not list(report.folder.glob("rate-*"))  # which needs one file of cases
 
 
-def test_two_runs_pass_the_gate(runs: dict, tmp_path: Path) -> None:
-    gate = ("--fail_if_worse", "new", "old", "--by", 3)
-    succeeded(report(*arguments(runs), *gate))
-    _, *cases, _, old, new = map(str, arguments(runs))
+def test_two_runs_pass_the_gate(runs, tmp_path):
+    gate = {"fail_if_worse": ("new", "old"), "by": 3}
+    succeeded(asked(tmp_path, **versions(runs), **gate))
+    named = {name: [*map(str, files)] for name, files in versions(runs).items()}
     config = tmp_path / "gate.yaml"
-    config.write_text(yaml.safe_dump({"cases": cases, "verdicts": [old, new]}))
-    succeeded(report("--config", config, *gate))
-    assert "--cases of two versions" in error_line(report(*arguments(runs)[:-1], "--output", "out"))
+    config.write_text(yaml.safe_dump(named))
+    succeeded(asked(tmp_path, None, cases=None, config=config, **gate))
+    one = versions(runs) | {"verdicts": runs["old"][1]}
+    assert "--cases of two versions" in error_line(asked(tmp_path, **one))
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        (lambda case: case | {"id": f"{case['id']}-b"}, "have no case in common"),
-        (lambda case: case | {"reference": "Another one."}, "differs in its reference"),
-        (lambda case: case | {"question": f"{case['question']} Why?"}, "differs in its question"),
-    ],
+    ("name", "value", "said"), ROWS["test_runs_that_do_not_fit_are_refused_in_a_line"]
 )
-def test_runs_that_do_not_fit_are_refused_in_a_line(
-    runs: dict, tmp_path: Path, change, said: str
-) -> None:
-    cases, verdicts = runs["new"]
-    changed = [change(case) for case in read(cases)]
-    lines = [
-        line | {"case_id": case["id"]} for line, case in zip(read(verdicts), changed, strict=True)
-    ]
-    runs["new"] = write(cases, changed), write(verdicts, lines)
-    assert said in error_line(report(*arguments(runs), "--output", tmp_path / "out"))
+def test_runs_that_do_not_fit_are_refused_in_a_line(runs, tmp_path, name, value, said):
+    cases, verdicts = map(read, runs["new"])
+    for case, line in zip(cases, verdicts[::-1], strict=True):
+        case[name] = f"{value}{case[name]}"
+        line["case_id"] = case["id"]
+    for file, records in zip(runs["new"], (cases, verdicts)):
+        write(file, records)
+    assert said in error_line(asked(tmp_path, **versions(runs)))
 
 
-def test_a_model_in_both_runs_needs_names_and_the_judge_is_the_same(
-    runs: dict, tmp_path: Path
-) -> None:
-    files = [file for pair in zip(*runs.values(), strict=True) for file in pair]
-    output = ("--output", tmp_path / "out")
-    assert "name the versions" in error_line(
-        report("--cases", *files[:2], "--verdicts", *files[2:], *output)
-    )
-    write(runs["new"][1], [line | {"judge": "other"} for line in read(runs["new"][1])])
-    assert "no judge has verdicts on both" in error_line(report(*arguments(runs), *output))
-    write(runs["new"][1], [line | {"rubric": "checklist@1"} for line in read(runs["new"][1])])
-    assert "report reads these, on one file of cases" in error_line(
-        report(*arguments(runs), *output)
-    )
+def test_a_model_in_both_runs_needs_names_and_the_judge_is_the_same(runs, tmp_path):
+    cases, verdicts = zip(*runs.values())
+    assert "name the versions" in error_line(asked(tmp_path, verdicts, cases=cases))
+    file = runs["new"][1]
+    write(file, [line | {"judge": "other"} for line in read(file)])
+    assert "no judge has verdicts on both" in error_line(asked(tmp_path, **versions(runs)))
+    write(file, [line | {"rubric": "checklist@1"} for line in read(file)])
+    line = error_line(asked(tmp_path, **versions(runs)))
+    assert "report reads these, on one file of cases" in line
 
 
-GATE = ("--fail_if_worse", "new", "old", "--by", 0.1)
+GATE = {"fail_if_worse": ("new", "old"), "by": 0.1}
 
 
-def study(folder: Path, loss: int, cases: int = 400, invalid: int = 0) -> tuple[object, ...]:
-    """Write cases of two candidates, of which the new one loses `loss` points in every second case."""
-    records, verdicts = [], []
-    for number in range(cases):
+def study(loss, count=400, invalid=0):
+    """Return cases of two candidates, of which the new one loses `loss` points in every second case, and the verdicts."""
+    cases, verdicts = [], []
+    for number in range(count):
         answers = {name: f"{name} {number}" for name in ("old", "new")}
-        records.append(case_of(f"c{number}", f"What helps against {number}?", answers))
+        cases.append(case_of(f"c{number}", f"What helps against {number}?", answers))
         scores = None if number < invalid else [3, 3 - loss * (number % 2)]
-        verdicts.append(verdict(records[-1], scores, expected_scores=scores))
-    write(folder / "cases.jsonl", records)
-    return (
-        "--cases",
-        folder / "cases.jsonl",
-        "--verdicts",
-        write(folder / "verdicts.jsonl", verdicts),
-    )
+        verdicts.append(verdict(cases[-1], scores, expected_scores=scores))
+    return {"cases": cases, "verdicts": verdicts}
 
 
 @pytest.mark.parametrize(
     ("loss", "cases", "status", "word"),
     [(0, 400, 0, "not lower"), (1, 400, 3, "lower"), (0, 10, 4, "undecided")],
 )
-def test_the_exit_status_tells_the_result(
-    tmp_path: Path, loss: int, cases: int, status: int, word: str
-) -> None:
-    done = report(*study(tmp_path, loss, cases), *GATE, "--output", tmp_path / "out")
+def test_the_exit_status_tells_the_result(tmp_path, loss, cases, status, word):
+    done = asked(tmp_path, **study(loss, cases), **GATE)
     assert done.returncode == status, done.stderr
     assert f"{word} (exit status {status})" in done.stdout
-    record = json.loads((tmp_path / "out" / "gate.json").read_text(encoding="utf-8"))
+    record = Report(tmp_path / "out", done.stdout).json("gate")
     assert record["mean"] == pytest.approx(-loss / 2)
     assert (record["status"], record["cases"], record["result"]) == (status, cases, word)
     assert (status == 4) == ("would do" in done.stdout)
 
 
-def test_an_invalid_verdict_is_left_out_and_many_leave_it_undecided(tmp_path: Path) -> None:
-    done = succeeded(report(*study(tmp_path, 0, invalid=40), *GATE))
+def test_an_invalid_verdict_is_left_out_and_many_leave_it_undecided(tmp_path):
+    done = succeeded(asked(tmp_path, **study(0, invalid=40), **GATE))
     assert "40 of 400 cases without a valid verdict" in done.stdout
     assert "on 360 cases" in done.stdout
-    done = report(*study(tmp_path, 1, invalid=41), *GATE)
-    assert done.returncode == 4
-    assert "mean difference -0.5" in done.stdout.replace("-0.499", "-0.5").replace("-0.501", "-0.5")
+    assert asked(tmp_path, **study(1, invalid=41), **GATE).returncode == 4
+    mean = Report(tmp_path / "out", "").json("gate")["mean"]
+    assert mean == pytest.approx(-0.5, abs=0.002)
 
 
-@pytest.mark.parametrize(("arguments", "message"), rows_of(__file__)["test_bad_input_is_one_line"])
-def test_bad_input_is_one_line(tmp_path: Path, arguments: tuple, message: str) -> None:
-    assert message in error_line(report(*study(tmp_path, 0, 4), *arguments))
+@pytest.mark.parametrize(("options", "message"), ROWS["test_bad_input_is_one_line"])
+def test_bad_input_is_one_line(tmp_path, options, message):
+    given = {
+        name: tuple(each) if isinstance(each, list) else each for name, each in options.items()
+    }
+    assert message in error_line(asked(tmp_path, **study(0, 4), **given))
 
 
-def documented() -> list[tuple[list[str], list[str]]]:
+def documented():
     """Return of each workflow of docs/ci-gate.md the commands before it, and its own, without the word `automedeval`."""
     text = (ROOT / "docs" / "ci-gate.md").read_text(encoding="utf-8")
     found, before = [], []
     for language, body in re.findall(r"```(\w+)\n(.*?)```", text, re.DOTALL):
         if language == "yaml":
             (job,) = yaml.safe_load(body)["jobs"].values()
-            found.append(
-                (before, commands("".join(step.get("run", "") + "\n" for step in job["steps"])))
-            )
+            script = "\n".join(step.get("run", "") for step in job["steps"])
+            found.append((before, commands(script)))
         before = commands(body)
     return found
 
 
-def commands(script: str) -> list[list[str]]:
+def commands(script):
     lines = [shlex.split(line, comments=True) for line in script.replace("\\\n", " ").splitlines()]
     return [words[1:] for words in lines if words[:1] == ["automedeval"]]
 
 
-def test_the_workflow_of_the_documents_runs_the_gate(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_workflow_of_the_documents_runs_the_gate(tmp_path, monkeypatch):
     (_, workflow), _ = documented()
-    study(tmp_path / "evaluation", 1)
+    for name, records in study(1).items():
+        write(tmp_path / "evaluation" / f"{name}.jsonl", records)
     monkeypatch.chdir(tmp_path)
     assert [words[0] for words in workflow] == ["get-models", "judge", "report"]
-    done = run_command(*workflow[-1])
-    assert done.returncode == 3, done.stderr
+    assert run_command(*workflow[-1]).returncode == 3
 
 
-JUDGES = {  # the number of a case, and whether the answer is the good one -> the score
-    "careful": lambda number, good: 5 if good else 2,
-    "strict": lambda number, good: 4 if good else 2,
-    "careless": lambda number, good: 5,
-    "confused": lambda number, good: 5 if good == number % 2 else 2,
-    "torn": lambda number, good: (
-        None if number % 3 == 0 else 5 if good else 2
-    ),  # too few verdicts to tell
+# What a judge gives the good and the bad answer of a case, and of every second and of every third case where that differs.
+JUDGES = {
+    "careful": [(5, 2)],
+    "strict": [(4, 2)],
+    "careless": [(5, 5)],
+    "confused": [(2, 5), (5, 2)],
+    "torn": [(None, None), (5, 2), (5, 2)],  # too few verdicts to tell
 }
-NIGHTS = rows_of(__file__)["test_the_nightly_workflow_fails_for_a_judge_that_was_made_worse"]
+NIGHTS = ROWS["test_the_nightly_workflow_fails_for_a_judge_that_was_made_worse"]
 
 
 @pytest.mark.parametrize(("tonight", "statuses", "fails"), NIGHTS)
 def test_the_nightly_workflow_fails_for_a_judge_that_was_made_worse(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    tonight: str,
-    statuses: list[int],
-    fails: str | None,
-) -> None:
-    judge = JUDGES["careful"]
+    tmp_path, monkeypatch, tonight, statuses, fails
+):
+    judge = "careful"
 
-    def reply(body: dict) -> dict:
+    def reply(body):
         prompt = body["messages"][-1]["content"]
         number = int(re.search(r"case (\d+)", prompt)[1])
+        good, bad = JUDGES[judge][number % len(JUDGES[judge])]
         shown = re.findall(r"Doctor (\d+):\n~~~\n(.*?)\n~~~", prompt, re.DOTALL)
-        scores = [(slot, judge(number, "rest" in text)) for slot, text in shown]
-        line = " ".join(
-            f"Doctor {slot}: {score} points." for slot, score in scores if score is not None
-        )
-        return answer(f"Step 1: Rest helps.\nScore: {line}")
+        scores = {slot: good if "rest" in text else bad for slot, text in shown}
+        said = [f"Doctor {slot}: {score} points." for slot, score in scores.items() if score]
+        return answer(f"Step 1: Rest helps.\nScore: {' '.join(said)}")
 
     _, (keep, workflow) = documented()
     (tmp_path / "kept").mkdir()
@@ -260,8 +234,8 @@ def test_the_nightly_workflow_fails_for_a_judge_that_was_made_worse(
     with EndpointDouble(reply) as endpoint:
         monkeypatch.setenv("OPENAI_BASE_URL", endpoint.url)
         for command in keep:
-            assert run_command(*command).returncode == 0
-        judge = JUDGES[tonight]
+            succeeded(run_command(*command))
+        judge = tonight
         done = []
         for command in workflow:  # the shell of a workflow stops at the first that fails
             done.append(run_command(*command))
