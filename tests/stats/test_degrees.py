@@ -23,14 +23,11 @@ def test_weighted_kappa_is_that_of_scikit_learn_and_so_is_each_resample(seed):
     first, second, case, cases = raters(seed)
     tables = degree_tables(first, second, case, cases, 5)
     both = ~np.isnan(first) & ~np.isnan(second)
-    labels = list(range(5))
-    assert np.array_equal(
-        tables.sum(axis=0), confusion_matrix(first[both], second[both], labels=labels)
-    )
+    counted = confusion_matrix(first[both], second[both], labels=range(5))
+    assert tables.sum(axis=0).tolist() == counted.tolist()
     kappa = weighted_kappa(tables)
-    assert value_of(kappa, cases) == pytest.approx(
-        cohen_kappa_score(first[both], second[both], weights="quadratic")
-    )
+    theirs = cohen_kappa_score(first[both], second[both], weights="quadratic")
+    assert value_of(kappa, cases) == pytest.approx(theirs)
     drawn = np.random.default_rng(seed).integers(0, cases, cases)
     units = np.concatenate([np.flatnonzero(both & (case == each)) for each in drawn])
     counts = np.bincount(drawn, minlength=cases)[None].astype(float)
@@ -41,12 +38,10 @@ def test_weighted_kappa_is_that_of_scikit_learn_and_so_is_each_resample(seed):
 def test_what_has_no_value_has_none_and_says_why():
     nothing = degree_tables(np.full(4, np.nan), np.zeros(4), np.arange(4), 4, 5)
     same = degree_tables(np.zeros(4), np.zeros(4), np.arange(4), 4, 5)
-    estimates = bootstrap(
-        [weighted_kappa(nothing), weighted_kappa(same), detection(same, 2)["sensitivity"]], 4
-    )
-    why = [
-        "no answer has a degree by both",
-        "both raters give one degree throughout",
-        "no such answer",
-    ]
-    assert [(each.value, each.reason) for each in estimates] == [(None, each) for each in why]
+    figures = {
+        "no answer has a degree by both": weighted_kappa(nothing),
+        "both raters give one degree throughout": weighted_kappa(same),
+        "no such answer": detection(same, 2)["sensitivity"],
+    }
+    for reason, estimate in zip(figures, bootstrap([*figures.values()], 4)):
+        assert (estimate.value, estimate.reason) == (None, reason)

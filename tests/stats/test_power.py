@@ -13,7 +13,7 @@ from automedeval.stats.power import POWER, cases_needed
 
 @pytest.mark.parametrize("difference", [0.05, 0.1, 0.3, 1.0, -0.3])
 @pytest.mark.parametrize("level", [0.05, 0.01])
-def test_it_is_the_t_test_s_plan(difference: float, level: float) -> None:
+def test_it_is_the_t_test_s_plan(difference, level):
     theirs = pingouin.power_ttest(d=difference, power=POWER, alpha=level, contrast="one-sample")
     draws = difference + np.array([-0.1, 0.1])  # of a hundred cases with the standard deviation 1
     measured = Estimate(difference, cases=100, draws=draws)
@@ -21,7 +21,7 @@ def test_it_is_the_t_test_s_plan(difference: float, level: float) -> None:
     assert cases_needed(replace(measured, value=0.0001), level) is None
 
 
-def test_of_cases_that_all_agree_the_sign_test_tells_how_many_are_enough() -> None:
+def test_of_cases_that_all_agree_the_sign_test_tells_how_many_are_enough():
     for level in (0.05, 0.01):
         needed = cases_needed(estimate(mean(np.ones(3), np.ones(3), 3), 3), level)
         enough, fewer = (scipy.stats.binomtest(n, n).pvalue for n in (needed, needed - 1))
