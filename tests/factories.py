@@ -5,13 +5,23 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from automedeval.records import Case, Verdict
+from automedeval.records import Case, Verdict, read_records
 
 MODELS = ("ash", "birch", "cedar")
 
 
 def read(path: Path) -> list[dict]:
     return [json.loads(line) for line in Path(path).read_text(encoding="utf-8").splitlines()]
+
+
+def read_json(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def verdicts_in(folder: Path) -> list[Verdict]:
+    """Return the verdicts that a run has left; none where it wrote no file."""
+    file = folder / "verdicts.jsonl"
+    return list(read_records(file, Verdict)) if file.exists() else []
 
 
 def write(path: Path, records: Iterable[Any]) -> Path:

@@ -40,20 +40,24 @@ TWO_PROCESSES = ("-m", "torch.distributed.run", "--nproc_per_node", "2")
 
 
 def run_recipe(
-    name: str, *arguments: object, launch: tuple[str, ...] | None = None, **options
+    name: str,
+    *words: object,
+    launch: tuple[str, ...] | None = None,
+    env: dict[str, str] | None = None,
+    **options: object,
 ) -> subprocess.CompletedProcess:
-    """Run a recipe, or a command that has none: in this process, or in one of its own with `launch` or options."""
-    recipe, arguments = str(ROOT / "recipes" / f"{name}.py"), list(map(str, arguments))
+    """Run a recipe, or a command that has none: in this process, or in one of its own with `launch` or `env`."""
+    recipe, arguments = str(ROOT / "recipes" / f"{name}.py"), [*words, *flags(**options)]
+    own_process = launch is not None or env is not None
     if not Path(recipe).is_file():
-        if launch is None and not options:
+        if not own_process:
             return run_command(name.replace("_", "-"), *arguments)
         launch, recipe = (*(launch or ()), "-m", "automedeval.cli.console"), name.replace("_", "-")
-    if launch is not None or options:
-        command = [sys.executable, *(launch or ()), recipe, *arguments]
-        return subprocess.run(
-            command, capture_output=True, text=True, cwd=ROOT, timeout=300, **options
-        )
-    return run_here([recipe, *arguments], lambda: runpy.run_path(recipe, run_name="__main__"))
+    command = [recipe, *map(str, arguments)]
+    if not own_process:
+        return run_here(command, lambda: runpy.run_path(recipe, run_name="__main__"))
+    command = [sys.executable, *(launch or ()), *command]
+    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=300, env=env)
 
 
 def succeeded(done: subprocess.CompletedProcess) -> subprocess.CompletedProcess:
@@ -62,16 +66,16 @@ def succeeded(done: subprocess.CompletedProcess) -> subprocess.CompletedProcess:
     return done
 
 
-def flags(**values: object) -> list[object]:
-    """Return options by their names as the words of a command line; the values of a tuple follow each other."""
+def flags(**options: object) -> list[object]:
+    """Return options by their names as the words of a command line; a list is several words."""
     words: list[object] = []
-    for name, value in values.items():
-        words += [f"--{name}", *(value if isinstance(value, tuple) else (value,))]
+    for name, value in options.items():
+        words += [f"--{name}", *(value if isinstance(value, list | tuple) else [value])]
     return words
 
 
-def run_command(*arguments: object) -> subprocess.CompletedProcess:
-    return run_here(["automedeval", *map(str, arguments)], console.main)
+def run_command(*words: object, **options: object) -> subprocess.CompletedProcess:
+    return run_here(["automedeval", *map(str, [*words, *flags(**options)])], console.main)
 
 
 @contextlib.contextmanager

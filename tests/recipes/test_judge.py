@@ -21,15 +21,16 @@ from pathlib import Path
 
 import psutil
 import pytest
-from doubles.agreement_study import write
 from doubles.endpoint import EndpointDouble, good_answer
 from doubles.tiny_model import CHAT_TEMPLATE, DATED, build_tiny_model
+from factories import read_json, verdicts_in, write
 from programs import (
     ENCODER,
     ROOT,
     SAMPLE,
     TWO_PROCESSES,
     error_line,
+    flags,
     needs_encoder,
     on,
     processes_of,
@@ -39,170 +40,89 @@ from programs import (
 )
 from tables import rows_of
 
-from automedeval.records import Verdict
 from automedeval.records.journal import lock
 
 CASES = SAMPLE / "test_cases.jsonl"
-FAST = ["--dtype", "float32", "--device", "cpu", "--max_new_tokens", "8"]
+FAST = {"dtype": "float32", "device": "cpu", "max_new_tokens": 8}
+GOOD = {
+    "id": "one",
+    "question": "Why?",
+    "responses": [{"model": "a", "text": "So."}, {"model": "b", "text": "Thus."}],
+}
+judge = partial(run_recipe, "judge", cases=CASES, **FAST)
 
 
-judge = partial(run_recipe, "judge")
+@pytest.fixture
+def judge_tiny(tiny_model: Path) -> partial:
+    """Return what judges the sample's cases with the tiny model."""
+    return partial(judge, judge=tiny_model)
 
 
-def verdicts(folder: Path) -> list[dict]:
-    return [
-        json.loads(line)
-        for line in (folder / "verdicts.jsonl").read_text(encoding="utf-8").splitlines()
-    ]
-
-
-def key(verdict: dict) -> tuple:
-    return (
-        verdict["case_id"],
-        verdict["judge"],
-        verdict["rubric"],
-        *verdict["order"],
-        verdict["run"],
-    )
-
-
-def test_judges_a_file_and_tells_the_standings(tiny_model, tmp_path):
-    args = [
-        "--judge",
-        tiny_model,
-        "--cases",
-        CASES,
-        "--output",
-        tmp_path,
-        "--limit",
-        5,
-        "--orders",
-        "latin",
-        *FAST,
-    ]
-    done = succeeded(judge(*args, launch=()))
-    records = verdicts(tmp_path)
-    assert len(records) == len(set(map(key, records))) == 15
-    assert all(verdict["valid"] and verdict["rubric"] == "automedeval@1" for verdict in records)
-    assert "juniper-7b" in done.stdout
-    assert "valid rate 1.000" in done.stdout
-    assert str(tmp_path / "verdicts.jsonl") in done.stdout
+def test_judges_a_file_and_tells_the_standings(judge_tiny, tmp_path):
+    args = {"output": tmp_path, "limit": 5, "orders": "latin"}
+    done = succeeded(judge_tiny(**args, launch=()))
+    records = verdicts_in(tmp_path)
+    assert len(records) == len({verdict.key for verdict in records}) == 15
+    assert all(verdict.valid and verdict.rubric == "automedeval@1" for verdict in records)
+    for said in ("juniper-7b", "valid rate 1.000", str(tmp_path / "verdicts.jsonl")):
+        assert said in done.stdout
     (record,) = tmp_path.glob("run-*.json")
-    run = json.loads(record.read_text())
+    run = read_json(record)
     assert run["arguments"]["orders"] == "latin"
     assert run["versions"]["transformers"]
-    again = judge(*args)
-    assert "(0 new)" in again.stdout
-    assert verdicts(tmp_path) == records
+    assert "(0 new)" in judge_tiny(**args).stdout
+    assert verdicts_in(tmp_path) == records
 
 
 @pytest.mark.parametrize(
     "rubric", ["medical_pairwise", "instruction_pairwise", "just_eval_pairwise"]
 )
-def test_pairwise_rubrics(tiny_model, tmp_path, rubric):
-    words = [
-        "--judge",
-        tiny_model,
-        "--cases",
-        CASES,
-        "--output",
-        tmp_path,
-        "--limit",
-        3,
-        "--baseline",
-        "larch-7b",
-    ]
-    done = succeeded(judge(*words, "--rubric", rubric, *FAST))
-    records = verdicts(tmp_path)
+def test_pairwise_rubrics(judge_tiny, tmp_path, rubric):
+    done = judge_tiny(output=tmp_path, limit=3, baseline="larch-7b", rubric=rubric)
+    assert "share of pairs won" in succeeded(done).stdout
+    records = verdicts_in(tmp_path)
     assert len(records) == 6
-    assert all(verdict["pair"][0] == "larch-7b" and verdict["choices"] for verdict in records)
-    assert "share of pairs won" in done.stdout
+    assert all(verdict.pair[0] == "larch-7b" and verdict.choices for verdict in records)
 
 
-def test_a_judge_that_reads_no_reference_says_so(tiny_model, tmp_path):
-    args = ["--cases", CASES, "--limit", 1, *FAST]
-    unread = "reference: not read by this judge"
-    told = {"baseline:longer text": f"{unread}\n"}
-    told[tiny_model] = f"{unread}; --rubric automedeval_guided shows it to the model"
-    for number, (judged, said) in enumerate(told.items()):
-        assert said in judge("--judge", judged, *args, "--output", tmp_path / str(number)).stdout
-    done = judge(
-        "--judge", "baseline:ROUGE-L to the reference", *args, "--output", tmp_path / "rouge"
-    )
-    assert "reference: not read" not in done.stdout
-    done = judge(
-        "--judge",
-        tiny_model,
-        *args,
-        "--rubric",
-        "automedeval_guided",
-        "--output",
-        tmp_path / "guided",
-    )
-    assert "reference: not read" not in done.stdout
+@pytest.mark.parametrize(
+    ("name", "rubric", "said"), rows_of(__file__)["test_a_judge_that_reads_no_reference_says_so"]
+)
+def test_a_judge_that_reads_no_reference_says_so(tiny_model, tmp_path, name, rubric, said):
+    done = judge(judge=name or tiny_model, rubric=rubric, limit=1, output=tmp_path)
+    told = re.findall("reference: (not read .*)", done.stdout)
+    assert told == said
 
 
-def test_rationales_that_break_off_are_counted(tiny_model, tmp_path):
-    done = succeeded(
-        judge("--judge", tiny_model, "--cases", CASES, "--output", tmp_path, "--limit", 3, *FAST)
-    )
-    faults = Counter(Verdict.from_dict(each).rationale_fault for each in verdicts(tmp_path))
+def test_rationales_that_break_off_are_counted(judge_tiny, tmp_path):
+    done = succeeded(judge_tiny(output=tmp_path, limit=3))
+    faults = Counter(verdict.rationale_fault for verdict in verdicts_in(tmp_path))
     del faults[None]
     counts = " and ".join(f"{count} {fault}" for fault, count in sorted(faults.items()))
-    assert (
-        f"Broken rationales: Of the valid verdicts' rationales {counts}. Do not trust"
-        in done.stdout
-    )
     assert faults
+    assert f"Of the valid verdicts' rationales {counts}." in done.stdout
 
 
-def test_runs_at_a_temperature_without_a_rationale_differ_and_can_be_repeated(tiny_model, tmp_path):
-    arguments = [
-        "--judge",
-        tiny_model,
-        "--cases",
-        CASES,
-        "--limit",
-        2,
-        "--rationale",
-        "false",
-        *FAST,
-    ]
-    arguments += ["--runs", 6, "--temperature", 1]
-    for folder in ("one", "two"):
-        assert judge(*arguments, "--output", tmp_path / folder).returncode == 0
-    once, again = (
-        {key(each): each for each in verdicts(tmp_path / folder)} for folder in ("one", "two")
-    )
+def test_runs_at_a_temperature_without_a_rationale_differ_and_can_be_repeated(judge_tiny, tmp_path):
+    run = partial(judge_tiny, limit=2, rationale="false", runs=6)
+    for folder, temperature in (("one", 1), ("two", 1), ("greedy", 0)):
+        succeeded(run(output=tmp_path / folder, temperature=temperature))
+    once, again, greedy = (verdicts_in(tmp_path / name) for name in ("one", "two", "greedy"))
     assert once == again
-    for case_id in {each["case_id"] for each in once.values()}:
-        runs = [each for each in once.values() if each["case_id"] == case_id]
-        assert len({tuple(each["scores"]) for each in runs}) > 1
+    for case_id in {verdict.case_id for verdict in once}:
+        runs = [verdict for verdict in once if verdict.case_id == case_id]
+        assert len({verdict.scores for verdict in runs}) > 1
         # Of the slot before which nothing was drawn.
-        first = {each["expected_scores"][each["order"][0]] for each in runs}
+        first = [verdict.expected_scores[verdict.order[0]] for verdict in runs]
         assert max(first) - min(first) < 1e-4
-    succeeded(judge(*arguments, "--temperature", 0, "--output", tmp_path / "greedy"))
-    assert (
-        len(
-            {
-                tuple(each["scores"])
-                for each in verdicts(tmp_path / "greedy")
-                if each["case_id"] == case_id
-            }
-        )
-        == 1
-    )
+        assert len({verdict.scores for verdict in greedy if verdict.case_id == case_id}) == 1
 
 
-def kill_when_one_has_written(output: Path, *arguments: object) -> None:
+def kill_when_one_has_written(output: Path, **options: object) -> None:
     """Start the recipe in two processes, and kill them and their launcher as soon as one has written a verdict."""
-    command = [
-        sys.executable,
-        *TWO_PROCESSES,
-        str(ROOT / "recipes" / "judge.py"),
-        *map(str, arguments),
-    ]
-    running = psutil.Popen([*command, "--output", str(output)], cwd=ROOT)
+    words = map(str, flags(**options, output=output))
+    command = [sys.executable, *TWO_PROCESSES, str(ROOT / "recipes" / "judge.py"), *words]
+    running = psutil.Popen(command, cwd=ROOT)
     parts = [output / f"verdicts.part{rank}.jsonl" for rank in (0, 1)]
     while not any(part.exists() and part.stat().st_size for part in parts):
         assert running.poll() is None, "it ended before one had written"
@@ -213,38 +133,26 @@ def kill_when_one_has_written(output: Path, *arguments: object) -> None:
     running.wait()
 
 
-def test_several_processes_share_the_cases(tiny_model, tmp_path):
-    arguments = [
-        "--judge",
-        tiny_model,
-        "--cases",
-        CASES,
-        "--rationale",
-        "false",
-        "--orders",
-        "latin",
-        *FAST,
-    ]
-    assert judge(*arguments, "--output", tmp_path / "one").returncode == 0
-    alone = verdicts(tmp_path / "one")
+def test_several_processes_share_the_cases(judge_tiny, tmp_path):
+    options = {"rationale": "false", "orders": "latin"}
+    succeeded(judge_tiny(**options, output=tmp_path / "one"))
+    alone = {verdict.key: verdict.scores for verdict in verdicts_in(tmp_path / "one")}
     shared = tmp_path / "two"
-    kill_when_one_has_written(shared, *arguments)
+    kill_when_one_has_written(shared, **judge_tiny.keywords, **options)
     with open(shared / "verdicts.part1.jsonl", "a") as torn:
-        torn.write(json.dumps(alone[1])[:50])
-    succeeded(judge(*arguments, "--output", shared, launch=TWO_PROCESSES))
+        torn.write((tmp_path / "one" / "verdicts.jsonl").read_text()[:50])
+    succeeded(judge_tiny(**options, output=shared, launch=TWO_PROCESSES))
     assert processes_of(shared) == 2
-    records = verdicts(shared)
-    assert sorted(map(key, records)) == sorted(map(key, alone))
     assert not list(shared.glob("*.part*"))
-    scores = {key(verdict): verdict["scores"] for verdict in alone}
-    assert all(scores[key(verdict)] == verdict["scores"] for verdict in records)
+    records = verdicts_in(shared)
+    assert len(records) == len(alone)
+    assert {verdict.key: verdict.scores for verdict in records} == alone
 
 
 @pytest.mark.slow
-def test_a_process_that_waits_for_one_that_ends_says_so_in_one_line(tiny_model, tmp_path):
-    arguments = ["--judge", tiny_model, "--cases", CASES, "--rationale", "false", *FAST]
+def test_a_process_that_waits_for_one_that_ends_says_so_in_one_line(judge_tiny, tmp_path):
     with lock(tmp_path / "verdicts.part1.jsonl", "writing this file"):
-        done = judge(*arguments, "--output", tmp_path, launch=TWO_PROCESSES)
+        done = judge_tiny(rationale="false", output=tmp_path, launch=TWO_PROCESSES)
     lines = {line for line in done.stderr.splitlines() if line.startswith("error: ")}
     ended = "error: another process of this run has ended; see its error line"
     failed = f"error: {tmp_path}/verdicts.part1.jsonl: another process is writing this file"
@@ -252,85 +160,59 @@ def test_a_process_that_waits_for_one_that_ends_says_so_in_one_line(tiny_model, 
     assert "RuntimeError" not in done.stderr
 
 
-def test_a_changed_judge_or_rubric_never_reuses_verdicts(tiny_model, tmp_path):
-    arguments = [
-        "--cases",
-        CASES,
-        "--output",
-        tmp_path / "out",
-        "--limit",
-        2,
-        "--rationale",
-        "false",
-        *FAST,
-    ]
-    assert judge("--judge", tiny_model, *arguments).returncode == 0
+def test_a_changed_judge_or_rubric_never_reuses_verdicts(judge_tiny, tmp_path):
+    run = partial(judge_tiny, output=tmp_path / "out", limit=2, rationale="false")
+    succeeded(run())
     retrained = build_tiny_model(tmp_path / "tiny-judge", seed=7)
-    assert "other weights" in error_line(judge("--judge", retrained, *arguments))
-    assert judge("--judge", retrained, *arguments, "--judge_name", "second").returncode == 0
+    assert "other weights" in error_line(run(judge=retrained))
+    succeeded(run(judge=retrained, judge_name="second"))
     rubric = tmp_path / "automedeval.yaml"
     packaged = (ROOT / "src/automedeval/rubrics/packaged/automedeval.yaml").read_text()
     rubric.write_text(packaged.replace("easy to follow", "easy to read"))
-    assert "wording" in error_line(judge("--judge", tiny_model, *arguments, "--rubric", rubric))
+    assert "wording" in error_line(run(rubric=rubric))
     rubric.write_text(packaged.replace("version: 1", "version: 2"))
-    assert judge("--judge", tiny_model, *arguments, "--rubric", rubric).returncode == 0
-    names = [(verdict["judge"], verdict["rubric"]) for verdict in verdicts(tmp_path / "out")]
-    assert (len(names), len(set(names))) == (6, 3)
+    succeeded(run(rubric=rubric))
+    names = Counter((verdict.judge, verdict.rubric) for verdict in verdicts_in(tmp_path / "out"))
+    assert list(names.values()) == [2, 2, 2]
 
 
 @pytest.mark.parametrize(("words", "said"), rows_of(__file__)["test_bad_input_is_one_line"])
 def test_bad_input_is_one_line(words, said, tiny_model, tmp_path, monkeypatch):
     """Among the files are a case of one response, a checkpoint that is none, and a run with a wrong value."""
     monkeypatch.chdir(tmp_path)
-    Path("single.jsonl").write_text(json.dumps({**GOOD, "responses": GOOD["responses"][:1]}) + "\n")
+    write(tmp_path / "single.jsonl", [GOOD | {"responses": GOOD["responses"][:1]}])
     Path("bad.jsonl").write_text(json.dumps(GOOD) + "\n{oops\n")
     Path("broken").mkdir()
     Path("broken", "config.json").write_text("{}")
-    for name in ("orders: al", "runs: 2.5", "max_new_tokens: many"):
-        Path(f"{name.partition(':')[0]}.yaml").write_text(name + "\n")
-    usual = {"--judge": tiny_model, "--cases": CASES, "--output": "out"}
-    given = [
-        word for option, value in usual.items() if option not in words for word in (option, value)
-    ]
-    assert said in error_line(judge(*words, *given, *FAST))
+    for name, value in (("orders", "al"), ("runs", 2.5), ("max_new_tokens", "many")):
+        Path(f"{name}.yaml").write_text(f"{name}: {value}\n")
+    usual = {"judge": tiny_model, "cases": CASES, "output": "out"}
+    given = {name: value for name, value in usual.items() if f"--{name}" not in words}
+    assert said in error_line(run_recipe("judge", *words, **given, **FAST))
     assert not list(Path("out").glob("verdicts*"))
 
 
-def test_a_dry_run_needs_the_tokenizer_alone_and_judges_nothing(tiny_model, tmp_path):
+def test_a_dry_run_needs_the_tokenizer_alone_and_judges_nothing(judge_tiny, tiny_model, tmp_path):
     bare = tmp_path / "bare"
     shutil.copytree(tiny_model, bare, ignore=shutil.ignore_patterns("*.safetensors"))
-    args = ["--cases", CASES, "--output", tmp_path / "d", *FAST]
-    done = succeeded(judge("--judge", bare, *args, "--dry_run"))
-    whole = judge("--judge", tiny_model, *args, "--dry_run")
-    assert done.stdout == whole.stdout
+    run = partial(judge_tiny, output=tmp_path / "d")
+    done = succeeded(run("--dry_run", judge=bare))
+    assert done.stdout == run("--dry_run").stdout
     assert "30 cases, 30 prompts" in done.stdout
     assert not (tmp_path / "d" / "verdicts.jsonl").exists()
-    assert "cannot be loaded" in error_line(judge("--judge", bare, *args))
+    assert "cannot be loaded" in error_line(run(judge=bare))
 
 
-GOOD = {
-    "id": "one",
-    "question": "Why?",
-    "responses": [{"model": "a", "text": "So."}, {"model": "b", "text": "Thus."}],
-}
-
-
-def test_an_overlong_case_is_invalid_and_counted(tiny_model, tmp_path):
-    long = {
-        **GOOD,
-        "id": "long",
-        "responses": [{"model": "a", "text": "word " * 9000}, GOOD["responses"][1]],
-    }
-    file = tmp_path / "cases.jsonl"
-    file.write_text(json.dumps(GOOD) + "\n" + json.dumps(long) + "\n")
-    done = judge("--judge", tiny_model, "--cases", file, *FAST, "--output", tmp_path / "a")
+def test_an_overlong_case_is_invalid_and_counted(judge_tiny, tmp_path):
+    answers = [{"model": "a", "text": "word " * 9000}, GOOD["responses"][1]]
+    long = GOOD | {"id": "long", "responses": answers}
+    file = write(tmp_path / "cases.jsonl", [GOOD, long])
+    done = judge_tiny(cases=file, output=tmp_path / "a")
     assert re.search(
         r"invalid, 1: the prompt is \d+ tokens longer than the context window", done.stdout
     )
-    assert {each["case_id"]: each["valid"] for each in verdicts(tmp_path / "a")} == {
-        "one": True,
-        "long": False,
-    }
+    valid = {verdict.case_id: verdict.valid for verdict in verdicts_in(tmp_path / "a")}
+    assert valid == {"one": True, "long": False}
 
 
 def test_recipes_are_not_a_package():
@@ -377,7 +259,7 @@ def run(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[
                 for each in JUDGES[name]
             ]
             cases = many if name in ("small", "likelihood", "baseline") else few
-            succeeded(run_command("judge", "--cases", cases, "--judge", *args, "--output", output))
+            succeeded(run_command("judge", "--judge", *args, cases=cases, output=output))
 
         yield start
 
@@ -392,14 +274,13 @@ def test_a_cut_run_goes_on_to_the_same_bytes(
     lines = whole.splitlines(keepends=True)
     assert len(lines) >= 6
     half = len(lines) // 2
-    for place, left in enumerate(
-        (lines[:1], lines[:half], [*lines[:half], lines[half][:40]], lines[:-1])
-    ):
-        output = tmp_path / f"cut{place}"
-        output.mkdir()
-        (output / "verdicts.jsonl").write_bytes(b"".join(left))
-        run(name, output)
-        assert (output / "verdicts.jsonl").read_bytes() == whole
+    torn = [*lines[:half], lines[half][:40]]
+    for place, left in enumerate((lines[:1], lines[:half], torn, lines[:-1])):
+        file = tmp_path / f"cut{place}" / "verdicts.jsonl"
+        file.parent.mkdir()
+        file.write_bytes(b"".join(left))
+        run(name, file.parent)
+        assert file.read_bytes() == whole
 
 
 @needs_encoder
@@ -409,29 +290,23 @@ def test_a_cut_audit_goes_on_to_the_same_figures(
 ) -> None:
     cases = write(tmp_path / "cases.jsonl", cases_of(5))
     small = ("--judge", "small", "--encoder", ENCODER)
-    judge = (
-        small
-        if rubric == "scores"
-        else ("--judge", tiny_model, *JUDGES["checkpoint, criteria"][1:])
-    )
+    on_criteria = ("--judge", tiny_model, *JUDGES["checkpoint, criteria"][1:])
+    words = small if rubric == "scores" else on_criteria
 
     def audit(output: Path) -> dict:
-        options = ("--cases", cases, "--edits", 1, "--gate", "false", "--output", output)
-        succeeded(run_command("audit", *judge, *options))
-        figures = json.loads((output / "audit.json").read_text())
+        succeeded(run_command("audit", *words, cases=cases, edits=1, gate="false", output=output))
+        figures = read_json(output / "audit.json")
         del figures["settings"]
         return figures
 
     whole, output = audit(tmp_path / "whole"), tmp_path / "cut"
     assert audit(output) == whole
-    logs = sorted(output.rglob("verdicts.jsonl"))
+    logs = {log: log.read_bytes() for log in output.rglob("verdicts.jsonl")}
     assert logs
-    before = [log.read_bytes() for log in logs]
-    for log in logs:
-        kept = log.read_bytes()
+    for log, kept in logs.items():
         log.write_bytes(kept[: 2 * len(kept) // 3])
     assert audit(output) == whole
-    assert [log.read_bytes() for log in logs] == before
+    assert {log: log.read_bytes() for log in logs} == logs
 
 
 @pytest.mark.parametrize("command", ["judge", "audit"])
@@ -440,11 +315,12 @@ def test_a_run_shows_its_chat_template_one_date(
 ) -> None:
     template, cases = tmp_path / "dated.jinja", write(tmp_path / "cases.jsonl", cases_of(5))
     template.write_text(DATED + CHAT_TEMPLATE)
-    options = ["--judge", tiny_model, "--cases", cases, "--chat_template_path", template, *FAST]
-    options += ["--edits", 1, "--gate", "false"] if command == "audit" else []
+    options = {"judge": tiny_model, "cases": cases, "chat_template_path": template, **FAST}
+    if command == "audit":
+        options |= {"edits": 1, "gate": "false"}
 
     def run(output: Path) -> list[bytes]:
-        succeeded(run_command(command, *options, "--output", output))
+        succeeded(run_command(command, **options, output=output))
         return [file.read_bytes() for file in sorted(output.rglob("verdicts.jsonl"))]
 
     with on("2026-11-07"):
@@ -455,5 +331,5 @@ def test_a_run_shows_its_chat_template_one_date(
     with on("2026-11-28"):
         assert run(tmp_path / "cut") == whole
         assert run(tmp_path / "other") != whole
-    records = (json.loads(file.read_text()) for file in (tmp_path / "cut").rglob("run-*.json"))
-    assert {each["date"] for each in records} == {"2026-11-07"}
+    records = map(read_json, (tmp_path / "cut").rglob("run-*.json"))
+    assert {record["date"] for record in records} == {"2026-11-07"}
