@@ -66,6 +66,13 @@ def succeeded(done: subprocess.CompletedProcess) -> subprocess.CompletedProcess:
     return done
 
 
+def told(done: subprocess.CompletedProcess, *pieces: str) -> str:
+    """Return what a program printed that ended with status 0; fail where one of these is not in it."""
+    printed = succeeded(done).stdout
+    assert [piece for piece in pieces if piece not in printed] == []
+    return printed
+
+
 def flags(**options: object) -> list[object]:
     """Return options by their names as the words of a command line; a list is several words."""
     words: list[object] = []
@@ -205,3 +212,10 @@ def error_line(done: subprocess.CompletedProcess) -> str:
     errors = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
     assert len(errors) == 1, done.stderr
     return errors[0]
+
+
+def failed(done: subprocess.CompletedProcess, *pieces: str) -> str:
+    """Return the one line of a recipe that failed; fail where one of these is not in it."""
+    line = error_line(done)
+    assert [piece for piece in pieces if piece not in line] == []
+    return line

@@ -29,7 +29,7 @@ from programs import (
     ROOT,
     SAMPLE,
     TWO_PROCESSES,
-    error_line,
+    failed,
     flags,
     needs_encoder,
     on,
@@ -37,6 +37,7 @@ from programs import (
     run_command,
     run_recipe,
     succeeded,
+    told,
 )
 from tables import rows_of
 
@@ -79,7 +80,7 @@ def test_judges_a_file_and_tells_the_standings(judge_tiny, tmp_path):
 )
 def test_pairwise_rubrics(judge_tiny, tmp_path, rubric):
     done = judge_tiny(output=tmp_path, limit=3, baseline="larch-7b", rubric=rubric)
-    assert "share of pairs won" in succeeded(done).stdout
+    told(done, "share of pairs won")
     records = verdicts_in(tmp_path)
     assert len(records) == 6
     assert all(verdict.pair[0] == "larch-7b" and verdict.choices for verdict in records)
@@ -164,12 +165,12 @@ def test_a_changed_judge_or_rubric_never_reuses_verdicts(judge_tiny, tmp_path):
     run = partial(judge_tiny, output=tmp_path / "out", limit=2, rationale="false")
     succeeded(run())
     retrained = build_tiny_model(tmp_path / "tiny-judge", seed=7)
-    assert "other weights" in error_line(run(judge=retrained))
+    failed(run(judge=retrained), "other weights")
     succeeded(run(judge=retrained, judge_name="second"))
     rubric = tmp_path / "automedeval.yaml"
     packaged = (ROOT / "src/automedeval/rubrics/packaged/automedeval.yaml").read_text()
     rubric.write_text(packaged.replace("easy to follow", "easy to read"))
-    assert "wording" in error_line(run(rubric=rubric))
+    failed(run(rubric=rubric), "wording")
     rubric.write_text(packaged.replace("version: 1", "version: 2"))
     succeeded(run(rubric=rubric))
     names = Counter((verdict.judge, verdict.rubric) for verdict in verdicts_in(tmp_path / "out"))
@@ -188,7 +189,7 @@ def test_bad_input_is_one_line(words, said, tiny_model, tmp_path, monkeypatch):
         Path(f"{name}.yaml").write_text(f"{name}: {value}\n")
     usual = {"judge": tiny_model, "cases": CASES, "output": "out"}
     given = {name: value for name, value in usual.items() if f"--{name}" not in words}
-    assert said in error_line(run_recipe("judge", *words, **given, **FAST))
+    failed(run_recipe("judge", *words, **given, **FAST), said)
     assert not list(Path("out").glob("verdicts*"))
 
 
@@ -200,7 +201,7 @@ def test_a_dry_run_needs_the_tokenizer_alone_and_judges_nothing(judge_tiny, tiny
     assert done.stdout == run("--dry_run").stdout
     assert "30 cases, 30 prompts" in done.stdout
     assert not (tmp_path / "d" / "verdicts.jsonl").exists()
-    assert "cannot be loaded" in error_line(run(judge=bare))
+    failed(run(judge=bare), "cannot be loaded")
 
 
 def test_an_overlong_case_is_invalid_and_counted(judge_tiny, tmp_path):
