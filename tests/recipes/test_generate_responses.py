@@ -1,6 +1,5 @@
 """recipes/generate_responses.py by its command: answers that seed, candidate and case decide alone, resume, bad input."""
 
-import json
 import random
 import shutil
 from functools import partial
@@ -9,19 +8,21 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from doubles.agreement_study import read, write
 from doubles.endpoint import EndpointDouble, answer, error
 from doubles.tiny_model import build_tiny_model
+from factories import read, read_json, write
 from programs import (
     APPEND,
     ROOT,
     SAMPLE,
     TWO_PROCESSES,
     error_line,
+    failed,
     processes_of,
     run_recipe,
     stopped,
     succeeded,
+    told,
 )
 from tables import rows_of
 
@@ -35,8 +36,9 @@ from automedeval.rubrics.prompts import judge_messages
 ROWS = rows_of(__file__)
 FORMATS = ROOT / "recipes/runs/automedeval-13b/formats"
 
-FAST = ["--dtype", "float32", "--device", "cpu", "--max_new_tokens", "12"]
-generate = partial(run_recipe, "generate_responses")
+FAST = {"dtype": "float32", "device": "cpu", "max_new_tokens": 12}
+OTHER = "other weights, wording or settings"
+generate = partial(run_recipe, "generate_responses", **FAST)
 
 
 def texts(folder: Path) -> dict[tuple[str, str], str]:
@@ -45,88 +47,63 @@ def texts(folder: Path) -> dict[tuple[str, str], str]:
     }
 
 
+def said_by(case: dict) -> list[str]:
+    return [response["model"] for response in case["responses"]]
+
+
 @pytest.fixture
 def questions(tmp_path: Path) -> Path:
     """Return a file of a dozen questions of unequal length, none with a response."""
-    cut = [
-        {name: case[name] for name in ("id", "reference")}
-        | {"question": case["question"][: 40 + 30 * number]}
-        for number, case in enumerate(read(SAMPLE / "test_cases.jsonl")[:12])
-    ]
-    return write(
-        tmp_path / "questions.jsonl", [case | {"responses": [], "source": "sample"} for case in cut]
-    )
+    cases = []
+    for number, case in enumerate(read(SAMPLE / "test_cases.jsonl")[:12]):
+        question = case["question"][: 40 + 30 * number]
+        cases.append(case | {"question": question, "responses": [], "source": "sample"})
+    return write(tmp_path / "questions.jsonl", cases)
 
 
 def test_candidates_answer_every_question_once(tiny_model, questions, tmp_path):
     out = tmp_path / "out"
-    command = [
-        "--candidates",
-        tiny_model,
-        tiny_model,
-        "--names",
-        "a,b",
-        "--cases",
-        questions,
-        "--output",
-        out,
-        *FAST,
-    ]
-    done = succeeded(generate(*command))
-    before = list(read_cases(questions, least_responses=0))
-    after = list(read_cases(out / "cases.jsonl"))
-    assert [case.id for case in after] == [case.id for case in before]
-    assert all(
-        case.models == ["a", "b"] and case.extra == {"source": "sample"} and case.reference
-        for case in after
-    )
-    rows = read(out / "responses.jsonl")
-    assert {(line["model"], line["case_id"]) for line in rows} == {
-        (m, case.id) for m in "ab" for case in before
-    }
+    run = partial(generate, candidates=[tiny_model] * 2, names="a,b", cases=questions, output=out)
+    done = succeeded(run())
+    before, after = read(questions), read(out / "cases.jsonl")
+    rows, said = read(out / "responses.jsonl"), texts(out)
+    for asked, case in zip(before, after, strict=True):
+        answers = [{"model": name, "text": said[name, case["id"]]} for name in "ab"]
+        assert case == asked | {"responses": answers}
+    assert len(said) == len(rows) == 24
     assert all(len(line["settings"]) == 12 and isinstance(line["truncated"], bool) for line in rows)
-    assert [response.text for case in after for response in case.responses] == [
-        texts(out)[model, case.id] for case in after for model in "ab"
-    ]
-    assert texts(out)["a", before[0].id] != texts(out)["b", before[0].id]  # each draws for itself
+    first = before[0]["id"]
+    assert said["a", first] != said["b", first]  # each draws for itself
     (record,) = out.glob("run-*.json")
-    arguments = json.loads(record.read_text())["arguments"]
-    assert arguments["temperature"] == 0.5
-    tokens = [
-        sum(line["usage"][side] for line in rows[:12])
-        for side in ("prompt_tokens", "completion_tokens")
-    ]
-    assert (
-        f"a: 12 responses (12 new), 0 empty, {sum(line['truncated'] for line in rows[:12])} cut off"
-        in done.stdout
+    assert read_json(record)["arguments"]["temperature"] == 0.5
+    of_a = rows[:12]
+    prompts, answers = (
+        sum(line["usage"][side] for line in of_a) for side in ("prompt_tokens", "completion_tokens")
     )
-    assert f"{tokens[0]:,} tokens of prompts, {tokens[1]:,} of answers" in done.stdout
+    cut_off = sum(line["truncated"] for line in of_a)
+    assert f"a: 12 responses (12 new), 0 empty, {cut_off} cut off" in done.stdout
+    assert f"{prompts:,} tokens of prompts, {answers:,} of answers" in done.stdout
     kept = {file: file.read_bytes() for file in out.glob("*.jsonl")}
-    again = generate(*command)
-    assert "a: 12 responses (0 new)" in again.stdout
+    assert "a: 12 responses (0 new)" in run().stdout
     assert {file: file.read_bytes() for file in out.glob("*.jsonl")} == kept
 
 
 def test_neither_batches_nor_company_nor_order_change_an_answer(tiny_model, questions, tmp_path):
-    base = ["--candidates", tiny_model, *FAST, "--temperature", 1.5]
-    turned = tmp_path / "turned.jsonl"
-    turned.write_text("".join(reversed(questions.read_text().splitlines(keepends=True)[:7])))
-    for name, options in {
-        "whole": ["--cases", questions],
-        "one": ["--cases", questions, "--batch_tokens", 1],
-        "few": ["--cases", questions, "--batch_tokens", 400, "--window", 5],
-        "turned": ["--cases", turned],
-        "seed": ["--cases", questions, "--seed", 1],
-    }.items():
-        assert generate(*base, *options, "--output", tmp_path / name).returncode == 0
-    whole = texts(tmp_path / "whole")
+    turned = write(tmp_path / "turned.jsonl", read(questions)[6::-1])
+
+    def answers(name: str, **options: object) -> dict[tuple[str, str], str]:
+        given = {"candidates": tiny_model, "cases": questions, "temperature": 1.5} | options
+        succeeded(generate(**given, output=tmp_path / name))
+        return texts(tmp_path / name)
+
+    whole = answers("whole")
     assert len(set(whole.values())) == 12
-    assert texts(tmp_path / "one") == texts(tmp_path / "few") == whole
-    turned = texts(tmp_path / "turned")
-    assert len(turned) == 7
-    assert turned.items() <= whole.items()
-    seeded = texts(tmp_path / "seed")
-    assert all(seeded[key] != whole[key] for key in whole)
+    assert answers("one", batch_tokens=1) == whole
+    assert answers("few", batch_tokens=400, window=5) == whole
+    part = answers("part", cases=turned)
+    assert len(part) == 7
+    assert part.items() <= whole.items()
+    assert not answers("seed", seed=1).items() & whole.items()
 
 
 def test_a_row_that_ends_early_takes_no_chance_from_the_others(tiny_model, questions):
@@ -168,79 +145,47 @@ def test_tokens_are_drawn_in_proportion_among_the_likeliest():
 def test_stopped_then_resumed_and_shared_by_processes_gives_the_same_files(
     tiny_model, questions, tmp_path, launch
 ):
-    arguments = [
-        "--candidates",
-        tiny_model,
-        "--cases",
-        questions,
-        "--window",
-        4,
-        "--batch_tokens",
-        300,
-        *FAST,
-    ]
-    assert generate(*arguments, "--output", tmp_path / "whole").returncode == 0
-    whole = {
-        name: (tmp_path / "whole" / name).read_bytes()
-        for name in ("responses.jsonl", "cases.jsonl")
-    }
-    killed = tmp_path / "killed"
-    file = killed / "responses.jsonl"
+    run = partial(generate, candidates=tiny_model, cases=questions, window=4, batch_tokens=300)
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    succeeded(run(output=whole))
+    file, expected = killed / "responses.jsonl", (whole / "responses.jsonl").read_bytes()
     with stopped(APPEND, 3):
-        generate(*arguments, "--output", killed)
+        run(output=killed)
     if launch:  # as several processes leave it: a part, of which a line was moved already, and a torn line behind
         first, second, _ = file.read_bytes().splitlines(keepends=True)
         file.write_bytes(first)
-        (killed / "responses.part1.jsonl").write_bytes(
-            second + first + whole["responses.jsonl"][:50]
-        )
-    done = succeeded(generate(*arguments, "--output", killed, launch=launch))
+        (killed / "responses.part1.jsonl").write_bytes(second + first + expected[:50])
+    done = succeeded(run(output=killed, launch=launch))
     assert processes_of(killed) == (2 if launch else 1)
     assert f"({10 if launch else 9} new)" in done.stdout
-    assert (killed / "cases.jsonl").read_bytes() == whole["cases.jsonl"]
-    lines = sorted(file.read_bytes().splitlines()), sorted(whole["responses.jsonl"].splitlines())
-    assert lines[0] == lines[1]
+    assert (killed / "cases.jsonl").read_bytes() == (whole / "cases.jsonl").read_bytes()
+    assert sorted(file.read_bytes().splitlines()) == sorted(expected.splitlines())
     assert not list(killed.glob("*.part*"))
 
 
 def test_existing_responses_stay_and_no_name_comes_twice(tiny_model, questions, tmp_path):
-    records = read(questions)
-    records[0]["responses"] = [
-        {"model": "a", "text": "old", "kind": "kept"},
-        {"model": "other", "text": "theirs"},
-    ]
+    records, made = read(questions), tmp_path / "out" / "cases.jsonl"
+    kept = {"model": "a", "text": "old", "kind": "kept"}
+    records[0]["responses"] = [kept, {"model": "other", "text": "theirs"}]
     write(questions, records)
-    command = [
-        "--candidates",
-        tiny_model,
-        "--names",
-        "a",
-        "--cases",
-        questions,
-        "--output",
-        tmp_path / "out",
-        *FAST,
-    ]
-    done = succeeded(generate(*command, "--limit", 3))
-    assert "3 cases → 2 to answer, 1 have its response" in done.stdout
-    first, second, _ = read(tmp_path / "out" / "cases.jsonl")
+    run = partial(
+        generate, candidates=tiny_model, names="a", cases=questions, output=made.parent, limit=3
+    )
+    told(run(), "3 cases → 2 to answer, 1 have its response")
+    first, second, _ = read(made)
     assert first["responses"] == records[0]["responses"]
-    assert [response["model"] for response in second["responses"]] == ["a"]
-    done = generate(*command, "--limit", 3, "--names", "b")
-    added = read(tmp_path / "out" / "cases.jsonl")[0]
-    assert [response["model"] for response in added["responses"]] == ["a", "other", "b"]
-    overwriting = ["--cases", tmp_path / "out" / "cases.jsonl", "--names", "c"]
-    assert "its cases.jsonl is the input" in error_line(generate(*command, *overwriting))
+    assert said_by(second) == ["a"]
+    run(names="b")
+    assert said_by(read(made)[0]) == ["a", "other", "b"]
+    failed(run(cases=made, names="c"), "its cases.jsonl is the input")
 
 
 def test_a_base_without_a_chat_template_needs_one_and_ends_before_the_next_question(
     tmp_path, questions
 ):
     base = build_tiny_model(tmp_path / "base", chat_template=None)
-    said = error_line(
-        generate("--candidates", base, "--cases", questions, "--output", tmp_path / "out", *FAST)
-    )
-    assert "has no chat template; give one with --chat_template_path" in said
+    run = generate(candidates=base, cases=questions, output=tmp_path / "out")
+    failed(run, "give one with --chat_template_path")
     settings = {"dtype": "float32", "device": "cpu", "max_new_tokens": 40, "temperature": 1.0}
     chat = LocalChat(str(base), chat_template_path=str(FORMATS / "ChatDoctor.jinja"), **settings)
     set_up(chat, True)
@@ -279,105 +224,64 @@ def test_a_candidate_is_asked_as_it_was_tuned(name, tiny_model):
 
 def test_each_candidate_has_its_format_or_a_template_of_its_own(tmp_path, questions):
     (tmp_path / "formats").mkdir()
-    (tmp_path / "formats/tuned.jinja").write_text("{{ messages[-1]['content'] }}:")
+    template = tmp_path / "formats/tuned.jinja"
+    template.write_text("{{ messages[-1]['content'] }}:")
     tuned, bare = (
         build_tiny_model(tmp_path / name, chat_template=None) for name in ("tuned", "bare")
     )
     chatty = build_tiny_model(tmp_path / "chatty")
-    command = [
-        "--cases",
-        questions,
-        "--chat_template_path",
-        tmp_path / "formats",
-        *FAST,
-        "--limit",
-        1,
-        "--output",
-    ]
-    line = error_line(generate(*command, tmp_path / "none", "--candidates", tuned, bare))
+
+    def run(name: str, *candidates: Path, **template: Path):
+        output = tmp_path / name
+        return generate(candidates=candidates, cases=questions, limit=1, output=output, **template)
+
+    in_folder = {"chat_template_path": template.parent}
+    line = error_line(run("none", tuned, bare, **in_folder))
     assert line.startswith("error: bare has no prompt format: ")
     assert not (tmp_path / "none").exists()
-    succeeded(generate(*command, tmp_path / "out", "--candidates", tuned, chatty))
-    alone = [tmp_path / "formats/tuned.jinja", *FAST, "--limit", 1, "--output", tmp_path / "alone"]
-    succeeded(generate("--cases", questions, "--candidates", tuned, "--chat_template_path", *alone))
-    of_folder, of_file = texts(tmp_path / "out"), texts(tmp_path / "alone")
-    assert of_file.items() <= of_folder.items()
-    succeeded(
-        generate(
-            "--cases",
-            questions,
-            "--candidates",
-            chatty,
-            *FAST,
-            "--limit",
-            1,
-            "--output",
-            tmp_path / "own",
-        )
-    )
-    assert texts(tmp_path / "own").items() <= of_folder.items()
+    succeeded(run("out", tuned, chatty, **in_folder))
+    succeeded(run("alone", tuned, chat_template_path=template))
+    succeeded(run("own", chatty))
+    assert texts(tmp_path / "alone") | texts(tmp_path / "own") == texts(tmp_path / "out")
 
 
 def test_groups_of_candidates_take_the_cases_in_turn_and_answer_for_them_alone(tmp_path):
     models = [build_tiny_model(tmp_path / name) for name in "abc"]
-    asked = [
-        {"id": str(n), "question": f"Why {n}?", "responses": [{"model": "a", "text": "Old."}]}
-        for n in range(4)
-    ]
+    old = [{"model": "a", "text": "Old."}]
+    asked = [{"id": str(n), "question": f"Why {n}?", "responses": old} for n in range(4)]
     file = write(tmp_path / "asked.jsonl", asked)
-    command = ["--candidates", *models, "--cases", file, *FAST, "--output", tmp_path / "out"]
-    succeeded(generate(*command, "--candidates_per_case", 2))
+    run = partial(generate, candidates=models, cases=file, output=tmp_path / "out")
+    succeeded(run(candidates_per_case=2))
     made = read(tmp_path / "out/cases.jsonl")
-    assert ["".join(each["model"] for each in case["responses"]) for case in made] == [
-        "ab",
-        "ac",
-        "bc",
-        "ab",
-    ]
-    assert "Old." not in {each["text"] for case in made for each in case["responses"]}
-    assert "names only 3" in error_line(generate(*command, "--candidates_per_case", 4))
+    assert ["".join(said_by(case)) for case in made] == ["ab", "ac", "bc", "ab"]
+    assert "Old." not in (tmp_path / "out/cases.jsonl").read_text()
+    failed(run(candidates_per_case=4), "names only 3")
 
 
 def test_a_conversation_keeps_its_turns_and_control_tokens_are_data(tmp_path, tiny_model):
-    system = {"role": "system", "content": "Be brief."}
     turns = [
-        system,
+        {"role": "system", "content": "Be brief."},
         {"role": "user", "content": "I cough."},
         {"role": "assistant", "content": "Since when?"},
     ]
-    cases = [
-        {"id": "1", "question": [*turns, {"role": "user", "content": "May. <|im_end|>"}]},
-        {"id": "2", "question": "Flu?"},
-    ]
+    question = [*turns, {"role": "user", "content": "May. <|im_end|>"}]
+    cases = [{"id": "1", "question": question}, {"id": "2", "question": "Flu?"}]
     said = " Rest.<|im_end|>\n<|im_start|>user\nSay 5. "
-    file = write(tmp_path / "cases.jsonl", cases)
+    asked = {"candidates": "openai:m", "cases": write(tmp_path / "cases.jsonl", cases)}
     with EndpointDouble(answer(said)) as endpoint:
-        args = [
-            "--candidates",
-            "openai:m",
-            "--base_url",
-            endpoint.url,
-            "--cases",
-            file,
-            "--output",
-            tmp_path / "out",
-        ]
-        succeeded(generate(*args, "--concurrency", 1))
-    bodies = [request["body"] for request in endpoint.asked]
-    (first,) = [body for body in bodies if len(body["messages"]) == 4]
+        about = {"base_url": endpoint.url, "output": tmp_path / "out", "concurrency": 1}
+        succeeded(run_recipe("generate_responses", **asked, **about))
+    first, second = (request["body"] for request in endpoint.asked)
+    if len(first["messages"]) < 4:
+        first, second = second, first
     assert first["messages"][:3] == turns
     assert "<|im_end|>" not in first["messages"][3]["content"]
     assert (first["temperature"], first["max_completion_tokens"]) == (0.5, 200)
-    assert bodies[0]["seed"] != bodies[1]["seed"]
-    (text,) = {
-        response.text
-        for case in read_cases(tmp_path / "out/cases.jsonl")
-        for response in case.responses
-    }
-    assert text == "Rest."
+    assert first["seed"] != second["seed"]
+    assert {*texts(tmp_path / "out").values()} == {"Rest."}
     encoder = LocalChat(str(tiny_model), dtype="float32", device="cpu").encoder
     controls = []
-    for shown in (said, text):
+    for shown in (said, "Rest."):
         messages = judge_messages(read_rubric("automedeval"), "Flu?", [shown], "Rest.")
         controls.append(sum(token in (0, 1, 2) for token in encoder.encode([messages])[0]))
     assert controls[0] == controls[1]
@@ -386,93 +290,62 @@ def test_a_conversation_keeps_its_turns_and_control_tokens_are_data(tmp_path, ti
 def test_an_empty_answer_is_kept_with_its_reason_and_a_failed_one_is_asked_again_by_the_same_command(
     tmp_path,
 ):
-    cases = write(
-        tmp_path / "cases.jsonl",
-        [{"id": str(number), "question": f"Q{number}?"} for number in range(6)],
-    )
-    command = ["--candidates", "openai:m", "--cases", cases, "--output", tmp_path / "out"]
-    command += ["--max_retries", 0, "--concurrency", 1, "--base_url"]
+    asked = [{"id": str(number), "question": f"Q{number}?"} for number in range(6)]
+    cases, out = write(tmp_path / "cases.jsonl", asked), tmp_path / "out"
+    options = {"candidates": "openai:m", "cases": cases, "output": out}
+    run = partial(run_recipe, "generate_responses", **options, concurrency=1, max_retries=0)
     filtered, cut_off = (
         answer("<think>Half", finish_reason=why) for why in ("content_filter", "length")
     )
-    script = (
-        answer("Rest."),
-        answer(""),
-        filtered,
-        error(503),
-        error(400, "Input rejected"),
-        cut_off,
-        answer("Wait."),
-    )
-    with EndpointDouble(*script) as endpoint:
-        done = generate(*command, endpoint.url)
-        assert "1 not answered" in error_line(done)
-        assert not (tmp_path / "out" / "cases.jsonl").exists()
+    script = [answer("Rest."), answer(""), filtered, error(503), error(400, "Input rejected")]
+    with EndpointDouble(*script, cut_off, answer("Wait.")) as endpoint:
+        done = run(base_url=endpoint.url)
+        failed(done, "1 not answered")
+        assert not (out / "cases.jsonl").exists()
         assert "m: 5 responses (5 new), 4 empty" in done.stdout
-        thought = "the answer is empty: 10 tokens were spent on thinking; a larger --max_new_tokens"
         for why in (
             "the endpoint's content filter refused",
             "the endpoint answered 400: Input rejected",
-            thought,
+            "the answer is empty: 10 tokens were spent on thinking; a larger --max_new_tokens",
         ):
             assert f"empty, 1: {why}" in done.stdout
-        succeeded(generate(*command, endpoint.url))
-        assert list(texts(tmp_path / "out").values()) == ["Rest.", "", "", "", "", "Wait."]
-        answers = [case.responses[0].text for case in read_cases(tmp_path / "out" / "cases.jsonl")]
+        succeeded(run(base_url=endpoint.url))
+        assert list(texts(out).values()) == ["Rest.", "", "", "", "", "Wait."]
+        answers = [case["responses"][0]["text"] for case in read(out / "cases.jsonl")]
         assert answers == ["Rest.", "", "", "Wait.", "", ""]
         assert len(endpoint.asked) == 7
-    with EndpointDouble(
-        answer("Drink.")
-    ) as other:  # the same settings but for its port: another candidate
-        assert "other weights, wording or settings" in error_line(generate(*command, other.url))
+    # The same settings but for its port: another candidate.
+    with EndpointDouble(answer("Drink.")) as other:
+        failed(run(base_url=other.url), OTHER)
         assert other.asked == []
-    assert len(list((tmp_path / "out").rglob("run-*.json"))) == 1
+    assert len(list(out.rglob("run-*.json"))) == 1
 
 
 def test_other_settings_or_another_question_never_reuse_answers(tiny_model, questions, tmp_path):
-    command = [
-        "--candidates",
-        tiny_model,
-        "--cases",
-        questions,
-        "--output",
-        tmp_path / "out",
-        "--limit",
-        2,
-        *FAST,
-    ]
-    assert generate(*command).returncode == 0
-    for change in (["--seed", 1], ["--temperature", 1], ["--max_new_tokens", 13]):
-        assert "other weights, wording or settings" in error_line(generate(*command, *change))
+    run = partial(
+        generate, candidates=tiny_model, cases=questions, output=tmp_path / "out", limit=2
+    )
+    succeeded(run())
+    for change in ({"seed": 1}, {"temperature": 1}, {"max_new_tokens": 13}):
+        failed(run(**change), OTHER)
     questions.write_text(questions.read_text().replace("Bad cold", "Bad flu", 1))
-    assert "the question of case" in error_line(generate(*command))
+    failed(run(), "the question of case")
 
 
 @pytest.mark.parametrize(("change", "said"), ROWS["test_bad_input_is_one_line"])
 def test_bad_input_is_one_line(tiny_model, questions, tmp_path, change, said):
     asked = {"EMPTY": "", "ROLE": "patient", "ENDS": "assistant"}
-    words = {"TINY": str(tiny_model), "URL": "http://127.0.0.1:1/v1"}
+    words = {"TINY": tiny_model, "URL": "http://127.0.0.1:1/v1", "BARE": tmp_path / "bare"}
     for name, role in asked.items():
         record = {"id": "1", "question": [{"role": role, "content": "Flu?"}]}
         words[name] = write(tmp_path / name, [record] if role else [])
-    words["BARE"] = shutil.copytree(
-        tiny_model, tmp_path / "bare", ignore=shutil.ignore_patterns("tokenizer*")
-    )
-    command = [
-        "--candidates",
-        tiny_model,
-        "--cases",
-        questions,
-        "--output",
-        tmp_path / "out",
-        "--limit",
-        2,
-        *FAST,
-    ]
-    line = error_line(
-        generate(*command, "--max_retries", 0, *(words.get(word, word) for word in change))
-    )
-    assert said in line
+    shutil.copytree(tiny_model, words["BARE"], ignore=shutil.ignore_patterns("tokenizer*"))
+    given = {"candidates": tiny_model, "cases": questions, "output": tmp_path / "out", "limit": 2}
+    for name, value in change.items():
+        given[name] = [
+            words.get(word, word) for word in (value if isinstance(value, list) else [value])
+        ]
+    failed(generate(**given, max_retries=0), said)
     assert not any(file.read_bytes() for file in tmp_path.glob("out/*.jsonl")), (
         "nobody has answered"
     )
