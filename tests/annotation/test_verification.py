@@ -71,9 +71,7 @@ def test_five_people_verify_and_build_dataset_reads_their_export_unchanged(tmp_p
     built.plan = built.plan | {
         "failed_criteria": yaml.safe_load((PAPER / "plan.yaml").read_text())["failed_criteria"]
     }
-    done = succeeded(
-        built.build("--verdict_ratings", tmp_path / "ratings" / "verdict_ratings.jsonl")
-    )
+    done = succeeded(built.build(verdict_ratings=tmp_path / "ratings" / "verdict_ratings.jsonl"))
     for criterion in ASKED:
         assert f"{criterion}: 23 of 24 verdicts meet it (95.83 %" in done.stdout
     (failed,) = (

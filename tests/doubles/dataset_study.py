@@ -7,7 +7,7 @@ from subprocess import CompletedProcess
 
 import datasets
 import yaml
-from doubles.agreement_study import read, write
+from factories import read, read_json, write
 from programs import run_recipe
 
 from automedeval.records import Case, Response, Verdict
@@ -83,19 +83,19 @@ class Study:
     def write(self, name: str, records: list) -> Path:
         return write(self.folder / name, records)
 
-    def build(self, *options: object, **run: object) -> CompletedProcess:
+    def build(self, **options: object) -> CompletedProcess:
         cases = self.write("cases.jsonl", self.cases)
         verdicts = [self.write(f"{name}.jsonl", records) for name, records in self.verdicts.items()]
-        (self.folder / "plan.yaml").write_text(yaml.safe_dump(self.plan, sort_keys=False))
-        command = [
-            "--cases",
-            f"made-up={cases}",
-            "--verdicts",
-            *verdicts,
-            "--plan",
-            self.folder / "plan.yaml",
-        ]
-        return run_recipe("build_dataset", *command, "--output", self.output, *options, **run)
+        plan = self.folder / "plan.yaml"
+        plan.write_text(yaml.safe_dump(self.plan, sort_keys=False))
+        given = {"cases": f"made-up={cases}", "verdicts": verdicts, "plan": plan} | options
+        return run_recipe("build_dataset", **given, output=self.output)
+
+    def change(self, number: int, **changes: object) -> None:
+        """Put another case in the place of one, and both teachers' verdicts on it."""
+        self.cases[number] = case_of(number, **changes)
+        for name, verdicts in self.verdicts.items():
+            verdicts[number] = verdict_of(self.cases[number], name)
 
     def training(self, model: Path, max_length: int) -> Path:
         file = self.folder / "training.yaml"
@@ -106,6 +106,15 @@ class Study:
 
     def splits(self) -> datasets.DatasetDict:
         return datasets.load_dataset(str(self.output), cache_dir=str(self.folder / "cache"))
+
+    def rows(self) -> list[dict]:
+        return [row for split in self.splits().values() for row in split]
+
+    def card(self) -> str:
+        return (self.output / "README.md").read_text()
+
+    def statistics(self) -> dict:
+        return read_json(self.output / "statistics.json")
 
     def dropped(self) -> dict[str, list[str]]:
         reasons: dict[str, list[str]] = {}

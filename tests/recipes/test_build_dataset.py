@@ -1,6 +1,5 @@
 """The data set, built by the recipe: every filter's arithmetic, the four splits, leaks, and lengths."""
 
-import json
 import random
 import re
 import sys
@@ -12,11 +11,13 @@ import numpy as np
 import pytest
 import yaml
 from doubles.dataset_study import PLAN, Study, case_of, text, verdict_of
-from programs import SAMPLE, error_line, succeeded
+from programs import SAMPLE, failed, succeeded, told
 from pyarrow.parquet import read_table
 from tables import rows_of
 
 from automedeval.records import Case, Response, Verdict
+
+ROWS = rows_of(__file__)
 
 
 @pytest.fixture
@@ -25,14 +26,9 @@ def study(tmp_path: Path) -> Study:
 
 
 def test_four_splits_are_loaded_as_trl_reads_them(study: Study) -> None:
-    succeeded(study.build("--licenses", "made-up=cc0-1.0"))
-    splits = study.splits()
-    assert {name: len(rows) for name, rows in splits.items()} == {
-        "stage1": 5,
-        "stage2": 10,
-        "stage3": 5,
-        "test": 4,
-    }
+    succeeded(study.build(licenses="made-up=cc0-1.0"))
+    splits, names = study.splits(), ["stage1", "stage2", "stage3", "test"]
+    assert [len(splits[name]) for name in names] == [5, 10, 5, 4]
     row = splits["stage3"][0]
     assert [message["role"] for message in row["prompt"]] == ["system", "user"]
     assert row["completion"][0]["role"] == "assistant"
@@ -41,25 +37,18 @@ def test_four_splits_are_loaded_as_trl_reads_them(study: Study) -> None:
     slot = row["order"].index(best) + 1
     assert f"Doctor {slot}: 4 points." in row["completion"][0]["content"]
     assert f"Doctor {slot}:\n~~~\n{case.responses[best].text}" in row["prompt"][1]["content"]
-    columns = {name: row[name] for name in ("teacher", "judge", "source", "license")}
-    assert list(columns.values()) == ["strong", "judge-strong", "made-up", "cc0-1.0"]
-    everyone = [case_id for rows in splits.values() for case_id in rows["case_id"]]
+    about = {"teacher": "strong", "judge": "judge-strong", "source": "made-up"}
+    assert row.items() >= (about | {"license": "cc0-1.0"}).items()
+    everyone = [row["case_id"] for row in study.rows()]
     assert sorted(everyone) == sorted(case.id for case in study.cases)
-    statistics = json.loads((study.output / "statistics.json").read_text())
-    card = (study.output / "README.md").read_text()
-    assert f"Fingerprint of all rows: `{statistics['fingerprint']}`" in card
-    front = yaml.safe_load(card.split("---")[1])
+    fingerprint = study.statistics()["fingerprint"]
+    assert f"Fingerprint of all rows: `{fingerprint}`" in study.card()
+    front = yaml.safe_load(study.card().split("---")[1])
     assert front["license"] == "cc0-1.0"
-    assert [each["split"] for each in front["configs"][0]["data_files"]] == [
-        "stage1",
-        "stage2",
-        "stage3",
-        "test",
-    ]
-    names = {"README.md", "dropped.jsonl", "run.json", "statistics.json"}
-    assert {file.name for file in study.output.iterdir()} == names | {
-        f"{split}.parquet" for split in splits
-    }
+    assert [each["split"] for each in front["configs"][0]["data_files"]] == names
+    files = {"README.md", "dropped.jsonl", "run.json", "statistics.json"}
+    files |= {f"{name}.parquet" for name in names}
+    assert {file.name for file in study.output.iterdir()} == files
 
 
 def ratings_of(verdicts: list[Verdict], criterion: str, score: int = 0) -> list[dict]:
@@ -72,30 +61,20 @@ def ratings_of(verdicts: list[Verdict], criterion: str, score: int = 0) -> list[
 
 def test_every_filter_tells_its_arithmetic_and_names_what_it_dropped(study: Study) -> None:
     strong, weak = study.verdicts["strong"], study.verdicts["weak"]
-    failed = {
-        ("knowledge", "case-2", "a"),
-        ("knowledge", "case-2", "b"),
-        ("fluency", "case-3", "b"),
-    }
     strong[0] = verdict_of(
         study.cases[0], "strong", valid=False, scores=None, error="no score line"
     )
     weak.append(verdict_of(case_of(99), "weak"))
-    ratings = [
-        rating
-        | {
-            "annotator": name,
-            "score": int((rating["criterion"], rating["case_id"], name) not in failed),
-        }
-        for rating in ratings_of(strong[2:5], "knowledge") + ratings_of(strong[2:5], "fluency")
-        for name in ("a", "b")
-    ]
-    done = succeeded(study.build("--verdict_ratings", study.write("ratings.jsonl", ratings)))
-    for line in rows_of(__file__)[
-        "test_every_filter_tells_its_arithmetic_and_names_what_it_dropped"
-    ]:
-        assert line in done.stdout.splitlines()
-        assert f"- {line}" in (study.output / "README.md").read_text()
+    ratings = []
+    for criterion, fails in (("knowledge", {"case-2": "ab"}), ("fluency", {"case-3": "b"})):
+        for rating in ratings_of(strong[2:5], criterion):
+            for name in "ab":
+                score = int(name not in fails.get(rating["case_id"], ""))
+                ratings.append(rating | {"annotator": name, "score": score})
+    lines = ROWS["test_every_filter_tells_its_arithmetic_and_names_what_it_dropped"]
+    done = succeeded(study.build(verdict_ratings=study.write("ratings.jsonl", ratings)))
+    assert {*lines} <= {*done.stdout.splitlines()}
+    assert {f"- {line}" for line in lines} <= {*study.card().splitlines()}
     assert study.dropped() == {
         "invalid": ["case-0"],
         "of no case here": ["case-99"],
@@ -109,15 +88,12 @@ def test_the_card_counts_the_rows_that_nobody_rated(study: Study) -> None:
     file = study.write("ratings.jsonl", ratings_of(rated, "knowledge", 1))
     study.plan = PLAN | {"stages": {"stage1": [{"teacher": "strong", "take": "rest"}]}}
     rated_rows = {(each.case_id, each.judge) for each in rated}
-    for options, by_people in ((("--verdict_ratings", file), rated_rows), ((), set())):
-        assert study.build(*options).returncode == 0
-        rows = [
-            (row["case_id"], row["judge"]) for split in study.splits().values() for row in split
-        ]
+    for options, by_people in (({"verdict_ratings": file}, rated_rows), ({}, set())):
+        succeeded(study.build(**options))
+        rows = [(row["case_id"], row["judge"]) for row in study.rows()]
         nobody = sum(row not in by_people for row in rows)
         assert 0 < nobody <= len(rows) == 14
-        card = (study.output / "README.md").read_text()
-        assert f"- No physician rated {nobody} verdicts of 14 rows; they count as passed." in card
+        assert f"- No physician rated {nobody} verdicts of 14 rows; " in study.card()
 
 
 def test_ratings_of_another_text_are_counted_and_not_applied(study: Study) -> None:
@@ -133,35 +109,27 @@ def test_ratings_of_another_text_are_counted_and_not_applied(study: Study) -> No
     study.verdicts["strong"][3] = verdict_of(
         study.cases[3], "strong", run=1, usage={"prompt_tokens": 1}
     )
-    done = succeeded(study.build("--verdict_ratings", study.write("ratings.jsonl", failed)))
+    done = succeeded(study.build(verdict_ratings=study.write("ratings.jsonl", failed)))
     assert study.dropped() == {"fails knowledge": ["case-3", "case-4"]}
-    assert (
-        "3 ratings are of other verdicts, or of other texts of these: not applied"
-        in done.stdout.splitlines()
-    )
+    assert "3 ratings are of other verdicts, or of other texts of these: " in done.stdout
 
 
 def test_the_order_of_the_input_changes_no_byte(study: Study) -> None:
-    assert study.build().returncode == 0
+    succeeded(study.build())
     before = study.bytes()
     rng = random.Random(3)
     for records in (study.cases, *study.verdicts.values()):
         rng.shuffle(records)
     study.verdicts = dict(reversed(study.verdicts.items()))
-    assert study.build().returncode == 0
+    succeeded(study.build())
     assert study.bytes() == before
-    study.plan = PLAN | {"seed": 1}
-    assert study.build().returncode == 0
-    assert study.bytes()["stage1.parquet"] != before["stage1.parquet"]
 
 
 def leaky(study: Study) -> list[Case]:
     """Return evaluation cases that hold the question, then a response, of two training cases; a third has its reference."""
     first, second, third = study.cases[:3]
     extended = Response("ash", f"As the book says: {third.reference} That is all.")
-    study.cases[2] = case_of(2, responses=(extended, third.responses[1]))
-    for name in study.verdicts:
-        study.verdicts[name][2] = verdict_of(study.cases[2], name)
+    study.change(2, responses=(extended, third.responses[1]))
     question = first.question.upper().removesuffix(".") + "?!"
     response = Response("oak", text(random.Random(7), 8) + " " + second.responses[1].text)
     return [case_of(50, question=question), case_of(51, responses=(response,))]
@@ -170,57 +138,44 @@ def leaky(study: Study) -> list[Case]:
 def test_cases_that_leak_are_left_out(study: Study) -> None:
     others = study.write("evaluation.jsonl", leaky(study))
     study.plan = PLAN | {"test": {"take": 0}}
-    done = succeeded(study.build("--evaluation_cases", others))
+    done = succeeded(study.build(evaluation_cases=others))
     counted = "question of an evaluation case: 1, reference in a response: 1, text of an evaluation case: 1"
-    assert (
-        f"leakage: 24 training verdicts → 21 kept, 3 rejected ({counted})"
-        in done.stdout.splitlines()
-    )
+    assert f"leakage: 24 training verdicts → 21 kept, 3 rejected ({counted})\n" in done.stdout
     assert study.dropped() == {
         "question of an evaluation case": ["case-0"],
         "text of an evaluation case": ["case-1"],
         "reference in a response": ["case-2"],
     }
-    splits = study.splits()
-    assert list(splits) == ["stage1", "stage2", "stage3"], (
-        "no test case is asked for, and an empty file cannot be read"
-    )
-    trained = [case_id for rows in splits.values() for case_id in rows["case_id"]]
+    assert "test" not in study.splits(), "no test case is asked for, and no empty file can be read"
+    trained = [row["case_id"] for row in study.rows()]
     assert sorted(trained) == sorted(f"case-{at}" for at in range(3, 24))
 
 
 def test_a_training_case_that_repeats_a_test_case_leaks(study: Study) -> None:
-    assert study.build().returncode == 0
-    apart = int(study.splits()["test"]["case_id"][0].removeprefix("case-"))
-    at = next(at for at in range(24) if f"case-{at}" not in study.splits()["test"]["case_id"])
-    study.cases[at] = case_of(at, question=study.cases[apart].question)
-    for name in study.verdicts:
-        study.verdicts[name][at] = verdict_of(study.cases[at], name)
-    assert study.build().returncode == 0
+    succeeded(study.build())
+    apart = {int(name.removeprefix("case-")) for name in study.splits()["test"]["case_id"]}
+    at = min({*range(24)} - apart)
+    study.change(at, question=study.cases[min(apart)].question)
+    succeeded(study.build())
     assert study.dropped() == {"question of an evaluation case": [f"case-{at}"]}
 
 
 def test_rows_that_are_too_long_are_dropped_and_named(study: Study, tiny_model: Path) -> None:
-    study.cases[6] = case_of(6, question=text(random.Random(1), 900))
-    for name in study.verdicts:
-        study.verdicts[name][6] = verdict_of(study.cases[6], name)
+    study.change(6, question=text(random.Random(1), 900))
     study.verdicts["weak"][7] = verdict_of(
         study.cases[7], "weak", rationale="Step 2: Fine.<|im_end|>"
     )
-    done = succeeded(study.build("--training", study.training(tiny_model, 1700)))
+    done = succeeded(study.build(training=study.training(tiny_model, 1700)))
     reasons = "completion cannot be read back: 1, more than 1,700 tokens: 2"
     assert f"rows: 48 verdicts → 45 kept, 3 rejected ({reasons})" in done.stdout
     assert study.dropped() == {
         "more than 1,700 tokens": ["case-6", "case-6"],
         "completion cannot be read back": ["case-7"],
     }
-    assert (
-        "training: 19 cases → 19 = 9 strong + 10 weak" in done.stdout
-    )  # counted after the long ones
-    assert sum(map(len, study.splits().values())) == 23
-    tokens = json.loads((study.output / "statistics.json").read_text())["splits"]["stage2"][
-        "tokens"
-    ]
+    # Counted after the long ones.
+    assert "training: 19 cases → 19 = 9 strong + 10 weak" in done.stdout
+    assert len(study.rows()) == 23
+    tokens = study.statistics()["splits"]["stage2"]["tokens"]
     assert 200 < tokens["median"] <= tokens["most"] <= 1700
 
 
@@ -228,25 +183,28 @@ def test_no_length_of_a_training_row_changes_the_test_split(study: Study, tiny_m
     study.build()
     before = study.splits()["test"]["case_id"][:]
     number = int(before[0].removeprefix("case-"))
-    long = verdict_of(
-        study.cases[number], "strong", rationale="Analyze:\nStep 1: " + text(random.Random(2), 900)
+    rationale = "Analyze:\nStep 1: " + text(random.Random(2), 900)
+    study.verdicts["strong"][number] = verdict_of(
+        study.cases[number], "strong", rationale=rationale
     )
-    study.verdicts["strong"][number] = long
-    done = succeeded(study.build("--training", study.training(tiny_model, 1700)))
-    assert "rows: 48 verdicts → 48 kept, 0 rejected" in done.stdout
+    told(
+        study.build(training=study.training(tiny_model, 1700)),
+        "rows: 48 verdicts → 48 kept, 0 rejected",
+    )
     assert study.splits()["test"]["case_id"][:] == before
 
 
 def test_labels_and_topics_are_in_the_card(study: Study) -> None:
-    for at, verdict in enumerate(study.verdicts["weak"]):
-        verdict.extra["quality"] = "low" if at % 3 else "high"
-    for verdict in study.verdicts["strong"]:
+    for verdict in study.verdicts["strong"] + study.verdicts["weak"][::3]:
         verdict.extra["quality"] = "high"
-    study.plan = PLAN | {"teachers": {"strong": {"take": "rest"}, "weak": {"take": 0, "quality": "high"}}, "stages": {
-        "stage1": [{"teacher": "strong", "take": "rest"}]}}  # fmt: skip
-    done = succeeded(study.build())
-    assert "quality: strong high 24, weak high 8, weak low 16" in done.stdout
-    card = (study.output / "README.md").read_text()
+    for verdict in study.verdicts["weak"]:
+        verdict.extra.setdefault("quality", "low")
+    study.plan = PLAN | {
+        "teachers": {"strong": {"take": "rest"}, "weak": {"take": 0, "quality": "high"}},
+        "stages": {"stage1": [{"teacher": "strong", "take": "rest"}]},
+    }
+    told(study.build(), "quality: strong high 24, weak high 8, weak low 16")
+    card = study.card()
     assert "| `stage1` | 20 | strong 20 | high 20 |" in card
     topics = card.partition("## Topics")[2].partition("\n## ")[0]
     assert len(re.findall(r"^\| \d+ % \|", topics, re.M)) == 6
@@ -281,16 +239,12 @@ def quick_classifier(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def good_and_bad(study: Study) -> None:
     """Make the strong teacher's rationales of the responses' own words and the weak one's of anything."""
+    anything = "Step 1: Pain.\nStep 2: well.\nStep 3: fine."
     for at, case in enumerate(study.cases):
-        steps = [
-            f"Step {slot + 2}: {case.responses[index].text}" for slot, index in enumerate((1, 0))
-        ]
-        study.verdicts["strong"][at] = verdict_of(
-            case, "strong", rationale="\n".join(["Step 1: Pain.", *steps])
-        )
-        study.verdicts["weak"][at] = verdict_of(
-            case, "weak", rationale="Step 1: Pain.\nStep 2: well.\nStep 3: fine."
-        )
+        first, second = (response.text for response in case.responses)
+        steps = f"Step 1: Pain.\nStep 2: {second}\nStep 3: {first}"
+        study.verdicts["strong"][at] = verdict_of(case, "strong", rationale=steps)
+        study.verdicts["weak"][at] = verdict_of(case, "weak", rationale=anything)
 
 
 BY_QUALITY = PLAN | {
@@ -305,12 +259,14 @@ def test_a_classifier_learns_from_labels_and_calls_the_rest(tmp_path: Path) -> N
     for verdict in study.verdicts["weak"][:30]:
         verdict.extra["quality"] = "low"
     study.plan = BY_QUALITY
-    done = succeeded(study.build())
-    assert "quality: accuracy of the classifier " in done.stdout
-    assert "; 30 are low by physicians' checks" in done.stdout
-    assert "quality: 70 verdicts called high or low by the classifier" in done.stdout
-    assert "quality: strong high 50, weak low 50" in done.stdout
-    assert "training: 46 cases → 46 = 46 strong" in done.stdout
+    told(
+        study.build(),
+        "quality: accuracy of the classifier ",
+        "; 30 are low by physicians' checks",
+        "quality: 70 verdicts called high or low by the classifier",
+        "quality: strong high 50, weak low 50",
+        "training: 46 cases → 46 = 46 strong",
+    )
 
 
 @pytest.mark.usefixtures("quick_classifier")
@@ -321,84 +277,68 @@ def test_verdicts_in_which_physicians_saw_a_fault_are_low(tmp_path: Path) -> Non
     ratings = ratings_of(strong[:4], "knowledge") + ratings_of(weak[4:20], "attribution")
     ratings += ratings_of(strong[4:6], "fluency")  # no fault of what is said
     study.plan = BY_QUALITY
-    done = succeeded(study.build("--verdict_ratings", study.write("ratings.jsonl", ratings)))
+    done = succeeded(study.build(verdict_ratings=study.write("ratings.jsonl", ratings)))
     # 34 strong ones pass, and there are as many low ones
     assert "quality: 14 verdicts → 14 corrupted" in done.stdout
     assert "; 20 are low by physicians' checks" in done.stdout
-    facts = json.loads((study.output / "statistics.json").read_text())
-    report = facts["quality_report"]
+    report = study.statistics()["quality_report"]
     assert report["alone"]["kinds"].keys() == report["kinds"].keys() > {"high"}
-    assert facts["splits"]["stage2"]["quality"].keys() == {"high"}
+    assert study.statistics()["splits"]["stage2"]["quality"].keys() == {"high"}
     assert report["kinds"]["by_physicians"]["n"] > 0
     assert sum(report[part]["low"] for part in ("train", "test")) == 33  # in shares of 200 and 50
 
 
 @pytest.mark.parametrize(
-    ("spoil", "message"),
-    [
-        ({"teacher": None}, "'teacher' is missing; instructions are built from"),
-        (
-            {"case_digest": "0" * 12},
-            "the texts of case 'case-3' changed after 'judge-strong' judged it",
-        ),
-        ({"quality": "good"}, "'quality' must be high, low or null, not 'good'"),
-    ],
+    ("spoil", "message"), ROWS["test_a_verdict_that_somebody_has_to_mend_is_named_by_line"]
 )
 def test_a_verdict_that_somebody_has_to_mend_is_named_by_line(
     study: Study, spoil: dict, message: str
 ) -> None:
     study.verdicts["strong"][3].extra.update(spoil)
-    line = error_line(study.build())
-    assert message in line
-    assert "strong.jsonl:4: " in line
+    failed(study.build(), f"strong.jsonl:4: {message}")
     assert not study.output.exists()
 
 
 def test_an_unknown_rubric_and_a_short_plan_are_refused(study: Study) -> None:
     study.plan = PLAN | {"test": {"take": 25}}
-    assert error_line(study.build()).endswith(
-        "plan.yaml: test: asks for 25 of strong, and there are 24"
-    )
-    study.verdicts["weak"][0] = verdict_of(study.cases[0], "weak", rubric="mine@3")
-    assert "weak.jsonl:1: no rubric 'mine@3' among automedeval@1" in error_line(study.build())
-    packaged, rubric = (
-        (SAMPLE.parent / "rubrics/packaged/automedeval.yaml").read_text(),
-        study.folder / "mine.yaml",
-    )
+    failed(study.build(), "plan.yaml: test: asks for 25 of strong, and there are 24")
+    weak = study.verdicts["weak"]
+    weak[0] = verdict_of(study.cases[0], "weak", rubric="mine@3")
+    failed(study.build(), "weak.jsonl:1: no rubric 'mine@3' among automedeval@1")
+    packaged = (SAMPLE.parent / "rubrics/packaged/automedeval.yaml").read_text()
+    rubric = study.folder / "mine.yaml"
     rubric.write_text(packaged.replace("max_responses: 3", "max_responses: 4"))
-    assert "there is another rubric automedeval@1" in error_line(study.build("--rubrics", rubric))
-    assert "must be NAME=LICENCE, not 'mit'" in error_line(study.build("--licenses", "mit"))
-    study.verdicts["weak"][0] = verdict_of(study.cases[1], "weak", run=1)
-    assert "weak.jsonl:2: a second verdict of the teacher 'weak' on case 'case-1'" in error_line(
-        study.build()
-    )
+    failed(study.build(rubrics=rubric), "another rubric automedeval@1")
+    failed(study.build(licenses="mit"), "must be NAME=LICENCE, not 'mit'")
+    weak[0] = verdict_of(study.cases[1], "weak", run=1)
+    failed(study.build(), "weak.jsonl:2: a second verdict")
 
 
 @pytest.mark.parametrize(
     "none", [{}, {"source": None, "license": None}, {"source": "", "license": ""}]
 )
 def test_a_case_without_source_and_licence_gets_those_of_its_file(study: Study, none: dict) -> None:
-    study.cases = [case_of(at, extra=none) for at in range(23)] + [
-        case_of(23, extra={"source": "own"})
-    ]
-    succeeded(study.build("--licenses", "made-up=cc0-1.0"))
-    rows = [row for split in study.splits().values() for row in split]
-    sources = {(row["case_id"] == "case-23", row["source"], row["license"]) for row in rows}
+    extras = [none] * 23 + [{"source": "own"}]
+    study.cases = [case_of(at, extra=extra) for at, extra in enumerate(extras)]
+    succeeded(study.build(licenses="made-up=cc0-1.0"))
+    sources = {(row["case_id"] == "case-23", row["source"], row["license"]) for row in study.rows()}
     assert sources == {(False, "made-up", "cc0-1.0"), (True, "own", None)}
 
 
-@pytest.mark.parametrize("extra", [{"license": ["cc-by-4.0"]}, {"source": 5}])
-def test_a_source_or_licence_that_is_no_text_is_named(study: Study, extra: dict) -> None:
+@pytest.mark.parametrize(
+    ("extra", "message"), ROWS["test_a_source_or_licence_that_is_no_text_is_named"]
+)
+def test_a_source_or_licence_that_is_no_text_is_named(
+    study: Study, extra: dict, message: str
+) -> None:
     study.cases[4] = case_of(4, extra=extra)
-    ((name, value),) = extra.items()
-    message = f"cases.jsonl: case 'case-4': {name!r} must be str or null, not {json.dumps(value)}"
-    assert message in error_line(study.build())
+    failed(study.build(), f"cases.jsonl: case 'case-4': {message}")
 
 
 def test_an_equals_sign_may_be_in_a_path(tmp_path: Path) -> None:
     folder = tmp_path / "lr=0.1"
     folder.mkdir()
     study = Study(folder)
-    for options, source in (((), "made-up"), (("--cases", folder / "cases.jsonl"), None)):
-        succeeded(study.build(*options))
+    for options, source in (({}, "made-up"), ({"cases": folder / "cases.jsonl"}, None)):
+        succeeded(study.build(**options))
         assert set(read_table(study.output / "test.parquet")["source"].to_pylist()) == {source}

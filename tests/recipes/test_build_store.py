@@ -1,6 +1,5 @@
 """The recipe that builds the knowledge store, by its documented command."""
 
-import json
 import subprocess
 from contextlib import closing
 from pathlib import Path
@@ -8,7 +7,17 @@ from pathlib import Path
 import pytest
 from doubles.pdf import write_pdf
 from doubles.qdrant_server import QdrantServer
-from programs import ENCODER, error_line, needs_encoder, run_recipe, stopped, succeeded
+from factories import read_json
+from programs import (
+    ENCODER,
+    error_line,
+    failed,
+    needs_encoder,
+    run_recipe,
+    stopped,
+    succeeded,
+    told,
+)
 from tables import rows_of
 
 from automedeval.evidence.store import COLLECTION, KnowledgeBase
@@ -59,9 +68,12 @@ def shelf(tmp_path: Path) -> Shelf:
 
 
 def test_books_become_a_store_and_only_new_passages_are_added(shelf: Shelf) -> None:
-    done = succeeded(shelf.build())
-    assert "2 books → 21 passages, 0 there already, 21 added\n" in done.stdout
-    assert f"{shelf.store} holds 21 passages" in done.stdout
+    done = shelf.build()
+    told(
+        done,
+        "2 books → 21 passages, 0 there already, 21 added\n",
+        f"{shelf.store} holds 21 passages",
+    )
     assert shelf.nearest("an honest answer") == ("Judging", "A good answer is honest.")
 
     before = shelf.content()
@@ -108,7 +120,7 @@ def test_a_stopped_build_ends_the_same(
     assert len(shelf.content()) == 40
     done = shelf.build()
     whole = tmp_path / "whole"
-    assert shelf.build("--store", whole).returncode == 0
+    succeeded(shelf.build("--store", whole))
     assert "40 there already" in done.stdout
     assert shelf.content() == shelf.content(whole)
 
@@ -123,7 +135,7 @@ def test_a_configuration_file_names_the_books_and_their_kinds(shelf: Shelf, tmp_
             f"{name[2:]}: {value}\n" for name, value in zip(*[iter(shelf.arguments()[2:])] * 2)
         )
     )
-    done = run_recipe("build_store", "--config", config)
+    done = run_recipe("build_store", config=config)
     assert "4 books → 23 passages" in done.stdout, done.stderr
     assert "policy.pdf: 1 pages without text left out" in done.stdout
     table = (shelf.store / "books.md").read_text(encoding="utf-8")
@@ -137,9 +149,7 @@ def test_a_configuration_file_names_the_books_and_their_kinds(shelf: Shelf, tmp_
         f"| Small medicine | medical | – | {words} | 20 |",
         "| policy | medical | 2 | 3 | 1 |",
     ]
-    assert json.loads((shelf.store / "run.json").read_text())["arguments"]["encoder"] == str(
-        ENCODER
-    )
+    assert read_json(shelf.store / "run.json")["arguments"]["encoder"] == str(ENCODER)
 
 
 @pytest.mark.parametrize(
@@ -148,5 +158,5 @@ def test_a_configuration_file_names_the_books_and_their_kinds(shelf: Shelf, tmp_
 def test_faults_are_told_before_a_store_is_made(
     shelf: Shelf, arguments: list[object], error: str
 ) -> None:
-    assert error in error_line(shelf.build(*arguments))
+    failed(shelf.build(*arguments), error)
     assert not shelf.store.exists()
