@@ -96,7 +96,7 @@ def test_the_reference_as_a_response_is_compared(judged) -> None:
     assert kind_of(judge[case.id], recorded) == "relations"
     (mistake,), _ = find_mistakes([recorded], judge)
     shown = mistake.judged_from((2, 0, 1))
-    assert shown["scores"] == [3, 2, 3]
+    assert shown["scores"] == (3, 2, 3)
     assert split_steps(shown["rationale"])[2].startswith("ash")
     with pytest.raises(
         RecordError, match=r"responses \[0, 1\] .* on record on \[0, 1, 2\]: judge the rows with"

@@ -235,18 +235,8 @@ class Discussion:
     ) -> Messages:
         case = self.mistake.recorded.case
         texts = [case.responses[index].text for index in self.order]
-        record = {
-            "rationale": self.on_record.rationale,
-            "scores": self.on_record.scores,
-            "error": None,
-            "raw": None,
-        }
-        shown = (
-            case.question,
-            texts,
-            case.reference,
-            (record, self.mistake.judged_from(self.order)),
-        )
+        verdicts = (self.on_record, self.mistake.judged_from(self.order))
+        shown = (case.question, texts, case.reference, verdicts)
         return discussion_messages(self.rubric, *shown, block, turns, may_ask, **names)
 
 

@@ -67,22 +67,9 @@ class Mistake:
         return self.recorded.case.id
 
     def judged_from(self, order: Sequence[int]) -> dict[str, Any]:
-        """Return the judge's verdict with the responses in this order: rationale and scores by slot, or error and raw text."""
-        verdict = self.judged
-        if not verdict.valid:
-            return {
-                "rationale": None,
-                "scores": None,
-                "error": verdict.error,
-                "raw": verdict.raw[:LONGEST_RAW],
-            }
-        seen = seen_from(verdict, order, self.recorded.rubric.slot_word)
-        return {
-            "rationale": seen.rationale,
-            "scores": list(seen.scores or ()),
-            "error": None,
-            "raw": None,
-        }
+        """Return the judge's verdict with the responses in this order: what it says by slot, or the error, and the raw text."""
+        seen = seen_from(self.judged, order, self.recorded.rubric.slot_word)
+        return vars(seen) | {"raw": self.judged.raw[:LONGEST_RAW]}
 
     @property
     def digest(self) -> str:

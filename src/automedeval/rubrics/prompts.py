@@ -148,7 +148,7 @@ def discussion_messages(
     question: str | list[dict[str, str]],
     responses: Sequence[str],
     reference: str | None,
-    verdicts: tuple[dict[str, Any], dict[str, Any]],
+    verdicts: tuple[Any, Any],
     block: str,
     turns: Sequence[Turn] = (),
     may_ask: bool = False,
@@ -156,7 +156,7 @@ def discussion_messages(
 ) -> Messages:
     """Render the messages that a partner of a discussion sees (paper, section 3.3 and Figure 3), with its `turns` so far.
 
-    `verdicts` are the one on record and the judge's, each with `rationale`, `scores` by slot, `error` and `raw`; `block` is
+    `verdicts` are the one on record and the judge's, each with `rationale`, `scores` by slot, or `error` and `raw`; `block` is
     "suggestion" or "review", the message to ask for, with further `names`. A partner that `may_ask` the books is told how.
     """
     template = _packaged("discussion")
