@@ -133,14 +133,11 @@ def format_file(path: str | None, model: str, name: str) -> str | None:
     file = Path(path, f"{name}.jinja")
     if file.is_file():
         return str(file)
-    if parse_model(model)[0] != "openai":
-        folder = checkpoint_folder(model)
-        settings = folder / "tokenizer_config.json"
-        written = json.loads(settings.read_text(encoding="utf-8")) if settings.is_file() else {}
-        if not written.get("chat_template") and not (folder / "chat_template.jinja").is_file():
-            raise RecordError(
-                f"{name} has no prompt format: there is no {file}, and {model} has no chat template"
-            )
+    is_local = parse_model(model)[0] != "openai"
+    if is_local and not load_tokenizer(checkpoint_folder(model)).chat_template:
+        raise RecordError(
+            f"{name} has no prompt format: there is no {file}, and {model} has no chat template"
+        )
     return None
 
 
