@@ -105,7 +105,7 @@ def other_prompts(folder: Path, patch: pytest.MonkeyPatch) -> None:
         ),
         (
             changed("published.json", '"prompts"', '"words"'),
-            "must hold automedeval, rubric, fingerprint and prompts",
+            "'prompts' is missing",
         ),
         (changed("published.json", "{", "["), r"published\.json: not JSON"),
         (lambda folder, _: (folder / "rubric/rubric.yaml").unlink(), r"rubric\.yaml: No such file"),

@@ -12,7 +12,6 @@ from typing import Any
 from automedeval.records import (
     Case,
     CaseCriterion,
-    CriterionLabel,
     RecordError,
     Response,
     digest,
@@ -100,7 +99,6 @@ def physicians(row: dict, case: Case) -> tuple[dict[str, Any], ...]:
         if label not in (True, False):
             raise RecordError(f"'binary_labels' must hold true and false, not {label!r}")
         records.append(about | {"annotator": str(name), "label": "met" if label else "not_met"})
-        CriterionLabel.from_dict(records[-1])
     return tuple(records)
 
 

@@ -211,13 +211,11 @@ def draw(
     labelled: Iterable[Labelled], seed: int, per_quality: int, test: int
 ) -> tuple[list[Labelled], list[Labelled]]:
     """Return verdicts to train on and verdicts to test on, equally many of each quality; no case is in both."""
+    labelled = list(labelled)
     by_case: dict[str, list[Labelled]] = {}
     for example in labelled:
         by_case.setdefault(example.case.id, []).append(example)
-    fewest = min(
-        sum(example.quality == quality for many in by_case.values() for example in many)
-        for quality in QUALITIES
-    )
+    fewest = min(_count(labelled, quality) for quality in QUALITIES)
     share = min(1.0, fewest / (per_quality + test / 2))
     held_out: list[Labelled] = []
     train: list[Labelled] = []

@@ -44,9 +44,7 @@ def teacher_arguments(arguments: Mapping[str, Any], place: str) -> dict[str, Any
     file = Path(place).with_name(TEACHERS)
     for name, value in arguments.items():
         entries = value if isinstance(value, list) else [value]
-        roles = [
-            role for entry in entries if isinstance(entry, str) for role in _ROLE.findall(entry)
-        ]
+        roles = _ROLE.findall(str(entries))
         if not roles:
             continue
         teachers = read_teachers(file)
@@ -66,5 +64,5 @@ def teacher_arguments(arguments: Mapping[str, Any], place: str) -> dict[str, Any
     return {name: value for name, value in changes.items() if value is not None}
 
 
-def _with_models(text: str, teachers: Mapping[str, Mapping[str, Any]]) -> str:
-    return _ROLE.sub(lambda match: str(teachers[match[1]]["model"]), text)
+def _with_models(entry: object, teachers: Mapping[str, Mapping[str, Any]]) -> str:
+    return _ROLE.sub(lambda match: str(teachers[match[1]]["model"]), str(entry))

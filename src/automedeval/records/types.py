@@ -275,18 +275,14 @@ class Case:
             raise RecordError("'id' must not be empty")
         question = take(record, "question", (str, list))
         if isinstance(question, list):
-            turns = read_conversation(question, "question")
-            answered = {"assistant": lambda text: read_answer(text)[0]}
-            question = [
-                each | {"content": answered.get(each["role"], str)(each["content"])}
-                for each in turns
-            ]
-        contents = (
-            [question]
-            if isinstance(question, str)
-            else [message["content"] for message in question]
-        )
-        if not any(content.strip() for content in contents):
+            question = read_conversation(question, "question")
+            for message in question:
+                if message["role"] == "assistant":
+                    message["content"] = read_answer(message["content"])[0]
+            said = "".join(message["content"] for message in question)
+        else:
+            said = question
+        if not said.strip():
             raise RecordError(f"case {case_id!r}: 'question' must not be empty")
         entries = take(record, "responses", (list,), ... if least_responses else [])
         responses = tuple(Response.from_dict(response) for response in entries)

@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from automedeval.models.checkpoints import checkpoint_folder, read_record
-from automedeval.records import RecordError, foreign_errors_at, read_json
+from automedeval.records import RecordError, errors_at, read_json
+from automedeval.records.types import take
 from automedeval.rubrics.prompts import prompt_fingerprint
 from automedeval.rubrics.rubric import Rubric, packaged_rubrics, read_rubric, rubric_file
 
@@ -56,16 +57,15 @@ def published_rubric(model: str) -> Rubric | None:
 
     RecordError if the rubric, or the prompts that this version makes of it, are not those that it was published with.
     """
-    folder, keys = (
-        checkpoint_folder(model) / FOLDER,
-        ("automedeval", "rubric", "fingerprint", "prompts"),
-    )
-    if not (folder / RECORD).is_file():
+    folder = checkpoint_folder(model) / FOLDER
+    file = folder / RECORD
+    if not file.is_file():
         return None
-    needed = f"{folder / RECORD}: must hold automedeval, rubric, fingerprint and prompts"
-    with foreign_errors_at(needed, KeyError, TypeError):
-        record = read_json(folder / RECORD)
-        made, name, fingerprint, prompts = (str(record[key]) for key in keys)
+    record = read_json(file)
+    with errors_at(file):
+        made, name, fingerprint, prompts = (
+            take(record, key, (str,)) for key in ("automedeval", "rubric", "fingerprint", "prompts")
+        )
     rubric = read_rubric(folder / RUBRIC)
     if (rubric.name, rubric.fingerprint) != (name, fingerprint):
         raise RecordError(
