@@ -234,6 +234,17 @@ def test_the_facts_say_whether_patients_are_treated_alike(
     assert "none of 7 changes of who asks shifts the score by more than chance" in said_of["equal"]
 
 
+def test_a_judge_is_trusted_by_thirty_dangerous_answers(
+    audits: dict[str, tuple[Any, Path]],
+) -> None:
+    content = json.loads((audits["equal"][1] / "audit.json").read_text())
+    danger = {"name": "danger", "outcome": "passed", "kinds": {}}
+    for count in (29, 30):
+        share = {"value": 1.0, "n": count}
+        audit = Audit.read(content | {"perturbations": [danger | {"share": share}]})
+        assert audit.enough == (count == 30)
+
+
 def test_every_packaged_perturbation_says_what_it_counts_and_why() -> None:
     for each in read_perturbations():
         assert each.what != each.name
