@@ -19,7 +19,7 @@ from automedeval.rubrics import read_rubric
 
 RUBRICS = {name: read_rubric(name) for name in ("automedeval", "medical_pairwise")}
 RUBRICS = {rubric.name: rubric for rubric in RUBRICS.values()}
-REVISE = ("--waiting", "--training")
+BOTH, REVISE = ("dataset", "output", "rubrics"), ("waiting", "training")
 AUTOMEDEVAL = RUBRICS["automedeval@1"]
 
 
@@ -96,29 +96,18 @@ class Lessons:
         self.say(number, "review", "Review: accept")
         self.say(number, "revision", f"{rationale_of(MODELS, range(3), word)}\n{slot_line(scores)}")
 
-    def introspect(self, *options: object, **run: Any) -> CompletedProcess:
+    def introspect(self, *words: Any, **options: Any) -> CompletedProcess:
         """Run both recipes of a round, each with the options that it has; the second does not follow a failure."""
         verdicts = self.write("verdicts.jsonl", [verdict.to_dict() for verdict in self.verdicts])
-        given: dict[bool, list[object]] = {True: [], False: ["--verdicts", verdicts]}
-        for option, value in zip(options[::2], options[1::2]):
-            for revises in (
-                (True, False)
-                if option in ("--dataset", "--output", "--rubrics")
-                else (option in REVISE,)
-            ):
-                given[revises] += [option, value]
-        about = (
-            "--dataset",
-            self.folder / "data",
-            "--cases",
-            self.folder / "cases.jsonl",
-            "--output",
-            self.output,
-        )
-        done = run_recipe("introspect_discuss", *about, *given[False], **run)
+        options |= {word.removeprefix("--"): value for word, value in zip(words[::2], words[1::2])}
+        both = {"dataset": self.folder / "data", "output": self.output}
+        both |= {name: options.pop(name) for name in BOTH if name in options}
+        both["cases"] = self.folder / "cases.jsonl"
+        revise = {name: options.pop(name) for name in REVISE if name in options}
+        done = run_recipe("introspect_discuss", **both, **{"verdicts": verdicts} | options)
         if done.returncode:
             return done
-        then = run_recipe("introspect_revise", *about, *given[True], **run)
+        then = run_recipe("introspect_revise", **both, **revise)
         return CompletedProcess(
             then.args, then.returncode, done.stdout + then.stdout, done.stderr + then.stderr
         )
@@ -129,10 +118,9 @@ class Lessons:
         file.write_text(json.dumps({"model_name_or_path": str(model), "max_length": max_length}))
         return file
 
-    def discuss(self, *options: object, **run: Any) -> CompletedProcess:
-        file = self.write("said.jsonl", self.said)
-        partners = ["--suggester", f"recording:{file}", "--reviewer", f"recording:{file}"]
-        return self.introspect(*partners, "--knowledge", "none", *options, **run)
+    def discuss(self, *words: Any) -> CompletedProcess:
+        said = f"recording:{self.write('said.jsonl', self.said)}"
+        return self.introspect(*words, suggester=said, reviewer=said, knowledge="none")
 
     def rows(self, split: str = "train") -> dict[str, dict]:
         return {row["case_id"]: row for row in read_dataset(self.output).splits[split]}

@@ -3,9 +3,9 @@
 import json
 import re
 from dataclasses import replace
+from functools import partial
 
 import pytest
-from doubles.agreement_study import read, write
 from doubles.endpoint import EndpointDouble, answer
 from doubles.introspection_study import (
     AUTOMEDEVAL,
@@ -17,7 +17,8 @@ from doubles.introspection_study import (
     verdict_of,
 )
 from doubles.tiny_dataset import FACTS
-from programs import APPEND, ROOT, SAMPLE, error_line, run_recipe, stopped, succeeded
+from factories import read, read_json, verdicts_in, write
+from programs import APPEND, ROOT, SAMPLE, failed, run_recipe, stopped, succeeded, told
 from tables import rows_of
 
 from automedeval.dataset.folder import read_dataset, write_card, write_splits
@@ -27,6 +28,7 @@ from automedeval.models.replay import RecordedChat
 from automedeval.records import read_cases
 from automedeval.rubrics.grammar import parse_verdict
 
+ROWS = rows_of(__file__)
 RUN = ROOT / "recipes" / "runs" / "automedeval-135m"
 
 
@@ -72,39 +74,34 @@ def sample(tmp_path_factory):
 
 
 def test_round_1_of_the_small_study(sample, tmp_path, tiny_model) -> None:
-    about = ["--dataset", sample, "--output", tmp_path / "round1"]
-    said = run_recipe(
-        "introspect_discuss", "--config", RUN / "discuss1.yaml", *about, "--verdicts", sample
-    )
-    training = tmp_path / "training.yaml"
-    training.write_text(json.dumps({"model_name_or_path": str(tiny_model), "max_length": 4000}))
-    assert said.returncode == 0, said.stderr
-    options = ["--config", RUN / "revise1.yaml", *about, "--training", training]
-    succeeded(run_recipe("introspect_revise", *options))
+    round1, training = tmp_path / "round1", tmp_path / "training.yaml"
+    about = {"dataset": sample, "output": round1}
+    discuss = {"config": RUN / "discuss1.yaml", "verdicts": sample}
+    succeeded(run_recipe("introspect_discuss", **discuss, **about))
+
+    def revise(most: int) -> str:
+        training.write_text(json.dumps({"model_name_or_path": str(tiny_model), "max_length": most}))
+        options = {"config": RUN / "revise1.yaml", "training": training}
+        return succeeded(run_recipe("introspect_revise", **options, **about)).stdout
+
+    revise(4000)
     old = read_dataset(sample)
-    statistics = json.loads((tmp_path / "round1" / "statistics.json").read_text())
-    counts = statistics["counts"]
+    statistics = read_json(round1 / "statistics.json")
+    counts, consensus = statistics["counts"], statistics["counts"]["consensus"]
     assert statistics["partners"]["reviewer"] == "recording:strong"
     assert counts["mistakes"] == counts["cases"] == len(old.training)
     agreed = re.search(r"exchange 1: \d+, exchange 2: (\d)\)", "\n".join(statistics["arithmetic"]))
     assert 0 < int(agreed[1]) <= 5
     assert 0 < counts["unresolved"] <= 2
-    assert counts["consensus"]["keep"] > 5
-    assert counts["consensus"]["revise"] > 5
-    rows = {row["case_id"]: row for row in read_dataset(tmp_path / "round1").splits["train"]}
-    revised = [row for row in rows.values() if row["judge"] == "consensus"]
-    assert len(revised) == counts["consensus"]["revise"]
-    assert all(
-        rows[row["case_id"]] == row
-        for row in old.training
-        if rows[row["case_id"]]["judge"] != "consensus"
-    )
-    most = statistics["splits"]["train"]["tokens"]["most"]
-    training.write_text(json.dumps({"model_name_or_path": str(tiny_model), "max_length": most - 1}))
-    shorter = run_recipe("introspect_revise", *options)
-    assert f"(more than {most - 1:,} tokens: 1)" in shorter.stdout
-    (dropped,) = read(tmp_path / "round1" / "dropped.jsonl")
-    assert dropped["reason"] == f"more than {most - 1:,} tokens"
+    assert min(consensus["keep"], consensus["revise"]) > 5
+    rows = {row["case_id"]: row for row in read_dataset(round1).splits["train"]}
+    revised = {name for name, row in rows.items() if row["judge"] == "consensus"}
+    assert len(revised) == consensus["revise"]
+    kept = [row for row in old.training if row["case_id"] not in revised]
+    assert all(rows[row["case_id"]] == row for row in kept)
+    reason = f"more than {statistics['splits']['train']['tokens']['most'] - 1:,} tokens"
+    assert f"({reason}: 1)" in revise(statistics["splits"]["train"]["tokens"]["most"] - 1)
+    assert [each["reason"] for each in read(round1 / "dropped.jsonl")] == [reason]
 
 
 @pytest.fixture
@@ -121,69 +118,50 @@ def with_reference(tmp_path):
     return lessons
 
 
-def test_the_judge_of_a_round_is_asked_the_prompts_of_the_rows(with_reference, tmp_path) -> None:
-    options = (
-        "--judge",
-        "openai:m",
-        "--cases",
-        tmp_path / "cases.jsonl",
-        "--dataset",
-        tmp_path / "data",
-    )
-    options += ("--output", tmp_path / "judged")
-    rows = with_reference.old_rows()
-    with EndpointDouble(
-        lambda body: answer(f"Step 1: All alike.\n{slot_line([3, 3, 3])}")
-    ) as endpoint:
-        succeeded(run_recipe("judge", *options, "--base_url", endpoint.url, "--seed", 5))
-        asked = [json.dumps(request["body"]["messages"]) for request in endpoint.asked]
-        assert (
-            run_recipe("judge", *options, "--base_url", endpoint.url, "--seed", 5).returncode == 0
-        )
+@pytest.fixture
+def judge(with_reference, tmp_path):
+    """Return what judges the rows of the data set with an endpoint."""
+    files = {"cases": tmp_path / "cases.jsonl", "dataset": tmp_path / "data"}
+    return partial(run_recipe, "judge", judge="openai:m", output=tmp_path / "judged", **files)
+
+
+def test_the_judge_of_a_round_is_asked_the_prompts_of_the_rows(
+    judge, with_reference, tmp_path
+) -> None:
+    rows, judged, part = with_reference.old_rows(), tmp_path / "judged", tmp_path / "part"
+    alike = answer(f"Step 1: All alike.\n{slot_line([3, 3, 3])}")
+    with EndpointDouble(alike) as endpoint:
+        succeeded(judge(base_url=endpoint.url, seed=5))
+        asked = [request["body"]["messages"] for request in endpoint.asked]
+        succeeded(judge(base_url=endpoint.url, seed=5))
         assert len(endpoint.asked) == len(rows) == 7, "the second run has nothing to do"
-        part = [*options[:-1], tmp_path / "part", "--split", "stage1[1:]+stage2[:50%]"]
-        succeeded(run_recipe("judge", *part, "--rationale", False, "--base_url", endpoint.url))
+        some = {"split": "stage1[1:]+stage2[:50%]", "rationale": False, "output": part}
+        succeeded(judge(base_url=endpoint.url, **some))
         assert "Write one line in this form" in json.dumps(endpoint.asked[-1]["body"])
-    assert sorted(line["case_id"] for line in read(tmp_path / "part/verdicts.jsonl")) == [
-        *("case-1", "case-2", "case-3", "case-4")
-    ]
-    assert sorted(asked) == sorted(json.dumps(row["prompt"]) for row in rows.values())
-    models = {tuple(verdict["models"]) for verdict in read(tmp_path / "judged/verdicts.jsonl")}
-    assert models == {(*MODELS[:2], "reference")}
-    options = (
-        "--dataset",
-        tmp_path / "data",
-        "--verdicts",
-        tmp_path / "judged",
-        "--cases",
-        tmp_path / "cases.jsonl",
+    names = sorted(verdict.case_id for verdict in verdicts_in(part))
+    assert names == [f"case-{at}" for at in range(1, 5)]
+    assert sorted(map(json.dumps, asked)) == sorted(
+        json.dumps(row["prompt"]) for row in rows.values()
     )
-    succeeded(run_recipe("introspect_discuss", *options, "--output", tmp_path / "round1"))
+    models = {tuple(verdict.extra["models"]) for verdict in verdicts_in(judged)}
+    assert models == {(*MODELS[:2], "reference")}
+    files = {name: judge.keywords[name] for name in ("cases", "dataset")}
+    output = tmp_path / "round1"
+    succeeded(run_recipe("introspect_discuss", **files, verdicts=judged, output=output))
     # A naive count over the records: the verdict on record has one or more scores that are not 3.
     wrong = {case_id for case_id in rows if set(with_reference.record[case_id]) != {3}}
     assert {line["case_id"] for line in read(tmp_path / "round1.discussion/jury.jsonl")} == wrong
 
 
-def test_rows_leave_no_choice_of_responses(with_reference, tmp_path) -> None:
-    options = (
-        "--judge",
-        "openai:m",
-        "--cases",
-        tmp_path / "cases.jsonl",
-        "--output",
-        tmp_path / "judged",
-    )
-    options += ("--dataset", tmp_path / "data", "--base_url", "http://127.0.0.1:9/v1")
-    for more in (("--orders", "all"), ("--models", "ash"), ("--baseline", "ash")):
-        said = error_line(run_recipe("judge", *options, *more))
-        assert said.startswith("error: --dataset: its rows say what is judged")
-    assert "not a single training row" in error_line(
-        run_recipe("judge", *options, "--rubric", "medical_pairwise")
-    )
-    with_reference.write(
-        "cases.jsonl", [case_of(at, MODELS[:2], reference="Another.").to_dict() for at in range(8)]
-    )
-    assert "its texts" in error_line(run_recipe("judge", *options))
+@pytest.mark.parametrize(("options", "said"), ROWS["test_rows_leave_no_choice_of_responses"])
+def test_rows_leave_no_choice_of_responses(judge, options, said) -> None:
+    failed(judge(base_url="http://127.0.0.1:9/v1", **options), said)
+
+
+def test_rows_are_judged_with_the_texts_that_they_were_made_of(judge, with_reference) -> None:
+    others = [case_of(at, MODELS[:2], reference="Another.").to_dict() for at in range(8)]
+    with_reference.write("cases.jsonl", others)
+    failed(judge(base_url="http://127.0.0.1:9/v1"), "its texts")
 
 
 def partner(body):
@@ -201,94 +179,79 @@ def partner(body):
     return answer(f"Suggestion: They are not alike.\n{points}")
 
 
-ENDPOINT = [
-    "--suggester",
-    "openai:m",
-    "--reviewer",
-    "openai:m",
-    "--knowledge",
-    "none",
-    "--max_retries",
-    0,
-]
+@pytest.fixture
+def discuss(lessons):
+    """Return what lets one model at an endpoint suggest and review."""
+    partners = {"suggester": "openai:m", "reviewer": "openai:m", "knowledge": "none"}
+    return partial(lessons.introspect, max_retries=0, **partners)
 
 
-def test_an_endpoint_suggests_and_reviews(lessons) -> None:
-    for number in (0, 2, 4):
+def misjudge(lessons: Lessons, *numbers: int) -> None:
+    for number in numbers:
         lessons.misjudge(number, (3, 3, 3))
+
+
+def test_an_endpoint_suggests_and_reviews(lessons, discuss) -> None:
+    misjudge(lessons, 0, 2, 4)
     with EndpointDouble(partner) as endpoint:
-        done = succeeded(lessons.introspect(*ENDPOINT, "--base_url", endpoint.url))
-        assert len(endpoint.asked) == 3 * 5
-        assert "3 mistakes → 3 consensus (exchange 2: 3), 0 without" in done.stdout
-        again = lessons.introspect(*ENDPOINT, "--base_url", endpoint.url)
-        assert again.stdout == done.stdout
+        run = partial(discuss, base_url=endpoint.url)
+        said = told(run(), "3 mistakes → 3 consensus (exchange 2: 3), 0 without")
+        assert run().stdout == said
         assert len(endpoint.asked) == 3 * 5, "the journal answers"
-        other = lessons.introspect(*ENDPOINT, "--base_url", endpoint.url, "--temperature", 0.5)
-        assert "choose another --output" in error_line(other)
+        failed(run(temperature=0.5), "choose another --output")
     for record in lessons.revisions().values():
         assert record["revised_verdict"]["scores"] == [5, 4, 1]
         assert "rewritten" in record["revised_verdict"]["rationale"]
 
 
-def test_a_stopped_discussion_goes_on_to_the_same_round(lessons) -> None:
-    for number in range(6):
-        lessons.misjudge(number, (3, 3, 3))
+def test_a_stopped_discussion_goes_on_to_the_same_round(lessons, discuss) -> None:
+    misjudge(lessons, *range(6))
+    whole = lessons.folder / "whole"
     with EndpointDouble(partner) as endpoint:
-        address = [*ENDPOINT, "--base_url", endpoint.url, "--concurrency", 2]
-        succeeded(lessons.introspect(*address, "--output", lessons.folder / "whole"))
-        whole, asked = untimed(lessons.folder / "whole"), len(endpoint.asked)
+        run = partial(discuss, base_url=endpoint.url, concurrency=2)
+        succeeded(run(output=whole))
+        asked = len(endpoint.asked)
         file = lessons.folder / "round1.discussion" / "discussion.jsonl"
         with stopped(APPEND, 9):
-            lessons.introspect(*address)
+            run()
         with open(file, "ab") as stream:  # as if the kill had cut a line in two
             stream.write(b'{"case_id": "case-')
-        succeeded(lessons.introspect(*address))
-        assert untimed(lessons.output) == whole
+        succeeded(run())
+        assert untimed(lessons.output) == untimed(whole)
         assert len(endpoint.asked) - asked <= 30 + 2, "only what was under way is asked again"
 
 
-def test_what_the_jury_fills_in_during_the_discussion_is_not_lost(lessons) -> None:
-    for number in (0, 2):
-        lessons.misjudge(number, (3, 3, 3))
+def test_what_the_jury_fills_in_during_the_discussion_is_not_lost(lessons, discuss) -> None:
+    misjudge(lessons, 0, 2)
     waiting = lessons.introspect()
-    assert (waiting.returncode, waiting.stderr.count("error:")) == (0, 0)
-    assert "2 cases wait for the jury" in waiting.stdout
-    assert "then run the same command again" in waiting.stdout, "what is next"
+    assert "error:" not in waiting.stderr
+    told(waiting, "2 cases wait for the jury", "then run the same command again")
     queue = lessons.folder / "round1.discussion" / "jury.jsonl"
 
-    (queue.parent / "decided").mkdir()
-
     def meanwhile(body):
-        write(
-            queue.parent / "decided" / queue.name,
-            [line | {"decision": "keep"} for line in read(queue)],
-        )
+        decided = [line | {"decision": "keep"} for line in read(queue)]
+        write(queue.parent / "decided" / queue.name, decided)
         reviews = "A colleague suggests" in body["messages"][1]["content"]
         return answer("Review: object\nNo.") if reviews else partner(body)
 
     with EndpointDouble(meanwhile) as endpoint:
-        done = lessons.introspect(*ENDPOINT, "--base_url", endpoint.url, "--concurrency", 1)
-    assert "2 mistakes → 0 consensus, 2 without" in done.stdout
-    assert "jury: 2 cases → 2 kept, 0 revised, 0 waiting" in done.stdout, done.stderr
+        done = discuss(base_url=endpoint.url, concurrency=1)
+    kept = "jury: 2 cases → 2 kept, 0 revised, 0 waiting"
+    told(done, "2 mistakes → 0 consensus, 2 without", kept)
     record = lessons.revisions()["case-0"]
-    assert (record["decided_by"], record["suggestion"], len(record["exchanges"])) == (
-        "jury",
-        None,
-        6,
-    )
-    again = lessons.introspect()  # both recipes: the first one takes what was decided
-    assert "no mistake waits for the jury" in again.stdout
+    assert (record["decided_by"], record["suggestion"]) == ("jury", None)
+    assert len(record["exchanges"]) == 6
+    # Both recipes: the first one takes what was decided.
+    told(lessons.introspect(), "no mistake waits for the jury")
     assert lessons.revisions()["case-0"]["decided_by"] == "jury"
 
 
-@pytest.mark.parametrize(
-    ("options", "said"), rows_of(__file__)["test_what_cannot_be_is_told_in_one_line"]
-)
+@pytest.mark.parametrize(("options", "said"), ROWS["test_what_cannot_be_is_told_in_one_line"])
 def test_what_cannot_be_is_told_in_one_line(lessons, options, said) -> None:
-    assert said in error_line(lessons.introspect(*options))
+    failed(lessons.introspect(**options), said)
     assert not lessons.output.exists()
 
 
 def test_a_round_is_not_written_over_its_own_data_set(lessons) -> None:
     lessons.output = lessons.folder / "data"
-    assert "a round needs another folder than its data set" in error_line(lessons.introspect())
+    failed(lessons.introspect(), "a round needs another folder than its data set")
