@@ -185,8 +185,8 @@ def _lm_eval(log: Answers, line: Any, place: str) -> Case | str:
 
 
 def _read_eval(path: str) -> dict[str, Any]:
-    advice = "; install it, or write the log by `inspect log convert --to json`"
-    with foreign_errors_at(path), foreign_errors_at(path, ImportError, advice=advice):
+    place = f"{path}: reading .eval needs inspect_ai, or `inspect log convert --to json` first"
+    with foreign_errors_at(path), foreign_errors_at(place, ImportError):
         from inspect_ai.log import read_eval_log
 
         return json.loads(read_eval_log(path).model_dump_json())
