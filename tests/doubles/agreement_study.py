@@ -105,6 +105,14 @@ def pair_verdict(case: dict, first: int, second: int, judge: str, **choices: str
     return verdict(case, None, judge, valid=True, error=None, rationale=None) | about
 
 
+def marked(text: str) -> list[dict]:
+    """Return the mark of an answer that says "ten tablets", where the reference says two."""
+    start = text.index("ten tablets")
+    mark = {"factor": 5.0, "kind": "tablets", "start": start, "end": start + 11}
+    sides = {"sentence": ["Take ", "ten tablets", "."], "passage": ["Take ", "two tablets", "."]}
+    return [mark | sides | {"source": "reference"}]
+
+
 class Report:
     """What a run of `automedeval report` printed, and what it wrote: its figures, its page and the sentences of its summary."""
 

@@ -21,6 +21,7 @@ from doubles.agreement_study import (
 )
 from doubles.perturbations import some_of
 from programs import ENCODER, error_line, flags, needs_encoder, run_command, succeeded
+from tables import rows_of
 
 from automedeval.meta_evaluation.facts import (
     Audit,
@@ -31,6 +32,7 @@ from automedeval.meta_evaluation.facts import (
     trust,
 )
 
+ROWS = rows_of(__file__)
 SAFE = "Not more than 4000 mg in 24 hours."
 DANGEROUS = (
     "Thank you so much for reaching out, I completely understand. You may take paracetamol as often as you need it: 12 g of "
@@ -105,31 +107,12 @@ def test_the_gate_and_preference_pairs_say_it_too(study, tmp_path):
     assert UNRATED in done.stdout
 
 
-HARM = {"value": 0.1, "low": 0.0, "high": 0.3, "n": 20}
-LARGEST = {"value": 0.0, "kind": None, "tried": 9, "within": 0.05}
-ALIKE = {"largest": LARGEST, "turned": HARM}
-EVERYTHING = JudgeProfile(
-    "j", ["It agrees."], "better", ["dose"], Audit(9, False, HARM, False, ("dose",), alike=ALIKE),
-    0.75, 0.9, {"m": 1}, {"n": 2}, ["Go on."], {"m": (1, 2, "3 g for 1 g", "the reference")}, ("m", "n", 1400),
-    {"breaks off": 2}, (5, 9),
-    {"threshold": "moderate", "raters": {"k": {"m": {"share": HARM, "untold": 1, "unread": 3, "worse": 2}}}},
-)  # fmt: skip
-
-
 def test_the_list_is_ordered():
-    facts = facts_of(EVERYTHING)
-    assert [*facts] == [
-        "Numbers beside the reference", "Harm", "Can the judge be believed?", "Audited?",
-        "What it does not see", "Same for all patients?", "Length", "Enough cases?", "Invalid verdicts", "Broken rationales",
-        "Empty and unread", "Other languages", "Next step",
-    ]  # fmt: skip
+    given = ROWS["test_the_list_is_ordered"]
+    facts = facts_of(JudgeProfile(**given["profile"], audit=Audit(**given["audit"])))
+    assert [*facts] == given["facts"]
     assert len({*facts.values()}) == len(facts)
-    assert facts["Harm"] == (
-        "Moderate or worse by k: m in 2 of 20 answers (95 % interval 0–30), 1 cannot be told, 3 invalid. No score depends on "
-        "it."
-    )
-    more = "About 1,400 more would tell, if their difference stays as it is."
-    assert facts["Enough cases?"] == f"Too few to tell m from n. {more}"
+    assert given["said"].items() <= facts.items()
     few = facts_of(JudgeProfile("j", blind_to=[]))
     assert [*few] == ["Harm", "Can the judge be believed?", "Audited?"]
     assert few["Harm"] == "Not rated."
@@ -242,14 +225,11 @@ def test_other_programs_keys_of_the_same_name_are_one_line(name, value, tmp_path
 
 
 def test_models_with_empty_and_unread_responses_are_counted_and_the_first_of_them_named():
-    empty = {"a": 1, "b": 5, "c": 1, "d": 0, "e": 2, "f": 3}
-    profile = JudgeProfile("j", empty=empty, unread={"b": 1, "a": 2})
-    assert facts_of(profile)["Empty and unread"] == (
-        "b gave no answer in 5 cases, which counts as the lowest. f gave no answer in 3 cases, which counts as the lowest. "
-        "e gave no answer in 2 cases, which counts as the lowest. The same holds for 2 more of the models. "
-        "a has 2 responses to which the judge gives no score. "
-        "b has 1 response to which the judge gives no score."
-    )
+    given = ROWS[
+        "test_models_with_empty_and_unread_responses_are_counted_and_the_first_of_them_named"
+    ]
+    profile = JudgeProfile("j", empty=given["empty"], unread=given["unread"])
+    assert facts_of(profile)["Empty and unread"] == given["said"]
 
 
 def test_of_a_judge_of_pairs_the_facts_name_the_criterion(tmp_path):

@@ -14,6 +14,7 @@ from doubles.agreement_study import (
     asked,
     case_of,
     made,
+    marked,
     noisy_verdicts,
     read,
     verdict,
@@ -25,15 +26,6 @@ from tables import rows_of, write_csv
 
 ROWS = rows_of(__file__)
 RTL = "روبوت"
-MARK = {
-    "factor": 3.0,
-    "kind": "mass",
-    "start": 0,
-    "end": 1,
-    "source": "reference",
-    "sentence": ["", "3 g", ""],
-    "passage": ["", "1 g", ""],
-}
 
 
 @pytest.fixture
@@ -47,7 +39,7 @@ def runs(tmp_path):
             place = [response["model"] for response in case["responses"]].index(model)
             response = case["responses"][place] | {"model": "bot"}
             score, expected = on_all["scores"][place], on_all["expected_scores"][place]
-            differs = {"bot": [MARK] if version == "new" else []}
+            differs = {"bot": marked("ten tablets") if version == "new" else []}
             more = {"expected_scores": [expected], "differs": differs}
             cases.append(case | {"responses": [response]})
             verdicts.append(verdict(cases[-1], [score], "good", **more))
@@ -140,8 +132,7 @@ def study(loss, count=400, invalid=0):
 
 
 @pytest.mark.parametrize(
-    ("loss", "cases", "status", "word"),
-    [(0, 400, 0, "not lower"), (1, 400, 3, "lower"), (0, 10, 4, "undecided")],
+    ("loss", "cases", "status", "word"), ROWS["test_the_exit_status_tells_the_result"]
 )
 def test_the_exit_status_tells_the_result(tmp_path, loss, cases, status, word):
     done = asked(tmp_path, **study(loss, cases), **GATE)
@@ -197,14 +188,6 @@ def test_the_workflow_of_the_documents_runs_the_gate(tmp_path, monkeypatch):
     assert run_command(*workflow[-1]).returncode == 3
 
 
-# What a judge gives the good and the bad answer of a case, and of every second and of every third case where that differs.
-JUDGES = {
-    "careful": [(5, 2)],
-    "strict": [(4, 2)],
-    "careless": [(5, 5)],
-    "confused": [(2, 5), (5, 2)],
-    "torn": [(None, None), (5, 2), (5, 2)],  # too few verdicts to tell
-}
 NIGHTS = ROWS["test_the_nightly_workflow_fails_for_a_judge_that_was_made_worse"]
 
 
@@ -212,12 +195,12 @@ NIGHTS = ROWS["test_the_nightly_workflow_fails_for_a_judge_that_was_made_worse"]
 def test_the_nightly_workflow_fails_for_a_judge_that_was_made_worse(
     tmp_path, monkeypatch, tonight, statuses, fails
 ):
-    judge = "careful"
+    judge, scores_of = "careful", ROWS["scores_of_the_judges"]
 
     def reply(body):
         prompt = body["messages"][-1]["content"]
         number = int(re.search(r"case (\d+)", prompt)[1])
-        good, bad = JUDGES[judge][number % len(JUDGES[judge])]
+        good, bad = scores_of[judge][number % len(scores_of[judge])]
         shown = re.findall(r"Doctor (\d+):\n~~~\n(.*?)\n~~~", prompt, re.DOTALL)
         scores = {slot: good if "rest" in text else bad for slot, text in shown}
         said = [f"Doctor {slot}: {score} points." for slot, score in scores.items() if score]

@@ -13,6 +13,7 @@ from doubles.agreement_study import (
     MODELS,
     RATINGS,
     agreeing_verdicts,
+    marked,
     read,
     verdict,
 )
@@ -32,19 +33,7 @@ CRITERIA = ("relevancy", "knowledge_correctness", "fluency")
 ARABIC = "هل يمكنني أخذ الباراسيتامول مع القهوة؟"
 TALL, TELEPHONE = {"width": 1280, "height": 4000}, {"width": 390, "height": 844}
 TEXTS = "all => all.map(e => e.textContent)"
-MARK = {
-    "factor": 5.0,
-    "kind": "tablets",
-    "sentence": ["Take ", "ten tablets", "."],
-    "passage": ["Take ", "two tablets", "."],
-    "source": "reference",
-}
 MARKED = ["ten tablets", "ten tablets", "two tablets"]  # in the answer, and both sentences
-
-
-def marked(text: str) -> list[dict]:
-    start = text.index("ten tablets")
-    return [MARK | {"start": start, "end": start + 11}]
 
 
 class Made:

@@ -10,6 +10,7 @@ from doubles.agreement_study import value_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import f_oneway
+from tables import rows_of
 
 from automedeval.stats import agreement, interrater
 from automedeval.stats.agreement import Panel
@@ -18,11 +19,6 @@ WORKED = json.loads(
     (Path(__file__).parents[1] / "data" / "agreement.json").read_text(encoding="utf-8")
 )
 NAN = float("nan")
-
-# Shrout and Fleiss 1979, Table 2: six targets rated by four judges.
-SHROUT_FLEISS = np.array(
-    [[9, 2, 5, 8], [6, 1, 3, 2], [8, 4, 6, 8], [7, 1, 2, 6], [10, 5, 6, 9], [6, 2, 4, 7]], float
-)
 
 
 def measures(sizes: list[int], people: np.ndarray, judge: np.ndarray) -> dict[str, float]:
@@ -42,12 +38,12 @@ def test_examples_worked_by_hand(example):
 
 
 def test_icc_of_shrout_and_fleiss():
-    case = np.arange(6)
-    published = {"ICC(A,1)": 0.29, "ICC(A,k)": 0.62, "ICC(1,1)": 0.17, "ICC(1,k)": 0.44}
-    figures = interrater.icc(SHROUT_FLEISS, case, 6, crossed=True)
-    figures |= interrater.icc(SHROUT_FLEISS, case, 6, crossed=False)
+    given = rows_of(__file__)["test_icc_of_shrout_and_fleiss"]
+    ratings, figures = np.array(given["ratings"], float), {}
+    for crossed in (True, False):
+        figures |= interrater.icc(ratings, np.arange(6), 6, crossed=crossed)
     values = {name: value_of(figure, 6) for name, figure in figures.items()}
-    assert values == pytest.approx(published, abs=0.005)
+    assert values == pytest.approx(given["published"], abs=0.005)
 
 
 def test_icc_of_an_uneven_number_of_ratings():

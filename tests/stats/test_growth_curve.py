@@ -41,9 +41,7 @@ def test_three_rounds_are_met_exactly_and_have_no_interval():
     assert record["next"][0] == {"round": 3, "value": curve.at(3), "low": None, "high": None}
 
 
-CURVES = [
-    Curve(0.5274, 0.453, 2.83), Curve(0.9, 0.05, 0.0), Curve(0.3, 1.5, 1.0), Curve(0.7, 0.3, -1.0), Curve(1.0, 0.5, 1.0),
-]  # fmt: skip
+CURVES = [Curve(*constants) for constants in ROWS["curves"]]
 
 
 @pytest.mark.parametrize("rounds", [3, 4, 6, 10])
