@@ -47,7 +47,7 @@ FAULTS = TABLE["test_a_faulty_file_is_refused_by_name_and_key"]
 FAULTS += [
     (f"no {key}", "scores", key, None, [f": {key}: ", "is missing"])
     for key in SCORES
-    if key != "scale"
+    if key not in ("scale", "criteria")
 ]
 
 

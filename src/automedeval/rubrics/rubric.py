@@ -276,83 +276,74 @@ def read_questions(path: str | Path | None = None) -> Questions:
 class _Reader(YamlFile):
     def rubric(self, content: Any, beside: Path | None) -> Rubric:
         keys = self.values(content, KEYS)
-        mode, grammar = keys["mode"], self.values(keys["output"], OUTPUT, "output.")["grammar"]
-        criteria = tuple(self.criteria(keys["criteria"]))
-        if mode == "checklist" and criteria:
-            self.fail("criteria", "a checklist has none: each case has its own")
-        if mode != "checklist" and not criteria:
-            self.fail(
-                "criteria",
-                "needs at least one criterion" if "criteria" in content else "is missing",
-            )
-        names = [criterion.name for criterion in criteria]
-        if sorted(map(str, keys["output"].get("order", names))) != sorted(names):
-            self.fail("output.order", f"must name every criterion once: {', '.join(names)}")
-        scale, anchors = (None, {}) if keys["scale"] is None else self.scale(keys["scale"])
-        choices = self.choices(keys["choices"], READINGS if mode == "checklist" else CHOICES)
-        words = [criterion.name for criterion in criteria if criterion.values]
-        found = [
-            kind for kind, given in zip(ANSWERS, (scale, choices, words), strict=True) if given
-        ]
-        if len(found) != 1 or mode not in ANSWERS[found[0]][0]:
-            takes = "pointwise takes a 'scale' or criteria with values, listwise a 'scale', pairwise and checklist 'choices'"
-            self.fail("mode", f"{takes}, and nothing beside it")
-        if grammar not in ANSWERS[found[0]][1]:
-            allowed = ", ".join(ANSWERS[found[0]][1])
-            self.fail(
-                "output.grammar", f"is one of {allowed} for a rubric with {found[0]}, not {grammar}"
-            )
-        if grammar == "score_first" and mode != "pointwise":
-            self.fail("output.grammar", "score_first holds one score, and takes the mode pointwise")
-        if grammar == "first_line" and len(criteria) > 1:
-            self.fail(
-                "output.grammar", "first_line holds one choice, and there are several criteria"
-            )
-        if (mode == "checklist" or words) and (
-            grammar != "json" or keys["output"].get("value_key")
-        ):
-            self.fail(
-                "output.grammar",
-                "a checklist and criteria with values are answered as json, without value_key",
-            )
-        if words and (count := sum(bool(criterion.threshold) for criterion in criteria)) != 1:
-            self.fail("criteria", f"one criterion with values needs a 'threshold', not {count}")
-        for criterion in criteria:
-            if words and not criterion.values:
-                self.fail(
-                    f"criteria.{criterion.name}.values",
-                    "is missing, and other criteria have values",
-                )
-            if choices and criterion.neutral not in choices:
-                self.fail(
-                    f"criteria.{criterion.name}.neutral",
-                    f"{criterion.neutral!r} is not among the choices",
-                )
-            if scale and grammar == "json" and criterion.polarity == "worse":
-                self.fail(
-                    f"criteria.{criterion.name}.polarity", "more points must mean a better response"
-                )
-        most = keys["max_responses"]
-        if (
-            most < 1
-            or (mode == "pairwise" and most != 2)
-            or (mode in ("pointwise", "checklist") and most != 1)
-        ):
-            self.fail("max_responses", f"{most} does not fit the mode {mode}")
+        is_checklist = keys["mode"] == "checklist"
+        keys["grammar"] = self.values(keys["output"], OUTPUT, "output.")["grammar"]
+        keys["criteria"] = tuple(self.criteria(keys["criteria"]))
+        keys["choices"] = self.choices(keys["choices"], READINGS if is_checklist else CHOICES)
+        if keys["scale"] is not None:
+            keys["scale"], keys["anchors"] = self.scale(keys["scale"])
+        keys |= {"inputs": tuple(keys["inputs"]), "examples": tuple(keys["examples"])}
         template_text = self.template(keys["template"], beside)
         reaching_judge = {
             key: value for key, value in content.items() if key not in ("title", "source")
         }
         fingerprint = digest([reaching_judge, template_text], sort_keys=True, default=str)
-        keys |= {
-            "criteria": criteria,
-            "scale": scale,
-            "anchors": anchors,
-            "choices": choices,
-            "grammar": grammar,
-        }
-        keys |= {"inputs": tuple(keys["inputs"]), "examples": tuple(keys["examples"])}
-        return Rubric(**keys, template_text=template_text, fingerprint=fingerprint)
+        rubric = Rubric(**keys, template_text=template_text, fingerprint=fingerprint)
+        self.check_names(rubric)
+        self.check_answers(rubric)
+        self.check_criteria(rubric)
+        return rubric
+
+    def check_names(self, rubric: Rubric) -> None:
+        """Fail unless the rubric has criteria, a checklist none, and its order names each of them once."""
+        names = [criterion.name for criterion in rubric.criteria]
+        if rubric.mode == "checklist" and names:
+            self.fail("criteria", "a checklist has none: each case has its own")
+        if rubric.mode != "checklist" and not names:
+            self.fail("criteria", "needs at least one criterion")
+        if sorted(map(str, rubric.output.get("order", names))) != sorted(names):
+            self.fail("output.order", f"must name every criterion once: {', '.join(names)}")
+
+    def check_answers(self, rubric: Rubric) -> None:
+        """Fail unless the mode, the grammar and the number of responses fit what the rubric is answered by."""
+        mode, grammar, most = rubric.mode, rubric.grammar, rubric.max_responses
+        given = zip(ANSWERS, (rubric.scale, rubric.choices, rubric.in_words), strict=True)
+        found = [kind for kind, is_given in given if is_given]
+        if len(found) != 1 or mode not in ANSWERS[found[0]][0]:
+            takes = "pointwise takes a 'scale' or criteria with values, listwise a 'scale', pairwise and checklist 'choices'"
+            self.fail("mode", f"{takes}, and nothing beside it")
+        if grammar not in ANSWERS[found[0]][1]:
+            allowed = ", ".join(ANSWERS[found[0]][1])
+            said = f"is one of {allowed} for a rubric with {found[0]}, not {grammar}"
+            self.fail("output.grammar", said)
+        if grammar == "score_first" and mode != "pointwise":
+            self.fail("output.grammar", "score_first holds one score, and takes the mode pointwise")
+        if grammar == "first_line" and len(rubric.criteria) > 1:
+            said = "first_line holds one choice, and there are several criteria"
+            self.fail("output.grammar", said)
+        is_plain_json = grammar == "json" and not rubric.output.get("value_key")
+        if (mode == "checklist" or rubric.in_words) and not is_plain_json:
+            said = "a checklist and criteria with values are answered as json, without value_key"
+            self.fail("output.grammar", said)
+        allowed_most = {"pairwise": 2, "pointwise": 1, "checklist": 1}.get(mode, most)
+        if most < 1 or most != allowed_most:
+            self.fail("max_responses", f"{most} does not fit the mode {mode}")
+
+    def check_criteria(self, rubric: Rubric) -> None:
+        """Fail unless each criterion can be answered as the others are, and one in words counts from a threshold on."""
+        counted = [criterion for criterion in rubric.criteria if criterion.threshold]
+        if rubric.in_words and len(counted) != 1:
+            self.fail(
+                "criteria", f"one criterion with values needs a 'threshold', not {len(counted)}"
+            )
+        for criterion in rubric.criteria:
+            inside = f"criteria.{criterion.name}"
+            if rubric.in_words and not criterion.values:
+                self.fail(f"{inside}.values", "is missing, and other criteria have values")
+            if rubric.choices and criterion.neutral not in rubric.choices:
+                self.fail(f"{inside}.neutral", f"{criterion.neutral!r} is not among the choices")
+            if rubric.scores_criteria and criterion.polarity == "worse":
+                self.fail(f"{inside}.polarity", "more points must mean a better response")
 
     def questions(self, content: Any) -> Questions:
         keys = self.values(content, QUESTIONS)
