@@ -1,5 +1,6 @@
 """The scripts of whole studies: their steps, where each reads what an earlier one wrote, and how they stop and go on."""
 
+import re
 import shlex
 import subprocess
 from fnmatch import fnmatch
@@ -34,34 +35,23 @@ WRITTEN = (
 OUTPUTS = ("output", "output_dir", "store")
 
 
-def test_the_papers_study_from_top_to_bottom() -> None:
-    commands = dry_run("paper")
-    assert all(each["dry_run"] for each in of(commands, "publish")), "nothing is sent to the Hub"
-    assert steps(commands) == STEPS["paper"]
-    files = {
-        file.name
-        for file in PAPER.glob("*.yaml")
-        if not file.stem.startswith(("annotate", "plan", "teachers"))
-    }
-    named = {
-        f"{name}.yaml"
-        for name in [*SCRIPTS, *(name for each in SCRIPTS for name in steps(dry_run(each)))]
-    }
-    assert files - named == {"audit.yaml"} - named, (
-        "every YAML is a step of the study or of a variant"
-    )
+@pytest.mark.parametrize("name", STEPS)
+def test_a_study_from_top_to_bottom(name: str) -> None:
+    assert steps(dry_run(name)) == STEPS[name]
 
 
-def test_the_small_study_and_the_demo_from_top_to_bottom() -> None:
-    assert steps(dry_run("small")) == STEPS["small"]
-    commands = dry_run("demo")
-    assert steps(commands) == STEPS["demo"]
-    for values in map(arguments, commands):  # the small study's own files stay
-        assert [
-            values[name]
-            for name in OUTPUTS
-            if name in values and not values[name].startswith("demo/")
-        ] == []
+def test_nothing_is_sent_to_the_hub_and_the_demo_writes_beside_the_small_study() -> None:
+    assert all(each["dry_run"] for each in of(dry_run("paper"), "publish"))
+    for values in map(arguments, dry_run("demo")):
+        written = [values[name] for name in OUTPUTS if name in values]
+        assert all(path.startswith("demo/") for path in written)
+
+
+def test_every_yaml_is_a_step_of_the_study_or_of_a_variant() -> None:
+    files = {file.stem for file in PAPER.glob("*.yaml")}
+    others = {name for name in files if name.startswith(("annotate", "plan", "teachers"))}
+    named = {*SCRIPTS}.union(*(steps(dry_run(name)) for name in SCRIPTS))
+    assert files - others - named == {"audit"} - named
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
@@ -69,27 +59,24 @@ def test_every_command_is_right_and_reads_what_is_there(name: str) -> None:
     """Each option is known and none missing; each path is written by an earlier step, brought, or in the repository."""
     commands = dry_run(name)
     assert [fault for words in commands for fault in faults(words)] == []
-    shared = (
-        dry_run("paper") if SCRIPTS[name][0].endswith("variants.sh") else []
-    )  # a variant runs after the study
-    made = {
-        str(values[key]) for values in map(arguments, shared) for key in OUTPUTS if key in values
-    }
+    # A variant runs after the study.
+    before = dry_run("paper") if SCRIPTS[name][0].endswith("variants.sh") else []
+    made = {*BROUGHT}
+    for values in map(arguments, before):
+        made |= {values[key] for key in OUTPUTS if key in values}
     for words in commands:
         values = arguments(words)
-        outputs = {
-            key
-            for key in OUTPUTS
-            if key in values and (key != "store" or program(words) == "build_store")
-        }
-        for key, value in values.items():
-            entries = value if isinstance(value, list) else str(value).split(",")
-            for path in (str(entry).rpartition("=")[2].rpartition(":")[2] for entry in entries):
-                if key in outputs or path.partition("/")[0] not in WRITTEN or "/" not in path:
-                    continue
-                above = {path, *map(str, Path(path).parents)}
-                assert above & (made | BROUGHT.keys()), f"{words}: {key}: nothing writes {path}"
-        made |= {str(values[key]) for key in outputs}
+        outputs = {key for key in OUTPUTS if key in values}
+        if program(words) != "build_store":
+            outputs -= {"store"}
+        for key in values.keys() - outputs:
+            entries = values[key] if isinstance(values[key], list) else str(values[key]).split(",")
+            for entry in entries:
+                path = str(entry).rpartition("=")[2].rpartition(":")[2]
+                if "/" in path and path.partition("/")[0] in WRITTEN:
+                    above = {path, *map(str, Path(path).parents)}
+                    assert above & made, f"{words}: {key}: nothing writes {path}"
+        made |= {values[key] for key in outputs}
 
 
 @pytest.mark.parametrize("name", ["demo", "small", "paper", "no_chain", "lora", "run2"])
@@ -103,9 +90,9 @@ def test_each_training_starts_where_the_last_ended_and_the_rounds_read_its_verdi
     assert {run["output_dir"] for run in runs} & {each["judge"] for each in tests}
     audit = of(commands, "audit")[0]
     assert audit["judge"] == runs[-1]["output_dir"]
-    for at, words in enumerate(commands):
+    for before, words in pairwise(commands):
         if program(words) == "introspect_discuss":
-            judged, this = arguments(commands[at - 1]), arguments(words)
+            judged, this = arguments(before), arguments(words)
             assert (judged["output"], judged["dataset"]) == (this["verdicts"], this["dataset"])
             assert judged["cases"] in this["cases"]
     if name not in ("demo", "small"):
@@ -126,39 +113,31 @@ def test_the_test_set_is_that_of_the_paper() -> None:
     assert by["prepare_medtext"]["sample"] == 172
     assert by["prepare_test"]["ids"][0] == f"{by['build_dataset']['output']}/test.parquet"
     training, new = by["generate_responses"]["candidates"], by["generate_test"]["candidates"]
-    assert new[:2] == training
-    assert (len(new), by["generate_test"]["candidates_per_case"]) == (
-        4,
-        read_rubric("automedeval").max_responses,
-    )
-    formats = ROOT / by["generate_test"]["chat_template_path"]
-    assert {file.stem for file in formats.glob("*.jinja")} == {Path(model).name for model in new}
-    made = f"{by['generate_test']['output']}/cases.jsonl"
-    assert {each["cases"] for each in of(commands, "report") + of(commands, "audit")} == {made}
-    assert by["judge"]["cases"] == made
+    assert (new[:2], len(new)) == (training, 4)
+    test = by["generate_test"]
+    assert test["candidates_per_case"] == read_rubric("automedeval").max_responses
+    formats = (ROOT / test["chat_template_path"]).glob("*.jinja")
+    assert {file.stem for file in formats} == {Path(model).name for model in new}
+    readers = [by["judge"], *of(commands, "report"), *of(commands, "audit")]
+    assert {each["cases"] for each in readers} == {f"{test['output']}/cases.jsonl"}
 
 
 def test_the_other_judges_of_table_2_judge_the_test_cases_three_times() -> None:
-    commands = [
-        words for words in dry_run("paper") if program(words) == "judge" and "--runs" in words
+    commands = [words for words in dry_run("paper") if "--runs" in words]
+    judges = [each for each in map(arguments, commands) if "judge" in each]
+    names = [each["judge"].removeprefix("models/") for each in judges]
+    assert names == [
+        *("MedLLaMA-13B", "openai:gpt-3.5-turbo-0125", "openai:gpt-4-turbo-2024-04-09"),
+        *("openai:gemini-2.0-flash", "Vicuna-7B", "Vicuna-13B"),
+        *("DeepSeek-R1-Distill-Llama-8B", "PandaLM-7B"),
     ]
-    judges = list(map(arguments, commands))
-    assert [each["judge"] for each in judges] == [
-        *("models/MedLLaMA-13B", "openai:gpt-3.5-turbo-0125", "openai:gpt-4-turbo-2024-04-09"),
-        *("openai:gemini-2.0-flash", "models/Vicuna-7B", "models/Vicuna-13B"),
-        *("models/DeepSeek-R1-Distill-Llama-8B", "models/PandaLM-7B"),
-    ]
-    assert {(each["runs"], each["temperature"]) for each in judges} == {("3", "0.5")}
-    assert {(each["cases"], each["output"]) for each in judges} == {
-        ("responses/test/cases.jsonl", "verdicts/wikidoc")
-    }
-    assert [each["judge"] for each in judges if each["rubric"] != "automedeval"] == [
-        "models/PandaLM-7B"
-    ]
+    about = ("runs", "temperature", "cases", "output")
+    same = ("3", "0.5", "responses/test/cases.jsonl", "verdicts/wikidoc")
+    assert {tuple(each[name] for name in about) for each in judges} == {same}
+    assert [each["rubric"] for each in judges] == ["automedeval"] * 7 + ["pandalm"]
     # An endpoint is asked by one process; eight checkpoints take eight GPUs.
-    assert [words[0] == "automedeval" for words in commands] == [
-        each["judge"].startswith("openai:") for each in judges
-    ]
+    alone = [words[0] == "automedeval" for words in commands]
+    assert alone == [name.startswith("openai:") for name in names]
 
 
 def test_a_variant_changes_what_its_name_says_and_writes_beside_the_study() -> None:
@@ -210,10 +189,7 @@ def test_what_is_missing_is_told_with_the_command_that_gets_it_and_nothing_runs(
         "missing: models/MedAlpaca/tokenizer.json: a candidate of the test set alone (section 4.1), in safetensors. To get it: "
         "python recipes/convert_checkpoint.py --input medalpaca/medalpaca-7b --output models/MedAlpaca\n"
     ) in done.stderr
-    told = {
-        line.split(": ")[1].removesuffix("/tokenizer.json").removesuffix("/modules.json")
-        for line in done.stderr.splitlines()
-    }
+    told = set(re.findall("^missing: (.*?)(?:/tokenizer.json|/modules.json)?: ", done.stderr, re.M))
     brought = {path for path in BROUGHT if path.startswith(("books/", "models/"))}
     assert told == {path for path in brought if not (ROOT / path).exists()}
     done = script("small", "--runs", "2")
