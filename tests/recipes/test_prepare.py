@@ -69,7 +69,9 @@ MADE = ROWS["test_rows_become_cases"]
 def test_rows_become_cases(tmp_path, given, options, said, cases):
     """Each of `cases` is a part of what one case has, in their order."""
     told(prepared(tmp_path, given, **options), said)
-    for case, part in zip(lines(tmp_path, "cases"), cases, strict=True):
+    made = lines(tmp_path, "cases")
+    assert len({case["id"] for case in made}) == len(cases)
+    for case, part in zip(made, cases, strict=True):
         assert case.items() >= part.items()
 
 
