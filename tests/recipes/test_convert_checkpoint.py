@@ -13,8 +13,9 @@ import torch
 from doubles.hub import HubDouble
 from doubles.tiny_bart import build_bert
 from doubles.tiny_model import build_tiny_model
+from factories import read_json
 from peft import LoraConfig, get_peft_model
-from programs import ROOT, error_line, run_recipe, succeeded
+from programs import ROOT, failed, run_recipe, succeeded, told
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
@@ -35,40 +36,42 @@ def pickled(folder: Path, shards: int = 1, **how: bool) -> dict[str, torch.Tenso
     """Replace a checkpoint's safetensors by pickles, with an index if there are several; return its tensors."""
     tensors = load_file(folder / "model.safetensors")
     (folder / "model.safetensors").unlink()
-    names = list(tensors)
-    files = {
-        name: f"pytorch_model-{at % shards + 1:05}-of-{shards:05}.bin"
-        for at, name in enumerate(names)
-    }
     if shards == 1:
         torch.save(tensors, folder / "pytorch_model.bin", **how)
         return tensors
-    for file in set(files.values()):
-        torch.save(
-            {name: tensors[name] for name in names if files[name] == file}, folder / file, **how
-        )
-    index = {"metadata": {}, "weight_map": files}
+    places = {}
+    for at in range(shards):
+        file = f"pytorch_model-{at + 1:05}-of-{shards:05}.bin"
+        names = list(tensors)[at::shards]
+        torch.save({name: tensors[name] for name in names}, folder / file, **how)
+        places |= dict.fromkeys(names, file)
+    index = {"metadata": {}, "weight_map": places}
     (folder / "pytorch_model.bin.index.json").write_text(json.dumps(index))
     return tensors
 
 
 def written(folder: Path) -> dict[str, torch.Tensor]:
-    return {
-        name: tensor
-        for file in folder.glob("*.safetensors")
-        for name, tensor in load_file(file).items()
-    }
+    tensors = {}
+    for file in folder.glob("*.safetensors"):
+        tensors |= load_file(file)
+    return tensors
 
 
 def same(first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -> bool:
-    pairs = [(first[name], second.get(name)) for name in first]
-    return first.keys() == second.keys() and all(
-        a.dtype == b.dtype and torch.equal(a, b) for a, b in pairs
-    )
+    if first.keys() != second.keys():
+        return False
+    pairs = [(tensor, second[name]) for name, tensor in first.items()]
+    return all(a.dtype == b.dtype and torch.equal(a, b) for a, b in pairs)
 
 
-def convert(source: Path | str, target: Path) -> subprocess.CompletedProcess:
-    return run_recipe("convert_checkpoint", "--input", source, "--output", target)
+def convert(
+    source: Path | str | list[Path], target: Path, **more: object
+) -> subprocess.CompletedProcess:
+    return run_recipe("convert_checkpoint", input=source, output=target, **more)
+
+
+def change_json(file: Path, **changes: object) -> None:
+    file.write_text(json.dumps(read_json(file) | changes))
 
 
 @pytest.fixture
@@ -85,51 +88,37 @@ def test_the_converted_checkpoint_is_the_same(
 ) -> None:
     (source / "modeling_own.py").write_text("raise SystemExit('ran')")
     expected = AutoModelForCausalLM.from_pretrained(source).state_dict()
-    tensors = pickled(source, shards, **how)
-    done = succeeded(convert(source, tmp_path / "out"))
-    assert same(written(tmp_path / "out"), tensors)
-    network = AutoModelForCausalLM.from_pretrained(tmp_path / "out", use_safetensors=True)
+    tensors, out = pickled(source, shards, **how), tmp_path / "out"
+    told(convert(source, out), f"{len(tensors)} tensors of {source}")
+    assert same(written(out), tensors)
+    network = AutoModelForCausalLM.from_pretrained(out, use_safetensors=True)
     assert same(network.state_dict(), expected)
-    names = {path.name for path in (tmp_path / "out").iterdir()}
+    names = {path.name for path in out.iterdir()}
     assert {"config.json", "tokenizer.json", "tokenizer_config.json"} <= names
-    assert [
-        name for name in names if name.endswith((".bin", ".py", ".part")) or "pytorch" in name
-    ] == []
-    assert f"{len(tensors)} tensors of {source}" in done.stdout
-    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
-    again = convert(source, tmp_path / "out")
-    assert (again.returncode, again.stdout) == (0, f"{tmp_path / 'out'} is there already\n")
+    ends = (".bin", ".py", ".part")
+    assert not [name for name in names if name.endswith(ends) or "pytorch" in name]
+    assert not list(tmp_path.glob(".*"))
+    assert succeeded(convert(source, out)).stdout == f"{out} is there already\n"
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
 def test_tied_weights_and_the_dtype_are_kept(tmp_path: Path, dtype: torch.dtype) -> None:
-    shape = {
-        "hidden_size": 16,
-        "intermediate_size": 24,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 2,
-    }
-    network = LlamaForCausalLM(LlamaConfig(vocab_size=64, tie_word_embeddings=True, **shape)).to(
-        dtype
-    )
-    network.save_pretrained(tmp_path / "in")
-    config = json.loads((tmp_path / "in/config.json").read_text())
-    (tmp_path / "in/config.json").write_text(
-        json.dumps(config | {"architectures": ["LLaMAForCausalLM"]})
-    )  # as of 2023
+    given, out = tmp_path / "in", tmp_path / "out"
+    shape = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 1}
+    config = LlamaConfig(vocab_size=64, num_attention_heads=2, tie_word_embeddings=True, **shape)
+    network = LlamaForCausalLM(config).to(dtype)
+    network.save_pretrained(given)
+    change_json(given / "config.json", architectures=["LLaMAForCausalLM"])  # as of 2023
     own = {"temperature": 0.9, "do_sample": False}  # transformers writes no such settings
-    (tmp_path / "in/generation_config.json").write_text(json.dumps(own))
-    (tmp_path / "in" / "model.safetensors").unlink()
-    torch.save(
-        network.state_dict(), tmp_path / "in" / "pytorch_model.bin"
-    )  # embeddings and head share their memory
-    succeeded(convert(tmp_path / "in", tmp_path / "out"))
-    loaded = AutoModelForCausalLM.from_pretrained(
-        tmp_path / "out", use_safetensors=True, dtype="auto"
-    )
+    (given / "generation_config.json").write_text(json.dumps(own))
+    (given / "model.safetensors").unlink()
+    # Embeddings and head share their memory.
+    torch.save(network.state_dict(), given / "pytorch_model.bin")
+    succeeded(convert(given, out))
+    loaded = AutoModelForCausalLM.from_pretrained(out, use_safetensors=True, dtype="auto")
     assert same(loaded.state_dict(), network.state_dict())
     assert loaded.lm_head.weight is loaded.model.embed_tokens.weight
-    assert json.loads((tmp_path / "out/generation_config.json").read_text()) == own
+    assert read_json(out / "generation_config.json") == own
 
 
 def with_program(folder: Path) -> None:
@@ -156,9 +145,8 @@ def with_word_pieces(folder: Path) -> None:
 
 def with_own_architecture(folder: Path) -> None:
     pickled(folder)
-    config = json.loads((folder / "config.json").read_text())
-    changes = {"model_type": "own", "auto_map": {"AutoModelForCausalLM": "modeling_own.Own"}}
-    (folder / "config.json").write_text(json.dumps(config | changes))
+    code = {"AutoModelForCausalLM": "modeling_own.Own"}
+    change_json(folder / "config.json", model_type="own", auto_map=code)
 
 
 @pytest.mark.parametrize(
@@ -182,8 +170,7 @@ def with_own_architecture(folder: Path) -> None:
 )
 def test_what_cannot_be_converted_is_told(source, tmp_path, change, message) -> None:
     change(source)
-    line = error_line(convert(source, tmp_path / "out"))
-    assert message in line
+    failed(convert(source, tmp_path / "out"), message)
     assert not (tmp_path / "out").exists()
     assert not (source / "ran").exists(), "the program in the pickle has run"
 
@@ -191,31 +178,18 @@ def test_what_cannot_be_converted_is_told(source, tmp_path, change, message) -> 
 def test_a_folder_of_a_revision_on_the_hub_is_converted_with_anothers_tokenizer(
     source: Path, tmp_path: Path
 ) -> None:
-    tensors = pickled(source, 2)
+    tensors, out = pickled(source, 2), tmp_path / "out"
     (tmp_path / "repo").mkdir()
-    shutil.move(source, tmp_path / "repo/weights")
+    weights = Path(shutil.move(source, tmp_path / "repo/weights"))
     other = build_tiny_model(tmp_path / "other")
-    for file in (tmp_path / "repo/weights").glob("tokenizer*"):
+    for file in weights.glob("tokenizer*"):
         file.unlink()
     with HubDouble() as hub:
         hub.add("model", "org/old", tmp_path / "repo", tag="v1")
-        environment = hub.environment(tmp_path / "home", token=None) | {
-            "PYTHONPATH": str(ROOT / "src")
-        }
-        names = (
-            "--input",
-            "org/old@v1/weights",
-            "--tokenizer",
-            other,
-            "--output",
-            tmp_path / "out",
-        )
-        done = run_recipe("convert_checkpoint", *names, env=environment)
-    assert done.returncode == 0, done.stderr
-    assert same(written(tmp_path / "out"), tensors)
-    ours, theirs = (
-        AutoTokenizer.from_pretrained(folder).get_vocab() for folder in (tmp_path / "out", other)
-    )
+        env = hub.environment(tmp_path / "home", token=None) | {"PYTHONPATH": str(ROOT / "src")}
+        succeeded(convert("org/old@v1/weights", out, tokenizer=other, env=env))
+    assert same(written(out), tensors)
+    ours, theirs = (AutoTokenizer.from_pretrained(folder).get_vocab() for folder in (out, other))
     assert ours == theirs
 
 
@@ -233,18 +207,17 @@ def test_a_tokenizer_of_2023_becomes_one_that_every_step_reads(
     for file in [*source.glob("tokenizer*"), *source.glob("*.jinja")]:
         file.unlink()
     text = ["Step 1: rest and drink.\nScore: Doctor 1: 3 points."] * 4
-    how = {
-        "model_prefix": str(source / "tokenizer"),
-        "model_type": "bpe",
-        "vocab_size": 320,
-        "byte_fallback": True,
-    }
-    how |= {
-        "normalization_rule_name": "identity",
-        "remove_extra_whitespaces": False,
-        "hard_vocab_limit": False,
-    }
-    pieces.SentencePieceTrainer.train(sentence_iterator=iter(text), minloglevel=2, **how)
+    pieces.SentencePieceTrainer.train(
+        sentence_iterator=iter(text),
+        model_prefix=str(source / "tokenizer"),
+        model_type="bpe",
+        vocab_size=320,
+        byte_fallback=True,
+        normalization_rule_name="identity",
+        remove_extra_whitespaces=False,
+        hard_vocab_limit=False,
+        minloglevel=2,
+    )
     (source / "tokenizer_config.json").write_text(json.dumps(config))
     (source / "special_tokens_map.json").write_text(json.dumps(BLANK))
     succeeded(convert(source, tmp_path / "out"))
@@ -280,10 +253,10 @@ def test_an_encoders_vocabulary_and_merges_become_one_tokenizer_file(
 def test_two_processes_do_not_convert_to_one_folder(source: Path, tmp_path: Path) -> None:
     pickled(source)
     held = lock(tmp_path / "out", "converting there")
-    assert "another process is converting there" in error_line(convert(source, tmp_path / "out"))
+    failed(convert(source, tmp_path / "out"), "another process is converting there")
     assert not (tmp_path / ".out.unfinished").exists()
     held.release()
-    assert convert(source, tmp_path / "out").returncode == 0
+    succeeded(convert(source, tmp_path / "out"))
 
 
 def test_an_adapter_is_merged_into_its_base(tmp_path: Path) -> None:
@@ -292,15 +265,13 @@ def test_an_adapter_is_merged_into_its_base(tmp_path: Path) -> None:
         r=2, lora_alpha=6, target_modules=["q_proj", "down_proj"], init_lora_weights=False
     )
     get_peft_model(AutoModelForCausalLM.from_pretrained(base), settings).save_pretrained(adapter)
-    parts, before = (
-        load_file(adapter / "adapter_model.safetensors"),
-        load_file(base / "model.safetensors"),
-    )
+    parts = load_file(adapter / "adapter_model.safetensors")
+    before = load_file(base / "model.safetensors")
     torch.save(parts, adapter / "adapter_model.bin")  # as Baize is published
     (adapter / "adapter_model.safetensors").unlink()
-    command = ["--input", base, adapter, "--output", tmp_path / "merged"]
-    assert "Warning" not in succeeded(run_recipe("convert_checkpoint", *command, launch=())).stderr
-    after = load_file(tmp_path / "merged/model.safetensors")
+    merged = tmp_path / "merged"
+    assert "Warning" not in succeeded(convert([base, adapter], merged, launch=())).stderr
+    after = load_file(merged / "model.safetensors")
     assert after.keys() == before.keys()
     changed = 0
     for name, weight in before.items():
@@ -310,9 +281,6 @@ def test_an_adapter_is_merged_into_its_base(tmp_path: Path) -> None:
             changed += 1
         torch.testing.assert_close(after[name], weight)
     assert 2 * changed == len(parts)
-    assert "there already" in run_recipe("convert_checkpoint", *command).stdout
-    line = error_line(
-        run_recipe("convert_checkpoint", "--input", base, base, "--output", tmp_path / "none")
-    )
-    assert "cannot be loaded" in line
+    told(convert([base, adapter], merged), "there already")
+    failed(convert([base, base], tmp_path / "none"), "cannot be loaded")
     assert not (tmp_path / "none").exists()
