@@ -187,6 +187,8 @@ def _perturbation(at: YamlFile, entry: Any) -> Perturbation:
 
 def _edit(at: YamlFile, entry: Any, also: Mapping[str, str | None]) -> Edit:
     at.only(entry, [each.name for each in fields(Edit)])
+    if isinstance(entry.get("pattern"), list):
+        entry = entry | {"pattern": "".join(map(str, entry["pattern"]))}
     kind = at.take(entry, "kind", str)
     ways = [each for each in WAYS if each in entry]
     if len(ways) != 1:
