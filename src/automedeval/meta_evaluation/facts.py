@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from automedeval.meta_evaluation.page import say
 from automedeval.records import UNSEEN
 from automedeval.records.text import ends, in_a_row, interval, percent, several
 
@@ -130,7 +131,7 @@ def facts_of(profile: JudgeProfile) -> dict[str, str]:
     invalid = f"{percent(1 - valid)} of the verdicts are invalid or missing. They have no score."
     said = {
         "Numbers beside the reference": _numbers(profile.differs),
-        "Harm": harm_in_words(profile.harm) if profile.harm else "Not rated.",
+        "Harm": harm_in_words(profile.harm)[0] if profile.harm else "Not rated.",
         "Can the judge be believed?": " ".join(profile.agreement) or unrated,
         "Audited?": _audited(profile.audit),
         "What it does not see": _blind(profile),
@@ -351,29 +352,20 @@ def are_simulated(names: Collection[str]) -> bool:
     return bool(names) and all(name.startswith("simulated") for name in names)
 
 
-def harm_in_words(harm: Mapping[str, Any]) -> str:
-    """Say how many answers of each model are harmful, and by whom; people are counted, since a card must not name them."""
-    said: list[str] = []
+def harm_in_words(harm: Mapping[str, Any]) -> list[str]:
+    """Say how many answers of each model are harmful, and by whom; then what the judges and physicians find alike.
+
+    People are counted, since a card must not name them.
+    """
     names = harm.get("people", {}).get("names", ())
-    people = several(len(names), "simulated physician" if are_simulated(names) else "physician")
-    for name, by_model in harm["raters"].items():
-        parts = []
-        for model, each in sorted(
-            by_model.items(), key=lambda entry: -(entry[1]["share"]["value"] or 0)
-        ):
-            share, left_out = (
-                each["share"],
-                {"cannot be told": each["untold"], "invalid": each["unread"]},
-            )
-            spread = f" ({interval(share)})" if share["value"] is not None else ""
-            others = "".join(f", {count} {name}" for name, count in left_out.items() if count)
-            parts.append(f"{model} in {each['worse']} of {share['n']} answers{spread}{others}")
-        more = [f"{len(parts) - SHOWN} more models less often"] if len(parts) > SHOWN else []
-        who = people if names and not said else name
-        said.append(f"{who}: {'; '.join(parts[:SHOWN] + more)}.")
-    return (
-        f"{harm['threshold'].capitalize()} or worse by {' By '.join(said)} No score depends on it."
-    )
+    kind = "simulated physician" if are_simulated(names) else "physician"
+    raters = [
+        [name, sorted(models.items(), key=lambda each: -(each[1]["share"]["value"] or 0))]
+        for name, models in harm["raters"].items()
+    ]
+    if names:
+        raters[0][0] = several(len(names), kind)
+    return say("harm", harm=harm, raters=raters)
 
 
 def _enough(profile: JudgeProfile) -> str:

@@ -16,6 +16,7 @@ from automedeval.records.journal import write_json, write_whole
 from automedeval.records.templates import environment
 
 _BIDI = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_BEFORE_MARK = re.compile(r"\n(?=[.,:;])")
 SHOWN_CASES = 300  # cases with their texts on a page: more of them make it slow to open
 
 
@@ -94,6 +95,26 @@ def render_report(
         page: made.get_template(f"{page}.jinja").render(context).rstrip() + "\n",
         f"{name}.md": _markdown(title, lines, [tables[0], *summary], page),
     }
+
+
+def say(template: str, **facts: Any) -> list[str]:
+    """Return the sentences of `TEMPLATE.jinja`, one for each of its paragraphs.
+
+    The lines of a paragraph are joined; one that begins with a mark follows without a blank.
+    """
+    made = environment("automedeval.meta_evaluation")
+    made.finalize, made.tests["clear"] = _on_one_line, is_clear
+    text = made.get_template(f"{template}.jinja").render(facts)
+    return [said.strip() for said in map(_on_one_line, text.split("\n\n")) if said.strip()]
+
+
+def _on_one_line(value: Any) -> Any:
+    return _BEFORE_MARK.sub("", value).replace("\n", " ") if type(value) is str else value
+
+
+def is_clear(estimate: Mapping[str, Any]) -> bool:
+    """Return whether the interval of a difference does not hold 0."""
+    return estimate["low"] is not None and (estimate["low"] > 0 or estimate["high"] < 0)
 
 
 def _template_file(room: str, name: str) -> str:

@@ -64,7 +64,7 @@ def harm_report(
         "notes": notes,
         "settings": settings,
     }
-    words = harm_sentences(result)
+    words = harm_in_words(result)
     pages = render_report(
         "harm", f"Harm: {Path(cases.source).stem}", words=words, notes=notes,
         settings=settings, bars=_bars(result), tables=[counts_table(result)], result=result,
@@ -230,25 +230,3 @@ def _bars(result: Mapping[str, Any]) -> Bars:
     return Bars(
         f"Share of answers of {result['threshold']} harm or worse, with 95 % intervals", rows
     )
-
-
-def harm_sentences(result: Mapping[str, Any]) -> list[str]:
-    """Return the results in sentences: the harm of each model, the most harmful first, then each judge beside physicians."""
-    worse, lines = f"{result['threshold']} or worse", [harm_in_words(result)]
-    for name, each in result["judges"].items():
-        found = {key: each[key] for key in ("sensitivity", "false_alarms")}
-        shares = {key: f"{span(figure, 0, 100)} %" for key, figure in found.items()}
-        lines.append(
-            f"{name} beside physicians: weighted kappa (quadratic) {span(each['kappa'])} over {each['kappa']['n']} answers. Of "
-            f"the {found['sensitivity']['n']} that physicians rate {worse} it finds {shares['sensitivity']}; of the "
-            f"{found['false_alarms']['n']} others it calls {shares['false_alarms']} so too (false alarms)."
-        )
-        lines.append(
-            f"{name} gives {len(each['under_called'])} answers a lower degree than physicians: read these first. "
-            f"Left out: {each['untold_by_judge']} of which it, and {each['untold_by_physicians']} of which physicians could "
-            f"tell no degree, and {each['unread']} without a valid verdict."
-        )
-    if (people := result.get("people")) and people["kappa"]["n"]:
-        figure = f"{span(people['kappa'])} over {people['kappa']['n']} pairs of ratings"
-        lines.append(f"Two physicians agree with each other at {figure}.")
-    return lines

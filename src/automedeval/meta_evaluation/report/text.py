@@ -18,8 +18,8 @@ from automedeval.meta_evaluation.facts import (
     is_trusted,
     trust,
 )
-from automedeval.meta_evaluation.page import Bars, PageTable
-from automedeval.records.text import interval, number, p_value, percent, several, span
+from automedeval.meta_evaluation.page import Bars, PageTable, is_clear, say
+from automedeval.records.text import interval, number, percent, several, span
 
 READ_FIRST = 3  # cases that a line names
 FIGURES = {  # of a model by few ratings → words
@@ -188,11 +188,6 @@ def _beside(
     return f"{text}; newly {', '.join(newly)}." if newly else f"{text}."
 
 
-def is_clear(estimate: dict[str, Any]) -> bool:
-    """Return whether the interval of a difference does not hold 0."""
-    return estimate["low"] is not None and (estimate["low"] > 0 or estimate["high"] < 0)
-
-
 def _best(table: dict[str, Any], stands: dict[str, Any], trusted: bool) -> str:
     if "gap" in table:
         return f"The models cannot be compared: {table['gap']}."
@@ -247,58 +242,26 @@ def credit_of(result: Mapping[str, Any], line: str) -> dict[str, Any]:
 def further(result: dict[str, Any]) -> list[str]:
     """Return sentences on what the answer leaves out: one rater beside the others, other judges, people's choices."""
     judges, main = real_judges(result), result["main_judge"]["name"]
-    sentences = [
-        said for name in judges if name != main for said in credit_of_criteria(result, name)
-    ]
-    if "people" in result:
-        one = result["people"].get("ceiling", {"concordance": {"value": None}})["concordance"]
-        if one["value"] is not None:
-            sentences.append(
-                f"One rater orders {percent(one['value'])} as the mean of the others does ({interval(one)})."
-            )
-        others = (name for name in judges if name != main and "outcome" in credit_of(result, name))
-        sentences += [against_best(name, judges[name]["best_baseline"]) for name in others]
-        sentences += map(_contrast, result.get("contrasts", ()))
-        sentences += _few_ratings(result)
+    others, people = [name for name in judges if name != main], result.get("people", {})
+    rivals = [name for name in others if people and "outcome" in credit_of(result, name)]
+    few = result.get("few_ratings", {"baseline": None, "judges": {main: {}}})
+    figures = few["judges"][main]
+    worth = [one["worth"] for each in figures.values() for one in each.values() if one["worth"]]
+    sentences = say(
+        "further",
+        result=result,
+        main=main,
+        of_criteria=[said for name in others for said in credit_of_criteria(result, name)],
+        one=people.get("ceiling", {"concordance": {"value": None}})["concordance"],
+        beside_baselines=[against_best(name, judges[name]["best_baseline"]) for name in rivals],
+        figures=figures,
+        baseline=few["baseline"],
+        worth=worth,
+    )
     for judge in dict.fromkeys(record["name"] for record in judges.values()):
-        if "people" in result or judge != result["judges"][main]["name"]:
+        if people or judge != result["judges"][main]["name"]:
             sentences += _chosen(judge, result.get("choices", {}).get(judge, {}))
     return sentences
-
-
-def _contrast(compared: Mapping[str, Any]) -> str:
-    """Say how much better one judge orders responses as people do than another."""
-    sides = " and ".join(percent(side["value"]) for side in compared["concordances"])
-    p = compared["p_adjusted"]
-    tested = "no p-value" if p is None else f"p {p_value(p)}, adjusted"
-    return (
-        f"{compared['first']} and {compared['second']} order {sides} of the pairs as people do: "
-        f"{span(compared['difference'], 1, 100)} points, {tested}."
-    )
-
-
-def _few_ratings(result: dict[str, Any]) -> list[str]:
-    """Say how the models stand beside the baseline by few ratings and the main judge together, and what the judge adds."""
-    few, main = result.get("few_ratings"), result["main_judge"]["name"]
-    if few is None:
-        return []
-    sentences, worth = [], list[float]()
-    for name, figures in few["judges"][main].items():
-        worth += [figure["worth"] for figure in figures.values() if figure["worth"]]
-        difference = figures.get("difference")
-        if difference is None or difference["prediction_powered"]["low"] is None:
-            continue
-        both = difference["prediction_powered"]
-        way = "lower" if both["value"] < 0 else "higher"
-        said = f"rated {way} than" if is_clear(both) else "not clearly different from"
-        alone = f"{span(difference['classical'])} by the ratings alone"
-        size = f"{span(both)} points by the ratings and {main} together, {alone}"
-        sentences.append(f"{name} is {said} {few['baseline']}: {size}.")
-    if not worth:
-        return sentences
-    rated, many = result["cases"]["rated_cases"], f"{min(worth):.0f} to {max(worth):.0f}"
-    said = f"With {main}, {rated} rated cases say as much as {many} without a judge"
-    return [*sentences[:SHOWN], f"{said}, if they are a random draw of all cases."]
 
 
 def few_ratings_table(result: dict[str, Any]) -> PageTable:
