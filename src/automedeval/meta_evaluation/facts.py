@@ -244,24 +244,7 @@ def best_of(stands: Mapping[str, Any], higher: str, none: str) -> str:
         stands: how the models stand, as `candidates.standing` returns it.
         higher, none: what is said of it and of no model, as "wins more pairs" and "clearly wins most pairs".
     """
-    order, level, equal = stands["order"], stands["level"], stands["equal"]
-    first, others = order[0], len(order) - 1
-    if not level:
-        return f"{first} {higher} than {order[1] if others == 1 else f'each of the {others} other models'}."
-    rest = others - len(level)
-    below = [model for model in level if model not in equal]
-    names = in_a_row(below) if len(below) <= 3 else f"{len(below)} other models"
-    above = f"not clearly above {names}"
-    at_top = f"{first} is first, but {above}"
-    if len(equal) > 1:
-        tied = in_a_row(equal) if len(equal) <= 3 else f"{len(equal)} models"
-        at_top = f"{tied} are level" + f", and {above}" * bool(below)
-    behind = (
-        f" {first} {higher} than the {f'{rest} others' if rest > 1 else 'other one'}."
-        if rest
-        else ""
-    )
-    return f"No model {none}. {at_top}.{behind}"
+    return say("best", higher=higher, what=none, **stands)[0]
 
 
 def in_words(kinds: Sequence[str]) -> str:

@@ -84,16 +84,13 @@ def render_report(
     context |= {"commands": commands, "bars": bars, "links": links}
     context |= {"style": Markup(style), "script": Markup(source), "script_hash": script_hash}
     page = f"{name}.html"
-    lines = [
-        *words,
-        *(f"{fact.rstrip('?')}: {said}" for fact, said in facts.items()),
-        *further,
-        *commands,
-    ]
-    lines = [*lines, *(f"note: {note}" for note in notes)]
+    known = [f"{fact.rstrip('?')}: {said}" for fact, said in facts.items()]
+    lines = [*words, *known, *further, *commands, *(f"note: {note}" for note in notes)]
+    summary = {"lines": map(_with_code, lines), "tables": [tables[0], *summary], "page": page}
+    short = made.get_template("report/summary.md.jinja")
     return {
         page: made.get_template(f"{page}.jinja").render(context).rstrip() + "\n",
-        f"{name}.md": _markdown(title, lines, [tables[0], *summary], page),
+        f"{name}.md": f"{short.render(title=title, **summary)}\n",
     }
 
 
@@ -119,26 +116,6 @@ def is_clear(estimate: Mapping[str, Any]) -> bool:
 
 def _template_file(room: str, name: str) -> str:
     return resources.files(room).joinpath("templates", name).read_text(encoding="utf-8")
-
-
-def _markdown(title: str, sentences: Iterable[str], tables: Iterable[PageTable], page: str) -> str:
-    """Return a report's sentences and tables in Markdown, with a link to the page that has everything."""
-    lines = [
-        f"# {text.cell(title)}",
-        "",
-        "Not for clinical use: for research on medical language models.",
-        "",
-    ]
-    lines += [f"- {_with_code(sentence)}" for sentence in sentences]
-    for table in (each for each in tables if each.rows):
-        above, *below = (
-            f"| {' | '.join(map(text.cell, row))} |" for row in (table.head, *table.rows)
-        )
-        lines += ["", above, "|---" * len(table.head) + "|", *below]
-    lines += ["", "Intervals: 95 %; of fewer than 50 cases they are approximate.", ""]
-    return (
-        "\n".join([*lines, f"Figures, every table, gaps and assumptions: [{page}]({page})."]) + "\n"
-    )
 
 
 def _with_code(sentence: str) -> str:

@@ -4,7 +4,15 @@ import jinja2
 
 from automedeval.records import text
 
-_FILTERS = (text.cell, text.interval, text.number, text.p_value, text.percent, text.span)
+_FILTERS = (
+    text.cell,
+    text.in_a_row,
+    text.interval,
+    text.number,
+    text.p_value,
+    text.percent,
+    text.span,
+)
 
 
 def environment(room: str, **more: jinja2.BaseLoader) -> jinja2.Environment:

@@ -9,6 +9,7 @@ import numpy as np
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.judge_facts import known_of_judge
 from automedeval.meta_evaluation.facts import lines_of
+from automedeval.meta_evaluation.page import say
 from automedeval.meta_evaluation.report.changes import candidates_of, in_common
 from automedeval.meta_evaluation.table import VerdictTable, rows_of
 from automedeval.records import RecordError
@@ -79,24 +80,4 @@ def compare_two(
     }
     record |= asdict(result) | {"invalid": invalid, "notes": notes}
     known = lines_of(known_of_judge(cases, row))
-    return record, [*_sentences(record), *known, *(f"note: {note}" for note in notes)]
-
-
-def _sentences(record: dict[str, Any]) -> list[str]:
-    """Return the sentences of a gate's record."""
-    scores = (
-        "expected scores"
-        if record["scores"] == "expected"
-        else "whole scores (the judge gives no expected scores)"
-    )
-    outcome = f"{record['result']} (exit status {record['status']})"
-    lines = [f"{record['new']} against {record['old']} by {record['judge']}, {scores}: {outcome}"]
-    if record["mean"] is not None:
-        bounds = f"at least {record['low']:+.3f}, at most {record['high']:+.3f} (each at 95 %)"
-        mean = f"mean difference {record['mean']:+.3f} points on {record['cases']} cases"
-        lines.append(f"{mean}, {bounds}; allowed {-record['by']:+g}")
-    cases = record["cases"] + record["invalid"]
-    return [
-        *lines,
-        f"{record['invalid']} of {cases} cases without a valid verdict on both: left out",
-    ]
+    return record, [*say("gate", **record), *known, *(f"note: {note}" for note in notes)]
