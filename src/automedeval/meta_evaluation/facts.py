@@ -187,24 +187,12 @@ def _trust(profile: JudgeProfile, judge: str) -> str:
     return f"nothing shows yet how far {judge} can be believed."
 
 
-def credit(
-    judge: str,
-    figure: Mapping[str, Any],
-    rated: int,
-    best: Mapping | None = None,
-    sides: Mapping | None = None,
-) -> dict[str, Any]:
-    """Return what the ratings of some cases say of a judge, as arguments of `JudgeProfile`.
-
-    `figure` is its concordance with people, `best` the best baseline, as `baselines.best_baseline` found it, and `sides` the
-    concordance on the cases of which it is surest and on the others.
-    """
+def credit(judge: str, record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the ratings of some cases say of a judge by its record, as arguments of `JudgeProfile`."""
+    figure, rated, best = record["concordance"], record["rated_cases"], record["best_baseline"]
     if figure["value"] is None:
-        return {
-            "agreement": [
-                f"Not known. The agreement of {judge} with people is undefined: {figure['reason']}."
-            ]
-        }
+        undefined = f"The agreement of {judge} with people is undefined: {figure['reason']}."
+        return {"agreement": [f"Not known. {undefined}"]}
     share = (
         f"{percent(figure['value'])} of the pairs of responses as people do ({interval(figure)})"
     )
@@ -212,6 +200,7 @@ def credit(
     if rated < LEAST_RATED:
         few = f"Rate at least {LEAST_RATED} cases: so far {rated} count."
         return {"agreement": ["Not known yet: few cases are rated.", *said, few]}
+    sides = record.get("by_confidence", {})
     if sides and all(side["value"] is not None for side in sides.values()):
         surest, others = (
             f"{percent(sides[name]['value'])} ({interval(sides[name])})"

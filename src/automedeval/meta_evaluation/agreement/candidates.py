@@ -158,18 +158,9 @@ def standing(table: dict[str, Any]) -> dict[str, Any]:
         wins, ties counted half; "ranks": model → the ranks that clear differences leave it, as "1" or "1–2"; "unclear": the
         first model, the one that is hardest to tell from it, and about how many more cases would (None: no number), else None.
     """
-    if "gap" in table:
-        return {
-            "order": [],
-            "equal": [],
-            "level": [],
-            "signs": {},
-            "wins": {},
-            "ranks": {},
-            "unclear": None,
-        }
+    models = table.get("models", {})  # none where nothing can be compared
     signs, wins, more = {}, {}, {}
-    for pair in table["pairs"]:
+    for pair in table.get("pairs", ()):
         clear_signs = "><" if pair["margin"]["value"] > 0 else "<>"
         ways = (pair["pair"], "win"), (pair["pair"][::-1], "loss")
         for (names, won), sign in zip(ways, clear_signs if _is_clear(pair) else "≈≈"):
@@ -181,9 +172,9 @@ def standing(table: dict[str, Any]) -> dict[str, Any]:
     )
     shares = {
         model: round(fmean(share for (name, _), share in wins.items() if name == model), 9)
-        for model in table["models"]
+        for model in models
     }
-    order, rest = [], sorted(table["models"], key=lambda model: (-shares[model], model))
+    order, rest = [], sorted(models, key=lambda model: (-shares[model], model))
     while rest:
         free = (
             model for model in rest if not any(signs.get((other, model)) == ">" for other in rest)
@@ -199,7 +190,7 @@ def standing(table: dict[str, Any]) -> dict[str, Any]:
     ]
     ranks = {model: "–".join(dict.fromkeys(map(str, ends[model]))) for model in order}
     hardest = max(unclear, key=lambda each: math.inf if each[2] is None else each[2], default=None)
-    equal = [order[0], *(model for model in level if shares[model] == shares[order[0]])]
+    equal = [*order[:1], *(model for model in level if shares[model] == shares[order[0]])]
     stands = {"order": order, "equal": equal, "level": level, "signs": signs, "wins": wins}
     return stands | {"ranks": ranks, "unclear": hardest}
 

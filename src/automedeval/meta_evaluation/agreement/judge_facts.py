@@ -3,7 +3,6 @@
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -207,9 +206,7 @@ def profile(name: str, record: Mapping[str, Any], **more: Any) -> JudgeProfile:
         "prefers_longer": record["prefers_longer"]["value"],
     }
     if audit := record.get("audit"):
-        known["audit"] = Audit(
-            **{each.name: audit[each.name] for each in fields(Audit) if each.name in audit}
-        )
+        known["audit"] = Audit(**audit)
     return JudgeProfile(name, **known | more)
 
 

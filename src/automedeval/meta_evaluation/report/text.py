@@ -228,14 +228,9 @@ def credit_of(result: Mapping[str, Any], line: str) -> dict[str, Any]:
     """Return what people's ratings, labels or else choices say of a judge, as arguments of `JudgeProfile`."""
     record, certified = result["judges"][line], credit_of_criteria(result, line)
     if "people" not in result:
-        return {
-            "agreement": [
-                *certified,
-                *_chosen(record["name"], result.get("choices", {}).get(record["name"], {})),
-            ]
-        }
-    best, sides = record["best_baseline"], record.get("by_confidence")
-    found = credit(line, record["concordance"], record["rated_cases"], best, sides)
+        name = record["name"]
+        return {"agreement": [*certified, *_chosen(name, result.get("choices", {}).get(name, {}))]}
+    found = credit(line, record)
     return found | {"agreement": [*found["agreement"], *certified]}
 
 
