@@ -45,24 +45,21 @@ def headline(result: dict[str, Any], scale: tuple[float, float] | None) -> str:
     A model is called better only if what is known of the judge allows it (`facts.is_trusted`).
     """
     table, stands, known = known_of(result)
-    found = differs_in_words(known.differs)
-    found = f" {found}" if found else ""
     if known.valid == 0:
         return f"{known.judge} has no valid verdict, so that no model can be compared."
     if result["cases"]["models"] == 1:
-        return f"There is one model, and nothing to compare it with.{found} {trust(known)}"
-    if "baseline" not in result:
-        return f"{_best(table, stands, is_trusted(known))}{_means(result, stands, scale)}{found} {trust(known)}"
-    worst_first = sorted(
-        result["baseline"]["models"].items(), key=lambda each: each[1]["better"] - each[1]["worse"]
-    )
-    said = " ".join(_beside(name, each, result, scale) for name, each in worst_first[:SHOWN])
-    more = (
-        f" {several(len(worst_first) - SHOWN, 'other model')} below."
-        if len(worst_first) > SHOWN
-        else ""
-    )
-    return f"{said or 'No other model was judged.'}{more}{found} {trust(known)}"
+        said = ["There is one model, and nothing to compare it with."]
+    elif "baseline" not in result:
+        said = [_best(table, stands, is_trusted(known)), _means(result, stands, scale)]
+    else:
+        models = result["baseline"]["models"].items()
+        worst = sorted(models, key=lambda each: each[1]["better"] - each[1]["worse"])
+        said = [_beside(name, each, result, scale) for name, each in worst[:SHOWN]]
+        more = several(len(worst) - SHOWN, "other model")
+        said += [f"{more} below."] * (len(worst) > SHOWN)
+        said = said or ["No other model was judged."]
+    said += [differs_in_words(known.differs), trust(known)]
+    return " ".join(filter(None, said))
 
 
 def answer(result: dict[str, Any]) -> dict[str, str]:
@@ -203,16 +200,17 @@ def _means(
     result: dict[str, Any], stands: dict[str, Any], scale: tuple[float, float] | None
 ) -> str:
     """Say the mean score of the first model beside the highest other one, which may be above it; nothing without scores."""
-    means = {name: figure["value"] for name, figure, _ in bars(result, scale).rows}
     first, *others = stands["order"] or [None]
     shared = result["main_judge"]["shared"]
     if scale is None or not others:
         return ""
     if shared and not shared["cases"]:
-        return " No case has a score of every model, so that mean scores are not compared."
-    of_others = [means[name] for name in others]
-    others_have = f"of {others[0]}" if len(others) == 1 else "of the others at most"
-    return f" Mean score of {first}{_where(shared)}: {means[first]:.2f} of {scale[1]:g}, {others_have} {max(of_others):.2f}."
+        return "No case has a score of every model, so that mean scores are not compared."
+    means = {name: figure["value"] for name, figure, _ in bars(result, scale).rows}
+    most = max(means[name] for name in others)
+    others_have = "of the others at most" if others[1:] else f"of {others[0]}"
+    own = f"{means[first]:.2f} of {scale[1]:g}"
+    return f"Mean score of {first}{_where(shared)}: {own}, {others_have} {most:.2f}."
 
 
 def _where(shared: dict[str, Any]) -> str:
