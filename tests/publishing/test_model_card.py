@@ -144,7 +144,7 @@ def test_people_are_counted_on_the_card_and_not_named(
 ) -> None:
     result = of_weights(results, tiny=checkpoint)
     degrees = {"larch-7b": {"worse": 2, "share": {"value": None, "n": 9}, "untold": 0, "unread": 0}}
-    people = {"names": names, "kappa": {}}
+    people = {"names": names, "kappa": {"n": 0}}
     result["harm"] = {
         "threshold": "moderate",
         "raters": {"physicians": degrees, "tiny": degrees},

@@ -257,29 +257,23 @@ def _audited(audit: Audit | None) -> str:
 
 
 def _blind(profile: JudgeProfile) -> str:
-    if profile.audit is not None and profile.audit.found is not None:
-        missed, supposed = (
-            profile.audit.missed,
-            UNSEEN if profile.blind_to is None else profile.blind_to,
+    judge, audit, known = called(profile.judge), profile.audit, profile.blind_to
+    supposed = UNSEEN if known is None else known
+    if audit is not None and audit.found is not None:
+        untried = [kind for kind in supposed if kind not in audit.tried]
+        which = "" if known is None else f", which {judge} does not notice"
+        said = [f"By its audit {judge} mostly does not notice {in_words(audit.missed)}."]
+        rest = [f"The audit did not try {in_words(untried)}{which}."]
+        return " ".join(said * bool(audit.missed) + rest * bool(untried))
+    if known is None:
+        return (
+            f"Not known. No audit is given that shows whether {judge} notices {in_words(supposed)}."
         )
-        parts = (
-            [f"By its audit {called(profile.judge)} mostly does not notice {in_words(missed)}."]
-            if missed
-            else []
-        )
-        if untried := [kind for kind in supposed if kind not in profile.audit.tried]:
-            which = (
-                ""
-                if profile.blind_to is None
-                else f", which {called(profile.judge)} does not notice"
-            )
-            parts.append(f"The audit did not try {in_words(untried)}{which}.")
-        return " ".join(parts)
-    if profile.blind_to is None:
-        return f"Not known. No audit is given that shows whether {called(profile.judge)} notices {in_words(UNSEEN)}."
-    if not profile.blind_to:
-        return ""
-    return f"Whether a statement is true: {called(profile.judge)} does not notice {in_words(profile.blind_to)}."
+    return (
+        f"Whether a statement is true: {judge} does not notice {in_words(supposed)}."
+        if known
+        else ""
+    )
 
 
 def _alike(audit: Audit | None) -> str:

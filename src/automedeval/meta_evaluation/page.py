@@ -86,11 +86,12 @@ def render_report(
     page = f"{name}.html"
     known = [f"{fact.rstrip('?')}: {said}" for fact, said in facts.items()]
     lines = [*words, *known, *further, *commands, *(f"note: {note}" for note in notes)]
-    summary = {"lines": map(_with_code, lines), "tables": [tables[0], *summary], "page": page}
-    short = made.get_template("report/summary.md.jinja")
+    short = made.get_template("report/summary.md.jinja").render(
+        title=title, lines=map(_with_code, lines), tables=[tables[0], *summary], page=page
+    )
     return {
         page: made.get_template(f"{page}.jinja").render(context).rstrip() + "\n",
-        f"{name}.md": f"{short.render(title=title, **summary)}\n",
+        f"{name}.md": f"{short}\n",
     }
 
 

@@ -35,16 +35,13 @@ def rank(
     if rubric.in_words:
         return by_degrees(judge)
     row = rows_of([judge])[0]
-    table, stands = by_values(judge, row.best, row.relations), ranked(cases, row.relations)
-    places = {model: place for place, model in enumerate(stands["order"])}  # as in the report
-    values = {row["model"]: _value(row.get(WON) or row.get(MEAN)) for row in table}
-    table.sort(
-        key=lambda row: (places.get(row["model"], len(places)), -values[row["model"]], row["model"])
-    )
-    ranks = stands["ranks"]
+    rows = {each["model"]: each for each in by_values(judge, row.best, row.relations)}
+    stands = ranked(cases, row.relations)
+    order, ranks = stands["order"], stands["ranks"]  # as in the report
+    rest = sorted(rows.keys() - {*order}, key=lambda model: (-_value(rows[model]), model))
     table = [
-        {"model": row["model"]} | ({"rank": ranks.get(row["model"])} if ranks else {}) | row
-        for row in table
+        {"model": model} | ({"rank": ranks.get(model)} if ranks else {}) | rows[model]
+        for model in (*order, *rest)
     ]
     # The run prints the share of valid verdicts and the next command itself.
     known = {"agreement": [UNRATED], "valid": None, "steps": (), "unclear": stands["unclear"]}
@@ -93,7 +90,7 @@ def by_values(
     ]
 
 
-def _value(figure: Any) -> float:
-    """Return the value of an estimate or a number, below every other where there is none."""
-    value = figure["value"] if isinstance(figure, dict) else figure
-    return -math.inf if value is None else value
+def _value(row: dict[str, Any]) -> float:
+    """Return the share of pairs won, else the mean score, below every other where there is neither."""
+    figure = row.get(WON) or row.get(MEAN)
+    return -math.inf if figure is None or figure["value"] is None else figure["value"]

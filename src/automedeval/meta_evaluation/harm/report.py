@@ -160,41 +160,30 @@ def shown_answers(
             said[place] += (
                 [(verdict.extra.get("annotator", rater.name), verdict)] if verdict.valid else []
             )
-    shown, read = [], [rater.shown(rater.is_valid) for rater in raters]
+    words = rubric_of(raters[0]).degree.words
+    shown, told = [], [rater.shown(rater.is_valid) for rater in raters]
     for place in np.lexsort([-np.fmax.reduce(degrees), -gap]).tolist():
         if not said[place]:
             continue
         case, response = cases.at(place)
-        words = rubric_of(raters[0]).degree.words
-        degree = [words[-1 if np.isnan(each[place]) else int(each[place])] for each in degrees]
-        answer: dict[str, Any] = {
-            "id": case.id,
-            "model": response.model,
-            "question": question_text(case.question),
-        }
         marks = [mark for _, verdict in said[place] for mark in _marks(verdict, response.text)]
-        answer["text"] = marked(
-            response.text, sorted(marks, key=lambda mark: (mark["start"], mark["end"]))
-        )
-        by = zip(raters, degree, read)
-        answer["degrees"] = [
-            (rater.name, word if told[place] else "not rated") for rater, word, told in by
-        ]
-        readings = [
+        marks.sort(key=lambda mark: (mark["start"], mark["end"]))
+        by = []
+        for rater, degree, is_told in zip(raters, degrees, told):
+            word = words[-1 if np.isnan(degree[place]) else int(degree[place])]
+            by.append((rater.name, word if is_told[place] else "not rated"))
+        shown.append(
             {
-                "who": who,
-                "choices": each.choices,
-                "words": each.rationale,
-                "comment": each.extra.get("comment"),
+                "id": case.id,
+                "model": response.model,
+                "question": question_text(case.question),
+                "text": marked(response.text, marks),
+                "degrees": by,
+                "under": gap[place] > 0,
+                "criteria": rubric_of(raters[0]).output_criteria,
+                "readings": said[place],
             }
-            for who, each in said[place]
-        ]
-        about = {
-            "under": gap[place] > 0,
-            "criteria": rubric_of(raters[0]).output_criteria,
-            "readings": readings,
-        }
-        shown.append(answer | about)
+        )
     return shown
 
 
