@@ -23,8 +23,8 @@ from huggingface_hub import HfApi, get_token
 
 import automedeval
 from automedeval.publishing.checks import CARD, HUB_ID, KINDS, MODEL, check, sent_files, stage
-from automedeval.publishing.hub import push, reason
-from automedeval.records import RecordError, option, read_text
+from automedeval.publishing.hub import push
+from automedeval.records import RecordError, foreign_errors_at, option, read_text
 from automedeval.records.command_line import parse, run
 from automedeval.rubrics.published import files_to_publish, rubric_to_publish
 
@@ -85,13 +85,9 @@ def pushed(place: Path, args: PublishArguments) -> str:
         raise RecordError("no token of the Hub; log in with `hf auth login`, or set HF_TOKEN")
     api = HfApi(library_name="automedeval")
     message = f"Publish {args.kind} with AutoMedEval {automedeval.__version__}"
-    try:
-        with warnings.catch_warnings(action="ignore"):  # the client's, about what is checked here
-            return push(api, place, args.kind, args.repo, message, args.public)
-    except RecordError:
-        raise
-    except Exception as error:  # noqa: BLE001  the client and its transport raise many kinds
-        raise RecordError(f"{args.repo}: not pushed: {reason(error)}") from None
+    with foreign_errors_at(f"{args.repo}: not pushed"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the client's, about what is checked here
+        return push(api, place, args.kind, args.repo, message, args.public)
 
 
 def positional(words: Sequence[str]) -> list[str]:

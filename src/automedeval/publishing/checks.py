@@ -50,15 +50,10 @@ def stage(folder: Path, place: Path, written: Mapping[str, bytes]) -> int:
         if any(map(NOT_SENT.fullmatch, inside.parts)):
             left_out += path.is_file()
             continue
-        leads_out = path.is_dir() or not path.resolve().is_relative_to(folder.resolve())
-        if path.is_symlink() and leads_out:
-            raise RecordError(
-                f"{path}: a link to a folder or out of {folder}; replace it by what it points to"
-            )
-        if path.is_dir():
+        if path.is_dir() and not path.is_symlink():
             continue
-        if not path.is_file():
-            raise RecordError(f"{path}: neither a file nor a folder")
+        if not path.is_file() or not path.resolve().is_relative_to(folder.resolve()):
+            raise RecordError(f"{path}: no file of {folder}; replace a link by what it points to")
         link = place / inside
         link.parent.mkdir(parents=True, exist_ok=True)
         link.symlink_to(path.resolve())
