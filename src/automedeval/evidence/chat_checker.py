@@ -20,7 +20,7 @@ from automedeval.evidence.findings import (
 )
 from automedeval.evidence.statements import REFERENCE, Evidence, Statement
 from automedeval.models.arguments import ChatArguments, EncoderArguments, checked_model
-from automedeval.models.base import Answer, Chat, Prompt, answer_groups
+from automedeval.models.base import TOO_LONG, Answer, Chat, Prompt, answer_groups
 from automedeval.models.questions import Judgement, read_questions
 from automedeval.records import RecordError, digest
 from automedeval.records.text import readable
@@ -32,7 +32,6 @@ YES, NO, MAYBE = QUESTION.options
 LABEL = {YES: SUPPORTED, NO: CONTRADICTED, MAYBE: NOT_FOUND}
 SURE = 3  # times as likely as yes is a no that counts: chosen on the sample and on two_bots
 MOST = 8  # passages of books in a prompt; a reference is shown whole where it fits
-TOO_LONG = "the prompt is {} tokens longer than the context window"
 
 
 class _Asked(NamedTuple):
@@ -68,11 +67,6 @@ class ChatChecker:
         wording = [[each.name, each.wording, each.options] for each in (BESIDE_REFERENCE, QUESTION)]
         models = [self.encoder.fingerprint, self.chat.fingerprint]
         return digest([7, *models, wording, SURE, MOST])
-
-    def estimate(self, answers: StatedAnswers) -> int:
-        """Return about how many prompt tokens the questions on the statements take."""
-        prompts = [asked.prompt for of_answer in self._questions(answers) for asked in of_answer]
-        return self.chat.estimate(prompts)
 
     def check(
         self, answers: StatedAnswers, wanted: Sequence[bool] | None = None

@@ -10,7 +10,7 @@ from automedeval.evidence.run import marked_numbers, sources_of
 from automedeval.evidence.statements import Evidence
 from automedeval.judges.empty import put_empty_lowest
 from automedeval.judges.requests import Request, plan_apart
-from automedeval.models.base import Answer
+from automedeval.models.base import Answer, answer_fitting
 from automedeval.records import Case, Verdict, question_text
 from automedeval.rubrics import Rubric
 from automedeval.rubrics.slots import by_response
@@ -111,18 +111,11 @@ class BaseJudge(ABC):
         wanted = [True] * len(requests) if wanted is None else wanted
         if not any(wanted):
             return
-        prompts, sent = [self.prompt(request) for request in requests], []
-        for index, over in enumerate(self.overflow(prompts)):
-            if over <= 0:
-                sent.append(index)
-            elif wanted[index]:
-                error = f"the prompt is {over} tokens longer than the context window"
-                yield index, self.verdict(requests[index], Answer(error=error), {"overlong": True})
-        answers = self.answer([prompts[index] for index in sent], [wanted[index] for index in sent])
-        for place, answer in answers:
+        prompts = [self.prompt(request) for request in requests]
+        for index, answer in answer_fitting(prompts, wanted, self.overflow, self.answer):
             names = ("failed", "overlong") if isinstance(answer, Answer) else ()
             notes = {name: True for name in names if getattr(answer, name)}
-            yield sent[place], self.verdict(requests[sent[place]], answer, notes)
+            yield index, self.verdict(requests[index], answer, notes)
 
     def books_on(self, request: Request) -> dict[int, list[Evidence]]:
         """Return slot → the passages of books beside which the numbers of a response are compared; {} without books."""

@@ -6,11 +6,12 @@ small judge is better alone, as was measured: the model is asked about cases wit
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from automedeval.judges.features import newest
-from automedeval.models.base import Answer, Chat, Prompt, answer_groups
+from automedeval.models.base import Answer, Chat, Prompt, answer_fitting, answer_groups
 from automedeval.models.questions import Judgement, read_questions
 from automedeval.records import Case, digest
 
@@ -53,28 +54,14 @@ class Voice:
         """
         prompts = [self.prompts(case) for case in cases]
         yield from ((at, []) for at, want in enumerate(wanted) if want and not prompts[at])
-        for at, answers in answer_groups(prompts, wanted, self._answer, self.chat.batched):
+        ask = partial(answer_fitting, overflow=self.chat.overflow, answer=self.chat.answer)
+        for at, answers in answer_groups(prompts, wanted, ask, self.chat.batched):
             said = [QUESTION.read(each) for each in answers]
             failed = next((each for each in answers if each.failed), None)
             yield (
                 at,
                 failed or [each if each.probabilities or each.error else NO_ODDS for each in said],
             )
-
-    def _answer(self, prompts: list[Prompt], wanted: list[bool]) -> Iterator[tuple[int, Answer]]:
-        """Yield (index, answer) of the wanted prompts, an error of one that exceeds the context window."""
-        over = self.chat.overflow(prompts)
-        for index, excess in enumerate(over):
-            if excess > 0 and wanted[index]:
-                yield (
-                    index,
-                    Answer(error=f"the prompt is {excess} tokens longer than the context window"),
-                )
-        fit = [index for index, excess in enumerate(over) if excess <= 0]
-        for at, answer in self.chat.answer(
-            [prompts[index] for index in fit], [wanted[index] for index in fit]
-        ):
-            yield fit[at], answer
 
     def add(self, shares: np.ndarray, said: Sequence[Judgement]) -> np.ndarray:
         """Return the small judge's shares of the scale with the voice; NaN where it says nothing."""

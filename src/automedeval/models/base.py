@@ -11,6 +11,7 @@ from automedeval.records.errors import RecordError
 from automedeval.records.thoughts import without_thoughts
 
 NOT_FINITE = "the model's probabilities are not finite: another --dtype may help"
+TOO_LONG = "the prompt is {} tokens longer than the context window"
 
 
 @dataclass(frozen=True)
@@ -208,6 +209,23 @@ class Chat(ABC):
         self, prompts: Sequence[Prompt], wanted: Sequence[bool] | None = None
     ) -> Iterator[tuple[int, Answer]]:
         """Yield (index, answer) for the wanted prompts (None: all), in any order."""
+
+
+def answer_fitting(
+    prompts: Sequence[Any],
+    wanted: Sequence[bool],
+    overflow: Callable[[Sequence[Any]], Sequence[int]],
+    answer: Callable[[list[Any], list[bool]], Iterable[tuple[int, Any]]],
+) -> Iterator[tuple[int, Any]]:
+    """Yield (index, answer) of the wanted prompts, an error of one that exceeds the context window, as `overflow` counts it."""
+    fitting = []
+    for index, over in enumerate(overflow(prompts)):
+        if over <= 0:
+            fitting.append(index)
+        elif wanted[index]:
+            yield index, Answer(error=TOO_LONG.format(over), overlong=True)
+    answers = answer([prompts[index] for index in fitting], [wanted[index] for index in fitting])
+    yield from ((fitting[place], answered) for place, answered in answers)
 
 
 def answer_groups(
