@@ -72,11 +72,7 @@ def load_judge(
     kind, model = parse_model(spec)
     named = {name: options[name] for name in ("models", "name") if name in options}
     books = {name: options[name] for name in ("search", "store") if name in options}
-    chat = (
-        chat
-        if isinstance(chat, ChatArguments)
-        else ChatArguments(**{"batch_tokens": 0, **(chat or {})})
-    )
+    chat = chat if isinstance(chat, ChatArguments) else ChatArguments(**(chat or {}))
     encoder = encoder if isinstance(encoder, EncoderArguments) else EncoderArguments(encoder)
     if kind == "baseline":
         network = encoder.load(chat.device) if model in EMBEDDINGS else None

@@ -6,6 +6,7 @@ import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -187,22 +188,15 @@ def next_command(
     The options of the dataclasses `takes` are carried over where the run did not leave them at their defaults. Of the further
     ones a list has several values, and None, "" and [] are left out.
     """
-    carried = {
-        each.name: run.get(each.name, each.default)
-        for kind in takes
-        for each in fields(kind)
-        if each.init
-    }
-    defaults = {each.name: each.default for kind in takes for each in fields(kind)}
-    kept = {
-        name: value
-        for name, value in carried.items()
-        if value != defaults[name] and name not in options
-    }
+    for each in chain.from_iterable(map(fields, takes)):
+        value = run.get(each.name, each.default)
+        if each.init and value != each.default:
+            options.setdefault(each.name, value)
+    if run.get("offline"):
+        options["offline"] = True
     words = ["automedeval", command]
-    for name, value in (options | kept | ({"offline": True} if run.get("offline") else {})).items():
-        values = (
-            value if isinstance(value, list | tuple) else [] if value in (None, "") else [value]
-        )
-        words += [f"--{name}", *map(str, values)] if values else []
+    for name, value in options.items():
+        values = value if isinstance(value, list | tuple) else [value]
+        if values and value not in (None, ""):
+            words += [f"--{name}", *map(str, values)]
     return shlex.join(words)
