@@ -149,8 +149,7 @@ class OpenAIChat(Chat):
                 name: entry[name] for name in _IDENTITY if isinstance(entry.get(name), str | int)
             }
         except openai.APIConnectionError as error:
-            cause = error.__cause__ or error
-            raise ChatError(f"{self.address}: {type(cause).__name__}: {cause}") from None
+            raise ChatError(f"{self.address}: {_cause(error)}") from None
         except (openai.OpenAIError, *UNREADABLE) as error:
             if isinstance(error, openai.APIStatusError) and error.status_code in _BUSY:
                 problem = f"answered {error.status_code}: {error_text(error)}"
@@ -310,9 +309,8 @@ class OpenAIChat(Chat):
         except openai.APITimeoutError:
             raise _Failure(f"no answer within {self.timeout:g} s") from None
         except openai.APIConnectionError as error:
-            cause = error.__cause__ or error
-            problem = f"{type(cause).__name__}: {cause}"
-            if type(cause).__name__ == "ConnectError":  # it is down
+            problem = _cause(error)
+            if problem.startswith("ConnectError"):  # it is down
                 raise ChatError(f"{self.address}: {problem}") from None
             raise _Failure(problem) from None
         except ChatError:
@@ -349,6 +347,12 @@ class OpenAIChat(Chat):
         told = f"{self.name}: the endpoint does not take {name}: {OPTIONAL[name]}"
         tqdm.write(told, file=sys.stderr)
         return True
+
+
+def _cause(error: openai.APIConnectionError) -> str:
+    """Return why a connection failed: the client's own words are the same for every cause."""
+    cause = error.__cause__ or error
+    return f"{type(cause).__name__}: {cause}"
 
 
 def _is_url(text: str) -> bool:
