@@ -5,16 +5,26 @@ The small study uses a recording: it needs no key, and everybody gets the same v
     {"case_id": "c1", "teacher": "strong", "role": "judge", "knowledge": "chain", "round": 1, "text": "[Question]: …"}
 """
 
-import json
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from automedeval.models.base import Answer, Chat, Dialogue, Prompt, lead
-from automedeval.records import RecordError, digest, read_lines
+from automedeval.records import RecordError, digest, read_placed
+from automedeval.records.types import Record
 
-_KINDS = {"case_id": str, "teacher": str, "role": str, "knowledge": str, "round": int, "text": str}
+
+@dataclass(frozen=True)
+class RecordedAnswer(Record):
+    """A line of a recording."""
+
+    case_id: str
+    teacher: str
+    role: str
+    knowledge: str
+    round: int
+    text: str
 
 
 @dataclass
@@ -32,27 +42,17 @@ class RecordedChat(Chat):
     def __post_init__(self) -> None:
         self.name = f"recording:{self.teacher}"
         self._texts: dict[tuple[str, int], str] = {}
-        for place, line in read_lines(self.path):
-            for name, kind in _KINDS.items():
-                if type(line.get(name)) is not kind:
-                    raise RecordError(
-                        f"{place}: {name!r} must be {kind.__name__}, not {json.dumps(line.get(name))}"
-                    )
-            if (line["teacher"], line["role"], line["knowledge"]) == (
-                self.teacher,
-                self.role,
-                self.knowledge,
-            ):
-                key = (line["case_id"], line["round"])
+        author = (self.teacher, self.role, self.knowledge)
+        self._author = "teacher {!r}, role {!r}, knowledge {!r}".format(*author)
+        for place, line in read_placed(self.path, RecordedAnswer):
+            if (line.teacher, line.role, line.knowledge) == author:
+                key = (line.case_id, line.round)
                 if key in self._texts:
                     raise RecordError(f"{place}: there is already a line of {self._shown(key)}")
-                self._texts[key] = line["text"]
-        author = f"teacher {self.teacher!r}, role {self.role!r}, knowledge {self.knowledge!r}"
+                self._texts[key] = line.text
         if not self._texts:
-            raise RecordError(f"{self.path}: no line of {author}")
-        self._fingerprint = digest(
-            [self.teacher, self.role, self.knowledge, sorted(self._texts.items())]
-        )
+            raise RecordError(f"{self.path}: no line of {self._author}")
+        self._fingerprint = digest([*author, sorted(self._texts.items())])
 
     def reply(self, prompt: Prompt) -> Answer:
         """Return the recorded answer; RecordError if there is none for its key."""
@@ -76,4 +76,4 @@ class RecordedChat(Chat):
         return ((key, lead(dialogue, self.reply)) for key, dialogue in dialogues if key not in done)
 
     def _shown(self, key: tuple[str, int]) -> str:
-        return f"case {key[0]!r}, teacher {self.teacher!r}, role {self.role!r}, knowledge {self.knowledge!r}, round {key[1]}"
+        return f"case {key[0]!r}, {self._author}, round {key[1]}"
