@@ -75,7 +75,8 @@ class ScoreReader:
     def compare(self, trial: Trial, before: Verdict, after: Verdict) -> Outcome:
         """Compare the verdicts on the two sides."""
         judged, target = self.judged, trial.target
-        case, should = judged.cases.index[trial.clean.case.id], trial.perturbation.should
+        case = judged.cases.index[trial.clean.case.id]
+        should = trial.perturbation.should
         own = [own_values(verdict, judged.rubric) for verdict in (before, after)]
         fine = (
             [expected_values(verdict) for verdict in (before, after)]
@@ -217,7 +218,8 @@ class CriteriaReader:
 
     def compare(self, trial: Trial, before: Verdict, after: Verdict) -> Outcome:
         """Compare the criteria of both sides; those that are unread on a side are counted apart."""
-        criteria, should = trial.clean.case.criteria, trial.perturbation.should
+        criteria = trial.clean.case.criteria
+        should = trial.perturbation.should
         points = np.array([each.points for each in criteria], float)
         unread = [None] * len(criteria)
         met = np.array(

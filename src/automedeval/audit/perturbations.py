@@ -254,7 +254,9 @@ def names_for(rubric: Rubric, slots: int, slot: int, question: str) -> dict[str,
     worst: str | int
     best: str | int
     if rubric.mode == "checklist":
-        worst, best, slots = rubric.choices["not_met"], rubric.choices["met"], len(rubric.criteria)
+        worst = rubric.choices["not_met"]
+        best = rubric.choices["met"]
+        slots = len(rubric.criteria)
         answer = ParsedAnswer(True, choices={each.name: "met" for each in rubric.criteria})
         name = rubric.slot_word
     elif rubric.scale:

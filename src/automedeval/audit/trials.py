@@ -94,10 +94,8 @@ class _CasePlan:
     def all(self) -> Iterator[Trial]:
         """Yield the trials, and then the controls: as many of the kind of an edit as there are in an answer, and one other."""
         yield from (made := list(self._trials()))
-        controls, kinds = (
-            self.perturbation.controls,
-            {edit.kind for edit in self.perturbation.edits},
-        )
+        controls = self.perturbation.controls
+        kinds = {edit.kind for edit in self.perturbation.edits}
         for edit in self._dealt([each for each in controls if each.kind not in kinds], 1):
             yield from self._edited(edit, self.answers[0], control=True)
         by_index = {answer.index: answer for answer in self.answers}
@@ -115,7 +113,9 @@ class _CasePlan:
         return [edits[(self.number * each + turn) % len(edits)] for turn in range(each)]
 
     def _trials(self) -> Iterator[Trial]:
-        changes, edits, most = self.perturbation.changes, self.perturbation.edits, self.planner.most
+        changes = self.perturbation.changes
+        edits = self.perturbation.edits
+        most = self.planner.most
         worst, best = self.answers[0], self.answers[-1]
         if changes == "worst answer":
             shuffled = list(edits)
@@ -153,11 +153,9 @@ class _CasePlan:
         Args:
             place: the index of the response that the new text replaces; None: the answer itself.
         """
-        asks, request, case = (
-            self.perturbation.changes == "question",
-            answer.request,
-            answer.request.case,
-        )
+        asks = self.perturbation.changes == "question"
+        request = answer.request
+        case = answer.request.case
         searched = [answer.text]
         if asks:
             searched = [

@@ -138,7 +138,8 @@ def greet(args: AnnotateArguments, study: "Study", store: "Store") -> None:
         f"answers are kept in {study.database}\n\nAnnotators, and the links of those who are new, shown this once:"
     )
     for each in study.annotators:
-        token, done = store.invite(each.name, anew=False), store.progress(each.name)
+        token = store.invite(each.name, anew=False)
+        done = store.progress(each.name)
         how_far = f"{done.done} done, {done.skipped} skipped, {done.open + done.left} to do"
         print(
             f"  {each.name} ({each.role}): {f'{args.address}/invitation/{token}' if token else how_far}"

@@ -179,10 +179,8 @@ class JudgeArguments(BaselineArguments, EvidenceArguments):
         versions = [name or Path(file).stem for name, file in map(named_file, self.cases)]
         name = Path(named_file(self.cases[0])[1]).stem
         if self.cases == ["sample"] and not Path("sample").exists():
-            self.cases, self.ratings = (
-                [str(SAMPLE / "test_cases.jsonl")],
-                str(SAMPLE / "test_ratings.jsonl"),
-            )
+            self.cases = [str(SAMPLE / "test_cases.jsonl")]
+            self.ratings = str(SAMPLE / "test_ratings.jsonl")
         if len(versions) > 1:
             name = "-".join(versions).replace("/", "-")[:LONGEST_NAME]
         self.output = self.output or f"verdicts/{name}-{folder_name(self.judge)}"
@@ -292,7 +290,8 @@ def main() -> None:
     if processes.rank == 0 and not awaited:
         args.baseline = reported
         if args.limit:  # the others' verdicts are not missing
-            args.cases, args.columns = [str(output / f"cases-{args.limit}.jsonl")], []
+            args.cases = [str(output / f"cases-{args.limit}.jsonl")]
+            args.columns = []
             write_lines(Path(args.file), (case.to_dict() for case in requests.cases))
         words = report_command(args, output)
         tell(f"\nThe report: {words}")

@@ -121,7 +121,8 @@ def main() -> None:
 
 def without_excluded(rows: list[SourceRow], dropped: list[dict[str, Any]]) -> list[SourceRow]:
     """Return the rows, with unique ids, that no exclusion pattern fits; RecordError if one of them is no case."""
-    kept, counts = [], Counter(dict.fromkeys((name for name, *_ in EXCLUSIONS), 0))
+    kept = []
+    counts = Counter(dict.fromkeys((name for name, *_ in EXCLUSIONS), 0))
     for row in identified(rows):
         if reason := excluded(row.case):
             dropped.append({"id": row.case.id, "reason": reason})
@@ -200,7 +201,9 @@ def without_duplicates(
 ) -> list[SourceRow]:
     """Count the cases whose question repeats an earlier one, and drop them as the rule of --near_duplicates says."""
     questions = [patient_question(row.case.question) for row in rows]
-    kept, out, staying = [], Counter({"equal question": 0, "near question": 0}), 0
+    kept = []
+    out = Counter({"equal question": 0, "near question": 0})
+    staying = 0
     for row, question, repeated in zip(rows, questions, near_duplicates(questions)):
         # People may have judged responses to one question in several cases, so these are kept.
         if repeated is None or rule or row.case.responses:

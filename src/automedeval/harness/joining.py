@@ -96,7 +96,8 @@ def join_logs(
             if question is None or is_blank(question):
                 log.left_out[NO_FIT if question is None else "the question has no text"] += 1
                 continue
-            key, epoch = key_of(question), answer.responses[0].extra.get("harness_epoch", 1)
+            key = key_of(question)
+            epoch = answer.responses[0].extra.get("harness_epoch", 1)
             of_question = joined.setdefault((key, epoch, answer.id if key in several else ""), {})
             if model in of_question:
                 log.left_out["the question is in the log before"] += 1

@@ -169,7 +169,8 @@ def _find(kind: type, record: Any, *path: str | int) -> Any:
 
 def _lm_eval(log: Answers, line: Any, place: str) -> Case | str:
     request = _get(line, place, "arguments", "gen_args_0")
-    prompt, texts = _get(request, place, "arg_0"), _find(list, line, "resps", 0)
+    prompt = _get(request, place, "arg_0")
+    texts = _find(list, line, "resps", 0)
     # A likelihood is written as a text too; only a request for a text has a dict of settings.
     if not texts or not isinstance(texts[0], str) or not isinstance(request.get("arg_1"), dict):
         return NO_TEXT
@@ -193,10 +194,8 @@ def _read_eval(path: str) -> dict[str, Any]:
 
 
 def _inspect(path: str, content: dict[str, Any]) -> Answers:
-    log, samples = (
-        Answers(path, _find(str, content, "eval", "model") or None),
-        _find(list, content, "samples"),
-    )
+    log = Answers(path, _find(str, content, "eval", "model") or None)
+    samples = _find(list, content, "samples")
     if (status := content.get("status")) != "success":
         planned = len(_find(list, content, "eval", "dataset", "sample_ids"))
         planned *= _find(int, content, "eval", "config", "epochs") or 1
@@ -233,10 +232,8 @@ def _inspect_sample(log: Answers, sample: Any, place: str) -> Case | str:
 
 
 def _helm(log: Answers, request: Any, place: str) -> Case | str:
-    instance, completions = (
-        _get(request, place, "instance"),
-        _find(list, request, "result", "completions"),
-    )
+    instance = _get(request, place, "instance")
+    completions = _find(list, request, "result", "completions")
     if request.get("train_trial_index", 0) > 0:
         return "a further trial with other examples: the first is read"
     if "reference_index" in request or "request_mode" in request:

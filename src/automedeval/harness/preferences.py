@@ -59,7 +59,8 @@ def _pair(
     }
     if len(means) < 2:
         return "no two responses with a score"
-    best, worst = max(means, key=means.__getitem__), min(means, key=means.__getitem__)
+    best = max(means, key=means.__getitem__)
+    worst = min(means, key=means.__getitem__)
     margin = round(means[best] - means[worst], 9)
     if margin <= least_gap:
         return f"a gap of {least_gap:g} or less" if margin else "a tie"

@@ -125,7 +125,8 @@ class BaseJudge(ABC):
         self, request: Request, error: str | None, notes: dict[str, Any] | None, **values: Any
     ) -> Verdict:
         """Return a verdict, invalid if there is an error, with its origin; empty responses are named, and put lowest."""
-        case, checkpoint = request.case, getattr(self.chat, "checkpoint", None)
+        case = request.case
+        checkpoint = getattr(self.chat, "checkpoint", None)
         made: dict[str, Any] = {
             "models": case.models,
             "case_digest": request.digest,

@@ -42,7 +42,8 @@ class BaselineJudge(ApartJudge):
         if self.baseline not in NAMES:
             raise RecordError(f"no baseline {self.baseline!r}; there are {', '.join(NAMES)}")
         self.name = self.name or f"baseline:{self.baseline}"
-        self._score, settings = BASELINES.get(self.baseline, self._nearest), [self.baseline]
+        self._score = BASELINES.get(self.baseline, self._nearest)
+        settings = [self.baseline]
         if self._score is bm25 and self.collection is not None:
             self._score = partial(bm25, collection=self.collection)
             settings.append(self.collection.fingerprint)

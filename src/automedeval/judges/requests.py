@@ -56,7 +56,8 @@ class Requests(list[Request]):
         plan: Callable[[Case], Sequence[Request]],
         **table: Any,
     ):
-        self.file, self.cases = file, list(itertools.islice(read_cases(file, **table), limit))
+        self.file = file
+        self.cases = list(itertools.islice(read_cases(file, **table), limit))
         super().__init__(request for case in self.cases for request in plan(case))
         self.digests = {request.case.id: request.digest for request in self}
         self.notes = note_on_thoughts(self.cases)

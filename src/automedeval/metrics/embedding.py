@@ -15,7 +15,8 @@ from automedeval.records.text import readable
 
 PIECE = 100  # words of a piece: about 130 tokens, so that a piece fits into the window of a small encoder
 
-QUESTION, REFERENCE = "embedding to the question", "embedding to the reference"
+QUESTION = "embedding to the question"
+REFERENCE = "embedding to the reference"
 # Baseline → the text that responses are compared with; None or no words where a case has none.
 EMBEDDINGS: dict[str, Callable[[Case], str | None]] = {
     QUESTION: lambda case: patient_question(case.question),
@@ -70,10 +71,8 @@ def nearest(
     ]
     cut_texts = chain(*sides.values(), *responses)
     texts = list(dict.fromkeys(piece for cut in cut_texts for piece in cut))
-    vectors, place = (
-        encoder.encode(texts, on_batch),
-        {text: number for number, text in enumerate(texts)},
-    )
+    vectors = encoder.encode(texts, on_batch)
+    place = {text: number for number, text in enumerate(texts)}
 
     def compare(response: list[str], text: list[str]) -> Nearest:
         if not response or not text:

@@ -23,11 +23,9 @@ class Bert:
 
     def __init__(self, folder: Path, window: int, device: str = "cpu", adapter: Path | None = None):
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        self.window, self.device, self.dimensions = (
-            window,
-            torch.device(device),
-            int(config["hidden_size"]),
-        )
+        self.window = window
+        self.device = torch.device(device)
+        self.dimensions = int(config["hidden_size"])
         self._heads, self._layers, self._eps = (
             config[name] for name in ("num_attention_heads", "num_hidden_layers", "layer_norm_eps")
         )
@@ -50,7 +48,8 @@ class Bert:
     def read(self, texts: Sequence[str]) -> tuple[torch.Tensor, list[torch.Tensor]]:
         """Return the mean vector of each text, [texts, dimensions], and the vectors of its tokens but the special ones."""
         ids, hidden, mask = self._read(texts)
-        weight, words = mask.unsqueeze(-1).to(hidden.dtype), ~torch.isin(ids, self._special)
+        weight = mask.unsqueeze(-1).to(hidden.dtype)
+        words = ~torch.isin(ids, self._special)
         return (hidden * weight).sum(1) / weight.sum(1).clamp(min=1e-9), [
             row[own] for row, own in zip(hidden, words)
         ]
@@ -106,7 +105,8 @@ class Bert:
         )
 
     def _norm(self, vectors: torch.Tensor, name: str) -> torch.Tensor:
-        weight, bias = self._weights[f"{name}.weight"], self._weights[f"{name}.bias"]
+        weight = self._weights[f"{name}.weight"]
+        bias = self._weights[f"{name}.bias"]
         return functional.layer_norm(vectors, (self.dimensions,), weight, bias, self._eps)
 
 

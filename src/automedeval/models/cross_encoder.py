@@ -51,5 +51,6 @@ def save_adapter(model: CrossEncoder, folder: Path) -> None:
     """Write an adapter and the head as safetensors, without a path of this machine; equal ones are written alike."""
     network: Any = model[0].model
     config = network.peft_config["default"]
-    config.base_model_name_or_path, config.target_modules = None, sorted(config.target_modules)
+    config.base_model_name_or_path = None
+    config.target_modules = sorted(config.target_modules)
     network.save_pretrained(folder)

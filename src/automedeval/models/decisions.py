@@ -87,10 +87,8 @@ class DecisionChat(OpenAIChat):
         tokens = {name: count for name, count in told if isinstance(count, int)}
         if isinstance(said, Mapping):
             said = [said[str(number)] for number in range(len(said))]
-        asked, odds = (
-            [[each["value"] for each in question["choices"]] for question in body["questions"]],
-            [],
-        )
+        asked = [[each["value"] for each in question["choices"]] for question in body["questions"]]
+        odds = []
         if len(said) != len(asked):
             return Answer(
                 error=f"{len(said)} answers to {len(asked)} questions", refused=True, usage=tokens

@@ -97,7 +97,8 @@ class Rows:
     ):
         self.model, self.pad, self.active = model, pad, count
         self.prefix = prefix or Prefix()
-        layers, dtype = DynamicCache(config=model.config).layers, cache_dtype(model)
+        layers = DynamicCache(config=model.config).layers
+        dtype = cache_dtype(model)
         self.layers = [_BufferLayer(count, capacity, dtype) for _ in layers]
         self.cache = Cache(layers=[*self.layers])
         self.length = 0  # the place where all rows end
@@ -163,7 +164,8 @@ class Rows:
         end, self.length = self.length, self.length + width
         for row, new in enumerate(tokens):
             self.tokens[row].extend(new)
-            begin, before = self.length - len(self.tokens[row]), self.begins[row]
+            begin = self.length - len(self.tokens[row])
+            before = self.begins[row]
             if begin != before:
                 for states in self._states():
                     states[row, :, begin:end] = states[
@@ -195,11 +197,9 @@ class Rows:
             - torch.tensor(begins, device=device)[:, None]
         )
         for layer in self.layers:
-            layer.rows, layer.start, layer.end = (
-                slice(rows[0], rows[-1] + 1),
-                start,
-                self.length - width,
-            )
+            layer.rows = slice(rows[0], rows[-1] + 1)
+            layer.start = start
+            layer.end = self.length - width
         fed = {"input_ids": ids, "attention_mask": (places >= 0).long()}
         if takes_positions(self.model):
             fed["position_ids"] = places[:, -width:].clamp(min=0)

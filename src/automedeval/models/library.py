@@ -22,7 +22,8 @@ class Library:
         self.window = self._network.max_seq_length or 512
         self.dimensions = self._network.get_embedding_dimension()
         own: Any = self._network.tokenizer
-        self.unknown, self._special = own.unk_token_id, torch.tensor(own.all_special_ids)
+        self.unknown = own.unk_token_id
+        self._special = torch.tensor(own.all_special_ids)
         self.tokenizer = Tokenizer.from_str(own.backend_tokenizer.to_str())
         self.tokenizer.no_padding()
 

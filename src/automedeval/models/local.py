@@ -79,10 +79,8 @@ def batch_room(outline, device: str) -> int:
     if torch.device(device).type == "cuda":
         free, total = torch.cuda.mem_get_info(device)
         weights = sum(each.numel() * each.itemsize for each in outline.parameters())
-        room, most = (
-            max(room, int((total if free > 0.9 * total else free) - weights) // 2),
-            ROOM_ON_GPU,
-        )
+        room = max(room, int((total if free > 0.9 * total else free) - weights) // 2)
+        most = ROOM_ON_GPU
     return max(2048, min(most, room // token))
 
 
@@ -479,10 +477,8 @@ class LocalChat(Chat):
 
     @torch.inference_mode()
     def _likelihood_batch(self, pairs: list[tuple[list[int], list[int]]]) -> list[float]:
-        whole, keep = (
-            [condition + target for condition, target in pairs],
-            max(len(target) for _, target in pairs) + 1,
-        )
+        whole = [condition + target for condition, target in pairs]
+        keep = max(len(target) for _, target in pairs) + 1
         logits = self._rows(whole, [0] * len(pairs), Prefix()).start(whole, self.batch_tokens, keep)
         means = []
         for (_, target), read in zip(

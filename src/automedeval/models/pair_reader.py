@@ -30,7 +30,10 @@ class PairReader:
     ):
         if not (adapter / "adapter_config.json").is_file():
             raise RecordError(f"no adapter at {adapter}")
-        self._base, self._adapter, self._device, self._tokens = base, adapter, device, tokens
+        self._base = base
+        self._adapter = adapter
+        self._device = device
+        self._tokens = tokens
         self._plain = plain_window(base) is not None
 
     @cached_property

@@ -71,7 +71,8 @@ def fill_card(
     card = ModelCard(environment("automedeval.records").from_string(template).render(facts))
     card.data["base_model"], card.data["license"] = hub_name(base)[0], license
     if results := eval_results(result or {}, records):
-        card.data["model_name"], card.data["eval_results"] = repo.rpartition("/")[2], results
+        card.data["model_name"] = repo.rpartition("/")[2]
+        card.data["eval_results"] = results
     return str(card)
 
 

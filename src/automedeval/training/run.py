@@ -51,12 +51,10 @@ class Run(TrainerCallback):
         as_text = json.dumps(
             record, default=lambda other: sorted(other) if isinstance(other, set) else str(other)
         )
-        self.output, self.record, self._before, self._started = (
-            output,
-            json.loads(as_text),
-            0.0,
-            time.monotonic(),
-        )
+        self.output = output
+        self.record = json.loads(as_text)
+        self._before = 0.0
+        self._started = time.monotonic()
         self._goes = False  # whether training has begun
         state = PartialState()
         state.wait_for_everyone()  # the folder is reserved only after all processes have checked the input
@@ -78,10 +76,8 @@ class Run(TrainerCallback):
 
         RecordError if the trainer cannot go on from the checkpoint.
         """
-        state, seconds = (
-            PartialState(),
-            {folder: _seconds(folder) for folder in self.output.glob("checkpoint-*")},
-        )
+        state = PartialState()
+        seconds = {folder: _seconds(folder) for folder in self.output.glob("checkpoint-*")}
         state.wait_for_everyone()  # all processes have looked before the first removes anything
         if state.is_main_process and (
             broken := sorted(each for each, whole in seconds.items() if whole is None)

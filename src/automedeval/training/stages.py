@@ -144,9 +144,11 @@ def stage_of(
     rows: Any, dataset: str, splits: Sequence[str], statistics: Mapping[str, Any], training: Any
 ) -> Stage:
     """Return the record of a stage that trains on these tokenized rows."""
-    tokens, completion = sum(map(len, rows["input_ids"])), sum(map(sum, rows["completion_mask"]))
+    tokens = sum(map(len, rows["input_ids"]))
+    completion = sum(map(sum, rows["completion_mask"]))
     trained = tokens if training.completion_only_loss is False else completion
-    fingerprint, epochs = statistics.get("fingerprint", "unknown"), training.num_train_epochs
+    fingerprint = statistics.get("fingerprint", "unknown")
+    epochs = training.num_train_epochs
     return Stage(tuple(splits), dataset, fingerprint, len(rows), tokens, trained, epochs)
 
 

@@ -180,12 +180,10 @@ class _Model(ABC):
     """A network with its tokenizer, which scores pairs of texts."""
 
     def __init__(self, name: str, network: Any, tokenizer: Any, revision: dict[str, str]):
-        self.name, self.network, self.tokenizer, self.revision = (
-            name,
-            network.eval(),
-            tokenizer,
-            revision,
-        )
+        self.name = name
+        self.network = network.eval()
+        self.tokenizer = tokenizer
+        self.revision = revision
         self.device = next(network.parameters()).device
         self.frame = {
             tokenizer.cls_token_id,
