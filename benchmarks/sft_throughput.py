@@ -40,7 +40,7 @@ from trl import ModelConfig, ScriptArguments, SFTConfig, SFTTrainer, TrlParser
 from automedeval.dataset.folder import TEST, read_statistics
 from automedeval.models.checkpoints import checkpoint_folder
 from automedeval.models.tokenization import PromptEncoder
-from automedeval.records import RecordError
+from automedeval.records import foreign_errors_at
 from automedeval.records.command_line import run
 from automedeval.training.stages import read_rows, tokenize
 
@@ -75,12 +75,9 @@ class Meter(TrainerCallback):
 
 def parse(arguments: Sequence[str]) -> tuple[SFTConfig, str]:
     """Parse arguments as `recipes/sft.py` does; return those of training, and the checkpoint's folder."""
-    try:
-        _, training, model = TrlParser(
-            (ScriptArguments, SFTConfig, ModelConfig)
-        ).parse_args_and_config(arguments)
-    except (ValueError, OSError) as error:
-        raise RecordError(" ".join(str(error).split())) from None
+    parser = TrlParser((ScriptArguments, SFTConfig, ModelConfig))
+    with foreign_errors_at("the arguments", ValueError, OSError):
+        _, training, model = parser.parse_args_and_config(arguments)
     kinds = {
         "dtype": model.dtype,
         "attn_implementation": model.attn_implementation,

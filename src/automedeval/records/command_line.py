@@ -184,7 +184,7 @@ def run(main: Callable[[], None]) -> None:
     except OSError as error:
         _end(f"error: {error.filename or ''}: {reason(error)}")
     except RuntimeError as error:
-        text = " ".join(str(error).split())
+        text = str(error)
         if "closed by peer" in text or "reset by peer" in text:
             _end("error: another process of this run has ended; see its error line")
         if "out of memory" not in text:
