@@ -10,7 +10,7 @@ from huggingface_hub import EvalResult, ModelCard
 
 from automedeval.meta_evaluation.agreement.judge_facts import MEASURES, profile
 from automedeval.meta_evaluation.facts import Audit, JudgeProfile, are_simulated, facts_of
-from automedeval.meta_evaluation.report.text import credit_of
+from automedeval.meta_evaluation.report.text import credit_of, real_judges
 from automedeval.models.checkpoints import read_history, read_record
 from automedeval.publishing.paths import short_path
 from automedeval.records import RecordError, read_json
@@ -101,9 +101,7 @@ def judge_records(result: Mapping[str, Any], digest: str) -> dict[str, dict[str,
     Of judges with these weights the report's main one is taken; of the only judge of a report they may be unknown.
     RecordError if the figures are of other weights.
     """
-    judges = {
-        name: record for name, record in result["judges"].items() if record["kind"] == "judge"
-    }
+    judges = real_judges(result)
     measured = {each["name"]: each.get("checkpoint") for each in judges.values()}
     fitting = (digest,) if len(measured) > 1 else (digest, None)
     names = [name for name, weights in measured.items() if weights in fitting]

@@ -34,7 +34,7 @@ KINDS = {
 }
 
 
-def real_judges(result: dict[str, Any]) -> dict[str, dict]:
+def real_judges(result: Mapping[str, Any]) -> dict[str, dict]:
     """Return the records of judges that are no baselines."""
     return {name: record for name, record in result["judges"].items() if record["kind"] == "judge"}
 
