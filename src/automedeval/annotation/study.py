@@ -293,16 +293,13 @@ class _StudyReader(YamlFile):
         return tuple(annotators.values())
 
     def rubrics(self, content: Mapping[str, Any]) -> tuple[Rubric, Questions]:
-        named = (
-            ("rubric", "automedeval"),
-            ("verdict_rubric", "verification" if "verify" in content else "verdict"),
-        )
-        read: list[Any] = []
-        for key, default in named:
-            name = self.take(content, key, str, default)
-            with errors_at(f"{self.place}: {key}"):
-                read.append(read_questions(name) if key == "verdict_rubric" else read_rubric(name))
-        rubric, questions = read
+        name = self.take(content, "rubric", str, "automedeval")
+        with errors_at(f"{self.place}: rubric"):
+            rubric = read_rubric(name)
+        usual = "verification" if "verify" in content else "verdict"
+        name = self.take(content, "verdict_rubric", str, usual)
+        with errors_at(f"{self.place}: verdict_rubric"):
+            questions = read_questions(name)
         asked = {
             "rate": "rating responses",
             "verify": "checking verdicts",
