@@ -6,6 +6,7 @@ words; the report says how far it comes alone. So there are more features here: 
 whether the scores fit the steps.
 """
 
+import itertools
 import random
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -64,9 +65,9 @@ class QualityClassifier:
             labelled: verdicts of quality "high" or "low", at least `FEWEST` of each to train on.
 
         Returns:
-            The report. On the test: "accuracy" with its interval over cases, "confusion" {true: {predicted: count}}, "kinds"
-            {kind: {"right", "n"}}, and in "alone" the same of the paper's classifier, which has the embedding alone. On
-            training: "parameters" and "cross_validation". "train" and "test" hold counts.
+            The report. On the test: "accuracy" with its interval over cases, "kinds" {kind: {"right", "n"}}, and in "alone" the
+            same of the paper's classifier, which has the embedding alone. On training: "parameters" and "cross_validation".
+            "train" and "test" hold counts.
 
         Raises:
             RecordError: one quality only, or too few verdicts.
@@ -299,20 +300,13 @@ def _measures(held_out: Sequence[Labelled], decided: Sequence[str]) -> dict[str,
     }
     rows = [places[example.case.id] for example in held_out]
     right, total = np.bincount(rows, hits), np.bincount(rows)
-    pairs = Counter((example.quality, quality) for example, quality in zip(held_out, decided))
-    confusion = {
-        truth: {quality: pairs[truth, quality] for quality in QUALITIES} for truth in QUALITIES
-    }
-    kinds: dict[str, dict[str, int]] = {}
-    for example, hit in zip(held_out, hits):
-        kind = kinds.setdefault(example.kind or example.quality, {"right": 0, "n": 0})
-        kind["right"] += int(hit)
-        kind["n"] += 1
-    accuracy = bootstrap.estimate({"accuracy": bootstrap.ratio(right, total)}, len(total))[
-        "accuracy"
-    ]
+    kinds = [example.kind or example.quality for example in held_out]
+    found = Counter(itertools.compress(kinds, hits))
+    shares = {"accuracy": bootstrap.ratio(right, total)}
     return {
-        "accuracy": accuracy.to_dict(),
-        "confusion": confusion,
-        "kinds": dict(sorted(kinds.items())),
+        "accuracy": bootstrap.estimate(shares, len(total))["accuracy"].to_dict(),
+        "kinds": {
+            kind: {"right": found[kind], "n": count}
+            for kind, count in sorted(Counter(kinds).items())
+        },
     }
