@@ -35,7 +35,7 @@ from statsmodels.stats.multitest import multipletests
 from tables import rows_of
 
 from automedeval.records.text import span as formatted
-from automedeval.stats.growth_curve import Curve
+from automedeval.stats.growth_curve import forecast
 
 ROWS = rows_of(__file__)
 FILES = ("cases", "verdicts", "ratings")
@@ -371,9 +371,8 @@ def test_three_rounds_are_followed_and_forecast(tmp_path):
     assert change["value"] == pytest.approx(3 / 30)
     # paired: the three cases are gained in every resample that has them, and none is ever lost
     assert 0 <= change["low"] < change["value"] < change["high"] < 0.25
-    curve = Curve(*(rounds["forecast"][name] for name in "abc"))
-    assert [curve.at(t) for t in range(3)] == pytest.approx(rounds["values"])
-    assert f"its limit is {100 * curve.a:.2f} %." in report.text
+    assert rounds["forecast"] == forecast(rounds["values"])
+    assert f"its limit is {100 * rounds['forecast']['a']:.2f} %." in report.text
     assert "three rounds fit exactly" in report.text
 
 
