@@ -309,7 +309,9 @@ def _numbers(differs: Mapping[str, Sequence[Any]]) -> str:
     if not differs:
         return ""
     found = differs_in_words(differs)
-    first = f"{found} Read these answers first." if found else "None is twice as large, or half."
+    compared = sum(count for _, count, *_ in differs.values())
+    none = f"Of {several(compared, 'answer')} that could be compared none has a number twice as large, or half."
+    first = f"{found} Read these answers first." if found else none
     return f"{first} Words, and what an answer leaves out, are not looked at."
 
 
