@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 from doubles.study_page import ANNOTATORS, Physician, write_study
-from programs import ROOT, error_line, free_port, run_recipe, succeeded
+from programs import ROOT, error_line, failed, free_port, run_recipe, succeeded
 from tables import rows_of
 
 annotate = partial(run_recipe, "annotate")
@@ -70,13 +70,11 @@ def test_a_study_is_served_and_goes_on_after_a_stop(tmp_path: Path) -> None:
         someone.post(someone.place(), **someone.fill())
         assert "Rate the verdict" in someone.page
         # A new link is made beside the running page, and the old one no longer works.
-        link = succeeded(
-            annotate("--study", study, "--port", port, "--invite", "physician-3")
-        ).stdout
+        link = succeeded(annotate(study=study, port=port, invite="physician-3")).stdout
         assert client.get(link.strip()).status_code == 200
         assert client.get(f"/invitation/{tokens[2]}").status_code == 404
         # The session outlives the server: its secret is kept with the answers.
-        with_port_taken = annotate("--study", study, "--port", port)
+        with_port_taken = annotate(study=study, port=port)
         said = f"error: port {port} on 127.0.0.1: Address already in use: choose another with --port or --host"
         assert error_line(with_port_taken) == said
     database = b"".join(path.read_bytes() for path in tmp_path.glob("answers.sqlite*"))
@@ -87,7 +85,7 @@ def test_a_study_is_served_and_goes_on_after_a_stop(tmp_path: Path) -> None:
         someone.client.close()
         with httpx.Client(base_url=address, cookies=someone.client.cookies) as client:
             assert "Rate the verdict" in client.get("/tasks/1").text
-    exported = succeeded(annotate("--study", study, "--export", tmp_path / "export"))
+    exported = succeeded(annotate(study=study, export=tmp_path / "export"))
     assert (tmp_path / "export" / "ratings.jsonl").read_text().count("\n") == 9
     assert "9 lines" in exported.stdout
 
@@ -104,4 +102,4 @@ def test_behind_https_the_cookie_travels_by_https_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("arguments", "fault"), rows_of(__file__)["test_faults_are_one_line"])
 def test_faults_are_one_line(tmp_path: Path, arguments: list[str], fault: str) -> None:
     study = write_study(tmp_path)
-    assert fault in error_line(annotate("--study", study, *arguments))
+    failed(annotate("--study", study, *arguments), fault)

@@ -33,7 +33,7 @@ def test_files_are_counted_and_what_is_left_out_is_named_once_for_a_folder(
         yaml.safe_dump({"share": 0.01, "files": paper}, sort_keys=False)
     )
     monkeypatch.chdir(tmp_path)
-    done = succeeded(run_recipe("counts", "--paper", "counts.yaml"))
+    done = succeeded(run_recipe("counts", paper="counts.yaml"))
     assert done.stdout == (tmp_path / "reports/counts.md").read_text()
     assert done.stdout.splitlines() == [
         "| file | paper | in proportion | here | left out, and why |",
