@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pyarrow.parquet
@@ -16,8 +17,8 @@ from doubles.publishable import ABOUT, agreement, card_of, sharded, trained
 from doubles.tiny_bart import build_bart, build_bert, build_roberta
 from doubles.tiny_dataset import build_instructions
 from doubles.tiny_model import build_tiny_model
-from factories import read
-from programs import ROOT, SAMPLE, error_line, flags, run_recipe, succeeded
+from factories import read, read_json
+from programs import ROOT, SAMPLE, failed, flags, run_recipe, succeeded, told
 
 from automedeval.models.checkpoints import fingerprint
 
@@ -43,18 +44,29 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
 
 
-def publish(
-    hub: HubDouble, home: Path, *arguments: object, token: str | None = WRITER
-) -> subprocess.CompletedProcess:
-    done = run_recipe("publish", *arguments, env=hub.environment(home, token))
-    assert WRITER not in done.stdout + done.stderr
-    assert "pushed" not in done.stdout or done.returncode == 0
-    return done
+class Publisher:
+    """Publishes to a double of the Hub; no token is ever printed."""
+
+    def __init__(self, hub: HubDouble, home: Path):
+        self.hub, self.home = hub, home
+
+    def run(
+        self, kind: str, folder: Path, repo: str, *words: object, token: str | None = WRITER
+    ) -> subprocess.CompletedProcess:
+        env = self.hub.environment(self.home, token)
+        done = run_recipe("publish", kind, folder, *words, repo=repo, env=env)
+        assert WRITER not in done.stdout + done.stderr
+        assert "pushed" not in done.stdout or done.returncode == 0
+        return done
+
+    def push(self, *given: object) -> str:
+        """Return the last line of a push that succeeds."""
+        return succeeded(self.run(*given)).stdout.splitlines()[-1]
 
 
-def pushed(done: subprocess.CompletedProcess) -> str:
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()[-1]
+@pytest.fixture
+def publisher(hub: HubDouble, tmp_path: Path) -> Publisher:
+    return Publisher(hub, tmp_path)
 
 
 def contents(repo: Repo) -> dict[str, bytes]:
@@ -65,185 +77,149 @@ def files(folder: Path) -> dict[str, bytes]:
     return {
         path.relative_to(folder).as_posix(): path.read_bytes()
         for path in folder.rglob("*")
-        if path.is_file()
+        if path.is_file() and path.parent.name != "__pycache__"
     }
 
 
 @pytest.mark.slow
 def test_what_was_pushed_comes_back_where_there_is_no_source_tree(
-    hub, checkpoint, dataset, wheel, tmp_path
+    hub, publisher, checkpoint, dataset, wheel, tmp_path
 ) -> None:
     results, space = agreement(tmp_path / "results"), "src/automedeval/metrics/rationale_score"
-    done = publish(hub, tmp_path, "dataset", dataset, "--repo", "org/instructions")
+    said = publisher.push("dataset", dataset, "org/instructions")
     rows = hub.repos["dataset", "org/instructions"]
-    assert pushed(done) == f"pushed {hub.url}/datasets/org/instructions/commit/{rows.head}"
-    done = publish(
-        hub, tmp_path, "model", checkpoint, "--repo", "org/judge", *ABOUT, "--agreement", results
-    )
+    assert said == f"pushed {hub.url}/datasets/org/instructions/commit/{rows.head}"
+    said = publisher.push("model", checkpoint, "org/judge", *ABOUT, "--agreement", results)
     judge = hub.repos["model", "org/judge"]
-    assert pushed(done) == f"pushed {hub.url}/org/judge/commit/{judge.head}"
+    assert said == f"pushed {hub.url}/org/judge/commit/{judge.head}"
     # the metric as docs/publish.md says
-    hf = (
-        Path(sys.executable).parent / "hf",
-        "upload",
-        "org/rationale_score",
-        space,
-        "--repo-type",
-        "space",
-    )
-    subprocess.run(
-        [*hf, "--exclude", "*.pyc"], cwd=ROOT, env=hub.environment(tmp_path, WRITER), check=True
-    )
+    hf = [Path(sys.executable).parent / "hf", "upload", "org/rationale_score", space]
+    hf += ["--repo-type", "space", "--exclude", "*.pyc"]
+    subprocess.run(hf, cwd=ROOT, env=hub.environment(tmp_path, WRITER), check=True)
     score = hub.repos["space", "org/rationale_score"]
 
     # one commit each, private unless said otherwise, and every byte but the cards' as it is here
-    for repo, folder, public in (
-        (rows, dataset, False),
-        (judge, checkpoint, False),
-        (score, ROOT / space, True),
+    rubric = {f"rubric/{name}" for name in RUBRIC}
+    for repo, folder, added in (
+        (rows, dataset, set()),
+        (judge, checkpoint, rubric),
+        (score, ROOT / space, set()),
     ):
-        assert (len(repo.revisions), repo.private) == (2, not public)
-        sent, here = (
-            contents(repo),
-            {path: text for path, text in files(folder).items() if "__pycache__" not in path},
-        )
-        rubric = {path for path in sent if path.startswith("rubric/")}
-        assert rubric == ({f"rubric/{name}" for name in RUBRIC} if repo is judge else set())
-        sent = {path: text for path, text in sent.items() if path not in rubric}
-        assert sent.keys() == here.keys()
-        assert {path for path in sent if sent[path] != here[path]} <= {"README.md"}
+        assert (len(repo.revisions), repo.private) == (2, repo is not score)
+        sent, here = contents(repo), files(folder)
+        assert sent.keys() == here.keys() | added
+        assert {path for path in here if sent[path] != here[path]} <= {"README.md"}
     assert b'load_dataset("org/instructions")' in contents(rows)["README.md"]
     assert sum(file.lfs for file in judge.files.values()) > 2
 
     models = build_roberta(tmp_path / "roberta"), build_bart(tmp_path / "bart")
     loaded = load_back(hub, unpack(wheel, tmp_path / "wheel"), tmp_path / "elsewhere", models)
     ((valid, scores, expected, rationale),) = loaded["verdicts"]
-    assert (valid, len(scores), len(expected)) == (True, 2, 2)
-    assert isinstance(rationale, str)
-    assert loaded["rows"] == {
-        name: pyarrow.parquet.read_table(dataset / f"{name}.parquet")["prompt_digest"].to_pylist()
-        for name in ("stage1", "stage2", "test")
-    }
+    assert (valid, len(scores), len(expected), type(rationale)) == (True, 2, 2, str)
+    for name in ("stage1", "stage2", "test"):
+        written = pyarrow.parquet.read_table(dataset / f"{name}.parquet")
+        assert loaded["rows"][name] == written["prompt_digest"].to_pylist()
     scores = loaded["scores"]
     different, same = scores["bert_score"]["f1"]
     assert different < 0.999 < same < 1.001
     assert all(value < 0 for value in scores["bart_score"])
 
 
-def test_no_path_of_this_machine_goes_out(hub: HubDouble, tiny_model: Path, tmp_path: Path) -> None:
+def test_no_path_of_this_machine_goes_out(
+    hub: HubDouble, publisher: Publisher, tiny_model: Path, tmp_path: Path
+) -> None:
     home = tmp_path / "home" / "a.name"
     home.mkdir(parents=True)
     study = Study(home)
-    assert study.build().returncode == 0
-    pushed(publish(hub, tmp_path, "dataset", study.output, "--repo", "org/data"))
-    start, record = (
-        trained(tiny_model, home / "base"),
-        {"arguments": {"output_dir": str(home / "judge")}},
-    )
-    judge = trained(tiny_model, home / "judge", start=str(start), base=str(start), **record)
-    written = judge / "training" / "record.json"
-    training = json.loads(written.read_text())
+    succeeded(study.build())
+    publisher.push("dataset", study.output, "org/data")
+    start = str(trained(tiny_model, home / "base"))
+    record = {"arguments": {"output_dir": str(home / "judge")}}
+    judge = trained(tiny_model, home / "judge", start=start, base=start, **record)
+    training = read_json(judge / "training" / "record.json")
     training["history"][0]["dataset"] = str(home / "data")
-    written.write_text(json.dumps(training))
+    (judge / "training" / "record.json").write_text(json.dumps(training))
     (judge / "adapter").mkdir()
     (judge / "adapter" / "README.md").write_text(f"---\nbase_model: {start}\n---\n")
-    (judge / "adapter" / "adapter_config.json").write_text(
-        json.dumps({"base_model_name_or_path": str(start)})
-    )
-    results = json.loads(agreement(home / "results").read_text())
+    config = json.dumps({"base_model_name_or_path": start})
+    (judge / "adapter" / "adapter_config.json").write_text(config)
+    results = read_json(agreement(home / "results"))
     results["cases"]["file"] = "/home/a.name/cases.jsonl"
     (home / "agreement.json").write_text(json.dumps(results))
-    command = (
-        "model",
-        judge,
-        "--repo",
-        "org/judge",
-        *ABOUT,
-        "--agreement",
-        home / "agreement.json",
-    )
-    pushed(publish(hub, tmp_path, *command))
-    for repo, folder in (
-        (hub.repos["dataset", "org/data"], study.output),
-        (hub.repos["model", "org/judge"], judge),
-    ):
-        sent, here = contents(repo), files(folder)
-        assert any(b"a.name" in text for text in here.values())
-        assert [
-            path
-            for path, text in sent.items()
-            if b"a.name" in text or str(tmp_path).encode() in text
-        ] == []
-        untouched = {
-            path for path, text in here.items() if b"a.name" not in text and path != "README.md"
-        }
-        assert all(sent[path] == here[path] for path in untouched)
-    sent = contents(hub.repos["model", "org/judge"])
+    publisher.push("model", judge, "org/judge", *ABOUT, "--agreement", home / "agreement.json")
+    data, model = hub.repos["dataset", "org/data"], hub.repos["model", "org/judge"]
+    for repo, folder in ((data, study.output), (model, judge)):
+        here, sent = files(folder), contents(repo)
+        private = {path for path, text in here.items() if b"a.name" in text}
+        assert private
+        places = (b"a.name", str(tmp_path).encode())
+        assert not [path for path in sent if any(place in sent[path] for place in places)]
+        assert {path for path in here if sent[path] != here[path]} <= private | {"README.md"}
+    sent = contents(model)
     record = json.loads(sent["training/record.json"])
     names = (record["start"], record["arguments"]["output_dir"], record["history"][0]["dataset"])
     assert names == ("base", "judge", "data")
     assert b"| stage1 | data, `abcdef012345` |" in sent["README.md"]
-    run = json.loads(contents(hub.repos["dataset", "org/data"])["run.json"])
+    run = json.loads(contents(data)["run.json"])
     assert run["arguments"]["cases"] == ["made-up=cases.jsonl"]
 
 
-def test_a_dry_run_lists_every_file_with_its_size_and_sends_nothing(hub, dataset, tmp_path) -> None:
+def test_a_dry_run_lists_every_file_with_its_size_and_sends_nothing(
+    hub, publisher, dataset, tmp_path
+) -> None:
     folder = shutil.copytree(dataset, tmp_path / "data")
     for name in (".lock", "checkpoint-12/model.safetensors", ".git/config"):
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text("x")
-    done = publish(
-        hub, tmp_path, "dataset", folder, "--repo", "org/a-longer-name", "--dry_run", token=None
-    )
-    *listed, total, last = done.stdout.splitlines()
-    sizes = {path: int(size.replace(",", "")) for size, path in (line.split() for line in listed)}
+    done = publisher.run("dataset", folder, "org/a-longer-name", "--dry_run", token=None)
+    *listed, total, last = succeeded(done).stdout.splitlines()
     here = {name: len(text) for name, text in files(dataset).items()}
     here["README.md"] += len("org/a-longer-name") - len("tiny")
-    assert sizes == here
+    sizes = (line.split() for line in listed)
+    assert {path: int(size.replace(",", "")) for size, path in sizes} == here
     assert total == f"{len(here)} files, {sum(here.values()):,} bytes; 3 left out"
-    assert (last, hub.requests, done.returncode) == ("dry run: nothing was sent", [], 0)
+    assert (last, hub.requests) == ("dry run: nothing was sent", [])
 
 
 def test_the_same_push_again_adds_no_commit_and_a_changed_one_adds_one(
-    hub, dataset, tmp_path
+    hub, publisher, dataset, tmp_path
 ) -> None:
     folder = shutil.copytree(dataset, tmp_path / "data")
-    first = pushed(publish(hub, tmp_path, "dataset", folder, "--repo", "org/data"))
-    assert pushed(publish(hub, tmp_path, "dataset", folder, "--repo", "org/data")) == first
+    command = ("dataset", folder, "org/data")
+    first = publisher.push(*command)
+    assert publisher.push(*command) == first
     repo, arrived = hub.repos["dataset", "org/data"], list(hub.put)
     assert (len(repo.revisions), len(arrived)) == (2, 3)
 
     (folder / "dropped.jsonl").write_text('{"case_id": "one"}\n')
-    second = pushed(publish(hub, tmp_path, "dataset", folder, "--repo", "org/data"))
-    assert second != first
+    assert publisher.push(*command) != first
     assert repo.messages[-1].startswith("Publish dataset with AutoMedEval ")
     assert (hub.put, len(repo.revisions)) == (arrived, 3)
 
     # what is no longer in the folder is not removed from the Hub
     (folder / "dropped.jsonl").unlink()
-    line = error_line(publish(hub, tmp_path, "dataset", folder, "--repo", "org/data"))
-    assert "holds what is not published: dropped.jsonl; remove it there" in line
+    said = "holds what is not published: dropped.jsonl; remove it there"
+    failed(publisher.run(*command), said)
     assert ("dropped.jsonl" in repo.files, len(repo.revisions)) == (True, 3)
 
 
+@pytest.mark.parametrize(
+    ("public", "other", "said"),
+    [
+        ("true", "false", "is public; --public true pushes there"),
+        ("false", "true", "is private; publish to a new"),
+    ],
+)
 def test_a_repository_keeps_its_visibility(
-    hub: HubDouble, checkpoint: Path, tmp_path: Path
+    hub: HubDouble, publisher: Publisher, checkpoint: Path, public: str, other: str, said: str
 ) -> None:
-    for name, public in (("org/open", "true"), ("org/closed", "false")):
-        command = ("model", checkpoint, "--repo", name, *ABOUT, "--public")
-        pushed(publish(hub, tmp_path, *command, public))
-        repo = hub.repos["model", name]
-        assert repo.private == (public == "false")
-        before, asked = dict(repo.revisions), len(hub.requests)
-        other = "false" if public == "true" else "true"
-        line = error_line(publish(hub, tmp_path, *command, other))
-        said = {
-            "true": "is public; --public true pushes there",
-            "false": "is private; publish to a new",
-        }
-        assert f"{name}: {said[public]}" in line
-        assert {method for method, _ in hub.requests[asked:]} <= {"GET", "HEAD"}
-        assert (dict(repo.revisions), repo.private) == (before, public == "false")
+    command = ("model", checkpoint, "org/judge", *ABOUT, "--public")
+    publisher.push(*command, public)
+    repo = hub.repos["model", "org/judge"]
+    before, asked = dict(repo.revisions), len(hub.requests)
+    failed(publisher.run(*command, other), f"org/judge: {said}")
+    assert {method for method, _ in hub.requests[asked:]} <= {"GET", "HEAD"}
+    assert (dict(repo.revisions), repo.private) == (before, public == "false")
 
 
 PROGRAM = """
@@ -317,97 +293,81 @@ def shelf(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shelf]:
 def test_a_judge_and_its_cases_are_of_the_named_revision(
     shelf: Shelf, tmp_path: Path, tag: str
 ) -> None:
-    asked = [
-        "--judge",
-        f"org/judge{tag}",
-        "--cases",
-        f"org/cases{tag}",
-        "--output",
-        tmp_path,
-        "--max_new_tokens",
-        4,
-    ]
-    succeeded(shelf.run("recipes/judge.py", *asked))
+    names = {"judge": f"org/judge{tag}", "cases": f"org/cases{tag}"}
+    options = flags(**names, output=tmp_path, max_new_tokens=4)
+    succeeded(shelf.run("recipes/judge.py", *options))
     commits, place = (shelf.v1, shelf.folder / "0") if tag else (shelf.main, shelf.folder / "1")
     (verdict,) = read(tmp_path / "verdicts.jsonl")
-    assert verdict["judge"] == f"org/judge{tag}"
-    assert verdict["checkpoint"] == fingerprint(place / "judge", [])
-    assert verdict["case_id"] == json.loads((place / "cases" / "test.jsonl").read_text())["id"]
+    assert (verdict["judge"], verdict["checkpoint"]) == (
+        names["judge"],
+        fingerprint(place / "judge", []),
+    )
+    assert verdict["case_id"] == read(place / "cases" / "test.jsonl")[0]["id"]
     (run,) = tmp_path.glob("run-*.json")
     expected = {f"{name}{tag}": commits[name] for name in ("org/cases", "org/judge")}
-    assert json.loads(run.read_text())["revisions"] == expected
+    assert read_json(run)["revisions"] == expected
 
 
 @pytest.mark.slow
 def test_training_records_the_revisions_of_base_and_data(shelf: Shelf, tmp_path: Path) -> None:
+    out = tmp_path / "out"
     names = {"model_name_or_path": "org/judge@v1", "dataset_name": "org/instructions@v1"}
-    paths = flags(**names, output_dir=tmp_path / "out")
-    config = [
-        "--config",
-        "recipes/runs/automedeval-135m/stage1.yaml",
-        "--bf16",
-        "false",
-        "--num_train_epochs",
-        1,
-    ]
-    done = succeeded(shelf.run("recipes/sft.py", *config, *paths))
-    assert "stage1: 4 rows" in done.stdout, "the first revision has four rows, the second has three"
-    record = json.loads((tmp_path / "out" / "training" / "record.json").read_text())
+    config = {"config": "recipes/runs/automedeval-135m/stage1.yaml", "num_train_epochs": 1}
+    options = flags(**config, **names, bf16="false", output_dir=out)
+    # The first revision has four rows, the second has three.
+    told(shelf.run("recipes/sft.py", *options), "stage1: 4 rows")
+    record = read_json(out / "training" / "record.json")
     assert record["identity"]["start"] == fingerprint(shelf.folder / "0" / "judge", [])
-    assert (record["base"], record["base_commit"]) == ("org/judge@v1", shelf.v1["org/judge"])
+    commit = shelf.v1["org/judge"]
+    assert (record["base"], record["base_commit"]) == ("org/judge@v1", commit)
     assert record["revisions"] == {
         f"{name}@v1": shelf.v1[name] for name in ("org/instructions", "org/judge")
     }
-    assert "\nbase_model: org/judge\n" in (tmp_path / "out" / "README.md").read_text()
-    card = card_of(tmp_path / "out", base_model=None)
-    assert "\nbase_model: org/judge\n" in card
-    assert f"org/judge@v1 (commit `{shelf.v1['org/judge']}`)" in card
-    done = shelf.run("recipes/sft.py", *config, *paths, "--model_revision", "v1")
-    assert "model_name_or_path: ORG/NAME@REVISION" in error_line(done)
+    card = card_of(out, base_model=None)
+    for text in ((out / "README.md").read_text(), card):
+        assert "\nbase_model: org/judge\n" in text
+    assert f"org/judge@v1 (commit `{commit}`)" in card
+    done = shelf.run("recipes/sft.py", *options, "--model_revision", "v1")
+    failed(done, "model_name_or_path: ORG/NAME@REVISION")
 
 
 @pytest.mark.slow
 def test_every_other_name_takes_a_revision(shelf: Shelf) -> None:
     done = succeeded(shelf.run("-c", PROGRAM))
-    commits = json.loads(done.stdout.splitlines()[-1])
-    assert commits["names"] == ["org/judge@v1", "org/judge"]
-    assert commits["encoder"] == "org/encoder@v1"
-    assert commits["rows"] == [
-        json.loads((shelf.folder / "0" / "cases" / "test.jsonl").read_text())["id"]
-    ]
-    assert commits["metric"] == {"bert_model": shelf.v1["org/encoder"]}
-    read = {f"org/{name}@v1": shelf.v1[f"org/{name}"] for name in ("cases", "encoder", "judge")}
-    assert commits["commits"] == read | {"org/judge": shelf.main["org/judge"]}
-    assert commits["split"].startswith("org/cases@v1: split 'train' cannot be read: ")
-    unknown, empty, nowhere = commits["errors"]
-    assert unknown.startswith("no folder 'org/judge@v9', and no download from the Hub: ")
-    assert (
-        empty == "org/judge@: must be ORG/NAME@REVISION, with a branch, tag or commit behind the @"
-    )
-    assert nowhere.startswith("no folder 'org/nowhere@v1', and no download from the Hub: ")
+    found, commits = json.loads(done.stdout.splitlines()[-1]), shelf.v1
+    assert found["names"] == ["org/judge@v1", "org/judge"]
+    assert found["encoder"] == "org/encoder@v1"
+    cases = read(shelf.folder / "0" / "cases" / "test.jsonl")
+    assert found["rows"] == [case["id"] for case in cases]
+    assert found["metric"] == {"bert_model": commits["org/encoder"]}
+    asked = {f"org/{name}@v1": commits[f"org/{name}"] for name in ("cases", "encoder", "judge")}
+    assert found["commits"] == asked | {"org/judge": shelf.main["org/judge"]}
+    assert found["split"].startswith("org/cases@v1: split 'train' cannot be read: ")
+    for name, error in zip(("org/judge@v9", "org/judge@", "org/nowhere@v1"), found["errors"]):
+        faulty = name.endswith("@")
+        begins = f"{name}: must be ORG/NAME@REVISION" if faulty else f"no folder '{name}', and no"
+        assert error.startswith(begins)
 
 
 @pytest.mark.slow
 def test_every_refusal_is_one_line_and_leaves_what_was_there(
-    hub: HubDouble, dataset: Path, tmp_path: Path
+    hub: HubDouble, publisher: Publisher, dataset: Path
 ) -> None:
-    command = ("dataset", dataset, "--repo", "org/data")
-    assert "no token of the Hub" in error_line(publish(hub, tmp_path, *command, token=None))
+    run = partial(publisher.run, "dataset", dataset, "org/data")
+    failed(run(token=None), "no token of the Hub")
     assert hub.requests == []
-    assert "Invalid credentials" in error_line(publish(hub, tmp_path, *command, token="nonsense"))
-    assert "this token only reads" in error_line(publish(hub, tmp_path, *command, token=READER))
+    failed(run(token="nonsense"), "Invalid credentials")
+    failed(run(token=READER), "this token only reads")
     assert hub.repos == {}
     for status in (401, 403, 404, 409, 429, 500):
         hub.faults = [Fault("POST", "/commit/main", status)]
-        line = error_line(publish(hub, tmp_path, *command))
-        assert line.startswith("error: org/data: not pushed: ")
-        assert str(status) in line
+        failed(run(), "error: org/data: not pushed: ", str(status))
         assert list(hub.repos["dataset", "org/data"].files) == [".gitattributes"]
     hub.faults = [Fault("PUT", "^/lfs/", 403, times=2)]
     hub.objects.clear()
-    assert "403 Forbidden" in error_line(publish(hub, tmp_path, *command))
+    failed(run(), "403 Forbidden")
     hub.faults = []
-    assert publish(hub, tmp_path, *command).returncode == 0
+    succeeded(run())
 
 
 def test_what_somebody_else_pushed_meanwhile_is_not_overwritten(
@@ -423,13 +383,12 @@ def test_what_somebody_else_pushed_meanwhile_is_not_overwritten(
             return super()._object(wanted)
 
     with Busy() as hub:
-        line = error_line(publish(hub, tmp_path, "dataset", dataset, "--repo", "org/data"))
-        assert "412 Precondition Failed" in line
-        assert "the branch has moved" in line
+        done = Publisher(hub, tmp_path).run("dataset", dataset, "org/data")
+        failed(done, "412 Precondition Failed", "the branch has moved")
         assert hub.repos["dataset", "org/data"].messages == ["initial commit", "theirs"]
 
 
 def test_a_hub_that_is_not_there(dataset: Path, tmp_path: Path) -> None:
     with HubDouble() as hub:
         pass
-    assert "refused" in error_line(publish(hub, tmp_path, "dataset", dataset, "--repo", "org/data"))
+    failed(Publisher(hub, tmp_path).run("dataset", dataset, "org/data"), "refused")
