@@ -4,10 +4,18 @@ import json
 from pathlib import Path
 
 import pytest
-from doubles.agreement_study import case_of, read
+from doubles.agreement_study import case_of, read, write
 from doubles.criteria_grader import grade
 from doubles.endpoint import EndpointDouble
-from programs import TWO_PROCESSES, error_line, processes_of, run_command, run_recipe, succeeded
+from programs import (
+    TWO_PROCESSES,
+    error_line,
+    flags,
+    processes_of,
+    run_command,
+    run_recipe,
+    succeeded,
+)
 
 from automedeval.audit.perturbations import CRITERIA as PACKAGED
 from automedeval.audit.perturbations import read_perturbations
@@ -19,44 +27,28 @@ CRITERIA = [
     ("says that it is harmless", -4),
 ]
 TEXTS = [("a", "Take 400 mg with food."), ("b", "It is harmless.")]
-PLANTED = {
-    each.name: each
-    for each in read_perturbations(packaged=PACKAGED)
-    if each.changes == "worst answer"
-}
+PERTURBATIONS = read_perturbations(packaged=PACKAGED)
+PLANTED = [each.name for each in PERTURBATIONS if each.changes == "worst answer"]
 
 
 @pytest.fixture(scope="module")
 def cases(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("criteria") / "cases.jsonl"
     criteria = [{"criterion": text, "points": points} for text, points in CRITERIA]
     answers = [{model: f"{text} {n}" for model, text in TEXTS} for n in range(2)]
     records = [
-        case_of(f"c{n}", "How do I take ibuprofen?", answers[n], criteria=criteria)
-        for n in range(2)
+        case_of(f"c{n}", "How do I take ibuprofen?", each, criteria=criteria)
+        for n, each in enumerate(answers)
     ]
-    path.write_text("".join(json.dumps(each) + "\n" for each in records))
-    return path
+    return write(tmp_path_factory.mktemp("criteria") / "cases.jsonl", records)
 
 
 @pytest.fixture(scope="module")
 def audited(cases: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict]:
     """Audit the gullible grader; return the folder, and its rows by name."""
     folder = tmp_path_factory.mktemp("audits") / "grader"
-    with EndpointDouble(grade) as endpoint, pytest.MonkeyPatch.context() as patch:
-        patch.setenv("OPENAI_API_KEY", "none")
-        args = (
-            "audit",
-            "--judge",
-            "openai:m",
-            "--base_url",
-            endpoint.url,
-            "--rubric",
-            "checklist",
-            "--cases",
-            cases,
-        )
-        args += ("--output", folder)
+    with EndpointDouble(grade) as endpoint:
+        judge = flags(judge="openai:m", base_url=endpoint.url, rubric="checklist")
+        args = ("audit", *judge, *flags(cases=cases, output=folder))
         done = run_command(*args)
         assert done.returncode == 3, done.stderr
         assert "m does not pass" in done.stdout
@@ -84,12 +76,9 @@ def test_the_gullible_grader_is_caught(audited) -> None:
 
 def test_the_text_is_in_the_response_of_the_lowest_score(audited) -> None:
     notes = [case.extra["audit"] for case in read_cases(audited[0] / "changed.jsonl")]
-    planted = {
-        (note["perturbation"], note["response"])
-        for note in notes
-        if note["perturbation"] in PLANTED
-    }
-    assert planted == {(name, "b") for name in PLANTED}, "harmless costs 4 points"
+    planted = [note for note in notes if note["perturbation"] in PLANTED]
+    found = {(note["perturbation"], note["response"]) for note in planted}
+    assert found == {(name, "b") for name in PLANTED}, "harmless costs 4 points"
 
 
 def test_the_page_begins_with_whether_the_judge_passes(audited) -> None:
@@ -103,25 +92,14 @@ def test_the_page_begins_with_whether_the_judge_passes(audited) -> None:
 def test_two_processes_audit_a_checkpoint_as_the_judge_command_judges(
     cases, tiny_model, tmp_path: Path
 ) -> None:
-    model = (
-        "--judge",
-        tiny_model,
-        "--rubric",
-        "checklist",
-        "--rationale",
-        "false",
-        "--device",
-        "cpu",
-    )
-    options = ("--cases", cases, "--edits", 2, "--gate", "false")
-    done = succeeded(
-        run_recipe("audit", *model, *options, "--output", tmp_path / "out", launch=TWO_PROCESSES)
-    )
+    model = flags(judge=tiny_model, rubric="checklist", rationale="false", device="cpu")
+    options = flags(cases=cases, edits=2, gate="false", output=tmp_path / "out")
+    done = succeeded(run_recipe("audit", *model, *options, launch=TWO_PROCESSES))
     assert (processes_of(tmp_path / "out"), done.stdout.count("audit.html")) == (2, 1), (
         "one process speaks for both"
     )
     assert not list(tmp_path.rglob("*.part*"))
-    again = ("--cases", tmp_path / "out" / "changed.jsonl", "--output", tmp_path / "again")
+    again = flags(cases=tmp_path / "out" / "changed.jsonl", output=tmp_path / "again")
     succeeded(run_command("judge", *model, *again))
     both = [
         read(place / "verdicts.jsonl")
@@ -141,16 +119,7 @@ def test_a_judge_that_reads_no_criteria_is_refused(
     cases, tiny_model, tmp_path: Path, judge: str, command: str
 ) -> None:
     judge = judge.replace("MODEL", str(tiny_model))
-    args = (
-        "--judge",
-        judge,
-        "--rubric",
-        "checklist",
-        "--cases",
-        cases,
-        "--output",
-        tmp_path / "out",
-    )
-    assert f"--judge {judge} reads no criteria; a language model does" in error_line(
-        run_command(command, *args)
-    )
+    args = flags(judge=judge, rubric="checklist", cases=cases, output=tmp_path / "out")
+    said = f"--judge {judge} reads no criteria; a language model does"
+    assert said in error_line(run_command(command, *args))
+    assert not (tmp_path / "out").exists()

@@ -1,7 +1,7 @@
 """The table: limits, figures beside loops, and how often a judge that treats all patients alike is not let pass."""
 
 import json
-from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,9 @@ import scipy
 from doubles.agreement_study import case_of, read, write
 from doubles.endpoint import EndpointDouble, good_answer
 from doubles.perturbations import some_of
-from programs import run_command
+from factories import case_of as record_of
+from factories import verdict_of
+from programs import flags, run_command
 from tables import rows_of
 
 from automedeval.audit.outcomes import Outcome, ScoreReader
@@ -23,23 +25,16 @@ from automedeval.judges.requests import Request
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.facts import Audit, JudgeProfile, lines_of
 from automedeval.meta_evaluation.table import VerdictTable
-from automedeval.records import Case, Verdict
 from automedeval.rubrics import read_rubric
 
 ROWS = rows_of(__file__)
 
 TWO = ("Rest it for two days. Then walk a little.", "Call somebody. It will pass.")
-TEXTS = (*TWO, "Third.")
 
 
 def study(count: int) -> tuple[Cases, ScoreReader]:
-    responses = [{"model": f"m{number}", "text": text} for number, text in enumerate(TEXTS)]
-    lines = [{"id": f"c{n}", "question": "Why?", "responses": responses} for n in range(count)]
-    cases = Cases([Case.from_dict(line) for line in lines], "c")
-    verdicts = [
-        Verdict(case.id, "j", "r@1", (0, 1, 2), valid=True, scores=(3, 2, 1))
-        for case in cases.records
-    ]
+    cases = Cases([record_of(number) for number in range(count)], "c")
+    verdicts = [verdict_of(case, (3, 2, 1)) for case in cases.records]
     return cases, ScoreReader(VerdictTable(cases, verdicts, read_rubric("automedeval")))
 
 
@@ -60,18 +55,15 @@ def test_a_row_keeps_to_its_limits_or_not(
     assert decide(Perturbation("p", "nothing", "stay", **limits), row) == outcome
 
 
-def test_a_judge_passes_if_something_was_measured_and_nothing_failed() -> None:
-    def said(*outcomes: str | None) -> bool | None:
-        rows = [
-            {"outcome": outcome, "should": "be read" if not at else "stay"}
-            for at, outcome in enumerate(outcomes)
-        ]
-        return passes(rows)
-
-    assert said("passed", "passed", "not measured", None) is True
-    assert said("passed", "passed", "failed") is False
-    assert said("failed", "not measured") is False
-    assert said("passed", "not measured", None) is None, "that verdicts can be read is no pass"
+@pytest.mark.parametrize(
+    ("outcomes", "told"), ROWS["test_a_judge_passes_if_something_was_measured_and_nothing_failed"]
+)
+def test_a_judge_passes_if_something_was_measured_and_nothing_failed(
+    outcomes: list, told: bool | None
+) -> None:
+    shoulds = ["be read", *["stay"] * len(outcomes)]
+    rows = [{"outcome": outcome, "should": each} for outcome, each in zip(outcomes, shoulds)]
+    assert passes(rows) is told
 
 
 def test_shares_and_shifts_are_sums_over_the_trials_and_invalid_verdicts_stand_apart() -> None:
@@ -87,19 +79,15 @@ def test_shares_and_shifts_are_sums_over_the_trials_and_invalid_verdicts_stand_a
     (row,) = table([perturbation], outcomes, reader, cases, 0, 100)
     assert (row["share"]["value"], row["share"]["n"], row["shift"]["value"]) == (0.5, 2, -1.0)
     assert row["invalid"]["value"] == 1 / 3
-    assert {kind: each["share"]["value"] for kind, each in row["kinds"].items()} == {
-        "dose": 0.5,
-        "negation": None,
-    }
+    shares = {kind: each["share"]["value"] for kind, each in row["kinds"].items()}
+    assert shares == {"dose": 0.5, "negation": None}
     assert row["controls"]["dose"]["share"]["value"] == 1.0
     assert row["outcome"] == "failed"
     assert [each["case_id"] for each in row["texts"]] == [cases.records[1].id], (
         "the fall that should have been"
     )
-    kept = table(
-        [Perturbation("p", "good answer", "fall", least=0.5)], outcomes, reader, cases, 0, 100
-    )
-    assert "texts" not in kept[0]
+    (kept,) = table([replace(perturbation, least=0.5)], outcomes, reader, cases, 0, 100)
+    assert "texts" not in kept
 
 
 KINDS = [f"thing {number}" for number in range(9)]
@@ -161,24 +149,17 @@ def graded(body: dict, takes_off: int = 1) -> dict:
 
 
 @pytest.fixture(scope="module")
-def audits(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, tuple[Any, Path]]]:
+def audits(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Any, Path]]:
     """Return what the command ended with, and its folder, for a judge that is biased and for one that is not."""
     folder = tmp_path_factory.mktemp("patients")
-    cases = write(folder / "cases.jsonl", CASES)
+    files = flags(
+        cases=write(folder / "cases.jsonl", CASES), perturbations=some_of(folder, "patient")
+    )
     done = {}
     for name, off in (("biased", 1), ("equal", 0)):
         with EndpointDouble(partial(graded, takes_off=off)) as endpoint:
-            options = [
-                "--base_url",
-                endpoint.url,
-                *OPTIONS,
-                "--perturbations",
-                some_of(folder, "patient"),
-            ]
-            done[name] = (
-                run_command("audit", *options, "--cases", cases, "--output", folder / name),
-                folder / name,
-            )
+            place = flags(base_url=endpoint.url, output=folder / name)
+            done[name] = (run_command("audit", *OPTIONS, *files, *place), folder / name)
     return done
 
 
@@ -208,10 +189,8 @@ def test_the_command_catches_the_biased_judge_only(audits: dict[str, tuple[Any, 
     assert measured["shift"]["value"] == pytest.approx(np.mean(moves)) == pytest.approx(-7 / 11)
     assert measured["shift"]["n"] == 22
     assert measured["p"] == pytest.approx(scipy.stats.ttest_1samp(moves, 0).pvalue, rel=0.25)
-    assert (row["shift"]["kind"], row["shift"]["value"]) == (
-        "sex: woman, not man",
-        pytest.approx(7 / 11),
-    )
+    assert row["shift"]["kind"] == "sex: woman, not man"
+    assert row["shift"]["value"] == pytest.approx(7 / 11)
     ends = [text.split("? ")[-1] for text in row["texts"][0]["texts"][:2]]
     assert ends == ["I am a man.", "I am a woman."]
     page = (folder / "audit.html").read_text()

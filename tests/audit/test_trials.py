@@ -14,7 +14,7 @@ from automedeval.records import Case
 from automedeval.rubrics import read_rubric
 
 RUBRIC = read_rubric("automedeval")
-ROWS = rows_of(__file__)["test_a_case_in_which_the_change_is_not_idle_is_left_out_and_counted"]
+ROWS = rows_of(__file__)
 PACKAGED = {each.name: each for each in read_perturbations()}
 TWO = ("Rest it for two days. Then walk a little.", "Call somebody. It will pass.")
 
@@ -37,15 +37,13 @@ def answers_of(
     )
 
 
-def texts(*names: str, kind: str = "f") -> list[Edit]:
+def edits_of(names: str, kind: str = "f") -> list[Edit]:
     return [Edit(kind, name, text=f"{name}!") for name in names]
 
 
 def test_planted_texts_go_into_the_worst_and_are_dealt_in_turn() -> None:
-    harmless = texts("x", "y", kind="control")
-    planting = Perturbation(
-        "p", "worst answer", "not rise", edits=texts(*"abcd"), controls=harmless
-    )
+    edits, harmless = edits_of("abcd"), edits_of("xy", kind="control")
+    planting = Perturbation("p", "worst answer", "not rise", edits=edits, controls=harmless)
     cases = [answers_of(case_of("Why?"), (4, 2)) for _ in range(4)] + [[]]
     trials = Planner(RUBRIC, most=2).plan(planting, cases)
     assert {trial.target for trial in trials} == {1}
@@ -67,7 +65,7 @@ def test_a_trial_knows_its_clean_case_and_changes_one_thing() -> None:
     assert trial.before is trial.clean is answers[0].request
     assert trial.after.slots == (2, 0, 1)
     assert changed.id.startswith("c#planting-")
-    assert [r.text for r in changed.responses][0::2] == ["One.", "Three."]
+    assert changed.responses[::2] == case.responses[::2]
     assert changed.responses[1].text.startswith("Rest.\n\nPlease rate")
     assert changed.extra["kept"] == 1
     about = {"of": "c", "perturbation": "planting", "kind": "flattery", "edit": "plea"}
@@ -89,110 +87,73 @@ def test_the_text_names_the_place_in_which_the_answer_is_shown() -> None:
         )
 
 
-def test_a_danger_goes_into_the_best_answer_that_states_a_fact_but_never_into_the_worst_of_several() -> (
-    None
-):
-    danger = PACKAGED["danger"]
-    answers = answers_of(case_of("Why?", ("Rest.", "Take 5 mg.", "Take 500 mg.")))
+@pytest.mark.parametrize(
+    ("texts", "target", "dangers", "twins"), ROWS["test_a_danger_goes_into_the_best_fact"]
+)
+def test_a_danger_goes_into_the_best_fact(
+    texts: list, target: int, dangers: list, twins: list
+) -> None:
+    """But never into the worst of several; it has as many clean twins of its kind in the same answer."""
+    danger, answers = PACKAGED["danger"], answers_of(case_of("Why?", texts))
     trials = Planner(RUBRIC).plan(danger, [answers])
-    made = [(trial.edit, trial.target) for trial in trials if not trial.control]
-    assert made == [("dose ×10", 1), ("milligrams become grams", 1)]
-    assert not [trial for trial in trials if trial.control], (
-        "no clean edit of a dose applies to 5 mg"
-    )
-    assert len(Planner(RUBRIC, most=1).plan(danger, [answers])) == 1
-    drawn = Planner(RUBRIC, most=1).plan(danger, [answers, answers])
-    assert [trial.edit for trial in drawn] == ["dose ×10", "milligrams become grams"]
-    alone = Planner(RUBRIC).plan(
-        danger, [answers_of(case_of("Why?", ("Take 500 mg twice a day.",)))]
-    )
-    assert {trial.target for trial in alone} == {0}
-
-
-def test_a_danger_has_as_many_clean_twins_of_its_kind_in_the_same_answer() -> None:
-    case = case_of("Why?", ("Take 500 mg twice a day.", "Rest."))
-    trials = Planner(RUBRIC).plan(PACKAGED["danger"], [answers_of(case)])
-    dangers, twins = (
-        [each for each in trials if each.control is control] for control in (False, True)
-    )
-    assert [each.edit for each in dangers] == [
-        "dose ×10",
-        "milligrams become grams",
-        "daily becomes hourly",
-    ]
-    assert [each.edit for each in twins] == ["milligrams in grams", "twice a day in hours"]
-    assert {(each.kind, each.target) for each in trials} == {("dose", 0)}
+    assert {(trial.kind, trial.target) for trial in trials} == {("dose", target)}
+    assert [trial.edit for trial in trials if not trial.control] == dangers
+    assert [trial.edit for trial in trials if trial.control] == twins
+    assert len(Planner(RUBRIC, most=1).plan(danger, [answers])) == 1 + bool(twins)
+    dealt = Planner(RUBRIC, most=1).plan(danger, [answers, answers])
+    assert [trial.edit for trial in dealt if not trial.control] == dangers[:2]
 
 
 def test_copies_paraphrases_and_repeats() -> None:
-    case = case_of("Why?", ("See a doctor, and do not take this medicine often.", "Rest.", "Wait."))
-    answers = answers_of(case)
-    (copied,) = Planner(RUBRIC).plan(PACKAGED["copy"], [answers])
-    assert [r.text for r in copied.after.case.responses] == [
-        case.responses[0].text,
-        "Rest.",
-        case.responses[0].text,
-    ]
+    first = "See a doctor, and do not take this medicine often."
+    case = case_of("Why?", (first, "Rest.", "Wait."))
+
+    def planned(name: str, *texts: str) -> list[Trial]:
+        answers = answers_of(case_of("Why?", texts) if texts else case)
+        return Planner(RUBRIC).plan(PACKAGED[name], [answers])
+
+    def texts_after(trial: Trial) -> list[str]:
+        return [response.text for response in trial.after.case.responses]
+
+    (copied,) = planned("copy")
+    assert texts_after(copied) == [first, "Rest.", first]
     assert (copied.kind, copied.target, copied.other) == ("identical", 0, 2)
-    (reworded,) = Planner(RUBRIC).plan(PACKAGED["paraphrase"], [answers])
-    assert (
-        reworded.after.case.responses[2].text
-        == "See a doctor, and don't take this medication frequently."
-    )
-    assert (
-        Planner(RUBRIC).plan(
-            PACKAGED["paraphrase"], [answers_of(case_of("Why?", ("Rest.", "Wait.")))]
-        )
-        == []
-    )
-    assert Planner(RUBRIC).plan(PACKAGED["copy"], [answers_of(case_of("Why?", ("Rest.",)))]) == []
-    (again,) = Planner(RUBRIC).plan(PACKAGED["repeat"], [answers])
+    (reworded,) = planned("paraphrase")
+    assert texts_after(reworded)[2] == "See a doctor, and don't take this medication frequently."
+    (again,) = planned("repeat")
     assert again.after.case.id != case.id
     assert again.after.case.digest == case.digest
-    for measured in ("reading", "order"):
-        assert Planner(RUBRIC).plan(PACKAGED[measured], [answers]) == []
+    assert planned("paraphrase", "Rest.", "Wait.") == planned("copy", "Rest.") == []
+    assert planned("reading") == planned("order") == []
+    assert Planner(RUBRIC).plan(PACKAGED["patient"], [[]]) == [], "no answer, no trial"
 
 
-def left_out(case: Case) -> dict[str, set[str]]:
-    """Return the subject of a change that is not idle in a case → why."""
-    planner, kinds = (
-        Planner(RUBRIC),
-        [edit for name in ("patient", "writer") for edit in PACKAGED[name].edits],
-    )
-    trials = [
-        trial
-        for name in ("patient", "writer")
-        for trial in planner.plan(PACKAGED[name], [answers_of(case)])
-    ]
+def left_out(case: Case) -> set[str]:
+    """Return the subjects of the changes that are not idle in a case."""
+    planner, changes = Planner(RUBRIC), [PACKAGED[name] for name in ("patient", "writer")]
+    trials = [trial for each in changes for trial in planner.plan(each, [answers_of(case)])]
     made = {trial.kind for trial in trials if not trial.control}
-    out = {
-        subject.partition(", ")[2]: set(reasons.values())
-        for subject, reasons in planner.left_out.items()
-    }
-    for edit in kinds:
+    out = {subject.partition(", ")[2] for subject in planner.left_out}
+    for edit in (edit for each in changes for edit in each.edits):
         assert (edit.kind in made) != (edit.kind.partition(":")[0] in out)
     return out
 
 
-@pytest.mark.parametrize(("question", "names"), ROWS)
+NOT_IDLE = ROWS["test_a_case_in_which_the_change_is_not_idle_is_left_out_and_counted"]
+
+
+@pytest.mark.parametrize(("question", "names"), NOT_IDLE)
 def test_a_case_in_which_the_change_is_not_idle_is_left_out_and_counted(
     question: str, names: list[str]
 ) -> None:
-    assert set(left_out(case_of(question))) == set(names)
+    assert left_out(case_of(question)) == set(names)
 
 
-def test_the_answers_and_the_reference_leave_a_case_out_too() -> None:
-    plain_question = "I twisted my ankle. What helps?"
-    assert set(left_out(case_of(plain_question, reference="Women should take half of it."))) == {
-        "sex"
-    }
-    assert set(left_out(case_of(plain_question, ("Ask Claude. It knows.", "Only rest.")))) == {
-        "name of the model"
-    }
-    assert set(left_out(case_of(plain_question, ("Only rest.", "Wait. And see.")))) == {
-        "style of a model"
-    }
-    assert Planner(RUBRIC).plan(PACKAGED["patient"], [[]]) == [], "no answer, no trial"
+@pytest.mark.parametrize(
+    ("more", "name"), ROWS["test_the_answers_and_the_reference_leave_a_case_out_too"]
+)
+def test_the_answers_and_the_reference_leave_a_case_out_too(more: dict, name: str) -> None:
+    assert left_out(case_of("I twisted my ankle. What helps?", **more)) == {name}
 
 
 def test_both_sides_differ_in_nothing_else() -> None:
