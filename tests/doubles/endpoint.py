@@ -7,6 +7,7 @@ A script maps a request's body to a fault below or to an answer; a list of such 
 """
 
 import json
+import math
 import re
 import time
 from collections.abc import Callable
@@ -31,21 +32,11 @@ def answer(text: str | None, **changes: Any) -> dict[str, Any]:
     choice = {"index": 0, "finish_reason": changes.get("finish_reason", "stop")}
     message = {"role": "assistant", "content": text} | changes.get("thoughts", {})
     choice |= {"message": message, "logprobs": changes.get("logprobs")}
-    usage = changes.get(
-        "usage", {"prompt_tokens": 9000, "completion_tokens": 10, "total_tokens": 9010}
-    )
-    body = {
-        "id": "chatcmpl-1",
-        "object": "chat.completion",
-        "created": 1,
-        "model": "double",
-        "choices": [choice],
-    }
-    return {
-        "status": 200,
-        "json": body | ({"usage": usage} if usage else {}),
-        "delay": changes.get("delay", 0.0),
-    }
+    spent = {"prompt_tokens": 9000, "completion_tokens": 10, "total_tokens": 9010}
+    usage = changes.get("usage", spent)
+    about = {"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": "double"}
+    body = about | {"choices": [choice]} | ({"usage": usage} if usage else {})
+    return {"status": 200, "json": body, "delay": changes.get("delay", 0.0)}
 
 
 def good_answer(body: dict[str, Any], score: int = 4) -> dict[str, Any]:
@@ -62,6 +53,13 @@ def good_answer(body: dict[str, Any], score: int = 4) -> dict[str, Any]:
     slots = max(map(int, re.findall(r"Doctor ([0-9]+): X points", prompt)))
     line = " ".join(f"Doctor {slot}: {score} points." for slot in range(1, slots + 1))
     return answer(f"All of them help.\nScore: {line}")
+
+
+def level(said: str, rivals: dict[str, float]) -> dict[str, Any]:
+    """Return the answer to a typed question, with the odds of its first token."""
+    told = [{"token": token, "logprob": math.log(chance)} for token, chance in rivals.items()]
+    first = {"token": said, "logprob": -0.1, "top_logprobs": told}
+    return answer(said, logprobs={"content": [first]} if told else None)
 
 
 def error(status: int, message: str = "no", code: str | None = None) -> dict[str, Any]:
@@ -88,12 +86,6 @@ def without(
     return script
 
 
-NO_CHOICES = {
-    "status": 200,
-    "json": {"id": "1", "object": "chat.completion", "created": 1, "model": "m", "choices": []},
-}
-NOT_JSON = {"status": 200, "text": "<html>Bad gateway</html>", "type": "text/html"}
-BROKEN_JSON = {"status": 200, "text": '{"choices": [{"mess', "type": "application/json"}
 CUT_OFF = {"status": 200, "text": '{"choices": [{"mess', "type": "application/json", "missing": 500}
 HANG = {"hang": True}
 

@@ -2,26 +2,24 @@
 
 import json
 import re
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
 import pytest
 from datasets import Dataset
-from doubles.agreement_study import read, write
+from doubles.agreement_study import rating, read, write
 from doubles.criteria_grader import grade, shown
 from doubles.endpoint import EndpointDouble, answer, good_answer
 from doubles.tiny_model import build_tiny_model
-from programs import ENCODER, needs_encoder, run_command, succeeded
+from programs import ENCODER, flags, needs_encoder, run_command, succeeded
 
 from automedeval import Case, RecordError, Verdict, judge_dataset, load_judge, read_rubric
 from automedeval.harness.rewards import JudgeReward
 
 ANSWER = "Take ibuprofen with food or milk to protect your stomach."
 POOR = "I like trains."
-NOTHING, SOMETHING = (
-    ("", " \n\t", "\u200b\u00a0\ufeff"),
-    ("-", "👍", "\U0001fae8", "\ud83d", "No.", "ใช่"),
-)
+# No judge reads these.
 THAI, KHMER = "ใช่ คุณต้องฉีดวัคซีนบาดทะยัก", "បាទ អ្នកត្រូវការវ៉ាក់សាំង"
 
 
@@ -37,12 +35,15 @@ def small():
     return load_judge("small", encoder=str(ENCODER))
 
 
+@pytest.mark.parametrize("text", ["", " \n\t", "\u200b\u00a0\ufeff"])
+def test_a_response_is_empty_if_nothing_of_it_can_be_seen(text: str) -> None:
+    assert case_of(text).responses[0].is_empty
+
+
 # 🫨 is of Unicode 15, which Python 3.11 does not know.
-@pytest.mark.parametrize(
-    ("text", "empty"), [*((each, True) for each in NOTHING), *((each, False) for each in SOMETHING)]
-)
-def test_a_response_is_empty_if_nothing_of_it_can_be_seen(text: str, empty: bool) -> None:
-    assert case_of(text).responses[0].is_empty == empty
+@pytest.mark.parametrize("text", ["-", "👍", "\U0001fae8", "\ud83d", "No.", "ใช่"])
+def test_a_response_that_can_be_seen_is_not_empty(text: str) -> None:
+    assert not case_of(text).responses[0].is_empty
 
 
 @needs_encoder
@@ -57,14 +58,9 @@ def test_the_small_judge_scores_each_response_by_itself(small, text: str) -> Non
     assert [verdict.expected_scores[0], verdict.expected_scores[2]] == pytest.approx(
         alone, abs=1e-5
     )
-    if text in ("", "\u200b"):
-        assert (verdict.expected_scores[1], verdict.empty, verdict.unread) == (
-            small.rubric.scale[0],
-            ("b",),
-            (),
-        )
-    else:
-        assert (verdict.expected_scores[1], verdict.empty, verdict.unread) == (None, (), (1,))
+    empty = text in ("", "\u200b")
+    told = (small.rubric.scale[0], ("b",), ()) if empty else (None, (), (1,))
+    assert (verdict.expected_scores[1], verdict.empty, verdict.unread) == told
 
 
 @needs_encoder
@@ -91,9 +87,8 @@ def test_what_nobody_can_read_is_invalid_and_says_what(small) -> None:
         (verdict,) = small([case])
         assert (verdict.valid, verdict.error, verdict.expected_scores) == (False, error, None)
     (verdict,) = small([case_of("", " ")])
-    assert (verdict.valid, verdict.expected_scores) == (True, (1.0, 1.0)), (
-        "nobody answered: both are lowest"
-    )
+    assert verdict.valid
+    assert verdict.expected_scores == (1.0, 1.0), "nobody answered: both are lowest"
     (verdict,) = small([case_of(ANSWER, reference=THAI)])
     assert verdict.valid
     assert "reads_reference" not in verdict.extra
@@ -156,15 +151,12 @@ def test_half_a_character_is_read_as_a_question_mark(judge: str) -> None:
 def test_a_conversation_may_call_its_sides_otherwise(small, roles: tuple[str, str]) -> None:
     """Where nobody is called "user" the patient is the side that speaks last."""
     texts = ["My knee hurts, and I walk a lot.", "Since when?", "May I take ibuprofen with food?"]
-    named, usual = (
-        [(side[n % 2], text) for n, text in enumerate(texts)]
-        for side in (roles, ("user", "assistant"))
-    )
+    talks = [
+        [{"role": sides[n % 2], "content": text} for n, text in enumerate(texts)]
+        for sides in (roles, ("user", "assistant"))
+    ]
     for judge in (small, load_judge("baseline:BM25 to the question")):
-        talks = (
-            [{"role": role, "content": text} for role, text in talk] for talk in (named, usual)
-        )
-        first, second = (next(judge([case_of(ANSWER, POOR, question=talk)])) for talk in talks)
+        first, second = judge(case_of(ANSWER, POOR, question=talk) for talk in talks)
         assert first.valid
         assert first.expected_scores == second.expected_scores
 
@@ -180,17 +172,12 @@ def test_chat_judges_put_an_empty_response_lowest(tmp_path: Path) -> None:
         ((_, answer),) = judge.answer([judge.prompt(request)], [True])
         (verdict,) = judge([case])
         assert (verdict.valid, verdict.empty) == (True, ("b",))
-        shown = list(request.slots)
         means = [sum(int(word) * p for word, p in odds.items()) for odds in answer.probabilities]
-        means = np.reshape(means, (3, -1)).mean(axis=1)
-        for index in (0, 2):
-            assert verdict.expected_scores[index] == pytest.approx(
-                means[shown.index(index)], abs=1e-5
-            )
-        assert (verdict.scores[1], verdict.expected_scores[1]) == (1, 1.0)
-        assert {
-            criterion_values[1] for criterion_values in (verdict.criterion_scores or {}).values()
-        } <= {1}
+        by_slot = np.reshape(means, (3, -1)).mean(axis=1)
+        right = dict(zip(request.slots, by_slot)) | {1: 1.0}
+        assert verdict.expected_scores == pytest.approx([right[at] for at in range(3)], abs=1e-5)
+        by_criterion = verdict.criterion_scores or {"all": verdict.scores}
+        assert {scores[1] for scores in (verdict.scores, *by_criterion.values())} == {1}
         assert Verdict.from_dict(json.loads(json.dumps(verdict.to_dict()))) == verdict
 
 
@@ -199,22 +186,15 @@ def test_a_judge_that_gives_whole_scores_alone_gives_an_empty_response_no_other(
 ) -> None:
     """Else the table has a mean expected score over the cases that nobody answered, beside the mean score over all."""
     texts = [(ANSWER, POOR), ("", " "), (ANSWER, "")]
-    write(
-        tmp_path / "cases.jsonl",
-        [case_of(*both, id=f"c{n}", question="Q?") for n, both in enumerate(texts)],
-    )
+    cases = [case_of(*both, id=f"c{n}", question="Q?") for n, both in enumerate(texts)]
+    file = write(tmp_path / "cases.jsonl", cases)
     with EndpointDouble(good_answer) as endpoint:
-        options = ("--judge", "openai:double", "--base_url", endpoint.url)
-        done = succeeded(
-            run_command("judge", tmp_path / "cases.jsonl", *options, "--output", tmp_path / "v")
-        )
+        options = flags(judge="openai:double", base_url=endpoint.url, output=tmp_path / "v")
+        done = succeeded(run_command("judge", file, *options))
     verdicts = read(tmp_path / "v" / "verdicts.jsonl")
     assert {each["expected_scores"] for each in verdicts} == {None}
-    assert {each["case_id"]: each["scores"] for each in verdicts} == {
-        "c0": [4, 4],
-        "c1": [1, 1],
-        "c2": [4, 1],
-    }
+    scores = {each["case_id"]: each["scores"] for each in verdicts}
+    assert scores == {"c0": [4, 4], "c1": [1, 1], "c2": [4, 1]}
     head, *rows = (re.split(" {2,}", line) for line in done.stdout.splitlines()[2:5])
     assert head == ["model", "rank", "cases", "mean score", "share of pairs won", "empty"]
     assert [row[:4] for row in rows] == [
@@ -230,43 +210,33 @@ def test_of_a_pair_the_answer_is_chosen_but_an_empty_one_does_no_harm(tmp_path: 
     (verdict,) = judge([case_of("", ANSWER)])
     criteria = {each.name: each for each in read_rubric("medical_pairwise").criteria}
     assert verdict.choices.keys() == criteria.keys()
-    for name, choice in verdict.choices.items():
-        assert choice == "b" or criteria[name].polarity == "worse"
+    better = {name for name, each in criteria.items() if each.polarity != "worse"}
+    assert {verdict.choices[name] for name in better} == {"b"}
     (both,) = judge([case_of("", " ")])
     assert both.choices == {name: each.neutral for name, each in criteria.items()}
 
 
-def test_judges_without_a_scale_put_it_below_every_answer() -> None:
-    for name in ("longer text", "BM25 to the question"):
-        (verdict,) = load_judge(f"baseline:{name}")([case_of(ANSWER, "", POOR)])
-        assert verdict.expected_scores[1] <= min(
-            verdict.expected_scores[0], verdict.expected_scores[2]
-        )
-
-
-def rating(case: dict, response: dict, score: int) -> dict:
-    about = {"case_id": case["id"], "model": response["model"], "annotator": "x", "criterion": "q"}
-    return about | {"score": score}
+@pytest.mark.parametrize("name", ["longer text", "BM25 to the question"])
+def test_judges_without_a_scale_put_it_below_every_answer(name: str) -> None:
+    (verdict,) = load_judge(f"baseline:{name}")([case_of(ANSWER, "", POOR)])
+    answer, empty, poor = verdict.expected_scores
+    assert empty <= min(answer, poor)
 
 
 @pytest.fixture(scope="module")
 def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Ten cases: a is good in two, b in eight, c in two and else silent, d always in Thai. All but d's are rated."""
     folder = tmp_path_factory.mktemp("study")
-    cases = [
-        case_of(
-            ANSWER if n < 2 else POOR, POOR if n < 2 else ANSWER, ANSWER if n < 2 else "", THAI,
-            id=f"k{n}", question=f"May I take ibuprofen with food? ({n})",
-        ).to_dict()
-        for n in range(10)
-    ]  # fmt: skip
+    texts = [(ANSWER, POOR, ANSWER, THAI)] * 2 + [(POOR, ANSWER, "", THAI)] * 8
+    asked = "May I take ibuprofen with food? ({})"
+    cases = [case_of(*each, id=f"k{n}", question=asked.format(n)) for n, each in enumerate(texts)]
     write(folder / "cases.jsonl", cases)
     points = {ANSWER: 5, POOR: 2, "": 1, THAI: 4}
     ratings = [
-        rating(case, each, points[each["text"]]) for case in cases for each in case["responses"]
+        rating(case.id, each.model, points[each.text]) for case in cases for each in case.responses
     ]
     write(folder / "ratings.jsonl", ratings)
-    small = ("--judge", "small", "--encoder", ENCODER, "--output", folder / "v")
+    small = flags(judge="small", encoder=ENCODER, output=folder / "v")
     done = succeeded(run_command("judge", folder / "cases.jsonl", *small))
     assert "c gave no answer in 8 cases, which counts as the lowest" in done.stdout
     assert "d has 10 responses to which the judge gives no score" in done.stdout
@@ -276,53 +246,31 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @needs_encoder
 def test_a_report_counts_what_is_empty_and_what_is_unread(study: Path, tmp_path: Path) -> None:
     """Concordance by a loop over the pairs that people ordered: a pair with an unread response counts as wrong."""
-    options = [
-        "--verdicts",
-        study / "v",
-        "--cases",
-        study / "cases.jsonl",
-        "--ratings",
-        study / "ratings.jsonl",
-    ]
-    succeeded(
-        run_command(
-            "report",
-            *options,
-            *("--worse", "none", "--encoder", "none"),
-            *("--resamples", 100, "--output", tmp_path / "r"),
-        )
+    files = flags(
+        verdicts=study / "v", cases=study / "cases.jsonl", ratings=study / "ratings.jsonl"
     )
+    options = flags(worse="none", encoder="none", resamples=100, output=tmp_path / "r")
+    succeeded(run_command("report", *files, *options))
     result = json.loads((tmp_path / "r" / "agreement.json").read_text())
     people = {
         (each["case_id"], each["model"]): each["score"] for each in read(study / "ratings.jsonl")
     }
-    right = total = 0
+    right = []
     for verdict in read(study / "v" / "verdicts.jsonl"):
         scores = dict(zip("abcd", verdict["expected_scores"]))
-        for first, second in (
-            ("a", "b"),
-            ("a", "c"),
-            ("a", "d"),
-            ("b", "c"),
-            ("b", "d"),
-            ("c", "d"),
-        ):
+        for first, second in combinations("abcd", 2):
             rated = people[verdict["case_id"], first] - people[verdict["case_id"], second]
-            if rated:
-                total += 1
-                scored = None not in (scores[first], scores[second])
-                if scored:
-                    same = scores[first] == scores[second]
-                    right += 0.5 if same else (scores[first] > scores[second]) == (rated > 0)
-    assert result["judges"]["small"]["concordance"]["value"] == pytest.approx(
-        right / total, abs=1e-9
-    )
-    assert (result["judges"]["small"]["empty"], result["judges"]["small"]["unread"]) == (
-        {"c": 8},
-        {"d": 10},
-    )
-    assert result["main_judge"]["valid_rates"]["d"]["value"] == 0.0
-    assert result["main_judge"]["valid_rates"]["c"]["value"] == 1.0
+            one, other = scores[first], scores[second]
+            if not rated:
+                continue
+            if None in (one, other):
+                right.append(0)
+            else:
+                right.append(0.5 if one == other else (one > other) == (rated > 0))
+    judge, rates = result["judges"]["small"], result["main_judge"]["valid_rates"]
+    assert judge["concordance"]["value"] == pytest.approx(np.mean(right), abs=1e-9)
+    assert (judge["empty"], judge["unread"]) == ({"c": 8}, {"d": 10})
+    assert (rates["d"]["value"], rates["c"]["value"]) == (0.0, 1.0)
 
 
 @needs_encoder
@@ -356,25 +304,18 @@ HARM = {"criterion": "says that any dose is harmless", "points": -4}
 @pytest.fixture(scope="module")
 def cases(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Four cases: a answers all, b one and is silent in the others, c one and the others in a script nobody reads."""
-    records = []
-    for number in range(4):
-        texts = {
-            "a": GOOD,
-            "b": GOOD if number == 0 else " \u200b\n",
-            "c": GOOD if number == 0 else UNREAD,
-        }
-        responses = [{"model": model, "text": text} for model, text in texts.items()]
-        criteria = [CRITERIA[0], HARM] if number else [HARM, *CRITERIA]
-        about = {"id": f"c{number}", "question": "How do I take ibuprofen?"}
-        records.append(about | {"responses": responses, "criteria": criteria})
-    return write(tmp_path_factory.mktemp("empty") / "cases.jsonl", records)
+    asked = "How do I take ibuprofen?"
+    first = case_of(GOOD, GOOD, GOOD, id="c0", question=asked, criteria=[HARM, *CRITERIA])
+    others = [
+        case_of(GOOD, " \u200b\n", UNREAD, id=f"c{n}", question=asked, criteria=[CRITERIA[0], HARM])
+        for n in range(1, 4)
+    ]
+    return write(tmp_path_factory.mktemp("empty") / "cases.jsonl", [first, *others])
 
 
 def points(case: dict, met: list) -> float:
-    all_points = [each["points"] for each in case["criteria"]]
-    return sum(each for each, is_met in zip(all_points, met) if is_met) / sum(
-        each for each in all_points if each > 0
-    )
+    worth = [each["points"] for each in case["criteria"]]
+    return np.dot(worth, met) / sum(each for each in worth if each > 0)
 
 
 def columns(said: str) -> dict[str, dict[str, str]]:
@@ -390,26 +331,12 @@ def test_whoever_answers_one_of_four_is_not_the_best(cases: Path, tmp_path: Path
         return answer("?") if UNREAD in (response, *criteria.values()) else grade(body)
 
     with EndpointDouble(reads_english) as endpoint:
-        options = (
-            "--cases",
-            cases,
-            "--judge",
-            "openai:m",
-            "--base_url",
-            endpoint.url,
-            "--rubric",
-            "checklist",
-        )
-        done = succeeded(run_command("judge", *options, "--output", tmp_path / "v"))
+        judge = flags(judge="openai:m", base_url=endpoint.url, rubric="checklist")
+        options = (*judge, *flags(cases=cases, output=tmp_path / "v"))
+        done = succeeded(run_command("judge", *options))
         assert len(endpoint.asked) == 9 + 3 + 9  # of b about its one answer alone
-        done_again = run_command("judge", *options, "--output", tmp_path / "v")
-    assert "0 new" in done_again.stdout
-    succeeded(
-        run_command(
-            "report", "--verdicts", tmp_path / "v", "--cases", cases, "--output", tmp_path / "r"
-        )
-    )
-    report = json.loads((tmp_path / "r" / "agreement.json").read_text())
+        assert "0 new" in run_command("judge", *options).stdout
+    report = reported(tmp_path / "v", cases, tmp_path / "r")
     result, means = report["criteria"]["judges"]["m"]["candidates"], report["models"]["m"]["models"]
     verdicts = {
         (each["case_id"], each["order"][0]): each
@@ -420,18 +347,15 @@ def test_whoever_answers_one_of_four_is_not_the_best(cases: Path, tmp_path: Path
         whole, unread = [], 0
         for case in read(cases):
             verdict, text = verdicts[case["id"], slot], case["responses"][slot]["text"]
-            met = (
-                verdict["checklist"]["met"] if verdict["valid"] else [None] * len(case["criteria"])
-            )
+            criteria = [each["criterion"] for each in case["criteria"]]
+            met = verdict["checklist"]["met"] if verdict["valid"] else [None] * len(criteria)
             if model == "b" and case["id"] != "c0":
-                assert met == [False] * len(case["criteria"])
+                assert met == [False] * len(criteria)
                 assert (verdict["empty"], verdict["checklist"]["score"]) == (["b"], 0.0)
             elif text == UNREAD:
                 assert not verdict["valid"]
             else:
-                assert [each is None for each in met] == [
-                    each["criterion"] == UNREAD for each in case["criteria"]
-                ]
+                assert [each is None for each in met] == [each == UNREAD for each in criteria]
             unread += met.count(None)
             whole += [points(case, met)] if None not in met else []
         if whole:
@@ -443,23 +367,19 @@ def test_whoever_answers_one_of_four_is_not_the_best(cases: Path, tmp_path: Path
     assert "  invalid, 3: " in done.stdout
 
 
+def reported(verdicts: Path, cases: Path, output: Path) -> dict:
+    files = flags(verdicts=verdicts, cases=cases, output=output)
+    succeeded(run_command("report", *files))
+    return json.loads((output / "agreement.json").read_text())
+
+
 def test_an_older_verdict_on_an_empty_response_counts_as_nothing_met(
     cases: Path, tmp_path: Path
 ) -> None:
-    verdict = {
-        "judge": "old",
-        "rubric": "checklist@1",
-        "order": [1],
-        "valid": False,
-        "error": "no words",
-    }
-    file = write(
-        tmp_path / "v.jsonl", [verdict | {"case_id": case["id"]} for case in read(cases)[1:]]
-    )
-    succeeded(
-        run_command("report", "--verdicts", file, "--cases", cases, "--output", tmp_path / "r")
-    )
-    result = json.loads((tmp_path / "r" / "agreement.json").read_text())
+    verdict = {"judge": "old", "rubric": "checklist@1", "order": [1]}
+    verdict |= {"valid": False, "error": "no words"}
+    old = [verdict | {"case_id": case["id"]} for case in read(cases)[1:]]
+    result = reported(write(tmp_path / "v.jsonl", old), cases, tmp_path / "r")
     row = result["criteria"]["judges"]["old"]["candidates"]["b"]
     assert (row["scored"], row["harm"]["value"], row["unread criteria"]) == (3, 0, 0)
     assert result["judges"]["old"]["empty"] == {"b": 3}

@@ -2,15 +2,16 @@
 
 import json
 import math
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from doubles.agreement_study import read, write
-from doubles.endpoint import EndpointDouble, answer, error
+from doubles.endpoint import EndpointDouble, answer, error, level
 from doubles.tiny_model import build_tiny_model
-from programs import ENCODER, SAMPLE, error_line, needs_encoder, run_command, succeeded
+from programs import ENCODER, SAMPLE, error_line, flags, needs_encoder, run_command, succeeded
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from automedeval.cli.judge import folder_name
@@ -27,25 +28,25 @@ def cases(count: int) -> list[dict]:
 
 def judged(output: Path, records: list[dict], judge: str = "small", *more: object) -> tuple:
     file = write(output.with_suffix(".jsonl"), records)
-    options = (
-        "--judge",
-        judge,
-        "--output",
-        output,
-        "--encoder",
-        ENCODER,
-        "--device",
-        "cpu",
-        "--max_retries",
-        0,
-    )
+    options = flags(judge=judge, output=output, encoder=ENCODER, device="cpu", max_retries=0)
     done = run_command("judge", file, *options, *more)
     verdicts = read(output / "verdicts.jsonl") if (output / "verdicts.jsonl").exists() else []
     return done, {each["case_id"]: each for each in verdicts}
 
 
+def by_endpoint(output: Path, records: list[dict], endpoint: EndpointDouble) -> tuple:
+    return judged(output, records, "small+openai:m", "--base_url", endpoint.url)
+
+
+near = partial(pytest.approx, abs=1e-3)
+
+
 def odds_of(score: float) -> float:
     return math.log((score - LOW) / (HIGH - score))
+
+
+def yes(chance: float) -> dict:
+    return level("Yes", {"Yes": chance, "No": 1 - chance})
 
 
 def test_a_checkpoint_adds_its_log_odds_as_plain_transformers_computes_them(tmp_path: Path) -> None:
@@ -53,10 +54,8 @@ def test_a_checkpoint_adds_its_log_odds_as_plain_transformers_computes_them(tmp_
     _, small = judged(tmp_path / "small", records)
     done, both = judged(tmp_path / "both", records, f"small+{folder}", "--dtype", "float32")
     succeeded(done)
-    tokenizer, model = (
-        AutoTokenizer.from_pretrained(folder),
-        AutoModelForCausalLM.from_pretrained(folder),
-    )
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    model = AutoModelForCausalLM.from_pretrained(folder)
     for case in records:
         alone, beside = small[case["id"]], both[case["id"]]
         assert (beside["judge"], "voice" in alone) == ("small+tiny", False)
@@ -71,26 +70,14 @@ def test_a_checkpoint_adds_its_log_odds_as_plain_transformers_computes_them(tmp_
             totals = []  # the tiny vocabulary spells each option by several tokens
             for own in tokenizer(["Yes", "No"], add_special_tokens=False).input_ids:
                 with torch.no_grad():
-                    steps = (
-                        model(torch.tensor([start + own]))
-                        .logits[0, len(start) - 1 : -1]
-                        .log_softmax(-1)
-                    )
-                totals.append(float(steps[range(len(own)), own].sum()))
+                    logits = model(torch.tensor([start + own])).logits[0, len(start) - 1 : -1]
+                totals.append(float(logits.log_softmax(-1)[range(len(own)), own].sum()))
             voice = float(np.clip(totals[0] - totals[1], -6, 6))
-            assert beside["voice"][response["model"]] == pytest.approx(voice, abs=1e-3)
+            assert beside["voice"][response["model"]] == near(voice)
             gained = odds_of(beside["expected_scores"][place]) - odds_of(
                 alone["expected_scores"][place]
             )
-            assert gained == pytest.approx(KEPT["weight"] * (voice - KEPT["mean"]), abs=1e-3)
-
-
-def tells(yes: float, **others: float) -> dict:
-    chances = {"Yes": yes, "No": 1 - yes} | others
-    told = [{"token": token, "logprob": math.log(chance)} for token, chance in chances.items()]
-    said = max(chances, key=chances.get)
-    first = next(each for each in told if each["token"] == said)
-    return answer(said, logprobs={"content": [first | {"top_logprobs": told}]})
+            assert gained == near(KEPT["weight"] * (voice - KEPT["mean"]))
 
 
 def test_a_response_of_which_the_voice_says_nothing_has_no_score_and_a_reason(
@@ -100,31 +87,24 @@ def test_a_response_of_which_the_voice_says_nothing_has_no_score_and_a_reason(
     first, *rest = (each["text"] for each in case["responses"])
 
     def script(body: dict) -> dict:
-        return (
-            answer("I cannot say.")
-            if body["messages"][0]["content"].startswith(first)
-            else tells(0.9)
-        )
+        said = body["messages"][0]["content"]
+        return answer("I cannot say.") if said.startswith(first) else yes(0.9)
 
     with EndpointDouble(script) as endpoint:
-        done, verdicts = judged(
-            tmp_path / "v", [case], "small+openai:m", "--base_url", endpoint.url
-        )
+        done, verdicts = by_endpoint(tmp_path / "v", [case], endpoint)
         assert len(endpoint.asked) == 1 + len(rest)
     succeeded(done)
-    scores, voice = (
-        verdicts[case["id"]]["expected_scores"],
-        list(verdicts[case["id"]]["voice"].values()),
-    )
-    assert voice == ["'I cannot say.' is not one of Yes, No", *[round(math.log(9), 4)] * len(rest)]
-    assert [score is None for score in scores] == [True, *[False] * len(rest)]
+    verdict = verdicts[case["id"]]
+    told = round(math.log(9), 4)
+    unread, *voice = verdict["voice"].values()
+    assert unread == "'I cannot say.' is not one of Yes, No"
+    assert voice == [told] * len(rest)
+    assert [score is None for score in verdict["expected_scores"]] == [True, *[False] * len(rest)]
 
 
 def test_a_server_that_tells_no_probabilities_is_invalid_and_says_so(tmp_path: Path) -> None:
     with EndpointDouble(answer("Yes")) as endpoint:
-        done, verdicts = judged(
-            tmp_path / "v", cases(1), "small+openai:m", "--base_url", endpoint.url
-        )
+        done, verdicts = by_endpoint(tmp_path / "v", cases(1), endpoint)
     (verdict,) = verdicts.values()
     said = "no response can be read (the model tells no probabilities)"
     assert (verdict["valid"], verdict["error"], verdict["expected_scores"]) == (False, said, None)
@@ -142,17 +122,13 @@ def test_a_response_longer_than_the_window_has_no_score_and_the_others_keep_thei
     done, verdicts = judged(tmp_path / "v", records, f"small+{folder}", "--dtype", "float32")
     succeeded(done)
     first, second, third = (verdicts[each["id"]] for each in records)
-    scores, before = first["expected_scores"], whole[records[0]["id"]]["expected_scores"]
-    assert (scores[0], scores[1:]) == (None, pytest.approx(before[1:], abs=1e-3))
-    assert (
-        "tokens longer than the context window"
-        in first["voice"][records[0]["responses"][0]["model"]]
-    )
-    assert f"{records[0]['responses'][0]['model']} has no score" in first["rationale"]
-    assert "tokens longer than the context window" in second["error"]
-    assert third["expected_scores"] == pytest.approx(
-        whole[records[2]["id"]]["expected_scores"], abs=1e-3
-    )
+    before, _, same = (whole[each["id"]]["expected_scores"] for each in records)
+    said, name = "tokens longer than the context window", records[0]["responses"][0]["model"]
+    assert first["expected_scores"] == [None, *map(near, before[1:])]
+    assert said in first["voice"][name]
+    assert f"{name} has no score" in first["rationale"]
+    assert said in second["error"]
+    assert third["expected_scores"] == [*map(near, same)]
 
 
 @pytest.mark.parametrize(
@@ -173,19 +149,15 @@ def test_what_an_endpoint_does_not_answer_is_asked_again_and_nothing_else(tmp_pa
 
     def script(body: dict) -> dict:
         wrong = records[0]["responses"][0]["text"]
-        return (
-            error(500)
-            if broken[0] and body["messages"][0]["content"].startswith(wrong)
-            else tells(0.8)
-        )
+        failed = broken[0] and body["messages"][0]["content"].startswith(wrong)
+        return error(500) if failed else yes(0.8)
 
     with EndpointDouble(script) as endpoint:
-        asked = ("small+openai:m", "--base_url", endpoint.url)
-        done, verdicts = judged(tmp_path / "v", records, *asked)
+        done, verdicts = by_endpoint(tmp_path / "v", records, endpoint)
         assert "1 not judged" in error_line(done)
         assert list(verdicts) == [records[1]["id"]]
         broken[0], before = False, len(endpoint.asked)
-        done, verdicts = judged(tmp_path / "v", records, *asked)
+        done, verdicts = by_endpoint(tmp_path / "v", records, endpoint)
         succeeded(done)
         assert len(endpoint.asked) == before + len(records[0]["responses"])
     assert len(verdicts) == 2

@@ -6,15 +6,13 @@ from dataclasses import replace
 import pytest
 from datasets import Dataset
 from doubles.endpoint import (
-    BROKEN_JSON,
     CUT_OFF,
-    NO_CHOICES,
-    NOT_JSON,
     REFUSALS,
     EndpointDouble,
     answer,
     error,
     good_answer,
+    level,
     without,
 )
 from tables import rows_of
@@ -30,6 +28,7 @@ from automedeval.models.questions import Question
 from automedeval.records import Case, Response, digest
 from automedeval.records.errors import ChatError
 
+ROWS = rows_of(__file__)
 SCORES = "Both help.\nScore: Doctor 1: 4 points. Doctor 2: 3 points."
 CASE = Case("c1", "What helps?", (Response("alder", "Rest."), Response("birch", "Wait.")))
 
@@ -50,9 +49,14 @@ def ask(chat, count=1, **changes):
     return dict(chat.answer(prompts))
 
 
-@pytest.mark.parametrize(
-    "fault", [error(429), error(500), error(503), error(408), error(409), CUT_OFF]
-)
+def reply_of(kind, given, more):
+    """Return a reply as a row of a table has it."""
+    if kind == "raw":
+        return {"status": 200} | more
+    return {"answer": answer, "error": error}[kind](*given, **more)
+
+
+@pytest.mark.parametrize("fault", [*map(error, (408, 409, 429, 500, 503)), CUT_OFF])
 def test_a_passing_fault_is_tried_again(fault):
     with EndpointDouble(fault, answer(SCORES)) as endpoint:
         chat = chat_at(endpoint)
@@ -60,32 +64,10 @@ def test_a_passing_fault_is_tried_again(fault):
 
 
 @pytest.mark.parametrize(
-    ("fault", "said", "asked"),
-    [
-        (error(429, "slow down"), "answered 429: slow down", 2),  # max_retries 1
-        (error(500, "oh no"), "answered 500: oh no", 2),
-        (CUT_OFF, "RemoteProtocolError", 2),
-        (error(402, "no money"), "answered 402: no money", 1),
-    ]
-    + [
-        (fault, "cannot be read", 1)
-        for fault in (NOT_JSON, BROKEN_JSON, NO_CHOICES, answer(["not", "a", "text"]))
-    ]
-    + [(answer(SCORES, finish_reason="error"), "cannot be read", 1)]
-    + [
-        (
-            {"status": 200, "json": answer(SCORES)["json"] | {"error": {"message": "gone midway"}}},
-            "gone midway",
-            1,
-        )
-    ]
-    + [
-        ({"status": 200} | content, said, 1)
-        for content, said in rows_of(__file__)["errors with status 200"]
-    ],
+    ("kind", "given", "more", "said", "asked"), ROWS["test_a_lasting_fault_is_a_failure"]
 )
-def test_a_lasting_fault_is_a_failure(fault, said, asked):
-    with EndpointDouble(fault) as endpoint:
+def test_a_lasting_fault_is_a_failure(kind, given, more, said, asked):
+    with EndpointDouble(reply_of(kind, given, more)) as endpoint:
         chat = chat_at(endpoint)
         assert ask(chat)[0].failed
         assert (len(endpoint.asked), len(chat.failures)) == (asked, 1)
@@ -100,18 +82,15 @@ LONG = Case(
 
 
 @pytest.mark.parametrize(
-    ("read", "held", "valid"), rows_of(__file__)["counts of a prompt and of its cached part"]
+    ("read", "held", "valid"), ROWS["counts of a prompt and of its cached part"]
 )
 def test_a_count_of_the_tokens_that_were_not_read_before_is_no_cut(read, held, valid):
     usage = {"prompt_tokens": read, "prompt_tokens_details": {"cached_tokens": held}}
     with EndpointDouble(
         answer(SCORES, usage={"prompt_tokens": 1900}), answer(SCORES, usage=usage)
     ) as endpoint:
-        judge = Judge(chat_at(endpoint, concurrency=1), runs=2)
-        assert [each.valid for each in judge([LONG])] == [
-            True,
-            valid,
-        ]  # the first answer says nothing of the second
+        first, second = Judge(chat_at(endpoint, concurrency=1), runs=2)([LONG])
+    assert (first.valid, second.valid) == (True, valid), "the first says nothing of the second"
 
 
 def test_a_prompt_that_the_endpoint_cut_gives_an_invalid_verdict(tmp_path):
@@ -134,52 +113,49 @@ def test_a_prompt_that_the_endpoint_cut_gives_an_invalid_verdict(tmp_path):
     assert [each.error for each in log.records()] == [cut.error]
 
 
-@pytest.mark.parametrize("rubric", ["automedeval", "checklist"])
-def test_from_python_a_request_that_fails_is_an_invalid_verdict(rubric):
+FAULTS = {"SECOND": error(500, "boom"), "THIRD": error(503, "overloaded")}
+BOOM = "the request failed: answered 500: boom"
+ERRORS = [None, BOOM, "the request failed: answered 503: overloaded", None]
+
+
+def fails(body):
+    """Answer, but to what names a fault."""
+    asked = body["messages"][-1]["content"]
+    faults = (fault for name, fault in FAULTS.items() if name in asked)
+    return next(faults, None) or good_answer(body)
+
+
+def test_from_python_a_request_that_fails_is_an_invalid_verdict():
     """Each request has its verdict, in the order of the cases; of the two that fail each says its own reason."""
-
-    def script(body):
-        asked = body["messages"][-1]["content"]
-        faults = {"SECOND": error(500, "boom"), "THIRD": error(503, "overloaded")}
-        return next(
-            (fault for name, fault in faults.items() if name in asked), None
-        ) or good_answer(body)
-
-    names = ["FIRST", "SECOND", "THIRD", "FOURTH"]
-    criteria = [{"criterion": f"It says {word}.", "points": 1} for word in ("rest", "wait")]
-    if rubric == "checklist":  # one of the two requests of a response fails
-        criteria[0]["criterion"] = "It says SECOND."
-        names = ["FIRST", "THIRD"]
-    asked = {"responses": [{"model": "a", "text": "Rest."}], "criteria": criteria}
-    cases = [Case.from_dict({"id": name, "question": f"{name}?", **asked}) for name in names]
-    with EndpointDouble(script) as endpoint:
-        judge = load_judge("openai:m", rubric, {"base_url": endpoint.url, "max_retries": 0})
+    asked = [f"{name}?" for name in ("FIRST", "SECOND", "THIRD", "FOURTH")]
+    cases = [Case(question, question, (Response("a", "Rest."),)) for question in asked]
+    rows = Dataset.from_dict({"question": asked, "a": ["Rest."] * 4})
+    with EndpointDouble(fails) as endpoint:
+        judge = load_judge("openai:m", chat={"base_url": endpoint.url, "max_retries": 0})
         verdicts = list(judge(cases))
-        assert [verdict.case_id for verdict in verdicts] == names
-        if rubric == "checklist":
-            assert not any(verdict.valid for verdict in verdicts)
-            assert {verdict.error for verdict in verdicts} == {
-                "the request failed: answered 500: boom"
-            }
-            return
-        assert [verdict.valid for verdict in verdicts] == [True, False, False, True]
-        errors = [f"the request failed: answered {why}" for why in ("500: boom", "503: overloaded")]
-        assert [verdict.error for verdict in verdicts] == [None, *errors, None]
-        assert [verdict.extra.get("failed") for verdict in verdicts] == [None, True, True, None]
-        rows = Dataset.from_dict({"question": [f"{name}?" for name in names], "a": ["Rest."] * 4})
-        of_rows = judge_dataset(judge, rows)
-        assert [verdict.value(0) for verdict in of_rows] == [4.0, None, None, 4.0]
-        assert [verdict.error for verdict in of_rows] == [None, *errors, None]
-        scores = score_answers(
-            judge, [Case("1", f"{name}?", (Response("answer", "Rest."),)) for name in names]
-        )
-        assert [score["explanation"] for score in scores] == [
-            "All of them help.",
-            *errors,
-            "All of them help.",
-        ]
-        assert [math.isnan(score["value"]) for score in scores] == [False, True, True, False]
+        assert [verdict.case_id for verdict in verdicts] == asked
+        for judged in (verdicts, judge_dataset(judge, rows)):
+            assert [verdict.error for verdict in judged] == ERRORS
+            assert [verdict.valid for verdict in judged] == [not each for each in ERRORS]
+            assert [verdict.value(0) for verdict in judged] == [4.0, None, None, 4.0]
+            assert [verdict.extra.get("failed", False) for verdict in judged] == [
+                *map(bool, ERRORS)
+            ]
+        scores = score_answers(judge, cases)
+        said = [each or "All of them help." for each in ERRORS]
+        assert [score["explanation"] for score in scores] == said
+        assert [math.isnan(score["value"]) for score in scores] == [*map(bool, ERRORS)]
         assert len(judge.chat.failures) == 6
+
+
+def test_one_of_the_requests_of_a_response_that_fails_is_an_invalid_verdict():
+    criteria = [{"criterion": f"It says {word}.", "points": 1} for word in ("SECOND", "wait")]
+    about = {"responses": [{"model": "a", "text": "Rest."}], "criteria": criteria}
+    cases = [Case.from_dict({"id": name, "question": f"{name}?", **about}) for name in "ab"]
+    with EndpointDouble(fails) as endpoint:
+        judge = load_judge("openai:m", "checklist", {"base_url": endpoint.url, "max_retries": 0})
+        verdicts = [(verdict.case_id, verdict.valid, verdict.error) for verdict in judge(cases)]
+    assert verdicts == [("a", False, BOOM), ("b", False, BOOM)]
 
 
 @pytest.mark.parametrize("like", REFUSALS)
@@ -190,11 +166,8 @@ def test_a_parameter_that_a_server_refuses_by_name_is_left_out(name, like, capfd
         assert (len(ask(chat, 3, options=("{}", "[]"))), chat.left_out) == (3, [name])
         body = endpoint.asked[-1]["body"]
         assert name not in body
-        assert (
-            "max_tokens" in body
-            if name == "max_completion_tokens"
-            else "max_completion_tokens" in body
-        )
+        assert ("max_tokens" in body) == (name == "max_completion_tokens")
+        assert ("max_completion_tokens" in body) == (name != "max_completion_tokens")
         assert ("top_logprobs" in body) == (name != "logprobs")
         printed = capfd.readouterr().err
         assert printed.count("\n") == 1
@@ -202,7 +175,7 @@ def test_a_parameter_that_a_server_refuses_by_name_is_left_out(name, like, capfd
         assert (chat.fingerprint, chat.failures) == (chat_at(endpoint).fingerprint, [])
 
 
-@pytest.mark.parametrize("fault", rows_of(__file__)["test_other_faults_leave_nothing_out"])
+@pytest.mark.parametrize("fault", ROWS["test_other_faults_leave_nothing_out"])
 def test_other_faults_leave_nothing_out(fault):
     with EndpointDouble(error(400, *fault)) as endpoint:
         chat = chat_at(endpoint)
@@ -242,10 +215,10 @@ def test_thoughts_are_no_part_of_an_answer(reply, said):
 
 @pytest.mark.parametrize(
     ("kind", "given", "more", "said"),
-    rows_of(__file__)["test_an_answer_that_is_none_is_an_invalid_verdict_with_its_reason"],
+    ROWS["test_an_answer_that_is_none_is_an_invalid_verdict_with_its_reason"],
 )
 def test_an_answer_that_is_none_is_an_invalid_verdict_with_its_reason(kind, given, more, said):
-    with EndpointDouble({"answer": answer, "error": error}[kind](*given, **more)) as endpoint:
+    with EndpointDouble(reply_of(kind, given, more)) as endpoint:
         chat = chat_at(endpoint)
         (verdict,) = Judge(chat)([CASE])
         assert (verdict.valid, verdict.scores) == (False, None)
@@ -259,7 +232,8 @@ def test_the_odds_of_a_typed_question_are_those_after_the_thoughts():
         {"token": each, "logprob": 0.0, "top_logprobs": []}
         for each in ("<think>", "4", "</think>", "\n")
     ]
-    tokens += level("4", t4=0.75, t5=0.25)["json"]["choices"][0]["logprobs"]["content"]
+    told = level("4", {"4": 0.75, "5": 0.25})["json"]["choices"][0]
+    tokens += told["logprobs"]["content"]
     # A server with a parser of thoughts lists their tokens all the same.
     for content in ("<think>4</think>\n4", "<thought>4 or 5</thought>4", "4"):
         with EndpointDouble(answer(content, logprobs={"content": tokens})) as endpoint:
@@ -271,28 +245,14 @@ SETTINGS = ["m", 100, 0.0, 0, 5, {}]
 
 
 @pytest.mark.parametrize(
-    "models",
-    [
-        None,
-        [],
-        [{"id": "other", "root": "x"}],
-        [{"id": "m", "root": None}],
-        error(401),
-        error(405),
-        error(500),
-    ]
-    + [{"status": 200, "text": "<p>Welcome</p>", "type": "text/html"}]
-    + [{"status": 200, "json": content} for content in (["m"], {"data": [{}]})],
+    "models", ROWS["test_an_endpoint_without_a_readable_list_of_models_is_asked"]
 )
 def test_an_endpoint_without_a_readable_list_of_models_is_asked(models):
     with EndpointDouble(answer(SCORES)) as endpoint:
         endpoint.models = models
         chat = chat_at(endpoint, max_retries=0)
-        assert (chat.served, chat.fingerprint, len(ask(chat))) == (
-            {},
-            digest([f"{endpoint.url}/", *SETTINGS]),
-            1,
-        )
+        assert (chat.served, len(ask(chat))) == ({}, 1)
+        assert chat.fingerprint == digest([f"{endpoint.url}/", *SETTINGS])
 
 
 def test_the_fingerprint_follows_the_entry_of_the_model_in_the_list():
@@ -323,19 +283,13 @@ def test_the_official_api_is_not_asked_for_its_models(monkeypatch):
             assert chat.fingerprint == digest([f"{url or 'https://api.openai.com/v1'}/", *SETTINGS])
 
 
-SAID = {"error": {"message": "It is\nnot so."}}
-
-
 @pytest.mark.parametrize(
-    "fault",
-    [*(error(status, "It is\nnot so.") for status in (400, 401, 403, 404, 413, 422))]
-    + [{"status": 401, "json": content} for content in (SAID, [SAID])],
+    "fault", ROWS["test_what_every_request_would_get_stops_the_run_with_one_line"]
 )
 def test_what_every_request_would_get_stops_the_run_with_one_line(fault):
     with EndpointDouble(fault) as endpoint:
-        with pytest.raises(
-            ChatError, match=rf"^{endpoint.url}/ answered {fault['status']}: It is not so\.$"
-        ):
+        said = rf"^{endpoint.url}/ answered {fault['status']}: It is not so\.$"
+        with pytest.raises(ChatError, match=said):
             ask(chat_at(endpoint, concurrency=1), 5)
         assert len(endpoint.asked) == (1 if fault["status"] in (401, 403, 404) else 5)
 
@@ -373,10 +327,8 @@ def test_what_is_under_way_when_the_run_stops_is_still_answered():
 
 def test_as_many_requests_are_under_way_as_allowed_and_never_more():
     with EndpointDouble(answer(SCORES, delay=0.3)) as endpoint:
-        assert (sorted(ask(chat_at(endpoint, concurrency=5), 20)), endpoint.most_at_once) == (
-            list(range(20)),
-            5,
-        )
+        assert sorted(ask(chat_at(endpoint, concurrency=5), 20)) == list(range(20))
+        assert endpoint.most_at_once == 5
 
 
 def test_only_wanted_prompts_are_asked():
@@ -436,23 +388,9 @@ def test_a_request_holds_the_settings_and_nothing_else():
         chat = chat_at(endpoint, seed=7, temperature=0.5)
         list(Judge(chat, "medical_pairwise", runs=2)([CASE]))
         body = endpoint.asked[0]["body"]
-        settings = {"model", "max_completion_tokens", "temperature", "seed"}
-        assert set(body) == {"messages", "stream", *settings}
-        assert body["stream"] is False
-        assert (body["model"], body["max_completion_tokens"], body["temperature"]) == (
-            "m",
-            100,
-            0.5,
-        )
-        assert sorted(request["body"]["seed"] for request in endpoint.asked) == [7, 8]
-
-
-def level(said, **rivals):
-    """Return the answer to a typed question, with the odds of its first token."""
-    told = [{"token": word.removeprefix("t"), "logprob": math.log(p)} for word, p in rivals.items()]
-    return answer(
-        said, logprobs={"content": [{"token": said, "logprob": -0.1, "top_logprobs": told}]}
-    )
+    settings = {"model": "m", "max_completion_tokens": 100, "temperature": 0.5, "stream": False}
+    assert body == settings | {"seed": body["seed"], "messages": body["messages"]}
+    assert sorted(request["body"]["seed"] for request in endpoint.asked) == [7, 8]
 
 
 @pytest.mark.parametrize("rubric", ["automedeval", "automedeval_guided"])
@@ -466,11 +404,8 @@ def test_typed_questions_after_the_text_give_expected_scores(rubric):
             "Both help" in messages[-2]["content"] or "All of them help" in messages[-2]["content"]
         )
         first = "verdict on Doctor 1" in messages[-1]["content"]
-        return (
-            level("4", t4=0.5, t5=0.25, tx=0.05)
-            if first
-            else level("3", **{"t3": 0.6, "t 2": 0.3, "t7": 0.1})
-        )
+        said, odds = ("4", {"4": 0.5, "5": 0.25, "x": 0.05})
+        return level(said, odds) if first else level("3", {"3": 0.6, " 2": 0.3, "7": 0.1})
 
     with EndpointDouble(script) as endpoint:
         judge = Judge(chat_at(endpoint), rubric, score_decoding="constrained")
@@ -494,7 +429,7 @@ def test_typed_questions_take_tokens_that_an_estimate_counts():
 
 
 @pytest.mark.parametrize(
-    "reply", [answer("4"), answer("I cannot say."), level("4", t4=0.2, tx=0.8)]
+    "reply", [answer("4"), answer("I cannot say."), level("4", {"4": 0.2, "x": 0.8})]
 )
 def test_without_the_odds_of_every_question_there_are_scores_and_no_expected_ones(reply):
     with EndpointDouble(lambda body: reply if "logprobs" in body else answer(SCORES)) as endpoint:

@@ -1,16 +1,15 @@
 """Typed questions: how answers are read, and models of decisions as a folder, at OpenAI's double, and at a real server."""
 
 import json
-import math
 import subprocess
 from functools import partial
 from pathlib import Path
 
 import pytest
 from doubles.agreement_study import read, write
-from doubles.endpoint import EndpointDouble, answer
+from doubles.endpoint import EndpointDouble, level
 from doubles.tiny_model import build_tiny_model
-from programs import error_line, run_command, served, succeeded
+from programs import error_line, flags, run_command, served, succeeded
 from tables import rows_of
 from transformers import AutoModelForCausalLM, AutoTokenizer, pipeline
 from transformers.decision import DecisionConfig
@@ -58,30 +57,19 @@ def test_an_answer_without_an_option_gives_its_reason() -> None:
 
 
 @pytest.mark.parametrize(
-    ("question", "said", "rivals", "odds"),
-    [
-        (LEVELS, "4", {"4": 0.5, " 5": 0.3, "x": 0.1}, {"4": 0.625, "5": 0.375}),
-        (LEVELS, "4", {"4": 0.3, "The": 0.7}, None),  # it was about to say something else
-        (Question("tens", "", ("1", "2", "10")), "1", {"1": 0.9, "2": 0.1}, None),  # "1" of "10"
-        (LEVELS, "4", {}, None),
-        (LEVELS, "4.5", {"4": 0.9, "5": 0.1}, None),
-    ],
+    ("options", "said", "rivals", "odds"),
+    rows_of(__file__)["test_an_endpoint_gives_the_odds_of_its_first_token"],
 )
-def test_an_endpoint_gives_the_odds_of_its_first_token(question, said, rivals, odds) -> None:
-    told = [{"token": token, "logprob": math.log(chance)} for token, chance in rivals.items()]
-    logprobs = (
-        {"content": [{"token": said, "logprob": -0.1, "top_logprobs": told}]} if told else None
-    )
-    with EndpointDouble(answer(said, logprobs=logprobs)) as endpoint:
+def test_an_endpoint_gives_the_odds_of_its_first_token(options, said, rivals, odds) -> None:
+    question = Question("q", "How good?", tuple(options))
+    with EndpointDouble(level(said, rivals)) as endpoint:
         ((_, reply),) = OpenAIChat("m", base_url=endpoint.url).answer([question.prompt({})])
         body = endpoint.asked[0]["body"]
     assert (body["logprobs"], body["top_logprobs"]) == (True, 5)
     judged = question.read(reply)
-    assert judged.option == (said if said in question.options else None)
-    if odds is None:
-        assert judged.probabilities is None
-    else:
-        assert judged.probabilities == pytest.approx(dict.fromkeys(question.options, 0.0) | odds)
+    assert judged.option == (said if said in options else None)
+    wanted = odds and dict.fromkeys(options, 0.0) | odds
+    assert judged.probabilities == (wanted and pytest.approx(wanted))
 
 
 RESPONSES = [{"model": "a", "text": "Once a day."}, {"model": "b", "text": "Never."}]
@@ -99,6 +87,7 @@ QUESTIONS = [
     Question("q@1", "How good is {answer}?", ("well", "so", "ill")),
     Question("r@1", "{answer}?", ("x", "y")),
 ]
+SCORES = ("scores", "expected_scores")
 BLIND = "the template of its questions shows nothing of a state that is one text"
 INSTRUCTIONS = "Answer the question at the end of the input."
 
@@ -121,16 +110,7 @@ def judge(
     tmp_path: Path, url: str, *more: object
 ) -> tuple[subprocess.CompletedProcess, list[dict]]:
     cases = write(tmp_path / "cases.jsonl", CASES)
-    options = (
-        "--judge",
-        "decision:m",
-        "--base_url",
-        url,
-        "--output",
-        tmp_path / "out",
-        "--max_retries",
-        0,
-    )
+    options = flags(judge="decision:m", base_url=url, output=tmp_path / "out", max_retries=0)
     done = run_command("judge", cases, *options, *more)
     file = tmp_path / "out" / "verdicts.jsonl"
     return done, sorted(read(file), key=lambda each: each["case_id"]) if file.exists() else []
@@ -144,12 +124,9 @@ def test_decisions_give_scores_with_probabilities_and_a_refused_question_an_inva
         done, (verdict, refused) = judge(tmp_path, endpoint.url)
         bodies = [each["body"] for each in endpoint.asked]
     assert done.returncode == 0, done.stderr
-    by_slot = dict(zip(verdict["order"], (5, 1)))
-    means = dict(
-        zip(verdict["order"], (sum(n * p for n, p in enumerate(odds, 1)) for odds in ODDS))
-    )
-    assert verdict["scores"] == [by_slot[0], by_slot[1]]
-    assert verdict["expected_scores"] == pytest.approx([means[0], means[1]])
+    means = [sum(n * p for n, p in enumerate(odds, 1)) for odds in ODDS]
+    in_slots = {name: [verdict[name][index] for index in verdict["order"]] for name in SCORES}
+    assert in_slots == {"scores": [5, 1], "expected_scores": pytest.approx(means)}
     assert verdict["probabilities"] == [dict(zip("12345", odds)) for odds in ODDS]
     assert verdict["rationale"] is None
     assert verdict["usage"] == {"prompt_tokens": 700, "completion_tokens": 0}
@@ -265,16 +242,7 @@ def test_a_judge_with_a_decision_json_answers_one_question_for_each_score(tmp_pa
     folder = build_tiny_model(tmp_path / "m")
     DecisionConfig({"choice": ["A", "B", "C", "D", "E"]}).save_pretrained(folder)
     cases = write(tmp_path / "cases.jsonl", CASES)
-    options = (
-        "--judge",
-        folder,
-        "--dtype",
-        "float32",
-        "--device",
-        "cpu",
-        "--output",
-        tmp_path / "out",
-    )
+    options = flags(judge=folder, dtype="float32", device="cpu", output=tmp_path / "out")
     succeeded(run_command("judge", cases, *options))
     verdict = read(tmp_path / "out" / "verdicts.jsonl")[0]
     assert (verdict["valid"], verdict["rationale"], verdict["raw"]) == (True, None, "")
