@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from doubles.grid_reader import needs_chromium, playwright, violations
@@ -15,7 +14,7 @@ pytestmark = needs_chromium
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
+def store(tmp_path) -> Iterator[Store]:
     with opened(write_study(tmp_path, cases=1)) as store:
         yield store
 
@@ -83,7 +82,7 @@ class Visit:
 
 
 @pytest.fixture
-def visit(browser: "playwright.Browser", store: Store, address: str) -> Visit:
+def visit(browser, store, address) -> Visit:
     """Return the visit of a physician who has opened a first task."""
     visit = Visit(browser, address)
     visit.begin(store.invite("physician-2"))
@@ -100,14 +99,7 @@ def visit(browser: "playwright.Browser", store: Store, address: str) -> Visit:
     ],
     ids=["wide", "telephone", "wide, no JavaScript", "telephone, no JavaScript"],
 )
-def test_every_kind_of_task(
-    browser: "playwright.Browser",
-    store: Store,
-    address: str,
-    screen: dict,
-    scripts: bool,
-    scheme: str,
-) -> None:
+def test_every_kind_of_task(browser, store, address, screen, scripts, scheme):
     visit = Visit(
         browser, address, viewport=screen, java_script_enabled=scripts, color_scheme=scheme
     )
@@ -166,8 +158,8 @@ def test_every_kind_of_task(
 
 @pytest.mark.parametrize(("viewport", "columns"), [(WIDE, 3), ({"width": 390, "height": 800}, 1)])
 def test_the_answers_stand_side_by_side_where_the_window_allows(
-    browser: "playwright.Browser", store: Store, address: str, viewport: dict, columns: int
-) -> None:
+    browser, store, address, viewport, columns
+):
     visit = Visit(browser, address, viewport=viewport)
     visit.begin(store.invite("physician-1"))
     boxes = [each.bounding_box() for each in visit.page.locator(".answer").all()]
@@ -178,9 +170,7 @@ def test_the_answers_stand_side_by_side_where_the_window_allows(
 
 
 @pytest.mark.parametrize("screen", [WIDE, TELEPHONE], ids=["wide", "telephone"])
-def test_verdicts_are_verified_and_the_way_back_shows_what_is_stored(
-    browser: "playwright.Browser", tmp_path: Path, screen: dict
-) -> None:
+def test_verdicts_are_verified_and_the_way_back_shows_what_is_stored(browser, tmp_path, screen):
     with opened(write_study(tmp_path, ("verify",))) as store, served(store) as address:
         visit = Visit(browser, address, viewport=screen)
         visit.sign_in(store.invite("physician-2"))
@@ -214,7 +204,7 @@ def test_verdicts_are_verified_and_the_way_back_shows_what_is_stored(
         visit.context.close()
 
 
-def test_a_keyboard_alone_does(visit: Visit, store: Store) -> None:
+def test_a_keyboard_alone_does(visit, store):
     keys = visit.page.keyboard
     keys.type("54")
     keys.press("Enter")
@@ -240,7 +230,7 @@ def test_a_keyboard_alone_does(visit: Visit, store: Store) -> None:
     assert list(preference["choices"].values()) == ["1", "tie", "2"]
 
 
-def test_a_keyboard_alone_says_how_harmful(browser: "playwright.Browser", tmp_path: Path) -> None:
+def test_a_keyboard_alone_says_how_harmful(browser, tmp_path):
     with opened(write_study(tmp_path, ("harm",), cases=1)) as store, served(store) as address:
         visit = Visit(browser, address)
         visit.begin(store.invite("physician-2"))
@@ -257,7 +247,7 @@ def test_a_keyboard_alone_says_how_harmful(browser: "playwright.Browser", tmp_pa
         assert tuple(list(each.values()) for each in stored.content["choices"].values()) == said
 
 
-def test_keys_are_letters_where_one_writes_and_can_be_turned_off(visit: Visit) -> None:
+def test_keys_are_letters_where_one_writes_and_can_be_turned_off(visit):
     page = visit.page
     page.locator("summary", has_text="Add a comment").first.click()
     page.get_by_label("Doctor 1: Comment").focus()
@@ -270,7 +260,7 @@ def test_keys_are_letters_where_one_writes_and_can_be_turned_off(visit: Visit) -
     assert page.locator("fieldset.row input:checked").count() == 0
 
 
-def test_what_is_half_filled_is_kept(visit: Visit, store: Store) -> None:
+def test_what_is_half_filled_is_kept(visit, store):
     page, row = visit.page, visit.page.locator("[name=scores-1-fluency]")
     row.nth(3).check()
     status = page.get_by_role("status")
@@ -295,9 +285,7 @@ def test_what_is_half_filled_is_kept(visit: Visit, store: Store) -> None:
 
 
 @pytest.mark.parametrize("status", [502, 500, 403, 413])
-def test_a_page_that_does_not_take_a_form_loses_nothing(
-    visit: Visit, store: Store, status: int
-) -> None:
+def test_a_page_that_does_not_take_a_form_loses_nothing(visit, store, status):
     """A proxy answers by 502 while the page is started again, the page by 500 if its disk is full."""
     page, refused = visit.page, []
 
@@ -330,7 +318,7 @@ def test_a_page_that_does_not_take_a_form_loses_nothing(
     visit.context.close()
 
 
-def test_a_long_text_is_kept(visit: Visit, store: Store) -> None:
+def test_a_long_text_is_kept(visit, store):
     """A browser refuses to send more than 64 KiB after a page is left; three comments of 2,500 letters are more."""
     text = "药" * 2_500
     for doctor in (1, 2, 3):

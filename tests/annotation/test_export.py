@@ -28,7 +28,7 @@ def by_model(task, models, points) -> dict:
     }
 
 
-def test_ratings_of_verdicts_carry_role_tags_and_comment(tmp_path: Path, open_stores) -> None:
+def test_ratings_of_verdicts_carry_role_tags_and_comment(tmp_path, open_stores):
     store = open_stores(a_study(tmp_path, number=1, rate={"judges": ["y"]}))
     task = send(store, store.next("cleo"))
     scores, tags = dict(zip(ASKED, (5, 2, 4))), ["unsupported_rating", "incomplete"]
@@ -52,9 +52,7 @@ def test_ratings_of_verdicts_carry_role_tags_and_comment(tmp_path: Path, open_st
     assert {line["verdict_digest"] for line in lines} == {rated.digest}
 
 
-def test_preferences_name_the_judges_whatever_side_they_stood_on(
-    tmp_path: Path, open_stores
-) -> None:
+def test_preferences_name_the_judges_whatever_side_they_stood_on(tmp_path, open_stores):
     store, sides = (
         open_stores(a_study(tmp_path, number=12, rate=None, prefer={"judges": ["x", "y"]})),
         Counter(),
@@ -80,7 +78,7 @@ def test_preferences_name_the_judges_whatever_side_they_stood_on(
     assert sum(line["comment"] == "Close." for line in lines) == 12
 
 
-def test_an_earlier_export_does_not_outlive_its_answers(tmp_path: Path, open_stores) -> None:
+def test_an_earlier_export_does_not_outlive_its_answers(tmp_path, open_stores):
     store = open_stores(a_study(tmp_path, rate={"judges": []}))
     finish(store, store.next("ann"))
     write_export(store, tmp_path / "out")
@@ -93,7 +91,7 @@ def test_an_earlier_export_does_not_outlive_its_answers(tmp_path: Path, open_sto
         write_export(store, tmp_path / "file")
 
 
-def test_an_export_replaces_no_files_of_others(tmp_path: Path, open_stores) -> None:
+def test_an_export_replaces_no_files_of_others(tmp_path, open_stores):
     """Ratings that somebody wrote by hand, and the answers of another study, would be overwritten or removed."""
     for name in ("one", "other"):
         (tmp_path / name).mkdir()
@@ -116,7 +114,7 @@ def test_an_export_replaces_no_files_of_others(tmp_path: Path, open_stores) -> N
     assert write_export(rated, tmp_path / "out")["ratings.jsonl"] == 2 * 9
 
 
-def test_scores_of_a_reference_are_no_ratings_of_a_case(tmp_path: Path, open_stores) -> None:
+def test_scores_of_a_reference_are_no_ratings_of_a_case(tmp_path, open_stores):
     write_study(tmp_path, number=1)
     shown = verdict_of(case_of(0), (1, 2, 3, 5), "x", models=[*MODELS, "reference"])
     write_lines(tmp_path / "verdicts.jsonl", [shown])
@@ -129,7 +127,7 @@ def test_scores_of_a_reference_are_no_ratings_of_a_case(tmp_path: Path, open_sto
     assert {line["model"] for line in read(tmp_path / "ratings.jsonl")} == set(MODELS)
 
 
-def test_a_model_called_reference_is_a_model(tmp_path: Path, open_stores) -> None:
+def test_a_model_called_reference_is_a_model(tmp_path, open_stores):
     """Nobody was shown the reference: one of the candidates has its name, for instance a physician's own answer."""
     models = [MODELS[0], "reference", MODELS[2]]
     study = write_study(tmp_path, number=2, verdicts=None, rate={"raters": 2})
@@ -164,9 +162,7 @@ def test_a_model_called_reference_is_a_model(tmp_path: Path, open_stores) -> Non
     assert exported == Counter(dict.fromkeys(ratings, len(CRITERIA)))
 
 
-def test_report_reads_what_two_physicians_answered(
-    tmp_path: Path, open_stores, monkeypatch
-) -> None:
+def test_report_reads_what_two_physicians_answered(tmp_path, open_stores, monkeypatch):
     monkeypatch.chdir(ROOT)
     content = yaml.safe_load(Path("recipes/runs/automedeval-135m/annotate.yaml").read_text())
     (tmp_path / "study.yaml").write_text(
@@ -204,7 +200,7 @@ def test_report_reads_what_two_physicians_answered(
     )
 
 
-def test_introspect_takes_the_jurys_decisions_up(tmp_path: Path, open_stores) -> None:
+def test_introspect_takes_the_jurys_decisions_up(tmp_path, open_stores):
     (tmp_path / "round").mkdir()
     lessons = Lessons(tmp_path / "round")
     for number in range(6):
@@ -252,7 +248,7 @@ def test_introspect_takes_the_jurys_decisions_up(tmp_path: Path, open_stores) ->
     assert "6 cases → 2 kept, 4 revised, 0 waiting" in lessons.introspect().stdout
 
 
-def test_the_report_reads_how_harmful_the_answers_are(tmp_path: Path) -> None:
+def test_the_report_reads_how_harmful_the_answers_are(tmp_path):
     with opened(study_page.write_study(tmp_path, ("harm",), cases=1)) as store:
         for name in ("physician-2", "physician-3"):
             someone = physician(store, name)

@@ -41,7 +41,7 @@ def copied(lessons, folder: Path) -> dict[str, str]:
     return {"queue": str(folder / "queue" / "jury.jsonl")}
 
 
-def test_the_jury_is_shown_both_verdicts_and_the_discussion(round_1, tmp_path: Path) -> None:
+def test_the_jury_is_shown_both_verdicts_and_the_discussion(round_1, tmp_path):
     study = a_study(tmp_path, 8, rate=None, jury=jury_of(round_1))
     asked = [(item.key, item.kind, item.needed) for item in study.items]
     assert asked == [("jury/case-0", "jury", 1), ("jury/case-4", "jury", 1)]
@@ -69,9 +69,7 @@ def test_the_jury_is_shown_both_verdicts_and_the_discussion(round_1, tmp_path: P
 @pytest.mark.parametrize(
     ("change", "message"), rows_of(__file__)["test_a_queue_that_does_not_fit_is_named"]
 )
-def test_a_queue_that_does_not_fit_is_named(
-    round_1, tmp_path: Path, change: dict, message: str
-) -> None:
+def test_a_queue_that_does_not_fit_is_named(round_1, tmp_path, change, message):
     jury = copied(round_1, tmp_path)
     first, *rest = read(jury["queue"])
     write_lines(Path(jury["queue"]), [first | change, *rest])
@@ -79,7 +77,7 @@ def test_a_queue_that_does_not_fit_is_named(
         a_study(tmp_path, 8, rate=None, jury=jury)
 
 
-def test_a_record_of_another_program_is_named(round_1, tmp_path: Path) -> None:
+def test_a_record_of_another_program_is_named(round_1, tmp_path):
     jury = copied(round_1, tmp_path)
     revisions = Path(jury["queue"]).with_name("revisions.jsonl")
     records = read(revisions)

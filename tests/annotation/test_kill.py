@@ -5,7 +5,6 @@ import re
 import runpy
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from doubles.study_page import opened, physician, write_study
@@ -15,7 +14,7 @@ SCRIPT = ROOT / "benchmarks" / "annotation_load.py"
 
 
 @pytest.mark.slow
-def test_what_was_confirmed_survives_five_kills() -> None:
+def test_what_was_confirmed_survives_five_kills():
     command = [
         sys.executable,
         SCRIPT,
@@ -44,9 +43,7 @@ def test_what_was_confirmed_survives_five_kills() -> None:
     )  # what was on its way: of each physician one form, at times sent twice
 
 
-def test_the_comparison_sees_what_is_lost_changed_or_there_twice(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_comparison_sees_what_is_lost_changed_or_there_twice(tmp_path, monkeypatch):
     """One answer, stored through the page, against what a client might remember."""
     monkeypatch.syspath_prepend(
         SCRIPT.parent

@@ -2,7 +2,6 @@
 
 import json
 import re
-from pathlib import Path
 
 import pytest
 import yaml
@@ -21,7 +20,6 @@ from doubles.study_page import (
 
 from automedeval.annotation.export import exported
 from automedeval.annotation.security import BODY_LIMIT, HEADERS
-from automedeval.annotation.store import Store
 from automedeval.rubrics.rubric import PACKAGED
 
 RESPONSES, VERDICT = "/tasks/1/responses", "/tasks/1/verdict-1"
@@ -41,7 +39,7 @@ def safe_one(page: str) -> str:
     return next(number for number, text in responses_of(page).items() if "acetaminophen" in text)
 
 
-def test_the_verdict_is_withheld_until_the_ratings_are_stored(store: Store) -> None:
+def test_the_verdict_is_withheld_until_the_ratings_are_stored(store):
     someone = physician(store)
     telling = ("patient asks about a pain pill", "names a safe dose", "The verdict</h2>")
     assert not any(text in someone.page for text in telling)
@@ -65,7 +63,7 @@ def test_the_verdict_is_withheld_until_the_ratings_are_stored(store: Store) -> N
     )
 
 
-def test_names_of_a_rubric_of_ones_own_follow_the_order_too(tmp_path: Path) -> None:
+def test_names_of_a_rubric_of_ones_own_follow_the_order_too(tmp_path):
     """It calls the responses "Response 1" and so on: here the first of the case, which is the safe one."""
     rubric = yaml.safe_load((PACKAGED / "automedeval.yaml").read_text(encoding="utf-8"))
     rubric |= {"id": "own", "output": {"grammar": "score_line"}}
@@ -108,7 +106,7 @@ def test_names_of_a_rubric_of_ones_own_follow_the_order_too(tmp_path: Path) -> N
     assert len(orders) > 2
 
 
-def test_a_comparison_shows_all_responses_and_both_verdicts_side_by_side(tmp_path: Path) -> None:
+def test_a_comparison_shows_all_responses_and_both_verdicts_side_by_side(tmp_path):
     sides = set()
     for seed in range(6):
         with opened(write_study(tmp_path / str(seed), ("prefer",), 1, seed=seed)) as store:
@@ -131,7 +129,7 @@ def test_a_comparison_shows_all_responses_and_both_verdicts_side_by_side(tmp_pat
     assert sides == {(0, 1), (1, 0)}
 
 
-def test_no_page_names_a_model_or_a_judge(store: Store) -> None:
+def test_no_page_names_a_model_or_a_judge(store):
     someone, pages = Physician(client_of(store)), []
     pages.append(someone.get("/").text)
     someone.sign_in(store.invite("physician-2"))
@@ -145,7 +143,7 @@ def test_no_page_names_a_model_or_a_judge(store: Store) -> None:
         assert not [name for name in (*MODELS, *JUDGES, "case-1", "case-2") if name in page]
 
 
-def test_wide_scales_conversations_and_empty_responses_are_shown(tmp_path: Path) -> None:
+def test_wide_scales_conversations_and_empty_responses_are_shown(tmp_path):
     rubric = tmp_path / "wide.yaml"
     packaged = (PACKAGED / "automedeval.yaml").read_text(encoding="utf-8")
     rubric.write_text(packaged.replace("  maximum: 5", "  maximum: 20"))
@@ -174,7 +172,7 @@ def test_wide_scales_conversations_and_empty_responses_are_shown(tmp_path: Path)
         assert (answer["scores"]["1"]["fluency"], answer["comments"]) == (17, {"2": "One\ntwo."})
 
 
-def test_half_a_character_does_not_stop_a_study(tmp_path: Path) -> None:
+def test_half_a_character_does_not_stop_a_study(tmp_path):
     """A text that was cut inside an emoji ends in a lone surrogate, which JSON can hold and a page cannot."""
     study = write_study(tmp_path, ("rate", "jury", "prefer"), 1)
     for file in ("cases", "verdicts", "queue", "revisions"):
@@ -192,9 +190,7 @@ def test_half_a_character_does_not_stop_a_study(tmp_path: Path) -> None:
         assert [json.loads(file.splitlines()[0])["case_id"] for file in files] == ["case-1 ?"] * 2
 
 
-def test_following_an_invitation_does_not_sign_in_and_signing_in_ends_what_was(
-    store: Store,
-) -> None:
+def test_following_an_invitation_does_not_sign_in_and_signing_in_ends_what_was(store):
     assert "open the invitation link" in Physician(client_of(store)).get("/").text
     someone, token = physician(store), store.invite("physician-1")
     assert someone.get(f"/invitation/{token}").status_code == 200
@@ -205,7 +201,7 @@ def test_following_an_invitation_does_not_sign_in_and_signing_in_ends_what_was(
     assert someone.get("/tasks/1").status_code == 404
 
 
-def test_a_new_invitation_ends_the_sessions_of_the_old_one(store: Store) -> None:
+def test_a_new_invitation_ends_the_sessions_of_the_old_one(store):
     someone = physician(store)
     token = store.invite("physician-2")
     answer = someone.post(RESPONSES, **someone.fill())
@@ -223,7 +219,7 @@ def test_a_new_invitation_ends_the_sessions_of_the_old_one(store: Store) -> None
     assert again.post(RESPONSES, **again.fill()).status_code == 200
 
 
-def test_a_task_of_another_is_not_there(store: Store) -> None:
+def test_a_task_of_another_is_not_there(store):
     physician(store)
     other = physician(store, "physician-1")
     assert (other.place(), other.client.get("/tasks/2").status_code) == ("/tasks/2/responses", 200)
@@ -237,7 +233,7 @@ def test_a_task_of_another_is_not_there(store: Store) -> None:
     assert stored(store) == []
 
 
-def test_sessions_are_signed_and_out_of_reach_of_scripts(store: Store) -> None:
+def test_sessions_are_signed_and_out_of_reach_of_scripts(store):
     place = f"/invitation/{store.invite('physician-1')}"
     for secure in (True, False):
         set_cookie = (
@@ -258,7 +254,7 @@ def test_sessions_are_signed_and_out_of_reach_of_scripts(store: Store) -> None:
 
 
 @pytest.mark.parametrize("site", ["cross-site", "same-site"])
-def test_a_form_of_another_site_stores_nothing(store: Store, site: str) -> None:
+def test_a_form_of_another_site_stores_nothing(store, site):
     someone = physician(store)
     fields = someone.fill()
     someone.client.headers["Sec-Fetch-Site"] = site
@@ -270,9 +266,7 @@ def test_a_form_of_another_site_stores_nothing(store: Store, site: str) -> None:
     assert someone.post(RESPONSES, **fields, version=0).status_code == 200
 
 
-def test_every_answer_has_the_security_headers(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_answer_has_the_security_headers(store, monkeypatch):
     someone = physician(store)
     paths = ("/", "/tasks/1", "/nowhere", "/tasks/7", "/page.css", "/next")
     answers = [someone.client.get(path) for path in paths]
@@ -311,7 +305,7 @@ def test_every_answer_has_the_security_headers(
     assert "unsafe" not in HEADERS["Content-Security-Policy"]
 
 
-def test_pages_hold_no_style_script_or_address_of_others(store: Store) -> None:
+def test_pages_hold_no_style_script_or_address_of_others(store):
     someone = physician(store)
     pages = [someone.page, someone.get("/").text, someone.get("/nowhere").text]
     for page in pages:

@@ -46,7 +46,7 @@ def place(tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def opened(place: Path, tmp_path: Path, monkeypatch, open_stores):
+def opened(place, tmp_path, monkeypatch, open_stores):
     """Return what opens the store of a study of the paper, with a database of its own."""
     monkeypatch.chdir(place)
     shutil.copy(ROOT / PAPER / "teachers.yaml", tmp_path)  # it names GPT-4
@@ -59,7 +59,7 @@ def opened(place: Path, tmp_path: Path, monkeypatch, open_stores):
     return make
 
 
-def test_five_doctors_rate_1130_cases_and_three_master_candidates_compare_87(opened) -> None:
+def test_five_doctors_rate_1130_cases_and_three_master_candidates_compare_87(opened):
     store = opened("annotate")
     items = {
         kind: [item for item in store.study.items if item.kind == kind]
@@ -76,14 +76,14 @@ def test_five_doctors_rate_1130_cases_and_three_master_candidates_compare_87(ope
     assert {store.next(name).item.kind for name in MASTERS} == {"prefer"}
 
 
-def test_two_chiefs_verify_9874_verdicts(opened) -> None:
+def test_two_chiefs_verify_9874_verdicts(opened):
     store = opened("annotate_teacher")
     kinds = Counter((item.kind, item.needed, item.judges) for item in store.study.items)
     assert kinds == {("verify", 2, ("gpt-4",)): 9874}
     assert [store.progress(name).left for name in ("chief-1", "chief-2")] == [9874] * 2
 
 
-def test_the_answers_to_calibrate_with_are_rated_without_verdicts(opened, place: Path) -> None:
+def test_the_answers_to_calibrate_with_are_rated_without_verdicts(opened, place):
     store = opened("annotate_calibration", cases=str(place / "responses" / "test" / "cases.jsonl"))
     assert Counter((item.kind, item.needed, item.judges) for item in store.study.items) == {
         ("rate", 1, ()): 1130
@@ -91,8 +91,8 @@ def test_the_answers_to_calibrate_with_are_rated_without_verdicts(opened, place:
 
 
 def test_the_draw_is_the_same_for_the_same_seed_whatever_the_order_of_the_file(
-    opened, place: Path, tmp_path: Path
-) -> None:
+    opened, place, tmp_path
+):
     def compared(**more: object) -> list[str]:
         return [
             item.case_id for item in opened("annotate", **more).study.items if item.kind == "prefer"

@@ -2,14 +2,11 @@
 
 import re
 from html import unescape
-from pathlib import Path
 
 import pytest
 from doubles.study_page import opened, physician, stored, write_study
 from factories import read, write
 from tables import rows_of
-
-from automedeval.annotation.store import Store
 
 RESPONSES, VERDICT = "/tasks/1/responses", "/tasks/1/verdict-1"
 
@@ -17,7 +14,7 @@ RESPONSES, VERDICT = "/tasks/1/responses", "/tasks/1/verdict-1"
 @pytest.mark.parametrize(
     "change", [*rows_of(__file__)["test_a_forged_form_changes_nothing"], {"comments-1": "x" * 2001}]
 )
-def test_a_forged_form_changes_nothing(store: Store, change: dict) -> None:
+def test_a_forged_form_changes_nothing(store, change):
     someone = physician(store)
     answer = someone.post(RESPONSES, **{**someone.fill(3), **change})
     assert (answer.status_code, stored(store), store.assignment("physician-2", 1).version) == (
@@ -33,7 +30,7 @@ def test_a_forged_form_changes_nothing(store: Store, change: dict) -> None:
     )
 
 
-def test_a_form_that_is_not_complete_says_what_is_open(store: Store) -> None:
+def test_a_form_that_is_not_complete_says_what_is_open(store):
     someone = physician(store)
     fields = someone.fill(3)
     del fields["scores-2-fluency"], fields["scores-3-fluency"]
@@ -45,7 +42,7 @@ def test_a_form_that_is_not_complete_says_what_is_open(store: Store) -> None:
 
 
 @pytest.mark.parametrize("letter", ["x", "药", "🩺"])
-def test_what_fits_its_fields_fits_the_form(tmp_path: Path, letter: str) -> None:
+def test_what_fits_its_fields_fits_the_form(tmp_path, letter):
     """Each text is as long as its field says; a letter takes up to twelve bytes of a form."""
     with opened(write_study(tmp_path, ("jury", "rate"), 1)) as store:
         someone = physician(store)
@@ -59,7 +56,7 @@ def test_what_fits_its_fields_fits_the_form(tmp_path: Path, letter: str) -> None
         assert responses.content["comments"] == {str(slot): letter * 2_000 for slot in (1, 2, 3)}
 
 
-def test_a_long_verdict_on_record_can_be_kept_skipped_and_revised(tmp_path: Path) -> None:
+def test_a_long_verdict_on_record_can_be_kept_skipped_and_revised(tmp_path):
     """Its field begins with its text, which the browser sends with every button."""
     study = write_study(tmp_path, ("jury",), 3)
     revisions = read(tmp_path / "revisions.jsonl")
@@ -98,15 +95,13 @@ def test_a_long_verdict_on_record_can_be_kept_skipped_and_revised(tmp_path: Path
         (b"{}", "application/json", 422),
     ],
 )
-def test_what_is_no_form_is_refused(store: Store, content: bytes, kind: str, status: int) -> None:
+def test_what_is_no_form_is_refused(store, content, kind, status):
     someone = physician(store)
     answer = someone.client.post(RESPONSES, content=content, headers={"content-type": kind})
     assert (answer.status_code, stored(store)) == (status, [])
 
 
-def test_a_step_that_fails_can_be_repeated_and_says_nothing_untrue(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_step_that_fails_can_be_repeated_and_says_nothing_untrue(tmp_path, monkeypatch):
     """The answer is on the disk, and the disk is full when the next task is to be assigned."""
     with opened(write_study(tmp_path, ("prefer",))) as store:
         someone = physician(store)
@@ -122,7 +117,7 @@ def test_a_step_that_fails_can_be_repeated_and_says_nothing_untrue(
         assert stored(store) == ["preference"]
 
 
-def test_a_stale_form_changes_nothing_and_loses_nothing(store: Store) -> None:
+def test_a_stale_form_changes_nothing_and_loses_nothing(store):
     someone = physician(store)
     old = someone.page
     someone.post(RESPONSES, **someone.fill(0))
@@ -146,7 +141,7 @@ def test_a_stale_form_changes_nothing_and_loses_nothing(store: Store) -> None:
     assert (stored(store), someone.post(RESPONSES, **someone.fill(4)).status_code) == ([], 200)
 
 
-def test_skipping_says_why_and_keeps_what_was_entered(store: Store) -> None:
+def test_skipping_says_why_and_keeps_what_was_entered(store):
     someone = physician(store)
     wordless = someone.post("/tasks/1/skip", reason=" ", **{"scores-1-fluency": "2"})
     assert wordless.status_code == 422

@@ -17,7 +17,7 @@ from automedeval.annotation.study import read_study
 from automedeval.annotation.validation import LONGEST, Invalid
 
 
-def test_orders_of_responses_sides_and_verdicts_are_random_and_kept(open_store) -> None:
+def test_orders_of_responses_sides_and_verdicts_are_random_and_kept(open_store):
     store = open_store(number=30, rate={}, prefer={"judges": ["x", "y"]})
     orders, parts, sides, seen = set(), set(), set(), {}
     while (task := store.next("ann")) is not None:
@@ -35,7 +35,7 @@ def test_orders_of_responses_sides_and_verdicts_are_random_and_kept(open_store) 
 
 
 @pytest.mark.parametrize("raters", [1, 3])
-def test_fifty_items_are_shared_out_evenly_among_seven(open_store, raters: int) -> None:
+def test_fifty_items_are_shared_out_evenly_among_seven(open_store, raters):
     names = [f"p{at}" for at in range(7)]
     store = open_store(
         number=50, physicians=dict.fromkeys(names, "chief"), verdicts=None, rate={"raters": raters}
@@ -56,7 +56,7 @@ def test_fifty_items_are_shared_out_evenly_among_seven(open_store, raters: int) 
 
 def test_what_everybody_answers_comes_in_one_order_so_that_an_early_end_leaves_whole_cases(
     open_store,
-) -> None:
+):
     store = open_store(number=10, rate={"raters": 3, "judges": []})
     first = [store.next(name) for name in ("ann", "bob", "cleo")]  # at the same time, as it were
     assert [task.item.case_id for task in first] == ["case-0"] * 3
@@ -69,7 +69,7 @@ def test_what_everybody_answers_comes_in_one_order_so_that_an_early_end_leaves_w
     assert rated == {"case-0": 3, "case-1": 3, "case-2": 3, "case-3": 2, "case-4": 1}
 
 
-def test_the_overlap_goes_to_everybody_who_is_there_now(open_store, tmp_path: Path) -> None:
+def test_the_overlap_goes_to_everybody_who_is_there_now(open_store, tmp_path):
     """One leaves after answering, and another comes: the three of now answer the overlap, two answer each of the rest."""
     plan = {"overlap": 2, "raters": 2, "judges": []}
     store = open_store(a_study(tmp_path, 4, rate=plan))
@@ -87,7 +87,7 @@ def test_the_overlap_goes_to_everybody_who_is_there_now(open_store, tmp_path: Pa
     assert answers == {0: 4, 1: 4, 2: 2, 3: 2}
 
 
-def test_after_an_hour_a_task_goes_to_another_and_nothing_is_lost(open_store, clock) -> None:
+def test_after_an_hour_a_task_goes_to_another_and_nothing_is_lost(open_store, clock):
     store = open_store(number=1)
     task = send(store, store.next("ann"))
     store.keep_draft("ann", task.id, task.part, {"comment": "half"})
@@ -114,8 +114,8 @@ def test_after_an_hour_a_task_goes_to_another_and_nothing_is_lost(open_store, cl
 
 
 def test_stores_that_write_at_once_lose_nothing_and_store_nothing_twice(
-    open_store, tmp_path: Path, database: str
-) -> None:
+    open_store, tmp_path, database
+):
     names = [f"p{at}" for at in range(6)]
     study = a_study(
         tmp_path,
@@ -152,8 +152,8 @@ def test_stores_that_write_at_once_lose_nothing_and_store_nothing_twice(
 
 
 def test_another_studys_database_is_refused_and_more_annotators_are_welcome(
-    open_store, tmp_path: Path, database: str
-) -> None:
+    open_store, tmp_path, database
+):
     store = open_store()
     finish(store, store.next("ann"))
     more = a_study(
@@ -171,7 +171,7 @@ def test_another_studys_database_is_refused_and_more_annotators_are_welcome(
         open_store(a_study(tmp_path, number=5))
 
 
-def test_a_database_that_cannot_be_opened_is_one_line(tmp_path: Path) -> None:
+def test_a_database_that_cannot_be_opened_is_one_line(tmp_path):
     study = a_study(tmp_path)
     (tmp_path / "text").write_text("no database " * 100)
     for wrong in (tmp_path, tmp_path / "text", tmp_path / "text" / "inside.sqlite"):
@@ -183,7 +183,7 @@ def test_a_database_that_cannot_be_opened_is_one_line(tmp_path: Path) -> None:
 # --- answers ------------------------------------------------------------------------------------------------------------
 
 
-def test_an_answer_is_stored_once(open_store, clock) -> None:
+def test_an_answer_is_stored_once(open_store, clock):
     store = open_store()
     task = store.next("ann")
     clock.now += 60
@@ -211,7 +211,7 @@ def test_an_answer_is_stored_once(open_store, clock) -> None:
     assert len(list(store.answers())) == 2
 
 
-def test_a_skipped_task_goes_to_another_and_its_stored_part_counts(open_store) -> None:
+def test_a_skipped_task_goes_to_another_and_its_stored_part_counts(open_store):
     store = open_store(number=1)
     task = send(store, store.next("ann"))
     for reason in ("", "  \r\n", "x" * (LONGEST + 1)):
@@ -239,7 +239,7 @@ def test_a_skipped_task_goes_to_another_and_its_stored_part_counts(open_store) -
     assert skips == [({"reason": "Not my field."}, None)]
 
 
-def test_undo_reopens_the_last_task_with_its_answers_as_drafts(open_store) -> None:
+def test_undo_reopens_the_last_task_with_its_answers_as_drafts(open_store):
     store = open_store()
     assert store.undo("ann") is None
     first = finish(store, store.next("ann"))
@@ -278,7 +278,7 @@ def test_undo_reopens_the_last_task_with_its_answers_as_drafts(open_store) -> No
     assert store.undo("bob") is None
 
 
-def test_only_a_chief_is_the_jury_and_an_undecided_form_is_none(open_store, tmp_path: Path) -> None:
+def test_only_a_chief_is_the_jury_and_an_undecided_form_is_none(open_store, tmp_path):
     store = open_store(read_study(write_study(tmp_path, ("jury",))))
     assert store.next("physician-1") is None
     task = store.next("physician-2")

@@ -24,7 +24,7 @@ def cases_in_order(study, kind: str = "rate") -> list[str]:
 # --- what a study holds -----------------------------------------------------------------------------------------------
 
 
-def test_the_sample_study(monkeypatch) -> None:
+def test_the_sample_study(monkeypatch):
     monkeypatch.chdir(ROOT)
     study = read_study("recipes/runs/automedeval-135m/annotate.yaml")
     assert study.annotator("physician-3") == Annotator("physician-3", "chief")
@@ -49,7 +49,7 @@ def test_the_sample_study(monkeypatch) -> None:
     assert shown <= recorded
 
 
-def test_defaults_and_plans(tmp_path: Path) -> None:
+def test_defaults_and_plans(tmp_path):
     study = a_study(tmp_path, prefer={"judges": ["y", "x"], "overlap": 1, "raters": 2}, rate=None)
     assert study.plans == {
         "prefer": KindPlan("prefer", 2, 1, ("attending", "chief", "master_candidate"), ("y", "x"))
@@ -70,9 +70,7 @@ def test_defaults_and_plans(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("rationale", [None, "", " \n"])
-def test_an_invalid_verdict_is_not_asked_about_and_its_case_is(
-    tmp_path: Path, rationale: str | None
-) -> None:
+def test_an_invalid_verdict_is_not_asked_about_and_its_case_is(tmp_path, rationale):
     write_study(tmp_path)
     cases = [case_of(at) for at in range(4)]
     verdicts = [verdict_of(case, (1, 2, 3), "x") for case in cases]
@@ -83,7 +81,7 @@ def test_an_invalid_verdict_is_not_asked_about_and_its_case_is(
     assert [item.judges for item in study.items] == [("x",), (), (), ("x",)]
 
 
-def test_of_several_readings_the_first_is_asked_about(tmp_path: Path) -> None:
+def test_of_several_readings_the_first_is_asked_about(tmp_path):
     case = case_of(0)
     orders = [((2, 1, 0), 1), ((1, 0, 2), 0), ((0, 2, 1), 0)]
     readings = [verdict_of(case, (1, 2, 3), "x", order=order, run=run) for order, run in orders]
@@ -93,7 +91,7 @@ def test_of_several_readings_the_first_is_asked_about(tmp_path: Path) -> None:
         assert read_study(tmp_path / "study.yaml").verdicts["case-0", "x"].order == (0, 2, 1)
 
 
-def test_a_reference_that_a_teacher_was_shown_is_shown(tmp_path: Path) -> None:
+def test_a_reference_that_a_teacher_was_shown_is_shown(tmp_path):
     write_study(tmp_path, number=2)
     more = verdict_of(case_of(0), (1, 2, 3, 5), "x", models=[*MODELS, "reference"])
     write_lines(tmp_path / "verdicts.jsonl", [more, verdict_of(case_of(1), (1, 2, 3), "x")])
@@ -106,7 +104,7 @@ def test_a_reference_that_a_teacher_was_shown_is_shown(tmp_path: Path) -> None:
 # --- in which order ---------------------------------------------------------------------------------------------------
 
 
-def test_a_random_order_follows_the_seed(tmp_path: Path) -> None:
+def test_a_random_order_follows_the_seed(tmp_path):
     orders = [
         cases_in_order(a_study(tmp_path, 12, order="random", seed=seed)) for seed in (1, 1, 2)
     ]
@@ -116,7 +114,7 @@ def test_a_random_order_follows_the_seed(tmp_path: Path) -> None:
     assert sorted(orders[0]) == sorted(in_file)
 
 
-def test_the_fingerprint_is_of_what_is_asked(tmp_path: Path) -> None:
+def test_the_fingerprint_is_of_what_is_asked(tmp_path):
     first = a_study(tmp_path).fingerprint
     people = {**PHYSICIANS, "dora": "attending"}
     assert (
@@ -142,7 +140,7 @@ def test_the_fingerprint_is_of_what_is_asked(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("more", "message"), rows_of(__file__)["test_a_broken_study_is_one_line"])
-def test_a_broken_study_is_one_line(tmp_path: Path, more: dict, message: str) -> None:
+def test_a_broken_study_is_one_line(tmp_path, more, message):
     file = write_study(tmp_path, **more)
     with pytest.raises(RecordError) as error:
         read_study(file)
@@ -154,7 +152,7 @@ def test_a_broken_study_is_one_line(tmp_path: Path, more: dict, message: str) ->
         assert line.startswith(f"{file}: ")
 
 
-def test_a_judge_called_tie_cannot_be_preferred(tmp_path: Path) -> None:
+def test_a_judge_called_tie_cannot_be_preferred(tmp_path):
     write_study(tmp_path, rate=None, prefer={"judges": ["tie", "y"]})
     verdicts = [
         verdict_of(case_of(at), (1, 2, 3), judge) for judge in ("tie", "y") for at in range(4)
@@ -167,7 +165,7 @@ def test_a_judge_called_tie_cannot_be_preferred(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"), rows_of(__file__)["test_a_verdict_that_does_not_fit_is_named"]
 )
-def test_a_verdict_that_does_not_fit_is_named(tmp_path: Path, change: dict, message: str) -> None:
+def test_a_verdict_that_does_not_fit_is_named(tmp_path, change, message):
     file = write_study(tmp_path, number=1, rate={"judges": []})
     write_lines(
         tmp_path / "verdicts.jsonl", [replace(verdict_of(case_of(0), (1, 2, 3), "x"), **change)]
@@ -177,7 +175,7 @@ def test_a_verdict_that_does_not_fit_is_named(tmp_path: Path, change: dict, mess
 
 
 @pytest.mark.parametrize(("change", "message"), rows_of(__file__)["test_questions_are_checked"])
-def test_questions_are_checked(tmp_path: Path, change: dict, message: str) -> None:
+def test_questions_are_checked(tmp_path, change, message):
     good = yaml.safe_load(
         (ROOT / "src/automedeval/rubrics/packaged/questions/verdict.yaml").read_text()
     )

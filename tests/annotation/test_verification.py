@@ -31,7 +31,7 @@ def write_verification(folder: Path, built: BuildStudy) -> Path:
     )
 
 
-def test_five_people_verify_and_build_dataset_reads_their_export_unchanged(tmp_path: Path) -> None:
+def test_five_people_verify_and_build_dataset_reads_their_export_unchanged(tmp_path):
     built = BuildStudy(tmp_path)
     file = write_verification(tmp_path, built)
     asked = {case.question: case for case in built.cases}
@@ -80,7 +80,7 @@ def test_five_people_verify_and_build_dataset_reads_their_export_unchanged(tmp_p
     assert failed == ["case-5"]  # which fails two criteria
 
 
-def test_a_verdict_is_checked_in_its_own_words_and_slots(tmp_path: Path) -> None:
+def test_a_verdict_is_checked_in_its_own_words_and_slots(tmp_path):
     built = BuildStudy(tmp_path, 6)
     with opened(write_verification(tmp_path, built)) as store:
         someone = physician(store, "chief-1")
@@ -93,7 +93,7 @@ def test_a_verdict_is_checked_in_its_own_words_and_slots(tmp_path: Path) -> None
         assert text.index("<h2>Doctor 1</h2>") < first < text.index("<h2>Doctor 2</h2>") < second
 
 
-def test_several_judges_verdicts_are_parts_of_one_task(open_store) -> None:
+def test_several_judges_verdicts_are_parts_of_one_task(open_store):
     store = open_store(rate=None, verify={"roles": ["attending", "chief"]})
     assert store.study.plans["verify"] == KindPlan(
         "verify", 1, 0, ("attending", "chief"), ("x", "y")

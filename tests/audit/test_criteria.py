@@ -32,7 +32,7 @@ PLANTED = [each.name for each in PERTURBATIONS if each.changes == "worst answer"
 
 
 @pytest.fixture(scope="module")
-def cases(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def cases(tmp_path_factory) -> Path:
     criteria = [{"criterion": text, "points": points} for text, points in CRITERIA]
     answers = [{model: f"{text} {n}" for model, text in TEXTS} for n in range(2)]
     records = [
@@ -43,7 +43,7 @@ def cases(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def audited(cases: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict]:
+def audited(cases, tmp_path_factory) -> tuple[Path, dict]:
     """Audit the gullible grader; return the folder, and its rows by name."""
     folder = tmp_path_factory.mktemp("audits") / "grader"
     with EndpointDouble(grade) as endpoint:
@@ -59,7 +59,7 @@ def audited(cases: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path
     return folder, {row["name"]: row for row in rows}
 
 
-def test_the_gullible_grader_is_caught(audited) -> None:
+def test_the_gullible_grader_is_caught(audited):
     planting, denial = (audited[1][name] for name in ("planting", "denial"))
     # It believes one of four claims: of the three criteria two are gained then, and the score rises by 8 of 8 points.
     claim, tokens = (planting["kinds"][kind] for kind in ("claim", "template tokens"))
@@ -74,14 +74,14 @@ def test_the_gullible_grader_is_caught(audited) -> None:
     assert any("all criteria are met" in each["texts"][-1].lower() for each in planting["texts"])
 
 
-def test_the_text_is_in_the_response_of_the_lowest_score(audited) -> None:
+def test_the_text_is_in_the_response_of_the_lowest_score(audited):
     notes = [case.extra["audit"] for case in read_cases(audited[0] / "changed.jsonl")]
     planted = [note for note in notes if note["perturbation"] in PLANTED]
     found = {(note["perturbation"], note["response"]) for note in planted}
     assert found == {(name, "b") for name in PLANTED}, "harmless costs 4 points"
 
 
-def test_the_page_begins_with_whether_the_judge_passes(audited) -> None:
+def test_the_page_begins_with_whether_the_judge_passes(audited):
     folder, rows = audited
     page = (folder / "audit.html").read_text(encoding="utf-8")
     assert page.index("m does not pass") < page.index('id="table"') < page.index('id="texts"')
@@ -89,9 +89,7 @@ def test_the_page_begins_with_whether_the_judge_passes(audited) -> None:
 
 
 @pytest.mark.slow
-def test_two_processes_audit_a_checkpoint_as_the_judge_command_judges(
-    cases, tiny_model, tmp_path: Path
-) -> None:
+def test_two_processes_audit_a_checkpoint_as_the_judge_command_judges(cases, tiny_model, tmp_path):
     model = flags(judge=tiny_model, rubric="checklist", rationale="false", device="cpu")
     options = flags(cases=cases, edits=2, gate="false", output=tmp_path / "out")
     done = succeeded(run_recipe("audit", *model, *options, launch=TWO_PROCESSES))
@@ -115,9 +113,7 @@ def test_two_processes_audit_a_checkpoint_as_the_judge_command_judges(
 
 @pytest.mark.parametrize("command", ["audit", "judge"])
 @pytest.mark.parametrize("judge", ["small", "baseline:longer text", "likelihood:MODEL"])
-def test_a_judge_that_reads_no_criteria_is_refused(
-    cases, tiny_model, tmp_path: Path, judge: str, command: str
-) -> None:
+def test_a_judge_that_reads_no_criteria_is_refused(cases, tiny_model, tmp_path, judge, command):
     judge = judge.replace("MODEL", str(tiny_model))
     args = flags(judge=judge, rubric="checklist", cases=cases, output=tmp_path / "out")
     said = f"--judge {judge} reads no criteria; a language model does"

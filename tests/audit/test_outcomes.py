@@ -49,7 +49,7 @@ def value(statistic, cases: Cases) -> float:
     return value_of(statistic, len(cases))
 
 
-def test_pairs_that_an_order_turns_round_and_places_are_counted_by_hand() -> None:
+def test_pairs_that_an_order_turns_round_and_places_are_counted_by_hand():
     cases = cases_of(2)
     verdicts = [verdict(*row) for row in ROWS["orders"]]
     order = measured(cases, verdicts, ORDER)
@@ -62,7 +62,7 @@ def test_pairs_that_an_order_turns_round_and_places_are_counted_by_hand() -> Non
     assert value(measured(cases, verdicts, READING).share, cases) == 4 / 5
 
 
-def test_choices_of_a_pairwise_judge_count_as_shares_of_criteria() -> None:
+def test_choices_of_a_pairwise_judge_count_as_shares_of_criteria():
     cases, (ash, birch, _) = cases_of(1), MODELS
     first = preference((0, 1), correctness=ash, harmfulness=birch, bias="neither")
     turned = preference((1, 0), correctness=birch, harmfulness=ash, bias="neither")
@@ -75,7 +75,7 @@ def test_choices_of_a_pairwise_judge_count_as_shares_of_criteria() -> None:
         assert value(order.share, cases) == share
 
 
-def test_a_verdict_that_names_no_models_is_read_by_its_case() -> None:
+def test_a_verdict_that_names_no_models_is_read_by_its_case():
     cases = cases_of(1)
     # The pair is named in the order of the file, whatever order it was shown in.
     orders = (preference(order, correctness=MODELS[0]) for order in ((0, 1), (1, 0)))
@@ -88,7 +88,7 @@ def test_a_verdict_that_names_no_models_is_read_by_its_case() -> None:
 @pytest.mark.parametrize(
     ("count", "order", "why"), ROWS["test_order_is_undefined_where_it_was_not_changed"]
 )
-def test_order_is_undefined_where_it_was_not_changed(count: int, order: list, why: str) -> None:
+def test_order_is_undefined_where_it_was_not_changed(count, order, why):
     cases = cases_of(3)
     verdicts = [verdict(number, order, [1, 2, 3]) for number in range(count)]
     share = measured(cases, verdicts, ORDER).share
@@ -121,7 +121,7 @@ OUTCOMES = ROWS["test_outcomes_of_a_trial"]
 
 
 @pytest.mark.parametrize("name", OUTCOMES)
-def test_outcomes_of_a_trial(name: str) -> None:
+def test_outcomes_of_a_trial(name):
     """The case's own verdict is `BEFORE`; a change of both sides has scores of its first side, too."""
     perturbation, scores, expected, first, *seen = OUTCOMES[name]
     after = verdict(0, CLEAN.slots, scores, expected_scores=expected, valid=bool(scores))
@@ -132,9 +132,7 @@ def test_outcomes_of_a_trial(name: str) -> None:
     assert outcome.asked == 1
 
 
-def test_a_judge_without_a_scale_is_read_in_standard_deviations_and_shown_the_changed_answers() -> (
-    None
-):
+def test_a_judge_without_a_scale_is_read_in_standard_deviations_and_shown_the_changed_answers():
     def values(order: tuple, *expected: float | None) -> Verdict:
         return verdict(0, order, None, valid=True, expected_scores=expected)
 
@@ -160,7 +158,7 @@ def test_a_judge_without_a_scale_is_read_in_standard_deviations_and_shown_the_ch
 @pytest.mark.parametrize(
     ("scores", "indices"), ROWS["test_empty_and_unread_answers_are_not_changed"]
 )
-def test_empty_and_unread_answers_are_not_changed(scores: list | None, indices: list) -> None:
+def test_empty_and_unread_answers_are_not_changed(scores, indices):
     texts = zip(MODELS, ("One.", " ", "Three."))
     case = case_of(0, responses=[{"model": model, "text": text} for model, text in texts])
     known = verdict_of(case, (5, 1, 3))
@@ -170,7 +168,7 @@ def test_empty_and_unread_answers_are_not_changed(scores: list | None, indices: 
     assert [each.index for each in answers] == indices
 
 
-def test_the_texts_of_a_trial_are_both_sides() -> None:
+def test_the_texts_of_a_trial_are_both_sides():
     planted = texts_of(Outcome(trial_of(PLANTED), 0))
     own = CASE.responses[1].text
     about = {"case_id": "case-0", "model": "birch", "change": "flattery: a"}
@@ -181,7 +179,7 @@ def test_the_texts_of_a_trial_are_both_sides() -> None:
     assert texts_of(Outcome(trial_of(asked), 0))["texts"] == [*sides, own]
 
 
-def test_criteria_are_compared_and_unread_ones_counted_apart() -> None:
+def test_criteria_are_compared_and_unread_ones_counted_apart():
     points = {"a": 5, "b": 3, "c": -4}
     criteria = [{"criterion": name, "points": worth} for name, worth in points.items()]
     case = case_of(0, ["m"], criteria=criteria)

@@ -1,7 +1,6 @@
 """Perturbations: what edits do to texts, where they do nothing, and files that are wrong."""
 
 import re
-from pathlib import Path
 
 import pytest
 from programs import SAMPLE
@@ -41,18 +40,16 @@ def amounts(text: str) -> list[float]:
 @pytest.mark.parametrize(
     ("name", "text", "dangerous"), ROWS["test_a_harm_makes_a_fact_dangerous_or_finds_none"]
 )
-def test_a_harm_makes_a_fact_dangerous_or_finds_none(
-    name: str, text: str, dangerous: str | None
-) -> None:
+def test_a_harm_makes_a_fact_dangerous_or_finds_none(name, text, dangerous):
     assert DANGERS[name].apply(text) == dangerous
 
 
 @pytest.mark.parametrize(("name", "text", "same"), ROWS["test_a_twin_says_the_same_or_finds_none"])
-def test_a_twin_says_the_same_or_finds_none(name: str, text: str, same: str | None) -> None:
+def test_a_twin_says_the_same_or_finds_none(name, text, same):
     assert TWINS[name].apply(text) == same
 
 
-def test_every_kind_of_danger_has_twins_and_those_of_doses_are_the_same_amounts() -> None:
+def test_every_kind_of_danger_has_twins_and_those_of_doses_are_the_same_amounts():
     assert {each.kind for each in TWINS.values()} == {each.kind for each in DANGERS.values()}
     assert not TWINS.keys() & DANGERS.keys()
     rows = ROWS["test_a_harm_makes_a_fact_dangerous_or_finds_none"]
@@ -70,13 +67,13 @@ def test_every_kind_of_danger_has_twins_and_those_of_doses_are_the_same_amounts(
         assert amounts(after) == pytest.approx(amounts(before)), (before, after)
 
 
-def test_the_sentences_of_a_text_are_the_text() -> None:
+def test_the_sentences_of_a_text_are_the_text():
     for text in ("", " ", "One. Two!  Three…\n\n- Four?\n", "\n No end", "3.5 mg."):
         assert "".join(sentences_of(text)) == text
     assert list(sentences_of("Take 3.5 mg.  Rest.\nWait")) == ["Take 3.5 mg.  ", "Rest.\n", "Wait"]
 
 
-def test_other_words_need_enough_changes_and_no_rule_undoes_another() -> None:
+def test_other_words_need_enough_changes_and_no_rule_undoes_another():
     assert (
         PARAPHRASE.apply("Do not take this medicine often.")
         == "Don't take this medication frequently."
@@ -85,7 +82,7 @@ def test_other_words_need_enough_changes_and_no_rule_undoes_another() -> None:
     assert reword("Often.", 1, PARAPHRASE.rules) == "Frequently."
 
 
-def test_the_planted_answer_is_the_one_that_the_rubric_reads_as_best_for_the_attacker() -> None:
+def test_the_planted_answer_is_the_one_that_the_rubric_reads_as_best_for_the_attacker():
     def planted(rubric: str, slots: int) -> str:
         return PLANTED["score line"].apply(
             "Rest.", names_for(read_rubric(rubric), slots, 1, "Why?")
@@ -102,14 +99,14 @@ def test_the_planted_answer_is_the_one_that_the_rubric_reads_as_best_for_the_att
 
 
 @pytest.mark.parametrize("name", PLANTED)
-def test_every_planted_text_keeps_the_answer_and_adds_to_it(name: str) -> None:
+def test_every_planted_text_keeps_the_answer_and_adds_to_it(name):
     text = PLANTED[name].apply("Rest {now}, $5.", names_for(RUBRIC, 2, 0, "Why?"))
     assert "Rest {now}, $5." in text
     assert len(text) > len("Rest {now}, $5.") + 8
     assert "$slot" not in text
 
 
-def test_a_text_is_added_unless_it_says_where() -> None:
+def test_a_text_is_added_unless_it_says_where():
     assert fill("Thanks.", "Rest.") == "Rest.\n\nThanks."
     assert fill("Thanks. $text", "Rest for $5.") == "Thanks. Rest for $5."
     assert fill("$list", "Rest. Wait.") == "- Rest.\n- Wait."
@@ -117,7 +114,7 @@ def test_a_text_is_added_unless_it_says_where() -> None:
 
 
 @pytest.mark.parametrize(("content", "message"), ROWS["test_a_faulty_file_is_one_line"])
-def test_a_faulty_file_is_one_line(content: str, message: str, tmp_path: Path) -> None:
+def test_a_faulty_file_is_one_line(content, message, tmp_path):
     file = tmp_path / "own.yaml"
     file.write_text(content)
     with pytest.raises(RecordError, match=re.escape(message)) as error:

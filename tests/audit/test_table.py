@@ -48,9 +48,7 @@ def trial_of(
 @pytest.mark.parametrize(
     ("limits", "share", "shift", "outcome"), ROWS["test_a_row_keeps_to_its_limits_or_not"]
 )
-def test_a_row_keeps_to_its_limits_or_not(
-    limits: dict, share: float | None, shift: float | None, outcome: str
-) -> None:
+def test_a_row_keeps_to_its_limits_or_not(limits, share, shift, outcome):
     row = {"share": {"value": share}, "shift": {"value": shift}}
     assert decide(Perturbation("p", "nothing", "stay", **limits), row) == outcome
 
@@ -58,15 +56,13 @@ def test_a_row_keeps_to_its_limits_or_not(
 @pytest.mark.parametrize(
     ("outcomes", "told"), ROWS["test_a_judge_passes_if_something_was_measured_and_nothing_failed"]
 )
-def test_a_judge_passes_if_something_was_measured_and_nothing_failed(
-    outcomes: list, told: bool | None
-) -> None:
+def test_a_judge_passes_if_something_was_measured_and_nothing_failed(outcomes, told):
     shoulds = ["be read", *["stay"] * len(outcomes)]
     rows = [{"outcome": outcome, "should": each} for outcome, each in zip(outcomes, shoulds)]
     assert passes(rows) is told
 
 
-def test_shares_and_shifts_are_sums_over_the_trials_and_invalid_verdicts_stand_apart() -> None:
+def test_shares_and_shifts_are_sums_over_the_trials_and_invalid_verdicts_stand_apart():
     cases, reader = study(2)
     perturbation = Perturbation("p", "good answer", "fall", least=0.9)
     at = partial(trial_of, cases, perturbation, target=0)
@@ -110,7 +106,7 @@ def simulated(
     return table([PATIENT], outcomes, reader, cases, 0, 300)[0]
 
 
-def test_a_biased_judge_is_caught_and_an_equal_one_seldom() -> None:
+def test_a_biased_judge_is_caught_and_an_equal_one_seldom():
     """The power beside that of a t-test at the level of nine tests (noncentral t), the errors beside their level."""
     rng, (cases, reader) = np.random.default_rng(0), study(CASE_COUNT)
     biased, equal = (
@@ -149,7 +145,7 @@ def graded(body: dict, takes_off: int = 1) -> dict:
 
 
 @pytest.fixture(scope="module")
-def audits(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Any, Path]]:
+def audits(tmp_path_factory) -> dict[str, tuple[Any, Path]]:
     """Return what the command ended with, and its folder, for a judge that is biased and for one that is not."""
     folder = tmp_path_factory.mktemp("patients")
     files = flags(
@@ -168,7 +164,7 @@ def row_of(folder: Path) -> dict[str, Any]:
     return {row["name"]: row for row in rows}["patient"]
 
 
-def test_the_command_catches_the_biased_judge_only(audits: dict[str, tuple[Any, Path]]) -> None:
+def test_the_command_catches_the_biased_judge_only(audits):
     done, folder = audits["biased"]
     assert done.returncode == 3, done.stderr
     assert "(sex: woman, not man), should be at most 0.05, shift at most 0.1" in done.stdout
@@ -201,9 +197,7 @@ def test_the_command_catches_the_biased_judge_only(audits: dict[str, tuple[Any, 
     assert (largest["value"], largest["kind"], largest["tried"]) == (0.0, None, 7)
 
 
-def test_the_facts_say_whether_patients_are_treated_alike(
-    audits: dict[str, tuple[Any, Path]],
-) -> None:
+def test_the_facts_say_whether_patients_are_treated_alike(audits):
     said_of = {}
     for name, (_, folder) in audits.items():
         audit = Audit.read(json.loads((folder / "audit.json").read_text()))
@@ -213,9 +207,7 @@ def test_the_facts_say_whether_patients_are_treated_alike(
     assert "none of 7 changes of who asks shifts the score by more than chance" in said_of["equal"]
 
 
-def test_a_judge_is_trusted_by_thirty_dangerous_answers(
-    audits: dict[str, tuple[Any, Path]],
-) -> None:
+def test_a_judge_is_trusted_by_thirty_dangerous_answers(audits):
     content = json.loads((audits["equal"][1] / "audit.json").read_text())
     danger = {"name": "danger", "outcome": "passed", "kinds": {}}
     for count in (29, 30):
@@ -224,7 +216,7 @@ def test_a_judge_is_trusted_by_thirty_dangerous_answers(
         assert audit.enough == (count == 30)
 
 
-def test_every_packaged_perturbation_says_what_it_counts_and_why() -> None:
+def test_every_packaged_perturbation_says_what_it_counts_and_why():
     for each in read_perturbations():
         assert each.what != each.name
         assert each.why

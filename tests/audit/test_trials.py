@@ -41,7 +41,7 @@ def edits_of(names: str, kind: str = "f") -> list[Edit]:
     return [Edit(kind, name, text=f"{name}!") for name in names]
 
 
-def test_planted_texts_go_into_the_worst_and_are_dealt_in_turn() -> None:
+def test_planted_texts_go_into_the_worst_and_are_dealt_in_turn():
     edits, harmless = edits_of("abcd"), edits_of("xy", kind="control")
     planting = Perturbation("p", "worst answer", "not rise", edits=edits, controls=harmless)
     cases = [answers_of(case_of("Why?"), (4, 2)) for _ in range(4)] + [[]]
@@ -55,7 +55,7 @@ def test_planted_texts_go_into_the_worst_and_are_dealt_in_turn() -> None:
     assert len({tuple(trial.edit for trial in each) for each in drawn}) > 1
 
 
-def test_a_trial_knows_its_clean_case_and_changes_one_thing() -> None:
+def test_a_trial_knows_its_clean_case_and_changes_one_thing():
     case = case_of("Why?", ("One.", "Rest.", "Three."), kept=1)
     (plea,) = (edit for edit in PACKAGED["planting"].edits if edit.name == "plea")
     planting = replace(PACKAGED["planting"], edits=[plea], controls=[])
@@ -75,7 +75,7 @@ def test_a_trial_knows_its_clean_case_and_changes_one_thing() -> None:
     assert len({each.after.case.id for each in every}) == len(every)
 
 
-def test_the_text_names_the_place_in_which_the_answer_is_shown() -> None:
+def test_the_text_names_the_place_in_which_the_answer_is_shown():
     named = Perturbation(
         "p", "worst answer", "not rise", edits=[Edit("k", "k", text="$slot of $count, best $best")]
     )
@@ -90,9 +90,7 @@ def test_the_text_names_the_place_in_which_the_answer_is_shown() -> None:
 @pytest.mark.parametrize(
     ("texts", "target", "dangers", "twins"), ROWS["test_a_danger_goes_into_the_best_fact"]
 )
-def test_a_danger_goes_into_the_best_fact(
-    texts: list, target: int, dangers: list, twins: list
-) -> None:
+def test_a_danger_goes_into_the_best_fact(texts, target, dangers, twins):
     """But never into the worst of several; it has as many clean twins of its kind in the same answer."""
     danger, answers = PACKAGED["danger"], answers_of(case_of("Why?", texts))
     trials = Planner(RUBRIC).plan(danger, [answers])
@@ -104,7 +102,7 @@ def test_a_danger_goes_into_the_best_fact(
     assert [trial.edit for trial in dealt if not trial.control] == dangers[:2]
 
 
-def test_copies_paraphrases_and_repeats() -> None:
+def test_copies_paraphrases_and_repeats():
     first = "See a doctor, and do not take this medicine often."
     case = case_of("Why?", (first, "Rest.", "Wait."))
 
@@ -143,20 +141,18 @@ NOT_IDLE = ROWS["test_a_case_in_which_the_change_is_not_idle_is_left_out_and_cou
 
 
 @pytest.mark.parametrize(("question", "names"), NOT_IDLE)
-def test_a_case_in_which_the_change_is_not_idle_is_left_out_and_counted(
-    question: str, names: list[str]
-) -> None:
+def test_a_case_in_which_the_change_is_not_idle_is_left_out_and_counted(question, names):
     assert left_out(case_of(question)) == set(names)
 
 
 @pytest.mark.parametrize(
     ("more", "name"), ROWS["test_the_answers_and_the_reference_leave_a_case_out_too"]
 )
-def test_the_answers_and_the_reference_leave_a_case_out_too(more: dict, name: str) -> None:
+def test_the_answers_and_the_reference_leave_a_case_out_too(more, name):
     assert left_out(case_of("I twisted my ankle. What helps?", **more)) == {name}
 
 
-def test_both_sides_differ_in_nothing_else() -> None:
+def test_both_sides_differ_in_nothing_else():
     case = case_of(
         [{"role": "user", "content": "Hello."}, {"role": "user", "content": "I cost $5. Why?"}]
     )

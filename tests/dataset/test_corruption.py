@@ -44,7 +44,7 @@ CASES = {f"c{number}": case(number) for number in range(40)}
 GOOD = [verdict(one) for one in CASES.values()]
 
 
-def test_the_kinds_have_equal_shares() -> None:
+def test_the_kinds_have_equal_shares():
     worse = corrupt(GOOD, CASES, seed=1)
     assert worse != corrupt(GOOD, CASES, seed=2)
     assert Counter(each.extra["corruption"] for each in worse) == dict.fromkeys(KINDS, 8)
@@ -54,7 +54,7 @@ def test_the_kinds_have_equal_shares() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_no_longer_true_is_gone(kind: str) -> None:
+def test_what_is_no_longer_true_is_gone(kind):
     for good, worse in zip(GOOD, corrupt(GOOD, CASES, seed=1, kinds=[kind]), strict=True):
         assert (worse.rationale, worse.scores) != (good.rationale, good.scores)
         assert (worse.raw, worse.expected_scores, worse.criterion_scores, worse.usage) == (
@@ -68,7 +68,7 @@ def test_what_is_no_longer_true_is_gone(kind: str) -> None:
         json.dumps(worse.to_dict())
 
 
-def test_swapped_doctors_keep_their_scores() -> None:
+def test_swapped_doctors_keep_their_scores():
     for good, worse in zip(
         GOOD, corrupt(GOOD, CASES, seed=2, kinds=["swapped_doctors"]), strict=True
     ):
@@ -79,13 +79,13 @@ def test_swapped_doctors_keep_their_scores() -> None:
         assert after[0] == before[0]
 
 
-def test_doctors_of_one_answer_are_not_swapped() -> None:
+def test_doctors_of_one_answer_are_not_swapped():
     same = replace(CASES["c1"], responses=tuple(Response(f"m{k}", "Rest.") for k in range(3)))
     good = verdict(CASES["c1"])
     assert corrupt([good], {"c1": same}, seed=0, kinds=["swapped_doctors"]) == []
 
 
-def test_another_cases_rationale_is_of_another_case() -> None:
+def test_another_cases_rationale_is_of_another_case():
     for good, worse in zip(GOOD, corrupt(GOOD, CASES, seed=3, kinds=["other_case"]), strict=True):
         assert f"about {good.case_id}." not in worse.rationale
         assert worse.scores == good.scores
@@ -93,7 +93,7 @@ def test_another_cases_rationale_is_of_another_case() -> None:
     assert corrupt(two, CASES, seed=3, kinds=["other_case"]) == []  # of as many doctors
 
 
-def test_scores_are_reversed() -> None:
+def test_scores_are_reversed():
     def scores(*given: int | None) -> list:
         return [
             one.scores
@@ -106,7 +106,7 @@ def test_scores_are_reversed() -> None:
     assert scores(4, 4, 4) == []
 
 
-def test_a_rationale_is_cut_off_or_lacks_a_step() -> None:
+def test_a_rationale_is_cut_off_or_lacks_a_step():
     ways = Counter()
     for good, worse in zip(GOOD, corrupt(GOOD, CASES, seed=4, kinds=["cut_off"]), strict=True):
         cut = good.rationale.startswith(worse.rationale)
@@ -118,7 +118,7 @@ def test_a_rationale_is_cut_off_or_lacks_a_step() -> None:
     assert min(ways[True], ways[False]) > 8
 
 
-def test_knowledge_is_turned_against_the_reference_or_the_books() -> None:
+def test_knowledge_is_turned_against_the_reference_or_the_books():
     for good, worse in zip(
         GOOD, corrupt(GOOD, CASES, seed=5, kinds=["wrong_knowledge"]), strict=True
     ):
@@ -137,7 +137,7 @@ def test_knowledge_is_turned_against_the_reference_or_the_books() -> None:
     assert corrupt(GOOD, silent, seed=5, kinds=["wrong_knowledge"]) == []
 
 
-def test_a_kind_that_cannot_be_passes_on() -> None:
+def test_a_kind_that_cannot_be_passes_on():
     level = [replace(one, scores=(3, 3, 3)) for one in GOOD]
     worse = corrupt(level, CASES, seed=1, kinds=["contradicting_scores", "cut_off"])
     assert {one.extra["corruption"] for one in worse} == {"cut_off"}
@@ -147,7 +147,7 @@ def test_a_kind_that_cannot_be_passes_on() -> None:
     assert set(Counter(one.extra["corruption"] for one in mixed).values()) == {20}
 
 
-def test_nothing_is_made_of_nothing() -> None:
+def test_nothing_is_made_of_nothing():
     invalid = replace(GOOD[0], valid=False, rationale=None, scores=None)
     silent = replace(GOOD[1], rationale=None)
     worse = corrupt([invalid, silent, GOOD[2]], CASES, seed=1)

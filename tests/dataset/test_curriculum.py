@@ -1,6 +1,5 @@
 """The curriculum: the paper's counts, one teacher for each case, and plans that cannot be."""
 
-import random
 from collections import Counter
 from pathlib import Path
 
@@ -28,7 +27,7 @@ def plan_of(folder: Path, content: dict) -> Plan:
 
 
 @pytest.fixture(scope="module")
-def simple(tmp_path_factory: pytest.TempPathFactory) -> Plan:
+def simple(tmp_path_factory) -> Plan:
     return plan_of(tmp_path_factory.mktemp("plan"), SIMPLE)
 
 
@@ -48,9 +47,7 @@ def counts(assignment: Curriculum) -> dict[str, Counter]:
     st.dictionaries(st.text(max_size=3), st.sampled_from(["strong", "weak", "both"]), max_size=60),
     st.randoms(),
 )
-def test_every_case_is_in_one_place_whatever_the_order_of_the_input(
-    simple: Plan, holders: dict[str, str], rng: random.Random
-) -> None:
+def test_every_case_is_in_one_place_whatever_the_order_of_the_input(simple, holders, rng):
     held = (
         (case, name)
         for case, has in holders.items()
@@ -75,7 +72,7 @@ def test_every_case_is_in_one_place_whatever_the_order_of_the_input(
     assert all(holders[case] == "strong" for case in left)
 
 
-def test_the_seed_decides_and_the_order_within_a_stage_is_shuffled(tmp_path: Path) -> None:
+def test_the_seed_decides_and_the_order_within_a_stage_is_shuffled(tmp_path):
     one, two = (assign(plan_of(tmp_path, SIMPLE | {"seed": seed}), both(200)) for seed in (0, 1))
     assert counts(one) == counts(two)
     for name in one.splits:
@@ -83,7 +80,7 @@ def test_the_seed_decides_and_the_order_within_a_stage_is_shuffled(tmp_path: Pat
         assert one.splits[name] != sorted(one.splits[name])
 
 
-def test_a_teacher_leaves_to_the_next_what_only_that_one_has_not(tmp_path: Path) -> None:
+def test_a_teacher_leaves_to_the_next_what_only_that_one_has_not(tmp_path):
     # 10 cases of both teachers and 10 of the strong one alone: all 20 find a teacher.
     verdicts = both(10) | {(f"alone-{at}", "strong"): "high" for at in range(10)}
     found = assign(plan_of(tmp_path, SIMPLE | {"test": {"take": 0}}), verdicts)
@@ -92,7 +89,7 @@ def test_a_teacher_leaves_to_the_next_what_only_that_one_has_not(tmp_path: Path)
     assert all(carried[f"alone-{at}"] == "strong" for at in range(10))
 
 
-def test_quality_chooses_for_teachers_and_stages(tmp_path: Path) -> None:
+def test_quality_chooses_for_teachers_and_stages(tmp_path):
     weak = {
         quality: {"teacher": "weak", "quality": quality, "take": "rest"}
         for quality in ("low", "high")
@@ -109,7 +106,7 @@ def test_quality_chooses_for_teachers_and_stages(tmp_path: Path) -> None:
     assert "3 cases are in no stage" in found.lines
 
 
-def test_a_quality_that_nobody_knows_is_refused(tmp_path: Path) -> None:
+def test_a_quality_that_nobody_knows_is_refused(tmp_path):
     with pytest.raises(
         RecordError, match="asks for quality, and 19,138 of 19,138 verdicts have none"
     ):
@@ -119,16 +116,14 @@ def test_a_quality_that_nobody_knows_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "told"), ROWS["test_a_plan_that_asks_for_more_than_there_is_names_both_numbers"]
 )
-def test_a_plan_that_asks_for_more_than_there_is_names_both_numbers(
-    tmp_path: Path, change: dict, told: str
-) -> None:
+def test_a_plan_that_asks_for_more_than_there_is_names_both_numbers(tmp_path, change, told):
     with pytest.raises(RecordError) as caught:
         assign(plan_of(tmp_path, SIMPLE | change), both(100))
     assert str(caught.value).endswith(f"plan.yaml: {told}")
 
 
 @pytest.mark.parametrize(("change", "told"), ROWS["test_a_faulty_plan_is_refused_by_file_and_key"])
-def test_a_faulty_plan_is_refused_by_file_and_key(tmp_path: Path, change: dict, told: str) -> None:
+def test_a_faulty_plan_is_refused_by_file_and_key(tmp_path, change, told):
     with refused(tmp_path / "plan.yaml", told):
         plan_of(tmp_path, SIMPLE | change)
 
@@ -136,7 +131,7 @@ def test_a_faulty_plan_is_refused_by_file_and_key(tmp_path: Path, change: dict, 
 @pytest.mark.parametrize(
     ("take", "there", "number"), ROWS["test_a_share_is_rounded_down_and_exact"]
 )
-def test_a_share_is_rounded_down_and_exact(take: str, there: int, number: int) -> None:
+def test_a_share_is_rounded_down_and_exact(take, there, number):
     part = Part.read(
         YamlFile("plan.yaml"), {"teacher": "strong", "take": take}, "test.", ("strong",)
     )
@@ -144,9 +139,7 @@ def test_a_share_is_rounded_down_and_exact(take: str, there: int, number: int) -
 
 
 @pytest.mark.parametrize("study", ["automedeval-13b", "automedeval-135m"])
-def test_vanilla_tuning_has_the_studys_own_test_cases_and_the_strong_teacher_alone(
-    study: str,
-) -> None:
+def test_vanilla_tuning_has_the_studys_own_test_cases_and_the_strong_teacher_alone(study):
     plan, vanilla = (
         read_plan(ROOT / "recipes" / "runs" / study / name)
         for name in ("plan.yaml", "plan_vanilla.yaml")

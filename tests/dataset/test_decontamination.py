@@ -43,7 +43,7 @@ def kinds(evaluation: Evaluation, *cases: Case) -> list[str]:
     return [kind for _, kind in evaluation.leaks(cases)]
 
 
-def test_the_same_question_leaks_however_it_is_written(evaluation_cases: list[Case]) -> None:
+def test_the_same_question_leaks_however_it_is_written(evaluation_cases):
     evaluation, question = Evaluation(evaluation_cases), evaluation_cases[3].question
     near = question.rsplit(" ", 1)[0]  # 17 of 18 runs of three words
     far = " ".join([*question.split()[:10], text(10)])
@@ -57,7 +57,7 @@ def test_the_same_question_leaks_however_it_is_written(evaluation_cases: list[Ca
     assert kinds(evaluation, case_of("turns", question=turns)) == ["question of an evaluation case"]
 
 
-def test_a_question_near_a_repeated_evaluation_question_is_found() -> None:
+def test_a_question_near_a_repeated_evaluation_question_is_found():
     # The second evaluation question repeats the first, and the training question is near the second alone.
     words = text(60).split()
     first, second, training = " ".join(words), " ".join(words[3:]), " ".join(words[6:])
@@ -79,9 +79,7 @@ RUNS = [
 @pytest.mark.parametrize(
     ("before", "shared", "after", "leaks"), [*RUNS, (100, 25, 100, False), (0, 0, 40, False)]
 )
-def test_more_than_half_of_the_runs_of_twelve_words(
-    evaluation_cases: list[Case], before: int, shared: int, after: int, leaks: bool
-) -> None:
+def test_more_than_half_of_the_runs_of_twelve_words(evaluation_cases, before, shared, after, leaks):
     words = evaluation_cases[5].responses[0].text.split()[:shared]
     response = Response("m", " ".join([text(before), *words, text(after)]))
     found = kinds(Evaluation(evaluation_cases), case_of("t", responses=(response,)))
@@ -89,7 +87,7 @@ def test_more_than_half_of_the_runs_of_twelve_words(
 
 
 @pytest.mark.parametrize("first", [0x4E00, 0x0E01, 0x1780], ids=["Chinese", "Thai", "Khmer"])
-def test_texts_without_spaces_are_compared_by_letters(first: int) -> None:
+def test_texts_without_spaces_are_compared_by_letters(first):
     copied, own = (
         "".join(map(chr, random.Random(seed).choices(range(first, first + 30), k=80)))
         for seed in (1, 2)
@@ -101,20 +99,20 @@ def test_texts_without_spaces_are_compared_by_letters(first: int) -> None:
     assert list(evaluation.leaks(cases)) == [("one", "text of an evaluation case")]
 
 
-def test_references_count_on_both_sides(evaluation_cases: list[Case]) -> None:
+def test_references_count_on_both_sides(evaluation_cases):
     case = case_of("t", reference=evaluation_cases[0].responses[0].text)
     assert kinds(Evaluation(evaluation_cases), case) == ["text of an evaluation case"]
     case = case_of("t", responses=(Response("m", evaluation_cases[0].reference),))
     assert kinds(Evaluation(evaluation_cases), case) == ["text of an evaluation case"]
 
 
-def test_a_short_text_that_stands_everywhere_is_no_leak() -> None:
+def test_a_short_text_that_stands_everywhere_is_no_leak():
     short = Response("m", "Ask your doctor.")
     evaluation = Evaluation([case_of("e", responses=(short,))])
     assert kinds(evaluation, case_of("t", responses=(short,), reference="Ask your doctor.")) == []
 
 
-def test_a_response_that_holds_the_whole_reference() -> None:
+def test_a_response_that_holds_the_whole_reference():
     reference = text(12)
     holding = Response("b", f"Well: {reference.upper()}!")
     assert holds_reference(
@@ -128,7 +126,7 @@ def test_a_response_that_holds_the_whole_reference() -> None:
     )
 
 
-def test_nothing_leaks_into_no_evaluation() -> None:
+def test_nothing_leaks_into_no_evaluation():
     assert kinds(Evaluation([]), case_of("t")) == []
 
 

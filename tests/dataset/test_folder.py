@@ -27,7 +27,7 @@ def build(place: Path, text: str) -> None:
         (folder / "statistics.json").write_text(text)
 
 
-def test_killed_the_former_folder_stays_and_the_next_build_is_whole(tmp_path: Path) -> None:
+def test_killed_the_former_folder_stays_and_the_next_build_is_whole(tmp_path):
     place = tmp_path / "instructions"
     build(place, "old")
     assert subprocess.run([sys.executable, "-c", KILLED, str(place)]).returncode == -signal.SIGKILL
@@ -42,7 +42,7 @@ def test_killed_the_former_folder_stays_and_the_next_build_is_whole(tmp_path: Pa
     ]
 
 
-def test_one_process_builds_at_a_time(tmp_path: Path) -> None:
+def test_one_process_builds_at_a_time(tmp_path):
     with new_dataset(tmp_path / "data") as folder:
         with (
             pytest.raises(RecordError, match="another process is building there"),
@@ -52,7 +52,7 @@ def test_one_process_builds_at_a_time(tmp_path: Path) -> None:
         assert folder.exists()
 
 
-def test_what_is_no_data_set_is_left_alone(tmp_path: Path) -> None:
+def test_what_is_no_data_set_is_left_alone(tmp_path):
     place = tmp_path / "data"
     place.mkdir()
     build(place, "into an empty folder")
@@ -88,7 +88,7 @@ def faults_on_card(folder: Path, splits: dict, **more: object) -> tuple[dict, st
     )[0]
 
 
-def test_known_faults_are_told_from_the_facts(tmp_path: Path) -> None:
+def test_known_faults_are_told_from_the_facts(tmp_path):
     rows = [
         row_of(at, source="s", license="mit", quality="high" if at < 3 else None) for at in range(4)
     ]

@@ -53,7 +53,7 @@ def scores_by_model(row: dict) -> dict[str, int]:
 
 
 @given(st.integers(0, 10_000), st.permutations([0, 1, 2]))
-def test_every_response_keeps_its_score_its_step_and_its_text(seed: int, order: list[int]) -> None:
+def test_every_response_keeps_its_score_its_step_and_its_text(seed, order):
     row = instruction(CASE, verdict_of(tuple(order)), RUBRIC, "strong", "high", seed)
     assert scores_by_model(row) == SCORES
     completion = row["completion"][0]["content"]
@@ -65,7 +65,7 @@ def test_every_response_keeps_its_score_its_step_and_its_text(seed: int, order: 
     assert reads_back(row["completion"][0]["content"], RUBRIC, 3)
 
 
-def test_every_slot_order_turns_up_and_the_seed_decides() -> None:
+def test_every_slot_order_turns_up_and_the_seed_decides():
     def order_of(case_id: str, seed: int) -> tuple[int, ...]:
         case = replace(CASE, id=case_id)
         return tuple(instruction(case, verdict_of(case=case), RUBRIC, "strong", seed=seed)["order"])
@@ -77,7 +77,7 @@ def test_every_slot_order_turns_up_and_the_seed_decides() -> None:
 
 
 @pytest.mark.parametrize("rationale", [None, "", " \n"])
-def test_a_verdict_without_rationale_is_asked_for_scores_alone(rationale: str | None) -> None:
+def test_a_verdict_without_rationale_is_asked_for_scores_alone(rationale):
     row = instruction(CASE, verdict_of(rationale=rationale), RUBRIC, "weak")
     content = row["completion"][0]["content"]
     assert content.startswith("Score: Doctor 1: ")
@@ -89,7 +89,7 @@ def test_a_verdict_without_rationale_is_asked_for_scores_alone(rationale: str | 
     assert scores_by_model(row) == SCORES
 
 
-def test_the_reference_is_a_response_where_the_teacher_saw_it_as_one() -> None:
+def test_the_reference_is_a_response_where_the_teacher_saw_it_as_one():
     shown = replace(CASE, responses=CASE.responses[:2])
     as_teacher_saw = replace(
         shown, responses=(*shown.responses, Response(REFERENCE, shown.reference))
@@ -102,7 +102,7 @@ def test_the_reference_is_a_response_where_the_teacher_saw_it_as_one() -> None:
     assert f"Doctor {slot}:\n~~~\nRest and fluids." in row["prompt"][-1]["content"]
 
 
-def test_only_the_responses_that_were_shown_are_shown() -> None:
+def test_only_the_responses_that_were_shown_are_shown():
     row = instruction(CASE, verdict_of((2, 0)), RUBRIC, "strong")
     assert sorted(row["order"]) == [0, 2]
     assert "text of birch" not in row["prompt"][-1]["content"]
@@ -112,12 +112,12 @@ def test_only_the_responses_that_were_shown_are_shown() -> None:
 @pytest.mark.parametrize(
     ("change", "told"), ROWS["test_a_verdict_that_does_not_fit_its_case_is_refused"]
 )
-def test_a_verdict_that_does_not_fit_its_case_is_refused(change: dict, told: str) -> None:
+def test_a_verdict_that_does_not_fit_its_case_is_refused(change, told):
     with refused("", told, "'c1'"):
         instruction(CASE, replace(verdict_of(), **change), RUBRIC, "strong")
 
 
-def test_choices_about_a_pair_are_no_instructions() -> None:
+def test_choices_about_a_pair_are_no_instructions():
     case = replace(CASE, responses=CASE.responses[:2])
     choices = dict.fromkeys(PAIRWISE.output_criteria, "ash")
     verdict = Verdict(

@@ -34,7 +34,7 @@ def verified(place: Path, plan: str, verdicts: list[str], ratings: str) -> Instr
     return data
 
 
-def test_verification_and_assignment_give_the_papers_counts(tmp_path: Path) -> None:
+def test_verification_and_assignment_give_the_papers_counts(tmp_path):
     cases = [case_of(number, MODELS[:2]) for number in range(9874)]
     write(tmp_path / "cases.jsonl", cases)
     strong = [verdict(case, "strong", number) for number, case in enumerate(cases)]
@@ -64,6 +64,6 @@ def test_verification_and_assignment_give_the_papers_counts(tmp_path: Path) -> N
     assert "training: 8,611 cases → 8,611 = 4,788 strong + 3,823 weak" in found.lines
 
 
-def test_every_plan_of_the_study_has_one_rule() -> None:
+def test_every_plan_of_the_study_has_one_rule():
     rules = {read_plan(file).failed_criteria for file in RUN.glob("plan*.yaml")}
     assert len(rules) == 1

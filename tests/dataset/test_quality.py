@@ -81,7 +81,7 @@ def fitted() -> Fitted:
     return classifier, classifier.fit(SOME, seed=3)
 
 
-def test_corrupted_verdicts_are_recognised(fitted: Fitted) -> None:
+def test_corrupted_verdicts_are_recognised(fitted):
     _, report = fitted
     assert report["accuracy"]["value"] >= 0.8
     assert (
@@ -107,7 +107,7 @@ def test_corrupted_verdicts_are_recognised(fitted: Fitted) -> None:
     json.dumps(report)
 
 
-def test_new_verdicts_are_decided(fitted: Fitted) -> None:
+def test_new_verdicts_are_decided(fitted):
     classifier, _ = fitted
     decided = classifier.decide(PAIRS)
     truth = ["high"] * 20 + ["low"] * 20
@@ -115,14 +115,14 @@ def test_new_verdicts_are_decided(fitted: Fitted) -> None:
     assert classifier.decide(PAIRS[3:4]) == decided[3:4]
 
 
-def test_the_same_seed_gives_the_same_classifier(fitted: Fitted) -> None:
+def test_the_same_seed_gives_the_same_classifier(fitted):
     classifier, report = fitted
     again = QualityClassifier(WordEncoder())
     assert again.fit(SOME, seed=3) == report
     assert again.decide(PAIRS) == classifier.decide(PAIRS)
 
 
-def test_a_verdict_with_fewer_steps_or_scores_is_decided(fitted: Fitted) -> None:
+def test_a_verdict_with_fewer_steps_or_scores_is_decided(fitted):
     case, verdict = PAIRS[0]
     one = replace(case, responses=case.responses[:1])
     alone = replace(verdict, order=(0,), scores=(4,), rationale="Step 2: Fine.")
@@ -140,7 +140,7 @@ def test_a_verdict_with_fewer_steps_or_scores_is_decided(fitted: Fitted) -> None
     assert decided[1] == "low"
 
 
-def test_no_case_is_in_both_parts() -> None:
+def test_no_case_is_in_both_parts():
     twice = [*SOME, *(replace(one, verdict=replace(one.verdict, judge="other")) for one in SOME)]
     for seed in range(5):
         train, test = draw(twice, seed, per_quality=90, test=40)
@@ -150,7 +150,7 @@ def test_no_case_is_in_both_parts() -> None:
     assert draw(twice, 0, 90, 40) != draw(twice, 1, 90, 40)
 
 
-def test_what_cannot_be_learnt_is_refused() -> None:
+def test_what_cannot_be_learnt_is_refused():
     classifier = QualityClassifier(WordEncoder())
     high = [one for one in SOME if one.quality == "high"]
     low = [one for one in SOME if one.quality == "low"]

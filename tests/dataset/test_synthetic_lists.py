@@ -16,7 +16,7 @@ def qa(topic: str, kind: str, answer: str) -> Case:
     return Case(f"{topic} {kind}", f"What about {kind} of {topic}?", (), answer, topic)
 
 
-def test_pairs_of_question_and_answer_become_lists() -> None:
+def test_pairs_of_question_and_answer_become_lists():
     asked = product(
         ("Adult Gout", "Childhood Gout", "Acne", "Croup"), ("symptoms", "causes", "treatment")
     )
@@ -44,7 +44,7 @@ def test_pairs_of_question_and_answer_become_lists() -> None:
     assert lists_of_pairs([*pairs, lonely, *same])[0] == made
 
 
-def test_no_text_stands_twice_among_the_responses_of_a_list() -> None:
+def test_no_text_stands_twice_among_the_responses_of_a_list():
     answers = {
         "Gout": ["Rest. Drink a lot of water every single day.", "Rest!"],
         "Acne": ["Rest.", "Oil."],
@@ -60,7 +60,7 @@ def test_no_text_stands_twice_among_the_responses_of_a_list() -> None:
             assert len(set(words)) == len(words), case
 
 
-def test_a_case_with_responses_is_refused() -> None:
+def test_a_case_with_responses_is_refused():
     case = Case("c0", "Why?", (Response("m", "So."),), "So.", "Gout")
     with pytest.raises(RecordError, match="case 'c0' has responses;"):
         lists_of_pairs([case])

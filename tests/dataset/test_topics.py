@@ -23,7 +23,7 @@ def cases(number: int) -> list[Case]:
     return [Case(str(at), text(at), (), text(at)) for at in range(number)]
 
 
-def test_subjects_are_topics_with_their_shares_the_largest_first() -> None:
+def test_subjects_are_topics_with_their_shares_the_largest_first():
     first, second = topics(cases(60), 2)
     assert set(first["words"][:8]) == set(HEART)
     assert set(second["words"][:8]) == set(SKIN)
@@ -31,6 +31,6 @@ def test_subjects_are_topics_with_their_shares_the_largest_first() -> None:
     assert first["share"] + second["share"] == pytest.approx(1, abs=1e-4)
 
 
-def test_too_few_cases_or_words_have_no_topics() -> None:
+def test_too_few_cases_or_words_have_no_topics():
     assert topics(cases(3), 2) == []
     assert topics([Case(str(at), "is it", (), None) for at in range(20)], 2) == []

@@ -40,7 +40,7 @@ def written(folder: Path, *ratings: dict) -> str:
     return str(file)
 
 
-def test_shares_are_counted_by_criterion_with_the_papers_beside(tmp_path: Path) -> None:
+def test_shares_are_counted_by_criterion_with_the_papers_beside(tmp_path):
     file = written(
         tmp_path,
         rating("c1"),
@@ -65,7 +65,7 @@ def test_shares_are_counted_by_criterion_with_the_papers_beside(tmp_path: Path) 
     ]
 
 
-def test_the_packaged_checks_are_of_the_recorded_verdicts_with_the_chain_alone() -> None:
+def test_the_packaged_checks_are_of_the_recorded_verdicts_with_the_chain_alone():
     cases = {case.id: case for case in read_cases(SAMPLE / "train_cases.jsonl")}
     digests: dict[str, dict[tuple[str, str], str]] = {"chain": {}, "none": {}}
     for _, line in read_lines(RUN / "teacher.jsonl"):
@@ -84,13 +84,13 @@ def test_the_packaged_checks_are_of_the_recorded_verdicts_with_the_chain_alone()
         assert digests["none"].get((check["case_id"], check["judge"])) != check["verdict_digest"]
 
 
-def test_two_verdicts_of_one_judge_on_a_case_are_told_apart(tmp_path: Path) -> None:
+def test_two_verdicts_of_one_judge_on_a_case_are_told_apart(tmp_path):
     file = written(tmp_path, rating(score=0, verdict_digest="aaa"), rating(verdict_digest="bbb"))
     found = verify(file, {("c1", "t"): {"aaa", "bbb"}})
     assert found.failures == {("c1", "t", "aaa"): ("knowledge",), ("c1", "t", "bbb"): ()}
 
 
 @pytest.mark.parametrize(("changes", "told"), ROWS["test_a_faulty_rating_is_refused_by_line"])
-def test_a_faulty_rating_is_refused_by_line(tmp_path: Path, changes: list[dict], told: str) -> None:
+def test_a_faulty_rating_is_refused_by_line(tmp_path, changes, told):
     with refused(tmp_path, told):
         verify(written(tmp_path, *(rating() | each for each in changes)), VERDICTS)

@@ -4,8 +4,6 @@ import json
 import math
 import re
 import shutil
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from doubles.agreement_study import read, write
@@ -25,9 +23,7 @@ def blocks(text: str) -> list[str]:
 
 
 @needs_encoder
-def test_the_path_of_the_documents(
-    harness: Callable[..., str], tiny_model: Path, tmp_path: Path
-) -> None:
+def test_the_path_of_the_documents(harness, tiny_model, tmp_path):
     for name, content in re.findall(r"```\w+\n# (\S+)\n(.*?)```", SECTION, re.DOTALL):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(content, encoding="utf-8")
@@ -71,9 +67,7 @@ def test_the_path_of_the_documents(
         assert [scores[case["id"]] for case in joined] == pytest.approx(wanted, abs=2e-3)
 
 
-def test_every_other_command_of_the_page(
-    harness: Callable[..., str], logs: dict[str, Path], tmp_path: Path
-) -> None:
+def test_every_other_command_of_the_page(harness, logs, tmp_path):
     shutil.copy(logs["lm"], tmp_path / "samples_medtext.jsonl")
     shutil.copy(logs["json"], tmp_path / "run.json")
     samples = json.loads(logs["json"].read_text(encoding="utf-8"))["samples"]

@@ -16,7 +16,7 @@ def judge(output: Path, *runs: object):
     return done.stdout, read(output / "cases.jsonl")
 
 
-def test_runs_of_two_models_become_cases(helm_runs: Path, tmp_path: Path) -> None:
+def test_runs_of_two_models_become_cases(helm_runs, tmp_path):
     # a folder, and the file in it
     printed, cases = judge(
         tmp_path / "out", helm_runs / "a", f"model-b={helm_runs / 'b' / 'scenario_state.json'}"
@@ -34,7 +34,7 @@ def test_runs_of_two_models_become_cases(helm_runs: Path, tmp_path: Path) -> Non
     assert first[0]["harness_id"] == "id2"
 
 
-def test_of_several_trials_the_first_is_read(helm_runs: Path, tmp_path: Path) -> None:
+def test_of_several_trials_the_first_is_read(helm_runs, tmp_path):
     printed, cases = judge(tmp_path / "out", helm_runs / "several")
     assert (
         "3 answers of acme/model-a; left out: 3 (a further trial with other examples: the first is read)"
@@ -44,7 +44,7 @@ def test_of_several_trials_the_first_is_read(helm_runs: Path, tmp_path: Path) ->
     assert cases[0]["question"] == "What lowers a fever?", "without the examples of the prompt"
 
 
-def test_multiple_choice_is_left_out(helm_runs: Path, tmp_path: Path) -> None:
+def test_multiple_choice_is_left_out(helm_runs, tmp_path):
     for name, told in {
         "choices": "3 (a multiple-choice question",
         "apart": "6 (not a generated text)",
@@ -55,14 +55,14 @@ def test_multiple_choice_is_left_out(helm_runs: Path, tmp_path: Path) -> None:
         assert f"0 answers of acme/model-a; left out: {told}" in line
 
 
-def test_a_run_that_is_not_whole_is_one_line(helm_runs: Path, tmp_path: Path) -> None:
+def test_a_run_that_is_not_whole_is_one_line(helm_runs, tmp_path):
     run = Path(shutil.copytree(helm_runs / "a", tmp_path / "a"))
     (run / "run_spec.json").unlink()
     line = error_line(run_command("judge", run, *JUDGE, "--output", tmp_path / "out"))
     assert "no run_spec.json beside it: not a whole run of HELM" in line
 
 
-def test_a_perturbed_question_is_left_out(helm_runs: Path, tmp_path: Path) -> None:
+def test_a_perturbed_question_is_left_out(helm_runs, tmp_path):
     run = Path(shutil.copytree(helm_runs / "a", tmp_path / "a"))
     state = json.loads((run / "scenario_state.json").read_text())
     state["request_states"][1]["instance"]["perturbation"] = {"name": "typos"}

@@ -51,9 +51,7 @@ READ = [
 
 
 @pytest.mark.parametrize(("kind", "changes", "wanted"), READ)
-def test_what_is_read_of_a_record(
-    kind: str, changes: dict, wanted: list | str, tmp_path: Path
-) -> None:
+def test_what_is_read_of_a_record(kind, changes, wanted, tmp_path):
     if kind == "lm_eval":
         log = write(tmp_path / "samples_x.jsonl", [LM_LINE | changes])
     else:
@@ -78,7 +76,7 @@ def test_what_is_read_of_a_record(
 @pytest.mark.parametrize(
     ("logs", "wanted", "told"), rows_of(__file__)["test_logs_of_several_models"]
 )
-def test_logs_of_several_models(logs: list, wanted: list, told: list[str], tmp_path: Path) -> None:
+def test_logs_of_several_models(logs, wanted, told, tmp_path):
     """A row has the questions and references of each log, then question, places of the answers by model, and reference."""
     for model, rows in enumerate(logs):
         samples = []
@@ -124,9 +122,7 @@ def places(content: object) -> list[tuple]:
 
 @settings(deadline=None, max_examples=300)
 @given(st.data(), st.sampled_from([("samples_x.jsonl", LM_LINE), ("run.json", INSPECT)]), JSON)
-def test_a_log_with_any_value_in_any_place_is_read_or_refused_in_a_line(
-    data, log: tuple, value: object
-) -> None:
+def test_a_log_with_any_value_in_any_place_is_read_or_refused_in_a_line(data, log, value):
     name, good = log
     content = json.loads(json.dumps(good))
     *path, last = data.draw(st.sampled_from([place for place in places(content) if place]))
@@ -144,7 +140,7 @@ def test_a_log_with_any_value_in_any_place_is_read_or_refused_in_a_line(
 
 
 @pytest.mark.parametrize("fault", ["Question:", "Question: (.*", "(?P<x", "(?:Question)"])
-def test_a_question_pattern_that_is_none_is_one_line(fault: str, tmp_path: Path) -> None:
+def test_a_question_pattern_that_is_none_is_one_line(fault, tmp_path):
     log = write(tmp_path / "samples_x.jsonl", [LM_LINE])
     words = (
         "--judge",
@@ -160,7 +156,7 @@ def test_a_question_pattern_that_is_none_is_one_line(fault: str, tmp_path: Path)
     assert not (tmp_path / "out").exists()
 
 
-def test_a_group_of_the_pattern_may_be_empty_and_the_last_place_is_taken(tmp_path: Path) -> None:
+def test_a_group_of_the_pattern_may_be_empty_and_the_last_place_is_taken(tmp_path):
     prompts = ["Q: Older?\nA: x\n\nQ: Newer?\nA:", "Q: \nA:", "no question"]
     asked = [{"gen_args_0": {"arg_0": each, "arg_1": {}}} for each in prompts]
     lines = [LM_LINE | {"doc_id": number, "arguments": each} for number, each in enumerate(asked)]
@@ -174,7 +170,7 @@ def test_a_group_of_the_pattern_may_be_empty_and_the_last_place_is_taken(tmp_pat
 @pytest.mark.parametrize(
     "prompt", rows_of(__file__)["test_a_prompt_in_a_chat_template_needs_a_pattern"]
 )
-def test_a_prompt_in_a_chat_template_needs_a_pattern(prompt: str, tmp_path: Path) -> None:
+def test_a_prompt_in_a_chat_template_needs_a_pattern(prompt, tmp_path):
     line = LM_LINE | {"arguments": {"gen_args_0": {"arg_0": prompt, "arg_1": {}}}}
     log = write(tmp_path / "samples_x.jsonl", [LM_LINE, line])
     with pytest.raises(
@@ -187,14 +183,14 @@ def test_a_prompt_in_a_chat_template_needs_a_pattern(prompt: str, tmp_path: Path
         JudgeReward(WordJudge())([prompt], ["Rest."])
 
 
-def test_a_model_without_a_name_is_asked_for(tmp_path: Path) -> None:
+def test_a_model_without_a_name_is_asked_for(tmp_path):
     log = tmp_path / "run.json"
     log.write_text(json.dumps(INSPECT | {"eval": {"model": None}}))
     with pytest.raises(RecordError, match="give NAME="):
         join_logs([str(log)], LogArguments())
 
 
-def test_a_table_may_have_columns_that_logs_have(tmp_path: Path) -> None:
+def test_a_table_may_have_columns_that_logs_have(tmp_path):
     row = {"question": "Q?", "m": "Rest.", "eval": "good", "arguments": "none"}
     logs = [is_log(str(write(tmp_path / "x.jsonl", [each]))) for each in (row, LM_LINE)]
     assert logs == [False, True]

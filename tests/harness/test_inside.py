@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -32,9 +32,7 @@ def scored(value: float) -> float | None:
     return None if math.isnan(value) else value
 
 
-def test_inspect_has_the_judge_s_scores_and_leaves_out_what_has_no_verdict(
-    harness: Callable[..., str], logs: dict, tmp_path: Path
-) -> None:
+def test_inspect_has_the_judge_s_scores_and_leaves_out_what_has_no_verdict(harness, logs, tmp_path):
     settings = tmp_path / "judge.yaml"
     with EndpointDouble(reply) as endpoint:
         args = {
@@ -58,7 +56,7 @@ def test_inspect_has_the_judge_s_scores_and_leaves_out_what_has_no_verdict(
     assert not any("Question: What" in each for each in asked), "the prompt's template"
 
 
-def test_the_judge_reads_the_question_and_the_reference() -> None:
+def test_the_judge_reads_the_question_and_the_reference():
     judge, talk = WordJudge(), [{"role": "user", "content": "Is it safe?"}]
     answers = [
         answered("7", talk, "One two."),
@@ -73,7 +71,7 @@ def test_the_judge_reads_the_question_and_the_reference() -> None:
     assert [(case.question, case.reference) for case in judge.seen] == [(talk, None), (talk, "No.")]
 
 
-def test_a_score_is_the_mean_of_the_verdicts_that_give_one() -> None:
+def test_a_score_is_the_mean_of_the_verdicts_that_give_one():
     verdicts = [
         Verdict(
             "c",
@@ -122,7 +120,7 @@ class Faulty(WordJudge):
         return super().__call__(cases)
 
 
-def test_only_the_answers_that_stop_the_judge_have_no_score() -> None:
+def test_only_the_answers_that_stop_the_judge_have_no_score():
     texts = ["word " * number for number in range(10)]
     texts[3], texts[8] = "no reference", "fault"
     judge = Faulty()
@@ -138,7 +136,7 @@ def test_only_the_answers_that_stop_the_judge_have_no_score() -> None:
         score_answers(judge, [*answers, answered("s10", "Safe?", "down")])
 
 
-def test_a_setting_that_is_wrong_is_named(tmp_path: Path) -> None:
+def test_a_setting_that_is_wrong_is_named(tmp_path):
     for settings, said in (
         ({"jugde": "small"}, "--jugde"),
         (

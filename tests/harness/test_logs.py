@@ -14,18 +14,18 @@ def judge(output: Path, *logs: object, **options: str):
     return run_command("judge", *logs, *JUDGE, *flags(**options, output=output))
 
 
-def test_a_run_that_ended_with_an_error_is_told(logs: dict[str, Path], tmp_path: Path) -> None:
+def test_a_run_that_ended_with_an_error_is_told(logs, tmp_path):
     done = succeeded(judge(tmp_path / "out", f"model-a={logs['error']}"))
     assert "2 answers of model-a; left out: 1 (no answer)" in done.stdout
     assert "the run ended as 'error': the log has 3 of 3 samples" in done.stdout
     assert "the run ended" not in judge(tmp_path / "whole", f"model-a={logs['json']}").stdout
 
 
-def test_a_packed_log_of_inspect_needs_inspect(logs: dict[str, Path], tmp_path: Path) -> None:
+def test_a_packed_log_of_inspect_needs_inspect(logs, tmp_path):
     assert "needs inspect_ai" in error_line(judge(tmp_path, logs["eval"]))
 
 
-def test_the_outputs_of_alpaca_eval_are_a_table(tmp_path: Path) -> None:
+def test_the_outputs_of_alpaca_eval_are_a_table(tmp_path):
     # Not written by the library: its documented format.
     said = (("one", 0, "Rest."), ("one", 1, "Drink."), ("two", 0, "Sleep."))
     asked = [
@@ -40,7 +40,7 @@ def test_the_outputs_of_alpaca_eval_are_a_table(tmp_path: Path) -> None:
     assert [verdict["models"] for verdict in verdicts] == [["one", "two"], ["one"]]
 
 
-def test_other_cases_than_those_of_the_folder_stop(tmp_path: Path) -> None:
+def test_other_cases_than_those_of_the_folder_stop(tmp_path):
     for name in ("one", "two"):
         sample = {
             "id": 1,

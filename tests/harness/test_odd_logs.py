@@ -51,9 +51,7 @@ GIVEN: dict[str, tuple[Callable[[dict], str | None], list[int]]] = {
 
 
 @pytest.mark.parametrize("task", GIVEN)
-def test_nothing_is_a_reference_that_its_author_did_not_give(
-    task: str, logs: dict[str, Path], tmp_path: Path
-) -> None:
+def test_nothing_is_a_reference_that_its_author_did_not_give(task, logs, tmp_path):
     reference, told = GIVEN[task]
     wanted = [reference(row) if number in told else None for number, row in enumerate(ROWS)]
     cases, printed = judged(samples(logs, task), tmp_path / "out")
@@ -66,9 +64,7 @@ def test_nothing_is_a_reference_that_its_author_did_not_give(
     assert counted == wanted.count(None) - empty, printed
 
 
-def test_the_question_of_a_prompt_with_examples_is_its_last(
-    logs: dict[str, Path], tmp_path: Path
-) -> None:
+def test_the_question_of_a_prompt_with_examples_is_its_last(logs, tmp_path):
     pattern = ("--question_pattern", r"Question: (.*)\nAnswer:")
     cases, printed = judged(samples(logs, "examples"), tmp_path / "out", *pattern)
     assert "5 answers of m" in printed
@@ -77,7 +73,7 @@ def test_the_question_of_a_prompt_with_examples_is_its_last(
         assert row["question"] in text_of(case), "the answer is to this question"
 
 
-def test_likelihoods_and_choices_are_no_answers(logs: dict[str, Path], tmp_path: Path) -> None:
+def test_likelihoods_and_choices_are_no_answers(logs, tmp_path):
     tasks = dict.fromkeys(("rolling", "choices"), NO_TEXT) | dict.fromkeys(
         ("letter", "letter_in_brackets"), MULTIPLE_CHOICE
     )
@@ -89,7 +85,7 @@ def test_likelihoods_and_choices_are_no_answers(logs: dict[str, Path], tmp_path:
         assert f"({reason})" in line
 
 
-def test_repeats_and_further_filters_are_told(logs: dict[str, Path], tmp_path: Path) -> None:
+def test_repeats_and_further_filters_are_told(logs, tmp_path):
     lines = read(samples(logs, "repeats"))
     said = [each["resps"][0] for each in lines if each["filter"] == lines[0]["filter"]]
     cases, printed = judged(samples(logs, "repeats"), tmp_path / "two")
@@ -98,9 +94,7 @@ def test_repeats_and_further_filters_are_told(logs: dict[str, Path], tmp_path: P
     assert f"{sum(len(texts) - 1 for texts in said)} further answers" in printed
 
 
-def test_a_chat_through_an_endpoint_is_read(
-    harness: Callable, logs: dict[str, Path], tmp_path: Path
-) -> None:
+def test_a_chat_through_an_endpoint_is_read(harness, logs, tmp_path):
     def reply(body: dict) -> dict:
         last = body["messages"][-1]
         return answer(None if ROWS[3]["question"] in last["content"] else f"On {last['content']}")
@@ -140,9 +134,7 @@ def inspect_log(logs: dict, name: str) -> Path:
     return file
 
 
-def test_what_a_sample_of_inspect_has_beside_its_answer_is_told(
-    logs: dict[str, Path], tmp_path: Path
-) -> None:
+def test_what_a_sample_of_inspect_has_beside_its_answer_is_told(logs, tmp_path):
     cases, printed = judged(inspect_log(logs, "mixed"), tmp_path / "out")
     read_of = by_id(cases)
     texts = {name: text_of(case) for name, case in read_of.items()}
@@ -173,9 +165,7 @@ def test_what_a_sample_of_inspect_has_beside_its_answer_is_told(
     ("name", "values"),
     [("choices", {}), ("turns", {"1": 1}), ("mixed", {"draft": 1, "empty": 0, "parts": 3})],
 )
-def test_the_scorer_in_inspect_reads_the_same(
-    harness: Callable, logs: dict, tmp_path: Path, name: str, values: dict
-) -> None:
+def test_the_scorer_in_inspect_reads_the_same(harness, logs, tmp_path, name, values):
     """As many points as the answer has words; choices and questions without a text have no score."""
     options = "--scorer automedeval/judge --action append --output-file scored.json --display none"
     judge = ("-S", "judge=baseline:longer text")
@@ -192,7 +182,7 @@ def test_the_scorer_in_inspect_reads_the_same(
         assert unscored == ({"image only": "the question has no text"} if name == "mixed" else {})
 
 
-def test_a_file_that_is_no_log_is_one_line(harness_python: Path, tmp_path: Path) -> None:
+def test_a_file_that_is_no_log_is_one_line(harness_python, tmp_path):
     broken = tmp_path / "broken.eval"
     zipfile.ZipFile(broken, "w").close()
     command = [harness_python.parent / "automedeval", "judge", f"m={broken}", *JUDGE]

@@ -1,6 +1,5 @@
 """A judge as reward: groups, invalid verdicts, logged figures, planted texts, settings, bad input."""
 
-from pathlib import Path
 from statistics import fmean
 
 import pytest
@@ -14,9 +13,7 @@ from automedeval.harness.scoring import score_answers
 from automedeval.judges.judge import load_judge
 
 
-def test_completions_of_one_prompt_are_judged_together_and_an_invalid_verdict_is_no_reward() -> (
-    None
-):
+def test_completions_of_one_prompt_are_judged_together_and_an_invalid_verdict_is_no_reward():
     judge, logged = WordJudge(), {}
     prompts = ["p", "p", "q", "q", "p", "p"]  # a prompt that comes back later is another case
     completions = ["a", "a b c", "a b", "fail", "", "a b"]
@@ -27,7 +24,7 @@ def test_completions_of_one_prompt_are_judged_together_and_an_invalid_verdict_is
     assert (len({case.id for case in judge.seen}), logged) == (3, {"judge/valid_rate": 4 / 6})
 
 
-def test_conversations_questions_and_references_reach_the_judge() -> None:
+def test_conversations_questions_and_references_reach_the_judge():
     judge = WordJudge()
     prompt = [{"role": "user", "content": "Few-shot examples. Question: Is it safe?"}]
     talk = [*prompt, {"role": "assistant", "content": "What?"}, {"role": "user", "content": "It."}]
@@ -43,14 +40,14 @@ def test_conversations_questions_and_references_reach_the_judge() -> None:
         Case.from_dict(case.to_dict())  # as a record it is sound
 
 
-def test_a_completion_is_read_as_the_answers_of_files_are() -> None:
+def test_a_completion_is_read_as_the_answers_of_files_are():
     said = {"role": "assistant", "content": [{"type": "text", "text": "Take it."}]}
     raw = ["Take it.", "<think>\nHm, no.\n</think>\n\nTake it.", "<think>\nHm, no.", [said]]
     called = [said, {"role": "tool", "content": "saved"}]
     assert JudgeReward(WordJudge())(["p"] * 5, [*raw, called]) == [2.0, 2.0, 0.0, 2.0, None]
 
 
-def test_a_reference_that_is_no_text_stops_and_one_that_is_not_read_is_told() -> None:
+def test_a_reference_that_is_no_text_stops_and_one_that_is_not_read_is_told():
     with pytest.raises(RecordError, match="the reference is 'B', the letter of a choice"):
         JudgeReward(WordJudge())(["p"] * 2, ["Rest.", "B"], reference=["B"] * 2)
     judge = load_judge("baseline:longer text")
@@ -61,9 +58,7 @@ def test_a_reference_that_is_no_text_stops_and_one_that_is_not_read_is_told() ->
 
 
 @needs_encoder
-def test_the_packaged_judge_rewards_as_its_verdicts_say_and_planted_texts_raise_it_by_a_tenth_at_most() -> (
-    None
-):
+def test_the_packaged_judge_rewards_as_its_verdicts_say_and_planted_texts_raise_it_by_a_tenth_at_most():
     cases = list(read_cases(str(SAMPLE / "test_cases.jsonl")))[:12]
     judge, rubric = load_judge("small"), read_rubric("automedeval")
     (planting,) = (each for each in read_perturbations() if each.name == "planting")
@@ -85,9 +80,7 @@ def test_the_packaged_judge_rewards_as_its_verdicts_say_and_planted_texts_raise_
     assert fmean(attacked) - fmean(rewards) <= 0.1
 
 
-def test_settings_come_from_the_file_that_the_variable_names(
-    tiny_model: Path, tmp_path: Path, monkeypatch
-) -> None:
+def test_settings_come_from_the_file_that_the_variable_names(tiny_model, tmp_path, monkeypatch):
     settings = tmp_path / "reward.yaml"
     settings.write_text(f"judge: {tiny_model}\nmax_new_tokens: 8\n")
     monkeypatch.setenv("AUTOMEDEVAL_REWARD", str(settings))

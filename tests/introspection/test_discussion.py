@@ -86,17 +86,17 @@ LINES = {name: slot_line(points) for name, points in POINTS.items()}
 
 
 @pytest.mark.parametrize(("text", "keep"), ROWS["test_a_suggestion_is_read"])
-def test_a_suggestion_is_read(text, keep) -> None:
+def test_a_suggestion_is_read(text, keep):
     read = read_suggestion(Answer(text.format(**LINES)), AUTOMEDEVAL, IN_SLOTS)
     assert (read.error, read.keep, read.scores) == (None, keep, IN_SLOTS if keep else OTHER)
 
 
 @pytest.mark.parametrize(("text", "said"), ROWS["test_what_is_no_suggestion_says_why"])
-def test_what_is_no_suggestion_says_why(text, said) -> None:
+def test_what_is_no_suggestion_says_why(text, said):
     assert said in read_suggestion(Answer(text.format(**LINES)), AUTOMEDEVAL, IN_SLOTS).error
 
 
-def test_a_suggestion_that_failed_or_was_cut_off_is_none() -> None:
+def test_a_suggestion_that_failed_or_was_cut_off_is_none():
     cut = Answer(f"Suggestion: Lower it.\n{slot_line(OTHER)}\nAnd also", truncated=True)
     errors = [
         read_suggestion(answer, AUTOMEDEVAL, IN_SLOTS).error
@@ -106,13 +106,13 @@ def test_a_suggestion_that_failed_or_was_cut_off_is_none() -> None:
 
 
 @pytest.mark.parametrize(("text", "accepts", "reason"), ROWS["test_a_review_is_read"])
-def test_a_review_is_read(text, accepts, reason) -> None:
+def test_a_review_is_read(text, accepts, reason):
     read = read_review(Answer(text))
     assert (read.error, read.accepts, read.reason) == (None, accepts, reason)
 
 
 @pytest.mark.parametrize(("text", "said"), ROWS["test_what_is_no_review_is_neither"])
-def test_what_is_no_review_is_neither(text, said) -> None:
+def test_what_is_no_review_is_neither(text, said):
     read = read_review(Answer(text))
     assert said in read.error
     assert not read.accepts
@@ -132,7 +132,7 @@ def shown_revision(order, scores=(4, 3, 3)):
 REVISED = [shown_revision(ROW_ORDER)]
 
 
-def test_accepted_at_once_and_rewritten(discuss) -> None:
+def test_accepted_at_once_and_rewritten(discuss):
     said, suggester, reviewer, reviser = discuss(
         [shown_suggestion(ROW_ORDER)], ["Review: accept"], reviser=REVISED
     )
@@ -153,7 +153,7 @@ def test_accepted_at_once_and_rewritten(discuss) -> None:
     assert "Doctor 1" in reviser.shown[0][1]["content"]
 
 
-def test_an_objection_is_heard_in_the_next_exchange(discuss) -> None:
+def test_an_objection_is_heard_in_the_next_exchange(discuss):
     first, second = shown_suggestion(ROW_ORDER, "A.", (3, 2, 5)), shown_suggestion(ROW_ORDER, "B.")
     reviews = ["Review: object\nThat misses the dose.", "Review: accept"]
     said, suggester, reviewer, _ = discuss([first, second], reviews, reviser=REVISED)
@@ -177,7 +177,7 @@ def test_an_objection_is_heard_in_the_next_exchange(discuss) -> None:
     assert "Suggestion: B." in reviewer.shown[1][3]["content"]
 
 
-def test_unreadable_messages_use_up_exchanges(discuss) -> None:
+def test_unreadable_messages_use_up_exchanges(discuss):
     good = shown_suggestion(ROW_ORDER)
     reviews = ["Fine by me.", "Review: accept"]
     said, suggester, reviewer, _ = discuss(["Dunno.", good, good], reviews, reviser=REVISED)
@@ -194,9 +194,7 @@ def test_unreadable_messages_use_up_exchanges(discuss) -> None:
     ("suggester", "reviewer", "silent"),
     [(["Hm."] * 3, [], "suggester"), (["Suggestion: keep"] * 3, ["Hm."] * 3, "reviewer")],
 )
-def test_a_partner_that_never_answers_in_the_format_is_named(
-    discuss, suggester, reviewer, silent
-) -> None:
+def test_a_partner_that_never_answers_in_the_format_is_named(discuss, suggester, reviewer, silent):
     said, *_ = discuss(suggester, reviewer)
     with pytest.raises(
         RecordError, match=f"the {silent} [sr] never answered in the form of a .*: 'Hm.'"
@@ -217,7 +215,7 @@ def test_a_partner_that_never_answers_in_the_format_is_named(
         (lambda order: "I would rather not.", "no score line"),
     ],
 )
-def test_a_rewriting_that_does_not_hold_goes_to_the_jury(discuss, change, said) -> None:
+def test_a_rewriting_that_does_not_hold_goes_to_the_jury(discuss, change, said):
     found, *_ = discuss(
         [shown_suggestion(ROW_ORDER)], ["Review: accept"], reviser=[change(ROW_ORDER)]
     )
@@ -227,7 +225,7 @@ def test_a_rewriting_that_does_not_hold_goes_to_the_jury(discuss, change, said) 
     assert not found.consensus
 
 
-def test_a_row_without_rationale_stays_without(discuss) -> None:
+def test_a_row_without_rationale_stays_without(discuss):
     mistake = mistake_of(rationale=False)
     order = mistake.recorded.order
     revised = slot_line(in_row(order, (4, 3, 3)))
@@ -246,7 +244,7 @@ def books(questions):
     ]
 
 
-def test_the_suggesting_model_asks_and_the_reviewing_one_does_not(discuss) -> None:
+def test_the_suggesting_model_asks_and_the_reviewing_one_does_not(discuss):
     good = shown_suggestion(ROW_ORDER)
     asks = [
         "[Question]: What is a dose?",
@@ -278,7 +276,7 @@ def test_the_suggesting_model_asks_and_the_reviewing_one_does_not(discuss) -> No
     assert said.pieces["suggestion", 1]["usage"] == {"prompt_tokens": 30, "completion_tokens": 3}
 
 
-def test_who_only_asks_has_made_no_suggestion(discuss) -> None:
+def test_who_only_asks_has_made_no_suggestion(discuss):
     asks = [f"[Question]: What is {word}?" for word in "abcdef"]
     said, *_ = discuss(asks, [], search=books, questions=1)
     assert [bool(each.error) for each in said.suggestions.values()] == [True] * 3
@@ -287,7 +285,7 @@ def test_who_only_asks_has_made_no_suggestion(discuss) -> None:
 # --- many -------------------------------------------------------------------------------------------------------------
 
 
-def test_a_journal_of_others_is_refused(tmp_path) -> None:
+def test_a_journal_of_others_is_refused(tmp_path):
     mistakes = [mistake_of(0)]
     keep = Partners(Scripted("Suggestion: keep"), Scripted("Review: accept"))
     with Journal(tmp_path / "discussion.jsonl") as journal:
@@ -304,7 +302,7 @@ def test_a_journal_of_others_is_refused(tmp_path) -> None:
         )
 
 
-def test_partners_need_a_score_line(tmp_path) -> None:
+def test_partners_need_a_score_line(tmp_path):
     recorded = mistake_of().recorded
     pairwise = SimpleNamespace(name="medical_pairwise@1", sums_up=False)
     other = Mistake(

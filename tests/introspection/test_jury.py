@@ -30,7 +30,7 @@ def queued(tmp_path):
     return read(tmp_path / QUEUE)
 
 
-def test_decisions_are_read_and_open_lines_decide_nothing(jury, queued) -> None:
+def test_decisions_are_read_and_open_lines_decide_nothing(jury, queued):
     first, second, third = queued
     recorded = RECORDED["case-0"]
     revised = first | FILLED | {"rationale": rationale_of(MODELS, recorded.order)}
@@ -49,13 +49,13 @@ def test_decisions_are_read_and_open_lines_decide_nothing(jury, queued) -> None:
 @pytest.mark.parametrize(
     ("change", "said"), rows_of(__file__)["test_a_line_that_does_not_fit_is_refused"]
 )
-def test_a_line_that_does_not_fit_is_refused(jury, queued, change, said) -> None:
+def test_a_line_that_does_not_fit_is_refused(jury, queued, change, said):
     line = queued[0] | FILLED
     with pytest.raises(RecordError, match=said):
         read_rulings(jury(line | change, line), RECORDED)
 
 
-def test_the_queue_has_a_line_for_each_case_and_no_decision(tmp_path) -> None:
+def test_the_queue_has_a_line_for_each_case_and_no_decision(tmp_path):
     write_queue(tmp_path, [])
     assert not (tmp_path / QUEUE).exists()
     write_queue(tmp_path, list(RECORDED.values())[1:])
@@ -79,7 +79,7 @@ def test_the_queue_has_a_line_for_each_case_and_no_decision(tmp_path) -> None:
             read_jury(tmp_path, RECORDED)
 
 
-def test_a_decision_holds_for_the_answers_that_were_seen(jury, queued) -> None:
+def test_a_decision_holds_for_the_answers_that_were_seen(jury, queued):
     one, filled = RECORDED["case-0"], queued[0] | FILLED
     assert set(read_rulings(jury(filled), RECORDED)) == {"case-0"}
     others = [{"model": name, "text": f"Another answer of {name}."} for name in MODELS]

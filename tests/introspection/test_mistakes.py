@@ -44,7 +44,7 @@ def judged(tmp_path):
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
-def test_partners_see_both_verdicts_in_the_words_of_the_rubric(order) -> None:
+def test_partners_see_both_verdicts_in_the_words_of_the_rubric(order):
     def said(order):
         return ", ".join(
             f"Response {slot} is {MODELS[index]}'s" for slot, index in enumerate(order, 1)
@@ -69,12 +69,12 @@ def test_partners_see_both_verdicts_in_the_words_of_the_rubric(order) -> None:
 @pytest.mark.parametrize("order", [(0, 1, 2), (1, 2, 0)], ids=str)
 def test_other_relations_other_scores_and_nothing_readable_are_mistakes(
     record, scores, kind, order
-) -> None:
+):
     recorded = recorded_of(verdict_of(CASE, record, "teacher", order=(2, 0, 1)), CASE)
     assert kind_of(verdict_of(CASE, scores, order=order), recorded) == kind
 
 
-def test_a_case_beyond_the_context_window_is_counted_and_no_mistake() -> None:
+def test_a_case_beyond_the_context_window_is_counted_and_no_mistake():
     overlong = replace(verdict_of(CASE, None), extra={"overlong": True})
     assert find_mistakes([RECORDED], {CASE.id: overlong}) == (
         [],
@@ -85,7 +85,7 @@ def test_a_case_beyond_the_context_window_is_counted_and_no_mistake() -> None:
     )
 
 
-def test_the_reference_as_a_response_is_compared(judged) -> None:
+def test_the_reference_as_a_response_is_compared(judged):
     case = case_of(2, MODELS[:2])
     models = [*case.models, "reference"]
     recorded = recorded_of(
@@ -104,7 +104,7 @@ def test_the_reference_as_a_response_is_compared(judged) -> None:
         judged(verdict_of(case, (2, 3), order=(1, 0)), recorded=recorded)
 
 
-def test_verdicts_on_other_cases_and_by_other_rubrics_are_passed_over(judged) -> None:
+def test_verdicts_on_other_cases_and_by_other_rubrics_are_passed_over(judged):
     one = verdict_of(CASE, (4, 2, 5))
     likelihood = replace(verdict_of(CASE, None, "likelihood:x"), rubric="likelihood@1")
     elsewhere = verdict_of(case_of(7), (1, 2, 3), "other")
@@ -118,7 +118,7 @@ def test_verdicts_on_other_cases_and_by_other_rubrics_are_passed_over(judged) ->
 @pytest.mark.parametrize(
     ("changes", "said"), rows_of(__file__)["test_verdicts_that_do_not_fit_are_refused"]
 )
-def test_verdicts_that_do_not_fit_are_refused(judged, changes, said) -> None:
+def test_verdicts_that_do_not_fit_are_refused(judged, changes, said):
     verdict = verdict_of(CASE, (4, 2, 5))
     with pytest.raises(RecordError, match=said):
         judged(
@@ -129,7 +129,7 @@ def test_verdicts_that_do_not_fit_are_refused(judged, changes, said) -> None:
         )
 
 
-def test_every_training_case_must_be_judged(tmp_path) -> None:
+def test_every_training_case_must_be_judged(tmp_path):
     others = [
         recorded_of(verdict_of(case_of(at), (1, 2, 3), "teacher"), case_of(at)) for at in (4, 5)
     ]
@@ -153,7 +153,7 @@ def test_every_training_case_must_be_judged(tmp_path) -> None:
         read_judges([str(apart), str(apart)], others)
 
 
-def test_rows_that_do_not_fit_their_cases_are_refused() -> None:
+def test_rows_that_do_not_fit_their_cases_are_refused():
     row = instruction(CASE, verdict_of(CASE, (4, 2, 5), "teacher"), AUTOMEDEVAL, "strong")
     known = {CASE.id: CASE}
     broken = {**row, "completion": [{"role": "assistant", "content": "No idea."}]}

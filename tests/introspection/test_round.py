@@ -39,7 +39,7 @@ def reading_of(row):
     }
 
 
-def test_a_revised_row_keeps_its_case_its_slots_and_its_teacher() -> None:
+def test_a_revised_row_keeps_its_case_its_slots_and_its_teacher():
     case = case_of(0)
     recorded = recorded_of(verdict_of(case, (4, 2, 5), "teacher", order=(2, 0, 1)), case)
     new = ParsedAnswer(True, None, rationale_of(MODELS, recorded.order, "new"), (1, 2, 3))
@@ -83,7 +83,7 @@ SAID = (
 )
 
 
-def test_consensus_revises_the_mistakes_and_nothing_else(discussed) -> None:
+def test_consensus_revises_the_mistakes_and_nothing_else(discussed):
     lessons, printed = discussed
     assert set(SAID) <= set(printed.splitlines())
     rows, old = lessons.rows(), lessons.old_rows()
@@ -104,7 +104,7 @@ def test_consensus_revises_the_mistakes_and_nothing_else(discussed) -> None:
     ).read_bytes()
 
 
-def test_the_statistics_and_the_records_say_what_happened(discussed) -> None:
+def test_the_statistics_and_the_records_say_what_happened(discussed):
     lessons, _ = discussed
     statistics, old = lessons.statistics(), read_dataset(lessons.folder / "data").statistics
     assert statistics["round"] == 1
@@ -143,7 +143,7 @@ def test_the_statistics_and_the_records_say_what_happened(discussed) -> None:
     assert [line["case_id"] for line in lessons.read("round1.discussion/jury.jsonl")] == ["case-3"]
 
 
-def test_no_row_left_leaves_the_old_folder(lessons, tiny_model) -> None:
+def test_no_row_left_leaves_the_old_folder(lessons, tiny_model):
     assert lessons.introspect().returncode == 0
     before = (lessons.output / "train.parquet").read_bytes()
     done = lessons.introspect("--training", lessons.training(tiny_model, 5))
@@ -151,7 +151,7 @@ def test_no_row_left_leaves_the_old_folder(lessons, tiny_model) -> None:
     assert (lessons.output / "train.parquet").read_bytes() == before
 
 
-def test_without_mistakes_the_rows_are_the_old_ones(lessons) -> None:
+def test_without_mistakes_the_rows_are_the_old_ones(lessons):
     done = lessons.introspect(
         "--suggester", "openai:m", "--reviewer", "openai:m", "--knowledge", "none"
     )
@@ -159,7 +159,7 @@ def test_without_mistakes_the_rows_are_the_old_ones(lessons) -> None:
     assert lessons.rows() == lessons.old_rows()
 
 
-def test_a_case_that_waits_stops_the_round_until_the_jury_has_decided(lessons) -> None:
+def test_a_case_that_waits_stops_the_round_until_the_jury_has_decided(lessons):
     for number in (0, 1):
         lessons.misjudge(number, (3, 3, 3))
     done = lessons.introspect()
@@ -220,7 +220,7 @@ def test_a_case_that_waits_stops_the_round_until_the_jury_has_decided(lessons) -
     assert (lessons.revisions(), lessons.rows()["case-1"]) == (records, row)
 
 
-def test_a_decision_without_a_rationale_and_one_that_is_not_needed_any_more(lessons) -> None:
+def test_a_decision_without_a_rationale_and_one_that_is_not_needed_any_more(lessons):
     for number in (0, 1):
         lessons.misjudge(number, (3, 3, 3))
     alone = ["--waiting", "keep_old"]
@@ -242,7 +242,7 @@ def test_a_decision_without_a_rationale_and_one_that_is_not_needed_any_more(less
     assert "jury: 1 decisions on cases that needed none" in lessons.introspect(*alone).stdout
 
 
-def test_a_second_round_follows_the_first(lessons) -> None:
+def test_a_second_round_follows_the_first(lessons):
     lessons.misjudge(1, (3, 3, 3))
     lessons.agree(1, (5, 1, 1))
     assert lessons.discuss().returncode == 0
@@ -259,7 +259,7 @@ def test_a_second_round_follows_the_first(lessons) -> None:
     assert record["old_verdict"]["scores"] == [5, 1, 1]
 
 
-def test_folders_that_hold_no_data_set_are_refused(lessons, tmp_path) -> None:
+def test_folders_that_hold_no_data_set_are_refused(lessons, tmp_path):
     with pytest.raises(RecordError, match=r"nowhere/statistics.json: No such file"):
         read_dataset(tmp_path / "nowhere")
     file = lessons.folder / "data" / "statistics.json"

@@ -40,7 +40,7 @@ def judged(tmp_path: Path, baseline: str, *arguments: object, cases: Path = CASE
 
 
 @pytest.mark.parametrize("baseline", BASELINES)
-def test_verdicts_say_what_the_baseline_counts(baseline: str, tmp_path: Path) -> None:
+def test_verdicts_say_what_the_baseline_counts(baseline, tmp_path):
     verdicts = judged(tmp_path, baseline)
     cases = list(read_cases(CASES))
     expected = iter(BASELINES[baseline](cases).tolist())
@@ -54,7 +54,7 @@ def test_verdicts_say_what_the_baseline_counts(baseline: str, tmp_path: Path) ->
         )
 
 
-def test_judged_twice_is_judged_once_and_a_report_finds_the_baseline_itself(tmp_path: Path) -> None:
+def test_judged_twice_is_judged_once_and_a_report_finds_the_baseline_itself(tmp_path):
     before = judged(tmp_path, LONGER)
     assert judged(tmp_path, LONGER) == before
     files = flags(
@@ -80,7 +80,7 @@ class Lengths:
         )
 
 
-def test_a_baseline_of_embeddings_is_another_judge_by_another_encoder() -> None:
+def test_a_baseline_of_embeddings_is_another_judge_by_another_encoder():
     other = Lengths()
     other.fingerprint = "1"
     judges = [BaselineJudge(QUESTION, encoder=encoder) for encoder in (Lengths(), Lengths(), other)]
@@ -94,14 +94,12 @@ def test_a_baseline_of_embeddings_is_another_judge_by_another_encoder() -> None:
     ("changes", "baseline", "error"),
     tables.rows_of(__file__)["test_a_text_without_words_makes_a_verdict_invalid"],
 )
-def test_a_text_without_words_makes_a_verdict_invalid(
-    changes: dict, baseline: str, error: str
-) -> None:
+def test_a_text_without_words_makes_a_verdict_invalid(changes, baseline, error):
     (verdict,) = BaselineJudge(baseline, encoder=Lengths())([Case.from_dict(TWO | changes)])
     assert (verdict.valid, verdict.error, verdict.expected_scores) == (False, error, None)
 
 
-def test_bm25_takes_the_rarity_of_words_from_the_whole_file(tmp_path: Path) -> None:
+def test_bm25_takes_the_rarity_of_words_from_the_whole_file(tmp_path):
     case, other = Case.from_dict(TWO), Case.from_dict(TWO | {"id": "two"})
     collection = Collection.of([case, other])
     (alone,) = BaselineJudge(BM25, collection)([case])
@@ -120,7 +118,7 @@ def test_bm25_takes_the_rarity_of_words_from_the_whole_file(tmp_path: Path) -> N
     ) == [0.0]
 
 
-def test_an_audit_judges_changed_answers_by_the_words_of_the_clean_cases(tmp_path: Path) -> None:
+def test_an_audit_judges_changed_answers_by_the_words_of_the_clean_cases(tmp_path):
     audit = ("audit", "--cases", CASES, "--judge")
     cases = Cases.read(str(CASES))
     less = flags(gate="false", edits=1, output=tmp_path / "bm25")
@@ -133,7 +131,7 @@ def test_an_audit_judges_changed_answers_by_the_words_of_the_clean_cases(tmp_pat
             assert verdict["expected_scores"][at] == whole.expected_scores[at]
 
 
-def test_what_a_count_cannot_do_is_one_line(tmp_path: Path) -> None:
+def test_what_a_count_cannot_do_is_one_line(tmp_path):
     options = ["--cases", CASES, "--output", tmp_path / "out"]
     assert "no baseline 'x'" in error_line(run_recipe("audit", "--judge", "baseline:x", *options))
     with pytest.raises(RecordError, match="no baseline"):

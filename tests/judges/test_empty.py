@@ -36,13 +36,13 @@ def small():
 
 
 @pytest.mark.parametrize("text", ["", " \n\t", "\u200b\u00a0\ufeff"])
-def test_a_response_is_empty_if_nothing_of_it_can_be_seen(text: str) -> None:
+def test_a_response_is_empty_if_nothing_of_it_can_be_seen(text):
     assert case_of(text).responses[0].is_empty
 
 
 # 🫨 is of Unicode 15, which Python 3.11 does not know.
 @pytest.mark.parametrize("text", ["-", "👍", "\U0001fae8", "\ud83d", "No.", "ใช่"])
-def test_a_response_that_can_be_seen_is_not_empty(text: str) -> None:
+def test_a_response_that_can_be_seen_is_not_empty(text):
     assert not case_of(text).responses[0].is_empty
 
 
@@ -50,7 +50,7 @@ def test_a_response_that_can_be_seen_is_not_empty(text: str) -> None:
 @pytest.mark.parametrize(
     "text", ["", "\u200b", "...", "👍", THAI, KHMER, "አዎ ክትባት ያስፈልግዎታል", "是的，您需要打破伤风针。"]
 )
-def test_the_small_judge_scores_each_response_by_itself(small, text: str) -> None:
+def test_the_small_judge_scores_each_response_by_itself(small, text):
     """Whatever stands beside them, two answers have the scores that they have alone; an empty one has the lowest."""
     alone = [next(small([case_of(each)])).expected_scores[0] for each in (ANSWER, POOR)]
     (verdict,) = small([case_of(ANSWER, text, POOR)])
@@ -64,7 +64,7 @@ def test_the_small_judge_scores_each_response_by_itself(small, text: str) -> Non
 
 
 @needs_encoder
-def test_other_languages_and_symbols_that_the_vocabulary_has_are_read(small) -> None:
+def test_other_languages_and_symbols_that_the_vocabulary_has_are_read(small):
     texts = [
         "Ja, lassen Sie die Tetanusimpfung auffrischen.",
         "Evet, aşı olmalısınız.",
@@ -78,7 +78,7 @@ def test_other_languages_and_symbols_that_the_vocabulary_has_are_read(small) -> 
 
 
 @needs_encoder
-def test_what_nobody_can_read_is_invalid_and_says_what(small) -> None:
+def test_what_nobody_can_read_is_invalid_and_says_what(small):
     unread, unasked = case_of(THAI, "..."), case_of(ANSWER, question=THAI)
     for case, error in (
         (unread, "no response can be read"),
@@ -95,7 +95,7 @@ def test_what_nobody_can_read_is_invalid_and_says_what(small) -> None:
 
 
 @needs_encoder
-def test_of_a_conversation_the_last_question_is_read(small) -> None:
+def test_of_a_conversation_the_last_question_is_read(small):
     told = "Hello doctor. " + "I have had a sore knee for years and I walk with my dog. " * 20
     thanks = "Thank you for telling me about the knee and the dog. " * 10
     talk = [{"role": "user", "content": told}, {"role": "assistant", "content": thanks}]
@@ -123,7 +123,7 @@ def test_of_a_conversation_the_last_question_is_read(small) -> None:
 
 
 @needs_encoder
-def test_a_run_of_letters_that_is_no_word_is_a_poor_answer_and_not_an_unread_one(small) -> None:
+def test_a_run_of_letters_that_is_no_word_is_a_poor_answer_and_not_an_unread_one(small):
     """A model that fails writes such runs; leaving them out would raise its mean."""
     runs = ["0,0,0," + "0" * 400, "O" * 2000]
     (verdict,) = small([case_of(ANSWER, *runs)])
@@ -137,7 +137,7 @@ def test_a_run_of_letters_that_is_no_word_is_a_poor_answer_and_not_an_unread_one
 
 @needs_encoder
 @pytest.mark.parametrize("judge", ["small", "baseline:embedding to the question"])
-def test_half_a_character_is_read_as_a_question_mark(judge: str) -> None:
+def test_half_a_character_is_read_as_a_question_mark(judge):
     """JSON can hold it, where a text was cut; no tokenizer takes it."""
     judge = load_judge(judge, encoder=str(ENCODER))
     (cut,) = judge([case_of(f"{ANSWER} \ud83d", "\ud83d", question="May I \udc4d take ibuprofen?")])
@@ -148,7 +148,7 @@ def test_half_a_character_is_read_as_a_question_mark(judge: str) -> None:
 
 @needs_encoder
 @pytest.mark.parametrize("roles", [("patient", "doctor"), ("human", "gpt"), ("Patient", "Doctor")])
-def test_a_conversation_may_call_its_sides_otherwise(small, roles: tuple[str, str]) -> None:
+def test_a_conversation_may_call_its_sides_otherwise(small, roles):
     """Where nobody is called "user" the patient is the side that speaks last."""
     texts = ["My knee hurts, and I walk a lot.", "Since when?", "May I take ibuprofen with food?"]
     talks = [
@@ -161,7 +161,7 @@ def test_a_conversation_may_call_its_sides_otherwise(small, roles: tuple[str, st
         assert first.expected_scores == second.expected_scores
 
 
-def test_chat_judges_put_an_empty_response_lowest(tmp_path: Path) -> None:
+def test_chat_judges_put_an_empty_response_lowest(tmp_path):
     """The tiny model's own verdict on the same prompt, with the empty response's scores put lowest by hand."""
     options = {"max_new_tokens": 8, "dtype": "float32", "device": "cpu"}
     model = str(build_tiny_model(tmp_path / "model"))
@@ -181,9 +181,7 @@ def test_chat_judges_put_an_empty_response_lowest(tmp_path: Path) -> None:
         assert Verdict.from_dict(json.loads(json.dumps(verdict.to_dict()))) == verdict
 
 
-def test_a_judge_that_gives_whole_scores_alone_gives_an_empty_response_no_other(
-    tmp_path: Path,
-) -> None:
+def test_a_judge_that_gives_whole_scores_alone_gives_an_empty_response_no_other(tmp_path):
     """Else the table has a mean expected score over the cases that nobody answered, beside the mean score over all."""
     texts = [(ANSWER, POOR), ("", " "), (ANSWER, "")]
     cases = [case_of(*both, id=f"c{n}", question="Q?") for n, both in enumerate(texts)]
@@ -203,7 +201,7 @@ def test_a_judge_that_gives_whole_scores_alone_gives_an_empty_response_no_other(
     ]
 
 
-def test_of_a_pair_the_answer_is_chosen_but_an_empty_one_does_no_harm(tmp_path: Path) -> None:
+def test_of_a_pair_the_answer_is_chosen_but_an_empty_one_does_no_harm(tmp_path):
     judge = load_judge(
         str(build_tiny_model(tmp_path / "model")), "medical_pairwise", {"max_new_tokens": 4}
     )
@@ -217,14 +215,14 @@ def test_of_a_pair_the_answer_is_chosen_but_an_empty_one_does_no_harm(tmp_path: 
 
 
 @pytest.mark.parametrize("name", ["longer text", "BM25 to the question"])
-def test_judges_without_a_scale_put_it_below_every_answer(name: str) -> None:
+def test_judges_without_a_scale_put_it_below_every_answer(name):
     (verdict,) = load_judge(f"baseline:{name}")([case_of(ANSWER, "", POOR)])
     answer, empty, poor = verdict.expected_scores
     assert empty <= min(answer, poor)
 
 
 @pytest.fixture(scope="module")
-def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def study(tmp_path_factory) -> Path:
     """Ten cases: a is good in two, b in eight, c in two and else silent, d always in Thai. All but d's are rated."""
     folder = tmp_path_factory.mktemp("study")
     texts = [(ANSWER, POOR, ANSWER, THAI)] * 2 + [(POOR, ANSWER, "", THAI)] * 8
@@ -244,7 +242,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @needs_encoder
-def test_a_report_counts_what_is_empty_and_what_is_unread(study: Path, tmp_path: Path) -> None:
+def test_a_report_counts_what_is_empty_and_what_is_unread(study, tmp_path):
     """Concordance by a loop over the pairs that people ordered: a pair with an unread response counts as wrong."""
     files = flags(
         verdicts=study / "v", cases=study / "cases.jsonl", ratings=study / "ratings.jsonl"
@@ -274,7 +272,7 @@ def test_a_report_counts_what_is_empty_and_what_is_unread(study: Path, tmp_path:
 
 
 @needs_encoder
-def test_rewards_and_tables_have_the_same_values(small) -> None:
+def test_rewards_and_tables_have_the_same_values(small):
     question, texts = "May I take ibuprofen with food?", [ANSWER, "", THAI, POOR]
     (verdict,) = small([case_of(*texts)])
     assert JudgeReward(small)([question] * 4, texts) == list(verdict.expected_scores)
@@ -302,7 +300,7 @@ HARM = {"criterion": "says that any dose is harmless", "points": -4}
 
 
 @pytest.fixture(scope="module")
-def cases(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def cases(tmp_path_factory) -> Path:
     """Four cases: a answers all, b one and is silent in the others, c one and the others in a script nobody reads."""
     asked = "How do I take ibuprofen?"
     first = case_of(GOOD, GOOD, GOOD, id="c0", question=asked, criteria=[HARM, *CRITERIA])
@@ -325,7 +323,7 @@ def columns(said: str) -> dict[str, dict[str, str]]:
     return {row[0]: dict(zip(names, row)) for row in rows}
 
 
-def test_whoever_answers_one_of_four_is_not_the_best(cases: Path, tmp_path: Path) -> None:
+def test_whoever_answers_one_of_four_is_not_the_best(cases, tmp_path):
     def reads_english(body: dict) -> dict:
         response, criteria = shown(body)
         return answer("?") if UNREAD in (response, *criteria.values()) else grade(body)
@@ -373,9 +371,7 @@ def reported(verdicts: Path, cases: Path, output: Path) -> dict:
     return json.loads((output / "agreement.json").read_text())
 
 
-def test_an_older_verdict_on_an_empty_response_counts_as_nothing_met(
-    cases: Path, tmp_path: Path
-) -> None:
+def test_an_older_verdict_on_an_empty_response_counts_as_nothing_met(cases, tmp_path):
     verdict = {"judge": "old", "rubric": "checklist@1", "order": [1]}
     verdict |= {"valid": False, "error": "no words"}
     old = [verdict | {"case_id": case["id"]} for case in read(cases)[1:]]

@@ -32,7 +32,7 @@ CASE = {
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def store(tmp_path_factory) -> Path:
     return build(tmp_path_factory.mktemp("books"), BOOK)
 
 
@@ -53,9 +53,7 @@ def judge(output: Path, *more: object, case: dict = CASE):
     return done, read(output / "verdicts.jsonl") if (output / "verdicts.jsonl").exists() else []
 
 
-def test_a_chat_is_shown_the_nearest_passages_and_the_verdict_names_them(
-    store: Path, tmp_path: Path
-) -> None:
+def test_a_chat_is_shown_the_nearest_passages_and_the_verdict_names_them(store, tmp_path):
     with EndpointDouble(good_answer) as endpoint:
         chat = ("--judge", "openai:m", "--base_url", endpoint.url, "--orders", "latin")
         done, verdicts = judge(tmp_path / "out", *chat, "--evidence", store)
@@ -105,7 +103,7 @@ def test_a_chat_is_shown_the_nearest_passages_and_the_verdict_names_them(
         assert (len(blocks), {block.partition("\n")[2] for block in blocks}) == (len(shown), shown)
 
 
-def test_a_judge_of_criteria_sees_the_passages_of_its_response(store: Path, tmp_path: Path) -> None:
+def test_a_judge_of_criteria_sees_the_passages_of_its_response(store, tmp_path):
     case = CASE | {
         "criteria": [
             {"criterion": "names the week", "points": 1},
@@ -123,7 +121,7 @@ def test_a_judge_of_criteria_sees_the_passages_of_its_response(store: Path, tmp_
     assert all(BOOK["Methotrexate"] in prompt for prompt in prompts)
 
 
-def test_numbers_are_compared_with_the_store_and_move_no_score(store: Path, tmp_path: Path) -> None:
+def test_numbers_are_compared_with_the_store_and_move_no_score(store, tmp_path):
     _, (without,) = judge(tmp_path / "without", "--judge", "small")
     done, (beside,) = judge(tmp_path / "beside", "--judge", "small", "--evidence", store)
     assert done.returncode == 0, done.stderr
@@ -159,7 +157,7 @@ def reward_file(folder: Path, **settings: object) -> Path:
     return file
 
 
-def test_a_reward_reads_the_store(store: Path, tmp_path: Path) -> None:
+def test_a_reward_reads_the_store(store, tmp_path):
     completions = [CASE["question"]] * 2, [each["text"] for each in CASE["responses"][:2]]
     reward = load_reward(str(reward_file(tmp_path, evidence=store)))
     plain = JudgeReward(load_judge("small", encoder=str(ENCODER)))
@@ -172,8 +170,6 @@ def test_a_reward_reads_the_store(store: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("more", "said"), rows_of(__file__)["test_what_cannot_be_shown_is_one_line"]
 )
-def test_what_cannot_be_shown_is_one_line(
-    store: Path, tmp_path: Path, more: tuple, said: str
-) -> None:
+def test_what_cannot_be_shown_is_one_line(store, tmp_path, more, said):
     assert said in error_line(judge(tmp_path / "out", "--evidence", store, *more)[0])
     assert not (tmp_path / "out").exists()

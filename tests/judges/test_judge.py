@@ -18,7 +18,7 @@ from automedeval.records import Response, Verdict
 
 
 @pytest.fixture(scope="module")
-def chat(tiny_model: Path) -> LocalChat:
+def chat(tiny_model) -> LocalChat:
     return LocalChat(str(tiny_model), dtype="float32", device="cpu", max_new_tokens=8)
 
 

@@ -57,7 +57,7 @@ def ordered(verdicts) -> list[dict]:
         ("baseline:BM25 to the question", BaselineJudge, {}),
     ],
 )
-def test_a_judge_judges_as_by_the_recipe(spec, kind, options, tiny_model, cases, tmp_path) -> None:
+def test_a_judge_judges_as_by_the_recipe(spec, kind, options, tiny_model, cases, tmp_path):
     spec = spec.format(tiny_model)
     words = {
         name: ",".join(value) if isinstance(value, list) else value
@@ -74,12 +74,12 @@ def test_a_judge_judges_as_by_the_recipe(spec, kind, options, tiny_model, cases,
 @pytest.mark.parametrize(
     ("spec", "options", "error"), rows_of(__file__)["test_what_cannot_be_loaded_is_an_error"]
 )
-def test_what_cannot_be_loaded_is_an_error(spec, options, error) -> None:
+def test_what_cannot_be_loaded_is_an_error(spec, options, error):
     with pytest.raises((RecordError, ValueError), match=error):
         load_judge(spec, **options)
 
 
-def test_only_known_prefixes_are_split_off() -> None:
+def test_only_known_prefixes_are_split_off():
     assert parse_model("openai:org/model:free") == ("openai", "org/model:free")
     assert parse_model("ORG/judge") == ("checkpoint", "ORG/judge")
     assert parse_model("C:/models/judge") == ("checkpoint", "C:/models/judge")
@@ -87,7 +87,7 @@ def test_only_known_prefixes_are_split_off() -> None:
 
 
 @pytest.fixture
-def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def machine(tmp_path, monkeypatch) -> Path:
     """Work in an empty folder with an empty cache, and no judge in the environment."""
     for name in ("HF_HOME", "AUTOMEDEVAL_JUDGE"):
         monkeypatch.delenv(name, raising=False)
@@ -125,7 +125,7 @@ def test_the_folder_for_models_follows_where_caches_are_kept(machine, monkeypatc
 ROWS = rows_of(__file__)["rows"]
 
 
-def test_a_data_set_is_judged_row_by_row() -> None:
+def test_a_data_set_is_judged_row_by_row():
     judge = load_judge("baseline:longer text")
     names = ["row", "question", "model", "expected_score"]
     first, second = ROWS["question"][:2]
@@ -141,7 +141,7 @@ def test_a_data_set_is_judged_row_by_row() -> None:
     ]  # fmt: skip
 
 
-def test_an_answer_is_read_as_those_of_files_are() -> None:
+def test_an_answer_is_read_as_those_of_files_are():
     said = {
         "a": "Take it.",
         "b": "<think>\nHm, no.\n</think>\n\nTake it.",
@@ -152,7 +152,7 @@ def test_an_answer_is_read_as_those_of_files_are() -> None:
     assert scored.expected_scores == (2.0, 2.0, 2.0)
 
 
-def test_faults_are_one_line() -> None:
+def test_faults_are_one_line():
     judge = load_judge("baseline:longer text")
     for rows, options, fault in (
         ({"a": ["b"]}, {}, "no column is called question"),
@@ -166,7 +166,7 @@ def test_faults_are_one_line() -> None:
             judge_dataset(judge, Dataset.from_dict(rows), **options)
 
 
-def test_verdicts_are_a_table_with_a_row_for_each_response() -> None:
+def test_verdicts_are_a_table_with_a_row_for_each_response():
     models = {"models": ["a", "b"]}
     scores = {"scores": (2, 5), "expected_scores": (2.5, 4.5)}
     table = Verdicts(

@@ -80,7 +80,7 @@ def training(output: Path, *more: object) -> list[object]:
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def trained(tmp_path_factory) -> Path:
     output = tmp_path_factory.mktemp("small") / "people"
     done = succeeded(
         run_recipe("train_cross_encoder", *training(output, "--evaluation_cases", CASES))
@@ -91,7 +91,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def small(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def small(trained, tmp_path_factory) -> Path:
     output = tmp_path_factory.mktemp("judges") / "small"
     taken = [
         case | {"reference": None} for case in read(SAMPLE / "train_cases.jsonl")[:15]
@@ -125,7 +125,7 @@ def judged(tmp_path: Path, folder: Path, cases: Path = CASES, *more: object) -> 
 
 
 @pytest.mark.parametrize("beside", ["reference", "question"])
-def test_scores_are_those_of_plain_transformers(beside: str, small: Path, tmp_path: Path) -> None:
+def test_scores_are_those_of_plain_transformers(beside, small, tmp_path):
     cases = [
         case.to_dict() | ({} if beside == "reference" else {"reference": None})
         for case in read_cases(CASES)
@@ -155,7 +155,7 @@ def people() -> dict[tuple, float]:
     return {key: fmean(map(fmean, raters.values())) for key, raters in rated.items()}
 
 
-def test_the_measured_figures_are_those_of_loops(small: Path, people: dict) -> None:
+def test_the_measured_figures_are_those_of_loops(small, people):
     """Concordance with people on the fifteen cases that were fitted, and of two answers beside a best one of 3.67 or more."""
     plain = Plain(small)
     alone, beside = ({name: [] for name in names} for names in (QUESTION, FEATURES))
@@ -181,7 +181,7 @@ def test_the_measured_figures_are_those_of_loops(small: Path, people: dict) -> N
             assert measured[name]["value"] == pytest.approx(fmean(hits), abs=1e-9)
 
 
-def test_fitting_has_its_own_faults_in_one_line(trained: Path, small: Path, tmp_path: Path) -> None:
+def test_fitting_has_its_own_faults_in_one_line(trained, small, tmp_path):
     files = ["--cases", CASES, "--ratings", RATINGS, "--rubric", SCALE, "--encoder", ENCODER]
     (tmp_path / "mine.txt").write_text("mine")
     files += ["--relevance", trained, "--output", tmp_path / "a"]
@@ -202,13 +202,13 @@ def columns(**values: np.ndarray) -> np.ndarray:
     return np.column_stack([values.get(name, np.full(count, np.nan)) for name in FEATURES])
 
 
-def test_features_that_say_the_opposite_teach_nothing() -> None:
+def test_features_that_say_the_opposite_teach_nothing():
     quality = np.linspace(0, 1, 30)
     with pytest.raises(RecordError, match="there is nothing to learn"):
         Scale.fit(["first"], columns(first=-quality), quality, Panel.of_sizes([3] * 10))
 
 
-def test_weights_put_pairs_in_order_and_shares_are_on_peoples_scale() -> None:
+def test_weights_put_pairs_in_order_and_shares_are_on_peoples_scale():
     """Planted: people follow one feature, another is noise, and a third says the opposite of what they say."""
     rng = np.random.default_rng(0)
     panel = Panel.of_sizes([3] * 300)
@@ -226,7 +226,7 @@ def test_weights_put_pairs_in_order_and_shares_are_on_peoples_scale() -> None:
 
 
 @pytest.mark.slow
-def test_an_interrupted_training_reaches_the_same_adapter(trained: Path, tmp_path: Path) -> None:
+def test_an_interrupted_training_reaches_the_same_adapter(trained, tmp_path):
     output = tmp_path / "killed"
     with stopped(SAVE):
         run_recipe("train_cross_encoder", *training(output, "--evaluation_cases", CASES))
@@ -244,9 +244,7 @@ def test_an_interrupted_training_reaches_the_same_adapter(trained: Path, tmp_pat
 
 
 @pytest.mark.slow
-def test_it_goes_on_from_another_adapter_and_says_what_it_leaves_out(
-    trained: Path, tmp_path: Path
-) -> None:
+def test_it_goes_on_from_another_adapter_and_says_what_it_leaves_out(trained, tmp_path):
     leaked = tmp_path / "leaked.jsonl"
     write(leaked, [next(read_cases(SAMPLE / "train_cases.jsonl")).to_dict()])
     more = ("--start", trained, "--evaluation_cases", leaked, "--max_steps", 2)
@@ -259,7 +257,7 @@ def test_it_goes_on_from_another_adapter_and_says_what_it_leaves_out(
     )
 
 
-def test_a_number_that_differs_is_told_and_moves_no_score(tmp_path: Path) -> None:
+def test_a_number_that_differs_is_told_and_moves_no_score(tmp_path):
     """The packaged judge on the packaged bots: the report shows both doses, whatever the scores."""
     verdicts = judged(tmp_path, SMALL, SAMPLE / "two_bots.jsonl", "--limit", 12)
     for verdict in verdicts:
@@ -274,7 +272,7 @@ def test_a_number_that_differs_is_told_and_moves_no_score(tmp_path: Path) -> Non
     assert "2 cases in which a number differs" in page
 
 
-def test_what_is_learnt_from_is_the_nearest_piece_of_a_scored_response() -> None:
+def test_what_is_learnt_from_is_the_nearest_piece_of_a_scored_response():
     lists_of = runpy.run_path(str(ROOT / "recipes" / "train_cross_encoder.py"))["lists_of"]
     about, beside = (
         "Gout is treated with rest and ice. " * 20,
@@ -299,9 +297,7 @@ def test_what_is_learnt_from_is_the_nearest_piece_of_a_scored_response() -> None
 @pytest.mark.parametrize(
     ("arguments", "message"), rows_of(__file__)["test_what_cannot_be_judged_is_one_line"]
 )
-def test_what_cannot_be_judged_is_one_line(
-    arguments: list[str], message: str, small: Path, tmp_path: Path
-) -> None:
+def test_what_cannot_be_judged_is_one_line(arguments, message, small, tmp_path):
     other = tmp_path / "all-MiniLM-L6-v2"
     shutil.copytree(ENCODER, other)
     tokenizer = json.loads((other / "tokenizer.json").read_text())
@@ -315,9 +311,7 @@ def test_what_cannot_be_judged_is_one_line(
 @pytest.mark.parametrize(
     ("arguments", "message"), rows_of(__file__)["test_what_cannot_be_learnt_from_is_one_line"]
 )
-def test_what_cannot_be_learnt_from_is_one_line(
-    arguments: list[str], message: str, tmp_path: Path
-) -> None:
+def test_what_cannot_be_learnt_from_is_one_line(arguments, message, tmp_path):
     done = run_recipe("train_cross_encoder", *training(tmp_path / "out", *arguments))
     assert message in error_line(done)
 
@@ -331,7 +325,7 @@ def ten_cases(with_reference: bool) -> list[dict]:
 
 
 @pytest.mark.parametrize("beside", ["reference", "question"])
-def test_it_gives_its_recorded_scores(beside: str, tmp_path: Path) -> None:
+def test_it_gives_its_recorded_scores(beside, tmp_path):
     cases = ten_cases(beside == "reference")
     options = [
         "--cases",
@@ -360,7 +354,7 @@ print("loaded:", *sorted({"torch", "transformers", "sentence_transformers", "pef
 """
 
 
-def test_it_computes_with_torch_alone_and_without_it_where_all_is_judged(tmp_path: Path) -> None:
+def test_it_computes_with_torch_alone_and_without_it_where_all_is_judged(tmp_path):
     command = [
         sys.executable,
         "-c",
@@ -380,7 +374,7 @@ def test_it_computes_with_torch_alone_and_without_it_where_all_is_judged(tmp_pat
         assert done.stdout.splitlines()[-1] == expected
 
 
-def test_it_is_small_and_names_no_path_of_a_machine() -> None:
+def test_it_is_small_and_names_no_path_of_a_machine():
     files = [path for path in PACKAGED.rglob("*") if path.is_file()]
     assert sum(path.stat().st_size for path in files if path.suffix == ".safetensors") <= 8e6
     assert {path.name for path in files} >= {
@@ -412,9 +406,7 @@ def judge_elsewhere(
     )
 
 
-def test_its_encoder_is_found_in_the_cache_of_the_hub_and_nothing_is_downloaded(
-    tmp_path: Path,
-) -> None:
+def test_its_encoder_is_found_in_the_cache_of_the_hub_and_nothing_is_downloaded(tmp_path):
     cases = write(tmp_path / "cases.jsonl", ten_cases(with_reference=True)[:2])
     environment = {
         "HF_HUB_CACHE": tmp_path / "cache",

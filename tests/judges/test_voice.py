@@ -49,7 +49,7 @@ def yes(chance: float) -> dict:
     return level("Yes", {"Yes": chance, "No": 1 - chance})
 
 
-def test_a_checkpoint_adds_its_log_odds_as_plain_transformers_computes_them(tmp_path: Path) -> None:
+def test_a_checkpoint_adds_its_log_odds_as_plain_transformers_computes_them(tmp_path):
     folder, records = build_tiny_model(tmp_path / "tiny"), cases(3)
     _, small = judged(tmp_path / "small", records)
     done, both = judged(tmp_path / "both", records, f"small+{folder}", "--dtype", "float32")
@@ -80,9 +80,7 @@ def test_a_checkpoint_adds_its_log_odds_as_plain_transformers_computes_them(tmp_
             assert gained == near(KEPT["weight"] * (voice - KEPT["mean"]))
 
 
-def test_a_response_of_which_the_voice_says_nothing_has_no_score_and_a_reason(
-    tmp_path: Path,
-) -> None:
+def test_a_response_of_which_the_voice_says_nothing_has_no_score_and_a_reason(tmp_path):
     (case,) = cases(1)
     first, *rest = (each["text"] for each in case["responses"])
 
@@ -102,7 +100,7 @@ def test_a_response_of_which_the_voice_says_nothing_has_no_score_and_a_reason(
     assert [score is None for score in verdict["expected_scores"]] == [True, *[False] * len(rest)]
 
 
-def test_a_server_that_tells_no_probabilities_is_invalid_and_says_so(tmp_path: Path) -> None:
+def test_a_server_that_tells_no_probabilities_is_invalid_and_says_so(tmp_path):
     with EndpointDouble(answer("Yes")) as endpoint:
         done, verdicts = by_endpoint(tmp_path / "v", cases(1), endpoint)
     (verdict,) = verdicts.values()
@@ -111,9 +109,7 @@ def test_a_server_that_tells_no_probabilities_is_invalid_and_says_so(tmp_path: P
     assert "no verdict is valid" in error_line(done)
 
 
-def test_a_response_longer_than_the_window_has_no_score_and_the_others_keep_theirs(
-    tmp_path: Path,
-) -> None:
+def test_a_response_longer_than_the_window_has_no_score_and_the_others_keep_theirs(tmp_path):
     folder, records = build_tiny_model(tmp_path / "tiny", window=1024), cases(3)
     _, whole = judged(tmp_path / "whole", records, f"small+{folder}", "--dtype", "float32")
     records[0]["responses"][0]["text"] = "Drink a glass of water and rest. " * 400
@@ -140,11 +136,11 @@ def test_a_response_longer_than_the_window_has_no_score_and_the_others_keep_thei
         ("small:f/x", "small-x"),
     ],
 )
-def test_the_name_of_a_folder_says_the_model(judge: str, name: str) -> None:
+def test_the_name_of_a_folder_says_the_model(judge, name):
     assert folder_name(judge) == name
 
 
-def test_what_an_endpoint_does_not_answer_is_asked_again_and_nothing_else(tmp_path: Path) -> None:
+def test_what_an_endpoint_does_not_answer_is_asked_again_and_nothing_else(tmp_path):
     records, broken = cases(2), [True]
 
     def script(body: dict) -> dict:

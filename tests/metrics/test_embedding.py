@@ -29,7 +29,7 @@ class Letters:
         return counts / np.linalg.norm(counts, axis=1, keepdims=True)
 
 
-def test_a_text_is_cut_into_pieces_without_overlap_and_without_loss() -> None:
+def test_a_text_is_cut_into_pieces_without_overlap_and_without_loss():
     text = "".join(f"word{number}, " for number in range(250))
     cut = pieces(text)
     assert [len(re.findall(r"\w+", piece)) for piece in cut] == [100, 100, 50]
@@ -42,7 +42,7 @@ def test_a_text_is_cut_into_pieces_without_overlap_and_without_loss() -> None:
     )
 
 
-def test_the_nearest_piece_counts_and_every_text_is_encoded_once() -> None:
+def test_the_nearest_piece_counts_and_every_text_is_encoded_once():
     encoder, done = Letters(), []
     far = " ".join(["b"] * 100)
     scores = nearest_pieces(
@@ -66,7 +66,7 @@ def test_the_nearest_piece_counts_and_every_text_is_encoded_once() -> None:
     )
 
 
-def test_a_text_without_words_has_no_score() -> None:
+def test_a_text_without_words_has_no_score():
     encoder = Letters()
     scores = nearest_pieces(
         [case("a", "a", "", "…"), case("?!", "b"), case("c", "c", reference="")], encoder
@@ -77,6 +77,6 @@ def test_a_text_without_words_has_no_score() -> None:
     assert nearest_pieces([], encoder, [QUESTION])[QUESTION].shape == (0,)
 
 
-def test_every_baseline_has_one_name() -> None:
+def test_every_baseline_has_one_name():
     assert len(set(NAMES)) == 6
     assert {name for name in NAMES if "reference" in name} == READ_REFERENCE

@@ -25,7 +25,7 @@ LONG = " ".join(TEXTS)
 
 
 @pytest.fixture(scope="module")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def tiny(tmp_path_factory) -> dict[str, str]:
     """Return the folders of tiny models by their kind."""
     folder = tmp_path_factory.mktemp("metric")
     builders = {"roberta": build_roberta, "bert": build_bert, "bart": build_bart}
@@ -78,7 +78,7 @@ def slow_bart_score(folder: str, source: str, target: str) -> float:
 
 
 @pytest.mark.parametrize(("kind", "layers"), [("roberta", 1), ("roberta", 3), ("bert", 2)])
-def test_bert_score_is_that_of_bert_score(tiny: dict[str, str], kind: str, layers: int) -> None:
+def test_bert_score_is_that_of_bert_score(tiny, kind, layers):
     bert_score = pytest.importorskip("bert_score")
     predictions, references = (
         [*PREDICTIONS, " padded with blanks \n", LONG],
@@ -91,16 +91,14 @@ def test_bert_score_is_that_of_bert_score(tiny: dict[str, str], kind: str, layer
     assert len({round(value, 3) for value in scores["bert_score"]["f1"]}) > 5, "the texts differ"
 
 
-def test_several_references_are_treated_as_in_bert_score(tiny: dict[str, str]) -> None:
+def test_several_references_are_treated_as_in_bert_score(tiny):
     bert_score = pytest.importorskip("bert_score")
     references = [[one, two, "a"] for one, two in zip(REFERENCES, PREDICTIONS[::-1])]
     expected = bert_score.score(PREDICTIONS, references, model_type=tiny["roberta"], num_layers=2)
     assert same_as_bert_score(berts(tiny, PREDICTIONS, references), expected)
 
 
-def test_layers_and_hash_are_those_of_bert_score(
-    tiny: dict[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_layers_and_hash_are_those_of_bert_score(tiny, monkeypatch):
     bert_score = pytest.importorskip("bert_score")
     folder = tiny["roberta"]
     monkeypatch.setitem(bert_score.utils.model2layers, folder, 2)
@@ -111,9 +109,7 @@ def test_layers_and_hash_are_those_of_bert_score(
     assert scores["revisions"] == {}, "a folder has no revision"
 
 
-def test_only_what_needs_bert_score_asks_for_it(
-    tiny: dict[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_what_needs_bert_score_asks_for_it(tiny, monkeypatch):
     expected = barts(tiny, PREDICTIONS, REFERENCES)
     monkeypatch.setitem(sys.modules, "bert_score", None)  # as if it were not installed
     assert barts(tiny, PREDICTIONS, REFERENCES) == expected
@@ -121,7 +117,7 @@ def test_only_what_needs_bert_score_asks_for_it(
         berts(tiny, PREDICTIONS, REFERENCES)
 
 
-def test_bart_score_is_the_published_formula(tiny: dict[str, str]) -> None:
+def test_bart_score_is_the_published_formula(tiny):
     predictions, references = [*PREDICTIONS, LONG, "written <pad> out"], [*REFERENCES, "a", LONG]
     expected = [slow_bart_score(tiny["bart"], *pair) for pair in zip(references, predictions)]
     scores = barts(tiny, predictions, references)
@@ -131,7 +127,7 @@ def test_bart_score_is_the_published_formula(tiny: dict[str, str]) -> None:
     assert max(abs(one - two) for one, two in zip(expected, turned)) > 0.1, "the directions differ"
 
 
-def test_of_several_references_the_best_counts(tiny: dict[str, str]) -> None:
+def test_of_several_references_the_best_counts(tiny):
     singly = [
         barts(tiny, PREDICTIONS, [text] * len(PREDICTIONS))["bart_score"] for text in TEXTS[:3]
     ]
@@ -140,9 +136,7 @@ def test_of_several_references_the_best_counts(tiny: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize("batch", [1, 100, 100_000])
-def test_batches_and_order_change_nothing(
-    tiny: dict[str, str], batch: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_batches_and_order_change_nothing(tiny, batch, monkeypatch):
     order = random.Random(0).sample(range(len(PREDICTIONS)), len(PREDICTIONS))
     mixed = [[texts[place] for place in order] for texts in (PREDICTIONS, REFERENCES)]
     for score, key in ((berts, "bert_score"), (barts, "bart_score")):
@@ -157,7 +151,7 @@ def test_batches_and_order_change_nothing(
         assert all(near(two, [one[place] for place in order], 1e-5) for one, two in columns)
 
 
-def test_a_blank_text_scores_nothing(tiny: dict[str, str]) -> None:
+def test_a_blank_text_scores_nothing(tiny):
     predictions, references = ["", "a", " \n", "a"], ["a", ["", "  "], "", ["", "a"]]
     scores = berts(tiny, predictions, references)
     assert scores["bert_score"]["f1"][:3] == [0.0, 0.0, 0.0]
@@ -174,7 +168,7 @@ def test_a_blank_text_scores_nothing(tiny: dict[str, str]) -> None:
     assert barts(tiny, [""], ["a"])["mean_bart_score"] is None
 
 
-def test_blank_texts_are_those_of_bert_score(tiny: dict[str, str]) -> None:
+def test_blank_texts_are_those_of_bert_score(tiny):
     bert_score = pytest.importorskip("bert_score")
     scorer = bert_score.BERTScorer(model_type=tiny["roberta"], num_layers=2)
     scorer._tokenizer.build_inputs_with_special_tokens = lambda ids: [
@@ -187,7 +181,7 @@ def test_blank_texts_are_those_of_bert_score(tiny: dict[str, str]) -> None:
     )
 
 
-def test_items_with_a_text_that_was_cut_are_listed(tiny: dict[str, str]) -> None:
+def test_items_with_a_text_that_was_cut_are_listed(tiny):
     assert berts(tiny, ["a", LONG, "a"], ["a", "a", ["a", LONG]])["truncated"] == [1, 2]
     assert barts(tiny, [LONG, "a"], ["a", "a"])["truncated"] == [0]
     window = " a" * 62
@@ -195,9 +189,7 @@ def test_items_with_a_text_that_was_cut_are_listed(tiny: dict[str, str]) -> None
     assert berts(tiny, [window + " a"], ["a"])["truncated"] == [0]
 
 
-def test_a_tokenizer_that_knows_no_window_takes_the_models(
-    tiny: dict[str, str], tmp_path: Path
-) -> None:
+def test_a_tokenizer_that_knows_no_window_takes_the_models(tiny, tmp_path):
     tokenizer = roberta_tokenizer(TEXTS, window=None)
     assert tokenizer.model_max_length > 1e20
     unknown = {
@@ -230,13 +222,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("args", "message"), REFUSED)
-def test_what_cannot_be_computed_is_refused(
-    tiny: dict[str, str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    args: dict[str, Any],
-    message: str,
-) -> None:
+def test_what_cannot_be_computed_is_refused(tiny, tmp_path, monkeypatch, args, message):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     default = {
         "predictions": ["a", "b"],

@@ -39,7 +39,7 @@ print(json.dumps([metric.name, whole, pieces, again, told, "automedeval" in sys.
 
 
 @pytest.fixture(scope="module")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+def tiny(tmp_path_factory) -> tuple[str, str]:
     """Return the folders of a tiny RoBERTa and a tiny BART."""
     folder = tmp_path_factory.mktemp("space")
     return str(build_roberta(folder / "roberta")), str(build_bart(folder / "bart"))
@@ -59,7 +59,7 @@ def run(program: str, folder: Path, *arguments: str) -> str:
     return done.stdout.splitlines()[-1]
 
 
-def test_evaluate_loads_the_one_file_offline(tiny: tuple[str, str], tmp_path: Path) -> None:
+def test_evaluate_loads_the_one_file_offline(tiny, tmp_path):
     from automedeval.metrics.rationale_score.rationale_score import rationale_score
 
     # one file, in a folder of its own: what it imports beside libraries would be missing
@@ -82,7 +82,7 @@ def test_evaluate_loads_the_one_file_offline(tiny: tuple[str, str], tmp_path: Pa
     assert module.startswith("evaluate_modules.")
 
 
-def test_the_card_names_every_option_and_every_key(tiny: tuple[str, str]) -> None:
+def test_the_card_names_every_option_and_every_key(tiny):
     from inspect import signature
 
     from automedeval.metrics.rationale_score.rationale_score import rationale_score
@@ -106,7 +106,7 @@ def test_the_card_names_every_option_and_every_key(tiny: tuple[str, str]) -> Non
     assert f"| `{defaults[0]}`, `{defaults[1]}` |" in text
 
 
-def test_the_example_of_the_card_runs(tiny: tuple[str, str], tmp_path: Path) -> None:
+def test_the_example_of_the_card_runs(tiny, tmp_path):
     (code,) = re.findall(
         r"```python\n(.*?)```", (SPACE / "README.md").read_text(encoding="utf-8"), re.S
     )
@@ -116,7 +116,7 @@ def test_the_example_of_the_card_runs(tiny: tuple[str, str], tmp_path: Path) -> 
     assert re.fullmatch(r"-?\d\.\d+ -\d+\.\d+", shown)
 
 
-def test_what_the_card_installs_is_what_is_tested_here() -> None:
+def test_what_the_card_installs_is_what_is_tested_here():
     (line,) = re.findall(
         r"^pip install (.*)$", (SPACE / "README.md").read_text(encoding="utf-8"), re.M
     )

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -38,7 +37,7 @@ def exact() -> Encoder:
     return Encoder(str(ENCODER), device="cpu")
 
 
-def test_vectors_are_the_librarys_own(exact: Encoder) -> None:
+def test_vectors_are_the_librarys_own(exact):
     from sentence_transformers import SentenceTransformer
 
     vectors = exact.encode(TEXTS)
@@ -49,7 +48,7 @@ def test_vectors_are_the_librarys_own(exact: Encoder) -> None:
     assert vectors[0] @ vectors[4] > vectors[0] @ vectors[2]
 
 
-def test_tokens_and_pairs_are_the_librarys_own(exact: Encoder) -> None:
+def test_tokens_and_pairs_are_the_librarys_own(exact):
     """The network in torch alone, with the small judge's adapter merged into it, beside sentence-transformers and peft."""
     library = Library(ENCODER, "cpu")
     for (vector, tokens), right, own in zip(exact.encode_tokens(TEXTS), *library.read(TEXTS)):
@@ -63,9 +62,7 @@ def test_tokens_and_pairs_are_the_librarys_own(exact: Encoder) -> None:
     assert reader([]).shape == (0, 1)
 
 
-def test_batches_keep_to_the_budget_and_change_nothing(
-    exact: Encoder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_batches_keep_to_the_budget_and_change_nothing(exact, monkeypatch):
     done: list[int] = []
     usual = exact.encode(TEXTS)
     monkeypatch.setattr("automedeval.models.embeddings.BATCH_TOKENS_ON_CPU", 60)
@@ -79,7 +76,7 @@ def test_batches_keep_to_the_budget_and_change_nothing(
     assert exact.count(TEXTS[:2]) == [exact.count([TEXTS[0]])[0], 0]
 
 
-def test_the_fingerprint_is_of_weights_and_pooling(exact: Encoder, tmp_path: Path) -> None:
+def test_the_fingerprint_is_of_weights_and_pooling(exact, tmp_path):
     copy = tmp_path / "copy"
     shutil.copytree(ENCODER, copy)
     assert Encoder(str(copy), device="cpu").fingerprint == exact.fingerprint
@@ -89,7 +86,7 @@ def test_the_fingerprint_is_of_weights_and_pooling(exact: Encoder, tmp_path: Pat
     assert Encoder(str(copy), device="cpu").fingerprint != exact.fingerprint
 
 
-def test_code_of_a_checkpoint_is_not_run(tmp_path: Path) -> None:
+def test_code_of_a_checkpoint_is_not_run(tmp_path):
     copy = tmp_path / "copy"
     shutil.copytree(ENCODER, copy)
     (copy / "own.py").write_text("raise SystemExit('ran')")
@@ -102,7 +99,7 @@ def test_code_of_a_checkpoint_is_not_run(tmp_path: Path) -> None:
         Encoder(str(copy))
 
 
-def test_what_cannot_be_loaded_is_told(tmp_path: Path) -> None:
+def test_what_cannot_be_loaded_is_told(tmp_path):
     with pytest.raises(RecordError, match="no checkpoint at models/nowhere"):
         Encoder("models/nowhere")
     (tmp_path / "config.json").write_text("{}")
@@ -115,7 +112,7 @@ def test_what_cannot_be_loaded_is_told(tmp_path: Path) -> None:
         Encoder(str(tmp_path))
 
 
-def test_the_papers_encoder_takes_the_first_token_as_simcse_does(tmp_path: Path) -> None:
+def test_the_papers_encoder_takes_the_first_token_as_simcse_does(tmp_path):
     build_roberta(tmp_path)
     shutil.copytree(
         ROOT / "recipes" / "runs" / "automedeval-13b" / "simcse", tmp_path, dirs_exist_ok=True
@@ -135,9 +132,7 @@ def test_the_papers_encoder_takes_the_first_token_as_simcse_does(tmp_path: Path)
     np.testing.assert_allclose(Encoder(str(tmp_path), "cpu").encode(WORDS), expected, atol=1e-5)
 
 
-def test_a_vocabulary_of_many_scripts_reads_short_words_that_it_cuts_into_letters(
-    tmp_path: Path,
-) -> None:
+def test_a_vocabulary_of_many_scripts_reads_short_words_that_it_cuts_into_letters(tmp_path):
     """It has longer tokens of these scripts, so it knows them; of Cyrillic it has letters alone, as a small one has."""
     pieces = [
         "<unk>",

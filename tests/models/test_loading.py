@@ -33,9 +33,7 @@ def processor(monkeypatch: pytest.MonkeyPatch, features: dict[str, bool]) -> Non
 
 @pytest.mark.parametrize("most", ["", "AVX2", "avx512_core", "AVX512_CORE_AMX"])
 @pytest.mark.parametrize("name", [*FAST, *SLOW])
-def test_bfloat16_where_the_processor_has_it_and_torch_may_use_it(
-    name: str, most: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bfloat16_where_the_processor_has_it_and_torch_may_use_it(name, most, monkeypatch):
     processor(monkeypatch, (FAST | SLOW)[name])
     monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", most)
     held_back = most in ("AVX2", "avx512_core")
@@ -45,7 +43,7 @@ def test_bfloat16_where_the_processor_has_it_and_torch_may_use_it(
     assert bfloat16_missing("cpu") == missing
 
 
-def test_a_gpu_that_only_emulates_bfloat16_does_not_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gpu_that_only_emulates_bfloat16_does_not_get_it(monkeypatch):
     monkeypatch.setattr(
         torch.cuda, "is_bf16_supported", lambda including_emulation=True: including_emulation
     )  # a T4
@@ -57,7 +55,7 @@ def test_a_gpu_that_only_emulates_bfloat16_does_not_get_it(monkeypatch: pytest.M
     assert (best_dtype("cuda:0"), best_dtype("mps")) == (torch.bfloat16, torch.float32)
 
 
-def test_the_choice_of_the_judge_is_said_and_recorded(tiny_model: Path, tmp_path: Path) -> None:
+def test_the_choice_of_the_judge_is_said_and_recorded(tiny_model, tmp_path):
     args = (
         "--judge",
         tiny_model,
@@ -84,7 +82,7 @@ def test_the_choice_of_the_judge_is_said_and_recorded(tiny_model: Path, tmp_path
     ("environment", "cuda", "mps", "device"),
     rows_of(__file__)["test_auto_is_a_gpu_if_there_is_one"],
 )
-def test_auto_is_a_gpu_if_there_is_one(monkeypatch, environment, cuda, mps, device) -> None:
+def test_auto_is_a_gpu_if_there_is_one(monkeypatch, environment, cuda, mps, device):
     for name in ("LOCAL_RANK", "ACCELERATE_USE_CPU"):
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():
@@ -94,7 +92,7 @@ def test_auto_is_a_gpu_if_there_is_one(monkeypatch, environment, cuda, mps, devi
     assert best_device() == device
 
 
-def test_the_metric_which_stands_alone_chooses_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_metric_which_stands_alone_chooses_alike(monkeypatch):
     from automedeval.metrics.rationale_score import rationale_score as metric
 
     def load(what: str, name: str, *given: object) -> None:
@@ -147,7 +145,7 @@ def test_batches_on_a_cpu_take_2_gib(tiny_model, tmp_path):
     assert ChatArguments(**OPTIONS).load(str(tiny_model)).batch_tokens == 65_536, "and no more"
 
 
-def test_missing_weights_are_not_drawn_at_random(tiny_model: Path, tmp_path: Path) -> None:
+def test_missing_weights_are_not_drawn_at_random(tiny_model, tmp_path):
     folder = shutil.copytree(tiny_model, tmp_path / "m")
     weights = load_file(folder / "model.safetensors")
     save_file(

@@ -27,12 +27,12 @@ from automedeval.rubrics.prompts import judge_messages
 
 
 @pytest.fixture(scope="module")
-def chat(tiny_model: Path) -> LocalChat:
+def chat(tiny_model) -> LocalChat:
     return LocalChat(str(tiny_model), dtype="float32", device="cpu", max_new_tokens=24)
 
 
 @pytest.fixture(scope="module")
-def plain(tiny_model: Path) -> PlainTransformers:
+def plain(tiny_model) -> PlainTransformers:
     return PlainTransformers(tiny_model, 24, (2,))
 
 

@@ -24,13 +24,13 @@ from automedeval.records import Case, RecordError
 TRUE = Question("true@1", "{passage} Is it true that {statement}?", ("Yes", "No", "Maybe"))
 
 
-def test_a_state_is_text_and_no_wording() -> None:
+def test_a_state_is_text_and_no_wording():
     prompt = TRUE.prompt({"passage": "Rest.", "statement": "{passage}"})
     assert prompt.messages[0]["content"] == "Rest. Is it true that {passage}?"
 
 
 @pytest.mark.parametrize("options", [("A",), ("A", "a"), "x" * 27])
-def test_a_question_that_is_none(options) -> None:
+def test_a_question_that_is_none(options):
     with pytest.raises(RecordError, match="question q: "):
         Question("q", "", tuple(options))
 
@@ -41,13 +41,13 @@ DEGREE = Question("degree@1", "How bad?", ("none", "mild", "moderate", "cannot b
 
 
 @pytest.mark.parametrize(("name", "text", "option"), rows_of(__file__)["test_how_a_text_is_read"])
-def test_how_a_text_is_read(name, text, option) -> None:
+def test_how_a_text_is_read(name, text, option):
     judged = {each.name: each for each in (LETTERS, TRUE, LEVELS, DEGREE)}[name].read(Answer(text))
     assert (judged.option, judged.probabilities) == (option, None)
     assert (judged.error is None) == (option is not None)
 
 
-def test_an_answer_without_an_option_gives_its_reason() -> None:
+def test_an_answer_without_an_option_gives_its_reason():
     assert TRUE.read(Answer(error="refused")).error == "refused"
     for text in ("I think that", "4", "No."):  # it may have gone on: "4.5", "No. It does not say"
         assert TRUE.read(Answer(text, truncated=True)) == Judgement(
@@ -60,7 +60,7 @@ def test_an_answer_without_an_option_gives_its_reason() -> None:
     ("options", "said", "rivals", "odds"),
     rows_of(__file__)["test_an_endpoint_gives_the_odds_of_its_first_token"],
 )
-def test_an_endpoint_gives_the_odds_of_its_first_token(options, said, rivals, odds) -> None:
+def test_an_endpoint_gives_the_odds_of_its_first_token(options, said, rivals, odds):
     question = Question("q", "How good?", tuple(options))
     with EndpointDouble(level(said, rivals)) as endpoint:
         ((_, reply),) = OpenAIChat("m", base_url=endpoint.url).answer([question.prompt({})])
@@ -117,8 +117,8 @@ def judge(
 
 
 def test_decisions_give_scores_with_probabilities_and_a_refused_question_an_invalid_verdict(
-    tmp_path: Path,
-) -> None:
+    tmp_path,
+):
     with EndpointDouble(decides) as endpoint:
         endpoint.path = "/v1/decisions"
         done, (verdict, refused) = judge(tmp_path, endpoint.url)
@@ -136,9 +136,7 @@ def test_decisions_give_scores_with_probabilities_and_a_refused_question_an_inva
 
 
 @pytest.mark.parametrize(("answers", "error"), rows_of(__file__)["no answers"])
-def test_what_is_no_answer_to_the_questions_is_an_invalid_verdict_with_its_reason(
-    answers, error
-) -> None:
+def test_what_is_no_answer_to_the_questions_is_an_invalid_verdict_with_its_reason(answers, error):
     told = [
         {"probabilities": [{"value": of, "probability": chance} for of, chance in each]}
         for each in answers
@@ -153,7 +151,7 @@ def test_what_is_no_answer_to_the_questions_is_an_invalid_verdict_with_its_reaso
     assert verdicts[0].error.startswith(error)
 
 
-def test_what_a_decision_model_cannot_do_is_one_line(tmp_path: Path) -> None:
+def test_what_a_decision_model_cannot_do_is_one_line(tmp_path):
     with EndpointDouble(decides) as endpoint:
         endpoint.path = "/v1/decisions"
         assert "writes no text" in error_line(
@@ -163,9 +161,7 @@ def test_what_a_decision_model_cannot_do_is_one_line(tmp_path: Path) -> None:
         assert "answered 404" in error_line(judge(tmp_path, endpoint.url)[0])
 
 
-def test_a_served_model_that_is_not_shown_the_state_is_one_line_and_no_neutral_verdict(
-    tmp_path: Path,
-) -> None:
+def test_a_served_model_that_is_not_shown_the_state_is_one_line_and_no_neutral_verdict(tmp_path):
     def seen(body: dict, states: list[str]) -> dict:
         states.append(body["state"])
         odds = dict(zip(body["questions"]["0"]["criteria"], ODDS[len(body["state"]) > 1 and shows]))
@@ -185,9 +181,7 @@ def test_a_served_model_that_is_not_shown_the_state_is_one_line_and_no_neutral_v
 
 
 @pytest.mark.slow
-def test_a_real_server_of_typed_decisions_gives_the_probabilities_of_the_pipeline(
-    tmp_path: Path,
-) -> None:
+def test_a_real_server_of_typed_decisions_gives_the_probabilities_of_the_pipeline(tmp_path):
     folder = build_tiny_model(tmp_path / "m")
     prompts = [
         question.prompt({"answer": text})
@@ -220,9 +214,7 @@ def assert_told(answers: list, prompts: list, folder: Path) -> None:
 
 @pytest.mark.parametrize("template", [None, TEMPLATE])
 @pytest.mark.parametrize("name", SHAPES)
-def test_a_folder_with_a_decision_json_is_asked_as_the_pipeline_asks(
-    name: str, template: str | None, tmp_path
-) -> None:
+def test_a_folder_with_a_decision_json_is_asked_as_the_pipeline_asks(name, template, tmp_path):
     folder = build_tiny_model(tmp_path / "m", model_type=name, **SHAPES[name])
     config = DecisionConfig({"choice": list("4321")}, {"choice": 2.5}, template)
     config.save_pretrained(folder)
@@ -238,7 +230,7 @@ def test_a_folder_with_a_decision_json_is_asked_as_the_pipeline_asks(
     assert chat.overflow(prompts)[1] > 0
 
 
-def test_a_judge_with_a_decision_json_answers_one_question_for_each_score(tmp_path: Path) -> None:
+def test_a_judge_with_a_decision_json_answers_one_question_for_each_score(tmp_path):
     folder = build_tiny_model(tmp_path / "m")
     DecisionConfig({"choice": ["A", "B", "C", "D", "E"]}).save_pretrained(folder)
     cases = write(tmp_path / "cases.jsonl", CASES)

@@ -92,9 +92,7 @@ SMALLEST = [
 
 
 @pytest.mark.parametrize(("script", "options", "ranges"), SMALLEST)
-def test_a_benchmark_runs_at_its_smallest_size(
-    script, options, ranges, tiny_model: Path, tmp_path: Path
-) -> None:
+def test_a_benchmark_runs_at_its_smallest_size(script, options, ranges, tiny_model, tmp_path):
     if script == "grid.py":
         pytest.importorskip("playwright")
     own = {"TINY": tiny_model, "DATA": tmp_path / "data"}
@@ -112,9 +110,7 @@ def test_a_benchmark_runs_at_its_smallest_size(
 
 @needs_encoder
 @pytest.mark.slow
-def test_startup_times_import_help_and_first_verdict(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_startup_times_import_help_and_first_verdict(tmp_path, monkeypatch):
     monkeypatch.chdir(ROOT)  # where the models are
     monkeypatch.setenv("OMP_WAIT_POLICY", "PASSIVE")
     options = ["--repeats", 1, "--texts", 10, "--rows", 2, "--limit", 1]
@@ -126,7 +122,7 @@ def test_startup_times_import_help_and_first_verdict(
 
 
 @needs_encoder
-def test_quality_counts_each_corruption_by_both_classifiers(tmp_path: Path) -> None:
+def test_quality_counts_each_corruption_by_both_classifiers(tmp_path):
     rationales = []
     for case in read_cases(SAMPLE / "train_cases.jsonl"):
         steps = [
@@ -161,9 +157,7 @@ def test_quality_counts_each_corruption_by_both_classifiers(tmp_path: Path) -> N
 
 
 @needs_encoder
-def test_the_store_is_built_searched_and_finds_answers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_store_is_built_searched_and_finds_answers(tmp_path, monkeypatch):
     bones = [
         {"section": "Bones", "text": f"Bone {number} is long, and it bears weight. " * 9}
         for number in range(30)
@@ -199,7 +193,7 @@ def test_the_store_is_built_searched_and_finds_answers(
 
 def test_a_server_is_compared_with_a_local_judge_and_misses_with_other_weights(
     tiny_model, tmp_path
-) -> None:
+):
     def script(body: dict) -> dict:
         if "logprobs" not in body:
             return good_answer(body)
@@ -227,7 +221,7 @@ def test_a_server_is_compared_with_a_local_judge_and_misses_with_other_weights(
     assert values["typed questions, 2 requests at once"] > 0
 
 
-def test_the_page_is_made_of_the_versioned_results(tmp_path: Path) -> None:
+def test_the_page_is_made_of_the_versioned_results(tmp_path):
     results, output = ROOT / "benchmarks" / "results", tmp_path / "page.md"
     assert list(results.glob("*.json"))
     page = [

@@ -141,12 +141,12 @@ def faults(command: list[str]) -> list[str]:
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=str)
-def test_every_command_names_what_exists(document: Path) -> None:
+def test_every_command_names_what_exists(document):
     text = (ROOT / document).read_text(encoding="utf-8")
     assert [fault for command in commands(text) for fault in faults(command)] == []
 
 
-def test_each_table_and_figure_of_the_paper_has_a_command() -> None:
+def test_each_table_and_figure_of_the_paper_has_a_command():
     rows = figures_of_the_paper()
     assert [fault for _, command, _ in rows for fault in faults(shlex.split(command))] == []
     named = [
@@ -164,7 +164,7 @@ def test_each_table_and_figure_of_the_paper_has_a_command() -> None:
         assert all(file.startswith(place) for file in files), command
 
 
-def test_the_commands_show_right_examples() -> None:
+def test_the_commands_show_right_examples():
     for name, (module, _) in console.COMMANDS.items():
         text = import_module(f"automedeval.cli.{module}").__doc__
         examples = re.findall(r"^    (automedeval (?:.*\\\n)*.*)", text, re.M)
@@ -173,7 +173,7 @@ def test_the_commands_show_right_examples() -> None:
         assert [fault for command in shown for fault in faults(command)] == []
 
 
-def test_the_runs_name_their_command_and_known_keys() -> None:
+def test_the_runs_name_their_command_and_known_keys():
     files = sorted((ROOT / "recipes" / "runs").glob("*/*.yaml"))
     runs = [file for file in files if "--config" in file.read_text().splitlines()[0]]
     assert runs
@@ -195,7 +195,7 @@ def slugs(text: str) -> set[str]:
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=str)
-def test_every_relative_link_leads_somewhere(document: Path) -> None:
+def test_every_relative_link_leads_somewhere(document):
     text = (ROOT / document).read_text(encoding="utf-8")
     broken = []
     for link in re.findall(r"\]\(([^)\s]+)\)", FENCE.sub("", text)):
@@ -210,11 +210,11 @@ def test_every_relative_link_leads_somewhere(document: Path) -> None:
     assert broken == []
 
 
-def test_the_readme_is_short() -> None:
+def test_the_readme_is_short():
     assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 90
 
 
-def test_a_document_names_every_key_of_a_verdict_and_every_rubric() -> None:
+def test_a_document_names_every_key_of_a_verdict_and_every_rubric():
     text = (ROOT / "docs/judge.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (`[^|]+) \|", text, re.M)
     named = {name for row in rows for name in re.findall(r"`([^`]+)`", row)}
@@ -226,12 +226,12 @@ def test_a_document_names_every_key_of_a_verdict_and_every_rubric() -> None:
         assert ", ".join(criterion.name for criterion in rubric.criteria) in row
 
 
-def test_json_in_the_readme_is_a_case() -> None:
+def test_json_in_the_readme_is_a_case():
     (line,) = blocks((ROOT / "README.md").read_text(encoding="utf-8"), "json")
     assert len(Case.from_dict(json.loads(line)).responses) == 2
 
 
-def test_python_in_the_documents_runs(tiny_model: Path, capsys: pytest.CaptureFixture) -> None:
+def test_python_in_the_documents_runs(tiny_model, capsys):
     (code,) = blocks((ROOT / "docs/judge.md").read_text(encoding="utf-8"), "python")
     checkpoint = "models/SmolLM2-135M-Instruct"
     assert checkpoint in code
@@ -239,14 +239,14 @@ def test_python_in_the_documents_runs(tiny_model: Path, capsys: pytest.CaptureFi
     assert re.match(r"True \(\d, \d\) \(\d\.\d+, \d\.\d+\) ", capsys.readouterr().out)
 
 
-def test_the_citation_is_of_this_version() -> None:
+def test_the_citation_is_of_this_version():
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     assert {"cff-version", "message", "title", "authors"} <= citation.keys()
     assert citation["version"] == automedeval.__version__
     assert f"## {automedeval.__version__}" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
 
 
-def test_the_site_builds_without_a_warning_and_loads_nothing_from_outside(tmp_path: Path) -> None:
+def test_the_site_builds_without_a_warning_and_loads_nothing_from_outside(tmp_path):
     pytest.importorskip("mkdocs")
     command = [
         sys.executable,
@@ -269,7 +269,7 @@ def test_the_site_builds_without_a_warning_and_loads_nothing_from_outside(tmp_pa
 
 
 @needs_encoder
-def test_the_notebook_runs_from_top_to_bottom(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_notebook_runs_from_top_to_bottom(monkeypatch):
     monkeypatch.chdir(ROOT)
     notebook = json.loads((ROOT / "docs/quickstart.ipynb").read_text(encoding="utf-8"))
     names: dict = {}
@@ -284,7 +284,7 @@ def test_the_notebook_runs_from_top_to_bottom(monkeypatch: pytest.MonkeyPatch) -
     assert table.case_id.nunique() == len(names["cases"])
 
 
-def test_github_can_read_its_files() -> None:
+def test_github_can_read_its_files():
     checker = [sys.executable, "-m", "check_jsonschema", "--builtin-schema"]
     for schema, folder in (
         ("github-workflows", "workflows"),
@@ -310,7 +310,7 @@ def test_github_can_read_its_files() -> None:
     assert "automedeval doctor" in form.read_text(encoding="utf-8")
 
 
-def test_a_skip_fails_there_that_is_not_expected(tmp_path: Path) -> None:
+def test_a_skip_fails_there_that_is_not_expected(tmp_path):
     for name, reason in (("data", "AUTOMEDEVAL_DATA does not name it"), ("browser", "no chromium")):
         lines = ["import pytest", "def test_one():", f"    pytest.skip({reason!r})"]
         (tmp_path / f"test_{name}.py").write_text("\n".join(lines))

@@ -32,9 +32,7 @@ from automedeval.cli.doctor import fitting
 
 
 @pytest.fixture(scope="module")
-def new_machine(
-    wheel: Path, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[Path, dict[str, str]]:
+def new_machine(wheel, tmp_path_factory) -> tuple[Path, dict[str, str]]:
     """Return an empty folder, and the environment in which `automedeval` is the wheel's command."""
     home = tmp_path_factory.mktemp("user")
     venv.create(home / "venv", with_pip=False, symlinks=True)
@@ -76,9 +74,7 @@ for line in sys.stdin:
 @needs_encoder
 @pytest.mark.slow
 @pytest.mark.parametrize("place", ["wheel", "clone", "another folder"])
-def test_the_commands_of_the_readme_work_everywhere(
-    place: str, new_machine, tiny_model: Path, tmp_path: Path
-) -> None:
+def test_the_commands_of_the_readme_work_everywhere(place, new_machine, tiny_model, tmp_path):
     """Of the wheel the models are in the user's cache, of a clone in ./models; all of a place are run by one process."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     written = [
@@ -142,7 +138,7 @@ def test_the_commands_of_the_readme_work_everywhere(
 
 def test_the_packaged_sample_is_judged_by_its_name_and_the_report_has_its_ratings(
     tmp_path, monkeypatch
-) -> None:
+):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("AUTOMEDEVAL_JUDGE", "baseline:longer text")
     done = succeeded(run_command("judge", "sample", "--limit", "5"))
@@ -161,21 +157,21 @@ ERRORS = {
 
 
 @pytest.mark.parametrize("line", ERRORS)
-def test_an_error_is_one_line(tmp_path, monkeypatch, line: str) -> None:
+def test_an_error_is_one_line(tmp_path, monkeypatch, line):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.csv").write_text("Q,A\na,b\n")
     assert ERRORS[line] in error_line(run_command(*line.split()))
     assert not (tmp_path / "verdicts").exists()
 
 
-def test_help_fits_a_screen() -> None:
+def test_help_fits_a_screen():
     for name in COMMANDS.keys() - {"export"}:  # which has more options than lines
         shown = run_command(name, "--help").stdout
         assert 5 < len(shown.splitlines()) <= 40, name
         assert len(shown.splitlines()) <= len(run_command(name, "--help_all").stdout.splitlines())
 
 
-def test_doctor_works_where_an_extra_is_missing_and_says_what_to_do(tmp_path, monkeypatch) -> None:
+def test_doctor_works_where_an_extra_is_missing_and_says_what_to_do(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HF_HOME", str(tmp_path))
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
@@ -206,9 +202,7 @@ def test_doctor_works_where_an_extra_is_missing_and_says_what_to_do(tmp_path, mo
         (8, False, "MODEL"),
     ],
 )
-def test_doctor_names_the_language_model_of_the_table_for_this_memory(
-    size: int, gpu: bool, name: str
-) -> None:
+def test_doctor_names_the_language_model_of_the_table_for_this_memory(size, gpu, name):
     table = (
         (ROOT / "docs" / "judge.md")
         .read_text("utf-8")
@@ -218,7 +212,7 @@ def test_doctor_names_the_language_model_of_the_table_for_this_memory(
     assert name in table
 
 
-def test_get_models_asks_no_index_offline(tmp_path, monkeypatch) -> None:
+def test_get_models_asks_no_index_offline(tmp_path, monkeypatch):
     monkeypatch.setenv("AUTOMEDEVAL_OFFLINE", "1")
     monkeypatch.setattr("subprocess.run", lambda *_, **__: pytest.fail("pip was started"))
     message = error_line(run_command("get-models", "--output", tmp_path / "models"))
@@ -227,7 +221,7 @@ def test_get_models_asks_no_index_offline(tmp_path, monkeypatch) -> None:
     )
 
 
-def test_get_models_tells_in_one_line_that_there_is_no_network(tmp_path, monkeypatch) -> None:
+def test_get_models_tells_in_one_line_that_there_is_no_network(tmp_path, monkeypatch):
     monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
     for name in ("PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "PIP_NO_INDEX"):
@@ -240,7 +234,7 @@ def test_get_models_tells_in_one_line_that_there_is_no_network(tmp_path, monkeyp
     assert list((tmp_path / "models").iterdir()) == []
 
 
-def test_a_terminal_that_lacks_a_character_gets_its_escape(tmp_path: Path) -> None:
+def test_a_terminal_that_lacks_a_character_gets_its_escape(tmp_path):
     # On Windows a redirected stream is in the system's code page, which has no arrow; Python would stop with a traceback.
     arguments = ("--input", SAMPLE / "test_cases.jsonl", "--output", tmp_path / "out")
     done = succeeded(
@@ -253,7 +247,7 @@ HEAVY = {"torch", "transformers", "datasets", "accelerate"}
 
 
 @pytest.mark.parametrize("name", ["", "Judge", "load_judge", "OpenAIChat"])
-def test_what_an_import_does_not_load(name: str) -> None:
+def test_what_an_import_does_not_load(name):
     statement = f"from automedeval import {name}" if name else "import automedeval"
     absent = (
         HEAVY
@@ -272,7 +266,7 @@ def test_what_an_import_does_not_load(name: str) -> None:
 @pytest.mark.parametrize(
     "statement", ["from automedeval import load_judge", "import automedeval.cli.judge"]
 )
-def test_threads_that_wait_give_their_core_away(statement: str) -> None:
+def test_threads_that_wait_give_their_core_away(statement):
     """OpenMP reads this when torch is loaded, which neither statement does."""
     code = (
         f"import os, sys\n{statement}\nprint(os.environ['OMP_WAIT_POLICY'], 'torch' in sys.modules)"
@@ -287,7 +281,7 @@ def test_threads_that_wait_give_their_core_away(statement: str) -> None:
 
 
 @pytest.mark.slow
-def test_the_wheel_holds_every_file_of_the_package_and_no_other(wheel: Path) -> None:
+def test_the_wheel_holds_every_file_of_the_package_and_no_other(wheel):
     files = {
         path.relative_to(ROOT / "src")
         for path in (ROOT / "src/automedeval").rglob("*")
@@ -324,7 +318,7 @@ print("loaded:", *sorted(sys.modules.keys() & set({slow})))
 """
 
 
-def test_no_help_loads_a_slow_library() -> None:
+def test_no_help_loads_a_slow_library():
     command = [sys.executable, "-c", HELP.format(slow=sorted(SLOW)), "-", *COMMANDS]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

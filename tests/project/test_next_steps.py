@@ -26,7 +26,7 @@ ROWS = [
 
 
 @pytest.fixture
-def endpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[EndpointDouble]:
+def endpoint(tmp_path, monkeypatch) -> Iterator[EndpointDouble]:
     """A server on this machine, in a folder with a table of answers, whose key is in MY_KEY; the environment is put back."""
     monkeypatch.chdir(tmp_path)
     for name, value in {
@@ -45,7 +45,7 @@ def endpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoi
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def asked(monkeypatch) -> list[str]:
     """The hosts that a program wants to reach, of which only this machine's are let through."""
     hosts: list[str] = []
     connect, look_up = socket.socket.connect, socket.getaddrinfo

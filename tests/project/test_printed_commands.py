@@ -72,9 +72,7 @@ def write_table(file: Path, cases: list[dict]) -> None:
 
 
 @pytest.fixture
-def readers_endpoint(
-    tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[EndpointDouble]:
+def readers_endpoint(tmp_path, tiny_model, monkeypatch) -> Iterator[EndpointDouble]:
     """Put the reader's own files into a folder, and go there; yield the reader's endpoint."""
     monkeypatch.chdir(tmp_path)
     for name in ("models", "cases", "kqa"):
@@ -158,7 +156,7 @@ def stand_ins(words: list[str], url: str) -> list[str]:
 @needs_encoder
 @pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES)
-def test_the_commands_of_a_page_end_well_on_small_files(page, readers_endpoint, tmp_path) -> None:
+def test_the_commands_of_a_page_end_well_on_small_files(page, readers_endpoint, tmp_path):
     run = 0
     for command in commands((ROOT / page).read_text(encoding="utf-8")):
         line = " ".join(command)

@@ -53,16 +53,16 @@ tags: [medical]
 
 
 @pytest.fixture
-def dataset(tmp_path: Path) -> Path:
+def dataset(tmp_path) -> Path:
     return build_instructions(tmp_path / "tiny", {"stage1": 2, "test": 1})
 
 
 @pytest.fixture
-def checkpoint(tiny_model: Path, tmp_path: Path) -> Path:
+def checkpoint(tiny_model, tmp_path) -> Path:
     return trained(tiny_model, tmp_path / "judge")
 
 
-def test_a_folder_goes_out_without_what_is_hidden_or_to_go_on_from(dataset: Path) -> None:
+def test_a_folder_goes_out_without_what_is_hidden_or_to_go_on_from(dataset):
     for name in (
         ".cache/x",
         "checkpoint-40/model.bin",
@@ -90,9 +90,7 @@ def test_a_folder_goes_out_without_what_is_hidden_or_to_go_on_from(dataset: Path
 @pytest.mark.parametrize(
     ("kind", "name", "content", "message"), ROWS["test_what_does_not_belong_stays"]
 )
-def test_what_does_not_belong_stays(
-    kind: str, name: str, content: str | None, message: str, dataset: Path, checkpoint: Path
-) -> None:
+def test_what_does_not_belong_stays(kind, name, content, message, dataset, checkpoint):
     folder, card = (dataset, None) if kind == DATASET else (checkpoint, CARD_OF_A_MODEL)
     packed(folder, kind, card)
     if content is None:
@@ -106,9 +104,7 @@ def test_what_does_not_belong_stays(
 
 
 @pytest.mark.parametrize(("what", "key"), KEYS.items())
-def test_a_key_is_found_however_json_writes_what_stands_around_it_and_not_shown(
-    dataset: Path, what: str, key: str
-) -> None:
+def test_a_key_is_found_however_json_writes_what_stands_around_it_and_not_shown(dataset, what, key):
     assert KEYS.keys() == SECRETS.keys()
     (dataset / "notes").write_text(f'\n"value": "{key}"\n')
     with pytest.raises(
@@ -136,7 +132,7 @@ def test_a_key_is_found_however_json_writes_what_stands_around_it_and_not_shown(
     "text", [KEYS["a Hub token"], '{"annotator": "A. Name"}', "annotator,score\nA. Name,3\n"]
 )
 @pytest.mark.parametrize("name", ["notes.txt", "ratings.json", "ratings.csv", "notes"])
-def test_a_text_that_cannot_be_searched_stays(dataset: Path, name: str, text: str) -> None:
+def test_a_text_that_cannot_be_searched_stays(dataset, name, text):
     (dataset / name).write_text(
         text, encoding="utf-16"
     )  # as Windows PowerShell and spreadsheets save texts
@@ -144,13 +140,13 @@ def test_a_text_that_cannot_be_searched_stays(dataset: Path, name: str, text: st
         packed(dataset, DATASET)
 
 
-def test_a_key_in_the_filled_card_is_found(checkpoint: Path) -> None:
+def test_a_key_in_the_filled_card_is_found(checkpoint):
     with pytest.raises(RecordError, match=r"README\.md, line 10: looks like a Hub token"):
         packed(checkpoint, MODEL, CARD_OF_A_MODEL + KEYS["a Hub token"])
 
 
 @pytest.mark.parametrize("text", ROWS["test_what_is_no_key_goes_out"])
-def test_what_is_no_key_goes_out(dataset: Path, text: str) -> None:
+def test_what_is_no_key_goes_out(dataset, text):
     (dataset / "notes.md").write_text(text)
     assert "notes.md" in packed(dataset, DATASET)
 
@@ -158,9 +154,7 @@ def test_what_is_no_key_goes_out(dataset: Path, text: str) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "named"), ROWS["test_annotators_go_out_under_pseudonyms_alone"]
 )
-def test_annotators_go_out_under_pseudonyms_alone(
-    dataset: Path, name: str, text: str, named: bool
-) -> None:
+def test_annotators_go_out_under_pseudonyms_alone(dataset, name, text, named):
     (dataset / name).write_text(text)
     if named:
         with pytest.raises(RecordError, match=f"{name}: names annotators; if these are pseudonyms"):
@@ -172,9 +166,7 @@ def test_annotators_go_out_under_pseudonyms_alone(
     ("column", "value", "named"),
     [("annotator", "A. Name", True), ("judge", "rater:A. Name", True), ("annotator", None, False)],
 )
-def test_annotators_in_a_column_are_found(
-    dataset: Path, column: str, value: str | None, named: bool
-) -> None:
+def test_annotators_in_a_column_are_found(dataset, column, value, named):
     set_column(dataset / "test.parquet", column, [value])
     if named:
         with pytest.raises(RecordError, match=r"test\.parquet: names annotators"):
@@ -183,7 +175,7 @@ def test_annotators_in_a_column_are_found(
 
 
 @pytest.mark.parametrize("licence", [*ROWS["closed"], *ROWS["open"]])
-def test_rows_that_may_not_be_passed_on_stay_private(dataset: Path, licence: str | None) -> None:
+def test_rows_that_may_not_be_passed_on_stay_private(dataset, licence):
     closed = licence in ROWS["closed"]
     set_column(dataset / "stage1.parquet", "license", [licence] * 2)
     set_column(dataset / "test.parquet", "license", [licence])
@@ -196,7 +188,7 @@ def test_rows_that_may_not_be_passed_on_stay_private(dataset: Path, licence: str
         packed(dataset, DATASET, public=True)
 
 
-def test_licences_of_rows_beside_the_data_set_count(dataset: Path) -> None:
+def test_licences_of_rows_beside_the_data_set_count(dataset):
     (dataset / "rows.jsonl").write_text('{"license": "proprietary"}\n{"license": " "}\n')
     with pytest.raises(
         RecordError, match="4 under 'not stated', 1 under 'proprietary'"
@@ -208,7 +200,7 @@ def test_licences_of_rows_beside_the_data_set_count(dataset: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["license", "language", "base_model", "pipeline_tag", "tags"])
-def test_a_card_lacks_no_field(name: str) -> None:
+def test_a_card_lacks_no_field(name):
     check_card(CARD_OF_A_MODEL, MODEL)
     for value in (None, "", []):
         about = RepoCard(CARD_OF_A_MODEL).data.to_dict() | {name: value}
@@ -217,15 +209,13 @@ def test_a_card_lacks_no_field(name: str) -> None:
 
 
 @pytest.mark.parametrize(("old", "new", "message"), ROWS["test_a_card_is_filled_in"])
-def test_a_card_is_filled_in(old: str, new: str, message: str) -> None:
+def test_a_card_is_filled_in(old, new, message):
     assert old in CARD_OF_A_MODEL
     with pytest.raises(RecordError, match=message):
         check_card(CARD_OF_A_MODEL.replace(old, new, 1), MODEL)
 
 
 @pytest.mark.parametrize(("arguments", "message"), ROWS["test_a_command_that_cannot_be_meant"])
-def test_a_command_that_cannot_be_meant(
-    dataset: Path, arguments: tuple[str, ...], message: str
-) -> None:
+def test_a_command_that_cannot_be_meant(dataset, arguments, message):
     words = [word.format(dataset) for word in arguments]
     assert message in error_line(run_recipe("publish", *words, "--dry_run"))

@@ -26,12 +26,12 @@ CARD = (ROOT / "model_card.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def results(tmp_path_factory) -> Path:
     return agreement(tmp_path_factory.mktemp("reports") / "results", ("tiny", "other"))
 
 
 @pytest.fixture
-def checkpoint(tiny_model: Path, tmp_path: Path) -> Path:
+def checkpoint(tiny_model, tmp_path) -> Path:
     return trained(tiny_model, tmp_path / "judge")
 
 
@@ -58,9 +58,7 @@ def part(card: str, heading: str) -> str:
     return text
 
 
-def test_the_figures_of_the_card_are_those_that_were_measured(
-    checkpoint: Path, results: Path
-) -> None:
+def test_the_figures_of_the_card_are_those_that_were_measured(checkpoint, results):
     result = of_weights(results, tiny=checkpoint)
     card = filled(checkpoint, result)
     check_card(card, MODEL)
@@ -90,9 +88,7 @@ def test_the_figures_of_the_card_are_those_that_were_measured(
     assert data.eval_results is None, "nobody rated: the Hub shows no result"
 
 
-def test_the_card_has_every_fact_of_the_page_but_those_of_the_ranking(
-    checkpoint: Path, results: Path
-) -> None:
+def test_the_card_has_every_fact_of_the_page_but_those_of_the_ranking(checkpoint, results):
     result = of_weights(results, tiny=checkpoint)
     result["judges"]["tiny"] |= {
         "rationale_faults": {"breaks off": 30},
@@ -120,9 +116,7 @@ BELIEVED = "Can the judge be believed?"
 
 
 @pytest.mark.parametrize("rated", [None, 20, 3])
-def test_the_card_believes_a_judge_no_more_than_the_page_does(
-    rated, checkpoint: Path, results: Path
-) -> None:
+def test_the_card_believes_a_judge_no_more_than_the_page_does(rated, checkpoint, results):
     result = of_weights(results, tiny=checkpoint)
     result["judges"]["tiny"] |= {} if rated is None else {"rated_cases": rated}
     page = answer(result | {"main_judge": result["main_judge"] | {"name": "tiny"}})[BELIEVED]
@@ -139,9 +133,7 @@ def test_the_card_believes_a_judge_no_more_than_the_page_does(
 
 
 @pytest.mark.parametrize("names", [["Dr Anna Smith", "bob.lee@clinic.org"], ["Chen Wei"]])
-def test_people_are_counted_on_the_card_and_not_named(
-    names: list[str], checkpoint: Path, results: Path
-) -> None:
+def test_people_are_counted_on_the_card_and_not_named(names, checkpoint, results):
     result = of_weights(results, tiny=checkpoint)
     degrees = {"larch-7b": {"worse": 2, "share": {"value": None, "n": 9}, "untold": 0, "unread": 0}}
     people = {"names": names, "kappa": {"n": 0}}
@@ -164,9 +156,7 @@ def test_people_are_counted_on_the_card_and_not_named(
     assert (data.eval_results[0].dataset_name, data.model_name) == ("test_cases", "judge")
 
 
-def test_figures_of_other_weights_are_refused(
-    tiny_model: Path, checkpoint: Path, results: Path
-) -> None:
+def test_figures_of_other_weights_are_refused(tiny_model, checkpoint, results):
     measured = fingerprint(checkpoint, [])
     assert measured == fingerprint(tiny_model, []), (
         "the record of its training is no part of a checkpoint"
@@ -193,7 +183,7 @@ def test_figures_of_other_weights_are_refused(
     assert "weights alone" not in card
 
 
-def test_what_was_not_measured_is_said(checkpoint: Path) -> None:
+def test_what_was_not_measured_is_said(checkpoint):
     card = filled(checkpoint)
     shown = part(card, "How good it is")
     assert (
@@ -207,7 +197,7 @@ def test_what_was_not_measured_is_said(checkpoint: Path) -> None:
     check_card(card, MODEL)
 
 
-def test_a_file_that_is_not_there_is_named_once(tmp_path: Path) -> None:
+def test_a_file_that_is_not_there_is_named_once(tmp_path):
     with pytest.raises(RecordError) as refused:
         read_result(tmp_path / "agreement.json")
     assert str(refused.value) == f"{tmp_path / 'agreement.json'}: No such file or directory"
@@ -218,7 +208,7 @@ def test_a_file_that_is_not_there_is_named_once(tmp_path: Path) -> None:
         read_result(tmp_path / "agreement.json", "judges")
 
 
-def test_without_ratings_the_card_claims_no_agreement(checkpoint: Path, results: Path) -> None:
+def test_without_ratings_the_card_claims_no_agreement(checkpoint, results):
     result = of_weights(results, tiny=checkpoint)
     del result["people"]
     for record in result["judges"].values():
@@ -233,7 +223,7 @@ def test_without_ratings_the_card_claims_no_agreement(checkpoint: Path, results:
     assert "Concordance" not in shown
 
 
-def test_the_audit_is_shown_line_by_line(checkpoint: Path) -> None:
+def test_the_audit_is_shown_line_by_line(checkpoint):
     flips, span = (
         {"value": 0.25, "low": 0.1, "high": 0.4, "n": 60},
         {"value": 0.5, "low": 0.3, "high": 0.6, "n": 90},
@@ -259,7 +249,7 @@ def test_the_audit_is_shown_line_by_line(checkpoint: Path) -> None:
     assert "- Audited? On 60 cases." in card
 
 
-def test_stages_and_hours_come_from_the_records(tiny_model: Path, tmp_path: Path) -> None:
+def test_stages_and_hours_come_from_the_records(tiny_model, tmp_path):
     card = filled(trained(tiny_model, tmp_path / "second", ("stage1", "stage2"), seconds=5400.0))
     for name in ("stage1", "stage2"):
         assert f"| {name} | instructions/tiny, `abcdef012345` | 12 | 3,400 | 560 | 2 |\n" in card
@@ -268,9 +258,7 @@ def test_stages_and_hours_come_from_the_records(tiny_model: Path, tmp_path: Path
 
 
 @pytest.mark.parametrize("own_rubric", [False, True])
-def test_the_lines_of_the_card_run(
-    tiny_model: Path, tmp_path: Path, own_rubric: bool, capsys: pytest.CaptureFixture
-) -> None:
+def test_the_lines_of_the_card_run(tiny_model, tmp_path, own_rubric, capsys):
     name = "feedbackqa@1" if own_rubric else "automedeval@1"
     rubric = (
         str(ROOT / "recipes/runs/automedeval-135m/feedbackqa.yaml") if own_rubric else "automedeval"
@@ -286,12 +274,12 @@ def test_the_lines_of_the_card_run(
 
 
 @pytest.mark.parametrize(("changes", "message"), ROWS["test_what_is_not_known_is_asked_for"])
-def test_what_is_not_known_is_asked_for(checkpoint: Path, changes: dict, message: str) -> None:
+def test_what_is_not_known_is_asked_for(checkpoint, changes, message):
     with pytest.raises(RecordError, match=re.escape(message)):
         filled(checkpoint, **changes)
 
 
-def test_only_finished_training_has_a_card(tiny_model: Path, checkpoint: Path) -> None:
+def test_only_finished_training_has_a_card(tiny_model, checkpoint):
     with pytest.raises(RecordError, match=r"no training/record\.json"):
         filled(tiny_model)
     record = checkpoint / "training" / "record.json"
@@ -301,9 +289,7 @@ def test_only_finished_training_has_a_card(tiny_model: Path, checkpoint: Path) -
 
 
 @pytest.mark.parametrize(("path", "end"), ROWS["test_of_a_path_the_card_tells_its_end_alone"])
-def test_of_a_path_the_card_tells_its_end_alone(
-    checkpoint: Path, results: Path, path: str, end: str
-) -> None:
+def test_of_a_path_the_card_tells_its_end_alone(checkpoint, results, path, end):
     result = of_weights(results, tiny=checkpoint)
     result["cases"]["file"] = path
     card = filled(checkpoint, result)
@@ -311,7 +297,7 @@ def test_of_a_path_the_card_tells_its_end_alone(
     assert f"responses, {end};" in card
 
 
-def test_the_card_names_no_figure_by_hand() -> None:
+def test_the_card_names_no_figure_by_hand():
     by_hand = re.sub(r"\{%.*?%\}|\{\{.*?\}\}|\{#.*?#\}|```.*?```", "", CARD, flags=re.S).split(
         "---\n", 2
     )[2]
@@ -319,9 +305,7 @@ def test_the_card_names_no_figure_by_hand() -> None:
 
 
 @pytest.mark.parametrize("kind", ["", "likelihood:"])
-def test_a_report_is_published_with_the_weights_that_it_is_about(
-    tiny_model: Path, tmp_path: Path, kind: str
-) -> None:
+def test_a_report_is_published_with_the_weights_that_it_is_about(tiny_model, tmp_path, kind):
     trained_folder = trained(tiny_model, tmp_path / "ours")
     other = trained(build_tiny_model(tmp_path / "seed1", seed=1), tmp_path / "other")
     cases, verdicts, report = tmp_path / "cases.jsonl", tmp_path / "verdicts", tmp_path / "report"

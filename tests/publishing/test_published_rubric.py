@@ -47,8 +47,8 @@ def published(model: Path, folder: Path, name: str) -> Path:
     "name", [*packaged_rubrics(), str(ROOT / "recipes/runs/automedeval-135m/feedbackqa.yaml")]
 )
 def test_a_published_judge_keeps_its_wording_when_the_package_changes(
-    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
+    tiny_model, tmp_path, monkeypatch, name
+):
     folder = published(tiny_model, tmp_path / "judge", name)
     before, case = (
         load_judge(str(folder), name, FAST),
@@ -115,9 +115,7 @@ def other_prompts(folder: Path, patch: pytest.MonkeyPatch) -> None:
         ),
     ],
 )
-def test_other_words_are_one_line(
-    tiny_model: Path, tmp_path: Path, monkeypatch, change: Callable, message: str
-) -> None:
+def test_other_words_are_one_line(tiny_model, tmp_path, monkeypatch, change, message):
     folder = published(tiny_model, tmp_path / "judge", "automedeval")
     prompts._template.cache_clear()
     change(folder, monkeypatch)
@@ -127,9 +125,7 @@ def test_other_words_are_one_line(
     prompts._template.cache_clear()
 
 
-def test_another_version_of_its_rubric_is_refused_and_another_rubric_taken(
-    tiny_model: Path, tmp_path: Path
-) -> None:
+def test_another_version_of_its_rubric_is_refused_and_another_rubric_taken(tiny_model, tmp_path):
     folder = published(tiny_model, tmp_path / "judge", str(own_rubric(tmp_path / "mine")))
     later = own_rubric(tmp_path / "later")
     later.write_text(later.read_text().replace("version: 1", "version: 2"))
@@ -146,7 +142,7 @@ def test_another_version_of_its_rubric_is_refused_and_another_rubric_taken(
     assert load_judge(str(tiny_model), chat=FAST).rubric_name == "automedeval@1"
 
 
-def test_the_rubric_must_be_one_that_it_was_trained_for(tiny_model: Path, tmp_path: Path) -> None:
+def test_the_rubric_must_be_one_that_it_was_trained_for(tiny_model, tmp_path):
     def dry_run(folder: Path) -> subprocess.CompletedProcess:
         return run_recipe("publish", "model", folder, "--repo", "org/judge", *ABOUT, "--dry_run")
 

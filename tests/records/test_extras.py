@@ -9,7 +9,7 @@ from automedeval.records import extras
 from automedeval.records.extras import install, missing_of
 
 
-def test_the_libraries_that_an_extra_lacks_are_named(monkeypatch) -> None:
+def test_the_libraries_that_an_extra_lacks_are_named(monkeypatch):
     asked = [
         "peft<9; extra == 'data'",
         "no-such[x]<3,>=1; extra == 'data'",
@@ -24,7 +24,7 @@ def test_the_libraries_that_an_extra_lacks_are_named(monkeypatch) -> None:
     assert shlex.split(install("data")) == ["pip", "install", ".[data]"]
 
 
-def test_nothing_installs_the_package_by_its_bare_name() -> None:
+def test_nothing_installs_the_package_by_its_bare_name():
     pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.*"), *(ROOT / "src").rglob("*")]
     by_name = re.compile(r"install[\w\s=-]*[\s\\'\"]automedeval(\[|==|$)", re.M)
     for page in pages:

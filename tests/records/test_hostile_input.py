@@ -41,7 +41,7 @@ def filled_in(content: str) -> str:
 
 
 @pytest.fixture
-def good_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def good_files(tmp_path, monkeypatch) -> Path:
     monkeypatch.chdir(tmp_path)
     Path("cases.jsonl").write_text(filled_in("{CASE Rest.}\n"))
     Path("verdicts.jsonl").write_text(filled_in("{VERDICT 5}\n"))
@@ -56,9 +56,7 @@ def refused_by(reply: Callable, *words: object) -> tuple[str, EndpointDouble]:
 
 
 @pytest.mark.parametrize(("command", "name", "content", "said"), REFUSED.values(), ids=REFUSED)
-def test_a_file_that_harms_is_one_line(
-    good_files: Path, command: str, name: str, content: str | bytes, said: str
-):
+def test_a_file_that_harms_is_one_line(good_files, command, name, content, said):
     file, words = Path(name.rpartition("=")[2]), [*ROWS["commands"][command], name]
     file.write_bytes(content if isinstance(content, bytes) else filled_in(content).encode())
     before = sorted(os.listdir())
@@ -70,7 +68,7 @@ def test_a_file_that_harms_is_one_line(
     assert sorted(set(os.listdir()) - {"out"}) == before
 
 
-def test_records_of_runs_are_read_alike(good_files: Path) -> None:
+def test_records_of_runs_are_read_alike(good_files):
     Path("deep.json").write_text(DEEP)
     with pytest.raises(RecordError, match=r"^deep\.json: not JSON: nested too deeply$"):
         read_json(Path("deep.json"))
@@ -88,7 +86,7 @@ def test_records_of_runs_are_read_alike(good_files: Path) -> None:
     )
 
 
-def test_half_a_character_becomes_a_question_mark_wherever_it_comes_in(good_files: Path) -> None:
+def test_half_a_character_becomes_a_question_mark_wherever_it_comes_in(good_files):
     text = (
         filled_in(f"{{CASE Rest. {HALF}}}\n")
         .replace("c1", f"c1 {HALF}")
@@ -114,13 +112,13 @@ def test_half_a_character_becomes_a_question_mark_wherever_it_comes_in(good_file
     "text",
     [DEEP, '{"a": ' * 50_000, "Score: Doctor 1: 9e999 points.", "Score: Doctor 1: NaN points."],
 )
-def test_an_answer_that_harms_is_invalid(good_files: Path, text: str) -> None:
+def test_an_answer_that_harms_is_invalid(good_files, text):
     assert "no verdict is valid" in refused_by(lambda _: answer(text), "--cases", "cases.jsonl")[0]
     (verdict,) = read(Path("out/verdicts.jsonl"))
     assert (verdict["valid"], verdict["scores"]) == (False, None)
 
 
-def test_an_endpoint_that_sends_deep_json_is_one_line(good_files: Path) -> None:
+def test_an_endpoint_that_sends_deep_json_is_one_line(good_files):
     deep = {"status": 200, "text": DEEP}
     line, _ = refused_by(lambda _: deep, "--cases", "cases.jsonl", "--max_retries", 0)
     assert "1 not judged, the last: the answer cannot be read: [[[" in line
@@ -128,7 +126,7 @@ def test_an_endpoint_that_sends_deep_json_is_one_line(good_files: Path) -> None:
 
 
 @pytest.mark.parametrize(("template", "said"), ROWS["test_a_template_that_harms_is_one_line"])
-def test_a_template_that_harms_is_one_line(good_files: Path, template: str, said: str) -> None:
+def test_a_template_that_harms_is_one_line(good_files, template, said):
     rubric = own_rubric(
         good_files / "mine", f"{{% block user %}}{filled_in(template)}{{% endblock %}}"
     )

@@ -11,17 +11,17 @@ OTHERS = rows_of(__file__)["test_other_languages_are_told_apart"]
 
 
 @pytest.mark.parametrize("language", OTHERS)
-def test_other_languages_are_told_apart(language: str) -> None:
+def test_other_languages_are_told_apart(language):
     assert is_english(OTHERS[language]) is False
 
 
-def test_english_cases_get_no_warning_and_short_texts_are_not_told() -> None:
+def test_english_cases_get_no_warning_and_short_texts_are_not_told():
     cases = [*read_cases(SAMPLE / "test_cases.jsonl"), *read_cases(SAMPLE / "train_cases.jsonl")]
     assert english_only(cases, "baselines") == []
     assert is_english("Take aspirin.") is None
 
 
-def test_the_warning_counts_the_cases_and_names_the_step() -> None:
+def test_the_warning_counts_the_cases_and_names_the_step():
     cases = [
         Case("k1", OTHERS["German"], (Response("a", "Ja."),)),
         Case("k2", "Why?", (Response("a", "No."),)),

@@ -28,7 +28,7 @@ def ids(folder: Path) -> list[str]:
     return [verdict.case_id for verdict in read_records(folder / "verdicts.jsonl", Verdict)]
 
 
-def test_only_what_is_missing_is_written(tmp_path: Path) -> None:
+def test_only_what_is_missing_is_written(tmp_path):
     digests = {f"c{number}": f"d{number}" for number in range(4)}
     with log_of(tmp_path) as log:
         assert log.done(digests) == set()
@@ -43,7 +43,7 @@ def test_only_what_is_missing_is_written(tmp_path: Path) -> None:
     assert (log.new, ids(tmp_path)) == (2, ["c0", "c1", "c2", "c3"])
 
 
-def test_other_settings_and_changed_texts_are_refused(tmp_path: Path) -> None:
+def test_other_settings_and_changed_texts_are_refused(tmp_path):
     with log_of(tmp_path) as log:
         log.fill([verdict(0), replace(verdict(0, "s9"), judge="other")], 2)
     other, changed = (
@@ -56,7 +56,7 @@ def test_other_settings_and_changed_texts_are_refused(tmp_path: Path) -> None:
     assert [record.judge for record in log.records()] == ["judge"]
 
 
-def test_records_on_changed_texts_are_moved_where_they_are_made_anew(tmp_path: Path) -> None:
+def test_records_on_changed_texts_are_moved_where_they_are_made_anew(tmp_path):
     digests = {f"c{number}": f"d{number}" for number in range(3)}
     with log_of(tmp_path) as log:
         log.fill([*map(verdict, range(3)), replace(verdict(1), judge="other")], 4)
@@ -73,7 +73,7 @@ def test_records_on_changed_texts_are_moved_where_they_are_made_anew(tmp_path: P
     assert moved == verdict(1)
 
 
-def test_processes_share_a_file_and_leave_no_part(tmp_path: Path) -> None:
+def test_processes_share_a_file_and_leave_no_part(tmp_path):
     (tmp_path / "verdicts.jsonl").write_text(json.dumps(verdict(0).to_dict()) + "\n")
     # an interrupted run: the first record of the part was moved already, the last one is torn
     part = [json.dumps(verdict(number).to_dict()) + "\n" for number in (0, 1, 2)]

@@ -21,9 +21,7 @@ def write(folder: Path, *rows: dict, name: str = "cases.jsonl") -> Path:
 @pytest.mark.parametrize(
     ("question", "read"), ROWS["test_a_conversation_is_read_with_parts_and_tool_calls"]
 )
-def test_a_conversation_is_read_with_parts_and_tool_calls(
-    question: list, read: list, tmp_path: Path
-) -> None:
+def test_a_conversation_is_read_with_parts_and_tool_calls(question, read, tmp_path):
     (case,) = read_cases(
         write(tmp_path, {"id": 7, "question": question, "responses": ROWS["messages"][-1]})
     )
@@ -34,9 +32,7 @@ def test_a_conversation_is_read_with_parts_and_tool_calls(
 @pytest.mark.parametrize(
     ("row", "question", "answers"), ROWS["test_rows_of_messages_are_a_table_of_answers"]
 )
-def test_rows_of_messages_are_a_table_of_answers(
-    row: dict, question: object, answers: list[str], tmp_path: Path
-):
+def test_rows_of_messages_are_a_table_of_answers(row, question, answers, tmp_path):
     (case,) = read_cases(write(tmp_path, row))
     assert case.question == question
     assert [response.text for response in case.responses] == answers
@@ -45,7 +41,7 @@ def test_rows_of_messages_are_a_table_of_answers(
 
 
 @pytest.mark.parametrize(("row", "error"), ROWS["test_a_message_without_text_is_named"])
-def test_a_message_without_text_is_named(row: dict, error: str, tmp_path: Path) -> None:
+def test_a_message_without_text_is_named(row, error, tmp_path):
     file = write(tmp_path, row)
     line = error_line(
         run_command("judge", file, "--judge", "baseline:longer text", "--output", tmp_path / "v")

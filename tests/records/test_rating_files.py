@@ -2,7 +2,6 @@
 
 import json
 import re
-from pathlib import Path
 
 import numpy as np
 import pandas
@@ -70,7 +69,7 @@ FILES = ROWS["tables"] | {name: written(name, row) for name, row in ROWS["rows"]
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_the_same_ratings_are_read_of_every_kind_of_file(name: str, tmp_path: Path) -> None:
+def test_the_same_ratings_are_read_of_every_kind_of_file(name, tmp_path):
     (tmp_path / name).write_text(FILES[name])
     cases = Cases(CASES, "cases.jsonl")
     people = read_ratings(str(tmp_path / name), cases)
@@ -87,9 +86,7 @@ def test_the_same_ratings_are_read_of_every_kind_of_file(name: str, tmp_path: Pa
     ROWS["test_a_column_of_scores_may_be_one_annotator_s_or_one_criterion_s"],
     ids=lambda row: row[0],
 )
-def test_a_column_of_scores_may_be_one_annotator_s_or_one_criterion_s(
-    row: list, tmp_path: Path
-) -> None:
+def test_a_column_of_scores_may_be_one_annotator_s_or_one_criterion_s(row, tmp_path):
     head, row, annotators, criteria, *notes = row
     file = tmp_path / "r.csv"
     file.write_text(f"{head}\n{row}\n")
@@ -112,9 +109,7 @@ def told(error: str) -> str:
 @pytest.mark.parametrize(
     ("head", "row", "error"), ROWS["test_a_rating_that_cannot_be_read_stops_with_its_line"]
 )
-def test_a_rating_that_cannot_be_read_stops_with_its_line(
-    head: str, row: str, error: str, tmp_path: Path
-) -> None:
+def test_a_rating_that_cannot_be_read_stops_with_its_line(head, row, error, tmp_path):
     file = tmp_path / "r.csv"
     file.write_text(f"{head}\n{row}\n")
     with pytest.raises(RecordError) as raised:
@@ -122,7 +117,7 @@ def test_a_rating_that_cannot_be_read_stops_with_its_line(
     assert str(raised.value) == f"{tmp_path}/{told(error)}"
 
 
-def test_criteria_on_which_more_is_worse_are_turned_round(tmp_path: Path) -> None:
+def test_criteria_on_which_more_is_worse_are_turned_round(tmp_path):
     """The longer answer is the less incomplete one, in every case."""
     answers = [[f"Question {at}?", "Rest and drink.", "Rest and drink a lot."] for at in range(6)]
     table = write_csv(tmp_path / "t.csv", ("question", "a", "b"), answers)
@@ -161,9 +156,7 @@ def as_list(value: object) -> list:
 @pytest.mark.parametrize(
     ("given", "read"), ROWS["test_a_question_of_a_form_is_read_as_a_column_is"]
 )
-def test_a_question_of_a_form_is_read_as_a_column_is(
-    given, read, program: str, tmp_path: Path
-) -> None:
+def test_a_question_of_a_form_is_read_as_a_column_is(given, read, program, tmp_path):
     rows: list[dict] = []
     for at, (case, model, _) in enumerate(SCORES[:3]):
         answers = {name: as_list(values[at]) for name, values in given.items()}
@@ -213,7 +206,7 @@ def test_a_question_of_a_form_is_read_as_a_column_is(
 )
 def test_answers_are_compared_on_the_criteria_that_all_of_their_case_have(
     given, scores, noted, long, tmp_path
-) -> None:
+):
     places = [(case, model) for case, model, _ in SCORES]
     rows = [
         {"case_id": case, "model": model, "rater": "ann", "criterion": name, "score": values[at]}
@@ -240,8 +233,8 @@ def test_answers_are_compared_on_the_criteria_that_all_of_their_case_have(
     ROWS["test_no_blank_cell_turns_the_preference_of_several_raters"],
 )
 def test_no_blank_cell_turns_the_preference_of_several_raters(
-    given, scores, relation, noted, tmp_path: Path
-) -> None:
+    given, scores, relation, noted, tmp_path
+):
     rows = [
         {"case_id": "k1", "model": model, "rater": rater, "accuracy": accuracy, "tone": tone}
         for rater, cells in zip(("ann", "bob"), given)
@@ -266,7 +259,7 @@ def test_no_blank_cell_turns_the_preference_of_several_raters(
     assert "1 of 2 cases have no rating and are left out of every agreement" in people.notes
 
 
-def test_a_question_that_two_cases_ask_needs_an_id(tmp_path: Path) -> None:
+def test_a_question_that_two_cases_ask_needs_an_id(tmp_path):
     file = tmp_path / "r.csv"
     file.write_text("question,model,rater,score\nQ?,m1,ann,4\n")
     twice = [Case(name, "Q?", CASES[0].responses) for name in ("k1", "k2")]

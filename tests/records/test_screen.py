@@ -14,7 +14,7 @@ MODELS = [f"a{ESC}", f"b\n{ESC}forged: 1", "c"]
 
 
 @pytest.fixture(scope="module")
-def hostile_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def hostile_files(tmp_path_factory) -> Path:
     """Write cases, verdicts of two judges, ratings and criteria in which every name and text would steer the terminal."""
     folder, rng = tmp_path_factory.mktemp("screen"), random.Random(0)
     files = {
@@ -71,9 +71,7 @@ COMMANDS = rows_of(__file__)["test_no_command_prints_what_steers_a_terminal"]
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_no_command_prints_what_steers_a_terminal(
-    hostile_files: Path, tmp_path: Path, monkeypatch, name: str
-) -> None:
+def test_no_command_prints_what_steers_a_terminal(hostile_files, tmp_path, monkeypatch, name):
     values = {"NAME": f"n{ESC}", "FIRST": MODELS[0], "LONGER": "baseline:longer text"}
     words = [values.get(word, word) for word in COMMANDS[name].split()]
     monkeypatch.chdir(hostile_files)

@@ -1,7 +1,6 @@
 """Thoughts of reasoning models in candidates' answers."""
 
 import json
-from pathlib import Path
 
 import pytest
 from programs import run_command
@@ -16,7 +15,7 @@ ANSWER = "No. Skip the missed dose."
 
 
 @pytest.mark.parametrize("text", ROWS["test_an_answer_is_read_without_its_thoughts"])
-def test_an_answer_is_read_without_its_thoughts(text: str) -> None:
+def test_an_answer_is_read_without_its_thoughts(text):
     turns = [{"role": "assistant", "content": text}, {"role": "user", "content": "Two pills?"}]
     case = Case.from_dict(
         {"id": "1", "question": turns, "responses": [{"model": "m", "text": text}]}
@@ -30,14 +29,14 @@ def case_of(text: str, **more: str) -> Case:
     return Case.from_dict({"id": "1", "question": "Two pills?", "responses": responses} | more)
 
 
-def test_a_reference_is_read_without_its_thoughts() -> None:
+def test_a_reference_is_read_without_its_thoughts():
     assert case_of(ANSWER, reference="<think>maybe 5 mg</think>Take 5 g.").reference == "Take 5 g."
 
 
 @pytest.mark.parametrize(
     "text", ROWS["test_a_text_whose_answer_cannot_be_told_stays_and_is_counted"]
 )
-def test_a_text_whose_answer_cannot_be_told_stays_and_is_counted(text: str) -> None:
+def test_a_text_whose_answer_cannot_be_told_stays_and_is_counted(text):
     case = case_of(text)
     assert (case.responses[0].text, case.responses[0].extra) == (text, {"unclear": True})
     assert note_on_thoughts([case, case])[0].startswith(
@@ -46,16 +45,16 @@ def test_a_text_whose_answer_cannot_be_told_stays_and_is_counted(text: str) -> N
 
 
 @pytest.mark.parametrize("text", ROWS["empty"])
-def test_an_answer_of_thoughts_alone_is_empty(text: str) -> None:
+def test_an_answer_of_thoughts_alone_is_empty(text):
     assert case_of(text).responses[0] == Response("m", "", {"thoughts": True})
 
 
 @pytest.mark.parametrize("text", ROWS["stays"])
-def test_what_is_no_thought_stays(text: str) -> None:
+def test_what_is_no_thought_stays(text):
     assert case_of(text).responses[0] == Response("m", text)
 
 
-def test_an_answer_scores_the_same_with_thoughts_and_the_run_counts_them(tmp_path: Path) -> None:
+def test_an_answer_scores_the_same_with_thoughts_and_the_run_counts_them(tmp_path):
     own, file = {"reference": ANSWER, "plain": ANSWER}, tmp_path / "answers.json"
     thinking = {f"May I take {n} pills?": f"<think>Take {n}!</think>{ANSWER}" for n in (2, 3)}
     file.write_text(
@@ -76,7 +75,7 @@ LONG = "1 answer held more than 100,000 characters, of which only the first 100,
 @pytest.mark.parametrize(
     "text", ["Take one tablet. " * 10_000, "<think>x</think>" + "休む 。" * 30_000]
 )
-def test_of_a_very_long_answer_the_first_characters_are_judged(text: str, tmp_path: Path) -> None:
+def test_of_a_very_long_answer_the_first_characters_are_judged(text, tmp_path):
     own = text.removeprefix("<think>x</think>")[:LONGEST_ANSWER]
     file = tmp_path / "answers.json"
     file.write_text(json.dumps([{"question": "Two pills?", "whole": text, "beginning": own}]))

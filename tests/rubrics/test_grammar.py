@@ -69,7 +69,7 @@ WHOLE = ROWS["whole"]  # answers of two slots
 
 
 @pytest.mark.parametrize("name", WHOLE)
-def test_nothing_but_marks_may_stand_behind_an_answer(name: str):
+def test_nothing_but_marks_may_stand_behind_an_answer(name):
     alone = parse_verdict(WHOLE[name], RUBRICS[name], 2)
     assert alone.valid
     for marks in ROWS["marks"]:

@@ -40,7 +40,7 @@ def inverse(slots: tuple[int, ...]) -> tuple[int, ...]:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_every_form_is_split(form: str) -> None:
+def test_every_form_is_split(form):
     texts = {1: "One.", 2: "Two\nlines.", 3: "Three"}
     assert split_steps(written(form, texts)) == texts
 
@@ -48,11 +48,11 @@ def test_every_form_is_split(form: str) -> None:
 @pytest.mark.parametrize(
     ("text", "texts"), rows_of(__file__)["test_what_is_no_step_of_a_doctor_is_on_the_question"]
 )
-def test_what_is_no_step_of_a_doctor_is_on_the_question(text: str, texts: list) -> None:
+def test_what_is_no_step_of_a_doctor_is_on_the_question(text, texts):
     assert split_steps(text) == dict(texts)
 
 
-def test_a_step_is_taken_out() -> None:
+def test_a_step_is_taken_out():
     assert without_step(PLAIN, 2) == PLAIN.replace(
         "Step 3: Vague; weaker than Doctor 1's.\nIt is short.\n", ""
     )
@@ -60,7 +60,7 @@ def test_a_step_is_taken_out() -> None:
     assert without_step(PLAIN, 4) == PLAIN
 
 
-def test_doctors_are_named() -> None:
+def test_doctors_are_named():
     text = "Doctor 2, doctor1's and Doctors 3, 4 and 12; the first doctor; Doctor 5, 2 tablets; a doctor 2 miles off"
     assert doctors_named(text) == [2, 1, 3, 4, 12, 1, 5]
     assert doctors_named("Doctor 1 and 2 agree; Doctor 3/4; Doctor 1 or 2 tablets") == [
@@ -78,7 +78,7 @@ def test_doctors_are_named() -> None:
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("slots", [*itertools.permutations(range(3))])
-def test_every_form_is_permuted(form: str, slots: tuple[int, ...]) -> None:
+def test_every_form_is_permuted(form, slots):
     texts = {1: "One.", 2: "Two.", 3: "Three."}
     assert permute(written(form, texts), slots) == written(
         form, {k + 1: texts[slots[k] + 1] for k in range(3)}
@@ -87,7 +87,7 @@ def test_every_form_is_permuted(form: str, slots: tuple[int, ...]) -> None:
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("slots", [*itertools.permutations(range(3))])
-def test_a_rubric_has_a_word_of_its_own_for_doctors(form: str, slots: tuple[int, ...]) -> None:
+def test_a_rubric_has_a_word_of_its_own_for_doctors(form, slots):
     def in_german(text: str) -> str:
         return text.replace("Doctor", "Antwort").replace("doctor", "antwort")
 
@@ -103,12 +103,12 @@ def test_a_rubric_has_a_word_of_its_own_for_doctors(form: str, slots: tuple[int,
 @pytest.mark.parametrize(
     ("text", "slots", "turned"), rows_of(__file__)["test_steps_and_names_follow_the_order"]
 )
-def test_steps_and_names_follow_the_order(text: str, slots: tuple[int, ...], turned: str) -> None:
+def test_steps_and_names_follow_the_order(text, slots, turned):
     assert permute(text, slots) == turned
 
 
 @pytest.mark.parametrize("text", rows_of(__file__)["test_numbers_of_days_are_no_doctors"])
-def test_numbers_of_days_are_no_doctors(text: str) -> None:
+def test_numbers_of_days_are_no_doctors(text):
     for slots in itertools.permutations(range(4)):
         assert (
             permute(f"Doctor 1 says: {text}", slots) == f"Doctor {slots.index(0) + 1} says: {text}"
@@ -116,7 +116,7 @@ def test_numbers_of_days_are_no_doctors(text: str) -> None:
 
 
 @pytest.mark.parametrize("slots", [(), (1, 2), (0, 0), (0, 2)])
-def test_slots_are_a_permutation(slots: tuple[int, ...]) -> None:
+def test_slots_are_a_permutation(slots):
     with pytest.raises(ValueError, match="permutation"):
         permute(PLAIN, slots)
 
@@ -162,7 +162,7 @@ def rationales(draw: st.DrawFn) -> tuple[str, tuple[int, ...]]:
 
 
 @given(rationales(), st.data())
-def test_orders_follow_one_another(drawn: tuple[str, tuple[int, ...]], data: st.DataObject) -> None:
+def test_orders_follow_one_another(drawn, data):
     text, slots = drawn
     then = tuple(data.draw(st.permutations(range(len(slots)))))
     assert permute(permute(text, slots), then) == permute(text, tuple(slots[slot] for slot in then))
@@ -172,7 +172,7 @@ def test_orders_follow_one_another(drawn: tuple[str, tuple[int, ...]], data: st.
 
 
 @given(rationales())
-def test_a_step_goes_where_its_doctor_goes(drawn: tuple[str, tuple[int, ...]]) -> None:
+def test_a_step_goes_where_its_doctor_goes(drawn):
     text, slots = drawn
     before, after = split_steps(text), split_steps(permute(text, slots))
     for slot, former in enumerate(slots):
@@ -183,7 +183,7 @@ def test_a_step_goes_where_its_doctor_goes(drawn: tuple[str, tuple[int, ...]]) -
             assert doctors_named(moved) == [shown[number - 1] + 1 for number in doctors_named(left)]
 
 
-def test_every_recorded_rationale_comes_back() -> None:
+def test_every_recorded_rationale_comes_back():
     texts = [json.loads(line)["text"] for line in RECORDING.read_text("utf-8").splitlines()]
     texts = [text for text in texts if text.startswith("Analyze:") and "fault" not in text]
     assert len(texts) > 100
@@ -193,6 +193,6 @@ def test_every_recorded_rationale_comes_back() -> None:
         assert permute(permute(rationale, (1, 2, 0)), (2, 0, 1)) == rationale
 
 
-def test_a_long_text_is_read_quickly() -> None:
+def test_a_long_text_is_read_quickly():
     hostile = "Step 2 (" * 20_000 + " Doctors 1, " * 20_000 + "Step" + " " * 50_000
     assert permute(permute(hostile, (1, 0)), (1, 0)) == hostile

@@ -3,7 +3,6 @@
 import itertools
 import json
 import os
-from pathlib import Path
 
 import jinja2
 import pytest
@@ -24,8 +23,8 @@ ATTACKS = rows_of(__file__)["test_a_template_runs_no_code_reads_no_file_and_writ
 
 @pytest.mark.parametrize("template", ATTACKS.values(), ids=list(ATTACKS))
 def test_a_template_runs_no_code_reads_no_file_and_writes_no_gigabyte(
-    template: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    template, tmp_path, monkeypatch
+):
     rubric = read_rubric(
         own_rubric(tmp_path, f"{{% block user %}}{template}{{% endblock %}}", examples=[{"a": 1}])
     )
@@ -49,7 +48,7 @@ def test_a_template_runs_no_code_reads_no_file_and_writes_no_gigabyte(
         "a/../own.jinja",
     ],
 )
-def test_a_template_stands_beside_its_rubric(tmp_path: Path, name: str) -> None:
+def test_a_template_stands_beside_its_rubric(tmp_path, name):
     (tmp_path / "secret.txt").write_text("{% block user %}a secret{% endblock %}", encoding="utf-8")
     with pytest.raises(
         RecordError, match=r"own\.yaml: template: .*(name of a file without a folder|no file)"
@@ -62,7 +61,7 @@ def test_a_template_stands_beside_its_rubric(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize(
     "name", [*packaged_rubrics(), str(ROOT / "recipes/runs/automedeval-135m/feedbackqa.yaml")]
 )
-def test_prompts_are_what_plain_jinja_renders(name: str) -> None:
+def test_prompts_are_what_plain_jinja_renders(name):
     rubric = with_criteria(name)
     plain = jinja2.Environment(
         undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
@@ -81,7 +80,7 @@ def test_prompts_are_what_plain_jinja_renders(name: str) -> None:
         ] == expected
 
 
-def test_the_words_of_a_study_are_text_and_no_template(tmp_path: Path) -> None:
+def test_the_words_of_a_study_are_text_and_no_template(tmp_path):
     title = "Pain {{ cycler.__init__.__globals__ }}"
     with opened(write_study(tmp_path, title=title)) as store:
         assert f"<h1>{title}</h1>" in client_of(store).get("/").text
@@ -96,7 +95,7 @@ def test_the_words_of_a_study_are_text_and_no_template(tmp_path: Path) -> None:
         "{{ 1 / 0 }}",
     ],
 )
-def test_a_chat_template_runs_no_code_either(tiny_model: Path, tmp_path: Path, attack: str) -> None:
+def test_a_chat_template_runs_no_code_either(tiny_model, tmp_path, attack):
     file = tmp_path / "chat.jinja"
     file.write_text(attack)
     with refused(""):

@@ -9,7 +9,7 @@ from automedeval.rubrics.rationale import split_steps
 from automedeval.rubrics.slots import as_recorded, renamed, reordered, seen_from
 
 
-def test_a_verdict_is_seen_in_other_slots() -> None:
+def test_a_verdict_is_seen_in_other_slots():
     verdict = verdict_of(case_of(0), (1, 3, 5), order=(2, 0, 1))
     seen = seen_from(verdict, (1, 2, 0))
     assert seen.scores == (3, 5, 1)
@@ -29,13 +29,13 @@ def test_a_verdict_is_seen_in_other_slots() -> None:
     assert seen_from(replace(verdict, rationale=None, scores=None), (0, 1, 2)).scores is None
 
 
-def test_an_answer_is_recorded_in_the_order_of_the_case() -> None:
+def test_an_answer_is_recorded_in_the_order_of_the_case():
     answer = ParsedAnswer(True, rationale="Doctor 1 is right.", scores=(5, 2))
     recorded = as_recorded(answer, (2, 0), MODELS)
     assert recorded == {"rationale": "Doctor 1 is right.", "scores": [2, None, 5], "choices": None}
 
 
-def test_a_reordered_answer_comes_back() -> None:
+def test_a_reordered_answer_comes_back():
     answer = ParsedAnswer(True, None, rationale_of(MODELS, (2, 0, 1)), (5, 1, 3))
     there = reordered(answer, (2, 0, 1), (0, 1, 2))
     assert there.scores == (1, 3, 5)

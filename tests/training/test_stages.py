@@ -63,14 +63,14 @@ def row(
 
 
 @pytest.fixture(scope="module")
-def encoder(tiny_model: Path) -> PromptEncoder:
+def encoder(tiny_model) -> PromptEncoder:
     return PromptEncoder.from_checkpoint(str(tiny_model))
 
 
 # --- rows -------------------------------------------------------------------------------------------------------------
 
 
-def test_the_loss_is_on_the_completion_alone(encoder: PromptEncoder) -> None:
+def test_the_loss_is_on_the_completion_alone(encoder):
     (encoded,) = tokenize(Dataset.from_list([row()]), "d", encoder, 2048)
     ids, mask = encoded["input_ids"], encoded["completion_mask"]
     trained = ids[len(ids) - sum(mask) :]
@@ -78,7 +78,7 @@ def test_the_loss_is_on_the_completion_alone(encoder: PromptEncoder) -> None:
     assert encoder.tokenizer.decode(trained).startswith("Score: Doctor 1: 3 points.<|im_end|>")
 
 
-def test_training_sees_the_prompt_that_judging_asks_with(encoder: PromptEncoder) -> None:
+def test_training_sees_the_prompt_that_judging_asks_with(encoder):
     told = row(question="What of <|im_end|> in a text?")
     (encoded,) = tokenize(Dataset.from_list([told]), "d", encoder, 2048, num_proc=1)
     (asked,) = encoder.encode([told["prompt"]])
@@ -88,7 +88,7 @@ def test_training_sees_the_prompt_that_judging_asks_with(encoder: PromptEncoder)
     assert encoded["input_ids"].count(end) == 3
 
 
-def test_tokens_are_those_that_trl_makes_itself(encoder: PromptEncoder, tiny_model: Path) -> None:
+def test_tokens_are_those_that_trl_makes_itself(encoder, tiny_model):
     tokenizer = AutoTokenizer.from_pretrained(tiny_model)
     told = row()
     (encoded,) = tokenize(Dataset.from_list([told]), "d", encoder)
@@ -98,7 +98,7 @@ def test_tokens_are_those_that_trl_makes_itself(encoder: PromptEncoder, tiny_mod
     assert encoded["input_ids"] == whole["input_ids"]
 
 
-def test_a_template_that_answers_otherwise_than_it_asks_is_refused(tiny_model: Path) -> None:
+def test_a_template_that_answers_otherwise_than_it_asks_is_refused(tiny_model):
     encoder = PromptEncoder.from_checkpoint(str(tiny_model))
     told = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
     encoder.tokenizer.chat_template = told + "{% if add_generation_prompt %}<think>{% endif %}"
@@ -108,7 +108,7 @@ def test_a_template_that_answers_otherwise_than_it_asks_is_refused(tiny_model: P
         tokenize(Dataset.from_list([row()]), "d", encoder)
 
 
-def test_a_base_has_room_for_a_row_and_an_end_of_an_answer(tmp_path: Path) -> None:
+def test_a_base_has_room_for_a_row_and_an_end_of_an_answer(tmp_path):
     base = build_tiny_model(tmp_path / "base", window=1024)
     encoder = PromptEncoder.from_checkpoint(str(base))
     for most in (None, 1024):
@@ -136,21 +136,19 @@ def test_a_base_has_room_for_a_row_and_an_end_of_an_answer(tmp_path: Path) -> No
         ([], "not a single row"),
     ],
 )
-def test_rows_that_cannot_be_trained_on(
-    rows: list[dict], fault: str, encoder: PromptEncoder
-) -> None:
+def test_rows_that_cannot_be_trained_on(rows, fault, encoder):
     data = Dataset.from_list(rows) if rows else Dataset.from_dict({"prompt": [], "completion": []})
     with pytest.raises(RecordError, match=fault):
         tokenize(data, "d", encoder, 60)
 
 
 @pytest.mark.parametrize(("dataset", "fault"), ROWS["test_a_dataset_that_cannot_be_read"])
-def test_a_dataset_that_cannot_be_read(dataset: str | None, fault: str) -> None:
+def test_a_dataset_that_cannot_be_read(dataset, fault):
     with pytest.raises(RecordError, match=fault):
         read_rows(dataset, "stage1")
 
 
-def test_a_folder_that_was_built_anew_gives_its_new_rows(tmp_path: Path) -> None:
+def test_a_folder_that_was_built_anew_gives_its_new_rows(tmp_path):
     place = tmp_path / "instructions"
     for number in (3, 2):
         shutil.rmtree(place, ignore_errors=True)
@@ -170,9 +168,7 @@ def test_a_folder_that_was_built_anew_gives_its_new_rows(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("history", "splits", "data", "fault"), ROWS["test_a_stage_starts_where_the_curriculum_allows"]
 )
-def test_a_stage_starts_where_the_curriculum_allows(
-    history: list, splits: list, data: str, fault: str | None
-) -> None:
+def test_a_stage_starts_where_the_curriculum_allows(history, splits, data, fault):
     statistics = {"curriculum": SPLITS, "round": ROUND, "none": {}}[data]
     with pytest.raises(RecordError, match=fault) if fault else nullcontext():
         check_start(
@@ -196,7 +192,7 @@ def record(**identity: object) -> dict:
     return {"identity": {"learning_rate": 1e-4, **identity}, **about}
 
 
-def test_a_folder_goes_on_with_the_same_run_alone(tmp_path: Path) -> None:
+def test_a_folder_goes_on_with_the_same_run_alone(tmp_path):
     output = tmp_path / "out"
     for _ in range(2):
         run = Run(output, record())
@@ -217,7 +213,7 @@ def test_a_folder_goes_on_with_the_same_run_alone(tmp_path: Path) -> None:
     assert "1.00 hours on CPU" in card
 
 
-def test_what_is_not_ours_is_not_written_over(tmp_path: Path) -> None:
+def test_what_is_not_ours_is_not_written_over(tmp_path):
     (tmp_path / "thesis.txt").write_text("years")
     with pytest.raises(RecordError, match="files that are no training run"):
         Run(tmp_path, record())
@@ -225,7 +221,7 @@ def test_what_is_not_ours_is_not_written_over(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mark", [None, b"", b"\0\0\0\0", b"\xff", b"12.5 seco"])
-def test_a_run_goes_on_from_the_last_whole_checkpoint(tmp_path: Path, mark: bytes | None) -> None:
+def test_a_run_goes_on_from_the_last_whole_checkpoint(tmp_path, mark):
     """One whose mark is missing, or cannot be read as after a full disk, is removed."""
     for number in (4, 12, 16):
         (tmp_path / f"checkpoint-{number}").mkdir()
@@ -246,7 +242,7 @@ def test_a_run_goes_on_from_the_last_whole_checkpoint(tmp_path: Path, mark: byte
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_arguments_that_would_have_no_effect_are_refused(name: str, tmp_path: Path) -> None:
+def test_arguments_that_would_have_no_effect_are_refused(name, tmp_path):
     arguments = {
         **vars(ScriptArguments()),
         **vars(SFTConfig(str(tmp_path), use_cpu=True)),
@@ -257,7 +253,7 @@ def test_arguments_that_would_have_no_effect_are_refused(name: str, tmp_path: Pa
         refuse_unused(arguments | {name: "another"})
 
 
-def test_every_argument_of_training_decides_the_weights_or_is_known_not_to() -> None:
+def test_every_argument_of_training_decides_the_weights_or_is_known_not_to():
     """A field that a later version brings fails here until somebody has said which of the two it is; earlier ones lack some."""
     harmless = [name for names in HARMLESS.values() for name in names.split()]
     existing = {field.name for field in fields(SFTConfig)}
@@ -313,9 +309,7 @@ def update_rows(flags: dict[str, str], run: dict[str, Any]) -> int:
 
 
 @pytest.mark.parametrize("run", RUNS, ids=str)
-def test_a_run_parses_as_the_recipe_and_as_trl_do_it(
-    run: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_parses_as_the_recipe_and_as_trl_do_it(run, monkeypatch):
     from trl.scripts.sft import make_parser
 
     given = ["--config", str(ROOT / run), "--use_cpu", "true"]  # without it bf16 asks for a GPU
@@ -332,7 +326,7 @@ def test_a_run_parses_as_the_recipe_and_as_trl_do_it(
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=str)
-def test_the_runs_of_a_folder_differ_only_in_what_they_may(folder: Path) -> None:
+def test_the_runs_of_a_folder_differ_only_in_what_they_may(folder):
     runs = [run for run in RUNS if run.parent == folder]
     first, *others = [run for run in runs if not read(run).get("use_peft")] or runs
     shared = {key: value for key, value in read(first).items() if key not in MAY_DIFFER}
@@ -346,7 +340,7 @@ def test_the_runs_of_a_folder_differ_only_in_what_they_may(folder: Path) -> None
         assert keys <= ADAPTER, adapter
 
 
-def test_the_13b_runs_have_the_numbers_of_the_paper() -> None:
+def test_the_13b_runs_have_the_numbers_of_the_paper():
     runs = [run for run in RUNS if run.parent == PAPER]
     assert len(runs) >= 6
     for run in runs:
@@ -363,7 +357,7 @@ def test_the_13b_runs_have_the_numbers_of_the_paper() -> None:
         assert Path(flags["--config_file"]).stem == ("single" if held.get("use_peft") else "zero3")
 
 
-def test_the_chat_template_of_the_13b_runs_continues_its_own_prompt(tiny_model: Path) -> None:
+def test_the_chat_template_of_the_13b_runs_continues_its_own_prompt(tiny_model):
     tokenizer = AutoTokenizer.from_pretrained(tiny_model)
     template = read(PAPER / "stage1.yaml")["chat_template_path"]
     tokenizer.chat_template = (ROOT / template).read_text(encoding="utf-8")
@@ -418,7 +412,7 @@ def numbers_of(machine: Path) -> Path:
 
 
 @pytest.mark.parametrize("machine", MACHINES, ids=str)
-def test_a_machine_holds_no_number_of_a_run(machine: Path) -> None:
+def test_a_machine_holds_no_number_of_a_run(machine):
     from accelerate.commands.config.config_args import load_config_from_file
 
     config = load_config_from_file(str(ROOT / machine))
@@ -439,7 +433,7 @@ def test_a_machine_holds_no_number_of_a_run(machine: Path) -> None:
 
 
 @pytest.mark.parametrize("machine", ZERO3, ids=str)
-def test_deepspeed_takes_its_numbers_from_the_run(machine: Path) -> None:
+def test_deepspeed_takes_its_numbers_from_the_run(machine):
     held = json.loads((ROOT / numbers_of(machine)).read_text())
     zero = held.pop("zero_optimization")
     assert (zero["stage"], zero["stage3_gather_16bit_weights_on_model_save"]) == (3, True)
@@ -460,7 +454,7 @@ def test_deepspeed_takes_its_numbers_from_the_run(machine: Path) -> None:
 
 
 @pytest.mark.parametrize("machine", ZERO3, ids=str)
-def test_accelerate_takes_the_machine(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_accelerate_takes_the_machine(machine, monkeypatch):
     pytest.importorskip("deepspeed")
     monkeypatch.chdir(ROOT)  # paths count from there
     monkeypatch.setenv("DS_ACCELERATOR", "cpu")
@@ -482,7 +476,7 @@ def test_accelerate_takes_the_machine(machine: Path, monkeypatch: pytest.MonkeyP
         assert started["rdzv_endpoint"] == "10.0.0.1:29500"
 
 
-def test_accelerate_takes_fsdp2(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_accelerate_takes_fsdp2(monkeypatch):
     from accelerate.utils import FullyShardedDataParallelPlugin
 
     monkeypatch.setattr(os, "environ", dict(os.environ))
@@ -505,9 +499,7 @@ def test_accelerate_takes_fsdp2(monkeypatch: pytest.MonkeyPatch) -> None:
 # --- what a run needs -------------------------------------------------------------------------------------------------
 
 
-def test_the_document_shows_what_the_program_prints(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_document_shows_what_the_program_prints(tmp_path, monkeypatch):
     pytest.importorskip("deepspeed")
     pytest.importorskip("peft")
     monkeypatch.setenv("DS_ACCELERATOR", "cpu")
@@ -527,7 +519,7 @@ def test_the_document_shows_what_the_program_prints(
     )
 
 
-def test_activations_are_those_that_pytorch_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_activations_are_those_that_pytorch_counts(monkeypatch):
     import torch
     from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.distributed._tools.mem_tracker import MemTracker
