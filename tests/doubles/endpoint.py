@@ -136,14 +136,12 @@ class EndpointDouble(LocalServer):
         with self._lock:
             self.requests.append(request)
         if path == "/v1/models" and self.models is not None:
-            entries = self.models
-            if isinstance(entries, list):
+            reply = self.models
+            if isinstance(reply, list):
                 made = {"object": "model", "created": time.time_ns()}
-                entries = {
-                    "status": 200,
-                    "json": {"object": "list", "data": [made | entry for entry in entries]},
-                }
-            self._send(handler, entries)
+                listed = [made | entry for entry in self.models]
+                reply = {"status": 200, "json": {"object": "list", "data": listed}}
+            self._send(handler, reply)
             return
         if path.startswith("/v1/models/") and isinstance(self.models, list):
             model = unquote(path.removeprefix("/v1/models/"))
@@ -175,14 +173,10 @@ class EndpointDouble(LocalServer):
 
     def _send(self, handler: BaseHTTPRequestHandler, reply: dict[str, Any]) -> None:
         content = (reply["text"] if "text" in reply else json.dumps(reply["json"])).encode()
-        handler.send_response(reply["status"])
-        handler.send_header("Content-Type", reply.get("type", "application/json"))
-        handler.send_header("Content-Length", str(len(content) + reply.get("missing", 0)))
-        for name, value in reply.get("headers", {}).items():
-            handler.send_header(name, value)
+        headers = {"Content-Type": reply.get("type", "application/json")}
+        headers |= {"Content-Length": str(len(content) + reply.get("missing", 0))}
         handler.close_connection = bool(reply.get("missing"))
         try:
-            handler.end_headers()
-            handler.wfile.write(content)
+            self.send(handler, reply["status"], content, headers | reply.get("headers", {}))
         except OSError:  # the client has gone
             handler.close_connection = True

@@ -44,17 +44,21 @@ class File:
     def blob(self) -> str:
         return hashlib.sha1(b"blob %d\0" % len(self.content) + self.content).hexdigest()
 
+    @property
+    def oid(self) -> str:
+        return self.sha256 if self.lfs else self.blob
+
 
 @dataclass
 class Repo:
-    """A repository: its revisions, oldest first, and the refs besides `main`, each with its revision."""
+    """A repository: its revisions, oldest first, and its tags, each with its revision."""
 
     kind: str
     name: str
     private: bool
     revisions: dict[str, dict[str, File]] = field(default_factory=dict)
     messages: list[str] = field(default_factory=list)
-    refs: dict[str, str] = field(default_factory=dict)
+    tags: dict[str, str] = field(default_factory=dict)
 
     @property
     def head(self) -> str:
@@ -72,14 +76,18 @@ class Repo:
         self.messages.append(message)
         return name
 
-    def at(self, revision: str) -> dict[str, File]:
-        """Return the files of a revision."""
+    def named(self, revision: str) -> str:
+        """Return the full name of a revision."""
         revision = unquote(revision)
         is_main = revision in ("main", "refs/heads/main")
-        name = self.head if is_main else self.refs.get(f"refs/tags/{revision}", revision)
+        name = self.head if is_main else self.tags.get(revision, revision)
         if name not in self.revisions:
             raise Refusal(404, f"no revision {revision}", "RevisionNotFound")
-        return self.revisions[name]
+        return name
+
+    def at(self, revision: str) -> dict[str, File]:
+        """Return the files of a revision."""
+        return self.revisions[self.named(revision)]
 
 
 @dataclass
@@ -118,9 +126,8 @@ class HubDouble(LocalServer):
         home.mkdir(parents=True, exist_ok=True)
         names = ("PATH", "PYTHONPATH", "OMP_NUM_THREADS", "TOKENIZERS_PARALLELISM")
         variables = {name: os.environ[name] for name in names if name in os.environ}
-        variables |= {"HF_ENDPOINT": self.url, "HF_HUB_DISABLE_XET": "1"}
-        variables |= {"HOME": str(home), "HF_HOME": str(home / "hf")}
-        return variables | ({"HF_TOKEN": token} if token else {})
+        variables |= {"HF_ENDPOINT": self.url, "HF_HUB_DISABLE_XET": "1", "HF_TOKEN": token or ""}
+        return variables | {"HOME": str(home), "HF_HOME": str(home / "hf")}
 
     def add(self, kind: str, name: str, folder: Path, tag: str | None = None) -> str:
         """Commit a folder as a repository's only files; return the revision's name."""
@@ -132,7 +139,7 @@ class HubDouble(LocalServer):
         }
         revision = repo.commit(files, f"add {folder.name}")
         if tag:
-            repo.refs[f"refs/tags/{tag}"] = revision
+            repo.tags[tag] = revision
         return revision
 
     def serve(self, handler: BaseHTTPRequestHandler) -> None:
@@ -141,16 +148,14 @@ class HubDouble(LocalServer):
             self.requests.append((handler.command, path))
             fault = self._fault(handler.command, path)
         try:
-            body = handler.rfile.read(int(handler.headers.get("Content-Length") or 0))
+            body = self.body(handler)
             if fault is not None:
                 raise Refusal(fault.status, "so says the double")
             with self._lock:
                 answer = self._answer(handler, path, body)
             self._send(handler, answer)
         except Refusal as refusal:
-            headers = {"X-Error-Message": str(refusal)} | (
-                {"X-Error-Code": refusal.code} if refusal.code else {}
-            )
+            headers = {"X-Error-Message": str(refusal), "X-Error-Code": refusal.code or ""}
             self._send(handler, (refusal.status, {"error": str(refusal)}, headers))
 
     def _fault(self, method: str, path: str) -> Fault | None:
@@ -165,12 +170,7 @@ class HubDouble(LocalServer):
         if not isinstance(content, bytes):
             headers = {"Content-Type": "application/json", **headers}
             content = json.dumps(content).encode()
-        handler.send_response(status)
-        for name, value in {"Content-Length": str(len(content)), **headers}.items():
-            handler.send_header(name, value)
-        handler.end_headers()
-        if handler.command != "HEAD":
-            handler.wfile.write(content)
+        self.send(handler, status, content, headers)
 
     def _answer(self, handler: BaseHTTPRequestHandler, path: str, body: bytes) -> tuple:
         token = (handler.headers.get("Authorization") or "").removeprefix("Bearer ") or None
@@ -183,7 +183,8 @@ class HubDouble(LocalServer):
         if path.startswith("/lfs/") and handler.command == "PUT":
             return self._store(path.removeprefix("/lfs/"), body)
         if match := BATCH.fullmatch(path):
-            self._writable(self._repo(match, token), token)
+            self._repo(match, token)
+            self._writable(token)
             objects = [self._object(each) for each in json.loads(body)["objects"]]
             return 200, {"transfer": "basic", "objects": objects}, {}
         if match := RESOLVE.fullmatch(path):
@@ -198,13 +199,12 @@ class HubDouble(LocalServer):
             raise Refusal(401 if token is None else 404, "Repository not found", "RepoNotFound")
         return repo
 
-    def _writable(self, repo: Repo, token: str | None) -> None:
-        if token != WRITER:
-            raise Refusal(403, "this token only reads")
-
-    def _create(self, wanted: dict[str, Any], token: str | None) -> tuple:
+    def _writable(self, token: str | None) -> None:
         if token != WRITER:
             raise Refusal(401 if token is None else 403, "this token only reads")
+
+    def _create(self, wanted: dict[str, Any], token: str | None) -> tuple:
+        self._writable(token)
         kind, name = wanted.get("type") or "model", f"{wanted['organization']}/{wanted['name']}"
         url = f"{self.url}/{'' if kind == 'model' else kind + 's/'}{name}"
         repo = self.repos[kind, name] = Repo(kind, name, wanted.get("visibility") == "private")
@@ -228,7 +228,7 @@ class HubDouble(LocalServer):
     def _api(self, repo: Repo, rest: str, token: str | None, handler: Any, body: bytes) -> tuple:
         parts = rest.strip("/").split("/")
         if parts[0] in ("preupload", "commit"):
-            self._writable(repo, token)
+            self._writable(token)
         match [handler.command, *parts]:
             case ["GET", ""] | ["GET", "revision", _]:
                 return 200, self._info(repo, parts[-1] or "main"), {}
@@ -247,10 +247,9 @@ class HubDouble(LocalServer):
         raise Refusal(404, "no such page")
 
     def _info(self, repo: Repo, revision: str) -> dict[str, Any]:
-        files = repo.at(revision)
-        name = next(name for name, held in repo.revisions.items() if held is files)
-        siblings = [{"rfilename": path} for path in files]
-        return {"id": repo.name, "sha": name, "private": repo.private, "siblings": siblings}
+        siblings = [{"rfilename": path} for path in repo.at(revision)]
+        about = {"id": repo.name, "sha": repo.named(revision), "private": repo.private}
+        return about | {"siblings": siblings}
 
     def _commit(self, repo: Repo, lines: list[dict[str, Any]]) -> tuple:
         files, header = dict(repo.files), lines[0]["value"]
@@ -275,9 +274,7 @@ class HubDouble(LocalServer):
         if match["path"] not in files:
             raise Refusal(404, "Entry not found", "EntryNotFound")
         file = files[match["path"]]
-        name = next(name for name, held in repo.revisions.items() if held is files)
-        etag = f'"{file.sha256 if file.lfs else file.blob}"'
-        headers = {"ETag": etag, "X-Repo-Commit": name}
+        headers = {"ETag": f'"{file.oid}"', "X-Repo-Commit": repo.named(match["revision"])}
         return 200, file.content, {"Content-Type": "application/octet-stream", **headers}
 
 
@@ -292,5 +289,5 @@ def _mode(wanted: dict[str, Any], files: dict[str, File]) -> dict[str, Any]:
     mode = "lfs" if wanted["path"].endswith(LARGE) else "regular"
     answer = {"path": wanted["path"], "uploadMode": mode, "shouldIgnore": False}
     if file := files.get(wanted["path"]):
-        answer["oid"] = file.sha256 if file.lfs else file.blob
+        answer["oid"] = file.oid
     return answer

@@ -40,3 +40,17 @@ class LocalServer:
 
     def serve(self, handler: BaseHTTPRequestHandler) -> None:
         raise NotImplementedError
+
+    def body(self, handler: BaseHTTPRequestHandler) -> bytes:
+        """Return what a client sent."""
+        return handler.rfile.read(int(handler.headers.get("Content-Length") or 0))
+
+    def send(
+        self, handler: BaseHTTPRequestHandler, status: int, content: bytes, headers: dict[str, str]
+    ) -> None:
+        handler.send_response(status)
+        for name, value in {"Content-Length": str(len(content)), **headers}.items():
+            handler.send_header(name, value)
+        handler.end_headers()
+        if handler.command != "HEAD":
+            handler.wfile.write(content)

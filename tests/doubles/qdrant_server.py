@@ -14,6 +14,11 @@ from urllib.parse import urlsplit
 from doubles.local_server import LocalServer
 
 
+def plain(record: Any) -> Any:
+    """Return a record of the client as JSON has it."""
+    return record.model_dump(mode="json")
+
+
 class QdrantServer(LocalServer):
     """A server at `url` until it is left; with a `key` it refuses requests without it."""
 
@@ -24,24 +29,15 @@ class QdrantServer(LocalServer):
         self.key, self.requests, self.memory = key, [], QdrantClient(":memory:")
 
     def serve(self, handler: BaseHTTPRequestHandler) -> None:
-        body = json.loads(
-            handler.rfile.read(int(handler.headers.get("Content-Length") or 0)) or "{}"
-        )
+        body = json.loads(self.body(handler) or "{}")
+        status, content = 401, {"status": {"error": "Must provide an API key"}}
         with self._lock:
-            if self.key not in (None, handler.headers.get("api-key")):
-                status, content = 401, {"status": {"error": "Must provide an API key"}}
-            else:
+            if self.key in (None, handler.headers.get("api-key")):
                 self.requests.append((handler.command, urlsplit(handler.path).path, body))
-                status, content = (
-                    200,
-                    {"result": self.result(*self.requests[-1]), "status": "ok", "time": 0.0},
-                )
+                result = self.result(*self.requests[-1])
+                status, content = 200, {"result": result, "status": "ok", "time": 0.0}
         data = json.dumps(content).encode()
-        handler.send_response(status)
-        handler.send_header("Content-Type", "application/json")
-        handler.send_header("Content-Length", str(len(data)))
-        handler.end_headers()
-        handler.wfile.write(data)
+        self.send(handler, status, data, {"Content-Type": "application/json"})
 
     def result(self, method: str, path: str, body: dict[str, Any]) -> Any:
         from qdrant_client import models
@@ -52,31 +48,22 @@ class QdrantServer(LocalServer):
                 return {"exists": self.memory.collection_exists(collection)}
             case "PUT", "":
                 created = models.CreateCollection(**body)
-                return self.memory.create_collection(
-                    collection, created.vectors, metadata=created.metadata
-                )
+                more = {"metadata": created.metadata}
+                return self.memory.create_collection(collection, created.vectors, **more)
             case "GET", "":
-                return self.memory.get_collection(collection).model_dump(mode="json")
+                return plain(self.memory.get_collection(collection))
             case "POST", "points/count":
                 return {"count": self.memory.count(collection).count}
             case "PUT", "points":
                 points = [models.PointStruct(**point) for point in body["points"]]
-                return self.memory.upsert(collection, points).model_dump(mode="json")
+                return plain(self.memory.upsert(collection, points))
             case "POST", "points/scroll":
-                points, offset = self.memory.scroll(
-                    collection, limit=body["limit"], offset=body.get("offset")
-                )
-                return {
-                    "points": [point.model_dump(mode="json") for point in points],
-                    "next_page_offset": offset,
-                }
+                where = {"limit": body["limit"], "offset": body.get("offset")}
+                points, offset = self.memory.scroll(collection, **where)
+                return {"points": [*map(plain, points)], "next_page_offset": offset}
             case "POST", "points/query/batch":
                 assert all(search["params"]["exact"] for search in body["searches"])
-                asked = [
-                    models.QueryRequest(**{**search, "params": None}) for search in body["searches"]
-                ]
-                return [
-                    answer.model_dump(mode="json")
-                    for answer in self.memory.query_batch_points(collection, asked)
-                ]
+                wanted = [search | {"params": None} for search in body["searches"]]
+                asked = [models.QueryRequest(**search) for search in wanted]
+                return [*map(plain, self.memory.query_batch_points(collection, asked))]
         raise AssertionError(f"the double has no answer to {method} {path}")
