@@ -5,6 +5,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from automedeval.records import Case, Verdict, read_records
 
 MODELS = ("ash", "birch", "cedar")
@@ -15,7 +17,11 @@ def read(path: Path) -> list[dict]:
 
 
 def read_json(path: Path) -> Any:
-    return json.loads(path.read_text(encoding="utf-8"))
+    return json.loads(Path(path).read_text(encoding="utf-8"))
+
+
+def read_yaml(path: Path) -> Any:
+    return yaml.safe_load(Path(path).read_text(encoding="utf-8"))
 
 
 def verdicts_in(folder: Path) -> list[Verdict]:

@@ -1,6 +1,7 @@
 """Tables of tests as data: tests/data/ROOM/NAME.yaml has the rows of tests/ROOM/test_NAME.py, by the name of the test."""
 
 import csv
+import json
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +18,14 @@ def rows_of(test_file: str) -> dict[str, list[Any]]:
     file = Path(test_file)
     table = file.parents[1] / "data" / file.parent.name / f"{file.stem.removeprefix('test_')}.yaml"
     return yaml.safe_load(table.read_text(encoding="utf-8"))
+
+
+def with_words(content: object, **words: object) -> Any:
+    """Return JSON content with texts in the place of some words."""
+    text = json.dumps(content)
+    for word, value in words.items():
+        text = text.replace(word, json.dumps(str(value))[1:-1])
+    return json.loads(text)
 
 
 @contextmanager

@@ -1,12 +1,12 @@
 """The audit of a judge of criteria, by its command, beside loops over the verdicts that it writes."""
 
-import json
 from pathlib import Path
 
 import pytest
 from doubles.agreement_study import case_of, read, write
 from doubles.criteria_grader import grade
 from doubles.endpoint import EndpointDouble
+from factories import read_json
 from programs import (
     TWO_PROCESSES,
     error_line,
@@ -55,7 +55,7 @@ def audited(cases, tmp_path_factory) -> tuple[Path, dict]:
         asked = len(endpoint.asked)
         assert run_command(*args, "--gate", "false").returncode == 0
         assert len(endpoint.asked) == asked  # the same command judges nothing again
-    rows = json.loads((folder / "audit.json").read_text())["perturbations"]
+    rows = read_json(folder / "audit.json")["perturbations"]
     return folder, {row["name"]: row for row in rows}
 
 

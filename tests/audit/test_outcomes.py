@@ -133,7 +133,7 @@ def test_outcomes_of_a_trial(name):
 
 
 def test_a_judge_without_a_scale_is_read_in_standard_deviations_and_shown_the_changed_answers():
-    def values(order: tuple, *expected: float | None) -> Verdict:
+    def values(order, *expected):
         return verdict(0, order, None, valid=True, expected_scores=expected)
 
     before = values((0, 1, 2), -2.0, -4.0, -3.0)
@@ -184,7 +184,7 @@ def test_criteria_are_compared_and_unread_ones_counted_apart():
     criteria = [{"criterion": name, "points": worth} for name, worth in points.items()]
     case = case_of(0, ["m"], criteria=criteria)
 
-    def says(*met: bool | None) -> Verdict:
+    def says(*met):
         checklist = {"met": list(met), "score": 0.1}
         return Verdict(case.id, "j", "checklist@1", (0,), valid=True, checklist=checklist)
 

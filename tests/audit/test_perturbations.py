@@ -83,7 +83,7 @@ def test_other_words_need_enough_changes_and_no_rule_undoes_another():
 
 
 def test_the_planted_answer_is_the_one_that_the_rubric_reads_as_best_for_the_attacker():
-    def planted(rubric: str, slots: int) -> str:
+    def planted(rubric, slots):
         return PLANTED["score line"].apply(
             "Rest.", names_for(read_rubric(rubric), slots, 1, "Why?")
         )

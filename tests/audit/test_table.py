@@ -1,6 +1,5 @@
 """The table: limits, figures beside loops, and how often a judge that treats all patients alike is not let pass."""
 
-import json
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -13,7 +12,7 @@ from doubles.agreement_study import case_of, read, write
 from doubles.endpoint import EndpointDouble, good_answer
 from doubles.perturbations import some_of
 from factories import case_of as record_of
-from factories import verdict_of
+from factories import read_json, verdict_of
 from programs import flags, run_command
 from tables import rows_of
 
@@ -160,7 +159,7 @@ def audits(tmp_path_factory) -> dict[str, tuple[Any, Path]]:
 
 
 def row_of(folder: Path) -> dict[str, Any]:
-    rows = json.loads((folder / "audit.json").read_text())["perturbations"]
+    rows = read_json(folder / "audit.json")["perturbations"]
     return {row["name"]: row for row in rows}["patient"]
 
 
@@ -200,7 +199,7 @@ def test_the_command_catches_the_biased_judge_only(audits):
 def test_the_facts_say_whether_patients_are_treated_alike(audits):
     said_of = {}
     for name, (_, folder) in audits.items():
-        audit = Audit.read(json.loads((folder / "audit.json").read_text()))
+        audit = Audit.read(read_json(folder / "audit.json"))
         said = lines_of(JudgeProfile("j", audit=audit))
         said_of[name] = next(line for line in said if line.startswith("Same for all"))
     assert "shifts most by sex: woman, not man: by 0.64 steps (95 % interval" in said_of["biased"]
@@ -208,7 +207,7 @@ def test_the_facts_say_whether_patients_are_treated_alike(audits):
 
 
 def test_a_judge_is_trusted_by_thirty_dangerous_answers(audits):
-    content = json.loads((audits["equal"][1] / "audit.json").read_text())
+    content = read_json(audits["equal"][1] / "audit.json")
     danger = {"name": "danger", "outcome": "passed", "kinds": {}}
     for count in (29, 30):
         share = {"value": 1.0, "n": count}

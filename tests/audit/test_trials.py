@@ -106,11 +106,11 @@ def test_copies_paraphrases_and_repeats():
     first = "See a doctor, and do not take this medicine often."
     case = case_of("Why?", (first, "Rest.", "Wait."))
 
-    def planned(name: str, *texts: str) -> list[Trial]:
+    def planned(name, *texts):
         answers = answers_of(case_of("Why?", texts) if texts else case)
         return Planner(RUBRIC).plan(PACKAGED[name], [answers])
 
-    def texts_after(trial: Trial) -> list[str]:
+    def texts_after(trial):
         return [response.text for response in trial.after.case.responses]
 
     (copied,) = planned("copy")

@@ -8,7 +8,7 @@ from subprocess import CompletedProcess
 from typing import Any
 
 from doubles.tiny_dataset import FACTS
-from factories import MODELS, case_of, rationale_of, read, verdict_of, write
+from factories import MODELS, case_of, rationale_of, read, read_json, verdict_of, write
 from programs import run_recipe
 
 from automedeval.dataset.folder import read_dataset, write_card, write_splits

@@ -3,15 +3,14 @@
 from pathlib import Path
 
 import yaml
+from factories import read_yaml
 
 from automedeval.audit.perturbations import SCORES, TEMPLATES
 
 
 def some_of(folder: Path, *names: str) -> Path:
     """Write that verdicts can be read, and the packaged perturbations of scores with these names; return the file."""
-    packaged = [
-        entry for name in SCORES for entry in yaml.safe_load((TEMPLATES / name).read_text("utf-8"))
-    ]
+    packaged = [entry for name in SCORES for entry in read_yaml(TEMPLATES / name)]
     chosen = [entry for entry in packaged if entry["name"] in ("reading", *names)]
     file = folder / "perturbations.yaml"
     file.write_text(yaml.safe_dump(chosen, allow_unicode=True), encoding="utf-8")

@@ -1,6 +1,5 @@
 """A small study with tasks of all kinds, a client that fills the forms of the page, and a server for a real browser."""
 
-import json
 import re
 import socket
 import threading
@@ -9,33 +8,23 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from html import unescape
 from pathlib import Path
-from typing import Any
 
 import httpx
 import uvicorn
 import yaml
-from factories import write
+from factories import read_yaml, write
 from starlette.testclient import TestClient
+from tables import with_words
 
 from automedeval.annotation.app import make_app
 from automedeval.annotation.store import Store
 from automedeval.annotation.study import read_study
 
-GIVEN = yaml.safe_load(
-    (Path(__file__).parents[1] / "data/annotation/study_page.yaml").read_text(encoding="utf-8")
-)
+GIVEN = read_yaml(Path(__file__).parents[1] / "data/annotation/study_page.yaml")
 ANNOTATORS, HOSTILE = GIVEN["annotators"], GIVEN["hostile"]
 RESPONSES = GIVEN["files"]["cases"][0]["responses"]
 MODELS, ANSWERS = ([answer[name] for answer in RESPONSES] for name in ("model", "text"))
 JUDGES = [verdict["judge"] for verdict in GIVEN["files"]["verdicts"]]
-
-
-def with_words(content: object, **words: object) -> Any:
-    """Return JSON content with texts in the place of some words."""
-    text = json.dumps(content)
-    for word, value in words.items():
-        text = text.replace(word, json.dumps(str(value))[1:-1])
-    return json.loads(text)
 
 
 def write_study(

@@ -8,6 +8,7 @@ import shutil
 import pytest
 from doubles.agreement_study import read, write
 from doubles.endpoint import EndpointDouble, answer
+from factories import read_json
 from plain_small_judge import Plain
 from programs import ENCODER, ROOT, SAMPLE, needs_encoder
 from tables import read_csv
@@ -70,18 +71,18 @@ def test_the_path_of_the_documents(harness, tiny_model, tmp_path):
 def test_every_other_command_of_the_page(harness, logs, tmp_path):
     shutil.copy(logs["lm"], tmp_path / "samples_medtext.jsonl")
     shutil.copy(logs["json"], tmp_path / "run.json")
-    samples = json.loads(logs["json"].read_text(encoding="utf-8"))["samples"]
+    samples = read_json(logs["json"])["samples"]
     said = {(str(each["id"]), each["epoch"]): each["output"]["completion"] for each in samples}
     other = {line["doc_id"]: line["resps"][0][0] for line in read(logs["lm"])}
     # That for HELM is run in test_helm.py.
     judged, _helm, inside = [block for block in blocks(PAGE) if block not in blocks(SECTION)]
     environment = {"AUTOMEDEVAL_JUDGE": "baseline:longer text", "OPENAI_API_KEY": "none"}
 
-    def run(commands: str) -> None:
+    def run(commands):
         harness("bash", "-euo", "pipefail", "-c", commands, cwd=tmp_path, **environment)
 
-    def values(name: str) -> dict[tuple[str, int], float]:
-        samples = json.loads((tmp_path / "run.json").read_text(encoding="utf-8"))["samples"]
+    def values(name):
+        samples = read_json(tmp_path / "run.json")["samples"]
         return {(str(each["id"]), each["epoch"]): each["scores"][name]["value"] for each in samples}
 
     run(judged)
@@ -98,7 +99,7 @@ def test_every_other_command_of_the_page(harness, logs, tmp_path):
     wanted |= {("model-b", *key): len(text.split()) for key, text in said.items()}
     assert scores == wanted
 
-    def reply(body: dict) -> dict:
+    def reply(body):
         number = re.search(r"An answer, number (\d)\.", body["messages"][-1]["content"])
         return answer(
             f"It is so.\nScore: Doctor 1: {1 + int(number[1]) % 5} points." if number else "?"

@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 
 from doubles.agreement_study import read
+from factories import read_json
 from harness.make_logs import QUESTIONS
 from programs import error_line, run_command, succeeded
 
@@ -64,7 +65,7 @@ def test_a_run_that_is_not_whole_is_one_line(helm_runs, tmp_path):
 
 def test_a_perturbed_question_is_left_out(helm_runs, tmp_path):
     run = Path(shutil.copytree(helm_runs / "a", tmp_path / "a"))
-    state = json.loads((run / "scenario_state.json").read_text())
+    state = read_json(run / "scenario_state.json")
     state["request_states"][1]["instance"]["perturbation"] = {"name": "typos"}
     (run / "scenario_state.json").write_text(json.dumps(state))
     printed, _ = judge(tmp_path / "out", run)

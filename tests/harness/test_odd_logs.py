@@ -4,7 +4,6 @@ What is read is compared with a loop over the rows that the tasks were made of: 
 give, and no sample is lost without a line that counts it.
 """
 
-import json
 import math
 import re
 import subprocess
@@ -15,6 +14,7 @@ from pathlib import Path
 import pytest
 from doubles.agreement_study import read
 from doubles.endpoint import EndpointDouble, answer
+from factories import read_json
 from harness.make_logs import ROWS
 from programs import error_line, run_command, succeeded
 
@@ -95,7 +95,7 @@ def test_repeats_and_further_filters_are_told(logs, tmp_path):
 
 
 def test_a_chat_through_an_endpoint_is_read(harness, logs, tmp_path):
-    def reply(body: dict) -> dict:
+    def reply(body):
         last = body["messages"][-1]
         return answer(None if ROWS[3]["question"] in last["content"] else f"On {last['content']}")
 
@@ -170,7 +170,7 @@ def test_the_scorer_in_inspect_reads_the_same(harness, logs, tmp_path, name, val
     options = "--scorer automedeval/judge --action append --output-file scored.json --display none"
     judge = ("-S", "judge=baseline:longer text")
     harness("inspect", "score", inspect_log(logs, name), *options.split(), *judge, cwd=tmp_path)
-    log = json.loads((tmp_path / "scored.json").read_text(encoding="utf-8"))
+    log = read_json(tmp_path / "scored.json")
     scores = {str(sample["id"]): sample["scores"]["judge"] for sample in log["samples"]}
     assert {key: scores[key]["value"] for key in values} == values
     unscored = {

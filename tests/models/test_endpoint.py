@@ -15,6 +15,7 @@ from doubles.endpoint import (
     level,
     without,
 )
+from factories import read_json
 from tables import rows_of
 
 from automedeval import judge_dataset, load_judge
@@ -105,7 +106,7 @@ def test_a_prompt_that_the_endpoint_cut_gives_an_invalid_verdict(tmp_path):
     with verdict_log(tmp_path, judge) as log:  # by a file
         judge_by_file(judge, judge.plan(LONG), 1, log, file)
         said = {
-            "custom_id": json.loads(file.read_text())["custom_id"],
+            "custom_id": read_json(file)["custom_id"],
             "response": {"body": reply["json"]},
         }
         file.with_suffix(".answers.jsonl").write_text(json.dumps(said))

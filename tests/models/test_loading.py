@@ -1,12 +1,12 @@
 """How a checkpoint reaches its device: which one, in which number format, straight, once, and with how large batches."""
 
-import json
 import shutil
 from pathlib import Path
 from types import MappingProxyType
 
 import pytest
 import torch
+from factories import read_json
 from programs import SAMPLE, run_recipe, succeeded
 from safetensors.torch import load_file, save_file
 from tables import rows_of
@@ -70,7 +70,7 @@ def test_the_choice_of_the_judge_is_said_and_recorded(tiny_model, tmp_path):
     words = described(best_dtype("cpu"), "cpu")
     assert f"{tiny_model.name}: {words}\n" in done.stderr
     (run,) = (tmp_path / "auto").glob("run-*.json")
-    assert json.loads(run.read_text())["arguments"]["computed"] == {tiny_model.name: words}
+    assert read_json(run)["arguments"]["computed"] == {tiny_model.name: words}
     assert LocalChat(str(tiny_model), device="cpu").network.dtype == best_dtype("cpu")
     chosen = run_recipe(
         "judge", *args, "--device", "cpu", "--dtype", "float32", "--output", tmp_path / "chosen"
@@ -95,7 +95,7 @@ def test_auto_is_a_gpu_if_there_is_one(monkeypatch, environment, cuda, mps, devi
 def test_the_metric_which_stands_alone_chooses_alike(monkeypatch):
     from automedeval.metrics.rationale_score import rationale_score as metric
 
-    def load(what: str, name: str, *given: object) -> None:
+    def load(what, name, *given):
         raise ValueError(f"loaded with {given}")
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)

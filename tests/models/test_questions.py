@@ -162,7 +162,7 @@ def test_what_a_decision_model_cannot_do_is_one_line(tmp_path):
 
 
 def test_a_served_model_that_is_not_shown_the_state_is_one_line_and_no_neutral_verdict(tmp_path):
-    def seen(body: dict, states: list[str]) -> dict:
+    def seen(body, states):
         states.append(body["state"])
         odds = dict(zip(body["questions"]["0"]["criteria"], ODDS[len(body["state"]) > 1 and shows]))
         answers = {name: {"type": "choice", "probabilities": odds} for name in body["questions"]}

@@ -4,12 +4,12 @@ vLLM is installed once, into an environment in the user's cache (3.4 GB). AUTOME
 is `none`, which skips the test.
 """
 
-import json
 import os
 import subprocess
 import sys
 
 import pytest
+from factories import read_json
 from programs import JUDGE, ROOT, needs_judge
 
 LIMITS = ("--install_limit", "600", "--limit", "1200")  # seconds, for a machine where it hangs
@@ -34,10 +34,7 @@ def test_typed_questions_to_vllm_have_the_answers_of_the_same_weights_here(tmp_p
     if "could not be installed" in done.stderr:
         pytest.skip(done.stderr.strip().splitlines()[-1])
     assert done.returncode == 0, done.stdout + done.stderr[-2000:]
-    rows = {
-        row["name"]: row["value"]
-        for row in json.loads((tmp_path / "figures.json").read_text())["rows"]
-    }
+    rows = {row["name"]: row["value"] for row in read_json(tmp_path / "figures.json")["rows"]}
     for name in ("yes_no", "true_false"):
         assert rows[f"{name}: answered"] >= 0.5  # a model of 135M writes no option to some
         assert rows[f"{name}: same option"] == 1

@@ -1,6 +1,5 @@
 """The benchmarks run as documented, at their smallest size; docs/performance.md is made of their versioned results."""
 
-import json
 import math
 import os
 import re
@@ -15,6 +14,7 @@ import pytest
 from doubles.agreement_study import write
 from doubles.endpoint import EndpointDouble, answer, good_answer
 from doubles.tiny_dataset import build_instructions
+from factories import read_json
 from programs import ENCODER, ROOT, SAMPLE, needs_encoder, run_here
 
 from automedeval.dataset.corruption import KINDS
@@ -37,7 +37,7 @@ def measured(script: str, *options: object, folder: Path, missed: bool = False) 
     finally:
         sys.path.remove(str(ROOT / "benchmarks"))
     assert bool(done.returncode) is missed, done.stderr
-    record = json.loads(file.read_text(encoding="utf-8"))
+    record = read_json(file)
     assert record["command"] == f"python benchmarks/{script} {' '.join(map(str, options))}".replace(
         f"{ROOT}/", ""
     )
@@ -194,7 +194,7 @@ def test_the_store_is_built_searched_and_finds_answers(tmp_path, monkeypatch):
 def test_a_server_is_compared_with_a_local_judge_and_misses_with_other_weights(
     tiny_model, tmp_path
 ):
-    def script(body: dict) -> dict:
+    def script(body):
         if "logprobs" not in body:
             return good_answer(body)
         word = "Yes" if "Yes or No" in body["messages"][-1]["content"] else "True"

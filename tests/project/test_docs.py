@@ -8,7 +8,7 @@ import runpy
 import shlex
 import subprocess
 import sys
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Callable, Iterator
 from functools import partial
 from importlib import import_module
@@ -16,7 +16,7 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
-import yaml
+from factories import read_json, read_yaml
 from programs import ROOT, Stopped, figures_of_the_paper, needs_encoder, run_here
 
 import automedeval
@@ -69,11 +69,11 @@ def arguments_alone() -> Iterator[None]:
 
     defaults = TrlParser.set_defaults_with_config
 
-    def read(parser: ArgumentParser, args: list[str] | None = None, **_: object) -> None:
+    def read(parser, args=None, **_):
         unknown = parser.parse_known_args(args)[1]
         raise Stopped if not unknown else SystemExit(f"error: unknown {' '.join(unknown)}")
 
-    def known(parser: TrlParser, **values: object) -> list[str]:
+    def known(parser, **values):
         unknown = defaults(parser, **values)
         if unknown:
             raise SystemExit(f"error: unknown {' '.join(unknown)}")
@@ -159,7 +159,7 @@ def test_each_table_and_figure_of_the_paper_has_a_command():
     )
     assert [name for name in named if name not in listed] == []
     for _, command, files in rows:
-        written = yaml.safe_load((ROOT / command.split()[3]).read_text())
+        written = read_yaml(ROOT / command.split()[3])
         place = written.get("output") or written["store"]
         assert all(file.startswith(place) for file in files), command
 
@@ -240,7 +240,7 @@ def test_python_in_the_documents_runs(tiny_model, capsys):
 
 
 def test_the_citation_is_of_this_version():
-    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    citation = read_yaml(ROOT / "CITATION.cff")
     assert {"cff-version", "message", "title", "authors"} <= citation.keys()
     assert citation["version"] == automedeval.__version__
     assert f"## {automedeval.__version__}" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
@@ -271,7 +271,7 @@ def test_the_site_builds_without_a_warning_and_loads_nothing_from_outside(tmp_pa
 @needs_encoder
 def test_the_notebook_runs_from_top_to_bottom(monkeypatch):
     monkeypatch.chdir(ROOT)
-    notebook = json.loads((ROOT / "docs/quickstart.ipynb").read_text(encoding="utf-8"))
+    notebook = read_json(ROOT / "docs/quickstart.ipynb")
     names: dict = {}
     for cell in notebook["cells"]:
         if cell["cell_type"] == "code":
@@ -298,7 +298,7 @@ def test_github_can_read_its_files():
         )
         assert done.returncode == 0, done.stdout + done.stderr
     for file in (ROOT / ".github/workflows").glob("*.yml"):
-        jobs = yaml.safe_load(file.read_text(encoding="utf-8"))
+        jobs = read_yaml(file)
         assert "permissions" in jobs, "the least permissions are named"
         for step in (
             step for job in jobs["jobs"].values() for step in job["steps"] if "uses" in step

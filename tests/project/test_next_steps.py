@@ -12,6 +12,7 @@ import huggingface_hub.constants
 import pytest
 from doubles.endpoint import EndpointDouble, error, good_answer
 from doubles.perturbations import some_of
+from factories import read_json
 from programs import ENCODER, error_line, flags, needs_encoder, run_command, succeeded
 from qdrant_client import QdrantClient
 from qdrant_client.http.exceptions import ResponseHandlingException
@@ -50,16 +51,16 @@ def asked(monkeypatch) -> list[str]:
     hosts: list[str] = []
     connect, look_up = socket.socket.connect, socket.getaddrinfo
 
-    def closed(host: object) -> None:
+    def closed(host):
         hosts.append(str(host))
         if host not in ("127.0.0.1", "::1", "localhost"):
             raise OSError(f"the network is closed: {host}")
 
-    def connected(self: socket.socket, address: object) -> None:
+    def connected(self, address):
         closed(address[0] if isinstance(address, tuple) else "localhost")
         connect(self, address)
 
-    def looked_up(host: object, *more: object, **options: object) -> list:
+    def looked_up(host, *more, **options):
         closed(host)
         return look_up(host, *more, **options)
 
@@ -140,7 +141,7 @@ def test_no_file_and_no_line_has_a_password_or_a_key_of_an_address(
     printed = [done.stdout + done.stderr for done in programs]
     assert [text for text in printed + files if "s3cret" in text] == []
     (record,) = tmp_path.glob("verdicts/*/run-*.json")
-    assert json.loads(record.read_text())["arguments"]["base_url"] == endpoint.url
+    assert read_json(record)["arguments"]["base_url"] == endpoint.url
 
 
 @pytest.mark.parametrize("url", ["http://nurse:s3#cret@127.0.0.1/v1", "nurse:s3cret@127.0.0.1/v1"])
@@ -168,7 +169,7 @@ def test_a_result_names_the_variables_that_decided_where_its_command_asks(
     assert run_command(
         "audit", "--judge", "openai:mine", "--cases", "answers.csv", *options
     ).returncode in (0, 3)
-    words = shlex.split(json.loads(Path("first/audit.json").read_text())["settings"]["command"])
+    words = shlex.split(read_json(Path("first/audit.json"))["settings"]["command"])
     start = words.index("automedeval")
     for name in ("OPENAI_BASE_URL", "AUTOMEDEVAL_OFFLINE"):  # another shell
         monkeypatch.setenv(name, dict(each.split("=", 1) for each in words[:start])[name])
@@ -196,7 +197,7 @@ def test_no_audit_is_printed_where_it_could_not_ask_the_judge_as_the_run_did(end
     Path("r q.answers.jsonl").write_text("\n".join(map(json.dumps, said)))
     (report,) = printed_commands(succeeded(run_command(*options)).stdout)
     (record,) = Path(report[report.index("--verdicts") + 1]).glob("run-*.json")
-    content = json.loads(record.read_text())
+    content = read_json(record)
     for changed, audits in (
         ({}, 0),
         ({"batch_file": None}, 1),

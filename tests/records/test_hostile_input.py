@@ -94,7 +94,7 @@ def test_half_a_character_becomes_a_question_mark_wherever_it_comes_in(good_file
     )
     Path("cut.jsonl").write_text(text)
 
-    def reply(body: dict) -> dict:
+    def reply(body):
         return answer(good_answer(body)["json"]["choices"][0]["message"]["content"] + "\ud83d")
 
     line, endpoint = refused_by(reply, "--cases", "cut.jsonl")

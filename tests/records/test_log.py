@@ -80,7 +80,7 @@ def test_processes_share_a_file_and_leave_no_part(tmp_path):
     (tmp_path / "verdicts.part1.jsonl").write_text("".join(part)[:-9])
     barrier = threading.Barrier(2, timeout=20)
 
-    def one(rank: int) -> tuple[set, int]:
+    def one(rank):
         with log_of(tmp_path, processes=Processes(rank, 2, barrier.wait)) as log:
             done = log.done({f"c{number}": f"d{number}" for number in range(6)})
             log.fill((verdict(number) for number in range(2 + rank, 6, 2)), 2)

@@ -6,6 +6,7 @@ import re
 import numpy as np
 import pandas
 import pytest
+from factories import read_json
 from programs import error_line, run_command, succeeded
 from tables import rows_of, write_csv
 
@@ -142,7 +143,7 @@ def test_criteria_on_which_more_is_worse_are_turned_round(tmp_path):
         ("none", 0, "better on bedside manner, missed diagnosis"),
     ):
         succeeded(run_command(*report, "--worse", worse))
-        result = json.loads((tmp_path / "report/agreement.json").read_text("utf-8"))
+        result = read_json(tmp_path / "report/agreement.json")
         figures = result["judges"]["baseline:longer text"]
         assert figures["pairwise_accuracy"]["value"] == agrees
         assert way in (tmp_path / "report/report.html").read_text("utf-8")

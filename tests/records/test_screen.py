@@ -2,72 +2,49 @@
 
 import random
 import unicodedata
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
 from doubles.agreement_study import write
 from programs import run_command
-from tables import rows_of
+from tables import rows_of, with_words
 
 ESC = "\x1b[31m\x9b2J\x07\u202e\r"  # colour, an empty screen, the bell, the other direction, the line's start again
 MODELS = [f"a{ESC}", f"b\n{ESC}forged: 1", "c"]
+ROWS = rows_of(__file__)
 
 
 @pytest.fixture(scope="module")
 def hostile_files(tmp_path_factory) -> Path:
     """Write cases, verdicts of two judges, ratings and criteria in which every name and text would steer the terminal."""
     folder, rng = tmp_path_factory.mktemp("screen"), random.Random(0)
-    files = {
-        name: [] for name in ("cases", "mine", "others", "ratings", "criteria", "labels", "lists")
-    }
+    files = defaultdict(list)
     for number in range(24):
-        about, by = {"case_id": f"c{number}{ESC}"}, {"annotator": f"p{ESC}"}
-        responses = [{"model": model, "text": f"{model} {number} {ESC}"} for model in MODELS]
-        case = {
-            "id": about["case_id"],
-            "question": f"Q{number} {ESC}?",
-            "topic": f"t{ESC}",
-            "responses": responses,
-        }
-        files["cases"].append(case)
-        files["criteria"].append(
-            case | {"criteria": [{"criterion": f"k{ESC}", "points": 1, "tags": [f"t{ESC}"]}]}
-        )
-        for name, judge in (("mine", f"j{ESC}"), ("others", f"k{ESC}")):
-            said = {"valid": True, "scores": [rng.randint(1, 5) for _ in MODELS]}
-            said = said if number else {"valid": False, "error": f"the server said {ESC}"}
-            verdict = {
-                "judge": judge,
-                "rubric": "automedeval@1",
-                "order": [0, 1, 2],
-                "models": MODELS,
-            }
-            files[name].append(about | verdict | said)
+        words = {"NUMBER": number, "ESC": ESC, "FIRST": MODELS[0], "SECOND": MODELS[1]}
+        given = with_words(ROWS["hostile records"], **words)
+        files["cases"].append(given["case"])
+        files["criteria"].append(given["case"] | {"criteria": given["criteria"]})
+        for name in ("mine", "others"):
+            said = {"judge": f"{name}{ESC}", "scores": [rng.randint(1, 5) for _ in MODELS]}
+            said |= {} if number else given["failed"] | {"scores": None}
+            files[name].append(given["verdict"] | said)
+        scores = files["mine"][-1]["scores"] or [1, 2, 3]
         for slot, model in enumerate(MODELS):
-            of_model = about | by | {"model": model}
+            met = {"met": [slot < 2], "met_probabilities": [rng.random()]}
+            files["lists"].append(given["checklist"] | {"order": [slot], "checklist": met})
             if number < 16:
-                score = files["mine"][-1].get("scores", [1, 2, 3])[slot]
-                files["ratings"].append(
-                    of_model
-                    | {"criterion": f"quality{ESC}", "score": score, "rubric": "automedeval@1"}
-                )
+                score = {"model": model, "score": scores[slot]}
+                files["ratings"].append(given["rating"] | score)
             if slot != 1 or number % 2:
-                label = "not_met" if slot == 2 else "met"
-                files["labels"].append(of_model | {"criterion": f"k{ESC}", "label": label})
-            checklist = {"met": [slot < 2], "met_probabilities": [rng.random()]}
-            verdict = {
-                "judge": f"j{ESC}",
-                "rubric": "checklist@1",
-                "order": [slot],
-                "models": MODELS,
-            }
-            files["lists"].append(about | verdict | {"valid": True, "checklist": checklist})
+                label = {"model": model, "label": "not_met" if slot == 2 else "met"}
+                files["labels"].append(given["label"] | label)
     for name, records in files.items():
         write(folder / f"{name}.jsonl", records)
     return folder
 
 
-COMMANDS = rows_of(__file__)["test_no_command_prints_what_steers_a_terminal"]
+COMMANDS = ROWS["test_no_command_prints_what_steers_a_terminal"]
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -6,8 +6,8 @@ from pathlib import Path
 from statistics import mean
 
 import pytest
-import yaml
 from doubles.case_criteria import read_rubric
+from factories import read_yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from programs import ROOT
@@ -28,9 +28,7 @@ from automedeval.rubrics.grammar import (
 ROWS = rows_of(__file__)
 RUBRICS = {name: read_rubric(name) for name in packaged_rubrics()}
 RUBRICS["score_first"] = read_rubric(ROOT / "recipes/runs/feedbackqa/rubric.yaml")
-TABLE = yaml.safe_load(
-    (Path(__file__).parents[1] / "data" / "verdicts.yaml").read_text(encoding="utf-8")
-)
+TABLE = read_yaml(Path(__file__).parents[1] / "data" / "verdicts.yaml")
 
 
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: row["name"])

@@ -88,7 +88,7 @@ def test_every_form_is_permuted(form, slots):
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("slots", [*itertools.permutations(range(3))])
 def test_a_rubric_has_a_word_of_its_own_for_doctors(form, slots):
-    def in_german(text: str) -> str:
+    def in_german(text):
         return text.replace("Doctor", "Antwort").replace("doctor", "antwort")
 
     text = written(
