@@ -2,14 +2,14 @@
 
 import json
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Any
 
 from doubles.tiny_dataset import FACTS
 from factories import MODELS, case_of, rationale_of, read, read_json, verdict_of, write
-from programs import run_recipe
+from programs import flags, run_recipe
 
 from automedeval.dataset.folder import read_dataset, write_card, write_splits
 from automedeval.dataset.instructions import instruction
@@ -35,9 +35,8 @@ def recorded_of(verdict: Verdict, case: Case) -> Recorded:
 
 
 def slot_line(scores: Sequence[int]) -> str:
-    return "Score: " + " ".join(
-        f"Doctor {slot}: {score} points." for slot, score in enumerate(scores, 1)
-    )
+    doctors = (f"Doctor {slot}: {score} points." for slot, score in enumerate(scores, 1))
+    return f"Score: {' '.join(doctors)}"
 
 
 class Lessons:
@@ -55,11 +54,10 @@ class Lessons:
 
     def build(self, teacher: Sequence[Verdict] | None = None) -> None:
         """Write the data set of a teacher's verdicts: the last case is its test split, the others are two stages."""
-        if teacher is None:
-            made = zip(self.cases, self.record.values(), self.order.values())
-            teacher = [
-                verdict_of(case, scores, "teacher", order=order) for case, scores, order in made
-            ]
+        teacher = teacher or [
+            verdict_of(case, self.record[case.id], "teacher", order=self.order[case.id])
+            for case in self.cases
+        ]
         place = self.folder / "data"
         place.mkdir(exist_ok=True)
         rows = [
@@ -67,11 +65,11 @@ class Lessons:
             for case, verdict in zip(self.cases, teacher)
         ]
         written = write_splits(place, {"stage1": rows[:3], "stage2": rows[3:-1], "test": rows[-1:]})
-        facts = written | FACTS | {"folder": "data", "rubrics": {}, "arithmetic": ["8 cases"]}
-        write_card(place, facts)
-        self.write("cases.jsonl", [case.to_dict() for case in self.cases])
+        about = {"folder": "data", "rubrics": {}, "arithmetic": ["8 cases"]}
+        write_card(place, written | FACTS | about)
+        self.write("cases.jsonl", self.cases)
 
-    def write(self, name: str, records: list[dict]) -> Path:
+    def write(self, name: str, records: Iterable[Any]) -> Path:
         return write(self.folder / name, records)
 
     def read(self, name: str) -> list[dict]:
@@ -82,13 +80,8 @@ class Lessons:
 
     def say(self, number: int, role: str, text: str, call: int = 1) -> None:
         """Add an answer of a partner to the recording."""
-        about = {
-            "case_id": self.cases[number].id,
-            "teacher": "strong",
-            "role": role,
-            "knowledge": "none",
-        }
-        self.said.append(about | {"round": call, "text": text})
+        about = {"case_id": self.cases[number].id, "teacher": "strong", "knowledge": "none"}
+        self.said.append(about | {"role": role, "round": call, "text": text})
 
     def agree(self, number: int, scores: Sequence[int], word: str = "poor") -> None:
         """Record a first exchange in which both partners agree on these scores (in the order of the responses)."""
@@ -129,7 +122,7 @@ class Lessons:
         return {row["case_id"]: row for row in read_dataset(self.folder / "data").training}
 
     def statistics(self) -> dict[str, Any]:
-        return json.loads((self.output / "statistics.json").read_text())
+        return read_json(self.output / "statistics.json")
 
     def revisions(self) -> dict[str, dict]:
         return {record["case_id"]: record for record in self.read("round1/revisions.jsonl")}

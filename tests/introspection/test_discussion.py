@@ -1,6 +1,7 @@
 """The discussion of a mistake: what partners say, where it stands, and how many are led to their end."""
 
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -35,6 +36,13 @@ class Scripted(RecordedChat):
         self.lines, self.name, self._fingerprint = list(lines), name, name
         self.shown = []
 
+    def last(self, call):
+        """Return the last message that it received in a call, the first of them 0."""
+        return self.shown[call][-1]["content"]
+
+    def roles(self, call):
+        return [message["role"] for message in self.shown[call]]
+
     def reply(self, prompt):
         self.shown.append(prompt.messages)
         return Answer(self.lines.pop(0), usage={"prompt_tokens": 10, "completion_tokens": 1})
@@ -42,9 +50,8 @@ class Scripted(RecordedChat):
 
 def mistake_of(number=0, rationale=True):
     case = case_of(number)
-    verdict = verdict_of(
-        case, RECORD, "teacher", order=ORDER, **({} if rationale else {"rationale": None})
-    )
+    more = {} if rationale else {"rationale": None}
+    verdict = verdict_of(case, RECORD, "teacher", order=ORDER, **more)
     recorded = recorded_of(verdict, case)
     return Mistake(recorded, "relations", verdict_of(case, (1, 1, 1)))
 
@@ -57,11 +64,8 @@ def discuss(tmp_path):
     """Return what leads the discussion of one mistake by scripts, in the slots of its row, and gives it back."""
 
     def lead(suggester, reviewer, mistake=None, reviser=(), **options):
-        chats = (
-            Scripted(*suggester, name="s"),
-            Scripted(*reviewer, name="r"),
-            Scripted(*reviser, name="w"),
-        )
+        lines = {"s": suggester, "r": reviewer, "w": reviser}
+        chats = [Scripted(*said, name=name) for name, said in lines.items()]
         partners = Partners(*chats, shuffle=True, **options)
         with Journal(tmp_path / "discussion.jsonl") as journal:
             discussions = partners.open([mistake or mistake_of()], journal)
@@ -139,17 +143,17 @@ def test_accepted_at_once_and_rewritten(discuss):
     assert said.consensus
     assert said.accepted[0] == 1
     assert said.next_step is None
+    revised = slot_line(in_row(ROW_ORDER, (4, 3, 3)))
+    assert f"{said.revised.rationale}\n{revised}" == REVISED[0]
     assert said.revised.scores == in_row(ROW_ORDER, (4, 3, 3))
-    assert said.revised.rationale == rationale_of(MODELS, ROW_ORDER, "poor")
-    asked, review = suggester.shown[0][1]["content"], reviewer.shown[0][1]["content"]
-    for text in (asked, review):
-        assert slot_line(in_row(ROW_ORDER, RECORD)) in text
-        assert "Verdict 2, the judge's:" in text
-        assert "What helps with complaint 0?" in text
-    assert "[Question]" not in asked
-    assert "The second is too high." in review
-    assert "Suggestion: [what to change" not in review
-    assert slot_line(in_row(ROW_ORDER, (4, 3, 3))) in reviser.shown[0][-1]["content"]
+    record = slot_line(in_row(ROW_ORDER, RECORD))
+    both = (record, "Verdict 2, the judge's:", "What helps with complaint 0?")
+    for partner in (suggester, reviewer):
+        assert [text for text in both if text not in partner.last(0)] == []
+    assert "[Question]" not in suggester.last(0)
+    assert "The second is too high." in reviewer.last(0)
+    assert "Suggestion: [what to change" not in reviewer.last(0)
+    assert revised in reviser.last(0)
     assert "Doctor 1" in reviser.shown[0][1]["content"]
 
 
@@ -159,22 +163,12 @@ def test_an_objection_is_heard_in_the_next_exchange(discuss):
     said, suggester, reviewer, _ = discuss([first, second], reviews, reviser=REVISED)
     assert said.consensus
     assert said.accepted[0] == 2
-    assert [message["role"] for message in suggester.shown[1]] == [
-        "system",
-        "user",
-        "assistant",
-        "user",
-    ]
-    assert "That misses the dose." in suggester.shown[1][-1]["content"]
+    roles = ["system", "user", "assistant", "user"]
+    assert suggester.roles(1) == reviewer.roles(1) == roles
+    assert "That misses the dose." in suggester.last(1)
     assert suggester.shown[1][2]["content"] == first
-    assert [message["role"] for message in reviewer.shown[1]] == [
-        "system",
-        "user",
-        "assistant",
-        "user",
-    ]
     assert "Suggestion: A." in reviewer.shown[1][1]["content"]
-    assert "Suggestion: B." in reviewer.shown[1][3]["content"]
+    assert "Suggestion: B." in reviewer.last(1)
 
 
 def test_unreadable_messages_use_up_exchanges(discuss):
@@ -185,44 +179,37 @@ def test_unreadable_messages_use_up_exchanges(discuss):
     assert said.accepted[0] == 3
     assert [bool(each.error) for each in said.suggestions.values()] == [True, False, False]
     assert [bool(each.error) for each in said.reviews.values()] == [True, False]
-    assert "could not be read as a suggestion: no line" in suggester.shown[1][-1]["content"]
-    assert "review of this could not be read" in suggester.shown[2][-1]["content"]
-    assert "could not be read as a review" in reviewer.shown[1][-1]["content"]
+    assert "could not be read as a suggestion: no line" in suggester.last(1)
+    assert "review of this could not be read" in suggester.last(2)
+    assert "could not be read as a review" in reviewer.last(1)
 
 
 @pytest.mark.parametrize(
-    ("suggester", "reviewer", "silent"),
-    [(["Hm."] * 3, [], "suggester"), (["Suggestion: keep"] * 3, ["Hm."] * 3, "reviewer")],
+    ("suggests", "silent"), [("Hm.", "suggester"), ("Suggestion: keep", "reviewer")]
 )
-def test_a_partner_that_never_answers_in_the_format_is_named(discuss, suggester, reviewer, silent):
-    said, *_ = discuss(suggester, reviewer)
-    with pytest.raises(
-        RecordError, match=f"the {silent} [sr] never answered in the form of a .*: 'Hm.'"
-    ):
+def test_a_partner_that_never_answers_in_the_format_is_named(discuss, suggests, silent):
+    said, *_ = discuss([suggests] * 3, ["Hm."] * 3)
+    told = f"the {silent} [sr] never answered in the form of a .*: 'Hm.'"
+    with pytest.raises(RecordError, match=told):
         account([said], "s", "r")
-    assert not said.consensus
-    assert said.next_step is None
+    assert (said.consensus, said.next_step) == (False, None)
+
+
+IN_ROW = slot_line(in_row(ROW_ORDER, (4, 3, 3)))
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("revision", "said"),
     [
-        (
-            lambda order: shown_revision(order, (4, 2, 3)),
-            "other points than the accepted suggestion's",
-        ),
-        (lambda order: slot_line(in_row(order, (4, 3, 3))), "no rationale"),
-        (lambda order: "I would rather not.", "no score line"),
+        (shown_revision(ROW_ORDER, (4, 2, 3)), "other points than the accepted suggestion's"),
+        (IN_ROW, "no rationale"),
+        ("I would rather not.", "no score line"),
     ],
 )
-def test_a_rewriting_that_does_not_hold_goes_to_the_jury(discuss, change, said):
-    found, *_ = discuss(
-        [shown_suggestion(ROW_ORDER)], ["Review: accept"], reviser=[change(ROW_ORDER)]
-    )
-    assert found.revised is not None
-    assert found.next_step is None
+def test_a_rewriting_that_does_not_hold_goes_to_the_jury(discuss, revision, said):
+    found, *_ = discuss([shown_suggestion(ROW_ORDER)], ["Review: accept"], reviser=[revision])
     assert found.revised.error == said
-    assert not found.consensus
+    assert (found.consensus, found.next_step) == (False, None)
 
 
 def test_a_row_without_rationale_stays_without(discuss):
@@ -232,7 +219,7 @@ def test_a_row_without_rationale_stays_without(discuss):
     said, *_, reviser = discuss([shown_suggestion(order)], ["Review: accept"], mistake, [revised])
     assert said.consensus
     assert said.revised.rationale is None
-    assert "Keep its form" not in reviser.shown[0][-1]["content"]
+    assert "Keep its form" not in reviser.last(0)
 
 
 # --- the books --------------------------------------------------------------------------------------------------------
@@ -246,13 +233,8 @@ def books(questions):
 
 def test_the_suggesting_model_asks_and_the_reviewing_one_does_not(discuss):
     good = shown_suggestion(ROW_ORDER)
-    asks = [
-        "[Question]: What is a dose?",
-        "[Question]: What is a dose?",
-        good,
-        "[Question]: What is rest?",
-        good,
-    ]
+    dose, rest = (f"[Question]: What is {thing}?" for thing in ("a dose", "rest"))
+    asks = [dose, dose, good, rest, good]
     reviews = ["Review: object\nNo.", "Review: accept"]
     said, suggester, reviewer, _ = discuss(
         asks, reviews, reviser=REVISED, search=books, questions=3
@@ -263,16 +245,14 @@ def test_the_suggesting_model_asks_and_the_reviewing_one_does_not(discuss):
     assert first[0]["passages"][0]["text"] == "About What is a dose?"
     assert first[1]["passages"] is None  # asked before: told so, and to suggest
     assert [each["questions"] for each in second] == [["What is rest?"]]
-    assert "[Question]: What is ...?" in suggester.shown[0][1]["content"]
-    assert "About What is a dose?" in suggester.shown[1][-1]["content"]
-    assert "You have asked this before" in suggester.shown[2][-1]["content"]
-    assert "No more questions are answered" in suggester.shown[2][-1]["content"]
+    assert "[Question]: What is ...?" in suggester.last(0)
+    assert "About What is a dose?" in suggester.last(1)
+    assert "You have asked this before" in suggester.last(2)
+    assert "No more questions are answered" in suggester.last(2)
     assert "About What is a dose?" in json.dumps(suggester.shown[4]), (
         "what was found stays in sight"
     )
-    assert not any(
-        "[Question]" in message["content"] for shown in reviewer.shown for message in shown
-    )
+    assert "[Question]" not in json.dumps(reviewer.shown)
     assert said.pieces["suggestion", 1]["usage"] == {"prompt_tokens": 30, "completion_tokens": 3}
 
 
@@ -292,26 +272,19 @@ def test_a_journal_of_others_is_refused(tmp_path):
         list(keep.lead(keep.open(mistakes, journal), journal))
         with pytest.raises(RecordError, match="other partners, or on another data set or judge"):
             Partners(Scripted(), Scripted(), shuffle=False).open(mistakes, journal)
+        judged_anew = replace(mistakes[0], judged=verdict_of(case_of(0), (1, 1, 2)))
         with pytest.raises(RecordError, match="case 'case-0' as it was before"):
-            keep.open(
-                [Mistake(mistakes[0].recorded, "relations", verdict_of(case_of(0), (1, 1, 2)))],
-                journal,
-            )
-        assert keep.open([mistake_of(1)], journal)[0].pieces == {}, (
-            "another case's discussion is not its own"
-        )
+            keep.open([judged_anew], journal)
+        (other,) = keep.open([mistake_of(1)], journal)
+    assert other.pieces == {}, "another case's discussion is not its own"
 
 
 def test_partners_need_a_score_line(tmp_path):
-    recorded = mistake_of().recorded
     pairwise = SimpleNamespace(name="medical_pairwise@1", sums_up=False)
-    other = Mistake(
-        SimpleNamespace(rubric=pairwise, case=recorded.case),
-        "choices",
-        verdict_of(case_of(0), (1, 1, 1)),
-    )
+    other = SimpleNamespace(rubric=pairwise, case=case_of(0))
+    mistake = replace(mistake_of(), recorded=other, kind="choices")
     with (
         Journal(tmp_path / "d.jsonl") as journal,
         pytest.raises(RecordError, match="a rubric with a score line"),
     ):
-        Partners(Scripted(), Scripted()).open([other], journal)
+        Partners(Scripted(), Scripted()).open([mistake], journal)

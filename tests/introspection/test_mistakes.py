@@ -1,7 +1,6 @@
 """Where a judge's verdicts differ from those on record."""
 
 import itertools
-import json
 import re
 from dataclasses import replace
 
@@ -14,6 +13,7 @@ from doubles.introspection_study import (
     recorded_of,
     verdict_of,
 )
+from factories import write
 from tables import rows_of
 
 from automedeval.dataset.instructions import instruction
@@ -22,6 +22,7 @@ from automedeval.introspection.mistakes import Mistake, find_mistakes, read_judg
 from automedeval.records import RecordError
 from automedeval.rubrics.rationale import split_steps
 
+ROWS = rows_of(__file__)
 CASE = case_of(0)
 RECORDED = recorded_of(verdict_of(CASE, (4, 2, 5), "teacher", order=(2, 0, 1)), CASE)
 
@@ -36,9 +37,7 @@ def judged(tmp_path):
     """Return what reads verdicts on one case as one judge's."""
 
     def read(*verdicts, recorded=RECORDED):
-        file = tmp_path / "verdicts.jsonl"
-        file.write_text("".join(json.dumps(verdict.to_dict()) + "\n" for verdict in verdicts))
-        return read_judges([str(file)], [recorded])
+        return read_judges([str(write(tmp_path / "verdicts.jsonl", verdicts))], [recorded])
 
     return read
 
@@ -64,7 +63,7 @@ def test_partners_see_both_verdicts_in_the_words_of_the_rubric(order):
 
 @pytest.mark.parametrize(
     ("record", "scores", "kind"),
-    rows_of(__file__)["test_other_relations_other_scores_and_nothing_readable_are_mistakes"],
+    ROWS["test_other_relations_other_scores_and_nothing_readable_are_mistakes"],
 )
 @pytest.mark.parametrize("order", [(0, 1, 2), (1, 2, 0)], ids=str)
 def test_other_relations_other_scores_and_nothing_readable_are_mistakes(
@@ -115,62 +114,43 @@ def test_verdicts_on_other_cases_and_by_other_rubrics_are_passed_over(judged):
         judged(likelihood, elsewhere)
 
 
-@pytest.mark.parametrize(
-    ("changes", "said"), rows_of(__file__)["test_verdicts_that_do_not_fit_are_refused"]
-)
+@pytest.mark.parametrize(("changes", "said"), ROWS["test_verdicts_that_do_not_fit_are_refused"])
 def test_verdicts_that_do_not_fit_are_refused(judged, changes, said):
     verdict = verdict_of(CASE, (4, 2, 5))
+    extras = [{"extra": verdict.extra | change.get("extra", {})} for change in changes]
     with pytest.raises(RecordError, match=said):
-        judged(
-            *(
-                replace(verdict, **change | {"extra": verdict.extra | change.get("extra", {})})
-                for change in changes
-            )
-        )
+        judged(*(replace(verdict, **change | extra) for change, extra in zip(changes, extras)))
 
 
 def test_every_training_case_must_be_judged(tmp_path):
-    others = [
-        recorded_of(verdict_of(case_of(at), (1, 2, 3), "teacher"), case_of(at)) for at in (4, 5)
-    ]
-    file = tmp_path / "verdicts.jsonl"
-    file.write_text(json.dumps(verdict_of(CASE, (4, 2, 5)).to_dict()) + "\n")
-    with pytest.raises(
-        RecordError, match="judge has not judged 2 of the 3 training cases, the first 'case-4'"
-    ):
-        read_judges([str(file)], [RECORDED, *others])
+    cases = [case_of(at) for at in (4, 5)]
+    others = [recorded_of(verdict_of(case, (1, 2, 3), "teacher"), case) for case in cases]
+    file = str(write(tmp_path / "verdicts.jsonl", [verdict_of(CASE, (4, 2, 5))]))
+    rows = [RECORDED, *others]
+    told = "judge has not judged 2 of the 3 training cases, the first 'case-4'"
+    with pytest.raises(RecordError, match=told):
+        read_judges([file], rows)
     # Of several judges each judged what it was not trained on.
-    apart = tmp_path / "apart.jsonl"
     made = [verdict_of(row.case, (1, 2, 3), "other") for row in others]
-    apart.write_text("".join(json.dumps(verdict.to_dict()) + "\n" for verdict in made))
-    both = read_judges([str(file), str(apart)], [RECORDED, *others])
+    apart = str(write(tmp_path / "apart.jsonl", made))
+    both = read_judges([file, apart], rows)
     assert [verdict.judge for verdict in both.values()] == ["judge", "other", "other"]
-    assert [len(find_mistakes([RECORDED, *others], both, every)[0]) for every in (False, True)] == [
-        0,
-        3,
-    ]
+    for every, count in ((False, 0), (True, 3)):
+        assert len(find_mistakes(rows, both, every)[0]) == count
     with pytest.raises(RecordError, match=r"apart.jsonl:1: a verdict of other on case 'case-4'"):
-        read_judges([str(apart), str(apart)], others)
+        read_judges([apart, apart], others)
 
 
-def test_rows_that_do_not_fit_their_cases_are_refused():
+@pytest.mark.parametrize(
+    ("changes", "cases", "said"), ROWS["test_rows_that_do_not_fit_their_cases_are_refused"]
+)
+def test_rows_that_do_not_fit_their_cases_are_refused(changes, cases, said):
     row = instruction(CASE, verdict_of(CASE, (4, 2, 5), "teacher"), AUTOMEDEVAL, "strong")
     known = {CASE.id: CASE}
-    broken = {**row, "completion": [{"role": "assistant", "content": "No idea."}]}
-    changed = {CASE.id: replace(CASE, question="Another question?")}
-    for rows, cases, said in (
-        ([], known, "data: not a single training row"),
-        ([row, row], known, "stands in two training rows"),
-        ([row], {}, "'case-0': is in no file of --cases"),
-        ([broken], known, "the verdict on record cannot be read: no score line"),
-        ([row], changed, "its texts, or the rubric's wording, have changed since"),
-        ([{**row, "rubric": "mine@1"}], known, "no rubric 'mine@1'"),
-        (
-            [{**row, "rubric": "medical_pairwise@1"}],
-            known,
-            "medical_pairwise@1 gives choices, and a round",
-        ),
-        ([{**row, "models": ["x", "y", "z"]}], known, "is on the responses of x, y, z"),
-    ):
-        with pytest.raises(RecordError, match=said):
-            read_recorded(rows, cases, RUBRICS, "data")
+    held = {
+        "known": known,
+        "none": {},
+        "changed": {CASE.id: replace(CASE, question="Another question?")},
+    }
+    with pytest.raises(RecordError, match=said):
+        read_recorded([row | each for each in changes], held[cases], RUBRICS, "data")

@@ -13,7 +13,9 @@ from doubles.introspection_study import (
     slot_line,
     verdict_of,
 )
+from factories import read, read_json, write
 from programs import error_line, succeeded
+from tables import rows_of
 
 from automedeval.dataset.folder import read_dataset
 from automedeval.introspection.round import revised_row
@@ -21,6 +23,8 @@ from automedeval.records import RecordError
 from automedeval.rubrics.grammar import ParsedAnswer, parse_verdict
 from automedeval.rubrics.prompts import judge_messages
 from automedeval.rubrics.rationale import split_steps
+
+ROWS = rows_of(__file__)
 
 
 @pytest.fixture
@@ -72,74 +76,50 @@ def discussed(tmp_path_factory):
     return lessons, succeeded(lessons.discuss("--waiting", "keep_old")).stdout
 
 
-SAID = (
-    "introspection: 7 cases → 4 mistakes (relations: 3, invalid: 1)",
-    "discussion: recording:strong suggests, recording:strong reviews",
-    "discussion: 4 mistakes → 3 consensus (exchange 1: 3), 1 without",
-    "discussion: could not be read, suggestion: 2",
-    "consensus: 3 cases → 1 kept, 2 revised",
-    "jury: 1 cases → 0 kept, 0 revised, 1 waiting",
-    "rows: 7 verdicts → 7 kept, 0 rejected; 2 revised; 1 wait for the jury and keep their old verdict",
-)
-
-
 def test_consensus_revises_the_mistakes_and_nothing_else(discussed):
     lessons, printed = discussed
-    assert set(SAID) <= set(printed.splitlines())
+    assert set(ROWS["said"]) <= set(printed.splitlines())
     rows, old = lessons.rows(), lessons.old_rows()
     assert list(rows) == list(old)
     assert {case_id for case_id in old if rows[case_id] != old[case_id]} == {"case-1", "case-4"}
-    assert {model: score for model, (score, _) in reading_of(rows["case-1"]).items()} == dict(
-        zip(MODELS, (5, 1, 1))
-    )
-    for case_id in ("case-1", "case-4"):
-        assert rows[case_id]["judge"] == "consensus"
-        assert rows[case_id]["order"] == old[case_id]["order"]
-        assert rows[case_id]["prompt"] == old[case_id]["prompt"]
-        assert all(
-            step == f"{model} is poor." for model, (_, step) in reading_of(rows[case_id]).items()
-        )
-    assert (lessons.output / "test.parquet").read_bytes() == (
-        lessons.folder / "data" / "test.parquet"
-    ).read_bytes()
+    for case_id, scores in (("case-1", (5, 1, 1)), ("case-4", (2, 2, 4))):
+        row = rows[case_id]
+        own = {name: old[case_id][name] for name in ("order", "prompt")}
+        assert row == row | own | {"judge": "consensus"}
+        told = {model: (score, f"{model} is poor.") for model, score in zip(MODELS, scores)}
+        assert reading_of(row) == told
+    folders = (lessons.output, lessons.folder / "data")
+    assert len({(folder / "test.parquet").read_bytes() for folder in folders}) == 1
 
 
-def test_the_statistics_and_the_records_say_what_happened(discussed):
+def test_the_statistics_say_what_happened(discussed):
     lessons, _ = discussed
     statistics, old = lessons.statistics(), read_dataset(lessons.folder / "data").statistics
-    assert statistics["round"] == 1
+    assert statistics == statistics | ROWS["statistics"]
+    assert statistics["counts"] == statistics["counts"] | ROWS["counts"]
     assert statistics["follows"] == old["fingerprint"] != statistics["fingerprint"]
-    assert statistics["judge"] == {"name": "judge", "settings": "s1"}
     assert list(statistics["splits"]) == ["train", "test"]
     assert statistics["splits"]["test"] == old["splits"]["test"]
     assert statistics["arithmetic"][0] == "8 cases"
-    assert set(SAID) <= set(statistics["arithmetic"])
-    counts = statistics["counts"]
-    assert (counts["cases"], counts["mistakes"], counts["unresolved"]) == (7, 4, 1)
-    assert counts["consensus"] == {"keep": 1, "revise": 2}
+    assert set(ROWS["said"]) <= set(statistics["arithmetic"])
     card = (lessons.output / "README.md").read_text()
-    assert "Round 1" in card
-    assert "recording:strong reviewed them.\n" in card
+    assert [text for text in ROWS["card"] if text not in card] == []
     assert "jury" not in card.partition("## Introspection")[2].partition("##")[0], (
         "no jury has decided"
     )
-    assert "1 of the judge's mistakes are unresolved; their verdicts are unchanged." in card
+
+
+def test_the_records_say_what_happened(discussed):
+    lessons, _ = discussed
     revised, unresolved = lessons.revisions()["case-1"], lessons.revisions()["case-3"]
-    assert revised["old_verdict"]["scores"] == list(lessons.record["case-1"])
-    assert revised["judge_verdict"]["scores"] == [3, 3, 3]
-    assert revised["revised_verdict"]["scores"] == [5, 1, 1]
-    assert revised["suggestion"] == f"Suggestion: All of it.\n{slot_line((5, 1, 1))}"
+    assert revised == revised | ROWS["revised"]
+    scores = ROWS["revised scores"] | {"old_verdict": list(lessons.record["case-1"])}
+    assert {name: revised[name]["scores"] for name in scores} == scores
     assert [piece["role"] for piece in revised["exchanges"]] == ["suggestion", "review", "revision"]
-    assert (revised["decided_by"], revised["decision"], revised["consensus_at"]) == (
-        "consensus",
-        "revise",
-        1,
-    )
     assert revised["when"].endswith("+00:00")
+    assert unresolved == unresolved | ROWS["unresolved"]
     assert unresolved["judge_verdict"]["error"] == "no score line"
-    undecided = ("decided_by", "decision", "suggestion", "revised_verdict", "when")
-    assert {unresolved[name] for name in undecided} == {None}
-    assert [piece["text"] for piece in unresolved["exchanges"]][1] == "Review: object\nNever."
+    assert unresolved["exchanges"][1]["text"] == "Review: object\nNever."
     assert [line["case_id"] for line in lessons.read("round1.discussion/jury.jsonl")] == ["case-3"]
 
 
@@ -162,82 +142,57 @@ def test_without_mistakes_the_rows_are_the_old_ones(lessons):
 def test_a_case_that_waits_stops_the_round_until_the_jury_has_decided(lessons):
     for number in (0, 1):
         lessons.misjudge(number, (3, 3, 3))
-    done = lessons.introspect()
+    told = succeeded(lessons.introspect()).stdout.splitlines()[-1]
     queue = lessons.folder / "round1.discussion" / "jury.jsonl"
-    told = succeeded(done).stdout.splitlines()[-1]
     decided = queue.parent / "decided"
-    assert (
-        f"2 cases wait for the jury in {queue}: decide on the physicians' page (docs/annotation.md) and export"
-        in told
-    )
-    assert (
-        f"into {decided}, or fill in a copy of the file there; then run the same command again"
-        in told
-    )
+    assert f"2 cases wait for the jury in {queue}: decide on the physicians' page" in told
+    assert f"into {decided}, or fill in a copy of the file there" in told
     assert told.endswith("To go on without the jury: --waiting keep_old")
     assert not lessons.output.exists(), "there is nothing that could be trained on"
     # What the page shows the jury is there already.
-    records = {
-        record["case_id"]: record for record in lessons.read("round1.discussion/revisions.jsonl")
-    }
-    assert {name: record["decided_by"] for name, record in records.items()} == {
-        "case-0": None,
-        "case-1": None,
-    }
+    records = lessons.read("round1.discussion/revisions.jsonl")
+    decisions = {record["case_id"]: record["decided_by"] for record in records}
+    assert decisions == dict.fromkeys(("case-0", "case-1"))
     # One of two decisions is not enough.
-    first, second = lessons.read("round1.discussion/jury.jsonl")
-    decided.mkdir()
-    lessons.write("round1.discussion/decided/jury.jsonl", [first | {"decision": "keep"}, second])
+    first, second = read(queue)
+    kept = first | {"decision": "keep"}
+    write(decided / queue.name, [kept, second])
     assert "1 case waits for the jury" in succeeded(lessons.introspect()).stdout
-    told = {
-        "rationale": rationale_of(MODELS, second["order"], "decided"),
-        "scores": [5, 4, 1],
-        "annotator": "chief",
-    }
-    lines = [first | {"decision": "keep"}, second | {"decision": "revise"} | told]
-    lessons.write("round1.discussion/decided/jury.jsonl", lines)
-    done = lessons.introspect()
-    assert done.returncode == 0, done.stderr
+    rationale = rationale_of(MODELS, second["order"], "decided")
+    told = {"decision": "revise", "rationale": rationale, "scores": [5, 4, 1]}
+    write(decided / queue.name, [kept, second | told | {"annotator": "chief"}])
+    done = succeeded(lessons.introspect())
     assert "jury: 2 cases → 1 kept, 1 revised, 0 waiting" in done.stdout
-    kept, row = (lessons.rows()[name] for name in ("case-0", "case-1"))
-    assert (kept, row["judge"]) == (lessons.old_rows()["case-0"], "jury")
-    assert reading_of(row) == {
-        model: (score, f"{model} is decided.") for model, score in zip(MODELS, (5, 4, 1))
-    }
-    records = lessons.revisions()
-    decided = [records["case-1"][name] for name in ("decided_by", "annotator", "decision")]
-    assert (decided, records["case-0"]["decision"]) == (["jury", "chief", "revise"], "keep")
+    rows, records = lessons.rows(), lessons.revisions()
+    assert rows["case-0"] == lessons.old_rows()["case-0"]
+    assert rows["case-1"]["judge"] == "jury"
+    steps = {model: (score, f"{model} is decided.") for model, score in zip(MODELS, (5, 4, 1))}
+    assert reading_of(rows["case-1"]) == steps
+    decision = {"decided_by": "jury", "annotator": "chief", "decision": "revise"}
+    assert records["case-1"] == records["case-1"] | decision
+    assert records["case-0"]["decision"] == "keep"
     assert lessons.statistics()["counts"]["unresolved"] == 0
-    assert (
-        "nobody reviewed them, the jury had the last word."
-        in (lessons.output / "README.md").read_text()
-    )
-    assert lessons.read("round1.discussion/revisions.jsonl") == lessons.read(
-        "round1/revisions.jsonl"
-    )
-    assert "unresolved;" not in (lessons.output / "README.md").read_text()
-    assert lessons.introspect().returncode == 0
-    assert (lessons.revisions(), lessons.rows()["case-1"]) == (records, row)
+    card = (lessons.output / "README.md").read_text()
+    assert "nobody reviewed them, the jury had the last word." in card
+    assert "unresolved;" not in card
+    assert read(queue.with_name("revisions.jsonl")) == lessons.read("round1/revisions.jsonl")
+    succeeded(lessons.introspect())
+    assert (lessons.revisions(), lessons.rows()) == (records, rows)
 
 
 def test_a_decision_without_a_rationale_and_one_that_is_not_needed_any_more(lessons):
     for number in (0, 1):
         lessons.misjudge(number, (3, 3, 3))
     alone = ["--waiting", "keep_old"]
-    assert lessons.introspect(*alone).returncode == 0
-    queue = "round1.discussion/jury.jsonl"
-    first, second = lessons.read(queue)
-    (lessons.folder / "round1.discussion" / "decided").mkdir()
+    succeeded(lessons.introspect(*alone))
+    queue = lessons.folder / "round1.discussion" / "jury.jsonl"
+    first, second = read(queue)
     decided = [first | {"decision": "revise", "scores": [5, 4, 1]}, second]
-    lessons.write("round1.discussion/decided/jury.jsonl", decided)
+    write(queue.parent / "decided" / queue.name, decided)
     assert "jury: 2 cases → 0 kept, 1 revised, 1 waiting" in lessons.introspect(*alone).stdout
-    assert (
-        parse_verdict(
-            lessons.rows()["case-0"]["completion"][0]["content"], AUTOMEDEVAL, 3
-        ).rationale
-        is None
-    )
-    assert {line["case_id"] for line in lessons.read(queue)} == {"case-0", "case-1"}
+    answer = lessons.rows()["case-0"]["completion"][0]["content"]
+    assert parse_verdict(answer, AUTOMEDEVAL, 3).rationale is None
+    assert {line["case_id"] for line in read(queue)} == {"case-0", "case-1"}
     lessons.misjudge(0, lessons.record["case-0"])
     assert "jury: 1 decisions on cases that needed none" in lessons.introspect(*alone).stdout
 
@@ -245,28 +200,27 @@ def test_a_decision_without_a_rationale_and_one_that_is_not_needed_any_more(less
 def test_a_second_round_follows_the_first(lessons):
     lessons.misjudge(1, (3, 3, 3))
     lessons.agree(1, (5, 1, 1))
-    assert lessons.discuss().returncode == 0
+    succeeded(lessons.discuss())
     first = lessons.statistics()
     more = ["--dataset", lessons.output, "--waiting", "keep_old"]
     lessons.output = lessons.folder / "round2"
-    done = lessons.introspect(*more)
-    assert done.returncode == 0, done.stderr
-    assert "7 cases → 1 mistakes" in done.stdout
+    assert "7 cases → 1 mistakes" in succeeded(lessons.introspect(*more)).stdout
     second = lessons.statistics()
     assert (second["round"], second["follows"]) == (2, first["fingerprint"])
     (record,) = lessons.read("round2/revisions.jsonl")
-    assert record["old_verdict"]["judge"] == "consensus"
-    assert record["old_verdict"]["scores"] == [5, 1, 1]
+    old = record["old_verdict"]
+    assert (old["judge"], old["scores"]) == ("consensus", [5, 1, 1])
 
 
-def test_folders_that_hold_no_data_set_are_refused(lessons, tmp_path):
-    with pytest.raises(RecordError, match=r"nowhere/statistics.json: No such file"):
-        read_dataset(tmp_path / "nowhere")
+@pytest.mark.parametrize(
+    ("changes", "said"), ROWS["test_folders_that_hold_no_data_set_are_refused"]
+)
+def test_folders_that_hold_no_data_set_are_refused(lessons, changes, said):
     file = lessons.folder / "data" / "statistics.json"
-    whole = json.loads(file.read_text())
-    file.write_text(json.dumps({"splits": {}}))
-    with pytest.raises(RecordError, match="not the statistics of a data set"):
+    whole = read_json(file) if changes["splits"] else {}
+    file.write_text(json.dumps(whole | changes))
+    with pytest.raises(RecordError, match=said):
         read_dataset(file.parent)
-    file.write_text(json.dumps(whole | {"splits": {"stage9": {}}}))
-    with pytest.raises(RecordError, match=r"stage9.parquet: cannot be read"):
+    file.unlink()
+    with pytest.raises(RecordError, match=r"statistics.json: No such file"):
         read_dataset(file.parent)
