@@ -94,7 +94,7 @@ def test_another_cases_rationale_is_of_another_case():
 
 
 def test_scores_are_reversed():
-    def scores(*given: int | None) -> list:
+    def scores(*given):
         return [
             one.scores
             for one in corrupt([replace(GOOD[0], scores=given)], CASES, 0, ["contradicting_scores"])

@@ -47,14 +47,11 @@ def test_the_same_question_leaks_however_it_is_written(evaluation_cases):
     evaluation, question = Evaluation(evaluation_cases), evaluation_cases[3].question
     near = question.rsplit(" ", 1)[0]  # 17 of 18 runs of three words
     far = " ".join([*question.split()[:10], text(10)])
-    asked, kind = (
-        {"same": f"{question.upper()}?", "near": near, "far": far},
-        "question of an evaluation case",
-    )
-    cases = [case_of(name, question=each) for name, each in asked.items()]
-    assert list(evaluation.leaks(cases)) == [("same", kind), ("near", kind)]
     turns = [{"role": "user", "content": question}]
-    assert kinds(evaluation, case_of("turns", question=turns)) == ["question of an evaluation case"]
+    asked = {"same": f"{question.upper()}?", "near": near, "far": far, "turns": turns}
+    cases = [case_of(name, question=each) for name, each in asked.items()]
+    leaks = dict.fromkeys(("same", "near", "turns"), "question of an evaluation case")
+    assert dict(evaluation.leaks(cases)) == leaks
 
 
 def test_a_question_near_a_repeated_evaluation_question_is_found():
@@ -65,19 +62,8 @@ def test_a_question_near_a_repeated_evaluation_question_is_found():
     assert kinds(evaluation, case_of("t", question=training)) == ["question of an evaluation case"]
 
 
-# Of the 29 runs of twelve words in 40 words, the first 32 words hold 21, 26 hold 15 and 20 hold 9. A text of 40 words shares
-# more than half of its own runs, or a long one more than half of the evaluation text's.
-RUNS = [
-    (0, 40, 0, True),
-    (0, 32, 8, True),
-    (0, 20, 20, False),
-    (100, 40, 100, True),
-    (100, 26, 100, True),
-]
-
-
 @pytest.mark.parametrize(
-    ("before", "shared", "after", "leaks"), [*RUNS, (100, 25, 100, False), (0, 0, 40, False)]
+    ("before", "shared", "after", "leaks"), ROWS["test_more_than_half_of_the_runs_of_twelve_words"]
 )
 def test_more_than_half_of_the_runs_of_twelve_words(evaluation_cases, before, shared, after, leaks):
     words = evaluation_cases[5].responses[0].text.split()[:shared]
@@ -100,10 +86,11 @@ def test_texts_without_spaces_are_compared_by_letters(first):
 
 
 def test_references_count_on_both_sides(evaluation_cases):
-    case = case_of("t", reference=evaluation_cases[0].responses[0].text)
-    assert kinds(Evaluation(evaluation_cases), case) == ["text of an evaluation case"]
-    case = case_of("t", responses=(Response("m", evaluation_cases[0].reference),))
-    assert kinds(Evaluation(evaluation_cases), case) == ["text of an evaluation case"]
+    known = evaluation_cases[0]
+    swapped = case_of("t", reference=known.responses[0].text)
+    turned = case_of("t", responses=(Response("m", known.reference),))
+    found = kinds(Evaluation(evaluation_cases), swapped, turned)
+    assert found == ["text of an evaluation case"] * 2
 
 
 def test_a_short_text_that_stands_everywhere_is_no_leak():
@@ -114,16 +101,18 @@ def test_a_short_text_that_stands_everywhere_is_no_leak():
 
 def test_a_response_that_holds_the_whole_reference():
     reference = text(12)
+
     holding = Response("b", f"Well: {reference.upper()}!")
-    assert holds_reference(
-        case_of("t", reference=reference, responses=(Response("a", text(9)), holding))
-    )
-    assert not holds_reference(case_of("t", reference=f"{reference} more", responses=(holding,)))
-    assert not holds_reference(case_of("t", reference=None, responses=(holding,)))
+
+    def holds(told, response):
+        responses = (Response("a", text(9)), response)
+        return holds_reference(case_of("t", reference=told, responses=responses))
+
+    assert holds(reference, holding)
+    assert not holds(f"{reference} more", holding)
+    assert not holds(None, holding)
     # The right response of a made-up pair is the reference by design.
-    assert not holds_reference(
-        case_of("t", reference=reference, responses=(Response("answer-right", reference),))
-    )
+    assert not holds(reference, Response("answer-right", reference))
 
 
 def test_nothing_leaks_into_no_evaluation():
@@ -144,11 +133,8 @@ def runs(text, words):
     """Return the runs of words of a text, as tuples: what a shingle stands for."""
     found = re.findall(r"[a-z0-9]+", text.lower())
     length = min(words, len(found))
-    return (
-        {tuple(found[start : start + length]) for start in range(len(found) - length + 1)}
-        if found
-        else set()
-    )
+    starts = range(len(found) - length + 1) if found else ()
+    return {tuple(found[start : start + length]) for start in starts}
 
 
 @pytest.mark.parametrize(("text", "words"), ROWS["test_normalising_leaves_words"])

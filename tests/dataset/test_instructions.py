@@ -66,7 +66,7 @@ def test_every_response_keeps_its_score_its_step_and_its_text(seed, order):
 
 
 def test_every_slot_order_turns_up_and_the_seed_decides():
-    def order_of(case_id: str, seed: int) -> tuple[int, ...]:
+    def order_of(case_id, seed):
         case = replace(CASE, id=case_id)
         return tuple(instruction(case, verdict_of(case=case), RUBRIC, "strong", seed=seed)["order"])
 

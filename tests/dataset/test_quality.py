@@ -32,7 +32,7 @@ class WordEncoder:
     fingerprint: str = "f1"
 
     def encode(self, texts: list[str]) -> np.ndarray:
-        def direction(word: str) -> np.ndarray:
+        def direction(word):
             seed = int.from_bytes(hashlib.sha256(word.encode()).digest()[:4], "big")
             return np.random.default_rng(seed).normal(size=48)
 

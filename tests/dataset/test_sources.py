@@ -16,12 +16,8 @@ from automedeval.records.rows import read_rows
 TABLES = rows_of(__file__)
 
 QUESTION = "What are the symptoms of gout?"
-CASE = {
-    "id": "c1",
-    "question": QUESTION,
-    "responses": [{"model": "m", "text": "Pain."}],
-    "site": "x",
-}
+CASE = {"id": "c1", "question": QUESTION, "responses": [{"model": "m", "text": "Pain."}]}
+WIKIDOC = {"instruction": "", "input": QUESTION, "output": "Pain."}
 MEDTEXT = {"id": "7/1-2", "Prompt": QUESTION, "Completion": "Pain."}
 
 
@@ -52,38 +48,26 @@ def test_a_table_of_answers_is_no_public_set(row):
 
 def test_a_table_takes_any_columns():
     def made(*columns, **more):
-        row = {
-            "ask": QUESTION,
-            "truth": "Pain.",
-            "A": "Hm.",
-            "B": "",
-            "subject": "Gout",
-            "other": 3,
-        } | more
-        (row,) = table_as_cases(
-            read_table("f", [("f:1", row)], "skip", columns, least_responses=0), "set"
-        )
+        row = {"ask": QUESTION, "truth": "Pain.", "A": "Hm.", "B": "", "subject": "Gout"} | more
+        placed = [("f:1", row | {"other": 3})]
+        table = read_table("f", placed, "skip", ["question=ask", *columns], least_responses=0)
+        (row,) = table_as_cases(table, "set")
         return row.case
 
-    case = made("question=ask", "reference=truth", "A", "topic=subject", "B")
+    case = made("reference=truth", "A", "topic=subject", "B")
     assert case.responses == (Response("A", "Hm."),), "a blank cell was not asked"
     assert (case.reference, case.topic, case.extra) == ("Pain.", "Gout", {"row": 1})
     assert case.id == "set-what-are-the-symptoms-of-gout-939b9d"  # six digits over the question
-    assert made("question=ask", "reference=truth", "A", truth=" ").reference is None
-    assert made("question=ask", "reference=truth", truth=" ").reference == "", (
-        "an empty answer, which is excluded"
-    )
-    assert made("question=ask").reference is None
-    assert made("question=ask", "model=subject", "answer=A").responses == (
-        Response("Gout", "Hm.", {"row": 1}),
-    )
+    assert made("reference=truth", "A", truth=" ").reference is None
+    excluded = made("reference=truth", truth=" ")
+    assert excluded.reference == "", "an empty answer, which is excluded"
+    assert made().reference is None
+    long = made("model=subject", "answer=A")
+    assert long.responses == (Response("Gout", "Hm.", {"row": 1}),)
 
 
 def test_ids_come_from_the_content_wherever_a_row_stands():
-    rows = [
-        {"instruction": "", "input": f"{QUESTION} {number}", "output": "Pain."}
-        for number in range(5)
-    ]
+    rows = [WIKIDOC | {"input": f"{QUESTION} {number}"} for number in range(5)]
     ids = {case.question: case.id for case in cases_of(*rows)}
     assert {case.question: case.id for case in cases_of(*reversed(rows))} == ids
     assert all(len(name) == len("set-") + 12 for name in ids.values())
@@ -91,8 +75,7 @@ def test_ids_come_from_the_content_wherever_a_row_stands():
 
 
 def test_no_two_cases_have_one_id():
-    row = {"instruction": "", "input": QUESTION, "output": "Pain."}
-    first, second = (case.id for case in cases_of(row, row))
+    first, second = (case.id for case in cases_of(WIKIDOC, WIKIDOC))
     assert second == f"{first}-2"
     other = {**MEDTEXT, "Completion": "Something else."}
     ids = [case.id for case in cases_of(MEDTEXT, other, other, MEDTEXT)]
@@ -102,17 +85,10 @@ def test_no_two_cases_have_one_id():
         cases_of(CASE, {**CASE, "question": "Other?"})
 
 
-def test_a_faulty_row_is_named():
-    for rows, told in (
-        (
-            [{"Prompt": "a", "Completion": "b"}, {"Prompt": "a"}],
-            "f:2: 'Completion' is missing; found the keys Prompt",
-        ),
-        ([{"Prompt": "a", "Completion": 5}], "f:1: 'Completion' must be str or null, not 5"),
-        ([{**CASE, "question": " "}], "f:1: case 'c1': 'question' must not be empty"),
-    ):
-        with pytest.raises(RecordError, match=told):
-            cases_of(*rows)
+@pytest.mark.parametrize(("rows", "told"), TABLES["test_a_faulty_row_is_named"])
+def test_a_faulty_row_is_named(rows, told):
+    with pytest.raises(RecordError, match=told):
+        cases_of(*rows)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ def cases(number: int) -> list[Case]:
     """Return cases about the heart, each followed by one about the skin that has a third of the words."""
     rng = random.Random(0)
 
-    def text(at: int) -> str:
+    def text(at):
         return "What is the " + " ".join(
             rng.choices(SKIN, k=10) if at % 2 else rng.choices(HEART, k=30)
         )

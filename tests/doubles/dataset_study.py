@@ -2,13 +2,15 @@
 
 import hashlib
 import random
+from dataclasses import replace
 from pathlib import Path
 from subprocess import CompletedProcess
 
 import datasets
 import yaml
 from factories import read, read_json, write
-from programs import run_recipe
+from programs import ROOT, run_recipe
+from tables import rows_of
 
 from automedeval.records import Case, Response, Verdict
 
@@ -18,15 +20,8 @@ WORDS = [
     for b in ("ra", "so", "ti", "vu")
     for c in ("x", "ll", "m")
 ]
-PLAN = {
-    "test": {"take": 4, "teacher": "strong"},
-    "teachers": {"strong": {"take": "50%"}, "weak": {"take": "rest"}},
-    "stages": {
-        "stage1": [{"teacher": "weak", "take": "50%"}],
-        "stage2": [{"teacher": "strong", "take": "rest"}, {"teacher": "weak", "take": "rest"}],
-        "stage3": [{"teacher": "strong", "take": "50%"}],
-    },
-}
+OF_CURRICULUM = rows_of(str(ROOT / "tests" / "dataset" / "test_curriculum.py"))
+PLAN = OF_CURRICULUM["simple"] | {"test": {"take": 4, "teacher": "strong"}}
 
 
 def text(rng: random.Random, words: int) -> str:
@@ -36,37 +31,24 @@ def text(rng: random.Random, words: int) -> str:
 def case_of(number: int, **more) -> Case:
     rng = random.Random(number)
     responses = tuple(Response(name, text(rng, 25)) for name in ("ash", "birch"))
-    return Case(
-        **{
-            "id": f"case-{number}",
-            "question": text(rng, 12),
-            "responses": responses,
-            "reference": text(rng, 20),
-        }
-        | more
-    )
+    case = Case(f"case-{number}", text(rng, 12), responses, text(rng, 20))
+    return replace(case, **more)
 
 
 def verdict_of(case: Case, teacher: str, **more) -> Verdict:
-    rationale = (
-        "Analyze:\nStep 1: a question.\nStep 2: Doctor 1 is right.\nStep 3: Doctor 2 is wrong."
+    steps = "Step 1: a question.\nStep 2: Doctor 1 is right.\nStep 3: Doctor 2 is wrong."
+    extra = {"teacher": teacher, "models": case.models, "case_digest": case.digest}
+    verdict = Verdict(
+        case.id,
+        f"judge-{teacher}",
+        "automedeval@1",
+        (1, 0),
+        valid=True,
+        rationale=f"Analyze:\n{steps}",
+        scores=(2, 4),
+        extra=extra | {"transcript": [{"role": "x"}]},
     )
-    extra = {
-        "teacher": teacher,
-        "models": case.models,
-        "case_digest": case.digest,
-        "transcript": [{"role": "x"}],
-    }
-    fields = {
-        "order": (1, 0),
-        "valid": True,
-        "rationale": rationale,
-        "scores": (2, 4),
-        "extra": extra,
-    } | more
-    return Verdict(
-        **{"case_id": case.id, "judge": f"judge-{teacher}", "rubric": "automedeval@1"} | fields
-    )
+    return replace(verdict, **more)
 
 
 class Study:
