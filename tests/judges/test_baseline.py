@@ -1,6 +1,5 @@
 """The baselines as judges: recipes/judge.py, audit.py, calibrate.py and report.py take them as they take any judge."""
 
-import json
 from functools import partial
 from pathlib import Path
 
@@ -8,6 +7,7 @@ import numpy as np
 import pytest
 import tables
 from doubles.agreement_study import CASES, FAST, RATINGS, read
+from factories import read_json
 from programs import error_line, flags, run_recipe, succeeded
 
 from automedeval import Case
@@ -61,7 +61,7 @@ def test_judged_twice_is_judged_once_and_a_report_finds_the_baseline_itself(tmp_
         verdicts=tmp_path / "out", cases=CASES, ratings=RATINGS, output=tmp_path / "report"
     )
     succeeded(run_recipe("report", *files, *FAST))
-    result = json.loads((tmp_path / "report" / "agreement.json").read_text(encoding="utf-8"))
+    result = read_json(tmp_path / "report" / "agreement.json")
     of_baseline, counted = (
         result["judges"][name]["concordance"] for name in (f"baseline:{LONGER}", LONGER)
     )

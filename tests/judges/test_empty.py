@@ -12,6 +12,7 @@ from doubles.agreement_study import rating, read, write
 from doubles.criteria_grader import grade, shown
 from doubles.endpoint import EndpointDouble, answer, good_answer
 from doubles.tiny_model import build_tiny_model
+from factories import read_json
 from programs import ENCODER, flags, needs_encoder, run_command, succeeded
 
 from automedeval import Case, RecordError, Verdict, judge_dataset, load_judge, read_rubric
@@ -249,7 +250,7 @@ def test_a_report_counts_what_is_empty_and_what_is_unread(study, tmp_path):
     )
     options = flags(worse="none", encoder="none", resamples=100, output=tmp_path / "r")
     succeeded(run_command("report", *files, *options))
-    result = json.loads((tmp_path / "r" / "agreement.json").read_text())
+    result = read_json(tmp_path / "r" / "agreement.json")
     people = {
         (each["case_id"], each["model"]): each["score"] for each in read(study / "ratings.jsonl")
     }
@@ -324,7 +325,7 @@ def columns(said: str) -> dict[str, dict[str, str]]:
 
 
 def test_whoever_answers_one_of_four_is_not_the_best(cases, tmp_path):
-    def reads_english(body: dict) -> dict:
+    def reads_english(body):
         response, criteria = shown(body)
         return answer("?") if UNREAD in (response, *criteria.values()) else grade(body)
 
@@ -368,7 +369,7 @@ def test_whoever_answers_one_of_four_is_not_the_best(cases, tmp_path):
 def reported(verdicts: Path, cases: Path, output: Path) -> dict:
     files = flags(verdicts=verdicts, cases=cases, output=output)
     succeeded(run_command("report", *files))
-    return json.loads((output / "agreement.json").read_text())
+    return read_json(output / "agreement.json")
 
 
 def test_an_older_verdict_on_an_empty_response_counts_as_nothing_met(cases, tmp_path):

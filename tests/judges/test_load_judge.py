@@ -1,11 +1,11 @@
 """The Python API beside the commands: load_judge gives the judge of each name, and data sets and verdicts become tables."""
 
-import json
 from pathlib import Path
 
 import pytest
 from datasets import Dataset
 from doubles.endpoint import EndpointDouble, good_answer
+from factories import read
 from programs import SAMPLE, flags, run_recipe, succeeded
 from tables import rows_of
 
@@ -25,6 +25,7 @@ from automedeval.judges.judge import default_judge
 from automedeval.models.arguments import EncoderArguments, parse_model
 from automedeval.models.checkpoints import find_model, user_models
 
+TABLES = rows_of(__file__)
 CASES = SAMPLE / "test_cases.jsonl"
 FAST = {"dtype": "float32", "device": "cpu", "max_new_tokens": 8}
 
@@ -37,10 +38,7 @@ def cases() -> list[Case]:
 def by_recipe(folder: Path, *arguments: object) -> list[dict]:
     """Return the lines of verdicts.jsonl that the recipe writes on the first three cases, in a fixed order."""
     succeeded(run_recipe("judge", "--cases", CASES, "--limit", 3, "--output", folder, *arguments))
-    return ordered(
-        json.loads(line)
-        for line in (folder / "verdicts.jsonl").read_text(encoding="utf-8").splitlines()
-    )
+    return ordered(read(folder / "verdicts.jsonl"))
 
 
 def ordered(verdicts) -> list[dict]:
@@ -72,7 +70,7 @@ def test_a_judge_judges_as_by_the_recipe(spec, kind, options, tiny_model, cases,
 
 
 @pytest.mark.parametrize(
-    ("spec", "options", "error"), rows_of(__file__)["test_what_cannot_be_loaded_is_an_error"]
+    ("spec", "options", "error"), TABLES["test_what_cannot_be_loaded_is_an_error"]
 )
 def test_what_cannot_be_loaded_is_an_error(spec, options, error):
     with pytest.raises((RecordError, ValueError), match=error):
@@ -122,7 +120,7 @@ def test_the_folder_for_models_follows_where_caches_are_kept(machine, monkeypatc
     assert user_models() == machine / "home" / ".cache" / "automedeval" / "models"
 
 
-ROWS = rows_of(__file__)["rows"]
+ROWS = TABLES["rows"]
 
 
 def test_a_data_set_is_judged_row_by_row():
@@ -152,50 +150,15 @@ def test_an_answer_is_read_as_those_of_files_are():
     assert scored.expected_scores == (2.0, 2.0, 2.0)
 
 
-def test_faults_are_one_line():
-    judge = load_judge("baseline:longer text")
-    for rows, options, fault in (
-        ({"a": ["b"]}, {}, "no column is called question"),
-        ({"question": ["b"]}, {}, "no column has responses"),
-        ({"question": ["b"], "a": [3]}, {"responses": ["a"]}, "row 0: 'a' must be text, not 3"),
-        (ROWS, {"responses": ["model_c"]}, "no column 'model_c'"),
-        (ROWS, {}, r"3 of 6 answers are blank"),
-        (ROWS, {"blank": "drop"}, "blank cells are lowest or skip, not 'drop'"),
-    ):
-        with pytest.raises(RecordError, match=fault):
-            judge_dataset(judge, Dataset.from_dict(rows), **options)
+@pytest.mark.parametrize(("rows", "options", "fault"), TABLES["test_faults_are_one_line"])
+def test_faults_are_one_line(rows, options, fault):
+    with pytest.raises(RecordError, match=fault):
+        judge_dataset(load_judge("baseline:longer text"), Dataset.from_dict(rows), **options)
 
 
 def test_verdicts_are_a_table_with_a_row_for_each_response():
-    models = {"models": ["a", "b"]}
-    scores = {"scores": (2, 5), "expected_scores": (2.5, 4.5)}
-    table = Verdicts(
-        [
-            Verdict("1", "j", "r@1", (1, 0), valid=True, rationale="R", extra=models, **scores),
-            Verdict("2", "j", "r@1", (0, 1), error="not readable", extra=models),
-            Verdict(
-                "3",
-                "k",
-                "p@1",
-                (0, 1),
-                ("a", "b"),
-                valid=True,
-                choices={"best": "tie"},
-                extra=models,
-            ),
-        ]
-    ).to_pandas()
-    slots = table[["case_id", "model", "slot"]].values.tolist()
-    assert slots == [
-        ["1", "b", 0],
-        ["1", "a", 1],
-        ["2", "a", 0],
-        ["2", "b", 1],
-        ["3", "a", 0],
-        ["3", "b", 1],
-    ]
-    assert table.score.tolist()[:2] == [5, 2]
-    assert table.groupby("case_id").expected_score.mean().round(3).to_dict()["1"] == 3.5
-    assert table[~table.valid].score.isna().all()
-    assert table.choice_best.dropna().tolist() == ["tie", "tie"]
+    table = Verdicts(map(Verdict.from_dict, TABLES["verdicts"])).to_pandas()
+    columns = ["case_id", "model", "slot", "score", "expected_score", "choice_best"]
+    rows = table[columns].astype(object).where(table[columns].notna(), None).values.tolist()
+    assert rows == TABLES["table"]
     assert Verdicts().to_pandas().empty

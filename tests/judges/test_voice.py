@@ -1,6 +1,5 @@
 """The voice of a language model beside the small judge: what it adds, and what it does not say."""
 
-import json
 import math
 from functools import partial
 from pathlib import Path
@@ -11,6 +10,7 @@ import torch
 from doubles.agreement_study import read, write
 from doubles.endpoint import EndpointDouble, answer, error, level
 from doubles.tiny_model import build_tiny_model
+from factories import read_json
 from programs import ENCODER, SAMPLE, error_line, flags, needs_encoder, run_command, succeeded
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -18,7 +18,7 @@ from automedeval.cli.judge import folder_name
 from automedeval.judges.small import PACKAGED
 
 pytestmark = needs_encoder
-KEPT = json.loads((PACKAGED / "judge.json").read_text())["voice"]
+KEPT = read_json(PACKAGED / "judge.json")["voice"]
 LOW, HIGH = 1, 5  # of the default rubric
 
 
@@ -84,7 +84,7 @@ def test_a_response_of_which_the_voice_says_nothing_has_no_score_and_a_reason(tm
     (case,) = cases(1)
     first, *rest = (each["text"] for each in case["responses"])
 
-    def script(body: dict) -> dict:
+    def script(body):
         said = body["messages"][0]["content"]
         return answer("I cannot say.") if said.startswith(first) else yes(0.9)
 
@@ -143,7 +143,7 @@ def test_the_name_of_a_folder_says_the_model(judge, name):
 def test_what_an_endpoint_does_not_answer_is_asked_again_and_nothing_else(tmp_path):
     records, broken = cases(2), [True]
 
-    def script(body: dict) -> dict:
+    def script(body):
         wrong = records[0]["responses"][0]["text"]
         failed = broken[0] and body["messages"][0]["content"].startswith(wrong)
         return error(500) if failed else yes(0.8)
