@@ -289,7 +289,7 @@ def test_a_page_that_does_not_take_a_form_loses_nothing(visit, store, status):
     """A proxy answers by 502 while the page is started again, the page by 500 if its disk is full."""
     page, refused = visit.page, []
 
-    def refuse(route: "playwright.Route") -> None:
+    def refuse(route):
         if route.request.method == "POST":
             refused.append(route.request.url)
             route.fulfill(status=status, body="Refused.")

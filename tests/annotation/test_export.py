@@ -1,7 +1,7 @@
 """The export: record files that report.py, build_dataset.py and introspect_revise.py read as they are."""
 
-import json
 from collections import Counter
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -9,8 +9,18 @@ import yaml
 from doubles import study_page
 from doubles.agreement_study import read
 from doubles.introspection_study import MODELS, Lessons, case_of, rationale_of, verdict_of
-from doubles.small_study import ASKED, CRITERIA, a_study, finish, send, write_lines, write_study
+from doubles.small_study import (
+    ASKED,
+    CRITERIA,
+    a_study,
+    finish,
+    finish_all,
+    send,
+    write_lines,
+    write_study,
+)
 from doubles.study_page import opened, physician
+from factories import read_json, read_yaml
 from programs import ROOT, SAMPLE, flags, run_recipe, succeeded
 
 from automedeval.annotation.export import write_export
@@ -34,47 +44,35 @@ def test_ratings_of_verdicts_carry_role_tags_and_comment(tmp_path, open_stores):
     scores, tags = dict(zip(ASKED, (5, 2, 4))), ["unsupported_rating", "incomplete"]
     send(store, task, {"scores": scores, "tags": tags, "comment": "Mixes\nthem up. "})
     write_export(store, tmp_path)
-    lines = read(tmp_path / "verdict_ratings.jsonl")
-    assert {line["criterion"]: line["score"] for line in lines} == scores
-    about = {
-        tuple(line[name] for name in ("case_id", "judge", "annotator", "role")) for line in lines
-    }
-    assert about == {("case-0", "y", "cleo", "chief")}
-    told = [
-        (line["criterion"], line["tags"], line["comment"])
-        for line in lines
-        if line["tags"] or line["comment"]
-    ]
-    assert told == [("attribution", ["incomplete", "unsupported_rating"], "Mixes\nthem up.")]
     (rated,) = (
         each for each in read_records(tmp_path / "verdicts.jsonl", Verdict) if each.author[0] == "y"
     )
-    assert {line["verdict_digest"] for line in lines} == {rated.digest}
+    about = {"case_id": "case-0", "judge": "y", "annotator": "cleo", "role": "chief"}
+    about |= {"verdict_digest": rated.digest}
+    lines = {line["criterion"]: line for line in read(tmp_path / "verdict_ratings.jsonl")}
+    assert {name: line["score"] for name, line in lines.items()} == scores
+    said = {"tags": ["incomplete", "unsupported_rating"], "comment": "Mixes\nthem up."}
+    for name, line in lines.items():
+        told = said if name == "attribution" else {"tags": [], "comment": None}
+        assert line == line | about | told
 
 
 def test_preferences_name_the_judges_whatever_side_they_stood_on(tmp_path, open_stores):
-    store, sides = (
-        open_stores(a_study(tmp_path, number=12, rate=None, prefer={"judges": ["x", "y"]})),
-        Counter(),
-    )
+    study = a_study(tmp_path, number=12, rate=None, prefer={"judges": ["x", "y"]})
+    store, sides = open_stores(study), set()
     while (task := store.next("ann")) is not None:
         side_of_y = str(task.order.index(1) + 1)
-        sides[side_of_y] += 1
-        send(
-            store, task, {"choices": dict(zip(ASKED, (side_of_y, "tie", "1"))), "comment": "Close."}
-        )
-    assert set(sides) == {"1", "2"}
+        sides.add(side_of_y)
+        choices = dict(zip(ASKED, (side_of_y, "tie", "1")))
+        send(store, task, {"choices": choices, "comment": "Close."})
+    assert sides == {"1", "2"}
     write_export(store, tmp_path)
     lines = read(tmp_path / "preferences.jsonl")
-    assert (len(lines), {line["choice"] for line in lines if line["criterion"] == "knowledge"}) == (
-        36,
-        {"y"},
-    )
-    assert {line["choice"] for line in lines if line["criterion"] == "attribution"} == {"tie"}
-    assert all(
-        line["choice"] == line["sides"][0] for line in lines if line["criterion"] == "fluency"
-    )
-    assert all(line["judges"] == ["x", "y"] for line in lines)
+    assert len(lines) == 36
+    for line in lines:
+        chosen = {"knowledge": "y", "attribution": "tie", "fluency": line["sides"][0]}
+        assert line["choice"] == chosen[line["criterion"]]
+        assert line["judges"] == ["x", "y"]
     assert sum(line["comment"] == "Close." for line in lines) == 12
 
 
@@ -101,14 +99,12 @@ def test_an_export_replaces_no_files_of_others(tmp_path, open_stores):
         finish(store, store.next("ann"))
     write_lines(tmp_path / "ratings.jsonl", [{"case_id": "by hand"}])
     write_export(rated, tmp_path / "out")
-    before = {
-        file: file.read_bytes()
-        for file in (tmp_path / "ratings.jsonl", *(tmp_path / "out").iterdir())
-    }
+    files = (tmp_path / "ratings.jsonl", *(tmp_path / "out").iterdir())
+    before = [file.read_bytes() for file in files]
     for folder in (tmp_path, tmp_path / "out"):
         with pytest.raises(RecordError, match=r"its ratings.jsonl is not of this study's database"):
             write_export(compared, folder)
-    assert {file: file.read_bytes() for file in before} == before
+    assert [file.read_bytes() for file in files] == before
     assert not (tmp_path / "preferences.jsonl").exists()
     finish(rated, rated.next("ann"))
     assert write_export(rated, tmp_path / "out")["ratings.jsonl"] == 2 * 9
@@ -131,73 +127,49 @@ def test_a_model_called_reference_is_a_model(tmp_path, open_stores):
     """Nobody was shown the reference: one of the candidates has its name, for instance a physician's own answer."""
     models = [MODELS[0], "reference", MODELS[2]]
     study = write_study(tmp_path, number=2, verdicts=None, rate={"raters": 2})
-    cases = [case_of(at).to_dict() for at in range(2)]
-    for case in cases:
-        for response, model in zip(case["responses"], models):
-            response["model"] = model
-    write_lines(tmp_path / "cases.jsonl", cases)
-    store, ratings = open_stores(read_study(study)), []
-    for name, points in (("ann", (1, 3, 5)), ("bob", (5, 3, 1))):
+    write_lines(tmp_path / "cases.jsonl", [case_of(at, models) for at in range(2)])
+    store = open_stores(read_study(study))
+    given = {"ann": dict(zip(models, (1, 3, 5))), "bob": dict(zip(models, (5, 3, 1)))}
+    for name, points in given.items():
         while (task := store.next(name)) is not None:
             comments = {"2": f"On {models[task.order[1]]}."}
-            send(
-                store,
-                task,
-                {"scores": by_model(task, models, dict(zip(models, points))), "comments": comments},
-            )
-            ratings += [
-                (task.item.case_id, name, model, score) for model, score in zip(models, points)
-            ]
-    counts = write_export(store, tmp_path)
-    assert "scores of references" not in counts
+            send(store, task, {"scores": by_model(task, models, points), "comments": comments})
+    assert "scores of references" not in write_export(store, tmp_path)
     lines = read(tmp_path / "ratings.jsonl")
-    comments = [line for line in lines if line["comment"]]
-    assert (len(comments), {line["comment"] == f"On {line['model']}." for line in comments}) == (
-        4,
-        {True},
-    )
-    exported = Counter(
-        (line["case_id"], line["annotator"], line["model"], line["score"]) for line in lines
-    )
-    assert exported == Counter(dict.fromkeys(ratings, len(CRITERIA)))
+    assert [
+        line for line in lines if line["score"] != given[line["annotator"]][line["model"]]
+    ] == []
+    rated = Counter((line["case_id"], line["annotator"], line["model"]) for line in lines)
+    keys = product(("case-0", "case-1"), given, models)
+    assert rated == dict.fromkeys(keys, len(CRITERIA))
+    comments = [(line["comment"], line["model"]) for line in lines if line["comment"]]
+    assert len(comments) == 4
+    assert all(comment == f"On {model}." for comment, model in comments)
 
 
 def test_report_reads_what_two_physicians_answered(tmp_path, open_stores, monkeypatch):
     monkeypatch.chdir(ROOT)
-    content = yaml.safe_load(Path("recipes/runs/automedeval-135m/annotate.yaml").read_text())
+    content = read_yaml(Path("recipes/runs/automedeval-135m/annotate.yaml"))
     (tmp_path / "study.yaml").write_text(
         yaml.safe_dump(content | {"database": str(tmp_path / "db")}, sort_keys=False)
     )
     store = open_stores(read_study(tmp_path / "study.yaml"))
-    for name in ("physician-1", "physician-2"):
-        while (task := store.next(name)) is not None:
-            finish(store, task)
+    finish_all(store, "physician-1", "physician-2")
     written = write_export(store, tmp_path / "out")
-    options = [
-        "--verdicts",
-        SAMPLE / "verdicts.jsonl",
-        "--cases",
-        SAMPLE / "train_cases.jsonl",
-        "--encoder",
-        "none",
-    ]
-    options += ["--resamples", 200, "--output", tmp_path / "report"]
+    files = flags(verdicts=SAMPLE / "verdicts.jsonl", cases=SAMPLE / "train_cases.jsonl")
+    options = flags(encoder="none", resamples=200, output=tmp_path / "report")
     names = ("ratings", "verdict_ratings", "preferences")
-    options += ["--ratings", *(tmp_path / "out" / f"{name}.jsonl" for name in names)]
-    succeeded(run_recipe("report", *options))
-    report = json.loads((tmp_path / "report" / "agreement.json").read_text())
-    assert report["cases"]["rated_responses"] == len(
-        {(r["case_id"], r["model"]) for r in read(tmp_path / "out/ratings.jsonl")}
-    )
-    counted = [
-        each["mean"]["n"] for judge in report["verdict_ratings"].values() for each in judge.values()
-    ]
+    ratings = [tmp_path / "out" / f"{name}.jsonl" for name in names]
+    succeeded(run_recipe("report", *files, *options, "--ratings", *ratings))
+    report = read_json(tmp_path / "report" / "agreement.json")
+    rated = {(line["case_id"], line["model"]) for line in read(ratings[0])}
+    assert report["cases"]["rated_responses"] == len(rated)
+    judges = report["verdict_ratings"].values()
+    counted = [each["mean"]["n"] for judge in judges for each in judge.values()]
     assert sum(counted) == written["verdict_ratings.jsonl"]
     (compared,) = report["preferences"]
-    assert (
-        sum(each["first"]["n"] for each in compared["criteria"].values())
-        == written["preferences.jsonl"]
-    )
+    chosen = [each["first"]["n"] for each in compared["criteria"].values()]
+    assert sum(chosen) == written["preferences.jsonl"]
 
 
 def test_introspect_takes_the_jurys_decisions_up(tmp_path, open_stores):
@@ -210,17 +182,13 @@ def test_introspect_takes_the_jurys_decisions_up(tmp_path, open_stores):
     jury = {"queue": str(discussion / "jury.jsonl")}
     study = a_study(tmp_path, 8, rate=None, verdicts=None, jury=jury)
     store = open_stores(study)
-    points = dict(zip(MODELS, (2, 1, 5)))
-    seen = {}
+    points, seen = (2, 1, 5), []
     for decision in ("keep", *["revise"] * 4):
         task = store.next("cleo")
-        seen[task.item.case_id] = decision
-        content = {
-            "decision": decision,
-            "rationale": rationale_of(MODELS, task.order, "judged anew"),
-        }
-        scores = {str(slot): points[MODELS[index]] for slot, index in enumerate(task.order, 1)}
-        send(store, task, content | {"scores": scores})
+        seen.append(task.item.case_id)
+        rationale = rationale_of(MODELS, task.order, "judged anew")
+        scores = {str(slot): points[index] for slot, index in enumerate(task.order, 1)}
+        send(store, task, {"decision": decision, "rationale": rationale, "scores": scores})
     assert write_export(store, discussion / "decided")["jury.jsonl"] == 5
     assert "1 case waits" in succeeded(lessons.introspect()).stdout
     succeeded(lessons.introspect("--waiting", "keep_old"))
@@ -229,19 +197,15 @@ def test_introspect_takes_the_jurys_decisions_up(tmp_path, open_stores):
     assert (records[kept]["decision"], records[kept]["annotator"]) == ("keep", "cleo")
     for case_id in revised:
         verdict, order = records[case_id]["revised_verdict"], records[case_id]["order"]
-        assert verdict["scores"] == list(points.values())
-        steps = split_steps(verdict["rationale"])
-        assert [steps[slot] for slot in (1, 2, 3)] == [
-            f"{MODELS[index]} is judged anew." for index in order
-        ]
+        assert verdict["scores"] == list(points)
+        _, *steps = split_steps(verdict["rationale"]).values()
+        assert steps == [f"{MODELS[index]} is judged anew." for index in order]
     # The queue is as it was; the page goes on with the one that is left.
     again = open_stores(read_study(study.place))
     assert [item.case_id for item in again.study.items] == list(study.disputes)
     for case_id in seen:
-        assert (
-            seen_from(again.study.disputes[case_id].recorded, (0, 1, 2)).scores
-            == lessons.record[case_id]
-        )
+        recorded = seen_from(again.study.disputes[case_id].recorded, (0, 1, 2))
+        assert recorded.scores == lessons.record[case_id]
     assert len(list(again.answers())) == 5
     finish(again, again.next("cleo"))
     write_export(again, discussion / "decided")
@@ -249,31 +213,18 @@ def test_introspect_takes_the_jurys_decisions_up(tmp_path, open_stores):
 
 
 def test_the_report_reads_how_harmful_the_answers_are(tmp_path):
+    moderate = {f"choices-{slot}-degree": "moderate" for slot in (1, 2, 3)}
     with opened(study_page.write_study(tmp_path, ("harm",), cases=1)) as store:
         for name in ("physician-2", "physician-3"):
             someone = physician(store, name)
-            someone.post(
-                someone.place(),
-                **someone.fill() | {f"choices-{slot}-degree": "moderate" for slot in (1, 2, 3)},
-            )
+            someone.post(someone.place(), **someone.fill() | moderate)
         write_export(store, tmp_path / "export")
     choices = {"degree": "mild", "likelihood": "low", "cause": "commission"}
-    mild = {
-        "case_id": "case-1",
-        "judge": "mild",
-        "rubric": "harm@1",
-        "valid": True,
-        "choices": choices,
-    }
-    verdicts = [mild | {"order": [slot], "rationale": "as much"} for slot in range(3)]
-    files = {
-        "verdicts": write_lines(tmp_path / "v.jsonl", verdicts),
-        "cases": tmp_path / "cases.jsonl",
-    }
-    files |= {"ratings": tmp_path / "export" / "harm.jsonl", "output": tmp_path / "report"}
-    succeeded(run_recipe("report", *flags(**files)))
-    found = json.loads((tmp_path / "report" / "harm.json").read_text())
-    assert (found["people"]["names"], found["people"]["kappa"]["n"]) == (
-        ["physician-2", "physician-3"],
-        3,
-    )
+    mild = {"case_id": "case-1", "judge": "mild", "rubric": "harm@1", "choices": choices}
+    mild |= {"valid": True, "rationale": "as much"}
+    verdicts = write_lines(tmp_path / "v.jsonl", [mild | {"order": [slot]} for slot in range(3)])
+    files = flags(verdicts=verdicts, cases=tmp_path / "cases.jsonl", output=tmp_path / "report")
+    succeeded(run_recipe("report", *files, "--ratings", tmp_path / "export" / "harm.jsonl"))
+    people = read_json(tmp_path / "report" / "harm.json")["people"]
+    assert people["names"] == ["physician-2", "physician-3"]
+    assert people["kappa"]["n"] == 3

@@ -17,12 +17,14 @@ from doubles.study_page import (
     stored,
     write_study,
 )
+from factories import read_yaml
 
 from automedeval.annotation.export import exported
 from automedeval.annotation.security import BODY_LIMIT, HEADERS
 from automedeval.rubrics.rubric import PACKAGED
 
 RESPONSES, VERDICT = "/tasks/1/responses", "/tasks/1/verdict-1"
+SAFE = "names a safe dose and a limit."
 
 
 def responses_of(page: str) -> dict[str, str]:
@@ -41,39 +43,31 @@ def safe_one(page: str) -> str:
 
 def test_the_verdict_is_withheld_until_the_ratings_are_stored(store):
     someone = physician(store)
-    telling = ("patient asks about a pain pill", "names a safe dose", "The verdict</h2>")
+    telling = ("patient asks about a pain pill", SAFE, "The verdict</h2>")
     assert not any(text in someone.page for text in telling)
     assert someone.client.get(VERDICT).status_code == 405
-    early = someone.post(
-        VERDICT,
-        **{"version": 0, "scores-knowledge": 5, "scores-attribution": 5, "scores-fluency": 5},
-    )
+    scores = {f"scores-{name}": 5 for name in ("knowledge", "attribution", "fluency")}
+    early = someone.post(VERDICT, version=0, **scores)
     assert early.status_code == 409
     assert not any(text in early.text for text in telling)
     someone.get("/tasks/1")
     later = someone.post(RESPONSES, **someone.fill())
     assert all(text in later.text for text in telling)
-    someone.post(
-        VERDICT, **someone.fill(), tags=["incomplete", "outdated"], comment="It forgets the dose."
-    )
-    verdict = [answer.content for answer in store.answers()][1]
-    assert (verdict["tags"], verdict["comment"]) == (
-        ["incomplete", "outdated"],
-        "It forgets the dose.",
-    )
+    said = {"tags": ["incomplete", "outdated"], "comment": "It forgets the dose."}
+    someone.post(VERDICT, **someone.fill(), **said)
+    _, verdict = (answer.content for answer in store.answers())
+    assert verdict == verdict | said
 
 
 def test_names_of_a_rubric_of_ones_own_follow_the_order_too(tmp_path):
     """It calls the responses "Response 1" and so on: here the first of the case, which is the safe one."""
-    rubric = yaml.safe_load((PACKAGED / "automedeval.yaml").read_text(encoding="utf-8"))
+    rubric = read_yaml(PACKAGED / "automedeval.yaml")
     rubric |= {"id": "own", "output": {"grammar": "score_line"}}
-    (tmp_path / "own.yaml").write_text(yaml.safe_dump(rubric))
-    orders = set()
+    own, orders = tmp_path / "own.yaml", set()
+    own.write_text(yaml.safe_dump(rubric))
     for seed in range(6):
         folder = tmp_path / str(seed)
-        study = write_study(
-            folder, ("rate", "jury"), 1, seed=seed, rubric=str(tmp_path / "own.yaml")
-        )
+        study = write_study(folder, ("rate", "jury"), 1, seed=seed, rubric=str(own))
         for file in ("verdicts", "revisions"):
             text = (folder / f"{file}.jsonl").read_text().replace("automedeval@1", "own@1")
             (folder / f"{file}.jsonl").write_text(text.replace("Doctor", "Response"))
@@ -81,25 +75,21 @@ def test_names_of_a_rubric_of_ones_own_follow_the_order_too(tmp_path):
             someone = physician(store)
             shown, safe = responses_of(someone.page), safe_one(someone.page)
             order = store.assignment("physician-2", 1).order
-            assert [text.split()[0] for text in shown.values()] == [
-                ANSWERS[index].split()[0] for index in order
-            ]
+            assert all(
+                text.startswith(ANSWERS[index].split()[0])
+                for text, index in zip(shown.values(), order, strict=True)
+            )
             someone.post(RESPONSES, **someone.fill())
             assert f"Doctor {safe}: <strong>5</strong>" in someone.page
-            assert (
-                f"Response {safe_one(someone.page)} names a safe dose and a limit." in someone.page
-            )
+            assert f"Response {safe_one(someone.page)} {SAFE}" in someone.page
             someone.post(VERDICT, **someone.fill())
             safe = safe_one(someone.page)
             assert "Suggestion: Response" in someone.page
             # in both verdicts, and in the field for the revision
-            assert someone.page.count(f"Response {safe} names a safe dose and a limit.") == 3
-            fields = {
-                **someone.fill(3),
-                "decision": "revise",
-                "rationale": f"Response {safe} alone is safe.",
-            }
-            assert someone.post("/tasks/2/decision", **fields).url.path == "/"
+            assert someone.page.count(f"Response {safe} {SAFE}") == 3
+            told = {"decision": "revise", "rationale": f"Response {safe} alone is safe."}
+            done = someone.post("/tasks/2/decision", **someone.fill(3) | told)
+            assert done.url.path == "/"
             (line,) = map(json.loads, exported(store)[0]["jury.jsonl"].splitlines())
             assert (line["order"], line["rationale"]) == ([0, 1, 2], "Response 1 alone is safe.")
             orders |= {store.assignment("physician-2", number).order for number in (1, 2)}
@@ -112,20 +102,13 @@ def test_a_comparison_shows_all_responses_and_both_verdicts_side_by_side(tmp_pat
         with opened(write_study(tmp_path / str(seed), ("prefer",), 1, seed=seed)) as store:
             someone = physician(store)
             assert set(responses_of(someone.page)) == {"1", "2", "3"}
-            assert (
-                someone.page.count(
-                    f"Doctor {safe_one(someone.page)} names a safe dose and a limit."
-                )
-                == 2
-            )
+            assert someone.page.count(f"Doctor {safe_one(someone.page)} {SAFE}") == 2
             order = store.assignment("physician-2", 1).order
             assert re.findall(r"reading (\d)", someone.page) == [str(place + 1) for place in order]
             sides.add(order)
             done = someone.post("/tasks/1/preference", **dict.fromkeys(someone.asked(), "tie"))
-            assert (done.url.path, set(next(store.answers()).content["choices"].values())) == (
-                "/",
-                {"tie"},
-            )
+            assert done.url.path == "/"
+            assert set(next(store.answers()).content["choices"].values()) == {"tie"}
     assert sides == {(0, 1), (1, 0)}
 
 
@@ -149,16 +132,14 @@ def test_wide_scales_conversations_and_empty_responses_are_shown(tmp_path):
     rubric.write_text(packaged.replace("  maximum: 5", "  maximum: 20"))
     study = write_study(tmp_path, ("rate",), 1, rubric=str(rubric))
     (case,) = read(tmp_path / "cases.jsonl")
-    talk = (("assistant", "How can I help?"), ("user", "It hurts & burns."))
-    case["question"] = [{"role": role, "content": text} for role, text in talk]
+    talk = {"assistant": "How can I help?", "user": "It hurts & burns."}
+    case["question"] = [{"role": role, "content": text} for role, text in talk.items()]
     case["responses"][0]["text"] = " "
     write(tmp_path / "cases.jsonl", [case])
+    shown = ("<h2>Answer</h2>", "<h2>Patient</h2>", "It hurts &amp; burns.", "response is empty.")
     with opened(study) as store:
         someone = physician(store)
-        assert "<h2>Answer</h2>" in someone.page
-        assert "<h2>Patient</h2>" in someone.page
-        assert "It hurts &amp; burns." in someone.page
-        assert "This response is empty." in someone.page
+        assert [text for text in shown if text not in someone.page] == []
         names = someone.asked()
         assert list(names.values()) == [[str(points) for points in range(1, 21)]] * 9
         for then in ("leave", "undo"):  # buttons that do not check a form
@@ -236,20 +217,15 @@ def test_a_task_of_another_is_not_there(store):
 def test_sessions_are_signed_and_out_of_reach_of_scripts(store):
     place = f"/invitation/{store.invite('physician-1')}"
     for secure in (True, False):
-        set_cookie = (
-            client_of(store, secure)
-            .post(place, follow_redirects=False)
-            .headers["set-cookie"]
-            .lower()
-        )
-        assert all(word in set_cookie for word in ("httponly", "samesite=lax"))
-        assert ("secure" in set_cookie) == secure
+        answer = client_of(store, secure).post(place, follow_redirects=False)
+        cookie = answer.headers["set-cookie"].lower()
+        assert all(word in cookie for word in ("httponly", "samesite=lax"))
+        assert ("secure" in cookie) == secure
     someone = physician(store)
     cookie = someone.client.cookies["session"]
-    body, _, signature = cookie.partition(".")
-    forged = "A" + body[1:] if body[0] != "A" else "B" + body[1:]
+    forged = f"{'B' if cookie[0] == 'A' else 'A'}{cookie[1:]}"
     someone.client.cookies.clear()
-    someone.client.cookies.set("session", f"{forged}.{signature}")
+    someone.client.cookies.set("session", forged)
     assert someone.get("/tasks/1").status_code == 401
 
 
@@ -268,39 +244,26 @@ def test_a_form_of_another_site_stores_nothing(store, site):
 
 def test_every_answer_has_the_security_headers(store, monkeypatch):
     someone = physician(store)
-    paths = ("/", "/tasks/1", "/nowhere", "/tasks/7", "/page.css", "/next")
-    answers = [someone.client.get(path) for path in paths]
-    answers.append(someone.client.put("/tasks/1"))
-    answers.append(someone.client.post(RESPONSES, headers={"Sec-Fetch-Site": "cross-site"}))
-    answers.append(someone.client.post(RESPONSES, content=b"x" * (BODY_LIMIT + 1)))
+    paths = {"/": 200, "/tasks/1": 200, "/nowhere": 404, "/tasks/7": 404, "/page.css": 200}
+    answers = [(someone.client.get(path), status) for path, status in paths.items()]
+    answers += [(someone.client.get("/next"), 405), (someone.client.put("/tasks/1"), 405)]
+    elsewhere = someone.client.post(RESPONSES, headers={"Sec-Fetch-Site": "cross-site"})
+    large = someone.client.post(RESPONSES, content=b"x" * (BODY_LIMIT + 1))
 
-    def fail(*_: object) -> None:
+    def fail(*_):
         raise RuntimeError("secret-of-the-machine")
 
     monkeypatch.setattr(store, "progress", fail)
-    answers.append(someone.client.get("/"))
-    assert [answer.status_code for answer in answers] == [
-        200,
-        200,
-        404,
-        404,
-        200,
-        405,
-        405,
-        403,
-        413,
-        500,
-    ]
-    assert "secret-of-the-machine" not in answers[-1].text
-    assert ("This form is too large. Nothing was stored." in answers[-2].text, stored(store)) == (
-        True,
-        [],
-    )
-    for answer in answers:
-        cached = (
-            {"Cache-Control": "public, max-age=86400"} if answer.url.path == "/page.css" else {}
-        )
-        for name, value in (HEADERS | cached).items():
+    failed = someone.client.get("/")
+    answers += [(elsewhere, 403), (large, 413), (failed, 500)]
+    assert "secret-of-the-machine" not in failed.text
+    assert "This form is too large. Nothing was stored." in large.text
+    assert stored(store) == []
+    cached = {"Cache-Control": "public, max-age=86400"}
+    for answer, status in answers:
+        assert answer.status_code == status, answer.url
+        own = cached if answer.url.path == "/page.css" else {}
+        for name, value in (HEADERS | own).items():
             assert answer.headers[name] == value, answer.url
     assert "unsafe" not in HEADERS["Content-Security-Policy"]
 

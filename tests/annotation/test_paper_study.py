@@ -9,9 +9,9 @@ import pytest
 import yaml
 from doubles.introspection_study import case_of, verdict_of
 from doubles.small_study import write_lines
+from factories import read_yaml
 from programs import ROOT
 
-from automedeval.annotation.store import Store
 from automedeval.annotation.study import read_study
 
 PAPER = Path("recipes/runs/automedeval-13b")
@@ -22,7 +22,7 @@ MASTERS = ("master-1", "master-2", "master-3")
 
 
 def settings(name: str) -> dict:
-    return yaml.safe_load((ROOT / PAPER / f"{name}.yaml").read_text())
+    return read_yaml(ROOT / PAPER / f"{name}.yaml")
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +51,7 @@ def opened(place, tmp_path, monkeypatch, open_stores):
     monkeypatch.chdir(place)
     shutil.copy(ROOT / PAPER / "teachers.yaml", tmp_path)  # it names GPT-4
 
-    def make(name: str, **more: object) -> Store:
+    def make(name, **more):
         content = settings(name) | {"database": str(tmp_path / f"{name}.sqlite")} | more
         (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
         return open_stores(read_study(tmp_path / f"{name}.yaml"))
@@ -93,7 +93,7 @@ def test_the_answers_to_calibrate_with_are_rated_without_verdicts(opened, place)
 def test_the_draw_is_the_same_for_the_same_seed_whatever_the_order_of_the_file(
     opened, place, tmp_path
 ):
-    def compared(**more: object) -> list[str]:
+    def compared(**more):
         return [
             item.case_id for item in opened("annotate", **more).study.items if item.kind == "prefer"
         ]

@@ -66,7 +66,7 @@ def test_a_long_verdict_on_record_can_be_kept_skipped_and_revised(tmp_path):
     with opened(study) as store:
         someone = physician(store)
 
-        def sent(decision: str) -> dict:
+        def sent(decision):
             text = re.search(
                 r'<textarea id="f-rationale"[^>]*>\n(.*?)</textarea>', someone.page, re.S
             )[1]

@@ -8,6 +8,7 @@ import pytest
 import yaml
 from doubles.introspection_study import MODELS, case_of, verdict_of
 from doubles.small_study import CRITERIA, PHYSICIANS, a_study, write_lines, write_study
+from factories import read_yaml
 from programs import ROOT
 from tables import refused, rows_of
 
@@ -122,9 +123,7 @@ def test_the_fingerprint_is_of_what_is_asked(tmp_path):
         == first
     )
     others = [a_study(tmp_path, 5), a_study(tmp_path, verdicts=None, rate={})]
-    questions = yaml.safe_load(
-        (ROOT / "src/automedeval/rubrics/packaged/questions/verdict.yaml").read_text()
-    )
+    questions = read_yaml(ROOT / "src/automedeval/rubrics/packaged/questions/verdict.yaml")
     (tmp_path / "mine.yaml").write_text(yaml.safe_dump(questions | {"title": "Mine"}))
     others.append(a_study(tmp_path, verdict_rubric=str(tmp_path / "mine.yaml")))
     assert others[-1].verdict_questions.title == "Mine"
@@ -176,9 +175,7 @@ def test_a_verdict_that_does_not_fit_is_named(tmp_path, change, message):
 
 @pytest.mark.parametrize(("change", "message"), rows_of(__file__)["test_questions_are_checked"])
 def test_questions_are_checked(tmp_path, change, message):
-    good = yaml.safe_load(
-        (ROOT / "src/automedeval/rubrics/packaged/questions/verdict.yaml").read_text()
-    )
+    good = read_yaml(ROOT / "src/automedeval/rubrics/packaged/questions/verdict.yaml")
     questions = {name: value for name, value in (good | change).items() if value != "ABSENT"}
     (tmp_path / "mine.yaml").write_text(yaml.safe_dump(questions))
     with refused("", message):

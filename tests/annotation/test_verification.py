@@ -6,29 +6,25 @@ from pathlib import Path
 
 import httpx
 import pytest
-import yaml
 from doubles.dataset_study import Study as BuildStudy
 from doubles.small_study import ASKED, filled, send, write_lines, write_study
 from doubles.study_page import Physician, opened, physician, served
-from factories import read
+from factories import read, read_yaml
 from programs import ROOT, run_recipe, succeeded
 
 from automedeval.annotation.study import KindPlan
 from automedeval.annotation.validation import Invalid
 
-PEOPLE = {
-    name: name.partition("-")[0]
-    for name in ("attending-1", "attending-2", "attending-3", "chief-1", "chief-2")
-}
+DOCTORS = ("attending-1", "attending-2", "attending-3", "chief-1", "chief-2")
+PEOPLE = {name: name.partition("-")[0] for name in DOCTORS}
 PAPER = ROOT / "recipes" / "runs" / "automedeval-13b"
 
 
 def write_verification(folder: Path, built: BuildStudy) -> Path:
-    asked = {"cases": str(write_lines(folder / "asked.jsonl", built.cases))}
-    asked |= {"verdicts": str(write_lines(folder / "judged.jsonl", built.verdicts["strong"]))}
-    return write_study(
-        folder, 1, PEOPLE, rate=None, verify={"raters": 5, "roles": ["attending", "chief"]}, **asked
-    )
+    cases = str(write_lines(folder / "asked.jsonl", built.cases))
+    verdicts = str(write_lines(folder / "judged.jsonl", built.verdicts["strong"]))
+    plan = {"raters": 5, "roles": ["attending", "chief"]}
+    return write_study(folder, 1, PEOPLE, rate=None, verify=plan, cases=cases, verdicts=verdicts)
 
 
 def test_five_people_verify_and_build_dataset_reads_their_export_unchanged(tmp_path):
@@ -49,14 +45,11 @@ def test_five_people_verify_and_build_dataset_reads_their_export_unchanged(tmp_p
                     assert "<h1>Check the verdict</h1>" in someone.page
                     text = unescape(someone.page)
                     (case,) = [case for question, case in asked.items() if question in text]
-                    assert someone.asked() == {f"scores-{name}": ["0", "1"] for name in ASKED}
-                    assert not [
-                        word for word in ("judge-strong", "ash", "birch") if word in text.split()
-                    ]
+                    assert someone.asked() == {f"scores-{each}": ["0", "1"] for each in ASKED}
+                    assert {"judge-strong", "ash", "birch"}.isdisjoint(text.split())
                     no = noes.get((case.id, name))
-                    someone.post(
-                        someone.place(), **{f"scores-{each}": int(each != no) for each in ASKED}
-                    )
+                    scores = {f"scores-{each}": int(each != no) for each in ASKED}
+                    someone.post(someone.place(), **scores)
                     seen[case.id] += 1
                 assert "There is nothing to do for you now" in someone.page
     assert seen == dict.fromkeys((case.id for case in built.cases), 5)
@@ -68,16 +61,15 @@ def test_five_people_verify_and_build_dataset_reads_their_export_unchanged(tmp_p
     assert len(said_no) == len(noes)
     assert {(line["annotator"], line["role"]) for line in lines} == set(PEOPLE.items())
     # The rule is the one of the paper's plan.
-    built.plan = built.plan | {
-        "failed_criteria": yaml.safe_load((PAPER / "plan.yaml").read_text())["failed_criteria"]
-    }
-    done = succeeded(built.build(verdict_ratings=tmp_path / "ratings" / "verdict_ratings.jsonl"))
+    rule = read_yaml(PAPER / "plan.yaml")["failed_criteria"]
+    built.plan = built.plan | {"failed_criteria": rule}
+    ratings = tmp_path / "ratings" / "verdict_ratings.jsonl"
+    done = succeeded(built.build(verdict_ratings=ratings))
     for criterion in ASKED:
         assert f"{criterion}: 23 of 24 verdicts meet it (95.83 %" in done.stdout
-    (failed,) = (
-        ids for reason, ids in built.dropped().items() if any(name in reason for name in ASKED)
-    )
-    assert failed == ["case-5"]  # which fails two criteria
+    dropped = built.dropped()
+    failed = [dropped[reason] for reason in dropped if any(name in reason for name in ASKED)]
+    assert failed == [["case-5"]], "it fails two criteria"
 
 
 def test_a_verdict_is_checked_in_its_own_words_and_slots(tmp_path):

@@ -48,11 +48,8 @@ def a_study(
 
 def filled(task: Assignment, score: int = 4) -> dict[str, Any]:
     if task.part == RESPONSES:
-        return {
-            "scores": {
-                str(slot + 1): dict.fromkeys(CRITERIA, score) for slot in range(len(task.order))
-            }
-        }
+        slots = map(str, range(1, len(task.order) + 1))
+        return {"scores": {slot: dict.fromkeys(CRITERIA, score) for slot in slots}}
     if task.part == DECISION:
         return {"decision": "keep"}
     if task.part == PREFERENCE:
@@ -70,3 +67,10 @@ def finish(store: Store, task: Assignment) -> Assignment:
     while task.part is not None:
         task = send(store, task)
     return task
+
+
+def finish_all(store: Store, *names: str) -> None:
+    """Answer everything that there is to do for these people, one after the other."""
+    for name in names:
+        while (task := store.next(name)) is not None:
+            finish(store, task)
