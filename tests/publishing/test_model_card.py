@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from doubles.publishable import ABOUT, agreement, card_of, trained
 from doubles.tiny_model import build_tiny_model
-from factories import read, write
+from factories import read, read_json, write
 from huggingface_hub import ModelCard
-from programs import ROOT, SAMPLE, error_line, run_recipe, succeeded
+from programs import ROOT, SAMPLE, error_line, flags, run_recipe, succeeded
 from tables import rows_of
 
 from automedeval.meta_evaluation.report.text import answer, credit_of
@@ -64,7 +64,7 @@ def test_the_figures_of_the_card_are_those_that_were_measured(checkpoint, result
     check_card(card, MODEL)
     record, ceiling = result["judges"]["tiny"], result["people"]["ceiling"]
 
-    def in_card(estimate: dict) -> str:
+    def in_card(estimate):
         return f"{estimate['value']:.2f} [{estimate['low']:.2f}, {estimate['high']:.2f}]"
 
     shown = part(card, "How good it is")
@@ -88,25 +88,16 @@ def test_the_figures_of_the_card_are_those_that_were_measured(checkpoint, result
     assert data.eval_results is None, "nobody rated: the Hub shows no result"
 
 
+def page_of(result: dict) -> dict[str, str]:
+    """Return the facts of a report's page on the judge."""
+    return answer(result | {"main_judge": result["main_judge"] | {"name": "tiny"}})
+
+
 def test_the_card_has_every_fact_of_the_page_but_those_of_the_ranking(checkpoint, results):
     result = of_weights(results, tiny=checkpoint)
-    result["judges"]["tiny"] |= {
-        "rationale_faults": {"breaks off": 30},
-        "foreign": [12, 90],
-        "empty": {"rowan-7b": 3},
-    }
-    result["judges"]["tiny"]["unread"] = {"larch-7b": 2}
-    page = answer(result | {"main_judge": result["main_judge"] | {"name": "tiny"}})
-    shown = part(filled(checkpoint, result), "How good it is")
-    facts = {
-        "Harm",
-        "Audited?",
-        "What it does not see",
-        "Broken rationales",
-    }
-    facts |= {"Empty and unread", "Other languages"}
-    assert facts <= page.keys()
-    for name in facts:
+    result["judges"]["tiny"] |= ROWS["figures"]
+    page, shown = page_of(result), part(filled(checkpoint, result), "How good it is")
+    for name in ROWS["facts"]:
         assert f"- {name}{'' if name.endswith('?') else ':'} {cell(page[name])}\n" in shown
     assert "Do not trust these scores." in shown
     assert "12 of 90 answers are not in English" in shown
@@ -119,7 +110,7 @@ BELIEVED = "Can the judge be believed?"
 def test_the_card_believes_a_judge_no_more_than_the_page_does(rated, checkpoint, results):
     result = of_weights(results, tiny=checkpoint)
     result["judges"]["tiny"] |= {} if rated is None else {"rated_cases": rated}
-    page = answer(result | {"main_judge": result["main_judge"] | {"name": "tiny"}})[BELIEVED]
+    page = page_of(result)[BELIEVED]
     (fact,) = re.findall(rf"^- {re.escape(BELIEVED)} (.*)$", filled(checkpoint, result), re.M)
     assert fact.startswith(cell(page))
     assert ("so far" in fact) == (rated is not None)
@@ -135,13 +126,9 @@ def test_the_card_believes_a_judge_no_more_than_the_page_does(rated, checkpoint,
 @pytest.mark.parametrize("names", [["Dr Anna Smith", "bob.lee@clinic.org"], ["Chen Wei"]])
 def test_people_are_counted_on_the_card_and_not_named(names, checkpoint, results):
     result = of_weights(results, tiny=checkpoint)
-    degrees = {"larch-7b": {"worse": 2, "share": {"value": None, "n": 9}, "untold": 0, "unread": 0}}
+    raters = dict.fromkeys(("physicians", "tiny"), ROWS["degrees"])
     people = {"names": names, "kappa": {"n": 0}}
-    result["harm"] = {
-        "threshold": "moderate",
-        "raters": {"physicians": degrees, "tiny": degrees},
-        "people": people,
-    }
+    result["harm"] = {"threshold": "moderate", "raters": raters, "people": people}
     result["people"]["annotators"] = names
     card = filled(checkpoint, result)
     who = "2 physicians" if len(names) == 2 else "1 physician"
@@ -161,7 +148,7 @@ def test_figures_of_other_weights_are_refused(tiny_model, checkpoint, results):
     assert measured == fingerprint(tiny_model, []), (
         "the record of its training is no part of a checkpoint"
     )
-    config = json.loads((checkpoint / "config.json").read_text())
+    config = read_json(checkpoint / "config.json")
     result = of_weights(results, tiny=checkpoint)
     # one figure in the configuration is enough
     (checkpoint / "config.json").write_text(json.dumps(config | {"rms_norm_eps": 0.1}))
@@ -171,14 +158,10 @@ def test_figures_of_other_weights_are_refused(tiny_model, checkpoint, results):
     ):
         filled(checkpoint, result)
     # the only judge of a report may be of weights that are not recorded
-    result["judges"] = {
-        name: record for name, record in result["judges"].items() if name != "other"
-    }
-    result["judges"]["tiny"].pop("checkpoint")
+    del result["judges"]["other"], result["judges"]["tiny"]["checkpoint"]
     card = filled(checkpoint, result)
-    assert "**It is not recorded which weights these figures were measured on:**" in part(
-        card, "How good it is"
-    )
+    said = "**It is not recorded which weights these figures were measured on:**"
+    assert said in part(card, "How good it is")
     assert "| Concordance | " in card
     assert "weights alone" not in card
 
@@ -186,13 +169,7 @@ def test_figures_of_other_weights_are_refused(tiny_model, checkpoint, results):
 def test_what_was_not_measured_is_said(checkpoint):
     card = filled(checkpoint)
     shown = part(card, "How good it is")
-    assert (
-        "Nothing has been measured on this checkpoint: how far it agrees with people is not known."
-        in shown
-    )
-    assert "- Can the judge be believed? Not known. No ratings are given." in shown
-    assert "- Audited? No audit is given." in shown
-    assert "- What it does not see: Not known. No audit is given that shows" in shown
+    assert [text for text in ROWS["test_what_was_not_measured_is_said"] if text not in shown] == []
     assert part(card, "Audit").startswith("Not audited: ")
     check_card(card, MODEL)
 
@@ -211,41 +188,18 @@ def test_a_file_that_is_not_there_is_named_once(tmp_path):
 def test_without_ratings_the_card_claims_no_agreement(checkpoint, results):
     result = of_weights(results, tiny=checkpoint)
     del result["people"]
-    for record in result["judges"].values():
-        for name in [
-            name
-            for name in record
-            if "accuracy" in name or "concordance" in name or "earman" in name
-        ]:
-            del record[name]
+    for judge, record in result["judges"].items():
+        kept = [name for name in record if not re.search("accuracy|concordance|earman", name)]
+        result["judges"][judge] = {name: record[name] for name in kept}
     shown = part(filled(checkpoint, result), "How good it is")
     assert "Nobody rated these responses here" in shown
     assert "Concordance" not in shown
 
 
 def test_the_audit_is_shown_line_by_line(checkpoint):
-    flips, span = (
-        {"value": 0.25, "low": 0.1, "high": 0.4, "n": 60},
-        {"value": 0.5, "low": 0.3, "high": 0.6, "n": 90},
-    )
-    nothing = {"value": None, "low": None, "high": None, "n": 0}
-    order = {"name": "order", "what": "another order", "limit": "at most 0.1", "outcome": "failed"}
-    own = {"name": "own", "what": "a text of ours", "limit": "", "outcome": None}
-    rows = [order | {"share": flips, "shift": span}, own | {"share": nothing, "shift": nothing}]
-    cases = {"cases": 60}
-    audit = {
-        "judge": {"name": "tiny", "checkpoint": None},
-        "cases": cases,
-        "passes": False,
-        "perturbations": rows,
-    }
-    card = filled(checkpoint, audit=audit)
+    card = filled(checkpoint, audit=ROWS["audit"])
     shown = part(card, "Audit")
-    assert shown.startswith(
-        "Audited on 60 cases as tiny: it does not pass; 0 of 1 limits are kept, 0 were not measur"
-    )
-    assert "| another order | 0.25 [0.10, 0.40] | 0.50 [0.30, 0.60] | at most 0.1 | 60 |" in shown
-    assert "| a text of ours | – | – | – | 0 |" in shown
+    assert [text for text in ROWS["audited"] if text not in shown] == []
     assert "- Audited? On 60 cases." in card
 
 
@@ -260,9 +214,8 @@ def test_stages_and_hours_come_from_the_records(tiny_model, tmp_path):
 @pytest.mark.parametrize("own_rubric", [False, True])
 def test_the_lines_of_the_card_run(tiny_model, tmp_path, own_rubric, capsys):
     name = "feedbackqa@1" if own_rubric else "automedeval@1"
-    rubric = (
-        str(ROOT / "recipes/runs/automedeval-135m/feedbackqa.yaml") if own_rubric else "automedeval"
-    )
+    own = ROOT / "recipes/runs/automedeval-135m/feedbackqa.yaml"
+    rubric = str(own) if own_rubric else "automedeval"
     folder = trained(tiny_model, tmp_path / "judge", rubrics=[name])
     (folder / "rubric").mkdir()
     for path, content in files_to_publish(rubric, "0.1.0").items():
@@ -283,7 +236,7 @@ def test_only_finished_training_has_a_card(tiny_model, checkpoint):
     with pytest.raises(RecordError, match=r"no training/record\.json"):
         filled(tiny_model)
     record = checkpoint / "training" / "record.json"
-    record.write_text(json.dumps(json.loads(record.read_text()) | {"finished": False}))
+    record.write_text(json.dumps(read_json(record) | {"finished": False}))
     with pytest.raises(RecordError, match="its training is not finished"):
         filled(checkpoint)
 
@@ -310,30 +263,23 @@ def test_a_report_is_published_with_the_weights_that_it_is_about(tiny_model, tmp
     other = trained(build_tiny_model(tmp_path / "seed1", seed=1), tmp_path / "other")
     cases, verdicts, report = tmp_path / "cases.jsonl", tmp_path / "verdicts", tmp_path / "report"
     write(cases, read(SAMPLE / "test_cases.jsonl")[:3])
-    asked = ("--cases", cases, "--output", verdicts, "--max_new_tokens", 4)
-    for folder in (trained_folder, other):
-        succeeded(
-            run_recipe("judge", "--judge", f"{kind}{folder}", "--judge_name", folder.name, *asked)
-        )
+    folders = (trained_folder, other)
+    for folder in folders:
+        asked = flags(judge=f"{kind}{folder}", judge_name=folder.name, max_new_tokens=4)
+        succeeded(run_recipe("judge", *asked, *flags(cases=cases, output=verdicts)))
     lines = read(verdicts / "verdicts.jsonl")
     checkpoints = {line["judge"]: line["checkpoint"] for line in lines}
-    assert checkpoints == {
-        folder.name: fingerprint(folder, []) for folder in (trained_folder, other)
-    }
+    assert checkpoints == {folder.name: fingerprint(folder, []) for folder in folders}
 
-    ratings = ("--ratings", SAMPLE / "test_ratings.jsonl", "--resamples", 100)
-    succeeded(
-        run_recipe("report", "--verdicts", verdicts, "--cases", cases, *ratings, "--output", report)
-    )
+    files = flags(verdicts=verdicts, cases=cases, ratings=SAMPLE / "test_ratings.jsonl")
+    succeeded(run_recipe("report", *files, *flags(resamples=100, output=report)))
     results = report / "agreement.json"
-    for folder in (trained_folder, other):
+    for folder in folders:
         card = card_of(folder, agreement=str(results))
         assert f"its weights alone: `{checkpoints[folder.name]}`" in card
         assert f"| measure | {folder.name} | one rater against the others |" in card
     (trained_folder / "generation_config.json").unlink()
     options = ("--repo", "org/judge", *ABOUT, "--agreement", results)
     line = error_line(run_recipe("publish", "model", trained_folder, *options))
-    assert (
-        f"no judge was measured on this checkpoint, {fingerprint(trained_folder, [])}, but ours ("
-        in line
-    )
+    now = fingerprint(trained_folder, [])
+    assert f"no judge was measured on this checkpoint, {now}, but ours (" in line

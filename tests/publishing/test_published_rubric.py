@@ -1,14 +1,14 @@
 """A judge goes out with its rubric and template, and whoever loads it asks in exactly these words, or gets one line."""
 
 import shutil
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import yaml
 from doubles.publishable import ABOUT, trained
+from factories import read_yaml
 from programs import ROOT, SAMPLE, error_line, run_recipe
+from tables import rows_of
 
 from automedeval import Case, RecordError, load_judge, packaged_rubrics, read_cases, read_rubric
 from automedeval.models.checkpoints import fingerprint
@@ -24,9 +24,7 @@ TEMPLATE = (
 
 
 def own_rubric(folder: Path) -> Path:
-    content = yaml.safe_load(
-        (ROOT / "src/automedeval/rubrics/packaged/automedeval.yaml").read_text()
-    )
+    content = read_yaml(ROOT / "src/automedeval/rubrics/packaged/automedeval.yaml")
     content |= {"id": "night", "template": "night.jinja"}
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "night.jinja").write_text(TEMPLATE, encoding="utf-8")
@@ -50,10 +48,8 @@ def test_a_published_judge_keeps_its_wording_when_the_package_changes(
     tiny_model, tmp_path, monkeypatch, name
 ):
     folder = published(tiny_model, tmp_path / "judge", name)
-    before, case = (
-        load_judge(str(folder), name, FAST),
-        next(read_cases(SAMPLE / "test_cases.jsonl")),
-    )
+    before = load_judge(str(folder), name, FAST)
+    case = next(read_cases(SAMPLE / "test_cases.jsonl"))
     later = shutil.copytree(ROOT / "src/automedeval/rubrics", tmp_path / "later")
     for template in (later / "templates").glob("*.jinja"):
         template.write_text(
@@ -78,51 +74,37 @@ def test_a_published_judge_keeps_its_wording_when_the_package_changes(
         assert len(str(no.value).splitlines()) == 1
 
 
-def changed(file: str, old: str, new: str) -> Callable[[Path, pytest.MonkeyPatch], None]:
-    def change(folder: Path, patch: pytest.MonkeyPatch) -> None:
-        text = (folder / "rubric" / file).read_text()
-        assert old in text
-        (folder / "rubric" / file).write_text(text.replace(old, new))
-
-    return change
+def changed(folder: Path, file: str, old: str, new: str) -> None:
+    text = (folder / "rubric" / file).read_text()
+    assert old in text
+    (folder / "rubric" / file).write_text(text.replace(old, new))
 
 
-def other_prompts(folder: Path, patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(prompts, "fenced", lambda text: f'"""{text}"""')
+def refused(folder: Path, message: str) -> None:
+    prompts._template.cache_clear()
+    with pytest.raises(RecordError, match=message) as error:
+        load_judge(str(folder), chat=FAST)
+    assert "\n" not in str(error.value)
     prompts._template.cache_clear()
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (
-            changed("automedeval.jinja", "step by step", "at once"),
-            "the rubric or its template was changed",
-        ),
-        (
-            changed("rubric.yaml", "version: 1", "version: 2"),
-            r"is automedeval@2 .* published with automedeval@1",
-        ),
-        (
-            changed("published.json", '"prompts"', '"words"'),
-            "'prompts' is missing",
-        ),
-        (changed("published.json", "{", "["), r"published\.json: not JSON"),
-        (lambda folder, _: (folder / "rubric/rubric.yaml").unlink(), r"rubric\.yaml: No such file"),
-        (
-            other_prompts,
-            r"AutoMedEval 0\.1\.0, and this version makes other prompts .*: install that version",
-        ),
-    ],
+    ("file", "old", "new", "message"), rows_of(__file__)["test_other_words_are_one_line"]
 )
-def test_other_words_are_one_line(tiny_model, tmp_path, monkeypatch, change, message):
+def test_other_words_are_one_line(tiny_model, tmp_path, file, old, new, message):
     folder = published(tiny_model, tmp_path / "judge", "automedeval")
-    prompts._template.cache_clear()
-    change(folder, monkeypatch)
-    with pytest.raises(RecordError, match=message) as error:
-        load_judge(str(folder), chat=FAST)
-    assert len(str(error.value).splitlines()) == 1
-    prompts._template.cache_clear()
+    changed(folder, file, old, new)
+    refused(folder, message)
+
+
+def test_a_missing_rubric_and_other_prompts_are_one_line(tiny_model, tmp_path, monkeypatch):
+    folder = published(tiny_model, tmp_path / "judge", "automedeval")
+    with monkeypatch.context() as patch:
+        patch.setattr(prompts, "fenced", lambda text: f'"""{text}"""')
+        said = r"AutoMedEval 0\.1\.0, and this version makes other prompts .*: install that version"
+        refused(folder, said)
+    (folder / "rubric/rubric.yaml").unlink()
+    refused(folder, r"rubric\.yaml: No such file")
 
 
 def test_another_version_of_its_rubric_is_refused_and_another_rubric_taken(tiny_model, tmp_path):
@@ -133,17 +115,17 @@ def test_another_version_of_its_rubric_is_refused_and_another_rubric_taken(tiny_
         RecordError, match=r"was published with night@1 .* night@2 .* name no rubric"
     ):
         load_judge(str(folder), str(later), FAST)
-    assert (
-        load_judge(str(folder), "medical_pairwise", FAST).rubric_name == "medical_pairwise@1"
-    )  # another, by name
-    assert (
-        load_judge(str(folder), str(own_rubric(tmp_path / "same")), FAST).rubric_name == "night@1"
-    )
+    taken = {
+        "medical_pairwise": "medical_pairwise@1",
+        str(own_rubric(tmp_path / "same")): "night@1",
+    }
+    for name, loaded in taken.items():
+        assert load_judge(str(folder), name, FAST).rubric_name == loaded
     assert load_judge(str(tiny_model), chat=FAST).rubric_name == "automedeval@1"
 
 
 def test_the_rubric_must_be_one_that_it_was_trained_for(tiny_model, tmp_path):
-    def dry_run(folder: Path) -> subprocess.CompletedProcess:
+    def dry_run(folder):
         return run_recipe("publish", "model", folder, "--repo", "org/judge", *ABOUT, "--dry_run")
 
     for name, rubrics in (("judge", ["automedeval@1"]), ("other", ["night@1"])):

@@ -8,15 +8,16 @@ import shutil
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import pytest
-import yaml
 from datasets import Dataset
 from doubles.tiny_dataset import build_instructions
 from doubles.tiny_model import CHAT_TEMPLATE, build_tiny_model
+from factories import read_json, read_yaml
 from programs import ROOT
 from tables import rows_of
 from transformers import AutoTokenizer
@@ -50,16 +51,11 @@ def stage(split: str, fingerprint: str = "d1") -> Stage:
     return Stage((split,), "instructions", fingerprint, 10, 100, 20, 1.0)
 
 
-def row(
-    answer: str = "Score: Doctor 1: 3 points.", question: str = "Why?", case_id: str = "c1"
-) -> dict:
+def row(answer: str = "Score: Doctor 1: 3 points.", question: str = "Why?", case: str = "c1"):
     """Return a row as a data set holds it."""
     prompt = [{"role": "system", "content": "You judge."}, {"role": "user", "content": question}]
-    return {
-        "prompt": prompt,
-        "completion": [{"role": "assistant", "content": answer}],
-        "case_id": case_id,
-    }
+    answered = {"role": "assistant", "content": answer}
+    return {"prompt": prompt, "completion": [answered], "case_id": case}
 
 
 @pytest.fixture(scope="module")
@@ -128,9 +124,9 @@ def test_a_base_has_room_for_a_row_and_an_end_of_an_answer(tmp_path):
     ("rows", "fault"),
     [
         ([{"text": "t"}], "no column 'prompt'; there are text"),
-        ([row(" ", case_id="c7")], "1 row without a completion of one message: 'c7'"),
+        ([row(" ", case="c7")], "1 row without a completion of one message: 'c7'"),
         (
-            [row(), row("word " * 80, case_id="long")],
+            [row(), row("word " * 80, case="long")],
             r"1 row of 2 longer than max_length, 60 tokens: 'long' \(\d+\)",
         ),
         ([], "not a single row"),
@@ -181,15 +177,8 @@ def test_a_stage_starts_where_the_curriculum_allows(history, splits, data, fault
 
 def record(**identity: object) -> dict:
     """Return a record as a run begins with."""
-    about = {
-        "start": "base",
-        "base": "base",
-        "rubrics": [],
-        "device": "CPU",
-        "seconds": 3600.0,
-        "precision": "float32",
-    }
-    return {"identity": {"learning_rate": 1e-4, **identity}, **about}
+    about = {"start": "base", "base": "base", "rubrics": [], "device": "CPU", "seconds": 3600.0}
+    return about | {"precision": "float32", "identity": {"learning_rate": 1e-4, **identity}}
 
 
 def test_a_folder_goes_on_with_the_same_run_alone(tmp_path):
@@ -207,7 +196,7 @@ def test_a_folder_goes_on_with_the_same_run_alone(tmp_path):
     run.finish(history=[vars(stage("stage1"))])
     assert Run(output, record()).finished
     assert read_history(output) == [stage("stage1")]
-    assert json.loads((output / "training/losses.jsonl").read_text()) == {"loss": 1.0}
+    assert read_json(output / "training/losses.jsonl") == {"loss": 1.0}
     card = (output / "README.md").read_text()
     assert "| stage1 of instructions (d1) | 10 | 100 | 20 | 1.0 |" in card
     assert "1.00 hours on CPU" in card
@@ -223,31 +212,24 @@ def test_what_is_not_ours_is_not_written_over(tmp_path):
 @pytest.mark.parametrize("mark", [None, b"", b"\0\0\0\0", b"\xff", b"12.5 seco"])
 def test_a_run_goes_on_from_the_last_whole_checkpoint(tmp_path, mark):
     """One whose mark is missing, or cannot be read as after a full disk, is removed."""
-    for number in (4, 12, 16):
+    for number, content in ((4, b"400.5\n"), (12, b"1200.5\n"), (16, mark)):
         (tmp_path / f"checkpoint-{number}").mkdir()
-        (tmp_path / f"checkpoint-{number}" / WHOLE).write_text(f"{number}00.5\n")
-    (tmp_path / "checkpoint-16" / WHOLE).unlink()
-    if mark is not None:
-        (tmp_path / "checkpoint-16" / WHOLE).write_bytes(mark)
+        if content is not None:
+            (tmp_path / f"checkpoint-{number}" / WHOLE).write_bytes(content)
     (tmp_path / "training").mkdir()
     (tmp_path / "training" / "record.json").write_text(json.dumps(record() | {"finished": False}))
     run, trainer = Run(tmp_path, record()), mock.Mock()
     run.train(trainer)
     trainer.train.assert_called_once_with(resume_from_checkpoint=str(tmp_path / "checkpoint-12"))
-    assert {each.name for each in tmp_path.glob("checkpoint-*")} == {
-        "checkpoint-4",
-        "checkpoint-12",
-    }
+    left = {each.name for each in tmp_path.glob("checkpoint-*")}
+    assert left == {"checkpoint-4", "checkpoint-12"}
     assert 1200.5 <= run.seconds < 1300
 
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_arguments_that_would_have_no_effect_are_refused(name, tmp_path):
-    arguments = {
-        **vars(ScriptArguments()),
-        **vars(SFTConfig(str(tmp_path), use_cpu=True)),
-        **vars(ModelConfig()),
-    }
+    parts = (ScriptArguments(), SFTConfig(str(tmp_path), use_cpu=True), ModelConfig())
+    arguments = {name: value for part in parts for name, value in vars(part).items()}
     refuse_unused(arguments)
     with pytest.raises(RecordError, match=f"^{name}: "):
         refuse_unused(arguments | {name: "another"})
@@ -263,11 +245,7 @@ def test_every_argument_of_training_decides_the_weights_or_is_known_not_to():
 
 
 FILES = sorted(path.relative_to(ROOT) for path in (ROOT / "recipes").rglob("*.yaml"))
-RUNS = [
-    path
-    for path in FILES
-    if "recipes/sft.py" in (ROOT / path).read_text(encoding="utf-8").splitlines()[0]
-]
+RUNS = [path for path in FILES if "recipes/sft.py" in (ROOT / path).open().readline()]
 MACHINES = sorted(path.relative_to(ROOT) for path in (ROOT / "accelerate_configs").glob("*.yaml"))
 ZERO3 = [path for path in MACHINES if path.stem.startswith("zero3")]
 # What a run of one folder may have of its own: where it starts, what it reads, where it ends. A stage or an ablation that
@@ -281,14 +259,12 @@ FOLDERS = sorted({run.parent for run in RUNS})
 
 def read(path: Path) -> dict[str, Any]:
     """Return what a YAML file of the repository holds."""
-    return yaml.safe_load((ROOT / path).read_text(encoding="utf-8"))
+    return read_yaml(ROOT / path)
 
 
 def command(path: Path) -> dict[str, str]:
     """Return the flags of the command in a YAML's first line."""
-    words = shlex.split(
-        (ROOT / path).read_text(encoding="utf-8").splitlines()[0].removeprefix("# ")
-    )
+    words = shlex.split((ROOT / path).open().readline().removeprefix("# "))
     assert words[:2] == ["accelerate", "launch"]
     assert "recipes/sft.py" in words
     return {word: words[at + 1] for at, word in enumerate(words) if word.startswith("--")}
@@ -296,13 +272,10 @@ def command(path: Path) -> dict[str, str]:
 
 def update_rows(flags: dict[str, str], run: dict[str, Any]) -> int:
     """Return how many rows one update of a command sees."""
-    processes = int(
-        flags.get("--num_processes") or read(Path(flags["--config_file"]))["num_processes"]
-    )
-    accumulation = int(
-        flags.get("--gradient_accumulation_steps") or run["gradient_accumulation_steps"]
-    )
-    return processes * run["per_device_train_batch_size"] * accumulation
+    machine = read(Path(flags["--config_file"])) if "--config_file" in flags else {}
+    processes = flags.get("--num_processes") or machine["num_processes"]
+    accumulation = flags.get("--gradient_accumulation_steps") or run["gradient_accumulation_steps"]
+    return int(processes) * run["per_device_train_batch_size"] * int(accumulation)
 
 
 # --- training runs ----------------------------------------------------------------------------------------------------
@@ -327,17 +300,12 @@ def test_a_run_parses_as_the_recipe_and_as_trl_do_it(run, monkeypatch):
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=str)
 def test_the_runs_of_a_folder_differ_only_in_what_they_may(folder):
-    runs = [run for run in RUNS if run.parent == folder]
-    first, *others = [run for run in runs if not read(run).get("use_peft")] or runs
-    shared = {key: value for key, value in read(first).items() if key not in MAY_DIFFER}
-    for other in others:
-        assert {
-            key: value for key, value in read(other).items() if key not in MAY_DIFFER
-        } == shared, other
-    for adapter in (run for run in RUNS if run.parent == folder and read(run).get("use_peft")):
-        held = read(adapter)
-        keys = {key for key in {*held, *shared} - MAY_DIFFER if held.get(key) != shared.get(key)}
-        assert keys <= ADAPTER, adapter
+    held = {run: read(run) for run in RUNS if run.parent == folder}
+    whole = [run for run in held if not held[run].get("use_peft")] or list(held)
+    first = held[whole[0]]
+    for run, each in held.items():
+        keys = {key for key in {*each, *first} if each.get(key) != first.get(key)}
+        assert keys <= (MAY_DIFFER if run in whole else MAY_DIFFER | ADAPTER), run
 
 
 def test_the_13b_runs_have_the_numbers_of_the_paper():
@@ -346,14 +314,8 @@ def test_the_13b_runs_have_the_numbers_of_the_paper():
     for run in runs:
         held, flags = read(run), command(run)
         assert update_rows(flags, held) == 128, run
-        assert (held["num_train_epochs"], held["warmup_steps"], held["max_length"]) == (
-            5,
-            0.03,
-            2048,
-        )
-        assert (held["optim"], held["lr_scheduler_type"]) == ("adamw_torch", "linear")
-        assert held["attn_implementation"] == "flash_attention_2"
-        assert held["learning_rate"] == (2e-4 if held.get("use_peft") else 2e-5)
+        rate = 2e-4 if held.get("use_peft") else 2e-5
+        assert held == held | ROWS["numbers of the paper"] | {"learning_rate": rate}
         assert Path(flags["--config_file"]).stem == ("single" if held.get("use_peft") else "zero3")
 
 
@@ -361,18 +323,18 @@ def test_the_chat_template_of_the_13b_runs_continues_its_own_prompt(tiny_model):
     tokenizer = AutoTokenizer.from_pretrained(tiny_model)
     template = read(PAPER / "stage1.yaml")["chat_template_path"]
     tokenizer.chat_template = (ROOT / template).read_text(encoding="utf-8")
-    prompt = [{"role": "system", "content": "You judge."}, {"role": "user", "content": "Why?"}]
-    asked = tokenizer.apply_chat_template(prompt, tokenize=False, add_generation_prompt=True)
-    answer = {"role": "assistant", "content": "Step 1"}
-    answered = tokenizer.apply_chat_template([*prompt, answer], tokenize=False)
+    shown = partial(tokenizer.apply_chat_template, tokenize=False)
+    prompt, (answer,) = (row("Step 1")[name] for name in ("prompt", "completion"))
+    asked = shown(prompt, add_generation_prompt=True)
+    answered = shown([*prompt, answer])
     assert answered == f"{asked}Step 1{tokenizer.eos_token}"
     assert "You judge." in asked
     assert "Why?" in asked
-    longer = tokenizer.apply_chat_template([*prompt, answer, prompt[1], answer], tokenize=False)
+    longer = shown([*prompt, answer, prompt[1], answer])
     assert longer.startswith(answered)
     assert longer.count(f"Step 1{tokenizer.eos_token}") == 2
     with pytest.raises(Exception, match="there is tool"):
-        tokenizer.apply_chat_template([{"role": "tool", "content": "x"}], tokenize=False)
+        shown([{"role": "tool", "content": "x"}])
 
 
 # --- machines ---------------------------------------------------------------------------------------------------------
@@ -395,7 +357,7 @@ def launched(
 
     found: list[Any] = []
 
-    def start(args: Any) -> None:
+    def start(args):
         found.extend((vars(args), found_by()))
 
     try:
@@ -411,6 +373,12 @@ def numbers_of(machine: Path) -> Path:
     return machine.with_name(machine.stem.removesuffix("_multinode") + ".json")
 
 
+def memory_program(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Return the names of benchmarks/training_memory.py, which imports from its neighbours."""
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    return runpy.run_path(str(ROOT / "benchmarks/training_memory.py"))
+
+
 @pytest.mark.parametrize("machine", MACHINES, ids=str)
 def test_a_machine_holds_no_number_of_a_run(machine):
     from accelerate.commands.config.config_args import load_config_from_file
@@ -419,10 +387,7 @@ def test_a_machine_holds_no_number_of_a_run(machine):
     assert config.num_processes >= 1
     flags = command(machine) if machine in ZERO3 else {}
     assert flags.get("--config_file", str(machine)) == str(machine)
-    assert set(read(machine)) <= {
-        "compute_environment", "distributed_type", "deepspeed_config", "num_machines", "num_processes", "machine_rank",
-        "main_process_port", "rdzv_backend", "use_cpu", "mixed_precision", "fsdp_config",
-    }  # fmt: skip
+    assert set(read(machine)) <= set(ROWS["keys of a machine"])
     if machine in ZERO3:
         known = {"deepspeed_config_file", "zero3_init_flag", "deepspeed_multinode_launcher"}
         assert set(config.deepspeed_config) <= known
@@ -434,20 +399,16 @@ def test_a_machine_holds_no_number_of_a_run(machine):
 
 @pytest.mark.parametrize("machine", ZERO3, ids=str)
 def test_deepspeed_takes_its_numbers_from_the_run(machine):
-    held = json.loads((ROOT / numbers_of(machine)).read_text())
+    held = read_json(ROOT / numbers_of(machine))
     zero = held.pop("zero_optimization")
+    offloads = "offload" in machine.stem
     assert (zero["stage"], zero["stage3_gather_16bit_weights_on_model_save"]) == (3, True)
-    assert ("offload_optimizer" in zero, "offload_param" in zero) == (
-        ("offload" in machine.stem,) * 2
-    )
+    assert ("offload_optimizer" in zero) == ("offload_param" in zero) == offloads
     scheduler, optimizer = held.pop("scheduler"), held.pop("optimizer")
-    assert (scheduler["type"], scheduler["params"].pop("warmup_type")) == (
-        "WarmupDecayLR",
-        "linear",
-    )
-    assert optimizer["type"] == "AdamW"
+    assert (scheduler["type"], optimizer["type"]) == ("WarmupDecayLR", "AdamW")
+    assert scheduler["params"].pop("warmup_type") == "linear"
     # With its parameters in the host's memory DeepSpeed wants its own, compiled Adam; torch's needs no compiler.
-    assert optimizer["params"].pop("torch_adam", False) == ("offload" not in machine.stem)
+    assert optimizer["params"].pop("torch_adam", False) == (not offloads)
     assert set(scheduler["params"].values()) == set(optimizer["params"].values()) == {"auto"}
     assert held.pop("bf16") == held.pop("fp16") == {"enabled": "auto"}
     assert set(held.values()) == {"auto"}
@@ -458,22 +419,14 @@ def test_accelerate_takes_the_machine(machine, monkeypatch):
     pytest.importorskip("deepspeed")
     monkeypatch.chdir(ROOT)  # paths count from there
     monkeypatch.setenv("DS_ACCELERATOR", "cpu")
-    hosts = (
-        ("--machine_rank", "1", "--main_process_ip", "10.0.0.1")
-        if "multinode" in machine.stem
-        else ()
-    )
+    rank = ("--machine_rank", "1", "--main_process_ip", "10.0.0.1")
+    hosts = rank if "multinode" in machine.stem else ()
     started, deepspeed = launched("--config_file", str(machine), *hosts)
     assert deepspeed["zero_optimization"]["stage"] == 3
     assert deepspeed["scheduler"]["params"]["warmup_type"] == "linear"
     assert int(started["nproc_per_node"]) == (2 if machine.stem == "zero3_cpu" else 8)
     if hosts:
-        assert (started["nnodes"], started["node_rank"], started["rdzv_backend"]) == (
-            "2",
-            1,
-            "static",
-        )
-        assert started["rdzv_endpoint"] == "10.0.0.1:29500"
+        assert started == started | ROWS["second of two hosts"]
 
 
 def test_accelerate_takes_fsdp2(monkeypatch):
@@ -481,15 +434,11 @@ def test_accelerate_takes_fsdp2(monkeypatch):
 
     monkeypatch.setattr(os, "environ", dict(os.environ))
     file = "accelerate_configs/fsdp2.yaml"
-    started, plugin = launched(
-        "--config_file", str(ROOT / file), found_by=FullyShardedDataParallelPlugin
-    )
-    assert int(started["nproc_per_node"]) == 8
-    assert (
-        plugin.fsdp_version,
-        plugin.activation_checkpointing,
-        plugin.cpu_ram_efficient_loading,
-    ) == (2, True, True)
+    given = ("--config_file", str(ROOT / file))
+    started, plugin = launched(*given, found_by=FullyShardedDataParallelPlugin)
+    assert (int(started["nproc_per_node"]), plugin.fsdp_version) == (8, 2)
+    assert plugin.activation_checkpointing
+    assert plugin.cpu_ram_efficient_loading
     assert "FULL_STATE_DICT" in str(plugin.state_dict_type)
     flags = command(Path(file))
     assert (flags["--config_file"], flags["--activation_checkpointing"]) == (file, "false")
@@ -503,20 +452,16 @@ def test_the_document_shows_what_the_program_prints(tmp_path, monkeypatch):
     pytest.importorskip("deepspeed")
     pytest.importorskip("peft")
     monkeypatch.setenv("DS_ACCELERATOR", "cpu")
-    monkeypatch.syspath_prepend(
-        ROOT / "benchmarks"
-    )  # as where the script is run: it imports from its neighbours
-    program = runpy.run_path(str(ROOT / "benchmarks/training_memory.py"))
+
+    program = memory_program(monkeypatch)
     printed = program["tables"]()
     # LLaMA-13B by hand: 40 layers of four square and three wide matrices and two norms; embedding, head, and the last norm.
     layers = 40 * (4 * 5120**2 + 3 * 5120 * 13824 + 2 * 5120)
     assert program["count"]("13B").parameters == layers + 2 * 32000 * 5120 + 5120
     assert program["count"]("13B, LoRA").trained == 40 * 16 * (4 * 2 * 5120 + 3 * (5120 + 13824))
     document = (ROOT / "docs/train.md").read_text(encoding="utf-8")
-    assert (
-        document.partition("<!-- training_memory -->")[2].partition("<!--")[0].strip()
-        == printed.strip()
-    )
+    shown = document.partition("<!-- training_memory -->")[2].partition("<!--")[0]
+    assert shown.strip() == printed.strip()
 
 
 def test_activations_are_those_that_pytorch_counts(monkeypatch):
@@ -524,8 +469,7 @@ def test_activations_are_those_that_pytorch_counts(monkeypatch):
     from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.distributed._tools.mem_tracker import MemTracker
 
-    monkeypatch.syspath_prepend(ROOT / "benchmarks")
-    program = runpy.run_path(str(ROOT / "benchmarks/training_memory.py"))
+    program = memory_program(monkeypatch)
     arguments = program["count"]("13B").arguments
     shape = program["LLAMA"] | {"num_hidden_layers": 4}
     for again in (True, False):
