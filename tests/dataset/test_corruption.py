@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -21,23 +22,22 @@ def case(number: int, responses: int = 3) -> Case:
 
 
 def verdict(of: Case, scores: tuple[int, ...] = (5, 2, 3), **changes) -> Verdict:
-    advice = [response.text[5:-1] for response in of.responses]
     steps = [
-        f"Step {k + 2}: Advises {text}, which {FACT}; earns {scores[k]}."
-        for k, text in enumerate(advice)
+        f"Advises {response.text[5:-1]}, which {FACT}; earns {score}."
+        for response, score in zip(of.responses, scores)
     ]
-    rationale = "\n".join(["Analyze:", f"Step 1: It is about {of.id}.", *steps])
-    known = {
-        "rationale": rationale,
-        "scores": scores,
-        "valid": True,
-        "raw": "all",
-        "expected_scores": (1.0, 2.0, 3.0),
-    }
-    known["criterion_scores"] = {"fluency": list(scores)}
-    order = tuple(range(len(of.responses)))
+    steps = [f"It is about {of.id}.", *steps]
+    lines = ["Analyze:", *(f"Step {k}: {step}" for k, step in enumerate(steps, 1))]
+    known = {"rationale": "\n".join(lines), "scores": scores, "valid": True, "raw": "all"}
+    known |= {"expected_scores": (1.0, 2.0, 3.0), "criterion_scores": {"fluency": list(scores)}}
     extra = {"models": of.models, "transcript": [{"role": "user", "content": "all"}]}
+    order = tuple(range(len(of.responses)))
     return Verdict(of.id, "judge", "automedeval@1", order, **{**known, "extra": extra, **changes})
+
+
+def pairs(kind: str, seed: int = 1) -> Iterator[tuple[Verdict, Verdict]]:
+    """Return each good verdict with what a kind of corruption makes of it."""
+    return zip(GOOD, corrupt(GOOD, CASES, seed, [kind]), strict=True)
 
 
 CASES = {f"c{number}": case(number) for number in range(40)}
@@ -55,23 +55,16 @@ def test_the_kinds_have_equal_shares():
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_no_longer_true_is_gone(kind):
-    for good, worse in zip(GOOD, corrupt(GOOD, CASES, seed=1, kinds=[kind]), strict=True):
+    gone = {"raw": "", "expected_scores": None, "criterion_scores": None, "usage": {}}
+    for good, worse in pairs(kind):
         assert (worse.rationale, worse.scores) != (good.rationale, good.scores)
-        assert (worse.raw, worse.expected_scores, worse.criterion_scores, worse.usage) == (
-            "",
-            None,
-            None,
-            {},
-        )
+        assert worse == replace(worse, **gone, valid=True)
         assert worse.extra == {"models": good.extra["models"], "corruption": kind}
-        assert worse.valid
         json.dumps(worse.to_dict())
 
 
 def test_swapped_doctors_keep_their_scores():
-    for good, worse in zip(
-        GOOD, corrupt(GOOD, CASES, seed=2, kinds=["swapped_doctors"]), strict=True
-    ):
+    for good, worse in pairs("swapped_doctors"):
         before, after = split_steps(good.rationale), split_steps(worse.rationale)
         assert worse.scores == good.scores
         assert sorted(after.values()) == sorted(before.values())
@@ -86,29 +79,30 @@ def test_doctors_of_one_answer_are_not_swapped():
 
 
 def test_another_cases_rationale_is_of_another_case():
-    for good, worse in zip(GOOD, corrupt(GOOD, CASES, seed=3, kinds=["other_case"]), strict=True):
+    for good, worse in pairs("other_case"):
         assert f"about {good.case_id}." not in worse.rationale
         assert worse.scores == good.scores
     two = [verdict(CASES["c1"]), verdict(case(2, 2), (1, 2))]
     assert corrupt(two, CASES, seed=3, kinds=["other_case"]) == []  # of as many doctors
 
 
-def test_scores_are_reversed():
-    def scores(*given):
-        return [
-            one.scores
-            for one in corrupt([replace(GOOD[0], scores=given)], CASES, 0, ["contradicting_scores"])
-        ]
+@pytest.mark.parametrize(
+    ("given", "reversed_scores"),
+    [((5, 2, 3), (2, 5, 3)), ((5, 5, 1), (1, 1, 5)), ((None, 4, 3), (None, 3, 4))],
+)
+def test_scores_are_reversed(given, reversed_scores):
+    (worse,) = corrupt([replace(GOOD[0], scores=given)], CASES, 0, ["contradicting_scores"])
+    assert worse.scores == reversed_scores
 
-    assert scores(5, 2, 3) == [(2, 5, 3)]
-    assert scores(5, 5, 1) == [(1, 1, 5)]
-    assert scores(None, 4, 3) == [(None, 3, 4)]
-    assert scores(4, 4, 4) == []
+
+def test_equal_scores_cannot_be_reversed():
+    level = replace(GOOD[0], scores=(4, 4, 4))
+    assert corrupt([level], CASES, 0, ["contradicting_scores"]) == []
 
 
 def test_a_rationale_is_cut_off_or_lacks_a_step():
     ways = Counter()
-    for good, worse in zip(GOOD, corrupt(GOOD, CASES, seed=4, kinds=["cut_off"]), strict=True):
+    for good, worse in pairs("cut_off"):
         cut = good.rationale.startswith(worse.rationale)
         ways[cut] += 1
         if not cut:
@@ -119,22 +113,20 @@ def test_a_rationale_is_cut_off_or_lacks_a_step():
 
 
 def test_knowledge_is_turned_against_the_reference_or_the_books():
-    for good, worse in zip(
-        GOOD, corrupt(GOOD, CASES, seed=5, kinds=["wrong_knowledge"]), strict=True
-    ):
+    for good, worse in pairs("wrong_knowledge"):
         before, after = split_steps(good.rationale), split_steps(worse.rationale)
         (step,) = [doctor for doctor in before if before[doctor] != after[doctor]]
         assert step > 0, "the step on the question says nothing that a book knows"
         assert worse.scores == good.scores
-    unsaid = {
-        name: replace(case, reference="Ask a pharmacist about it.") for name, case in CASES.items()
-    }
-    assert corrupt(GOOD, unsaid, seed=5, kinds=["wrong_knowledge"]) == []
     passages = [{"query": "q", "passages": [{"text": f"Much is known. Rest {FACT}."}]}]
     taught = [replace(each, extra={**each.extra, "knowledge": passages}) for each in GOOD]
-    assert len(corrupt(taught, unsaid, seed=5, kinds=["wrong_knowledge"])) == 40
-    silent = {name: replace(case, reference=None) for name, case in CASES.items()}
-    assert corrupt(GOOD, silent, seed=5, kinds=["wrong_knowledge"]) == []
+    for reference, given, count in (
+        ("Ask a pharmacist about it.", GOOD, 0),
+        ("Ask a pharmacist about it.", taught, 40),
+        (None, GOOD, 0),
+    ):
+        unsaid = {name: replace(case, reference=reference) for name, case in CASES.items()}
+        assert len(corrupt(given, unsaid, seed=5, kinds=["wrong_knowledge"])) == count
 
 
 def test_a_kind_that_cannot_be_passes_on():

@@ -46,22 +46,16 @@ def labelled(number: int, seed: int = 0) -> list[Labelled]:
     cases, good = {}, []
     for row in range(2 * number):
         words = rng.choice(THINGS, (3, 4), replace=False)
-        texts = [" ".join(["take", *some]) for some in words]
-        responses = tuple(Response(f"m{k}", text) for k, text in enumerate(texts))
-        case = Case(f"c{row}", f"What about {words[0, 0]}?", responses)
+        responses = (Response(f"m{k}", " ".join(["take", *some])) for k, some in enumerate(words))
+        case = Case(f"c{row}", f"What about {words[0, 0]}?", tuple(responses))
         cases[case.id] = case
-        order = tuple(int(index) for index in rng.permutation(3))
+        order = tuple(map(int, rng.permutation(3)))
         scores = tuple(int(score) for score in rng.choice(5, 3, replace=False) + 1)
-        steps = [
-            f"Step {k + 2}: Takes {' '.join(words[i, :3])}, {TONES[scores[i]]}."
-            for k, i in enumerate(order)
-        ]
-        rationale = "\n".join([f"Step 1: About {words[0, 0]}.", *steps])
-        good.append(
-            Verdict(
-                case.id, "t", "automedeval@1", order, valid=True, rationale=rationale, scores=scores
-            )
-        )
+        steps = [f"Takes {' '.join(words[i, :3])}, {TONES[scores[i]]}." for i in order]
+        steps = [f"About {words[0, 0]}.", *steps]
+        rationale = "\n".join(f"Step {k}: {step}" for k, step in enumerate(steps, 1))
+        said = {"valid": True, "rationale": rationale, "scores": scores}
+        good.append(Verdict(case.id, "t", "automedeval@1", order, **said))
     bad = corrupt(good[number:], cases, seed)
     low = [Labelled(cases[one.case_id], one, "low", one.extra["corruption"]) for one in bad]
     return [Labelled(cases[one.case_id], one, "high") for one in good[:number]] + low
@@ -83,25 +77,18 @@ def fitted() -> Fitted:
 
 def test_corrupted_verdicts_are_recognised(fitted):
     _, report = fitted
-    assert report["accuracy"]["value"] >= 0.8
-    assert (
-        0.5 < report["accuracy"]["low"] <= report["accuracy"]["value"] <= report["accuracy"]["high"]
-    )
+    accuracy = report["accuracy"]
+    assert accuracy["value"] >= 0.8
+    assert 0.5 < accuracy["low"] <= accuracy["value"] <= accuracy["high"]
     right = sum(kind["right"] for kind in report["kinds"].values())
-    assert right == round(report["accuracy"]["value"] * 30)
-    assert set(report["kinds"]) == {"high", *KINDS} - {"wrong_knowledge"}, (
-        "these cases have no reference"
-    )
-    assert report["alone"]["kinds"].keys() == report["kinds"].keys()
-    assert report["alone"]["accuracy"]["value"] < report["accuracy"]["value"], (
-        "an embedding shows no swapped doctors"
-    )
+    assert right == round(accuracy["value"] * 30)
+    kinds = {"high", *KINDS} - {"wrong_knowledge"}  # these cases have no reference
+    assert report["kinds"].keys() == report["alone"]["kinds"].keys() == kinds
+    alone = report["alone"]["accuracy"]["value"]
+    assert alone < accuracy["value"], "an embedding shows no swapped doctors"
     assert sum(kind["n"] for kind in report["kinds"].values()) == 30
-    assert report["train"] == {
-        "cases": 120,
-        "low": 60,
-        "high": 60,
-    }  # 400 : 100, as in the paper, of what is there
+    # 400 : 100, as in the paper, of what is there
+    assert report["train"] == {"cases": 120, "low": 60, "high": 60}
     assert report["test"] == {"cases": 30, "low": 15, "high": 15}
     assert report["parameters"].keys() >= {"C", "kernel", "components"}
     json.dumps(report)
@@ -126,16 +113,11 @@ def test_a_verdict_with_fewer_steps_or_scores_is_decided(fitted):
     case, verdict = PAIRS[0]
     one = replace(case, responses=case.responses[:1])
     alone = replace(verdict, order=(0,), scores=(4,), rationale="Step 2: Fine.")
-    odd = [
-        (case, replace(verdict, rationale=text))
-        for text in ("No step at all.", None, "", "Step 3: Half a")
-    ]
-    odd += [
-        (case, replace(verdict, scores=None)),
-        (case, replace(verdict, scores=(None, 1, 5))),
-        (one, alone),
-    ]
-    decided = fitted[0].decide(odd)
+    texts = ("No step at all.", None, "", "Step 3: Half a")
+    changes = [{"rationale": text} for text in texts]
+    changes += [{"scores": scores} for scores in (None, (None, 1, 5))]
+    odd = [(case, replace(verdict, **change)) for change in changes]
+    decided = fitted[0].decide([*odd, (one, alone)])
     assert len(decided) == 7
     assert decided[1] == "low"
 
@@ -151,16 +133,14 @@ def test_no_case_is_in_both_parts():
 
 
 def test_what_cannot_be_learnt_is_refused():
-    classifier = QualityClassifier(WordEncoder())
-    high = [one for one in SOME if one.quality == "high"]
-    low = [one for one in SOME if one.quality == "low"]
-    with pytest.raises(RecordError, match="0 verdicts of low quality"):
-        classifier.fit(high, seed=0)
-    with pytest.raises(RecordError, match=r"8 verdicts of low quality .* at least 20"):
-        classifier.fit([*high, *low[:10]], seed=0)
+    high, low = ([one for one in SOME if one.quality == each] for each in ("high", "low"))
     unscored = [replace(one, verdict=replace(one.verdict, scores=None)) for one in SOME]
-    with pytest.raises(RecordError, match="has steps on doctors and scores"):
-        classifier.fit(unscored, seed=0)
-    same_case = [replace(one, case=SOME[0].case) for one in SOME]
-    with pytest.raises(RecordError, match="different cases"):
-        classifier.fit(same_case, seed=0)
+    faults = {
+        "0 verdicts of low quality": high,
+        r"8 verdicts of low quality .* at least 20": [*high, *low[:10]],
+        "has steps on doctors and scores": unscored,
+        "different cases": [replace(one, case=SOME[0].case) for one in SOME],
+    }
+    for fault, some in faults.items():
+        with pytest.raises(RecordError, match=fault):
+            QualityClassifier(WordEncoder()).fit(some, seed=0)
