@@ -3,11 +3,13 @@
 import json
 import math
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from doubles.endpoint import EndpointDouble, answer, good_answer
 from doubles.word_judge import WordJudge
+from factories import case_of, verdict_of
 
 from automedeval import Case, RecordError, Response, Verdict
 from automedeval.harness.scoring import UNREAD, score_answers, score_of
@@ -17,11 +19,8 @@ from automedeval.records.errors import ChatError
 
 def reply(body: dict) -> dict:
     """Give 4 points, and no readable verdict on the question about a nosebleed."""
-    return (
-        answer("I cannot say.")
-        if "nosebleed" in body["messages"][-1]["content"]
-        else good_answer(body)
-    )
+    asked = body["messages"][-1]["content"]
+    return answer("I cannot say.") if "nosebleed" in asked else good_answer(body)
 
 
 def answered(name: str, question: object, text: str, reference: str | None = None) -> Case:
@@ -35,19 +34,12 @@ def scored(value: float) -> float | None:
 def test_inspect_has_the_judge_s_scores_and_leaves_out_what_has_no_verdict(harness, logs, tmp_path):
     settings = tmp_path / "judge.yaml"
     with EndpointDouble(reply) as endpoint:
-        args = {
-            "judge": "openai:double",
-            "base_url": endpoint.url,
-            "rationale": True,
-            "max_retries": 0,
-        }
-        settings.write_text(json.dumps(args))
+        args = {"judge": "openai:double", "base_url": endpoint.url, "max_retries": 0}
+        settings.write_text(json.dumps(args | {"rationale": True}))
         program = Path(__file__).with_name("score_inside.py")
         printed = harness("python", program, logs["json"], settings, cwd=tmp_path)
-    scores, asked = (
-        json.loads(printed.splitlines()[-1]),
-        [str(each["body"]) for each in endpoint.requests],
-    )
+    scores = json.loads(printed.splitlines()[-1])
+    asked = [str(each["body"]) for each in endpoint.requests]
     assert [scored(each) for each in scores["values"]] == [4, None, 4] * 2, "two epochs"
     assert scores["reasons"] == [None, "grader_failed", None] * 2
     assert scores["mean"] == 4
@@ -72,29 +64,15 @@ def test_the_judge_reads_the_question_and_the_reference():
 
 
 def test_a_score_is_the_mean_of_the_verdicts_that_give_one():
-    verdicts = [
-        Verdict(
-            "c",
-            "j",
-            "r",
-            (0, 1),
-            valid=True,
-            scores=(2, 4),
-            expected_scores=(2.5, 4.0),
-            rationale="So.",
-        ),
-        Verdict("c", "j", "r", (1, 0), run=1, valid=False, error="cannot be read"),
-        Verdict("c", "j", "r", (1, 0), run=2, valid=True, scores=(5, 1)),
-    ]
+    case = case_of(0, "ab")
+    first = verdict_of(case, (2, 4), expected_scores=(2.5, 4.0), rationale="So.")
+    invalid = verdict_of(case, None, order=(1, 0), run=1, error="cannot be read")
+    second = verdict_of(case, (5, 1), order=(1, 0), run=2, rationale=None)
     explained = "So.\n\n1 of 3 verdicts give no score: cannot be read"
-    assert score_of(verdicts) == {
-        "value": (2.5 + 5) / 2,
-        "explanation": explained,
-        "verdicts": 3,
-        "valid": 2,
-    }
-    unread = Verdict("c", "j", "r", (0, 1), valid=True, expected_scores=(None, 1.0))
-    for verdict, why in ((verdicts[1], "cannot be read"), (unread, UNREAD)):
+    told = {"value": (2.5 + 5) / 2, "explanation": explained, "verdicts": 3, "valid": 2}
+    assert score_of([first, invalid, second]) == told
+    unread = replace(first, scores=None, expected_scores=(None, 1.0))
+    for verdict, why in ((invalid, "cannot be read"), (unread, UNREAD)):
         scores = score_of([verdict])
         assert scored(scores.pop("value")) is None
         assert scores == {"explanation": why, "verdicts": 1, "valid": 0}
@@ -106,17 +84,13 @@ class Faulty(WordJudge):
     def __call__(self, cases: Iterable[Case]) -> Iterator[Verdict]:
         cases = list(cases)
         for case in cases:
-            text, no_reference = (
-                case.responses[0].text,
-                RecordError(f"case {case.id!r}: there is no reference"),
-            )
-            faults = {
-                "no reference": no_reference,
-                "fault": TypeError("not a text"),
-                "down": ChatError("is down"),
-            }
-            if text in faults:
-                raise faults[text]
+            match case.responses[0].text:
+                case "no reference":
+                    raise RecordError(f"case {case.id!r}: there is no reference")
+                case "fault":
+                    raise TypeError("not a text")
+                case "down":
+                    raise ChatError("is down")
         return super().__call__(cases)
 
 
@@ -136,14 +110,14 @@ def test_only_the_answers_that_stop_the_judge_have_no_score():
         score_answers(judge, [*answers, answered("s10", "Safe?", "down")])
 
 
-def test_a_setting_that_is_wrong_is_named(tmp_path):
-    for settings, said in (
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
         ({"jugde": "small"}, "--jugde"),
-        (
-            {"judge": "openai:m", "rubric": "medical_pairwise"},
-            "gives choices, and scores are needed",
-        ),
-        ({"config": str(tmp_path / "none.yaml")}, r"none\.yaml: "),
-    ):
-        with pytest.raises(RecordError, match=said):
-            load_by_settings(settings)
+        ({"judge": "openai:m", "rubric": "medical_pairwise"}, "gives choices, and scores"),
+        ({"config": "nowhere/none.yaml"}, r"none\.yaml: "),
+    ],
+)
+def test_a_setting_that_is_wrong_is_named(settings, said):
+    with pytest.raises(RecordError, match=said):
+        load_by_settings(settings)

@@ -12,7 +12,7 @@ import huggingface_hub.constants
 import pytest
 from doubles.endpoint import EndpointDouble, error, good_answer
 from doubles.perturbations import some_of
-from factories import read_json
+from factories import read, read_json, write
 from programs import ENCODER, error_line, flags, needs_encoder, run_command, succeeded
 from qdrant_client import QdrantClient
 from qdrant_client.http.exceptions import ResponseHandlingException
@@ -30,15 +30,12 @@ ROWS = [
 def endpoint(tmp_path, monkeypatch) -> Iterator[EndpointDouble]:
     """A server on this machine, in a folder with a table of answers, whose key is in MY_KEY; the environment is put back."""
     monkeypatch.chdir(tmp_path)
-    for name, value in {
-        "OPENAI_API_KEY": "another-company's",
-        "MY_KEY": "mine",
-        "HOME": str(tmp_path),
-    }.items():
+    own = {"OPENAI_API_KEY": "another-company's", "MY_KEY": "mine", "HOME": str(tmp_path)}
+    offline = ("AUTOMEDEVAL", "HF_HUB", "HF_DATASETS", "TRANSFORMERS")
+    # What a command sets is taken back at the end.
+    unset = dict.fromkeys(("OPENAI_BASE_URL", *(f"{name}_OFFLINE" for name in offline)), "")
+    for name, value in (own | unset).items():
         monkeypatch.setenv(name, value)
-    for name in ("AUTOMEDEVAL", "HF_HUB", "HF_DATASETS", "TRANSFORMERS"):
-        monkeypatch.setenv(f"{name}_OFFLINE", "")  # what a command sets is taken back at the end
-    monkeypatch.setenv("OPENAI_BASE_URL", "")
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
     write_csv("answers.csv", ("question", "reference", "v1", "v2"), ROWS)
     with EndpointDouble(good_answer) as server:
@@ -77,6 +74,11 @@ def printed_commands(text: str) -> list[list[str]]:
     return [shlex.split(line.rstrip(".")) for line in lines]
 
 
+def reported(command: list[str], *more: object):
+    """Run a printed command of a report, without its encoder and with few resamples."""
+    return run_command(*command[1:], "--encoder", "none", "--resamples", 100, *more)
+
+
 @pytest.mark.parametrize("place", ["option", "environment"])
 def test_a_printed_command_asks_the_server_of_its_run_with_its_key(
     place, endpoint, asked, monkeypatch, tmp_path
@@ -90,8 +92,8 @@ def test_a_printed_command_asks_the_server_of_its_run_with_its_key(
     judged = succeeded(run_command("judge", "answers.csv", *options))
     monkeypatch.setenv("OPENAI_BASE_URL", "")  # another shell
     (report,) = printed_commands(judged.stdout)
-    reported = succeeded(run_command(*report[1:], "--encoder", "none", "--resamples", 100))
-    audits = [words for words in printed_commands(reported.stdout) if words[1] == "audit"]
+    printed = printed_commands(succeeded(reported(report)).stdout)
+    audits = [words for words in printed if words[1] == "audit"]
     assert audits
     for words in audits:
         before = len(endpoint.requests)
@@ -101,9 +103,7 @@ def test_a_printed_command_asks_the_server_of_its_run_with_its_key(
         new = endpoint.requests[before:]
         assert 400 in {each["body"].get("max_completion_tokens") for each in new if each["body"]}
         audit = words[words.index("--output") + 1]
-        succeeded(
-            run_command(*report[1:], "--encoder", "none", "--resamples", 100, "--audits", audit)
-        )  # of this judge
+        succeeded(reported(report, "--audits", audit))  # of this judge
     assert set(asked) <= {"127.0.0.1"}
     assert {each["headers"]["authorization"] for each in endpoint.requests} == {"Bearer mine"}
 
@@ -124,7 +124,7 @@ def test_no_file_and_no_line_has_a_password_or_a_key_of_an_address(
     (report,) = printed_commands(succeeded(judged).stdout)
     programs = [
         judged,
-        run_command(*report[1:], "--encoder", "none", "--resamples", 100),
+        reported(report),
         run_command("audit", "--judge", "openai:m", "--cases", "answers.csv", *audit, *options),
         run_command("check", "answers.csv", *check, *options),
     ]
@@ -158,17 +158,9 @@ def test_a_result_names_the_variables_that_decided_where_its_command_asks(
 ):
     monkeypatch.setenv("OPENAI_BASE_URL", endpoint.url)
     monkeypatch.setenv("AUTOMEDEVAL_OFFLINE", "1")
-    options = (
-        "--perturbations",
-        some_of(tmp_path, "order"),
-        "--encoder",
-        "none",
-        "--output",
-        "first",
-    )
-    assert run_command(
-        "audit", "--judge", "openai:mine", "--cases", "answers.csv", *options
-    ).returncode in (0, 3)
+    judge = flags(judge="openai:mine", cases="answers.csv", encoder="none")
+    options = flags(perturbations=some_of(tmp_path, "order"), output="first")
+    assert run_command("audit", *judge, *options).returncode in (0, 3)
     words = shlex.split(read_json(Path("first/audit.json"))["settings"]["command"])
     start = words.index("automedeval")
     for name in ("OPENAI_BASE_URL", "AUTOMEDEVAL_OFFLINE"):  # another shell
@@ -181,20 +173,16 @@ def test_a_result_names_the_variables_that_decided_where_its_command_asks(
 
 
 def test_no_audit_is_printed_where_it_could_not_ask_the_judge_as_the_run_did(endpoint):
-    options = (
-        "judge",
-        "answers.csv",
-        *flags(judge="openai:org/my model", batch_file="r q.jsonl", score_decoding="free"),
-    )
+    more = flags(judge="openai:org/my model", batch_file="r q.jsonl", score_decoding="free")
+    options = ("judge", "answers.csv", *more)
     (command,) = re.findall(r"vllm run-batch .*(?=;)", succeeded(run_command(*options)).stdout)
     words = shlex.split(command)
     assert [words[3], words[5], words[-1]] == ["r q.jsonl", "r q.answers.jsonl", "org/my model"]
-    requests = [json.loads(line) for line in Path("r q.jsonl").read_text().splitlines()]
-    said = (
+    said = [
         {"custom_id": each["custom_id"], "response": {"body": good_answer(each["body"])["json"]}}
-        for each in requests
-    )
-    Path("r q.answers.jsonl").write_text("\n".join(map(json.dumps, said)))
+        for each in read(Path("r q.jsonl"))
+    ]
+    write(Path("r q.answers.jsonl"), said)
     (report,) = printed_commands(succeeded(run_command(*options)).stdout)
     (record,) = Path(report[report.index("--verdicts") + 1]).glob("run-*.json")
     content = read_json(record)
@@ -204,33 +192,21 @@ def test_no_audit_is_printed_where_it_could_not_ask_the_judge_as_the_run_did(end
         ({"batch_file": None, "evidence": "stores/mine"}, 0),
     ):
         record.write_text(json.dumps(content | {"arguments": content["arguments"] | changed}))
-        done = succeeded(run_command(*report[1:], "--encoder", "none", "--resamples", 100))
+        done = succeeded(reported(report))
         assert done.stdout.count("automedeval audit") == audits
 
 
 def test_an_audit_of_degrees_of_harm_is_refused_before_the_first_request(endpoint):
-    options = flags(
-        judge="openai:m",
-        rubric="harm",
-        base_url=endpoint.url,
-        cases="answers.csv",
-        output="audits/harm",
-    )
-    message = error_line(run_command("audit", *options))
-    assert (
-        message
-        == "error: --rubric harm: is answered in words, and an audit needs scores or choices"
-    )
+    judge = flags(judge="openai:m", rubric="harm", base_url=endpoint.url)
+    message = error_line(run_command("audit", *judge, *flags(cases="answers.csv", output="harm")))
+    assert message.startswith("error: --rubric harm: is answered in words")
     assert endpoint.asked == []
 
 
 def test_an_offline_run_refuses_another_machine_and_its_next_step_is_offline_too(endpoint, asked):
     options = ("judge", "answers.csv", "--judge", "openai:mine", "--offline")
-    for url in (
-        [],
-        ["--base_url", "http://models.example.com/v1"],
-        ["--base_url", "http://10.1.2.3/v1"],
-    ):
+    for host in (None, "models.example.com", "10.1.2.3"):
+        url = ["--base_url", f"http://{host}/v1"] if host else []
         refused = run_command(*options, *url)
         assert refused.returncode == 1
         assert re.search("--offline: .* is not on this machine", refused.stderr)
@@ -241,12 +217,8 @@ def test_an_offline_run_refuses_another_machine_and_its_next_step_is_offline_too
 
 
 def test_offline_refuses_what_another_library_wants_to_send(endpoint):
-    assert (
-        run_command(
-            "judge", "answers.csv", "--judge", "baseline:longer text", "--offline"
-        ).returncode
-        == 0
-    )
+    options = ("answers.csv", "--judge", "baseline:longer text", "--offline")
+    succeeded(run_command("judge", *options))
     with pytest.raises(ValueError, match="--offline: models"):
         socket.create_connection(("models.example.com", 80))
     with pytest.raises(ValueError, match="--offline: 10"):
@@ -260,10 +232,9 @@ def test_offline_lets_nothing_out_through_a_proxy_of_this_machine(endpoint, monk
             monkeypatch.setenv(name, proxy.url.removesuffix("/v1"))
         options = flags(judge="openai:mine", base_url=proxy.url, max_retries=0)
         assert run_command("judge", "answers.csv", *options, "--offline").returncode == 1
+        store = QdrantClient(url="http://qdrant.example.com:6333", check_compatibility=False)
         with pytest.raises(ResponseHandlingException):
-            QdrantClient(
-                url="http://qdrant.example.com:6333", check_compatibility=False
-            ).get_collections()
+            store.get_collections()
         with pytest.raises(ValueError, match="--offline: books"):
             urllib.request.urlopen("http://books.example.com/tetanus.md")
         assert proxy.asked
