@@ -9,7 +9,7 @@ from typing import Any
 
 from doubles.tiny_dataset import FACTS
 from factories import MODELS, case_of, rationale_of, read, read_json, verdict_of, write
-from programs import flags, run_recipe
+from programs import run_recipe
 
 from automedeval.dataset.folder import read_dataset, write_card, write_splits
 from automedeval.dataset.instructions import instruction

@@ -7,6 +7,7 @@ from decimal import Decimal
 import pyarrow
 import pyarrow.parquet
 import pytest
+from factories import write
 from tables import refused, rows_of
 
 from automedeval.records import (
@@ -23,13 +24,8 @@ from automedeval.records.types import repeats
 
 ROWS = rows_of(__file__)
 CASE, RATING, VERDICT = (ROWS["records"][kind] for kind in ("Case", "Rating", "Verdict"))
-PAIR = {
-    **VERDICT,
-    "pair": ["m1", "m2"],
-    "scores": None,
-    "expected_scores": None,
-    "choices": {"bias": "neither"},
-}
+PAIR = VERDICT | {"pair": ["m1", "m2"], "choices": {"bias": "neither"}}
+PAIR |= {"scores": None, "expected_scores": None}
 ANSWER = {"model": "m", "text": "x"}
 KINDS = {"Case": (Case, CASE), "Rating": (Rating, RATING), "Verdict": (Verdict, VERDICT)}
 
@@ -40,11 +36,7 @@ def changed(record, **changes):
 
 
 def written(folder, *lines, name="records.jsonl"):
-    path = folder / name
-    path.write_text(
-        "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines), encoding="utf-8"
-    )
-    return path
+    return write(folder / name, lines)
 
 
 @pytest.mark.parametrize(
@@ -59,24 +51,18 @@ def test_a_record_comes_back_as_it_was_with_unknown_keys(tmp_path, kind, record)
 
 
 def test_what_is_left_out_takes_its_default(tmp_path):
-    (case,) = read_cases(
-        written(
-            tmp_path, {"id": "1", "question": "Why?", "responses": [{"model": "m", "text": "x"}]}
-        )
-    )
+    given = {"id": "1", "question": "Why?", "responses": [ANSWER]}
+    (case,) = read_cases(written(tmp_path, given))
     assert (case.reference, case.topic, case.extra) == (None, None, {})
-    verdict = Verdict.from_dict(
-        {"case_id": "1", "judge": "j", "rubric": "r@1", "order": [0], "valid": False}
-    )
+    needed = {"case_id": "1", "judge": "j", "rubric": "r@1", "order": [0], "valid": False}
+    verdict = Verdict.from_dict(needed)
     assert (verdict.pair, verdict.run, verdict.scores, verdict.choices) == (None, 0, None, None)
     assert (verdict.raw, verdict.usage) == ("", {})
 
 
 def test_a_question_may_be_a_conversation_and_a_response_empty(tmp_path):
-    talk = [
-        {"role": role, "content": text}
-        for role, text in (("user", "Hi"), ("assistant", ""), ("user", "?"))
-    ]
+    said = (("user", "Hi"), ("assistant", ""), ("user", "?"))
+    talk = [{"role": role, "content": text} for role, text in said]
     (case,) = read_cases(written(tmp_path, changed(CASE, question=talk)))
     assert case.question == talk
     assert case.responses[1] == Response("m2", "")
@@ -94,14 +80,12 @@ def test_a_number_that_cannot_be_compared_is_refused(tmp_path):
     """Parquet has NaN for what is missing, and JSON can hold a number that is read as infinity."""
     line = json.dumps(changed(VERDICT, expected_scores=[4.5, 7.0])).replace("7.0", "1e999")
     (tmp_path / "v.jsonl").write_text(line + "\n")
-    assert "v.jsonl:1: 'expected_scores' must be a finite number, not inf" in refusal(
-        tmp_path / "v.jsonl", Verdict
-    )
+    told = "v.jsonl:1: 'expected_scores' must be a finite number, not inf"
+    assert told in refusal(tmp_path / "v.jsonl", Verdict)
     rows = [changed(RATING, score=4.0), changed(RATING, model="m2", score=float("nan"))]
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "r.parquet")
-    assert "r.parquet:2: 'score' must be a finite number, not nan" in refusal(
-        tmp_path / "r.parquet", Rating
-    )
+    told = "r.parquet:2: 'score' must be a finite number, not nan"
+    assert told in refusal(tmp_path / "r.parquet", Rating)
 
 
 @pytest.mark.parametrize(
@@ -109,9 +93,8 @@ def test_a_number_that_cannot_be_compared_is_refused(tmp_path):
 )
 def test_a_faulty_record_is_named_by_file_and_line(tmp_path, name, change, said):
     kind, good = KINDS[name]
-    faulty = changed(
-        good, **{key: ... if value == "ABSENT" else value for key, value in change.items()}
-    )
+    given = {key: ... if value == "ABSENT" else value for key, value in change.items()}
+    faulty = changed(good, **given)
     path = written(tmp_path, changed(good, id="good") if kind is Case else good, faulty)
     records = read_records(path, kind)
     next(records)
@@ -125,12 +108,8 @@ LINES = ROWS["test_a_line_that_is_no_object_is_named_by_file_and_line"]
 @pytest.mark.parametrize(("line", "said"), LINES.values(), ids=LINES)
 def test_a_line_that_is_no_object_is_named_by_file_and_line(tmp_path, line, said):
     path = tmp_path / "cases.jsonl"
-    path.write_bytes(
-        json.dumps(CASE).encode()
-        + b"\n\n"
-        + (line if isinstance(line, bytes) else line.encode())
-        + b"\n"
-    )
+    content = line if isinstance(line, bytes) else line.encode()
+    path.write_bytes(b"\n\n".join([json.dumps(CASE).encode(), content + b"\n"]))
     told = refusal(path)
     assert told.startswith(f"{path}:3: ")
     assert said in told
@@ -152,9 +131,8 @@ def test_a_file_that_cannot_be_opened_is_named(tmp_path, name):
 
 def test_a_byte_order_mark_and_windows_line_ends_are_no_fault(tmp_path):
     path = tmp_path / "cases.jsonl"
-    path.write_text(
-        f"\ufeff{json.dumps(CASE)}\r\n\r\n{json.dumps(changed(CASE, id='ü'))}", newline=""
-    )
+    cases = [json.dumps(case) for case in (CASE, changed(CASE, id="ü"))]
+    path.write_text("\ufeff" + "\r\n\r\n".join(cases), newline="")
     assert [case.id for case in read_cases(path)] == ["c1", "ü"]
     assert [place for place, _ in read_lines(path)] == [f"{path}:1", f"{path}:3"]
 
@@ -179,12 +157,8 @@ def test_what_json_lacks_comes_from_parquet_as_text(tmp_path):
         pyarrow.Table.from_pylist([changed(CASE, responses=[ANSWER], **lacking)]), path
     )
     (case,) = read_cases(path)
-    told = {
-        "retrieved": "2024-05-01 12:30:00",
-        "seen": [{"on": "2024-05-02"}],
-        "price": "1.50",
-        "hash": "ab\\xff",
-    }
+    told = {"retrieved": "2024-05-01 12:30:00", "seen": [{"on": "2024-05-02"}]}
+    told |= {"price": "1.50", "hash": "ab\\xff"}
     assert json.loads(json.dumps(case.to_dict())) == changed(CASE, responses=[ANSWER], **told)
 
 
@@ -234,23 +208,15 @@ def test_a_text_that_repeats_itself_is_told_from_one_that_does_not():
     assert not repeats("Answer 1 is right. Answer 2 is right. Answer 3 is wrong. No, no, no.")
 
 
-def test_a_valid_verdict_says_what_is_wrong_with_its_rationale():
-    verdict = {
-        "case_id": "c1",
-        "judge": "j",
-        "rubric": "r@1",
-        "order": [0, 1],
-        "valid": True,
-        "scores": [1, 2],
-    }
-    whole_or_cut = ((None, True), ("Short.", False), ("It brea", True), ("no " * 20, True))
-    verdicts = [
-        Verdict.from_dict(verdict | {"rationale": text, "truncated": cut})
-        for text, cut in whole_or_cut
-    ]
-    assert [each.rationale_fault for each in verdicts] == [
-        None,
-        None,
-        "breaks off",
-        "repeats itself",
-    ]
+@pytest.mark.parametrize(
+    ("text", "cut", "fault"),
+    [
+        (None, True, None),
+        ("Short.", False, None),
+        ("It brea", True, "breaks off"),
+        ("no " * 20, True, "repeats itself"),
+    ],
+)
+def test_a_valid_verdict_says_what_is_wrong_with_its_rationale(text, cut, fault):
+    verdict = Verdict.from_dict(VERDICT | {"rationale": text, "truncated": cut})
+    assert verdict.rationale_fault == fault

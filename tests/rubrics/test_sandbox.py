@@ -1,7 +1,6 @@
 """A rubric may come from anybody: its template runs no code and reads no file, and each attempt ends with one line."""
 
 import itertools
-import json
 import os
 
 import jinja2
@@ -9,7 +8,7 @@ import pytest
 from doubles.case_criteria import read_rubric as with_criteria
 from doubles.own_rubric import own_rubric
 from doubles.study_page import client_of, opened, write_study
-from programs import ROOT, SAMPLE, error_line, run_recipe
+from programs import ROOT, SAMPLE, error_line, flags, run_recipe
 from tables import refused, rows_of
 
 from automedeval.models.tokenization import PromptEncoder
@@ -18,7 +17,8 @@ from automedeval.rubrics import packaged_rubrics, read_rubric
 from automedeval.rubrics.grammar import answer_form
 from automedeval.rubrics.prompts import fenced, judge_messages
 
-ATTACKS = rows_of(__file__)["test_a_template_runs_no_code_reads_no_file_and_writes_no_gigabyte"]
+ROWS = rows_of(__file__)
+ATTACKS = ROWS["test_a_template_runs_no_code_reads_no_file_and_writes_no_gigabyte"]
 
 
 @pytest.mark.parametrize("template", ATTACKS.values(), ids=list(ATTACKS))
@@ -36,26 +36,13 @@ def test_a_template_runs_no_code_reads_no_file_and_writes_no_gigabyte(
     assert (responses, dict(rubric.anchors), os.listdir()) == (["one", "two"], anchors, [])
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "../secret.txt",
-        "/etc/hostname",
-        "..\\secret.txt",
-        "C:secret.txt",
-        "./own.jinja",
-        "..",
-        "a/../own.jinja",
-    ],
-)
+@pytest.mark.parametrize("name", ROWS["test_a_template_stands_beside_its_rubric"])
 def test_a_template_stands_beside_its_rubric(tmp_path, name):
     (tmp_path / "secret.txt").write_text("{% block user %}a secret{% endblock %}", encoding="utf-8")
-    with pytest.raises(
-        RecordError, match=r"own\.yaml: template: .*(name of a file without a folder|no file)"
-    ):
-        read_rubric(
-            own_rubric(tmp_path / "rubric", "{% block user %}mine{% endblock %}", template=name)
-        )
+    own = own_rubric(tmp_path / "rubric", "{% block user %}mine{% endblock %}", template=name)
+    said = r"own\.yaml: template: .*(name of a file without a folder|no file)"
+    with pytest.raises(RecordError, match=said):
+        read_rubric(own)
 
 
 @pytest.mark.parametrize(
@@ -86,29 +73,13 @@ def test_the_words_of_a_study_are_text_and_no_template(tmp_path):
         assert f"<h1>{title}</h1>" in client_of(store).get("/").text
 
 
-@pytest.mark.parametrize(
-    "attack",
-    [
-        "{{ cycler.__init__.__globals__ }}",
-        "{{ messages.append(1) }}",
-        "{% include '/etc/hostname' %}",
-        "{{ 1 / 0 }}",
-    ],
-)
+@pytest.mark.parametrize("attack", ROWS["test_a_chat_template_runs_no_code_either"])
 def test_a_chat_template_runs_no_code_either(tiny_model, tmp_path, attack):
     file = tmp_path / "chat.jinja"
     file.write_text(attack)
     with refused(""):
-        PromptEncoder.from_checkpoint(str(tiny_model), str(file)).encode(
-            [[{"role": "user", "content": "Why?"}]]
-        )
-    options = (
-        "--judge",
-        tiny_model,
-        "--cases",
-        SAMPLE / "test_cases.jsonl",
-        "--output",
-        tmp_path / "out",
-    )
-    line = error_line(run_recipe("judge", *options, "--limit", 1, "--chat_template_path", file))
-    assert json.dumps(line).count("\\n") == 0
+        encoder = PromptEncoder.from_checkpoint(str(tiny_model), str(file))
+        encoder.encode([[{"role": "user", "content": "Why?"}]])
+    files = flags(judge=tiny_model, cases=SAMPLE / "test_cases.jsonl", output=tmp_path / "out")
+    more = flags(limit=1, chat_template_path=file)
+    assert "\n" not in error_line(run_recipe("judge", *files, *more))
