@@ -6,6 +6,12 @@ from typing import Any
 from automedeval.records import Question, RecordError, foreign_errors_at
 from automedeval.records.thoughts import CHAT_TOKEN
 
+# What Python writes for a value that is no text
+_VALUE = re.compile(
+    r"""None|True|False|[-+]?(inf|nan|[\d.]+(e[-+]?\d+)?)|[\[({]((['"\d\[({+-]|None|True|False|inf|nan).*)?[\])}]""",
+    re.DOTALL,
+)
+
 
 def question_of(prompt: Any, place: str) -> Question:
     """Return a prompt as a question: a text, or messages as their roles and texts; anything else is a RecordError."""
@@ -84,14 +90,17 @@ def refuse_template(prompt: Any, name: str, remedy: str) -> None:
         raise RecordError(f"{name} has {token[0]!r} of a chat template: give {remedy}")
 
 
-def reference_of(target: Any) -> str | None:
+def reference_of(target: Any, written: bool = False) -> str | None:
     """Return a target as one text, the texts of a list one a line; None where there is none.
 
-    RecordError if it is something else, such as a number: what it stands for is not known.
+    RecordError if it is something else, such as a number: what it stands for is not known. `written` says that texts are what
+    `str` made of the author's value, which may have been none, or a template filled with nothing.
     """
     given = target if isinstance(target, list | tuple) else [target]
     texts = [each for each in given if each is not None and each == each]  # JSON of others has NaN
     for each in texts:
-        if not isinstance(each, str):
+        if not isinstance(each, str) or (
+            written and (_VALUE.fullmatch(each) or re.search(r"\bNone\b", each))
+        ):
             raise RecordError(f"it cannot be told what was written as {str(target)[:60]!r}")
     return "\n".join(each for each in texts if each.strip()) or None
