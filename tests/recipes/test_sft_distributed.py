@@ -208,17 +208,11 @@ def test_two_processes_train_one_model(folder: Path, uninterrupted: tuple[Path, 
     assert not list(output.glob("checkpoint-*"))
 
 
-@pytest.mark.parametrize("saving", [False, True], ids=["in the middle", "while it saved"])
-def test_killed_it_goes_on_to_the_same_weights(saving, folder, killed, uninterrupted) -> None:
-    output, log = folder / f"resumed-{saving}", folder / f"resumed-{saving}.log"
+def test_killed_it_goes_on_to_the_same_weights(folder, killed, uninterrupted) -> None:
+    output, log = folder / "resumed", folder / "resumed-killed.log"
     shutil.copytree(killed, output)
-    if saving:
-        (output / "checkpoint-4" / WHOLE).unlink()
-        (written,) = output.glob("checkpoint-4/global_step4/zero_pp_rank_1_*_optim_states.pt")
-        os.truncate(written, written.stat().st_size // 2)
     printed = ended(start("zero3_cpu", small(folder, output), log), log)
-    assert ("checkpoint-4: incomplete, removed" in printed) == saving
-    assert f"resuming from {output}/checkpoint-{2 if saving else 4}" in printed
+    assert f"resuming from {output}/checkpoint-4" in printed
     assert losses(output) == losses(uninterrupted[0])  # exactly
     assert (output / "model.safetensors").read_bytes() == (
         uninterrupted[0] / "model.safetensors"
