@@ -11,20 +11,20 @@ from collections.abc import Iterable
 from pathlib import Path
 
 LIMITS = {
-    "src, nodes": 146_900,
-    "tests, nodes": 182_800,
+    "src, nodes": 142_500,
+    "tests, nodes": 168_400,
     "recipes, nodes": 9_600,
-    "benchmarks, nodes": 16_420,
-    "src, nodes a statement": 8.12,
-    "tests, nodes a statement": 8.88,
-    "lines above 100 columns": 2_860,
+    "benchmarks, nodes": 16_410,
+    "src, nodes a statement": 7.95,
+    "tests, nodes a statement": 8.25,
+    "lines above 100 columns": 2_770,
     "docs/*.md, bytes": 108_400,
     "YAML and Jinja in src, bytes": 176_800,
-    "recipes, lines of YAML": 1_599,
-    "options declared": 182,
+    "recipes, lines of YAML": 1_580,
+    "options declared": 176,
     "rooms": 17,
     "arrows between rooms": 88,
-    "circles of modules": 1,
+    "circles of modules": 0,
 }
 ROOT = Path(sys.argv[1] if sys.argv[1:] else ".")
 PACKAGE = ROOT / "src/automedeval"
