@@ -300,6 +300,20 @@ def test_a_choice_about_pairs_that_were_not_asked_about_is_no_error(tmp_path):
     assert (found["accuracy"]["value"], found["pairs"]) == (1.0, 12)
 
 
+def test_scores_are_not_compared_with_choices_whose_way_nobody_says(tmp_path):
+    cases, chosen = named(count=6), []
+    for case, name in product(cases, ("harm", "harmfulness", "accuracy")):
+        about = {"case_id": case["id"], "pair": ("a", "b"), "annotator": "p", "criterion": name}
+        chosen.append(about | {"choice": "a" if name == "accuracy" else "b"})
+    verdicts = [verdict(case, [5, 2, 2]) for case in cases]
+    found = made(tmp_path, verdicts, cases=cases, ratings=chosen).result["choices"]["echo"]
+    # The polarity of harmfulness is that of a packaged rubric.
+    assert {name: each["accuracy"]["value"] for name, each in found.items()} == {
+        "harmfulness": 1.0,
+        "accuracy": 1.0,
+    }
+
+
 def test_a_question_that_stands_twice_in_a_file_is_not_paired_by_its_order(tmp_path):
     twice = [["Is it safe?", "No, never at all."], ["Is it safe?", "Yes."]]
     versions = []

@@ -239,9 +239,15 @@ def _check_criteria(
         if BY_A_RUBRIC.fullmatch(str(rating.extra.get("rubric")))
     }
     for name in sorted(names - {*better} - by_page) if not worse else ():
-        said = [word for word in plain(name).split("_") if word not in SAY_NOTHING]
-        if said and not {plain(name), "_".join(said)} & CRITERIA:
+        if not is_better_by_name(name):
             raise RecordError(f"{path}: {name!r} {UNSURE}")
+
+
+def is_better_by_name(criterion: str) -> bool:
+    """Return whether the name of a criterion says that more of it is better."""
+    name = plain(criterion)
+    said = [word for word in name.split("_") if word not in SAY_NOTHING]
+    return not said or bool({name, "_".join(said)} & CRITERIA)
 
 
 def _turned(ratings: list[tuple[str, Rating]], worse: Collection[str]) -> list[tuple[str, Rating]]:

@@ -26,6 +26,7 @@ from automedeval.meta_evaluation.agreement.judge_facts import (
 from automedeval.meta_evaluation.agreement.ratings import People, preference_shares
 from automedeval.meta_evaluation.table import Row, VerdictTable, rows_of
 from automedeval.records import Choice, Preference, VerdictRating
+from automedeval.records.ratings import is_better_by_name
 from automedeval.rubrics import TAGS, packaged_rubrics, read_rubric
 from automedeval.stats import agreement, bootstrap, interrater
 from automedeval.stats.agreement import CHOICES, CORRELATIONS
@@ -214,7 +215,8 @@ def _choices(
 ) -> dict[str, Any]:
     """Compare judges' choices, or the scores of one that gives none, with the most frequent choice of people by criterion.
 
-    Pairs with two equally frequent choices are left out and counted.
+    Pairs with two equally frequent choices are left out and counted. Scores are compared on criteria of the packaged rubrics,
+    and on those whose names say that more is better.
     """
     records: dict[str, Any] = {}
     pairwise = [
@@ -238,6 +240,8 @@ def _choices(
             elif not judge.criteria and judge.kind == "judge":
                 # The better response is the less harmful one: the criterion of a packaged rubric has the polarity.
                 packaged = criteria.get(criterion)
+                if packaged is None and not is_better_by_name(criterion):
+                    continue
                 turn = -1 if packaged is not None and packaged.polarity == "worse" else 1
                 relation = turn * cases.panel.relations(judge.mixed)[index]
                 level = CHOICES.index(packaged.neutral if packaged is not None else "tie")
@@ -248,7 +252,7 @@ def _choices(
                 continue
             records.setdefault(judge.name, {})[criterion] = {
                 "pairs": len(index),
-                "without_majority": len(votes) - len(index),
+                "without_majority": len(votes) - len(decided),
             } | agreement.choice_agreement(chosen, judged, case_of_pair[index], len(cases))
     return records
 
