@@ -88,12 +88,13 @@ _AGE = r"(?![- ](?:old|of age))"
 _GAP = r"[*_]{0,2}(?:\s?\s?[*_]{0,2}-?| of )"  # before a unit, also a no-break space and Markdown
 _BASE = rf"(?:(?:/| ?per ?| for (?:every|each) | of [\w ]{{2,30}} per )(?P<count>{_NUMBER} ?)?(?P<by>{_BY})\b)?"
 _AMOUNT = re.compile(rf"{_RANGE}{_GAP}(?P<unit>{_UNIT})(?!\w){_AGE}{_BASE}", re.I)
+_TIMES = _any(_KNOWN["times"])
 # Behind an adverb: its clause ends, or goes on with a small word. "Daily dose" and "yearly check-up" say not how often.
 _ALONE = rf"(?=\W*$|[^\w\s]|\s+{_any(_KNOWN['go_on'])}\b)"
 # Forms of how often. `period` is what the number counts, or the time between two.
 _RATES = {
     "apart": rf"{_RANGE}[ -]?(?P<period>{_PERIOD})\b(?= (?:apart|in between|between))",
-    "times": rf"(?:{_RANGE}(?: \(\d+\))? ?(?:times|x|×)|(?P<times>{_any(_KNOWN['times'])}))"
+    "times": rf"(?:{_RANGE}(?: \(\d+\))? ?(?:times|x|×)|(?:(?P<few>{_TIMES}) (?:or|to) )?(?P<times>{_TIMES}))"
     rf"(?:(?: ?/ ?| (?:an?|per|each|every|in(?: an?y?)?|within) )(?P<count>{_NUMBER}[ -])?"
     rf"(?P<period>{_PERIOD})\b|[ -](?P<adverb>{_ADVERB})\b)",
     "every": rf"\b(?:every|each) (?:{_RANGE}[ -]|(?P<other>other ))?(?P<period>{_PERIOD})\b",
@@ -197,7 +198,10 @@ def _rate(form: str, match: re.Match) -> tuple[str, float, float]:
     days = _meaning(_PERIODS, said.get("period") or said["adverb"])[1]
     if form == "times":
         days *= _value(said["count"]) if said["count"] else 1
-        low, high = _ends(match) if said["high"] else [_value(said["times"])] * 2
+        if said["times"]:
+            low, high = _value(said["few"] or said["times"]), _value(said["times"])
+        else:
+            low, high = _ends(match)
         return "how often", low / days, high / days
     if said.get("other"):
         days *= 2
