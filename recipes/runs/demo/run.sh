@@ -11,7 +11,7 @@ step "The packaged small judge scores three models' answers to 12 questions: fir
   automedeval judge --config $SMALL/judge_small.yaml --limit 12 --output demo/verdicts/sample
 step "A first report on these verdicts: which model is best, and may this judge be believed?" \
   automedeval report --config $SMALL/report.yaml --verdicts demo/verdicts/sample --encoder none --output demo/reports/sample-first
-step "Which statements of two bots' answers contradict the references? Six answers are dangerous" \
+step "Where does a number of two bots' answers differ from the reference? Two of six dangerous answers have one" \
   automedeval check --config $SMALL/check.yaml --output demo/checks/two_bots
 
 # --- the instruction data set
