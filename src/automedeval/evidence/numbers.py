@@ -85,7 +85,7 @@ _RANGE = (
     rf"|(?P<low>{_NUMBER})[ -]?(?P<lower>{_UNIT})? ?(?:-|–|—|to|or)) ?)?(?P<high>{_NUMBER})"
 )
 _AGE = r"(?![- ](?:old|of age))"
-_GAP = r"[*_]{0,2}(?:\s?\s?[*_]{0,2}-?| of )"  # before a unit, also a no-break space and Markdown
+_GAP = r"[*_]{0,2}(?:[^\S\n]{0,2}[*_]{0,2}-?| of )"  # before a unit, also a no-break space and Markdown
 _BASE = rf"(?:(?:/| ?per ?| for (?:every|each) | of [\w ]{{2,30}} per )(?P<count>{_NUMBER} ?)?(?P<by>{_BY})\b)?"
 _AMOUNT = re.compile(rf"{_RANGE}{_GAP}(?P<unit>{_UNIT})(?!\w){_AGE}{_BASE}", re.I)
 _TIMES = _any(_KNOWN["times"])
