@@ -18,7 +18,7 @@ LIMITS = {
     "src, nodes a statement": 7.95,
     "tests, nodes a statement": 8.25,
     "lines above 100 columns": 2_770,
-    "docs/*.md, bytes": 99_800,
+    "docs/*.md, bytes": 100_000,
     "YAML and Jinja in src, bytes": 176_800,
     "recipes, lines of YAML": 1_580,
     "options declared": 176,

@@ -32,7 +32,7 @@ def write(file: Path, record: dict[str, Any]) -> None:
 
 def main(output: Path, folder: Path) -> None:
     """Write a file for each stage and for each judge's scores of a file of cases."""
-    for checkpoint in sorted((output / "checkpoints").iterdir()):
+    for checkpoint in sorted((output / "checkpoints").glob("*")):
         if (read_record(checkpoint) or {}).get("finished"):
             write(folder / "stages" / f"{checkpoint.name}.json", training(checkpoint))
     scores: dict[tuple[str, str], dict[str, Any]] = {}
