@@ -139,7 +139,7 @@ def _parts(parts: list) -> str:
 
 def _part(part: dict) -> Any:
     kind = part.get("type", "part")
-    is_hidden = kind in HIDDEN or kind.endswith("tool_result")
+    is_hidden = kind in HIDDEN or str(kind).endswith("tool_result")
     return REMOVED if is_hidden else part.get("text", part.get("refusal", f"[{kind}]"))
 
 
