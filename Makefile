@@ -30,7 +30,7 @@ rehearse: .venv/installed  ## the paper's study and its ablations with tiny mode
 WORKERS ?= 3
 PYTEST := -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 # Rooms whose tests start no server and no browser; those of them that load a model are left out.
-FAST := $(addprefix tests/,records stats rubrics introspection evidence)
+FAST := $(addprefix tests/,records stats rubrics study/introspection evidence)
 test%: export OMP_NUM_THREADS = 1
 
 test: $(JUDGE) $(ENCODER)  ## everything that guards behaviour: all tests without the mark `slow`

@@ -21,11 +21,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from processes import timed
 from rows import Results, arguments
 
-from automedeval.distillation.completion_chain import CompletionChain
 from automedeval.evidence.books import Passage
 from automedeval.judges.judge import Judge
 from automedeval.models.endpoint import OpenAIChat
 from automedeval.records import Case, Response
+from automedeval.study.distillation.completion_chain import CompletionChain
 
 SEARCH = 0.01  # seconds that a search of the books takes, however many questions come at once
 ONE_BY_ONE = 5  # cases that are judged one after the other

@@ -12,13 +12,13 @@ from collections import Counter, defaultdict
 
 from rows import Results, arguments
 
-from automedeval.dataset.builder import FAULTS, LABELLED
-from automedeval.dataset.corruption import corrupt
-from automedeval.dataset.curriculum import shuffled
-from automedeval.dataset.quality import Labelled, QualityClassifier
-from automedeval.dataset.verification import verify
 from automedeval.models.embeddings import Encoder
 from automedeval.records import Verdict, as_shown, read_cases, read_records
+from automedeval.study.dataset.builder import FAULTS, LABELLED
+from automedeval.study.dataset.corruption import corrupt
+from automedeval.study.dataset.curriculum import shuffled
+from automedeval.study.dataset.quality import Labelled, QualityClassifier
+from automedeval.study.dataset.verification import verify
 
 
 def main() -> None:

@@ -37,12 +37,12 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import AutoModelForCausalLM, PrinterCallback, TrainerCallback
 from trl import ModelConfig, ScriptArguments, SFTConfig, SFTTrainer, TrlParser
 
-from automedeval.dataset.folder import TEST, read_statistics
 from automedeval.models.checkpoints import checkpoint_folder
 from automedeval.models.tokenization import PromptEncoder
 from automedeval.records import foreign_errors_at
 from automedeval.records.command_line import run
-from automedeval.training.stages import read_rows, tokenize
+from automedeval.study.dataset.folder import TEST, read_statistics
+from automedeval.study.training.stages import read_rows, tokenize
 
 OURS, DEFAULTS, BARE = "(a) ours", "(b) TRL's defaults", "(c) bare loop"
 TARGETS = {DEFAULTS: 1.15, BARE: 0.85}  # what (a) is to reach of each

@@ -15,18 +15,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import automedeval
-from automedeval.dataset.builder import InstructionSet
-from automedeval.dataset.curriculum import read_plan
-from automedeval.dataset.folder import new_dataset, row_limit, write_card
-from automedeval.dataset.quality import QualityClassifier
-from automedeval.dataset.teacher_verdicts import JudgedCases
-from automedeval.dataset.topics import topics
 from automedeval.records import RecordError, option, read_cases
 from automedeval.records.arguments import TableArguments, comma_list
 from automedeval.records.command_line import parse, run
 from automedeval.records.journal import write_lines
 from automedeval.records.run_record import record_run
 from automedeval.rubrics import rubrics_with
+from automedeval.study.dataset.builder import InstructionSet
+from automedeval.study.dataset.curriculum import read_plan
+from automedeval.study.dataset.folder import new_dataset, row_limit, write_card
+from automedeval.study.dataset.quality import QualityClassifier
+from automedeval.study.dataset.teacher_verdicts import JudgedCases
+from automedeval.study.dataset.topics import topics
 
 
 @dataclass

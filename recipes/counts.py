@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from automedeval.dataset.builder import UNVERIFIED
 from automedeval.records import option, read_json
 from automedeval.records.command_line import parse, run
 from automedeval.records.journal import write_whole
 from automedeval.records.yaml_file import YamlFile
+from automedeval.study.dataset.builder import UNVERIFIED
 
 TABLE = Path("reports", "counts.md")
 DROPPED = "dropped.jsonl"  # lines of what a step left out, each with its reason

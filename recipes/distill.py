@@ -11,7 +11,6 @@ OUTPUT/run-*.json; the same command again does only the cases that are missing.
 from dataclasses import dataclass
 from pathlib import Path
 
-from automedeval.distillation.completion_chain import CompletionChain, overview
 from automedeval.evidence.arguments import KnowledgeArguments
 from automedeval.judges.judge import Judge
 from automedeval.judges.requests import Requests
@@ -23,6 +22,7 @@ from automedeval.records.arguments import TableArguments
 from automedeval.records.command_line import parse, run
 from automedeval.records.processes import print_notes
 from automedeval.records.run_record import record_run
+from automedeval.study.distillation.completion_chain import CompletionChain, overview
 
 
 @dataclass

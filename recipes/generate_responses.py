@@ -16,7 +16,15 @@ import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from automedeval.dataset.responses import (
+from automedeval.models.arguments import ChatArguments, parse_model
+from automedeval.records import Case, RecordError, check_least, option, read_cases, table_of
+from automedeval.records.arguments import TableArguments, comma_list
+from automedeval.records.command_line import parse, run
+from automedeval.records.journal import Processes
+from automedeval.records.log import Log
+from automedeval.records.processes import join_processes, print_notes
+from automedeval.records.run_record import record_run
+from automedeval.study.dataset.responses import (
     Generated,
     answer_missing,
     answered,
@@ -27,14 +35,6 @@ from automedeval.dataset.responses import (
     summary,
     write_cases,
 )
-from automedeval.models.arguments import ChatArguments, parse_model
-from automedeval.records import Case, RecordError, check_least, option, read_cases, table_of
-from automedeval.records.arguments import TableArguments, comma_list
-from automedeval.records.command_line import parse, run
-from automedeval.records.journal import Processes
-from automedeval.records.log import Log
-from automedeval.records.processes import join_processes, print_notes
-from automedeval.records.run_record import record_run
 
 
 @dataclass

@@ -15,16 +15,6 @@ from typing import Any
 from tqdm import tqdm
 
 from automedeval.evidence.arguments import KnowledgeArguments
-from automedeval.introspection.discussion import Partners, account
-from automedeval.introspection.jury import QUEUE, read_jury, write_queue
-from automedeval.introspection.mistakes import find_mistakes, read_judges
-from automedeval.introspection.revisions import (
-    RoundArguments,
-    apply_rulings,
-    mistake_record,
-    waiting_in,
-    write_discussion,
-)
 from automedeval.models.arguments import ChatArguments, parse_model
 from automedeval.models.replay import RecordedChat
 from automedeval.records import RecordError, option
@@ -33,6 +23,16 @@ from automedeval.records.command_line import parse, run
 from automedeval.records.journal import Journal
 from automedeval.records.processes import print_notes
 from automedeval.records.run_record import record_run
+from automedeval.study.introspection.discussion import Partners, account
+from automedeval.study.introspection.jury import QUEUE, read_jury, write_queue
+from automedeval.study.introspection.mistakes import find_mistakes, read_judges
+from automedeval.study.introspection.revisions import (
+    RoundArguments,
+    apply_rulings,
+    mistake_record,
+    waiting_in,
+    write_discussion,
+)
 
 
 @dataclass(kw_only=True)

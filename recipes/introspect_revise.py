@@ -12,20 +12,26 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import automedeval
-from automedeval.dataset.folder import new_dataset, row_limit, write_card
-from automedeval.introspection.jury import DECIDED, QUEUE, read_jury
-from automedeval.introspection.revisions import (
+from automedeval.records import option
+from automedeval.records.command_line import parse, run
+from automedeval.records.journal import write_lines
+from automedeval.records.run_record import record_run
+from automedeval.study.dataset.folder import new_dataset, row_limit, write_card
+from automedeval.study.introspection.jury import DECIDED, QUEUE, read_jury
+from automedeval.study.introspection.revisions import (
     REVISIONS,
     RoundArguments,
     apply_rulings,
     read_discussion,
     waiting_in,
 )
-from automedeval.introspection.round import STOP, WAITING, decision_lines, round_facts, write_round
-from automedeval.records import option
-from automedeval.records.command_line import parse, run
-from automedeval.records.journal import write_lines
-from automedeval.records.run_record import record_run
+from automedeval.study.introspection.round import (
+    STOP,
+    WAITING,
+    decision_lines,
+    round_facts,
+    write_round,
+)
 
 
 @dataclass(kw_only=True)

@@ -22,11 +22,11 @@ from tempfile import TemporaryDirectory
 from huggingface_hub import HfApi, get_token
 
 import automedeval
-from automedeval.publishing.checks import CARD, HUB_ID, KINDS, MODEL, check, sent_files, stage
-from automedeval.publishing.hub import push
 from automedeval.records import RecordError, foreign_errors_at, option, read_text
 from automedeval.records.command_line import parse, run
 from automedeval.rubrics.published import files_to_publish, rubric_to_publish
+from automedeval.study.publishing.checks import CARD, HUB_ID, KINDS, MODEL, check, sent_files, stage
+from automedeval.study.publishing.hub import push
 
 MODEL_CARD = Path(__file__).parents[1] / "model_card.md"  # the card's template
 
@@ -131,7 +131,7 @@ def about_model(
 ) -> tuple[str, dict[str, bytes]]:
     """Return a model's card, and the rubric that goes out beside its weights."""
     from automedeval.models.checkpoints import fingerprint
-    from automedeval.publishing.model_card import fill_card, read_result  # slow
+    from automedeval.study.publishing.model_card import fill_card, read_result  # slow
 
     result = (
         read_result(about.agreement, "judges", "cases", "settings") if about.agreement else None

@@ -35,8 +35,8 @@ from automedeval.records import RecordError
 from automedeval.records.command_line import run
 from automedeval.records.hub_names import hub_commits
 from automedeval.records.run_record import describe_run, run_date
-from automedeval.training.run import Run, identity_of
-from automedeval.training.stages import (
+from automedeval.study.training.run import Run, identity_of
+from automedeval.study.training.stages import (
     check_base,
     check_start,
     read_rows,
@@ -44,7 +44,7 @@ from automedeval.training.stages import (
     tokenize,
     write_card,
 )
-from automedeval.training.start import (
+from automedeval.study.training.start import (
     check_attention,
     device_name,
     launched,

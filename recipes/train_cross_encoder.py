@@ -21,8 +21,6 @@ from typing import Any
 from sentence_transformers.cross_encoder import CrossEncoderTrainingArguments
 from sentence_transformers.cross_encoder.losses import RankNetLoss
 
-from automedeval.dataset.decontamination import Evaluation
-from automedeval.dataset.synthetic_lists import lists_of_pairs
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.ratings import read_ratings
 from automedeval.metrics.embedding import QUESTION, nearest, pieces
@@ -41,7 +39,9 @@ from automedeval.records import (
 from automedeval.records.arguments import TableArguments, comma_list
 from automedeval.records.command_line import parse, run
 from automedeval.records.journal import arithmetic
-from automedeval.training.adapter import train_adapter
+from automedeval.study.dataset.decontamination import Evaluation
+from automedeval.study.dataset.synthetic_lists import lists_of_pairs
+from automedeval.study.training.adapter import train_adapter
 
 Scored = tuple[
     Case, Sequence[float | None]

@@ -37,9 +37,7 @@ ROOMS = [
     "judges",
     "evidence",
     "records",
-    "dataset",
-    "introspection",
-    "training",
+    "study",
 ]
 SEED = 20261125
 SECONDS = 900  # for one change; a test that hangs has noticed it

@@ -95,7 +95,7 @@ def on(day: str) -> Iterator[None]:
 
 
 APPEND = "automedeval.records.journal.Journal.append"
-SAVE = "automedeval.training.run.Run.on_save"
+SAVE = "automedeval.study.training.run.Run.on_save"
 
 
 class Stopped(BaseException):

@@ -16,7 +16,8 @@ from automedeval.records import RecordError
 def rows_of(test_file: str) -> dict[str, list[Any]]:
     """Return the name of a test → its rows, for `pytest.mark.parametrize`; `test_file` is `__file__`."""
     file = Path(test_file)
-    table = file.parents[1] / "data" / file.parent.name / f"{file.stem.removeprefix('test_')}.yaml"
+    place = Path(__file__).parent / "data" / file.parent.name
+    table = place / f"{file.stem.removeprefix('test_')}.yaml"
     return yaml.safe_load(table.read_text(encoding="utf-8"))
 
 

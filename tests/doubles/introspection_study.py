@@ -11,11 +11,11 @@ from doubles.tiny_dataset import FACTS
 from factories import MODELS, case_of, rationale_of, read, read_json, verdict_of, write
 from programs import run_recipe
 
-from automedeval.dataset.folder import read_dataset, write_card, write_splits
-from automedeval.dataset.instructions import instruction
-from automedeval.introspection.mistakes import Recorded, read_recorded
 from automedeval.records import Case, Verdict
 from automedeval.rubrics import read_rubric
+from automedeval.study.dataset.folder import read_dataset, write_card, write_splits
+from automedeval.study.dataset.instructions import instruction
+from automedeval.study.introspection.mistakes import Recorded, read_recorded
 
 RUBRICS = {name: read_rubric(name) for name in ("automedeval", "medical_pairwise")}
 RUBRICS = {rubric.name: rubric for rubric in RUBRICS.values()}

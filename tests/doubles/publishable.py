@@ -11,9 +11,9 @@ from doubles.agreement_study import read, write
 from programs import ROOT, SAMPLE, run_recipe
 
 from automedeval.models.checkpoints import Stage
-from automedeval.publishing.checks import CARD, check, sent_files, stage
-from automedeval.training.run import Run
-from automedeval.training.stages import write_card
+from automedeval.study.publishing.checks import CARD, check, sent_files, stage
+from automedeval.study.training.run import Run
+from automedeval.study.training.stages import write_card
 
 RECORD: dict[str, Any] = {
     "identity": {"rows": "0123456789ab", "start": "ba9876543210"},

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from automedeval.dataset.folder import write_card, write_splits
-from automedeval.dataset.instructions import instruction
 from automedeval.records import Case, Verdict
 from automedeval.rubrics import read_rubric
+from automedeval.study.dataset.folder import write_card, write_splits
+from automedeval.study.dataset.instructions import instruction
 
 FACTS: dict[str, Any] = dict.fromkeys(("verification", "quality_report", "tokenizer"))
 FACTS |= {"title": "Tiny instructions", "version": "0", "quality_by": "nobody", "plan": "none"}

@@ -17,8 +17,8 @@ from doubles.tiny_dataset import build_instructions
 from factories import read_json
 from programs import ENCODER, ROOT, SAMPLE, needs_encoder, run_here
 
-from automedeval.dataset.corruption import KINDS
 from automedeval.records import Verdict, read_cases
+from automedeval.study.dataset.corruption import KINDS
 
 
 def measured(script: str, *options: object, folder: Path, missed: bool = False) -> dict[str, Any]:

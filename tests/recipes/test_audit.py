@@ -20,8 +20,8 @@ from programs import (
 
 from automedeval.audit.perturbations import read_perturbations
 from automedeval.models.checkpoints import fingerprint
-from automedeval.publishing.model_card import fill_card
 from automedeval.records import RecordError, read_cases
+from automedeval.study.publishing.model_card import fill_card
 
 CASES = SAMPLE / "test_cases.jsonl"
 FAST = {"dtype": "float32", "device": "cpu", "max_new_tokens": 8, "encoder": "none"}

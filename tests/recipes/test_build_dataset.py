@@ -234,7 +234,7 @@ def quick_classifier(monkeypatch: pytest.MonkeyPatch) -> None:
         sys.modules, "automedeval.models.embeddings", types.SimpleNamespace(Encoder=Encoder)
     )
     for name, values in (("PENALTIES", (1.0,)), ("WIDTHS", ("scale",)), ("COMPONENTS", (0,))):
-        monkeypatch.setattr(f"automedeval.dataset.quality.{name}", values)
+        monkeypatch.setattr(f"automedeval.study.dataset.quality.{name}", values)
 
 
 def good_and_bad(study: Study) -> None:

@@ -26,12 +26,12 @@ from programs import (
 )
 from tables import rows_of
 
-from automedeval.dataset.responses import respond, response_prompt, set_up
 from automedeval.models.decoding import draw
 from automedeval.models.local import LocalChat
 from automedeval.records import Case, RecordError, read_cases
 from automedeval.rubrics import read_rubric
 from automedeval.rubrics.prompts import judge_messages
+from automedeval.study.dataset.responses import respond, response_prompt, set_up
 
 ROWS = rows_of(__file__)
 FORMATS = ROOT / "recipes/runs/automedeval-13b/formats"

@@ -21,12 +21,12 @@ from factories import read, read_json, verdicts_in, write
 from programs import APPEND, ROOT, SAMPLE, failed, run_recipe, stopped, succeeded, told
 from tables import rows_of
 
-from automedeval.dataset.folder import read_dataset, write_card, write_splits
-from automedeval.dataset.instructions import instruction
 from automedeval.models.base import Prompt
 from automedeval.models.replay import RecordedChat
 from automedeval.records import read_cases
 from automedeval.rubrics.grammar import parse_verdict
+from automedeval.study.dataset.folder import read_dataset, write_card, write_splits
+from automedeval.study.dataset.instructions import instruction
 
 ROWS = rows_of(__file__)
 RUN = ROOT / "recipes" / "runs" / "automedeval-135m"

@@ -224,7 +224,7 @@ def test_a_repository_keeps_its_visibility(
 
 PROGRAM = """
 import json, sys
-from automedeval.dataset.responses import candidate_names
+from automedeval.study.dataset.responses import candidate_names
 from automedeval.records.rows import read_rows
 from automedeval.metrics.rationale_score.rationale_score import rationale_score
 from automedeval.models.checkpoints import checkpoint_folder

@@ -22,7 +22,7 @@ from trl import ModelConfig, ScriptArguments, SFTConfig, TrlParser
 
 from automedeval import Case, Verdict, load_judge
 from automedeval.models.checkpoints import file_digests, read_history, read_record
-from automedeval.training.start import parse_run, precision, without_bfloat16
+from automedeval.study.training.start import parse_run, precision, without_bfloat16
 
 CONFIG = "recipes/runs/automedeval-135m/stage1.yaml"
 FAST = {"bf16": "false", "save_steps": 2, "logging_steps": 1, "num_train_epochs": 2}

@@ -22,7 +22,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
 from automedeval.models.checkpoints import read_record
-from automedeval.training.run import WHOLE
+from automedeval.study.training.run import WHOLE
 
 pytestmark = [
     pytest.mark.slow,

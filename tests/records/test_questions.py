@@ -7,10 +7,10 @@ from types import SimpleNamespace
 import pytest
 from programs import needs_encoder, run_command, succeeded
 
-from automedeval.dataset.decontamination import Evaluation
 from automedeval.evidence.run import check_cases
 from automedeval.records import Case, key_of, read_cases
 from automedeval.records.ratings import placed_ratings
+from automedeval.study.dataset.decontamination import Evaluation
 
 ASKED = "May my daughter take two tablets of paracetamol?"
 SYSTEM = {"role": "system", "content": "You are a careful doctor. Answer in plain words."}

@@ -12,10 +12,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from automedeval.dataset.curriculum import shuffled
-from automedeval.dataset.folder import read_dataset
 from automedeval.records import Rating, Verdict, read_lines, read_records
 from automedeval.records.journal import write_json, write_lines
+from automedeval.study.dataset.curriculum import shuffled
+from automedeval.study.dataset.folder import read_dataset
 
 Scores = dict[str, int]  # by the id of a row
 

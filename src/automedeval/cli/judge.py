@@ -24,7 +24,6 @@ from automedeval.cli import report
 from automedeval.evidence.arguments import EvidenceArguments
 from automedeval.harness.joining import LogArguments, join_logs
 from automedeval.harness.logs import is_log
-from automedeval.introspection.mistakes import read_recorded
 from automedeval.judges.judge import (
     CRITERIA,
     VARIABLE,
@@ -69,6 +68,7 @@ from automedeval.records.processes import join_processes, print_notes
 from automedeval.records.run_record import record_run
 from automedeval.records.text import RANKED, format_table, in_a_row, printable
 from automedeval.rubrics import Rubric
+from automedeval.study.introspection.mistakes import read_recorded
 
 LONGEST_NAME = 150  # letters of a folder's name; file systems take 255 bytes
 SAMPLE = Path(automedeval.__file__).parent / "sample"
@@ -414,7 +414,7 @@ def plan_from_dataset(
         RecordError: no row by this rubric, or a row whose case is not in --cases or has changed.
     """
     # pyarrow takes its time, and only rows need it
-    from automedeval.dataset.folder import read_dataset, read_split
+    from automedeval.study.dataset.folder import read_dataset, read_split
 
     training = read_dataset(dataset).training
     if args.split:

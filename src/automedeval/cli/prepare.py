@@ -18,18 +18,6 @@ from typing import Any
 
 from tqdm import tqdm
 
-from automedeval.dataset.criteria_sources import joined
-from automedeval.dataset.decontamination import near_duplicates, normalise
-from automedeval.dataset.sources import (
-    EXCLUSIONS,
-    LAYOUTS,
-    SourceRow,
-    excluded,
-    identified,
-    recognised,
-    rows_as_cases,
-    table_as_cases,
-)
 from automedeval.records import (
     Case,
     RecordError,
@@ -46,6 +34,18 @@ from automedeval.records.command_line import parse
 from automedeval.records.journal import arithmetic, write_lines
 from automedeval.records.rows import read_rows
 from automedeval.records.run_record import record_run
+from automedeval.study.dataset.criteria_sources import joined
+from automedeval.study.dataset.decontamination import near_duplicates, normalise
+from automedeval.study.dataset.sources import (
+    EXCLUSIONS,
+    LAYOUTS,
+    SourceRow,
+    excluded,
+    identified,
+    recognised,
+    rows_as_cases,
+    table_as_cases,
+)
 
 
 @dataclass

@@ -12,5 +12,5 @@ _LOADER = getattr(
 
 def packaged(room: str, name: str) -> Any:
     """Return the content of templates/NAME.yaml of a room."""
-    file = resources.files(f"automedeval.{room}") / "templates" / f"{name}.yaml"
+    file = resources.files("automedeval") / room / "templates" / f"{name}.yaml"
     return yaml.load(file.read_text(encoding="utf-8"), Loader=_LOADER)

@@ -1,4 +1,0 @@
-"""Distillation: teachers judge with the knowledge completion chain over reference books (paper, section 3.1, Algorithm 1).
-
-The books are in `knowledge`. What becomes of the verdicts, for example a data set, belongs into `dataset`.
-"""

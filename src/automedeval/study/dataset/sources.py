@@ -1,0 +1,181 @@
+"""Read rows of public question-answer sets as cases, and exclude cases by patterns.
+
+A layout says which columns of a row hold the question, the trusted answer, the topic and the responses. Exclusion patterns are
+named regular expressions over one field of a case, in templates/exclusions.yaml.
+"""
+
+import itertools
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from functools import partial
+from types import NoneType
+from typing import Any, NamedTuple
+
+from automedeval.records import Case, RecordError, Table, errors_at, question_text
+from automedeval.records.rows import filled
+from automedeval.records.tables import packaged
+from automedeval.records.types import take
+from automedeval.study.dataset import criteria_sources
+
+# Instructions that only announce a question; any other one is part of the question.
+GENERIC_INSTRUCTION = re.compile(
+    r"(?:please )?answer (?:this|the(?: following)?|these) (?:medical )?questions?(?: truthfully)?"
+    r"|if you are a doctor, please answer the medical questions based on the patient's description",
+    re.I,
+)
+
+
+class SourceRow(NamedTuple):
+    """One row of a public set: its place in the file and its unchecked case.
+
+    With `own_id` the id comes from the source: ratings may refer to it, so it is kept. `labels` are people's labels of the
+    case's criteria.
+    """
+
+    place: str
+    case: Case
+    own_id: bool = False
+    labels: tuple[dict[str, Any], ...] = ()
+
+
+class Layout(NamedTuple):
+    """How a row with these `keys` becomes a case; templates/layouts.yaml says what the others mean."""
+
+    name: str
+    case: Callable[[dict], Case]
+    keys: tuple[str, ...]
+    beside: tuple[str, ...] | None = ()
+    own_ids: bool = False
+    labels: bool = False
+    parts: bool = False
+    cells: bool = False
+
+    def unknown(self, row: dict) -> list[str]:
+        """Return the filled columns of a row that the set does not have."""
+        if self.beside is None:
+            return []
+        return [
+            str(name)
+            for name, cell in row.items()
+            if name not in (*self.keys, *self.beside) and filled(cell)
+        ]
+
+
+def _text(row: dict, key: str) -> str:
+    """Return a column's text, empty where it is missing or null; anything but text is a RecordError."""
+    return take(row, key, (str, NoneType), None) or ""
+
+
+def _pair(row: dict, question: str, answer: str) -> Case:
+    name = row.get("id")
+    return Case(str(name) if isinstance(name, str | int) else "", question, (), _text(row, answer))
+
+
+def _wikidoc(row: dict) -> Case:
+    instruction = _text(row, "instruction").strip()
+    asked = () if GENERIC_INSTRUCTION.fullmatch(instruction.rstrip(" .:")) else (instruction,)
+    return _pair(row, "\n\n".join(filter(None, (*asked, _text(row, "input").strip()))), "output")
+
+
+_own = partial(Case.from_dict, least_responses=0)
+READERS: dict[str, Callable[[dict], Case]] = {
+    "healthbench_meta": criteria_sources.meta_evaluation,
+    "healthbench": criteria_sources.healthbench,
+    "healthbench_professional": criteria_sources.professional,
+    "wikidoc": _wikidoc,
+    "medtext": lambda row: _pair(row, _text(row, "Prompt"), "Completion"),
+    "cases": _own,
+    "criteria": _own,
+    "criteria_table": criteria_sources.table,
+}
+EXCLUSIONS = [
+    (each["name"], each["field"], re.compile(each["pattern"], re.IGNORECASE))
+    for each in packaged("study/dataset", "exclusions")
+]
+LAYOUTS = {
+    name: Layout(name, READERS[name], **about)
+    for name, about in packaged("study/dataset", "layouts").items()
+}
+
+
+def recognised(row: dict) -> Layout | None:
+    """Return the first layout whose keys a row has, None if there is none."""
+    return next((layout for layout in LAYOUTS.values() if set(layout.keys) <= row.keys()), None)
+
+
+def rows_as_cases(
+    rows: Iterable[tuple[str, dict]], layout: Layout, source: str, unread: Counter | None = None
+) -> Iterator[SourceRow]:
+    """Yield each row as a case with a stable id: SOURCE-ROWID, or SOURCE- and twelve digits over the row's content.
+
+    `unread` counts the filled cells in columns that the layout does not have; None: there may be none. RecordError if a row
+    lacks a key, has such a column, or a value that is not text.
+    """
+    for place, row in rows:
+        if unread is not None:
+            unread.update(layout.unknown(row))
+        elif unknown := layout.unknown(row):
+            others = ", ".join(map(repr, unknown))
+            raise RecordError(
+                f"{place}: has the columns of {layout.name}, and {others}: --layout {layout.name} leaves these out, and "
+                "--columns question=NAME reference=NAME CANDIDATE … reads a table of answers"
+            )
+        missing = [key for key in layout.keys if key not in row]
+        if missing:
+            raise RecordError(
+                f"{place}: {missing[0]!r} is missing; found the keys {', '.join(map(str, row))}"
+            )
+        with errors_at(place):
+            case = layout.case(row)
+            if not layout.own_ids:
+                case = replace(case, id=_source_id(source, case))
+            labels = criteria_sources.physicians(row, case) if layout.labels else ()
+        yield SourceRow(place, case, layout.own_ids, labels)
+
+
+def table_as_cases(table: Table, source: str | None) -> Iterator[SourceRow]:
+    """Yield the cases of a table of answers with the ids of `read_cases`, which begin with `source` if there is one.
+
+    Where there are neither responses nor a trusted answer, although the table has a column for it, that answer is empty.
+    """
+    for place, case in table.cases:
+        if table.columns.reference and case.reference is None and not case.responses:
+            case = replace(case, reference="")
+        yield SourceRow(place, replace(case, id=_source_id(source, case) if source else case.id))
+
+
+def _source_id(source: str, case: Case) -> str:
+    return f"{source}-{case.id.removeprefix(f'{source}-') or case.digest}"
+
+
+def identified(rows: Iterable[SourceRow]) -> Iterator[SourceRow]:
+    """Yield the rows with unique ids.
+
+    If two different rows have one id, twelve digits over the content are appended to the second; if two equal rows have, a
+    number. If both have an `own_id`, it is a RecordError.
+    """
+    seen: dict[str, SourceRow] = {}
+    for row in rows:
+        name, first = row.case.id, seen.get(row.case.id)
+        if first and row.own_id:
+            raise RecordError(f"{row.place}: the id {name!r} stands at {first.place} already")
+        if first and first.case.digest != row.case.digest:
+            name = f"{name}-{row.case.digest}"
+        names = itertools.chain([name], (f"{name}-{number}" for number in itertools.count(2)))
+        free = next(each for each in names if each not in seen)
+        seen[free] = row
+        if free != row.case.id:
+            labels = tuple({**each, "case_id": free} for each in row.labels)
+            row = row._replace(case=replace(row.case, id=free), labels=labels)
+        yield row
+
+
+def excluded(case: Case) -> str | None:
+    """Return the name of the first packaged exclusion pattern that fits a case, None if none does; null fits none."""
+    for name, field, pattern in EXCLUSIONS:
+        value = getattr(case, field)
+        if value is not None and pattern.search(question_text(value)):
+            return name
+    return None

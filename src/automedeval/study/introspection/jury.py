@@ -1,0 +1,121 @@
+"""Read the jury's decisions on mistakes without a consensus, and write its queue (paper, section 3.3 and Figure 3).
+
+In the paper one chief physician is the jury. The queue is a file, jury.jsonl, with one line for each case:
+
+    {"case_id": "c1", "judge": "gpt-4", "annotator": null, "decision": null, "rationale": null, "scores": null, …}
+
+The decisions are lines of a jury.jsonl in the folder DECIDED beside the queue: an export of the physicians' page, or a copy of
+the queue that somebody filled in. `decision` is "keep" or "revise". For "revise", `scores` are in the order of `models`, and
+`rationale` names the doctors in the slots of `order`. `digest` depends on the answers and the verdict on record.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import NoneType
+from typing import Any
+
+from automedeval.records import DECISIONS, RecordError, digest, errors_at, read_lines
+from automedeval.records.journal import write_lines
+from automedeval.records.types import take
+from automedeval.rubrics.grammar import ParsedAnswer, format_verdict, reads_back
+from automedeval.study.introspection.mistakes import Recorded
+
+QUEUE, DECIDED = (
+    "jury.jsonl",
+    "decided",
+)  # a file, and the folder beside it with the file of the decisions
+ANSWERS = ("annotator", "decision", "rationale", "scores")  # what the jury fills in
+
+
+@dataclass(frozen=True)
+class Ruling:
+    """The jury's decision on one case: "keep" or "revise", and the revised verdict in the slots of the row."""
+
+    case_id: str
+    decision: str
+    reading: ParsedAnswer | None = None
+    annotator: str | None = None
+
+
+def read_rulings(path: str | Path, recorded: Mapping[str, Recorded]) -> dict[str, Ruling]:
+    """Read the jury's decisions by case id, a line that decides nothing left out; `recorded` are the training cases by id.
+
+    RecordError for a line on an unknown or repeated case, or one that is not the queue's, as on answers or a verdict that
+    changed; an unknown decision; a revision that does not fit the case, the scale or the grammar.
+    """
+    rulings: dict[str, Ruling | None] = {}
+    for place, line in read_lines(path):
+        with errors_at(place):
+            case_id = take(line, "case_id", (str,))
+            if case_id not in recorded:
+                raise RecordError(f"no training case {case_id!r}")
+            if case_id in rulings:
+                raise RecordError(f"case {case_id!r} has a line already")
+            rulings[case_id] = (
+                None if line.get("decision") is None else _ruling(line, recorded[case_id])
+            )
+    return {case_id: ruling for case_id, ruling in rulings.items() if ruling}
+
+
+def read_jury(discussion: Path, recorded: Mapping[str, Recorded]) -> dict[str, Ruling]:
+    """Return the decisions beside the queue in the folder of a discussion, by case id; RecordError for some in the queue."""
+    queue, decided = discussion / QUEUE, discussion / DECIDED / QUEUE
+    for place, line in read_lines(queue) if queue.exists() else ():
+        if any(line.get(name) is not None for name in ANSWERS):
+            raise RecordError(
+                f"{place}: the queue is written anew by each run; move the file to {decided}"
+            )
+    return read_rulings(decided, recorded) if decided.exists() else {}
+
+
+def _line(recorded: Recorded) -> dict[str, Any]:
+    """Return the line of a case in the queue; its digest is over the case as shown and the verdict on record."""
+    line = {"case_id": recorded.case.id, "judge": recorded.row["judge"], **dict.fromkeys(ANSWERS)}
+    seen = digest([recorded.case.digest, recorded.row["completion"]])
+    return line | {"order": list(recorded.order), "models": recorded.case.models, "digest": seen}
+
+
+def _ruling(line: Mapping[str, Any], recorded: Recorded) -> Ruling:
+    """Return the decision of a line, a revised verdict in the slots of the row."""
+    case, rubric, decision = recorded.case, recorded.rubric, line["decision"]
+    annotator, rationale = (
+        take(line, name, (str, NoneType), None) for name in ("annotator", "rationale")
+    )
+    if decision not in DECISIONS:
+        raise RecordError(f"'decision' must be keep, revise or null, not {json.dumps(decision)}")
+    queued = _line(recorded)
+    if other := [name for name in queued if name not in ANSWERS and line.get(name) != queued[name]]:
+        raise RecordError(
+            f"{other[0]!r} is not that of the queue: the answers of case {case.id!r} or its verdict on record changed "
+            "after the line was written; delete the line, and the case is put into the queue again"
+        )
+    if decision == "keep":
+        return Ruling(case.id, "keep", None, annotator)
+    scores = line.get("scores")
+    if scores is not None and (not isinstance(scores, list) or len(scores) != len(case.models)):
+        models = ", ".join(case.models)
+        raise RecordError(
+            f"'scores' must be a list of {len(case.models)}, for {models}, not {json.dumps(scores)}"
+        )
+    chosen = [scores[index] for index in recorded.order] if scores else []
+    if not chosen or None in chosen:
+        raise RecordError("a revision needs a score for every response that was shown")
+    assert rubric.scale is not None  # `read_recorded` refuses a rubric without one
+    low, high = rubric.scale
+    if wrong := [score for score in chosen if type(score) is not int or not low <= score <= high]:
+        raise RecordError(
+            f"a score must be a whole number from {low} to {high}, not {json.dumps(wrong[0])}"
+        )
+    rationale = (rationale or "").strip() or None if rubric.rationale else None
+    reading = ParsedAnswer(True, None, rationale, tuple(chosen))
+    if not reads_back(format_verdict(reading, rubric), rubric, len(chosen)):
+        raise RecordError("'rationale' holds a control token, or a line that reads as a verdict")
+    return Ruling(case.id, "revise", reading, annotator)
+
+
+def write_queue(discussion: Path, disputed: Sequence[Recorded]) -> None:
+    """Write the queue, a line for each case without a consensus."""
+    if disputed or (discussion / QUEUE).exists():
+        write_lines(discussion / QUEUE, map(_line, disputed))

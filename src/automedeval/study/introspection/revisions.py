@@ -1,0 +1,167 @@
+"""What became of each mistake of a round: the records in revisions.jsonl, by consensus, by the jury, or by nobody yet.
+
+`introspect_discuss.py` writes them into the folder of the discussion, where the physicians' page reads those that wait for the
+jury; `introspect_revise.py` adds the jury's decisions.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from automedeval.records import RecordError, option, read_cases, read_json, read_lines
+from automedeval.records.arguments import TableArguments, comma_list
+from automedeval.records.journal import write_json, write_lines
+from automedeval.rubrics import rubrics_with
+from automedeval.rubrics.grammar import ParsedAnswer
+from automedeval.rubrics.slots import as_recorded, reordered
+from automedeval.study.dataset.folder import Dataset, read_dataset
+from automedeval.study.introspection.discussion import Discussion
+from automedeval.study.introspection.jury import Ruling
+from automedeval.study.introspection.mistakes import Mistake, Recorded, read_recorded
+
+REVISIONS, SUMMARY = "revisions.jsonl", "discussion.json"
+DECISION = ("revised_verdict", "decided_by", "decision", "annotator", "when")  # of a record
+Record = dict[str, Any]
+
+
+@dataclass(kw_only=True)
+class RoundArguments(TableArguments):
+    """The data set that a round of introspection revises, and the round's own."""
+
+    dataset: str = option(
+        "folder of a data set of recipes/build_dataset.py, or of an earlier round"
+    )
+    cases: list[str] = option("case files that hold the training cases")
+    output: str = option(
+        "folder of the round's data set; OUTPUT.discussion holds the discussion and the jury's queue"
+    )
+    rubrics: list[str] = option("YAML files of your own rubrics", [])
+
+    def __post_init__(self) -> None:
+        for name in ("cases", "rubrics"):
+            setattr(self, name, comma_list(getattr(self, name)))
+        if Path(self.output).resolve() == Path(self.dataset).resolve():
+            raise RecordError(
+                f"--output {self.output}: a round needs another folder than its data set"
+            )
+
+    @property
+    def discussion(self) -> Path:
+        """Return the folder of the discussion."""
+        return Path(f"{self.output.rstrip('/')}.discussion")
+
+    def read(self) -> tuple[Dataset, list[Recorded]]:
+        """Return the data set, and its training rows with their cases."""
+        dataset = read_dataset(self.dataset)
+        wanted = {row["case_id"] for row in dataset.training}
+        read = (case for path in self.cases for case in read_cases(path, **self.table))
+        cases = {case.id: case for case in read if case.id in wanted}
+        return dataset, read_recorded(
+            dataset.training, cases, rubrics_with(self.rubrics), self.dataset
+        )
+
+
+def mistake_record(mistake: Mistake, discussion: Discussion | None = None) -> Record:
+    """Return the record of one mistake: both verdicts, all messages, the suggestion and the revised verdict (Eq. 2)."""
+    recorded, judged = mistake.recorded, mistake.judged.to_dict()
+    accepted = discussion.accepted if discussion else None
+    names = ("judge", "order", "valid", "error", "rationale", "scores", "choices", "raw")
+    # Paper: Eq. 2 conditions the revised verdict on the old one and on the suggestion S: three fields here.
+    record = {
+        "case_id": mistake.case_id,
+        "kind": mistake.kind,
+        "rubric": recorded.rubric.name,
+        "teacher": recorded.row["teacher"],
+        "models": recorded.case.models,
+        "order": list(recorded.order),
+        "old_verdict": _verdict(recorded.row["judge"], recorded.reading, recorded),
+        "judge_verdict": {name: judged[name] for name in names},
+        "shown": list(discussion.order) if discussion else None,
+        "exchanges": list(discussion.pieces.values()) if discussion else [],
+        "suggestion": accepted[1].shown if accepted else None,
+        "consensus_at": None,
+        **dict.fromkeys(DECISION),
+    }
+    if discussion and accepted and discussion.consensus:
+        exchange, suggestion = accepted
+        keep = suggestion.keep or discussion.revised is None  # a consensus to revise has a revision
+        said = discussion.pieces["review" if keep else "revision", exchange]
+        decision = "keep" if keep else "revise"
+        record |= {
+            "consensus_at": exchange,
+            "decided_by": "consensus",
+            "decision": decision,
+            "when": said["when"],
+        }
+        if not keep and discussion.revised:
+            orders = (discussion.order, recorded.order, recorded.rubric.slot_word)
+            record["revised_verdict"] = _verdict(
+                "consensus", reordered(discussion.revised, *orders), recorded
+            )
+    return record
+
+
+def _verdict(judge: str, reading: ParsedAnswer, recorded: Recorded) -> Record:
+    return {"judge": judge, **as_recorded(reading, recorded.order, recorded.case.models)}
+
+
+def apply_rulings(
+    records: Iterable[Record], rulings: Mapping[str, Ruling], recorded: Mapping[str, Recorded]
+) -> None:
+    """Put the jury's decisions, by case id, into the records that no consensus decides."""
+    for record in records:
+        if record["decided_by"] == "consensus":
+            continue
+        record |= dict.fromkeys(DECISION)  # those of an earlier run
+        if ruling := rulings.get(record["case_id"]):
+            record |= {
+                "decided_by": "jury",
+                "decision": ruling.decision,
+                "annotator": ruling.annotator,
+            }
+            if ruling.reading:
+                record["revised_verdict"] = _verdict(
+                    "jury", ruling.reading, recorded[ruling.case_id]
+                )
+
+
+def write_discussion(folder: Path, records: Sequence[Record], **facts: Any) -> None:
+    """Write the records of all mistakes, and the facts of the discussion."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_lines(folder / REVISIONS, records)
+    write_json(folder / SUMMARY, facts)
+
+
+def read_discussion(folder: Path, dataset: Dataset) -> tuple[list[Record], dict[str, Any]]:
+    """Return what `write_discussion` wrote; RecordError for none, or one of another data set."""
+    if not (folder / SUMMARY).exists():
+        raise RecordError(
+            f"{folder} holds no discussion; recipes/introspect_discuss.py with this --output writes it"
+        )
+    facts = read_json(folder / SUMMARY)
+    if facts["follows"] != dataset.statistics["fingerprint"]:
+        raise RecordError(
+            f"{folder} is on the data set {facts['follows']}, and {dataset.place} is {dataset.statistics['fingerprint']}: "
+            "run recipes/introspect_discuss.py again"
+        )
+    return [record for _, record in read_lines(folder / REVISIONS)], facts
+
+
+def waiting_in(records: Iterable[Record]) -> set[str]:
+    """Return the ids of the cases that wait for the jury."""
+    return {record["case_id"] for record in records if record["decided_by"] is None}
+
+
+def counts_of(records: Sequence[Record]) -> dict[str, Any]:
+    """Return how many mistakes and decisions of each kind there are."""
+    decided = Counter((record["decided_by"], record["decision"]) for record in records)
+    return {
+        "mistakes": len(records),
+        **{
+            by: {what: decided[by, what] for what in ("keep", "revise")}
+            for by in ("consensus", "jury")
+        },
+        "unresolved": decided[None, None],
+    }

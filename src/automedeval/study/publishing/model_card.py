@@ -1,0 +1,162 @@
+"""Fill a judge's card, the template `model_card.md`, from the records of its training, of a report and of an audit."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from huggingface_hub import EvalResult, ModelCard
+
+from automedeval.meta_evaluation.agreement.judge_facts import MEASURES, profile
+from automedeval.meta_evaluation.facts import Audit, JudgeProfile, are_simulated, facts_of
+from automedeval.meta_evaluation.report.text import credit_of, real_judges
+from automedeval.models.checkpoints import read_history, read_record
+from automedeval.records import RecordError, read_json
+from automedeval.records.hub_names import hub_name
+from automedeval.records.templates import environment
+from automedeval.study.publishing.paths import short_path
+
+
+def fill_card(
+    template: str,
+    checkpoint: Path,
+    digest: str,
+    repo: str,
+    license: str | None,
+    base_model: str | None = None,
+    result: Mapping[str, Any] | None = None,
+    audit: Mapping[str, Any] | None = None,
+) -> str:
+    """Return a judge's card with everything that is known of it.
+
+    `checkpoint` is the folder that recipes/sft.py left, `digest` the `fingerprint` of its weights, `result` an agreement.json,
+    `audit` an audit.json. Without a `base_model` the training record's is taken, if it is a Hub id. RecordError if training is
+    not finished or not known here, or results or audit are of other weights.
+    """
+    history, record = read_history(checkpoint), read_record(checkpoint)
+    if record is None:
+        raise RecordError(f"{checkpoint}: no training/record.json: recipes/sft.py did not train it")
+    if not license:
+        raise RecordError(
+            "--license is missing: the Hub's name of a license that its base model's allows, or other"
+        )
+    base = base_model or record["base"]
+    if base_model is None and (base.startswith("models/") or Path(base).exists()):
+        raise RecordError(
+            f"it was trained from {base}, a folder of this machine; --base_model names its Hub id"
+        )
+    if audit and (audited := audit["judge"]["checkpoint"]) not in (None, digest):
+        raise RecordError(
+            f"audit.json: the checkpoint {audited} was audited, and {checkpoint} is {digest}"
+        )
+    records = judge_records(result, digest) if result else {}
+    facts = {
+        "repo": repo,
+        "base_model": base,
+        "base_commit": None if base_model else record.get("base_commit"),
+        "stages": [replace(stage, dataset=short_path(stage.dataset)) for stage in history],
+        "hours": record["seconds"] / 3600,
+        "rows": record["identity"]["rows"],
+        "versions": ", ".join(f"{name} {version}" for name, version in record["versions"].items()),
+        **{name: record[name] for name in ("rubrics", "device", "commit")},
+        "audit": audit,
+        "limits": Counter(row["outcome"] for row in audit["perturbations"] if row["limit"])
+        if audit
+        else {},
+        "known": facts_of(_profile(repo, result, records, audit)),
+        "records": list(records.values()),
+        **(_measured(result, records) if result else {}),
+    }
+    card = ModelCard(environment("automedeval.records").from_string(template).render(facts))
+    card.data["base_model"], card.data["license"] = hub_name(base)[0], license
+    if results := eval_results(result or {}, records):
+        card.data["model_name"] = repo.rpartition("/")[2]
+        card.data["eval_results"] = results
+    return str(card)
+
+
+def eval_results(
+    result: Mapping[str, Any], records: Mapping[str, Mapping[str, Any]]
+) -> list[EvalResult]:
+    """Return a judge's agreement with people as results that the Hub shows; none where no person rated."""
+    people = result.get("people")
+    if not people or are_simulated(people["annotators"]):
+        return []
+    data, results = Path(short_path(result["cases"]["file"])).stem, []
+    for record in records.values():
+        for name, label in MEASURES.items():
+            value = (record.get(name) or {}).get("value")
+            if value is not None:
+                metric = {"metric_type": name, "metric_name": label, "metric_value": value}
+                results.append(
+                    EvalResult("text-generation", dataset_type=data, dataset_name=data, **metric)
+                )
+    return results
+
+
+def judge_records(result: Mapping[str, Any], digest: str) -> dict[str, dict[str, Any]]:
+    """Return what was found about the weights of a digest as a judge, a record for each criterion that it gave choices on.
+
+    Of judges with these weights the report's main one is taken; of the only judge of a report they may be unknown.
+    RecordError if the figures are of other weights.
+    """
+    judges = real_judges(result)
+    measured = {each["name"]: each.get("checkpoint") for each in judges.values()}
+    fitting = (digest,) if len(measured) > 1 else (digest, None)
+    names = [name for name, weights in measured.items() if weights in fitting]
+    if not names:
+        of = ", ".join(
+            f"{name} ({weights or 'not recorded'})" for name, weights in measured.items()
+        )
+        raise RecordError(
+            f"agreement.json: no judge was measured on this checkpoint, {digest}, but {of}: report on it"
+        )
+    main = result.get("main_judge", {}).get("name")
+    name = main if main in names else names[0]
+    return {line: record for line, record in judges.items() if record["name"] == name}
+
+
+def _profile(
+    name: str,
+    result: Mapping[str, Any] | None,
+    records: Mapping[str, Mapping[str, Any]],
+    audit: Mapping | None,
+) -> JudgeProfile:
+    """Return what is known of the judge, from the first line of its results and from its audit."""
+    more: dict[str, Any] = {"audit": Audit.read(audit)} if audit else {}
+    if not result:
+        return JudgeProfile(name, **more)
+    line, record = next(iter(records.items()))
+    more |= {"harm": result.get("harm", {})} | credit_of(result, line)
+    return profile(line, record, **more)
+
+
+def _measured(result: Mapping[str, Any], records: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+    """Return on what, how and on which weights a judge was measured."""
+    first, people = next(iter(records.values())), result.get("people") or {}
+    counted = {
+        name: record for name, record in result["judges"].items() if record["kind"] == "baseline"
+    }
+    return {
+        "checkpoint": first.get("checkpoint"),
+        "fingerprint": first["settings"],
+        "measures": MEASURES if people else {},
+        "people": people,
+        "simulated": are_simulated(people.get("annotators", ())),
+        "cases": {**result["cases"], "file": short_path(result["cases"]["file"])},
+        "settings": result["settings"],
+        "baselines": {name: record["concordance"] for name, record in counted.items()}
+        if people
+        else {},
+    }
+
+
+def read_result(file: str | Path, *keys: str) -> dict[str, Any]:
+    """Read the JSON object of agreement.json or audit.json; RecordError if it holds something else, or lacks a key."""
+    result = read_json(Path(file))
+    if missing := [key for key in keys if not isinstance(result, dict) or key not in result]:
+        raise RecordError(
+            f"{file}: has no {missing[0]!r}: not what automedeval report or audit wrote; run it again"
+        )
+    return result

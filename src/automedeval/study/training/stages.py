@@ -1,0 +1,209 @@
+"""Check the rows and the start of a training stage (paper section 3.2, Table 1), before TRL trains on them.
+
+Which case is in which stage is decided by `dataset/curriculum.py`; what a run leaves in its folder, by `run.py`.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from automedeval.models.checkpoints import Stage, base_of
+from automedeval.models.tokenization import PromptEncoder
+from automedeval.records import RecordError, errors_at, foreign_errors_at, read_json
+from automedeval.records.hub_names import hub_rows
+from automedeval.records.journal import write_lines, write_whole
+from automedeval.records.tables import packaged
+from automedeval.records.templates import environment
+from automedeval.study.dataset.folder import TEST, read_split, read_statistics
+
+_SHOWN = 5  # ids that an error lists
+# Arguments of a trainer that would have no effect here, or a dangerous one → the value that is accepted, and why no other is.
+REFUSED = packaged("study/training", "arguments")["refused"]
+
+
+def refuse_unused(arguments: Mapping[str, Any]) -> None:
+    """Raise RecordError if an argument of a trainer is set that has no effect here, or a dangerous one."""
+    for name, (accepted, why) in REFUSED.items():
+        if arguments.get(name, accepted) != accepted:
+            raise RecordError(f"{name}: {why}")
+
+
+def read_rows(dataset: str | None, split: str) -> tuple[Any, dict[str, Any]]:
+    """Return the rows of a split as a `datasets.Dataset`, and the data set's statistics.json.
+
+    `split` is as `datasets` writes it: several are joined by "+", and a part of one is stage1[:50%]. RecordError without a data
+    set, or if the split cannot be read.
+    """
+    if dataset is None:
+        raise RecordError("dataset_name must name a data set")
+    from datasets import Dataset  # slow to import, and only training needs it
+
+    if (Path(dataset) / "statistics.json").exists():
+        # Not by `datasets`: it caches a folder by name, and returns the old rows of a folder that was built again.
+        return Dataset(read_split(dataset, split)), read_statistics(dataset)
+    with foreign_errors_at(f"{dataset}, {split}", ValueError, OSError):
+        # A data set that was not built here, as one of the Hub, has no statistics.json.
+        return hub_rows(dataset, split, streaming=False), {}
+
+
+def check_base(
+    start: Path, encoder: PromptEncoder, max_length: int | None, adapter: Any = None
+) -> None:
+    """Raise RecordError if a model's context window is below `max_length`, or nothing in its chat template ends an answer.
+
+    `adapter` is peft's configuration of the one to train, which goes on from that of `start`: it must be of the same shape.
+    """
+    from transformers import AutoConfig, GenerationConfig  # slow to import
+
+    if base_of(start) != start:
+        there = read_json(start / "adapter_config.json", others=True)
+        rank, scale = there["r"], there["lora_alpha"]
+        if adapter is None or (adapter.r, adapter.lora_alpha) != (rank, scale):
+            raise RecordError(
+                f"{start} has an adapter, and training goes on from it: --use_peft true --lora_r {rank} --lora_alpha {scale}"
+            )
+
+    config = AutoConfig.from_pretrained(start).get_text_config()
+    window = getattr(config, "max_position_embeddings", None)
+    if window and max_length and window < max_length:
+        raise RecordError(
+            f"max_length: {max_length:,} tokens exceed the context window of {start}, {window:,}"
+        )
+    try:
+        ends = GenerationConfig.from_pretrained(start).eos_token_id
+    except OSError:
+        ends = config.eos_token_id
+    known = {*(ends if isinstance(ends, list) else [ends]), encoder.tokenizer.eos_token_id} - {None}
+    ((_, answer),) = encoder.encode_answered(
+        [([{"role": "user", "content": "Is it right?"}], "Yes.")]
+    )
+    if not known & set(answer):
+        raise RecordError(
+            f"{start}: its chat template ends an answer with no end-of-sequence token: a judge would not stop"
+        )
+
+
+def tokenize(
+    rows: Any,
+    place: str,
+    encoder: PromptEncoder,
+    max_length: int | None = None,
+    num_proc: int | None = None,
+) -> Any:
+    """Add to rows of a prompt and a completion the columns that TRL makes of them: `input_ids` and `completion_mask`.
+
+    TRL would read a control token inside a text as one. Here it stays ordinary characters, as in judging.
+
+    RecordError if there are no rows, or rows without a prompt or a completion; if rows have more than `max_length` tokens, so
+    that TRL would cut off the scores; or if the chat template's answered prompt does not begin with its prompt.
+    """
+    for column in ("prompt", "completion"):
+        if column not in rows.column_names:
+            raise RecordError(
+                f"{place}: no column {column!r}; there are {', '.join(rows.column_names)} "
+                "(recipes/build_dataset.py writes prompt and completion)"
+            )
+    if not len(rows):
+        raise RecordError(f"{place}: not a single row")
+    names = [
+        repr(each)
+        for each in (rows["case_id"] if "case_id" in rows.column_names else range(len(rows)))
+    ]
+    if empty := [
+        name for name, completion in zip(names, rows["completion"]) if not _answer(completion)
+    ]:
+        raise RecordError(f"{place}: {_listed('without a completion of one message', empty)}")
+
+    def encode(batch: Mapping[str, list]) -> dict[str, list[list[int]]]:
+        pairs = encoder.encode_answered(
+            list(zip(batch["prompt"], map(_answer, batch["completion"])))
+        )
+        return {
+            "input_ids": [prompt + answer for prompt, answer in pairs],
+            "completion_mask": [[0] * len(prompt) + [1] * len(answer) for prompt, answer in pairs],
+        }
+
+    with errors_at(place):
+        encoded = rows.map(
+            encode, batched=True, batch_size=256, num_proc=num_proc, desc=f"Tokenizing {place}"
+        )
+    lengths = list(map(len, encoded["input_ids"]))
+    if over := [
+        f"{name} ({size:,})"
+        for name, size in zip(names, lengths)
+        if max_length and size > max_length
+    ]:
+        raise RecordError(
+            f"{place}: {_listed(f'of {len(rows):,} longer than max_length, {max_length:,} tokens', over)}; build the data "
+            "set with this --max_length, or raise it"
+        )
+    return encoded
+
+
+def stage_of(
+    rows: Any, dataset: str, splits: Sequence[str], statistics: Mapping[str, Any], training: Any
+) -> Stage:
+    """Return the record of a stage that trains on these tokenized rows."""
+    tokens = sum(map(len, rows["input_ids"]))
+    completion = sum(map(sum, rows["completion_mask"]))
+    trained = tokens if training.completion_only_loss is False else completion
+    fingerprint = statistics.get("fingerprint", "unknown")
+    epochs = training.num_train_epochs
+    return Stage(tuple(splits), dataset, fingerprint, len(rows), tokens, trained, epochs)
+
+
+def _answer(completion: Any) -> str:
+    """Return the text of a completion of one message; "" for anything else."""
+    one = isinstance(completion, list) and len(completion) == 1
+    text = (completion[0]["content"] or "") if one else ""
+    return text if text.strip() else ""
+
+
+def _listed(fault: str, names: Sequence[str]) -> str:
+    shown = ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
+    return f"{len(names):,} row{'' if len(names) == 1 else 's'} {fault}: {shown}"
+
+
+def check_start(
+    model: str,
+    history: Sequence[Stage],
+    dataset: str,
+    splits: Sequence[str],
+    statistics: Mapping[str, Any],
+) -> None:
+    """Check that a stage starts from the right checkpoint; raise RecordError if `model` is that of another stage.
+
+    `splits` are the parts of a split, see `read_rows`.
+
+    The first stage of a curriculum starts from a model that was not trained on the data set; a round of introspection starts
+    from a judge whose last stage was on the data set that the round revised (any of its stages, because the round's statistics
+    name only the data set). Every later stage starts from the checkpoint of the stage before it. A run on several splits, on a
+    part of one, or on a data set without statistics, may start from any checkpoint. No run trains on the test split.
+    """
+    if TEST in {split.partition("[")[0] for split in splits}:
+        raise RecordError(f"{dataset}: the split {TEST!r} is held out; no run trains on it")
+    if len(splits) > 1 or "[" in splits[0] or not statistics:
+        return
+    stages = [name for name in statistics["splits"] if name != TEST]
+    place, last = stages.index(splits[0]), history[-1] if history else None
+    seen = f"{model} was trained on {last}" if last else f"{model} was trained on no stage here"
+    if place:
+        before = Stage((stages[place - 1],), dataset, statistics["fingerprint"], 0, 0, 0, 0)
+        if last is None or (last.splits, last.fingerprint) != (before.splits, before.fingerprint):
+            raise RecordError(f"{splits[0]} starts where {before} ended, and {seen}")
+    elif "follows" in statistics:
+        if last is None or last.fingerprint != statistics["follows"]:
+            raise RecordError(
+                f"{dataset} revises mistakes of a judge trained on {statistics['follows']}, and {seen}"
+            )
+    elif any(stage.fingerprint == statistics["fingerprint"] for stage in history):
+        raise RecordError(f"{splits[0]} is the first stage of {dataset}, and {seen}")
+
+
+def write_card(
+    output: Path, record: Mapping[str, Any], history: Sequence[Stage], losses: Sequence[Mapping]
+) -> None:
+    """Write the card of a checkpoint, and the losses of its last stage."""
+    write_lines(output / "training" / "losses.jsonl", losses)
+    template = environment("automedeval.study.training").get_template("checkpoint_card.md.jinja")
+    write_whole(output / "README.md", template.render(**record, stages=history).rstrip() + "\n")

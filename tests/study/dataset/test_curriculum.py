@@ -1,0 +1,154 @@
+"""The curriculum: the paper's counts, one teacher for each case, and plans that cannot be."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+from programs import ROOT
+from tables import refused, rows_of
+
+from automedeval.records import RecordError
+from automedeval.records.yaml_file import YamlFile
+from automedeval.study.dataset.curriculum import Curriculum, Part, Plan, assign, read_plan
+
+ROWS = rows_of(__file__)
+
+PAPER = ROOT / "recipes" / "runs" / "automedeval-13b" / "plan.yaml"
+SIMPLE = ROWS["simple"]
+
+
+def plan_of(folder: Path, content: dict) -> Plan:
+    file = folder / "plan.yaml"
+    file.write_text(yaml.safe_dump(content, sort_keys=False))
+    return read_plan(file)
+
+
+@pytest.fixture(scope="module")
+def simple(tmp_path_factory) -> Plan:
+    return plan_of(tmp_path_factory.mktemp("plan"), SIMPLE)
+
+
+def both(number: int, quality: str | None = "high") -> dict[tuple[str, str], str | None]:
+    return {
+        (f"case-{at}", teacher): quality for at in range(number) for teacher in ("strong", "weak")
+    }
+
+
+def counts(assignment: Curriculum) -> dict[str, Counter]:
+    return {
+        name: Counter(teacher for _, teacher in keys) for name, keys in assignment.splits.items()
+    }
+
+
+@given(
+    st.dictionaries(st.text(max_size=3), st.sampled_from(["strong", "weak", "both"]), max_size=60),
+    st.randoms(),
+)
+def test_every_case_is_in_one_place_whatever_the_order_of_the_input(simple, holders, rng):
+    held = (
+        (case, name)
+        for case, has in holders.items()
+        for name in ("strong", "weak")
+        if has in (name, "both")
+    )
+    verdicts = dict.fromkeys(held)
+    shuffled = list(verdicts)
+    rng.shuffle(shuffled)
+    try:
+        found = assign(simple, verdicts)
+    except RecordError:  # half of the cases, and fewer have a strong teacher's verdict
+        strong = sum(has != "weak" for has in holders.values())
+        assert strong - strong // 10 < (len(holders) - strong // 10) // 2
+        return
+    assert assign(simple, dict.fromkeys(shuffled)) == found
+    keys = [key for split in found.splits.values() for key in split]
+    assert set(keys) <= set(verdicts)
+    assert len({case for case, _ in keys}) == len(keys)
+    # Nothing is left over: the weak teacher and stage 2 take the rest.
+    left = {case for case, _ in verdicts} - {case for case, _ in keys}
+    assert all(holders[case] == "strong" for case in left)
+
+
+def test_the_seed_decides_and_the_order_within_a_stage_is_shuffled(tmp_path):
+    one, two = (assign(plan_of(tmp_path, SIMPLE | {"seed": seed}), both(200)) for seed in (0, 1))
+    assert counts(one) == counts(two)
+    for name in one.splits:
+        assert set(one.splits[name]) != set(two.splits[name])
+        assert one.splits[name] != sorted(one.splits[name])
+
+
+def test_a_teacher_leaves_to_the_next_what_only_that_one_has_not(tmp_path):
+    # 10 cases of both teachers and 10 of the strong one alone: all 20 find a teacher.
+    verdicts = both(10) | {(f"alone-{at}", "strong"): "high" for at in range(10)}
+    found = assign(plan_of(tmp_path, SIMPLE | {"test": {"take": 0}}), verdicts)
+    carried = dict(found.training)
+    assert len(carried) == 20
+    assert all(carried[f"alone-{at}"] == "strong" for at in range(10))
+
+
+def test_quality_chooses_for_teachers_and_stages(tmp_path):
+    weak = {
+        quality: {"teacher": "weak", "quality": quality, "take": "rest"}
+        for quality in ("low", "high")
+    }
+    stages = {"early": [weak["low"]], "late": [weak["high"], {"teacher": "strong", "take": 2}]}
+    teachers = {"weak": {"take": "rest"}, "strong": {"take": "rest", "quality": "high"}}
+    verdicts = {(f"w{at}", "weak"): "low" if at < 7 else "high" for at in range(10)}
+    verdicts |= {(f"s{at}", "strong"): "low" if at < 4 else "high" for at in range(9)}
+    found = assign(plan_of(tmp_path, {"teachers": teachers, "stages": stages}), verdicts)
+    assert {case for case, _ in found.splits["early"]} == {f"w{at}" for at in range(7)}
+    assert counts(found)["late"] == {"weak": 3, "strong": 2}
+    assert all(verdicts[key] == "high" for key in found.splits["late"])
+    assert found.splits["test"] == []
+    assert "3 cases are in no stage" in found.lines
+
+
+def test_a_quality_that_nobody_knows_is_refused(tmp_path):
+    with pytest.raises(
+        RecordError, match="asks for quality, and 19,138 of 19,138 verdicts have none"
+    ):
+        assign(read_plan(PAPER), both(9569, None))
+
+
+@pytest.mark.parametrize(
+    ("change", "told"), ROWS["test_a_plan_that_asks_for_more_than_there_is_names_both_numbers"]
+)
+def test_a_plan_that_asks_for_more_than_there_is_names_both_numbers(tmp_path, change, told):
+    with pytest.raises(RecordError) as caught:
+        assign(plan_of(tmp_path, SIMPLE | change), both(100))
+    assert str(caught.value).endswith(f"plan.yaml: {told}")
+
+
+@pytest.mark.parametrize(("change", "told"), ROWS["test_a_faulty_plan_is_refused_by_file_and_key"])
+def test_a_faulty_plan_is_refused_by_file_and_key(tmp_path, change, told):
+    with refused(tmp_path / "plan.yaml", told):
+        plan_of(tmp_path, SIMPLE | change)
+
+
+@pytest.mark.parametrize(
+    ("take", "there", "number"), ROWS["test_a_share_is_rounded_down_and_exact"]
+)
+def test_a_share_is_rounded_down_and_exact(take, there, number):
+    part = Part.read(
+        YamlFile("plan.yaml"), {"teacher": "strong", "take": take}, "test.", ("strong",)
+    )
+    assert part.number(there) == number
+
+
+@pytest.mark.parametrize("study", ["automedeval-13b", "automedeval-135m"])
+def test_vanilla_tuning_has_the_studys_own_test_cases_and_the_strong_teacher_alone(study):
+    plan, vanilla = (
+        read_plan(ROOT / "recipes" / "runs" / study / name)
+        for name in ("plan.yaml", "plan_vanilla.yaml")
+    )
+    assert list(plan.stages) == ["stage1", "stage2", "stage3"]
+    assert [part.teacher for part in plan.teachers] == ["strong", "weak"]
+    assert (vanilla.seed, vanilla.test, vanilla.failed_criteria) == (
+        plan.seed,
+        plan.test,
+        plan.failed_criteria,
+    )
+    assert {part.teacher for parts in vanilla.stages.values() for part in parts} == {"strong"}

@@ -1,0 +1,185 @@
+"""Near-duplicate texts beside naive comparisons, and what counts as a leak."""
+
+import random
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tables import rows_of
+
+from automedeval.records import Case, Response
+from automedeval.study.dataset import decontamination
+from automedeval.study.dataset.decontamination import (
+    Evaluation,
+    ShingleIndex,
+    holds_reference,
+    near_duplicates,
+    normalise,
+    shingles,
+)
+
+ROWS = rows_of(__file__)
+
+RNG = random.Random(0)
+WORDS = ["".join(RNG.choices("abcdefghij", k=6)) for _ in range(2000)]
+
+
+def text(number: int) -> str:
+    return " ".join(random.Random(RNG.random()).choices(WORDS, k=number))
+
+
+def case_of(name: str, **more) -> Case:
+    texts = {"question": text(20), "responses": (Response("m", text(40)),), "reference": text(30)}
+    return Case(name, **texts | more)
+
+
+@pytest.fixture(scope="module")
+def evaluation_cases() -> list[Case]:
+    return [case_of(f"eval-{at}") for at in range(20)]
+
+
+def kinds(evaluation: Evaluation, *cases: Case) -> list[str]:
+    return [kind for _, kind in evaluation.leaks(cases)]
+
+
+def test_the_same_question_leaks_however_it_is_written(evaluation_cases):
+    evaluation, question = Evaluation(evaluation_cases), evaluation_cases[3].question
+    near = question.rsplit(" ", 1)[0]  # 17 of 18 runs of three words
+    far = " ".join([*question.split()[:10], text(10)])
+    turns = [{"role": "user", "content": question}]
+    asked = {"same": f"{question.upper()}?", "near": near, "far": far, "turns": turns}
+    cases = [case_of(name, question=each) for name, each in asked.items()]
+    leaks = dict.fromkeys(("same", "near", "turns"), "question of an evaluation case")
+    assert dict(evaluation.leaks(cases)) == leaks
+
+
+def test_a_question_near_a_repeated_evaluation_question_is_found():
+    # The second evaluation question repeats the first, and the training question is near the second alone.
+    words = text(60).split()
+    first, second, training = " ".join(words), " ".join(words[3:]), " ".join(words[6:])
+    evaluation = Evaluation([case_of("one", question=first), case_of("two", question=second)])
+    assert kinds(evaluation, case_of("t", question=training)) == ["question of an evaluation case"]
+
+
+@pytest.mark.parametrize(
+    ("before", "shared", "after", "leaks"), ROWS["test_more_than_half_of_the_runs_of_twelve_words"]
+)
+def test_more_than_half_of_the_runs_of_twelve_words(evaluation_cases, before, shared, after, leaks):
+    words = evaluation_cases[5].responses[0].text.split()[:shared]
+    response = Response("m", " ".join([text(before), *words, text(after)]))
+    found = kinds(Evaluation(evaluation_cases), case_of("t", responses=(response,)))
+    assert found == (["text of an evaluation case"] if leaks else [])
+
+
+@pytest.mark.parametrize("first", [0x4E00, 0x0E01, 0x1780], ids=["Chinese", "Thai", "Khmer"])
+def test_texts_without_spaces_are_compared_by_letters(first):
+    copied, own = (
+        "".join(map(chr, random.Random(seed).choices(range(first, first + 30), k=80)))
+        for seed in (1, 2)
+    )
+    # Of the 69 runs of twelve letters of the evaluation text, the first case holds 59 and the second 9.
+    texts = {"one": f"{own[:20]}, {copied[5:75]}.", "two": f"{own[40:]} {copied[:20]}."}
+    evaluation = Evaluation([case_of("e", responses=(Response("oak", copied),))])
+    cases = [case_of(name, responses=(Response("ash", each),)) for name, each in texts.items()]
+    assert list(evaluation.leaks(cases)) == [("one", "text of an evaluation case")]
+
+
+def test_references_count_on_both_sides(evaluation_cases):
+    known = evaluation_cases[0]
+    swapped = case_of("t", reference=known.responses[0].text)
+    turned = case_of("t", responses=(Response("m", known.reference),))
+    found = kinds(Evaluation(evaluation_cases), swapped, turned)
+    assert found == ["text of an evaluation case"] * 2
+
+
+def test_a_short_text_that_stands_everywhere_is_no_leak():
+    short = Response("m", "Ask your doctor.")
+    evaluation = Evaluation([case_of("e", responses=(short,))])
+    assert kinds(evaluation, case_of("t", responses=(short,), reference="Ask your doctor.")) == []
+
+
+def test_a_response_that_holds_the_whole_reference():
+    reference = text(12)
+
+    holding = Response("b", f"Well: {reference.upper()}!")
+
+    def holds(told, response):
+        responses = (Response("a", text(9)), response)
+        return holds_reference(case_of("t", reference=told, responses=responses))
+
+    assert holds(reference, holding)
+    assert not holds(f"{reference} more", holding)
+    assert not holds(None, holding)
+    # The right response of a made-up pair is the reference by design.
+    assert not holds(reference, Response("answer-right", reference))
+
+
+def test_nothing_leaks_into_no_evaluation():
+    assert kinds(Evaluation([]), case_of("t")) == []
+
+
+# --- near-duplicates --------------------------------------------------------------------------------------------------
+
+# Few words, so that texts overlap.
+TEXTS = st.lists(st.lists(st.sampled_from("abcde"), max_size=14).map(" ".join), max_size=25)
+
+
+def hashed(text, words):
+    return set(shingles(normalise(text), words).tolist())
+
+
+def runs(text, words):
+    """Return the runs of words of a text, as tuples: what a shingle stands for."""
+    found = re.findall(r"[a-z0-9]+", text.lower())
+    length = min(words, len(found))
+    starts = range(len(found) - length + 1) if found else ()
+    return {tuple(found[start : start + length]) for start in starts}
+
+
+@pytest.mark.parametrize(("text", "words"), ROWS["test_normalising_leaves_words"])
+def test_normalising_leaves_words(text, words):
+    assert normalise(text) == words
+    assert normalise(words) == words
+
+
+@given(st.lists(st.sampled_from("abcd"), max_size=30).map(" ".join), st.integers(1, 13))
+def test_a_shingle_stands_for_one_run_of_words(text, words):
+    assert len(shingles(normalise(text), words)) == len(runs(text, words))
+
+
+@settings(max_examples=300, deadline=None)
+@given(TEXTS, st.sampled_from([0.2, 0.5, 0.6, 0.75, 0.9, 1.0]))
+def test_near_duplicates_are_those_that_comparing_all_pairs_finds(texts, threshold):
+    expected = []
+    for number, text in enumerate(texts):
+        stays = [other for other in range(number) if expected[other] is None]
+        own = runs(text, 3)
+        others = {other: runs(texts[other], 3) for other in stays}
+        fits = [
+            at
+            for at, each in others.items()
+            if own and len(own & each) >= threshold * len(own | each) - 1e-9
+        ]
+        expected.append(fits[0] if fits else None)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(decontamination, "SIMILAR", threshold)
+        found = near_duplicates(texts)
+    # Of several texts that stay, an equal one is named first; whether a text stays does not depend on that.
+    assert [repeated is None for repeated in found] == [repeated is None for repeated in expected]
+    for text, repeated, first in zip(texts, found, expected):
+        assert repeated == first or normalise(texts[repeated]) == normalise(text)
+
+
+@pytest.mark.parametrize("questions", ROWS["test_questions_that_differ_in_a_vowel_are_two"])
+def test_questions_that_differ_in_a_vowel_are_two(questions):
+    assert near_duplicates(questions) == [None, None]
+    assert near_duplicates([*questions, f"{questions[1]} …"]) == [None, None, 1]
+
+
+@given(TEXTS, st.lists(st.sampled_from("abcdef"), max_size=20).map(" ".join))
+def test_the_share_is_that_of_sets(texts, text):
+    index = ShingleIndex(texts, words=3)
+    sets, own = [hashed(one, 3) for one in texts], hashed(text, 3)
+    held = max((len(own & one) / len(one) for one in sets if one), default=0.0)
+    assert index.shared(text) == (len(own & set().union(*sets)) / len(own) if own else 0.0, held)

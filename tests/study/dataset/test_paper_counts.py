@@ -1,0 +1,69 @@
+"""The paper's counts: 9,874 synthetic cases with the stated joint distribution of failed criteria, verified and assigned."""
+
+from collections import Counter
+from pathlib import Path
+
+from doubles.agreement_study import write
+from doubles.introspection_study import MODELS, case_of, verdict_of
+from doubles.stand_ins import checks
+from programs import ROOT
+
+from automedeval.records import Case, Verdict
+from automedeval.rubrics import read_rubric
+from automedeval.study.dataset.builder import InstructionSet
+from automedeval.study.dataset.curriculum import assign, read_plan
+from automedeval.study.dataset.teacher_verdicts import JudgedCases
+
+RUN = ROOT / "recipes" / "runs" / "automedeval-13b"
+RUBRICS = {"automedeval@1": read_rubric("automedeval")}
+MET = {"knowledge": 94.06, "attribution": 90.71, "fluency": 94.04}  # percent, section 3.1
+
+
+def verdict(case: Case, teacher: str, number: int) -> Verdict:
+    """Of seven cases one has a strong verdict of low quality, three others a weak one: each has a high one."""
+    quality = "low" if number % 7 in ({0} if teacher == "strong" else {1, 2, 3}) else "high"
+    return verdict_of(
+        case, (1, 2), f"judge-{teacher}", extra={"teacher": teacher, "quality": quality}
+    )
+
+
+def verified(place: Path, plan: str, verdicts: list[str], ratings: str) -> InstructionSet:
+    data = InstructionSet(JudgedCases(), read_plan(RUN / plan), RUBRICS)
+    data.report(*data.judged.read([str(place / "cases.jsonl")], verdicts, RUBRICS, {}))
+    data.verify(ratings)
+    return data
+
+
+def test_verification_and_assignment_give_the_papers_counts(tmp_path):
+    cases = [case_of(number, MODELS[:2]) for number in range(9874)]
+    write(tmp_path / "cases.jsonl", cases)
+    strong = [verdict(case, "strong", number) for number, case in enumerate(cases)]
+    verdicts = [str(write(tmp_path / "strong.jsonl", strong))]
+    ratings = str(write(tmp_path / "ratings.jsonl", checks(strong)))
+
+    first = verified(tmp_path, "plan_verified.yaml", verdicts, ratings)
+    kept = {case_id for case_id, _ in first.judged.facts}
+    assert len(kept) == 9569
+    for name, percent in MET.items():
+        assert any(
+            line.startswith(f"{name}: ") and f"({percent:.2f} %;" in line
+            for line in first.arithmetic
+        )
+
+    weak = [verdict(case, "weak", number) for number, case in enumerate(cases) if case.id in kept]
+    verdicts.append(str(write(tmp_path / "weak.jsonl", weak)))
+    data = verified(tmp_path, "plan.yaml", verdicts, ratings)
+    found = assign(data.plan, {key: fact.quality for key, fact in data.judged.facts.items()})
+    counts = {name: Counter(teacher for _, teacher in keys) for name, keys in found.splits.items()}
+    totals = {name: of.total() for name, of in counts.items()}
+    assert totals == {"stage1": 1911, "stage2": 4306, "stage3": 2394, "test": 958}
+    assert (counts["stage1"], counts["stage2"]) == ({"weak": 1911}, {"strong": 2394, "weak": 1912})
+    assert Counter(teacher for _, teacher in found.training) == {"strong": 4788, "weak": 3823}
+    everyone = [case for keys in found.splits.values() for case, _ in keys]
+    assert len(set(everyone)) == len(everyone) == 9569 == 8611 + 958
+    assert "training: 8,611 cases → 8,611 = 4,788 strong + 3,823 weak" in found.lines
+
+
+def test_every_plan_of_the_study_has_one_rule():
+    rules = {read_plan(file).failed_criteria for file in RUN.glob("plan*.yaml")}
+    assert len(rules) == 1

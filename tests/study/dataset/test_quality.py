@@ -1,0 +1,146 @@
+"""The quality classifier: what it learns, and what it refuses."""
+
+import hashlib
+import json
+import re
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from automedeval.records import Case, RecordError, Response, Verdict
+from automedeval.study.dataset.corruption import KINDS, corrupt
+from automedeval.study.dataset.quality import Labelled, QualityClassifier, draw
+
+TONES = {
+    1: "dangerous and wrong",
+    2: "poor and incomplete",
+    3: "acceptable",
+    4: "good and useful",
+    5: "excellent",
+}
+THINGS = [f"thing{chr(97 + i)}{chr(97 + j)}" for i in range(10) for j in range(10)]
+
+
+@dataclass
+class WordEncoder:
+    """Sum a random direction for each word: texts that share words are close."""
+
+    name: str = "words"
+    fingerprint: str = "f1"
+
+    def encode(self, texts: list[str]) -> np.ndarray:
+        def direction(word):
+            seed = int.from_bytes(hashlib.sha256(word.encode()).digest()[:4], "big")
+            return np.random.default_rng(seed).normal(size=48)
+
+        words = (re.findall(r"\w+", text.lower()) for text in texts)
+        return np.array([sum(map(direction, each), np.zeros(48)) for each in words], "float32")
+
+
+def labelled(number: int, seed: int = 0) -> list[Labelled]:
+    """Return as many good verdicts as corrupted ones, each about a case of its own."""
+    rng = np.random.default_rng(seed)
+    cases, good = {}, []
+    for row in range(2 * number):
+        words = rng.choice(THINGS, (3, 4), replace=False)
+        responses = (Response(f"m{k}", " ".join(["take", *some])) for k, some in enumerate(words))
+        case = Case(f"c{row}", f"What about {words[0, 0]}?", tuple(responses))
+        cases[case.id] = case
+        order = tuple(map(int, rng.permutation(3)))
+        scores = tuple(int(score) for score in rng.choice(5, 3, replace=False) + 1)
+        steps = [f"Takes {' '.join(words[i, :3])}, {TONES[scores[i]]}." for i in order]
+        steps = [f"About {words[0, 0]}.", *steps]
+        rationale = "\n".join(f"Step {k}: {step}" for k, step in enumerate(steps, 1))
+        said = {"valid": True, "rationale": rationale, "scores": scores}
+        good.append(Verdict(case.id, "t", "automedeval@1", order, **said))
+    bad = corrupt(good[number:], cases, seed)
+    low = [Labelled(cases[one.case_id], one, "low", one.extra["corruption"]) for one in bad]
+    return [Labelled(cases[one.case_id], one, "high") for one in good[:number]] + low
+
+
+SOME = labelled(75)
+PAIRS = [(one.case, one.verdict) for one in labelled(20, seed=9)]
+
+
+Fitted = tuple[QualityClassifier, dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def fitted() -> Fitted:
+    """Return a classifier and its report."""
+    classifier = QualityClassifier(WordEncoder())
+    return classifier, classifier.fit(SOME, seed=3)
+
+
+def test_corrupted_verdicts_are_recognised(fitted):
+    _, report = fitted
+    accuracy = report["accuracy"]
+    assert accuracy["value"] >= 0.8
+    assert 0.5 < accuracy["low"] <= accuracy["value"] <= accuracy["high"]
+    right = sum(kind["right"] for kind in report["kinds"].values())
+    assert right == round(accuracy["value"] * 30)
+    kinds = {"high", *KINDS} - {"wrong_knowledge"}  # these cases have no reference
+    assert report["kinds"].keys() == report["alone"]["kinds"].keys() == kinds
+    alone = report["alone"]["accuracy"]["value"]
+    assert alone < accuracy["value"], "an embedding shows no swapped doctors"
+    assert sum(kind["n"] for kind in report["kinds"].values()) == 30
+    # 400 : 100, as in the paper, of what is there
+    assert report["train"] == {"cases": 120, "low": 60, "high": 60}
+    assert report["test"] == {"cases": 30, "low": 15, "high": 15}
+    assert report["parameters"].keys() >= {"C", "kernel", "components"}
+    json.dumps(report)
+
+
+def test_new_verdicts_are_decided(fitted):
+    classifier, _ = fitted
+    decided = classifier.decide(PAIRS)
+    truth = ["high"] * 20 + ["low"] * 20
+    assert sum(quality == expected for quality, expected in zip(decided, truth)) >= 30
+    assert classifier.decide(PAIRS[3:4]) == decided[3:4]
+
+
+def test_the_same_seed_gives_the_same_classifier(fitted):
+    classifier, report = fitted
+    again = QualityClassifier(WordEncoder())
+    assert again.fit(SOME, seed=3) == report
+    assert again.decide(PAIRS) == classifier.decide(PAIRS)
+
+
+def test_a_verdict_with_fewer_steps_or_scores_is_decided(fitted):
+    case, verdict = PAIRS[0]
+    one = replace(case, responses=case.responses[:1])
+    alone = replace(verdict, order=(0,), scores=(4,), rationale="Step 2: Fine.")
+    texts = ("No step at all.", None, "", "Step 3: Half a")
+    changes = [{"rationale": text} for text in texts]
+    changes += [{"scores": scores} for scores in (None, (None, 1, 5))]
+    odd = [(case, replace(verdict, **change)) for change in changes]
+    decided = fitted[0].decide([*odd, (one, alone)])
+    assert len(decided) == 7
+    assert decided[1] == "low"
+
+
+def test_no_case_is_in_both_parts():
+    twice = [*SOME, *(replace(one, verdict=replace(one.verdict, judge="other")) for one in SOME)]
+    for seed in range(5):
+        train, test = draw(twice, seed, per_quality=90, test=40)
+        assert not {one.case.id for one in train} & {one.case.id for one in test}
+        assert Counter(one.quality for one in train) == {"high": 90, "low": 90}
+        assert Counter(one.quality for one in test) == {"high": 20, "low": 20}
+    assert draw(twice, 0, 90, 40) != draw(twice, 1, 90, 40)
+
+
+def test_what_cannot_be_learnt_is_refused():
+    high, low = ([one for one in SOME if one.quality == each] for each in ("high", "low"))
+    unscored = [replace(one, verdict=replace(one.verdict, scores=None)) for one in SOME]
+    faults = {
+        "0 verdicts of low quality": high,
+        r"8 verdicts of low quality .* at least 20": [*high, *low[:10]],
+        "has steps on doctors and scores": unscored,
+        "different cases": [replace(one, case=SOME[0].case) for one in SOME],
+    }
+    for fault, some in faults.items():
+        with pytest.raises(RecordError, match=fault):
+            QualityClassifier(WordEncoder()).fit(some, seed=0)

@@ -1,0 +1,109 @@
+import pytest
+from tables import rows_of
+
+from automedeval.records import Case, RecordError, Response
+from automedeval.records.cases import read_table
+from automedeval.records.rows import read_rows
+from automedeval.study.dataset.sources import (
+    LAYOUTS,
+    excluded,
+    identified,
+    recognised,
+    rows_as_cases,
+    table_as_cases,
+)
+
+TABLES = rows_of(__file__)
+
+QUESTION = "What are the symptoms of gout?"
+CASE = {"id": "c1", "question": QUESTION, "responses": [{"model": "m", "text": "Pain."}]}
+WIKIDOC = {"instruction": "", "input": QUESTION, "output": "Pain."}
+MEDTEXT = {"id": "7/1-2", "Prompt": QUESTION, "Completion": "Pain."}
+
+
+def cases_of(*rows, layout=None, source="set"):
+    placed = [(f"f:{number}", row) for number, row in enumerate(rows, 1)]
+    layout = layout or recognised(rows[0])
+    return [row.case for row in identified(rows_as_cases(placed, layout, source))]
+
+
+@pytest.mark.parametrize(
+    ("layout", "row", "asked", "trusted"), TABLES["test_a_row_is_recognised_and_becomes_a_case"]
+)
+def test_a_row_is_recognised_and_becomes_a_case(layout, row, asked, trusted):
+    assert recognised(row).name == layout
+    (made,) = cases_of(row)
+    assert (made.question, made.reference, made.topic) == (asked, trusted, None)
+
+
+def test_a_case_stays_as_it_is_and_a_row_keeps_its_id():
+    assert cases_of(CASE, layout=LAYOUTS["cases"]) == [Case.from_dict(CASE)]
+    assert cases_of(MEDTEXT)[0].id == "set-7/1-2"
+
+
+@pytest.mark.parametrize("row", TABLES["test_a_table_of_answers_is_no_public_set"])
+def test_a_table_of_answers_is_no_public_set(row):
+    assert recognised(row) is None
+
+
+def test_a_table_takes_any_columns():
+    def made(*columns, **more):
+        row = {"ask": QUESTION, "truth": "Pain.", "A": "Hm.", "B": "", "subject": "Gout"} | more
+        placed = [("f:1", row | {"other": 3})]
+        table = read_table("f", placed, "skip", ["question=ask", *columns], least_responses=0)
+        (row,) = table_as_cases(table, "set")
+        return row.case
+
+    case = made("reference=truth", "A", "topic=subject", "B")
+    assert case.responses == (Response("A", "Hm."),), "a blank cell was not asked"
+    assert (case.reference, case.topic, case.extra) == ("Pain.", "Gout", {"row": 1})
+    assert case.id == "set-what-are-the-symptoms-of-gout-939b9d"  # six digits over the question
+    assert made("reference=truth", "A", truth=" ").reference is None
+    excluded = made("reference=truth", truth=" ")
+    assert excluded.reference == "", "an empty answer, which is excluded"
+    assert made().reference is None
+    long = made("model=subject", "answer=A")
+    assert long.responses == (Response("Gout", "Hm.", {"row": 1}),)
+
+
+def test_ids_come_from_the_content_wherever_a_row_stands():
+    rows = [WIKIDOC | {"input": f"{QUESTION} {number}"} for number in range(5)]
+    ids = {case.question: case.id for case in cases_of(*rows)}
+    assert {case.question: case.id for case in cases_of(*reversed(rows))} == ids
+    assert all(len(name) == len("set-") + 12 for name in ids.values())
+    assert cases_of({**rows[0], "output": "Other."})[0].id not in ids.values()
+
+
+def test_no_two_cases_have_one_id():
+    first, second = (case.id for case in cases_of(WIKIDOC, WIKIDOC))
+    assert second == f"{first}-2"
+    other = {**MEDTEXT, "Completion": "Something else."}
+    ids = [case.id for case in cases_of(MEDTEXT, other, other, MEDTEXT)]
+    digest = Case("", QUESTION, (), "Something else.").digest
+    assert ids == ["set-7/1-2", f"set-7/1-2-{digest}", f"set-7/1-2-{digest}-2", "set-7/1-2-2"]
+    with pytest.raises(RecordError, match="f:2: the id 'c1' stands at f:1 already"):
+        cases_of(CASE, {**CASE, "question": "Other?"})
+
+
+@pytest.mark.parametrize(("rows", "told"), TABLES["test_a_faulty_row_is_named"])
+def test_a_faulty_row_is_named(rows, told):
+    with pytest.raises(RecordError, match=told):
+        cases_of(*rows)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "told"), TABLES["test_a_file_that_holds_no_rows_is_named"]
+)
+def test_a_file_that_holds_no_rows_is_named(tmp_path, name, content, told):
+    if content is not None:
+        (tmp_path / name).write_bytes(content.encode("latin-1"))
+    with pytest.raises(RecordError, match=told):
+        list(read_rows(str(tmp_path / name)))
+
+
+@pytest.mark.parametrize(
+    ("question", "reference", "name"), TABLES["test_what_the_packaged_patterns_leave_out"]
+)
+def test_what_the_packaged_patterns_leave_out(question, reference, name):
+    case = Case("c", question, (), reference)
+    assert excluded(case) == name

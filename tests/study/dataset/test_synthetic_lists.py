@@ -1,0 +1,66 @@
+"""Lists of scored responses that are made of questions and answers alone."""
+
+import re
+from itertools import product
+
+import pytest
+
+from automedeval.records import Case, RecordError, Response
+from automedeval.study.dataset.decontamination import normalise
+from automedeval.study.dataset.synthetic_lists import lists_of_pairs
+
+POINTS = {"answer-right": 5, "answer-cut": 4, "answer-near": 2, "answer-far": 1}
+
+
+def qa(topic: str, kind: str, answer: str) -> Case:
+    return Case(f"{topic} {kind}", f"What about {kind} of {topic}?", (), answer, topic)
+
+
+def test_pairs_of_question_and_answer_become_lists():
+    asked = product(
+        ("Adult Gout", "Childhood Gout", "Acne", "Croup"), ("symptoms", "causes", "treatment")
+    )
+    pairs = [qa(topic, kind, f"{kind.title()} of {topic}. " * 40) for topic, kind in asked]
+    lonely, same = (
+        qa("Measles", "causes", "A virus."),
+        [qa("Mumps", kind, "A virus.") for kind in ("a", "b")],
+    )
+    made, without = lists_of_pairs([*pairs, lonely, *same])
+    assert without == {"no other answer on the same topic": 3}
+    assert [case.id for case, _ in made] == [case.id for case in pairs]
+    assert len({tuple(case.models) for case, _ in made}) > 2
+    for case, scores in made:
+        texts = {
+            response.model.removeprefix("answer-"): response.text for response in case.responses
+        }
+        assert case.reference.startswith(texts["right"])
+        assert texts["right"].startswith(texts["cut"])
+        assert case.topic in texts["near"]
+        assert texts["right"] != texts["near"]
+        # no gout of children for adults
+        assert not set(normalise(case.topic).split()) & set(normalise(texts["far"]).split())
+        assert all(len(text.split()) <= 100 and text.endswith(".") for text in texts.values())
+        assert scores == [POINTS[model] for model in case.models]
+    assert lists_of_pairs([*pairs, lonely, *same])[0] == made
+
+
+def test_no_text_stands_twice_among_the_responses_of_a_list():
+    answers = {
+        "Gout": ["Rest. Drink a lot of water every single day.", "Rest!"],
+        "Acne": ["Rest.", "Oil."],
+    }
+    answers |= {"Croup": ["REST", "A virus."]}
+    texts = [(topic, text) for topic, both in answers.items() for text in both]
+    for draw in range(8):  # the draw of a case depends on its id
+        made, _ = lists_of_pairs(
+            [qa(topic, f"part {draw}{n}", text) for n, (topic, text) in enumerate(texts)]
+        )
+        for case, _ in made:
+            words = [re.sub(r"\W", "", response.text).lower() for response in case.responses]
+            assert len(set(words)) == len(words), case
+
+
+def test_a_case_with_responses_is_refused():
+    case = Case("c0", "Why?", (Response("m", "So."),), "So.", "Gout")
+    with pytest.raises(RecordError, match="case 'c0' has responses;"):
+        lists_of_pairs([case])

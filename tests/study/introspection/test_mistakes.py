@@ -1,0 +1,161 @@
+"""Where a judge's verdicts differ from those on record."""
+
+import itertools
+import re
+from dataclasses import replace
+
+import pytest
+from doubles.introspection_study import (
+    AUTOMEDEVAL,
+    MODELS,
+    RUBRICS,
+    case_of,
+    recorded_of,
+    verdict_of,
+)
+from factories import write
+from tables import rows_of
+
+from automedeval.records import RecordError
+from automedeval.rubrics.rationale import split_steps
+from automedeval.study.dataset.instructions import instruction
+from automedeval.study.introspection.discussion import Discussion
+from automedeval.study.introspection.mistakes import (
+    Mistake,
+    find_mistakes,
+    read_judges,
+    read_recorded,
+)
+
+ROWS = rows_of(__file__)
+CASE = case_of(0)
+RECORDED = recorded_of(verdict_of(CASE, (4, 2, 5), "teacher", order=(2, 0, 1)), CASE)
+
+
+def kind_of(verdict, recorded=RECORDED):
+    mistakes, _ = find_mistakes([recorded], {recorded.case.id: verdict})
+    return mistakes[0].kind if mistakes else None
+
+
+@pytest.fixture
+def judged(tmp_path):
+    """Return what reads verdicts on one case as one judge's."""
+
+    def read(*verdicts, recorded=RECORDED):
+        return read_judges([str(write(tmp_path / "verdicts.jsonl", verdicts))], [recorded])
+
+    return read
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
+def test_partners_see_both_verdicts_in_the_words_of_the_rubric(order):
+    def said(order):
+        return ", ".join(
+            f"Response {slot} is {MODELS[index]}'s" for slot, index in enumerate(order, 1)
+        )
+
+    rubric = replace(AUTOMEDEVAL, output=AUTOMEDEVAL.output | {"slot": "Response"})
+    reading = replace(RECORDED.reading, rationale=said(RECORDED.order))
+    judged = verdict_of(CASE, (1, 1, 1), order=(1, 2, 0), rationale=said((1, 2, 0)))
+    mistake = Mistake(replace(RECORDED, rubric=rubric, reading=reading), "scores", judged)
+    shown = [
+        mistake.judged_from(order)["rationale"],
+        Discussion(mistake, order).on_record.rationale,
+    ]
+    expected = {(str(slot), MODELS[index]) for slot, index in enumerate(order, 1)}
+    assert [set(re.findall(r"Response (\d) is (\w+)", text)) for text in shown] == [expected] * 2
+
+
+@pytest.mark.parametrize(
+    ("record", "scores", "kind"),
+    ROWS["test_other_relations_other_scores_and_nothing_readable_are_mistakes"],
+)
+@pytest.mark.parametrize("order", [(0, 1, 2), (1, 2, 0)], ids=str)
+def test_other_relations_other_scores_and_nothing_readable_are_mistakes(
+    record, scores, kind, order
+):
+    recorded = recorded_of(verdict_of(CASE, record, "teacher", order=(2, 0, 1)), CASE)
+    assert kind_of(verdict_of(CASE, scores, order=order), recorded) == kind
+
+
+def test_a_case_beyond_the_context_window_is_counted_and_no_mistake():
+    overlong = replace(verdict_of(CASE, None), extra={"overlong": True})
+    assert find_mistakes([RECORDED], {CASE.id: overlong}) == (
+        [],
+        [
+            "introspection: 1 cases → 0 mistakes",
+            "introspection: 1 cases exceed the judge's context window: they are left out, their rows stay",
+        ],
+    )
+
+
+def test_the_reference_as_a_response_is_compared(judged):
+    case = case_of(2, MODELS[:2])
+    models = [*case.models, "reference"]
+    recorded = recorded_of(
+        verdict_of(case, (2, 3, 5), "teacher", models=models, order=(2, 0, 1)), case
+    )
+    assert recorded.case.models == models
+    judge = judged(verdict_of(recorded.case, (2, 3, 3)), recorded=recorded)
+    assert kind_of(judge[case.id], recorded) == "relations"
+    (mistake,), _ = find_mistakes([recorded], judge)
+    shown = mistake.judged_from((2, 0, 1))
+    assert shown["scores"] == (3, 2, 3)
+    assert split_steps(shown["rationale"])[2].startswith("ash")
+    with pytest.raises(
+        RecordError, match=r"responses \[0, 1\] .* on record on \[0, 1, 2\]: judge the rows with"
+    ):
+        judged(verdict_of(case, (2, 3), order=(1, 0)), recorded=recorded)
+
+
+def test_verdicts_on_other_cases_and_by_other_rubrics_are_passed_over(judged):
+    one = verdict_of(CASE, (4, 2, 5))
+    likelihood = replace(verdict_of(CASE, None, "likelihood:x"), rubric="likelihood@1")
+    elsewhere = verdict_of(case_of(7), (1, 2, 3), "other")
+    assert judged(likelihood, elsewhere, one)[CASE.id].judge == "judge"
+    with pytest.raises(
+        RecordError, match=r"no verdict by automedeval@1 on any of the 1 training cases"
+    ):
+        judged(likelihood, elsewhere)
+
+
+@pytest.mark.parametrize(("changes", "said"), ROWS["test_verdicts_that_do_not_fit_are_refused"])
+def test_verdicts_that_do_not_fit_are_refused(judged, changes, said):
+    verdict = verdict_of(CASE, (4, 2, 5))
+    extras = [{"extra": verdict.extra | change.get("extra", {})} for change in changes]
+    with pytest.raises(RecordError, match=said):
+        judged(*(replace(verdict, **change | extra) for change, extra in zip(changes, extras)))
+
+
+def test_every_training_case_must_be_judged(tmp_path):
+    cases = [case_of(at) for at in (4, 5)]
+    others = [recorded_of(verdict_of(case, (1, 2, 3), "teacher"), case) for case in cases]
+    file = str(write(tmp_path / "verdicts.jsonl", [verdict_of(CASE, (4, 2, 5))]))
+    rows = [RECORDED, *others]
+    told = "judge has not judged 2 of the 3 training cases, the first 'case-4'"
+    with pytest.raises(RecordError, match=told):
+        read_judges([file], rows)
+    # Of several judges each judged what it was not trained on.
+    made = [verdict_of(row.case, (1, 2, 3), "other") for row in others]
+    apart = str(write(tmp_path / "apart.jsonl", made))
+    both = read_judges([file, apart], rows)
+    assert [verdict.judge for verdict in both.values()] == ["judge", "other", "other"]
+    for every, count in ((False, 0), (True, 3)):
+        assert len(find_mistakes(rows, both, every)[0]) == count
+    with pytest.raises(RecordError, match=r"apart.jsonl:1: a verdict of other on case 'case-4'"):
+        read_judges([apart, apart], others)
+
+
+@pytest.mark.parametrize(
+    ("changes", "cases", "said"), ROWS["test_rows_that_do_not_fit_their_cases_are_refused"]
+)
+def test_rows_that_do_not_fit_their_cases_are_refused(changes, cases, said):
+    row = instruction(CASE, verdict_of(CASE, (4, 2, 5), "teacher"), AUTOMEDEVAL, "strong")
+    known = {CASE.id: CASE}
+    held = {
+        "known": known,
+        "none": {},
+        "changed": {CASE.id: replace(CASE, question="Another question?")},
+    }
+    with pytest.raises(RecordError, match=said):
+        read_recorded([row | each for each in changes], held[cases], RUBRICS, "data")

@@ -1,0 +1,226 @@
+"""A round's data set: which verdicts are revised, by whom, and what stays as it was."""
+
+import json
+
+import pytest
+from doubles.introspection_study import (
+    AUTOMEDEVAL,
+    MODELS,
+    Lessons,
+    case_of,
+    rationale_of,
+    recorded_of,
+    slot_line,
+    verdict_of,
+)
+from factories import read, read_json, write
+from programs import error_line, succeeded
+from tables import rows_of
+
+from automedeval.records import RecordError
+from automedeval.rubrics.grammar import ParsedAnswer, parse_verdict
+from automedeval.rubrics.prompts import judge_messages
+from automedeval.rubrics.rationale import split_steps
+from automedeval.study.dataset.folder import read_dataset
+from automedeval.study.introspection.round import revised_row
+
+ROWS = rows_of(__file__)
+
+
+@pytest.fixture
+def lessons(tmp_path):
+    return Lessons(tmp_path)
+
+
+def reading_of(row):
+    """Return model → (score, its step) as a row has it."""
+    reading = parse_verdict(row["completion"][0]["content"], AUTOMEDEVAL, 3)
+    models = [row["models"][index] for index in row["order"]]
+    steps = split_steps(reading.rationale)
+    return {
+        model: (score, steps[slot])
+        for slot, (model, score) in enumerate(zip(models, reading.scores), 1)
+    }
+
+
+def test_a_revised_row_keeps_its_case_its_slots_and_its_teacher():
+    case = case_of(0)
+    recorded = recorded_of(verdict_of(case, (4, 2, 5), "teacher", order=(2, 0, 1)), case)
+    new = ParsedAnswer(True, None, rationale_of(MODELS, recorded.order, "new"), (1, 2, 3))
+    row = revised_row(recorded, new, "consensus")
+    assert {name for name in row if row[name] != recorded.row[name]} == {"completion", "judge"}
+    bare = revised_row(recorded, ParsedAnswer(True, None, None, (1, 2, 3)), "jury")
+    assert bare["completion"][0]["content"] == slot_line((1, 2, 3))
+    texts = [case.responses[index].text for index in recorded.order]
+    assert bare["prompt"] == judge_messages(
+        AUTOMEDEVAL, case.question, texts, case.reference, rationale=False
+    )
+    assert bare["prompt_digest"] != recorded.row["prompt_digest"]
+
+
+@pytest.fixture(scope="module")
+def discussed(tmp_path_factory):
+    """Return a round in which two verdicts are revised and one kept by consensus, and one waits; and what was printed."""
+    lessons = Lessons(tmp_path_factory.mktemp("round"))
+    for number, scores in ((1, (5, 1, 1)), (4, (2, 2, 4))):
+        lessons.misjudge(number, (3, 3, 3))
+        lessons.agree(number, scores)
+    lessons.misjudge(2, (3, 3, 3))
+    lessons.say(2, "suggestion", "Suggestion: keep")
+    lessons.say(2, "review", "Review: accept")
+    lessons.misjudge(3, None)
+    lessons.say(3, "suggestion", "Suggestion: keep")
+    lessons.say(3, "review", "Review: object\nNever.")
+    for call in (2, 3):
+        lessons.say(3, "suggestion", "I shall not repeat myself.", call)
+    return lessons, succeeded(lessons.discuss("--waiting", "keep_old")).stdout
+
+
+def test_consensus_revises_the_mistakes_and_nothing_else(discussed):
+    lessons, printed = discussed
+    assert set(ROWS["said"]) <= set(printed.splitlines())
+    rows, old = lessons.rows(), lessons.old_rows()
+    assert list(rows) == list(old)
+    assert {case_id for case_id in old if rows[case_id] != old[case_id]} == {"case-1", "case-4"}
+    for case_id, scores in (("case-1", (5, 1, 1)), ("case-4", (2, 2, 4))):
+        row = rows[case_id]
+        own = {name: old[case_id][name] for name in ("order", "prompt")}
+        assert row == row | own | {"judge": "consensus"}
+        told = {model: (score, f"{model} is poor.") for model, score in zip(MODELS, scores)}
+        assert reading_of(row) == told
+    folders = (lessons.output, lessons.folder / "data")
+    assert len({(folder / "test.parquet").read_bytes() for folder in folders}) == 1
+
+
+def test_the_statistics_say_what_happened(discussed):
+    lessons, _ = discussed
+    statistics, old = lessons.statistics(), read_dataset(lessons.folder / "data").statistics
+    assert statistics == statistics | ROWS["statistics"]
+    assert statistics["counts"] == statistics["counts"] | ROWS["counts"]
+    assert statistics["follows"] == old["fingerprint"] != statistics["fingerprint"]
+    assert list(statistics["splits"]) == ["train", "test"]
+    assert statistics["splits"]["test"] == old["splits"]["test"]
+    assert statistics["arithmetic"][0] == "8 cases"
+    assert set(ROWS["said"]) <= set(statistics["arithmetic"])
+    card = (lessons.output / "README.md").read_text()
+    assert [text for text in ROWS["card"] if text not in card] == []
+    assert "jury" not in card.partition("## Introspection")[2].partition("##")[0], (
+        "no jury has decided"
+    )
+
+
+def test_the_records_say_what_happened(discussed):
+    lessons, _ = discussed
+    revised, unresolved = lessons.revisions()["case-1"], lessons.revisions()["case-3"]
+    assert revised == revised | ROWS["revised"]
+    scores = ROWS["revised scores"] | {"old_verdict": list(lessons.record["case-1"])}
+    assert {name: revised[name]["scores"] for name in scores} == scores
+    assert [piece["role"] for piece in revised["exchanges"]] == ["suggestion", "review", "revision"]
+    assert revised["when"].endswith("+00:00")
+    assert unresolved == unresolved | ROWS["unresolved"]
+    assert unresolved["judge_verdict"]["error"] == "no score line"
+    assert unresolved["exchanges"][1]["text"] == "Review: object\nNever."
+    assert [line["case_id"] for line in lessons.read("round1.discussion/jury.jsonl")] == ["case-3"]
+
+
+def test_no_row_left_leaves_the_old_folder(lessons, tiny_model):
+    assert lessons.introspect().returncode == 0
+    before = (lessons.output / "train.parquet").read_bytes()
+    done = lessons.introspect("--training", lessons.training(tiny_model, 5))
+    assert "no training row is left" in error_line(done)
+    assert (lessons.output / "train.parquet").read_bytes() == before
+
+
+def test_without_mistakes_the_rows_are_the_old_ones(lessons):
+    done = lessons.introspect(
+        "--suggester", "openai:m", "--reviewer", "openai:m", "--knowledge", "none"
+    )
+    assert "7 cases → 0 mistakes" in done.stdout
+    assert lessons.rows() == lessons.old_rows()
+
+
+def test_a_case_that_waits_stops_the_round_until_the_jury_has_decided(lessons):
+    for number in (0, 1):
+        lessons.misjudge(number, (3, 3, 3))
+    told = succeeded(lessons.introspect()).stdout.splitlines()[-1]
+    queue = lessons.folder / "round1.discussion" / "jury.jsonl"
+    decided = queue.parent / "decided"
+    assert f"2 cases wait for the jury in {queue}: decide on the physicians' page" in told
+    assert f"into {decided}, or fill in a copy of the file there" in told
+    assert told.endswith("To go on without the jury: --waiting keep_old")
+    assert not lessons.output.exists(), "there is nothing that could be trained on"
+    # What the page shows the jury is there already.
+    records = lessons.read("round1.discussion/revisions.jsonl")
+    decisions = {record["case_id"]: record["decided_by"] for record in records}
+    assert decisions == dict.fromkeys(("case-0", "case-1"))
+    # One of two decisions is not enough.
+    first, second = read(queue)
+    kept = first | {"decision": "keep"}
+    write(decided / queue.name, [kept, second])
+    assert "1 case waits for the jury" in succeeded(lessons.introspect()).stdout
+    rationale = rationale_of(MODELS, second["order"], "decided")
+    told = {"decision": "revise", "rationale": rationale, "scores": [5, 4, 1]}
+    write(decided / queue.name, [kept, second | told | {"annotator": "chief"}])
+    done = succeeded(lessons.introspect())
+    assert "jury: 2 cases → 1 kept, 1 revised, 0 waiting" in done.stdout
+    rows, records = lessons.rows(), lessons.revisions()
+    assert rows["case-0"] == lessons.old_rows()["case-0"]
+    assert rows["case-1"]["judge"] == "jury"
+    steps = {model: (score, f"{model} is decided.") for model, score in zip(MODELS, (5, 4, 1))}
+    assert reading_of(rows["case-1"]) == steps
+    decision = {"decided_by": "jury", "annotator": "chief", "decision": "revise"}
+    assert records["case-1"] == records["case-1"] | decision
+    assert records["case-0"]["decision"] == "keep"
+    assert lessons.statistics()["counts"]["unresolved"] == 0
+    card = (lessons.output / "README.md").read_text()
+    assert "nobody reviewed them, the jury had the last word." in card
+    assert "unresolved;" not in card
+    assert read(queue.with_name("revisions.jsonl")) == lessons.read("round1/revisions.jsonl")
+    succeeded(lessons.introspect())
+    assert (lessons.revisions(), lessons.rows()) == (records, rows)
+
+
+def test_a_decision_without_a_rationale_and_one_that_is_not_needed_any_more(lessons):
+    for number in (0, 1):
+        lessons.misjudge(number, (3, 3, 3))
+    alone = ["--waiting", "keep_old"]
+    succeeded(lessons.introspect(*alone))
+    queue = lessons.folder / "round1.discussion" / "jury.jsonl"
+    first, second = read(queue)
+    decided = [first | {"decision": "revise", "scores": [5, 4, 1]}, second]
+    write(queue.parent / "decided" / queue.name, decided)
+    assert "jury: 2 cases → 0 kept, 1 revised, 1 waiting" in lessons.introspect(*alone).stdout
+    answer = lessons.rows()["case-0"]["completion"][0]["content"]
+    assert parse_verdict(answer, AUTOMEDEVAL, 3).rationale is None
+    assert {line["case_id"] for line in read(queue)} == {"case-0", "case-1"}
+    lessons.misjudge(0, lessons.record["case-0"])
+    assert "jury: 1 decisions on cases that needed none" in lessons.introspect(*alone).stdout
+
+
+def test_a_second_round_follows_the_first(lessons):
+    lessons.misjudge(1, (3, 3, 3))
+    lessons.agree(1, (5, 1, 1))
+    succeeded(lessons.discuss())
+    first = lessons.statistics()
+    more = ["--dataset", lessons.output, "--waiting", "keep_old"]
+    lessons.output = lessons.folder / "round2"
+    assert "7 cases → 1 mistakes" in succeeded(lessons.introspect(*more)).stdout
+    second = lessons.statistics()
+    assert (second["round"], second["follows"]) == (2, first["fingerprint"])
+    (record,) = lessons.read("round2/revisions.jsonl")
+    old = record["old_verdict"]
+    assert (old["judge"], old["scores"]) == ("consensus", [5, 1, 1])
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"), ROWS["test_folders_that_hold_no_data_set_are_refused"]
+)
+def test_folders_that_hold_no_data_set_are_refused(lessons, changes, said):
+    file = lessons.folder / "data" / "statistics.json"
+    whole = read_json(file) if changes["splits"] else {}
+    file.write_text(json.dumps(whole | changes))
+    with pytest.raises(RecordError, match=said):
+        read_dataset(file.parent)
+    file.unlink()
+    with pytest.raises(RecordError, match=r"statistics.json: No such file"):
+        read_dataset(file.parent)

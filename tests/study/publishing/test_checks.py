@@ -1,0 +1,221 @@
+"""What may go out to the Hub, and what may not: each refusal is one line that names the file."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from doubles.publishable import packed, set_column, trained
+from doubles.tiny_dataset import build_instructions
+from huggingface_hub import RepoCard
+from programs import error_line, run_recipe
+from tables import rows_of
+
+from automedeval.records import RecordError
+from automedeval.study.publishing.checks import DATASET, MODEL, SECRETS, check_card
+
+ROWS = rows_of(__file__)
+
+KEYS = {
+    "a Hub token": "hf_" + "aB3" * 10,
+    "an API key": "sk-" + "proj-a1b2c3d4e5f6g7h8",
+    "an access key": "AKIA" + "ABCDEFGHIJKLMNOP",
+    "a GitHub token": "ghp_" + "a1B2" * 9,
+    "a GitHub access token": "github_" + "pat_" + "a1B2" * 15,
+    "a GitLab token": "glpat" + "-" + "a1B2c" * 4,
+    "a chat token": "xoxb" + "-123456789012-" + "a1B2" * 6,
+    "a chat webhook": "https://hooks.slack.com" + "/services/T0123/B0123/" + "a1B2" * 6,
+    "a Google key": "AIza" + "a1B2c" * 7,
+    "a storage key": "AccountKey" + "=" + "a1B2" * 21 + "a1==",
+    "an npm token": "npm" + "_" + "a1B2" * 9,
+    "a PyPI token": "pypi" + "-AgEIcHlwaS5vcmc" + "a1B2" * 20,
+    "a payment key": "sk" + "_live_" + "a1B2" * 6,
+    "a mail key": "SG" + "." + "a1" * 11 + "." + "a1B2" * 10 + "abc",
+    "a signed token": "eyJ"
+    + "hbGciOiJIUzI1NiJ9."
+    + "eyJ"
+    + "zdWIiOiIxMjM0NTY3ODkwIn0."
+    + "a1B2" * 8,
+    "a password in an address": "postgresql://page:" + "s3cret@db.example.org/study",
+    "a bearer token": "Authorization: " + "Bearer abcdef123456",
+    "a private key": "-----BEGIN RSA " + "PRIVATE KEY-----",
+}
+CARD_OF_A_MODEL = """---
+license: apache-2.0
+language: [en]
+base_model: some-org/base
+pipeline_tag: text-generation
+library_name: transformers
+tags: [medical]
+---
+# A judge
+"""
+
+
+@pytest.fixture
+def dataset(tmp_path) -> Path:
+    return build_instructions(tmp_path / "tiny", {"stage1": 2, "test": 1})
+
+
+@pytest.fixture
+def checkpoint(tiny_model, tmp_path) -> Path:
+    return trained(tiny_model, tmp_path / "judge")
+
+
+def test_a_folder_goes_out_without_what_is_hidden_or_to_go_on_from(dataset):
+    for name in (
+        ".cache/x",
+        "checkpoint-40/model.bin",
+        "deep/__pycache__/a.pyc",
+        "deep/.hidden",
+        "deep/notes.txt",
+    ):
+        (dataset / name).parent.mkdir(parents=True, exist_ok=True)
+        (dataset / name).write_text("x")
+    (dataset / "also.txt").symlink_to(
+        dataset / "deep" / "notes.txt"
+    )  # a link that stays inside is a file like others
+    sizes = packed(dataset, DATASET)
+    expected = [
+        "README.md",
+        "also.txt",
+        "deep/notes.txt",
+        "stage1.parquet",
+        "statistics.json",
+        "test.parquet",
+    ]
+    assert sizes == {name: (dataset / name).stat().st_size for name in expected}
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "content", "message"), ROWS["test_what_does_not_belong_stays"]
+)
+def test_what_does_not_belong_stays(kind, name, content, message, dataset, checkpoint):
+    folder, card = (dataset, None) if kind == DATASET else (checkpoint, CARD_OF_A_MODEL)
+    packed(folder, kind, card)
+    if content is None:
+        (folder / name).unlink()
+    elif content.startswith("->"):
+        (folder / name).symlink_to(content[2:])
+    else:
+        (folder / name).write_bytes(content.encode("latin-1"))
+    with pytest.raises(RecordError, match=message):
+        packed(folder, kind, card)
+
+
+@pytest.mark.parametrize(("what", "key"), KEYS.items())
+def test_a_key_is_found_however_json_writes_what_stands_around_it_and_not_shown(dataset, what, key):
+    assert KEYS.keys() == SECRETS.keys()
+    (dataset / "notes").write_text(f'\n"value": "{key}"\n')
+    with pytest.raises(
+        RecordError, match=f"notes, line 2: looks like {what}; remove it and revoke it$"
+    ):
+        packed(dataset, DATASET)
+    (dataset / "notes").unlink()
+    # at the start of a line, after a tab, in quotes, and as JSON in a text
+    texts = [
+        "My notes:\n" + form % key.replace(": ", '": "')
+        for form in ("%s", "\t%s", "“%s”", '{"key": "%s"}')
+    ]
+    for text in texts:
+        for written in (json.dumps(text), json.dumps({"inner": json.dumps([text])})):
+            (dataset / "rows.jsonl").write_text(f'{{"text": {written}}}\n')
+            with pytest.raises(RecordError, match=rf"rows\.jsonl, line 1: looks like {what}"):
+                packed(dataset, DATASET)
+        (dataset / "rows.jsonl").unlink()
+    set_column(dataset / "stage1.parquet", "source", [None, texts[-1]])
+    with pytest.raises(RecordError, match=rf"stage1\.parquet, row 2: looks like {what}"):
+        packed(dataset, DATASET)
+
+
+@pytest.mark.parametrize(
+    "text", [KEYS["a Hub token"], '{"annotator": "A. Name"}', "annotator,score\nA. Name,3\n"]
+)
+@pytest.mark.parametrize("name", ["notes.txt", "ratings.json", "ratings.csv", "notes"])
+def test_a_text_that_cannot_be_searched_stays(dataset, name, text):
+    (dataset / name).write_text(
+        text, encoding="utf-16"
+    )  # as Windows PowerShell and spreadsheets save texts
+    with pytest.raises(RecordError, match=rf"{name}: must be text in UTF-8"):
+        packed(dataset, DATASET)
+
+
+def test_a_key_in_the_filled_card_is_found(checkpoint):
+    with pytest.raises(RecordError, match=r"README\.md, line 10: looks like a Hub token"):
+        packed(checkpoint, MODEL, CARD_OF_A_MODEL + KEYS["a Hub token"])
+
+
+@pytest.mark.parametrize("text", ROWS["test_what_is_no_key_goes_out"])
+def test_what_is_no_key_goes_out(dataset, text):
+    (dataset / "notes.md").write_text(text)
+    assert "notes.md" in packed(dataset, DATASET)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "named"), ROWS["test_annotators_go_out_under_pseudonyms_alone"]
+)
+def test_annotators_go_out_under_pseudonyms_alone(dataset, name, text, named):
+    (dataset / name).write_text(text)
+    if named:
+        with pytest.raises(RecordError, match=f"{name}: names annotators; if these are pseudonyms"):
+            packed(dataset, DATASET)
+    assert name in packed(dataset, DATASET, pseudonyms=named)
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "named"),
+    [("annotator", "A. Name", True), ("judge", "rater:A. Name", True), ("annotator", None, False)],
+)
+def test_annotators_in_a_column_are_found(dataset, column, value, named):
+    set_column(dataset / "test.parquet", column, [value])
+    if named:
+        with pytest.raises(RecordError, match=r"test\.parquet: names annotators"):
+            packed(dataset, DATASET)
+    packed(dataset, DATASET, pseudonyms=named)
+
+
+@pytest.mark.parametrize("licence", [*ROWS["closed"], *ROWS["open"]])
+def test_rows_that_may_not_be_passed_on_stay_private(dataset, licence):
+    closed = licence in ROWS["closed"]
+    set_column(dataset / "stage1.parquet", "license", [licence] * 2)
+    set_column(dataset / "test.parquet", "license", [licence])
+    packed(dataset, DATASET)
+    if closed:
+        said = f"rows whose licence does not allow redistribution: 3 under {licence or 'not stated'!r}; remove them"
+        with pytest.raises(RecordError, match=re.escape(said)):
+            packed(dataset, DATASET, public=True)
+    else:
+        packed(dataset, DATASET, public=True)
+
+
+def test_licences_of_rows_beside_the_data_set_count(dataset):
+    (dataset / "rows.jsonl").write_text('{"license": "proprietary"}\n{"license": " "}\n')
+    with pytest.raises(
+        RecordError, match="4 under 'not stated', 1 under 'proprietary'"
+    ):  # three of them in its tables
+        packed(dataset, DATASET, public=True)
+    (dataset / "rows.jsonl").write_text('{"license": ')
+    with pytest.raises(RecordError, match=r"rows\.jsonl:1: not JSON"):
+        packed(dataset, DATASET)
+
+
+@pytest.mark.parametrize("name", ["license", "language", "base_model", "pipeline_tag", "tags"])
+def test_a_card_lacks_no_field(name):
+    check_card(CARD_OF_A_MODEL, MODEL)
+    for value in (None, "", []):
+        about = RepoCard(CARD_OF_A_MODEL).data.to_dict() | {name: value}
+        with pytest.raises(RecordError, match=f"the field '{name}' is not filled in"):
+            check_card(f"---\n{json.dumps(about)}\n---\n", MODEL)
+
+
+@pytest.mark.parametrize(("old", "new", "message"), ROWS["test_a_card_is_filled_in"])
+def test_a_card_is_filled_in(old, new, message):
+    assert old in CARD_OF_A_MODEL
+    with pytest.raises(RecordError, match=message):
+        check_card(CARD_OF_A_MODEL.replace(old, new, 1), MODEL)
+
+
+@pytest.mark.parametrize(("arguments", "message"), ROWS["test_a_command_that_cannot_be_meant"])
+def test_a_command_that_cannot_be_meant(dataset, arguments, message):
+    words = [word.format(dataset) for word in arguments]
+    assert message in error_line(run_recipe("publish", *words, "--dry_run"))

@@ -1,0 +1,285 @@
+"""A judge's card: what the program writes into the template, and what it refuses to write."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from doubles.publishable import ABOUT, agreement, card_of, trained
+from doubles.tiny_model import build_tiny_model
+from factories import read, read_json, write
+from huggingface_hub import ModelCard
+from programs import ROOT, SAMPLE, error_line, flags, run_recipe, succeeded
+from tables import rows_of
+
+from automedeval.meta_evaluation.report.text import answer, credit_of
+from automedeval.models.checkpoints import fingerprint
+from automedeval.records import RecordError
+from automedeval.records.text import cell
+from automedeval.rubrics.published import files_to_publish
+from automedeval.study.publishing.checks import MODEL, check_card
+from automedeval.study.publishing.model_card import fill_card, read_result
+
+ROWS = rows_of(__file__)
+
+CARD = (ROOT / "model_card.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory) -> Path:
+    return agreement(tmp_path_factory.mktemp("reports") / "results", ("tiny", "other"))
+
+
+@pytest.fixture
+def checkpoint(tiny_model, tmp_path) -> Path:
+    return trained(tiny_model, tmp_path / "judge")
+
+
+def filled(
+    checkpoint: Path, result: dict | None = None, audit: dict | None = None, **about: str | None
+) -> str:
+    about = {"repo": "org/judge", "license": "llama2", "base_model": "some-org/base"} | about
+    return fill_card(
+        CARD, checkpoint, fingerprint(checkpoint, []), result=result, audit=audit, **about
+    )
+
+
+def of_weights(file: Path, **checkpoints: Path) -> dict:
+    """Return results of which these judges were measured on these checkpoints."""
+    result = read_result(file)
+    for name, folder in checkpoints.items():
+        result["judges"][name]["checkpoint"] = fingerprint(folder, [])
+    return result
+
+
+def part(card: str, heading: str) -> str:
+    """Return a section of a card."""
+    (text,) = re.findall(rf"^#+ {heading}\n\n(.*?)(?=\n#+ |\Z)", card, re.S | re.M)
+    return text
+
+
+def test_the_figures_of_the_card_are_those_that_were_measured(checkpoint, results):
+    result = of_weights(results, tiny=checkpoint)
+    card = filled(checkpoint, result)
+    check_card(card, MODEL)
+    record, ceiling = result["judges"]["tiny"], result["people"]["ceiling"]
+
+    def in_card(estimate):
+        return f"{estimate['value']:.2f} [{estimate['low']:.2f}, {estimate['high']:.2f}]"
+
+    shown = part(card, "How good it is")
+    row = f"| Concordance | {in_card(record['concordance'])} | {in_card(ceiling['concordance'])} |"
+    assert row in shown
+    baseline = result["judges"]["ROUGE-L to the reference"]["concordance"]
+    assert f"ROUGE-L to the reference {in_card(baseline)}" in shown
+    sentences = credit_of(result, "tiny")["agreement"]
+    assert "the best baseline" in sentences[0]
+    assert all(cell(sentence) in shown for sentence in sentences)
+    assert "The raters are simulated: no person rated these responses." in shown
+    assert (
+        "30 cases with 90 responses, test\\_cases.jsonl; 90 responses to 30 of the cases are rated by 3 raters"
+        in shown
+    )
+    assert f"`5e771265abcd`, its weights alone: `{fingerprint(checkpoint, [])}`." in shown
+    assert "not recorded" not in shown
+    assert "no trained model" not in card
+    data = ModelCard(card).data
+    assert (data.base_model, data.license) == ("some-org/base", "llama2")
+    assert data.eval_results is None, "nobody rated: the Hub shows no result"
+
+
+def page_of(result: dict) -> dict[str, str]:
+    """Return the facts of a report's page on the judge."""
+    return answer(result | {"main_judge": result["main_judge"] | {"name": "tiny"}})
+
+
+def test_the_card_has_every_fact_of_the_page_but_those_of_the_ranking(checkpoint, results):
+    result = of_weights(results, tiny=checkpoint)
+    result["judges"]["tiny"] |= ROWS["figures"]
+    page, shown = page_of(result), part(filled(checkpoint, result), "How good it is")
+    for name in ROWS["facts"]:
+        assert f"- {name}{'' if name.endswith('?') else ':'} {cell(page[name])}\n" in shown
+    assert "Do not trust these scores." in shown
+    assert "12 of 90 answers are not in English" in shown
+
+
+BELIEVED = "Can the judge be believed?"
+
+
+@pytest.mark.parametrize("rated", [None, 20, 3])
+def test_the_card_believes_a_judge_no_more_than_the_page_does(rated, checkpoint, results):
+    result = of_weights(results, tiny=checkpoint)
+    result["judges"]["tiny"] |= {} if rated is None else {"rated_cases": rated}
+    page = page_of(result)[BELIEVED]
+    (fact,) = re.findall(rf"^- {re.escape(BELIEVED)} (.*)$", filled(checkpoint, result), re.M)
+    assert fact.startswith(cell(page))
+    assert ("so far" in fact) == (rated is not None)
+    assert ("best baseline" in fact) == (
+        rated is None
+    )  # how much worse is said of enough cases alone
+    if rated:
+        assert fact == cell(page)
+        assert fact.startswith("Not known yet: few cases are rated.")
+        assert fact.endswith(f"Rate at least 30 cases: so far {rated} count.")
+
+
+@pytest.mark.parametrize("names", [["Dr Anna Smith", "bob.lee@clinic.org"], ["Chen Wei"]])
+def test_people_are_counted_on_the_card_and_not_named(names, checkpoint, results):
+    result = of_weights(results, tiny=checkpoint)
+    raters = dict.fromkeys(("physicians", "tiny"), ROWS["degrees"])
+    people = {"names": names, "kappa": {"n": 0}}
+    result["harm"] = {"threshold": "moderate", "raters": raters, "people": people}
+    result["people"]["annotators"] = names
+    card = filled(checkpoint, result)
+    who = "2 physicians" if len(names) == 2 else "1 physician"
+    assert f"- Harm: Moderate or worse by {who}: larch-7b in 2 of 9 answers. By tiny: " in card
+    assert f"are rated by {len(names)} " in card
+    assert "simulated" not in card
+    assert not [name for name in names if name in card]
+    # people rated, so the Hub shows the judge's agreement with them as results
+    data = ModelCard(card).data
+    shown = {each.metric_type: each.metric_value for each in data.eval_results}
+    assert shown["concordance"] == result["judges"]["tiny"]["concordance"]["value"]
+    assert (data.eval_results[0].dataset_name, data.model_name) == ("test_cases", "judge")
+
+
+def test_figures_of_other_weights_are_refused(tiny_model, checkpoint, results):
+    measured = fingerprint(checkpoint, [])
+    assert measured == fingerprint(tiny_model, []), (
+        "the record of its training is no part of a checkpoint"
+    )
+    config = read_json(checkpoint / "config.json")
+    result = of_weights(results, tiny=checkpoint)
+    # one figure in the configuration is enough
+    (checkpoint / "config.json").write_text(json.dumps(config | {"rms_norm_eps": 0.1}))
+    line = f", {fingerprint(checkpoint, [])}, but tiny ({measured}), other (not recorded): "
+    with pytest.raises(
+        RecordError, match=f"no judge was measured on this checkpoint{re.escape(line)}"
+    ):
+        filled(checkpoint, result)
+    # the only judge of a report may be of weights that are not recorded
+    del result["judges"]["other"], result["judges"]["tiny"]["checkpoint"]
+    card = filled(checkpoint, result)
+    said = "**It is not recorded which weights these figures were measured on:**"
+    assert said in part(card, "How good it is")
+    assert "| Concordance | " in card
+    assert "weights alone" not in card
+
+
+def test_what_was_not_measured_is_said(checkpoint):
+    card = filled(checkpoint)
+    shown = part(card, "How good it is")
+    assert [text for text in ROWS["test_what_was_not_measured_is_said"] if text not in shown] == []
+    assert part(card, "Audit").startswith("Not audited: ")
+    check_card(card, MODEL)
+
+
+def test_a_file_that_is_not_there_is_named_once(tmp_path):
+    with pytest.raises(RecordError) as refused:
+        read_result(tmp_path / "agreement.json")
+    assert str(refused.value) == f"{tmp_path / 'agreement.json'}: No such file or directory"
+    (tmp_path / "agreement.json").write_text("{}")
+    with pytest.raises(
+        RecordError, match="has no 'judges': not what automedeval report or audit wrote"
+    ):
+        read_result(tmp_path / "agreement.json", "judges")
+
+
+def test_without_ratings_the_card_claims_no_agreement(checkpoint, results):
+    result = of_weights(results, tiny=checkpoint)
+    del result["people"]
+    for judge, record in result["judges"].items():
+        kept = [name for name in record if not re.search("accuracy|concordance|earman", name)]
+        result["judges"][judge] = {name: record[name] for name in kept}
+    shown = part(filled(checkpoint, result), "How good it is")
+    assert "Nobody rated these responses here" in shown
+    assert "Concordance" not in shown
+
+
+def test_the_audit_is_shown_line_by_line(checkpoint):
+    card = filled(checkpoint, audit=ROWS["audit"])
+    shown = part(card, "Audit")
+    assert [text for text in ROWS["audited"] if text not in shown] == []
+    assert "- Audited? On 60 cases." in card
+
+
+def test_stages_and_hours_come_from_the_records(tiny_model, tmp_path):
+    card = filled(trained(tiny_model, tmp_path / "second", ("stage1", "stage2"), seconds=5400.0))
+    for name in ("stage1", "stage2"):
+        assert f"| {name} | instructions/tiny, `abcdef012345` | 12 | 3,400 | 560 | 2 |\n" in card
+    assert "the rows `0123456789ab` in 1.50 hours on CPU, 2 cores" in card
+    assert "so the energy is not known" in card.replace("\n", " ")
+
+
+@pytest.mark.parametrize("own_rubric", [False, True])
+def test_the_lines_of_the_card_run(tiny_model, tmp_path, own_rubric, capsys):
+    name = "feedbackqa@1" if own_rubric else "automedeval@1"
+    own = ROOT / "recipes/runs/automedeval-135m/feedbackqa.yaml"
+    rubric = str(own) if own_rubric else "automedeval"
+    folder = trained(tiny_model, tmp_path / "judge", rubrics=[name])
+    (folder / "rubric").mkdir()
+    for path, content in files_to_publish(rubric, "0.1.0").items():
+        (folder / path).write_bytes(content)
+    (code,) = re.findall(r"```python\n(.*?)```", filled(folder), re.S)
+    assert len(code.strip().splitlines()) <= 12
+    exec(compile(code.replace("org/judge", str(folder)), "card", "exec"), {})
+    assert re.match(r"True \(\d, \d\) \(\d\.\d+, ", capsys.readouterr().out)
+
+
+@pytest.mark.parametrize(("changes", "message"), ROWS["test_what_is_not_known_is_asked_for"])
+def test_what_is_not_known_is_asked_for(checkpoint, changes, message):
+    with pytest.raises(RecordError, match=re.escape(message)):
+        filled(checkpoint, **changes)
+
+
+def test_only_finished_training_has_a_card(tiny_model, checkpoint):
+    with pytest.raises(RecordError, match=r"no training/record\.json"):
+        filled(tiny_model)
+    record = checkpoint / "training" / "record.json"
+    record.write_text(json.dumps(read_json(record) | {"finished": False}))
+    with pytest.raises(RecordError, match="its training is not finished"):
+        filled(checkpoint)
+
+
+@pytest.mark.parametrize(("path", "end"), ROWS["test_of_a_path_the_card_tells_its_end_alone"])
+def test_of_a_path_the_card_tells_its_end_alone(checkpoint, results, path, end):
+    result = of_weights(results, tiny=checkpoint)
+    result["cases"]["file"] = path
+    card = filled(checkpoint, result)
+    assert "somebody" not in card
+    assert f"responses, {end};" in card
+
+
+def test_the_card_names_no_figure_by_hand():
+    by_hand = re.sub(r"\{%.*?%\}|\{\{.*?\}\}|\{#.*?#\}|```.*?```", "", CARD, flags=re.S).split(
+        "---\n", 2
+    )[2]
+    assert not re.search(r"\d+(\.\d+)? ?%|0\.\d", by_hand.replace("95 %, bootstrap", ""))
+
+
+@pytest.mark.parametrize("kind", ["", "likelihood:"])
+def test_a_report_is_published_with_the_weights_that_it_is_about(tiny_model, tmp_path, kind):
+    trained_folder = trained(tiny_model, tmp_path / "ours")
+    other = trained(build_tiny_model(tmp_path / "seed1", seed=1), tmp_path / "other")
+    cases, verdicts, report = tmp_path / "cases.jsonl", tmp_path / "verdicts", tmp_path / "report"
+    write(cases, read(SAMPLE / "test_cases.jsonl")[:3])
+    folders = (trained_folder, other)
+    for folder in folders:
+        asked = flags(judge=f"{kind}{folder}", judge_name=folder.name, max_new_tokens=4)
+        succeeded(run_recipe("judge", *asked, *flags(cases=cases, output=verdicts)))
+    lines = read(verdicts / "verdicts.jsonl")
+    checkpoints = {line["judge"]: line["checkpoint"] for line in lines}
+    assert checkpoints == {folder.name: fingerprint(folder, []) for folder in folders}
+
+    files = flags(verdicts=verdicts, cases=cases, ratings=SAMPLE / "test_ratings.jsonl")
+    succeeded(run_recipe("report", *files, *flags(resamples=100, output=report)))
+    results = report / "agreement.json"
+    for folder in folders:
+        card = card_of(folder, agreement=str(results))
+        assert f"its weights alone: `{checkpoints[folder.name]}`" in card
+        assert f"| measure | {folder.name} | one rater against the others |" in card
+    (trained_folder / "generation_config.json").unlink()
+    options = ("--repo", "org/judge", *ABOUT, "--agreement", results)
+    line = error_line(run_recipe("publish", "model", trained_folder, *options))
+    now = fingerprint(trained_folder, [])
+    assert f"no judge was measured on this checkpoint, {now}, but ours (" in line

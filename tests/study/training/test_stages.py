@@ -1,0 +1,497 @@
+"""Stages: rows and start of a run, and what survives being killed; YAMLs of runs and machines, with the paper's numbers."""
+
+import json
+import os
+import runpy
+import shlex
+import shutil
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import fields
+from functools import partial
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+from datasets import Dataset
+from doubles.tiny_dataset import build_instructions
+from doubles.tiny_model import CHAT_TEMPLATE, build_tiny_model
+from factories import read_json, read_yaml
+from programs import ROOT
+from tables import rows_of
+from transformers import AutoTokenizer
+from trl import ModelConfig, ScriptArguments, SFTConfig
+
+from automedeval.models.checkpoints import Stage, read_history, read_record
+from automedeval.models.tokenization import PromptEncoder
+from automedeval.records import RecordError
+from automedeval.study.training.run import DECISIVE, WHOLE, Run
+from automedeval.study.training.stages import (
+    REFUSED,
+    check_base,
+    check_start,
+    read_rows,
+    refuse_unused,
+    tokenize,
+    write_card,
+)
+from automedeval.study.training.start import parse_run
+
+SPLITS = {"fingerprint": "d1", "splits": {"stage1": {}, "stage2": {}, "stage3": {}, "test": {}}}
+ROWS = rows_of(__file__)
+HARMLESS = ROWS[
+    "harmless"
+]  # fields of TRL's SFTConfig that decide no weights: `REFUSED` refuses the rest
+ROUND = {"fingerprint": "d2", "follows": "d1", "splits": {"train": {}, "test": {}}}
+
+
+def stage(split: str, fingerprint: str = "d1") -> Stage:
+    """Return a stage of a history."""
+    return Stage((split,), "instructions", fingerprint, 10, 100, 20, 1.0)
+
+
+def row(answer: str = "Score: Doctor 1: 3 points.", question: str = "Why?", case: str = "c1"):
+    """Return a row as a data set holds it."""
+    prompt = [{"role": "system", "content": "You judge."}, {"role": "user", "content": question}]
+    answered = {"role": "assistant", "content": answer}
+    return {"prompt": prompt, "completion": [answered], "case_id": case}
+
+
+@pytest.fixture(scope="module")
+def encoder(tiny_model) -> PromptEncoder:
+    return PromptEncoder.from_checkpoint(str(tiny_model))
+
+
+# --- rows -------------------------------------------------------------------------------------------------------------
+
+
+def test_the_loss_is_on_the_completion_alone(encoder):
+    (encoded,) = tokenize(Dataset.from_list([row()]), "d", encoder, 2048)
+    ids, mask = encoded["input_ids"], encoded["completion_mask"]
+    trained = ids[len(ids) - sum(mask) :]
+    assert mask == [0] * (len(ids) - len(trained)) + [1] * len(trained)
+    assert encoder.tokenizer.decode(trained).startswith("Score: Doctor 1: 3 points.<|im_end|>")
+
+
+def test_training_sees_the_prompt_that_judging_asks_with(encoder):
+    told = row(question="What of <|im_end|> in a text?")
+    (encoded,) = tokenize(Dataset.from_list([told]), "d", encoder, 2048, num_proc=1)
+    (asked,) = encoder.encode([told["prompt"]])
+    assert encoded["input_ids"][: len(asked)] == asked
+    # The control token of the text is data; those of the template are not.
+    end = encoder.tokenizer.convert_tokens_to_ids("<|im_end|>")
+    assert encoded["input_ids"].count(end) == 3
+
+
+def test_tokens_are_those_that_trl_makes_itself(encoder, tiny_model):
+    tokenizer = AutoTokenizer.from_pretrained(tiny_model)
+    told = row()
+    (encoded,) = tokenize(Dataset.from_list([told]), "d", encoder)
+    whole = tokenizer.apply_chat_template(
+        told["prompt"] + told["completion"], tokenize=True, return_dict=True
+    )
+    assert encoded["input_ids"] == whole["input_ids"]
+
+
+def test_a_template_that_answers_otherwise_than_it_asks_is_refused(tiny_model):
+    encoder = PromptEncoder.from_checkpoint(str(tiny_model))
+    told = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
+    encoder.tokenizer.chat_template = told + "{% if add_generation_prompt %}<think>{% endif %}"
+    with pytest.raises(
+        RecordError, match="d: the chat template renders a prompt with an answer differently"
+    ):
+        tokenize(Dataset.from_list([row()]), "d", encoder)
+
+
+def test_a_base_has_room_for_a_row_and_an_end_of_an_answer(tmp_path):
+    base = build_tiny_model(tmp_path / "base", window=1024)
+    encoder = PromptEncoder.from_checkpoint(str(base))
+    for most in (None, 1024):
+        check_base(base, encoder, most)
+    with pytest.raises(
+        RecordError, match=r"max_length: 1,025 tokens exceed the context window of .*base, 1,024"
+    ):
+        check_base(base, encoder, 1025)
+    encoder.tokenizer.chat_template = CHAT_TEMPLATE.replace("<|im_end|>", "<|endoftext|>")
+    with pytest.raises(RecordError, match="ends an answer with no end-of-sequence token"):
+        check_base(base, encoder, 1024)
+    # generation_config.json may name other tokens that end an answer than the tokenizer does
+    check_base(build_tiny_model(tmp_path / "other", ends=(0, 2)), encoder, 2048)
+
+
+@pytest.mark.parametrize(
+    ("rows", "fault"),
+    [
+        ([{"text": "t"}], "no column 'prompt'; there are text"),
+        ([row(" ", case="c7")], "1 row without a completion of one message: 'c7'"),
+        (
+            [row(), row("word " * 80, case="long")],
+            r"1 row of 2 longer than max_length, 60 tokens: 'long' \(\d+\)",
+        ),
+        ([], "not a single row"),
+    ],
+)
+def test_rows_that_cannot_be_trained_on(rows, fault, encoder):
+    data = Dataset.from_list(rows) if rows else Dataset.from_dict({"prompt": [], "completion": []})
+    with pytest.raises(RecordError, match=fault):
+        tokenize(data, "d", encoder, 60)
+
+
+@pytest.mark.parametrize(("dataset", "fault"), ROWS["test_a_dataset_that_cannot_be_read"])
+def test_a_dataset_that_cannot_be_read(dataset, fault):
+    with pytest.raises(RecordError, match=fault):
+        read_rows(dataset, "stage1")
+
+
+def test_a_folder_that_was_built_anew_gives_its_new_rows(tmp_path):
+    place = tmp_path / "instructions"
+    for number in (3, 2):
+        shutil.rmtree(place, ignore_errors=True)
+        build_instructions(place, {"stage1": number, "test": 1})
+        rows, _ = read_rows(str(place), "stage1")
+        assert len(rows) == number
+    assert read_rows(str(place), "stage1[:50%]")[0]["case_id"][:] == ["case-0"]
+    assert read_rows(str(place), "stage1[50%:]+test")[0]["case_id"][:] == ["case-1", "case-2"]
+    for split, fault in (("stage2", 'Unknown split "stage2"'), ("stage1[", "Unrecognized")):
+        with pytest.raises(RecordError, match=f"instructions, .*: {fault}"):
+            read_rows(str(place), split)
+
+
+# --- where a run may start --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("history", "splits", "data", "fault"), ROWS["test_a_stage_starts_where_the_curriculum_allows"]
+)
+def test_a_stage_starts_where_the_curriculum_allows(history, splits, data, fault):
+    statistics = {"curriculum": SPLITS, "round": ROUND, "none": {}}[data]
+    with pytest.raises(RecordError, match=fault) if fault else nullcontext():
+        check_start(
+            "model", [stage(*each.split()) for each in history], "instructions", splits, statistics
+        )
+
+
+# --- what a run leaves ------------------------------------------------------------------------------------------------
+
+
+def record(**identity: object) -> dict:
+    """Return a record as a run begins with."""
+    about = {"start": "base", "base": "base", "rubrics": [], "device": "CPU", "seconds": 3600.0}
+    return about | {"precision": "float32", "identity": {"learning_rate": 1e-4, **identity}}
+
+
+def test_a_folder_goes_on_with_the_same_run_alone(tmp_path):
+    output = tmp_path / "out"
+    for _ in range(2):
+        run = Run(output, record())
+        assert not run.finished
+    with pytest.raises(
+        RecordError, match=r"holds another run: learning_rate was 0\.0001, now 0\.1"
+    ):
+        Run(output, record(learning_rate=0.1))
+    with pytest.raises(RecordError, match="its training is not finished"):
+        read_history(output)
+    write_card(output, run.record, [stage("stage1")], [{"loss": 1.0}])
+    run.finish(history=[vars(stage("stage1"))])
+    assert Run(output, record()).finished
+    assert read_history(output) == [stage("stage1")]
+    assert read_json(output / "training/losses.jsonl") == {"loss": 1.0}
+    card = (output / "README.md").read_text()
+    assert "| stage1 of instructions (d1) | 10 | 100 | 20 | 1.0 |" in card
+    assert "1.00 hours on CPU" in card
+
+
+def test_what_is_not_ours_is_not_written_over(tmp_path):
+    (tmp_path / "thesis.txt").write_text("years")
+    with pytest.raises(RecordError, match="files that are no training run"):
+        Run(tmp_path, record())
+    assert read_record(tmp_path) is None
+
+
+@pytest.mark.parametrize("mark", [None, b"", b"\0\0\0\0", b"\xff", b"12.5 seco"])
+def test_a_run_goes_on_from_the_last_whole_checkpoint(tmp_path, mark):
+    """One whose mark is missing, or cannot be read as after a full disk, is removed."""
+    for number, content in ((4, b"400.5\n"), (12, b"1200.5\n"), (16, mark)):
+        (tmp_path / f"checkpoint-{number}").mkdir()
+        if content is not None:
+            (tmp_path / f"checkpoint-{number}" / WHOLE).write_bytes(content)
+    (tmp_path / "training").mkdir()
+    (tmp_path / "training" / "record.json").write_text(json.dumps(record() | {"finished": False}))
+    run, trainer = Run(tmp_path, record()), mock.Mock()
+    run.train(trainer)
+    trainer.train.assert_called_once_with(resume_from_checkpoint=str(tmp_path / "checkpoint-12"))
+    left = {each.name for each in tmp_path.glob("checkpoint-*")}
+    assert left == {"checkpoint-4", "checkpoint-12"}
+    assert 1200.5 <= run.seconds < 1300
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_arguments_that_would_have_no_effect_are_refused(name, tmp_path):
+    parts = (ScriptArguments(), SFTConfig(str(tmp_path), use_cpu=True), ModelConfig())
+    arguments = {name: value for part in parts for name, value in vars(part).items()}
+    refuse_unused(arguments)
+    with pytest.raises(RecordError, match=f"^{name}: "):
+        refuse_unused(arguments | {name: "another"})
+
+
+def test_every_argument_of_training_decides_the_weights_or_is_known_not_to():
+    """A field that a later version brings fails here until somebody has said which of the two it is; earlier ones lack some."""
+    harmless = [name for names in HARMLESS.values() for name in names.split()]
+    existing = {field.name for field in fields(SFTConfig)}
+    known = [*DECISIVE, *harmless, *(REFUSED.keys() & existing)]
+    assert len(known) == len(set(known))
+    assert set(DECISIVE) <= existing <= set(known)
+
+
+FILES = sorted(path.relative_to(ROOT) for path in (ROOT / "recipes").rglob("*.yaml"))
+RUNS = [path for path in FILES if "recipes/sft.py" in (ROOT / path).open().readline()]
+MACHINES = sorted(path.relative_to(ROOT) for path in (ROOT / "accelerate_configs").glob("*.yaml"))
+ZERO3 = [path for path in MACHINES if path.stem.startswith("zero3")]
+# What a run of one folder may have of its own: where it starts, what it reads, where it ends. A stage or an ablation that
+# changed anything else at the same time would compare nothing.
+MAY_DIFFER = {"model_name_or_path", "dataset_name", "dataset_train_split", "output_dir"}
+ADAPTER = {"use_peft", "lora_target_modules", "lora_r", "lora_alpha", "lora_dropout"}
+ADAPTER |= {"learning_rate", "gradient_accumulation_steps"}
+PAPER = Path("recipes/runs/automedeval-13b")
+FOLDERS = sorted({run.parent for run in RUNS})
+
+
+def read(path: Path) -> dict[str, Any]:
+    """Return what a YAML file of the repository holds."""
+    return read_yaml(ROOT / path)
+
+
+def command(path: Path) -> dict[str, str]:
+    """Return the flags of the command in a YAML's first line."""
+    words = shlex.split((ROOT / path).open().readline().removeprefix("# "))
+    assert words[:2] == ["accelerate", "launch"]
+    assert "recipes/sft.py" in words
+    return {word: words[at + 1] for at, word in enumerate(words) if word.startswith("--")}
+
+
+def update_rows(flags: dict[str, str], run: dict[str, Any]) -> int:
+    """Return how many rows one update of a command sees."""
+    machine = read(Path(flags["--config_file"])) if "--config_file" in flags else {}
+    processes = flags.get("--num_processes") or machine["num_processes"]
+    accumulation = flags.get("--gradient_accumulation_steps") or run["gradient_accumulation_steps"]
+    return int(processes) * run["per_device_train_batch_size"] * int(accumulation)
+
+
+# --- training runs ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("run", RUNS, ids=str)
+def test_a_run_parses_as_the_recipe_and_as_trl_do_it(run, monkeypatch):
+    from trl.scripts.sft import make_parser
+
+    given = ["--config", str(ROOT / run), "--use_cpu", "true"]  # without it bf16 asks for a GPU
+    _, training, model, _ = make_parser().parse_args_and_config(
+        args=given, fail_with_unknown_args=True
+    )
+    monkeypatch.setattr("sys.argv", ["recipes/sft.py", *given])
+    script, ours, *_ = parse_run(make_parser())
+    assert (ours.learning_rate, ours.output_dir) == (training.learning_rate, training.output_dir)
+    assert model.model_name_or_path == read(run)["model_name_or_path"]
+    assert script.dataset_name
+    assert training.max_length == 2048
+    assert not training.trust_remote_code
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=str)
+def test_the_runs_of_a_folder_differ_only_in_what_they_may(folder):
+    held = {run: read(run) for run in RUNS if run.parent == folder}
+    whole = [run for run in held if not held[run].get("use_peft")] or list(held)
+    first = held[whole[0]]
+    for run, each in held.items():
+        keys = {key for key in {*each, *first} if each.get(key) != first.get(key)}
+        assert keys <= (MAY_DIFFER if run in whole else MAY_DIFFER | ADAPTER), run
+
+
+def test_the_13b_runs_have_the_numbers_of_the_paper():
+    runs = [run for run in RUNS if run.parent == PAPER]
+    assert len(runs) >= 6
+    for run in runs:
+        held, flags = read(run), command(run)
+        assert update_rows(flags, held) == 128, run
+        rate = 2e-4 if held.get("use_peft") else 2e-5
+        assert held == held | ROWS["numbers of the paper"] | {"learning_rate": rate}
+        assert Path(flags["--config_file"]).stem == ("single" if held.get("use_peft") else "zero3")
+
+
+def test_the_chat_template_of_the_13b_runs_continues_its_own_prompt(tiny_model):
+    tokenizer = AutoTokenizer.from_pretrained(tiny_model)
+    template = read(PAPER / "stage1.yaml")["chat_template_path"]
+    tokenizer.chat_template = (ROOT / template).read_text(encoding="utf-8")
+    shown = partial(tokenizer.apply_chat_template, tokenize=False)
+    prompt, (answer,) = (row("Step 1")[name] for name in ("prompt", "completion"))
+    asked = shown(prompt, add_generation_prompt=True)
+    answered = shown([*prompt, answer])
+    assert answered == f"{asked}Step 1{tokenizer.eos_token}"
+    assert "You judge." in asked
+    assert "Why?" in asked
+    longer = shown([*prompt, answer, prompt[1], answer])
+    assert longer.startswith(answered)
+    assert longer.count(f"Step 1{tokenizer.eos_token}") == 2
+    with pytest.raises(Exception, match="there is tool"):
+        shown([{"role": "tool", "content": "x"}])
+
+
+# --- machines ---------------------------------------------------------------------------------------------------------
+
+
+def deepspeed_settings() -> dict[str, Any]:
+    """Return DeepSpeed's settings, as a process finds them."""
+    from accelerate.utils import DeepSpeedPlugin
+
+    return DeepSpeedPlugin().deepspeed_config
+
+
+def launched(
+    *given: str, found_by: Callable[[], Any] = deepspeed_settings
+) -> tuple[dict[str, Any], Any]:
+    """Return what `accelerate launch` starts processes with, and the settings that they find; start none."""
+    import torch.distributed.run
+    from accelerate.commands.launch import launch_command, launch_command_parser
+    from transformers.integrations import unset_hf_deepspeed_config
+
+    found: list[Any] = []
+
+    def start(args):
+        found.extend((vars(args), found_by()))
+
+    try:
+        with mock.patch.object(torch.distributed.run, "run", start):
+            launch_command(launch_command_parser().parse_args([*given, "recipes/sft.py"]))
+    finally:
+        unset_hf_deepspeed_config()  # else later tests load their models in pieces
+    return found[0], found[1]
+
+
+def numbers_of(machine: Path) -> Path:
+    """Return DeepSpeed's file of a machine: several hosts have that of one."""
+    return machine.with_name(machine.stem.removesuffix("_multinode") + ".json")
+
+
+def memory_program(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Return the names of benchmarks/training_memory.py, which imports from its neighbours."""
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    return runpy.run_path(str(ROOT / "benchmarks/training_memory.py"))
+
+
+@pytest.mark.parametrize("machine", MACHINES, ids=str)
+def test_a_machine_holds_no_number_of_a_run(machine):
+    from accelerate.commands.config.config_args import load_config_from_file
+
+    config = load_config_from_file(str(ROOT / machine))
+    assert config.num_processes >= 1
+    flags = command(machine) if machine in ZERO3 else {}
+    assert flags.get("--config_file", str(machine)) == str(machine)
+    assert set(read(machine)) <= set(ROWS["keys of a machine"])
+    if machine in ZERO3:
+        known = {"deepspeed_config_file", "zero3_init_flag", "deepspeed_multinode_launcher"}
+        assert set(config.deepspeed_config) <= known
+        assert config.deepspeed_config["deepspeed_config_file"] == str(numbers_of(machine))
+        assert update_rows(flags, read(Path(flags["--config"]))) == (
+            128 if "13b" in flags["--config"] else 8
+        )
+
+
+@pytest.mark.parametrize("machine", ZERO3, ids=str)
+def test_deepspeed_takes_its_numbers_from_the_run(machine):
+    held = read_json(ROOT / numbers_of(machine))
+    zero = held.pop("zero_optimization")
+    offloads = "offload" in machine.stem
+    assert (zero["stage"], zero["stage3_gather_16bit_weights_on_model_save"]) == (3, True)
+    assert ("offload_optimizer" in zero) == ("offload_param" in zero) == offloads
+    scheduler, optimizer = held.pop("scheduler"), held.pop("optimizer")
+    assert (scheduler["type"], optimizer["type"]) == ("WarmupDecayLR", "AdamW")
+    assert scheduler["params"].pop("warmup_type") == "linear"
+    # With its parameters in the host's memory DeepSpeed wants its own, compiled Adam; torch's needs no compiler.
+    assert optimizer["params"].pop("torch_adam", False) == (not offloads)
+    assert set(scheduler["params"].values()) == set(optimizer["params"].values()) == {"auto"}
+    assert held.pop("bf16") == held.pop("fp16") == {"enabled": "auto"}
+    assert set(held.values()) == {"auto"}
+
+
+@pytest.mark.parametrize("machine", ZERO3, ids=str)
+def test_accelerate_takes_the_machine(machine, monkeypatch):
+    pytest.importorskip("deepspeed")
+    monkeypatch.chdir(ROOT)  # paths count from there
+    monkeypatch.setenv("DS_ACCELERATOR", "cpu")
+    rank = ("--machine_rank", "1", "--main_process_ip", "10.0.0.1")
+    hosts = rank if "multinode" in machine.stem else ()
+    started, deepspeed = launched("--config_file", str(machine), *hosts)
+    assert deepspeed["zero_optimization"]["stage"] == 3
+    assert deepspeed["scheduler"]["params"]["warmup_type"] == "linear"
+    assert int(started["nproc_per_node"]) == (2 if machine.stem == "zero3_cpu" else 8)
+    if hosts:
+        assert started == started | ROWS["second of two hosts"]
+
+
+def test_accelerate_takes_fsdp2(monkeypatch):
+    from accelerate.utils import FullyShardedDataParallelPlugin
+
+    monkeypatch.setattr(os, "environ", dict(os.environ))
+    file = "accelerate_configs/fsdp2.yaml"
+    given = ("--config_file", str(ROOT / file))
+    started, plugin = launched(*given, found_by=FullyShardedDataParallelPlugin)
+    assert (int(started["nproc_per_node"]), plugin.fsdp_version) == (8, 2)
+    assert plugin.activation_checkpointing
+    assert plugin.cpu_ram_efficient_loading
+    assert "FULL_STATE_DICT" in str(plugin.state_dict_type)
+    flags = command(Path(file))
+    assert (flags["--config_file"], flags["--activation_checkpointing"]) == (file, "false")
+    assert update_rows(flags, read(Path(flags["--config"]))) == 128
+
+
+# --- what a run needs -------------------------------------------------------------------------------------------------
+
+
+def test_the_document_shows_what_the_program_prints(tmp_path, monkeypatch):
+    pytest.importorskip("deepspeed")
+    pytest.importorskip("peft")
+    monkeypatch.setenv("DS_ACCELERATOR", "cpu")
+
+    program = memory_program(monkeypatch)
+    printed = program["tables"]()
+    # LLaMA-13B by hand: 40 layers of four square and three wide matrices and two norms; embedding, head, and the last norm.
+    layers = 40 * (4 * 5120**2 + 3 * 5120 * 13824 + 2 * 5120)
+    assert program["count"]("13B").parameters == layers + 2 * 32000 * 5120 + 5120
+    assert program["count"]("13B, LoRA").trained == 40 * 16 * (4 * 2 * 5120 + 3 * (5120 + 13824))
+    document = (ROOT / "docs/train.md").read_text(encoding="utf-8")
+    shown = document.partition("<!-- training_memory -->")[2].partition("<!--")[0]
+    assert shown.strip() == printed.strip()
+
+
+def test_activations_are_those_that_pytorch_counts(monkeypatch):
+    import torch
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.distributed._tools.mem_tracker import MemTracker
+
+    program = memory_program(monkeypatch)
+    arguments = program["count"]("13B").arguments
+    shape = program["LLAMA"] | {"num_hidden_layers": 4}
+    for again in (True, False):
+        with FakeTensorMode():  # tensors of the true sizes, without memory
+            before = torch.get_default_dtype()
+            torch.set_default_dtype(torch.bfloat16)
+            run, model = program["run_of"](
+                "few layers", shape, arguments | {"activation_checkpointing": again}
+            )
+            torch.set_default_dtype(before)
+            model.train()
+            if again:
+                model.activation_checkpointing_enable()
+            ids = torch.zeros(2, 2048, dtype=torch.long)
+            tracker = MemTracker()
+            tracker.track_external(model)
+            with tracker:
+                model(input_ids=ids, labels=ids).loss.backward()
+        (peak,) = tracker.get_tracker_snapshot("peak").values()
+        counted = {getattr(kind, "value", kind): size for kind, size in peak.items()}
+        beside = counted["Activation"] + counted["Temp"]
+        if again:  # the peak of one process is later, where all gradients are; under ZeRO-3 they are shared out
+            assert beside < run.activations < 3 * beside
+        else:
+            assert run.activations == pytest.approx(beside, rel=0.03)
