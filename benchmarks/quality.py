@@ -13,7 +13,8 @@ from collections import Counter, defaultdict
 from rows import Results, arguments
 
 from automedeval.models.embeddings import Encoder
-from automedeval.records import Verdict, as_shown, read_cases, read_records
+from automedeval.records import Verdict, as_shown, read_records
+from automedeval.records.cases import read_cases
 from automedeval.study.dataset.builder import FAULTS, LABELLED
 from automedeval.study.dataset.corruption import corrupt
 from automedeval.study.dataset.curriculum import shuffled

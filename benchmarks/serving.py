@@ -48,7 +48,8 @@ from automedeval.models.base import Prompt
 from automedeval.models.endpoint import OpenAIChat
 from automedeval.models.local import LocalChat
 from automedeval.models.questions import Question
-from automedeval.records import Case, Verdict, question_text, read_cases
+from automedeval.records import Case, Verdict, question_text
+from automedeval.records.cases import read_cases
 from automedeval.records.errors import ChatError
 
 KINDS = {  # each asks twice for one word: a small model tells no odds where it was about to say something else

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import automedeval
-from automedeval.records import RecordError, option, read_cases
+from automedeval.records import RecordError, option
 from automedeval.records.arguments import TableArguments, comma_list
+from automedeval.records.cases import read_cases
 from automedeval.records.command_line import parse, run
 from automedeval.records.journal import write_lines
 from automedeval.records.run_record import record_run

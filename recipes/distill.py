@@ -17,8 +17,9 @@ from automedeval.judges.requests import Requests
 from automedeval.judges.run import first_unread, refuse_failures, verdict_log
 from automedeval.models.arguments import ChatArguments, parse_model
 from automedeval.models.replay import RecordedChat
-from automedeval.records import RecordError, Verdict, check_least, option, read_records, table_of
+from automedeval.records import RecordError, Verdict, check_least, option, read_records
 from automedeval.records.arguments import TableArguments
+from automedeval.records.cases import table_of
 from automedeval.records.command_line import parse, run
 from automedeval.records.processes import print_notes
 from automedeval.records.run_record import record_run

@@ -27,8 +27,9 @@ from automedeval.meta_evaluation.calibration.scores import FEWEST
 from automedeval.models.arguments import EncoderArguments
 from automedeval.models.checkpoints import checkpoint_folder
 from automedeval.models.pair_reader import PairReader
-from automedeval.records import Case, RecordError, check_patterns, option, parse_json, read_cases
+from automedeval.records import Case, RecordError, check_patterns, option, parse_json
 from automedeval.records.arguments import TableArguments, comma_list
+from automedeval.records.cases import read_cases
 from automedeval.records.command_line import parse, run
 from automedeval.records.journal import arithmetic
 from automedeval.records.run_record import record_run

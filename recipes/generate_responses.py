@@ -17,8 +17,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from automedeval.models.arguments import ChatArguments, parse_model
-from automedeval.records import Case, RecordError, check_least, option, read_cases, table_of
+from automedeval.records import Case, RecordError, check_least, option
 from automedeval.records.arguments import TableArguments, comma_list
+from automedeval.records.cases import read_cases, table_of
 from automedeval.records.command_line import parse, run
 from automedeval.records.journal import Processes
 from automedeval.records.log import Log

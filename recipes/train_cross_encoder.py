@@ -34,9 +34,9 @@ from automedeval.records import (
     check_patterns,
     option,
     patient_question,
-    read_cases,
 )
 from automedeval.records.arguments import TableArguments, comma_list
+from automedeval.records.cases import read_cases
 from automedeval.records.command_line import parse, run
 from automedeval.records.journal import arithmetic
 from automedeval.study.dataset.decontamination import Evaluation

@@ -192,7 +192,7 @@ def small() -> Any:
     from automedeval import load_judge
     from automedeval.judges.features import FEATURES, read_responses
     from automedeval.judges.small import shares_by
-    from automedeval.records import read_cases
+    from automedeval.records.cases import read_cases
 
     judge, found = load_judge("small", encoder=str(ENCODER)), {}
     for data, (file, _) in SETS.items():

@@ -11,9 +11,9 @@ from automedeval.records import (
     Response,
     Verdict,
     offline,
-    read_cases,
     read_records,
 )
+from automedeval.records.cases import read_cases
 from automedeval.rubrics import Criterion, Rubric, packaged_rubrics, read_rubric
 
 if TYPE_CHECKING:

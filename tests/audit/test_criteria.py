@@ -19,7 +19,7 @@ from programs import (
 
 from automedeval.audit.perturbations import CRITERIA as PACKAGED
 from automedeval.audit.perturbations import read_perturbations
-from automedeval.records import read_cases
+from automedeval.records.cases import read_cases
 
 CRITERIA = [
     ("says to take it with food", 5),

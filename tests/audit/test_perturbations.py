@@ -13,7 +13,8 @@ from automedeval.audit.perturbations import (
     reword,
     sentences_of,
 )
-from automedeval.records import RecordError, read_cases
+from automedeval.records import RecordError
+from automedeval.records.cases import read_cases
 from automedeval.rubrics import read_rubric
 from automedeval.rubrics.grammar import parse_verdict
 

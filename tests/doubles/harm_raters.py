@@ -12,7 +12,7 @@ import numpy as np
 from doubles.agreement_study import write
 
 import automedeval
-from automedeval.records import read_cases
+from automedeval.records.cases import read_cases
 from automedeval.rubrics import read_rubric
 
 SAMPLE = Path(automedeval.__file__).parent / "sample" / "test_cases.jsonl"

@@ -15,7 +15,8 @@ from automedeval.judges.baseline import BaselineJudge
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.metrics import lexical
 from automedeval.metrics.lexical import BASELINES, Collection
-from automedeval.records import RecordError, read_cases
+from automedeval.records import RecordError
+from automedeval.records.cases import read_cases
 
 judge = partial(run_recipe, "judge")
 LONGER, BM25, ROUGE = "longer text", "BM25 to the question", "ROUGE-L to the reference"

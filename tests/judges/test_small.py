@@ -37,7 +37,8 @@ from automedeval.judges.small import PACKAGED, Scale
 from automedeval.metrics.embedding import pieces
 from automedeval.models.arguments import ENCODER_ON_HUB
 from automedeval.models.embeddings import Encoder
-from automedeval.records import Case, RecordError, read_cases
+from automedeval.records import Case, RecordError
+from automedeval.records.cases import read_cases
 from automedeval.stats.agreement import Panel
 
 pytestmark = needs_encoder

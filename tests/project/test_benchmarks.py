@@ -17,7 +17,8 @@ from doubles.tiny_dataset import build_instructions
 from factories import read_json
 from programs import ENCODER, ROOT, SAMPLE, needs_encoder, run_here
 
-from automedeval.records import Verdict, read_cases
+from automedeval.records import Verdict
+from automedeval.records.cases import read_cases
 from automedeval.study.dataset.corruption import KINDS
 
 

@@ -16,7 +16,8 @@ from factories import read, write
 from programs import failed, run_command, succeeded, told
 from tables import read_csv, rows_of
 
-from automedeval.records import Case, Verdict, table_of
+from automedeval.records import Case, Verdict
+from automedeval.records.cases import table_of
 
 ROWS = rows_of(__file__)
 ANSWERS = ["Rest.", "Drink a lot.", "See a doctor at once."]

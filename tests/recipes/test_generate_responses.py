@@ -28,7 +28,8 @@ from tables import rows_of
 
 from automedeval.models.decoding import draw
 from automedeval.models.local import LocalChat
-from automedeval.records import Case, RecordError, read_cases
+from automedeval.records import Case, RecordError
+from automedeval.records.cases import read_cases
 from automedeval.rubrics import read_rubric
 from automedeval.rubrics.prompts import judge_messages
 from automedeval.study.dataset.responses import respond, response_prompt, set_up

@@ -23,7 +23,7 @@ from tables import rows_of
 
 from automedeval.models.base import Prompt
 from automedeval.models.replay import RecordedChat
-from automedeval.records import read_cases
+from automedeval.records.cases import read_cases
 from automedeval.rubrics.grammar import parse_verdict
 from automedeval.study.dataset.folder import read_dataset, write_card, write_splits
 from automedeval.study.dataset.instructions import instruction

@@ -13,7 +13,8 @@ from tables import rows_of
 
 from automedeval.judges.judge import Judge
 from automedeval.models.endpoint import OpenAIChat
-from automedeval.records import Verdict, read_cases
+from automedeval.records import Verdict
+from automedeval.records.cases import read_cases
 
 CASES = SAMPLE / "test_cases.jsonl"
 IDS = [case.id for case in read_cases(CASES)]

@@ -8,7 +8,9 @@ import pandas
 import pytest
 from tables import rows_of
 
-from automedeval.records import BLANK, Case, RecordError, Response, read_cases, table_of
+from automedeval.records import Case, RecordError, Response
+from automedeval.records.arguments import BLANK
+from automedeval.records.cases import read_cases, table_of
 
 ROWS = rows_of(__file__)
 WIDE = ROWS["a row for each question"]

@@ -15,7 +15,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from automedeval.records import RecordError, read_cases, table_of
+from automedeval.records import RecordError
+from automedeval.records.cases import read_cases, table_of
 
 KINDS = ("csv", "tsv", "xlsx", "json", "jsonl", "parquet")
 MODELS = ("rowan", "GPT 4", "gpt 4", "Lärche", "42", "nan", "a=b", "Unnamed model", "case")

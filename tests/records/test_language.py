@@ -4,7 +4,8 @@ import pytest
 from programs import SAMPLE
 from tables import rows_of
 
-from automedeval.records import Case, Response, read_cases
+from automedeval.records import Case, Response
+from automedeval.records.cases import read_cases
 from automedeval.records.language import english_only, is_english
 
 OTHERS = rows_of(__file__)["test_other_languages_are_told_apart"]

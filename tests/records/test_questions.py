@@ -8,7 +8,8 @@ import pytest
 from programs import needs_encoder, run_command, succeeded
 
 from automedeval.evidence.run import check_cases
-from automedeval.records import Case, key_of, read_cases
+from automedeval.records import Case, key_of
+from automedeval.records.cases import read_cases
 from automedeval.records.ratings import placed_ratings
 from automedeval.study.dataset.decontamination import Evaluation
 

@@ -16,10 +16,10 @@ from automedeval.records import (
     RecordError,
     Response,
     Verdict,
-    read_cases,
     read_lines,
     read_records,
 )
+from automedeval.records.cases import read_cases
 from automedeval.records.types import repeats
 
 ROWS = rows_of(__file__)

@@ -14,7 +14,7 @@ import pytest
 from doubles.tiny_model import build_tiny_model
 from programs import ROOT, SAMPLE
 
-from automedeval.records import read_cases
+from automedeval.records.cases import read_cases
 from automedeval.records.journal import write_lines
 
 ARMS = ("U", "X")  # X holds the round of I

@@ -19,7 +19,8 @@ import yaml
 from doubles.publishable import card_of
 from programs import ROOT, figures_of_the_paper, torch_extensions
 
-from automedeval.records import Verdict, read_cases, read_records
+from automedeval.records import Verdict, read_records
+from automedeval.records.cases import read_cases
 
 CANDIDATES = ["ChatDoctor", "Baize-Healthcare", "MedAlpaca", "MedLlama2"]
 TRAINED = ["stage1", "stage2", "stage3", "introspection1", "introspection2"]

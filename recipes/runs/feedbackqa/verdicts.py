@@ -14,7 +14,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from automedeval.records import Case, Rating, Verdict, digest, read_cases, read_records
+from automedeval.records import Case, Rating, Verdict, digest, read_records
+from automedeval.records.cases import read_cases
 from automedeval.records.journal import write_lines
 
 LONGEST = 700  # characters of an answer

@@ -16,16 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from automedeval.annotation.jury_queue import Dispute, read_disputes
-from automedeval.records import (
-    BLANK,
-    Case,
-    Verdict,
-    as_shown,
-    digest,
-    errors_at,
-    placed_verdicts,
-    read_cases,
-)
+from automedeval.records import Case, Verdict, as_shown, digest, errors_at, placed_verdicts
+from automedeval.records.arguments import BLANK
+from automedeval.records.cases import read_cases
 from automedeval.records.teachers import teacher_arguments
 from automedeval.records.yaml_file import YamlFile
 from automedeval.rubrics import (

@@ -27,8 +27,9 @@ from automedeval.evidence.statements import NOT_ASKED
 from automedeval.meta_evaluation import checked as report
 from automedeval.meta_evaluation.page import write_report
 from automedeval.models.arguments import ChatArguments, EncoderArguments
-from automedeval.records import CheckedResponse, RecordError, digest, named_file, option, read_cases
+from automedeval.records import CheckedResponse, RecordError, digest, named_file, option
 from automedeval.records.arguments import TableArguments
+from automedeval.records.cases import read_cases
 from automedeval.records.command_line import parse
 from automedeval.records.log import Log
 from automedeval.records.processes import print_notes

@@ -28,10 +28,10 @@ from automedeval.records import (
     check_least,
     option,
     placed_verdicts,
-    read_cases,
     verdicts_file,
 )
 from automedeval.records.arguments import TableArguments
+from automedeval.records.cases import read_cases
 from automedeval.records.command_line import parse
 from automedeval.records.journal import arithmetic, write_lines, write_whole
 from automedeval.records.text import no_formula, printable

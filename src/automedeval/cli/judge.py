@@ -49,17 +49,15 @@ from automedeval.models.arguments import ChatArguments, EncoderArguments, next_c
 from automedeval.records import (
     Case,
     RecordError,
-    Table,
     Verdict,
     check_least,
     named_file,
     option,
-    read_cases,
     read_records,
-    table_of,
 )
 from automedeval.records.arguments import BaselineArguments, comma_list
-from automedeval.records.columns import NOT_JUDGED
+from automedeval.records.cases import read_cases, table_of
+from automedeval.records.columns import NOT_JUDGED, Table
 from automedeval.records.command_line import parse
 from automedeval.records.journal import Processes, write_lines
 from automedeval.records.log import Log

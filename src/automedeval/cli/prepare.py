@@ -26,10 +26,10 @@ from automedeval.records import (
     option,
     patient_question,
     read_lines,
-    without_blanks,
 )
 from automedeval.records.arguments import TableArguments, comma_list
 from automedeval.records.cases import read_table
+from automedeval.records.columns import without_blanks
 from automedeval.records.command_line import parse
 from automedeval.records.journal import arithmetic, write_lines
 from automedeval.records.rows import read_rows

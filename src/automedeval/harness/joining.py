@@ -11,17 +11,8 @@ from automedeval.harness.questions import (
     question_in,
     refuse_template,
 )
-from automedeval.records import (
-    Case,
-    RecordError,
-    digest,
-    key_of,
-    named_file,
-    option,
-    question_text,
-    read_cases,
-    table_of,
-)
+from automedeval.records import Case, RecordError, digest, key_of, named_file, option, question_text
+from automedeval.records.cases import read_cases, table_of
 
 
 @dataclass

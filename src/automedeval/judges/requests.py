@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from automedeval.records import Case, RecordError, read_cases
+from automedeval.records import Case, RecordError
+from automedeval.records.cases import read_cases
 from automedeval.records.thoughts import note_on_thoughts
 from automedeval.rubrics import Rubric
 

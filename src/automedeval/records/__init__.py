@@ -4,8 +4,6 @@ Nothing here knows a model, a rubric or a statistic.
 """
 
 from automedeval.records.arguments import check_least, check_patterns, option
-from automedeval.records.cases import read_cases, table_of
-from automedeval.records.columns import BLANK, Columns, Table, without_blanks
 from automedeval.records.errors import AutoMedEvalError, RecordError, errors_at, foreign_errors_at
 from automedeval.records.questions import (
     Question,

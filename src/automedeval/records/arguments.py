@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from dataclasses import MISSING, dataclass, field
 from typing import Any
 
-from automedeval.records.columns import BLANK
 from automedeval.records.errors import RecordError, foreign_errors_at
+
+BLANK = ("lowest", "skip")  # what a blank cell of a candidate is, see `columns.without_blanks`
 
 
 def option(help: str, default: Any = MISSING, **more: Any) -> Any:

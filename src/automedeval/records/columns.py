@@ -10,6 +10,8 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self
 
+from automedeval.records.arguments import BLANK
+from automedeval.records.errors import UnclearArguments
 from automedeval.records.messages import text_in_object
 from automedeval.records.questions import key_of
 from automedeval.records.rows import NoText, filled
@@ -33,15 +35,6 @@ NO_TEXT = re.compile("|".join(_WORDS["no_text"]), re.S | re.I)
 FAILURE = re.compile("|".join(_WORDS["failures"]), re.S)
 CHOICE = re.compile(r"(\s*\(?[A-J]\)?[.:]?\s*(\n|\Z))+", re.I)
 NAMELESS = re.compile(r"(Unnamed: \d+)?\s*")
-BLANK = ("lowest", "skip")  # what a blank cell of a candidate is, see `without_blanks`
-
-
-class UnclearColumns(RecordError):
-    """The columns of a table can be read in several ways; `columns` says one of these as `--columns` does."""
-
-    def __init__(self, message: str, columns: Sequence[str]):
-        super().__init__(message)
-        self.columns = columns
 
 
 @dataclass(frozen=True)
@@ -68,7 +61,7 @@ class Columns:
         needed and entries are given, none is.
 
         RecordError for an entry that is wrong, a text without a column's name, or no responses although some are needed;
-        UnclearColumns for no column or several with the question, or one that may be the reference or a candidate's.
+        UnclearArguments for no column or several with the question, or one that may be the reference or a candidate's.
         """
         every = _names(rows)
         listed = f"the columns are {', '.join(' '.join(name.split()) for name in every)}"
@@ -107,7 +100,7 @@ class Columns:
             raise RecordError(f"{path}: {fault}; {listed}")
         if doubts:
             entries = [*(f"{role}={name}" for role, name in roles.items()), *responses]
-            raise UnclearColumns(f"{path}: {doubts[0]}; {listed}", entries)
+            raise UnclearArguments(f"{path}: {doubts[0]}; {listed}", ["--columns", *entries])
         return cls(**roles, responses=tuple(responses), textless=tuple(textless))
 
     def __str__(self) -> str:

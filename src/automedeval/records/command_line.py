@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 from automedeval.records import offline
-from automedeval.records.columns import UnclearColumns
-from automedeval.records.errors import AutoMedEvalError, RecordError, reason
+from automedeval.records.errors import AutoMedEvalError, RecordError, UnclearArguments, reason
 from automedeval.records.teachers import teacher_arguments
 from automedeval.records.text import printable, shown_address
 from automedeval.records.yaml_file import YamlFile
@@ -174,8 +173,8 @@ def run(main: Callable[[], None]) -> None:
     try:
         with redirect_stdout(_Screen(sys.stdout)):
             main()
-    except UnclearColumns as error:
-        words = shlex.join([*sys.argv[1:], "--columns", *error.columns])
+    except UnclearArguments as error:
+        words = shlex.join([*sys.argv[1:], *error.arguments])
         _end(f"error: {error}; say it by {sys.argv[0]} {words}")
     except AutoMedEvalError as error:
         _end(f"error: {error}")

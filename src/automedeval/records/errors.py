@@ -1,6 +1,6 @@
 """The errors that a user can correct, and how those of libraries become one of them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 
@@ -10,6 +10,14 @@ class AutoMedEvalError(ValueError):
 
 class RecordError(AutoMedEvalError):
     """A record, a file or an argument is wrong; the message names the place and the value."""
+
+
+class UnclearArguments(RecordError):
+    """What a file holds can be read in several ways; `arguments` are words of the command line that name one of these."""
+
+    def __init__(self, message: str, arguments: Sequence[str]):
+        super().__init__(message)
+        self.arguments = arguments
 
 
 class ChatError(AutoMedEvalError):

@@ -7,7 +7,8 @@ import pytest
 from programs import ROOT, SAMPLE
 from tables import refused, rows_of
 
-from automedeval.records import Verdict, read_cases, read_lines
+from automedeval.records import Verdict, read_lines
+from automedeval.records.cases import read_cases
 from automedeval.rubrics import read_rubric
 from automedeval.rubrics.grammar import parse_verdict
 from automedeval.study.dataset.verification import verify

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from automedeval.metrics.lexical import longer_text
-from automedeval.records import Case, CaseCriterion, RecordError, Response, read_cases, table_of
+from automedeval.records import Case, CaseCriterion, RecordError, Response
+from automedeval.records.cases import read_cases, table_of
 from automedeval.records.thoughts import note_on_thoughts
 from automedeval.stats.agreement import Panel
 from automedeval.stats.checklist import Score, checklist_scores

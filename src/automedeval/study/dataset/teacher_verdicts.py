@@ -6,15 +6,8 @@ from dataclasses import dataclass, replace
 from types import NoneType
 from typing import Any
 
-from automedeval.records import (
-    Case,
-    RecordError,
-    Verdict,
-    errors_at,
-    named_file,
-    placed_verdicts,
-    read_cases,
-)
+from automedeval.records import Case, RecordError, Verdict, errors_at, named_file, placed_verdicts
+from automedeval.records.cases import read_cases
 from automedeval.records.journal import arithmetic
 from automedeval.records.types import take
 

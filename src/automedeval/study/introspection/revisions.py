@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from automedeval.records import RecordError, option, read_cases, read_json, read_lines
+from automedeval.records import RecordError, option, read_json, read_lines
 from automedeval.records.arguments import TableArguments, comma_list
+from automedeval.records.cases import read_cases
 from automedeval.records.journal import write_json, write_lines
 from automedeval.rubrics import rubrics_with
 from automedeval.rubrics.grammar import ParsedAnswer
