@@ -233,8 +233,8 @@ def test_a_model_that_answers_no_question_is_an_error_for_a_gate_too(
             "openai:m",
             "--base_url",
             endpoint.url,
-            "--fail_if_contradicted",
-            "true",
+            "--fail_if",
+            "contradicted",
         )
         text = "Take 50 mg. Rest a lot. Is it safe?"
         for _ in range(2):  # also where all is done already
@@ -271,7 +271,7 @@ def test_without_evidence_a_model_says_what_it_believes(tmp_path: Path) -> None:
 def test_a_number_and_the_model_mark_one_answer_side_by_side(tmp_path: Path) -> None:
     text = "Take 50 mg once a week. It goes well with warfarin."
     with EndpointDouble(lambda body: answer("No" if "goes" in statement_in(body) else "Yes")) as it:
-        asked = ("--checker", "openai:m", "--base_url", it.url, "--fail_if_contradicted", "true")
+        asked = ("--checker", "openai:m", "--base_url", it.url, "--fail_if", "contradicted")
         done, (record, *_) = check(cases(1, text), tmp_path / "out", *asked)
     assert done.returncode == 3
     assert [each["label"] for each in record["statements"]] == ["supported", "contradicted"]

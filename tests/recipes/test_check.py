@@ -49,11 +49,11 @@ def test_it_shows_numbers_that_differ_writes_every_file_and_can_fail_a_build(
     tmp_path: Path,
 ) -> None:
     out = tmp_path / "out"
-    done = check(CASES, out, fail_if_differs="true")
+    done = check(CASES, out, fail_if="differs")
     assert done.returncode == 3, done.stderr
     assert [piece for piece in ROWS["said"] if piece not in done.stdout] == []
     right = [each | {"responses": each["responses"][:1]} for each in CASES]
-    succeeded(check(right, tmp_path / "two", fail_if_differs="true"))
+    succeeded(check(right, tmp_path / "two", fail_if="differs"))
     dose, often = ["50 mg", "5 mg", 10.0], ["every day", "once a week", 7.0]
     assert marked(out) == {("c1", "wrong"): [dose, often], ("c2", "wrong"): [["12 g", "4 g", 3.0]]}
     texts = {

@@ -9,7 +9,6 @@ import re
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
 
 from fastapi import FastAPI
 from starlette.exceptions import HTTPException
@@ -23,6 +22,7 @@ from automedeval.annotation.security import PAGES, field_of, protect
 from automedeval.annotation.store import NotYours, Stale, Store
 from automedeval.annotation.study import Annotator, Study
 from automedeval.annotation.validation import Field, Invalid, Refused, read_form, values_of
+from automedeval.records import JsonObject
 from automedeval.records.templates import environment
 
 ASSETS = {"page.css": "text/css", "page.js": "text/javascript", "icon.svg": "image/svg+xml"}
@@ -123,7 +123,7 @@ def _add_start(app: FastAPI, study: Study, store: Store, templates: Jinja2Templa
 
     @app.get("/")
     def start(request: Request) -> Response:
-        content: dict[str, Any] = {"study": study, "annotator": None, "invite_again": INVITE_AGAIN}
+        content: JsonObject = {"study": study, "annotator": None, "invite_again": INVITE_AGAIN}
         with suppress(SignedOut):
             annotator = _signed_in(request, store)
             kinds = [kind for kind, plan in study.plans.items() if annotator.role in plan.roles]

@@ -7,7 +7,6 @@ import random
 from collections.abc import Mapping
 from dataclasses import dataclass
 from sqlite3 import Connection
-from typing import Any
 
 from automedeval.annotation.database import OPEN, DatabaseRow
 from automedeval.annotation.study import (
@@ -20,6 +19,7 @@ from automedeval.annotation.study import (
     Item,
     Study,
 )
+from automedeval.records import JsonObject
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,8 @@ class Assignment:
     annotator: str
     order: tuple[int, ...]
     parts: tuple[str, ...]  # to answer, in this order; the judges' verdicts are in a random order
-    answers: Mapping[str, dict[str, Any]]  # by part
-    drafts: Mapping[str, dict[str, Any]]
+    answers: Mapping[str, JsonObject]  # by part
+    drafts: Mapping[str, JsonObject]
     part: str | None  # to answer now; None if done or skipped
     version: int  # number of stored changes (answers, skips, undos); every form holds it
     state: str  # "open", "done" or "skipped"
@@ -83,7 +83,7 @@ def free_items(connection: Connection, study: Study, who: Annotator, since: floa
     return [item for _, item in sorted(free, key=lambda pair: pair[0])]
 
 
-def new_row(study: Study, item: Item, who: Annotator) -> dict[str, Any]:
+def new_row(study: Study, item: Item, who: Annotator) -> JsonObject:
     """Return the row of a new assignment, with slots and verdicts in a random order.
 
     A verdict that is verified is shown in its own slots: nothing in its text is renamed before it is checked.

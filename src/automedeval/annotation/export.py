@@ -3,13 +3,12 @@
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 from automedeval.annotation.database import DatabaseRow
 from automedeval.annotation.jury_queue import Dispute
 from automedeval.annotation.store import Store
 from automedeval.annotation.study import DECISION, HARM, PREFERENCE, RESPONSES, VERDICT
-from automedeval.records import RecordError, foreign_errors_at, read_lines
+from automedeval.records import JsonObject, RecordError, foreign_errors_at, read_lines
 from automedeval.records.journal import json_lines, write_whole
 from automedeval.rubrics.slots import by_response, renamed
 
@@ -30,8 +29,8 @@ def exported(store: Store) -> tuple[dict[str, str], dict[str, int]]:
     has no such response.
     """
     study, references = store.study, 0
-    lines: dict[str, list[dict[str, Any]]] = {name: [] for name in FILES}
-    decided: dict[str, dict[str, Any]] = {}
+    lines: dict[str, list[JsonObject]] = {name: [] for name in FILES}
+    decided: dict[str, JsonObject] = {}
     for answer in store.answers():
         item, content, part = answer.item, answer.content, answer.part
         if part in (RESPONSES, HARM):
@@ -101,7 +100,7 @@ def _check_same_study(folder: Path, history: str) -> None:
         )
 
 
-def _by(answer: DatabaseRow, about: Mapping[str, Any]) -> dict[str, Any]:
+def _by(answer: DatabaseRow, about: JsonObject) -> JsonObject:
     """Return the beginning of a record: the case, what the record is about, and whose it is."""
     return {
         "case_id": answer.item.case_id,
@@ -113,11 +112,11 @@ def _by(answer: DatabaseRow, about: Mapping[str, Any]) -> dict[str, Any]:
 
 def _ratings(
     answer: DatabaseRow,
-    about: Mapping[str, Any],
+    about: JsonObject,
     scores: Mapping[str, int],
     comment: str | None,
     tags: list[str] | None = None,
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[JsonObject]:
     """Yield a line per criterion; comment and tags are about all of them, and go with the lowest score."""
     worst = min(scores, key=scores.__getitem__)
     for criterion, score in scores.items():
@@ -126,7 +125,7 @@ def _ratings(
         yield _by(answer, about) | line | ({} if tags is None else {"tags": tags if here else []})
 
 
-def _preferences(answer: DatabaseRow) -> Iterator[dict[str, Any]]:
+def _preferences(answer: DatabaseRow) -> Iterator[JsonObject]:
     sides = {str(side + 1): answer.item.judges[judge] for side, judge in enumerate(answer.order)}
     comment = answer.content["comment"] or None
     for criterion, choice in answer.content["choices"].items():
@@ -139,7 +138,7 @@ def _preferences(answer: DatabaseRow) -> Iterator[dict[str, Any]]:
         comment = None  # it is about all of them
 
 
-def _decision(answer: DatabaseRow, dispute: Dispute) -> dict[str, Any]:
+def _decision(answer: DatabaseRow, dispute: Dispute) -> JsonObject:
     """Return the queue's line with the decision: scores in the order of the models, the rationale in the slots of `order`."""
     content, order = answer.content, answer.order
     line = {**dispute.line, "annotator": answer.annotator, "decision": content["decision"]}

@@ -10,6 +10,7 @@ from typing import Any
 from automedeval.annotation.assignment import Assignment
 from automedeval.annotation.study import DECISION, HARM, PREFERENCE, RESPONSES, VERDICT, Study
 from automedeval.annotation.validation import LONGEST_RATIONALE, Field, Invalid, Option, in_layout
+from automedeval.records import JsonObject
 from automedeval.records.tables import packaged
 from automedeval.rubrics import Criterion, Questions, Rubric
 from automedeval.rubrics.grammar import ParsedAnswer, format_verdict, reads_back
@@ -31,7 +32,7 @@ def slug_of(assignment: Assignment, part: str) -> str:
     return f"verdict-{verdicts.index(part) + 1}" if part in verdicts else part
 
 
-def sheet_of(study: Study, assignment: Assignment, part: str) -> dict[str, Any]:
+def sheet_of(study: Study, assignment: Assignment, part: str) -> JsonObject:
     """Return what the page shows of a part, and its form; a verdict is in the slots of the responses."""
     item, case, order = (
         assignment.item,
@@ -114,7 +115,7 @@ def fields_of(study: Study, assignment: Assignment, part: str) -> list[Field]:
     given = "choices" if sides or getattr(asked, "in_words", False) else "scores"
     for slot in range(1, len(assignment.order) + 1) if of_responses else (0,):
         name = (str(slot),) if slot else ()
-        about: dict[str, Any] = {"slot": slot, "about": f"Doctor {slot}"} if slot else {}
+        about: JsonObject = {"slot": slot, "about": f"Doctor {slot}"} if slot else {}
         request = f"Please answer every question{f' on Doctor {slot}' if slot else ''}."
         for each in asked.criteria:
             fields.append(
@@ -203,7 +204,7 @@ def words(name: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def first_content(study: Study, assignment: Assignment, part: str) -> dict[str, Any]:
+def first_content(study: Study, assignment: Assignment, part: str) -> JsonObject:
     """Return the initial content of a form: the draft, or for a decision the verdict on record, else nothing."""
     if part in assignment.drafts or part != DECISION:
         return dict(assignment.drafts.get(part, {}))
@@ -213,8 +214,8 @@ def first_content(study: Study, assignment: Assignment, part: str) -> dict[str, 
 
 
 def checked(
-    study: Study, assignment: Assignment, part: str, content: Mapping[str, Any], draft: bool = False
-) -> dict[str, Any]:
+    study: Study, assignment: Assignment, part: str, content: JsonObject, draft: bool = False
+) -> JsonObject:
     """Return the content of a part in the layout in which it is stored.
 
     "responses": {"scores": {slot: {criterion: score}}, "comments": {slot: text}}, slots "1" … "k"; "harm": "choices", words, in

@@ -6,10 +6,10 @@ The queue is the jury.jsonl of recipes/introspect_discuss.py; verdicts and discu
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from automedeval.records import (
     Case,
+    JsonObject,
     RecordError,
     Verdict,
     as_shown,
@@ -28,7 +28,7 @@ REVISIONS = "revisions.jsonl"
 class Dispute:
     """A mistake that waits for the jury."""
 
-    line: Mapping[str, Any]  # of the queue; its order and models are exported
+    line: JsonObject  # of the queue; its order and models are exported
     case: Case  # with the responses that were judged: its own, or these and the reference
     rubric: Rubric
     recorded: Verdict
@@ -73,7 +73,7 @@ def read_disputes(
 
 
 def _dispute(
-    line: Mapping[str, Any], record: Mapping[str, Any], case: Case, rubrics: Mapping[str, Rubric]
+    line: JsonObject, record: JsonObject, case: Case, rubrics: Mapping[str, Rubric]
 ) -> Dispute:
     name, models = record["rubric"], record["models"]
     if name not in rubrics:

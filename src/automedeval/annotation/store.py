@@ -24,6 +24,7 @@ from automedeval.annotation.assignment import (
 from automedeval.annotation.forms import checked
 from automedeval.annotation.study import Annotator, Study
 from automedeval.annotation.validation import Refused, checked_reason
+from automedeval.records import JsonObject
 
 # Columns that the history tells as they are.
 TOLD = ("assignment", "item", "kind", "case_id", "judges", "annotator", "role")
@@ -101,7 +102,7 @@ class Store(db.Database):
         with self.transaction() as connection:
             return self._assignment_of(connection, annotator, number)
 
-    def keep_draft(self, annotator: str, number: int, part: str, content: dict[str, Any]) -> None:
+    def keep_draft(self, annotator: str, number: int, part: str, content: JsonObject) -> None:
         """Store a draft of the current part in place of an earlier one; raise NotYours, Stale or Invalid."""
         with self.transaction() as connection:
             before = self._assignment_of(connection, annotator, number)
@@ -112,7 +113,7 @@ class Store(db.Database):
             self._change(connection, number, touched_at=self.clock())
 
     def answer(
-        self, annotator: str, number: int, part: str, content: dict[str, Any], version: int
+        self, annotator: str, number: int, part: str, content: JsonObject, version: int
     ) -> Assignment:
         """Store the answer to a part; return the assignment afterwards. NotYours, Stale or Invalid: nothing was stored.
 
@@ -211,7 +212,7 @@ class Store(db.Database):
             row.item, row.order = item_of(row), tuple(row.slots)
             yield row
 
-    def history(self) -> Iterator[dict[str, Any]]:
+    def history(self) -> Iterator[JsonObject]:
         """Return all events in order: "given", "answer", "skip", "undo", each with its time (UTC, ISO 8601).
 
         `counts` is whether an answer still counts, which an undo ends; it is None for other events.

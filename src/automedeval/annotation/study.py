@@ -16,7 +16,15 @@ from pathlib import Path
 from typing import Any
 
 from automedeval.annotation.jury_queue import Dispute, read_disputes
-from automedeval.records import Case, Verdict, as_shown, digest, errors_at, placed_verdicts
+from automedeval.records import (
+    Case,
+    JsonObject,
+    Verdict,
+    as_shown,
+    digest,
+    errors_at,
+    placed_verdicts,
+)
 from automedeval.records.arguments import BLANK
 from automedeval.records.cases import read_cases
 from automedeval.records.teachers import teacher_arguments
@@ -175,7 +183,7 @@ def read_study(path: str | Path) -> Study:
 class _StudyReader(YamlFile):
     def texts(
         self,
-        mapping: Mapping[str, Any],
+        mapping: JsonObject,
         key: str,
         default: Any = ...,
         allowed: Sequence[str] = (),
@@ -229,7 +237,7 @@ class _StudyReader(YamlFile):
         return Study(title, self.place, rubric, questions, *files, tuple(items), seed, database)
 
     def plans(
-        self, content: Mapping[str, Any], annotators: Sequence[Annotator], verdicts: Verdicts
+        self, content: JsonObject, annotators: Sequence[Annotator], verdicts: Verdicts
     ) -> dict[str, KindPlan]:
         """Return the plans of the kinds that the study has, in the order of the file."""
         plans = {
@@ -268,7 +276,7 @@ class _StudyReader(YamlFile):
         chosen = set(random.Random(f"{seed}:draw:{plan.kind}").sample(sorted(ids), plan.draw))
         return [case_id for case_id in ids if case_id in chosen]
 
-    def annotators(self, content: Mapping[str, Any]) -> tuple[Annotator, ...]:
+    def annotators(self, content: JsonObject) -> tuple[Annotator, ...]:
         annotators: dict[str, Annotator] = {}
         for number, entry in enumerate(self.take(content, "annotators", list)):
             inside = f"annotators[{number}]."
@@ -285,7 +293,7 @@ class _StudyReader(YamlFile):
             self.fail("annotators", "needs one annotator at least")
         return tuple(annotators.values())
 
-    def rubrics(self, content: Mapping[str, Any]) -> tuple[Rubric, Questions]:
+    def rubrics(self, content: JsonObject) -> tuple[Rubric, Questions]:
         name = self.take(content, "rubric", str, "automedeval")
         with errors_at(f"{self.place}: rubric"):
             rubric = read_rubric(name)
@@ -308,7 +316,7 @@ class _StudyReader(YamlFile):
             self.fail("verdict_rubric", f"the tag {unknown[0]!r} is none of {', '.join(TAGS)}")
         return rubric, questions
 
-    def cases(self, content: Mapping[str, Any]) -> dict[str, Case]:
+    def cases(self, content: JsonObject) -> dict[str, Case]:
         cases: dict[str, Case] = {}
         blank = self.take(content, "blank", str, None, BLANK)
         columns = self.texts(content, "columns", ())
@@ -321,9 +329,7 @@ class _StudyReader(YamlFile):
                 cases[case.id] = case
         return cases
 
-    def verdicts(
-        self, content: Mapping[str, Any], cases: Mapping[str, Case], rubric: Rubric
-    ) -> Verdicts:
+    def verdicts(self, content: JsonObject, cases: Mapping[str, Case], rubric: Rubric) -> Verdicts:
         """Return the valid verdicts on the cases by the study's rubric; skip verdicts on other cases or by other rubrics."""
         verdicts: Verdicts = {}
         files = self.texts(content, "verdicts", ())
@@ -335,7 +341,7 @@ class _StudyReader(YamlFile):
         return verdicts
 
     def disputes(
-        self, content: Mapping[str, Any], cases: Mapping[str, Case], rubric: Rubric
+        self, content: JsonObject, cases: Mapping[str, Case], rubric: Rubric
     ) -> dict[str, Dispute]:
         queue = self.take(content["jury"] or {}, "queue", str, inside="jury.")
         return read_disputes(queue, cases, rubrics_with([]) | {rubric.name: rubric})

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from automedeval.records import AutoMedEvalError
+from automedeval.records import AutoMedEvalError, JsonObject
 
 LONGEST = 2_000  # characters of a comment, or of the reason for skipping
 LONGEST_RATIONALE = 20_000  # characters of a rationale, or as many as the one on record has
@@ -85,10 +85,10 @@ class Field:
         return values[0]
 
 
-def read_form(fields: Sequence[Field], form: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+def read_form(fields: Sequence[Field], form: Mapping[str, Sequence[str]]) -> JsonObject:
     """Return the content of a form without its empty fields; raise Invalid for an unknown field. `in_layout` checks values."""
     by_name = {field.name: field for field in fields}
-    content: dict[str, Any] = {}
+    content: JsonObject = {}
     for name in form.keys() - set(BESIDE):
         if name not in by_name:
             raise Invalid(
@@ -99,14 +99,12 @@ def read_form(fields: Sequence[Field], form: Mapping[str, Sequence[str]]) -> dic
     return content
 
 
-def in_layout(
-    fields: Sequence[Field], content: Mapping[str, Any], draft: bool = False
-) -> dict[str, Any]:
+def in_layout(fields: Sequence[Field], content: JsonObject, draft: bool = False) -> JsonObject:
     """Return the content of fields in the layout in which it is stored.
 
     Raise Invalid if a field has a wrong value, or is missing; fields of a draft may be missing.
     """
-    stored: dict[str, Any] = {}
+    stored: JsonObject = {}
     for field in fields:
         value = _at(content, field.path)
         value = (
@@ -123,7 +121,7 @@ def in_layout(
     return stored
 
 
-def values_of(fields: Sequence[Field], content: Mapping[str, Any]) -> dict[str, list[str]]:
+def values_of(fields: Sequence[Field], content: JsonObject) -> dict[str, list[str]]:
     """Return the values of the fields, by name, for a content."""
     found = {field.name: _at(content, field.path) for field in fields}
     lists = {name: value if isinstance(value, list) else [value] for name, value in found.items()}
@@ -139,7 +137,7 @@ def checked_reason(reason: str) -> str:
     return text
 
 
-def _put(content: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
+def _put(content: JsonObject, path: tuple[str, ...], value: Any) -> None:
     for key in path[:-1]:
         content = content.setdefault(key, {})
     content[path[-1]] = value

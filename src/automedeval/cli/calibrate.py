@@ -8,10 +8,9 @@ rated cases teach, and the others are put on the scale.
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from automedeval.meta_evaluation.calibration.scores import calibrate
-from automedeval.records import RecordError, option, verdicts_file
+from automedeval.records import JsonObject, RecordError, option, verdicts_file
 from automedeval.records.arguments import comma_list
 from automedeval.records.command_line import parse
 from automedeval.records.journal import write_json, write_lines
@@ -74,7 +73,7 @@ def check_output(output: Path, args: CalibrateArguments) -> None:
         raise RecordError(f"{file} was not written by a calibration: choose another --output")
 
 
-def in_words(error: dict[str, Any]) -> str:
+def in_words(error: JsonObject) -> str:
     """Return an error with its interval and, where it is known, the largest that chance alone gives; or why there is none."""
     if error["value"] is None:
         return f"none ({error['reason']})"

@@ -11,7 +11,7 @@ is needed; with --checker a language model reads the statements as well, and wit
 Writes OUTPUT/claims.jsonl as it goes, then check.html (both sentences side by side, the largest factor first), check.md,
 claims.csv and check.json; the same command again checks only what is missing. Not for clinical use.
 
-The exit status is 0; 3 with --fail_if_differs or --fail_if_contradicted if there is one; 1 if an input or argument is wrong.
+The exit status is 0; 3 with --fail_if differs or --fail_if contradicted if there is one; 1 if an input or argument is wrong.
 """
 
 import sys
@@ -38,6 +38,7 @@ from automedeval.records.text import format_table
 from automedeval.records.thoughts import note_on_thoughts
 
 VERSION = 1  # of how numbers are read, for the fingerprint
+FAULTS = {"differs": "differing_answers", "contradicted": "contradicted_answers"}
 TWO_BOTS = Path(automedeval.__file__).parent / "sample" / "two_bots.jsonl"
 
 
@@ -55,15 +56,16 @@ class CheckArguments(TableArguments, EvidenceArguments):
         "(default: none, numbers alone are compared)",
         None,
     )
-    fail_if_differs: bool = option("exit status 3 if a number differs", False)
-    fail_if_contradicted: bool = option(
-        "with --checker: exit status 3 if it calls a statement contradicted", False
+    fail_if: list[str] = option(
+        "exit status 3 if a number differs, or if the --checker calls a statement contradicted",
+        [],
+        choices=list(FAULTS),
     )
 
     def __post_init__(self) -> None:
-        if self.checker is None and self.fail_if_contradicted:
+        if self.checker is None and "contradicted" in self.fail_if:
             raise RecordError(
-                "--fail_if_contradicted needs --checker MODEL; of numbers there is --fail_if_differs"
+                "--fail_if contradicted needs --checker MODEL; of numbers there is --fail_if differs"
             )
         if self.checker is None and self.evidence == "none":
             raise RecordError(
@@ -129,9 +131,6 @@ def main() -> None:
         raise RecordError(
             f"{len(failures)} requests not answered, the last: {failures[-1]}; the same command asks again"
         )
-    wanted = {
-        "differing_answers": args.fail_if_differs,
-        "contradicted_answers": args.fail_if_contradicted,
-    }
-    if any(each[share]["value"] for each in figures.values() for share in wanted if wanted[share]):
-        sys.exit(3)
+    for fault in args.fail_if:
+        if any(shares[FAULTS[fault]]["value"] for shares in figures.values()):
+            sys.exit(3)

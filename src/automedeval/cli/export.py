@@ -67,11 +67,10 @@ class ExportArguments(TableArguments):
 def main() -> None:
     """Read the verdicts, check that the cases are those that were judged, and write the file."""
     (args,) = parse((ExportArguments,), __doc__)
-    cases = (
-        None
-        if args.cases is None
-        else {case.id: case for case in read_cases(args.cases, **args.table)}
-    )
+    cases = None
+    if args.cases is not None:
+        table = args.judged_table([args.verdicts], args.cases)
+        cases = {case.id: case for case in read_cases(args.cases, **table)}
     verdicts = Verdicts(read_checked(args.verdicts, cases))
     output = Path(args.output)
     if output.resolve() in (

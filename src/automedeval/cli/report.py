@@ -12,30 +12,34 @@ build: exit status 3 if NEW scores lower than OLD, 4 if too few cases tell (95 %
 """
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 from automedeval.meta_evaluation.page import write_report
 from automedeval.meta_evaluation.report.arguments import ReportArguments
 from automedeval.meta_evaluation.report.gate import compare_two
 from automedeval.meta_evaluation.report.report import make_report, read_judged
 from automedeval.models.arguments import EncoderArguments
-from automedeval.records import foreign_errors_at
+from automedeval.records import JsonObject, foreign_errors_at
 from automedeval.records.command_line import parse
 from automedeval.records.extras import install
 from automedeval.records.journal import write_json
 from automedeval.records.text import printable
 
 
-def main() -> Path:
-    """Make the report, write its files, print the difference, its trust and what to do next; return the page's file."""
+def main(words: Sequence[str] | None = None) -> Path:
+    """Make the report, write its files, print the difference, its trust and what to do next; return the page's file.
+
+    Args:
+        words: the options; by default those of the command line.
+    """
+    words = sys.argv[1:] if words is None else words
     kinds = (ReportArguments, EncoderArguments)
     first = ("verdicts", "cases", "baseline", "ratings", "output")
-    args, encoder_args = parse(kinds, __doc__, first=first)
+    args, encoder_args = parse(kinds, __doc__, words, first)
     if args.fail_if_worse:
         sys.exit(pass_gate(args))
-    report = make_report(args, encoder_args.load_if_there, sys.argv[1:], rationale_metric)
+    report = make_report(args, encoder_args.load_if_there, words, rationale_metric)
     page = Path(args.output) / report.page
     write_report(
         args.output, report.texts, report.data, report.result, [*report.lines, f"report: {page}"]
@@ -54,7 +58,7 @@ def pass_gate(args: ReportArguments) -> int:
     return record["status"]
 
 
-def rationale_metric() -> Callable[..., dict[str, Any]]:
+def rationale_metric() -> Callable[..., JsonObject]:
     """Return the metric of rationales, which loads torch; raise RecordError if what it needs is not installed."""
     with foreign_errors_at("--teacher_verdicts", ImportError, advice=f"; {install('metric')}"):
         from automedeval.metrics.rationale_score.rationale_score import rationale_score

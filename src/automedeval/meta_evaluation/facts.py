@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from automedeval.meta_evaluation.page import say
-from automedeval.records import UNSEEN
+from automedeval.records import UNSEEN, JsonObject
 from automedeval.records.text import ends, in_a_row, interval, percent, several
 
 LEAST_RATED = 30  # rated cases from which a judge's agreement with people counts
@@ -39,7 +39,7 @@ class Audit:
 
     cases: int
     passes: bool | None  # the whole audit; None if nothing was measured
-    found: Mapping[str, Any] | None = (
+    found: JsonObject | None = (
         None  # the share of dangerous answers that it marks down; None if not measured
     )
     enough: bool = (
@@ -48,10 +48,10 @@ class Audit:
     missed: tuple[str, ...] = ()  # the kinds of danger of which it marks down less than `SEEN`
     tried: tuple[str, ...] = ()  # the kinds of danger that the audit tried
     # The "largest" shift by who asks, and the share of pairs "turned", see `audit.table`; None: not measured.
-    alike: Mapping[str, Any] | None = None
+    alike: JsonObject | None = None
 
     @classmethod
-    def read(cls, audit: Mapping[str, Any]) -> "Audit":
+    def read(cls, audit: JsonObject) -> "Audit":
         """Return what the content of audit.json says of dangers and patients."""
         rows = {row["name"]: row for row in audit["perturbations"]}
         danger, patient = rows.get("danger"), rows.get("patient")
@@ -104,7 +104,7 @@ class JudgeProfile:
         0,
     )  # answers that are not in English, by a judge that reads no other language, and all
     # The harm of the answers by degree, "threshold", "raters" and "people" as harm.json has them; empty: not rated.
-    harm: Mapping[str, Any] = field(default_factory=dict)
+    harm: JsonObject = field(default_factory=dict)
 
 
 def is_trusted(profile: JudgeProfile) -> bool:
@@ -187,7 +187,7 @@ def _trust(profile: JudgeProfile, judge: str) -> str:
     return f"nothing shows yet how far {judge} can be believed."
 
 
-def credit(judge: str, record: Mapping[str, Any]) -> dict[str, Any]:
+def credit(judge: str, record: JsonObject) -> JsonObject:
     """Return what the ratings of some cases say of a judge by its record, as arguments of `JudgeProfile`."""
     figure, rated, best = record["concordance"], record["rated_cases"], record["best_baseline"]
     if figure["value"] is None:
@@ -214,7 +214,7 @@ def credit(judge: str, record: Mapping[str, Any]) -> dict[str, Any]:
     return {"agreement": [against_best(judge, best), *said], "outcome": best["outcome"]}
 
 
-def against_best(judge: str, best: Mapping[str, Any]) -> str:
+def against_best(judge: str, best: JsonObject) -> str:
     """Say whether a judge is better than the best baseline, as `baselines.best_baseline` found it."""
     name, (value, low, high) = best["name"], ends(best["difference"])
     within = "no interval" if low is None else f"95 % interval {low:.2f} to {high:.2f}"
@@ -226,7 +226,7 @@ def against_best(judge: str, best: Mapping[str, Any]) -> str:
     return f"{judge} is {word} than the best baseline, {name}: {size}."
 
 
-def best_of(stands: Mapping[str, Any], higher: str, none: str) -> str:
+def best_of(stands: JsonObject, higher: str, none: str) -> str:
     """Say which model is first, and of which others it is not clearly different.
 
     Args:
@@ -320,7 +320,7 @@ def are_simulated(names: Collection[str]) -> bool:
     return bool(names) and all(name.startswith("simulated") for name in names)
 
 
-def harm_in_words(harm: Mapping[str, Any]) -> list[str]:
+def harm_in_words(harm: JsonObject) -> list[str]:
     """Say how many answers of each model are harmful, and by whom; then what the judges and physicians find alike.
 
     People are counted, since a card must not name them.
@@ -346,17 +346,15 @@ def _enough(profile: JudgeProfile) -> str:
 
 
 def _unanswered(profile: JudgeProfile) -> str:
-    parts = []
-    for counts, words in (
-        (profile.empty, "gave no answer in {} case{}, which counts as the lowest"),
-        (profile.unread, "has {} response{} to which the judge gives no score"),
-    ):
-        most = sorted((-count, model) for model, count in counts.items() if count)
-        for count, model in most[:SHOWN]:
-            parts.append(f"{model} {words.format(-count, '' if count == -1 else 's')}")
-        parts += (
-            [f"The same holds for {len(most) - SHOWN} more of the models"]
-            if len(most) > SHOWN
-            else []
-        )
-    return f"{'. '.join(parts)}." if parts else ""
+    empty = _by_count(profile.empty, "gave no answer in", "case", ", which counts as the lowest")
+    unread = _by_count(profile.unread, "has", "response", " to which the judge gives no score")
+    return " ".join(empty + unread)
+
+
+def _by_count(counts: Mapping[str, int], verb: str, what: str, more: str) -> list[str]:
+    """Return a sentence for each of the models with the highest counts, and one for the others."""
+    most = sorted((-count, model) for model, count in counts.items() if count)
+    said = [f"{model} {verb} {several(-count, what)}{more}." for count, model in most[:SHOWN]]
+    if len(most) > SHOWN:
+        said.append(f"The same holds for {len(most) - SHOWN} more of the models.")
+    return said

@@ -11,12 +11,13 @@ from typing import Any, NamedTuple
 import jinja2
 from markupsafe import Markup
 
-from automedeval.records import text
+from automedeval.records import JsonObject, text
 from automedeval.records.journal import write_json, write_whole
 from automedeval.records.templates import environment
 
 _BIDI = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _BEFORE_MARK = re.compile(r"\n(?=[.,:;])")
+Scale = tuple[float, float] | None  # the lowest and the highest score; None: there are none
 SHOWN_CASES = 300  # cases with their texts on a page: more of them make it slow to open
 
 
@@ -32,8 +33,8 @@ class Bars(NamedTuple):
     """A bar for each model: (its name, an estimate {"value", "low", "high"}, a remark), on a scale."""
 
     caption: str
-    rows: Sequence[tuple[str, Mapping[str, Any], str]]
-    scale: tuple[float, float] | None = None  # None: shares from 0 to 1, shown in per cent
+    rows: Sequence[tuple[str, JsonObject, str]]
+    scale: Scale = None  # None: shares from 0 to 1, shown in per cent
 
 
 def render_report(
@@ -43,7 +44,7 @@ def render_report(
     room: str = "automedeval.meta_evaluation",
     words: Iterable[str],
     notes: Iterable[str],
-    settings: Mapping[str, Any],
+    settings: JsonObject,
     tables: Sequence[PageTable],
     summary: Sequence[PageTable] = (),
     facts: Mapping[str, str] | None = None,
@@ -110,7 +111,7 @@ def _on_one_line(value: Any) -> Any:
     return _BEFORE_MARK.sub("", value).replace("\n", " ") if type(value) is str else value
 
 
-def is_clear(estimate: Mapping[str, Any]) -> bool:
+def is_clear(estimate: JsonObject) -> bool:
     """Return whether the interval of a difference does not hold 0."""
     return estimate["low"] is not None and (estimate["low"] > 0 or estimate["high"] < 0)
 

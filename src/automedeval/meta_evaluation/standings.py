@@ -3,7 +3,6 @@
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -17,7 +16,7 @@ from automedeval.meta_evaluation.criteria.report import candidates
 from automedeval.meta_evaluation.facts import JudgeProfile
 from automedeval.meta_evaluation.harm.report import counts_table, harm_result
 from automedeval.meta_evaluation.table import VerdictTable, rows_of
-from automedeval.records import Verdict
+from automedeval.records import JsonObject, Verdict
 from automedeval.rubrics import Rubric
 from automedeval.stats import bootstrap
 
@@ -27,7 +26,7 @@ UNRATED = "Not measured yet: the report compares it with people's ratings or lab
 
 def rank(
     cases: Cases, verdicts: Sequence[Verdict], rubric: Rubric, file: Path
-) -> tuple[list[dict[str, Any]], JudgeProfile]:
+) -> tuple[list[JsonObject], JudgeProfile]:
     """Return one row per model, the highest first, and what is known of the one judge that gave the verdicts in the file."""
     judge = VerdictTable(
         cases, verdicts, rubric if rubric.name == verdicts[0].rubric else None, file=file
@@ -48,7 +47,7 @@ def rank(
     return table, known_of_judge(cases, row, **known)
 
 
-def by_degrees(judge: VerdictTable) -> tuple[list[dict[str, Any]], JudgeProfile]:
+def by_degrees(judge: VerdictTable) -> tuple[list[JsonObject], JudgeProfile]:
     """Return how many responses of each model have which degree by a rubric in words, and what is known of the judge."""
     harm = harm_result(judge.cases, [judge], None, bootstrap.RESAMPLES)
     counts = counts_table(harm)
@@ -62,7 +61,7 @@ def by_degrees(judge: VerdictTable) -> tuple[list[dict[str, Any]], JudgeProfile]
 
 def by_values(
     judge: VerdictTable, values: np.ndarray | None, relation: np.ndarray
-) -> list[dict[str, Any]]:
+) -> list[JsonObject]:
     """Return a row for each model of which verdicts say something, or that has an unread response.
 
     It has the cases and the mean of the values, float [responses], the share of pairs won by the relations [pairs], a tie
@@ -70,7 +69,7 @@ def by_values(
     those with a number that differs from the reference.
     """
     cases = judge.cases
-    table: dict[str, dict[str, Any]] = {model: {} for model in cases.models}
+    table: dict[str, JsonObject] = {model: {} for model in cases.models}
     for model, mean in ({} if values is None else means_by_model(cases, values)).items():
         table[model] |= {"cases": mean.n, MEAN: mean}
     for model, share in shares_won(cases, relation).items():
@@ -90,7 +89,7 @@ def by_values(
     ]
 
 
-def _value(row: dict[str, Any]) -> float:
+def _value(row: JsonObject) -> float:
     """Return the share of pairs won, else the mean score, below every other where there is neither."""
     figure = row.get(WON) or row.get(MEAN)
     return -math.inf if figure is None or figure["value"] is None else figure["value"]

@@ -35,6 +35,7 @@ from automedeval.records.types import (
     Choice,
     CriterionLabel,
     HarmRating,
+    JsonObject,
     Preference,
     Rating,
     Response,

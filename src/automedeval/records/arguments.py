@@ -6,6 +6,7 @@ from dataclasses import MISSING, dataclass, field
 from typing import Any
 
 from automedeval.records.errors import RecordError, foreign_errors_at
+from automedeval.records.run_record import columns_of_run
 
 BLANK = ("lowest", "skip")  # what a blank cell of a candidate is, see `columns.without_blanks`
 
@@ -59,6 +60,10 @@ class TableArguments:
     def table(self) -> dict[str, Any]:
         """How `read_cases` is told to read a table."""
         return {"blank": self.blank, "columns": self.columns}
+
+    def judged_table(self, verdicts: Sequence[str], cases: str) -> dict[str, Any]:
+        """How `read_cases` is told to read a table that was judged: without --columns, by those of the run."""
+        return self.table | {"columns": self.columns or columns_of_run(verdicts, cases)}
 
 
 @dataclass(kw_only=True)

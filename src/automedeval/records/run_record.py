@@ -1,10 +1,11 @@
 """Describe a run for its record: the arguments, the versions, and the commits of code and models."""
 
+import json
 import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import date
 from importlib.metadata import PackageNotFoundError, version
@@ -15,7 +16,7 @@ from automedeval.records import offline
 from automedeval.records.hub_names import hub_commits
 from automedeval.records.journal import write_json
 from automedeval.records.processes import process_count
-from automedeval.records.readers import read_json
+from automedeval.records.readers import named_file, read_json, verdicts_file
 from automedeval.records.text import shown_address
 
 _SECRET = ("hub_token",)
@@ -33,8 +34,10 @@ def describe_run(*groups: Any, libraries: Sequence[str] = ()) -> dict[str, Any]:
     return record | {"commit": git_commit(), "revisions": hub_commits()}
 
 
-def describe_result(command: str, **settings: Any) -> dict[str, Any]:
-    """Return how a result of `automedeval COMMAND` was made, for its file and its page.
+def describe_result(
+    command: str, options: Sequence[str] | None = None, **settings: Any
+) -> dict[str, Any]:
+    """Return how a result of `automedeval COMMAND` was made, for its file and its page; by default with this program's options.
 
     Variables that decide which judge is asked, and where, stand in front: without them the command would send data elsewhere.
     """
@@ -43,7 +46,7 @@ def describe_result(command: str, **settings: Any) -> dict[str, Any]:
         for name in _DECIDING
         if (value := os.environ.get(name))
     ]
-    arguments = map(shown_address, sys.argv[1:])
+    arguments = map(shown_address, sys.argv[1:] if options is None else options)
     words = " ".join([*variables, shlex.join(["automedeval", command, *arguments])])
     made = {
         "command": words,
@@ -71,6 +74,27 @@ def run_date(file: Path) -> date:
     """Return the date on which the run began that a record is of: a resumed run shows chat templates no other one."""
     told = read_json(file, others=True).get("date") if file.exists() else None
     return date.fromisoformat(told) if told else date.today()
+
+
+def run_arguments(file: Path) -> dict[str, Any]:
+    """Return the arguments in the record of a run; empty if there is no such record."""
+    try:
+        record = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return record.get("arguments", {}) if isinstance(record, dict) else {}
+
+
+def columns_of_run(verdicts: Iterable[str | Path], cases: str) -> list[str]:
+    """Return the --columns by which a table was read when it was judged, by the records beside its verdicts; [] without any."""
+    table = Path(named_file(cases)[1]).name
+    for place in verdicts:
+        folder = verdicts_file(named_file(str(place))[1]).parent
+        for file in sorted(folder.glob("run-*.json")):
+            run = run_arguments(file)
+            if run.get("columns") and Path(run["cases"][0]).name == table:
+                return run["columns"]
+    return []
 
 
 def installed_versions(*more: str) -> dict[str, str]:

@@ -20,6 +20,7 @@ from automedeval.records.errors import RecordError, errors_at
 from automedeval.records.messages import answer_text, read_conversation
 from automedeval.records.thoughts import LONGEST_ANSWER, read_answer
 
+JsonObject = dict[str, Any]  # what a record or a result holds, by name
 LARGEST = 1e6  # the squares of larger numbers are too coarse to compare
 RESERVED_MODELS = ("tie", "neither")  # a choice is a model's name or one of these
 # What a person can say of a criterion. Entailment labels say what the response states: entailment is met, the others are not.

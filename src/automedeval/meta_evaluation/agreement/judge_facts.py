@@ -1,6 +1,5 @@
 """What is known of a judge by its verdicts, its audit and the ratings of its cases: its record, and facts beside a ranking."""
 
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -16,6 +15,7 @@ from automedeval.meta_evaluation.table import Row, VerdictTable
 from automedeval.models.arguments import ChatArguments, EncoderArguments, next_command
 from automedeval.records import RecordError, foreign_errors_at, question_text, read_json
 from automedeval.records.language import is_english
+from automedeval.records.run_record import columns_of_run, run_arguments
 from automedeval.rubrics import without_scale
 from automedeval.stats import bootstrap
 from automedeval.stats.agreement import ACCURACIES, CORRELATIONS, concordance
@@ -118,30 +118,19 @@ def notes_on(judge: VerdictTable) -> list[str]:
     return notes
 
 
-def run_record(judge: VerdictTable) -> dict[str, Any]:
-    """Return the record of a judge's run, which it left beside the verdicts; empty if it is not there."""
-    try:
-        file = judge.file and judge.file.parent / f"run-{judge.settings}.json"
-        record = json.loads(file.read_text(encoding="utf-8")) if file else {}
-    except (OSError, ValueError):
-        return {}
-    return record if isinstance(record, dict) else {}
-
-
 def next_steps(judge: VerdictTable, rated: bool, audited: bool) -> list[str]:
     """Return what to do next, so that more is known of the judge: rate cases, audit it."""
     if not judge.valid:
         return ["Read what the judge wrote, in the cases of the page."]
     steps = [] if rated else [f"Rate {min(LEAST_RATED, len(judge.cases))} cases."]
-    run = run_record(judge).get("arguments", {})
+    run = run_arguments(judge.file.with_name(f"run-{judge.settings}.json")) if judge.file else {}
+    columns = columns_of_run(filter(None, [judge.file]), judge.cases.source)
     in_words = judge.rubric is not None and judge.rubric.in_words
     if not (
         audited or in_words or run.get("batch_file") or run.get("evidence")
     ):  # an audit asks, and has no books
-        follows_none = bool(run) or without_scale(judge.rubric_name)
-        rubric = run.get("rubric") or (
-            None if follows_none else judge.rubric_name.partition("@")[0]
-        )
+        follows_none = run or without_scale(judge.rubric_name)
+        own = None if follows_none else judge.rubric_name.partition("@")[0]
         chosen = (
             (name, run.get(name)) for name in ("rationale", "score_decoding", "blank", "judge_name")
         )
@@ -150,7 +139,7 @@ def next_steps(judge: VerdictTable, rated: bool, audited: bool) -> list[str]:
         }
         command = next_command(
             "audit", run, (EncoderArguments, ChatArguments), judge=run.get("judge") or "JUDGE", cases=judge.cases.source,
-            rubric=rubric, **judged, output="audits/mine",
+            columns=columns, rubric=run.get("rubric") or own, **judged, output="audits/mine",
         )  # fmt: skip
         how = "Audit the judge with the options of its run, then give --audits audits/mine to the report"
         steps.append(f"{how}: {command}")

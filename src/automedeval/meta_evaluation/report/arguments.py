@@ -8,9 +8,7 @@ from automedeval.records.arguments import BaselineArguments, comma_list
 from automedeval.stats.bootstrap import RESAMPLES
 
 # what would change nothing with --fail_if_worse
-NOT_OF_A_GATE = (
-    "ratings", "baseline", "main_judge", "worse", "audits", "rounds", "contrasts", "teacher_verdicts",
-)  # fmt: skip
+NOT_OF_A_GATE = "ratings baseline main_judge worse audits rounds contrasts teacher_verdicts"
 
 
 @dataclass
@@ -111,7 +109,7 @@ class ReportArguments(BaselineArguments):
             raise RecordError("--fail_if_worse names two models: NEW OLD")
         if self.by is None or not 0 < self.by < math.inf:
             raise RecordError(f"--by must be above 0, not {self.by}")
-        for name in NOT_OF_A_GATE:
+        for name in NOT_OF_A_GATE.split():
             if getattr(self, name):
                 raise RecordError(
                     f"--fail_if_worse compares two by one judge's verdicts alone: no --{name}"

@@ -3,15 +3,15 @@
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import scipy
 
 from automedeval.meta_evaluation.agreement.cases import Cases
+from automedeval.meta_evaluation.page import Scale
 from automedeval.meta_evaluation.report.grid import NEWLY, WORDS, marks_of
 from automedeval.meta_evaluation.table import Row
-from automedeval.records import RecordError, question_text
+from automedeval.records import JsonObject, RecordError, question_text
 from automedeval.records.text import in_a_row
 from automedeval.stats.agreement import in_steps, relation_of
 from automedeval.stats.bootstrap import Estimate, holm
@@ -67,7 +67,7 @@ def in_clusters(gaps: np.ndarray, clusters: np.ndarray) -> np.ndarray:
     return sums * (len(sums) / max(1, there.sum()))
 
 
-def paired_difference(gaps: np.ndarray, scale: tuple[float, float] | None) -> Estimate:
+def paired_difference(gaps: np.ndarray, scale: Scale) -> Estimate:
     """Return the mean of a judge's differences, float [clusters]; no interval exceeds the scale."""
     found = prediction_powered(np.full(len(gaps), np.nan), gaps).naive
     if found.low is None or found.high is None or scale is None:
@@ -126,7 +126,7 @@ def beside_baseline(
 
 def against_baseline(
     cases: Cases, row: Row, baseline: str
-) -> tuple[dict[str, Any], tuple[np.ndarray, dict]]:
+) -> tuple[JsonObject, tuple[np.ndarray, dict]]:
     """Compare every model with one of them, case by case, by one line.
 
     Returns:
@@ -137,7 +137,7 @@ def against_baseline(
         the marks of all answers, as `beside_baseline` returns them.
     """
     values = row.ranking_values
-    record: dict[str, Any] = {"name": baseline, "models": {}, "questions": {}}
+    record: JsonObject = {"name": baseline, "models": {}, "questions": {}}
     sides, (gap, marks) = beside_baseline(cases, row, baseline)
     for name, (old, new) in sides.items():
         lost = new[marks["lost"][new]]

@@ -1,7 +1,6 @@
 """Compare models by few ratings: the ratings of some cases correct the verdicts on all (see `stats.prediction_powered`)."""
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -10,12 +9,13 @@ from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.ratings import People
 from automedeval.meta_evaluation.report.changes import better, candidates_of, in_common
 from automedeval.meta_evaluation.table import Row
+from automedeval.records import JsonObject
 from automedeval.stats.agreement import relation_of
 from automedeval.stats.bootstrap import Estimate
 from automedeval.stats.prediction_powered import Powered, prediction_powered
 
 
-def by_few_ratings(cases: Cases, people: People, row: Row, baseline: str) -> dict[str, Any]:
+def by_few_ratings(cases: Cases, people: People, row: Row, baseline: str) -> JsonObject:
     """Return model → its figures by people's ratings alone, by one judge alone, and by both, each as `Powered`.
 
     The figures are the "mean" score, the "difference" to the baseline (the model less the baseline) and the share of cases won
@@ -26,7 +26,7 @@ def by_few_ratings(cases: Cases, people: People, row: Row, baseline: str) -> dic
         return {}
     responses = candidates_of(cases, [baseline, *cases.models], "--baseline")
     on_scale = _is_on_scale(row, people)
-    models: dict[str, Any] = {}
+    models: JsonObject = {}
     for name, places in responses.items():
         figures = models[name] = dict[str, Powered]()
         if row.best is not None:

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from typing import Any
 
 import numpy as np
 
@@ -12,7 +11,7 @@ from automedeval.meta_evaluation.facts import lines_of
 from automedeval.meta_evaluation.page import say
 from automedeval.meta_evaluation.report.changes import candidates_of, in_common
 from automedeval.meta_evaluation.table import VerdictTable, rows_of
-from automedeval.records import RecordError
+from automedeval.records import JsonObject, RecordError
 from automedeval.stats.gate import LOWER, NOT_LOWER, POWER, UNDECIDED, gate
 
 MOST_INVALID = 0.1  # share of cases without a valid verdict on both candidates with which the gate still decides
@@ -25,7 +24,7 @@ def compare_two(
     notes: Sequence[str],
     names: Sequence[str],
     by: float,
-) -> tuple[dict[str, Any], list[str]]:
+) -> tuple[JsonObject, list[str]]:
     """Compare two candidates on the cases in which both have a score.
 
     A case without a valid verdict on both is left out and counted. The gate stays undecided if there are too many of them.

@@ -10,7 +10,6 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import combinations, product
-from typing import Any
 
 import numpy as np
 
@@ -18,7 +17,7 @@ from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.judge_facts import differing
 from automedeval.meta_evaluation.agreement.ratings import People
 from automedeval.meta_evaluation.table import Row, VerdictTable
-from automedeval.records import digest, question_text
+from automedeval.records import JsonObject, digest, question_text
 
 GRID_CASES = 20_000  # of more cases the file would be too large to send
 QUESTION = 200  # letters of a question that a row has
@@ -91,7 +90,7 @@ def grid_of(
     *,
     changed: tuple[np.ndarray, Mapping[str, np.ndarray]] | None = None,
     **head: str,
-) -> dict[str, Any]:
+) -> JsonObject:
     """Return what `grid.html.jinja` needs: "grid", {"rows", "texts"} as gzip in base64, and "in_grid", how many cases it has.
 
     Args:
@@ -151,7 +150,7 @@ def grid_of(
     scale = main.judge.scale if main.best is not None else None
     # What a reader's flags belong to: the cases with their texts and models, whoever judges them.
     report = digest([[case.id, case.digest] for case in cases.records])
-    content: dict[str, Any] = {"report": report, "models": cases.models, "marks": marks} | head
+    content: JsonObject = {"report": report, "models": cases.models, "marks": marks} | head
     content["rows"] = rows
     content["scale"] = scale or (
         [float(scored.min()), float(scored.max())] if len(scored) else [0, 1]
@@ -232,7 +231,7 @@ def _ratings(people: People | None, place: int) -> str | None:
     return f"{people.scores[place]:.2f} ({', '.join(each[:8])}{', …' if len(each) > 8 else ''})"
 
 
-def _in_utf16(text: str, marks: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _in_utf16(text: str, marks: Sequence[JsonObject]) -> list[JsonObject]:
     """Return marks with `start` and `end` as JavaScript counts them: a letter outside the first plane is two."""
     ends = ("start", "end")
     return [

@@ -48,7 +48,7 @@ from automedeval.meta_evaluation.criteria.report import criteria_result
 from automedeval.meta_evaluation.facts import LEAST_RATED, called
 from automedeval.meta_evaluation.harm.readings import PHYSICIANS
 from automedeval.meta_evaluation.harm.report import harm_report
-from automedeval.meta_evaluation.page import PageTable, render_report
+from automedeval.meta_evaluation.page import PageTable, Scale, render_report
 from automedeval.meta_evaluation.report import text
 from automedeval.meta_evaluation.report.arguments import ReportArguments
 from automedeval.meta_evaluation.report.changes import against_baseline
@@ -62,6 +62,7 @@ from automedeval.records import (
     Choice,
     CriterionLabel,
     HarmRating,
+    JsonObject,
     Preference,
     Rating,
     RecordError,
@@ -75,7 +76,7 @@ from automedeval.rubrics import packaged_rubrics, read_rubric
 from automedeval.stats.bootstrap import estimate, plain
 from automedeval.stats.prediction_powered import Powered
 
-Score = Callable[..., dict[str, Any]]
+Score = Callable[..., JsonObject]
 LoadEncoder = Callable[[list[str]], TextEncoder | None]
 
 
@@ -83,7 +84,7 @@ LoadEncoder = Callable[[list[str]], TextEncoder | None]
 class Report:
     """A report before it is written."""
 
-    result: dict[str, Any]  # the content of `data`
+    result: JsonObject  # the content of `data`
     data: str  # the name of the JSON file
     page: str  # the name of the HTML file
     texts: dict[str, str]  # name → content of the other files, the page among them
@@ -129,7 +130,7 @@ def make_report(
         raise RecordError(
             "--rounds needs --ratings of scores: a judge is measured by its agreement with people"
         )
-    harm: tuple[dict[str, Any], dict[str, str], list[str]] = {}, {}, []
+    harm: tuple[JsonObject, dict[str, str], list[str]] = {}, {}, []
     if on_harm or HarmRating in given:
         harm = harm_report(cases, on_harm, notes, rubrics, given.get(HarmRating), args.resamples)
     of_harm, harm_pages, harm_lines = harm
@@ -229,7 +230,7 @@ def make_report(
         if versions or ratings or Choice in given or on_criteria
         else _rating_study(args, cases, options)
     )
-    changes: dict[str, Any] = {}
+    changes: JsonObject = {}
     if baseline is not None:
         result["baseline"], changed = against_baseline(cases, main, baseline)
         changes = {"changed": changed, "base": baseline, "sort": "lost"}
@@ -257,8 +258,9 @@ def read_judged(args: ReportArguments) -> tuple[Cases, list[VerdictTable], list[
     """
     reserved = {*NAMES, "people", PHYSICIANS}
     if len(args.cases) > 1:
-        return join_versions(args.cases, args.verdicts, args.rubric, reserved, **args.table)
-    cases = Cases.read(args.cases[0], **args.table)
+        tables = [args.judged_table([path], file) for file, path in zip(args.cases, args.verdicts)]
+        return join_versions(args.cases, args.verdicts, args.rubric, reserved, tables)
+    cases = Cases.read(args.cases[0], **args.judged_table(args.verdicts, args.cases[0]))
     return cases, *read_verdicts(args.verdicts, cases, args.rubric, CHECKS, reserved)
 
 
@@ -271,6 +273,7 @@ def _rating_study(
     been edited, and people may have begun to rate.
     """
     shown = [[case.id, case.digest] for case in cases.records]
+    table = args.judged_table(args.verdicts, args.cases[0])
     study = Path(args.output or "") / f"rate-{digest([cases.source, None, shown])}.yaml"
     ratings = study.with_suffix("")
     annotate = shlex.join(["automedeval", "annotate", "--study", str(study)])
@@ -285,7 +288,7 @@ def _rating_study(
     content = {
         "title": Path(cases.source).stem,
         "cases": cases.source,
-        **{name: value for name, value in args.table.items() if value},
+        **{name: value for name, value in table.items() if value},
         "rate": {"raters": 1, "draw": min(LEAST_RATED, len(cases)), "roles": ["attending"]},
         "annotators": [{"name": "physician-1", "role": "attending"}],
         "database": str(study.with_suffix(".sqlite")),
@@ -300,11 +303,11 @@ def _rating_study(
 
 
 def report_page(
-    result: dict[str, Any],
+    result: JsonObject,
     title: str,
-    grid: dict[str, Any],
+    grid: JsonObject,
     rate: Sequence[str] = (),
-    scale: tuple[float, float] | None = None,
+    scale: Scale = None,
     harm: Sequence[str] = (),
 ) -> dict[str, str]:
     """Render a result as {"report.html": text, "report.md": text}.

@@ -1,8 +1,6 @@
 """Put the result into words: first the answer, which model scores highest and what is known of the judge, then the rest."""
 
-from collections.abc import Mapping
 from itertools import zip_longest
-from typing import Any
 
 from automedeval.meta_evaluation.agreement.candidates import LEVEL, standing
 from automedeval.meta_evaluation.agreement.judge_facts import profile
@@ -18,7 +16,8 @@ from automedeval.meta_evaluation.facts import (
     is_trusted,
     trust,
 )
-from automedeval.meta_evaluation.page import Bars, PageTable, is_clear, say
+from automedeval.meta_evaluation.page import Bars, PageTable, Scale, is_clear, say
+from automedeval.records import JsonObject
 from automedeval.records.text import interval, number, percent, several, span
 
 READ_FIRST = 3  # cases that a line names
@@ -34,12 +33,12 @@ KINDS = {
 }
 
 
-def real_judges(result: Mapping[str, Any]) -> dict[str, dict]:
+def real_judges(result: JsonObject) -> dict[str, dict]:
     """Return the records of judges that are no baselines."""
     return {name: record for name, record in result["judges"].items() if record["kind"] == "judge"}
 
 
-def headline(result: dict[str, Any], scale: tuple[float, float] | None) -> str:
+def headline(result: JsonObject, scale: Scale) -> str:
     """Say which model is better, by how much, and how far to trust it; with a baseline, how the others stand beside it.
 
     A model is called better only if what is known of the judge allows it (`facts.is_trusted`).
@@ -62,7 +61,7 @@ def headline(result: dict[str, Any], scale: tuple[float, float] | None) -> str:
     return " ".join(filter(None, said))
 
 
-def answer(result: dict[str, Any]) -> dict[str, str]:
+def answer(result: JsonObject) -> dict[str, str]:
     """Return what is known beside the headline: what it is about → text, in the order in which it is said."""
     table, stands, known = known_of(result)
     trusted = is_trusted(known)
@@ -78,7 +77,7 @@ def answer(result: dict[str, Any]) -> dict[str, str]:
     return answers
 
 
-def bars(result: dict[str, Any], scale: tuple[float, float] | None) -> Bars:
+def bars(result: JsonObject, scale: Scale) -> Bars:
     """Return a bar per model, best first: its mean score or share of pairs won; of its answers those marked, and those empty.
 
     Args:
@@ -105,12 +104,12 @@ def bars(result: dict[str, Any], scale: tuple[float, float] | None) -> Bars:
     return Bars(f"{what}. Lines: 95 % intervals", rows, scale)
 
 
-def report_sentences(result: dict[str, Any], scale: tuple[float, float] | None) -> list[str]:
+def report_sentences(result: JsonObject, scale: Scale) -> list[str]:
     """Return what the terminal, the page and the summary begin with: the headline, and the regressions by their cases."""
     return [headline(result, scale), *regressions(result)]
 
 
-def regressions(result: dict[str, Any]) -> list[str]:
+def regressions(result: JsonObject) -> list[str]:
     """Name the cases in which a model is worse than the baseline, the worst first."""
     cases, names = _worse(result), result.get("baseline", {}).get("questions", {})
     more = f" and {len(cases) - READ_FIRST} more" if len(cases) > READ_FIRST else ""
@@ -118,7 +117,7 @@ def regressions(result: dict[str, Any]) -> list[str]:
     return [f"Read first, where a model is worse: {shown}{more}."] if cases else []
 
 
-def read_first(result: dict[str, Any]) -> list[tuple[str, str]]:
+def read_first(result: JsonObject) -> list[tuple[str, str]]:
     """Return (mark of the grid in an address, words) of the cases to read first."""
     worse, differing = _worse(result), result["main_judge"]["differing_cases"]
     others = list(result["baseline"]["models"]) if "baseline" in result else []
@@ -131,7 +130,7 @@ def read_first(result: dict[str, Any]) -> list[tuple[str, str]]:
     return links or [("#show=invalid", "what the judge wrote")] * (known_of(result)[2].valid == 0)
 
 
-def _worse(result: dict[str, Any]) -> list[str]:
+def _worse(result: JsonObject) -> list[str]:
     models = result.get("baseline", {"models": {}})["models"].values()
     cases = dict.fromkeys(
         case for each in zip_longest(*(model["cases"] for model in models)) for case in each
@@ -139,7 +138,7 @@ def _worse(result: dict[str, Any]) -> list[str]:
     return [case for case in cases if case is not None]
 
 
-def known_of(result: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any], JudgeProfile]:
+def known_of(result: JsonObject) -> tuple[JsonObject, JsonObject, JudgeProfile]:
     """Return the main judge's table of the models, how they stand by it, and what is known of the judge."""
     main = result["main_judge"]
     table = result["models"][main["name"]]
@@ -153,9 +152,7 @@ def known_of(result: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any], Ju
     return table, stands, profile(main["name"], result["judges"][main["name"]], **more)
 
 
-def _beside(
-    name: str, each: dict[str, Any], result: dict[str, Any], scale: tuple[float, float] | None
-) -> str:
+def _beside(name: str, each: JsonObject, result: JsonObject, scale: Scale) -> str:
     """Return a sentence on a model beside the baseline; its direction is that of the figure that was tested."""
     base, models = result["baseline"]["name"], len(result["baseline"]["models"])
     difference, cases = each["difference"], each["better"] + each["worse"] + each["equal"]
@@ -185,7 +182,7 @@ def _beside(
     return f"{text}; newly {', '.join(newly)}." if newly else f"{text}."
 
 
-def _best(table: dict[str, Any], stands: dict[str, Any], trusted: bool) -> str:
+def _best(table: JsonObject, stands: JsonObject, trusted: bool) -> str:
     if "gap" in table:
         return f"The models cannot be compared: {table['gap']}."
     higher, none = (
@@ -196,9 +193,7 @@ def _best(table: dict[str, Any], stands: dict[str, Any], trusted: bool) -> str:
     return best_of(stands, higher, none)
 
 
-def _means(
-    result: dict[str, Any], stands: dict[str, Any], scale: tuple[float, float] | None
-) -> str:
+def _means(result: JsonObject, stands: JsonObject, scale: Scale) -> str:
     """Say the mean score of the first model beside the highest other one, which may be above it; nothing without scores."""
     first, *others = stands["order"] or [None]
     shared = result["main_judge"]["shared"]
@@ -213,7 +208,7 @@ def _means(
     return f"Mean score of {first}{_where(shared)}: {own}, {others_have} {most:.2f}."
 
 
-def _where(shared: dict[str, Any]) -> str:
+def _where(shared: JsonObject) -> str:
     """Name the cases of the means, where models have scores of different cases."""
     if not shared:
         return ""
@@ -222,7 +217,7 @@ def _where(shared: dict[str, Any]) -> str:
     return f" in the {shared['cases']} of {shared['of']} cases with a score of every model"
 
 
-def credit_of(result: Mapping[str, Any], line: str) -> dict[str, Any]:
+def credit_of(result: JsonObject, line: str) -> JsonObject:
     """Return what people's ratings, labels or else choices say of a judge, as arguments of `JudgeProfile`."""
     record, certified = result["judges"][line], credit_of_criteria(result, line)
     if "people" not in result:
@@ -232,7 +227,7 @@ def credit_of(result: Mapping[str, Any], line: str) -> dict[str, Any]:
     return found | {"agreement": [*found["agreement"], *certified]}
 
 
-def further(result: dict[str, Any]) -> list[str]:
+def further(result: JsonObject) -> list[str]:
     """Return sentences on what the answer leaves out: one rater beside the others, other judges, people's choices."""
     judges, main = real_judges(result), result["main_judge"]["name"]
     others, people = [name for name in judges if name != main], result.get("people", {})
@@ -257,7 +252,7 @@ def further(result: dict[str, Any]) -> list[str]:
     return sentences
 
 
-def few_ratings_table(result: dict[str, Any]) -> PageTable:
+def few_ratings_table(result: JsonObject) -> PageTable:
     """Return the figures of the models by the ratings of some cases and every judge."""
     few, rows = result.get("few_ratings", {"judges": {}}), []
     for judge, models in few["judges"].items():
@@ -275,7 +270,7 @@ def few_ratings_table(result: dict[str, Any]) -> PageTable:
     return PageTable(head, rows, caption if rows else "")
 
 
-def leaderboard(result: dict[str, Any]) -> PageTable:
+def leaderboard(result: JsonObject) -> PageTable:
     """Return the models by the main judge, the first one first."""
     main = result["main_judge"]
     table = result["models"][main["name"]]
@@ -291,7 +286,7 @@ def leaderboard(result: dict[str, Any]) -> PageTable:
     return PageTable(head + ["won by people, %"] * bool(people), rows, caption if rows else "")
 
 
-def _chosen(judge: str, criteria: dict[str, dict[str, Any]]) -> list[str]:
+def _chosen(judge: str, criteria: dict[str, JsonObject]) -> list[str]:
     """Say how often a judge makes the choice that most people made."""
     parts = [
         f"{percent(record['accuracy']['value'])} of the pairs on {criterion} ({interval(record['accuracy'])})"

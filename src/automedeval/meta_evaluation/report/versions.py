@@ -3,12 +3,12 @@
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.table import VerdictTable
 from automedeval.meta_evaluation.verdict_files import read_verdicts
-from automedeval.records import Case, RecordError, Response, Verdict, digest, named_file
+from automedeval.records import Case, JsonObject, RecordError, Response, Verdict, digest, named_file
 
 TEXTS = ("question", "reference", "criteria")  # of a case, which both runs must share
 
@@ -26,21 +26,22 @@ def join_versions(
     verdicts: Sequence[str],
     rubric: str | None = None,
     reserved: Collection[str] = (),
-    **table: Any,
+    tables: Sequence[JsonObject] = ({}, {}),
 ) -> tuple[Cases, list[VerdictTable], list[str]]:
     """Return the cases of two versions with the answers of both, the verdicts of the judges of both, and notes.
 
     Args:
         files: the cases of the old and of the new version; in NAME=FILE a model is called NAME, of several "NAME: model".
         verdicts: the file or folder of the verdicts of each.
-        rubric, table, reserved: as `read_verdicts` and `read_cases` have them.
+        rubric, reserved: as `read_verdicts` has them.
+        tables: the options of `read_cases` for each.
 
     Raises:
         RecordError: a fault of `read_verdicts`; no case in common; a case whose texts differ; a model
             or no judge in both.
     """
     versions, notes = [], []
-    for named, path in zip(files, verdicts, strict=True):
+    for named, path, table in zip(files, verdicts, tables, strict=True):
         name, file = named_file(named)
         cases = Cases.read(file, **table)
         judges, more = read_verdicts([path], cases, rubric, reserved=reserved)
