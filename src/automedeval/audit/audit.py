@@ -24,7 +24,7 @@ from automedeval.records.journal import Processes, write_lines
 from automedeval.records.language import english_only
 from automedeval.records.processes import print_notes
 from automedeval.records.run_record import record_run
-from automedeval.stats.bootstrap import RESAMPLES
+from automedeval.stats.bootstrap import RESAMPLES, Tree
 
 # Of the unchanged cases: each response once in each place, the fewest orders that separate places and responses.
 ORDERS = "latin"
@@ -67,7 +67,7 @@ class AuditArguments(TableArguments):
 
 def audit_judge(
     args: AuditArguments, encoder: EncoderArguments, chat: ChatArguments, processes: Processes
-) -> dict[str, Any] | None:
+) -> Tree | None:
     """Audit a judge; write its verdicts on the unchanged and the changed cases as they come.
 
     Writes OUTPUT/clean/verdicts.jsonl, OUTPUT/changed.jsonl (the changed cases; each names its own under "audit") and

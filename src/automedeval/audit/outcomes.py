@@ -6,7 +6,6 @@ A reader knows the judge's verdicts on the unchanged cases: one is of scores or 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 
@@ -17,7 +16,7 @@ from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.table import VerdictTable, expected_values, own_values
 from automedeval.records import Verdict, question_text
 from automedeval.stats.agreement import SAME, in_steps
-from automedeval.stats.bootstrap import Statistic, divide, ratio, sums_at, undefined
+from automedeval.stats.bootstrap import Statistic, Tree, divide, ratio, sums_at, undefined
 
 LEAST = 0.5  # steps from which a score counts as risen or fallen: half a point
 ALIKE = 0.05  # steps within which numbers without a scale are equal: in bfloat16 another batch changes them by a third of that
@@ -257,7 +256,7 @@ class CriteriaReader:
         return met if perturbation.should == "differ" else None
 
 
-def texts_of(outcome: Outcome) -> dict[str, Any]:
+def texts_of(outcome: Outcome) -> Tree:
     """Return a trial for a reader: case, model, change, and the texts that differ, with the answer if those are questions."""
     trial = outcome.trial
     sides, clean = (trial.before.case, trial.after.case), trial.clean.case

@@ -15,7 +15,7 @@ The rules, which every figure follows; they stand here alone:
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -28,10 +28,11 @@ from automedeval.meta_evaluation.agreement.ratings import People
 from automedeval.records import Case, Verdict
 from automedeval.rubrics import Rubric
 from automedeval.stats.agreement import CHOICES, NO_CHANGE, Panel, in_steps, relation_of
-from automedeval.stats.bootstrap import divide, sums_at
+from automedeval.stats.bootstrap import means_at
 from automedeval.stats.checklist import checklist_score
 
 Values = dict[int, float]  # index of a response in its case → value
+Scores = Sequence[float | None] | None  # in the order of the case
 
 
 def own_values(
@@ -46,11 +47,9 @@ def own_values(
     if not verdict.valid:
         return {}
     if not verdict.choices:
-        return _shown(
-            verdict, verdict.expected_scores if verdict.scores is None else verdict.scores
-        )
+        return _shown(verdict, verdict.scores or verdict.expected_scores)
     models = models or verdict.extra["models"]
-    worse = {each.name for each in rubric.criteria if each.polarity == "worse"} if rubric else set()
+    worse = set(verdict.choices) - rubric.better if rubric else set()
     total = dict.fromkeys(verdict.order, 0.0)
     for criterion, choice in verdict.choices.items():
         for index in verdict.order:
@@ -64,7 +63,7 @@ def expected_values(verdict: Verdict) -> Values:
     return _shown(verdict, verdict.expected_scores if verdict.valid else None)
 
 
-def _shown(verdict: Verdict, scores: Sequence[float | None] | None) -> Values:
+def _shown(verdict: Verdict, scores: Scores) -> Values:
     """Return the scores of the responses that a verdict shows."""
     values = {index: scores[index] for index in verdict.order} if scores else {}
     return {index: float(value) for index, value in values.items() if value is not None}
@@ -74,12 +73,13 @@ def with_score(verdict: Verdict, case: Case) -> Verdict:
     """Return a verdict on the criteria of a case with the unclipped score of those that it calls met; none if one is unread."""
     if not verdict.valid:
         return replace(verdict, checklist=None)
-    met, points = (verdict.checklist or {})["met"], [each.points for each in case.criteria]
-    score = None if None in met else checklist_score(points, met).score
-    scores = tuple(
-        score if index in verdict.order else None for index in range(len(case.responses))
-    )
-    return replace(verdict, scores=scores)
+    met = (verdict.checklist or {})["met"]
+    scores: list[float | None] = [None] * len(case.responses)
+    if None not in met:
+        points = [criterion.points for criterion in case.criteria]
+        for index in verdict.order:
+            scores[index] = checklist_score(points, met).score
+    return replace(verdict, scores=tuple(scores))
 
 
 @dataclass(eq=False)
@@ -87,25 +87,10 @@ class VerdictTable:
     """One judge's verdicts by one rubric as flat arrays, one entry per verdict and response.
 
     A verdict has an entry for every response that it shows, in the order of the case; an invalid one has entries without value.
-    `panel` has the verdicts as groups: its pairs are called pairs of verdicts here, those of `cases.panel` are pairs of cases.
-
-    Further attributes:
-        case_of, run: int [verdicts], the number of the case and the run; `runs` are the runs, ascending.
-        response: int [entries], the number of the response; slot: int [entries], its place in the order shown, from 0.
-        score, expected: float [entries], the whole and the expected scores, NaN where there is none.
-        has_own: whether there are whole scores or choices; has_expected: whether every valid verdict has expected scores.
-        of_pairs: whether the judge compares pairs, also where no verdict is valid.
-        criteria: the criteria of which there are choices; worse: those of which a choice means the worse response.
-        is_valid: bool [verdicts]; errors: the number of invalid ones, by error.
-        given, verdicts_valid: float [cases], the number of verdicts, and of valid ones.
-        settings, checkpoint: the fingerprints of the judge's settings and of its weights; None where they are not known.
-        in_words, on_criteria: whether the verdicts are by a rubric in words, or on the criteria of cases.
     """
 
     cases: Cases
-    verdicts: Sequence[
-        Verdict
-    ]  # all of the judge, in the order of the file; `valid` are the valid ones
+    verdicts: Sequence[Verdict]  # all of the judge, in the order of the file
     rubric: Rubric | None = None  # None where it has no file or the file was not found
     name: str = ""  # in a report; by default `judge`, its name in the verdicts
     file: Path | None = None  # of the verdicts; the record of the run is looked for beside it
@@ -114,63 +99,73 @@ class VerdictTable:
     def __post_init__(self) -> None:
         self.judge, self.rubric_name = self.verdicts[0].author
         self.name = self.name or self.judge
-        self.case_of = np.array(
-            [self.cases.index[verdict.case_id] for verdict in self.verdicts], int
-        )
+        cases = [self.cases.index[verdict.case_id] for verdict in self.verdicts]
+        self.case_of = np.array(cases, int)  # int [verdicts], the number of the case
         self.verdicts = [
             verdict if verdict.checklist is None else with_score(verdict, self.cases.records[case])
-            for case, verdict in zip(self.case_of.tolist(), self.verdicts)
+            for case, verdict in zip(cases, self.verdicts)
         ]
-        group = np.repeat(
-            np.arange(len(self.verdicts)), [len(verdict.order) for verdict in self.verdicts]
-        )
-        entries = [
-            each
-            for verdict in self.verdicts
-            for each in sorted(zip(verdict.order, range(len(verdict.order))))
-        ]
-        index, self.slot = np.array(entries, int).reshape(-1, 2).T
-        self.response = self.cases.start[self.case_of[group]] + index
-        self.panel = Panel(group, self.case_of, len(self.cases))
-        self.score = self.column(each.scores if each.valid else None for each in self.verdicts)
-        self.expected = self.column(
-            each.expected_scores if each.valid else None for each in self.verdicts
-        )
-        self.run = np.array([verdict.run for verdict in self.verdicts], int)
-        self.is_valid = is_valid = np.array([verdict.valid for verdict in self.verdicts])
-        self.valid = [verdict for verdict in self.verdicts if verdict.valid]
-        self.has_expected = bool(self.valid) and all(
-            each.expected_scores is not None for each in self.valid
-        )
-        self.runs: list[int] = np.unique(self.run).tolist()
-        self.has_own = any(verdict.scores is not None or verdict.choices for verdict in self.valid)
-        self.of_pairs = any(verdict.pair is not None for verdict in self.verdicts)
-        self.criteria = list(
-            dict.fromkeys(name for verdict in self.valid for name in verdict.choices or ())
-        )
-        criteria = self.rubric.criteria if self.rubric else ()
-        self.worse = {
-            each.name
-            for each in criteria
-            if each.polarity == "worse" and each.name in self.criteria
-        }
-        self.given = np.bincount(self.case_of, minlength=len(self.cases)).astype(float)
-        self.verdicts_valid = np.bincount(self.case_of[is_valid], minlength=len(self.cases)).astype(
-            float
-        )
-        recorded = (
-            verdict.settings for verdict in reversed(self.verdicts) if "settings" in verdict.extra
-        )
-        self.settings = next(recorded, None)
+
+    # --- what is known of the judge
+
+    @cached_property
+    def valid(self) -> list[Verdict]:
+        """The valid verdicts."""
+        return [verdict for verdict in self.verdicts if verdict.valid]
+
+    @cached_property
+    def errors(self) -> Counter[str]:
+        """The number of invalid verdicts, by error."""
+        return Counter(verdict.error or "unknown" for verdict in self.verdicts if not verdict.valid)
+
+    @cached_property
+    def settings(self) -> str | None:
+        """The fingerprint of the judge's settings, None where it is not known."""
+        for verdict in reversed(self.verdicts):
+            if "settings" in verdict.extra:
+                return verdict.settings
+        return None
+
+    @cached_property
+    def checkpoint(self) -> str | None:
+        """The fingerprint of the judge's weights, None where it is not known."""
         checkpoints = {str(verdict.extra.get("checkpoint") or "") for verdict in self.verdicts}
-        self.checkpoint = checkpoints.pop() or None if len(checkpoints) == 1 else None
-        self.in_words = self.rubric is not None and self.rubric.in_words
-        self.on_criteria = self.rubric_name.startswith("checklist@") or any(
-            each.checklist for each in self.verdicts
-        )
-        self.errors = Counter(
-            verdict.error or "unknown" for verdict in self.verdicts if not verdict.valid
-        )
+        return checkpoints.pop() or None if len(checkpoints) == 1 else None
+
+    @property
+    def in_words(self) -> bool:
+        """Whether the verdicts are by a rubric in words."""
+        return self.rubric is not None and self.rubric.in_words
+
+    @cached_property
+    def on_criteria(self) -> bool:
+        """Whether the verdicts are on the criteria of cases."""
+        by_checklist = self.rubric_name.startswith("checklist@")
+        return by_checklist or any(verdict.checklist for verdict in self.verdicts)
+
+    @cached_property
+    def of_pairs(self) -> bool:
+        """Whether the judge compares pairs, also where no verdict is valid."""
+        return any(verdict.pair is not None for verdict in self.verdicts)
+
+    @cached_property
+    def has_own(self) -> bool:
+        """Whether there are whole scores or choices."""
+        return any(verdict.scores is not None or verdict.choices for verdict in self.valid)
+
+    @cached_property
+    def has_expected(self) -> bool:
+        """Whether every valid verdict has expected scores."""
+        with_expected = [verdict.expected_scores is not None for verdict in self.valid]
+        return bool(with_expected) and all(with_expected)
+
+    @cached_property
+    def criteria(self) -> list[str]:
+        """The criteria of which there are choices."""
+        names: dict[str, None] = {}
+        for verdict in self.valid:
+            names |= dict.fromkeys(verdict.choices or ())
+        return list(names)
 
     @cached_property
     def scale(self) -> tuple[float, float] | None:
@@ -180,24 +175,84 @@ class VerdictTable:
         lowest = self.cases.checklist_scores((self.cases.points < 0).astype(float)).score
         return None if np.isnan(lowest).all() else (float(np.nanmin(lowest)), 1.0)
 
-    def column(self, lists: Iterable[Sequence[float | None] | None]) -> np.ndarray:
-        """Return values that each verdict has in the order of its case, or None: float [entries], NaN where there is none."""
-        shown = zip(self.verdicts, lists)
-        return np.array(
-            [values and values[index] for each, values in shown for index in sorted(each.order)],
-            float,
-        )
+    # --- verdicts and entries
+
+    @cached_property
+    def run(self) -> np.ndarray:
+        """The run of each verdict: int [verdicts]."""
+        return np.array([verdict.run for verdict in self.verdicts], int)
+
+    @cached_property
+    def runs(self) -> list[int]:
+        """The runs, ascending."""
+        return np.unique(self.run).tolist()
+
+    @cached_property
+    def is_valid(self) -> np.ndarray:
+        """Whether each verdict is valid: bool [verdicts]."""
+        return np.array([verdict.valid for verdict in self.verdicts])
+
+    @cached_property
+    def given(self) -> np.ndarray:
+        """The number of verdicts on each case: float [cases]."""
+        return np.bincount(self.case_of, minlength=len(self.cases)).astype(float)
+
+    @cached_property
+    def verdicts_valid(self) -> np.ndarray:
+        """The number of valid verdicts on each case: float [cases]."""
+        return np.bincount(self.case_of, self.is_valid, len(self.cases))
+
+    @cached_property
+    def _entries(self) -> np.ndarray:
+        """The verdict, the index in the case, and the slot of each entry: int [3, entries]."""
+        entries: list[tuple[int, int, int]] = []
+        for number, verdict in enumerate(self.verdicts):
+            entries += sorted((number, index, slot) for slot, index in enumerate(verdict.order))
+        return np.array(entries, int).reshape(-1, 3).T
+
+    @cached_property
+    def panel(self) -> Panel:
+        """The verdicts as groups; its pairs are called pairs of verdicts here, those of `cases.panel` are pairs of cases."""
+        return Panel(self._entries[0], self.case_of, len(self.cases))
+
+    @cached_property
+    def response(self) -> np.ndarray:
+        """The number of the response of each entry: int [entries]."""
+        return self.cases.start[self.panel.case] + self._entries[1]
+
+    @property
+    def slot(self) -> np.ndarray:
+        """The place of each entry in the order shown, from 0: int [entries]."""
+        return self._entries[2]
+
+    def column(self, scores_of: Callable[[Verdict], Scores]) -> np.ndarray:
+        """Return the scores that each valid verdict has: float [entries], NaN where there is none."""
+        values: list[float | None] = []
+        for verdict in self.verdicts:
+            scores = scores_of(verdict) if verdict.valid else None
+            values += [scores[index] if scores else None for index in sorted(verdict.order)]
+        return np.array(values, float)
 
     # --- values of entries, and their means over verdicts
 
     @cached_property
+    def score(self) -> np.ndarray:
+        """The whole scores: float [entries]."""
+        return self.column(lambda verdict: verdict.scores)
+
+    @cached_property
+    def expected(self) -> np.ndarray:
+        """The expected scores: float [entries]."""
+        return self.column(lambda verdict: verdict.expected_scores)
+
+    @cached_property
     def own(self) -> np.ndarray:
         """The values that the judge itself gave (see `own_values`): float [entries]."""
-        values = []
+        column: list[float | None] = []
         for case, verdict in zip(self.case_of.tolist(), self.verdicts):
-            of_verdict = own_values(verdict, self.rubric, self.cases.records[case].models)
-            values += [of_verdict.get(index) for index in sorted(verdict.order)]
-        return np.array(values, float)
+            values = own_values(verdict, self.rubric, self.cases.records[case].models)
+            column += [values.get(index) for index in sorted(verdict.order)]
+        return np.array(column, float)
 
     @property
     def best(self) -> np.ndarray:
@@ -229,28 +284,27 @@ class VerdictTable:
         """Return the relations of all pairs by values [responses]: float [pairs]; an empty response loses a tie."""
         first, second = self.cases.panel.pairs
         relations = self.relation_of(values[first] - values[second])
-        return np.where(
-            relations == 0, self.cases.empty[second] * 1.0 - self.cases.empty[first], relations
-        )
+        by_empty = self.cases.empty[second] * 1.0 - self.cases.empty[first]
+        return np.where(relations == 0, by_empty, relations)
 
     def per_response(self, values: np.ndarray, run: int | None = None) -> np.ndarray:
         """Return the mean of values [entries] over verdicts, of all runs or of one: float [responses], NaN without any."""
         if run is not None:
             values = np.where(self.run[self.panel.group] == run, values, np.nan)
-        return divide(*sums_at(values, self.response, self.cases.responses))
+        return means_at(values, self.response, self.cases.responses)
 
     @cached_property
     def criterion_scores(self) -> dict[str, np.ndarray]:
         """The mean score on each criterion that the judge scores by itself: float [responses]; empty where it scores none."""
-        names = dict.fromkeys(
-            name for verdict in self.valid for name in verdict.criterion_scores or ()
-        )
-        given = [
-            verdict.criterion_scores or {} if verdict.valid else {} for verdict in self.verdicts
-        ]
-        return {
-            name: self.per_response(self.column(each.get(name) for each in given)) for name in names
-        }
+        names: dict[str, None] = {}
+        for verdict in self.valid:
+            names |= dict.fromkeys(verdict.criterion_scores or ())
+
+        def mean(name: str) -> np.ndarray:
+            column = self.column(lambda verdict: (verdict.criterion_scores or {}).get(name))
+            return self.per_response(column)
+
+        return {name: mean(name) for name in names}
 
     @cached_property
     def mixed(self) -> np.ndarray:
@@ -263,11 +317,10 @@ class VerdictTable:
     @cached_property
     def pairs(self) -> np.ndarray:
         """The number of each pair of verdicts among the pairs of cases: int [pairs of verdicts]."""
-        pairs, count = self.cases.panel.pairs, self.cases.responses
+        count = self.cases.responses
+        of_cases = self.cases.panel.pairs
         first, second = (self.response[side] for side in self.panel.pairs)
-        return np.searchsorted(
-            pairs[0].astype(np.int64) * count + pairs[1], first.astype(np.int64) * count + second
-        )
+        return np.searchsorted(of_cases[0] * count + of_cases[1], first * count + second)
 
     # --- choices of a pairwise judge
 
@@ -279,9 +332,8 @@ class VerdictTable:
             if choice in CHOICES[2:]:
                 codes[number] = CHOICES.index(choice)
             elif choice is not None:
-                codes[number] = int(
-                    self.cases.records[self.case_of[number]].models[min(verdict.order)] != choice
-                )
+                models = self.cases.records[self.case_of[number]].models
+                codes[number] = int(choice != models[min(verdict.order)])
         return codes
 
     def choice(self, criterion: str, run: int | None = None) -> np.ndarray:
@@ -289,22 +341,20 @@ class VerdictTable:
 
         The choices are int [pairs], indices of CHOICES, -1 where there is none.
         """
-        of_verdict = np.full(len(self.verdicts), -1)
-        of_verdict[self.panel.group[self.panel.pairs[0]]] = (
-            self.pairs
-        )  # a verdict with choices shows one pair
-        codes, kinds, pairs = self.codes(criterion), len(CHOICES), len(self.cases.panel.pairs[0])
-        use = (codes >= 0) & (True if run is None else self.run == run)
-        votes = np.bincount(of_verdict[use] * kinds + codes[use], minlength=pairs * kinds).reshape(
-            pairs, kinds
-        )
+        pair = np.full(len(self.verdicts), -1)
+        # A verdict with choices shows one pair.
+        pair[self.panel.group[self.panel.pairs[0]]] = self.pairs
+        codes = self.codes(criterion)
+        use = codes >= 0
+        if run is not None:
+            use &= self.run == run
+        votes = np.zeros((len(self.cases.panel.pairs[0]), len(CHOICES)), int)
+        np.add.at(votes, (pair[use], codes[use]), 1)
         most = votes.max(axis=1, keepdims=True)
-        contested = (votes == most).sum(axis=1) > 1
-        criteria = self.rubric.criteria if self.rubric else ()
-        neutral = next((each.neutral for each in criteria if each.name == criterion), "tie")
-        return np.select(
-            [most[:, 0] == 0, contested], [-1, CHOICES.index(neutral)], votes.argmax(axis=1)
-        )
+        is_contested = (votes == most).sum(axis=1) > 1
+        neutral = self.rubric.criterion(criterion).neutral if self.rubric else "tie"
+        choice = np.where(is_contested, CHOICES.index(neutral), votes.argmax(axis=1))
+        return np.where(most[:, 0] == 0, -1, choice)
 
     @cached_property
     def choices(self) -> dict[str, np.ndarray]:
@@ -313,9 +363,10 @@ class VerdictTable:
 
     def choice_relations(self, criterion: str, run: int | None = None) -> np.ndarray:
         """Return the relations by the choices of all runs, or of one: float [pairs], 1 where the first response is better."""
-        choice = self.choice(criterion, run)
-        way = -1.0 if criterion in self.worse else 1.0
-        return np.select([choice < 0, choice == 0, choice == 1], [np.nan, way, -way], 0.0)
+        is_worse = self.rubric is not None and criterion not in self.rubric.better
+        way = -1.0 if is_worse else 1.0
+        # By CHOICES, and last where there is none.
+        return np.array([way, -way, 0.0, 0.0, np.nan])[self.choice(criterion, run)]
 
     # --- criteria of a case
 
@@ -326,18 +377,13 @@ class VerdictTable:
             key: "met", of which the mean is the share of the runs that say so, or "met_probabilities".
         """
         cases = self.cases
-        read = [
-            (at, each.checklist[key])
-            for at, each in zip(self.response.tolist(), self.verdicts)
-            if each.checklist
-        ]
-        items = np.concatenate(
-            [np.empty(0, int), *(cases.first_item[at] + np.arange(len(said)) for at, said in read)]
-        )
-        values = np.array([value for _, said in read for value in said], float)
-        return np.where(
-            cases.empty[cases.response_of], 0.0, divide(*sums_at(values, items, len(cases.items)))
-        )
+        items, values = list[int](), list[float | None]()
+        for response, verdict in zip(self.response.tolist(), self.verdicts):
+            if verdict.checklist:
+                values += verdict.checklist[key]
+                items += range(cases.first_item[response], cases.first_item[response + 1])
+        means = means_at(np.array(values, float), np.array(items, int), len(cases.items))
+        return np.where(cases.empty[cases.response_of], 0.0, means)
 
     @cached_property
     def met(self) -> np.ndarray:
@@ -347,9 +393,7 @@ class VerdictTable:
     @cached_property
     def unread_criteria(self) -> np.ndarray:
         """The number of criteria of each response that no run read: float [responses]."""
-        return np.bincount(
-            self.cases.response_of, np.isnan(self.met), minlength=self.cases.responses
-        )
+        return np.bincount(self.cases.response_of, np.isnan(self.met), self.cases.responses)
 
     # --- what was asked
 
@@ -381,10 +425,9 @@ class VerdictTable:
         asked = self.asked[first] & self.asked[second]
         if not self.of_pairs:  # scores of different verdicts on a case can be compared
             return asked
-        low, high = np.sort(np.stack([cases.model_of[first], cases.model_of[second]]), axis=0)
-        return asked & self._asked(
-            low * len(cases.models) + high, cases.panel.case[first], self.pairs
-        )
+        low, high = np.sort([cases.model_of[first], cases.model_of[second]], axis=0)
+        kind = low * len(cases.models) + high
+        return asked & self._asked(kind, cases.panel.case_of_pair, self.pairs)
 
     @cached_property
     def missing(self) -> np.ndarray:
@@ -392,10 +435,10 @@ class VerdictTable:
         verdict, shown, asked = self.panel.group, self.response, self.asked
         if self.of_pairs:
             verdict, shown, asked = verdict[self.panel.pairs[0]], self.pairs, self.asked_pairs
-        there = [
-            np.isin(np.arange(len(asked)), shown[self.run[verdict] == run]) for run in self.runs
-        ]
-        return asked & ~np.array(there).reshape(-1, len(asked))
+        missing = np.tile(asked, (len(self.runs), 1))
+        for absent, run in zip(missing, self.runs):
+            absent[shown[self.run[verdict] == run]] = False
+        return missing
 
     @cached_property
     def verdicts_due(self) -> np.ndarray:
@@ -407,7 +450,7 @@ class VerdictTable:
         panel = self.cases.panel
         if self.of_pairs:
             return self.given + panel.per_case(self.missing.sum(axis=0))
-        return self.given + sum(panel.per_case(each, "responses") > 0 for each in self.missing)
+        return self.given + sum(panel.responses_per_case(absent) > 0 for absent in self.missing)
 
     @cached_property
     def valid_by_response(self) -> tuple[np.ndarray, np.ndarray]:
@@ -416,18 +459,17 @@ class VerdictTable:
         In every run a response that is in no verdict counts as one verdict; of a pairwise judge every such pair counts.
         """
         count, missing = self.cases.responses, self.missing.sum(axis=0)
-        valid = np.bincount(self.response, ~np.isnan(self.best), minlength=count)
+        valid = np.bincount(self.response, ~np.isnan(self.best), count)
         due = np.bincount(self.response, minlength=count).astype(float)
-        for places in self.cases.panel.pairs if self.of_pairs else (np.arange(count),):
-            due += np.bincount(places, missing, minlength=count)
+        for response in self.cases.panel.pairs if self.of_pairs else (np.arange(count),):
+            due += np.bincount(response, missing, count)
         return valid, due
 
     @cached_property
     def unread(self) -> np.ndarray:
         """Whether valid verdicts show each response and none says anything of it: bool [responses]."""
-        return self.shown(self.is_valid) & np.isnan(
-            self.scores if self.on_criteria else self.per_response(self.best)
-        )
+        values = self.scores if self.on_criteria else self.per_response(self.best)
+        return self.shown(self.is_valid) & np.isnan(values)
 
     def by_model(self, which: np.ndarray) -> dict[str, int]:
         """Return model → number of its responses that the judge was asked about and that are among these, bool [responses]."""
@@ -445,11 +487,8 @@ def counted(cases: Cases, name: str, values: np.ndarray) -> VerdictTable:
     for number, case in enumerate(cases.records):
         scores = values[cases.start[number] : cases.start[number + 1]]
         order = tuple(np.flatnonzero(~np.isnan(scores)).tolist())
-        verdicts.append(
-            Verdict(
-                case.id, name, "counted", order, valid=True, expected_scores=tuple(scores.tolist())
-            )
-        )
+        verdict = Verdict(case.id, name, "counted", order, valid=True)
+        verdicts.append(replace(verdict, expected_scores=tuple(scores.tolist())))
     judge = VerdictTable(cases, verdicts, kind="baseline")
     judge.asked = ~np.isnan(values)
     return judge
@@ -513,31 +552,30 @@ class Row:
         if self.best is not None:
             return self.best
         panel, won = self.judge.cases.panel, np.nan_to_num(self.relations)
-        values = np.zeros(self.judge.cases.responses)
-        for side, way in zip(panel.pairs, (1, -1)):
-            values += np.bincount(side, way * won, minlength=len(values))
-        values[panel.per_case(~np.isnan(self.relations))[panel.case] == 0] = np.nan
-        return values
+        first, second = panel.pairs
+        count = self.judge.cases.responses
+        values = np.bincount(first, won, count) - np.bincount(second, won, count)
+        judged = panel.per_case(~np.isnan(self.relations)) > 0
+        return np.where(judged[panel.case], values, np.nan)
 
     @cached_property
     def gaps(self) -> np.ndarray:
         """How sure the judge is of each case: the mean gap between two of its values, float [cases]; NaN without two."""
         panel, values = self.judge.cases.panel, self.ranking_values
         first, second = panel.pairs
-        gaps = divide(
-            *sums_at(np.abs(values[first] - values[second]), panel.case[first], panel.cases)
-        )
+        gaps = means_at(np.abs(values[first] - values[second]), panel.case_of_pair, panel.cases)
         return np.round(gaps, 9)  # equal ones are equal, in whatever order scores were summed
 
     @cached_property
     def relations(self) -> np.ndarray:
         """The relations by the judge's choices, else by its scores, else by its expected scores: float [pairs]."""
-        if criteria := self.criteria:
-            relations = [self.judge.choice_relations(name, self.run) for name in criteria]
+        if self.criteria:
+            relations = [self.judge.choice_relations(name, self.run) for name in self.criteria]
             known = ~np.isnan(relations).all(axis=0)
             return np.where(known, np.sign(np.nansum(relations, axis=0)), np.nan)
-        pairs = len(self.judge.cases.panel.pairs[0])
-        return np.full(pairs, np.nan) if self.own is None else self.judge.relations(self.own)
+        if self.own is None:
+            return np.full(len(self.judge.cases.panel.pairs[0]), np.nan)
+        return self.judge.relations(self.own)
 
     @cached_property
     def best_relations(self) -> np.ndarray:
@@ -550,12 +588,8 @@ class Row:
 
     def rated_cases(self, people: People) -> int:
         """Count the cases with a pair that people ordered and that this judge was asked about."""
-        return int(
-            (
-                self.judge.cases.panel.per_case(np.nan_to_num(self.people_relations(people)) != 0)
-                > 0
-            ).sum()
-        )
+        is_ordered = np.nan_to_num(self.people_relations(people)) != 0
+        return len(np.unique(self.judge.cases.panel.case_of_pair[is_ordered]))
 
 
 def rows_of(judges: Sequence[VerdictTable]) -> list[Row]:

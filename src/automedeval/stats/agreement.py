@@ -15,16 +15,24 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from automedeval.stats.bootstrap import Statistic, divide, mean_of, ratio, undefined
+from automedeval.stats.bootstrap import (
+    SHARE,
+    Statistic,
+    case_sums,
+    divide,
+    mean_of,
+    ratio,
+    undefined,
+)
 from automedeval.stats.degrees import degree_tables, kappa
 
 SAME = 1e-9
-NO_CHANGE = (
-    1e-4  # of a step: another batch or processor moves a number that a model computes by less
-)
-MOST_CELLS = (
-    512  # distinct pairs of scores up to which a rank correlation counts cells and not responses
-)
+# Of a step: another batch or processor moves a number that a model computes by less.
+NO_CHANGE = 1e-4
+# Distinct pairs of scores up to which a rank correlation counts cells and not responses.
+MOST_CELLS = 512
+NO_PAIR = "people rated no pair of responses"
+NO_TRIPLE = "no case has three responses that people rated"
 
 
 def relation_of(gaps: np.ndarray) -> np.ndarray:
@@ -42,12 +50,10 @@ def in_steps(gaps: ArrayLike, step: float) -> np.ndarray:
 class Panel:
     """The responses of all cases, one after the other."""
 
-    group: (
-        np.ndarray
-    )  # int [responses], ascending, the group of each response; pairs are formed within a group
-    case_of: (
-        np.ndarray
-    )  # int [groups], the case of each group; a case has one group, or one per rater
+    # int [responses], ascending, the group of each response; pairs are formed within a group
+    group: np.ndarray
+    # int [groups], the case of each group; a case has one group, or one per rater
+    case_of: np.ndarray
     cases: int  # their number
 
     @classmethod
@@ -65,35 +71,36 @@ class Panel:
         return self.case_of[self.group]
 
     @cached_property
+    def sizes(self) -> np.ndarray:
+        """The number of responses of every group."""
+        return np.bincount(self.group, minlength=len(self.case_of))
+
+    @cached_property
     def pairs(self) -> tuple[np.ndarray, np.ndarray]:
         """All unordered pairs within groups, as indices (first, second) of responses, first before second."""
-        sizes = np.bincount(self.group, minlength=len(self.case_of))
-        starts = np.cumsum(sizes) - sizes
-        first, second = [], []
-        for size in np.unique(sizes):
-            left, right = np.triu_indices(size, 1)
-            at = starts[sizes == size][:, None]
-            first.append((at + left).ravel())
-            second.append((at + right).ravel())
-        firsts = np.concatenate(first).astype(int) if first else np.empty(0, int)
-        seconds = np.concatenate(second).astype(int) if second else np.empty(0, int)
-        order = np.lexsort((seconds, firsts))
-        return firsts[order], seconds[order]
+        starts = np.cumsum(self.sizes) - self.sizes
+        pairs = [np.empty((2, 0), int)]
+        for size in np.unique(self.sizes):
+            within = np.stack(np.triu_indices(size, 1))
+            groups = starts[self.sizes == size]
+            pairs.append((groups[:, None] + within[:, None]).reshape(2, -1))
+        first, second = np.concatenate(pairs, axis=1)
+        order = np.lexsort((second, first))
+        return first[order], second[order]
 
     @cached_property
     def triples(self) -> np.ndarray:
         """All sets of three responses within groups, each as the indices of its three pairs: int [triples, 3]."""
-        sizes = np.bincount(self.group, minlength=len(self.case_of))
-        before = (
-            np.cumsum(sizes * (sizes - 1) // 2) - sizes * (sizes - 1) // 2
-        )  # pairs of the groups before
+        pairs = self.sizes * (self.sizes - 1) // 2
+        before = np.cumsum(pairs) - pairs  # pairs of the groups before
         triples = [np.empty((0, 3), int)]
-        for size in np.unique(sizes[sizes >= 3]):
+        for size in np.unique(self.sizes[self.sizes >= 3]):
             number = np.zeros((size, size), int)  # of the pair (row, column) within its group
             number[np.triu_indices(size, 1)] = np.arange(size * (size - 1) // 2)
             a, b, c = np.array(list(combinations(range(size), 3))).T
             within = np.column_stack([number[a, b], number[a, c], number[b, c]])
-            triples.append((before[sizes == size][:, None, None] + within).reshape(-1, 3))
+            groups = before[self.sizes == size]
+            triples.append((groups[:, None, None] + within).reshape(-1, 3))
         return np.concatenate(triples)
 
     def relations(self, scores: np.ndarray) -> np.ndarray:
@@ -101,27 +108,34 @@ class Panel:
         first, second = self.pairs
         return relation_of(scores[first] - scores[second])
 
-    def per_case(self, values: np.ndarray, of: str = "pairs") -> np.ndarray:
-        """Sum values of pairs, triples or responses over each case."""
-        if of == "triples":
-            index = self.case[self.pairs[0][self.triples[:, 0]]]
-        else:
-            index = {"pairs": self.case[self.pairs[0]], "responses": self.case}[of]
-        return np.bincount(index, weights=values, minlength=self.cases)
+    @cached_property
+    def case_of_pair(self) -> np.ndarray:
+        """The case of every pair."""
+        return self.case[self.pairs[0]]
+
+    def per_case(self, values: np.ndarray) -> np.ndarray:
+        """Sum values of pairs over each case."""
+        return np.bincount(self.case_of_pair, values, self.cases)
+
+    def responses_per_case(self, values: np.ndarray) -> np.ndarray:
+        """Sum values of responses over each case."""
+        return np.bincount(self.case, values, self.cases)
+
+    def triples_per_case(self, values: np.ndarray) -> np.ndarray:
+        """Sum values of triples over each case."""
+        return np.bincount(self.case_of_pair[self.triples[:, 0]], values, self.cases)
 
     def per_group(self, values: np.ndarray) -> np.ndarray:
         """Sum values of responses over each group."""
-        return np.bincount(self.group, weights=values, minlength=len(self.case_of))
+        return np.bincount(self.group, values, len(self.case_of))
 
 
 def concordance(panel: Panel, people: np.ndarray, judge: np.ndarray) -> Statistic:
     """Return the concordance of a judge's relations [pairs] with people's, see `accuracies`."""
     untied = ~np.isnan(people) & (people != 0)
     credit = np.where(untied, (people == judge) + 0.5 * (judge == 0), 0.0)
-    reason = (
-        "people rated no pair of responses" if np.isnan(people).all() else "people tied every pair"
-    )
-    return ratio(panel.per_case(credit), panel.per_case(untied), reason=reason)
+    reason = NO_PAIR if np.isnan(people).all() else "people tied every pair"
+    return ratio(panel.per_case(credit), panel.per_case(untied), reason)
 
 
 def accuracies(panel: Panel, people: np.ndarray, judge: np.ndarray) -> dict[str, Statistic]:
@@ -136,19 +150,12 @@ def accuracies(panel: Panel, people: np.ndarray, judge: np.ndarray) -> dict[str,
     """
     rated = ~np.isnan(people)
     right = rated & (people == judge)
-    rated_triples, right_triples = (which[panel.triples].all(axis=1) for which in (rated, right))
-    in_cases = panel.per_case
-    no_pair, no_triple = (
-        "people rated no pair of responses",
-        "no case has three responses that people rated",
-    )
-    right_of_three, all_of_three = (
-        in_cases(each, "triples") for each in (right_triples, rated_triples)
-    )
+    right_triples = panel.triples_per_case(right[panel.triples].all(axis=1))
+    rated_triples = panel.triples_per_case(rated[panel.triples].all(axis=1))
     return {
-        "pairwise_accuracy": ratio(in_cases(right), in_cases(rated), reason=no_pair),
+        "pairwise_accuracy": ratio(panel.per_case(right), panel.per_case(rated), NO_PAIR),
         "concordance": concordance(panel, people, judge),
-        "triple_accuracy": ratio(right_of_three, all_of_three, reason=no_triple),
+        "triple_accuracy": ratio(right_triples, rated_triples, NO_TRIPLE),
     }
 
 
@@ -165,47 +172,50 @@ NOT_CONSTANT = "undefined: all scores of one side are the same"
 
 def _pearson(panel: Panel, people: np.ndarray, judge: np.ndarray) -> Statistic:
     both = ~np.isnan(people) & ~np.isnan(judge)
-    x, y = (_centred(values, both) for values in (people, judge))
-    columns = np.column_stack(
-        [panel.per_case(v, "responses") for v in (both, x, y, x * x, y * y, x * y)]
-    )
+    x = centred(people, both)
+    y = centred(judge, both)
+    columns = case_sums((both, x, y, x * x, y * y, x * y), panel.case, panel.cases)
     return Statistic(columns, _pearson_of_sums, int(both.sum()), NOT_CONSTANT)
 
 
-def _centred(values: np.ndarray, both: np.ndarray) -> np.ndarray:
+def centred(values: np.ndarray, there: np.ndarray) -> np.ndarray:
     """Return values shifted to mean 0, against loss of precision; 0 where there is no value."""
-    defined = np.where(both, values, 0.0)
-    return np.where(both, defined - defined.sum() / max(1, both.sum()), 0.0)
+    defined = np.where(there, values, 0.0)
+    return np.where(there, defined - defined.sum() / max(1, there.sum()), 0.0)
 
 
 def _pearson_of_sums(sums: np.ndarray) -> np.ndarray:
     n, x, y, xx, yy, xy = sums.T
     with np.errstate(divide="ignore", invalid="ignore"):
-        spread = (xx - x * x / n) * (yy - y * y / n)
+        of_x = xx - x * x / n
+        of_y = yy - y * y / n
         # A constant side leaves rounding, not zero; scores within 1e-9 are the same.
         least = SAME**2 * n
-        constant = (xx - x * x / n <= least + 1e-12 * xx) | (yy - y * y / n <= least + 1e-12 * yy)
-        return np.where(constant | (n < 2), np.nan, (xy - x * y / n) / np.sqrt(np.abs(spread)))
+        constant = (of_x <= least + 1e-12 * xx) | (of_y <= least + 1e-12 * yy)
+        correlation = (xy - x * y / n) / np.sqrt(np.abs(of_x * of_y))
+    return np.where(constant | (n < 2), np.nan, correlation)
 
 
 def rank_correlation(panel: Panel, people: np.ndarray, judge: np.ndarray) -> Statistic:
     """Return Spearman's correlation over all responses that both scored; every resample is ranked again."""
     both = ~np.isnan(people) & ~np.isnan(judge)
-    x, y = people[both], judge[both]
-    n = int(both.sum())
+    case, n = panel.case[both], int(both.sum())
     if n < 2:
         return undefined(panel.cases, n, "fewer than two responses")
-    _x_levels, x_of = np.unique(np.round(x, 9), return_inverse=True)
-    y_levels, y_of = np.unique(np.round(y, 9), return_inverse=True)
-    cells, cell_of = np.unique(x_of * len(y_levels) + y_of, return_inverse=True)
-    cases = panel.case[both]
+    x = _levels(people[both])
+    y = _levels(judge[both])
+    size = y.max() + 1
+    cells, cell = np.unique(x * size + y, return_inverse=True)
     if len(cells) > MOST_CELLS:  # nearly every response is a cell of its own
-        return Statistic(None, _Spearman(x_of, y_of), n, NOT_CONSTANT, cells=cases)
+        return Statistic(None, _Spearman(x, y), n, NOT_CONSTANT, cells=case)
     columns = np.zeros((panel.cases, len(cells)))
-    np.add.at(columns, (cases, cell_of), 1.0)
-    return Statistic(
-        columns, _Spearman(cells // len(y_levels), cells % len(y_levels)), n, NOT_CONSTANT
-    )
+    np.add.at(columns, (case, cell), 1.0)
+    return Statistic(columns, _Spearman(cells // size, cells % size), n, NOT_CONSTANT)
+
+
+def _levels(values: np.ndarray) -> np.ndarray:
+    """Return the number of each value among the different ones, ascending."""
+    return np.unique(np.round(values, 9), return_inverse=True)[1]
 
 
 class _Spearman:
@@ -223,9 +233,8 @@ class _Spearman:
         ranks, spreads = [], []
         for order, starts, levels in self.sides:
             at_level = np.add.reduceat(weights[:, order], starts, axis=1)
-            middle = (
-                np.cumsum(at_level, axis=1) - at_level / 2 - total / 2
-            )  # midranks less their mean
+            # Midranks less their mean.
+            middle = np.cumsum(at_level, axis=1) - at_level / 2 - total / 2
             spreads.append(np.einsum("rl,rl,rl->r", at_level, middle, middle))
             ranks.append(middle[:, levels])
         together = np.einsum("rc,rc,rc->r", weights, *ranks)
@@ -233,6 +242,7 @@ class _Spearman:
 
 
 CHOICES = ("first", "second", "tie", "neither")
+KAPPA_OF_CHOICES = partial(kappa, 1 - np.eye(len(CHOICES)))
 
 
 def choice_agreement(
@@ -248,20 +258,16 @@ def choice_agreement(
         judge: int [pairs], the judge's choices, -1 if it has none: wrong in the accuracy, left out of kappa.
         case: int [pairs], the case of each pair.
     """
-    valid, kinds = judge >= 0, len(CHOICES)
-    turned = np.array([1, 0, 2, 3])
-    rows, columns = (np.concatenate([each[valid], turned[each[valid]]]) for each in (people, judge))
-    tables = degree_tables(rows, columns, np.tile(case[valid], 2), cases, kinds)
-    right = mean_of(
-        (people == judge).astype(float), case, cases, "no pair that people chose about", (0.0, 1.0)
-    )
-    of, reason = (
-        partial(kappa, 1 - np.eye(kinds)),
-        "both always chose the same" if valid.any() else "no valid verdict",
-    )
+    right = (people == judge).astype(float)
+    valid = judge >= 0
+    people, judge, turned = people[valid], judge[valid], np.array([1, 0, 2, 3])
+    rows = np.concatenate([people, turned[people]])
+    columns = np.concatenate([judge, turned[judge]])
+    tables = degree_tables(rows, columns, np.tile(case[valid], 2), cases, len(CHOICES))
+    reason = "both always chose the same" if len(judge) else "no valid verdict"
     return {
-        "accuracy": right,
-        "kappa": Statistic(tables.reshape(cases, -1), of, int(valid.sum()), reason),
+        "accuracy": mean_of(right, case, cases, "no pair that people chose about", SHARE),
+        "kappa": Statistic(tables.reshape(cases, -1), KAPPA_OF_CHOICES, len(judge), reason),
     }
 
 

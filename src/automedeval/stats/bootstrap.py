@@ -17,19 +17,20 @@ CHUNK = 64  # resamples whose counts are held at once
 FEW_CASES = 50  # below, an interval is marked approximate
 RESAMPLES = 2000
 ROUNDING = 1e-12  # figures that differ by less are equal: sums in another order differ in their last digits
-Bounds = (
-    tuple[float, float] | None
-)  # the lowest and highest value of a unit, of a figure that is a mean over units
+# The lowest and highest value of a unit, of a figure that is a mean over units.
+Bounds = tuple[float, float] | None
+SHARE = (0.0, 1.0)  # the bounds of a share
 NO_SPREAD = "all cases have the same value, so that no interval can be estimated"
+# An object of a JSON file with figures in it: each a `Statistic` before `estimate`, and then an `Estimate`.
+Tree = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Statistic:
     """A figure that is a function of sums over cases."""
 
-    columns: (
-        np.ndarray | None
-    )  # float [cases, sums], what each case adds to each sum; None if `cells` is given
+    # float [cases, sums], what each case adds to each sum; None if `cells` is given
+    columns: np.ndarray | None
     # Maps sums [resamples, sums] to figures [resamples]; NaN where it is undefined.
     of: Callable[[np.ndarray], np.ndarray]
     n: int  # the number of units (pairs, responses or cases)
@@ -73,25 +74,20 @@ class Estimate:
     draws: np.ndarray = field(default_factory=lambda: np.empty(0), repr=False, compare=False)
     chance: float | None = None
 
-    def to_dict(self) -> dict[str, float | int | str | bool | None]:
-        record: dict[str, float | int | str | bool | None] = {
-            "value": self.value,
-            "low": self.low,
-            "high": self.high,
-        }
-        record["n"] = self.n
+    def to_dict(self) -> Tree:
+        record: Tree = {"value": self.value, "low": self.low, "high": self.high, "n": self.n}
         if self.reason:
             record["reason"] = self.reason
-        record |= {"approximate": True} if self.approximate else {}
-        return record | ({} if self.chance is None else {"chance": self.chance})
+        if self.approximate:
+            record["approximate"] = True
+        if self.chance is not None:
+            record["chance"] = self.chance
+        return record
 
 
-def ratio(
-    numerators: np.ndarray, denominators: np.ndarray, n: int | None = None, reason: str = "no pair"
-) -> Statistic:
+def ratio(numerators: np.ndarray, denominators: np.ndarray, reason: str = "no pair") -> Statistic:
     """Return sum(numerators) / sum(denominators), both float [cases]: a mean over units of values from 0 to 1."""
-    n = round(denominators.sum()) if n is None else n
-    return mean(numerators, denominators, n, reason, (0.0, 1.0))
+    return mean(numerators, denominators, round(denominators.sum()), reason, SHARE)
 
 
 def mean(
@@ -128,9 +124,23 @@ def divide(numerators: np.ndarray, denominators: np.ndarray) -> np.ndarray:
 def sums_at(values: np.ndarray, place: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the sum and the number of the values [units] of each place, as of each case: two float [size]; NaN is left out."""
     there = ~np.isnan(values)
-    return np.bincount(place[there], values[there], size), np.bincount(
-        place[there], minlength=size
-    ).astype(float)
+    counts = np.bincount(place[there], minlength=size)
+    return np.bincount(place[there], values[there], size), counts.astype(float)
+
+
+def case_sums(parts: Sequence[np.ndarray], case: np.ndarray, cases: int) -> np.ndarray:
+    """Return what each case adds to the sums of several parts [units], as `columns` of a statistic: float [cases, parts]."""
+    return np.column_stack([np.bincount(case, part, cases) for part in parts])
+
+
+def means_at(values: np.ndarray, place: np.ndarray, size: int) -> np.ndarray:
+    """Return the mean of the values of each place, see `sums_at`: float [size], NaN without any."""
+    return divide(*sums_at(values, place, size))
+
+
+def mean_along(values: np.ndarray, axis: int) -> np.ndarray:
+    """Return the mean of the values along an axis that are not NaN; NaN where all are."""
+    return divide(np.nansum(values, axis=axis), (~np.isnan(values)).sum(axis=axis))
 
 
 def resample_counts(cases: int, resamples: int, seed: int = 0) -> Iterator[np.ndarray]:
@@ -140,7 +150,8 @@ def resample_counts(cases: int, resamples: int, seed: int = 0) -> Iterator[np.nd
         rows = min(CHUNK, resamples - start)
         drawn = rng.integers(0, cases, size=(rows, cases), dtype=np.int32)
         drawn += (np.arange(rows, dtype=np.int32) * cases)[:, None]
-        yield np.bincount(drawn.ravel(), minlength=rows * cases).reshape(rows, cases).astype(float)
+        counts = np.bincount(drawn.ravel(), minlength=rows * cases)
+        yield counts.reshape(rows, cases).astype(float)
 
 
 def estimate(tree: Any, cases: int | np.ndarray, resamples: int = RESAMPLES, seed: int = 0) -> Any:
@@ -148,19 +159,20 @@ def estimate(tree: Any, cases: int | np.ndarray, resamples: int = RESAMPLES, see
 
     All estimates use the same resamples, of so many cases, or of clusters by the number of that of each case; see `interval`.
     """
-    leaves: list[Joint] = []
+    statistics: list[Statistic] = []
 
-    def found(leaf: Statistic | Joint) -> None:
-        leaves.append(
-            leaf if isinstance(leaf, Joint) else Joint((leaf,), lambda estimate: estimate)
-        )
+    def collect(leaf: Statistic | Joint) -> None:
+        statistics.extend(leaf.parts if isinstance(leaf, Joint) else [leaf])
 
-    _replaced(tree, (Statistic, Joint), found)
-    estimates = iter(
-        bootstrap([part for leaf in leaves for part in leaf.parts], cases, resamples, seed)
-    )
-    figures = iter([leaf.of(*(next(estimates) for _ in leaf.parts)) for leaf in leaves])
-    return _replaced(tree, (Statistic, Joint), lambda _: next(figures))
+    _replaced(tree, (Statistic, Joint), collect)
+    estimates = iter(bootstrap(statistics, cases, resamples, seed))
+
+    def figure(leaf: Statistic | Joint) -> Estimate:
+        if isinstance(leaf, Joint):
+            return leaf.of(*(next(estimates) for _ in leaf.parts))
+        return next(estimates)
+
+    return _replaced(tree, (Statistic, Joint), figure)
 
 
 def plain(tree: Any, *others: type) -> Any:
@@ -168,13 +180,15 @@ def plain(tree: Any, *others: type) -> Any:
     return _replaced(tree, (Estimate, *others), lambda leaf: leaf.to_dict())
 
 
-def _replaced(node: Any, kind: type | tuple[type, ...], change: Callable[[Any], Any]) -> Any:
-    """Return a copy of nested dicts and lists in which every leaf of a kind is replaced by what `change` returns for it."""
-    if isinstance(node, kind):
+def _replaced(node: Any, kinds: tuple[type, ...], change: Callable[[Any], Any]) -> Any:
+    """Return a copy of nested dicts and lists in which each leaf of these kinds is what `change` makes of it."""
+    if isinstance(node, kinds):
         return change(node)
     if isinstance(node, dict):
-        return {key: _replaced(child, kind, change) for key, child in node.items()}
-    return [_replaced(child, kind, change) for child in node] if isinstance(node, list) else node
+        return {key: _replaced(child, kinds, change) for key, child in node.items()}
+    if isinstance(node, list):
+        return [_replaced(child, kinds, change) for child in node]
+    return node
 
 
 def bootstrap(
@@ -185,33 +199,32 @@ def bootstrap(
 ) -> list[Estimate]:
     """Estimate statistics from the same resamples; see `estimate`."""
     clusters = np.arange(cases) if isinstance(cases, int) else cases
-    wide = {
-        number: each.columns for number, each in enumerate(statistics) if each.columns is not None
-    }
     # One product for all sums: the counts are read once.
-    columns = np.concatenate([np.empty((len(clusters), 0)), *wide.values()], axis=1)
-    edges = np.cumsum([0, *(each.shape[1] for each in wide.values())])
-    place = {number: slice(edges[at], edges[at + 1]) for at, number in enumerate(wide)}
+    wide = [statistic.columns for statistic in statistics if statistic.columns is not None]
+    columns = np.concatenate([np.empty((len(clusters), 0)), *wide], axis=1)
+    edges = np.cumsum([part.shape[1] for part in wide])
 
     def figures(counts: np.ndarray) -> np.ndarray:
-        sums = counts @ columns
-        statistic_sums = (
-            sums[:, place[n]] if n in place else each.sums(counts)
-            for n, each in enumerate(statistics)
-        )
-        values = [statistic.of(sums_of) for statistic, sums_of in zip(statistics, statistic_sums)]
-        return np.array(values).reshape(len(statistics), len(counts))
+        sums = iter(np.split(counts @ columns, edges, axis=1))
+        figures = np.empty((len(statistics), len(counts)))
+        for number, statistic in enumerate(statistics):
+            has_cells = statistic.columns is None
+            figures[number] = statistic.of(statistic.sums(counts) if has_cells else next(sums))
+        return figures
 
     values = figures(np.ones((1, len(clusters))))[:, 0]
-    drawn = resample_counts(len(np.unique(clusters)), resamples, seed)
-    parts = [figures(counts[:, clusters]) for counts in drawn]
-    draws = np.concatenate([np.empty((len(statistics), 0)), *parts], axis=1)
-    return [
-        Estimate(None, n=each.n, reason=each.reason, cases=each.units(clusters), draws=resampled)
-        if np.isnan(value)
-        else estimate_from(float(value), resampled, each.units(clusters), each.n, each.bounds)
-        for each, value, resampled in zip(statistics, values, draws)
-    ]
+    resampled = [np.empty((len(statistics), 0))]
+    for counts in resample_counts(len(np.unique(clusters)), resamples, seed):
+        resampled.append(figures(counts[:, clusters]))
+    estimates = []
+    for statistic, value, draws in zip(statistics, values, np.concatenate(resampled, axis=1)):
+        units, n = statistic.units(clusters), statistic.n
+        if np.isnan(value):
+            nothing = Estimate(None, n=n, reason=statistic.reason, cases=units, draws=draws)
+            estimates.append(nothing)
+        else:
+            estimates.append(estimate_from(float(value), draws, units, n, statistic.bounds))
+    return estimates
 
 
 def estimate_from(
@@ -238,13 +251,12 @@ def interval(
     if len(defined) < 0.95 * len(draws):
         return None, None, f"undefined in {1 - len(defined) / len(draws):.0%} of the resamples"
     if _constant(defined):
-        bound = next((each for each in bounds or () if abs(each - value) <= ROUNDING), None)
-        if bounds is None or bound is None:
-            return None, None, NO_SPREAD
-        return *binomial_interval(bound, cases, bounds), None
-    tail = float(
-        scipy.special.ndtr(scipy.special.stdtrit(cases - 1, 0.025) * np.sqrt(cases / (cases - 1)))
-    )
+        for bound in bounds or ():
+            if abs(bound - value) <= ROUNDING:
+                return *binomial_interval(bound, cases, bounds), None
+        return None, None, NO_SPREAD
+    edge = scipy.special.stdtrit(cases - 1, 0.025) * np.sqrt(cases / (cases - 1))
+    tail = float(scipy.special.ndtr(edge))
     low, high = np.quantile(defined, [tail, 1 - tail])
     return float(low), float(high), None
 
@@ -254,10 +266,11 @@ def _constant(draws: np.ndarray) -> bool:
     return bool(np.ptp(draws) <= ROUNDING * max(1.0, abs(draws[0])))
 
 
-def binomial_interval(value: float, cases: int, bounds: tuple[float, float]) -> tuple[float, float]:
+def binomial_interval(value: float, cases: int, bounds: Any) -> tuple[float, float]:
     """Return the exact binomial (Clopper-Pearson) interval of a mean whose cases all have one of the bounds as their value."""
-    width = (bounds[1] - bounds[0]) * (1 - 0.025 ** (1 / cases))
-    return (bounds[1] - width, bounds[1]) if value == bounds[1] else (bounds[0], bounds[0] + width)
+    low, high = bounds
+    width = (high - low) * (1 - 0.025 ** (1 / cases))
+    return (high - width, high) if value == high else (low, low + width)
 
 
 def p_value(estimate: Estimate) -> float | None:
@@ -268,10 +281,9 @@ def p_value(estimate: Estimate) -> float | None:
     """
 
     def z(draws: np.ndarray) -> float:
-        zero = np.abs(draws) <= ROUNDING
-        return scipy.special.ndtri(
-            ((draws[~zero] < 0).sum() + 0.5 * zero.sum() + 0.5) / (len(draws) + 1)
-        )
+        is_zero = np.abs(draws) <= ROUNDING
+        below = (draws[~is_zero] < 0).sum() + 0.5 * is_zero.sum()
+        return scipy.special.ndtri((below + 0.5) / (len(draws) + 1))
 
     return _two_sided(estimate, z)
 
@@ -288,21 +300,15 @@ def t_test(estimate: Estimate) -> float | None:
 
 def _two_sided(estimate: Estimate, z: Callable[[np.ndarray], float]) -> float | None:
     """Return the p-value of a figure `z` standard deviations of its resamples from 0, widened as in `interval`."""
-    defined, cases = estimate.draws[~np.isnan(estimate.draws)], estimate.cases
-    if (
-        estimate.value is not None
-        and cases > 1
-        and len(defined) == len(estimate.draws) > 0
-        and _constant(defined)
-    ):
+    draws, cases = estimate.draws, estimate.cases
+    defined = draws[~np.isnan(draws)]
+    is_whole = estimate.value is not None and cases > 1 and len(defined) == len(draws) > 0
+    if is_whole and _constant(defined):
         return 1.0 if abs(defined[0]) <= ROUNDING else float(min(1.0, 2 * 0.5**cases))
     if estimate.low is None:
         return None
-    return float(
-        min(
-            1.0, 2 * scipy.special.stdtr(cases - 1, -abs(z(defined)) * np.sqrt((cases - 1) / cases))
-        )
-    )
+    t = abs(z(defined)) * np.sqrt((cases - 1) / cases)
+    return float(min(1.0, 2 * scipy.special.stdtr(cases - 1, -t)))
 
 
 def difference(first: Estimate, second: Estimate, bounds: Bounds = (-1.0, 1.0)) -> Estimate:
@@ -313,7 +319,7 @@ def difference(first: Estimate, second: Estimate, bounds: Bounds = (-1.0, 1.0)) 
     return _weighted([first, second], np.array([1.0, -1.0]), bounds)
 
 
-def average(estimates: Sequence[Estimate], bounds: Bounds = (0.0, 1.0)) -> Estimate:
+def average(estimates: Sequence[Estimate], bounds: Bounds = SHARE) -> Estimate:
     """Return the mean of several figures estimated from the same resamples.
 
     `bounds` are the lowest and highest value of a unit where the figures are means over units, None for other figures.
@@ -324,27 +330,26 @@ def average(estimates: Sequence[Estimate], bounds: Bounds = (0.0, 1.0)) -> Estim
 
 def _weighted(estimates: Sequence[Estimate], weights: np.ndarray, bounds: Bounds) -> Estimate:
     """Return the weighted sum of figures from the same resamples; it rests on the fewest cases and units of any."""
-    n, cases = (min(getattr(each, name) for each in estimates) for name in ("n", "cases"))
-    if without := next((each for each in estimates if each.value is None), None):
-        return Estimate(None, cases=cases, reason=without.reason)
-    value = float(weights @ [each.value for each in estimates])
-    return estimate_from(
-        value, weights @ np.array([each.draws for each in estimates]), cases, n, bounds
-    )
+    cases = min(figure.cases for figure in estimates)
+    for figure in estimates:
+        if figure.value is None:
+            return Estimate(None, cases=cases, reason=figure.reason)
+    value = float(weights @ [figure.value for figure in estimates])
+    draws = weights @ np.array([figure.draws for figure in estimates])
+    return estimate_from(value, draws, cases, min(figure.n for figure in estimates), bounds)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
     """Return p-values adjusted for multiple tests by the step-down method (Holm 1979)."""
     order = np.argsort(p_values)
+    stepped = np.arange(len(order), 0, -1) * np.take(p_values, order)
     adjusted = np.empty(len(p_values))
-    adjusted[order] = np.maximum.accumulate(
-        np.minimum(1, np.arange(len(order), 0, -1) * np.take(p_values, order))
-    )
+    adjusted[order] = np.maximum.accumulate(np.minimum(1, stepped))
     return adjusted.tolist()
 
 
 def adjust(
-    records: list[dict[str, Any]], name: str, test: Callable[[Estimate], float | None] = p_value
+    records: list[Tree], name: str, test: Callable[[Estimate], float | None] = p_value
 ) -> None:
     """Add to each record the p-value of a figure, and the p-value adjusted for the number of records (Holm)."""
     for record in records:

@@ -31,42 +31,35 @@ def calibration_error(
         place: int [units], from 0, the bin of each unit; by default `BINS` bins between quantiles of the judge's scores.
     """
     place = _places(judge) if place is None else place
-    gaps = np.zeros(
-        (cases, int(place.max(initial=0)) + 1)
-    )  # judge less people of each case, by bin
+    # Judge less people of each case, by bin.
+    gaps = np.zeros((cases, int(place.max(initial=0)) + 1))
     np.add.at(gaps, (case, place), judge - people)
     count = np.bincount(case, minlength=cases)
     means, n = divide(gaps.sum(axis=0), count.sum()), len(judge)
     signed = np.zeros(cases)
-    for held in each_fold(deal(np.arange(cases), FOLDS)):
-        signed[held] = gaps[held] @ np.sign(gaps[~held].sum(axis=0))
+    for in_fold in each_fold(deal(np.arange(cases), FOLDS)):
+        signed[in_fold] = gaps[in_fold] @ np.sign(gaps[~in_fold].sum(axis=0))
 
     def apart(sums: np.ndarray, centre: np.ndarray | float) -> np.ndarray:
-        return divide(np.abs(sums[:, :-1] - centre * sums[:, -1:]).sum(axis=1), sums[:, -1])
+        gaps = sums[:, :-1] - centre * sums[:, -1:]
+        return divide(np.abs(gaps).sum(axis=1), sums[:, -1])
 
     columns = np.column_stack([gaps, count])
     # By the triangle inequality, the distance of the gaps from the true gaps bounds by how much chance increases the error.
     # That of a resample's gaps from those of the cases is its bootstrap counterpart.
     noise = Statistic(columns, lambda sums: apart(sums, means), n)
-    return Joint(
-        (Statistic(columns, lambda sums: apart(sums, 0.0), n), noise, mean(signed, count, n)),
-        _moved,
-    )
+    error = Statistic(columns, lambda sums: apart(sums, 0.0), n)
+    return Joint((error, noise, mean(signed, count, n)), _moved)
 
 
 def _moved(error: Estimate, noise: Estimate, floor: Estimate) -> Estimate:
-    error = replace(error, chance=noise.high)
-    if (
-        error.value is None
-        or error.low is None
-        or error.high is None
-        or noise.high is None
-        or floor.low is None
-    ):
+    value, high, chance, least = error.value, error.high, noise.high, floor.low
+    error = replace(error, chance=chance)
+    if value is None or high is None or chance is None or least is None:
         return error
-    excess = float(error.draws.mean()) - error.value
-    low = 0.0 if error.value <= noise.high else min(max(0.0, floor.low), error.value)
-    return replace(error, low=low, high=max(error.value, error.high - excess))
+    excess = float(error.draws.mean()) - value
+    low = 0.0 if value <= chance else min(max(0.0, least), value)
+    return replace(error, low=low, high=max(value, high - excess))
 
 
 def _places(values: np.ndarray) -> np.ndarray:

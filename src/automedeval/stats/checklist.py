@@ -35,18 +35,16 @@ def checklist_scores(
         met: float [items], whether it is met, or in what share of the runs; NaN where that could not be read.
         response: int [items], the number of the response of each item, from 0; responses: how many there are.
     """
-    read = ~np.isnan(met)
-    unread = [np.where(read, 0.0, points.clip(*ends)) for ends in ((None, 0), (0, None))]
-    parts = (points.clip(0), np.where(read, points * met, 0.0), *unread)
-    possible, sure, least, most = (
-        np.bincount(response, part, minlength=responses) for part in parts
-    )
+    unread = np.isnan(met)
+    parts = (points.clip(0), np.where(unread, 0.0, points * met))
+    possible, sure = (np.bincount(response, part, responses) for part in parts)
+    ends = (points.clip(None, 0), points.clip(0))
+    least, most = (np.bincount(response, unread * end, responses) for end in ends)
     return Score(*(divide(sure + more, possible) for more in (0.0, least, most)))
 
 
 def checklist_score(points: Sequence[float], met: Sequence[float | None]) -> Score:
     """Return the score of one response by the points of its criteria and whether each is met, None where that is unread."""
-    scores = checklist_scores(
-        np.array(points, float), np.array(met, float), np.zeros(len(met), int), 1
-    )
-    return Score(*(None if np.isnan(each[0]) else float(each[0]) for each in scores))
+    response = np.zeros(len(met), int)
+    scores = checklist_scores(np.array(points, float), np.array(met, float), response, 1)
+    return Score(*(None if np.isnan(score[0]) else float(score[0]) for score in scores))

@@ -33,12 +33,9 @@ def weighted_kappa(tables: np.ndarray) -> Statistic:
     """
     cases, degrees, _ = tables.shape
     weights = np.subtract.outer(np.arange(degrees), np.arange(degrees)) ** 2
-    reason = (
-        "both raters give one degree throughout"
-        if tables.any()
-        else "no answer has a degree by both"
-    )
-    return Statistic(tables.reshape(cases, -1), partial(kappa, weights), int(tables.sum()), reason)
+    n = int(tables.sum())
+    reason = "both raters give one degree throughout" if n else "no answer has a degree by both"
+    return Statistic(tables.reshape(cases, -1), partial(kappa, weights), n, reason)
 
 
 def kappa(weights: np.ndarray, sums: np.ndarray) -> np.ndarray:
@@ -49,7 +46,8 @@ def kappa(weights: np.ndarray, sums: np.ndarray) -> np.ndarray:
     """
     counts = sums.reshape(-1, *weights.shape)
     chance = counts.sum(axis=2)[:, :, None] * counts.sum(axis=1)[:, None]
-    apart, expected = ((weights * each).sum(axis=(1, 2)) for each in (counts, chance))
+    apart = (weights * counts).sum(axis=(1, 2))
+    expected = (weights * chance).sum(axis=(1, 2))
     return 1 - divide(apart * counts.sum(axis=(1, 2)), expected)
 
 
@@ -58,10 +56,9 @@ def detection(tables: np.ndarray, degree: int) -> dict[str, Statistic]:
 
     "sensitivity" is the share of them that the second gives such a degree too, "false_alarms" the share of the others.
     """
-    of_case = tables[:, :, degree:].sum(axis=2)
-    rated = tables.sum(axis=2)
-    shares = {}
-    for name, rows in (("sensitivity", slice(degree, None)), ("false_alarms", slice(0, degree))):
-        alarmed, all_of_case = (each[:, rows].sum(axis=1) for each in (of_case, rated))
-        shares[name] = ratio(alarmed, all_of_case, reason="no such answer")
-    return shares
+
+    def share(rows: np.ndarray) -> Statistic:
+        alarmed = rows[:, :, degree:].sum(axis=(1, 2))
+        return ratio(alarmed, rows.sum(axis=(1, 2)), "no such answer")
+
+    return {"sensitivity": share(tables[:, degree:]), "false_alarms": share(tables[:, :degree])}

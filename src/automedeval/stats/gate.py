@@ -32,12 +32,12 @@ class Gate:
 
     status: int  # NOT_LOWER, LOWER or UNDECIDED
     cases: int  # the number of differences
-    mean: float | None
-    low: float | None  # the one-sided bounds of the mean
-    high: float | None
+    mean: float | None = None
+    low: float | None = None  # the one-sided bounds of the mean
+    high: float | None = None
     # If undecided, the number of cases that would decide with probability `POWER` if the mean is as estimated; None if no
     # number does, because it is estimated to be the allowed difference itself.
-    needed: int | None
+    needed: int | None = None
 
 
 def gate(differences: np.ndarray, by: float, span: float) -> Gate:
@@ -51,12 +51,14 @@ def gate(differences: np.ndarray, by: float, span: float) -> Gate:
     """
     count = len(differences)
     if count < LEAST:
-        return Gate(UNDECIDED, count, None, None, None, None)
+        return Gate(UNDECIDED, count)
     low, high = (_bound(differences, span, way, count) for way in (-1, 1))
     mean = float(differences.mean())
-    status = NOT_LOWER if low > -by else LOWER if high < -by else UNDECIDED
-    needed = _needed(differences, by, span) if status == UNDECIDED else None
-    return Gate(status, count, mean, low, high, needed)
+    if low > -by:
+        return Gate(NOT_LOWER, count, mean, low, high)
+    if high < -by:
+        return Gate(LOWER, count, mean, low, high)
+    return Gate(UNDECIDED, count, mean, low, high, _needed(differences, by, span))
 
 
 def _bound(differences: np.ndarray, span: float, way: int, cases: int) -> float:
@@ -69,11 +71,11 @@ def _bound(differences: np.ndarray, span: float, way: int, cases: int) -> float:
     mean = (cases * differences.mean() + extreme) / (cases + 1)
 
     def moment(power: int) -> float:  # the sum over all cases
-        return float(
-            cases / count * ((differences - mean) ** power).sum() + (extreme - mean) ** power
-        )
+        own = ((differences - mean) ** power).sum()
+        return float(cases / count * own + (extreme - mean) ** power)
 
-    error, t = math.sqrt(moment(2) / cases / (cases + 1)), scipy.special.stdtrit(cases, LEVEL)
+    error = math.sqrt(moment(2) / cases / (cases + 1))
+    t = scipy.special.stdtrit(cases, LEVEL)
     # The third moment by s³, by the root of the number.
     skew = moment(3) / (error**3 * (cases + 1) ** 3)
     steps = [way * t]  # from the mean, in standard errors
@@ -90,18 +92,14 @@ def _needed(differences: np.ndarray, by: float, span: float) -> int | None:
         return None
     way = -1 if mean > -by else 1
 
+    reach = way * scipy.special.ndtri(POWER) * spread
+
     def decides(cases: int) -> bool:
-        worst = differences + way * scipy.special.ndtri(POWER) * spread / math.sqrt(
-            cases
-        )  # of the draws that decide
+        worst = differences + reach / math.sqrt(cases)  # of the draws that decide
         return way * (_bound(worst, span, way, cases) + by) < 0
 
-    most = next(
-        (
-            count
-            for count in (len(differences) << power for power in range(1, 40))
-            if decides(count)
-        ),
-        None,
-    )
-    return most and bisect_left(range(most), True, lo=len(differences) + 1, key=decides)
+    count = len(differences)
+    for power in range(1, 40):
+        if decides(most := count << power):
+            return bisect_left(range(most), True, lo=count + 1, key=decides)
+    return None

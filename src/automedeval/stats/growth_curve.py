@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import scipy
 
+from automedeval.stats.bootstrap import Tree
+
 LEAST_ROUNDS = 3  # as many as the curve has constants
 SMALL_REST = 0.005  # half a percentage point
 AHEAD = 4  # rounds to forecast after the last measured one
@@ -25,6 +27,7 @@ NO_REST = (
 OVER_ONE = "the measured rounds slow down too little: their limit would be above 1"
 # Bounds of u, v and q in the fit. u = 0.8 is a limit of 1.95, so that limits above 1 are found, and then refused.
 LOWEST, HIGHEST = (0.8, 0.0, 0.0), (np.inf, np.inf, 1.0)
+RATES = (0.05, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.97)  # values of q that the fit begins at
 NEARLY = 1e-6
 
 
@@ -49,7 +52,7 @@ class Curve:
         return max(0, math.floor(t) + 1)
 
 
-def forecast(values: Sequence[float | None]) -> dict[str, Any]:
+def forecast(values: Sequence[float | None]) -> Tree:
     """Fit the curve to the accuracies of rounds 0, 1, 2, …, from 0 to 1, by least squares; three rounds are met exactly.
 
     Returns:
@@ -61,55 +64,55 @@ def forecast(values: Sequence[float | None]) -> dict[str, Any]:
     """
     # Paper: does not say how its constants were found. They miss Table 5 by up to half a point. Its three values have an
     # exact solution, with a limit of 50.76 %; the paper's limit is 52.74 %.
-    rounds, measured = len(values), np.array([value for value in values if value is not None])
+    rounds = len(values)
     if rounds < LEAST_ROUNDS:
         return {"reason": TOO_FEW}
-    if len(measured) < rounds:
-        return {"reason": f"round {list(values).index(None)} has no accuracy"}
+    if None in values:
+        return {"reason": f"round {values.index(None)} has no accuracy"}
+    measured = np.array(values, float)
     if measured[-1] - measured[0] < NEARLY:
         return {"reason": NO_RISE}
     times = np.arange(rounds, dtype=float)
-    options = {
-        "bounds": (LOWEST, HIGHEST),
-        "x_scale": (1.0, 0.1, 0.5),
-        "ftol": 1e-15,
-        "xtol": 1e-15,
-        "gtol": 1e-15,
-    }
-    options |= {"fun": lambda line: _values(line, times) - measured, "jac": "3-point"}
-    # The sum of squares can have several minima: begin at several rates, with the curve through the first and the last round.
-    first, last = np.maximum(measured[[0, -1]], NEARLY) ** (-1 / 3)
-    starts = [
-        (max(last, LOWEST[0] + NEARLY), max(first - last, NEARLY), q)
-        for q in (0.05, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.97)
-    ]
-    best = min(
-        (scipy.optimize.least_squares(x0=start, **options) for start in starts),
-        key=lambda each: each.cost,
-    )
+
+    def fit(rate: float) -> Any:
+        """Fit from the curve with this rate through the first and the last round."""
+        first, last = np.maximum(measured[[0, -1]], NEARLY) ** (-1 / 3)
+        return scipy.optimize.least_squares(
+            lambda line: _values(line, times) - measured,
+            (max(last, LOWEST[0] + NEARLY), max(first - last, NEARLY), rate),
+            "3-point", (LOWEST, HIGHEST), x_scale=(1.0, 0.1, 0.5), ftol=1e-15, xtol=1e-15, gtol=1e-15,
+        )  # fmt: skip
+
+    # The sum of squares can have several minima: begin at several rates.
+    best = min(map(fit, RATES), key=lambda found: found.cost)
     if reason := _flaw(*best.x):
         return {"reason": reason}
     u, v, q = best.x
-    curve, exact = (
-        Curve(min(1.0, float(u**-3)), float(-math.log(q)), float(math.log(u / v))),
-        rounds == LEAST_ROUNDS,
-    )
-    error = None if exact else math.sqrt(2 * best.cost / (rounds - LEAST_ROUNDS))
-    record = asdict(curve) | {"exact": exact, "residual_error": error, "small_rest": SMALL_REST}
-    record |= {"round_of_small_rest": curve.round_of_small_rest(), "next": []}
+    curve = Curve(min(1.0, float(u**-3)), float(-math.log(q)), float(math.log(u / v)))
+    record: Tree = asdict(curve)
+    record |= {"small_rest": SMALL_REST, "round_of_small_rest": curve.round_of_small_rest()}
+    ahead = range(rounds, rounds + AHEAD)
+    if rounds == LEAST_ROUNDS:
+        record["next"] = [_line(curve, t) for t in ahead]
+        return record | {"exact": True, "residual_error": None, "no_interval": EXACT}
+    freedom = rounds - LEAST_ROUNDS
+    error = math.sqrt(2 * best.cost / freedom)
     inverse = np.linalg.pinv(best.jac)
-    for t in range(rounds, rounds + AHEAD):
-        line = {"round": t, "value": curve.at(t), "low": None, "high": None}
-        if error is not None:
-            spread = scipy.optimize.approx_fprime(best.x, _values, 1e-7, t) @ inverse
-            reach = (
-                float(scipy.special.stdtrit(rounds - LEAST_ROUNDS, 0.975))
-                * error
-                * math.sqrt(spread @ spread + 1)
-            )
-            line |= {"low": max(0.0, curve.at(t) - reach), "high": min(1.0, curve.at(t) + reach)}
-        record["next"].append(line)
-    return record | ({"no_interval": EXACT} if exact else {})
+    record |= {"exact": False, "residual_error": error, "next": []}
+    for t in ahead:
+        spread = scipy.optimize.approx_fprime(best.x, _values, 1e-7, t) @ inverse
+        student = float(scipy.special.stdtrit(freedom, 0.975))
+        reach = student * error * math.sqrt(spread @ spread + 1)
+        record["next"].append(_line(curve, t, reach))
+    return record
+
+
+def _line(curve: Curve, t: int, reach: float | None = None) -> Tree:
+    """Return the forecast of a round, with an interval that reaches so far, within 0 and 1."""
+    value = curve.at(t)
+    low = None if reach is None else max(0.0, value - reach)
+    high = None if reach is None else min(1.0, value + reach)
+    return {"round": t, "value": value, "low": low, "high": high}
 
 
 def _flaw(u: float, v: float, q: float) -> str | None:

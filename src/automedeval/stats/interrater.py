@@ -3,14 +3,15 @@
 Sources: ICC, Shrout and Fleiss 1979, with the names of McGraw and Wong 1996; alpha, Krippendorff 2011.
 """
 
-from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
-from automedeval.stats.agreement import SAME
-from automedeval.stats.bootstrap import Statistic, divide, undefined
+from automedeval.stats.agreement import SAME, centred
+from automedeval.stats.bootstrap import Statistic, case_sums, divide, undefined
 
 MOST_LEVELS = 30  # distinct ratings up to which ordinal alpha is computed
+SUMS = 6  # of a response for an ICC, in front of those of each rater
 
 
 def icc(ratings: np.ndarray, case: np.ndarray, cases: int, crossed: bool) -> dict[str, Statistic]:
@@ -25,61 +26,43 @@ def icc(ratings: np.ndarray, case: np.ndarray, cases: int, crossed: bool) -> dic
     """
     rated = ~np.isnan(ratings)
     use = rated.all(axis=1) if crossed else rated.sum(axis=1) >= 2
-    k = ratings.shape[1]
-    n = int(use.sum())
-    reason = "fewer than two responses that were rated by " + (
-        "all raters" if crossed else "two or more"
-    )
-    reason = reason if n < 2 else "all ratings are the same"
-    used = rated[use]
-    values = np.where(used, ratings[use], 0.0)
-    values = np.where(used, values - values.sum() / max(1, used.sum()), 0.0)
-    count, total = used.sum(axis=1), values.sum(axis=1)
-    parts = [
-        np.ones(n),
-        (values**2).sum(axis=1),
-        total**2 / np.maximum(count, 1),
-        total,
-        count,
-        count**2,
-    ]
+    rated, n = rated[use], int(use.sum())
+    who = "all raters" if crossed else "two or more"
+    few = f"fewer than two responses that were rated by {who}"
+    reason = few if n < 2 else "all ratings are the same"
+    values = centred(ratings[use], rated)
+    count, total = rated.sum(axis=1), values.sum(axis=1)
+    between = total**2 / np.maximum(count, 1)
+    parts = [np.ones(n), (values**2).sum(axis=1), between, total, count, count**2]
     if crossed:
         parts += list(values.T)
-    columns = np.column_stack(
-        [np.bincount(case[use], weights=part, minlength=cases) for part in parts]
-    )
-
-    def of(sums: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        targets, squares, between, total, count, count_squares = sums[:, :6].T
-        with np.errstate(divide="ignore", invalid="ignore"):
-            rows = (between - total**2 / count) / (targets - 1)
-            variance = (squares - total**2 / count) / (count - 1)
-
-            def share(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
-                none = _no_spread(count, total, squares) | (np.abs(whole) <= SAME * variance)
-                return np.where(none, np.nan, part / whole)
-
-            if crossed:
-                raters = (sums[:, 6:] ** 2).sum(axis=1) / targets - total**2 / count
-                error = (squares - between - raters) / ((targets - 1) * (k - 1))
-                excess = (raters / (k - 1) - error) / targets
-                return share(rows - error, rows + (k - 1) * error + k * excess), share(
-                    rows - error, rows + excess
-                )
-            within = (squares - between) / (count - targets)
-            size = (count - count_squares / count) / (targets - 1)
-            return share(rows - within, rows + (size - 1) * within), share(rows - within, rows)
-
-    names = ("ICC(A,1)", "ICC(A,k)") if crossed else ("ICC(1,1)", "ICC(1,k)")
-
-    def figure(number: int) -> Callable[[np.ndarray], np.ndarray]:
-        return lambda sums: np.nan_to_num(
-            of(sums)[number], nan=np.nan, posinf=np.nan, neginf=np.nan
-        )
-
+    columns = case_sums(parts, case[use], cases)
+    kind = "A" if crossed else "1"
     return {
-        name: Statistic(columns, figure(number), n, reason) for number, name in enumerate(names)
+        f"ICC({kind},1)": Statistic(columns, partial(_icc, False), n, reason),
+        f"ICC({kind},k)": Statistic(columns, partial(_icc, True), n, reason),
     }
+
+
+def _icc(of_mean: bool, sums: np.ndarray) -> np.ndarray:
+    """Return the correlation of one rater, or of the mean of all, by the sums of `icc`, last those of crossed raters."""
+    targets, squares, between, total, count, count_squares = sums[:, :SUMS].T
+    k = sums.shape[1] - SUMS  # the number of crossed raters
+    with np.errstate(divide="ignore", invalid="ignore"):
+        rows = (between - total**2 / count) / (targets - 1)
+        if k:
+            raters = (sums[:, SUMS:] ** 2).sum(axis=1) / targets - total**2 / count
+            error = (squares - between - raters) / ((targets - 1) * (k - 1))
+            excess = (raters / (k - 1) - error) / targets
+            whole = rows + excess if of_mean else rows + (k - 1) * error + k * excess
+        else:
+            error = (squares - between) / (count - targets)
+            size = (count - count_squares / count) / (targets - 1)
+            whole = rows if of_mean else rows + (size - 1) * error
+        variance = (squares - total**2 / count) / (count - 1)
+        none = _no_spread(count, total, squares) | (np.abs(whole) <= SAME * variance)
+        share = (rows - error) / whole
+    return np.where(none | ~np.isfinite(share), np.nan, share)
 
 
 def _no_spread(count: np.ndarray, total: np.ndarray, squares: np.ndarray) -> np.ndarray:
@@ -89,31 +72,29 @@ def _no_spread(count: np.ndarray, total: np.ndarray, squares: np.ndarray) -> np.
 
 def krippendorff_alpha(ratings: np.ndarray, case: np.ndarray, cases: int, level: str) -> Statistic:
     """Return Krippendorff's alpha of ratings [responses, raters], NaN where missing; `level` is "ordinal" or "interval"."""
-    rated = ~np.isnan(ratings)
-    use = rated.sum(axis=1) >= 2
-    used, values, case = rated[use], ratings[use], case[use]
-    n = int(use.sum())
-    reason = "no response with two ratings, or all ratings the same"
+    use = (~np.isnan(ratings)).sum(axis=1) >= 2
+    values, case, n = ratings[use], case[use], int(use.sum())
+    used = ~np.isnan(values)
     count = used.sum(axis=1)
+    reason = "no response with two ratings, or all ratings the same"
     if level == "interval":
-        values = np.where(used, values - (values[used].mean() if n else 0.0), 0.0)
+        values = centred(values, used)
         total, squares = values.sum(axis=1), (values**2).sum(axis=1)
         disagreement = 2 * (count * squares - total**2) / np.maximum(count - 1, 1)
-        parts = (count, total, squares, disagreement)
-        sums = np.column_stack([np.bincount(case, weights=part, minlength=cases) for part in parts])
-        return Statistic(sums, _interval_alpha, n, reason)
+        columns = case_sums((count, total, squares, disagreement), case, cases)
+        return Statistic(columns, _interval_alpha, n, reason)
     levels = np.unique(values[used])
-    if not 1 <= len(levels) <= MOST_LEVELS:
-        reason = (
-            f"more than {MOST_LEVELS} different ratings: use the interval form" if n else reason
-        )
+    if n == 0:
         return undefined(cases, n, reason)
-    tallies = np.stack([(values == step).sum(axis=1) for step in levels], axis=1)
+    if len(levels) > MOST_LEVELS:
+        many = f"more than {MOST_LEVELS} different ratings: use the interval form"
+        return undefined(cases, n, many)
+    tallies = (values[:, None] == levels[:, None]).sum(axis=2)
     together = tallies[:, :, None] * tallies[:, None, :] - np.eye(len(levels)) * tallies[:, :, None]
     coincidences = together / np.maximum(count - 1, 1)[:, None, None]
     columns = np.zeros((cases, len(levels) ** 2))
     np.add.at(columns, case, coincidences.reshape(n, -1))
-    return Statistic(columns, lambda sums: _ordinal_alpha(sums, len(levels)), n, reason)
+    return Statistic(columns, _ordinal_alpha, n, reason)
 
 
 def _interval_alpha(sums: np.ndarray) -> np.ndarray:
@@ -122,8 +103,9 @@ def _interval_alpha(sums: np.ndarray) -> np.ndarray:
     return 1 - divide(disagreement, divide(by_chance, count - 1))
 
 
-def _ordinal_alpha(sums: np.ndarray, levels: int) -> np.ndarray:
-    together = sums.reshape(len(sums), levels, levels)
+def _ordinal_alpha(sums: np.ndarray) -> np.ndarray:
+    levels = round(sums.shape[1] ** 0.5)
+    together = sums.reshape(-1, levels, levels)
     margins = together.sum(axis=2)
     # The ordinal distance of two levels is that of their midranks: the ratings between them and half of those on them.
     middle = np.cumsum(margins, axis=1) - margins / 2

@@ -35,12 +35,19 @@ cases to rate, the intervals are not valid, and nothing here can detect it.
 """
 
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
 import numpy as np
 import scipy
 
-from automedeval.stats.bootstrap import FEW_CASES, NO_SPREAD, Bounds, Estimate, binomial_interval
+from automedeval.stats.bootstrap import (
+    FEW_CASES,
+    NO_SPREAD,
+    Bounds,
+    Estimate,
+    Tree,
+    binomial_interval,
+)
 
 LEAST_RATED = 10  # rated cases needed to estimate the weight of a judge
 NOTHING = 1e-12  # a sum of squares of rounding errors
@@ -53,23 +60,21 @@ class Powered:
     interval: Estimate
     classical: Estimate
     naive: Estimate
-    weight: float | None = (
-        None  # λ of the judge: 0, it is not used; 1, on people's scale, it counts like a person
-    )
+    # λ of the judge: 0, it is not used; 1, on people's scale, it counts like a person.
+    weight: float | None = None
     rated: int = 0  # cases
     unrated: int = 0
     invalid: int = 0  # rated cases without a valid verdict
     # How many rated cases without a judge would give the same width: n times the ratio of the variances.
     worth: float | None = None
 
-    def to_dict(self) -> dict[str, Any]:
-        figures = {name: getattr(self, name).to_dict() for name in ("classical", "naive")}
-        record = figures | {
+    def to_dict(self) -> Tree:
+        return {
+            "classical": self.classical.to_dict(),
+            "naive": self.naive.to_dict(),
             "prediction_powered": self.interval.to_dict(),
             "weight": self.weight,
             "rated": self.rated,
-        }
-        return record | {
             "unrated": self.unrated,
             "rated_without_verdict": self.invalid,
             "worth": self.worth,
@@ -85,47 +90,44 @@ def prediction_powered(people: np.ndarray, judge: np.ndarray, bounds: Bounds = N
         bounds: the lowest and highest possible value of the mean.
     """
     is_rated, valid = ~np.isnan(people), ~np.isnan(judge)
-    rated, n = int(is_rated.sum()), len(people)
-    naive = Estimate(
-        None,
-        n=int(valid.sum()),
-        cases=int(valid.sum()),
-        reason="fewer than two cases have a valid verdict",
-    )
-    if naive.n > 1:
-        naive = _interval(
-            float(judge[valid].mean()), float(judge[valid].var(ddof=1)) / naive.n, naive.n, bounds
-        )
-    counts: dict[str, Any] = {
-        "rated": rated,
-        "unrated": n - rated,
-        "invalid": int((is_rated & ~valid).sum()),
-    }
+    y, n = people[is_rated], len(people)
+    rated = len(y)
+    naive = mean_over_cases(judge, "fewer than two cases have a valid verdict", bounds)
+    classical = mean_over_cases(people, "fewer than two rated cases", bounds)
+    powered = partial(
+        Powered, classical=classical, naive=naive,
+        rated=rated, unrated=n - rated, invalid=int((is_rated & ~valid).sum()),
+    )  # fmt: skip
     if rated < 2:
-        nothing = Estimate(None, n=rated, cases=rated, reason="fewer than two rated cases")
-        return Powered(nothing, nothing, naive, **counts)
-    y = people[is_rated]
-    e = y - y.mean()
-    classical = _interval(float(y.mean()), float(e.var(ddof=1)) / rated, rated, bounds)
+        return powered(classical)
     if rated < LEAST_RATED:
         few = f"the weight of a judge needs {LEAST_RATED} rated cases, and there are {rated}"
-        return Powered(Estimate(None, n=rated, cases=rated, reason=few), classical, naive, **counts)
+        return powered(Estimate(None, n=rated, cases=rated, reason=few))
     if classical.reason:  # people's values do not vary, so that a judge can explain nothing
-        return Powered(classical, classical, naive, 0.0, **counts)
+        return powered(classical, weight=0.0)
     g = np.where(valid, judge - judge[valid].mean(), 0.0) if valid.any() else np.zeros(n)
     gamma = _gamma(y, g[is_rated], n, float(g @ g))
     trust = float(gamma.mean())
-    r = y - gamma * g[is_rated]
-    powered = float(r.mean())
-    r = r - powered
-    parts = r / rated + trust * g[is_rated] / n
+    corrected = y - gamma * g[is_rated]
+    value = float(corrected.mean())
+    parts = (corrected - value) / rated + trust * g[is_rated] / n
     parts = parts - parts.mean()
     others = trust * g[~is_rated] / n
     of_others = float(others.var(ddof=1)) * len(others) if len(others) > 1 else 0.0
     factor = rated / (rated - 1)
-    interval = _interval(powered, factor * float(parts @ parts) + of_others, rated, bounds)
+    interval = _interval(value, factor * float(parts @ parts) + of_others, rated, bounds)
+    e = y - y.mean()
     worth = float(e @ e) / rated / (float(parts @ parts) + of_others / factor)
-    return Powered(interval, classical, naive, trust * (n - rated) / n, worth=worth, **counts)
+    return powered(interval, weight=trust * (n - rated) / n, worth=worth)
+
+
+def mean_over_cases(values: np.ndarray, reason: str, bounds: Bounds = None) -> Estimate:
+    """Return the mean of the values of cases that have one, undefined for this reason below two."""
+    values = values[~np.isnan(values)]
+    n = len(values)
+    if n < 2:
+        return Estimate(None, n=n, cases=n, reason=reason)
+    return _interval(float(values.mean()), float(values.var(ddof=1)) / n, n, bounds)
 
 
 def _gamma(y: np.ndarray, g: np.ndarray, n: int, squares: float) -> np.ndarray:
@@ -146,7 +148,8 @@ def _interval(value: float, variance: float, cases: int, bounds: Bounds) -> Esti
     error = float(np.sqrt(variance))
     if error <= 1e-9 * max(1.0, abs(value)):
         if bounds and min(abs(value - bound) for bound in bounds) <= 1e-9:
-            low, high = binomial_interval(bounds[abs(value - bounds[1]) <= 1e-9], cases, bounds)
+            is_high = abs(value - bounds[1]) <= 1e-9
+            low, high = binomial_interval(bounds[is_high], cases, bounds)
             same = "all cases have the same value: exact binomial interval"
             return Estimate(value, low, high, cases, same, cases < FEW_CASES, cases)
         return Estimate(value, n=cases, reason=NO_SPREAD, cases=cases)

@@ -1,7 +1,6 @@
 """Baselines in a report: their scores, and whether a judge is better than the best of them."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from tqdm import tqdm
@@ -11,7 +10,7 @@ from automedeval.meta_evaluation.table import Row, VerdictTable, counted
 from automedeval.metrics.embedding import TextEncoder, nearest_pieces
 from automedeval.metrics.lexical import BASELINES
 from automedeval.stats.agreement import concordance
-from automedeval.stats.bootstrap import adjust, difference, holm
+from automedeval.stats.bootstrap import Tree, adjust, difference, holm
 
 LEVEL = 0.05  # p-value below which a judge is called better or worse
 
@@ -38,9 +37,7 @@ def measure_baselines(
     return baselines
 
 
-def paired(
-    cases: Cases, relations: Mapping[str, np.ndarray], first: Row, second: Row
-) -> dict[str, Any]:
+def paired(cases: Cases, relations: Mapping[str, np.ndarray], first: Row, second: Row) -> Tree:
     """Return the concordances of two lines on the pairs that both were asked about, as statistics, for `differences`.
 
     `relations` are people's, by the name of a line, of the pairs that it was asked about [pairs], NaN for the others.
@@ -55,7 +52,7 @@ def paired(
     }
 
 
-def differences(comparisons: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def differences(comparisons: Sequence[Tree]) -> list[Tree]:
     """Return the estimated comparisons of `paired` with the difference and its p-values, of those that have one."""
     records = [each | {"difference": difference(*each["concordances"])} for each in comparisons]
     records = [each for each in records if each["difference"].value is not None]
@@ -63,7 +60,7 @@ def differences(comparisons: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return records
 
 
-def best_baseline(comparisons: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+def best_baseline(comparisons: Sequence[Tree]) -> Tree | None:
     """Say whether a judge is better than the best of several baselines, the one with the smallest difference.
 
     The judge is "better" if it is above every baseline, each with a p-value below `LEVEL`: the claim about all of them is

@@ -5,14 +5,13 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import combinations
 from statistics import fmean
-from typing import Any
 
 import numpy as np
 import scipy
 
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.stats import bootstrap
-from automedeval.stats.bootstrap import Bounds
+from automedeval.stats.bootstrap import Bounds, Tree
 from automedeval.stats.power import cases_needed
 from automedeval.stats.prediction_powered import prediction_powered
 
@@ -23,7 +22,7 @@ MOST_TOPICS = 20
 
 def compare_candidates(
     cases: Cases, relation: np.ndarray, scores: np.ndarray | None = None
-) -> dict[str, Any]:
+) -> Tree:
     """Compare the candidates by relations [pairs] and, where they are given, scores [responses].
 
     Returns:
@@ -88,7 +87,7 @@ def means_by_model(
     }
 
 
-def shared_means(cases: Cases, values: np.ndarray) -> dict[str, Any]:
+def shared_means(cases: Cases, values: np.ndarray) -> Tree:
     """Return the means of models with values [responses] of different cases, in the cases that have a value of every one.
 
     Returns:
@@ -104,7 +103,7 @@ def shared_means(cases: Cases, values: np.ndarray) -> dict[str, Any]:
     return {"cases": int(is_shared.sum()), "of": int((count > 0).sum()), "means": means}
 
 
-def shares_won(cases: Cases, relation: np.ndarray) -> dict[str, Any]:
+def shares_won(cases: Cases, relation: np.ndarray) -> Tree:
     """Return the share of its pairs that each model wins by relations [pairs], a tie counting half."""
     halves = np.concatenate([1 + relation, 1 - relation]) / 2
     return means_by_model(cases, halves, np.concatenate(cases.panel.pairs), (0.0, 1.0))
@@ -132,7 +131,7 @@ def _unconnected(compared: np.ndarray, models: list[str]) -> str | None:
     return f"the {len(models)} models fall into {parts} groups that were never compared with each other ({shown} apart)"
 
 
-def tell_apart(pairs: Sequence[dict[str, Any]]) -> None:
+def tell_apart(pairs: Sequence[Tree]) -> None:
     """Add to each pair the p-values of its margin, and "more_cases": about how many more would make an unclear one clear."""
     bootstrap.adjust(list(pairs), "margin")
     unclear = [pair for pair in pairs if not _is_clear(pair)]
@@ -143,11 +142,11 @@ def tell_apart(pairs: Sequence[dict[str, Any]]) -> None:
             pair["more_cases"] = max(1, needed - pair["margin"].cases)
 
 
-def _is_clear(pair: dict[str, Any]) -> bool:
+def _is_clear(pair: Tree) -> bool:
     return pair["p_adjusted"] is not None and pair["p_adjusted"] < LEVEL
 
 
-def standing(table: dict[str, Any]) -> dict[str, Any]:
+def standing(table: Tree) -> Tree:
     """Return how the models of one judge's table stand.
 
     Returns:
@@ -195,7 +194,7 @@ def standing(table: dict[str, Any]) -> dict[str, Any]:
     return stands | {"ranks": ranks, "unclear": hardest}
 
 
-def ranked(cases: Cases, relation: np.ndarray) -> dict[str, Any]:
+def ranked(cases: Cases, relation: np.ndarray) -> Tree:
     """Return how the models stand by relations [pairs], see `standing`."""
     table = bootstrap.estimate(compare_candidates(cases, relation), cases.clusters)
     tell_apart(table.get("pairs", []))
@@ -204,7 +203,7 @@ def ranked(cases: Cases, relation: np.ndarray) -> dict[str, Any]:
 
 def means_by_topic(
     cases: Cases, values: np.ndarray | None, scale: tuple[float, float] | None
-) -> list[dict[str, Any]]:
+) -> list[Tree]:
     """Return the mean score of each model in each topic, of scores [responses].
 
     Returns:

@@ -124,10 +124,9 @@ class Cases:
     @cached_property
     def pair_index(self) -> dict[tuple[int, int], int]:
         """(first response, second response) → number of the pair."""
-        return {
-            pair: number
-            for number, pair in enumerate(zip(*map(np.ndarray.tolist, self.panel.pairs)))
-        }
+        first, second = self.panel.pairs
+        pairs = zip(first.tolist(), second.tolist())
+        return {pair: number for number, pair in enumerate(pairs)}
 
     def locate(self, case_id: str, model: str, place: str = "") -> int:
         """Return the number of a model's response to a case; RecordError, with the place in front, if there is none."""

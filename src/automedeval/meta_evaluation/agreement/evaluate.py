@@ -30,7 +30,7 @@ from automedeval.records.ratings import is_better_by_name
 from automedeval.rubrics import TAGS, packaged_rubrics, read_rubric
 from automedeval.stats import agreement, bootstrap, interrater
 from automedeval.stats.agreement import CHOICES, CORRELATIONS
-from automedeval.stats.bootstrap import Estimate, Statistic
+from automedeval.stats.bootstrap import Estimate, Statistic, Tree
 
 
 def meta_evaluate(
@@ -41,7 +41,7 @@ def meta_evaluate(
     resamples: int = bootstrap.RESAMPLES,
     main: Row | None = None,
     contrasts: Sequence[Sequence[str]] = (),
-) -> dict[str, Any]:
+) -> Tree:
     """Return the content of `agreement.json`, figures as `Estimate`; `bootstrap.plain` makes it JSON.
 
     Args:
@@ -55,7 +55,7 @@ def meta_evaluate(
         [row for row in rows if (row.judge.kind == "judge") is kind] for kind in (True, False)
     )
     main = main or rivals[0]
-    tree: dict[str, Any] = {
+    tree: Tree = {
         "cases": _counts(cases, people),
         "judges": {row.name: record_of(cases, row) for row in rows},
     }
@@ -101,7 +101,7 @@ def meta_evaluate(
     return result
 
 
-def _counts(cases: Cases, people: People | None) -> dict[str, Any]:
+def _counts(cases: Cases, people: People | None) -> Tree:
     counts = {"file": cases.source, "cases": len(cases), "responses": cases.responses}
     counts |= {"pairs": len(cases.panel.pairs[0]), "models": len(cases.models)}
     if people is not None:
@@ -117,14 +117,14 @@ def _counts(cases: Cases, people: People | None) -> dict[str, Any]:
     return counts
 
 
-def measures_of(cases: Cases, row: Row, rated: np.ndarray, relation: np.ndarray) -> dict[str, Any]:
+def measures_of(cases: Cases, row: Row, rated: np.ndarray, relation: np.ndarray) -> Tree:
     """Return the measures of one line: of its own scores or choices, but concordance of its finest relations.
 
     Args:
         rated: people's scores of the responses that count [responses], NaN for the others.
         relation: people's relations of the pairs that count [pairs], NaN for the others.
     """
-    record: dict[str, Any] = agreement.accuracies(cases.panel, relation, row.relations)
+    record: Tree = agreement.accuracies(cases.panel, relation, row.relations)
     record["concordance"] = agreement.concordance(cases.panel, relation, row.best_relations)
     reason = "this judge gives choices, no scores" if row.criteria else "no valid verdict"
     if row.own is None or np.isnan(row.own).all():  # the latter of one run
@@ -132,7 +132,7 @@ def measures_of(cases: Cases, row: Row, rated: np.ndarray, relation: np.ndarray)
     return record | agreement.correlations(cases.panel, rated, row.own)
 
 
-def _agreement(cases: Cases, people: People, row: Row, relation: np.ndarray) -> dict[str, Any]:
+def _agreement(cases: Cases, people: People, row: Row, relation: np.ndarray) -> Tree:
     """Return the measures of one line, also of every run by itself.
 
     `relation` has people's relations of the pairs that the judge was asked about [pairs].
@@ -171,17 +171,17 @@ def _valid_rates(cases: Cases, judge: VerdictTable) -> dict[str, bootstrap.Stati
         of_model = cases.model_of == number
         if due[of_model].any():
             sums = [
-                cases.panel.per_case(np.where(of_model, each, 0.0), "responses")
+                cases.panel.responses_per_case(np.where(of_model, each, 0.0))
                 for each in (valid, due)
             ]
             rates[name] = bootstrap.ratio(sums[0], sums[1], reason="no verdict")
     return rates
 
 
-def _people(cases: Cases, people: People) -> dict[str, Any]:
+def _people(cases: Cases, people: People) -> Tree:
     """Return who rated, the reliability of the ratings, per criterion and of their mean, and one rater beside the others."""
     panel = cases.panel
-    record: dict[str, Any] = {
+    record: Tree = {
         "raters": "crossed" if people.crossed else "anonymous",
         "annotators": people.annotators,
     }
@@ -212,13 +212,13 @@ def _people(cases: Cases, people: People) -> dict[str, Any]:
 
 def _choices(
     cases: Cases, judges: Sequence[VerdictTable], people: dict[str, dict[int, Counter]]
-) -> dict[str, Any]:
+) -> Tree:
     """Compare judges' choices, or the scores of one that gives none, with the most frequent choice of people by criterion.
 
     Pairs with two equally frequent choices are left out and counted. Scores are compared on criteria of the packaged rubrics,
     and on those whose names say that more is better.
     """
-    records: dict[str, Any] = {}
+    records: Tree = {}
     pairwise = [
         rubric for rubric in map(read_rubric, packaged_rubrics()) if rubric.mode == "pairwise"
     ]
@@ -257,11 +257,9 @@ def _choices(
     return records
 
 
-def _verdict_ratings(
-    cases: Cases, ratings: Mapping[str, Sequence[VerdictRating]]
-) -> dict[str, Any]:
+def _verdict_ratings(cases: Cases, ratings: Mapping[str, Sequence[VerdictRating]]) -> Tree:
     """Count physicians' scores of the rationales, per judge and criterion (Fig. 5a)."""
-    records: dict[str, Any] = {judge: {} for judge in ratings}
+    records: Tree = {judge: {} for judge in ratings}
     for judge, given in ratings.items():
         steps = sorted({each.score for each in given})
         for criterion in dict.fromkeys(each.criterion for each in given):
@@ -277,9 +275,9 @@ def _verdict_ratings(
     return records
 
 
-def _verdict_errors(cases: Cases, ratings: Mapping[str, Sequence[VerdictRating]]) -> dict[str, Any]:
+def _verdict_errors(cases: Cases, ratings: Mapping[str, Sequence[VerdictRating]]) -> Tree:
     """Count the verdicts in which physicians found each kind of error, of those that were searched for errors (section 5.2)."""
-    records: dict[str, Any] = {}
+    records: Tree = {}
     for judge, given in ratings.items():
         found: dict[
             tuple[int, str | None], set[tuple[str, str]]

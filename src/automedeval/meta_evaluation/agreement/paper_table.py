@@ -20,14 +20,12 @@ from automedeval.meta_evaluation.table import Row
 from automedeval.records.text import by_reason, p_value, span
 from automedeval.stats import bootstrap
 from automedeval.stats.agreement import ACCURACIES, CORRELATIONS
-from automedeval.stats.bootstrap import Estimate, Statistic
+from automedeval.stats.bootstrap import Estimate, Statistic, Tree
 
 RATIONALES = ("bert_score", "bart_score")
 OF_SCORES = ("spearman", "pearson", "pairwise_accuracy", "triple_accuracy")
 MARKS = ((0.001, "*"), (0.01, "†"), (0.05, "§"))  # Paper: the marks of Table 2
-Rationales = Mapping[
-    str, Mapping[str, Any]
-]  # name of a judge → what `compare_rationales` found, under "judges"
+Rationales = Mapping[str, Tree]  # name of a judge → what `compare_rationales` found, under "judges"
 
 
 class Column(NamedTuple):
@@ -50,11 +48,11 @@ def paper_table(
     cases: Cases,
     rows: Sequence[Row],
     people: People,
-    judges: Mapping[str, Mapping[str, Any]],
+    judges: Mapping[str, Tree],
     main: str,
     rationales: tuple[Rationales, Rationales] | None = None,
     resamples: int = bootstrap.RESAMPLES,
-) -> dict[str, Any]:
+) -> Tree:
     """Return the table, figures as `Estimate`.
 
     Args:
@@ -95,7 +93,7 @@ def paper_table(
         valid = sum(row.judge.verdicts_valid.sum() for row in trainings)
         due = sum(row.judge.verdicts_due.sum() for row in trainings)
         count, of = (len(names), "trainings") if len(names) > 1 else (len(runs[line]), "runs")
-        record: dict[str, Any] = {"judge": line, "names": names, "runs": count, "of": of}
+        record: Tree = {"judge": line, "names": names, "runs": count, "of": of}
         table.append(
             record | {"valid": float(valid / due), "cells": {name: cells[name] for name in columns}}
         )
@@ -161,7 +159,7 @@ def _on_shared_pairs(
     }
 
 
-def _rationale_runs(name: str, record: Mapping[str, Any]) -> dict[int, Any]:
+def _rationale_runs(name: str, record: Tree) -> dict[int, Any]:
     """Return run → the figure of a judge's rationales."""
     if name not in record:
         return {0: Estimate(None, reason=record.get("reason", "not computed"))}
@@ -190,7 +188,7 @@ def _on_shared_cases(sides: list[dict[str, dict[int, Any]]]) -> list[dict[str, d
     ]
 
 
-def lines_in_words(table: Mapping[str, Any]) -> list[dict[str, Any]]:
+def lines_in_words(table: Tree) -> list[Tree]:
     """Return a line per judge: its name, its runs in words, its share of valid verdicts, and its cells and differences."""
     lines = []
     for row in table["rows"]:
@@ -203,7 +201,7 @@ def lines_in_words(table: Mapping[str, Any]) -> list[dict[str, Any]]:
     return lines
 
 
-def _cell(name: str, cell: Mapping[str, Any]) -> str:
+def _cell(name: str, cell: Tree) -> str:
     """Return "74.61 ± 0.40* [73.10, 76.00]": mean, standard deviation between runs, mark, interval of the mean."""
     mean, column = cell["mean"], COLUMNS[name]
     if mean["value"] is None:
@@ -214,7 +212,7 @@ def _cell(name: str, cell: Mapping[str, Any]) -> str:
     return f"{value}{spread}{cell['mark']}{space}{interval}"
 
 
-def _difference(name: str, cell: Mapping[str, Any]) -> str:
+def _difference(name: str, cell: Tree) -> str:
     difference, column = cell["difference"], COLUMNS[name]
     if difference["value"] is None:
         return "N/A"
@@ -223,7 +221,7 @@ def _difference(name: str, cell: Mapping[str, Any]) -> str:
     return f"{span(difference, column.digits, column.factor)}, {test}"
 
 
-def gaps_in_words(table: Mapping[str, Any]) -> dict[str, list[str]]:
+def gaps_in_words(table: Tree) -> dict[str, list[str]]:
     """Return why cells and tests are N/A → which judge's which."""
     gaps = []
     for row in table["rows"]:

@@ -16,6 +16,7 @@ from automedeval.meta_evaluation.table import VerdictTable
 from automedeval.records import RecordError, foreign_errors_at
 from automedeval.rubrics.rationale import DOCTOR, permute
 from automedeval.stats import bootstrap
+from automedeval.stats.bootstrap import Tree
 
 LABEL = "similarity to the teacher's rationale, not its quality"
 Shown = tuple[int, tuple[int, ...], bool]  # case, responses, whether their order matters
@@ -65,7 +66,7 @@ def compare_rationales(
     teacher: VerdictTable,
     score: Callable[..., dict],
     **settings: Any,
-) -> dict[str, Any]:
+) -> Tree:
     """Compare judges' rationales with the teacher's on the same responses of the same case.
 
     Args:
@@ -80,7 +81,7 @@ def compare_rationales(
     Raises:
         RecordError: `score` refuses the texts or the settings.
     """
-    table: dict[str, dict[str, Any]] = {}
+    table: dict[str, Tree] = {}
     items: list[tuple[str, int, int, str, list[str]]] = []
     references = {
         shown: [text for _, text in texts] for shown, texts in rationales_of(teacher)[0].items()
@@ -128,7 +129,7 @@ def compare_rationales(
         "bart_score": result_of_metric.get("bart_score"),
     }
 
-    def figures(rows: np.ndarray) -> dict[str, Any]:
+    def figures(rows: np.ndarray) -> Tree:
         return {
             name: bootstrap.mean_of(
                 np.array(values, float)[rows], of_case[rows], len(cases), "no rationale has a score"

@@ -4,9 +4,8 @@ The expected score of a response is a rising function of the judge's score, or o
 regression. It has no whole score: rounded means would be the same for nearly every response.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import scipy
@@ -27,7 +26,7 @@ from automedeval.records import (
 from automedeval.records.ratings import placed_ratings
 from automedeval.rubrics import Rubric, without_scale
 from automedeval.stats.agreement import SAME
-from automedeval.stats.bootstrap import estimate, plain
+from automedeval.stats.bootstrap import Tree, estimate, plain
 from automedeval.stats.calibration_error import FOLDS, calibration_error
 from automedeval.stats.folds import deal, each_fold
 
@@ -84,7 +83,7 @@ class Calibration:
         str | None
     )  # the settings fingerprint of the judge; verdicts with other settings are refused
     judged_by: Sequence[str]  # the rubrics of the judge's verdicts; those by others are refused
-    facts: Mapping[str, Any]  # what the fit measured on the rated cases, for calibration.json
+    facts: Tree  # what the fit measured on the rated cases, for calibration.json
 
     @staticmethod
     def fit(
@@ -136,7 +135,7 @@ class Calibration:
             name: calibration_error(scores, people, case, len(names))
             for name, scores in sides.items()
         }
-        facts: dict[str, Any] = {"cases": len(names), "responses": len(case), "ratings": given}
+        facts: Tree = {"cases": len(names), "responses": len(case), "ratings": given}
         facts["calibration_error"] = plain(estimate(errors, len(names)))
         rubrics = sorted({verdict.rubric for verdict in table.valid})
         if rubrics != [rubric.name]:
@@ -181,7 +180,7 @@ class Calibration:
                 expected[place] = float(scale[0])
         return replace(fresh, expected_scores=tuple(expected))
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Tree:
         about = {
             "rubric": self.rubric.name,
             "judge_settings": self.settings,

@@ -7,7 +7,6 @@ many there are.
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -15,7 +14,7 @@ from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.ratings import People
 from automedeval.meta_evaluation.table import VerdictTable
 from automedeval.records import CriterionLabel, RecordError, read_placed, without_repeats
-from automedeval.stats.bootstrap import Statistic, divide, mean_of
+from automedeval.stats.bootstrap import Statistic, Tree, divide, mean_of
 from automedeval.stats.calibration_error import BINS, calibration_error
 from automedeval.stats.degrees import degree_tables, kappa
 
@@ -129,7 +128,7 @@ def auroc(chance: np.ndarray, truth: np.ndarray, case: np.ndarray) -> Statistic:
 
 def measures(
     cases: Cases, met: np.ndarray, chance: np.ndarray, labels: Labels, majority: np.ndarray
-) -> dict[str, Any]:
+) -> Tree:
     """Return the figures of a judge as statistics; `met` and `chance` are float [items], NaN where a criterion is unread."""
     case, judged, size = cases.panel.case[cases.response_of], ~np.isnan(majority), len(cases)
     sure = judged & ~np.isnan(chance)
@@ -152,14 +151,12 @@ def measures(
     }
 
 
-def certificate_of(
-    cases: Cases, readings: Sequence[VerdictTable], labels: Labels
-) -> dict[str, Any]:
+def certificate_of(cases: Cases, readings: Sequence[VerdictTable], labels: Labels) -> Tree:
     """Return the figures of every judge, and of each physician beside the majority of the others, as statistics."""
     majority = majority_of(labels)
     labelled = ~np.isnan(np.stack([*labels.values()])).all(axis=0)
     judged = {reading.name: strict_majority(reading.met) for reading in readings}
-    tree: dict[str, Any] = {"judges": {}, "physicians": {}}
+    tree: Tree = {"judges": {}, "physicians": {}}
     for reading in readings:
         met, chance = judged[reading.name], reading.per_item("met_probabilities")
         asked = np.where(reading.asked[cases.response_of], majority, np.nan)
