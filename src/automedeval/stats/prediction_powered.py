@@ -92,8 +92,8 @@ def prediction_powered(people: np.ndarray, judge: np.ndarray, bounds: Bounds = N
     is_rated, valid = ~np.isnan(people), ~np.isnan(judge)
     y, n = people[is_rated], len(people)
     rated = len(y)
-    naive = mean_over_cases(judge, "fewer than two cases have a valid verdict", bounds)
-    classical = mean_over_cases(people, "fewer than two rated cases", bounds)
+    naive = mean_over_cases(judge, bounds)
+    classical = mean_over_cases(people, bounds, "fewer than two rated cases")
     powered = partial(
         Powered, classical=classical, naive=naive,
         rated=rated, unrated=n - rated, invalid=int((is_rated & ~valid).sum()),
@@ -121,7 +121,11 @@ def prediction_powered(people: np.ndarray, judge: np.ndarray, bounds: Bounds = N
     return powered(interval, weight=trust * (n - rated) / n, worth=worth)
 
 
-def mean_over_cases(values: np.ndarray, reason: str, bounds: Bounds = None) -> Estimate:
+def mean_over_cases(
+    values: np.ndarray,
+    bounds: Bounds = None,
+    reason: str = "fewer than two cases have a valid verdict",
+) -> Estimate:
     """Return the mean of the values of cases that have one, undefined for this reason below two."""
     values = values[~np.isnan(values)]
     n = len(values)

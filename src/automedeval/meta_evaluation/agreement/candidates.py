@@ -2,22 +2,24 @@
 
 import math
 from collections import Counter
-from collections.abc import Sequence
-from itertools import combinations
+from collections.abc import Mapping, Sequence
 from statistics import fmean
+from typing import NamedTuple
 
 import numpy as np
 import scipy
 
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.stats import bootstrap
-from automedeval.stats.bootstrap import Bounds, Tree
+from automedeval.stats.bootstrap import SHARE, Bounds, Estimate, Statistic, Tree, mean_of
 from automedeval.stats.power import cases_needed
-from automedeval.stats.prediction_powered import prediction_powered
+from automedeval.stats.prediction_powered import mean_over_cases
 
 LEVEL = 0.05  # adjusted p-value below which the difference of two models is clear
 MOST_MODELS = 40  # a table of more pairs cannot be read
 MOST_TOPICS = 20
+TURNED = {">": "<", "<": ">", "≈": "≈"}  # sign of two models → that of the second beside the first
+Two = tuple[str, str]
 
 
 def compare_candidates(
@@ -33,58 +35,65 @@ def compare_candidates(
     if len(models) > MOST_MODELS:
         count = f"{len(models)} model names in {len(cases)} cases"
         return {"gap": f"{count}: more than {MOST_MODELS}, or the names are not models"}
-    wins, ties = _count_wins(cases, relation)
-    played = (wins + wins.transpose(0, 2, 1) + ties).sum(0)
-    present = np.flatnonzero(played.any(axis=0))
-    if len(present) < 2:
+    judged = ~np.isnan(relation)
+    sides = np.stack(cases.panel.pairs)[:, judged]
+    case, (first, second) = cases.panel.case[sides[0]], cases.model_of[sides]
+    of_lower = np.where(first < second, 1, -1) * relation[judged]
+    low, high = np.minimum(first, second), np.maximum(first, second)
+    compared = np.zeros((len(models), len(models)))
+    compared[low, high] = 1
+    present = np.flatnonzero(compared.any(axis=0) | compared.any(axis=1))
+    if not len(present):
         return {"gap": "no two models were compared"}
     names = [models[number] for number in present]
-    if gap := _unconnected(played[np.ix_(present, present)], names):
+    if gap := _unconnected(compared[np.ix_(present, present)], names):
         return {"gap": gap}
-    wins, ties = wins[:, present][:, :, present], ties[:, present][:, :, present]
-    figures = {"win_rate": shares_won(cases, relation)}
-    if scores is not None:
-        figures = {"score": means_by_model(cases, scores)} | figures
-    records = {
-        name: {label: of[name] for label, of in figures.items() if name in of} for name in names
-    }
+    win_rates = shares_won(cases, relation)
+    means = {} if scores is None else means_by_model(cases, scores)
+    records: Tree = {}
+    for name in names:
+        score = {"score": means[name]} if name in means else {}
+        records[name] = score | {"win_rate": win_rates[name]}
     pairs = []
-    for i, j in combinations(range(len(names)), 2):
-        played_by = wins[:, i, j] + wins[:, j, i] + ties[:, i, j]
-        if played_by.any():
-            outcomes = {"win": wins[:, i, j], "tie": ties[:, i, j], "loss": wins[:, j, i]}
-            shares = {
-                label: bootstrap.ratio(values, played_by) for label, values in outcomes.items()
-            }
-            shares["margin"] = bootstrap.mean(
-                wins[:, i, j] - wins[:, j, i], played_by, int(played_by.sum()), bounds=(-1.0, 1.0)
-            )
-            pairs.append({"pair": [names[i], names[j]], **shares})
+    for i, j in np.argwhere(compared).tolist():
+        at = (low == i) & (high == j)
+        outcomes = _outcomes(of_lower[at], case[at], len(cases))
+        pairs.append({"pair": [models[i], models[j]], **outcomes})
     return {"models": records, "pairs": pairs}
+
+
+def _outcomes(relation: np.ndarray, case: np.ndarray, cases: int) -> dict[str, Statistic]:
+    """Return the shares of wins, ties and losses by the relations of two models, and the wins less the losses."""
+    return {
+        "win": mean_of(relation == 1, case, cases, "no pair", SHARE),
+        "tie": mean_of(relation == 0, case, cases, "no pair", SHARE),
+        "loss": mean_of(relation == -1, case, cases, "no pair", SHARE),
+        "margin": mean_of(relation, case, cases, bounds=(-1.0, 1.0)),
+    }
 
 
 def means_by_model(
     cases: Cases, values: np.ndarray, places: np.ndarray | None = None, bounds: Bounds = None
-) -> dict[str, bootstrap.Statistic | bootstrap.Estimate]:
+) -> dict[str, Statistic | Estimate]:
     """Return the mean of the values of each model that has some; `places` has the response of each value, by default its own.
 
     Of more than `MOST_MODELS` models the means have no intervals, which would take much memory.
     """
     places = np.arange(cases.responses) if places is None else places
+    there = ~np.isnan(values)
+    places, values = places[there], values[there]
     models, case = cases.model_of[places], cases.panel.case[places]
-    models, case, values = (each[~np.isnan(values)] for each in (models, case, values))
-    counts, sums = np.bincount(models), np.bincount(models, values)
-    there = {cases.models[number]: number for number in np.flatnonzero(counts).tolist()}
+    means: dict[str, Statistic | Estimate] = {}
     if len(cases.models) > MOST_MODELS:
-        return {
-            name: bootstrap.Estimate(float(sums[k] / counts[k]), n=int(counts[k]))
-            for name, k in there.items()
-        }
-    of = {name: models == number for name, number in there.items()}
-    return {
-        name: bootstrap.mean_of(values[at], case[at], len(cases), bounds=bounds)
-        for name, at in of.items()
-    }
+        counts, sums = np.bincount(models), np.bincount(models, values)
+        for number in np.flatnonzero(counts).tolist():
+            mean = float(sums[number] / counts[number])
+            means[cases.models[number]] = Estimate(mean, n=int(counts[number]))
+        return means
+    for number in np.unique(models).tolist():
+        at = models == number
+        means[cases.models[number]] = mean_of(values[at], case[at], len(cases), bounds=bounds)
+    return means
 
 
 def shared_means(cases: Cases, values: np.ndarray) -> Tree:
@@ -103,21 +112,10 @@ def shared_means(cases: Cases, values: np.ndarray) -> Tree:
     return {"cases": int(is_shared.sum()), "of": int((count > 0).sum()), "means": means}
 
 
-def shares_won(cases: Cases, relation: np.ndarray) -> Tree:
+def shares_won(cases: Cases, relation: np.ndarray) -> dict[str, Statistic | Estimate]:
     """Return the share of its pairs that each model wins by relations [pairs], a tie counting half."""
     halves = np.concatenate([1 + relation, 1 - relation]) / 2
-    return means_by_model(cases, halves, np.concatenate(cases.panel.pairs), (0.0, 1.0))
-
-
-def _count_wins(cases: Cases, relation: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return (wins, ties), each float [cases, models, models]: how often i beat j, and how often i and j tied."""
-    wins, ties = np.zeros((2, len(cases), len(cases.models), len(cases.models)))
-    first, second = cases.panel.pairs
-    for left, right, won in ((first, second, 1), (second, first, -1)):
-        at = (cases.panel.case[first], cases.model_of[left], cases.model_of[right])
-        np.add.at(wins, at, (relation == won).astype(float))
-        np.add.at(ties, at, (relation == 0).astype(float))
-    return wins, ties
+    return means_by_model(cases, halves, np.concatenate(cases.panel.pairs), SHARE)
 
 
 def _unconnected(compared: np.ndarray, models: list[str]) -> str | None:
@@ -125,15 +123,21 @@ def _unconnected(compared: np.ndarray, models: list[str]) -> str | None:
     parts, part = scipy.sparse.csgraph.connected_components(compared > 0, directed=False)
     if parts == 1:
         return None
-    sizes = np.bincount(part)
-    apart = [name for name, group in zip(models, part) if group != np.argmax(sizes)]
-    shown = ", ".join(apart[:3]) + (f" and {len(apart) - 3} more" if len(apart) > 3 else "")
-    return f"the {len(models)} models fall into {parts} groups that were never compared with each other ({shown} apart)"
+    largest = np.argmax(np.bincount(part))
+    apart = [name for name, group in zip(models, part) if group != largest]
+    groups = f"{parts} groups that were never compared with each other"
+    return f"the {len(models)} models fall into {groups} ({first_three(apart)} apart)"
 
 
-def tell_apart(pairs: Sequence[Tree]) -> None:
+def first_three(names: Sequence[str]) -> str:
+    """Return the first three of several names, and how many more there are."""
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return ", ".join(names[:3]) + more
+
+
+def tell_apart(pairs: list[Tree]) -> None:
     """Add to each pair the p-values of its margin, and "more_cases": about how many more would make an unclear one clear."""
-    bootstrap.adjust(list(pairs), "margin")
+    bootstrap.adjust(pairs, "margin")
     unclear = [pair for pair in pairs if not _is_clear(pair)]
     for pair in pairs:
         pair["more_cases"] = None
@@ -144,6 +148,14 @@ def tell_apart(pairs: Sequence[Tree]) -> None:
 
 def _is_clear(pair: Tree) -> bool:
     return pair["p_adjusted"] is not None and pair["p_adjusted"] < LEVEL
+
+
+class Duel(NamedTuple):
+    """What a table says of one model beside another."""
+
+    sign: str  # ">" better, "<" worse, "≈" no clear difference
+    share: float  # of their cases that it wins, ties counted half
+    more: int | None  # cases that would show the difference, about
 
 
 def standing(table: Tree) -> Tree:
@@ -157,41 +169,70 @@ def standing(table: Tree) -> Tree:
         wins, ties counted half; "ranks": model → the ranks that clear differences leave it, as "1" or "1–2"; "unclear": the
         first model, the one that is hardest to tell from it, and about how many more cases would (None: no number), else None.
     """
-    models = table.get("models", {})  # none where nothing can be compared
-    signs, wins, more = {}, {}, {}
-    for pair in table.get("pairs", ()):
-        clear_signs = "><" if pair["margin"]["value"] > 0 else "<>"
-        ways = (pair["pair"], "win"), (pair["pair"][::-1], "loss")
-        for (names, won), sign in zip(ways, clear_signs if _is_clear(pair) else "≈≈"):
-            signs[tuple(names)] = sign
-            wins[tuple(names)] = pair[won]["value"] + pair["tie"]["value"] / 2
-            more[tuple(names)] = pair["more_cases"]
-    losses, beaten = (
-        Counter(model for (model, _), sign in signs.items() if sign == which) for which in "<>"
-    )
-    shares = {
-        model: round(fmean(share for (name, _), share in wins.items() if name == model), 9)
-        for model in models
-    }
-    order, rest = [], sorted(models, key=lambda model: (-shares[model], model))
-    while rest:
-        free = (
-            model for model in rest if not any(signs.get((other, model)) == ">" for other in rest)
-        )
-        order.append(next(free, rest[0]))
-        rest.remove(order[-1])
+    duels = _duels(table.get("pairs", ()))  # none where nothing can be compared
+    signs = {two: duel.sign for two, duel in duels.items()}
+    wins = {two: duel.share for two, duel in duels.items()}
+    shares = {}
+    for model in table.get("models", {}):
+        shares[model] = round(fmean(share for (name, _), share in wins.items() if name == model), 9)
+    order = _in_order(shares, signs)
     level = [model for model in order[1:] if signs.get((order[0], model), "") != ">"]
-    ends = {model: (1 + losses[model], len(order) - beaten[model]) for model in order}
+    equal = [model for model in level if shares[model] == shares[order[0]]]
+    return {
+        "order": order,
+        "equal": order[:1] + equal,
+        "level": level,
+        "signs": signs,
+        "wins": wins,
+        "ranks": _ranks(order, signs),
+        "unclear": _hardest(order, duels),
+    }
+
+
+def _duels(pairs: Sequence[Tree]) -> dict[Two, Duel]:
+    """Return what the pairs of a table say of either model beside the other."""
+    duels = {}
+    for pair in pairs:
+        first, second = pair["pair"]
+        sign, half, more = "≈", pair["tie"]["value"] / 2, pair["more_cases"]
+        if _is_clear(pair):
+            sign = ">" if pair["margin"]["value"] > 0 else "<"
+        duels[first, second] = Duel(sign, pair["win"]["value"] + half, more)
+        duels[second, first] = Duel(TURNED[sign], pair["loss"]["value"] + half, more)
+    return duels
+
+
+def _in_order(shares: Mapping[str, float], signs: Mapping[Two, str]) -> list[str]:
+    """Return the models by their shares, equal ones by name, none before one that it is clearly worse than."""
+    rest = sorted(shares, key=lambda model: (-shares[model], model))
+    order: list[str] = []
+    while rest:
+        worse = {two[1] for two, sign in signs.items() if sign == ">" and two[0] in rest}
+        free = [model for model in rest if model not in worse]
+        order.append((free or rest)[0])
+        rest.remove(order[-1])
+    return order
+
+
+def _ranks(order: Sequence[str], signs: Mapping[Two, str]) -> dict[str, str]:
+    """Return the ranks that clear differences leave each model, as "1" or "1–2"."""
+    losses = Counter(model for (model, _), sign in signs.items() if sign == "<")
+    beaten = Counter(model for (model, _), sign in signs.items() if sign == ">")
+    ranks = {}
+    for model in order:
+        first, last = 1 + losses[model], len(order) - beaten[model]
+        ranks[model] = f"{first}" if first == last else f"{first}–{last}"
+    return ranks
+
+
+def _hardest(order: Sequence[str], duels: Mapping[Two, Duel]) -> tuple[str, str, int | None] | None:
+    """Return the first model, the one that is hardest to tell from it, and how many more cases would."""
     unclear = [
-        (order[0], model, more[order[0], model])
-        for model in level
-        if signs.get((order[0], model)) == "≈"
+        (order[0], model, duels[order[0], model].more)
+        for model in order
+        if (order[0], model) in duels and duels[order[0], model].sign == "≈"
     ]
-    ranks = {model: "–".join(dict.fromkeys(map(str, ends[model]))) for model in order}
-    hardest = max(unclear, key=lambda each: math.inf if each[2] is None else each[2], default=None)
-    equal = [*order[:1], *(model for model in level if shares[model] == shares[order[0]])]
-    stands = {"order": order, "equal": equal, "level": level, "signs": signs, "wins": wins}
-    return stands | {"ranks": ranks, "unclear": hardest}
+    return max(unclear, key=lambda two: math.inf if two[2] is None else two[2], default=None)
 
 
 def ranked(cases: Cases, relation: np.ndarray) -> Tree:
@@ -214,14 +255,16 @@ def means_by_topic(
         return []
     topics = np.array([case.topic or "" for case in cases.records])
     scored = np.unique(cases.panel.case[~np.isnan(values)])
-    counts, records = Counter(topic for topic in topics[scored].tolist() if topic), []
-    for topic, count in counts.most_common(MOST_TOPICS if len(counts) > 1 else 0):
-        if count > 1:
-            within, means = (topics == topic)[cases.panel.case], {}
-            for number, name in enumerate(cases.models):
-                scores = values[within & (cases.model_of == number)]
-                means[name] = prediction_powered(
-                    np.full(len(scores), np.nan), scores, scale
-                ).naive.to_dict()
-            records.append({"topic": topic, "cases": count, "models": means})
+    counts = Counter(topic for topic in topics[scored].tolist() if topic)
+    if len(counts) < 2:
+        return []
+    records = []
+    for topic, count in counts.most_common(MOST_TOPICS):
+        if count < 2:
+            break
+        in_topic, means = (topics == topic)[cases.panel.case], {}
+        for number, name in enumerate(cases.models):
+            scores = values[in_topic & (cases.model_of == number)]
+            means[name] = mean_over_cases(scores, bounds=scale).to_dict()
+        records.append({"topic": topic, "cases": count, "models": means})
     return records
