@@ -18,13 +18,13 @@ from automedeval.judges.run import judge_missing, verdict_log
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.table import VerdictTable
 from automedeval.models.arguments import ChatArguments, EncoderArguments
-from automedeval.records import RecordError, Verdict, check_least, option
+from automedeval.records import JsonObject, RecordError, Verdict, check_least, option
 from automedeval.records.arguments import TableArguments
 from automedeval.records.journal import Processes, write_lines
 from automedeval.records.language import english_only
 from automedeval.records.processes import print_notes
 from automedeval.records.run_record import record_run
-from automedeval.stats.bootstrap import RESAMPLES, Tree
+from automedeval.stats.bootstrap import RESAMPLES
 
 # Of the unchanged cases: each response once in each place, the fewest orders that separate places and responses.
 ORDERS = "latin"
@@ -67,7 +67,7 @@ class AuditArguments(TableArguments):
 
 def audit_judge(
     args: AuditArguments, encoder: EncoderArguments, chat: ChatArguments, processes: Processes
-) -> Tree | None:
+) -> JsonObject | None:
     """Audit a judge; write its verdicts on the unchanged and the changed cases as they come.
 
     Writes OUTPUT/clean/verdicts.jsonl, OUTPUT/changed.jsonl (the changed cases; each names its own under "audit") and

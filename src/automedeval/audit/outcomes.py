@@ -14,9 +14,9 @@ from automedeval.audit.trials import Trial, ValuedAnswer
 from automedeval.judges.requests import Request
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.table import VerdictTable, expected_values, own_values
-from automedeval.records import Verdict, question_text
+from automedeval.records import JsonObject, Verdict, question_text
 from automedeval.stats.agreement import SAME, in_steps
-from automedeval.stats.bootstrap import Statistic, Tree, divide, ratio, sums_at, undefined
+from automedeval.stats.bootstrap import Statistic, divide, ratio, sums_at, undefined
 
 LEAST = 0.5  # steps from which a score counts as risen or fallen: half a point
 ALIKE = 0.05  # steps within which numbers without a scale are equal: in bfloat16 another batch changes them by a third of that
@@ -256,7 +256,7 @@ class CriteriaReader:
         return met if perturbation.should == "differ" else None
 
 
-def texts_of(outcome: Outcome) -> Tree:
+def texts_of(outcome: Outcome) -> JsonObject:
     """Return a trial for a reader: case, model, change, and the texts that differ, with the answer if those are questions."""
     trial = outcome.trial
     sides, clean = (trial.before.case, trial.after.case), trial.clean.case

@@ -4,13 +4,13 @@ from collections.abc import Iterator
 
 from automedeval.audit.table import FAILED, SECTIONS, UNKNOWN
 from automedeval.meta_evaluation.page import PageTable, render_report
+from automedeval.records import JsonObject
 from automedeval.records.text import UNDEFINED, p_value, percent, span
-from automedeval.stats.bootstrap import Tree
 
 HEAD = ("measure", "outcome", "share", "shift in steps", "should be", "of")
 
 
-def summary(result: Tree) -> list[str]:
+def summary(result: JsonObject) -> list[str]:
     """Return sentences on whether the judge passes, what it fails, and what was not measured."""
     rows = [row for row in result["perturbations"] if row["outcome"] is not None]
     failed = [row for row in rows if row["outcome"] == FAILED]
@@ -38,7 +38,7 @@ def summary(result: Tree) -> list[str]:
     return sentences
 
 
-def lines(result: Tree, groups: bool = False) -> Iterator[tuple[object, ...]]:
+def lines(result: JsonObject, groups: bool = False) -> Iterator[tuple[object, ...]]:
     """Yield the lines of the table: of each perturbation and, with `groups`, of each of its groups, whose name is indented."""
     for row in result["perturbations"]:
         yield (row["what"], row["outcome"] or UNDEFINED, *_cells(row, row["limit"] or UNDEFINED))
@@ -52,11 +52,11 @@ def lines(result: Tree, groups: bool = False) -> Iterator[tuple[object, ...]]:
                 yield (f"· {harmless}{name}", "", *_cells(each, p))
 
 
-def _cells(row: Tree, limit: str) -> tuple[str, str, str, int]:
+def _cells(row: JsonObject, limit: str) -> tuple[str, str, str, int]:
     return span(row["share"], 3), span(row["shift"]), limit, row["share"]["n"] or row["shift"]["n"]
 
 
-def gaps(result: Tree) -> list[str]:
+def gaps(result: JsonObject) -> list[str]:
     """Return what could not be measured, and why, and of what changes verdicts could often not be read."""
     found = []
     for row in result["perturbations"]:
@@ -68,7 +68,7 @@ def gaps(result: Tree) -> list[str]:
     return found
 
 
-def render(result: Tree) -> dict[str, str]:
+def render(result: JsonObject) -> dict[str, str]:
     """Render a result, what `audit.json` holds, as {"audit.html": text, "audit.md": text}."""
     return render_report(
         "audit", f"Audit of {result['judge']['name']}", words=summary(result),

@@ -8,10 +8,10 @@ import numpy as np
 from automedeval.audit.outcomes import CriteriaReader, Measure, Outcome, ScoreReader, texts_of
 from automedeval.audit.perturbations import READ, Perturbation
 from automedeval.meta_evaluation.agreement.cases import Cases
+from automedeval.records import JsonObject
 from automedeval.stats.bootstrap import (
     RESAMPLES,
     Statistic,
-    Tree,
     adjust,
     estimate,
     mean,
@@ -35,7 +35,7 @@ def table(
     cases: Cases,
     seed: int,
     resamples: int = RESAMPLES,
-) -> list[Tree]:
+) -> list[JsonObject]:
     """Return a row for each perturbation, for audit.json: intervals are over cases.
 
     Returns:
@@ -74,13 +74,13 @@ def table(
     return rows
 
 
-def passes(rows: Iterable[Tree]) -> bool | None:
+def passes(rows: Iterable[JsonObject]) -> bool | None:
     """Return whether no perturbation failed; None if none was measured, besides whether verdicts can be read."""
     outcomes = {row["outcome"] for row in rows if row["should"] != READ or row["outcome"] == FAILED}
     return False if FAILED in outcomes else True if PASSED in outcomes else None
 
 
-def decide(perturbation: Perturbation, row: Tree) -> str | None:
+def decide(perturbation: Perturbation, row: JsonObject) -> str | None:
     """Return whether a row keeps to the limits of its perturbation; None if there are none."""
     share, shift, found = row["share"]["value"], row["shift"]["value"], []
     if share is not None:
@@ -95,7 +95,7 @@ def decide(perturbation: Perturbation, row: Tree) -> str | None:
 
 def _figures(
     perturbation: Perturbation, outcomes: Sequence[Outcome], measured: Measure | None, cases: int
-) -> Tree:
+) -> JsonObject:
     groups: dict[str, dict[str, list[Outcome]]] = {name: defaultdict(list) for name in SECTIONS}
     for each in outcomes:
         groups["controls" if each.trial.control else "kinds"][each.trial.kind].append(each)
@@ -123,13 +123,13 @@ def _sums(outcomes: Sequence[Outcome], cases: int) -> dict[str, Statistic]:
     return {"share": share("hits", "counted"), "shift": shift, "invalid": share("lost", "asked")}
 
 
-def _beyond_chance(kinds: Mapping[str, Tree]) -> Tree:
+def _beyond_chance(kinds: Mapping[str, JsonObject]) -> JsonObject:
     """Return the largest shift that is more than chance, of kinds with adjusted p-values; see `table`."""
     tested = {kind: each["shift"] for kind, each in kinds.items() if each["p"] is not None}
     ends = [
         abs(end) for each in tested.values() for end in (each.low, each.high) if end is not None
     ]
-    largest: Tree = {
+    largest: JsonObject = {
         "value": 0.0 if tested else None,
         "low": None,
         "high": None,
@@ -151,11 +151,11 @@ def _beyond_chance(kinds: Mapping[str, Tree]) -> Tree:
 
 def _failing(
     perturbation: Perturbation,
-    row: Tree,
+    row: JsonObject,
     made: Sequence[Outcome],
     measured: Measure | None,
     cases: Cases,
-) -> Iterator[Tree]:
+) -> Iterator[JsonObject]:
     """Yield the first `TEXTS` texts that a row counts against the judge; of a shift alone those that moved most."""
     if measured is not None:
         for response, how in measured.shown[: TEXTS + 1]:

@@ -15,7 +15,7 @@ from automedeval.meta_evaluation.facts import AGAINST
 from automedeval.meta_evaluation.page import Bars, PageTable, render_report
 from automedeval.records import Case, CheckedResponse, JsonObject, question_text
 from automedeval.records.text import no_formula, percent, several, span
-from automedeval.stats.bootstrap import Tree, estimate, mean_of, plain
+from automedeval.stats.bootstrap import estimate, mean_of, plain
 
 SHOWN = 3  # places that the terminal shows
 COLUMNS = (
@@ -26,7 +26,7 @@ COLUMNS = (
 
 def measure(
     cases: Sequence[Case], checked: Sequence[CheckedResponse], resamples: int = 2000
-) -> Tree:
+) -> JsonObject:
     """Return the figures of each model, with intervals by bootstrap over cases.
 
     Returns:
@@ -34,7 +34,7 @@ def measure(
         counts of each label and "contradicted_answers"; the shares are of the answers that could be read.
     """
     numbers = {case.id: number for number, case in enumerate(cases)}
-    tree: Tree = {}
+    tree: JsonObject = {}
     for model in dict.fromkeys(each.model for each in checked):
         of_model = [each for each in checked if each.model == model]
         case = np.array([numbers[each.case_id] for each in of_model])
@@ -60,13 +60,13 @@ def measure(
     return plain(estimate(tree, len(cases), resamples))
 
 
-def _shares(figures: Tree) -> list[tuple[str, Tree]]:
+def _shares(figures: JsonObject) -> list[tuple[str, JsonObject]]:
     """Return (model, share of answers with a number that differs), the model with most of them first."""
     shares = [(model, figures[model]["differing_answers"]) for model in sorted(figures)]
     return sorted(shares, key=lambda entry: -(entry[1]["value"] or 0))
 
 
-def check_rows(figures: Tree) -> list[dict[str, str | float | int]]:
+def check_rows(figures: JsonObject) -> list[dict[str, str | float | int]]:
     """Return the table of the figures, the model with most numbers that differ first."""
     rows = []
     for model, share in _shares(figures):
@@ -79,7 +79,9 @@ def check_rows(figures: Tree) -> list[dict[str, str | float | int]]:
     return rows
 
 
-def check_sentences(figures: Tree, checked: Sequence[CheckedResponse], evidence: str) -> list[str]:
+def check_sentences(
+    figures: JsonObject, checked: Sequence[CheckedResponse], evidence: str
+) -> list[str]:
     """Return the result in sentences: the models with marked answers, and what was not looked at."""
     lines = []
     for model, share in _shares(figures):
@@ -107,7 +109,7 @@ def check_sentences(figures: Tree, checked: Sequence[CheckedResponse], evidence:
     ]
 
 
-def marked_answers(cases: Sequence[Case], checked: Sequence[CheckedResponse]) -> list[Tree]:
+def marked_answers(cases: Sequence[Case], checked: Sequence[CheckedResponse]) -> list[JsonObject]:
     """Return the answers with something to look at: the largest factor first, then what a model is surest of."""
     by_id = {case.id: case for case in cases}
     answers = []
@@ -131,14 +133,14 @@ def marked_answers(cases: Sequence[Case], checked: Sequence[CheckedResponse]) ->
     return sorted(answers, key=_urgency)
 
 
-def _urgency(answer: Tree) -> tuple[float, float]:
+def _urgency(answer: JsonObject) -> tuple[float, float]:
     return (
         -max((mark["factor"] for mark in answer["numbers"]), default=0.0),
         min(map(_unsure, answer["contradicted"]), default=0.0),
     )
 
 
-def _unsure(statement: Tree) -> float:
+def _unsure(statement: JsonObject) -> float:
     return -statement.get("probability", 0.0)
 
 
@@ -146,7 +148,7 @@ def _text(case: Case, model: str) -> str:
     return next(response.text for response in case.responses if response.model == model)
 
 
-def places_in_words(answers: Sequence[Tree]) -> list[str]:
+def places_in_words(answers: Sequence[JsonObject]) -> list[str]:
     """Return the first places to look at, each with both sentences, for the terminal."""
     lines = []
     for answer in answers[:SHOWN]:
@@ -164,7 +166,7 @@ def _shown(parts: Sequence[str]) -> str:
     return f"{before}[{number}]{behind}"
 
 
-def marked(text: str, passages: Sequence[Tree]) -> Markup:
+def marked(text: str, passages: Sequence[JsonObject]) -> Markup:
     """Return an answer as HTML with passages of it marked, from `start` to `end`, in their order; they may overlap."""
     parts, position = [], 0
     for each in passages:
@@ -183,8 +185,8 @@ def marked(text: str, passages: Sequence[Tree]) -> Markup:
 def check_page(
     cases: Sequence[Case],
     checked: Sequence[CheckedResponse],
-    figures: Tree,
-    settings: Tree,
+    figures: JsonObject,
+    settings: JsonObject,
 ) -> dict[str, str]:
     """Return check.html, check.md and claims.csv by name."""
     rows, against = check_rows(figures), AGAINST[settings["evidence"]]
@@ -217,7 +219,7 @@ def _csv(cases: Sequence[Case], checked: Sequence[CheckedResponse]) -> str:
     return file.getvalue()
 
 
-def _lines(checked: CheckedResponse) -> Iterator[Tree]:
+def _lines(checked: CheckedResponse) -> Iterator[JsonObject]:
     for mark in checked.differs:
         words = {
             name: "".join(mark[key])

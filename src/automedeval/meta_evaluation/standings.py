@@ -19,7 +19,6 @@ from automedeval.meta_evaluation.table import VerdictTable, rows_of
 from automedeval.records import JsonObject, Verdict
 from automedeval.rubrics import Rubric
 from automedeval.stats import bootstrap
-from automedeval.stats.bootstrap import Tree
 
 WON, MEAN = "share of pairs won", "mean score"
 UNRATED = "Not measured yet: the report compares it with people's ratings or labels."
@@ -27,7 +26,7 @@ UNRATED = "Not measured yet: the report compares it with people's ratings or lab
 
 def rank(
     cases: Cases, verdicts: Sequence[Verdict], rubric: Rubric, file: Path
-) -> tuple[list[Tree], JudgeProfile]:
+) -> tuple[list[JsonObject], JudgeProfile]:
     """Return one row per model, the highest first, and what is known of the one judge that gave the verdicts in the file."""
     judge = VerdictTable(
         cases, verdicts, rubric if rubric.name == verdicts[0].rubric else None, file=file
@@ -48,7 +47,7 @@ def rank(
     return table, known_of_judge(cases, row, **known)
 
 
-def by_degrees(judge: VerdictTable) -> tuple[list[Tree], JudgeProfile]:
+def by_degrees(judge: VerdictTable) -> tuple[list[JsonObject], JudgeProfile]:
     """Return how many responses of each model have which degree by a rubric in words, and what is known of the judge."""
     harm = harm_result(judge.cases, [judge], None, bootstrap.RESAMPLES)
     counts = counts_table(harm)
@@ -60,7 +59,9 @@ def by_degrees(judge: VerdictTable) -> tuple[list[Tree], JudgeProfile]:
     )
 
 
-def by_values(judge: VerdictTable, values: np.ndarray | None, relation: np.ndarray) -> list[Tree]:
+def by_values(
+    judge: VerdictTable, values: np.ndarray | None, relation: np.ndarray
+) -> list[JsonObject]:
     """Return a row for each model of which verdicts say something, or that has an unread response.
 
     It has the cases and the mean of the values, float [responses], the share of pairs won by the relations [pairs], a tie
@@ -68,7 +69,7 @@ def by_values(judge: VerdictTable, values: np.ndarray | None, relation: np.ndarr
     those with a number that differs from the reference.
     """
     cases = judge.cases
-    table: dict[str, Tree] = {model: {} for model in cases.models}
+    table: dict[str, JsonObject] = {model: {} for model in cases.models}
     for model, mean in ({} if values is None else means_by_model(cases, values)).items():
         table[model] |= {"cases": mean.n, MEAN: mean}
     for model, share in shares_won(cases, relation).items():
@@ -88,7 +89,7 @@ def by_values(judge: VerdictTable, values: np.ndarray | None, relation: np.ndarr
     ]
 
 
-def _value(row: Tree) -> float:
+def _value(row: JsonObject) -> float:
     """Return the share of pairs won, else the mean score, below every other where there is neither."""
     figure = row.get(WON) or row.get(MEAN)
     return -math.inf if figure is None or figure["value"] is None else figure["value"]

@@ -9,8 +9,9 @@ from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.table import Row, VerdictTable, counted
 from automedeval.metrics.embedding import TextEncoder, nearest_pieces
 from automedeval.metrics.lexical import BASELINES
+from automedeval.records import JsonObject
 from automedeval.stats.agreement import concordance
-from automedeval.stats.bootstrap import Tree, adjust, difference, holm
+from automedeval.stats.bootstrap import adjust, difference, holm
 
 LEVEL = 0.05  # p-value below which a judge is called better or worse
 
@@ -37,7 +38,9 @@ def measure_baselines(
     return baselines
 
 
-def paired(cases: Cases, relations: Mapping[str, np.ndarray], first: Row, second: Row) -> Tree:
+def paired(
+    cases: Cases, relations: Mapping[str, np.ndarray], first: Row, second: Row
+) -> JsonObject:
     """Return the concordances of two lines on the pairs that both were asked about, as statistics, for `differences`.
 
     `relations` are people's, by the name of a line, of the pairs that it was asked about [pairs], NaN for the others.
@@ -52,7 +55,7 @@ def paired(cases: Cases, relations: Mapping[str, np.ndarray], first: Row, second
     }
 
 
-def differences(comparisons: Sequence[Tree]) -> list[Tree]:
+def differences(comparisons: Sequence[JsonObject]) -> list[JsonObject]:
     """Return the estimated comparisons of `paired` with the difference and its p-values, of those that have one."""
     records = [each | {"difference": difference(*each["concordances"])} for each in comparisons]
     records = [each for each in records if each["difference"].value is not None]
@@ -60,7 +63,7 @@ def differences(comparisons: Sequence[Tree]) -> list[Tree]:
     return records
 
 
-def best_baseline(comparisons: Sequence[Tree]) -> Tree | None:
+def best_baseline(comparisons: Sequence[JsonObject]) -> JsonObject | None:
     """Say whether a judge is better than the best of several baselines, the one with the smallest difference.
 
     The judge is "better" if it is above every baseline, each with a p-value below `LEVEL`: the claim about all of them is

@@ -10,8 +10,9 @@ import numpy as np
 import scipy
 
 from automedeval.meta_evaluation.agreement.cases import Cases
+from automedeval.records import JsonObject
 from automedeval.stats import bootstrap
-from automedeval.stats.bootstrap import SHARE, Bounds, Estimate, Statistic, Tree, mean_of
+from automedeval.stats.bootstrap import SHARE, Bounds, Estimate, Statistic, mean_of
 from automedeval.stats.power import cases_needed
 from automedeval.stats.prediction_powered import mean_over_cases
 
@@ -24,7 +25,7 @@ Two = tuple[str, str]
 
 def compare_candidates(
     cases: Cases, relation: np.ndarray, scores: np.ndarray | None = None
-) -> Tree:
+) -> JsonObject:
     """Compare the candidates by relations [pairs] and, where they are given, scores [responses].
 
     Returns:
@@ -50,7 +51,7 @@ def compare_candidates(
         return {"gap": gap}
     win_rates = shares_won(cases, relation)
     means = {} if scores is None else means_by_model(cases, scores)
-    records: Tree = {}
+    records: JsonObject = {}
     for name in names:
         score = {"score": means[name]} if name in means else {}
         records[name] = score | {"win_rate": win_rates[name]}
@@ -96,7 +97,7 @@ def means_by_model(
     return means
 
 
-def shared_means(cases: Cases, values: np.ndarray) -> Tree:
+def shared_means(cases: Cases, values: np.ndarray) -> JsonObject:
     """Return the means of models with values [responses] of different cases, in the cases that have a value of every one.
 
     Returns:
@@ -135,7 +136,7 @@ def first_three(names: Sequence[str]) -> str:
     return ", ".join(names[:3]) + more
 
 
-def tell_apart(pairs: list[Tree]) -> None:
+def tell_apart(pairs: list[JsonObject]) -> None:
     """Add to each pair the p-values of its margin, and "more_cases": about how many more would make an unclear one clear."""
     bootstrap.adjust(pairs, "margin")
     unclear = [pair for pair in pairs if not _is_clear(pair)]
@@ -146,7 +147,7 @@ def tell_apart(pairs: list[Tree]) -> None:
             pair["more_cases"] = max(1, needed - pair["margin"].cases)
 
 
-def _is_clear(pair: Tree) -> bool:
+def _is_clear(pair: JsonObject) -> bool:
     return pair["p_adjusted"] is not None and pair["p_adjusted"] < LEVEL
 
 
@@ -158,7 +159,7 @@ class Duel(NamedTuple):
     more: int | None  # cases that would show the difference, about
 
 
-def standing(table: Tree) -> Tree:
+def standing(table: JsonObject) -> JsonObject:
     """Return how the models of one judge's table stand.
 
     Returns:
@@ -189,7 +190,7 @@ def standing(table: Tree) -> Tree:
     }
 
 
-def _duels(pairs: Sequence[Tree]) -> dict[Two, Duel]:
+def _duels(pairs: Sequence[JsonObject]) -> dict[Two, Duel]:
     """Return what the pairs of a table say of either model beside the other."""
     duels = {}
     for pair in pairs:
@@ -235,7 +236,7 @@ def _hardest(order: Sequence[str], duels: Mapping[Two, Duel]) -> tuple[str, str,
     return max(unclear, key=lambda two: math.inf if two[2] is None else two[2], default=None)
 
 
-def ranked(cases: Cases, relation: np.ndarray) -> Tree:
+def ranked(cases: Cases, relation: np.ndarray) -> JsonObject:
     """Return how the models stand by relations [pairs], see `standing`."""
     table = bootstrap.estimate(compare_candidates(cases, relation), cases.clusters)
     tell_apart(table.get("pairs", []))
@@ -244,7 +245,7 @@ def ranked(cases: Cases, relation: np.ndarray) -> Tree:
 
 def means_by_topic(
     cases: Cases, values: np.ndarray | None, scale: tuple[float, float] | None
-) -> list[Tree]:
+) -> list[JsonObject]:
     """Return the mean score of each model in each topic, of scores [responses].
 
     Returns:

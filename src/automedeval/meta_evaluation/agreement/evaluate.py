@@ -25,12 +25,12 @@ from automedeval.meta_evaluation.agreement.judge_facts import (
 )
 from automedeval.meta_evaluation.agreement.ratings import People, preference_shares
 from automedeval.meta_evaluation.table import Row, VerdictTable, rows_of
-from automedeval.records import Choice, Preference, VerdictRating
+from automedeval.records import Choice, JsonObject, Preference, VerdictRating
 from automedeval.records.ratings import is_better_by_name
 from automedeval.rubrics import TAGS, packaged_rubrics, read_rubric
 from automedeval.stats import agreement, bootstrap, interrater
 from automedeval.stats.agreement import CHOICES, CORRELATIONS
-from automedeval.stats.bootstrap import Estimate, Statistic, Tree
+from automedeval.stats.bootstrap import Estimate, Statistic
 
 
 def meta_evaluate(
@@ -41,7 +41,7 @@ def meta_evaluate(
     resamples: int = bootstrap.RESAMPLES,
     main: Row | None = None,
     contrasts: Sequence[Sequence[str]] = (),
-) -> Tree:
+) -> JsonObject:
     """Return the content of `agreement.json`, figures as `Estimate`; `bootstrap.plain` makes it JSON.
 
     Args:
@@ -55,7 +55,7 @@ def meta_evaluate(
         [row for row in rows if (row.judge.kind == "judge") is kind] for kind in (True, False)
     )
     main = main or rivals[0]
-    tree: Tree = {
+    tree: JsonObject = {
         "cases": _counts(cases, people),
         "judges": {row.name: record_of(cases, row) for row in rows},
     }
@@ -101,7 +101,7 @@ def meta_evaluate(
     return result
 
 
-def _counts(cases: Cases, people: People | None) -> Tree:
+def _counts(cases: Cases, people: People | None) -> JsonObject:
     counts = {"file": cases.source, "cases": len(cases), "responses": cases.responses}
     counts |= {"pairs": len(cases.panel.pairs[0]), "models": len(cases.models)}
     if people is not None:
@@ -117,14 +117,14 @@ def _counts(cases: Cases, people: People | None) -> Tree:
     return counts
 
 
-def measures_of(cases: Cases, row: Row, rated: np.ndarray, relation: np.ndarray) -> Tree:
+def measures_of(cases: Cases, row: Row, rated: np.ndarray, relation: np.ndarray) -> JsonObject:
     """Return the measures of one line: of its own scores or choices, but concordance of its finest relations.
 
     Args:
         rated: people's scores of the responses that count [responses], NaN for the others.
         relation: people's relations of the pairs that count [pairs], NaN for the others.
     """
-    record: Tree = agreement.accuracies(cases.panel, relation, row.relations)
+    record: JsonObject = agreement.accuracies(cases.panel, relation, row.relations)
     record["concordance"] = agreement.concordance(cases.panel, relation, row.best_relations)
     reason = "this judge gives choices, no scores" if row.criteria else "no valid verdict"
     if row.own is None or np.isnan(row.own).all():  # the latter of one run
@@ -132,7 +132,7 @@ def measures_of(cases: Cases, row: Row, rated: np.ndarray, relation: np.ndarray)
     return record | agreement.correlations(cases.panel, rated, row.own)
 
 
-def _agreement(cases: Cases, people: People, row: Row, relation: np.ndarray) -> Tree:
+def _agreement(cases: Cases, people: People, row: Row, relation: np.ndarray) -> JsonObject:
     """Return the measures of one line, also of every run by itself.
 
     `relation` has people's relations of the pairs that the judge was asked about [pairs].
@@ -178,10 +178,10 @@ def _valid_rates(cases: Cases, judge: VerdictTable) -> dict[str, bootstrap.Stati
     return rates
 
 
-def _people(cases: Cases, people: People) -> Tree:
+def _people(cases: Cases, people: People) -> JsonObject:
     """Return who rated, the reliability of the ratings, per criterion and of their mean, and one rater beside the others."""
     panel = cases.panel
-    record: Tree = {
+    record: JsonObject = {
         "raters": "crossed" if people.crossed else "anonymous",
         "annotators": people.annotators,
     }
@@ -212,13 +212,13 @@ def _people(cases: Cases, people: People) -> Tree:
 
 def _choices(
     cases: Cases, judges: Sequence[VerdictTable], people: dict[str, dict[int, Counter]]
-) -> Tree:
+) -> JsonObject:
     """Compare judges' choices, or the scores of one that gives none, with the most frequent choice of people by criterion.
 
     Pairs with two equally frequent choices are left out and counted. Scores are compared on criteria of the packaged rubrics,
     and on those whose names say that more is better.
     """
-    records: Tree = {}
+    records: JsonObject = {}
     pairwise = [
         rubric for rubric in map(read_rubric, packaged_rubrics()) if rubric.mode == "pairwise"
     ]
@@ -257,9 +257,9 @@ def _choices(
     return records
 
 
-def _verdict_ratings(cases: Cases, ratings: Mapping[str, Sequence[VerdictRating]]) -> Tree:
+def _verdict_ratings(cases: Cases, ratings: Mapping[str, Sequence[VerdictRating]]) -> JsonObject:
     """Count physicians' scores of the rationales, per judge and criterion (Fig. 5a)."""
-    records: Tree = {judge: {} for judge in ratings}
+    records: JsonObject = {judge: {} for judge in ratings}
     for judge, given in ratings.items():
         steps = sorted({each.score for each in given})
         for criterion in dict.fromkeys(each.criterion for each in given):
@@ -275,9 +275,9 @@ def _verdict_ratings(cases: Cases, ratings: Mapping[str, Sequence[VerdictRating]
     return records
 
 
-def _verdict_errors(cases: Cases, ratings: Mapping[str, Sequence[VerdictRating]]) -> Tree:
+def _verdict_errors(cases: Cases, ratings: Mapping[str, Sequence[VerdictRating]]) -> JsonObject:
     """Count the verdicts in which physicians found each kind of error, of those that were searched for errors (section 5.2)."""
-    records: Tree = {}
+    records: JsonObject = {}
     for judge, given in ratings.items():
         found: dict[
             tuple[int, str | None], set[tuple[str, str]]

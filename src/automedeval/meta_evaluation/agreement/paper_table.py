@@ -17,15 +17,18 @@ from automedeval.meta_evaluation.agreement.evaluate import measures_of
 from automedeval.meta_evaluation.agreement.ratings import People
 from automedeval.meta_evaluation.agreement.runs import over_runs, trainings_of
 from automedeval.meta_evaluation.table import Row
+from automedeval.records import JsonObject
 from automedeval.records.text import by_reason, p_value, span
 from automedeval.stats import bootstrap
 from automedeval.stats.agreement import ACCURACIES, CORRELATIONS
-from automedeval.stats.bootstrap import Estimate, Statistic, Tree
+from automedeval.stats.bootstrap import Estimate, Statistic
 
 RATIONALES = ("bert_score", "bart_score")
 OF_SCORES = ("spearman", "pearson", "pairwise_accuracy", "triple_accuracy")
 MARKS = ((0.001, "*"), (0.01, "†"), (0.05, "§"))  # Paper: the marks of Table 2
-Rationales = Mapping[str, Tree]  # name of a judge → what `compare_rationales` found, under "judges"
+Rationales = Mapping[
+    str, JsonObject
+]  # name of a judge → what `compare_rationales` found, under "judges"
 
 
 class Column(NamedTuple):
@@ -48,11 +51,11 @@ def paper_table(
     cases: Cases,
     rows: Sequence[Row],
     people: People,
-    judges: Mapping[str, Tree],
+    judges: Mapping[str, JsonObject],
     main: str,
     rationales: tuple[Rationales, Rationales] | None = None,
     resamples: int = bootstrap.RESAMPLES,
-) -> Tree:
+) -> JsonObject:
     """Return the table, figures as `Estimate`.
 
     Args:
@@ -93,7 +96,7 @@ def paper_table(
         valid = sum(row.judge.verdicts_valid.sum() for row in trainings)
         due = sum(row.judge.verdicts_due.sum() for row in trainings)
         count, of = (len(names), "trainings") if len(names) > 1 else (len(runs[line]), "runs")
-        record: Tree = {"judge": line, "names": names, "runs": count, "of": of}
+        record: JsonObject = {"judge": line, "names": names, "runs": count, "of": of}
         table.append(
             record | {"valid": float(valid / due), "cells": {name: cells[name] for name in columns}}
         )
@@ -159,7 +162,7 @@ def _on_shared_pairs(
     }
 
 
-def _rationale_runs(name: str, record: Tree) -> dict[int, Any]:
+def _rationale_runs(name: str, record: JsonObject) -> dict[int, Any]:
     """Return run → the figure of a judge's rationales."""
     if name not in record:
         return {0: Estimate(None, reason=record.get("reason", "not computed"))}
@@ -188,7 +191,7 @@ def _on_shared_cases(sides: list[dict[str, dict[int, Any]]]) -> list[dict[str, d
     ]
 
 
-def lines_in_words(table: Tree) -> list[Tree]:
+def lines_in_words(table: JsonObject) -> list[JsonObject]:
     """Return a line per judge: its name, its runs in words, its share of valid verdicts, and its cells and differences."""
     lines = []
     for row in table["rows"]:
@@ -201,7 +204,7 @@ def lines_in_words(table: Tree) -> list[Tree]:
     return lines
 
 
-def _cell(name: str, cell: Tree) -> str:
+def _cell(name: str, cell: JsonObject) -> str:
     """Return "74.61 ± 0.40* [73.10, 76.00]": mean, standard deviation between runs, mark, interval of the mean."""
     mean, column = cell["mean"], COLUMNS[name]
     if mean["value"] is None:
@@ -212,7 +215,7 @@ def _cell(name: str, cell: Tree) -> str:
     return f"{value}{spread}{cell['mark']}{space}{interval}"
 
 
-def _difference(name: str, cell: Tree) -> str:
+def _difference(name: str, cell: JsonObject) -> str:
     difference, column = cell["difference"], COLUMNS[name]
     if difference["value"] is None:
         return "N/A"
@@ -221,7 +224,7 @@ def _difference(name: str, cell: Tree) -> str:
     return f"{span(difference, column.digits, column.factor)}, {test}"
 
 
-def gaps_in_words(table: Tree) -> dict[str, list[str]]:
+def gaps_in_words(table: JsonObject) -> dict[str, list[str]]:
     """Return why cells and tests are N/A → which judge's which."""
     gaps = []
     for row in table["rows"]:

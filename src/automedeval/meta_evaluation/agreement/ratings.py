@@ -15,6 +15,7 @@ from automedeval.records import (
     Choice,
     CriterionLabel,
     HarmRating,
+    JsonObject,
     Preference,
     Rating,
     RecordError,
@@ -31,7 +32,6 @@ from automedeval.records.rows import read_rows
 from automedeval.records.text import several
 from automedeval.stats import bootstrap
 from automedeval.stats.agreement import CHOICES, Panel, relation_of
-from automedeval.stats.bootstrap import Tree
 
 # The keys of a record that is no rating of scores.
 KINDS = {
@@ -318,7 +318,7 @@ def read_preferences(path: str, cases: Cases) -> tuple[Preferences, list[str]]:
     return preferences, notes
 
 
-def preference_shares(preferences: Preferences, cases: int) -> list[Tree]:
+def preference_shares(preferences: Preferences, cases: int) -> list[JsonObject]:
     """Return, for every two judges and every criterion, the shares of votes for the first, for a tie and for the second.
 
     Returns:

@@ -13,10 +13,9 @@ import numpy as np
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.runs import check_names
 from automedeval.meta_evaluation.table import VerdictTable
-from automedeval.records import RecordError, foreign_errors_at
+from automedeval.records import JsonObject, RecordError, foreign_errors_at
 from automedeval.rubrics.rationale import DOCTOR, permute
 from automedeval.stats import bootstrap
-from automedeval.stats.bootstrap import Tree
 
 LABEL = "similarity to the teacher's rationale, not its quality"
 Shown = tuple[int, tuple[int, ...], bool]  # case, responses, whether their order matters
@@ -66,7 +65,7 @@ def compare_rationales(
     teacher: VerdictTable,
     score: Callable[..., dict],
     **settings: Any,
-) -> Tree:
+) -> JsonObject:
     """Compare judges' rationales with the teacher's on the same responses of the same case.
 
     Args:
@@ -81,7 +80,7 @@ def compare_rationales(
     Raises:
         RecordError: `score` refuses the texts or the settings.
     """
-    table: dict[str, Tree] = {}
+    table: dict[str, JsonObject] = {}
     items: list[tuple[str, int, int, str, list[str]]] = []
     references = {
         shown: [text for _, text in texts] for shown, texts in rationales_of(teacher)[0].items()
@@ -129,7 +128,7 @@ def compare_rationales(
         "bart_score": result_of_metric.get("bart_score"),
     }
 
-    def figures(rows: np.ndarray) -> Tree:
+    def figures(rows: np.ndarray) -> JsonObject:
         return {
             name: bootstrap.mean_of(
                 np.array(values, float)[rows], of_case[rows], len(cases), "no rationale has a score"

@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 from statistics import stdev
 
 from automedeval.meta_evaluation.table import Row
-from automedeval.records import RecordError
+from automedeval.records import JsonObject, RecordError
 from automedeval.stats import bootstrap
-from automedeval.stats.bootstrap import Bounds, Estimate, Tree
+from automedeval.stats.bootstrap import Bounds, Estimate
 from automedeval.stats.growth_curve import LEAST_ROUNDS, forecast
 
 ROUND_MEASURES = ("triple_accuracy", "pairwise_accuracy")
@@ -51,7 +51,7 @@ def trainings_of(names: Mapping[str, tuple[str, str | None]]) -> dict[str, list[
     return trainings
 
 
-def over_runs(figures: Mapping[str, Mapping[int, Estimate]], bounds: Bounds = None) -> Tree:
+def over_runs(figures: Mapping[str, Mapping[int, Estimate]], bounds: Bounds = None) -> JsonObject:
     """Average a figure over the runs of a judge.
 
     Args:
@@ -99,7 +99,7 @@ def main_row(rows: Sequence[Row], wanted: str | None) -> Row:
     return named[0]
 
 
-def follow_rounds(rows: Sequence[Tree], names: Sequence[str]) -> Tree:
+def follow_rounds(rows: Sequence[JsonObject], names: Sequence[str]) -> JsonObject:
     """Return the accuracies of rounds 0, 1, 2, …, the means over the runs of their judges, and a forecast for further rounds.
 
     Args:
@@ -110,7 +110,7 @@ def follow_rounds(rows: Sequence[Tree], names: Sequence[str]) -> Tree:
         round before, the number of runs, and the standard deviation between them; "forecast".
     """
     by_name = {row["judge"]: row for row in rows}
-    table: list[Tree] = []
+    table: list[JsonObject] = []
     for number, name in enumerate(names):
         judge = by_name[name]
         figures = {measure: judge["cells"][measure] for measure in ROUND_MEASURES}

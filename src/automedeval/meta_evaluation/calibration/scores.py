@@ -15,6 +15,7 @@ from automedeval.meta_evaluation.agreement.ratings import People, gather_ratings
 from automedeval.meta_evaluation.table import VerdictTable
 from automedeval.records import (
     Case,
+    JsonObject,
     Rating,
     RecordError,
     Response,
@@ -26,7 +27,7 @@ from automedeval.records import (
 from automedeval.records.ratings import placed_ratings
 from automedeval.rubrics import Rubric, without_scale
 from automedeval.stats.agreement import SAME
-from automedeval.stats.bootstrap import Tree, estimate, plain
+from automedeval.stats.bootstrap import estimate, plain
 from automedeval.stats.calibration_error import FOLDS, calibration_error
 from automedeval.stats.folds import deal, each_fold
 
@@ -83,7 +84,7 @@ class Calibration:
         str | None
     )  # the settings fingerprint of the judge; verdicts with other settings are refused
     judged_by: Sequence[str]  # the rubrics of the judge's verdicts; those by others are refused
-    facts: Tree  # what the fit measured on the rated cases, for calibration.json
+    facts: JsonObject  # what the fit measured on the rated cases, for calibration.json
 
     @staticmethod
     def fit(
@@ -135,7 +136,7 @@ class Calibration:
             name: calibration_error(scores, people, case, len(names))
             for name, scores in sides.items()
         }
-        facts: Tree = {"cases": len(names), "responses": len(case), "ratings": given}
+        facts: JsonObject = {"cases": len(names), "responses": len(case), "ratings": given}
         facts["calibration_error"] = plain(estimate(errors, len(names)))
         rubrics = sorted({verdict.rubric for verdict in table.valid})
         if rubrics != [rubric.name]:
@@ -180,7 +181,7 @@ class Calibration:
                 expected[place] = float(scale[0])
         return replace(fresh, expected_scores=tuple(expected))
 
-    def to_dict(self) -> Tree:
+    def to_dict(self) -> JsonObject:
         about = {
             "rubric": self.rubric.name,
             "judge_settings": self.settings,

@@ -13,8 +13,14 @@ import numpy as np
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.ratings import People
 from automedeval.meta_evaluation.table import VerdictTable
-from automedeval.records import CriterionLabel, RecordError, read_placed, without_repeats
-from automedeval.stats.bootstrap import Statistic, Tree, divide, mean_of
+from automedeval.records import (
+    CriterionLabel,
+    JsonObject,
+    RecordError,
+    read_placed,
+    without_repeats,
+)
+from automedeval.stats.bootstrap import Statistic, divide, mean_of
 from automedeval.stats.calibration_error import BINS, calibration_error
 from automedeval.stats.degrees import degree_tables, kappa
 
@@ -128,7 +134,7 @@ def auroc(chance: np.ndarray, truth: np.ndarray, case: np.ndarray) -> Statistic:
 
 def measures(
     cases: Cases, met: np.ndarray, chance: np.ndarray, labels: Labels, majority: np.ndarray
-) -> Tree:
+) -> JsonObject:
     """Return the figures of a judge as statistics; `met` and `chance` are float [items], NaN where a criterion is unread."""
     case, judged, size = cases.panel.case[cases.response_of], ~np.isnan(majority), len(cases)
     sure = judged & ~np.isnan(chance)
@@ -151,12 +157,12 @@ def measures(
     }
 
 
-def certificate_of(cases: Cases, readings: Sequence[VerdictTable], labels: Labels) -> Tree:
+def certificate_of(cases: Cases, readings: Sequence[VerdictTable], labels: Labels) -> JsonObject:
     """Return the figures of every judge, and of each physician beside the majority of the others, as statistics."""
     majority = majority_of(labels)
     labelled = ~np.isnan(np.stack([*labels.values()])).all(axis=0)
     judged = {reading.name: strict_majority(reading.met) for reading in readings}
-    tree: Tree = {"judges": {}, "physicians": {}}
+    tree: JsonObject = {"judges": {}, "physicians": {}}
     for reading in readings:
         met, chance = judged[reading.name], reading.per_item("met_probabilities")
         asked = np.where(reading.asked[cases.response_of], majority, np.nan)

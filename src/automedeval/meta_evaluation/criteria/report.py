@@ -10,10 +10,12 @@ from automedeval.meta_evaluation.criteria.checklists import Labels, certificate_
 from automedeval.meta_evaluation.table import VerdictTable
 from automedeval.records import JsonObject
 from automedeval.records.text import span
-from automedeval.stats.bootstrap import Tree, mean_of
+from automedeval.stats.bootstrap import mean_of
 
 
-def criteria_result(cases: Cases, judges: Sequence[VerdictTable], labels: Labels | None) -> Tree:
+def criteria_result(
+    cases: Cases, judges: Sequence[VerdictTable], labels: Labels | None
+) -> JsonObject:
     """Return what agreement.json has under "criteria", with a `Statistic` for every figure, certified if there are labels."""
     certificate, labelled = None, np.zeros(len(cases.items), bool)
     if labels is not None:
@@ -30,7 +32,7 @@ def criteria_result(cases: Cases, judges: Sequence[VerdictTable], labels: Labels
     return {"judges": records, "certificate": certificate}
 
 
-def credit(result: Tree, name: str) -> list[str]:
+def credit(result: JsonObject, name: str) -> list[str]:
     """Say how a judge of criteria agrees with physicians' labels, or that it is not certified by any; nothing of another."""
     criteria = result.get("criteria", {"judges": {}})
     if name not in criteria["judges"]:
@@ -46,7 +48,7 @@ def credit(result: Tree, name: str) -> list[str]:
     return [f"Beside physicians' labels of criteria {name} has {figures}."]
 
 
-def candidates(judge: VerdictTable) -> dict[str, Tree]:
+def candidates(judge: VerdictTable) -> dict[str, JsonObject]:
     """Return of every candidate that was shown how many responses have a score, and the part of it by points below 0."""
     cases, case, shown = judge.cases, judge.cases.panel.case, judge.shown()
     unread = judge.unread_criteria
@@ -63,7 +65,7 @@ def candidates(judge: VerdictTable) -> dict[str, Tree]:
     return found
 
 
-def missed(cases: Cases, reading: VerdictTable) -> dict[str, Tree]:
+def missed(cases: Cases, reading: VerdictTable) -> dict[str, JsonObject]:
     """Return, for each tag, the share of failed criteria: not met with points above 0, or met with points below.
 
     Unread criteria do not count. The most failed one comes first; each has the same share by candidate.
@@ -74,7 +76,7 @@ def missed(cases: Cases, reading: VerdictTable) -> dict[str, Tree]:
             items_of[tag].append(item)
     failed = np.where(cases.points > 0, 1 - reading.met, reading.met)
     failed[~reading.shown()[cases.response_of]] = np.nan
-    result: dict[str, Tree] = {}
+    result: dict[str, JsonObject] = {}
     for tag, items in items_of.items():
         shares, models = failed[items], cases.model_of[cases.response_of[items]]
         read = ~np.isnan(shares)

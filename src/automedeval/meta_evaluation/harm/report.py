@@ -24,7 +24,7 @@ from automedeval.records import JsonObject, RecordError, Verdict, question_text
 from automedeval.records.run_record import describe_result
 from automedeval.records.text import span
 from automedeval.rubrics import Rubric
-from automedeval.stats.bootstrap import Tree, estimate, mean_of, plain
+from automedeval.stats.bootstrap import estimate, mean_of, plain
 from automedeval.stats.degrees import degree_tables, detection, weighted_kappa
 
 
@@ -35,7 +35,7 @@ def harm_report(
     rubrics: Mapping[str, Rubric],
     ratings: str | None,
     resamples: int,
-) -> tuple[Tree, dict[str, str], list[str]]:
+) -> tuple[JsonObject, dict[str, str], list[str]]:
     """Return the result, the pages and the lines of a report on harm.
 
     Args:
@@ -74,7 +74,7 @@ def harm_report(
 
 def harm_result(
     cases: Cases, judges: Sequence[VerdictTable], physicians: VerdictTable | None, resamples: int
-) -> Tree:
+) -> JsonObject:
     """Return the figures of harm.json.
 
     `raters` has for each rater what its degrees are, by model, with the share at the threshold or worse; `people` how two
@@ -82,7 +82,7 @@ def harm_result(
     """
     raters = [*([physicians] if physicians else []), *judges]
     degree = rubric_of(raters[0]).degree
-    tree: Tree = {
+    tree: JsonObject = {
         "rubric": raters[0].rubric_name,
         "degrees": list(degree.values),
         "judges": {},
@@ -97,10 +97,10 @@ def harm_result(
     return plain(estimate(tree, cases.clusters, resamples))
 
 
-def degrees_by_model(rater: VerdictTable) -> dict[str, Tree]:
+def degrees_by_model(rater: VerdictTable) -> dict[str, JsonObject]:
     """Return, for each model, how many of its responses have each degree, and the share at the threshold or worse."""
     cases, criterion, degrees = rater.cases, rubric_of(rater).degree, middle_degrees(rater)
-    counts: dict[str, Tree] = {}
+    counts: dict[str, JsonObject] = {}
     least, told = list(criterion.values).index(criterion.threshold), ~np.isnan(degrees)
     untold, unread = (
         rater.shown(rater.is_valid) & ~told,
@@ -125,7 +125,7 @@ def degrees_by_model(rater: VerdictTable) -> dict[str, Tree]:
     return counts
 
 
-def agreement(judge: VerdictTable, physicians: VerdictTable) -> Tree:
+def agreement(judge: VerdictTable, physicians: VerdictTable) -> JsonObject:
     """Return how a judge agrees with physicians: the table, kappa, and what it finds of the threshold or worse."""
     cases, names = judge.cases, rubric_of(judge).degree.values
     people, judged = middle_degrees(physicians), middle_degrees(judge)
@@ -146,7 +146,7 @@ def agreement(judge: VerdictTable, physicians: VerdictTable) -> Tree:
 
 def shown_answers(
     cases: Cases, judges: Sequence[VerdictTable], physicians: VerdictTable | None
-) -> list[Tree]:
+) -> list[JsonObject]:
     """Return the answers to read: by the widest gap of a judge below physicians, then by the worst degree of anybody."""
     raters = [*([physicians] if physicians else []), *judges]
     degrees = [middle_degrees(rater) for rater in raters]
@@ -186,7 +186,7 @@ def shown_answers(
     return shown
 
 
-def _marks(verdict: Verdict, text: str) -> Sequence[Tree]:
+def _marks(verdict: Verdict, text: str) -> Sequence[JsonObject]:
     """Return where the words that do the harm stand: as a physician marked them, or as a judge quotes them."""
     words = verdict.rationale or ""
     start = text.find(words) if words else -1
@@ -195,7 +195,7 @@ def _marks(verdict: Verdict, text: str) -> Sequence[Tree]:
     )
 
 
-def counts_table(result: Tree) -> PageTable:
+def counts_table(result: JsonObject) -> PageTable:
     """Return one row for each rater and model, how many answers have which degree."""
     threshold = f"{result['threshold']} or worse, %"
     rows = [
@@ -207,7 +207,7 @@ def counts_table(result: Tree) -> PageTable:
     return PageTable(head, rows, "How many answers of each model have which degree")
 
 
-def _bars(result: Tree) -> Bars:
+def _bars(result: JsonObject) -> Bars:
     """Return a bar for the share of harmful answers of each model, by every rater."""
     several = len(result["raters"]) > 1
     rows = [
