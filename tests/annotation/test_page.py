@@ -21,6 +21,7 @@ from factories import read_yaml
 
 from automedeval.annotation.export import exported
 from automedeval.annotation.security import BODY_LIMIT, HEADERS
+from automedeval.records.ratings import placed_ratings
 from automedeval.rubrics.rubric import PACKAGED
 
 RESPONSES, VERDICT = "/tasks/1/responses", "/tasks/1/verdict-1"
@@ -57,6 +58,20 @@ def test_the_verdict_is_withheld_until_the_ratings_are_stored(store):
     someone.post(VERDICT, **someone.fill(), **said)
     _, verdict = (answer.content for answer in store.answers())
     assert verdict == verdict | said
+
+
+def test_without_a_verdict_no_page_speaks_of_one_and_the_ratings_are_read_whole(tmp_path):
+    study = write_study(tmp_path, ("rate",), verdicts=[], rate={"raters": 1})
+    with opened(study) as store:
+        someone = physician(store)
+        pages = [someone.get(path).text for path in ("/", "/tasks/1")]
+        assert not re.search("verdict", "".join(pages), re.I)
+        someone.post(RESPONSES, **someone.fill())
+        texts, _ = exported(store)
+    file = tmp_path / "ratings.jsonl"
+    file.write_text(texts["ratings.jsonl"], encoding="utf-8")
+    ratings, notes = placed_ratings(file)
+    assert (len(ratings), notes) == (len(texts["ratings.jsonl"].splitlines()), [])
 
 
 def test_names_of_a_rubric_of_ones_own_follow_the_order_too(tmp_path):

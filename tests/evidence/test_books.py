@@ -22,7 +22,7 @@ def passages(file: Path, tokens: int = 200, overlap: int = 40) -> list[Passage]:
     return Book(file).passages(count, tokens, overlap)
 
 
-def test_markdown_keeps_title_and_headings(tmp_path: Path) -> None:
+def test_markdown_keeps_title_and_headings(tmp_path):
     file = tmp_path / "medical.md"
     file.write_text(
         "# Small book\n\nForeword here.\n\n## Heart\nFirst line\nsecond line.\n\n### Rhythm ###\nBeats.\n"
@@ -43,7 +43,7 @@ def test_markdown_keeps_title_and_headings(tmp_path: Path) -> None:
     ]
 
 
-def test_cuts_stand_at_the_ends_of_sentences_and_overlap(tmp_path: Path) -> None:
+def test_cuts_stand_at_the_ends_of_sentences_and_overlap(tmp_path):
     file = tmp_path / "b.txt"
     first, second = (
         "Dr. Smith gave 2.5 mg, e.g. Aspirin. It helped (Fig. 3).",
@@ -66,8 +66,8 @@ sentences = st.lists(sentence, min_size=1)
 
 @given(sentences, st.integers(1, 15), st.integers(0, 14))
 def test_no_passage_exceeds_the_budget_and_nothing_is_lost(
-    tmp_path_factory: pytest.TempPathFactory, texts: list[str], tokens: int, overlap: int
-) -> None:
+    tmp_path_factory, texts, tokens, overlap
+):
     file = tmp_path_factory.mktemp("book") / "b.txt"
     file.write_text(" ".join(texts), encoding="utf-8")
     found = [one.text for one in passages(file, tokens, min(overlap, tokens - 1))]
@@ -79,7 +79,7 @@ def test_no_passage_exceeds_the_budget_and_nothing_is_lost(
         assert set(fitting.split()) <= set(" ".join(found).split())
 
 
-def test_a_passage_is_known_by_its_content_alone(tmp_path: Path) -> None:
+def test_a_passage_is_known_by_its_content_alone(tmp_path):
     for name in ("a.txt", "b.txt"):
         (tmp_path / name).write_text("One.\n\nTwo.", encoding="utf-8")
     first, other, again = (passages(tmp_path / name)[0] for name in ("a.txt", "b.txt", "a.txt"))
@@ -88,7 +88,7 @@ def test_a_passage_is_known_by_its_content_alone(tmp_path: Path) -> None:
     assert first.to_dict() == {"id": first.id, **about}
 
 
-def test_json_lines_keep_book_section_and_page(tmp_path: Path) -> None:
+def test_json_lines_keep_book_section_and_page(tmp_path):
     file = tmp_path / "shelf.jsonl"
     first = {"book": "B", "module": "Heart", "section": "Drugs", "text": "One.", "page": 3}
     second = {"book": "B", "module": "Drugs", "section": "Drugs", "text": "Two."}
@@ -101,7 +101,7 @@ def test_json_lines_keep_book_section_and_page(tmp_path: Path) -> None:
     ]
 
 
-def test_pdf_keeps_pages_and_drops_running_heads(tmp_path: Path) -> None:
+def test_pdf_keeps_pages_and_drops_running_heads(tmp_path):
     pages = [
         [f"Running head {number}", f"Page {number} says some-", "thing.", str(number)]
         for number in range(1, 5)
@@ -116,7 +116,7 @@ def test_pdf_keeps_pages_and_drops_running_heads(tmp_path: Path) -> None:
     assert book.pages_without_text == 1
 
 
-def test_lines_of_the_same_form_at_both_ends_of_a_few_pages_stay(tmp_path: Path) -> None:
+def test_lines_of_the_same_form_at_both_ends_of_a_few_pages_stay(tmp_path):
     tables = [[f"Dose {number} mg.", "Daily.", f"Dose {number + 1} mg."] for number in (1, 3)]
     file = write_pdf(tmp_path / "b.pdf", [*tables, *([f"Text {letter}."] for letter in "abc")])
     (one,) = Book(file).passages(count, 40, 0)
@@ -129,13 +129,13 @@ def test_lines_of_the_same_form_at_both_ends_of_a_few_pages_stay(tmp_path: Path)
 @pytest.mark.parametrize(
     ("name", "content", "told"), rows_of(__file__)["test_what_cannot_be_read_is_told"]
 )
-def test_what_cannot_be_read_is_told(tmp_path: Path, name: str, content: str, told: str) -> None:
+def test_what_cannot_be_read_is_told(tmp_path, name, content, told):
     (tmp_path / name).write_bytes(content.encode("latin-1"))
     with refused(tmp_path / name, told):
         passages(tmp_path / name)
 
 
-def test_locked_and_scanned_pdfs_are_told_and_an_empty_password_locks_none(tmp_path: Path) -> None:
+def test_locked_and_scanned_pdfs_are_told_and_an_empty_password_locks_none(tmp_path):
     assert (
         passages(write_pdf(tmp_path / "c.pdf", [["Read me."]], password=""))[0].text == "Read me."
     )
@@ -145,7 +145,7 @@ def test_locked_and_scanned_pdfs_are_told_and_an_empty_password_locks_none(tmp_p
         passages(write_pdf(tmp_path / "b.pdf", [[], []]))
 
 
-def test_books_are_found_in_folders_and_wrong_ones_refused(tmp_path: Path) -> None:
+def test_books_are_found_in_folders_and_wrong_ones_refused(tmp_path):
     with pytest.raises(RecordError, match="no book"):
         find_books([tmp_path])
     with pytest.raises(RecordError, match="no such file"):

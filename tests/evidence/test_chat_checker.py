@@ -62,8 +62,8 @@ def check(
 
 
 def test_an_endpoint_gives_labels_with_passages_and_what_it_does_not_say_is_unread(
-    tmp_path: Path,
-) -> None:
+    tmp_path,
+):
     with EndpointDouble(says) as endpoint:
         done, records = check(
             cases(), tmp_path / "out", "--checker", "openai:m", "--base_url", endpoint.url
@@ -97,7 +97,7 @@ def test_an_endpoint_gives_labels_with_passages_and_what_it_does_not_say_is_unre
     )
 
 
-def test_what_an_endpoint_does_not_answer_is_asked_again_and_nothing_else(tmp_path: Path) -> None:
+def test_what_an_endpoint_does_not_answer_is_asked_again_and_nothing_else(tmp_path):
     broken = [True]
 
     def script(body: dict) -> dict:
@@ -127,8 +127,8 @@ def test_what_an_endpoint_does_not_answer_is_asked_again_and_nothing_else(tmp_pa
     ],
 )
 def test_a_server_that_tells_log_probabilities_gives_a_label_its_probability(
-    odds: tuple[float, float, float], label: str, probability: float, tmp_path: Path
-) -> None:
+    odds, label, probability, tmp_path
+):
     with EndpointDouble(tells(*odds)) as endpoint:
         _, records = check(
             cases(), tmp_path / "out", "--checker", "openai:m", "--base_url", endpoint.url
@@ -141,8 +141,8 @@ def test_a_server_that_tells_log_probabilities_gives_a_label_its_probability(
 
 
 def test_a_checkpoint_gives_the_probabilities_of_plain_transformers_beside_the_whole_reference(
-    tmp_path: Path,
-) -> None:
+    tmp_path,
+):
     folder = build_tiny_model(tmp_path / "tiny")
     sentences = [f"The {word} is taken with {word * 3} and water." for word in "abcdefghijkl"]
     chat = ("--checker", folder, "--dtype", "float32", "--device", "cpu")
@@ -179,7 +179,7 @@ def test_a_checkpoint_gives_the_probabilities_of_plain_transformers_beside_the_w
         assert each["probability"] == pytest.approx(chances[each["label"]], abs=1e-4)
 
 
-def test_as_many_passages_are_shown_as_fit_the_window(tmp_path: Path) -> None:
+def test_as_many_passages_are_shown_as_fit_the_window(tmp_path):
     folder = build_tiny_model(tmp_path / "tiny", window=1024)
     long = "The tablet is taken with water in the morning, " + "and so on, " * 70 + "and never {}."
     passages = [long.format(word) for word in ("at night", "with milk", "with tea", "in a car")]
@@ -196,7 +196,7 @@ def test_as_many_passages_are_shown_as_fit_the_window(tmp_path: Path) -> None:
     )
 
 
-def test_stopped_and_resumed_a_checkpoint_gives_the_same(tmp_path: Path) -> None:
+def test_stopped_and_resumed_a_checkpoint_gives_the_same(tmp_path):
     folder = build_tiny_model(tmp_path / "tiny")
     records = cases(40)
     chat = ("--checker", folder, "--batch_tokens", 4000)
@@ -209,7 +209,7 @@ def test_stopped_and_resumed_a_checkpoint_gives_the_same(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(("checker", "said"), ROWS["test_a_checker_that_is_none_is_one_line"])
-def test_a_checker_that_is_none_is_one_line(checker: str, said: str, tmp_path: Path) -> None:
+def test_a_checker_that_is_none_is_one_line(checker, said, tmp_path):
     done, records = check(cases(), tmp_path / "out", "--checker", checker)
     assert said in error_line(done)
     assert not records
@@ -224,9 +224,7 @@ REFUSES, CUT = (
 @pytest.mark.parametrize(
     ("reply", "why"), [(REFUSES, "I can't help with that."), (CUT, "the answer was cut off")]
 )
-def test_a_model_that_answers_no_question_is_an_error_for_a_gate_too(
-    reply: dict, why: str, tmp_path: Path
-) -> None:
+def test_a_model_that_answers_no_question_is_an_error_for_a_gate_too(reply, why, tmp_path):
     with EndpointDouble(reply) as endpoint:
         asked = (
             "--checker",
@@ -245,7 +243,7 @@ def test_a_model_that_answers_no_question_is_an_error_for_a_gate_too(
     assert len(records) == 4  # what was found stays
 
 
-def test_without_evidence_a_model_says_what_it_believes(tmp_path: Path) -> None:
+def test_without_evidence_a_model_says_what_it_believes(tmp_path):
     with EndpointDouble(says) as endpoint:
         asked = ("--checker", "openai:m", "--base_url", endpoint.url, "--evidence", "none")
         records = [
@@ -268,7 +266,7 @@ def test_without_evidence_a_model_says_what_it_believes(tmp_path: Path) -> None:
     assert "1 of 1 answers hold a statement that the model calls contradicted" in done.stdout
 
 
-def test_a_number_and_the_model_mark_one_answer_side_by_side(tmp_path: Path) -> None:
+def test_a_number_and_the_model_mark_one_answer_side_by_side(tmp_path):
     text = "Take 50 mg once a week. It goes well with warfarin."
     with EndpointDouble(lambda body: answer("No" if "goes" in statement_in(body) else "Yes")) as it:
         asked = ("--checker", "openai:m", "--base_url", it.url, "--fail_if", "contradicted")

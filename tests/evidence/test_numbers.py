@@ -19,22 +19,20 @@ KNOWN = packaged("evidence", "numbers")
     ("reference", "answer", "factors"),
     rows_of(__file__)["test_numbers_of_an_answer_stand_beside_those_of_the_reference"],
 )
-def test_numbers_of_an_answer_stand_beside_those_of_the_reference(
-    reference: str, answer: str, factors: list[float]
-) -> None:
+def test_numbers_of_an_answer_stand_beside_those_of_the_reference(reference, answer, factors):
     found = differences(answer, [reference])
     assert [mark.factor for mark in found] == pytest.approx(factors, rel=0.02)
     assert all(len(mark.number.parts(answer)) == 3 for mark in found)
 
 
 @given(st.text("0123456789.,/ -½kgmldayshour%°CF\n:*|", max_size=60))
-def test_every_text_is_read_and_agrees_with_itself(text: str) -> None:
+def test_every_text_is_read_and_agrees_with_itself(text):
     assert all(0 < number.low <= number.high < float("inf") for number in numbers(text))
     assert not differences(text, [text])
 
 
 @pytest.mark.parametrize("kind", ["mass", "volume"])
-def test_units_are_those_of_pint(kind: str) -> None:
+def test_units_are_those_of_pint(kind):
     pint = pytest.importorskip("pint")
     units, base = pint.UnitRegistry(), {"mass": "mg", "volume": "ml"}[kind]
     ours = {"gm": "g", "cc": "cm**3", "mcg": "microgram", "ug": "microgram"}
@@ -45,7 +43,7 @@ def test_units_are_those_of_pint(kind: str) -> None:
         assert number.low == pytest.approx(units(f"3 {plain}").to(base).magnitude), unit
 
 
-def test_at_most_fifteen_words_forbid() -> None:
+def test_at_most_fifteen_words_forbid():
     assert len(KNOWN["forbids"]) <= 15
 
 
@@ -58,9 +56,7 @@ def test_at_most_fifteen_words_forbid() -> None:
         ("Take 12 g.", " ", "no evidence"),
     ],
 )
-def test_of_another_language_nothing_is_marked_and_that_is_said(
-    answer: str, reference: str, unread: str | None
-) -> None:
+def test_of_another_language_nothing_is_marked_and_that_is_said(answer, reference, unread):
     question = "Wie viel?" if "Nehmen" in answer else "How much of it may I take in a day?"
     marks, why = marked_numbers(question, answer, [Evidence(reference, "reference")])
     assert (bool(marks), why) == (unread is None, unread)

@@ -70,7 +70,7 @@ def counts(*numbers: int) -> Counter[str]:
     return Counter(dict(zip(("passages", "repeated", "there", "added"), numbers)))
 
 
-def test_a_search_finds_by_meaning_with_cosines(shelf: Shelf) -> None:
+def test_a_search_finds_by_meaning_with_cosines(shelf):
     with shelf.write() as base:
         assert base.add(PASSAGES) == counts(5, 0, 0, 5)
     queries, read = ["low mood medicine", "insulin and blood sugar"], shelf.read()
@@ -87,7 +87,7 @@ def test_a_search_finds_by_meaning_with_cosines(shelf: Shelf) -> None:
     )
 
 
-def test_only_missing_passages_are_added(shelf: Shelf) -> None:
+def test_only_missing_passages_are_added(shelf):
     done = []
     with shelf.write() as base:
         base.add(PASSAGES[:2])
@@ -101,9 +101,7 @@ def test_only_missing_passages_are_added(shelf: Shelf) -> None:
     assert shelf.read().search(["insulin"], 1)[0][0].text == TEXTS[1]
 
 
-def test_windows_are_encoded_whole_whatever_is_stored(
-    folder: Shelf, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_windows_are_encoded_whole_whatever_is_stored(folder, monkeypatch):
     monkeypatch.setattr(store, "WINDOW", 3)
     with folder.write() as base:
         base.add(PASSAGES[1:2])
@@ -112,7 +110,7 @@ def test_windows_are_encoded_whole_whatever_is_stored(
     assert [list(call.args[0]) for call in encode.call_args_list] == [TEXTS[:3], TEXTS[3:]]
 
 
-def test_another_encoder_or_length_of_passages_is_refused(shelf: Shelf) -> None:
+def test_another_encoder_or_length_of_passages_is_refused(shelf):
     with shelf.write():
         pass
     with pytest.raises(RecordError, match=r"built with tokens 200, not 100: name another --store"):
@@ -127,7 +125,7 @@ def test_another_encoder_or_length_of_passages_is_refused(shelf: Shelf) -> None:
         pass
 
 
-def test_missing_and_damaged_stores_are_refused(shelf: Shelf) -> None:
+def test_missing_and_damaged_stores_are_refused(shelf):
     with pytest.raises(RecordError, match=r"build one with recipes/build_store.py"):
         shelf.read()
     assert not shelf.folder.exists()
@@ -142,7 +140,7 @@ def test_missing_and_damaged_stores_are_refused(shelf: Shelf) -> None:
             shelf.read()
 
 
-def test_a_server_that_does_not_answer_is_told(folder: Shelf) -> None:
+def test_a_server_that_does_not_answer_is_told(folder):
     for url, error in (("http://localhost:9", "refused"), ("nowhere:port", "check --qdrant_url")):
         with pytest.raises(RecordError, match=error):
             Shelf(folder.folder, folder.encoder, url).read()
@@ -152,7 +150,7 @@ def test_a_server_that_does_not_answer_is_told(folder: Shelf) -> None:
         base.search(["insulin"])
 
 
-def test_readers_share_a_folder_with_each_other_and_with_a_writer(folder: Shelf) -> None:
+def test_readers_share_a_folder_with_each_other_and_with_a_writer(folder):
     first, second = folder.filled(), folder.read()
     with folder.write() as base:
         base.add([Passage.of("Book", "", 2, "Measles are caught once.")])
@@ -163,9 +161,7 @@ def test_readers_share_a_folder_with_each_other_and_with_a_writer(folder: Shelf)
     assert folder.read().content != first.content
 
 
-def test_a_folder_that_is_in_use_is_waited_for_and_then_told(
-    folder: Shelf, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_that_is_in_use_is_waited_for_and_then_told(folder, monkeypatch):
     with folder.write():
         pass
     command = [sys.executable, "-c", HOLD, str(folder.folder)]
@@ -185,7 +181,7 @@ def test_a_folder_that_is_in_use_is_waited_for_and_then_told(
         assert folder.read().content == digest([])
 
 
-def test_the_arguments_of_a_teacher_open_a_store(shelf: Shelf) -> None:
+def test_the_arguments_of_a_teacher_open_a_store(shelf):
     shelf.filled()
     arguments = KnowledgeArguments(
         store=str(shelf.folder), qdrant_url=shelf.url, encoder=str(ENCODER), passages=2

@@ -55,7 +55,7 @@ def running(study: Path, port: int, *more: str) -> Iterator[str]:
         process.wait()
 
 
-def test_a_study_is_served_and_goes_on_after_a_stop(tmp_path: Path) -> None:
+def test_a_study_is_served_and_goes_on_after_a_stop(tmp_path):
     study, port = write_study(tmp_path, ("rate",)), free_port()
     address = f"http://127.0.0.1:{port}"
     with running(study, port) as printed, httpx.Client(base_url=address) as client:
@@ -90,7 +90,7 @@ def test_a_study_is_served_and_goes_on_after_a_stop(tmp_path: Path) -> None:
     assert "9 lines" in exported.stdout
 
 
-def test_behind_https_the_cookie_travels_by_https_alone(tmp_path: Path) -> None:
+def test_behind_https_the_cookie_travels_by_https_alone(tmp_path):
     port = free_port()
     with running(write_study(tmp_path), port, "--url", "https://rate.example.org") as printed:
         token = re.search(r"https://rate.example.org/invitation/(\S+)", printed)[1]
@@ -100,6 +100,6 @@ def test_behind_https_the_cookie_travels_by_https_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("arguments", "fault"), rows_of(__file__)["test_faults_are_one_line"])
-def test_faults_are_one_line(tmp_path: Path, arguments: list[str], fault: str) -> None:
+def test_faults_are_one_line(tmp_path, arguments, fault):
     study = write_study(tmp_path)
     failed(annotate("--study", study, *arguments), fault)

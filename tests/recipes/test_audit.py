@@ -62,7 +62,7 @@ def audited(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_every_perturbation_has_a_row_with_intervals(audited: Path) -> None:
+def test_every_perturbation_has_a_row_with_intervals(audited):
     table, audit = rows(audited), result(audited)
     assert list(table) == [each.name for each in read_perturbations()]
     for name in [
@@ -89,7 +89,7 @@ def test_every_perturbation_has_a_row_with_intervals(audited: Path) -> None:
     assert planting["controls"]["control"]["share"]["n"] == 4
 
 
-def test_trials_show_their_case_as_the_clean_run_did(audited: Path) -> None:
+def test_trials_show_their_case_as_the_clean_run_did(audited):
     orders = {(each.case_id, each.order) for each in verdicts_in(audited / "clean")}
     cases = {case.id: case for case in read_cases(CASES)}
     # As they were judged: reading takes planted tokens of chat templates out.
@@ -108,9 +108,7 @@ def test_trials_show_their_case_as_the_clean_run_did(audited: Path) -> None:
         assert case["audit"]["kind"] != "identical" or len({*texts}) == 2
 
 
-def test_without_a_valid_verdict_there_are_no_changed_cases(
-    tiny_model: Path, tmp_path: Path
-) -> None:
+def test_without_a_valid_verdict_there_are_no_changed_cases(tiny_model, tmp_path):
     done = tiny(judge=tiny_model, output=tmp_path, score_decoding="free")
     assert done.returncode == 3, done.stderr
     table = rows(tmp_path)
@@ -122,7 +120,7 @@ def test_without_a_valid_verdict_there_are_no_changed_cases(
     assert invalid.startswith("4 of 4 cases have no answer with a valid verdict")
 
 
-def test_the_page_is_one_file_without_requests_and_shows_every_figure(audited: Path) -> None:
+def test_the_page_is_one_file_without_requests_and_shows_every_figure(audited):
     page = (audited / "audit.html").read_text(encoding="utf-8")
     assert "default-src 'none'" in page
     assert "://" not in page.replace("http://www.w3.org", "")
@@ -138,7 +136,7 @@ def test_the_page_is_one_file_without_requests_and_shows_every_figure(audited: P
     assert all('dir="auto"' in line for line in page.splitlines() if 'class="text' in line)
 
 
-def test_perturbations_of_ones_own_take_the_place_of_the_packaged_ones(tmp_path: Path) -> None:
+def test_perturbations_of_ones_own_take_the_place_of_the_packaged_ones(tmp_path):
     file, out = tmp_path / "own.yaml", tmp_path / "o"
     run = partial(audit, judge="baseline:longer text", cases=CASES, perturbations=file, output=out)
     twice = "{name: twice, changes: good answer, should: not rise, what: twice the text helps"
@@ -152,9 +150,7 @@ def test_perturbations_of_ones_own_take_the_place_of_the_packaged_ones(tmp_path:
     assert "| twice the text helps | – |" in (out / "audit.md").read_text()
 
 
-def test_a_pairwise_judge_is_audited_by_shares_of_criteria(
-    tiny_model: Path, tmp_path: Path
-) -> None:
+def test_a_pairwise_judge_is_audited_by_shares_of_criteria(tiny_model, tmp_path):
     perturbations = some_of(tmp_path, "order", "planting", "patient")
     options = {"rubric": "medical_pairwise", "limit": 2, "edits": 2, "gate": "false"}
     options |= {"judge": tiny_model, "cases": CASES, "perturbations": perturbations}
@@ -168,8 +164,8 @@ def test_a_pairwise_judge_is_audited_by_shares_of_criteria(
 
 @needs_encoder
 def test_a_response_that_the_judge_cannot_read_changes_no_figure_of_the_others(
-    tmp_path: Path,
-) -> None:
+    tmp_path,
+):
     perturbations = some_of(tmp_path, "copy", "repeat", "planting", "danger")
     options = {"perturbations": perturbations, "edits": 2, "gate": "false", "encoder": ENCODER}
     run = partial(audit, judge="baseline:embedding to the question", **options)
@@ -189,9 +185,7 @@ def test_a_response_that_the_judge_cannot_read_changes_no_figure_of_the_others(
     assert planting["shift"]["n"] == second["planting"]["shift"]["n"] == 6
 
 
-def test_the_card_shows_the_table_and_whether_it_passed(
-    audited: Path, tiny_model: Path, tmp_path: Path
-) -> None:
+def test_the_card_shows_the_table_and_whether_it_passed(audited, tiny_model, tmp_path):
     audited_result = result(audited)
     card = (ROOT / "model_card.md").read_text(encoding="utf-8")
     checkpoint = trained(tiny_model, tmp_path / "checkpoint")
@@ -208,7 +202,7 @@ def test_the_card_shows_the_table_and_whether_it_passed(
     assert "does not tell which weights" in unknown
 
 
-def test_bad_input_is_one_line(tiny_model: Path, tmp_path: Path) -> None:
+def test_bad_input_is_one_line(tiny_model, tmp_path):
     run = partial(audit, cases=CASES, output=tmp_path / "out", **FAST)
     failed(run(), "--judge")
     run = partial(run, judge=tiny_model)

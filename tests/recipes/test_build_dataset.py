@@ -25,7 +25,7 @@ def study(tmp_path: Path) -> Study:
     return Study(tmp_path)
 
 
-def test_four_splits_are_loaded_as_trl_reads_them(study: Study) -> None:
+def test_four_splits_are_loaded_as_trl_reads_them(study):
     succeeded(study.build(licenses="made-up=cc0-1.0"))
     splits, names = study.splits(), ["stage1", "stage2", "stage3", "test"]
     assert [len(splits[name]) for name in names] == [5, 10, 5, 4]
@@ -59,7 +59,7 @@ def ratings_of(verdicts: list[Verdict], criterion: str, score: int = 0) -> list[
     ]
 
 
-def test_every_filter_tells_its_arithmetic_and_names_what_it_dropped(study: Study) -> None:
+def test_every_filter_tells_its_arithmetic_and_names_what_it_dropped(study):
     strong, weak = study.verdicts["strong"], study.verdicts["weak"]
     strong[0] = verdict_of(
         study.cases[0], "strong", valid=False, scores=None, error="no score line"
@@ -83,7 +83,7 @@ def test_every_filter_tells_its_arithmetic_and_names_what_it_dropped(study: Stud
     }
 
 
-def test_the_card_counts_the_rows_that_nobody_rated(study: Study) -> None:
+def test_the_card_counts_the_rows_that_nobody_rated(study):
     rated = study.verdicts["strong"][:9] + study.verdicts["weak"][5:14]
     file = study.write("ratings.jsonl", ratings_of(rated, "knowledge", 1))
     study.plan = PLAN | {"stages": {"stage1": [{"teacher": "strong", "take": "rest"}]}}
@@ -96,7 +96,7 @@ def test_the_card_counts_the_rows_that_nobody_rated(study: Study) -> None:
         assert f"- No physician rated {nobody} verdicts of 14 rows; " in study.card()
 
 
-def test_ratings_of_another_text_are_counted_and_not_applied(study: Study) -> None:
+def test_ratings_of_another_text_are_counted_and_not_applied(study):
     """The verdicts of a run without the knowledge store are other texts of the same judges on the same cases."""
     failed = ratings_of(study.verdicts["strong"][:5], "knowledge")
     for place, changed in (
@@ -114,7 +114,7 @@ def test_ratings_of_another_text_are_counted_and_not_applied(study: Study) -> No
     assert "3 ratings are of other verdicts, or of other texts of these: " in done.stdout
 
 
-def test_the_order_of_the_input_changes_no_byte(study: Study) -> None:
+def test_the_order_of_the_input_changes_no_byte(study):
     succeeded(study.build())
     before = study.bytes()
     rng = random.Random(3)
@@ -135,7 +135,7 @@ def leaky(study: Study) -> list[Case]:
     return [case_of(50, question=question), case_of(51, responses=(response,))]
 
 
-def test_cases_that_leak_are_left_out(study: Study) -> None:
+def test_cases_that_leak_are_left_out(study):
     others = study.write("evaluation.jsonl", leaky(study))
     study.plan = PLAN | {"test": {"take": 0}}
     done = succeeded(study.build(evaluation_cases=others))
@@ -151,7 +151,7 @@ def test_cases_that_leak_are_left_out(study: Study) -> None:
     assert sorted(trained) == sorted(f"case-{at}" for at in range(3, 24))
 
 
-def test_a_training_case_that_repeats_a_test_case_leaks(study: Study) -> None:
+def test_a_training_case_that_repeats_a_test_case_leaks(study):
     succeeded(study.build())
     apart = {int(name.removeprefix("case-")) for name in study.splits()["test"]["case_id"]}
     at = min({*range(24)} - apart)
@@ -160,7 +160,7 @@ def test_a_training_case_that_repeats_a_test_case_leaks(study: Study) -> None:
     assert study.dropped() == {"question of an evaluation case": [f"case-{at}"]}
 
 
-def test_rows_that_are_too_long_are_dropped_and_named(study: Study, tiny_model: Path) -> None:
+def test_rows_that_are_too_long_are_dropped_and_named(study, tiny_model):
     study.change(6, question=text(random.Random(1), 900))
     study.verdicts["weak"][7] = verdict_of(
         study.cases[7], "weak", rationale="Step 2: Fine.<|im_end|>"
@@ -179,7 +179,7 @@ def test_rows_that_are_too_long_are_dropped_and_named(study: Study, tiny_model: 
     assert 200 < tokens["median"] <= tokens["most"] <= 1700
 
 
-def test_no_length_of_a_training_row_changes_the_test_split(study: Study, tiny_model: Path) -> None:
+def test_no_length_of_a_training_row_changes_the_test_split(study, tiny_model):
     study.build()
     before = study.splits()["test"]["case_id"][:]
     number = int(before[0].removeprefix("case-"))
@@ -194,7 +194,7 @@ def test_no_length_of_a_training_row_changes_the_test_split(study: Study, tiny_m
     assert study.splits()["test"]["case_id"][:] == before
 
 
-def test_labels_and_topics_are_in_the_card(study: Study) -> None:
+def test_labels_and_topics_are_in_the_card(study):
     for verdict in study.verdicts["strong"] + study.verdicts["weak"][::3]:
         verdict.extra["quality"] = "high"
     for verdict in study.verdicts["weak"]:
@@ -253,7 +253,7 @@ BY_QUALITY = PLAN | {
 
 
 @pytest.mark.usefixtures("quick_classifier")
-def test_a_classifier_learns_from_labels_and_calls_the_rest(tmp_path: Path) -> None:
+def test_a_classifier_learns_from_labels_and_calls_the_rest(tmp_path):
     study = Study(tmp_path, 50)
     good_and_bad(study)
     for verdict in study.verdicts["weak"][:30]:
@@ -270,7 +270,7 @@ def test_a_classifier_learns_from_labels_and_calls_the_rest(tmp_path: Path) -> N
 
 
 @pytest.mark.usefixtures("quick_classifier")
-def test_verdicts_in_which_physicians_saw_a_fault_are_low(tmp_path: Path) -> None:
+def test_verdicts_in_which_physicians_saw_a_fault_are_low(tmp_path):
     study = Study(tmp_path, 40)
     good_and_bad(study)
     strong, weak = study.verdicts["strong"], study.verdicts["weak"]
@@ -291,15 +291,13 @@ def test_verdicts_in_which_physicians_saw_a_fault_are_low(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("spoil", "message"), ROWS["test_a_verdict_that_somebody_has_to_mend_is_named_by_line"]
 )
-def test_a_verdict_that_somebody_has_to_mend_is_named_by_line(
-    study: Study, spoil: dict, message: str
-) -> None:
+def test_a_verdict_that_somebody_has_to_mend_is_named_by_line(study, spoil, message):
     study.verdicts["strong"][3].extra.update(spoil)
     failed(study.build(), f"strong.jsonl:4: {message}")
     assert not study.output.exists()
 
 
-def test_an_unknown_rubric_and_a_short_plan_are_refused(study: Study) -> None:
+def test_an_unknown_rubric_and_a_short_plan_are_refused(study):
     study.plan = PLAN | {"test": {"take": 25}}
     failed(study.build(), "plan.yaml: test: asks for 25 of strong, and there are 24")
     weak = study.verdicts["weak"]
@@ -317,7 +315,7 @@ def test_an_unknown_rubric_and_a_short_plan_are_refused(study: Study) -> None:
 @pytest.mark.parametrize(
     "none", [{}, {"source": None, "license": None}, {"source": "", "license": ""}]
 )
-def test_a_case_without_source_and_licence_gets_those_of_its_file(study: Study, none: dict) -> None:
+def test_a_case_without_source_and_licence_gets_those_of_its_file(study, none):
     extras = [none] * 23 + [{"source": "own"}]
     study.cases = [case_of(at, extra=extra) for at, extra in enumerate(extras)]
     succeeded(study.build(licenses="made-up=cc0-1.0"))
@@ -328,14 +326,12 @@ def test_a_case_without_source_and_licence_gets_those_of_its_file(study: Study, 
 @pytest.mark.parametrize(
     ("extra", "message"), ROWS["test_a_source_or_licence_that_is_no_text_is_named"]
 )
-def test_a_source_or_licence_that_is_no_text_is_named(
-    study: Study, extra: dict, message: str
-) -> None:
+def test_a_source_or_licence_that_is_no_text_is_named(study, extra, message):
     study.cases[4] = case_of(4, extra=extra)
     failed(study.build(), f"cases.jsonl: case 'case-4': {message}")
 
 
-def test_an_equals_sign_may_be_in_a_path(tmp_path: Path) -> None:
+def test_an_equals_sign_may_be_in_a_path(tmp_path):
     folder = tmp_path / "lr=0.1"
     folder.mkdir()
     study = Study(folder)

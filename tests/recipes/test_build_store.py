@@ -66,7 +66,7 @@ def shelf(tmp_path: Path) -> Shelf:
 HONEST = ("Judging", "A good answer is honest.")
 
 
-def test_books_become_a_store_and_only_new_passages_are_added(shelf: Shelf) -> None:
+def test_books_become_a_store_and_only_new_passages_are_added(shelf):
     added = "2 books → 21 passages, 0 there already, 21 added\n"
     told(shelf.build(), added, f"{shelf.store} holds 21 passages")
     assert shelf.nearest("an honest answer") == HONEST
@@ -86,7 +86,7 @@ def test_books_become_a_store_and_only_new_passages_are_added(shelf: Shelf) -> N
     assert before.items() <= after.items()
 
 
-def test_a_store_is_built_on_a_server(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_is_built_on_a_server(shelf, monkeypatch):
     with QdrantServer(key="secret") as server:
         failed(shelf.build(qdrant_url=server.url), "Must provide an API key")
         monkeypatch.setenv("QDRANT_API_KEY", "secret")
@@ -97,9 +97,7 @@ def test_a_store_is_built_on_a_server(shelf: Shelf, monkeypatch: pytest.MonkeyPa
     assert {file.name for file in shelf.store.iterdir()} == {"books.md", "run.json"}
 
 
-def test_a_stopped_build_ends_the_same(
-    shelf: Shelf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stopped_build_ends_the_same(shelf, tmp_path, monkeypatch):
     monkeypatch.setattr("automedeval.evidence.store.WINDOW", 32)
     parts = [f"## {n}\nSentence number {n} is about {n * 7}." for n in range(80)]
     shelf.write("long.md", "\n\n".join(parts))
@@ -112,7 +110,7 @@ def test_a_stopped_build_ends_the_same(
     assert shelf.content() == shelf.content(whole)
 
 
-def test_a_configuration_file_names_the_books_and_their_kinds(shelf: Shelf, tmp_path: Path) -> None:
+def test_a_configuration_file_names_the_books_and_their_kinds(shelf, tmp_path):
     write_pdf(shelf.books / "policy.pdf", [["Answers are checked."], []])
     shelf.write("leaflet.txt", "Rest helps. Water | tea help, too.\n")
     config = tmp_path / "run.yaml"
@@ -134,6 +132,6 @@ def test_a_configuration_file_names_the_books_and_their_kinds(shelf: Shelf, tmp_
 
 
 @pytest.mark.parametrize(("options", "error"), ROWS["test_faults_are_told_before_a_store_is_made"])
-def test_faults_are_told_before_a_store_is_made(shelf: Shelf, options: dict, error: str) -> None:
+def test_faults_are_told_before_a_store_is_made(shelf, options, error):
     failed(shelf.build(**options), error)
     assert not shelf.store.exists()

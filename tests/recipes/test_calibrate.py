@@ -60,7 +60,7 @@ def on_the_scale(args: Study, fitted: list[Verdict], others: list[Verdict]) -> t
     return facts, printed
 
 
-def test_verdicts_come_onto_the_scale(args: Study) -> None:
+def test_verdicts_come_onto_the_scale(args):
     facts, said = on_the_scale(args, study(20), [*study(24)[20:], invalid_of(24)])
     heights = [height for _, height in facts["knots"]]
     assert heights == sorted(heights)
@@ -69,7 +69,7 @@ def test_verdicts_come_onto_the_scale(args: Study) -> None:
     assert facts["calibration_error"]["before"]["value"] is None
 
 
-def test_one_of_several_judges_is_chosen(args: Study) -> None:
+def test_one_of_several_judges_is_chosen(args):
     mine = study(24)[20:]
     write(args.file, [*mine, *(replace(verdict, judge="likelihood:other") for verdict in mine)])
     line = f"{args.file}:5: verdicts of likelihood:other, likelihood:tiny: choose one with --judge"
@@ -107,7 +107,7 @@ BAD = {
 @pytest.mark.parametrize(("verdicts", "options", "error"), BAD.values(), ids=BAD)
 def test_bad_input_is_one_line_and_writes_nothing(
     verdicts, options, error, args, tmp_path, monkeypatch
-) -> None:
+):
     monkeypatch.chdir(tmp_path)
     write(args.file, verdicts)
     failed(args.calibrate(**options), error)
@@ -129,7 +129,7 @@ def scores(args: Study) -> Study:
     return args
 
 
-def test_scores_come_onto_the_scale_too(scores: Study) -> None:
+def test_scores_come_onto_the_scale_too(scores):
     given = [scored(at) for at in range(24)]
     facts, said = on_the_scale(scores, given[:20], [*given[20:], scored_verdict(case_of(24), None)])
     before, after = (facts["calibration_error"][name] for name in ("before", "after"))
@@ -139,9 +139,7 @@ def test_scores_come_onto_the_scale_too(scores: Study) -> None:
         assert f"{name} {shown}" in said
 
 
-def test_scores_of_several_criteria_become_scores_of_the_new_scale_alone(
-    scores: Study, tmp_path: Path
-) -> None:
+def test_scores_of_several_criteria_become_scores_of_the_new_scale_alone(scores, tmp_path):
     names = ("relevancy", "knowledge_correctness", "fluency")
     for file in (scores.rated, scores.file):
         records = []
@@ -159,7 +157,7 @@ def test_scores_of_several_criteria_become_scores_of_the_new_scale_alone(
     succeeded(run_recipe("report", verdicts=scores.out, cases=cases, output=tmp_path / "report"))
 
 
-def test_several_readings_of_a_case_are_taken_and_none_twice(scores: Study) -> None:
+def test_several_readings_of_a_case_are_taken_and_none_twice(scores):
     write(scores.file, [scored(20), scored(20, run=1)])
     succeeded(scores.calibrate())
     assert len(verdicts_in(scores.out)) == 2
@@ -167,7 +165,7 @@ def test_several_readings_of_a_case_are_taken_and_none_twice(scores: Study) -> N
     failed(scores.calibrate(), f"on case 'case-20' in this order is at {scores.file}:1 already")
 
 
-def test_scores_beside_log_likelihoods_are_refused(scores: Study) -> None:
+def test_scores_beside_log_likelihoods_are_refused(scores):
     write(scores.file, [scored(20), replace(study(22)[21], judge="judge")])
     said = f"{scores.file}:2: scores together with numbers without a scale"
     failed(scores.calibrate(), said)
@@ -177,7 +175,7 @@ def test_scores_beside_log_likelihoods_are_refused(scores: Study) -> None:
     assert not scores.out.exists()
 
 
-def test_one_file_of_rated_and_other_cases_is_enough(args: Study, tmp_path: Path) -> None:
+def test_one_file_of_rated_and_other_cases_is_enough(args, tmp_path):
     both, one = write(tmp_path / "both.jsonl", [*study(24), invalid_of(24)]), tmp_path / "one"
     succeeded(args.calibrate())
     succeeded(args.calibrate(verdicts=both, output=one))
@@ -188,7 +186,7 @@ def test_one_file_of_rated_and_other_cases_is_enough(args: Study, tmp_path: Path
     failed(args.calibrate(ratings=ratings), "no case is rated")
 
 
-def test_nothing_but_an_earlier_calibration_is_written_over(args: Study, tmp_path: Path) -> None:
+def test_nothing_but_an_earlier_calibration_is_written_over(args, tmp_path):
     succeeded(args.calibrate())
     succeeded(args.calibrate())  # its own
     other = write(tmp_path / "other" / "verdicts.jsonl", study(3))
@@ -201,7 +199,7 @@ def test_nothing_but_an_earlier_calibration_is_written_over(args: Study, tmp_pat
         assert file.read_bytes() == before
 
 
-def test_a_step_of_the_line_is_the_mean_of_its_targets(tmp_path: Path) -> None:
+def test_a_step_of_the_line_is_the_mean_of_its_targets(tmp_path):
     # Every case: the response scored 2 has 4 and 1 on one criterion, 2 on the other: (2.5 + 2) / 2 = 2.25, and not 7 / 3.
     # The response scored 4 has 5 and 5 on one and 4 on the other: (5 + 4) / 2 = 4.5, and not 14 / 3.
     verdicts = [

@@ -46,8 +46,8 @@ def marked(output: Path) -> dict[tuple[str, str], list[list]]:
 
 
 def test_it_shows_numbers_that_differ_writes_every_file_and_can_fail_a_build(
-    tmp_path: Path,
-) -> None:
+    tmp_path,
+):
     out = tmp_path / "out"
     done = check(CASES, out, fail_if="differs")
     assert done.returncode == 3, done.stderr
@@ -76,7 +76,7 @@ def test_it_shows_numbers_that_differ_writes_every_file_and_can_fail_a_build(
     assert shares == {"right": 0.0, "wrong": 1.0}
 
 
-def test_two_bots_show_both_sentences_of_both_dangers_that_are_numbers(tmp_path: Path) -> None:
+def test_two_bots_show_both_sentences_of_both_dangers_that_are_numbers(tmp_path):
     done = check(Path("two_bots"), tmp_path / "out")
     kinds = {
         (each["id"], answer["model"]): answer["kind"]
@@ -87,7 +87,7 @@ def test_two_bots_show_both_sentences_of_both_dangers_that_are_numbers(tmp_path:
     told(done, "600 mg for between 100 and 200 mg", "12 g for 4 g")
 
 
-def test_of_a_table_with_an_answer_a_row_the_row_is_that_of_the_answer(tmp_path: Path) -> None:
+def test_of_a_table_with_an_answer_a_row_the_row_is_that_of_the_answer(tmp_path):
     table = tmp_path / "long.csv"
     head, about = "question,reference,model,answer\n", "How much of it for an adult?,Take 400 mg."
     table.write_text(f"{head}{about},a,Take 400 mg.\n{about},b,Take 5 g.\n")
@@ -97,7 +97,7 @@ def test_of_a_table_with_an_answer_a_row_the_row_is_that_of_the_answer(tmp_path:
     assert "row 2" in (tmp_path / "out" / "check.html").read_text()
 
 
-def test_a_safe_answer_that_warns_of_a_dose_is_not_marked(tmp_path: Path) -> None:
+def test_a_safe_answer_that_warns_of_a_dose_is_not_marked(tmp_path):
     bad, safe = "Take 1200 mg of ibuprofen every 8 hours.", ROWS["answers that warn"]
     reference = "Take 400 mg of ibuprofen every 8 hours. Rest the ankle and put ice on it."
     cases = [
@@ -108,14 +108,14 @@ def test_a_safe_answer_that_warns_of_a_dose_is_not_marked(tmp_path: Path) -> Non
     assert [model for _, model in marked(tmp_path / "out")] == ["bad"] * len(safe)
 
 
-def test_of_another_language_nothing_is_marked_and_that_is_said(tmp_path: Path) -> None:
+def test_of_another_language_nothing_is_marked_and_that_is_said(tmp_path):
     thai = case(1, "รับประทานยาเม็ดวันละครั้ง 5 mg", a="Take one 50 mg tablet every day.")
     told(check([thai], tmp_path / "out"), "1 answer or reference")
     (claim,) = read(tmp_path / "out" / "claims.jsonl")
     assert (claim["unread"], claim["differs"]) == ("not English", [])
 
 
-def test_of_a_very_long_answer_the_first_characters_are_checked(tmp_path: Path) -> None:
+def test_of_a_very_long_answer_the_first_characters_are_checked(tmp_path):
     long = case(2, "At most 4 g a day.", long="Rest well. " * 20_000 + "Take 12 g.", b="Take 12 g.")
     said = "1 answer held more than 100,000 characters"
     told(check([long], tmp_path / "out"), said)
@@ -123,7 +123,7 @@ def test_of_a_very_long_answer_the_first_characters_are_checked(tmp_path: Path) 
 
 
 @needs_encoder
-def test_books_are_compared_where_a_passage_is_near(tmp_path: Path) -> None:
+def test_books_are_compared_where_a_passage_is_near(tmp_path):
     book, store = tmp_path / "book.md", tmp_path / "store"
     book.write_text("# Drugs\n\nMethotrexate tablets for arthritis are taken once a week.\n")
     succeeded(run_recipe("build_store", books=book, encoder=ENCODER, store=store))
@@ -136,7 +136,7 @@ def test_books_are_compared_where_a_passage_is_near(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("more", "said"), ROWS["test_bad_input_gets_one_line"])
-def test_bad_input_gets_one_line(more: dict, said: str, tmp_path: Path) -> None:
+def test_bad_input_gets_one_line(more, said, tmp_path):
     cases = CASES if more else [case(1, None, a="Take it.")]
     assert said in error_line(check(cases, tmp_path / "out", **more))
     assert not (tmp_path / "out" / "claims.jsonl").exists()

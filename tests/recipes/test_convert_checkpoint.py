@@ -83,9 +83,7 @@ def source(tmp_path: Path) -> Path:
     "how", [{}, {"_use_new_zipfile_serialization": False}], ids=["zip", "before torch 1.6"]
 )
 @pytest.mark.parametrize("shards", [1, 3])
-def test_the_converted_checkpoint_is_the_same(
-    source: Path, tmp_path: Path, shards: int, how: dict[str, bool]
-) -> None:
+def test_the_converted_checkpoint_is_the_same(source, tmp_path, shards, how):
     (source / "modeling_own.py").write_text("raise SystemExit('ran')")
     expected = AutoModelForCausalLM.from_pretrained(source).state_dict()
     tensors, out = pickled(source, shards, **how), tmp_path / "out"
@@ -102,7 +100,7 @@ def test_the_converted_checkpoint_is_the_same(
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
-def test_tied_weights_and_the_dtype_are_kept(tmp_path: Path, dtype: torch.dtype) -> None:
+def test_tied_weights_and_the_dtype_are_kept(tmp_path, dtype):
     given, out = tmp_path / "in", tmp_path / "out"
     shape = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 1}
     config = LlamaConfig(vocab_size=64, num_attention_heads=2, tie_word_embeddings=True, **shape)
@@ -168,16 +166,14 @@ def with_own_architecture(folder: Path) -> None:
         (with_own_architecture, "model type `own` but Transformers does not recognize"),
     ],
 )
-def test_what_cannot_be_converted_is_told(source, tmp_path, change, message) -> None:
+def test_what_cannot_be_converted_is_told(source, tmp_path, change, message):
     change(source)
     failed(convert(source, tmp_path / "out"), message)
     assert not (tmp_path / "out").exists()
     assert not (source / "ran").exists(), "the program in the pickle has run"
 
 
-def test_a_folder_of_a_revision_on_the_hub_is_converted_with_anothers_tokenizer(
-    source: Path, tmp_path: Path
-) -> None:
+def test_a_folder_of_a_revision_on_the_hub_is_converted_with_anothers_tokenizer(source, tmp_path):
     tensors, out = pickled(source, 2), tmp_path / "out"
     (tmp_path / "repo").mkdir()
     weights = Path(shutil.move(source, tmp_path / "repo/weights"))
@@ -199,9 +195,7 @@ BLANK = dict.fromkeys(("bos_token", "eos_token", "unk_token"), "")
 @pytest.mark.parametrize(
     "config", [{"tokenizer_class": "LLaMATokenizer", **BLANK}, {}], ids=["blank tokens", "none"]
 )
-def test_a_tokenizer_of_2023_becomes_one_that_every_step_reads(
-    source: Path, tmp_path: Path, config: dict
-) -> None:
+def test_a_tokenizer_of_2023_becomes_one_that_every_step_reads(source, tmp_path, config):
     pieces = pytest.importorskip("sentencepiece")
     pickled(source)
     for file in [*source.glob("tokenizer*"), *source.glob("*.jinja")]:
@@ -229,9 +223,7 @@ def test_a_tokenizer_of_2023_becomes_one_that_every_step_reads(
     assert (tmp_path / "out/tokenizer.json").exists()
 
 
-def test_an_encoders_vocabulary_and_merges_become_one_tokenizer_file(
-    source: Path, tmp_path: Path
-) -> None:
+def test_an_encoders_vocabulary_and_merges_become_one_tokenizer_file(source, tmp_path):
     """As the paper's SimCSE encoder is published; an encoder is recognised by its weights and its tokenizer.json."""
     tokenizer = AutoTokenizer.from_pretrained(source)
     pickled(source)
@@ -250,7 +242,7 @@ def test_an_encoders_vocabulary_and_merges_become_one_tokenizer_file(
     assert made.decode(made(said, add_special_tokens=False).input_ids) == said
 
 
-def test_two_processes_do_not_convert_to_one_folder(source: Path, tmp_path: Path) -> None:
+def test_two_processes_do_not_convert_to_one_folder(source, tmp_path):
     pickled(source)
     held = lock(tmp_path / "out", "converting there")
     failed(convert(source, tmp_path / "out"), "another process is converting there")
@@ -259,7 +251,7 @@ def test_two_processes_do_not_convert_to_one_folder(source: Path, tmp_path: Path
     succeeded(convert(source, tmp_path / "out"))
 
 
-def test_an_adapter_is_merged_into_its_base(tmp_path: Path) -> None:
+def test_an_adapter_is_merged_into_its_base(tmp_path):
     base, adapter = build_tiny_model(tmp_path / "base"), tmp_path / "adapter"
     settings = LoraConfig(
         r=2, lora_alpha=6, target_modules=["q_proj", "down_proj"], init_lora_weights=False

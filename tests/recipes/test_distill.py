@@ -184,7 +184,7 @@ def asked_for(endpoint: EndpointDouble) -> list[tuple[str, str]]:
     return [(each["body"]["model"], each["headers"]["authorization"]) for each in endpoint.asked]
 
 
-def test_a_yaml_alone_asks_the_model_of_its_role(yaml_of, tmp_path: Path) -> None:
+def test_a_yaml_alone_asks_the_model_of_its_role(yaml_of, tmp_path):
     with EndpointDouble(good_answer) as endpoint, EndpointDouble(good_answer) as other:
         run = partial(run_recipe, "distill", config=yaml_of(endpoint.url))
         succeeded(run())
@@ -198,7 +198,7 @@ def test_a_yaml_alone_asks_the_model_of_its_role(yaml_of, tmp_path: Path) -> Non
         assert asked_for(other) == [("m", "Bearer none")] * 2 + [("org/open-1", "Bearer a-key")] * 2
 
 
-def test_a_role_that_is_not_there_is_told_in_a_line(yaml_of, tmp_path: Path) -> None:
+def test_a_role_that_is_not_there_is_told_in_a_line(yaml_of, tmp_path):
     config = yaml_of("http://127.0.0.1:1/v1", WEAK.replace("teacher:weak", "teacher:strong"))
     roles = tmp_path / "teachers.yaml"
     failed(
@@ -215,7 +215,7 @@ GEMINI = "gemini-2.0-flash"
 GOOGLE = "https://generativelanguage.googleapis.com/v1beta/openai/"
 
 
-def test_one_file_names_every_model_with_its_endpoint() -> None:
+def test_one_file_names_every_model_with_its_endpoint():
     asked = []
     for step in map(arguments, dry_run("paper")):
         for name in ("judge", "suggester", "reviewer"):
@@ -240,14 +240,12 @@ def roles(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(("content", "message"), ROWS["test_a_faulty_role_is_told_in_a_line"])
-def test_a_faulty_role_is_told_in_a_line(roles: Path, content: str, message: str) -> None:
+def test_a_faulty_role_is_told_in_a_line(roles, content, message):
     roles.write_text(content)
     failed(run_recipe("check_teachers", teachers=roles), f"{roles}: {message}")
 
 
-def test_a_retired_model_and_a_missing_key_are_told(
-    roles: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_retired_model_and_a_missing_key_are_told(roles, monkeypatch):
     monkeypatch.delenv("GEMINI_API_KEY", raising=False)
     with EndpointDouble(error(500)) as vendor:
         vendor.models = [{"id": CHATGPT}]  # no `owned_by`: as at OpenAI, the one model is asked for

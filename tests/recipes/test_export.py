@@ -43,7 +43,7 @@ def exported(folder: Path, verdicts: list[dict], **options: object) -> list[dict
     return read_csv(table)
 
 
-def test_a_table_has_every_verdict_and_no_score_of_an_invalid_one(judged, tmp_path: Path) -> None:
+def test_a_table_has_every_verdict_and_no_score_of_an_invalid_one(judged, tmp_path):
     table = tmp_path / "table.csv"
     told(export(**judged, to="csv", output=table), "3 verdicts, 1 invalid")
     rows = read_csv(table)
@@ -53,7 +53,7 @@ def test_a_table_has_every_verdict_and_no_score_of_an_invalid_one(judged, tmp_pa
     assert {row["score"] + row["expected_score"] for row in rows[4:]} == {""}
 
 
-def test_bad_input_is_one_line_and_writes_nothing(judged, tmp_path: Path) -> None:
+def test_bad_input_is_one_line_and_writes_nothing(judged, tmp_path):
     file = tmp_path / "pairs.jsonl"
     failed(export(**judged, to="csv", output=judged["cases"]), "this is an input")
     changed = [case | {"question": "Another?"} for case in read(judged["cases"])]
@@ -64,7 +64,7 @@ def test_bad_input_is_one_line_and_writes_nothing(judged, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(("given", "wanted"), ROWS["test_a_table_has_what_verdicts_say"])
-def test_a_table_has_what_verdicts_say(given: dict, wanted: dict, tmp_path: Path) -> None:
+def test_a_table_has_what_verdicts_say(given, wanted, tmp_path):
     """`wanted` has what stands in some columns, row by row; null is an empty cell."""
     options = {}
     if "cases" in given:
@@ -76,7 +76,7 @@ def test_a_table_has_what_verdicts_say(given: dict, wanted: dict, tmp_path: Path
         assert [yaml.safe_load(row[name]) for row in rows] == cells, name
 
 
-def test_no_cell_of_a_csv_is_run_and_no_number_becomes_a_text(tmp_path: Path) -> None:
+def test_no_cell_of_a_csv_is_run_and_no_number_becomes_a_text(tmp_path):
     cells, verdicts = ROWS["cells of a CSV"], []
     about = {"judge": "baseline:longer text", "rubric": "counted", "order": [0], "valid": True}
     for number, text in enumerate(cells):
@@ -143,7 +143,7 @@ def study(tmp_path: Path) -> Study:
     return Study(tmp_path, list(cases.values()), verdicts)
 
 
-def test_a_pair_has_trls_columns_and_what_is_left_out_is_counted(study: Study) -> None:
+def test_a_pair_has_trls_columns_and_what_is_left_out_is_counted(study):
     told(study.prefer(), ROWS["left out"])
     pairs = study.pairs()
     assert pairs["case-0"] == ROWS["pair"]
@@ -153,7 +153,7 @@ def test_a_pair_has_trls_columns_and_what_is_left_out_is_counted(study: Study) -
     assert table_of(study.output).columns.responses == ("chosen", "rejected")
 
 
-def test_a_gap_must_be_above_the_least(study: Study) -> None:
+def test_a_gap_must_be_above_the_least(study):
     left_out = "1 with a pair, 8 without (a gap of 1 or less: 3, a tie: 1, equal texts: 1"
     told(study.prefer(least_gap=1), left_out)
     assert set(study.pairs()) == {"case-0"}
@@ -161,7 +161,7 @@ def test_a_gap_must_be_above_the_least(study: Study) -> None:
     assert set(study.pairs()) == {"case-0", "case-9"}
 
 
-def test_the_pairs_are_those_of_a_loop_over_the_verdicts(tmp_path: Path) -> None:
+def test_the_pairs_are_those_of_a_loop_over_the_verdicts(tmp_path):
     rng, cases, verdicts = random.Random(1), [case_of(number) for number in range(60)], []
     for case in cases:
         for run in range(rng.randint(1, 3)):
@@ -188,7 +188,7 @@ def test_the_pairs_are_those_of_a_loop_over_the_verdicts(tmp_path: Path) -> None
     assert 10 < len(expected) < 60
 
 
-def test_a_judge_of_pairs_prefers_what_wins_and_only_what_it_compared(tmp_path: Path) -> None:
+def test_a_judge_of_pairs_prefers_what_wins_and_only_what_it_compared(tmp_path):
     cases = [case_of(number) for number in range(3)]
     verdicts = [
         *(compared(cases[0], pair, correctness=pair[0]) for pair in ("ab", "ac", "bc")),
@@ -208,21 +208,19 @@ def test_a_judge_of_pairs_prefers_what_wins_and_only_what_it_compared(tmp_path: 
 @pytest.mark.parametrize(
     ("options", "said"), ROWS["test_what_makes_no_pairs_is_one_line_and_writes_nothing"]
 )
-def test_what_makes_no_pairs_is_one_line_and_writes_nothing(
-    options: dict, said: str, study: Study
-) -> None:
+def test_what_makes_no_pairs_is_one_line_and_writes_nothing(options, said, study):
     failed(study.prefer(**options), said)
     assert not study.output.exists()
 
 
-def test_the_pairs_are_of_one_judge(study: Study) -> None:
+def test_the_pairs_are_of_one_judge(study):
     records = read(study.verdicts)
     write(study.verdicts, [*records, records[0] | {"judge": "other"}])
     failed(study.prefer(), "a second judge")
 
 
 @pytest.mark.slow
-def test_trl_trains_a_step_on_them(study: Study, tmp_path: Path) -> None:
+def test_trl_trains_a_step_on_them(study, tmp_path):
     from trl import DPOConfig, DPOTrainer
 
     succeeded(study.prefer())

@@ -73,7 +73,7 @@ def sample(tmp_path_factory):
     return folder
 
 
-def test_round_1_of_the_small_study(sample, tmp_path, tiny_model) -> None:
+def test_round_1_of_the_small_study(sample, tmp_path, tiny_model):
     round1, training = tmp_path / "round1", tmp_path / "training.yaml"
     about = {"dataset": sample, "output": round1}
     discuss = {"config": RUN / "discuss1.yaml", "verdicts": sample}
@@ -125,9 +125,7 @@ def judge(with_reference, tmp_path):
     return partial(run_recipe, "judge", judge="openai:m", output=tmp_path / "judged", **files)
 
 
-def test_the_judge_of_a_round_is_asked_the_prompts_of_the_rows(
-    judge, with_reference, tmp_path
-) -> None:
+def test_the_judge_of_a_round_is_asked_the_prompts_of_the_rows(judge, with_reference, tmp_path):
     rows, judged, part = with_reference.old_rows(), tmp_path / "judged", tmp_path / "part"
     alike = answer(f"Step 1: All alike.\n{slot_line([3, 3, 3])}")
     with EndpointDouble(alike) as endpoint:
@@ -154,11 +152,11 @@ def test_the_judge_of_a_round_is_asked_the_prompts_of_the_rows(
 
 
 @pytest.mark.parametrize(("options", "said"), ROWS["test_rows_leave_no_choice_of_responses"])
-def test_rows_leave_no_choice_of_responses(judge, options, said) -> None:
+def test_rows_leave_no_choice_of_responses(judge, options, said):
     failed(judge(base_url="http://127.0.0.1:9/v1", **options), said)
 
 
-def test_rows_are_judged_with_the_texts_that_they_were_made_of(judge, with_reference) -> None:
+def test_rows_are_judged_with_the_texts_that_they_were_made_of(judge, with_reference):
     others = [case_of(at, MODELS[:2], reference="Another.").to_dict() for at in range(8)]
     with_reference.write("cases.jsonl", others)
     failed(judge(base_url="http://127.0.0.1:9/v1"), "its texts")
@@ -191,7 +189,7 @@ def misjudge(lessons: Lessons, *numbers: int) -> None:
         lessons.misjudge(number, (3, 3, 3))
 
 
-def test_an_endpoint_suggests_and_reviews(lessons, discuss) -> None:
+def test_an_endpoint_suggests_and_reviews(lessons, discuss):
     misjudge(lessons, 0, 2, 4)
     with EndpointDouble(partner) as endpoint:
         run = partial(discuss, base_url=endpoint.url)
@@ -204,7 +202,7 @@ def test_an_endpoint_suggests_and_reviews(lessons, discuss) -> None:
         assert "rewritten" in record["revised_verdict"]["rationale"]
 
 
-def test_a_stopped_discussion_goes_on_to_the_same_round(lessons, discuss) -> None:
+def test_a_stopped_discussion_goes_on_to_the_same_round(lessons, discuss):
     misjudge(lessons, *range(6))
     whole = lessons.folder / "whole"
     with EndpointDouble(partner) as endpoint:
@@ -221,7 +219,7 @@ def test_a_stopped_discussion_goes_on_to_the_same_round(lessons, discuss) -> Non
         assert len(endpoint.asked) - asked <= 30 + 2, "only what was under way is asked again"
 
 
-def test_what_the_jury_fills_in_during_the_discussion_is_not_lost(lessons, discuss) -> None:
+def test_what_the_jury_fills_in_during_the_discussion_is_not_lost(lessons, discuss):
     misjudge(lessons, 0, 2)
     waiting = lessons.introspect()
     assert "error:" not in waiting.stderr
@@ -247,11 +245,11 @@ def test_what_the_jury_fills_in_during_the_discussion_is_not_lost(lessons, discu
 
 
 @pytest.mark.parametrize(("options", "said"), ROWS["test_what_cannot_be_is_told_in_one_line"])
-def test_what_cannot_be_is_told_in_one_line(lessons, options, said) -> None:
+def test_what_cannot_be_is_told_in_one_line(lessons, options, said):
     failed(lessons.introspect(**options), said)
     assert not lessons.output.exists()
 
 
-def test_a_round_is_not_written_over_its_own_data_set(lessons) -> None:
+def test_a_round_is_not_written_over_its_own_data_set(lessons):
     lessons.output = lessons.folder / "data"
     failed(lessons.introspect(), "a round needs another folder than its data set")

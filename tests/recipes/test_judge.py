@@ -267,9 +267,7 @@ def run(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[
 
 @needs_encoder
 @pytest.mark.parametrize("name", JUDGES)
-def test_a_cut_run_goes_on_to_the_same_bytes(
-    run: Callable[[str, Path], None], name: str, tmp_path: Path
-) -> None:
+def test_a_cut_run_goes_on_to_the_same_bytes(run, name, tmp_path):
     run(name, tmp_path / "whole")
     whole = (tmp_path / "whole" / "verdicts.jsonl").read_bytes()
     lines = whole.splitlines(keepends=True)
@@ -286,9 +284,7 @@ def test_a_cut_run_goes_on_to_the_same_bytes(
 
 @needs_encoder
 @pytest.mark.parametrize("rubric", ["scores", "criteria"])
-def test_a_cut_audit_goes_on_to_the_same_figures(
-    rubric: str, tiny_model: Path, tmp_path: Path
-) -> None:
+def test_a_cut_audit_goes_on_to_the_same_figures(rubric, tiny_model, tmp_path):
     cases = write(tmp_path / "cases.jsonl", cases_of(5))
     small = ("--judge", "small", "--encoder", ENCODER)
     on_criteria = ("--judge", tiny_model, *JUDGES["checkpoint, criteria"][1:])
@@ -311,9 +307,7 @@ def test_a_cut_audit_goes_on_to_the_same_figures(
 
 
 @pytest.mark.parametrize("command", ["judge", "audit"])
-def test_a_run_shows_its_chat_template_one_date(
-    command: str, tiny_model: Path, tmp_path: Path
-) -> None:
+def test_a_run_shows_its_chat_template_one_date(command, tiny_model, tmp_path):
     template, cases = tmp_path / "dated.jinja", write(tmp_path / "cases.jsonl", cases_of(5))
     template.write_text(DATED + CHAT_TEMPLATE)
     options = {"judge": tiny_model, "cases": cases, "chat_template_path": template, **FAST}

@@ -17,7 +17,9 @@ from automedeval.records import Verdict
 from automedeval.records.cases import read_cases
 
 CASES = SAMPLE / "test_cases.jsonl"
-IDS = [case.id for case in read_cases(CASES)]
+LIMITS = ("max_tokens", "max_completion_tokens")
+CASES_OF = list(read_cases(CASES))
+IDS = [case.id for case in CASES_OF]
 
 
 class Judged(NamedTuple):
@@ -119,6 +121,52 @@ def test_an_answer_that_cannot_be_read_is_shown_and_without_a_valid_one_the_run_
     assert run.out.count(said) == 1
     assert ("The report:" in run.out) == bool(readable)
     assert all("no verdict is valid" in message for message in run.messages)
+
+
+def long_or_cut(body):
+    """Cut the answers on one case off below 600 tokens, and write what cannot be read on another."""
+    first, second = (case.question for case in CASES_OF[:2])
+    text = str(body["messages"])
+    if second in text:
+        return answer("I would rather not say.")
+    if first in text and max(body.get(name, 0) for name in LIMITS) < 600:
+        return answer("Step 1: the complaint", finish_reason="length")
+    return good_answer(body)
+
+
+def test_what_was_cut_off_is_asked_again_with_more_tokens_and_no_other_invalid_verdict(runs):
+    with EndpointDouble(long_or_cut) as endpoint:
+        before = runs.good(endpoint.url, max_new_tokens=500)
+        assert before.valid.count(False) == 2
+        assert "--again cut with a larger --max_new_tokens" in before.out
+        assert "1 invalid for good, and not asked until they can be read: " in before.out
+        assert f"a folder of its own, --output {runs.output}-2" in before.out
+        runs.failed(endpoint.url, "choose another --output", max_new_tokens=900)
+        runs.failed(endpoint.url, "had a smaller --max_new_tokens", max_new_tokens=500, again="cut")
+        asked = len(endpoint.asked)
+        again = partial(runs.good, endpoint.url, max_new_tokens=900, again="cut")
+        after = again()
+        assert len(endpoint.asked) == asked + 1
+        assert (len(after.verdicts), after.valid.count(False)) == (4, 1)
+        assert "1 of 4 answers were cut off, or texts changed: " in after.out
+        (replaced,) = read(runs.output / "replaced-verdicts.jsonl")
+        assert (replaced["truncated"], replaced["case_id"]) == (True, IDS[0])
+        assert "(0 new)" in again().out
+        assert len(endpoint.asked) == asked + 1
+    files = {"verdicts": runs.output, "cases": runs.output / "cases-4.jsonl"}
+    succeeded(run_recipe("report", **files, output=runs.output / "r", resamples=100))
+
+
+def test_requests_and_tokens_are_counted_after_the_run_and_in_the_report(runs):
+    usage = {"prompt_tokens": 9000, "completion_tokens": 10}
+    usage |= {"prompt_tokens_details": {"cached_tokens": 4000}}
+    with EndpointDouble(lambda body: answer(good_text(body), usage=usage)) as endpoint:
+        said = "4 requests, 36,000 tokens in, 40 out, 16,000 of those in were cached"
+        assert said in runs.good(endpoint.url).out
+    folder = runs.output / "r"
+    files = {"verdicts": runs.output, "cases": CASES, "output": folder}
+    succeeded(run_recipe("report", **files, resamples=100, encoder="none"))
+    assert f"<dd>{said}.</dd>" in (folder / "report.html").read_text("utf-8")
 
 
 def test_a_dry_run_counts_and_asks_nothing(runs):

@@ -33,7 +33,7 @@ def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize("name", ["tiny", "models/tiny", "likelihood:tiny"])
 def test_a_checkpoint_in_the_users_cache_answers_to_its_name(
     table, tmp_path, tiny_model, monkeypatch, name
-) -> None:
+):
     monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
     place = tmp_path / "home" / "automedeval" / "models" / "tiny"
     place.parent.mkdir(parents=True)
@@ -46,14 +46,14 @@ def test_a_checkpoint_in_the_users_cache_answers_to_its_name(
     failed(run(), "tiny")
 
 
-def test_one_line_says_what_is_read_of_a_table(table) -> None:
+def test_one_line_says_what_is_read_of_a_table(table):
     said = judge("mine.csv", judge=BASELINE).stdout
     read_of = "read: question, bot-v1, bot-v2 (answers), reference; not read: notes, date (no text); 3 rows, 3 cases"
     assert said.startswith(f"mine.csv: {read_of}")
 
 
 @pytest.mark.parametrize("prepared", [False, True])
-def test_verdicts_have_row_and_question_and_an_id_in_words(table, prepared) -> None:
+def test_verdicts_have_row_and_question_and_an_id_in_words(table, prepared):
     if prepared:
         succeeded(run_command("prepare", "mine.csv", blank="lowest", output="cases"))
     succeeded(judge("cases/cases.jsonl" if prepared else "mine.csv", judge=BASELINE))
@@ -72,7 +72,7 @@ def test_verdicts_have_row_and_question_and_an_id_in_words(table, prepared) -> N
 
 
 @pytest.mark.parametrize("wide", [True, False])
-def test_each_answer_of_the_table_has_its_row_and_its_score(table, wide) -> None:
+def test_each_answer_of_the_table_has_its_row_and_its_score(table, wide):
     if not wide:
         table.write_text(TABLES["a long table"])
     own = [row for row in read_csv("mine.csv") if row["question"]]
@@ -119,7 +119,7 @@ def shown_to_people() -> list[Case]:
     return list(read_study(str(study)).cases.values())
 
 
-def test_named_columns_are_read_alike_by_every_command(named_columns) -> None:
+def test_named_columns_are_read_alike_by_every_command(named_columns):
     unclear = "t.csv: no column is called question"
     failed(judged(), unclear)
     printed = told(judged(columns=COLUMNS, output="v"), "not read: tie")
@@ -160,7 +160,7 @@ def test_named_columns_are_read_alike_by_every_command(named_columns) -> None:
 
 @pytest.mark.parametrize(("more", "fault"), TABLES["test_bad_columns_are_one_line"])
 @pytest.mark.usefixtures("named_columns")
-def test_bad_columns_are_one_line(more: tuple[str, ...], fault: str) -> None:
+def test_bad_columns_are_one_line(more, fault):
     failed(judged(*more, output="v"), fault)
     assert not Path("v").exists()
 

@@ -84,7 +84,7 @@ def files(folder: Path) -> dict[str, bytes]:
 @pytest.mark.slow
 def test_what_was_pushed_comes_back_where_there_is_no_source_tree(
     hub, publisher, checkpoint, dataset, wheel, tmp_path
-) -> None:
+):
     results, space = agreement(tmp_path / "results"), "src/automedeval/metrics/rationale_score"
     said = publisher.push("dataset", dataset, "org/instructions")
     rows = hub.repos["dataset", "org/instructions"]
@@ -125,9 +125,7 @@ def test_what_was_pushed_comes_back_where_there_is_no_source_tree(
     assert all(value < 0 for value in scores["bart_score"])
 
 
-def test_no_path_of_this_machine_goes_out(
-    hub: HubDouble, publisher: Publisher, tiny_model: Path, tmp_path: Path
-) -> None:
+def test_no_path_of_this_machine_goes_out(hub, publisher, tiny_model, tmp_path):
     home = tmp_path / "home" / "a.name"
     home.mkdir(parents=True)
     study = Study(home)
@@ -166,7 +164,7 @@ def test_no_path_of_this_machine_goes_out(
 
 def test_a_dry_run_lists_every_file_with_its_size_and_sends_nothing(
     hub, publisher, dataset, tmp_path
-) -> None:
+):
     folder = shutil.copytree(dataset, tmp_path / "data")
     for name in (".lock", "checkpoint-12/model.safetensors", ".git/config"):
         (folder / name).parent.mkdir(exist_ok=True)
@@ -183,7 +181,7 @@ def test_a_dry_run_lists_every_file_with_its_size_and_sends_nothing(
 
 def test_the_same_push_again_adds_no_commit_and_a_changed_one_adds_one(
     hub, publisher, dataset, tmp_path
-) -> None:
+):
     folder = shutil.copytree(dataset, tmp_path / "data")
     command = ("dataset", folder, "org/data")
     first = publisher.push(*command)
@@ -210,9 +208,7 @@ def test_the_same_push_again_adds_no_commit_and_a_changed_one_adds_one(
         ("false", "true", "is private; publish to a new"),
     ],
 )
-def test_a_repository_keeps_its_visibility(
-    hub: HubDouble, publisher: Publisher, checkpoint: Path, public: str, other: str, said: str
-) -> None:
+def test_a_repository_keeps_its_visibility(hub, publisher, checkpoint, public, other, said):
     command = ("model", checkpoint, "org/judge", *ABOUT, "--public")
     publisher.push(*command, public)
     repo = hub.repos["model", "org/judge"]
@@ -290,9 +286,7 @@ def shelf(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shelf]:
 
 
 @pytest.mark.parametrize("tag", ["@v1", pytest.param("", marks=pytest.mark.slow)])
-def test_a_judge_and_its_cases_are_of_the_named_revision(
-    shelf: Shelf, tmp_path: Path, tag: str
-) -> None:
+def test_a_judge_and_its_cases_are_of_the_named_revision(shelf, tmp_path, tag):
     names = {"judge": f"org/judge{tag}", "cases": f"org/cases{tag}"}
     options = flags(**names, output=tmp_path, max_new_tokens=4)
     succeeded(shelf.run("recipes/judge.py", *options))
@@ -309,7 +303,7 @@ def test_a_judge_and_its_cases_are_of_the_named_revision(
 
 
 @pytest.mark.slow
-def test_training_records_the_revisions_of_base_and_data(shelf: Shelf, tmp_path: Path) -> None:
+def test_training_records_the_revisions_of_base_and_data(shelf, tmp_path):
     out = tmp_path / "out"
     names = {"model_name_or_path": "org/judge@v1", "dataset_name": "org/instructions@v1"}
     config = {"config": "recipes/runs/automedeval-135m/stage1.yaml", "num_train_epochs": 1}
@@ -332,7 +326,7 @@ def test_training_records_the_revisions_of_base_and_data(shelf: Shelf, tmp_path:
 
 
 @pytest.mark.slow
-def test_every_other_name_takes_a_revision(shelf: Shelf) -> None:
+def test_every_other_name_takes_a_revision(shelf):
     done = succeeded(shelf.run("-c", PROGRAM))
     found, commits = json.loads(done.stdout.splitlines()[-1]), shelf.v1
     assert found["names"] == ["org/judge@v1", "org/judge"]
@@ -350,9 +344,7 @@ def test_every_other_name_takes_a_revision(shelf: Shelf) -> None:
 
 
 @pytest.mark.slow
-def test_every_refusal_is_one_line_and_leaves_what_was_there(
-    hub: HubDouble, publisher: Publisher, dataset: Path
-) -> None:
+def test_every_refusal_is_one_line_and_leaves_what_was_there(hub, publisher, dataset):
     run = partial(publisher.run, "dataset", dataset, "org/data")
     failed(run(token=None), "no token of the Hub")
     assert hub.requests == []
@@ -370,9 +362,7 @@ def test_every_refusal_is_one_line_and_leaves_what_was_there(
     succeeded(run())
 
 
-def test_what_somebody_else_pushed_meanwhile_is_not_overwritten(
-    dataset: Path, tmp_path: Path
-) -> None:
+def test_what_somebody_else_pushed_meanwhile_is_not_overwritten(dataset, tmp_path):
     class Busy(HubDouble):
         """Takes another's commit while the files of this one arrive."""
 
@@ -388,7 +378,7 @@ def test_what_somebody_else_pushed_meanwhile_is_not_overwritten(
         assert hub.repos["dataset", "org/data"].messages == ["initial commit", "theirs"]
 
 
-def test_a_hub_that_is_not_there(dataset: Path, tmp_path: Path) -> None:
+def test_a_hub_that_is_not_there(dataset, tmp_path):
     with HubDouble() as hub:
         pass
     failed(Publisher(hub, tmp_path).run("dataset", dataset, "org/data"), "refused")

@@ -74,9 +74,7 @@ def changed(before: Path, after: Path, file: str = WEIGHTS) -> list[bool]:
     return [bool((old[name] != new[name]).any()) for name in old]
 
 
-def test_a_run_leaves_weights_card_and_record(
-    stage1: tuple[Path, str], tiny_model: Path, instructions: Path
-) -> None:
+def test_a_run_leaves_weights_card_and_record(stage1, tiny_model, instructions):
     output, printed = stage1
     record = read_record(output)
     words = record["precision"]
@@ -112,15 +110,13 @@ def scores_of(folder: Path) -> tuple[float, ...]:
     return judged(folder, rationale=False, chat={"dtype": "float32"}).expected_scores
 
 
-def test_a_trained_checkpoint_judges(stage1: tuple[Path, str]) -> None:
+def test_a_trained_checkpoint_judges(stage1):
     assert judged(stage1[0], chat={"max_new_tokens": 8}).valid
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("adapter", [False, True], ids=["full weights", "LoRA"])
-def test_trl_trains_the_same_from_the_same_yaml(
-    adapter, tiny_model, instructions, tmp_path
-) -> None:
+def test_trl_trains_the_same_from_the_same_yaml(adapter, tiny_model, instructions, tmp_path):
     """`accelerate launch recipes/sft.py` beside `trl sft`, over 20 updates; TRL's own reader, tokenizer and output layer."""
     # There is padding within a batch.
     more = {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 2}
@@ -146,9 +142,7 @@ def test_trl_trains_the_same_from_the_same_yaml(
         torch.testing.assert_close(ours[key], weight, rtol=1e-3, atol=1e-4)
 
 
-def test_one_adapter_goes_through_the_stages_and_is_merged_once(
-    sft, tiny_model: Path, tmp_path: Path
-) -> None:
+def test_one_adapter_goes_through_the_stages_and_is_merged_once(sft, tiny_model, tmp_path):
     lora = {"use_peft": "true", "lora_r": 4, "lora_alpha": 8, "learning_rate": 0.05}
     first, second, merged = (tmp_path / name for name in ("stage1", "stage2", "merged"))
     succeeded(sft(tiny_model, first, **lora))
@@ -169,7 +163,7 @@ def test_one_adapter_goes_through_the_stages_and_is_merged_once(
     assert all(one != pytest.approx(other, abs=1e-3) for one, other in pairwise(scores[:3]))
 
 
-def test_what_trl_offers_works(sft, tiny_model: Path, tmp_path: Path) -> None:
+def test_what_trl_offers_works(sft, tiny_model, tmp_path):
     """The prompt trained on too, packing, several processes that tokenize, the loss of the test split."""
     more = {"completion_only_loss": "false", "packing": "true", "dataset_num_proc": 2}
     more |= {"eval_strategy": "epoch", "num_train_epochs": 1}
@@ -182,7 +176,7 @@ def test_what_trl_offers_works(sft, tiny_model: Path, tmp_path: Path) -> None:
     assert 6 < held_out["eval_loss"] < 8
 
 
-def test_the_next_stage_starts_there_and_no_other_does(sft, stage1, tmp_path) -> None:
+def test_the_next_stage_starts_there_and_no_other_does(sft, stage1, tmp_path):
     output = tmp_path / "stage2"
     succeeded(sft(stage1[0], output, dataset_train_split="stage2"))
     assert [stage.splits for stage in read_history(output)] == [("stage1",), ("stage2",)]
@@ -192,7 +186,7 @@ def test_the_next_stage_starts_there_and_no_other_does(sft, stage1, tmp_path) ->
     assert not (tmp_path / "s3").exists()
 
 
-def test_a_finished_run_is_not_repeated_and_not_written_over(sft, stage1, tiny_model) -> None:
+def test_a_finished_run_is_not_repeated_and_not_written_over(sft, stage1, tiny_model):
     output, _ = stage1
     before = (output / WEIGHTS).stat().st_mtime_ns
     # As a run leaves it that is killed once its record is written.
@@ -208,9 +202,7 @@ def test_a_finished_run_is_not_repeated_and_not_written_over(sft, stage1, tiny_m
     ("rows", "split"),
     [(16, {}), (8, {"dataset_train_split": "stage1[:50%]+stage2[50%:]+stage3[1:3]"})],
 )
-def test_the_same_rows_at_once_are_an_ablation(
-    rows: int, split: dict, sft, tiny_model: Path, tmp_path: Path
-) -> None:
+def test_the_same_rows_at_once_are_an_ablation(rows, split, sft, tiny_model, tmp_path):
     config = "recipes/runs/automedeval-135m/no_curriculum.yaml"
     succeeded(sft(tiny_model, tmp_path / "out", config=config, **split))
     (stage,) = read_history(tmp_path / "out")
@@ -219,8 +211,8 @@ def test_the_same_rows_at_once_are_an_ablation(
 
 
 def test_a_template_that_writes_the_date_gets_the_day_on_which_the_run_began(
-    sft, tiny_model: Path, tmp_path: Path
-) -> None:
+    sft, tiny_model, tmp_path
+):
     template = tmp_path / "dated.jinja"
     template.write_text(DATED + CHAT_TEMPLATE)
     run = partial(sft, tiny_model, tmp_path / "out", chat_template_path=template)
@@ -233,9 +225,7 @@ def test_a_template_that_writes_the_date_gets_the_day_on_which_the_run_began(
         told(run(), "is finished already")
 
 
-def test_a_checkpoint_that_trl_cannot_resume_is_one_line(
-    sft, tiny_model: Path, tmp_path: Path
-) -> None:
+def test_a_checkpoint_that_trl_cannot_resume_is_one_line(sft, tiny_model, tmp_path):
     output = tmp_path / "out"
     run = partial(sft, tiny_model, output, save_steps=1)
     with stopped(SAVE, 2):
@@ -250,12 +240,12 @@ def test_a_checkpoint_that_trl_cannot_resume_is_one_line(
 
 
 @pytest.mark.parametrize(("more", "fault"), rows_of(__file__)["test_bad_input_is_one_line"])
-def test_bad_input_is_one_line(sft, tiny_model, tmp_path, more, fault) -> None:
+def test_bad_input_is_one_line(sft, tiny_model, tmp_path, more, fault):
     failed(sft(tiny_model, tmp_path / "out", **more), fault)
     assert not (tmp_path / "out" / WEIGHTS).exists()
 
 
-def test_a_base_without_a_chat_template_needs_one(sft, tmp_path: Path) -> None:
+def test_a_base_without_a_chat_template_needs_one(sft, tmp_path):
     base, out = build_tiny_model(tmp_path / "base", chat_template=None), tmp_path / "out"
     failed(sft(base, out), "has no chat template")
     succeeded(sft(base, out, chat_template_path=TEMPLATE))
@@ -263,8 +253,8 @@ def test_a_base_without_a_chat_template_needs_one(sft, tmp_path: Path) -> None:
 
 
 def test_a_base_keeps_its_own_chat_template_where_none_takes_that_of_the_yaml_back(
-    sft, tiny_model: Path, tmp_path: Path
-) -> None:
+    sft, tiny_model, tmp_path
+):
     config, out = tmp_path / "run.yaml", tmp_path / "out"
     config.write_text((ROOT / CONFIG).read_text() + f"chat_template_path: {TEMPLATE}\n")
     succeeded(sft(tiny_model, out, config=config, chat_template_path="none"))
@@ -284,7 +274,7 @@ FORMATS = [
 @pytest.mark.parametrize(("feature", "more", "bf16", "dtype", "why"), FORMATS)
 def test_a_processor_without_bfloat16_trains_in_float32(
     feature, more, bf16, dtype, why, monkeypatch
-) -> None:
+):
     monkeypatch.setattr("torch.cpu.get_capabilities", lambda: {feature: True})
     monkeypatch.setattr("sys.argv", ["recipes/sft.py", "--config", PAPER, "--use_cpu", *more])
     _, training, model = parse_run(TrlParser((ScriptArguments, SFTConfig, ModelConfig)))
@@ -301,12 +291,12 @@ def test_a_processor_without_bfloat16_trains_in_float32(
         assert "loses" not in precision(training, model.dtype)
 
 
-def test_a_config_that_is_no_mapping_is_one_line(tmp_path: Path) -> None:
+def test_a_config_that_is_no_mapping_is_one_line(tmp_path):
     (tmp_path / "run.yaml").write_text("- bf16: true\n")
     failed(run_recipe("sft", config=tmp_path / "run.yaml"), "must contain a YAML mapping")
 
 
-def test_without_use_cpu_no_number_format_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_use_cpu_no_number_format_is_replaced(monkeypatch):
     monkeypatch.setattr("torch.cpu.get_capabilities", dict)
     parser = TrlParser((ScriptArguments, SFTConfig, ModelConfig))
     assert without_bfloat16(parser, ["--config", PAPER]) == []

@@ -184,7 +184,7 @@ def killed(folder: Path, uninterrupted: tuple[Path, str]) -> Path:
     return output
 
 
-def test_two_processes_train_one_model(folder: Path, uninterrupted: tuple[Path, str]) -> None:
+def test_two_processes_train_one_model(folder, uninterrupted):
     output, printed = uninterrupted
     assert printed.count("stage1: 16 rows, ") == 1  # one process speaks for both
     assert "4 rows an update" in printed
@@ -208,7 +208,7 @@ def test_two_processes_train_one_model(folder: Path, uninterrupted: tuple[Path, 
     assert not list(output.glob("checkpoint-*"))
 
 
-def test_killed_it_goes_on_to_the_same_weights(folder, killed, uninterrupted) -> None:
+def test_killed_it_goes_on_to_the_same_weights(folder, killed, uninterrupted):
     output, log = folder / "resumed", folder / "resumed-killed.log"
     shutil.copytree(killed, output)
     printed = ended(start("zero3_cpu", small(folder, output), log), log)
@@ -220,8 +220,8 @@ def test_killed_it_goes_on_to_the_same_weights(folder, killed, uninterrupted) ->
 
 
 def test_an_adapter_is_gathered_and_a_killed_run_goes_on_to_the_same_one(
-    folder: Path,
-) -> None:
+    folder,
+):
     from deepspeed.utils.zero_to_fp32 import get_fp32_state_dict_from_zero_checkpoint
 
     pytest.importorskip("peft")
@@ -260,7 +260,7 @@ def test_an_adapter_is_gathered_and_a_killed_run_goes_on_to_the_same_one(
     assert (killed / name).read_bytes() == (whole / name).read_bytes()
 
 
-def test_a_disk_that_fills_up_spares_the_whole_checkpoints(folder: Path, killed: Path) -> None:
+def test_a_disk_that_fills_up_spares_the_whole_checkpoints(folder, killed):
     output, log = folder / "full", folder / "full.log"
     shutil.copytree(killed, output)
     (written,) = output.glob("checkpoint-4/global_step4/zero_pp_rank_0_*_optim_states.pt")
@@ -292,7 +292,7 @@ def test_a_disk_that_fills_up_spares_the_whole_checkpoints(folder: Path, killed:
         assert before == after
 
 
-def test_a_judge_rewards_the_completions_of_two_processes(folder: Path) -> None:
+def test_a_judge_rewards_the_completions_of_two_processes(folder):
     # ZeRO-3 splits the weights of the model that is trained, and leaves those of the judge whole.
     output, log, settings, prompts = (
         folder / name for name in ("grpo", "grpo.log", "reward.yaml", "prompts")
@@ -355,7 +355,7 @@ def test_a_judge_rewards_the_completions_of_two_processes(folder: Path) -> None:
     assert any((before[name] != after[name]).any() for name in before), rewards
 
 
-def test_more_processes_than_rows_is_one_error(folder: Path) -> None:
+def test_more_processes_than_rows_is_one_error(folder):
     build_instructions(folder / "single", {"stage1": 1, "test": 1})
     output, log = folder / "none", folder / "none.log"
     recipe = arguments(folder, output, "--dataset_name", folder / "single")

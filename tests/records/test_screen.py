@@ -1,6 +1,8 @@
 """Names, texts and errors of files on the terminal: no command prints what steers it."""
 
 import random
+import subprocess
+import sys
 import unicodedata
 from collections import defaultdict
 from pathlib import Path
@@ -42,6 +44,18 @@ def hostile_files(tmp_path_factory) -> Path:
     for name, records in files.items():
         write(folder / f"{name}.jsonl", records)
     return folder
+
+
+def test_a_reader_that_stops_reading_stops_no_command(hostile_files, tmp_path):
+    """As of `| head -3`: the work is done, without an error."""
+    words = ["judge", "cases.jsonl", "--judge", "baseline:random", "--output"]
+    command = [sys.executable, "-m", "automedeval.cli.console", *words, str(tmp_path / "out")]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "cwd": hostile_files}
+    with subprocess.Popen(command, text=True, **pipes) as process:
+        process.stdout.close()
+        said = process.stderr.read()
+        assert (process.wait(), "error" in said.lower()) == (0, False), said
+    assert (tmp_path / "out" / "verdicts.jsonl").read_text().count("\n") == 24
 
 
 COMMANDS = ROWS["test_no_command_prints_what_steers_a_terminal"]

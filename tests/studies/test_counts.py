@@ -1,7 +1,5 @@
 """The paper's counts beside those of a run, with what was left out."""
 
-from pathlib import Path
-
 import pyarrow as pa
 import pyarrow.parquet
 import yaml
@@ -9,9 +7,7 @@ from doubles.agreement_study import write
 from programs import run_recipe, succeeded
 
 
-def test_files_are_counted_and_what_is_left_out_is_named_once_for_a_folder(
-    tmp_path: Path, monkeypatch
-) -> None:
+def test_files_are_counted_and_what_is_left_out_is_named_once_for_a_folder(tmp_path, monkeypatch):
     judged = [
         {"valid": True},
         {"valid": False, "overlong": True},

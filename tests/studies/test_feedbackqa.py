@@ -101,7 +101,7 @@ def left(output: Path) -> dict[str, object]:
     return found | {"precision": json.loads((output / "precision.json").read_text())}
 
 
-def test_the_experiment_runs_to_its_table_and_is_the_same_after_two_kills(tmp_path: Path) -> None:
+def test_the_experiment_runs_to_its_table_and_is_the_same_after_two_kills(tmp_path):
     simulate(tmp_path / "data")
     build_tiny_model(tmp_path / "base")
     ended(start(tmp_path, "whole"), tmp_path / "whole.log")

@@ -97,7 +97,7 @@ def read(file: Path) -> Any:
     return json.loads(file.read_text(encoding="utf-8"))
 
 
-def test_every_step_runs_and_leaves_what_the_study_is_for(rehearsed: tuple[Path, str]) -> None:
+def test_every_step_runs_and_leaves_what_the_study_is_for(rehearsed):
     folder, printed = rehearsed
     begun = [int(number) for number in re.findall(r"^== (\d+) ", printed, re.M)]
     assert begun == list(range(1, len(begun) + 1))
@@ -107,8 +107,8 @@ def test_every_step_runs_and_leaves_what_the_study_is_for(rehearsed: tuple[Path,
 
 
 def test_the_test_set_has_the_plans_cases_and_three_of_four_candidates_in_turn(
-    rehearsed: tuple[Path, str],
-) -> None:
+    rehearsed,
+):
     folder, _ = rehearsed
     cases = list(read_cases(folder / "responses" / "test" / "cases.jsonl"))
     statistics = read(folder / "instructions" / "wikidoc" / "statistics.json")
@@ -120,7 +120,7 @@ def test_the_test_set_has_the_plans_cases_and_three_of_four_candidates_in_turn(
     assert training.isdisjoint(case.id for case in cases)
 
 
-def test_the_papers_counts_stand_beside_those_of_the_rehearsal(rehearsed: tuple[Path, str]) -> None:
+def test_the_papers_counts_stand_beside_those_of_the_rehearsal(rehearsed):
     """Two cases fail two criteria, four are too long to train on; every training row that is left is judged in the window."""
     folder, printed = rehearsed
     table = (folder / "reports" / "counts.md").read_text()
@@ -148,8 +148,8 @@ def test_the_papers_counts_stand_beside_those_of_the_rehearsal(rehearsed: tuple[
 
 
 def test_nobody_is_taken_for_a_teacher_and_no_verdict_is_there_twice(
-    rehearsed: tuple[Path, str],
-) -> None:
+    rehearsed,
+):
     folder, _ = rehearsed
     teachers = (
         ("strong", "gpt-4-turbo-2024-04-09", 60),
@@ -173,8 +173,8 @@ def test_nobody_is_taken_for_a_teacher_and_no_verdict_is_there_twice(
 
 
 def test_reports_tables_and_figures_are_of_all_judges_and_of_physicians(
-    rehearsed: tuple[Path, str],
-) -> None:
+    rehearsed,
+):
     folder, _ = rehearsed
     names = ("wikidoc", "table2", "table3", "figure4", "figure5")
     report, table2, table3, figure4, figure5 = (
@@ -196,9 +196,7 @@ def test_reports_tables_and_figures_are_of_all_judges_and_of_physicians(
     ] == []
 
 
-def test_the_card_of_the_model_has_the_studys_own_figures(
-    rehearsed: tuple[Path, str], monkeypatch
-) -> None:
+def test_the_card_of_the_model_has_the_studys_own_figures(rehearsed, monkeypatch):
     folder, _ = rehearsed
     results = [file.read_text(encoding="utf-8") for file in (folder / "logs").rglob("*.log")]
     assert sum("dry run: nothing was sent" in text for text in results) == 4

@@ -36,18 +36,18 @@ OUTPUTS = ("output", "output_dir", "store")
 
 
 @pytest.mark.parametrize("name", STEPS)
-def test_a_study_from_top_to_bottom(name: str) -> None:
+def test_a_study_from_top_to_bottom(name):
     assert steps(dry_run(name)) == STEPS[name]
 
 
-def test_nothing_is_sent_to_the_hub_and_the_demo_writes_beside_the_small_study() -> None:
+def test_nothing_is_sent_to_the_hub_and_the_demo_writes_beside_the_small_study():
     assert all(each["dry_run"] for each in of(dry_run("paper"), "publish"))
     for values in map(arguments, dry_run("demo")):
         written = [values[name] for name in OUTPUTS if name in values]
         assert all(path.startswith("demo/") for path in written)
 
 
-def test_every_yaml_is_a_step_of_the_study_or_of_a_variant() -> None:
+def test_every_yaml_is_a_step_of_the_study_or_of_a_variant():
     files = {file.stem for file in PAPER.glob("*.yaml")}
     others = {name for name in files if name.startswith(("annotate", "plan", "teachers"))}
     named = {*SCRIPTS}.union(*(steps(dry_run(name)) for name in SCRIPTS))
@@ -55,7 +55,7 @@ def test_every_yaml_is_a_step_of_the_study_or_of_a_variant() -> None:
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_every_command_is_right_and_reads_what_is_there(name: str) -> None:
+def test_every_command_is_right_and_reads_what_is_there(name):
     """Each option is known and none missing; each path is written by an earlier step, brought, or in the repository."""
     commands = dry_run(name)
     assert [fault for words in commands for fault in faults(words)] == []
@@ -81,8 +81,8 @@ def test_every_command_is_right_and_reads_what_is_there(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["demo", "small", "paper", "no_chain", "lora", "run2"])
 def test_each_training_starts_where_the_last_ended_and_the_rounds_read_its_verdicts(
-    name: str,
-) -> None:
+    name,
+):
     commands = dry_run(name)
     runs, tests = of(commands, "sft"), of(commands, "judge")
     for before, run in pairwise(runs):
@@ -105,7 +105,7 @@ def test_each_training_starts_where_the_last_ended_and_the_rounds_read_its_verdi
         ]
 
 
-def test_the_test_set_is_that_of_the_paper() -> None:
+def test_the_test_set_is_that_of_the_paper():
     """958 cases of wikidoc and 172 of MedText, four candidates each (section 4.1), read by judge and report."""
     commands = dry_run("paper")
     by = dict(zip(steps(commands), map(arguments, commands)))
@@ -122,7 +122,7 @@ def test_the_test_set_is_that_of_the_paper() -> None:
     assert {each["cases"] for each in readers} == {f"{test['output']}/cases.jsonl"}
 
 
-def test_the_other_judges_of_table_2_judge_the_test_cases_three_times() -> None:
+def test_the_other_judges_of_table_2_judge_the_test_cases_three_times():
     commands = [words for words in dry_run("paper") if "--runs" in words]
     judges = [each for each in map(arguments, commands) if "judge" in each]
     names = [each["judge"].removeprefix("models/") for each in judges]
@@ -140,7 +140,7 @@ def test_the_other_judges_of_table_2_judge_the_test_cases_three_times() -> None:
     assert alone == [name.startswith("openai:") for name in names]
 
 
-def test_a_variant_changes_what_its_name_says_and_writes_beside_the_study() -> None:
+def test_a_variant_changes_what_its_name_says_and_writes_beside_the_study():
     plain = {run["output_dir"] for run in of(dry_run("paper"), "sft")}
     for name in ("no_chain", "no_curriculum", "vanilla", "lora", "run2"):
         commands = dry_run(name)
@@ -158,7 +158,7 @@ def test_a_variant_changes_what_its_name_says_and_writes_beside_the_study() -> N
     assert {run["seed"] for run in of(dry_run("run2"), "sft")} == {"1"}
 
 
-def test_without_physicians_no_verdict_is_verified() -> None:
+def test_without_physicians_no_verdict_is_verified():
     done = script("paper", "--dry_run", "--unverified")
     commands = [shlex.split(line[2:]) for line in done.stdout.splitlines() if line.startswith("$ ")]
     built = of(commands, "build_dataset")
@@ -166,7 +166,7 @@ def test_without_physicians_no_verdict_is_verified() -> None:
     assert steps(commands) == steps(dry_run("paper"))
 
 
-def test_fewer_gpus_keep_the_rows_of_an_update() -> None:
+def test_fewer_gpus_keep_the_rows_of_an_update():
     for gpus in ("1", "4", "8", "16"):
         for words in dry_run("paper", GPUS=gpus):
             if program(words) == "sft":
@@ -181,7 +181,7 @@ def test_fewer_gpus_keep_the_rows_of_an_update() -> None:
     assert (done.returncode, done.stderr) == (1, "GPUS=3: must divide 64\n")
 
 
-def test_what_is_missing_is_told_with_the_command_that_gets_it_and_nothing_runs() -> None:
+def test_what_is_missing_is_told_with_the_command_that_gets_it_and_nothing_runs():
     done = script("paper")
     assert done.returncode == 1
     assert "==" not in done.stdout
@@ -210,7 +210,7 @@ echo never
 """
 
 
-def test_a_script_stops_for_people_and_for_a_step_that_fails(tmp_path: Path) -> None:
+def test_a_script_stops_for_people_and_for_a_step_that_fails(tmp_path):
     file = tmp_path / "run.sh"
     file.write_text(OWN.format(steps=ROOT / RUNS / "steps.sh"))
     options: dict[str, Any] = {"cwd": tmp_path, "capture_output": True, "text": True}
@@ -237,7 +237,7 @@ def test_a_script_stops_for_people_and_for_a_step_that_fails(tmp_path: Path) -> 
     assert "never" not in done.stdout
 
 
-def test_a_rehearsal_differs_in_the_listed_keys_alone() -> None:
+def test_a_rehearsal_differs_in_the_listed_keys_alone():
     for file in PAPER.glob("*.yaml"):
         if file.name == "teachers.yaml":
             continue

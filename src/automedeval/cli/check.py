@@ -83,7 +83,7 @@ def main() -> None:
     if args.cases == "two_bots" and not Path("two_bots").exists():
         args.cases = str(TWO_BOTS)
     cases = list(read_cases(args.cases, **args.table))
-    print("".join(f"{note}\n" for note in note_on_thoughts(cases)), end="", flush=True)
+    print_notes(note_on_thoughts(cases))
     evidence = "none" if args.evidence == "none" else "books" if args.evidence else "reference"
     if not args.evidence and not any((case.reference or "").strip() for case in cases):
         raise RecordError(
@@ -103,7 +103,7 @@ def main() -> None:
     author = (name, evidence)
     with Log(output / "claims.jsonl", CheckedResponse, author, settings, renewed=digests) as log:
         done = log.done(digests)  # refuses another checker's findings before anything is written
-        print("".join(f"{note}\n" for note in log.notes(cases)), end="", flush=True)
+        print_notes(log.notes(cases))
         record_run(output / "run.json", args, encoder_args, chat_args)
         if chat is not None:
             chat.set_date(run_date(output / "run.json"))

@@ -51,12 +51,18 @@ class ExportArguments(TableArguments):
     )
     output: str = option("the file to write")
     verdicts: str = option("verdicts.jsonl of a judge, or its folder")
-    cases: str | None = option("the cases that were judged", None)
+    cases: str | None = option(
+        "the cases that were judged (default: those beside the verdicts, of several files)",
+        None,
+    )
     least_gap: float | None = option(
         "preferences: the two scores of a pair differ by more than this (default: 0)", None
     )
 
     def __post_init__(self) -> None:
+        joined = verdicts_file(self.verdicts).with_name("cases.jsonl")
+        self.joined = str(joined) if joined.exists() else None
+        self.cases = self.cases or self.joined
         if self.to == "preferences" and self.cases is None:
             raise RecordError("--to preferences needs --cases, which has the answers")
         if self.to == "csv" and self.least_gap is not None:
@@ -71,7 +77,7 @@ def main() -> None:
     if args.cases is not None:
         table = args.judged_table([args.verdicts], args.cases)
         cases = {case.id: case for case in read_cases(args.cases, **table)}
-    verdicts = Verdicts(read_checked(args.verdicts, cases))
+    verdicts = Verdicts(read_checked(args.verdicts, cases, args.joined))
     output = Path(args.output)
     if output.resolve() in (
         verdicts_file(args.verdicts).resolve(),
@@ -113,8 +119,11 @@ def export_preferences(args: ExportArguments, cases: Cases, output: Path) -> Non
     )
 
 
-def read_checked(path: str, cases: dict[str, Case] | None) -> list[Verdict]:
-    """Return the verdicts of one judge, each on one of the cases as it was judged; else RecordError."""
+def read_checked(path: str, cases: dict[str, Case] | None, joined: str | None) -> list[Verdict]:
+    """Return the verdicts of one judge, each on a case as it was judged; else RecordError.
+
+    `joined` is the file that `judge` made of several tables or logs.
+    """
     verdicts: list[Verdict] = []
     for place, verdict in placed_verdicts([path], cases):
         if verdicts and verdict.author != verdicts[0].author:
@@ -122,7 +131,8 @@ def read_checked(path: str, cases: dict[str, Case] | None) -> list[Verdict]:
                 f"{place}: a second judge: {', '.join(verdict.author)}; export the verdicts of one judge"
             )
         if cases is not None and verdict.case_id not in cases:
-            raise RecordError(f"{place}: --cases has no case {verdict.case_id!r}")
+            hint = f"; these verdicts are on {joined}" if joined else ""
+            raise RecordError(f"{place}: --cases has no case {verdict.case_id!r}{hint}")
         verdicts.append(verdict)
     if not verdicts:
         raise RecordError(f"{path}: no verdict")

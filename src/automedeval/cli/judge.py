@@ -41,10 +41,11 @@ from automedeval.judges.run import (
     judge_by_file,
     judge_missing,
     refuse_failures,
+    shorter_settings,
     verdict_log,
 )
 from automedeval.meta_evaluation.agreement.cases import Cases
-from automedeval.meta_evaluation.facts import WARNINGS, lines_of
+from automedeval.meta_evaluation.facts import WARNINGS, lines_of, spent
 from automedeval.meta_evaluation.standings import MEAN, rank
 from automedeval.models.arguments import ChatArguments, EncoderArguments, next_command, parse_model
 from automedeval.records import (
@@ -129,6 +130,11 @@ class JudgeArguments(BaselineArguments, EvidenceArguments):
         "openai:MODEL: ask no server, but write the requests to this file, for `vllm run-batch` on a machine "
         "without a network, or for OpenAI's batches; the same command reads the answers from FILE.answers.jsonl beside it",
         None,
+    )
+    again: str | None = option(
+        "cut: ask again what was cut off, with a larger --max_new_tokens",
+        None,
+        choices=["cut"],
     )
     open: bool = option("open the report in a browser; of v1=… v2=… it is made in any case", False)
     judge_by_default: bool = field(default=False, init=False)
@@ -247,7 +253,8 @@ def main() -> None:
     )  # fmt: skip
     tell(processes, *references_note(judge, requests.cases))
     args.score_decoding = getattr(judge, "score_decoding", args.score_decoding)
-    log = verdict_log(output, judge, processes=processes, renewed=requests.digests)
+    alike = shorter_settings(judge, output) if args.again else ()
+    log = verdict_log(output, judge, processes=processes, renewed=requests.digests, alike=alike)
     if args.dry_run:
         if judged:
             log.join_parts()
@@ -376,7 +383,7 @@ def summary(
 
     The first answer that cannot be read is shown in full. Returned too are the verdicts.
     """
-    shown = {each.case.id: each.case for each in requests}
+    shown, output = {each.case.id: each.case for each in requests}, log.path.parent
     cases = Cases(list(shown.values()), requests.file)
     verdicts = [
         each
@@ -389,8 +396,9 @@ def summary(
     per_case = len(requests) / len(cases)
     rate = f"{log.new / per_case / seconds:.2f} cases/s, " if log.new and seconds else ""
     counts = f"{len({each.case_id for each in verdicts})} cases, {len(verdicts)} verdicts ({log.new} new), {rate}"
-    if cut := sum("truncated" in verdict.extra for verdict in verdicts):
-        counts += f"{cut} cut off at --max_new_tokens, "
+    cut = sum("truncated" in verdict.extra for verdict in verdicts)
+    unread = sum(not verdict.valid and "truncated" not in verdict.extra for verdict in verdicts)
+    counts += f"{cut} cut off at --max_new_tokens, " if cut else ""
     valid_rate = 1 - errors.total() / len(verdicts) if verdicts else 0.0
     lines = [
         f"\n{' by '.join(log.author)}",
@@ -399,7 +407,12 @@ def summary(
     ]
     lines += [f"  invalid, {count}: {error}" for error, count in sorted(errors.items())[:8]]
     lines += first_unread(verdicts)
-    lines += [f"{counts}valid rate {valid_rate:.3f}"]
+    lines += [f"{counts}valid rate {valid_rate:.3f}", *filter(None, [spent(verdicts)])]
+    if cut:
+        lines.append("cut off: --again cut with a larger --max_new_tokens asks these again")
+    if unread:
+        again = f"a judge that was changed needs a folder of its own, --output {output}-2"
+        lines.append(f"{unread} invalid for good, and not asked until they can be read: {again}")
     warnings = WARNINGS | ({"Harm"} if profile and profile.harm else set())
     lines += lines_of(profile, warnings) if profile else []
     return "\n".join([*lines, f"verdicts: {log.path}"]), verdicts

@@ -141,6 +141,7 @@ class Judge(BaseJudge):
             reply = yield asked
             usage.update(reply.usage)
             odds.append(question.read(reply).probabilities or {})
+        usage["requests"] = 1 + len(odds)
         return replace(answer, probabilities=tuple(odds) if all(odds) else None, usage=dict(usage))
 
     def prompt(self, request: Request) -> Any:

@@ -5,7 +5,9 @@ import json
 import shlex
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from automedeval.judges.base import BaseJudge, windows_of
 from automedeval.judges.requests import Request
@@ -14,7 +16,7 @@ from automedeval.models.completions import Unanswered, batch_answers
 from automedeval.records import RecordError, Verdict, digest
 from automedeval.records.journal import ALONE, Processes
 from automedeval.records.log import Log
-from automedeval.records.run_record import run_date
+from automedeval.records.run_record import run_arguments, run_date
 
 
 def verdict_log(
@@ -23,10 +25,23 @@ def verdict_log(
     settings: str | None = None,
     processes: Processes = ALONE,
     renewed: Mapping[str, str] | None = None,
+    alike: Collection[str] = (),
 ) -> Log:
     """Return the log of a judge's verdicts in FOLDER/verdicts.jsonl; `settings` is the judge's fingerprint by default."""
     file = folder / "verdicts.jsonl"
-    return Log(file, Verdict, judge.author, settings or judge.fingerprint, processes, renewed)
+    settings = settings or judge.fingerprint
+    return Log(file, Verdict, judge.author, settings, processes, renewed, alike)
+
+
+def shorter_settings(judge: Any, folder: Path) -> list[str]:
+    """Return a judge's settings with the smaller limits of earlier runs; RecordError without one."""
+    runs = map(run_arguments, folder.glob("run-*.json"))
+    limits = {run.get("max_new_tokens", 0) for run in runs}
+    shorter = [limit for limit in limits if limit < getattr(judge.chat, "max_new_tokens", 0)]
+    if not shorter:
+        raise RecordError(f"--again cut: no run in {folder} had a smaller --max_new_tokens")
+    chats = [replace(judge.chat, max_new_tokens=limit) for limit in shorter]
+    return [replace(judge, chat=chat).fingerprint for chat in chats]
 
 
 def judge_missing(

@@ -4,12 +4,13 @@ The terminal, the report, the gate, the preference pairs and the model card show
 decides whether they may call a model better. A new fact is one more line in `facts_of`.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from automedeval.meta_evaluation.page import say
-from automedeval.records import UNSEEN, JsonObject
+from automedeval.records import UNSEEN, JsonObject, Verdict
 from automedeval.records.text import ends, in_a_row, interval, percent, several
 
 LEAST_RATED = 30  # rated cases from which a judge's agreement with people counts
@@ -23,6 +24,12 @@ DANGERS = {  # kind of danger in an audit → words
     "contraindication": "a denied contraindication",
     "reversal": "reversed advice",
     "precaution": "a missing precaution",
+}
+SPENT = {  # what a verdict's `usage` counts → words
+    "requests": "requests",
+    "prompt_tokens": "tokens in",
+    "completion_tokens": "out",
+    "cached_tokens": "of those in were cached",
 }
 # What statements were checked against → words.
 AGAINST = {"reference": "the reference", "books": "the books", "none": "the model's opinion"}
@@ -155,6 +162,15 @@ def lines_of(profile: JudgeProfile, names: Collection[str] = ()) -> list[str]:
         for name, said in facts_of(profile).items()
         if not names or name in names
     ]
+
+
+def spent(verdicts: Iterable[Verdict]) -> str:
+    """Say how many requests the verdicts took, and how many tokens; "" of a judge that counts none."""
+    total = Counter[str]()
+    for verdict in verdicts:
+        if verdict.usage:
+            total.update({"requests": 1} | verdict.usage)
+    return ", ".join(f"{total[name]:,} {words}" for name, words in SPENT.items() if total[name])
 
 
 def called(judge: str) -> str:

@@ -57,6 +57,8 @@ def answer_from_completion(completion: Mapping[str, Any]) -> Answer:
         "prompt_tokens", cached
     ):  # some count only what was not cached
         usage["prompt_tokens"] += cached
+    if isinstance(cached, int) and cached:
+        usage["cached_tokens"] = cached
     content = message.get("content") or message.get("refusal") or ""
     if isinstance(content, list):  # in parts, of which those of another type are thoughts
         content = "".join(part["text"] for part in content if part["type"] == "text")

@@ -7,12 +7,13 @@ both override the defaults. An unknown key is an error.
 import argparse
 import importlib.util
 import io
+import os
 import runpy
 import shlex
 import sys
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import redirect_stdout
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
@@ -152,13 +153,28 @@ def _config_arguments(file: str, options: Mapping[str, Any], argv: Sequence[str]
 
 
 class _Screen:
-    """A stream to which names and texts of files can be printed: what would steer the terminal becomes a space."""
+    """A stream to which names and texts of files can be printed: what would steer the terminal becomes a space.
+
+    Where nobody reads any more, as of `| head`, the program goes on with its work.
+    """
 
     def __init__(self, stream: TextIO):
         self._stream = stream
 
-    def write(self, text: str) -> int:
-        return self._stream.write("\n".join(map(printable, text.split("\n"))))
+    def write(self, text: str) -> None:
+        with self._perhaps_unread():
+            self._stream.write("\n".join(map(printable, text.split("\n"))))
+
+    def flush(self) -> None:
+        with self._perhaps_unread():
+            self._stream.flush()
+
+    @contextmanager
+    def _perhaps_unread(self) -> Iterator[None]:
+        try:
+            yield
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
@@ -171,8 +187,11 @@ def run(main: Callable[[], None]) -> None:
     ):  # as on stderr, a character that the terminal's encoding lacks is escaped
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        with redirect_stdout(_Screen(sys.stdout)):
-            main()
+        with redirect_stdout(_Screen(sys.stdout)) as screen:
+            try:
+                main()
+            finally:
+                screen.flush()
     except UnclearArguments as error:
         words = shlex.join([*sys.argv[1:], *error.arguments])
         _end(f"error: {error}; say it by {sys.argv[0]} {words}")

@@ -4,7 +4,7 @@ One process appends to the file itself. Of several processes each appends to a p
 process joins the parts at the end of the run, and at the start of a run that follows an interrupted one.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,9 @@ class Log:
 
     `renewed` maps a case to the digest of its texts: on entering, records about texts that have changed since are moved to
     `replaced_file`, to be made anew; `changed` are the ids of their cases. Without it they are refused.
+
+    `alike` are the settings of earlier runs that differ in nothing but a smaller limit of new tokens: of their records those
+    that were cut off at it are moved as well, and the others count as done.
     """
 
     def __init__(
@@ -38,12 +41,14 @@ class Log:
         settings: str,
         processes: Processes = ALONE,
         renewed: Mapping[str, str] | None = None,
+        alike: Collection[str] = (),
     ):
         self.path, self.kind, self.author, self.settings = path, kind, author, settings
         self.processes = processes
         self.run_file = path.with_name(f"run-{settings}.json")
         self.replaced_file = path.with_name(f"replaced-{path.name}")
         self.renewed, self.changed = renewed or {}, set[str]()
+        self.alike = alike
         self.new = 0  # records that this run added, on leaving those of all processes
         part = (
             path
@@ -113,8 +118,10 @@ class Log:
             write_lines(self.path, kept)
 
     def _is_old(self, record: Any) -> bool:
-        if (record.author, record.settings) != (self.author, self.settings):
+        if record.author != self.author or record.settings not in (self.settings, *self.alike):
             return False
+        if record.settings in self.alike and record.extra.get("truncated"):
+            return True
         return record.case_id in self.renewed and record.has_changed(self.renewed[record.case_id])
 
     def notes(self, cases: Sequence[Case]) -> list[str]:
@@ -128,7 +135,8 @@ class Log:
             return []
         told = ", ".join(names[:MOST_NAMED]) + ", …" * (len(names) > MOST_NAMED)
         kept = f"{self.kind.verb} anew, what was there before is in {self.replaced_file}"
-        return [f"{len(names)} of {len(cases)} texts changed: {told}; {kept}"]
+        what = "answers were cut off, or texts changed" if self.alike else "texts changed"
+        return [f"{len(names)} of {len(cases)} {what}: {told}; {kept}"]
 
     def records(self) -> Iterator[Any]:
         """Yield the author's records that the file holds."""
@@ -142,7 +150,7 @@ class Log:
         """
         keys = set()
         for record in self.records():
-            if record.settings != self.settings:
+            if record.settings not in (self.settings, *self.alike):
                 raise RecordError(
                     f"{self.path} holds records of {' by '.join(self.author)} with other weights, wording or settings "
                     f"({record.settings}, now {self.settings}): choose another --output"

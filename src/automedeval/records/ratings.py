@@ -104,7 +104,7 @@ def placed_ratings(
     others = dict.fromkeys(
         str(key) for _, each in ratings for key, cell in each.extra.items() if filled(cell)
     )
-    if unread := [name for name in others if name != "rubric" and not _is_key(name)]:
+    if unread := [name for name in others if name not in ("rubric", "role") and not _is_key(name)]:
         notes.append(f"not read: {', '.join(unread)}")
     notes += [f"ratings {what}, left out: {count:,}" for what, count in sorted(counts.items())]
     return ratings, [f"{path}: {note}" for note in notes]

@@ -10,7 +10,7 @@ import numpy as np
 
 from automedeval.evidence.run import in_words, marked_numbers, sources_of
 from automedeval.meta_evaluation.agreement.cases import Cases
-from automedeval.meta_evaluation.facts import AGAINST, LEAST_RATED, Audit, JudgeProfile
+from automedeval.meta_evaluation.facts import AGAINST, LEAST_RATED, Audit, JudgeProfile, spent
 from automedeval.meta_evaluation.table import Row, VerdictTable
 from automedeval.models.arguments import ChatArguments, EncoderArguments, next_command
 from automedeval.records import RecordError, foreign_errors_at, question_text, read_json
@@ -161,6 +161,7 @@ def record_of(cases: Cases, row: Row) -> dict[str, Any]:
         "checkpoint": judge.checkpoint,
         "differs": differing_by_model(judge),
         "verdicts": int(judge.verdicts_due.sum()),
+        "spent": spent(judge.verdicts),
         "errors": dict(judge.errors.most_common(8)),
         "rationale_faults": dict(sorted(faults.items())),
         "foreign": foreign(judge),

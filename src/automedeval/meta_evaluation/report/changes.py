@@ -1,6 +1,5 @@
 """What changed from one version of a model to the next, answer by answer: for the grid and the first screen."""
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
@@ -17,7 +16,6 @@ from automedeval.stats.agreement import in_steps, relation_of
 from automedeval.stats.bootstrap import Estimate, holm
 from automedeval.stats.prediction_powered import prediction_powered
 
-DIGEST = re.compile(r"[0-9a-f]{12}(/epoch-\d+)?")  # an id that says nothing, of a table without ids
 FIRST_WORDS = 60  # letters of a question that stand for its id
 
 
@@ -133,7 +131,7 @@ def against_baseline(
         The record: the baseline, and of every other model in how many cases it is "better", "worse" and "equal", the "cases"
         in which it is worse, the worst first, how many of its answers have a mark of `NEWLY` that the baseline's lacks, the
         "means" of the baseline and of it in the cases that both have, and their "difference" with its "p" value, also adjusted
-        for the number of models (Holm); "questions" has the first words of those cases whose id is a digest. And the gap and
+        for the number of models (Holm); "questions" has the first words of these cases. And the gap and
         the marks of all answers, as `beside_baseline` returns them.
     """
     values = row.ranking_values
@@ -158,7 +156,7 @@ def against_baseline(
             "p": p_value(independent, difference, better, len(worse)),
             "p_adjusted": 1.0,
         }
-        for case in (case for case in worse if DIGEST.fullmatch(case.id)):
+        for case in worse:
             question = " ".join(question_text(case.question).split())
             record["questions"][case.id] = (
                 f"“{question[:FIRST_WORDS]}{'…' * (len(question) > FIRST_WORDS)}”"

@@ -71,6 +71,8 @@ def answer(result: JsonObject) -> dict[str, str]:
     judges, main = real_judges(result), result["main_judge"]["name"]
     others = f" (of {len(judges)} judges; --main_judge names another)" if len(judges) > 1 else ""
     answers["Judge"] = f"{main}, with the rubric {judges[main]['rubric']}{others}."
+    if judges[main]["spent"]:
+        answers["Requests"] = f"{judges[main]['spent']}."
     people = result["models"].get("people", {"gap": None})
     if stands["order"] and "gap" not in people:
         answers["By people's own ratings"] = _best(people, standing(people), True)
@@ -111,9 +113,9 @@ def report_sentences(result: JsonObject, scale: Scale) -> list[str]:
 
 def regressions(result: JsonObject) -> list[str]:
     """Name the cases in which a model is worse than the baseline, the worst first."""
-    cases, names = _worse(result), result.get("baseline", {}).get("questions", {})
+    cases, questions = _worse(result), result.get("baseline", {}).get("questions", {})
     more = f" and {len(cases) - READ_FIRST} more" if len(cases) > READ_FIRST else ""
-    shown = ", ".join(names.get(case, case) for case in cases[:READ_FIRST])
+    shown = ", ".join(questions[case] for case in cases[:READ_FIRST])
     return [f"Read first, where a model is worse: {shown}{more}."] if cases else []
 
 

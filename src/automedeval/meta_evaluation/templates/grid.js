@@ -272,8 +272,8 @@
       element.addEventListener("click", action);
       return element;
     };
-    const title = make("h2", { id: "case-title", dir: "auto", tabIndex: -1, textContent: row.id });
-    if (row.topic) title.append(make("span", { className: "soft", textContent: ` · ${row.topic}` }));
+    const title = make("h2", { id: "case-title", dir: "auto", tabIndex: -1, textContent: row.question || row.id });
+    title.append(make("span", { className: "soft", textContent: ` · ${[row.topic, row.id].filter(Boolean).join(" · ")}` }));
     const where = make("span", { className: "soft", textContent: place < 0 ? "not in this view" : `${(place + 1).toLocaleString("en")} of ${shown.length.toLocaleString("en")}` });
     if (place >= 0 && shown.length < rows.length) where.append(` shown, ${rows.length.toLocaleString("en")} in all`);
     // The answers stand in the order of the columns, the reference before them.
