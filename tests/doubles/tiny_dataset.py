@@ -6,14 +6,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from programs import ROOT
+from tables import rows_of
+
 from automedeval.records import Case, Verdict
 from automedeval.rubrics import read_rubric
 from automedeval.study.dataset.folder import write_card, write_splits
 from automedeval.study.dataset.instructions import instruction
 
-FACTS: dict[str, Any] = dict.fromkeys(("verification", "quality_report", "tokenizer"))
-FACTS |= {"title": "Tiny instructions", "version": "0", "quality_by": "nobody", "plan": "none"}
-FACTS |= {"arithmetic": [], "topics": [], "unrated": 0, "seed": 0, "max_length": 2048}
+# Of a data set's statistics, beside those of its rows.
+FACTS: dict[str, Any] = rows_of(str(ROOT / "tests/dataset/test_folder.py"))["facts"]
 
 
 def tiny_row(number: int, teacher: str = "strong") -> dict[str, Any]:

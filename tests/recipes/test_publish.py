@@ -12,7 +12,9 @@ import pyarrow.parquet
 import pytest
 from doubles.clean_machine import load_back, unpack
 from doubles.dataset_study import Study
+from doubles.endpoint import EndpointDouble, answer
 from doubles.hub import READER, WRITER, Fault, File, HubDouble, Repo
+from doubles.introspection_study import Lessons, slot_line
 from doubles.publishable import ABOUT, agreement, card_of, sharded, trained
 from doubles.tiny_bart import build_bart, build_bert, build_roberta
 from doubles.tiny_dataset import build_instructions
@@ -314,6 +316,8 @@ def test_training_records_the_revisions_of_base_and_data(shelf, tmp_path):
     assert record["identity"]["start"] == fingerprint(shelf.folder / "0" / "judge", [])
     commit = shelf.v1["org/judge"]
     assert (record["base"], record["base_commit"]) == ("org/judge@v1", commit)
+    statistics = read_json(shelf.folder / "0" / "instructions" / "statistics.json")
+    assert record["history"][0]["fingerprint"] == statistics["fingerprint"]
     assert record["revisions"] == {
         f"{name}@v1": shelf.v1[name] for name in ("org/instructions", "org/judge")
     }
@@ -323,6 +327,39 @@ def test_training_records_the_revisions_of_base_and_data(shelf, tmp_path):
     assert f"org/judge@v1 (commit `{commit}`)" in card
     done = shelf.run("recipes/sft.py", *options, "--model_revision", "v1")
     failed(done, "model_name_or_path: ORG/NAME@REVISION")
+
+
+FINGERPRINT = """
+from automedeval.study.training.stages import read_rows
+rows, statistics = read_rows("org/instructions@v1", "stage1")
+print(len(rows), statistics["fingerprint"])
+"""
+
+
+def test_training_knows_the_data_set_of_a_revision(shelf: Shelf) -> None:
+    statistics = read_json(shelf.folder / "0" / "instructions" / "statistics.json")
+    told(shelf.run("-c", FINGERPRINT), "4 " + statistics["fingerprint"])
+
+
+@pytest.mark.slow
+def test_a_round_takes_the_data_set_that_was_pushed(
+    hub: HubDouble, publisher: Publisher, tmp_path: Path
+) -> None:
+    lessons = Lessons(tmp_path)
+    publisher.push("dataset", tmp_path / "data", "org/data")
+    repo = hub.repos["dataset", "org/data"]
+    repo.tags["v1"] = repo.head
+    repo.commit({}, "the main branch is empty")
+    run = partial(run_recipe, env=hub.environment(tmp_path))
+    about = {"dataset": "org/data@v1", "cases": tmp_path / "cases.jsonl"}
+    round1, judged = about | {"output": tmp_path / "round1"}, tmp_path / "judged"
+    with EndpointDouble(answer(f"Step 1: Alike.\n{slot_line([3, 3, 3])}")) as endpoint:
+        succeeded(run("judge", judge="openai:m", base_url=endpoint.url, output=judged, **about))
+    assert len(endpoint.asked) == 7
+    succeeded(run("introspect_discuss", verdicts=judged, **round1))
+    told(run("introspect_revise", waiting="keep_old", **round1), "7 wait for the jury")
+    old = read_json(tmp_path / "data" / "statistics.json")
+    assert lessons.statistics()["follows"] == old["fingerprint"]
 
 
 @pytest.mark.slow

@@ -94,7 +94,7 @@ class JudgeArguments(BaselineArguments, EvidenceArguments):
         "folder (default: verdicts/FILE-JUDGE; of several files, all names)", None
     )
     dataset: str | None = option(
-        "folder of a data set of recipes/build_dataset.py: judge the prompts of its training rows, with their "
+        "data set of recipes/build_dataset.py, folder or Hub id: judge the prompts of its training rows, with their "
         "responses and slots, as a round of introspection needs them; with --rationale false for scores alone",
         None,
     )
@@ -464,11 +464,12 @@ def plan_from_dataset(
         RecordError: no row by this rubric, or a row whose case is not in --cases or has changed.
     """
     # pyarrow takes its time, and only rows need it
-    from automedeval.study.dataset.folder import read_dataset, read_split
+    from automedeval.study.dataset.folder import dataset_folder, read_dataset, read_split
 
-    training = read_dataset(dataset).training
+    folder = dataset_folder(dataset)
+    training = read_dataset(folder).training
     if args.split:
-        training = read_split(dataset, args.split).to_pylist()
+        training = read_split(folder, args.split).to_pylist()
     rows = [row for row in training if row["rubric"] == rubric.name]
     wanted = {row["case_id"] for row in rows}
     cases = {case.id: case for case in read_cases(args.file, **args.table) if case.id in wanted}

@@ -4,11 +4,13 @@ Wherever a checkpoint or a data set is named, its revision can be. The commit th
 is kept, and goes into the record of the run: a branch may stand for another commit tomorrow.
 """
 
+import re
 from pathlib import Path
 from typing import Any
 
 from automedeval.records.errors import RecordError
 
+HUB_ID = re.compile(r"(?!models/)[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _commits: dict[str, str] = {}
 
 
@@ -25,7 +27,7 @@ def hub_name(text: str) -> tuple[str, str | None]:
 def is_hub_dataset(text: str) -> bool:
     """Return whether a text that is no file of this machine names a data set on the Hub."""
     name = text.partition("@")[0]
-    return name.count("/") == 1 and not name.startswith((".", "/")) and not Path(name).suffix
+    return HUB_ID.fullmatch(name) is not None and not Path(name).suffix
 
 
 def hub_rows(text: str, split: str, streaming: bool) -> Any:

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from automedeval.records import (
     foreign_errors_at,
     read_json,
 )
+from automedeval.records.hub_names import HUB_ID, hub_name, note_commit
 from automedeval.records.journal import lock, write_json, write_whole
 from automedeval.records.templates import environment
 from automedeval.records.types import take
@@ -43,6 +45,8 @@ COLUMNS = "prompt completion case_id teacher judge quality rubric order models p
 SCHEMA = pa.schema([(name, _TYPES.get(name, pa.string())) for name in COLUMNS.split()])
 UNSTATED = "not stated"
 TALLIED = ("teacher", "judge", "quality", "rubric", "source", "license")
+STATISTICS = "statistics.json"
+NEEDED = {"splits": dict, "fingerprint": str, "seed": int, "arithmetic": list}  # in it
 TEST = "test"  # the split that no run trains on
 
 
@@ -57,7 +61,7 @@ class Dataset:
     @property
     def training(self) -> list[dict[str, Any]]:
         """Return the rows of all splits but the test split."""
-        return [row for name, rows in self.splits.items() if name != TEST for row in rows]
+        return list(chain.from_iterable(self.splits[name] for name in self.splits if name != TEST))
 
 
 def row_limit(training: str | None) -> tuple[PromptEncoder | None, int | None]:
@@ -68,13 +72,32 @@ def row_limit(training: str | None) -> tuple[PromptEncoder | None, int | None]:
     content = file.read()
     if not isinstance(content, dict):
         raise RecordError(f"{training}: not the YAML of a training")
-    model, template = (
-        file.take(content, *key)
-        for key in (("model_name_or_path", str), ("chat_template_path", str, None))
-    )
-    return PromptEncoder.from_checkpoint(model, template), file.take(
-        content, "max_length", int, least=1
-    )
+    model = file.take(content, "model_name_or_path", str)
+    template = file.take(content, "chat_template_path", str, None)
+    max_length = file.take(content, "max_length", int, least=1)
+    return PromptEncoder.from_checkpoint(model, template), max_length
+
+
+def dataset_folder(dataset: str) -> Path:
+    """Return the folder of a data set: itself, or the cached copy of ORG/NAME or ORG/NAME@REVISION from the Hub.
+
+    Only files beside statistics.json are downloaded. RecordError if there is no such data set.
+    """
+    if Path(dataset).exists() or not HUB_ID.fullmatch(dataset.partition("@")[0]):
+        return Path(dataset)
+    from huggingface_hub import snapshot_download  # takes its time, and most data sets are folders
+
+    name, revision = hub_name(dataset)
+    with foreign_errors_at(f"no folder {dataset!r}, and no download from the Hub"):
+        folder = snapshot_download(
+            name,
+            repo_type="dataset",
+            revision=revision,
+            allow_patterns=[STATISTICS, "*.parquet"],
+            ignore_patterns="*/*",
+        )
+    note_commit(dataset, Path(folder).name)
+    return Path(folder)
 
 
 def read_statistics(place: str | Path) -> dict[str, Any]:
@@ -82,13 +105,11 @@ def read_statistics(place: str | Path) -> dict[str, Any]:
 
     RecordError if the file does not exist or cannot be read.
     """
-    file = Path(place) / "statistics.json"
+    file = Path(place) / STATISTICS
     statistics = read_json(file)
     with errors_at(f"{file}: not the statistics of a data set"):
-        take(statistics, "splits", (dict,))
-        take(statistics, "fingerprint", (str,))
-        take(statistics, "seed", (int,))
-        take(statistics, "arithmetic", (list,))
+        for name, kind in NEEDED.items():
+            take(statistics, name, (kind,))
     return statistics
 
 
@@ -101,10 +122,11 @@ def read_dataset(place: str | Path) -> Dataset:
     splits = {}
     for name in statistics["splits"]:
         table = read_table(place, name)
-        if missing := [column for column in SCHEMA.names if column not in table.column_names]:
-            names = ", ".join(table.column_names)
+        missing = [column for column in SCHEMA.names if column not in table.column_names]
+        if missing:
+            there = ", ".join(table.column_names)
             raise RecordError(
-                f"{place / name}.parquet: no column {missing[0]!r}; there are {names}"
+                f"{place / name}.parquet: no column {missing[0]!r}; there are {there}"
             )
         splits[name] = table.select(SCHEMA.names).to_pylist()
     return Dataset(place, statistics, splits)
@@ -142,7 +164,7 @@ def new_dataset(place: str | Path) -> Iterator[Path]:
     """
     place = Path(place)
     scratch = place.with_name(f".{place.name}.building")
-    held = lock(place, "building there")
+    reserved = lock(place, "building there")
     try:
         other = place.exists() and not (place.is_dir() and not any(place.iterdir()))
         if other and not (place / "statistics.json").exists():
@@ -157,7 +179,7 @@ def new_dataset(place: str | Path) -> Iterator[Path]:
         scratch.rename(place)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
-        held.release()
+        reserved.release()
 
 
 def row_faults(
@@ -172,14 +194,13 @@ def row_faults(
     """
     faults: list[str | None] = []
     for row, length in zip(rows, row_lengths(rows, encoder)):
-        fault = None
+        answer = row["completion"][0]["content"]
         if length is not None and max_length is not None and length > max_length:
-            fault = f"more than {max_length:,} tokens"
-        elif not reads_back(
-            row["completion"][0]["content"], rubrics[row["rubric"]], len(row["order"])
-        ):
-            fault = "completion cannot be read back"
-        faults.append(fault)
+            faults.append(f"more than {max_length:,} tokens")
+        elif not reads_back(answer, rubrics[row["rubric"]], len(row["order"])):
+            faults.append("completion cannot be read back")
+        else:
+            faults.append(None)
     return faults
 
 
@@ -192,7 +213,7 @@ def write_splits(
 
     A split without rows is left out: `datasets` cannot read an empty file. `encoder` counts tokens as in `row_faults`.
     """
-    every = [row for rows in splits.values() for row in rows]
+    every = list(chain.from_iterable(splits.values()))
     facts = {}
     for name, rows in splits.items():
         if rows:
@@ -230,13 +251,11 @@ def _tally(rows: Iterable[Mapping[str, Any]], column: str) -> dict[str, int]:
 def _rows_by(rows: Iterable[Mapping[str, Any]], *columns: str) -> list[dict[str, Any]]:
     """Return the combinations of values in some columns, each with how many `rows` have it."""
     counts = Counter(tuple(row[column] or UNSTATED for column in columns) for row in rows)
-    return [dict(zip(columns, values)) | {"rows": counts[values]} for values in sorted(counts)]
+    return [{**dict(zip(columns, values)), "rows": counts[values]} for values in sorted(counts)]
 
 
 def write_card(folder: Path, statistics: Mapping[str, Any]) -> None:
     """Write the data set's card and its statistics, from which alone the card is filled."""
-    made = environment("automedeval.study.dataset")
-    made.filters["quoted"] = lambda text: json.dumps(text, ensure_ascii=False)
-    template = made.get_template("dataset_card.md.jinja")
+    template = environment("automedeval.study.dataset").get_template("dataset_card.md.jinja")
     write_whole(folder / "README.md", template.render(**statistics).rstrip() + "\n")
     write_json(folder / "statistics.json", statistics)

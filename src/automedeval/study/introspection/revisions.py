@@ -17,7 +17,7 @@ from automedeval.records.journal import write_json, write_lines
 from automedeval.rubrics import rubrics_with
 from automedeval.rubrics.grammar import ParsedAnswer
 from automedeval.rubrics.slots import as_recorded, reordered
-from automedeval.study.dataset.folder import Dataset, read_dataset
+from automedeval.study.dataset.folder import Dataset, dataset_folder, read_dataset
 from automedeval.study.introspection.discussion import Discussion
 from automedeval.study.introspection.jury import Ruling
 from automedeval.study.introspection.mistakes import Mistake, Recorded, read_recorded
@@ -32,7 +32,7 @@ class RoundArguments(TableArguments):
     """The data set that a round of introspection revises, and the round's own."""
 
     dataset: str = option(
-        "folder of a data set of recipes/build_dataset.py, or of an earlier round"
+        "data set of recipes/build_dataset.py, or of an earlier round: its folder, or Hub id"
     )
     cases: list[str] = option("case files that hold the training cases")
     output: str = option(
@@ -55,7 +55,7 @@ class RoundArguments(TableArguments):
 
     def read(self) -> tuple[Dataset, list[Recorded]]:
         """Return the data set, and its training rows with their cases."""
-        dataset = read_dataset(self.dataset)
+        dataset = read_dataset(dataset_folder(self.dataset))
         wanted = {row["case_id"] for row in dataset.training}
         read = (case for path in self.cases for case in read_cases(path, **self.table))
         cases = {case.id: case for case in read if case.id in wanted}

@@ -14,7 +14,13 @@ from automedeval.records.hub_names import hub_rows
 from automedeval.records.journal import write_lines, write_whole
 from automedeval.records.tables import packaged
 from automedeval.records.templates import environment
-from automedeval.study.dataset.folder import TEST, read_split, read_statistics
+from automedeval.study.dataset.folder import (
+    STATISTICS,
+    TEST,
+    dataset_folder,
+    read_split,
+    read_statistics,
+)
 
 _SHOWN = 5  # ids that an error lists
 # Arguments of a trainer that would have no effect here, or a dangerous one → the value that is accepted, and why no other is.
@@ -38,11 +44,12 @@ def read_rows(dataset: str | None, split: str) -> tuple[Any, dict[str, Any]]:
         raise RecordError("dataset_name must name a data set")
     from datasets import Dataset  # slow to import, and only training needs it
 
-    if (Path(dataset) / "statistics.json").exists():
+    folder = dataset_folder(dataset)
+    if (folder / STATISTICS).exists():
         # Not by `datasets`: it caches a folder by name, and returns the old rows of a folder that was built again.
-        return Dataset(read_split(dataset, split)), read_statistics(dataset)
+        return Dataset(read_split(folder, split)), read_statistics(folder)
     with foreign_errors_at(f"{dataset}, {split}", ValueError, OSError):
-        # A data set that was not built here, as one of the Hub, has no statistics.json.
+        # A data set that was not built here has no statistics.json.
         return hub_rows(dataset, split, streaming=False), {}
 
 
