@@ -17,16 +17,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from huggingface_hub import HfApi, get_token
 
 import automedeval
 from automedeval.records import RecordError, foreign_errors_at, option, read_text
 from automedeval.records.command_line import parse, run
+from automedeval.records.hub_names import HUB_ID
 from automedeval.rubrics.published import files_to_publish, rubric_to_publish
-from automedeval.study.publishing.checks import CARD, HUB_ID, KINDS, MODEL, check, sent_files, stage
+from automedeval.study.publishing.checks import CARD, KINDS, MODEL, check, contents_of
 from automedeval.study.publishing.hub import push
+from automedeval.study.publishing.paths import size_of
 
 MODEL_CARD = Path(__file__).parents[1] / "model_card.md"  # the card's template
 
@@ -52,42 +53,35 @@ class CardArguments:
     agreement: str | None = option("model: agreement.json of `automedeval report`", None)
     audit: str | None = option("model: audit.json; without it the card says: not audited", None)
     license: str | None = option(
-        "model: the Hub's name of its license (apache-2.0, llama2, other); required", None
+        "model: the Hub's name of its license (apache-2.0, llama2), or other:NAME; required", None
     )
     base_model: str | None = option("model: Hub id of the model before training", None)
 
 
 def main() -> None:
     """Check all files, list them, and push them in one commit."""
-    # --- 1. Lay out and check what goes out ----------------------------------------------------------------------------------
+    # --- 1. Collect and check what goes out ----------------------------------------------------------------------------------
     args, about = parse((PublishArguments, CardArguments), __doc__, positional(sys.argv[1:]))
     check_arguments(args, about)
     folder = Path(args.folder or "")
-    with TemporaryDirectory() as name:
-        place = Path(name)
-        left_out = stage(folder, place, written(folder, args, about))
-        check(place, args.kind, folder, args.public, args.annotators_are_pseudonyms)
-        # --- 2. List it ------------------------------------------------------------------------------------------------------
-        sizes = {path: file.stat().st_size for path, file in sent_files(place).items()}
-        for path, size in sizes.items():
-            print(f"{size:>15,}  {path}")
-        print(f"{len(sizes):,} files, {sum(sizes.values()):,} bytes; {left_out:,} left out")
-        if args.dry_run:
-            print("dry run: nothing was sent")
-            return
-        # --- 3. Push it ------------------------------------------------------------------------------------------------------
-        print(f"pushed {pushed(place, args)}")
-
-
-def pushed(place: Path, args: PublishArguments) -> str:
-    """Push a folder that is checked; return the commit's address, or raise RecordError with the Hub's reason in one line."""
+    contents, left_out = contents_of(folder, written(folder, args, about))
+    check(contents, args.kind, folder, args.public, args.annotators_are_pseudonyms)
+    # --- 2. List it ----------------------------------------------------------------------------------------------------------
+    sizes = {path: size_of(content) for path, content in contents.items()}
+    for path, size in sizes.items():
+        print(f"{size:>15,}  {path}")
+    print(f"{len(sizes):,} files, {sum(sizes.values()):,} bytes; {left_out:,} left out")
+    if args.dry_run:
+        print("dry run: nothing was sent")
+        return
+    # --- 3. Push it ----------------------------------------------------------------------------------------------------------
     if get_token() is None:
         raise RecordError("no token of the Hub; log in with `hf auth login`, or set HF_TOKEN")
     api = HfApi(library_name="automedeval")
     message = f"Publish {args.kind} with AutoMedEval {automedeval.__version__}"
     with foreign_errors_at(f"{args.repo}: not pushed"), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the client's, about what is checked here
-        return push(api, place, args.kind, args.repo, message, args.public)
+        print(f"pushed {push(api, contents, args.kind, args.repo, message, args.public)}")
 
 
 def positional(words: Sequence[str]) -> list[str]:
@@ -118,20 +112,21 @@ def check_arguments(args: PublishArguments, about: CardArguments) -> None:
 def written(folder: Path, args: PublishArguments, about: CardArguments) -> dict[str, bytes]:
     """Return what is written for the repository: the card, and a judge's rubric beside its weights."""
     if args.kind == MODEL:
-        card, rubric = about_model(folder, args, about)
-        return {CARD: card.encode(), **rubric}
+        return about_model(folder, args, about)
     if not (folder / CARD).is_file():
         return {}
     example = f'load_dataset("{args.repo}")'  # in the place of the local folder
     return {CARD: re.sub(r'load_dataset\("[^"\n]*"\)', example, read_text(folder / CARD)).encode()}
 
 
-def about_model(
-    folder: Path, args: PublishArguments, about: CardArguments
-) -> tuple[str, dict[str, bytes]]:
-    """Return a model's card, and the rubric that goes out beside its weights."""
+def about_model(folder: Path, args: PublishArguments, about: CardArguments) -> dict[str, bytes]:
+    """Return a model's card, the rubric beside its weights, and an adapter's configuration with its base on the Hub."""
     from automedeval.models.checkpoints import fingerprint
-    from automedeval.study.publishing.model_card import fill_card, read_result  # slow
+    from automedeval.study.publishing.model_card import (  # slow
+        adapter_files,
+        fill_card,
+        read_result,
+    )
 
     result = (
         read_result(about.agreement, "judges", "cases", "settings") if about.agreement else None
@@ -141,7 +136,8 @@ def about_model(
     card = fill_card(
         template, folder, digest, args.repo, about.license, about.base_model, result, audit
     )
-    return card, files_to_publish(rubric_to_publish(folder), automedeval.__version__)
+    files = files_to_publish(rubric_to_publish(folder), automedeval.__version__)
+    return {CARD: card.encode(), **files, **adapter_files(folder, card)}
 
 
 if __name__ == "__main__":

@@ -3,25 +3,21 @@
 import runpy
 import shutil
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import pyarrow.parquet
 from doubles.agreement_study import read, write
 from programs import ROOT, SAMPLE, run_recipe
+from tables import rows_of
 
 from automedeval.models.checkpoints import Stage
-from automedeval.study.publishing.checks import CARD, check, sent_files, stage
+from automedeval.study.publishing.checks import CARD, check, contents_of
+from automedeval.study.publishing.paths import size_of
 from automedeval.study.training.run import Run
 from automedeval.study.training.stages import write_card
 
-RECORD: dict[str, Any] = {
-    "identity": {"rows": "0123456789ab", "start": "ba9876543210"},
-    "versions": {"automedeval": "0.1.0", "torch": "2.13.0"},
-    "precision": "computes in float32, weights in float32",
-    **{"start": "models/base", "base": "models/base", "rubrics": ["automedeval@1"]},
-    **{"commit": "f" * 40, "device": "CPU, 2 cores", "seconds": 5400.0},
-}
+# Of a training, as recipes/sft.py writes it.
+RECORD: dict[str, Any] = rows_of(str(ROOT / "tests/publishing/test_model_card.py"))["record"]
 ABOUT = ("--license", "apache-2.0", "--base_model", "some-org/base")
 
 
@@ -40,20 +36,24 @@ def trained(
     return folder
 
 
-def card_of(folder: Path, **about: str | None) -> str:
-    """Return the card that recipes/publish.py sends with a checkpoint."""
+def written_of(folder: Path, **about: str | None) -> dict[str, bytes]:
+    """Return what recipes/publish.py writes for the repository of a checkpoint."""
     recipe = runpy.run_path(str(ROOT / "recipes" / "publish.py"))
     args = recipe["PublishArguments"]("model", "org/judge", str(folder))
     more = {"license": "apache-2.0", "base_model": "some-org/base"} | about
-    return recipe["written"](folder, args, recipe["CardArguments"](**more))["README.md"].decode()
+    return recipe["written"](folder, args, recipe["CardArguments"](**more))
+
+
+def card_of(folder: Path, **about: str | None) -> str:
+    """Return the card that recipes/publish.py sends with a checkpoint."""
+    return written_of(folder, **about)["README.md"].decode()
 
 
 def packed(folder: Path, kind: str, card: str | None = None, **options: bool) -> dict[str, int]:
-    """Lay out and check what is published of a folder; return the sizes of the files by their path."""
-    with TemporaryDirectory() as place:
-        stage(folder, Path(place), {} if card is None else {CARD: card.encode()})
-        check(Path(place), kind, folder, **options)
-        return {path: file.stat().st_size for path, file in sent_files(Path(place)).items()}
+    """Check what is published of a folder; return the sizes of the files by their path."""
+    contents, _ = contents_of(folder, {} if card is None else {CARD: card.encode()})
+    check(contents, kind, folder, **options)
+    return {path: size_of(content) for path, content in contents.items()}
 
 
 def sharded(model: Path, folder: Path) -> Path:

@@ -17,28 +17,8 @@ from automedeval.study.publishing.checks import DATASET, MODEL, SECRETS, check_c
 ROWS = rows_of(__file__)
 
 KEYS = {
-    "a Hub token": "hf_" + "aB3" * 10,
-    "an API key": "sk-" + "proj-a1b2c3d4e5f6g7h8",
-    "an access key": "AKIA" + "ABCDEFGHIJKLMNOP",
-    "a GitHub token": "ghp_" + "a1B2" * 9,
-    "a GitHub access token": "github_" + "pat_" + "a1B2" * 15,
-    "a GitLab token": "glpat" + "-" + "a1B2c" * 4,
-    "a chat token": "xoxb" + "-123456789012-" + "a1B2" * 6,
-    "a chat webhook": "https://hooks.slack.com" + "/services/T0123/B0123/" + "a1B2" * 6,
-    "a Google key": "AIza" + "a1B2c" * 7,
-    "a storage key": "AccountKey" + "=" + "a1B2" * 21 + "a1==",
-    "an npm token": "npm" + "_" + "a1B2" * 9,
-    "a PyPI token": "pypi" + "-AgEIcHlwaS5vcmc" + "a1B2" * 20,
-    "a payment key": "sk" + "_live_" + "a1B2" * 6,
-    "a mail key": "SG" + "." + "a1" * 11 + "." + "a1B2" * 10 + "abc",
-    "a signed token": "eyJ"
-    + "hbGciOiJIUzI1NiJ9."
-    + "eyJ"
-    + "zdWIiOiIxMjM0NTY3ODkwIn0."
-    + "a1B2" * 8,
-    "a password in an address": "postgresql://page:" + "s3cret@db.example.org/study",
-    "a bearer token": "Authorization: " + "Bearer abcdef123456",
-    "a private key": "-----BEGIN RSA " + "PRIVATE KEY-----",
+    kind: "".join(piece * count for piece, count in pieces.items())
+    for kind, pieces in ROWS["keys"].items()
 }
 CARD_OF_A_MODEL = """---
 license: apache-2.0

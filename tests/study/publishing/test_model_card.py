@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
-from doubles.publishable import ABOUT, agreement, card_of, trained
+from doubles.publishable import ABOUT, agreement, card_of, trained, written_of
 from doubles.tiny_model import build_tiny_model
 from factories import read, read_json, write
 from huggingface_hub import ModelCard
@@ -141,6 +141,16 @@ def test_people_are_counted_on_the_card_and_not_named(names, checkpoint, results
     shown = {each.metric_type: each.metric_value for each in data.eval_results}
     assert shown["concordance"] == result["judges"]["tiny"]["concordance"]["value"]
     assert (data.eval_results[0].dataset_name, data.model_name) == ("test_cases", "judge")
+
+
+def test_the_hub_knows_an_adapters_base_and_a_license_of_another_name(tiny_model, checkpoint):
+    adapter = {"base_model_name_or_path": str(tiny_model), "r": 8}
+    (checkpoint / "adapter_config.json").write_text(json.dumps(adapter))
+    written = written_of(checkpoint, license="other:our-own")
+    about = ModelCard(written["README.md"].decode()).data
+    assert (about.license, about.license_name) == ("other", "our-own")
+    published = json.loads(written["adapter_config.json"])
+    assert published == adapter | {"base_model_name_or_path": "some-org/base"}
 
 
 def test_figures_of_other_weights_are_refused(tiny_model, checkpoint, results):

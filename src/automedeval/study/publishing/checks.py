@@ -1,4 +1,4 @@
-"""Lay out what is published of a folder, and refuse what must not be sent.
+"""Collect what is published of a folder, and refuse what must not be sent.
 
 Nothing here sends anything. Every problem raises RecordError with a line that names the file; then nothing is published.
 """
@@ -14,9 +14,10 @@ import pyarrow.parquet
 import yaml
 from huggingface_hub import RepoCard
 
-from automedeval.records import RecordError, foreign_errors_at, read_lines, read_text
+from automedeval.records import RecordError, foreign_errors_at, read_lines
+from automedeval.records.hub_names import HUB_ID
 from automedeval.records.tables import packaged
-from automedeval.study.publishing.paths import put, shorten_paths
+from automedeval.study.publishing.paths import Content, read_bytes, shorten_paths
 
 MODEL, DATASET = KINDS = ("model", "dataset")  # the Hub's names
 CARD = "README.md"
@@ -30,20 +31,20 @@ SECRETS = {
 PEOPLE = {
     f".{suffix}": re.compile(pattern.encode()) for suffix, pattern in RULES["annotators"].items()
 }
-HUB_ID = re.compile(r"(?!models/)[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
-NOT_SENT = re.compile(
-    r"\..*|__pycache__|checkpoint-\d+"
-)  # hidden, caches, what training resumes from
+# Hidden, caches, what training resumes from.
+NOT_SENT = re.compile(r"\..*|__pycache__|checkpoint-\d+")
 NAMES = "{}: names annotators; if these are pseudonyms, set --annotators_are_pseudonyms true"
 NOT_STATED = "not stated"
+Licences = Counter[str | None]  # how many rows have each; None is a row of a table without one
 
 
-def stage(folder: Path, place: Path, written: Mapping[str, bytes]) -> int:
-    """Lay out in an empty folder, `place`, what is published of another; return how many of its files are left out.
+def contents_of(folder: Path, written: Mapping[str, bytes]) -> tuple[dict[str, Content], int]:
+    """Return what is published of a folder, by its path in the repository, and how many of its files are left out.
 
-    The files are links to those of the folder. `written` are files by their path that are put in their place or beside them,
-    and those that tell absolute paths of this machine are written anew. RecordError if a link leads out of the folder.
+    `written` are files that stand in the place of the folder's own, or beside them; of files that tell absolute paths of this
+    machine a shorter text is published. RecordError if a link leads out of the folder.
     """
+    contents: dict[str, Content] = {}
     left_out = 0
     for path in sorted(folder.rglob("*")):
         inside = path.relative_to(folder)
@@ -54,40 +55,34 @@ def stage(folder: Path, place: Path, written: Mapping[str, bytes]) -> int:
             continue
         if not path.is_file() or not path.resolve().is_relative_to(folder.resolve()):
             raise RecordError(f"{path}: no file of {folder}; replace a link by what it points to")
-        link = place / inside
-        link.parent.mkdir(parents=True, exist_ok=True)
-        link.symlink_to(path.resolve())
-    for name, content in written.items():
-        put(place / name, content)
-    shorten_paths(place)
-    return left_out
-
-
-def sent_files(place: Path) -> dict[str, Path]:
-    """Return the files of a folder that `stage` laid out, by their path in the repository."""
-    files = (path for path in sorted(place.rglob("*")) if path.is_file())
-    return {path.relative_to(place).as_posix(): path for path in files}
+        contents[inside.as_posix()] = path
+    contents |= written
+    return shorten_paths(dict(sorted(contents.items()))), left_out
 
 
 def check(
-    place: Path, kind: str, source: Path, public: bool = False, pseudonyms: bool = False
+    contents: Mapping[str, Content],
+    kind: str,
+    source: Path,
+    public: bool = False,
+    pseudonyms: bool = False,
 ) -> None:
-    """Check what `stage` laid out; RecordError, which names the file in `source`, if a repository may not hold it.
+    """Check the contents of a repository; RecordError, which names the file in `source`, if it may not hold one.
 
     `pseudonyms` says that annotators' names in the files are such.
     """
-    files = sent_files(place)
-    if CARD not in files:
+    if CARD not in contents:
         raise RecordError(f"{source}: no {CARD}: a repository needs a card")
-    licences: Counter[str | None] = Counter()
-    for path, file in files.items():
-        licences += _check_file(str(source / path), kind, file, pseudonyms)
-    weights = any(place.glob("*.safetensors"))
-    if kind == MODEL and not (weights and "config.json" in files):
+    licences: Licences = Counter()
+    for path, content in contents.items():
+        licences += _check_file(str(source / path), kind, content, pseudonyms)
+    weights = any(re.fullmatch(r"[^/]+\.safetensors", path) for path in contents)
+    if kind == MODEL and not (weights and "config.json" in contents):
         raise RecordError(f"{source}: no config.json with .safetensors beside it: not a checkpoint")
-    if kind == DATASET and not any(place.rglob("*.parquet")):
+    if kind == DATASET and not any(path.endswith(".parquet") for path in contents):
         raise RecordError(f"{source}: no .parquet file: not a data set")
-    check_card(read_text(files[CARD]), kind, "the card" if kind == MODEL else str(source / CARD))
+    place = "the card" if kind == MODEL else str(source / CARD)
+    check_card(read_bytes(contents[CARD]).decode("utf-8-sig"), kind, place)
     if kind == DATASET and public:
         _check_licences(source, licences)
 
@@ -110,11 +105,11 @@ def check_card(card: str, kind: str, place: str = "the card") -> None:
         raise RecordError(f"{place}: base_model: {base!r} is no Hub id (--base_model names it)")
 
 
-def _check_file(place: str, kind: str, file: Path, pseudonyms: bool) -> Counter[str | None]:
+def _check_file(place: str, kind: str, content: Content, pseudonyms: bool) -> Licences:
     """Raise RecordError if a repository of this kind may not hold a file: by its suffix, or by keys or names in it.
 
-    Names of annotators are allowed if they are pseudonyms. Weights are not read. Return how many rows the file has under each
-    licence; None is a row of a table without one.
+    Names of annotators are allowed if they are pseudonyms. Weights are not read. Return the licences of its
+    rows.
     """
     suffix = PurePosixPath(place).suffix.lower()
     suffixes = {*RULES["plain"], *RULES["images"], *RULES["kinds"][kind]["suffixes"]}
@@ -124,14 +119,14 @@ def _check_file(place: str, kind: str, file: Path, pseudonyms: bool) -> Counter[
     if suffix == ".safetensors":
         return Counter()
     if suffix == ".parquet":
-        return _check_parquet(place, file, pseudonyms)
-    content = file.read_bytes()
-    if suffix not in RULES["binary"] and not _is_text(content):
+        return _check_parquet(place, content, pseudonyms)
+    text = read_bytes(content)
+    if suffix not in RULES["binary"] and not _is_text(text):
         raise RecordError(
             f"{place}: must be text in UTF-8, which can be searched for keys and names"
         )
-    _check_text(place, content, "" if pseudonyms else suffix)
-    if suffix != ".jsonl" or b'"license"' not in content:
+    _check_text(place, text, "" if pseudonyms else suffix)
+    if suffix != ".jsonl" or b'"license"' not in text:
         return Counter()
     return Counter(row["license"] for _, row in read_lines(place) if "license" in row)
 
@@ -144,9 +139,9 @@ def _is_text(content: bytes) -> bool:
         return False
 
 
-def _check_parquet(place: str, file: Path, pseudonyms: bool) -> Counter[str | None]:
+def _check_parquet(place: str, file: Content, pseudonyms: bool) -> Licences:
     """Raise RecordError if a table cannot be read, or for keys or names in it; return its licences and their rows."""
-    licences: Counter[str | None] = Counter()
+    licences: Licences = Counter()
     with (
         foreign_errors_at(f"{place}: cannot be read", OSError, pa.ArrowException),
         pa.parquet.ParquetFile(file) as parquet,
@@ -161,27 +156,25 @@ def _check_parquet(place: str, file: Path, pseudonyms: bool) -> Counter[str | No
 
 def _check_text(place: str, text: bytes, suffix: str = "", where: str = "line {}") -> None:
     """Raise RecordError if a text holds a key, or, as a file of this suffix, names of annotators."""
-    if found := [
-        (match.start(), kind)
-        for kind, pattern in SECRETS.items()
-        if (match := pattern.search(text))
-    ]:
-        start, kind = min(found)
+    matches = ((pattern.search(text), kind) for kind, pattern in SECRETS.items())
+    keys = [(match.start(), kind) for match, kind in matches if match]
+    if keys:
+        start, kind = min(keys)
         line = where.format(text.count(b"\n", 0, start) + 1)
         raise RecordError(f"{place}, {line}: looks like {kind}; remove it and revoke it")
     if suffix in PEOPLE and PEOPLE[suffix].search(text):
         raise RecordError(NAMES.format(place))
 
 
-def _check_licences(folder: Path, licences: Counter) -> None:
+def _check_licences(folder: Path, licences: Licences) -> None:
     """Raise RecordError if the licence of rows forbids redistribution."""
     closed: Counter[str] = Counter()
     for licence, rows in licences.items():
         name = str(licence or "").strip() or NOT_STATED
-        closed[name] += rows if name == NOT_STATED or CLOSED.search(name.lower()) else 0
-    if counts := ", ".join(
-        f"{rows:,} under {name!r}" for name, rows in sorted(closed.items()) if rows
-    ):
+        if name == NOT_STATED or CLOSED.search(name.lower()):
+            closed[name] += rows
+    if closed:
+        counts = ", ".join(f"{rows:,} under {name!r}" for name, rows in sorted(closed.items()))
         how = "remove them, state their licence, or keep the data set private"
         raise RecordError(
             f"{folder}: rows whose licence does not allow redistribution: {counts}; {how}"

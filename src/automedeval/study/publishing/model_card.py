@@ -1,8 +1,10 @@
 """Fill a judge's card, the template `model_card.md`, from the records of its training, of a report and of an audit."""
 
+import json
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,8 @@ from automedeval.records import RecordError, read_json
 from automedeval.records.hub_names import hub_name
 from automedeval.records.templates import environment
 from automedeval.study.publishing.paths import short_path
+
+ADAPTER = "adapter_config.json"
 
 
 def fill_card(
@@ -37,10 +41,6 @@ def fill_card(
     history, record = read_history(checkpoint), read_record(checkpoint)
     if record is None:
         raise RecordError(f"{checkpoint}: no training/record.json: recipes/sft.py did not train it")
-    if not license:
-        raise RecordError(
-            "--license is missing: the Hub's name of a license that its base model's allows, or other"
-        )
     base = base_model or record["base"]
     if base_model is None and (base.startswith("models/") or Path(base).exists()):
         raise RecordError(
@@ -51,6 +51,7 @@ def fill_card(
             f"audit.json: the checkpoint {audited} was audited, and {checkpoint} is {digest}"
         )
     records = judge_records(result, digest) if result else {}
+    limits = [row["outcome"] for row in audit["perturbations"] if row["limit"]] if audit else []
     facts = {
         "repo": repo,
         "base_model": base,
@@ -61,19 +62,36 @@ def fill_card(
         "versions": ", ".join(f"{name} {version}" for name, version in record["versions"].items()),
         **{name: record[name] for name in ("rubrics", "device", "commit")},
         "audit": audit,
-        "limits": Counter(row["outcome"] for row in audit["perturbations"] if row["limit"])
-        if audit
-        else {},
+        "limits": Counter(limits),
         "known": facts_of(_profile(repo, result, records, audit)),
         "records": list(records.values()),
         **(_measured(result, records) if result else {}),
     }
     card = ModelCard(environment("automedeval.records").from_string(template).render(facts))
-    card.data["base_model"], card.data["license"] = hub_name(base)[0], license
+    about = card.data
+    about.base_model, about.license, about.license_name = hub_name(base)[0], *_license(license)
     if results := eval_results(result or {}, records):
-        card.data["model_name"] = repo.rpartition("/")[2]
-        card.data["eval_results"] = results
+        about.model_name, about.eval_results = repo.rpartition("/")[2], results
     return str(card)
+
+
+def adapter_files(checkpoint: Path, card: str) -> dict[str, bytes]:
+    """Return what is published in the place of an adapter's configuration: its base is that of the card, not a path here."""
+    if not (checkpoint / ADAPTER).is_file():
+        return {}
+    config = read_json(checkpoint / ADAPTER, others=True)
+    config["base_model_name_or_path"] = ModelCard(card).data.base_model
+    return {ADAPTER: json.dumps(config, indent=2).encode()}
+
+
+def _license(text: str | None) -> tuple[str, str | None]:
+    """Return a license as the Hub's cards have it: its name there, or other with the name behind the colon."""
+    kind, _, name = (text or "").partition(":")
+    if not kind or (kind == "other") != bool(name):
+        raise RecordError(
+            "--license is missing: the Hub's name of a license that its base model's allows, or other:NAME"
+        )
+    return kind, name or None
 
 
 def eval_results(
@@ -84,14 +102,12 @@ def eval_results(
     if not people or are_simulated(people["annotators"]):
         return []
     data, results = Path(short_path(result["cases"]["file"])).stem, []
+    of_data = partial(EvalResult, "text-generation", data, data)
     for record in records.values():
         for name, label in MEASURES.items():
             value = (record.get(name) or {}).get("value")
             if value is not None:
-                metric = {"metric_type": name, "metric_name": label, "metric_value": value}
-                results.append(
-                    EvalResult("text-generation", dataset_type=data, dataset_name=data, **metric)
-                )
+                results.append(of_data(name, value, metric_name=label))
     return results
 
 
@@ -102,13 +118,12 @@ def judge_records(result: Mapping[str, Any], digest: str) -> dict[str, dict[str,
     RecordError if the figures are of other weights.
     """
     judges = real_judges(result)
-    measured = {each["name"]: each.get("checkpoint") for each in judges.values()}
+    measured = {judge["name"]: judge.get("checkpoint") for judge in judges.values()}
     fitting = (digest,) if len(measured) > 1 else (digest, None)
     names = [name for name, weights in measured.items() if weights in fitting]
     if not names:
-        of = ", ".join(
-            f"{name} ({weights or 'not recorded'})" for name, weights in measured.items()
-        )
+        pairs = measured.items()
+        of = ", ".join(f"{name} ({weights or 'not recorded'})" for name, weights in pairs)
         raise RecordError(
             f"agreement.json: no judge was measured on this checkpoint, {digest}, but {of}: report on it"
         )
@@ -135,9 +150,8 @@ def _profile(
 def _measured(result: Mapping[str, Any], records: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
     """Return on what, how and on which weights a judge was measured."""
     first, people = next(iter(records.values())), result.get("people") or {}
-    counted = {
-        name: record for name, record in result["judges"].items() if record["kind"] == "baseline"
-    }
+    judges = result["judges"].items() if people else ()
+    baselines = {name: record for name, record in judges if record["kind"] == "baseline"}
     return {
         "checkpoint": first.get("checkpoint"),
         "fingerprint": first["settings"],
@@ -146,9 +160,7 @@ def _measured(result: Mapping[str, Any], records: Mapping[str, dict[str, Any]]) 
         "simulated": are_simulated(people.get("annotators", ())),
         "cases": {**result["cases"], "file": short_path(result["cases"]["file"])},
         "settings": result["settings"],
-        "baselines": {name: record["concordance"] for name, record in counted.items()}
-        if people
-        else {},
+        "baselines": {name: record["concordance"] for name, record in baselines.items()},
     }
 
 

@@ -13,6 +13,9 @@ RECORDS = ("run.json", "statistics.json", "training/record.json")
 REPEATED = (*RECORDS, ".md", "adapter_config.json")
 
 
+Content = Path | bytes  # of a file that is published: where it lies, or what is written for it
+
+
 def short_path(path: str) -> str:
     """Return a file's name and, of a path within the folder of the run, the folder that it lies in."""
     parts = PureWindowsPath(path)  # of either system: it takes "/" and "\\" alike
@@ -20,40 +23,42 @@ def short_path(path: str) -> str:
     return "/".join(filter(None, (parts.parent.name if inside else "", parts.name)))
 
 
-def put(file: Path, content: bytes) -> None:
-    """Write a file of a folder that is laid out, in the place of the link to the original."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.unlink(missing_ok=True)
-    file.write_bytes(content)
+def read_bytes(content: Content) -> bytes:
+    return content if isinstance(content, bytes) else content.read_bytes()
 
 
-def shorten_paths(folder: Path) -> None:
-    """Put the last name in the place of each absolute path of a record, in every file of a folder that may repeat it."""
-    places: set[str] = set()
-    for name in RECORDS:
-        if (folder / name).is_file():
-            places.update(_places(read_json(folder / name)))
+def size_of(content: Content) -> int:
+    return len(content) if isinstance(content, bytes) else content.stat().st_size
+
+
+def shorten_paths(contents: dict[str, Content]) -> dict[str, Content]:
+    """Put the last name in the place of each absolute path of a record, in every file that may repeat it."""
     names: dict[bytes, bytes] = {}
-    for place in places:
+    records = (contents.get(name) for name in RECORDS)
+    values = [read_json(record) for record in records if isinstance(record, Path)]
+    for place in set(_places(values)):
         escaped = (json.dumps(place)[1:-1], json.dumps(place, ensure_ascii=False)[1:-1])
         for form in (place, *escaped):
             names[form.encode()] = short_path(place).encode()
     if not names:
-        return
+        return contents
     longest_first = map(re.escape, sorted(names, key=len, reverse=True))
     pattern = re.compile(rb"(?<![\w.-])(?:" + b"|".join(longest_first) + rb")(?![\w-])")
-    for file in folder.rglob("*"):
-        if file.is_file() and file.as_posix().endswith(REPEATED):
-            put(file, pattern.sub(lambda match: names[match[0]], file.read_bytes()))
+    shortened = dict(contents)
+    for path, content in contents.items():
+        if path.endswith(REPEATED):
+            text = read_bytes(content)
+            shortened[path] = pattern.sub(lambda match: names[match[0]], text)
+    return shortened
 
 
 def _places(value: Any) -> Iterator[str]:
     """Yield the absolute paths in a JSON value: whole texts, what follows a "=", and the words of longer texts."""
     if isinstance(value, dict | list):
-        for each in value.values() if isinstance(value, dict) else value:
-            yield from _places(each)
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from _places(part)
     elif isinstance(value, str):
-        for part in {value, value.partition("=")[2], *re.split(r"[\s=,\"']+", value)}:
-            parts = PureWindowsPath(part)
-            if parts.anchor and len(parts.parts) > 2 and "\n" not in part:
-                yield part
+        for word in {value, value.partition("=")[2], *re.split(r"[\s=,\"']+", value)}:
+            path = PureWindowsPath(word)
+            if path.anchor and len(path.parts) > 2 and "\n" not in word:
+                yield word
