@@ -56,7 +56,7 @@ class BuildDatasetArguments(TableArguments):
     def __post_init__(self) -> None:
         for name in ("cases", "verdicts", "evaluation_cases", "rubrics", "licenses"):
             setattr(self, name, comma_list(getattr(self, name)))
-        if wrong := [each for each in self.licenses if not all(each.partition("="))]:
+        if wrong := [named for named in self.licenses if not all(named.partition("="))]:
             raise RecordError(f"--licenses: must be NAME=LICENCE, not {wrong[0]!r}")
 
 
@@ -64,7 +64,7 @@ def main() -> None:
     """Run all steps, write the card, and move the folder to its place."""
     (args,) = parse((BuildDatasetArguments,), __doc__)
     plan, rubrics = read_plan(args.plan), rubrics_with(args.rubrics)
-    licenses = dict(each.split("=", 1) for each in args.licenses)
+    licenses = dict(named.split("=", 1) for named in args.licenses)
     encoder, max_length = row_limit(args.training)
     # --- 1. Join verdicts and cases; leave out what physicians reject, and what no row can be made of ---------------------
     judged = JudgedCases()
@@ -92,25 +92,22 @@ def main() -> None:
     # --- 5. Write the splits, and the card --------------------------------------------------------------------------------
     with new_dataset(args.output) as place:
         facts = data.write(assignment, place, encoder)
-        cases = sorted(
-            {case_id for keys in data.written(assignment).values() for case_id, _ in keys}
-        )
-        found = topics((judged.cases[case_id] for case_id in cases), seed=plan.seed)
+        used = sorted(case_id for case_id, _ in assignment.keys)
         facts |= {
             "title": "AutoMedEval instructions",
             "folder": Path(args.output).name,
             "version": automedeval.__version__,
             "arithmetic": data.arithmetic,
             "verification": verification and verification.to_dict(),
-            "unrated": data.unrated_rows(assignment),
+            "unrated": len(data.unrated.intersection(assignment.keys)),
             "quality_by": quality_by,
             "quality_report": quality_report,
-            "topics": found,
+            "topics": topics((judged.cases[case_id] for case_id in used), seed=plan.seed),
             "tokenizer": encoder and Path(encoder.tokenizer.name_or_path).name,
             "max_length": max_length,
             "rubrics": {
                 name: rubrics[name].fingerprint
-                for name in sorted({each["rubric"] for each in facts["teachers"]})
+                for name in sorted({row["rubric"] for row in facts["teachers"]})
             },
             "seed": plan.seed,
             "plan": Path(args.plan).read_text(encoding="utf-8").rstrip(),

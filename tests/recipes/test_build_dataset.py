@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import yaml
 from doubles.dataset_study import PLAN, Study, case_of, text, verdict_of
+from huggingface_hub import DatasetCard
 from programs import SAMPLE, failed, succeeded, told
 from pyarrow.parquet import read_table
 from tables import rows_of
@@ -43,9 +43,9 @@ def test_four_splits_are_loaded_as_trl_reads_them(study):
     assert sorted(everyone) == sorted(case.id for case in study.cases)
     fingerprint = study.statistics()["fingerprint"]
     assert f"Fingerprint of all rows: `{fingerprint}`" in study.card()
-    front = yaml.safe_load(study.card().split("---")[1])
-    assert front["license"] == "cc0-1.0"
-    assert [each["split"] for each in front["configs"][0]["data_files"]] == names
+    about = DatasetCard(study.card()).data
+    assert about.license == "cc0-1.0"
+    assert [file["split"] for file in about.configs[0]["data_files"]] == names
     files = {"README.md", "dropped.jsonl", "run.json", "statistics.json"}
     files |= {f"{name}.parquet" for name in names}
     assert {file.name for file in study.output.iterdir()} == files
@@ -209,6 +209,8 @@ def test_labels_and_topics_are_in_the_card(study):
     topics = card.partition("## Topics")[2].partition("\n## ")[0]
     assert len(re.findall(r"^\| \d+ % \|", topics, re.M)) == 6
     assert "The licence of 24 of 24 rows is not stated" in card
+    about = DatasetCard(card).data
+    assert (about.license, about.license_name) == ("other", "not-stated")
 
 
 class Encoder:

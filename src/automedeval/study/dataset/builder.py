@@ -13,22 +13,20 @@ from typing import Any
 from tqdm import tqdm
 
 from automedeval.models.tokenization import PromptEncoder
-from automedeval.records import Case, Verdict, as_shown
+from automedeval.records import Case
 from automedeval.records.text import span
 from automedeval.rubrics import Rubric
 from automedeval.study.dataset.corruption import corrupt, share_line
 from automedeval.study.dataset.curriculum import Curriculum, Key, Plan, assign, shuffled
 from automedeval.study.dataset.decontamination import Evaluation
-from automedeval.study.dataset.folder import row_faults, write_splits
+from automedeval.study.dataset.folder import TEST, row_faults, write_splits
 from automedeval.study.dataset.instructions import instruction
 from automedeval.study.dataset.quality import Labelled, QualityClassifier
 from automedeval.study.dataset.teacher_verdicts import JudgedCase, JudgedCases
 from automedeval.study.dataset.verification import Verification, verify
 
-FAULTS = {
-    "knowledge",
-    "attribution",
-}  # Paper: "obvious reference or medical knowledge errors" are low (Appendix B)
+# Paper: "obvious reference or medical knowledge errors" are low (Appendix B)
+FAULTS = {"knowledge", "attribution"}
 WINDOW = 64  # verdicts that are classified together
 LABELLED = 250  # verdicts of each quality. Paper: 200 high and 200 low to fit, 100 others to test (Appendix B)
 
@@ -70,37 +68,29 @@ class InstructionSet:
             self.report(UNVERIFIED)
             return None
         verification = verify(path, self.judged.digests())
-
-        def reason(key: Key, fact: JudgedCase) -> str | None:
+        faults = {}
+        for key, fact in self.judged.facts.items():
             failed = verification.failures.get((key[0], fact.judge, fact.digest))
             if failed is None:
-                return None
-            self.unrated -= {key}
-            self.faulty |= {key: fact} if FAULTS & set(failed) else {}
-            return (
-                f"fails {' and '.join(failed)}"
-                if len(failed) >= self.plan.failed_criteria
-                else None
-            )
-
-        line = f"verification: {self.judged.filter('verdicts', reason)}"
+                continue
+            self.unrated.discard(key)
+            if FAULTS & set(failed):
+                self.faulty[key] = fact
+            if len(failed) >= self.plan.failed_criteria:
+                faults[key] = f"fails {' and '.join(failed)}"
+        line = f"verification: {self.judged.reject('verdicts', faults)}"
         self.report(f"{line}; {len(self.unrated):,} unrated ones pass", *verification.lines())
         return verification
 
     def rows(self, keys: Sequence[Key], step: str) -> list[dict[str, Any]]:
         """Return the rows of these verdicts, see `instruction`; `step` names the progress bar."""
-        facts = ((key[1], self.judged.facts[key]) for key in tqdm(keys, desc=step, unit="row"))
-        return [
-            instruction(
-                each.case,
-                each.verdict,
-                self.rubrics[each.verdict.rubric],
-                teacher,
-                each.quality,
-                self.plan.seed,
-            )
-            for teacher, each in facts
-        ]
+        rows = []
+        for key in tqdm(keys, desc=step, unit="row"):
+            fact = self.judged.facts[key]
+            rubric = self.rubrics[fact.verdict.rubric]
+            about = (key[1], fact.quality, self.plan.seed)
+            rows.append(instruction(fact.case, fact.verdict, rubric, *about))
+        return rows
 
     def find_untrainable(self, encoder: PromptEncoder | None, max_length: int | None) -> None:
         """Find the verdicts that no row to train on can be made of (`row_faults`): the plan counts rows that are trained on."""
@@ -113,11 +103,9 @@ class InstructionSet:
     @property
     def unlabelled(self) -> list[Key]:
         """Return the verdicts without a quality, if the plan asks for one."""
-        return (
-            [key for key, fact in self.judged.facts.items() if fact.quality is None]
-            if self.plan.asks_quality
-            else []
-        )
+        if not self.plan.asks_quality:
+            return []
+        return [key for key, fact in self.judged.facts.items() if fact.quality is None]
 
     def fit(self, classifier: QualityClassifier) -> dict[str, Any]:
         """Fit a quality classifier; return its report.
@@ -125,36 +113,25 @@ class InstructionSet:
         High are verdicts of the plan's first teacher; low are those that people called so, or in which physicians saw a fault,
         with as many corrupted copies of high ones as are missing. RecordError if there are too few.
         """
-        facts = self.judged.facts
+        facts, seed = self.judged.facts, self.plan.seed
+        teacher = self.plan.teachers[0].teacher
         low = self.faulty | {key: fact for key, fact in facts.items() if fact.quality == "low"}
-        faulty = shuffled(self.plan.seed, "faulty", low)[:LABELLED]
-        able = [key for key in facts if key[1] == self.plan.teachers[0].teacher and key not in low]
-        pairs = [
-            _shown(facts[key]) for key in shuffled(self.plan.seed, "labelled", able)[:LABELLED]
-        ]
-        cases = {case.id: case for case, _ in pairs}
-        good = [verdict for _, verdict in pairs[min(len(faulty), len(pairs)) :]]
-        spoilt = corrupt(good, cases, self.plan.seed)
-        self.report(
-            f"quality: {share_line(len(good), spoilt)}; {len(low):,} are low by physicians' checks"
-        )
-        labelled = [Labelled(case, verdict, "high") for case, verdict in pairs if verdict.rationale]
-        labelled += [Labelled(*_shown(low[key]), "low", "by_physicians") for key in faulty]
-        labelled += [
-            Labelled(cases[each.case_id], each, "low", each.extra["corruption"]) for each in spoilt
-        ]
-        report = classifier.fit(labelled, self.plan.seed)
-        for name, measured in (
-            ("the classifier", report),
-            ("the embedding alone", report["alone"]),
-        ):
-            right = ", ".join(
-                f"{kind} {count['right']} of {count['n']}"
-                for kind, count in measured["kinds"].items()
-            )
-            self.report(
-                f"quality: accuracy of {name} {span(measured['accuracy'])} on others; right: {right} (paper: 0.91)"
-            )
+        able = [key for key in facts if key[1] == teacher and key not in low]
+        faulty = [low[key].shown for key in shuffled(seed, "faulty", low)[:LABELLED]]
+        high = [facts[key].shown for key in shuffled(seed, "labelled", able)[:LABELLED]]
+        cases = {case.id: case for case, _ in high}
+        sound = [verdict for _, verdict in high[len(faulty) :]]
+        corrupted = corrupt(sound, cases, seed)
+        shares = share_line(len(sound), corrupted)
+        self.report(f"quality: {shares}; {len(low):,} are low by physicians' checks")
+        labelled = [Labelled(case, verdict, "high") for case, verdict in high if verdict.rationale]
+        labelled += [Labelled(case, verdict, "low", "by_physicians") for case, verdict in faulty]
+        for verdict in corrupted:
+            kind = verdict.extra["corruption"]
+            labelled.append(Labelled(cases[verdict.case_id], verdict, "low", kind))
+        report = classifier.fit(labelled, seed)
+        self.report(_accuracy_line("the classifier", report))
+        self.report(_accuracy_line("the embedding alone", report["alone"]))
         return report
 
     def classify(self, classifier: QualityClassifier) -> None:
@@ -162,69 +139,51 @@ class InstructionSet:
         facts = [self.judged.facts[key] for key in self.unlabelled]
         for start in tqdm(range(0, len(facts), WINDOW), desc="quality", unit=f"{WINDOW} verdicts"):
             window = facts[start : start + WINDOW]
-            for fact, quality in zip(window, classifier.decide(list(map(_shown, window)))):
+            qualities = classifier.decide([fact.shown for fact in window])
+            for fact, quality in zip(window, qualities):
                 fact.quality = quality
         self.report(f"quality: {len(facts):,} verdicts called high or low by the classifier")
 
     def report_quality(self) -> None:
         """Report how many verdicts of each teacher have which quality."""
-        counts = Counter(
-            (teacher, fact.quality or "unknown") for (_, teacher), fact in self.judged.facts.items()
-        )
-        self.report(
-            "quality: "
-            + ", ".join(
-                f"{teacher} {quality} {count:,}"
-                for (teacher, quality), count in sorted(counts.items())
-            )
-        )
+        facts = self.judged.facts.items()
+        counts = Counter(f"{teacher} {fact.quality or 'unknown'}" for (_, teacher), fact in facts)
+        numbers = ", ".join(f"{name} {counts[name]:,}" for name in sorted(counts))
+        self.report(f"quality: {numbers}")
 
     def assign(self) -> Curriculum:
         """Assign the verdicts to splits by the plan (section 3.2)."""
         qualities = {key: fact.quality for key, fact in self.judged.facts.items()}
         assignment = assign(self.plan, qualities, self.untrainable.keys())
-        kept = set(assignment.splits["test"])
-        self.report(
-            f"rows: {self.judged.filter('verdicts', lambda key, _: None if key in kept else self.untrainable.get(key))}"
-        )
-        self.report(*assignment.lines)
+        apart = set(assignment.splits[TEST])
+        faults = {key: self.untrainable[key] for key in self.untrainable if key not in apart}
+        self.report(f"rows: {self.judged.reject('verdicts', faults)}", *assignment.lines)
         return assignment
 
     def drop_leaks(self, assignment: Curriculum, others: Iterable[Case]) -> None:
         """Drop the training cases that repeat a case of the test split, or one of the `others`."""
-        cases = self.judged.cases
-        evaluation = Evaluation(
-            itertools.chain((cases[case_id] for case_id, _ in assignment.splits["test"]), others)
-        )
-        training = tqdm(
-            [cases[case_id] for case_id, _ in assignment.training], desc="leakage", unit="case"
-        )
-        leaks = dict(evaluation.leaks(training))
-        reasons = self.judged.filter(
-            "training verdicts", lambda key, _: leaks.get(key[0]), assignment.training
-        )
-        self.report(f"leakage: {reasons}")
+        cases, training = self.judged.cases, assignment.training
+        apart = [cases[case_id] for case_id, _ in assignment.splits[TEST]]
+        evaluation = Evaluation(itertools.chain(apart, others))
+        trained = [cases[case_id] for case_id, _ in training]
+        leaks = dict(evaluation.leaks(tqdm(trained, desc="leakage", unit="case")))
+        faults = {key: leaks[key[0]] for key in training if key[0] in leaks}
+        line = self.judged.reject("training verdicts", faults, len(training))
+        self.report(f"leakage: {line}")
+        for split, keys in assignment.splits.items():
+            assignment.splits[split] = [key for key in keys if key not in faults]
 
     def write(
         self, assignment: Curriculum, folder: Path, encoder: PromptEncoder | None
     ) -> dict[str, Any]:
         """Write the rows of every split; return the facts of `write_splits`."""
-        rows = {name: self.rows(keys, name) for name, keys in self.written(assignment).items()}
+        rows = {split: self.rows(keys, split) for split, keys in assignment.splits.items()}
         return write_splits(folder, rows, encoder)
 
-    def written(self, assignment: Curriculum) -> dict[str, list[Key]]:
-        """Return split → its verdicts, without those that were dropped."""
-        return {
-            name: [key for key in keys if key in self.judged.facts]
-            for name, keys in assignment.splits.items()
-        }
 
-    def unrated_rows(self, assignment: Curriculum) -> int:
-        """Return how many rows have a verdict that no physician rated."""
-        return sum(
-            key in self.unrated for keys in self.written(assignment).values() for key in keys
-        )
-
-
-def _shown(fact: JudgedCase) -> tuple[Case, Verdict]:
-    return as_shown(fact.case, fact.verdict), fact.verdict
+def _accuracy_line(name: str, measured: Mapping[str, Any]) -> str:
+    """Return the line that reports how well a classifier did on verdicts that it was not fitted on."""
+    kinds = measured["kinds"].items()
+    right = ", ".join(f"{kind} {count['right']} of {count['n']}" for kind, count in kinds)
+    accuracy = span(measured["accuracy"])
+    return f"quality: accuracy of {name} {accuracy} on others; right: {right} (paper: 0.91)"

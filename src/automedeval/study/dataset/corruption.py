@@ -19,18 +19,16 @@ from automedeval.records.tables import packaged
 from automedeval.rubrics.rationale import permute, split_steps, without_step
 from automedeval.study.dataset.terms import terms
 
-Pools = dict[
-    tuple[str | None, int], list[Verdict]
-]  # by judge, or of all judges, and by the number of doctors
+# By judge, or of all judges, and by the number of doctors.
+Pools = dict[tuple[str | None, int], list[Verdict]]
+Change = (
+    dict[str, Any] | None
+)  # fields of the corrupted verdict; None where the fault is not possible
 SHARED_TERMS = (
     3  # content words that a sentence shares with one of its source, to be about the same
 )
-_NOT_COPIED = (
-    "transcript",
-    "knowledge",
-    "probabilities",
-    "unseen_probability",
-)  # they belong to the original verdict
+# They belong to the original verdict.
+_NOT_COPIED = {"transcript", "knowledge", "probabilities", "unseen_probability"}
 
 
 def corrupt(
@@ -47,30 +45,32 @@ def corrupt(
     transcript and expected scores.
     """
     kinds = list(KINDS if kinds is None else kinds)
-    every = list(verdicts)
-    readable = {
-        at: verdict
-        for at, verdict in enumerate(every)
-        if verdict.valid and (verdict.rationale or "").strip()
-    }
+    verdicts = list(verdicts)
     pools: Pools = defaultdict(list)
+    readable = {at: verdict for at, verdict in enumerate(verdicts) if _is_readable(verdict)}
     for verdict in readable.values():
         pools[verdict.judge, len(verdict.order)].append(verdict)
         pools[None, len(verdict.order)].append(verdict)
     options = {
-        at: _options(each, cases[each.case_id], pools, seed, kinds) for at, each in readable.items()
+        at: _options(verdict, cases[verdict.case_id], pools, seed, kinds)
+        for at, verdict in readable.items()
     }
     rng = random.Random(seed)
     tie_break = rng.sample(kinds, len(kinds))
     used = dict.fromkeys(tie_break, 0)
-    turn = rng.sample(range(len(every)), len(every))
-    chosen: dict[int, Verdict] = {}
-    # Verdicts with the fewest options first.
-    for index in sorted(filter(options.get, turn), key=lambda index: len(options[index])):
-        kind = min(options[index], key=lambda kind: (used[kind], tie_break.index(kind)))
+    turn = rng.sample(range(len(verdicts)), len(verdicts))
+    fewest_first = sorted(filter(options.get, turn), key=lambda at: len(options[at]))
+    corrupted: dict[int, Verdict] = {}
+    for at in fewest_first:
+        possible = [kind for kind in tie_break if kind in options[at]]
+        kind = min(possible, key=used.__getitem__)
         used[kind] += 1
-        chosen[index] = options[index][kind]
-    return [chosen[index] for index in sorted(chosen)]
+        corrupted[at] = options[at][kind]
+    return [corrupted[at] for at in sorted(corrupted)]
+
+
+def _is_readable(verdict: Verdict) -> bool:
+    return verdict.valid and bool((verdict.rationale or "").strip())
 
 
 def share_line(verdicts: int, corrupted: Sequence[Verdict]) -> str:
@@ -85,50 +85,36 @@ def _options(
 ) -> dict[str, Verdict]:
     """Return kind → corrupted verdict for each kind that is possible."""
     options = {}
+    name = f"{verdict.case_id}/{verdict.judge}/{verdict.order}/{verdict.run}"
+    extra = {key: verdict.extra[key] for key in verdict.extra if key not in _NOT_COPIED}
+    blank = replace(verdict, expected_scores=None, criterion_scores=None, raw="", usage={})
     for kind in kinds:
         # One generator per verdict and kind, so that a fault does not depend on other verdicts.
-        rng = random.Random(
-            f"{seed}/{kind}/{verdict.case_id}/{verdict.judge}/{verdict.order}/{verdict.run}"
-        )
-        changed = KINDS[kind](verdict, case, others, rng)
-        if changed and any(getattr(verdict, name) != value for name, value in changed.items()):
-            extra = {key: value for key, value in verdict.extra.items() if key not in _NOT_COPIED}
-            extra["corruption"] = kind
-            changed |= {
-                "expected_scores": None,
-                "criterion_scores": None,
-                "raw": "",
-                "usage": {},
-                "extra": extra,
-            }
-            options[kind] = replace(verdict, **changed)
+        change = KINDS[kind](verdict, case, others, random.Random(f"{seed}/{kind}/{name}"))
+        if change and any(getattr(verdict, field) != change[field] for field in change):
+            options[kind] = replace(blank, **change, extra={**extra, "corruption": kind})
     return options
 
 
-def _swap_doctors(
-    verdict: Verdict, case: Case, others: Pools, rng: random.Random
-) -> dict[str, Any] | None:
+def _swap_doctors(verdict: Verdict, case: Case, others: Pools, rng: random.Random) -> Change:
     """Swap the steps of two doctors whose responses differ; keep the scores."""
-    rationale, count = verdict.rationale or "", len(verdict.order)
+    rationale, slots = verdict.rationale or "", list(range(len(verdict.order)))
     steps = split_steps(rationale)
     texts = [case.responses[index].text for index in verdict.order]
-    by_slot = [steps.get(slot + 1) for slot in range(count)]
+    judged = [slot for slot in slots if steps.get(slot + 1)]
     pairs = [
-        (i, j)
-        for i, j in itertools.combinations(range(count), 2)
-        if texts[i] != texts[j] and by_slot[i] and by_slot[j] and by_slot[i] != by_slot[j]
+        (first, second)
+        for first, second in itertools.combinations(judged, 2)
+        if texts[first] != texts[second] and steps[first + 1] != steps[second + 1]
     ]
     if not pairs:
         return None
-    i, j = rng.choice(pairs)
-    slots = list(range(count))
-    slots[i], slots[j] = j, i
+    first, second = rng.choice(pairs)
+    slots[first], slots[second] = second, first
     return {"rationale": permute(rationale, slots)}
 
 
-def _take_another_case(
-    verdict: Verdict, case: Case, others: Pools, rng: random.Random
-) -> dict[str, Any] | None:
+def _take_another_case(verdict: Verdict, case: Case, others: Pools, rng: random.Random) -> Change:
     """Take the rationale of another case with as many doctors, by the same judge if there is one."""
     for pool in (others[verdict.judge, len(verdict.order)], others[None, len(verdict.order)]):
         start = rng.randrange(len(pool))
@@ -138,76 +124,63 @@ def _take_another_case(
     return None
 
 
-def _reverse_scores(
-    verdict: Verdict, case: Case, others: Pools, rng: random.Random
-) -> dict[str, Any] | None:
+def _reverse_scores(verdict: Verdict, case: Case, others: Pools, rng: random.Random) -> Change:
     """Reverse the scores, so that the best doctors have the lowest; keep the rationale."""
     scores = verdict.scores or ()
-    values = sorted({score for score in scores if score is not None})
+    values = sorted(set(scores) - {None})
     if len(values) < 2:
         return None
-    reversed_values = dict(zip(values, values[::-1]))
-    return {"scores": tuple(None if score is None else reversed_values[score] for score in scores)}
+    opposite = dict(zip(values, reversed(values)))
+    return {"scores": tuple(map(opposite.get, scores))}
 
 
-def _cut_off(
-    verdict: Verdict, case: Case, others: Pools, rng: random.Random
-) -> dict[str, Any] | None:
+def _cut_off(verdict: Verdict, case: Case, others: Pools, rng: random.Random) -> Change:
     """Cut the rationale in the middle, or remove the step on one doctor."""
     rationale = (verdict.rationale or "").rstrip()
-    doctors = sorted(
-        doctor for doctor in split_steps(rationale) if 1 <= doctor <= len(verdict.order)
-    )
+    steps = split_steps(rationale)
+    doctors = [slot for slot in range(1, len(verdict.order) + 1) if slot in steps]
     if len(doctors) > 1 and rng.random() < 0.5:
         return {"rationale": without_step(rationale, rng.choice(doctors))}
     words = rationale.split(" ")
     if len(words) < 4:
         return None
-    return {
-        "rationale": " ".join(words[: int(len(words) * rng.uniform(0.3, 0.8))]).rstrip(".!? \n")
-    }
+    beginning = words[: int(len(words) * rng.uniform(0.3, 0.8))]
+    return {"rationale": " ".join(beginning).rstrip(".!? \n")}
 
 
-def _turn_knowledge(
-    verdict: Verdict, case: Case, others: Pools, rng: random.Random
-) -> dict[str, Any] | None:
+def _turn_knowledge(verdict: Verdict, case: Case, others: Pools, rng: random.Random) -> Change:
     """Turn a sentence on a response against what the reference, or a passage that the teacher was shown, says of the same."""
-    looked_up = [
-        each["text"] for asked in verdict.extra.get("knowledge") or () for each in asked["passages"]
-    ]
-    sources = [
-        terms(sentence)
-        for text in (case.reference or "", *looked_up)
-        for sentence in sentences(text)
-    ]
+    searches = verdict.extra.get("knowledge") or ()
+    passages = itertools.chain.from_iterable(search["passages"] for search in searches)
+    sources = [case.reference or "", *(passage["text"] for passage in passages)]
+    known = [terms(sentence) for sentence in _sentences(sources)]
     rationale = verdict.rationale or ""
-    said = [
-        each
-        for doctor, step in split_steps(rationale).items()
-        if doctor
-        for each in sentences(step)
-    ]
-    said = [
-        each
-        for each in said
-        if any(len(terms(each) & source) >= SHARED_TERMS for source in sources)
-    ]
-    for sentence in rng.sample(said, len(said)):
+    steps = split_steps(rationale)
+    steps.pop(0, None)  # it is about the question
+    stated = [sentence for sentence in _sentences(steps.values()) if _is_known(sentence, known)]
+    for sentence in rng.sample(stated, len(stated)):
         if sentence in rationale and (contrary := _contrary(sentence, rng)):
             return {"rationale": rationale.replace(sentence, contrary, 1)}
     return None
 
 
+def _sentences(texts: Iterable[str]) -> Iterable[str]:
+    return itertools.chain.from_iterable(map(sentences, texts))
+
+
+def _is_known(sentence: str, known: Iterable[set[str]]) -> bool:
+    """Return whether a sentence is about the same as one of which these are the terms."""
+    words = terms(sentence)
+    return any(len(words & source) >= SHARED_TERMS for source in known)
+
+
 @cache
 def _contraries() -> list[tuple[re.Pattern, list[str], list[float]]]:
     """Return the patterns of what can be turned, with what each is replaced by, or by what its number is multiplied."""
+    rows = packaged("study/dataset", "contraries")
     return [
-        (
-            re.compile(row["pattern"], re.I),
-            list(map(str, row.get("replace", ()))),
-            row.get("multiply", []),
-        )
-        for row in packaged("study/dataset", "contraries")
+        (re.compile(row["pattern"], re.I), row.get("replace", []), row.get("multiply", []))
+        for row in rows
     ]
 
 
@@ -231,7 +204,7 @@ def _contrary(text: str, rng: random.Random) -> str | None:
     return None
 
 
-KINDS: dict[str, Callable[[Verdict, Case, Pools, random.Random], dict[str, Any] | None]] = {
+KINDS: dict[str, Callable[[Verdict, Case, Pools, random.Random], Change]] = {
     "swapped_doctors": _swap_doctors,
     "other_case": _take_another_case,
     "contradicting_scores": _reverse_scores,

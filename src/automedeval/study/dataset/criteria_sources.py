@@ -34,11 +34,11 @@ def _messages(row: dict, name: str) -> list[dict[str, str]]:
 
 def _criteria(entries: Sequence[dict], text: str = "criterion") -> tuple[CaseCriterion, ...]:
     """Return the criteria of a list that has them under the key `text`, beside `points` and perhaps `tags`."""
-    keys = [
-        (take(each, text, (str,)), take(each, "points", (int, float)), each.get("tags") or [])
-        for each in entries
-    ]
-    return criteria_of([dict(zip(("criterion", "points", "tags"), each)) for each in keys])
+    records = []
+    for entry in entries:
+        points, tags = take(entry, "points", (int, float)), entry.get("tags") or []
+        records.append({"criterion": take(entry, text, (str,)), "points": points, "tags": tags})
+    return criteria_of(records)
 
 
 def healthbench(row: dict) -> Case:
@@ -145,32 +145,34 @@ def joined(parts: Iterable[Any]) -> Iterator[Any]:
             raise RecordError(
                 f"{row.place}: {fault} as at {whole.place}, which has the same id {row.case.id!r}"
             )
-        criteria = {each.criterion: each for each in (*whole.case.criteria, *row.case.criteria)}
-        responses = {each.model: each for each in (*whole.case.responses, *row.case.responses)}
-        kept = {
-            name: getattr(whole.case, name) or getattr(row.case, name)
-            for name in ("reference", "topic")
-        }
         case = replace(
             whole.case,
-            criteria=tuple(criteria.values()),
-            responses=tuple(responses.values()),
-            **kept,
+            reference=whole.case.reference or row.case.reference,
+            topic=whole.case.topic or row.case.topic,
+            criteria=tuple({**_by_criterion(whole.case), **_by_criterion(row.case)}.values()),
+            responses=tuple({**_by_model(whole.case), **_by_model(row.case)}.values()),
         )
         wholes[row.case.id] = whole._replace(case=case, labels=whole.labels + row.labels)
     yield from wholes.values()
 
 
+def _by_criterion(case: Case) -> dict[str, CaseCriterion]:
+    return {criterion.criterion: criterion for criterion in case.criteria}
+
+
+def _by_model(case: Case) -> dict[str, Response]:
+    return {response.model: response for response in case.responses}
+
+
 def _difference(whole: Case, part: Case) -> str | None:
+    """Return what two parts of one case say otherwise; None for nothing."""
     for name in ("question", "reference", "topic"):
-        if len({key_of(each) for case in (whole, part) if (each := getattr(case, name))}) > 1:
+        first, other = getattr(whole, name), getattr(part, name)
+        if first and other and key_of(first) != key_of(other):
             return f"not the same {name}"
-    for first, other, key in (
-        (whole.criteria, part.criteria, "criterion"),
-        (whole.responses, part.responses, "model"),
-    ):
-        by_name = {getattr(each, key): each for each in first}
-        for each in other:
-            if by_name.get(getattr(each, key), each) != each:
-                return f"the {key} {getattr(each, key)[:60]!r} is not the same"
+    for key, by_key in (("criterion", _by_criterion), ("model", _by_model)):
+        there = by_key(whole)
+        for name, value in by_key(part).items():
+            if there.get(name, value) != value:
+                return f"the {key} {name[:60]!r} is not the same"
     return None

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import combinations
+from itertools import chain, combinations
 from pathlib import Path
 from typing import Any
 
@@ -87,11 +87,7 @@ class Plan:
 
     @property
     def asks_quality(self) -> bool:
-        parts = [
-            self.test,
-            *self.teachers,
-            *(part for parts in self.stages.values() for part in parts),
-        ]
+        parts = [self.test, *self.teachers, *chain.from_iterable(self.stages.values())]
         return any(part.quality != "any" for part in parts)
 
 
@@ -103,8 +99,13 @@ class Curriculum:
     lines: list[str]
 
     @property
+    def keys(self) -> list[Key]:
+        return list(chain.from_iterable(self.splits.values()))
+
+    @property
     def training(self) -> list[Key]:
-        return [key for name, keys in self.splits.items() if name != "test" for key in keys]
+        stages = [keys for name, keys in self.splits.items() if name != "test"]
+        return list(chain.from_iterable(stages))
 
 
 def read_plan(path: str | Path) -> Plan:
@@ -162,74 +163,67 @@ def assign(
         raise RecordError(
             f"{plan.place}: asks for quality, and {unknown:,} of {len(verdicts):,} verdicts have none"
         )
-    pool = [
-        case for (case, teacher), quality in verdicts.items() if plan.test.accepts(teacher, quality)
-    ]
+    pool = _accepted(plan.test, verdicts)
     number = plan.test.number(len(pool))
     _check_enough(plan, "test", plan.test, number, len(pool))
     apart = shuffled(plan.seed, "test", pool)[:number]
+    tested = set(apart)
     lines = [f"test: {len(apart):,} cases apart, with a verdict of {plan.test}"]
-    verdicts = {key: quality for key, quality in verdicts.items() if key not in untrainable}
-    carried, line = _choose_teachers(plan, verdicts, set(apart))
+    closed = {key for key in verdicts if key[0] in tested}.union(untrainable)
+    trainable = {key: quality for key, quality in verdicts.items() if key not in closed}
+    teacher_of, line = _choose_teachers(plan, trainable)
     lines.append(line)
-
-    stage_of: dict[str, str] = {}
-    parts = [(stage, part) for stage, parts in plan.stages.items() for part in parts]
-    for stage, part in sorted(
-        parts, key=lambda each: each[1].take is None
-    ):  # counts and shares first, then the rest
-        there = [
-            case
-            for case, teacher in carried.items()
-            if part.accepts(teacher, verdicts[case, teacher])
-        ]
-        free = [case for case in there if case not in stage_of]
-        number = len(free) if part.take is None else part.number(len(there))
-        _check_enough(plan, stage, part, number, len(free))
-        stage_of |= dict.fromkeys(shuffled(plan.seed, stage, free)[:number], stage)
+    carried = {key: trainable[key] for key in teacher_of.items()}
+    stage_of = _choose_stages(plan, carried)
     splits: dict[str, list[Key]] = {}
     for stage in plan.stages:
-        chosen = shuffled(
-            plan.seed,
-            f"order of {stage}",
-            (case for case, name in stage_of.items() if name == stage),
-        )
-        splits[stage] = [(case, carried[case]) for case in chosen]
-        lines.append(f"{stage}: {_counted(Counter(teacher for _, teacher in splits[stage]), plan)}")
+        cases = [case for case, name in stage_of.items() if name == stage]
+        chosen = shuffled(plan.seed, f"order of {stage}", cases)
+        splits[stage] = [(case, teacher_of[case]) for case in chosen]
+        lines.append(f"{stage}: {_counted(map(teacher_of.get, chosen), plan)}")
     if unused := len(carried) - len(stage_of):
         lines.append(f"{unused:,} cases are in no stage")
     return Curriculum(splits | {"test": [(case, plan.test.teacher) for case in apart]}, lines)
 
 
-def _choose_teachers(
-    plan: Plan, verdicts: Mapping[Key, str | None], apart: set[str]
-) -> tuple[dict[str, str], str]:
+def _accepted(part: Part, verdicts: Mapping[Key, str | None]) -> list[str]:
+    """Return the cases that have a verdict for a part."""
+    return [case for (case, teacher), quality in verdicts.items() if part.accepts(teacher, quality)]
+
+
+def _choose_teachers(plan: Plan, verdicts: Mapping[Key, str | None]) -> tuple[dict[str, str], str]:
     """Return case → its teacher, and the line that reports the numbers.
 
     A teacher takes first the cases that no later teacher can take, so that as many cases as possible get a verdict.
     """
-    training = [
-        (case, teacher, quality)
-        for (case, teacher), quality in verdicts.items()
-        if case not in apart
-    ]
-    able = [
-        {case for case, teacher, quality in training if part.accepts(teacher, quality)}
-        for part in plan.teachers
-    ]
+    able = [set(_accepted(part, verdicts)) for part in plan.teachers]
     cases = set[str]().union(*able)
-    carried: dict[str, str] = {}
+    teacher_of: dict[str, str] = {}
     for at, part in enumerate(plan.teachers):
-        free, later = able[at] - carried.keys(), set().union(*able[at + 1 :])
+        free, later = able[at] - teacher_of.keys(), set[str]().union(*able[at + 1 :])
         number = len(free) if part.take is None else part.number(len(cases))
         _check_enough(plan, f"teachers.{part.teacher}", part, number, len(free))
-        in_order = sorted(
-            shuffled(plan.seed, f"teacher {part.teacher}", free), key=later.__contains__
-        )
-        carried |= dict.fromkeys(in_order[:number], part.teacher)
-    line = f"training: {len(cases):,} cases → {_counted(Counter(carried.values()), plan)}"
-    left = len(cases) - len(carried)
-    return carried, line + (f", {left:,} with no teacher left to take them" if left else "")
+        drawn = shuffled(plan.seed, f"teacher {part.teacher}", free)
+        in_order = sorted(drawn, key=later.__contains__)
+        teacher_of |= dict.fromkeys(in_order[:number], part.teacher)
+    line = f"training: {len(cases):,} cases → {_counted(teacher_of.values(), plan)}"
+    if left := len(cases) - len(teacher_of):
+        line += f", {left:,} with no teacher left to take them"
+    return teacher_of, line
+
+
+def _choose_stages(plan: Plan, verdicts: Mapping[Key, str | None]) -> dict[str, str]:
+    """Return case → its stage; `verdicts` has one of each case. Counts and shares take first, then the rest."""
+    stage_of: dict[str, str] = {}
+    parts = [(stage, part) for stage, parts in plan.stages.items() for part in parts]
+    parts.sort(key=lambda of_stage: of_stage[1].take is None)
+    for stage, part in parts:
+        there = _accepted(part, verdicts)
+        free = [case for case in there if case not in stage_of]
+        number = len(free) if part.take is None else part.number(len(there))
+        _check_enough(plan, stage, part, number, len(free))
+        stage_of |= dict.fromkeys(shuffled(plan.seed, stage, free)[:number], stage)
+    return stage_of
 
 
 def _check_enough(plan: Plan, place: str, part: Part, number: int, there: int) -> None:
@@ -239,16 +233,17 @@ def _check_enough(plan: Plan, place: str, part: Part, number: int, there: int) -
         )
 
 
-def _counted(counts: Counter, plan: Plan) -> str:
-    parts = [
-        f"{counts[part.teacher]:,} {part.teacher}" for part in plan.teachers if counts[part.teacher]
-    ]
-    return f"{counts.total():,}" + (f" = {' + '.join(parts)}" if parts else "")
+def _counted(teachers: Iterable[str | None], plan: Plan) -> str:
+    counts = Counter(teachers)
+    names = [part.teacher for part in plan.teachers if counts[part.teacher]]
+    parts = " + ".join(f"{counts[name]:,} {name}" for name in names)
+    return f"{counts.total():,} = {parts}" if parts else f"{counts.total():,}"
 
 
-def shuffled(seed: int, purpose: str, things: Iterable[Any]) -> list[Any]:
+def shuffled(seed: int, purpose: str, ids: Iterable[Any]) -> list[Any]:
     """Return ids, or tuples of ids, in an order that depends on them, the seed and the purpose alone."""
-    return sorted(
-        things,
-        key=lambda thing: (hashlib.sha256(f"{seed}:{purpose}:{thing!r}".encode()).digest(), thing),
-    )
+
+    def place(name: Any) -> tuple[bytes, Any]:
+        return hashlib.sha256(f"{seed}:{purpose}:{name!r}".encode()).digest(), name
+
+    return sorted(ids, key=place)

@@ -3,8 +3,9 @@
 Texts are compared by their words (`records.language.normalise`). A shingle is a run of words, hashed to a 64-bit number.
 """
 
+import itertools
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
@@ -28,11 +29,7 @@ def shingles(normalised: str, words: int = WORDS) -> np.ndarray:
     values = np.fromiter(map(hash, tokens), np.int64, len(tokens)).view(np.uint64)
     # The sum of word hashes, each times an odd number that depends on its place, depends on the order of the words.
     factors = [pow(0x9E3779B97F4A7C15, 2 * place + 1, 1 << 64) for place in range(length)]
-    runs = len(tokens) - length + 1
-    total = np.zeros(runs, np.uint64)
-    for place, factor in enumerate(factors):
-        total += values[place : place + runs] * np.uint64(factor)
-    return np.unique(total)
+    return np.unique(np.correlate(values, np.array(factors, np.uint64)))
 
 
 class ShingleIndex:
@@ -53,15 +50,13 @@ class ShingleIndex:
         Both are 0 for a text without words.
         """
         hashes = shingles(normalise(text), self.words)
-        starts, ends = (np.searchsorted(self._hashes, hashes, side) for side in ("left", "right"))
-        held_here = ends > starts
-        if not held_here.any():
+        starts = np.searchsorted(self._hashes, hashes, "left")
+        ends = np.searchsorted(self._hashes, hashes, "right")
+        if not (ends > starts).any():
             return 0.0, 0.0
-        owners = np.concatenate(
-            [self._owners[start:end] for start, end in zip(starts[held_here], ends[held_here])]
-        )
-        held = np.bincount(owners) / self._sizes[: owners.max() + 1].clip(1)
-        return float(held_here.mean()), float(held.max())
+        owners = np.concatenate([self._owners[start:end] for start, end in zip(starts, ends)])
+        shares = np.bincount(owners) / self._sizes[: owners.max() + 1].clip(1)
+        return float((ends > starts).mean()), float(shares.max())
 
 
 def near_duplicates(texts: Sequence[str], kept: int = 0) -> list[int | None]:
@@ -74,30 +69,24 @@ def near_duplicates(texts: Sequence[str], kept: int = 0) -> list[int | None]:
     The result is exact. An inverted index over the rarest shingles of each text leaves few pairs to compare (prefix filtering:
     two sets with a Jaccard similarity of t share a shingle among the first n - ⌈t·n⌉ + 1 of each in any common order).
     """
-    hashes = [shingles(normalise(text), SIMILAR_WORDS) for text in texts]
-    # Each shingle gets a number, the rarest the smallest; `sets` has each text's numbers, ascending.
-    every = np.concatenate([np.empty(0, np.uint64), *hashes])
-    _, places, counts = np.unique(every, return_inverse=True, return_counts=True)
-    numbers = np.argsort(np.argsort(counts, kind="stable"))[places]
-    sets = [
-        np.sort(part) for part in np.split(numbers, np.cumsum([len(part) for part in hashes])[:-1])
-    ]
-    repeats: list[int | None] = [None] * len(texts)
-    holders: dict[int, list[int]] = defaultdict(list)
-    for number, ranks in zip(range(len(texts)), map(np.ndarray.tolist, sets)):
-        prefix, own = (
-            ranks[: len(ranks) - math.ceil(SIMILAR * len(ranks) - _ROUNDING) + 1],
-            set(ranks),
-        )
-        for other in sorted({other for rank in prefix for other in holders.get(rank, ())}):
-            common = len(own.intersection(sets[other].tolist()))
-            if common >= SIMILAR * (len(own) + len(sets[other]) - common) - _ROUNDING:
-                repeats[number] = other
-                break
+    sets = [set(shingles(normalise(text), SIMILAR_WORDS).tolist()) for text in texts]
+    counts = Counter(itertools.chain.from_iterable(sets))
+    repeats: list[int | None] = []
+    holders: dict[int, list[int]] = defaultdict(list)  # of a shingle: texts that stay
+    for number, own in enumerate(sets):
+        rarest_first = sorted(own, key=lambda shingle: (counts[shingle], shingle))
+        prefix = rarest_first[: len(own) - math.ceil(SIMILAR * len(own) - _ROUNDING) + 1]
+        earlier = set(itertools.chain.from_iterable(map(holders.__getitem__, prefix)))
+        repeated = (other for other in sorted(earlier) if _are_similar(own, sets[other]))
+        repeats.append(next(repeated, None))
         if repeats[number] is None or number < kept:
-            for rank in prefix:
-                holders[rank].append(number)
+            for shingle in prefix:
+                holders[shingle].append(number)
     return repeats
+
+
+def _are_similar(own: set[int], other: set[int]) -> bool:
+    return len(own & other) >= SIMILAR * len(own | other) - _ROUNDING
 
 
 class Evaluation:
@@ -106,7 +95,7 @@ class Evaluation:
     def __init__(self, cases: Iterable[Case]):
         cases = list(cases)
         self._questions = [patient_question(case.question) for case in cases]
-        self._index = ShingleIndex(text for case in cases for text in _long_texts(case))
+        self._index = ShingleIndex(itertools.chain.from_iterable(map(_long_texts, cases)))
 
     def leaks(self, cases: Iterable[Case]) -> Iterator[tuple[str, str]]:
         """Yield (case id, kind of leak) for each training case that leaks; only the first kind found."""

@@ -8,7 +8,7 @@ whether the scores fit the steps.
 
 import itertools
 import random
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -30,11 +30,10 @@ from automedeval.study.dataset.terms import terms
 if TYPE_CHECKING:  # slow to import
     from automedeval.models.embeddings import Encoder
 
+Shown = tuple[Case, Verdict]
 QUALITIES = ("low", "high")
-PER_QUALITY, TEST = (
-    200,
-    100,
-)  # Paper: 200 verdicts of each quality to train on, 100 others to measure on (Appendix B)
+# Paper: 200 verdicts of each quality to train on, 100 others to measure on (Appendix B)
+PER_QUALITY, TEST = 200, 100
 FOLDS = 5
 FEWEST = 20  # verdicts of a quality to train on: with fewer, a grid search chooses by chance
 PENALTIES = (0.1, 1.0, 10.0)
@@ -50,6 +49,10 @@ class Labelled:
     verdict: Verdict
     quality: str
     kind: str | None = None
+
+    @property
+    def shown(self) -> Shown:
+        return self.case, self.verdict
 
 
 class QualityClassifier:
@@ -73,41 +76,26 @@ class QualityClassifier:
             RecordError: one quality only, or too few verdicts.
         """
         train, held_out = draw(labelled, seed, PER_QUALITY, TEST)
-        for quality in QUALITIES:
-            trained, measured = _count(train, quality), _count(held_out, quality)
-            if trained < FEWEST or not measured:
-                raise RecordError(
-                    f"{trained} verdicts of {quality} quality to train on and {measured} to test on: at least {FEWEST} and 1 "
-                    "of each quality are needed, on different cases"
-                )
-        groups = np.array([example.case.id for example in train])
+        _check_enough(train, held_out)
+        cases = [example.case.id for example in train]
         truth = np.array([example.quality == "high" for example in train])
-        read = self._read([(example.case, example.verdict) for example in train])
-        features: list[np.ndarray] = [np.empty(0)] * len(train)
-        # The tone of a training verdict comes from a model that was fitted without its case, as in use.
-        for known, unknown in GroupKFold(min(FOLDS, len(set(groups)))).split(read, groups=groups):
-            tone = _fit_tone([read[index] for index in known if truth[index]])
-            for index in unknown:
-                features[index] = read[index].features(tone)
-        self._tone = _fit_tone([reading for reading, high in zip(read, truth) if high])
-        search = _search(read[0].instruction.size, len(train), seed).fit(
-            np.array(features), truth, groups=groups
-        )
+        readings = self._read([example.shown for example in train])
+        self._tone = _fit_tone(list(itertools.compress(readings, truth)))
+        features = _out_of_fold(readings, truth, cases)
+        search = _search(readings[0].instruction.size, len(train), seed)
+        search.fit(features, truth, groups=cases)
         self._machine = search.best_estimator_
+        decided = self.decide([example.shown for example in held_out])
         alone = _grid([("scale", StandardScaler())], {}, seed)
-        alone.fit(np.array([each.instruction for each in read]), truth, groups=groups)
-        tested = self._read([(each.case, each.verdict) for each in held_out])
-        by_alone = alone.predict([each.instruction for each in tested])
-        decided = self.decide([(example.case, example.verdict) for example in held_out])
-        chosen = {
-            name.removeprefix("svc__"): value
-            for name, value in search.best_params_.items()
-            if "svc__" in name
-        }
-        components = getattr(search.best_params_["blocks__instruction"], "n_components", 0)
+        alone.fit(_instructions(readings), truth, groups=cases)
+        tested = self._read([example.shown for example in held_out])
+        decided_alone = _names(alone.predict(_instructions(tested)))
+        best = search.best_params_
+        chosen = {name.removeprefix("svc__"): best[name] for name in best if "svc__" in name}
+        components = getattr(best["blocks__instruction"], "n_components", 0)
         return {
             **_measures(held_out, decided),
-            "alone": _measures(held_out, [QUALITIES[int(high)] for high in by_alone]),
+            "alone": _measures(held_out, decided_alone),
             "parameters": {**chosen, "components": components},
             "cross_validation": round(float(search.best_score_), 4),
             "train": _counts(train),
@@ -116,49 +104,44 @@ class QualityClassifier:
             "encoder": self.embed.name,
         }
 
-    def decide(self, pairs: Sequence[tuple[Case, Verdict]]) -> list[str]:
-        """Return the quality of each (case, valid verdict) after `fit`: "high" or "low"."""
-        features = np.array([each.features(self._tone) for each in self._read(pairs)])
-        return [QUALITIES[int(high)] for high in self._machine.predict(features)]
+    def decide(self, verdicts: Sequence[Shown]) -> list[str]:
+        """Return the quality of each valid verdict, beside its case, after `fit`: "high" or "low"."""
+        readings = self._read(verdicts)
+        features = np.array([reading.features(self._tone) for reading in readings])
+        return _names(self._machine.predict(features))
 
-    def _read(self, pairs: Sequence[tuple[Case, Verdict]]) -> list["_Features"]:
-        texts: dict[str, int] = {}
-        for case, verdict in pairs:
-            for text in _texts(case, verdict):
-                texts.setdefault(text, len(texts))
-        vectors = np.asarray(self.embed.encode(list(texts)), dtype=np.float64)
+    def _read(self, verdicts: Sequence[Shown]) -> list["_Features"]:
+        of_all = itertools.chain.from_iterable(_texts(*shown) for shown in verdicts)
+        texts = list(dict.fromkeys(of_all))
+        vectors = np.asarray(self.embed.encode(texts), dtype=np.float64)
         vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
-        vector_of = {text: vectors[row] for text, row in texts.items()}
-        return [_Features(case, verdict, vector_of) for case, verdict in pairs]
+        vector_of = dict(zip(texts, vectors))
+        return [_Features(*shown, vector_of) for shown in verdicts]
 
 
 class _Features:
     def __init__(self, case: Case, verdict: Verdict, vectors: Mapping[str, np.ndarray]):
         rationale, count = verdict.rationale or "", len(verdict.order)
-        steps = split_steps(rationale)
-        self.instruction = np.mean([vectors[text] for text in _texts(case, verdict)], axis=0)
-        doctors = [doctor for doctor in range(1, count + 1) if doctor in steps]
-        self.steps = np.array([vectors[steps[doctor]] for doctor in doctors]).reshape(
-            -1, self.instruction.size
-        )
+        texts = _texts(case, verdict)
+        responses = texts[1 : count + 1]
+        self.instruction = np.mean([vectors[text] for text in texts], axis=0)
+        by_doctor = split_steps(rationale)
+        doctors = [doctor for doctor in range(1, count + 1) if doctor in by_doctor]
+        steps = [by_doctor[doctor] for doctor in doctors]
+        width = self.instruction.size
+        self.steps = np.array([vectors[step] for step in steps]).reshape(-1, width)
         scores = verdict.scores or (None,) * len(case.responses)
         by_step = [scores[verdict.order[doctor - 1]] for doctor in doctors]
-        self.scores = np.array(
-            [np.nan if score is None else score for score in by_step], dtype=float
-        )
-        question = vectors[question_text(case.question)]
-        responses = [case.responses[index].text for index in verdict.order]
+        self.scores = np.array(by_step, dtype=float)  # NaN for None
+        question = vectors[texts[0]]
         near = self.steps @ np.array([vectors[text] for text in responses]).T
-        words = [terms(steps[doctor]) for doctor in doctors]
-        others = [terms(text) for text in responses]
-        shared = np.array(
-            [[len(one & other) / max(len(one), 1) for other in others] for one in words]
-        )
-        lengths = [len(steps.get(doctor, "").split()) for doctor in range(1, count + 1)]
+        of_responses = [terms(text) for text in responses]
+        shared = np.array([_shares(terms(step), of_responses) for step in steps])
+        lengths = [len(by_doctor.get(slot, "").split()) for slot in range(1, count + 1)]
         self.relations = [
             *_closeness(near, doctors),
             *_closeness(shared.reshape(near.shape), doctors),
-            float(vectors[steps[0]] @ question) if 0 in steps else 0.0,
+            float(vectors[by_doctor[0]] @ question) if 0 in by_doctor else 0.0,
             float(np.mean(self.steps @ question)) if doctors else 0.0,
             (count - len(doctors)) / count,
             float(rationale.rstrip().endswith((".", "!", "?", '"', "”", ")"))),
@@ -168,11 +151,45 @@ class _Features:
 
     def features(self, tone: Ridge) -> np.ndarray:
         """Return the features [d + relations + 6]; `tone` predicts scores from the steps' words."""
-        use = ~np.isnan(self.scores)
+        scored = ~np.isnan(self.scores)
         tones = tone.predict(self.steps) if self.steps.size else np.empty(0)
-        return np.concatenate(
-            [self.instruction, self.relations, _fit_of_scores(self.scores[use], tones[use])]
-        )
+        fit = _fit_of_scores(self.scores[scored], tones[scored])
+        return np.concatenate([self.instruction, self.relations, fit])
+
+
+def _check_enough(train: Sequence[Labelled], held_out: Sequence[Labelled]) -> None:
+    """Raise RecordError if one quality has too few verdicts to train on, or none to test on."""
+    for quality in QUALITIES:
+        trained, measured = _count(train, quality), _count(held_out, quality)
+        if trained < FEWEST or not measured:
+            raise RecordError(
+                f"{trained} verdicts of {quality} quality to train on and {measured} to test on: at least {FEWEST} and 1 "
+                "of each quality are needed, on different cases"
+            )
+
+
+def _out_of_fold(readings: list[_Features], truth: np.ndarray, cases: list[str]) -> np.ndarray:
+    """Return the features of training verdicts; the tone of each comes from a model fitted without its case, as in use."""
+    rows = [np.empty(0)] * len(readings)
+    folds = GroupKFold(min(FOLDS, len(set(cases))))
+    for known, unknown in folds.split(readings, groups=cases):
+        tone = _fit_tone([readings[index] for index in known if truth[index]])
+        for index in unknown:
+            rows[index] = readings[index].features(tone)
+    return np.array(rows)
+
+
+def _instructions(readings: Sequence[_Features]) -> np.ndarray:
+    return np.array([reading.instruction for reading in readings])
+
+
+def _names(decisions: np.ndarray) -> list[str]:
+    return [QUALITIES[int(high)] for high in decisions]
+
+
+def _shares(words: set[str], of_responses: Sequence[set[str]]) -> list[float]:
+    """Return which share of a step's words each response has."""
+    return [len(words & others) / max(len(words), 1) for others in of_responses]
 
 
 def _fit_of_scores(scores: np.ndarray, tones: np.ndarray) -> list[float]:
@@ -181,9 +198,9 @@ def _fit_of_scores(scores: np.ndarray, tones: np.ndarray) -> list[float]:
     Mean and largest distance, mean difference of the tones in the order of the scores, the most contradictory pair, the largest
     gain from swapping two scores, and the range of the scores.
     """
-    if len(scores) < 2:
-        return [*([abs(scores - tones)[0]] * 2 if len(scores) else [0.0, 0.0]), 0.0, 0.0, 0.0, 0.0]
     off = np.abs(scores[:, None] - tones)  # of one step's score from another's tone
+    if len(scores) < 2:
+        return [*np.resize(off, 2), 0.0, 0.0, 0.0, 0.0]
     same, pairs = np.diag(off), np.triu_indices(len(scores), 1)
     ahead, apart = (scores[:, None] - scores)[pairs], (tones[:, None] - tones)[pairs]
     agreement = (np.sign(ahead) * apart).sum() / max(np.abs(np.sign(ahead)).sum(), 1.0)
@@ -197,8 +214,10 @@ def _closeness(near: np.ndarray, doctors: Sequence[int]) -> list[float]:
     Smallest and mean closeness to the own response, smallest and mean lead over the closest other response, and the largest
     gain from swapping two doctors.
     """
-    if not doctors or near.shape[1] < 2:
-        return [*([near.min(), near.mean()] if doctors else [0.0, 0.0]), 0.0, 0.0, 0.0]
+    if not doctors:
+        return [0.0] * 5
+    if near.shape[1] < 2:
+        return [near.min(), near.mean(), 0.0, 0.0, 0.0]
     rows, columns = np.arange(len(doctors)), np.array(doctors) - 1
     same, others = near[rows, columns], near.copy()
     others[rows, columns] = -np.inf
@@ -212,25 +231,25 @@ def draw(
     labelled: Iterable[Labelled], seed: int, per_quality: int, test: int
 ) -> tuple[list[Labelled], list[Labelled]]:
     """Return verdicts to train on and verdicts to test on, equally many of each quality; no case is in both."""
-    labelled = list(labelled)
-    by_case: dict[str, list[Labelled]] = {}
-    for example in labelled:
-        by_case.setdefault(example.case.id, []).append(example)
-    fewest = min(_count(labelled, quality) for quality in QUALITIES)
+    examples = list(labelled)
+    by_case = defaultdict(list)
+    for example in examples:
+        by_case[example.case.id].append(example)
+    fewest = min(_count(examples, quality) for quality in QUALITIES)
     share = min(1.0, fewest / (per_quality + test / 2))
-    held_out: list[Labelled] = []
+    most_tested, most_trained = int(share * test / 2), int(share * per_quality)
     train: list[Labelled] = []
-    wanted = [(int(share * test / 2), held_out), (int(share * per_quality), train)]
+    held_out: list[Labelled] = []
     rng = random.Random(seed)
     for case_id in rng.sample(sorted(by_case), len(by_case)):
+        of_case = by_case[case_id]
+        qualities = {example.quality for example in of_case}
         # A case goes to the test if that still needs a quality that the case has.
-        has = {example.quality for example in by_case[case_id]}
-        most, chosen = next(
-            ((m, c) for m, c in wanted if any(_count(c, quality) < m for quality in has)), (0, [])
-        )
-        for example in rng.sample(by_case[case_id], len(by_case[case_id])):
-            if _count(chosen, example.quality) < most:
-                chosen.append(example)
+        tested = any(_count(held_out, quality) < most_tested for quality in qualities)
+        part, most = (held_out, most_tested) if tested else (train, most_trained)
+        for example in rng.sample(of_case, len(of_case)):
+            if _count(part, example.quality) < most:
+                part.append(example)
     return train, held_out
 
 
@@ -269,44 +288,34 @@ def _search(width: int, verdicts: int, seed: int) -> GridSearchCV:
     """Return the search for a pipeline's parameters; `width` is the size of the embedding."""
     most = min(width, verdicts * (FOLDS - 1) // FOLDS - 1)
     sizes = sorted({min(size, most) for size in COMPONENTS})
-    instruction = ["drop" if not size else PCA(size, whiten=True, random_state=0) for size in sizes]
-    blocks = ColumnTransformer(
-        [
-            ("instruction", "drop", slice(0, width)),
-            ("relations", StandardScaler(), slice(width, None)),
-        ]
-    )
+    instruction = [PCA(size, whiten=True, random_state=0) if size else "drop" for size in sizes]
+    first = ("instruction", "drop", slice(0, width))
+    second = ("relations", StandardScaler(), slice(width, None))
+    blocks = ColumnTransformer([first, second])
     return _grid([("blocks", blocks)], {"blocks__instruction": instruction}, seed)
 
 
 def _grid(steps: list[tuple[str, Any]], parameters: dict[str, Any], seed: int) -> GridSearchCV:
     """Return the search for the parameters of a support vector machine, and of the steps before it."""
     shared = parameters | {"svc__C": list(PENALTIES)}
-    return GridSearchCV(
-        Pipeline([*steps, ("svc", SVC(class_weight="balanced"))]),
-        [
-            shared | {"svc__kernel": ["linear"]},
-            shared | {"svc__kernel": ["rbf"], "svc__gamma": list(WIDTHS)},
-        ],
-        cv=StratifiedGroupKFold(FOLDS, shuffle=True, random_state=seed),
-    )
+    linear = shared | {"svc__kernel": ["linear"]}
+    curved = shared | {"svc__kernel": ["rbf"], "svc__gamma": list(WIDTHS)}
+    pipeline = Pipeline([*steps, ("svc", SVC(class_weight="balanced"))])
+    folds = StratifiedGroupKFold(FOLDS, shuffle=True, random_state=seed)
+    return GridSearchCV(pipeline, [linear, curved], cv=folds)
 
 
 def _measures(held_out: Sequence[Labelled], decided: Sequence[str]) -> dict[str, Any]:
     hits = [example.quality == quality for example, quality in zip(held_out, decided)]
-    places = {
-        case_id: place
-        for place, case_id in enumerate(dict.fromkeys(example.case.id for example in held_out))
-    }
-    rows = [places[example.case.id] for example in held_out]
+    cases = [example.case.id for example in held_out]
+    once = list(dict.fromkeys(cases))
+    rows = [once.index(case_id) for case_id in cases]
     right, total = np.bincount(rows, hits), np.bincount(rows)
-    kinds = [example.kind or example.quality for example in held_out]
-    found = Counter(itertools.compress(kinds, hits))
     shares = {"accuracy": bootstrap.ratio(right, total)}
+    kinds = [example.kind or example.quality for example in held_out]
+    recognised = Counter(itertools.compress(kinds, hits))
+    counts = sorted(Counter(kinds).items())
     return {
         "accuracy": bootstrap.estimate(shares, len(total))["accuracy"].to_dict(),
-        "kinds": {
-            kind: {"right": found[kind], "n": count}
-            for kind, count in sorted(Counter(kinds).items())
-        },
+        "kinds": {kind: {"right": recognised[kind], "n": count} for kind, count in counts},
     }

@@ -7,9 +7,11 @@ bfloat16 they round probabilities differently, so that sampled texts differ afte
 
 import hashlib
 import json
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -52,14 +54,15 @@ def candidate_names(candidates: Sequence[str], names: Sequence[str] = ()) -> lis
     """
     if names and len(names) != len(candidates):
         raise RecordError(f"--names gives {len(names)} names for {len(candidates)} candidates")
-    chosen = list(names)
+    own = []
     for model in candidates:
         kind, name = parse_model(model)
-        if kind == "openai":
-            chosen += [] if names else [name]
-        else:  # before anything is generated: the last candidate may be loaded a day later
-            load_tokenizer(folder := checkpoint_folder(model))
-            chosen += [] if names else [folder.resolve().name if find_model(model) else model]
+        if kind != "openai":
+            folder = checkpoint_folder(model)
+            load_tokenizer(folder)  # now: the last candidate may be loaded a day later
+            name = folder.resolve().name if find_model(model) else model
+        own.append(name)
+    chosen = list(names) or own
     for name in chosen:
         if chosen.count(name) > 1:
             raise RecordError(f"two candidates are called {name!r}: tell them apart by --names")
@@ -72,12 +75,9 @@ def question_messages(case: Case) -> Messages:
 
     RecordError for a role that chat templates do not know, two system messages, or no user's message at the end.
     """
-    asked = (
-        [{"role": "user", "content": case.question}]
-        if isinstance(case.question, str)
-        else case.question
-    )
-    messages = [{"role": message["role"], "content": message["content"]} for message in asked]
+    if isinstance(case.question, str):
+        return [{"role": "user", "content": case.question}]
+    messages = [{key: turn[key] for key in ("role", "content")} for turn in case.question]
     for number, message in enumerate(messages):
         if message["role"] not in ROLES or (number and message["role"] == "system"):
             allowed = "one system message at most, which comes first, then user and assistant"
@@ -92,9 +92,8 @@ def question_messages(case: Case) -> Messages:
 def response_prompt(case: Case, name: str) -> Prompt:
     """Return the prompt of a case; its `run` and `label` make the random numbers depend on candidate and case."""
     label = json.dumps([name, case.id])
-    run = (
-        int(hashlib.sha256(label.encode()).hexdigest()[:8], 16) // 2
-    )  # endpoints take seeds of 32 bits
+    # Endpoints take seeds of 32 bits.
+    run = int(hashlib.sha256(label.encode()).hexdigest()[:8], 16) // 2
     return Prompt(question_messages(case), run=run, label=label)
 
 
@@ -157,13 +156,13 @@ def respond(
             raise RecordError(f"case {case.id!r}: {name} gave no answer: {answer.error}")
         # No white space around it, and no half of a character where it was cut off. Control tokens in it stay: they are data,
         # and whatever puts them into a prompt defuses them (`PromptEncoder`, `defuse`).
-        text = (
-            ""
-            if answer.error
-            else (answer.text.rstrip("\ufffd") if answer.truncated else answer.text).strip()
-        )
+        text = "" if answer.error else answer.text
+        if answer.truncated:
+            text = text.rstrip("\ufffd")
         asked = {"settings": settings, "question_digest": digest(case.question)}
-        yield Generated(case.id, name, text, answer.truncated, answer.usage, answer.error, asked)
+        yield Generated(
+            case.id, name, text.strip(), answer.truncated, answer.usage, answer.error, asked
+        )
 
 
 def answer_missing(chat: Any, cases: Sequence[Case], window: int, log: Log) -> None:
@@ -175,13 +174,11 @@ def answer_missing(chat: Any, cases: Sequence[Case], window: int, log: Log) -> N
     """
     (name,), processes = log.author, log.processes
     chat.set_date(run_date(log.run_file))
-    for case in (
-        cases[processes.rank :: processes.count] if chat.batched else ()
-    ):  # an endpoint's window is not known
+    own = slice(processes.rank, None, processes.count)
+    for case in cases[own] if chat.batched else ():  # an endpoint's window is not known
         # A judge's rationale takes what the window leaves; an answer that is cut short would be judged as a worse one.
-        excess = (
-            chat.count_tokens([response_prompt(case, name)])[0] + chat.max_new_tokens - chat.window
-        )
+        (tokens,) = chat.count_tokens([response_prompt(case, name)])
+        excess = tokens + chat.max_new_tokens - chat.window
         if excess > 0:
             raise RecordError(
                 f"case {case.id!r}: the question and --max_new_tokens exceed the context window of {name} by {excess} tokens"
@@ -189,11 +186,9 @@ def answer_missing(chat: Any, cases: Sequence[Case], window: int, log: Log) -> N
     done = set(answered(log, cases))
     processes.wait()  # until every process has checked its share
     windows = [cases[start : start + window] for start in range(0, len(cases), window)]
-    mine = windows[processes.rank :: processes.count]
-    answers = (
-        response for some in mine for response in respond(chat, name, log.settings, some, done)
-    )
-    log.fill(answers, -(-(len(cases) - len(done)) // processes.count), "response", name)
+    answers = (respond(chat, name, log.settings, some, done) for some in windows[own])
+    share = math.ceil((len(cases) - len(done)) / processes.count)
+    log.fill(chain.from_iterable(answers), share, "response", name)
 
 
 def answered(log: Log, cases: Sequence[Case]) -> dict[str, Generated]:
@@ -207,14 +202,15 @@ def answered(log: Log, cases: Sequence[Case]) -> dict[str, Generated]:
 
 def summary(name: str, records: Sequence[Generated], responses: int, seconds: float) -> str:
     """Return the counts of a candidate's answers, `responses` of them new, of empty and cut-off ones, and of their tokens."""
-    prompts = sum(record.usage.get("prompt_tokens", 0) for record in records)
-    answers = sum(record.usage.get("completion_tokens", 0) for record in records)
-    empty, cut = (
-        sum(not record.text for record in records),
-        sum(record.truncated for record in records),
-    )
+    tokens: Counter[str] = Counter()
+    for record in records:
+        tokens.update(record.usage)
+    empty = sum(not record.text for record in records)
+    cut = sum(record.truncated for record in records)
     text = f"{name}: {len(records):,} responses ({responses:,} new), {empty:,} empty, {cut:,} cut off at --max_new_tokens, "
-    text += f"{prompts:,} tokens of prompts, {answers:,} of answers"
+    text += (
+        f"{tokens['prompt_tokens']:,} tokens of prompts, {tokens['completion_tokens']:,} of answers"
+    )
     text += f", {responses / seconds:.2f} responses/s" if responses and seconds else ""
     refused = Counter(record.error for record in records if record.error)
     return "\n".join([text, *(f"  empty, {count}: {error}" for error, count in refused.items())])
@@ -226,10 +222,7 @@ def write_cases(
     """Write the cases whole, each with the responses it had and, behind them, those of the candidates in their order."""
     records = []
     for case in cases:
-        new = tuple(
-            Response(by_case[case.id].model, by_case[case.id].text)
-            for by_case in answered
-            if case.id in by_case
-        )
-        records.append(replace(case, responses=case.responses + new).to_dict())
+        answers = [by_case[case.id] for by_case in answered if case.id in by_case]
+        new = [Response(answer.model, answer.text) for answer in answers]
+        records.append(replace(case, responses=(*case.responses, *new)).to_dict())
     write_lines(path, records)

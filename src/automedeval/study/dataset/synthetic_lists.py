@@ -3,7 +3,7 @@
 import itertools
 import random
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from automedeval.records import Case, RecordError, Response
@@ -34,8 +34,8 @@ def lists_of_pairs(cases: Sequence[Case]) -> tuple[list[tuple[Case, list[int]]],
     for number, topic in enumerate(topics):
         if topic and (cases[number].reference or "").strip():
             of_topic[topic].append(number)
-    answered = [number for numbers in of_topic.values() for number in numbers]
-    made: list[tuple[Case, list[int]]] = []
+    answered = list(itertools.chain.from_iterable(of_topic.values()))
+    lists: list[tuple[Case, list[int]]] = []
     without: Counter[str] = Counter()
     for number, case in enumerate(cases):
         if case.responses:
@@ -44,29 +44,27 @@ def lists_of_pairs(cases: Sequence[Case]) -> tuple[list[tuple[Case, list[int]]],
             )
         rng = random.Random(f"{SEED}:{case.id}".encode())
         right = clip(case.reference or "", WORDS)
-        same_topic = of_topic[topics[number]]
-        near = _other(cases, same_topic, topics, number, rng, {right}, same=True) if right else None
-        far = (
-            _other(cases, answered, topics, number, rng, {right, near}, same=False)
-            if near
-            else None
-        )
+        near = far = None
+        if right:
+            of_same = (other for other in _turn(of_topic[topics[number]], rng) if other != number)
+            near = _first(cases, of_same, {right})
+        if near:
+            words = set(topics[number].split())
+            # Another topic shares no word with this one: "adult leukemia" is not far from "childhood leukemia".
+            of_other = (at for at in _turn(answered, rng) if words.isdisjoint(topics[at].split()))
+            far = _first(cases, of_other, {right, near})
         if not near or not far:
             missing = "about something else" if near else "on the same topic"
             without[f"no other answer {missing}" if right else "no answer"] += 1
             continue
-        texts = {
-            "right": right,
-            "near": near,
-            "far": far,
-            "cut": _beginning(right, {right, near, far}),
-        }
-        by_kind = {kind: text for kind, text in texts.items() if text}
-        kinds = list(by_kind)
+        texts = {"right": right, "near": near, "far": far}
+        if cut := _beginning(right, {right, near, far}):
+            texts["cut"] = cut
+        kinds = list(texts)
         rng.shuffle(kinds)
-        responses = tuple(Response(f"answer-{kind}", by_kind[kind]) for kind in kinds)
-        made.append((replace(case, responses=responses), [SCORES[kind] for kind in kinds]))
-    return made, without
+        responses = tuple(Response(f"answer-{kind}", texts[kind]) for kind in kinds)
+        lists.append((replace(case, responses=responses), [SCORES[kind] for kind in kinds]))
+    return lists, without
 
 
 def _beginning(answer: str, unlike: set[str]) -> str | None:
@@ -75,23 +73,15 @@ def _beginning(answer: str, unlike: set[str]) -> str | None:
     return cut if normalise(cut) not in map(normalise, unlike) else None
 
 
-def _other(
-    cases: Sequence[Case],
-    among: list[int],
-    topics: list[str],
-    number: int,
-    rng: random.Random,
-    unlike: set[str],
-    same: bool,
-) -> str | None:
-    """Return the clipped answer of the first case, from a drawn place on, whose topic fits and that is no text of `unlike`."""
-    unusable, topic = {"", *map(normalise, unlike)}, set(topics[number].split())
-    start = rng.randrange(len(among)) if among else 0
-    for other in itertools.chain(range(start, len(among)), range(start)):
-        # Another topic shares no word with this one: "adult leukemia" is not far from "childhood leukemia".
-        if among[other] == number or (not same and topic & set(topics[among[other]].split())):
-            continue
-        answer = clip(cases[among[other]].reference or "", WORDS)
-        if normalise(answer) not in unusable:
-            return answer
-    return None
+def _turn(numbers: list[int], rng: random.Random) -> Iterator[int]:
+    """Yield the numbers from a drawn place on, and then those before it."""
+    start = rng.randrange(len(numbers)) if numbers else 0
+    for place in itertools.chain(range(start, len(numbers)), range(start)):
+        yield numbers[place]
+
+
+def _first(cases: Sequence[Case], numbers: Iterable[int], unlike: set[str]) -> str | None:
+    """Return the clipped answer of the first of these cases whose answer is no text of `unlike`."""
+    unusable = {"", *map(normalise, unlike)}
+    answers = (clip(cases[number].reference or "", WORDS) for number in numbers)
+    return next((answer for answer in answers if normalise(answer) not in unusable), None)

@@ -1,12 +1,20 @@
 """Join teacher verdicts with their cases, and reject those that no instruction can be made of."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import NoneType
 from typing import Any
 
-from automedeval.records import Case, RecordError, Verdict, errors_at, named_file, placed_verdicts
+from automedeval.records import (
+    Case,
+    RecordError,
+    Verdict,
+    as_shown,
+    errors_at,
+    named_file,
+    placed_verdicts,
+)
 from automedeval.records.cases import read_cases
 from automedeval.records.journal import arithmetic
 from automedeval.records.types import take
@@ -28,6 +36,11 @@ class JudgedCase:
     @property
     def judge(self) -> str:
         return self.verdict.judge
+
+    @property
+    def shown(self) -> tuple[Case, Verdict]:
+        """Return the case with the responses that the verdict is on, and the verdict."""
+        return as_shown(self.case, self.verdict), self.verdict
 
 
 class JudgedCases:
@@ -103,22 +116,16 @@ class JudgedCases:
             by_verdict[case_id, fact.judge].add(fact.digest)
         return by_verdict
 
-    def filter(
-        self,
-        what: str,
-        reason: Callable[[Key, JudgedCase], str | None],
-        keys: Iterable[Key] | None = None,
-    ) -> str:
-        """Reject the verdicts, all or those with these keys, for which there is a reason; return the line that reports it."""
-        keys = list(self.facts if keys is None else keys)
+    def reject(self, what: str, faults: Mapping[Key, str], number: int | None = None) -> str:
+        """Reject the verdicts that have a fault; return the line that reports it of all verdicts, or of a `number` of them."""
+        number = len(self.facts) if number is None else number
         reasons: Counter = Counter()
-        for key in keys:
-            if (why := reason(key, self.facts[key])) is not None:
-                self._drop(key, self.facts.pop(key).judge, why, reasons)
-        return arithmetic(what, len(keys), reasons)
+        for key, fault in faults.items():
+            self._drop(key, self.facts.pop(key).judge, fault, reasons)
+        return arithmetic(what, number, reasons)
 
     def _drop(self, key: Key, judge: str, reason: str, reasons: Counter) -> None:
         reasons[reason] += 1
-        self.dropped.append(
-            {"case_id": key[0], "teacher": key[1], "judge": judge, "reason": reason}
-        )
+        case_id, teacher = key
+        record = {"case_id": case_id, "teacher": teacher, "judge": judge, "reason": reason}
+        self.dropped.append(record)

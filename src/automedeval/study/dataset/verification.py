@@ -7,6 +7,7 @@ fluency. It fails a criterion if one of them says so; the plan says how many fai
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from operator import attrgetter
 from typing import Any
 
@@ -39,9 +40,8 @@ class Verification:
     def lines(self) -> list[str]:
         """Return a line for each criterion, with the paper's share, and one for the ratings that are not applied."""
         lines = []
-        for name, (met, rated, paper) in (
-            (name, counts.values()) for name, counts in self.criteria.items()
-        ):
+        for name, counts in self.criteria.items():
+            met, rated, paper = counts.values()
             beside = "" if paper is None else f"; paper: {paper:.2f} %"
             lines.append(
                 f"{name}: {met:,} of {rated:,} verdicts meet it ({100 * met / rated:.2f} %{beside})"
@@ -80,13 +80,11 @@ def verify(path: str, verdicts: Mapping[tuple[str, str], Collection[str]]) -> Ve
         key: tuple(sorted(name for name, given in by_criterion.items() if 0 in given))
         for key, by_criterion in scores.items()
     }
-    rated = Counter(name for by_criterion in scores.values() for name in by_criterion)
-    met = rated - Counter(name for names in failures.values() for name in names)
+    rated = Counter(chain.from_iterable(scores.values()))
+    met = rated - Counter(chain.from_iterable(failures.values()))
     # The paper's criteria first, in its order.
-    names = [
-        *(name for name in PAPER_SHARES if name in rated),
-        *sorted(set(rated) - set(PAPER_SHARES)),
-    ]
+    of_paper = [name for name in PAPER_SHARES if name in rated]
+    names = [*of_paper, *sorted(rated.keys() - PAPER_SHARES.keys())]
     criteria = {
         name: {"met": met[name], "rated": rated[name], "paper_percent": PAPER_SHARES.get(name)}
         for name in names
