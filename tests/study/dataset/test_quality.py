@@ -14,13 +14,8 @@ from automedeval.records import Case, RecordError, Response, Verdict
 from automedeval.study.dataset.corruption import KINDS, corrupt
 from automedeval.study.dataset.quality import Labelled, QualityClassifier, draw
 
-TONES = {
-    1: "dangerous and wrong",
-    2: "poor and incomplete",
-    3: "acceptable",
-    4: "good and useful",
-    5: "excellent",
-}
+# Of the scores 1 to 5.
+TONES = ["dangerous and wrong", "poor and incomplete", "acceptable", "good and useful", "excellent"]
 THINGS = [f"thing{chr(97 + i)}{chr(97 + j)}" for i in range(10) for j in range(10)]
 
 
@@ -51,7 +46,7 @@ def labelled(number: int, seed: int = 0) -> list[Labelled]:
         cases[case.id] = case
         order = tuple(map(int, rng.permutation(3)))
         scores = tuple(int(score) for score in rng.choice(5, 3, replace=False) + 1)
-        steps = [f"Takes {' '.join(words[i, :3])}, {TONES[scores[i]]}." for i in order]
+        steps = [f"Takes {' '.join(words[i, :3])}, {TONES[scores[i] - 1]}." for i in order]
         steps = [f"About {words[0, 0]}.", *steps]
         rationale = "\n".join(f"Step {k}: {step}" for k, step in enumerate(steps, 1))
         said = {"valid": True, "rationale": rationale, "scores": scores}
