@@ -164,8 +164,7 @@ def assign(
             f"{plan.place}: asks for quality, and {unknown:,} of {len(verdicts):,} verdicts have none"
         )
     pool = _accepted(plan.test, verdicts)
-    number = plan.test.number(len(pool))
-    _check_enough(plan, "test", plan.test, number, len(pool))
+    number = _number(plan, "test", plan.test, len(pool), len(pool))
     apart = shuffled(plan.seed, "test", pool)[:number]
     tested = set(apart)
     lines = [f"test: {len(apart):,} cases apart, with a verdict of {plan.test}"]
@@ -201,8 +200,7 @@ def _choose_teachers(plan: Plan, verdicts: Mapping[Key, str | None]) -> tuple[di
     teacher_of: dict[str, str] = {}
     for at, part in enumerate(plan.teachers):
         free, later = able[at] - teacher_of.keys(), set[str]().union(*able[at + 1 :])
-        number = len(free) if part.take is None else part.number(len(cases))
-        _check_enough(plan, f"teachers.{part.teacher}", part, number, len(free))
+        number = _number(plan, f"teachers.{part.teacher}", part, len(cases), len(free))
         drawn = shuffled(plan.seed, f"teacher {part.teacher}", free)
         in_order = sorted(drawn, key=later.__contains__)
         teacher_of |= dict.fromkeys(in_order[:number], part.teacher)
@@ -220,17 +218,19 @@ def _choose_stages(plan: Plan, verdicts: Mapping[Key, str | None]) -> dict[str, 
     for stage, part in parts:
         there = _accepted(part, verdicts)
         free = [case for case in there if case not in stage_of]
-        number = len(free) if part.take is None else part.number(len(there))
-        _check_enough(plan, stage, part, number, len(free))
+        number = _number(plan, stage, part, len(there), len(free))
         stage_of |= dict.fromkeys(shuffled(plan.seed, stage, free)[:number], stage)
     return stage_of
 
 
-def _check_enough(plan: Plan, place: str, part: Part, number: int, there: int) -> None:
-    if number > there:
+def _number(plan: Plan, place: str, part: Part, there: int, free: int) -> int:
+    """Return how many verdicts a part takes; RecordError if fewer are free."""
+    number = free if part.take is None else part.number(there)
+    if number > free:
         raise RecordError(
-            f"{plan.place}: {place}: asks for {number:,} of {part}, and there are {there:,}"
+            f"{plan.place}: {place}: asks for {number:,} of {part}, and there are {free:,}"
         )
+    return number
 
 
 def _counted(teachers: Iterable[str | None], plan: Plan) -> str:

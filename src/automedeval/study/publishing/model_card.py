@@ -1,10 +1,10 @@
 """Fill a judge's card, the template `model_card.md`, from the records of its training, of a report and of an audit."""
 
 import json
-from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -51,27 +51,29 @@ def fill_card(
             f"audit.json: the checkpoint {audited} was audited, and {checkpoint} is {digest}"
         )
     records = judge_records(result, digest) if result else {}
-    limits = [row["outcome"] for row in audit["perturbations"] if row["limit"]] if audit else []
+    result = result or {}
+    people = result.get("people") or {}
     facts = {
+        **record,
         "repo": repo,
         "base_model": base,
         "base_commit": None if base_model else record.get("base_commit"),
         "stages": [replace(stage, dataset=short_path(stage.dataset)) for stage in history],
-        "hours": record["seconds"] / 3600,
-        "rows": record["identity"]["rows"],
-        "versions": ", ".join(f"{name} {version}" for name, version in record["versions"].items()),
-        **{name: record[name] for name in ("rubrics", "device", "commit")},
         "audit": audit,
-        "limits": Counter(limits),
         "known": facts_of(_profile(repo, result, records, audit)),
         "records": list(records.values()),
-        **(_measured(result, records) if result else {}),
+        "result": result,
+        "file": short_path(result["cases"]["file"]) if result else "",
+        "people": people,
+        "simulated": are_simulated(people.get("annotators", ())),
+        "measures": MEASURES,
     }
     card = ModelCard(environment("automedeval.records").from_string(template).render(facts))
     about = card.data
     about.base_model, about.license, about.license_name = hub_name(base)[0], *_license(license)
-    if results := eval_results(result or {}, records):
-        about.model_name, about.eval_results = repo.rpartition("/")[2], results
+    if people and not facts["simulated"]:
+        about.model_name = repo.rpartition("/")[2]
+        about.eval_results = eval_results(Path(facts["file"]).stem, list(records.values()))
     return str(card)
 
 
@@ -94,20 +96,14 @@ def _license(text: str | None) -> tuple[str, str | None]:
     return kind, name or None
 
 
-def eval_results(
-    result: Mapping[str, Any], records: Mapping[str, Mapping[str, Any]]
-) -> list[EvalResult]:
-    """Return a judge's agreement with people as results that the Hub shows; none where no person rated."""
-    people = result.get("people")
-    if not people or are_simulated(people["annotators"]):
-        return []
-    data, results = Path(short_path(result["cases"]["file"])).stem, []
+def eval_results(data: str, records: Sequence[Mapping[str, Any]]) -> list[EvalResult]:
+    """Return a judge's agreement with people on some data as results that the Hub shows."""
     of_data = partial(EvalResult, "text-generation", data, data)
-    for record in records.values():
-        for name, label in MEASURES.items():
-            value = (record.get(name) or {}).get("value")
-            if value is not None:
-                results.append(of_data(name, value, metric_name=label))
+    results = []
+    for record, name in product(records, MEASURES):
+        value = (record.get(name) or {}).get("value")
+        if value is not None:
+            results.append(of_data(name, value, metric_name=MEASURES[name]))
     return results
 
 
@@ -134,7 +130,7 @@ def judge_records(result: Mapping[str, Any], digest: str) -> dict[str, dict[str,
 
 def _profile(
     name: str,
-    result: Mapping[str, Any] | None,
+    result: Mapping[str, Any],
     records: Mapping[str, Mapping[str, Any]],
     audit: Mapping | None,
 ) -> JudgeProfile:
@@ -145,23 +141,6 @@ def _profile(
     line, record = next(iter(records.items()))
     more |= {"harm": result.get("harm", {})} | credit_of(result, line)
     return profile(line, record, **more)
-
-
-def _measured(result: Mapping[str, Any], records: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
-    """Return on what, how and on which weights a judge was measured."""
-    first, people = next(iter(records.values())), result.get("people") or {}
-    judges = result["judges"].items() if people else ()
-    baselines = {name: record for name, record in judges if record["kind"] == "baseline"}
-    return {
-        "checkpoint": first.get("checkpoint"),
-        "fingerprint": first["settings"],
-        "measures": MEASURES if people else {},
-        "people": people,
-        "simulated": are_simulated(people.get("annotators", ())),
-        "cases": {**result["cases"], "file": short_path(result["cases"]["file"])},
-        "settings": result["settings"],
-        "baselines": {name: record["concordance"] for name, record in baselines.items()},
-    }
 
 
 def read_result(file: str | Path, *keys: str) -> dict[str, Any]:
