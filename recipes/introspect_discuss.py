@@ -80,7 +80,7 @@ def main() -> None:
     judges = dict.fromkeys((verdict.judge, verdict.settings or "") for verdict in judged.values())
     judge, settings = ("+".join(parts) for parts in zip(*judges))
     print("\n".join(lines))
-    by_case = {each.case.id: each for each in recorded}
+    by_case = {row.case.id: row for row in recorded}
     discussions, names = {}, {"suggester": "nobody", "reviewer": "nobody"}
     with Journal(args.discussion / "discussion.jsonl") as journal:
         if args.suggester and mistakes:
@@ -92,14 +92,13 @@ def main() -> None:
             with tqdm(unit="message", desc="discussion") as bar:
                 for _ in partners.lead(opened, journal):
                     bar.update()
-            for chat in {
-                id(each): each for each in (partners.suggester, partners.reviewer)
-            }.values():
+            chats = {id(chat): chat for chat in (partners.suggester, partners.reviewer)}
+            for chat in chats.values():
                 print_notes(chat.notes())
-            said = account(opened, **names)
-            print("\n".join(said))
-            lines += said
-            discussions = {each.case_id: each for each in opened}
+            account_lines = account(opened, **names)
+            print("\n".join(account_lines))
+            lines += account_lines
+            discussions = {discussion.case_id: discussion for discussion in opened}
     records = [mistake_record(mistake, discussions.get(mistake.case_id)) for mistake in mistakes]
     apply_rulings(records, read_jury(args.discussion, by_case), by_case)
     facts = {
@@ -107,10 +106,8 @@ def main() -> None:
         "judge": {"name": judge, "settings": settings or None},
     }
     write_discussion(args.discussion, records, **facts, partners=names, arithmetic=lines)
-    write_queue(
-        args.discussion,
-        [by_case[each["case_id"]] for each in records if each["decided_by"] != "consensus"],
-    )
+    open_ids = [record["case_id"] for record in records if record["decided_by"] != "consensus"]
+    write_queue(args.discussion, [by_case[case_id] for case_id in open_ids])
     count = len(waiting_in(records))
     wait = {0: "no mistake waits", 1: "1 mistake waits"}.get(count, f"{count:,} mistakes wait")
     print(

@@ -55,7 +55,7 @@ def main() -> None:
     encoder, max_length = row_limit(args.training)
     dataset, recorded = args.read()
     records, discussion = read_discussion(args.discussion, dataset)
-    by_case = {each.case.id: each for each in recorded}
+    by_case = {row.case.id: row for row in recorded}
     rulings = read_jury(args.discussion, by_case)
     apply_rulings(records, rulings, by_case)
     write_lines(args.discussion / REVISIONS, records)

@@ -27,7 +27,6 @@ from automedeval.records.hub_names import HUB_ID
 from automedeval.rubrics.published import files_to_publish, rubric_to_publish
 from automedeval.study.publishing.checks import CARD, KINDS, MODEL, check, contents_of
 from automedeval.study.publishing.hub import push
-from automedeval.study.publishing.paths import size_of
 
 MODEL_CARD = Path(__file__).parents[1] / "model_card.md"  # the card's template
 
@@ -67,7 +66,10 @@ def main() -> None:
     contents, left_out = contents_of(folder, written(folder, args, about))
     check(contents, args.kind, folder, args.public, args.annotators_are_pseudonyms)
     # --- 2. List it ----------------------------------------------------------------------------------------------------------
-    sizes = {path: size_of(content) for path, content in contents.items()}
+    sizes = {
+        path: len(content) if isinstance(content, bytes) else content.stat().st_size
+        for path, content in contents.items()
+    }
     for path, size in sizes.items():
         print(f"{size:>15,}  {path}")
     print(f"{len(sizes):,} files, {sum(sizes.values()):,} bytes; {left_out:,} left out")

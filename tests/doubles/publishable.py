@@ -12,7 +12,7 @@ from tables import rows_of
 
 from automedeval.models.checkpoints import Stage
 from automedeval.study.publishing.checks import CARD, check, contents_of
-from automedeval.study.publishing.paths import size_of
+from automedeval.study.publishing.paths import read_bytes
 from automedeval.study.training.run import Run
 from automedeval.study.training.stages import write_card
 
@@ -53,7 +53,7 @@ def packed(folder: Path, kind: str, card: str | None = None, **options: bool) ->
     """Check what is published of a folder; return the sizes of the files by their path."""
     contents, _ = contents_of(folder, {} if card is None else {CARD: card.encode()})
     check(contents, kind, folder, **options)
-    return {path: size_of(content) for path, content in contents.items()}
+    return {path: len(read_bytes(content)) for path, content in contents.items()}
 
 
 def sharded(model: Path, folder: Path) -> Path:

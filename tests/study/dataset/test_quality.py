@@ -57,7 +57,7 @@ def labelled(number: int, seed: int = 0) -> list[Labelled]:
 
 
 SOME = labelled(75)
-PAIRS = [(one.case, one.verdict) for one in labelled(20, seed=9)]
+OTHERS = labelled(20, seed=9)
 
 
 Fitted = tuple[QualityClassifier, dict[str, Any]]
@@ -91,28 +91,28 @@ def test_corrupted_verdicts_are_recognised(fitted):
 
 def test_new_verdicts_are_decided(fitted):
     classifier, _ = fitted
-    decided = classifier.decide(PAIRS)
+    decided = classifier.decide(OTHERS)
     truth = ["high"] * 20 + ["low"] * 20
     assert sum(quality == expected for quality, expected in zip(decided, truth)) >= 30
-    assert classifier.decide(PAIRS[3:4]) == decided[3:4]
+    assert classifier.decide(OTHERS[3:4]) == decided[3:4]
 
 
 def test_the_same_seed_gives_the_same_classifier(fitted):
     classifier, report = fitted
     again = QualityClassifier(WordEncoder())
     assert again.fit(SOME, seed=3) == report
-    assert again.decide(PAIRS) == classifier.decide(PAIRS)
+    assert again.decide(OTHERS) == classifier.decide(OTHERS)
 
 
 def test_a_verdict_with_fewer_steps_or_scores_is_decided(fitted):
-    case, verdict = PAIRS[0]
+    case, verdict = OTHERS[0].shown
     one = replace(case, responses=case.responses[:1])
     alone = replace(verdict, order=(0,), scores=(4,), rationale="Step 2: Fine.")
     texts = ("No step at all.", None, "", "Step 3: Half a")
     changes = [{"rationale": text} for text in texts]
     changes += [{"scores": scores} for scores in (None, (None, 1, 5))]
-    odd = [(case, replace(verdict, **change)) for change in changes]
-    decided = fitted[0].decide([*odd, (one, alone)])
+    odd = [Labelled(case, replace(verdict, **change), "high") for change in changes]
+    decided = fitted[0].decide([*odd, Labelled(one, alone, "high")])
     assert len(decided) == 7
     assert decided[1] == "low"
 

@@ -139,8 +139,7 @@ class InstructionSet:
         facts = [self.judged.facts[key] for key in self.unlabelled]
         for start in tqdm(range(0, len(facts), WINDOW), desc="quality", unit=f"{WINDOW} verdicts"):
             window = facts[start : start + WINDOW]
-            qualities = classifier.decide([fact.shown for fact in window])
-            for fact, quality in zip(window, qualities):
+            for fact, quality in zip(window, classifier.decide(window)):
                 fact.quality = quality
         self.report(f"quality: {len(facts):,} verdicts called high or low by the classifier")
 

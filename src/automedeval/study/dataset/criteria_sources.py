@@ -46,27 +46,21 @@ def healthbench(row: dict) -> Case:
     ideal = take(row, "ideal_completions_data", (dict, NoneType), None)
     reference = take(ideal, "ideal_completion", (str, NoneType)) if ideal else None
     tags = row.get("example_tags") or []
-    themes = [
-        tag.removeprefix(THEME) for tag in tags if isinstance(tag, str) and tag.startswith(THEME)
-    ]
-    kept = {"example_tags": tags} if tags else {}
+    themes = [tag for tag in map(str, tags) if tag.startswith(THEME)]
+    topic = themes[0].removeprefix(THEME) if themes else None
+    extra = {"example_tags": tags} if tags else {}
     criteria = _criteria(take(row, "rubrics", (list,)))
     name = str(row.get("prompt_id") or "")
-    return Case(
-        name, _messages(row, "prompt"), (), reference, themes[0] if themes else None, kept, criteria
-    )
+    return Case(name, _messages(row, "prompt"), (), reference, topic, extra, criteria)
 
 
 def professional(row: dict) -> Case:
     """Return the case of a record of HealthBench Professional; its specialty is the topic."""
-    kept = {
-        name: row[name]
-        for name in ("use_case", "type", "difficulty", "specialty")
-        if row.get(name) is not None
-    }
+    names = ("use_case", "type", "difficulty", "specialty")
+    extra = {name: row[name] for name in names if row.get(name) is not None}
     messages = _messages(take(row, "conversation", (dict,)), "messages")
     criteria = _criteria(take(row, "rubric_items", (list,)), "criterion_text")
-    return Case(str(row.get("id") or ""), messages, (), None, row.get("specialty"), kept, criteria)
+    return Case(str(row.get("id") or ""), messages, (), None, row.get("specialty"), extra, criteria)
 
 
 def meta_evaluation(row: dict) -> Case:
@@ -85,10 +79,8 @@ def meta_evaluation(row: dict) -> Case:
 
 def physicians(row: dict, case: Case) -> tuple[dict[str, Any], ...]:
     """Return the labels that physicians gave in a record of HealthBench's meta-evaluation."""
-    labels, names = (
-        take(row, "binary_labels", (list,)),
-        take(row, "anonymized_physician_ids", (list,)),
-    )
+    labels = take(row, "binary_labels", (list,))
+    names = take(row, "anonymized_physician_ids", (list,))
     if len(labels) != len(names):
         raise RecordError(
             f"{len(labels)} 'binary_labels' of {len(names)} 'anonymized_physician_ids'"
@@ -116,12 +108,9 @@ def table(row: dict) -> Case:
     cells = {name: row[name] if filled(row.get(name)) else None for name in names}
     if fault := fault_of_reference(cells["reference"]):
         raise RecordError(fault)
-    tags = [
-        tag.strip()
-        for tag in (take(cells, "tags", (str, NoneType)) or "").split(";")
-        if tag.strip()
-    ]
-    criteria = _criteria([{"criterion": row["criterion"], "points": points, "tags": tags}])
+    tags = (take(cells, "tags", (str, NoneType)) or "").split(";")
+    own_tags = list(filter(None, map(str.strip, tags)))
+    criteria = _criteria([{"criterion": row["criterion"], "points": points, "tags": own_tags}])
     answer = {"model": cells["model"] or "", "text": cells["response"] or ""}
     responses = (Response.from_dict(answer),) if any(answer.values()) else ()
     question = take(row, "question", (str,))

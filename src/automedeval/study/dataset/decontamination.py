@@ -52,11 +52,12 @@ class ShingleIndex:
         hashes = shingles(normalise(text), self.words)
         starts = np.searchsorted(self._hashes, hashes, "left")
         ends = np.searchsorted(self._hashes, hashes, "right")
-        if not (ends > starts).any():
+        present = ends > starts
+        if not present.any():
             return 0.0, 0.0
         owners = np.concatenate([self._owners[start:end] for start, end in zip(starts, ends)])
         shares = np.bincount(owners) / self._sizes[: owners.max() + 1].clip(1)
-        return float((ends > starts).mean()), float(shares.max())
+        return float(present.mean()), float(shares.max())
 
 
 def near_duplicates(texts: Sequence[str], kept: int = 0) -> list[int | None]:

@@ -89,15 +89,16 @@ def dataset_folder(dataset: str) -> Path:
 
     name, revision = hub_name(dataset)
     with foreign_errors_at(f"no folder {dataset!r}, and no download from the Hub"):
-        folder = snapshot_download(
+        place = snapshot_download(
             name,
             repo_type="dataset",
             revision=revision,
             allow_patterns=[STATISTICS, "*.parquet"],
             ignore_patterns="*/*",
         )
-    note_commit(dataset, Path(folder).name)
-    return Path(folder)
+    folder = Path(place)
+    note_commit(dataset, folder.name)
+    return folder
 
 
 def read_statistics(place: str | Path) -> dict[str, Any]:

@@ -25,12 +25,12 @@ from sklearn.svm import SVC
 from automedeval.records import Case, RecordError, Verdict, question_text
 from automedeval.rubrics.rationale import split_steps
 from automedeval.stats import bootstrap
+from automedeval.study.dataset.teacher_verdicts import JudgedCase
 from automedeval.study.dataset.terms import terms
 
 if TYPE_CHECKING:  # slow to import
     from automedeval.models.embeddings import Encoder
 
-Shown = tuple[Case, Verdict]
 QUALITIES = ("low", "high")
 # Paper: 200 verdicts of each quality to train on, 100 others to measure on (Appendix B)
 PER_QUALITY, TEST = 200, 100
@@ -51,7 +51,7 @@ class Labelled:
     kind: str | None = None
 
     @property
-    def shown(self) -> Shown:
+    def shown(self) -> tuple[Case, Verdict]:
         return self.case, self.verdict
 
 
@@ -79,17 +79,16 @@ class QualityClassifier:
         _check_enough(train, held_out)
         cases = [example.case.id for example in train]
         truth = np.array([example.quality == "high" for example in train])
-        readings = self._read([example.shown for example in train])
+        readings = self._read(train)
         self._tone = _fit_tone(list(itertools.compress(readings, truth)))
         features = _out_of_fold(readings, truth, cases)
         search = _search(readings[0].instruction.size, len(train), seed)
         search.fit(features, truth, groups=cases)
         self._machine = search.best_estimator_
-        decided = self.decide([example.shown for example in held_out])
+        decided = self.decide(held_out)
         alone = _grid([("scale", StandardScaler())], {}, seed)
         alone.fit(_instructions(readings), truth, groups=cases)
-        tested = self._read([example.shown for example in held_out])
-        decided_alone = _names(alone.predict(_instructions(tested)))
+        decided_alone = _names(alone.predict(_instructions(self._read(held_out))))
         best = search.best_params_
         chosen = {name.removeprefix("svc__"): best[name] for name in best if "svc__" in name}
         components = getattr(best["blocks__instruction"], "n_components", 0)
@@ -104,19 +103,20 @@ class QualityClassifier:
             "encoder": self.embed.name,
         }
 
-    def decide(self, verdicts: Sequence[Shown]) -> list[str]:
-        """Return the quality of each valid verdict, beside its case, after `fit`: "high" or "low"."""
+    def decide(self, verdicts: Sequence[Labelled | JudgedCase]) -> list[str]:
+        """Return the quality of each valid verdict after `fit`, whatever it is labelled: "high" or "low"."""
         readings = self._read(verdicts)
         features = np.array([reading.features(self._tone) for reading in readings])
         return _names(self._machine.predict(features))
 
-    def _read(self, verdicts: Sequence[Shown]) -> list["_Features"]:
-        of_all = itertools.chain.from_iterable(_texts(*shown) for shown in verdicts)
+    def _read(self, verdicts: Sequence[Labelled | JudgedCase]) -> list["_Features"]:
+        pairs = [verdict.shown for verdict in verdicts]
+        of_all = itertools.chain.from_iterable(itertools.starmap(_texts, pairs))
         texts = list(dict.fromkeys(of_all))
         vectors = np.asarray(self.embed.encode(texts), dtype=np.float64)
         vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
         vector_of = dict(zip(texts, vectors))
-        return [_Features(*shown, vector_of) for shown in verdicts]
+        return [_Features(*pair, vector_of) for pair in pairs]
 
 
 class _Features:

@@ -57,11 +57,8 @@ class Layout(NamedTuple):
         """Return the filled columns of a row that the set does not have."""
         if self.beside is None:
             return []
-        return [
-            str(name)
-            for name, cell in row.items()
-            if name not in (*self.keys, *self.beside) and filled(cell)
-        ]
+        others = row.keys() - {*self.keys, *self.beside}
+        return [str(name) for name, cell in row.items() if name in others and filled(cell)]
 
 
 def _text(row: dict, key: str) -> str:
@@ -92,8 +89,8 @@ READERS: dict[str, Callable[[dict], Case]] = {
     "criteria_table": criteria_sources.table,
 }
 EXCLUSIONS = [
-    (each["name"], each["field"], re.compile(each["pattern"], re.IGNORECASE))
-    for each in packaged("study/dataset", "exclusions")
+    (rule["name"], rule["field"], re.compile(rule["pattern"], re.IGNORECASE))
+    for rule in packaged("study/dataset", "exclusions")
 ]
 LAYOUTS = {
     name: Layout(name, READERS[name], **about)
@@ -165,10 +162,10 @@ def identified(rows: Iterable[SourceRow]) -> Iterator[SourceRow]:
         if first and first.case.digest != row.case.digest:
             name = f"{name}-{row.case.digest}"
         names = itertools.chain([name], (f"{name}-{number}" for number in itertools.count(2)))
-        free = next(each for each in names if each not in seen)
+        free = next(itertools.filterfalse(seen.__contains__, names))
         seen[free] = row
         if free != row.case.id:
-            labels = tuple({**each, "case_id": free} for each in row.labels)
+            labels = tuple({**label, "case_id": free} for label in row.labels)
             row = row._replace(case=replace(row.case, id=free), labels=labels)
         yield row
 

@@ -106,8 +106,8 @@ class JudgedCases:
         if quality not in (None, "high", "low"):
             raise RecordError(f"'quality' must be high, low or null, not {quality!r}")
         used = {name: value for name, value in verdict.extra.items() if name not in PROCEEDINGS}
-        kept = replace(verdict, raw="", extra=used)
-        self.facts[key] = JudgedCase(case, kept, verdict.digest, quality)
+        slim = replace(verdict, raw="", extra=used)
+        self.facts[key] = JudgedCase(case, slim, verdict.digest, quality)
 
     def digests(self) -> dict[tuple[str, str], set[str]]:
         """Return (case id, judge) → the digests of the verdicts; ratings of verdicts refer to them so."""

@@ -15,10 +15,10 @@ _COMMON = frozenset(
 
 def terms(text: str) -> set[str]:
     """Return the stems of a text's content words and its numbers."""
-    found = (word if word[0].isdigit() else word.lower() for word in _WORD.findall(text))
-    stems = (
-        each.replace(",", "") if each[0].isdigit() else _ENDINGS.sub("", each)[:8]
-        for each in found
-        if each not in _COMMON
-    )
-    return set(filter(None, stems))
+    stems = set()
+    for word in _WORD.findall(text):
+        if word[0].isdigit():
+            stems.add(word.replace(",", ""))
+        elif word.lower() not in _COMMON:
+            stems.add(_ENDINGS.sub("", word.lower())[:8])
+    return stems - {""}

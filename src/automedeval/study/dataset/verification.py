@@ -53,7 +53,7 @@ class Verification:
         return lines
 
     def to_dict(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in ("criteria", "others")}
+        return {"criteria": self.criteria, "others": self.others}
 
 
 def verify(path: str, verdicts: Mapping[tuple[str, str], Collection[str]]) -> Verification:

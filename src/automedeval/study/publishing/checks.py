@@ -76,7 +76,7 @@ def check(
     licences: Licences = Counter()
     for path, content in contents.items():
         licences += _check_file(str(source / path), kind, content, pseudonyms)
-    weights = any(re.fullmatch(r"[^/]+\.safetensors", path) for path in contents)
+    weights = [path for path in contents if path.endswith(".safetensors") and "/" not in path]
     if kind == MODEL and not (weights and "config.json" in contents):
         raise RecordError(f"{source}: no config.json with .safetensors beside it: not a checkpoint")
     if kind == DATASET and not any(path.endswith(".parquet") for path in contents):
@@ -100,9 +100,9 @@ def check_card(card: str, kind: str, place: str = "the card") -> None:
     for number, line in enumerate(card.splitlines(), 1):
         if match := UNFILLED.search(line):
             raise RecordError(f"{place}, line {number}: {match[0]!r} is not filled in")
-    base = about["base_model"] if kind == MODEL else None
-    if base is not None and not (isinstance(base, str) and HUB_ID.fullmatch(base)):
-        raise RecordError(f"{place}: base_model: {base!r} is no Hub id (--base_model names it)")
+    if kind == MODEL and not HUB_ID.fullmatch(str(about["base_model"])):
+        base = repr(about["base_model"])
+        raise RecordError(f"{place}: base_model: {base} is no Hub id (--base_model names it)")
 
 
 def _check_file(place: str, kind: str, content: Content, pseudonyms: bool) -> Licences:

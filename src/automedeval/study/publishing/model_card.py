@@ -3,7 +3,6 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -98,12 +97,12 @@ def _license(text: str | None) -> tuple[str, str | None]:
 
 def eval_results(data: str, records: Sequence[Mapping[str, Any]]) -> list[EvalResult]:
     """Return a judge's agreement with people on some data as results that the Hub shows."""
-    of_data = partial(EvalResult, "text-generation", data, data)
     results = []
     for record, name in product(records, MEASURES):
         value = (record.get(name) or {}).get("value")
         if value is not None:
-            results.append(of_data(name, value, metric_name=MEASURES[name]))
+            about = (data, data, name, value)
+            results.append(EvalResult("text-generation", *about, metric_name=MEASURES[name]))
     return results
 
 

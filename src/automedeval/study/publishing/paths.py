@@ -27,10 +27,6 @@ def read_bytes(content: Content) -> bytes:
     return content if isinstance(content, bytes) else content.read_bytes()
 
 
-def size_of(content: Content) -> int:
-    return len(content) if isinstance(content, bytes) else content.stat().st_size
-
-
 def shorten_paths(contents: dict[str, Content]) -> dict[str, Content]:
     """Put the last name in the place of each absolute path of a record, in every file that may repeat it."""
     names: dict[bytes, bytes] = {}
