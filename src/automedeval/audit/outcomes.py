@@ -5,7 +5,9 @@ A reader knows the judge's verdicts on the unchanged cases: one is of scores or 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,8 +15,8 @@ from automedeval.audit.perturbations import READ, Perturbation
 from automedeval.audit.trials import Trial, ValuedAnswer
 from automedeval.judges.requests import Request
 from automedeval.meta_evaluation.agreement.cases import Cases
-from automedeval.meta_evaluation.table import VerdictTable, expected_values, own_values
-from automedeval.records import JsonObject, Verdict, question_text
+from automedeval.meta_evaluation.table import Values, VerdictTable, expected_values, own_values
+from automedeval.records import Case, JsonObject, Verdict, question_text
 from automedeval.stats.agreement import SAME, in_steps
 from automedeval.stats.bootstrap import Statistic, divide, ratio, sums_at, undefined
 
@@ -28,9 +30,8 @@ class Outcome:
 
     trial: Trial
     case: int  # its number
-    shifts: Sequence[
-        float
-    ] = ()  # of scores, in steps; without sign where a score should stay; empty if one is invalid
+    # Of scores, in steps; without sign where a score should stay; empty if one is invalid.
+    shifts: Sequence[float] = ()
     hits: int = 0  # what the perturbation's share counts
     counted: int = 0  # of how many
     lost: int = 0  # what could be read before the change and cannot after it
@@ -65,112 +66,117 @@ class ScoreReader:
         request, verdict = requests[0], verdicts[0]
         values = expected_values(verdict) or own_values(verdict, self.judged.rubric)
         responses = request.case.responses
-        full = [
-            index for index in values if not responses[index].is_empty
-        ]  # an empty one cannot be changed
-        answers = [ValuedAnswer(request, index, values[index]) for index in full]
-        return sorted(answers, key=lambda each: (each.value, request.slots.index(each.index)))
+        # An empty response cannot be changed.
+        answers = [
+            ValuedAnswer(request, index, value)
+            for index, value in values.items()
+            if not responses[index].is_empty
+        ]
+        return sorted(answers, key=lambda answer: (answer.value, request.slots.index(answer.index)))
 
     def compare(self, trial: Trial, before: Verdict, after: Verdict) -> Outcome:
         """Compare the verdicts on the two sides."""
         judged, target = self.judged, trial.target
         case = judged.cases.index[trial.clean.case.id]
         should = trial.perturbation.should
-        own = [own_values(verdict, judged.rubric) for verdict in (before, after)]
-        fine = (
-            [expected_values(verdict) for verdict in (before, after)]
-            if judged.has_expected
-            else own
-        )
-        unread = not fine[0] if target is None else target not in fine[0]
-        if unread or not fine[1] or set(after.unread) - set(before.unread):
+        own = _sides(own_values(before, judged.rubric), own_values(after, judged.rubric))
+        best = own
+        if judged.has_expected:
+            best = _sides(expected_values(before), expected_values(after))
+        if best is None or own is None or set(after.unread) - set(before.unread):
             return Outcome(trial, case, lost=1)
-        # A judge that looks at each response by itself was shown the changed ones only.
-        own, fine = ([values[0], values[0] | values[1]] for values in (own, fine))
-        compared = sorted(fine[0]) if target is None else [target]
+        if target is not None and target not in best.before:
+            return Outcome(trial, case, lost=1)
         if should == "stay":
-            sides = [((0, index), (1, index)) for index in compared]
-            if target is not None and trial.other is not None:
-                sides = [((1, target), (1, trial.other))]
-            own_gap, gap = (
-                max(abs(each[a][i] - each[b][j]) for (a, i), (b, j) in sides)
-                for each in (own, fine)
-            )
-            whole = before.scores is not None or bool(before.choices)
-            shift = float(in_steps(gap, judged.step))
-            same = own_gap <= SAME if whole else shift <= ALIKE
+            shift = float(in_steps(_distance(trial, best), judged.step))
+            is_whole = before.scores is not None or bool(before.choices)
+            same = _distance(trial, own) <= SAME if is_whole else shift <= ALIKE
             return Outcome(trial, case, [shift], int(not same), 1)
-        gaps = [fine[1][index] - fine[0][index] for index in compared]
+        compared = sorted(best.before) if target is None else [target]
+        gaps = [best.after[index] - best.before[index] for index in compared]
         shifts = in_steps(gaps, judged.step).tolist()
         if should == "keep the order":
             pairs = [
-                pair for pair in combinations(sorted(own[0]), 2) if target is None or target in pair
+                pair for pair in combinations(sorted(own.before), 2) if target in (None, *pair)
             ]
-            relations = [
+            before_after = [
                 judged.relation_of([values[one] - values[other] for one, other in pairs])
                 for values in own
             ]
-            turned = int((relations[0] * relations[1] < 0).sum())
+            turned = int((before_after[0] * before_after[1] < 0).sum())
             return Outcome(trial, case, shifts, turned, len(pairs))
         way = -1 if should == "fall" else 1
-        return Outcome(
-            trial, case, shifts, sum(way * each >= LEAST for each in shifts), len(shifts)
-        )
+        moved = [shift for shift in shifts if way * shift >= LEAST]
+        return Outcome(trial, case, shifts, len(moved), len(shifts))
 
     def measure(self, perturbation: Perturbation) -> Measure | None:
         """Return what is measured on the unchanged cases; None if a perturbation needs trials."""
         if perturbation.should == READ:
-            return Measure(
-                ratio(self.judged.verdicts_valid, self.judged.given, reason="no verdict")
-            )
+            return Measure(ratio(self.judged.verdicts_valid, self.judged.given, "no verdict"))
         return _order(self.judged) if perturbation.changes == "order" else None
+
+
+class Sides(NamedTuple):
+    """The values of the responses on both sides of a trial."""
+
+    before: Values
+    after: Values
+
+
+def _sides(before: Values, after: Values) -> Sides | None:
+    """Return the values of both sides; None where one has none."""
+    # A judge that looks at each response by itself was shown the changed ones only.
+    return Sides(before, before | after) if before and after else None
+
+
+def _distance(trial: Trial, sides: Sides) -> float:
+    """Return how far the values are apart, at most, that should be the same."""
+    if trial.target is None:
+        return max(abs(value - sides.after[index]) for index, value in sides.before.items())
+    target = sides.after[trial.target]
+    other = sides.before[trial.target] if trial.other is None else sides.after[trial.other]
+    return abs(target - other)
+
+
+AS_FILED = (
+    "every response was shown in the order of the file: places and models cannot be separated"
+)
+ONE_VERDICT = (
+    "there is one valid verdict: the effects of places and of responses cannot be separated"
+)
 
 
 def _order(judge: VerdictTable) -> Measure:
     """Return of two orders of a pair how many turn it round, and by how many steps the best place is above the worst one."""
-    cases, panel = len(judge.cases), judge.panel
-    as_filed = judge.valid and all(
-        verdict.order == tuple(sorted(verdict.order)) for verdict in judge.valid
-    )
-    if as_filed or len(judge.valid) == 1:
-        why = (
-            "there is one valid verdict: the effects of places and of responses cannot be separated"
-        )
-        if as_filed:
-            why = "every response was shown in the order of the file: places and models cannot be separated"
-        return Measure(undefined(cases, 0, why), undefined(cases, 0, why))
-    first, second = panel.pairs
+    nothing = partial(undefined, len(judge.cases), 0)
+    orders = [verdict.order for verdict in judge.valid]
+    if orders and all(order == tuple(sorted(order)) for order in orders):
+        return Measure(nothing(AS_FILED), nothing(AS_FILED))
+    if len(orders) == 1:
+        return Measure(nothing(ONE_VERDICT), nothing(ONE_VERDICT))
+    first, second = judge.panel.pairs
     relations = judge.relation_of(judge.own[first] - judge.own[second])
-    pairs = judge.cases.panel
-    count_of = [
-        np.bincount(judge.pairs, relations == kind, minlength=len(pairs.pairs[0]))
-        for kind in (1, -1, 0)
-    ]
-    above, below, level = count_of
+    panel = judge.cases.panel
+    size = len(panel.pairs[0])
+    above, below, level = (np.bincount(judge.pairs, relations == kind, size) for kind in (1, -1, 0))
     count = above + below + level
     flips = above * below / np.maximum(count * (count - 1) / 2, 1)
-    share = ratio(
-        pairs.per_case(flips),
-        pairs.per_case(count > 1),
-        reason="every pair was shown in one order only",
-    )
+    reason = "every pair was shown in one order only"
+    share = ratio(panel.per_case(flips), panel.per_case(count > 1), reason)
     effects = _slot_effects(judge)
     if not len(effects):
-        return Measure(share, undefined(cases, 0, "no case has two responses"))
+        return Measure(share, nothing("no case has two responses"))
 
     def span(sums: np.ndarray) -> np.ndarray:
         means = divide(sums[:, ::2], sums[:, 1::2])
         return means.max(axis=1) - means.min(axis=1)
 
-    turned = np.flatnonzero(above * below).tolist()
+    turned = np.stack(panel.pairs, axis=1)[above * below > 0]
     shown = [
-        (int(side[pair]), "ahead in one order, not in another")
-        for pair in turned
-        for side in pairs.pairs
+        (response, "ahead in one order, not in another") for response in turned.ravel().tolist()
     ]
-    return Measure(
-        share, Statistic(np.concatenate(effects).T, span, round(effects[:, 1].sum())), shown
-    )
+    shift = Statistic(np.concatenate(effects).T, span, round(effects[:, 1].sum()))
+    return Measure(share, shift, shown)
 
 
 def _slot_effects(judge: VerdictTable) -> np.ndarray:
@@ -179,15 +185,16 @@ def _slot_effects(judge: VerdictTable) -> np.ndarray:
     Verdicts on one response, and those that lack a value, are left out.
     """
     panel, values = judge.panel, judge.best
-    count = panel.per_group(np.ones(len(values)))
-    mean = panel.per_group(values) / np.maximum(count, 1)
+    mean = panel.per_group(values) / np.maximum(panel.sizes, 1)
     apart = in_steps(values - mean[panel.group], judge.step)
-    apart[count[panel.group] < 2] = np.nan
-    slots = range(judge.slot[~np.isnan(apart)].max(initial=-1) + 1)
-    here = [np.where(judge.slot == slot, apart, np.nan) for slot in slots]
-    return np.array([sums_at(each, panel.case, panel.cases) for each in here]).reshape(
-        -1, 2, panel.cases
-    )
+    apart[panel.sizes[panel.group] < 2] = np.nan
+    slots = judge.slot[~np.isnan(apart)].max(initial=-1) + 1
+    effects = np.zeros((slots, 2, panel.cases))
+    for slot in range(slots):
+        effects[slot] = sums_at(
+            np.where(judge.slot == slot, apart, np.nan), panel.case, panel.cases
+        )
+    return effects
 
 
 class CriteriaReader:
@@ -210,65 +217,65 @@ class CriteriaReader:
         for request, verdict in zip(requests, verdicts):
             if verdict.valid and verdict.checklist and not verdict.empty:
                 score = verdict.checklist["score"]
-                answers.append(
-                    ValuedAnswer(request, request.slots[0], np.inf if score is None else score)
-                )
-        return sorted(answers, key=lambda each: each.value)
+                value = np.inf if score is None else score
+                answers.append(ValuedAnswer(request, request.slots[0], value))
+        return sorted(answers, key=lambda answer: answer.value)
 
     def compare(self, trial: Trial, before: Verdict, after: Verdict) -> Outcome:
         """Compare the criteria of both sides; those that are unread on a side are counted apart."""
-        criteria = trial.clean.case.criteria
-        should = trial.perturbation.should
-        points = np.array([each.points for each in criteria], float)
-        unread = [None] * len(criteria)
-        met = np.array(
-            [(each.checklist or {"met": unread})["met"] for each in (before, after)], float
-        )
+        case, should = trial.clean.case, trial.perturbation.should
+        points = np.array([criterion.points for criterion in case.criteria], float)
+        met = np.array([_met(before, case), _met(after, case)], float)
         known, read = ~np.isnan(met[0]), ~np.isnan(met).any(axis=0)
         gained = np.where(read, (met[1] - met[0]) * np.sign(points), 0.0)
-        good = met[0] == (points > 0)  # what could be lost; the other criteria could be gained
-        rises = (
-            [float(gained @ np.abs(points) / points.clip(0).sum())]
-            if read.any() and (points > 0).any()
-            else []
-        )
-        hits, counted = gained != 0, read
-        if should in ("not rise", "fall"):
-            hits, counted = (
-                (gained > 0, read & ~good) if should == "not rise" else (gained < 0, read & good)
-            )
-        shifts = rises if should in ("not rise", "fall") else [abs(each) for each in rises]
-        sums = (int(each.sum()) for each in (hits, counted, known & ~read, known))
-        return Outcome(trial, self.cases.index[trial.clean.case.id], shifts, *sums)
+        is_good = met[0] == (points > 0)  # what could be lost; the other criteria could be gained
+        possible = points.clip(0).sum()
+        shifts = [float(gained @ np.abs(points) / possible)] if read.any() and possible else []
+        if should == "not rise":
+            hits, counted = gained > 0, read & ~is_good
+        elif should == "fall":
+            hits, counted = gained < 0, read & is_good
+        else:
+            hits, counted = gained != 0, read
+            shifts = [abs(shift) for shift in shifts]
+        counts = (int(which.sum()) for which in (hits, counted, known & ~read, known))
+        return Outcome(trial, self.cases.index[case.id], shifts, *counts)
 
     def measure(self, perturbation: Perturbation) -> Measure | None:
         """Return what is measured on the unchanged cases; None if a perturbation needs trials."""
-        sums = np.zeros((3, len(self.cases)))  # criteria, read ones, met ones
+        criteria, read, met = np.zeros((3, len(self.cases)))
         for verdict in self.verdicts:
             number = self.cases.index[verdict.case_id]
-            met = (verdict.checklist or {"met": [None] * len(self.cases.records[number].criteria)})[
-                "met"
-            ]
-            sums[:, number] += len(met), len(met) - met.count(None), met.count(True)
+            readings = _met(verdict, self.cases.records[number])
+            criteria[number] += len(readings)
+            read[number] += len(readings) - readings.count(None)
+            met[number] += readings.count(True)
         if perturbation.should == READ:
-            return Measure(ratio(sums[1], sums[0], reason="no criterion"))
-        met = Measure(ratio(sums[2], sums[1], reason="no criterion is read"))
-        return met if perturbation.should == "differ" else None
+            return Measure(ratio(read, criteria, "no criterion"))
+        if perturbation.should == "differ":
+            return Measure(ratio(met, read, "no criterion is read"))
+        return None
+
+
+def _met(verdict: Verdict, case: Case) -> list[bool | None]:
+    """Return whether each criterion of a case is met, None where this is unread."""
+    return verdict.checklist["met"] if verdict.checklist else [None] * len(case.criteria)
 
 
 def texts_of(outcome: Outcome) -> JsonObject:
     """Return a trial for a reader: case, model, change, and the texts that differ, with the answer if those are questions."""
     trial = outcome.trial
-    sides, clean = (trial.before.case, trial.after.case), trial.clean.case
+    before, after, clean = trial.before.case, trial.after.case, trial.clean.case
     if trial.target is None:
         index = trial.clean.slots[0]
-        texts = [*(question_text(case.question) for case in sides), clean.responses[index].text]
+        answer = clean.responses[index].text
+        texts = [question_text(before.question), question_text(after.question), answer]
     else:
         index = trial.target if trial.other is None else trial.other
-        texts = [case.responses[index].text for case in sides]
-    found = {
+        texts = [before.responses[index].text, after.responses[index].text]
+    return {
         "case_id": clean.id,
         "model": clean.models[index],
         "change": f"{trial.kind}: {trial.edit}",
+        "texts": list(dict.fromkeys(texts)),
     }
-    return found | {"texts": list(dict.fromkeys(texts))}

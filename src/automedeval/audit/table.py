@@ -1,7 +1,7 @@
 """Make the one table of an audit: of every perturbation its share, its shift, their limits, and the texts that failed."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -11,7 +11,6 @@ from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.records import JsonObject
 from automedeval.stats.bootstrap import (
     RESAMPLES,
-    Statistic,
     adjust,
     estimate,
     mean,
@@ -26,6 +25,7 @@ CHANCE = 0.05
 TEXTS = 5  # texts that are shown of a perturbation that failed
 NOTHING = "no such change with valid verdicts"
 SECTIONS = ("kinds", "controls")  # groups of the trials of a perturbation
+COPIED = ("name", "what", "why", "changes", "should", "limit")  # of a perturbation into its row
 
 
 def table(
@@ -47,29 +47,28 @@ def table(
         that are adjusted for their number (Holm), 0 if none is; "kind", "tried" (the number of tests) and "within", so many
         steps of 0 in which all their intervals lie (None: not each has one).
     """
-    made = {
-        each.name: [one for one in outcomes if one.trial.perturbation is each]
-        for each in perturbations
-    }
-    measured = {each.name: reader.measure(each) for each in perturbations}
-    tree = {
-        each.name: _figures(each, made[each.name], measured[each.name], len(cases))
-        for each in perturbations
-    }
+    made: dict[str, list[Outcome]] = defaultdict(list)
+    for outcome in outcomes:
+        made[outcome.trial.perturbation.name].append(outcome)
+    measured = {row.name: reader.measure(row) for row in perturbations}
+    tree = {}
+    for perturbation in perturbations:
+        name = perturbation.name
+        tree[name] = _figures(made[name], measured[name], len(cases))
     estimates = estimate(tree, len(cases), resamples, seed)
     rows = []
-    for each in perturbations:
-        figures = estimates[each.name]
-        if each.shift is not None and figures["kinds"]:
+    for perturbation in perturbations:
+        name, figures = perturbation.name, estimates[perturbation.name]
+        if perturbation.shift is not None and figures["kinds"]:
             adjust(list(figures["kinds"].values()), "shift", t_test)
             figures["shift"] = _beyond_chance(figures["kinds"])
-        row = {
-            key: getattr(each, key) for key in ("name", "what", "why", "changes", "should", "limit")
-        }
-        row |= plain(figures)
-        row["outcome"] = decide(each, row)
+        row = {key: getattr(perturbation, key) for key in COPIED} | plain(figures)
+        row["outcome"] = decide(perturbation, row)
         if row["outcome"] == FAILED:
-            row["texts"] = list(_failing(each, row, made[each.name], measured[each.name], cases))
+            at_fault = _failing(perturbation, row, made[name])
+            row["texts"] = [texts_of(outcome) for outcome in at_fault[:TEXTS]]
+            if measure := measured[name]:
+                row["texts"] = _texts_shown(measure, cases)
         rows.append(row)
     return rows
 
@@ -82,96 +81,101 @@ def passes(rows: Iterable[JsonObject]) -> bool | None:
 
 def decide(perturbation: Perturbation, row: JsonObject) -> str | None:
     """Return whether a row keeps to the limits of its perturbation; None if there are none."""
-    share, shift, found = row["share"]["value"], row["shift"]["value"], []
-    if share is not None:
-        found += [share >= perturbation.least] if perturbation.least is not None else []
-        found += [share <= perturbation.most] if perturbation.most is not None else []
-    if shift is not None and perturbation.shift is not None:
-        found.append(abs(shift) <= perturbation.shift)
+    share, shift = row["share"]["value"], row["shift"]["value"]
+    least, most, limit = perturbation.least, perturbation.most, perturbation.shift
+    is_kept = []
+    if share is not None and least is not None:
+        is_kept.append(share >= least)
+    if share is not None and most is not None:
+        is_kept.append(share <= most)
+    if shift is not None and limit is not None:
+        is_kept.append(abs(shift) <= limit)
     if not perturbation.limit:
         return None
-    return UNKNOWN if not found else PASSED if all(found) else FAILED
+    if not is_kept:
+        return UNKNOWN
+    return PASSED if all(is_kept) else FAILED
 
 
-def _figures(
-    perturbation: Perturbation, outcomes: Sequence[Outcome], measured: Measure | None, cases: int
-) -> JsonObject:
-    groups: dict[str, dict[str, list[Outcome]]] = {name: defaultdict(list) for name in SECTIONS}
-    for each in outcomes:
-        groups["controls" if each.trial.control else "kinds"][each.trial.kind].append(each)
-    figures = _sums([each for each in outcomes if not each.trial.control], cases)
+def _figures(outcomes: Sequence[Outcome], measured: Measure | None, cases: int) -> JsonObject:
+    """Return the figures of a perturbation, of all trials that are no controls and by section and kind."""
+    changes = [outcome for outcome in outcomes if not outcome.trial.control]
+    controls = [outcome for outcome in outcomes if outcome.trial.control]
+    figures = _sums(changes, cases)
     if measured is not None:  # and there are no trials
-        figures |= {"share": measured.share} | ({"shift": measured.shift} if measured.shift else {})
-    return figures | {
-        section: {name: _sums(those, cases) for name, those in sorted(by_name.items())}
-        for section, by_name in groups.items()
+        figures["share"] = measured.share
+        figures["shift"] = measured.shift or figures["shift"]
+    by_kind = {"kinds": _by_kind(changes, cases), "controls": _by_kind(controls, cases)}
+    return figures | by_kind
+
+
+def _by_kind(outcomes: Sequence[Outcome], cases: int) -> JsonObject:
+    kinds: dict[str, list[Outcome]] = defaultdict(list)
+    for outcome in outcomes:
+        kinds[outcome.trial.kind].append(outcome)
+    return {kind: _sums(of_kind, cases) for kind, of_kind in sorted(kinds.items())}
+
+
+def _sums(outcomes: Sequence[Outcome], cases: int) -> JsonObject:
+    """Return the share of what counts, the mean shift, and the share of what is not read any more."""
+    sums = np.zeros((6, cases))
+    for outcome in outcomes:
+        counts = (outcome.hits, outcome.counted, outcome.lost, outcome.asked)
+        sums[:, outcome.case] += *counts, sum(outcome.shifts), len(outcome.shifts)
+    hits, counted, lost, asked, moved, shifts = sums
+    return {
+        "share": ratio(hits, counted, NOTHING),
+        "shift": mean(moved, shifts, round(shifts.sum()), NOTHING),
+        "invalid": ratio(lost, asked, NOTHING),
     }
 
 
-def _sums(outcomes: Sequence[Outcome], cases: int) -> dict[str, Statistic]:
-    where = np.array([each.case for each in outcomes], int)
-
-    def summed(values: Iterable[float]) -> np.ndarray:
-        return np.bincount(where, np.array(list(values), float), minlength=cases)
-
-    def share(part: str, whole: str) -> Statistic:
-        hits, counted = (summed(getattr(each, name) for each in outcomes) for name in (part, whole))
-        return ratio(hits, counted, reason=NOTHING)
-
-    moved, shifts = (summed(of(each.shifts) for each in outcomes) for of in (sum, len))
-    shift = mean(moved, shifts, round(shifts.sum()), NOTHING)
-    return {"share": share("hits", "counted"), "shift": shift, "invalid": share("lost", "asked")}
-
-
-def _beyond_chance(kinds: Mapping[str, JsonObject]) -> JsonObject:
+def _beyond_chance(kinds: dict[str, JsonObject]) -> JsonObject:
     """Return the largest shift that is more than chance, of kinds with adjusted p-values; see `table`."""
-    tested = {kind: each["shift"] for kind, each in kinds.items() if each["p"] is not None}
-    ends = [
-        abs(end) for each in tested.values() for end in (each.low, each.high) if end is not None
-    ]
-    largest: JsonObject = {
-        "value": 0.0 if tested else None,
-        "low": None,
-        "high": None,
-        "kind": None,
+    tested = {kind: figures["shift"] for kind, figures in kinds.items() if figures["p"] is not None}
+    largest: JsonObject = dict.fromkeys(("value", "low", "high", "kind", "within"))
+    largest |= {"n": sum(shift.n for shift in tested.values()), "tried": len(tested)}
+    if not tested:
+        return largest | {"reason": "no shift has an interval"}
+    ends = [end for shift in tested.values() for end in (shift.low, shift.high)]
+    largest |= {"value": 0.0, "within": None if None in ends else max(map(abs, ends))}
+    sure = [kind for kind in tested if kinds[kind]["p_adjusted"] < CHANCE]
+    if not sure:
+        return largest
+    kind = max(sure, key=lambda kind: abs(tested[kind].value))
+    worst = tested[kind]
+    low, high = worst.low, worst.high
+    if worst.value <= 0 and low is not None:
+        low, high = -high, -low
+    return largest | {
+        "value": abs(worst.value),
+        "low": low,
+        "high": high,
+        "n": worst.n,
+        "kind": kind,
     }
-    largest |= {"n": sum(each.n for each in tested.values()), "tried": len(tested)}
-    largest |= {"within": max(ends) if len(ends) == 2 * len(tested) > 0 else None}
-    if sure := [kind for kind in tested if kinds[kind]["p_adjusted"] < CHANCE]:
-        kind = max(sure, key=lambda each: abs(tested[each].value))
-        worst = tested[kind]
-        low, high = (
-            (worst.low, worst.high)
-            if worst.value > 0 or worst.low is None
-            else (-worst.high, -worst.low)
-        )
-        largest |= {"value": abs(worst.value), "low": low, "high": high, "n": worst.n, "kind": kind}
-    return largest if tested else largest | {"reason": "no shift has an interval"}
 
 
 def _failing(
-    perturbation: Perturbation,
-    row: JsonObject,
-    made: Sequence[Outcome],
-    measured: Measure | None,
-    cases: Cases,
-) -> Iterator[JsonObject]:
-    """Yield the first `TEXTS` texts that a row counts against the judge; of a shift alone those that moved most."""
-    if measured is not None:
-        for response, how in measured.shown[: TEXTS + 1]:
-            case, answer = cases.at(response)
-            yield {"case_id": case.id, "model": answer.model, "change": how, "texts": [answer.text]}
-        return
-    tried = [each for each in made if not each.trial.control and each.counted]
-    share, least = row["share"]["value"], perturbation.least
-    few = share is not None and least is not None and share < least
-    many = share is not None and perturbation.most is not None and share > perturbation.most
-    wrong = [each for each in tried if (few and each.hits < each.counted) or (many and each.hits)]
-    if not (few or many):
-        moved = [
-            each
-            for each in tried
-            if each.shifts and row["shift"].get("kind") in (None, each.trial.kind)
-        ]
-        wrong = sorted(moved, key=lambda each: -max(map(abs, each.shifts)))
-    yield from map(texts_of, wrong[:TEXTS])
+    perturbation: Perturbation, row: JsonObject, outcomes: Sequence[Outcome]
+) -> list[Outcome]:
+    """Return the outcomes that a row counts against the judge; of a shift alone those that moved most come first."""
+    tried = [outcome for outcome in outcomes if not outcome.trial.control and outcome.counted]
+    share, least, most = row["share"]["value"], perturbation.least, perturbation.most
+    if share is not None and least is not None and share < least:
+        return [outcome for outcome in tried if outcome.hits < outcome.counted]
+    if share is not None and most is not None and share > most:
+        return [outcome for outcome in tried if outcome.hits]
+    kind = row["shift"].get("kind")
+    moved = [outcome for outcome in tried if outcome.shifts and kind in (None, outcome.trial.kind)]
+    return sorted(moved, key=lambda outcome: -max(map(abs, outcome.shifts)))
+
+
+def _texts_shown(measured: Measure, cases: Cases) -> list[JsonObject]:
+    """Return the first texts that show what was measured on the unchanged cases."""
+    texts = []
+    for response, change in measured.shown[: TEXTS + 1]:
+        case, answer = cases.at(response)
+        about = {"case_id": case.id, "model": answer.model, "change": change}
+        texts.append(about | {"texts": [answer.text]})
+    return texts
