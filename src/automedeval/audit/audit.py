@@ -3,13 +3,14 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from automedeval.audit.outcomes import CriteriaReader, ScoreReader
 from automedeval.audit.perturbations import CRITERIA, SCORES, read_perturbations
 from automedeval.audit.table import passes, table
-from automedeval.audit.trials import Planner, ValuedAnswer
+from automedeval.audit.trials import Planner, Trial, ValuedAnswer
 from automedeval.judges.base import BaseJudge
 from automedeval.judges.chat_judge import Judge
 from automedeval.judges.judge import judge_rubric, load_judge, references_note
@@ -97,32 +98,30 @@ def audit_judge(
     output.mkdir(parents=True, exist_ok=True)
 
     planned = [judge.plan(case) for case in cases.records]
-    requests = [request for of_case in planned for request in of_case]
+    requests = list(chain.from_iterable(planned))
     if not requests:
         raise RecordError(
             f"{cases.source}: nothing to judge by {judge.rubric_name}: no case has two responses"
         )
     arguments = (args, encoder, chat)
     verdicts = judge_all(judge, requests, output / CLEAN, processes, *arguments)
-    clean, shown = list(verdicts.values()), None if judge.apart else rubric
-    reader = (
-        CriteriaReader(cases, clean)
-        if checklist
-        else ScoreReader(VerdictTable(cases, clean, shown))
-    )
+    clean = list(verdicts.values())
+    reader: ScoreReader | CriteriaReader = CriteriaReader(cases, clean)
+    if not checklist:
+        reader = ScoreReader(VerdictTable(cases, clean, None if judge.apart else rubric))
 
-    answers = [
-        reader.answers(those, [verdicts[each.key] for each in those]) if those else []
-        for those in planned
-    ]
+    answers = []
+    for of_case in planned:
+        of_verdicts = [verdicts[request.key] for request in of_case]
+        answers.append(reader.answers(of_case, of_verdicts) if of_case else [])
     planner = Planner(rubric, judge.apart, args.edits, args.seed)
-    trials = [trial for each in perturbations for trial in planner.plan(each, answers)]
-    sides = {
-        side.key: side
-        for trial in trials
-        for side in (trial.before, trial.after)
-        if side.key not in verdicts
-    }
+    trials: list[Trial] = []
+    for perturbation in perturbations:
+        trials += planner.plan(perturbation, answers)
+    sides: dict[tuple, Request] = {}
+    for trial in trials:
+        sides |= {trial.before.key: trial.before, trial.after.key: trial.after}
+    sides = {key: side for key, side in sides.items() if key not in verdicts}
     if processes.rank == 0:
         changed = {side.case.id: side.case.to_dict() for side in sides.values()}
         write_lines(output / f"{CHANGED}.jsonl", changed.values())
@@ -133,7 +132,8 @@ def audit_judge(
         return None
 
     outcomes = [
-        reader.compare(each, verdicts[each.before.key], verdicts[each.after.key]) for each in trials
+        reader.compare(trial, verdicts[trial.before.key], verdicts[trial.after.key])
+        for trial in trials
     ]
     rows = table(perturbations, outcomes, reader, cases, args.seed)
     return {
@@ -158,15 +158,13 @@ def _left_out(
     cases: Cases, answers: Sequence[Sequence[ValuedAnswer]], planner: Planner
 ) -> list[str]:
     notes = []
-    if invalid := sum(not each for each in answers):
-        notes.append(
-            f"{invalid} of {len(cases)} cases have no answer with a valid verdict, and no changed case"
-        )
+    if invalid := sum(not of_case for of_case in answers):
+        what = "have no answer with a valid verdict, and no changed case"
+        notes.append(f"{invalid} of {len(cases)} cases {what}")
     for subject, reasons in planner.left_out.items():
-        counts = "; ".join(
-            f"{count} ({reason})" for reason, count in Counter(reasons.values()).items()
-        )
-        notes.append(f"{subject}: {len(reasons)} of {len(cases)} cases left out: {counts}")
+        counts = Counter(reasons.values()).items()
+        why = "; ".join(f"{count} ({reason})" for reason, count in counts)
+        notes.append(f"{subject}: {len(reasons)} of {len(cases)} cases left out: {why}")
     return notes
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, fields
 from importlib import resources
 from typing import Any
 
+from automedeval.records import JsonObject
 from automedeval.records.language import is_english
 from automedeval.records.yaml_file import YamlFile
 from automedeval.rubrics import Rubric
@@ -18,12 +19,8 @@ from automedeval.rubrics.grammar import ParsedAnswer, format_verdict, same_on_ev
 from automedeval.rubrics.prompts import SENTENCE_END
 
 TEMPLATES = resources.files("automedeval.audit") / "templates"
-SCORES = (
-    "basics.yaml",
-    "planted_texts.yaml",
-    "dangers.yaml",
-    "people.yaml",
-)  # of a judge of scores or choices
+# Of a judge of scores or choices.
+SCORES = ("basics.yaml", "planted_texts.yaml", "dangers.yaml", "people.yaml")
 CRITERIA = ("criteria.yaml",)  # of a judge of criteria
 READ = "be read"
 EDITED = ("worst answer", "good answer", "one answer", "question")  # what needs edits
@@ -31,20 +28,32 @@ CHANGES = (*EDITED, "other answer", "order", "nothing")
 CLEAN = (READ, "differ")  # measured on the unchanged cases
 SHOULD = ("not rise", "fall", "stay", "keep the order", *CLEAN)
 # The keys of a file, as `YamlFile.take` has them: those of a perturbation, and how an edit changes a text → those of the edit.
+TEXT, NUMBER, LIST = (str, None), (float, None), (list, ())
 PERTURBATION: dict[str, tuple] = {
     "name": (str,),
     "changes": (str, ..., CHANGES),
     "should": (str, ..., SHOULD),
+    "what": TEXT,
+    "why": (str, ""),
+    "unless": TEXT,
+    "unless_before": TEXT,
+    "edits": LIST,
+    "controls": LIST,
+    "most": NUMBER,
+    "least": NUMBER,
+    "shift": NUMBER,
 }
-PERTURBATION |= {"why": (str, "")} | dict.fromkeys(("what", "unless", "unless_before"), (str, None))
-PERTURBATION |= dict.fromkeys(("edits", "controls"), (list, ())) | dict.fromkeys(
-    ("most", "least", "shift"), (float, None)
-)
-OF_PATTERN = {"pattern": (str,), "drop": (str, None, ("sentence",)), "multiply": (float, None)}
 WAYS: dict[str, dict[str, tuple]] = {
     "text": {"text": (str,)},
     "pairs": {"pairs": (list,)},
-    "pattern": OF_PATTERN | dict.fromkeys(("replace", "unless", "unless_before"), (str, None)),
+    "pattern": {
+        "pattern": (str,),
+        "drop": (str, None, ("sentence",)),
+        "multiply": NUMBER,
+        "replace": TEXT,
+        "unless": TEXT,
+        "unless_before": TEXT,
+    },
     "rules": {"rules": (list,), "fewest": (int, 1)},
 }
 NAMES = {"text", "list", "answer", "slot", "best", "worst", "count", "question", "criteria"}
@@ -87,37 +96,35 @@ class Edit:
     def _changed_fact(self, text: str) -> str | None:
         sentences = list(sentences_of(text))
         if self.drop:
-            kept = [sentence for sentence in sentences if not self._fact(sentence)]
-            changed = "".join(kept).strip()
-            return changed if len(kept) < len(sentences) and re.search(r"\w{3}", changed) else None
+            rest = [sentence for sentence in sentences if not self._fact(sentence)]
+            changed = "".join(rest).strip()
+            return changed if len(rest) < len(sentences) and re.search(r"\w{3}", changed) else None
         for place, sentence in enumerate(sentences):
             if fact := self._fact(sentence):
-                changed = (
-                    sentence[: fact.start()] + self._replacement(fact) + sentence[fact.end() :]
-                )
+                start, end = fact.span()
+                changed = sentence[:start] + self._replacement(fact) + sentence[end:]
                 if changed != sentence:
-                    return "".join([*sentences[:place], changed, *sentences[place + 1 :]])
+                    sentences[place] = changed
+                    return "".join(sentences)
         return None
 
     def _fact(self, sentence: str) -> re.Match | None:
         assert self.pattern is not None
-        if not (fact := self.pattern.search(sentence)) or (
-            self.unless and self.unless.search(sentence)
-        ):
+        fact = self.pattern.search(sentence)
+        if fact is None or (self.unless and self.unless.search(sentence)):
             return None
-        before = sentence[
-            : fact.start() + 1
-        ]  # a fact may begin with the comma that ends a condition
+        # A fact may begin with the comma that ends a condition.
+        before = sentence[: fact.start() + 1]
         return None if self.unless_before and self.unless_before.search(before) else fact
 
     def _replacement(self, fact: re.Match) -> str:
         if self.multiply is None:
-            return _kept_case(fact, fact.expand(self.replace or ""))
+            return _in_case_of(fact, fact.expand(self.replace or ""))
         scaled = _scaled(fact[1], self.multiply)
         if self.replace is not None:
             return self.replace.replace(r"\1", scaled)
-        start, end = (place - fact.start() for place in fact.span(1))
-        return fact[0][:start] + scaled + fact[0][end:]
+        start, end = fact.span(1)
+        return fact.string[fact.start() : start] + scaled + fact.string[end : fact.end()]
 
 
 @dataclass(frozen=True)
@@ -141,26 +148,27 @@ class Perturbation:
     @property
     def limit(self) -> str:
         """The limits in words; empty if there are none."""
-        said = {"at least": self.least, "at most": self.most, "shift at most": self.shift}
-        return ", ".join(f"{words} {value:g}" for words, value in said.items() if value is not None)
+        limits = {"at least": self.least, "at most": self.most, "shift at most": self.shift}
+        words = [f"{which} {value:g}" for which, value in limits.items() if value is not None]
+        return ", ".join(words)
 
 
 def read_perturbations(
     file: str | None = None, packaged: Sequence[str] = SCORES
 ) -> list[Perturbation]:
     """Read the perturbations of a YAML file, else the packaged ones; RecordError where a file is not as `basics.yaml` says."""
-    found: dict[str, Perturbation] = {}
+    perturbations: dict[str, Perturbation] = {}
     for name in [file] if file else packaged:
         yaml = YamlFile(name)
         content = yaml.read(None if file else TEMPLATES / name)
         if not isinstance(content, list) or not content:
             yaml.fail("the file", "must be a list of perturbations")
         for number, entry in enumerate(content, 1):
-            each = _perturbation(YamlFile(f"{yaml.place}: entry {number}"), entry)
-            if each.name in found:
-                yaml.fail("name", f"{each.name!r} occurs twice")
-            found[each.name] = each
-    return list(found.values())
+            perturbation = _perturbation(YamlFile(f"{yaml.place}: entry {number}"), entry)
+            if perturbation.name in perturbations:
+                yaml.fail("name", f"{perturbation.name!r} occurs twice")
+            perturbations[perturbation.name] = perturbation
+    return list(perturbations.values())
 
 
 def _perturbation(at: YamlFile, entry: Any) -> Perturbation:
@@ -171,53 +179,63 @@ def _perturbation(at: YamlFile, entry: Any) -> Perturbation:
     if least is not None and most is not None and least > most:
         at.fail("least", f"{least:g} is above most, {most:g}")
     common = {key: values.pop(key) for key in ("unless", "unless_before")}
-    for key, also in (("edits", common), ("controls", {})):
-        values[key] = [
-            _edit(YamlFile(f"{at.place}: {key} {n}"), each, also)
-            for n, each in enumerate(values[key], 1)
-        ]
+    values["edits"] = _edits(at, "edits", values["edits"], common)
+    values["controls"] = _edits(at, "controls", values["controls"], {})
     needed = values["changes"] in EDITED
     if bool(values["edits"]) != needed and values["changes"] != "other answer":
-        at.fail(
-            "edits",
-            f"are {'needed' if needed else 'not possible'} where changes: {values['changes']}",
-        )
-    return Perturbation(**values | {"what": values["what"] or values["name"]})
+        are = "needed" if needed else "not possible"
+        at.fail("edits", f"are {are} where changes: {values['changes']}")
+    values["what"] = values["what"] or values["name"]
+    return Perturbation(**values)
 
 
-def _edit(at: YamlFile, entry: Any, also: Mapping[str, str | None]) -> Edit:
-    at.only(entry, [each.name for each in fields(Edit)])
+def _edits(at: YamlFile, key: str, entries: list, also: JsonObject) -> list[Edit]:
+    """Read the edits under a key; `also` are patterns that hold for each of them too."""
+    return [
+        _edit(YamlFile(f"{at.place}: {key} {number}"), entry, also)
+        for number, entry in enumerate(entries, 1)
+    ]
+
+
+def _edit(at: YamlFile, entry: Any, also: JsonObject) -> Edit:
+    at.only(entry, [field.name for field in fields(Edit)])
     if isinstance(entry.get("pattern"), list):
         entry = entry | {"pattern": "".join(map(str, entry["pattern"]))}
     kind = at.take(entry, "kind", str)
-    ways = [each for each in WAYS if each in entry]
+    ways = [way for way in WAYS if way in entry]
     if len(ways) != 1:
         at.fail(kind, f"needs one of {', '.join(WAYS)}, has {', '.join(ways) or 'none'}")
-    values = at.values(
-        entry, {"kind": (str,), "name": (str, kind), "skip": (dict, {})} | WAYS[ways[0]]
-    )
-    for key in ("pattern", "unless", "unless_before") if ways == ["pattern"] else ():
-        said = [each for each in (also.get(key), values[key]) if each is not None]
-        values[key] = _pattern(at, key, "|".join(said)) if said else None
-    for each in (*values.get("pairs", ()), *values.get("rules", ())):
-        if not isinstance(each, list) or [type(text) for text in each] != [str, str]:
-            at.fail(ways[0], f"must be a list of two texts each, not {each!r}")
-    values["rules"] = [(_pattern(at, "rules", old), new) for old, new in values.get("rules", ())]
-    skip = values["skip"].items()
-    values["skip"] = {
-        str(reason): _pattern(at, f"skip: {reason}", pattern) for reason, pattern in skip
-    }
-    for text in [
-        values.get("text", ""),
-        *(text for pair in values.get("pairs", ()) for text in pair),
-    ]:
-        _check_template(at, ways[0], text)
-    if ways == ["pattern"]:
-        if (values["replace"] is None and values["multiply"] is None) == (values["drop"] is None):
-            at.fail(kind, "a pattern needs replace, multiply or both, or else drop: sentence")
-        if values["multiply"] is not None and not values["pattern"].groups:
-            at.fail("multiply", "the pattern needs a group around the number")
+    way = ways[0]
+    common = {"kind": (str,), "name": (str, kind), "skip": (dict, {})}
+    values = at.values(entry, common | WAYS[way])
+    for reason, pattern in values.pop("skip").items():
+        values.setdefault("skip", {})[str(reason)] = _pattern(at, f"skip: {reason}", pattern)
+    if way == "text":
+        _check_template(at, way, values[way])
+    elif way == "pattern":
+        _read_pattern(at, values, also)
+    else:
+        for two in values[way]:
+            if not isinstance(two, list) or [type(text) for text in two] != [str, str]:
+                at.fail(way, f"must be a list of two texts each, not {two!r}")
+    if way == "rules":
+        values[way] = [(_pattern(at, way, old), new) for old, new in values[way]]
+    for first, second in values.get("pairs", ()):
+        _check_template(at, way, first)
+        _check_template(at, way, second)
     return Edit(**values)
+
+
+def _read_pattern(at: YamlFile, values: JsonObject, also: JsonObject) -> None:
+    """Read the patterns of an edit in the place of their texts, and check what goes with them."""
+    for key in ("pattern", "unless", "unless_before"):
+        parts = [text for text in (also.get(key), values[key]) if text is not None]
+        values[key] = _pattern(at, key, "|".join(parts)) if parts else None
+    if (values["replace"] is None and values["multiply"] is None) == (values["drop"] is None):
+        needed = "a pattern needs replace, multiply or both, or else drop: sentence"
+        at.fail(values["kind"], needed)
+    if values["multiply"] is not None and not values["pattern"].groups:
+        at.fail("multiply", "the pattern needs a group around the number")
 
 
 def _pattern(at: YamlFile, key: str, text: Any) -> re.Pattern:
@@ -231,17 +249,20 @@ def _pattern(at: YamlFile, key: str, text: Any) -> re.Pattern:
 
 def _check_template(at: YamlFile, key: str, text: str) -> None:
     template = string.Template(text)
-    if not template.is_valid() or (unknown := set(template.get_identifiers()) - NAMES):
-        what = f"${min(unknown)}" if template.is_valid() else "a lone $"
-        at.fail(key, f"{what}: known are {', '.join(sorted(NAMES))}, and $$ for a dollar")
+    wrong = [f"${name}" for name in template.get_identifiers() if name not in NAMES]
+    if not template.is_valid():
+        wrong = ["a lone $"]
+    if wrong:
+        at.fail(key, f"{min(wrong)}: known are {', '.join(sorted(NAMES))}, and $$ for a dollar")
 
 
 def fill(template: str, text: str, names: Mapping[str, object] | None = None) -> str:
     """Return a template with a text and other names in their places; it is added to a text that it does not name."""
-    filled = string.Template(template)
+    planted = string.Template(template)
     listed = "\n".join(f"- {sentence.strip()}" for sentence in sentences_of(text))
-    new = filled.substitute({"text": text, "list": listed} | dict(names or {}))
-    return new if {"text", "list"} & set(filled.get_identifiers()) else f"{text}\n\n{new}"
+    new = planted.substitute(names or {}, text=text, list=listed)
+    names_text = {"text", "list"} & set(planted.get_identifiers())
+    return new if names_text else f"{text}\n\n{new}"
 
 
 def names_for(rubric: Rubric, slots: int, slot: int, question: str) -> dict[str, object]:
@@ -254,36 +275,41 @@ def names_for(rubric: Rubric, slots: int, slot: int, question: str) -> dict[str,
     worst: str | int
     best: str | int
     if rubric.mode == "checklist":
-        worst = rubric.choices["not_met"]
-        best = rubric.choices["met"]
+        worst, best = rubric.choices["not_met"], rubric.choices["met"]
         slots = len(rubric.criteria)
-        answer = ParsedAnswer(True, choices={each.name: "met" for each in rubric.criteria})
+        met = {criterion.name: "met" for criterion in rubric.criteria}
+        answer = ParsedAnswer(True, choices=met)
         name = rubric.slot_word
     elif rubric.scale:
         worst, best = low, high = rubric.scale
-        scores = tuple(high if number == slot else low for number in range(slots))
-        answer = same_on_every_criterion(scores, rubric)
-        name = f"{rubric.output.get('slot') or 'Response'} {slot + 1}"
+        scores = [low] * slots
+        scores[slot] = high
+        answer = same_on_every_criterion(tuple(scores), rubric)
+        name = f"{rubric.slot_word} {slot + 1}"
     else:
         worst, best, won, lost = 1, 10, "ab"[slot], "ba"[slot]
-        choices = {
-            each.name: won if each.polarity == "better" else lost for each in rubric.criteria
-        }
+        choices = {}
+        for criterion in rubric.criteria:
+            choices[criterion.name] = won if criterion.polarity == "better" else lost
         answer = ParsedAnswer(True, choices=choices)
         name = rubric.choices[won]
     return {
-        "answer": format_verdict(answer, rubric), "slot": name, "best": best, "worst": worst, "count": slots,
-        "question": question, "criteria": "\n".join(f"- {each.description}" for each in rubric.criteria),
-    }  # fmt: skip
+        "answer": format_verdict(answer, rubric),
+        "slot": name,
+        "best": best,
+        "worst": worst,
+        "count": slots,
+        "question": question,
+        "criteria": "\n".join(f"- {criterion.description}" for criterion in rubric.criteria),
+    }
 
 
 def sentences_of(text: str) -> Iterator[str]:
     """Yield the sentences of a text with the space after them; joined, they are the text."""
     start = 0
-    ends = {match.end() for match in SENTENCE_END.finditer(text)} | {
-        match.start() for match in re.finditer("\n", text)
-    }
-    for end in sorted(ends | {len(text)}):
+    ends = {match.end() for match in SENTENCE_END.finditer(text)}
+    lines = {match.start() for match in re.finditer("\n", text)}
+    for end in sorted(ends | lines | {len(text)}):
         while end < len(text) and text[end].isspace():
             end += 1
         if end > start:
@@ -293,16 +319,12 @@ def sentences_of(text: str) -> Iterator[str]:
 
 def _scaled(number: str, factor: float) -> str:
     value = float(number.replace(",", "")) * factor
-    return (
-        f"{value:,.0f}"
-        if "," in number and value >= 1000
-        else f"{value:g}"
-        if value < 1e6
-        else f"{value:.0f}"
-    )
+    if "," in number and value >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:g}" if value < 1e6 else f"{value:.0f}"
 
 
-def _kept_case(match: re.Match, new: str) -> str:
+def _in_case_of(match: re.Match, new: str) -> str:
     return new[:1].upper() + new[1:] if match[0][:1].isupper() and not match[0].isupper() else new
 
 
@@ -313,10 +335,10 @@ def reword(text: str, fewest: int, rules: Sequence[tuple[re.Pattern, str]]) -> s
     for pattern, word in rules:
         for match in pattern.finditer(text):
             if all(match.end() <= start or match.start() >= end for start, end, _ in taken):
-                taken.append((*match.span(), _kept_case(match, match.expand(word))))
-    taken = [(start, end, new) for start, end, new in taken if text[start:end] != new]
-    if len(taken) < fewest:
+                taken.append((*match.span(), _in_case_of(match, match.expand(word))))
+    changes = [(start, end, new) for start, end, new in taken if text[start:end] != new]
+    if len(changes) < fewest:
         return None
-    for start, end, new in sorted(taken, reverse=True):
+    for start, end, new in sorted(changes, reverse=True):
         text = text[:start] + new + text[end:]
     return text

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from automedeval.audit.table import FAILED, SECTIONS, UNKNOWN
+from automedeval.audit.table import FAILED, UNKNOWN
 from automedeval.meta_evaluation.page import PageTable, render_report
 from automedeval.records import JsonObject
 from automedeval.records.text import UNDEFINED, p_value, percent, span
@@ -19,37 +19,42 @@ def summary(result: JsonObject) -> list[str]:
     if result["passes"] is None:
         sentences = [f"{name} neither passes nor fails: nothing with a limit was measured."]
     else:
-        left = (
-            f", {len(unknown)} {'was' if len(unknown) == 1 else 'were'} not measured"
-            if unknown
-            else ""
-        )
-        met = f"{measured - len(failed)} of {measured} limits are kept{left}"
-        sentences = [f"{name} {'passes' if result['passes'] else 'does not pass'}: {met}."]
-    for row in failed:
-        moved = f", shift {span(row['shift'])}{' (' + row['shift']['kind'] + ')' if row['shift'].get('kind') else ''}"
-        figures = f"{span(row['share'], 3)}{moved if 'shift' in row['limit'] else ''}"
-        why = f" ({row['why']})" if row["why"] else ""
-        sentences.append(
-            f"{row['what'][:1].upper()}{row['what'][1:]}: {figures}, should be {row['limit']}{why}."
-        )
+        limits = f"{measured - len(failed)} of {measured} limits are kept"
+        if unknown:
+            limits += f", {len(unknown)} {'was' if len(unknown) == 1 else 'were'} not measured"
+        sentences = [f"{name} {'passes' if result['passes'] else 'does not pass'}: {limits}."]
+    sentences += map(_failure, failed)
     if unknown:
         sentences.append(f"Not measured: {'; '.join(unknown)}.")
     return sentences
+
+
+def _failure(row: JsonObject) -> str:
+    """Say what a row measured, what it should be, and why."""
+    figures = span(row["share"], 3)
+    if "shift" in row["limit"]:
+        figures += f", shift {span(row['shift'])}"
+        if kind := row["shift"].get("kind"):
+            figures += f" ({kind})"
+    why = f" ({row['why']})" if row["why"] else ""
+    return f"{row['what'][:1].upper()}{row['what'][1:]}: {figures}, should be {row['limit']}{why}."
 
 
 def lines(result: JsonObject, groups: bool = False) -> Iterator[tuple[object, ...]]:
     """Yield the lines of the table: of each perturbation and, with `groups`, of each of its groups, whose name is indented."""
     for row in result["perturbations"]:
         yield (row["what"], row["outcome"] or UNDEFINED, *_cells(row, row["limit"] or UNDEFINED))
-        for section in SECTIONS if groups else ():
-            kinds = row[section].items()
-            for name, each in (
-                kinds if section != "kinds" or len(kinds) > 1 else ()
-            ):  # the only kind is the line above
-                p = f"p {p_value(each['p_adjusted'])}" if "p_adjusted" in each else UNDEFINED
-                harmless = "harmless, " if section == "controls" else ""
-                yield (f"· {harmless}{name}", "", *_cells(each, p))
+        if groups and len(row["kinds"]) > 1:  # the only kind is the line above
+            yield from _lines_of(row["kinds"], "· ")
+        if groups:
+            yield from _lines_of(row["controls"], "· harmless, ")
+
+
+def _lines_of(kinds: JsonObject, before: str) -> Iterator[tuple[object, ...]]:
+    """Yield the lines of a perturbation's groups, each name with something before it."""
+    for name, figures in kinds.items():
+        p = f"p {p_value(figures['p_adjusted'])}" if "p_adjusted" in figures else UNDEFINED
+        yield (f"{before}{name}", "", *_cells(figures, p))
 
 
 def _cells(row: JsonObject, limit: str) -> tuple[str, str, str, int]:

@@ -24,7 +24,6 @@ PASSED, FAILED, UNKNOWN = "passed", "failed", "not measured"
 CHANCE = 0.05
 TEXTS = 5  # texts that are shown of a perturbation that failed
 NOTHING = "no such change with valid verdicts"
-SECTIONS = ("kinds", "controls")  # groups of the trials of a perturbation
 COPIED = ("name", "what", "why", "changes", "should", "limit")  # of a perturbation into its row
 
 

@@ -7,9 +7,9 @@ unchanged one, with the same responses in the same places.
 import hashlib
 import random
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import chain, islice
 
 from automedeval.audit.perturbations import CLEAN, Edit, Perturbation, fill, names_for
 from automedeval.judges.requests import Request
@@ -43,9 +43,8 @@ class Trial:
     before: Request  # one side: `clean`, unless both sides are changed
     after: Request
     target: int | None = None  # the index of the changed response; None: all responses are compared
-    other: int | None = (
-        None  # the index of the response that is a copy of the target, and is compared with it
-    )
+    # The index of the response that is a copy of the target, and is compared with it.
+    other: int | None = None
     control: bool = False  # whether the change is harmless, and only shown beside the others
 
 
@@ -55,9 +54,8 @@ class Planner:
 
     rubric: Rubric  # the one at which planted texts aim
     apart: bool = False  # whether the judge looks at each response by itself: only changed ones need to be shown
-    most: int | None = (
-        None  # edits of the worst or a good answer of a case, drawn by `seed`, dealt in turn; None: all
-    )
+    # Edits of the worst or a good answer of a case, drawn by `seed`, dealt in turn; None: all.
+    most: int | None = None
     seed: int = 0
     # Subject of an edit → case → why it is left out; filled while trials are planned.
     left_out: dict[str, dict[str, str]] = field(default_factory=lambda: defaultdict(dict))
@@ -70,16 +68,13 @@ class Planner:
         Args:
             cases: the answers of each case, the worst first; a case without any has no trials.
         """
-        planned = (
-            _CasePlan(self, perturbation, number, answers)
-            for number, answers in enumerate(cases)
-            if answers
-        )
-        return (
-            []
-            if perturbation.should in CLEAN
-            else [trial for case in planned for trial in case.all()]
-        )
+        trials: list[Trial] = []
+        if perturbation.should in CLEAN:
+            return trials
+        for number, answers in enumerate(cases):
+            if answers:
+                trials += _CasePlan(self, perturbation, number, answers).all()
+        return trials
 
 
 @dataclass(frozen=True)
@@ -93,24 +88,24 @@ class _CasePlan:
 
     def all(self) -> Iterator[Trial]:
         """Yield the trials, and then the controls: as many of the kind of an edit as there are in an answer, and one other."""
-        yield from (made := list(self._trials()))
+        made = list(self._trials())
+        yield from made
         controls = self.perturbation.controls
         kinds = {edit.kind for edit in self.perturbation.edits}
-        for edit in self._dealt([each for each in controls if each.kind not in kinds], 1):
+        for edit in self._dealt([control for control in controls if control.kind not in kinds], 1):
             yield from self._edited(edit, self.answers[0], control=True)
         by_index = {answer.index: answer for answer in self.answers}
         for (target, kind), count in Counter((trial.target, trial.kind) for trial in made).items():
             answer = self.answers[0] if target is None else by_index[target]
-            alike = (each for each in controls if each.kind == kind)
-            yield from islice(
-                (trial for edit in alike for trial in self._edited(edit, answer, control=True)),
-                count,
+            alike = (
+                self._edited(edit, answer, control=True) for edit in controls if edit.kind == kind
             )
+            yield from islice(chain.from_iterable(alike), count)
 
-    def _dealt(self, edits: Sequence[Edit], each: int) -> list[Edit]:
+    def _dealt(self, edits: Sequence[Edit], count: int) -> list[Edit]:
         """Return so many edits, those that are the turn of this case."""
-        each = min(each, len(edits))
-        return [edits[(self.number * each + turn) % len(edits)] for turn in range(each)]
+        count = min(count, len(edits))
+        return [edits[(self.number * count + turn) % len(edits)] for turn in range(count)]
 
     def _trials(self) -> Iterator[Trial]:
         changes = self.perturbation.changes
@@ -123,17 +118,13 @@ class _CasePlan:
             for edit in self._dealt(shuffled, most or len(edits)):
                 yield from self._edited(edit, worst)
         elif changes == "good answer":
-            good = self.answers[:0:-1] or self.answers
-            tried = (
-                (trial for answer in good for trial in self._edited(edit, answer)) for edit in edits
-            )
-            made = [first for trials in tried for first in islice(trials, 1)]
-            taken = (
-                range(self.number, self.number + most)
-                if most and most < len(made)
-                else range(len(made))
-            )
-            yield from (made[place % len(made)] for place in taken)
+            made: list[Trial] = []
+            for edit in edits:
+                made += islice(self._of_good_answers(edit), 1)
+            places = range(len(made))
+            if most and most < len(made):
+                places = range(self.number, self.number + most)
+            yield from (made[place % len(made)] for place in places)
         elif changes in ("one answer", "question"):
             in_order = sorted(self.answers, key=lambda answer: answer.index)
             for edit in edits:
@@ -145,6 +136,11 @@ class _CasePlan:
             for request in {answer.request.key: answer.request for answer in self.answers}.values():
                 yield self._trial("again", "again", request, [request.case])
 
+    def _of_good_answers(self, edit: Edit) -> Iterator[Trial]:
+        """Yield the trials of an edit on each answer but the last of several, the best first."""
+        for answer in self.answers[:0:-1] or self.answers:
+            yield from self._edited(edit, answer)
+
     def _edited(
         self, edit: Edit, answer: ValuedAnswer, place: int | None = None, control: bool = False
     ) -> Iterator[Trial]:
@@ -155,36 +151,37 @@ class _CasePlan:
         """
         asks = self.perturbation.changes == "question"
         request = answer.request
-        case = answer.request.case
+        case = request.case
         searched = [answer.text]
         if asks:
-            searched = [
-                question_text(case.question),
-                case.reference or "",
-                *(each.text for each in case.responses),
-            ]
-        if reason := next(
-            (why for why, each in edit.skip.items() if any(map(each.search, searched))), None
-        ):
-            self.planner.left_out[f"{self.perturbation.name}, {edit.kind.partition(':')[0]}"][
-                case.id
-            ] = reason
-            return
-        changed = answer.index if place is None else place
-        old, names = answer.text, {} if asks else self._names(answer)
+            texts = [response.text for response in case.responses]
+            searched = [question_text(case.question), case.reference or "", *texts]
+        for reason, pattern in edit.skip.items():
+            if any(map(pattern.search, searched)):
+                subject = f"{self.perturbation.name}, {edit.kind.partition(':')[0]}"
+                self.planner.left_out[subject][case.id] = reason
+                return
         if asks:
-            old = case.question if isinstance(case.question, str) else case.question[-1]["content"]
-        if edit.pairs:
-            texts = [fill(text, old, names) for text in edit.pairs[self.number % len(edit.pairs)]]
-        elif (new := edit.apply(old, names)) is not None:
-            texts = [new]
+            question, target = case.question, None
+            texts = self._texts(
+                edit, question if isinstance(question, str) else question[-1]["content"], {}
+            )
+            cases = [_asking(case, text) for text in texts]
         else:
-            return
-        cases = [_asking(case, text) if asks else _answering(case, changed, text) for text in texts]
-        trial = self._trial(
-            edit.kind, edit.name, request, cases, None if asks else answer.index, place
-        )
-        yield replace(trial, control=control)
+            target = answer.index
+            changed = target if place is None else place
+            texts = self._texts(edit, answer.text, self._names(answer))
+            cases = [_answering(case, changed, text) for text in texts]
+        if cases:
+            trial = self._trial(edit.kind, edit.name, request, cases, target, place)
+            yield replace(trial, control=control)
+
+    def _texts(self, edit: Edit, old: str, names: Mapping[str, object]) -> list[str]:
+        """Return the texts of an edit, two of pairs; none where it cannot be made."""
+        if edit.pairs:
+            return [fill(text, old, names) for text in edit.pairs[self.number % len(edit.pairs)]]
+        new = edit.apply(old, names)
+        return [] if new is None else [new]
 
     def _names(self, answer: ValuedAnswer) -> dict[str, object]:
         request, rubric = answer.request, self.planner.rubric
@@ -202,13 +199,10 @@ class _CasePlan:
         other: int | None = None,
     ) -> Trial:
         """Return a trial whose last side is the last of the cases; if there are two, the first one is the other side."""
-        note = {
-            "of": clean.case.id,
-            "perturbation": self.perturbation.name,
-            "kind": kind,
-            "edit": edit,
-        }
-        note |= {} if at is None else {"response": clean.case.models[at]}
+        name = self.perturbation.name
+        note = {"of": clean.case.id, "perturbation": name, "kind": kind, "edit": edit}
+        if at is not None:
+            note["response"] = clean.case.models[at]
         slots = clean.slots
         if self.planner.apart and len(cases) == 1 and at is not None:
             slots = tuple(sorted({at, at if other is None else other}))
@@ -219,28 +213,21 @@ class _CasePlan:
 
 def _named(case: Case, note: dict[str, str]) -> Case:
     """Return a changed case with a note of its change, and an id of its content, whatever characters the old id has."""
-    content = [
-        note.get("response"),
-        case.question,
-        [each.text for each in case.responses],
-        case.criteria,
-    ]
+    texts = [response.text for response in case.responses]
+    content = [note.get("response"), case.question, texts, case.criteria]
     mark = hashlib.sha256(repr(content).encode("utf-8", "surrogatepass")).hexdigest()[:12]
-    return replace(
-        case, id=f"{case.id}#{note['perturbation']}-{mark}", extra={**case.extra, "audit": note}
-    )
+    name = f"{case.id}#{note['perturbation']}-{mark}"
+    return replace(case, id=name, extra={**case.extra, "audit": note})
 
 
 def _answering(case: Case, index: int, text: str) -> Case:
-    responses = (
-        replace(each, text=text) if at == index else each for at, each in enumerate(case.responses)
-    )
+    responses = list(case.responses)
+    responses[index] = replace(responses[index], text=text)
     return replace(case, responses=tuple(responses))
 
 
 def _asking(case: Case, text: str) -> Case:
     question = case.question
-    changed = (
-        text if isinstance(question, str) else [*question[:-1], question[-1] | {"content": text}]
-    )
-    return replace(case, question=changed)
+    if isinstance(question, str):
+        return replace(case, question=text)
+    return replace(case, question=[*question[:-1], question[-1] | {"content": text}])
