@@ -510,6 +510,11 @@ class Row:
     def name(self) -> str:
         return self.judge.name if self.criterion is None else f"{self.judge.name}: {self.criterion}"
 
+    @property
+    def key(self) -> tuple[str, str | None]:
+        """The names of the judge and of the criterion."""
+        return self.judge.name, self.criterion
+
     def runs(self) -> "list[Row]":
         """Return a line for every run by itself; this line alone where the judge has one run."""
         numbers = self.judge.runs

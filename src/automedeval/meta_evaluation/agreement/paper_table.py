@@ -7,7 +7,7 @@ all columns. The p-values of a column, two-sided, are adjusted for the number of
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,14 +21,14 @@ from automedeval.records import JsonObject
 from automedeval.records.text import by_reason, p_value, span
 from automedeval.stats import bootstrap
 from automedeval.stats.agreement import ACCURACIES, CORRELATIONS
-from automedeval.stats.bootstrap import Estimate, Statistic
+from automedeval.stats.bootstrap import SHARE, Estimate, Statistic, mean
 
 RATIONALES = ("bert_score", "bart_score")
 OF_SCORES = ("spearman", "pearson", "pairwise_accuracy", "triple_accuracy")
 MARKS = ((0.001, "*"), (0.01, "†"), (0.05, "§"))  # Paper: the marks of Table 2
-Rationales = Mapping[
-    str, JsonObject
-]  # name of a judge → what `compare_rationales` found, under "judges"
+# Name of a judge → what `compare_rationales` found, under "judges".
+Rationales = Mapping[str, JsonObject]
+Figures = dict[str, dict[int, Any]]  # of one column: name of a training → run → figure
 
 
 class Column(NamedTuple):
@@ -70,69 +70,84 @@ def paper_table(
         and of other judges than ours "difference" (less ours), "p" and "p_adjusted", of the correlations of ours "p".
     """
     statistics, estimates = rationales or ({}, {})
-    columns = [
-        name for name in RATIONALES if any(name in record for record in estimates.values())
-    ] + list(OF_SCORES)
     by_name = {row.name: row for row in rows}
+    columns: list[str] = list(OF_SCORES)
+    for column in RATIONALES[::-1]:
+        if any(column in record for record in estimates.values()):
+            columns.insert(0, column)
+
+    def figures_of(column: str, trainings: Sequence[Row], similarity: Rationales) -> Figures:
+        figures = {}
+        for row in trainings:
+            record = similarity[row.judge.name] if column in RATIONALES else judges[row.name]
+            figures[row.name] = _by_run(column, record)
+        return figures
+
     table = []
-    for line, names in trainings_of(
-        {row.name: (row.judge.name, row.criterion) for row in rows}
-    ).items():
+    for line, names in trainings_of({row.name: row.key for row in rows}).items():
         trainings = [by_name[name] for name in names]
-        runs = {
-            name: {each.get("run", 0): each for each in judges[name]["runs"] or [judges[name]]}
-            for name in names
-        }
-        cells = {}
-        for measure in OF_SCORES:
-            by_run = {
-                name: {run: each[measure] for run, each in of.items()} for name, of in runs.items()
-            }
-            cells[measure] = over_runs(by_run, (0.0, 1.0) if measure in ACCURACIES else None)
-        for name in (each for each in RATIONALES if each in columns):
-            cells[name] = over_runs(
-                {row.name: _rationale_runs(name, estimates[row.judge.name]) for row in trainings}
-            )
-        valid = sum(row.judge.verdicts_valid.sum() for row in trainings)
-        due = sum(row.judge.verdicts_due.sum() for row in trainings)
-        count, of = (len(names), "trainings") if len(names) > 1 else (len(runs[line]), "runs")
-        record: JsonObject = {"judge": line, "names": names, "runs": count, "of": of}
-        table.append(
-            record | {"valid": float(valid / due), "cells": {name: cells[name] for name in columns}}
-        )
-    mine = next(record for record in table if main in record["names"])
-    others = [record for record in table if record is not mine]
+        record = _about(line, trainings)
+        for column in columns:
+            bounds = SHARE if column in ACCURACIES else None
+            figures = figures_of(column, trainings, estimates)
+            record["cells"][column] = over_runs(figures, bounds)
+        table.append(record)
+    ours = next(record for record in table if main in record["names"])
+    others = [record for record in table if record is not ours]
     for record in others:
-        pair = [[by_name[name] for name in each["names"]] for each in (record, mine)]
-        figures = _on_shared_pairs(cases, people, pair) | {
-            name: _on_shared_cases(
-                [
-                    {row.name: _rationale_runs(name, statistics[row.judge.name]) for row in side}
-                    for side in pair
-                ]
-            )
-            for name in RATIONALES
-            if name in columns
-        }
-        figures = bootstrap.estimate(figures, cases.clusters, resamples)
-        for name in columns:
-            unit, bounds = ((0.0, 1.0), (-1.0, 1.0)) if name in ACCURACIES else (None, None)
-            theirs, own = (over_runs(side, unit)["mean"] for side in figures[name])
-            difference = bootstrap.difference(theirs, own, bounds)
-            for each in (mine, record):  # the first of the two without a figure says why
-                if (mean := each["cells"][name]["mean"]).value is None:
-                    difference = Estimate(None, reason=f"{each['judge']}: {mean.reason}")
-            record["cells"][name]["difference"] = difference
-    for name in columns:
-        bootstrap.adjust(
-            [record["cells"][name] for record in others], "difference", bootstrap.t_test
+        sides = (
+            [by_name[name] for name in record["names"]],
+            [by_name[name] for name in ours["names"]],
         )
-    for name in CORRELATIONS:
-        mine["cells"][name]["p"] = bootstrap.t_test(mine["cells"][name]["mean"])
+        shared = _on_shared_pairs(cases, people, sides)
+        for column in columns:
+            if column in RATIONALES:
+                both = [figures_of(column, side, statistics) for side in sides]
+                shared[column] = _on_shared_cases(both)
+        shared = bootstrap.estimate(shared, cases.clusters, resamples)
+        for column in columns:
+            cell = record["cells"][column]
+            cell["difference"] = _difference(column, shared[column], (ours, record))
+    for column in columns:
+        cells = [record["cells"][column] for record in others]
+        bootstrap.adjust(cells, "difference", bootstrap.t_test)
+    for column in CORRELATIONS:
+        cell = ours["cells"][column]
+        cell["p"] = bootstrap.t_test(cell["mean"])
     for record in table:
         for cell in record["cells"].values():
             cell["mark"] = mark(cell.get("p_adjusted", cell.get("p")))
-    return {"columns": columns, "ours": mine["judge"], "rows": table}
+    return {"columns": columns, "ours": ours["judge"], "rows": table}
+
+
+def _about(line: str, trainings: Sequence[Row]) -> JsonObject:
+    """Return a row of the table without its cells."""
+    count, of = len(trainings), "trainings"
+    if count == 1:
+        count, of = len(trainings[0].runs()), "runs"
+    valid = sum(row.judge.verdicts_valid.sum() for row in trainings)
+    due = sum(row.judge.verdicts_due.sum() for row in trainings)
+    names = [row.name for row in trainings]
+    record = {"judge": line, "names": names, "runs": count, "of": of}
+    return record | {"valid": float(valid / due), "cells": {}}
+
+
+def _by_run(column: str, record: JsonObject) -> dict[int, Any]:
+    """Return run → the figure of a record, which has it of every run, or of the only one."""
+    if column not in record:
+        return {0: Estimate(None, reason=record.get("reason", "not computed"))}
+    return {run.get("run", 0): run[column] for run in record["runs"] or [record]}
+
+
+def _difference(column: str, sides: Sequence[Figures], records: Sequence[JsonObject]) -> Estimate:
+    """Return the difference of two judges' means on what they share; `records` are the two rows of the table, ours first."""
+    for record in records[::-1]:
+        figure = record["cells"][column]["mean"]
+        if figure.value is None:
+            return Estimate(None, reason=f"{record['judge']}: {figure.reason}")
+    is_share = column in ACCURACIES
+    theirs, ours = (over_runs(side, SHARE if is_share else None)["mean"] for side in sides)
+    return bootstrap.difference(theirs, ours, (-1.0, 1.0) if is_share else None)
 
 
 def mark(p: float | None) -> str:
@@ -141,86 +156,69 @@ def mark(p: float | None) -> str:
 
 
 def _on_shared_pairs(
-    cases: Cases, people: People, pair: Sequence[Sequence[Row]]
-) -> dict[str, list[dict]]:
+    cases: Cases, people: People, sides: Sequence[Sequence[Row]]
+) -> dict[str, list[Figures]]:
     """Return measure → of the trainings of both judges, name → run → the figure where every run has a value."""
-    rows = [row for side in pair for row in side]
     relation, rated = people.relations, people.scores
-    for row in rows:
+    for row in chain(*sides):
         relation = np.where(np.isnan(row.people_relations(people)), np.nan, relation)
         for run in row.runs():
             rated = rated if run.own is None else np.where(np.isnan(run.own), np.nan, rated)
-    measured = {
-        row: [measures_of(cases, run, rated, relation) for run in row.runs()] for row in rows
-    }
-    return {
-        name: [
-            {row.name: {n: each[name] for n, each in enumerate(measured[row])} for row in side}
-            for side in pair
-        ]
-        for name in OF_SCORES
-    }
+    shared: dict[str, list[Figures]] = {column: [{}, {}] for column in OF_SCORES}
+    for number, side in enumerate(sides):
+        for row in side:
+            runs = [measures_of(cases, run, rated, relation) for run in row.runs()]
+            for column, figures in shared.items():
+                figures[number][row.name] = {at: run[column] for at, run in enumerate(runs)}
+    return shared
 
 
-def _rationale_runs(name: str, record: JsonObject) -> dict[int, Any]:
-    """Return run → the figure of a judge's rationales."""
-    if name not in record:
-        return {0: Estimate(None, reason=record.get("reason", "not computed"))}
-    return {each["run"]: each[name] for each in record["runs"] or [{"run": 0, name: record[name]}]}
-
-
-def _on_shared_cases(sides: list[dict[str, dict[int, Any]]]) -> list[dict[str, dict[int, Any]]]:
+def _on_shared_cases(sides: list[Figures]) -> list[Figures]:
     """Return the means of rationales over the cases in which each of them has a value; its columns are sum and count."""
-    every = [figure for side in sides for runs in side.values() for figure in runs.values()]
-    if not all(isinstance(figure, Statistic) for figure in every):
+    runs = [run for side in sides for run in side.values()]
+    figures = [figure for run in runs for figure in run.values()]
+    if not all(isinstance(figure, Statistic) for figure in figures):
         return sides  # one has no figure, and there is no difference
-    shared = np.all([figure.columns[:, 1] > 0 for figure in every], axis=0)
-
-    def kept(figure: Statistic) -> Statistic:
-        columns = figure.columns * shared[:, None]
-        return replace(
-            figure,
-            columns=columns,
-            n=int(columns[:, 1].sum()),
-            reason="no case has a rationale of both",
-        )
-
-    return [
-        {name: {run: kept(each) for run, each in runs.items()} for name, runs in side.items()}
-        for side in sides
-    ]
+    shared = np.all([figure.columns[:, 1] > 0 for figure in figures], axis=0)
+    for run in runs:
+        for number, figure in run.items():
+            total, count = (figure.columns * shared[:, None]).T
+            run[number] = mean(total, count, int(count.sum()), "no case has a rationale of both")
+    return sides
 
 
 def lines_in_words(table: JsonObject) -> list[JsonObject]:
     """Return a line per judge: its name, its runs in words, its share of valid verdicts, and its cells and differences."""
     lines = []
     for row in table["rows"]:
-        cells = [(name, row["cells"][name]) for name in table["columns"]]
-        ours = row["judge"] == table["ours"]
-        line = {"judge": row["judge"], "ours": ours, "valid": row["valid"]}
-        line["runs"] = "one run" if row["runs"] == 1 else f"{row['runs']} {row['of']}"
-        line["differences"] = [_difference(*each) for each in cells if "difference" in each[1]]
-        lines.append(line | {"cells": [_cell(*each) for each in cells]})
+        runs = "one run" if row["runs"] == 1 else f"{row['runs']} {row['of']}"
+        line = {"judge": row["judge"], "valid": row["valid"], "runs": runs}
+        line |= {"ours": row["judge"] == table["ours"], "cells": [], "differences": []}
+        for name in table["columns"]:
+            cell, column = row["cells"][name], COLUMNS[name]
+            line["cells"].append(_in_words(cell, column))
+            if "difference" in cell:
+                line["differences"].append(_test_in_words(cell, column))
+        lines.append(line)
     return lines
 
 
-def _cell(name: str, cell: JsonObject) -> str:
+def _in_words(cell: JsonObject, column: Column) -> str:
     """Return "74.61 ± 0.40* [73.10, 76.00]": mean, standard deviation between runs, mark, interval of the mean."""
-    mean, column = cell["mean"], COLUMNS[name]
-    if mean["value"] is None:
+    if cell["mean"]["value"] is None:
         return "N/A"
-    text = span(mean, column.digits, column.factor)
     spread = "" if cell["sd"] is None else f" ± {column.factor * cell['sd']:.{column.digits}f}"
-    value, space, interval = text.partition(" ")
+    value, space, interval = span(cell["mean"], column.digits, column.factor).partition(" ")
     return f"{value}{spread}{cell['mark']}{space}{interval}"
 
 
-def _difference(name: str, cell: JsonObject) -> str:
-    difference, column = cell["difference"], COLUMNS[name]
+def _test_in_words(cell: JsonObject, column: Column) -> str:
+    difference, p = cell["difference"], cell["p_adjusted"]
     if difference["value"] is None:
         return "N/A"
-    p = cell["p_adjusted"]
-    test = "no p-value" if p is None else f"p {p_value(p)}" if p < 0.001 else f"p = {p_value(p)}"
+    test = "no p-value"
+    if p is not None:
+        test = f"p {p_value(p)}" if p < 0.001 else f"p = {p_value(p)}"
     return f"{span(difference, column.digits, column.factor)}, {test}"
 
 
@@ -233,11 +231,6 @@ def gaps_in_words(table: JsonObject) -> dict[str, list[str]]:
             if cell["mean"]["value"] is None:
                 gaps.append((cell["mean"]["reason"], row["judge"], label))
             elif "difference" in cell and cell["p"] is None:
-                gaps.append(
-                    (
-                        cell["difference"].get("reason", "no p-value"),
-                        row["judge"],
-                        f"the test of {label}",
-                    )
-                )
+                reason = cell["difference"].get("reason", "no p-value")
+                gaps.append((reason, row["judge"], f"the test of {label}"))
     return by_reason(gaps)

@@ -43,11 +43,11 @@ def trainings_of(names: Mapping[str, tuple[str, str | None]]) -> dict[str, list[
     trainings: dict[str, list[str]] = {}
     for (judge, criterion), line in lines.items():
         base = first.get(judge, judge)
-        if (base, criterion) not in lines:  # the first training has no choice on this criterion
-            base = judge
-        if base == judge:
-            keys = ((name, criterion) for name in several.get(base, [base]))
-            trainings[line] = [lines[key] for key in keys if key in lines]
+        # Of a training other than the first, unless the first has no choice on this criterion.
+        if base != judge and (base, criterion) in lines:
+            continue
+        keys = [(name, criterion) for name in several.get(judge, [judge])]
+        trainings[line] = [lines[key] for key in keys if key in lines]
     return trainings
 
 
@@ -62,31 +62,30 @@ def over_runs(figures: Mapping[str, Mapping[int, Estimate]], bounds: Bounds = No
         "mean" with its interval over cases, "sd", the standard deviation (n - 1) between runs, None where there is one run, and
         "values", the runs' figures. Mean and sd are undefined if one of the runs has no figure.
     """
-    if len(figures) > 1:
-        each = {
-            name: bootstrap.average(list(runs.values()), bounds) for name, runs in figures.items()
-        }
-    else:
-        each = {
-            f"run {number}": figure for runs in figures.values() for number, figure in runs.items()
-        }
-    values = [figure.value for figure in each.values()]
-    mean, sd = bootstrap.average(list(each.values()), bounds), None
-    if len(each) > 1 and None in values:
-        name, figure = list(each.items())[values.index(None)]
-        mean = Estimate(None, reason=f"{name}: {figure.reason}", cases=mean.cases)
-    elif len(each) > 1:
-        sd = stdev(value for value in values if value is not None)
-    return {"mean": mean, "sd": sd, "values": values}
+    trainings: dict[str, Estimate] = {}
+    for name, runs in figures.items():
+        if len(figures) > 1:
+            trainings[name] = bootstrap.average(list(runs.values()), bounds)
+        else:
+            trainings = {f"run {number}": figure for number, figure in runs.items()}
+    mean = bootstrap.average(list(trainings.values()), bounds)
+    values = [figure.value for figure in trainings.values()]
+    defined = [value for value in values if value is not None]
+    if len(values) < 2:
+        return {"mean": mean, "sd": None, "values": values}
+    if len(defined) == len(values):
+        return {"mean": mean, "sd": stdev(defined), "values": values}
+    name, figure = list(trainings.items())[values.index(None)]
+    mean = Estimate(None, reason=f"{name}: {figure.reason}", cases=mean.cases)
+    return {"mean": mean, "sd": None, "values": values}
 
 
 def check_names(option: str, names: Sequence[str], allowed: Sequence[str]) -> None:
     """Raise RecordError for a name in an option that no judge has, or that is given twice."""
     for number, name in enumerate(names):
         if name not in allowed:
-            raise RecordError(
-                f"{option}: no judge is called {name!r}; there are {', '.join(allowed)}"
-            )
+            known = ", ".join(allowed)
+            raise RecordError(f"{option}: no judge is called {name!r}; there are {known}")
         if name in names[:number]:
             raise RecordError(f"{option}: {name!r} is given twice")
 
@@ -113,23 +112,17 @@ def follow_rounds(rows: Sequence[JsonObject], names: Sequence[str]) -> JsonObjec
     table: list[JsonObject] = []
     for number, name in enumerate(names):
         judge = by_name[name]
-        figures = {measure: judge["cells"][measure] for measure in ROUND_MEASURES}
-        line = {measure: figure["mean"] for measure, figure in figures.items()}
-        line["sd"] = {measure: figure["sd"] for measure, figure in figures.items()}
-        change = {
-            each: bootstrap.difference(line[each], table[-1][each])
-            for each in ROUND_MEASURES
-            if table
-        }
-        table.append(
-            {
-                "round": number,
-                "judge": name,
-                "runs": judge["runs"],
-                **line,
-                "change": change or None,
+        line = {"round": number, "judge": name, "runs": judge["runs"], "sd": {}, "change": None}
+        for measure in ROUND_MEASURES:
+            figure = judge["cells"][measure]
+            line[measure] = figure["mean"]
+            line["sd"][measure] = figure["sd"]
+        if table:
+            line["change"] = {
+                measure: bootstrap.difference(line[measure], table[-1][measure])
+                for measure in ROUND_MEASURES
             }
-        )
+        table.append(line)
     values = [line["triple_accuracy"].value for line in table]
     foreseen = forecast(values)
     if None in values and len(values) >= LEAST_ROUNDS:
