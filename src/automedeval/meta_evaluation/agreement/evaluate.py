@@ -4,7 +4,7 @@
 all of them, so that differences between judges are paired.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import Any
@@ -27,10 +27,10 @@ from automedeval.meta_evaluation.agreement.ratings import People, preference_sha
 from automedeval.meta_evaluation.table import Row, VerdictTable, rows_of
 from automedeval.records import Choice, JsonObject, Preference, VerdictRating
 from automedeval.records.ratings import is_better_by_name
-from automedeval.rubrics import TAGS, packaged_rubrics, read_rubric
+from automedeval.rubrics import TAGS, Criterion, packaged_rubrics, read_rubric
 from automedeval.stats import agreement, bootstrap, interrater
 from automedeval.stats.agreement import CHOICES, CORRELATIONS
-from automedeval.stats.bootstrap import Estimate, Statistic
+from automedeval.stats.bootstrap import SHARE, Estimate, Statistic, mean_of
 
 
 def meta_evaluate(
@@ -51,70 +51,91 @@ def meta_evaluate(
         contrasts: pairs of names of lines whose concordances are compared, with p-values adjusted for their number.
     """
     rows = rows_of(judges)
-    rivals, baselines = (
-        [row for row in rows if (row.judge.kind == "judge") is kind] for kind in (True, False)
-    )
+    rivals = [row for row in rows if row.judge.kind == "judge"]
     main = main or rivals[0]
     tree: JsonObject = {
         "cases": _counts(cases, people),
         "judges": {row.name: record_of(cases, row) for row in rows},
+        "main_judge": _main_judge(cases, main),
+        "models": {row.name: compare_candidates(cases, row.relations, row.best) for row in rivals},
     }
-    tree["main_judge"] = {"name": main.name}
+    if people is not None:
+        _add_people(tree, cases, rows, people, contrasts)
+    for kind, ratings in (given or {}).items():
+        if kind is Choice:
+            tree["choices"] = _choices(cases, judges, ratings)
+        elif kind is VerdictRating:
+            tree["verdict_ratings"] = _verdict_ratings(cases, ratings)
+            tree["verdict_errors"] = _verdict_errors(cases, ratings)
+        elif kind is Preference:
+            tree["preferences"] = preference_shares(ratings, len(cases))
+    result = bootstrap.estimate(tree, cases.clusters, resamples)
+    if people is not None:
+        result["comparisons"] = differences(result["comparisons"])
+        for row in rivals:
+            of_row = [record for record in result["comparisons"] if record["first"] == row.name]
+            result["judges"][row.name]["best_baseline"] = best_baseline(of_row)
+    if "contrasts" in result:
+        result["contrasts"] = differences(result["contrasts"])
+    for table in result["models"].values():
+        tell_apart(table.get("pairs", []))
+    for record in result.get("preferences", []):
+        bootstrap.adjust(list(record["criteria"].values()), "margin")
+    return result
+
+
+def _main_judge(cases: Cases, main: Row) -> JsonObject:
+    """Return what is known of the main judge alone."""
     marked = {case for (case, _), marks in differing(main.judge).items() if marks}
-    tree["main_judge"] |= {
+    return {
+        "name": main.name,
         "valid_rates": _valid_rates(cases, main.judge),
         "differing_cases": len(marked),
         "shared": {} if main.best is None else shared_means(cases, main.best),
     }
-    compared = {row.name: compare_candidates(cases, row.relations, row.best) for row in rivals}
-    if people is not None:
-        relations = {row.name: row.people_relations(people) for row in rows}
-        for row in rows:
-            tree["judges"][row.name] |= _agreement(cases, people, row, relations[row.name])
-        tree["people"] = _people(cases, people)
-        compared = {"people": compare_candidates(cases, people.relations, people.scores)} | compared
-        tree["comparisons"] = [paired(cases, relations, *two) for two in product(rivals, baselines)]
-        lines = {row.name: row for row in rows}
-        pairs = [[lines[name] for name in names] for names in contrasts]
-        tree |= {"contrasts": [paired(cases, relations, *two) for two in pairs]} if pairs else {}
-    tree["models"] = compared
-    given = given or {}
-    if Choice in given:
-        tree["choices"] = _choices(cases, judges, given[Choice])
-    if VerdictRating in given:
-        tree["verdict_ratings"] = _verdict_ratings(cases, given[VerdictRating])
-        tree["verdict_errors"] = _verdict_errors(cases, given[VerdictRating])
-    if Preference in given:
-        tree["preferences"] = preference_shares(given[Preference], len(cases))
-    result = bootstrap.estimate(tree, cases.clusters, resamples)
-    if people is not None:
-        result["comparisons"] = comparisons = differences(result["comparisons"])
-        if contrasts:
-            result["contrasts"] = differences(result["contrasts"])
-        for row in rivals:
-            mine = [each for each in comparisons if each["first"] == row.name]
-            result["judges"][row.name]["best_baseline"] = best_baseline(mine)
-    for table in result["models"].values():
-        tell_apart(table.get("pairs", []))
-    for compared in result.get("preferences", []):
-        bootstrap.adjust(list(compared["criteria"].values()), "margin")
-    return result
+
+
+def _add_people(
+    tree: JsonObject,
+    cases: Cases,
+    rows: Sequence[Row],
+    people: People,
+    contrasts: Sequence[Sequence[str]],
+) -> None:
+    """Add what people say, how far each line agrees with them, and the comparisons of two lines."""
+    lines = {row.name: row for row in rows}
+    relations = {row.name: row.people_relations(people) for row in rows}
+    for name, row in lines.items():
+        tree["judges"][name] |= _agreement(cases, people, row, relations[name])
+    tree["people"] = _people(cases, people)
+    by_people = compare_candidates(cases, people.relations, people.scores)
+    tree["models"] = {"people": by_people} | tree["models"]
+    rivals = [row for row in rows if row.judge.kind == "judge"]
+    baselines = [row for row in rows if row.judge.kind != "judge"]
+    two_lines = product(rivals, baselines)
+    tree["comparisons"] = [paired(cases, relations, *two) for two in two_lines]
+    if contrasts:
+        two_lines = ((lines[first], lines[second]) for first, second in contrasts)
+        tree["contrasts"] = [paired(cases, relations, *two) for two in two_lines]
 
 
 def _counts(cases: Cases, people: People | None) -> JsonObject:
-    counts = {"file": cases.source, "cases": len(cases), "responses": cases.responses}
-    counts |= {"pairs": len(cases.panel.pairs[0]), "models": len(cases.models)}
-    if people is not None:
-        relation, rated = people.relations, ~np.isnan(people.scores)
-        counts |= {
-            "rated_cases": len(np.unique(cases.panel.case[rated])),
-            "rated_responses": int(rated.sum()),
-        }
-        counts |= {
-            "rated_pairs": int((~np.isnan(relation)).sum()),
-            "tied_pairs": int((relation == 0).sum()),
-        }
-    return counts
+    counts = {
+        "file": cases.source,
+        "cases": len(cases),
+        "responses": cases.responses,
+        "pairs": len(cases.panel.pairs[0]),
+        "models": len(cases.models),
+    }
+    if people is None:
+        return counts
+    relation, rated = people.relations, ~np.isnan(people.scores)
+    return counts | {
+        "rated_cases": len(np.unique(cases.panel.case[rated])),
+        "rated_responses": int(rated.sum()),
+        "rated_pairs": int((~np.isnan(relation)).sum()),
+        "tied_pairs": int((relation == 0).sum()),
+    }
 
 
 def measures_of(cases: Cases, row: Row, rated: np.ndarray, relation: np.ndarray) -> JsonObject:
@@ -126,8 +147,8 @@ def measures_of(cases: Cases, row: Row, rated: np.ndarray, relation: np.ndarray)
     """
     record: JsonObject = agreement.accuracies(cases.panel, relation, row.relations)
     record["concordance"] = agreement.concordance(cases.panel, relation, row.best_relations)
-    reason = "this judge gives choices, no scores" if row.criteria else "no valid verdict"
     if row.own is None or np.isnan(row.own).all():  # the latter of one run
+        reason = "this judge gives choices, no scores" if row.criteria else "no valid verdict"
         return record | dict.fromkeys(CORRELATIONS, Estimate(None, reason=reason))
     return record | agreement.correlations(cases.panel, rated, row.own)
 
@@ -142,7 +163,7 @@ def _agreement(cases: Cases, people: People, row: Row, relation: np.ndarray) -> 
     record["runs"] = None
     if len(runs) > 1:
         record["runs"] = [
-            {"run": each.run} | measures_of(cases, each, rated, relation) for each in runs
+            {"run": run.run} | measures_of(cases, run, rated, relation) for run in runs
         ]
     record["rated_cases"] = row.rated_cases(people)
     if not row.criteria and row.judge.kind == "judge":
@@ -152,61 +173,56 @@ def _agreement(cases: Cases, people: People, row: Row, relation: np.ndarray) -> 
 
 def _by_confidence(cases: Cases, row: Row, relation: np.ndarray) -> dict[str, Statistic]:
     """Return the concordance on the half of the judged cases in which the scores lie furthest apart, and on the others."""
-    gaps, judged = row.gaps, ~np.isnan(row.gaps)
-    sure = judged & (gaps > (np.median(gaps[judged]) if judged.any() else 0.0))
-    case, sides = cases.panel.case[cases.panel.pairs[0]], {"surest": sure, "others": judged & ~sure}
-    return {
-        name: agreement.concordance(
-            cases.panel, np.where(side[case], relation, np.nan), row.best_relations
-        )
-        for name, side in sides.items()
-    }
+    gaps = row.gaps
+    judged = ~np.isnan(gaps)
+    is_sure = gaps > (np.median(gaps[judged]) if judged.any() else 0.0)
+
+    def on(which: np.ndarray) -> Statistic:
+        people = np.where(which[cases.panel.case_of_pair], relation, np.nan)
+        return agreement.concordance(cases.panel, people, row.best_relations)
+
+    return {"surest": on(is_sure), "others": on(judged & ~is_sure)}
 
 
-def _valid_rates(cases: Cases, judge: VerdictTable) -> dict[str, bootstrap.Statistic]:
+def _valid_rates(cases: Cases, judge: VerdictTable) -> dict[str, Statistic]:
     """Return, for each model, the share of the verdicts due on its responses that are there and valid."""
-    valid, due = judge.valid_by_response
     rates = {}
     for number, name in enumerate(cases.models):
         of_model = cases.model_of == number
-        if due[of_model].any():
-            sums = [
-                cases.panel.responses_per_case(np.where(of_model, each, 0.0))
-                for each in (valid, due)
-            ]
-            rates[name] = bootstrap.ratio(sums[0], sums[1], reason="no verdict")
+        valid, due = (
+            cases.panel.responses_per_case(counts * of_model) for counts in judge.valid_by_response
+        )
+        if due.any():
+            rates[name] = bootstrap.ratio(valid, due, "no verdict")
     return rates
 
 
 def _people(cases: Cases, people: People) -> JsonObject:
     """Return who rated, the reliability of the ratings, per criterion and of their mean, and one rater beside the others."""
-    panel = cases.panel
     record: JsonObject = {
         "raters": "crossed" if people.crossed else "anonymous",
         "annotators": people.annotators,
+        "criteria": list(people.by_criterion),
+        "prefers_longer": prefers_longer(cases, people.relations),
+        "reliability": None,
     }
-    record |= {"criteria": list(people.by_criterion)}
-    record["prefers_longer"] = prefers_longer(cases, people.relations)
-    if (each_rater := people.leave_one_out()) is None:
-        return record | {
-            "reliability": None,
-            "reason": "one rater only: the agreement between people is not known",
-        }
-    raters, relations, scores = each_rater
-    record["ceiling"] = agreement.accuracies(raters, *relations) | agreement.correlations(
-        raters, *scores
-    )
+    beside_others = people.leave_one_out()
+    if beside_others is None:
+        one_rater = "one rater only: the agreement between people is not known"
+        return record | {"reason": one_rater}
+    raters, relations, scores = beside_others
+    record["ceiling"] = agreement.accuracies(raters, *relations)
+    record["ceiling"] |= agreement.correlations(raters, *scores)
     tables = dict(people.by_criterion)
     if len(tables) > 1:
         tables["mean of the criteria"] = people.by_annotator
     record["reliability"] = {}
     for criterion, ratings in tables.items():
         level = "ordinal" if criterion in people.by_criterion else "interval"
-        record["reliability"][criterion] = interrater.icc(
-            ratings, panel.case, len(cases), people.crossed
-        )
-        alpha = interrater.krippendorff_alpha(ratings, panel.case, len(cases), level)
-        record["reliability"][criterion][f"alpha ({level})"] = alpha
+        units = (cases.panel.case, len(cases))
+        figures = interrater.icc(ratings, *units, people.crossed)
+        figures[f"alpha ({level})"] = interrater.krippendorff_alpha(ratings, *units, level)
+        record["reliability"][criterion] = figures
     return record
 
 
@@ -219,58 +235,69 @@ def _choices(
     and on those whose names say that more is better.
     """
     records: JsonObject = {}
-    pairwise = [
-        rubric for rubric in map(read_rubric, packaged_rubrics()) if rubric.mode == "pairwise"
-    ]
-    criteria = {each.name: each for rubric in pairwise for each in rubric.criteria}
-    case_of_pair = cases.panel.case[cases.panel.pairs[0]]
-    for criterion, votes in people.items():
-        ranked = {pair: counter.most_common(2) for pair, counter in votes.items()}
-        majority = {
-            pair: top[0][0]
-            for pair, top in ranked.items()
-            if len(top) == 1 or top[0][1] > top[1][1]
-        }
+    packaged = {}
+    for rubric in map(read_rubric, packaged_rubrics()):
+        if rubric.mode == "pairwise":
+            packaged |= {criterion.name: criterion for criterion in rubric.criteria}
+    for name, votes in people.items():
+        majority = _majority(votes)
         decided = np.array(sorted(majority), int)
         for judge in judges:
-            index = decided[judge.asked_pairs[decided]]
-            chosen = np.array([majority[pair] for pair in index.tolist()], int)
-            if criterion in judge.criteria:
-                judged = judge.choices[criterion][index]
-            elif not judge.criteria and judge.kind == "judge":
-                # The better response is the less harmful one: the criterion of a packaged rubric has the polarity.
-                packaged = criteria.get(criterion)
-                if packaged is None and not is_better_by_name(criterion):
-                    continue
-                turn = -1 if packaged is not None and packaged.polarity == "worse" else 1
-                relation = turn * cases.panel.relations(judge.mixed)[index]
-                level = CHOICES.index(packaged.neutral if packaged is not None else "tie")
-                judged = np.select(
-                    [np.isnan(relation), relation == 1, relation == -1], [-1, 0, 1], level
-                )
-            else:
+            choices = _judged(judge, name, packaged.get(name))
+            if choices is None:
                 continue
-            records.setdefault(judge.name, {})[criterion] = {
-                "pairs": len(index),
-                "without_majority": len(votes) - len(decided),
-            } | agreement.choice_agreement(chosen, judged, case_of_pair[index], len(cases))
+            pairs = decided[judge.asked_pairs[decided]]
+            chosen = np.array([majority[pair] for pair in pairs.tolist()], int)
+            case = cases.panel.case_of_pair[pairs]
+            record: JsonObject = {"pairs": len(pairs)}
+            record["without_majority"] = len(votes) - len(decided)
+            record |= agreement.choice_agreement(chosen, choices[pairs], case, len(cases))
+            records.setdefault(judge.name, {})[name] = record
     return records
+
+
+def _majority(votes: dict[int, Counter]) -> dict[int, int]:
+    """Return pair → the most frequent choice, of those without a second one as frequent."""
+    majority = {}
+    for pair, counter in votes.items():
+        (choice, most), *others = counter.most_common(2)
+        if not others or most > others[0][1]:
+            majority[pair] = choice
+    return majority
+
+
+def _judged(judge: VerdictTable, name: str, criterion: Criterion | None) -> np.ndarray | None:
+    """Return a judge's choices by a criterion, or by its scores, int [pairs]; None where it has none.
+
+    Args:
+        criterion: that of a packaged rubric, if one has it.
+    """
+    if name in judge.criteria:
+        return judge.choices[name]
+    if judge.criteria or judge.kind != "judge":
+        return None
+    # The better response is the less harmful one: the criterion of a packaged rubric has the polarity.
+    if criterion is None and not is_better_by_name(name):
+        return None
+    relation = judge.cases.panel.relations(judge.mixed)
+    neutral, better = "tie", 1
+    if criterion is not None:
+        neutral, better = criterion.neutral, 1 if criterion.polarity == "better" else -1
+    conditions = [np.isnan(relation), relation == better, relation == -better]
+    return np.select(conditions, [-1, 0, 1], CHOICES.index(neutral))
 
 
 def _verdict_ratings(cases: Cases, ratings: Mapping[str, Sequence[VerdictRating]]) -> JsonObject:
     """Count physicians' scores of the rationales, per judge and criterion (Fig. 5a)."""
     records: JsonObject = {judge: {} for judge in ratings}
-    for judge, given in ratings.items():
-        steps = sorted({each.score for each in given})
-        for criterion in dict.fromkeys(each.criterion for each in given):
-            here = [
-                (cases.index[each.case_id], each.score)
-                for each in given
-                if each.criterion == criterion
-            ]
-            case, score = (np.array(values) for values in zip(*here))
+    for judge, of_judge in ratings.items():
+        steps = sorted({rating.score for rating in of_judge})
+        for criterion in dict.fromkeys(rating.criterion for rating in of_judge):
+            on_criterion = [rating for rating in of_judge if rating.criterion == criterion]
+            case = np.array([cases.index[rating.case_id] for rating in on_criterion])
+            score = np.array([rating.score for rating in on_criterion], float)
             counts = {f"{step:g}": int((score == step).sum()) for step in steps}
-            mean = bootstrap.mean_of(score.astype(float), case, len(cases))
+            mean = mean_of(score, case, len(cases))
             records[judge][criterion] = {"counts": counts, "mean": mean}
     return records
 
@@ -278,25 +305,23 @@ def _verdict_ratings(cases: Cases, ratings: Mapping[str, Sequence[VerdictRating]
 def _verdict_errors(cases: Cases, ratings: Mapping[str, Sequence[VerdictRating]]) -> JsonObject:
     """Count the verdicts in which physicians found each kind of error, of those that were searched for errors (section 5.2)."""
     records: JsonObject = {}
-    for judge, given in ratings.items():
-        found: dict[
-            tuple[int, str | None], set[tuple[str, str]]
-        ] = {}  # who found what in each verdict
-        for each in given:
-            if each.tags is not None:
-                there = found.setdefault((cases.index[each.case_id], each.verdict_digest), set())
-                there |= {(each.annotator, tag) for tag in each.tags}
-        case = np.array([number for number, _ in found])
-        others = {tag for there in found.values() for _, tag in there} - {*TAGS}
-        for kind in (*TAGS, *sorted(others)) if found else ():
-            counts = np.array([sum(tag == kind for _, tag in there) for there in found.values()])
-            share = bootstrap.mean_of(
-                (counts > 0).astype(float), case, len(cases), bounds=(0.0, 1.0)
-            )
-            record = {
+    for judge, of_judge in ratings.items():
+        # Who found what in each verdict.
+        findings: dict[tuple[int, str | None], set[tuple[str, str]]] = defaultdict(set)
+        for rating in of_judge:
+            if rating.tags is not None:
+                verdict = cases.index[rating.case_id], rating.verdict_digest
+                findings[verdict] |= {(rating.annotator, tag) for tag in rating.tags}
+        if not findings:
+            continue
+        case = np.array([number for number, _ in findings])
+        tags = [[tag for _, tag in of_verdict] for of_verdict in findings.values()]
+        records[judge] = {}
+        for kind in (*TAGS, *sorted(set().union(*tags) - {*TAGS})):
+            counts = np.array([of_verdict.count(kind) for of_verdict in tags])
+            records[judge][kind] = {
                 "verdicts": int((counts > 0).sum()),
-                "share": share,
+                "share": mean_of(counts > 0, case, len(cases), bounds=SHARE),
                 "findings": int(counts.sum()),
             }
-            records.setdefault(judge, {})[kind] = record
     return records
