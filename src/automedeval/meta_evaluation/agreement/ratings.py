@@ -4,7 +4,7 @@ A record that does not fit the cases is an error with file and line. What is lef
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -30,8 +30,8 @@ from automedeval.records import (
 from automedeval.records.ratings import placed_ratings
 from automedeval.records.rows import read_rows
 from automedeval.records.text import several
-from automedeval.stats import bootstrap
 from automedeval.stats.agreement import CHOICES, Panel, relation_of
+from automedeval.stats.bootstrap import SHARE, divide, mean_along, mean_of
 
 # The keys of a record that is no rating of scores.
 KINDS = {
@@ -45,16 +45,15 @@ KINDS = {
 
 def files_by_kind(files: Sequence[str]) -> dict[type, str]:
     """Return the kind of ratings → the file that holds them, as the first record says; of each kind there may be one."""
-    found: dict[type, str] = {}
+    by_kind: dict[type, str] = {}
     for file in files:
         first = next((row for _, row in read_rows(file)), {})
         kind = next((kind for kind, keys in KINDS.items() if keys <= first.keys()), Rating)
-        if kind in found:
-            raise RecordError(
-                f"--ratings: {found[kind]} and {file} hold ratings of one kind: put them into one file"
-            )
-        found[kind] = file
-    return found
+        if kind in by_kind:
+            both = f"{by_kind[kind]} and {file} hold ratings of one kind"
+            raise RecordError(f"--ratings: {both}: put them into one file")
+        by_kind[kind] = file
+    return by_kind
 
 
 @dataclass
@@ -68,9 +67,8 @@ class People:
 
     panel: Panel  # of the cases
     annotators: list[str]  # sorted
-    by_criterion: dict[
-        str, np.ndarray
-    ]  # ratings on each criterion: float [responses, annotators], NaN for none
+    # Ratings on each criterion: float [responses, annotators], NaN for none.
+    by_criterion: dict[str, np.ndarray]
     crossed: bool  # whether annotators are taken for persons who rated all that was rated
     named: bool = True  # False where a name is said to be a position only
     # The number of a response → (annotator, comment) of its ratings.
@@ -82,7 +80,8 @@ class People:
         """The ratings on criteria that all rated responses of their case have: float [criteria, responses, annotators]."""
         ratings = np.stack(list(self.by_criterion.values()))
         there = ~np.isnan(ratings).all(axis=2)
-        return np.where((there & ~_lacking(there, self.panel.case))[:, :, None], ratings, np.nan)
+        lacking = _lacking(there, self.panel.case)
+        return np.where(lacking[:, :, None], np.nan, ratings)
 
     def gaps(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
         """Return how much higher people rate responses than others, by numbers: float [pairs], NaN where nobody rated both.
@@ -91,7 +90,7 @@ class People:
         """
         if not self.named:
             return self.scores[first] - self.scores[second]
-        return _mean(_mean(self.compared[:, first] - self.compared[:, second], 2), 0)
+        return mean_along(mean_along(self.compared[:, first] - self.compared[:, second], 2), 0)
 
     @cached_property
     def relations(self) -> np.ndarray:
@@ -102,12 +101,12 @@ class People:
     def by_annotator(self) -> np.ndarray:
         """Each annotator's mean over the criteria that he rated on each response of the case: float [responses, annotators]."""
         lacking = _lacking(~np.isnan(self.compared), self.panel.case)
-        return _mean(np.where(lacking, np.nan, self.compared), 0)
+        return mean_along(np.where(lacking, np.nan, self.compared), 0)
 
     @cached_property
     def scores(self) -> np.ndarray:
         """People's score of each response, the mean over criteria of the mean over annotators: float [responses]."""
-        return _mean(_mean(self.compared, 2), 0)
+        return mean_along(mean_along(self.compared, 2), 0)
 
     def leave_one_out(self) -> tuple[Panel, list[np.ndarray], list[np.ndarray]] | None:
         """Return each rater beside the mean of the others, which is the ceiling for a judge; None with one rater.
@@ -122,15 +121,9 @@ class People:
         if len(self.annotators) < 2:
             return None
         first, second = self.panel.pairs
-        relations = [
-            relation_of(each)
-            for each in _beside_others(self.compared[:, first] - self.compared[:, second])
-        ]
-        return (
-            self.panel.stacked(len(self.annotators)),
-            relations,
-            _beside_others(self.compared, self.panel.case),
-        )
+        gaps = _beside_others(self.compared[:, first] - self.compared[:, second])
+        scores = _beside_others(self.compared, self.panel.case)
+        return self.panel.stacked(len(self.annotators)), list(map(relation_of, gaps)), scores
 
 
 def _beside_others(ratings: np.ndarray, case: np.ndarray | None = None) -> list[np.ndarray]:
@@ -142,11 +135,12 @@ def _beside_others(ratings: np.ndarray, case: np.ndarray | None = None) -> list[
     """
     there = ~np.isnan(ratings)
     total, count = np.nansum(ratings, axis=2, keepdims=True), there.sum(axis=2, keepdims=True)
-    others = bootstrap.divide(total - np.where(there, ratings, 0.0), count - there)
+    others = divide(total - np.where(there, ratings, 0.0), count - there)
     both = there & ~np.isnan(others)
     if case is not None:
         both &= ~_lacking(both, case)
-    return [_mean(np.where(both, each, np.nan), 0).T.ravel() for each in (others, ratings)]
+    sides = (np.where(both, values, np.nan) for values in (others, ratings))
+    return [mean_along(side, 0).T.ravel() for side in sides]
 
 
 def _lacking(there: np.ndarray, case: np.ndarray) -> np.ndarray:
@@ -156,10 +150,6 @@ def _lacking(there: np.ndarray, case: np.ndarray) -> np.ndarray:
     """
     _, start, of = np.unique(case, return_index=True, return_inverse=True)
     return np.logical_or.reduceat(there.any(axis=0) & ~there, start, axis=1)[:, of]
-
-
-def _mean(values: np.ndarray, axis: int) -> np.ndarray:
-    return bootstrap.divide(np.nansum(values, axis=axis), (~np.isnan(values)).sum(axis=axis))
 
 
 def read_ratings(
@@ -172,10 +162,11 @@ def read_ratings(
     """Read people's ratings of responses, and note which way each criterion counts; see `placed_ratings`, `gather_ratings`."""
     placed, notes = placed_ratings(path, cases.records, better, worse)
     people = gather_ratings(placed, cases, path, raters)
-    turned = [name for name in people.by_criterion if name in worse]
-    rest = [name for name in people.by_criterion if name not in worse]
-    ways = [f"better on {', '.join(rest)}"] if rest else []
-    ways += [f"worse on {', '.join(turned)}, whose scores are turned round"] if turned else []
+    ways = []
+    if rest := [name for name in people.by_criterion if name not in worse]:
+        ways.append(f"better on {', '.join(rest)}")
+    if turned := [name for name in people.by_criterion if name in worse]:
+        ways.append(f"worse on {', '.join(turned)}, whose scores are turned round")
     people.notes += [*notes, f"ratings: a higher number is {'; '.join(ways)}"]
     return people
 
@@ -194,43 +185,47 @@ def gather_ratings(
         if rating.comment:
             comments[response].append((rating.annotator, rating.comment))
     annotators = sorted({annotator for _, annotator, _ in scores})
-    column = {name: number for number, name in enumerate(annotators)}
-    shape = cases.responses, len(annotators)
-    by_criterion = {name: np.full(shape, np.nan) for name in sorted({name for *_, name in scores})}
+    criteria = sorted({criterion for *_, criterion in scores})
+    ratings = np.full((len(criteria), cases.responses, len(annotators)), np.nan)
     for (response, annotator, criterion), score in scores.items():
-        by_criterion[criterion][response, column[annotator]] = score
-    rated = {name: ~np.isnan(values).all(axis=1) for name, values in by_criterion.items()}
-    complete = all(not np.isnan(values[rated[name]]).any() for name, values in by_criterion.items())
+        ratings[criteria.index(criterion), response, annotators.index(annotator)] = score
+    is_rated = ~np.isnan(ratings).all(axis=2)
+    crossed = raters == "crossed"
     if raters is None:
-        crossed = "raters are taken as crossed: all of them rated all that was rated"
-        other = "raters are taken as anonymous: not all of them rated everything (--raters crossed if they are persons)"
-        notes.append(crossed if complete else other)
-    people = People(
-        cases.panel, annotators, by_criterion, complete if raters is None else raters == "crossed",
-        raters != "anonymous", comments, notes,
-    )  # fmt: skip
-    there, compared, case = (
-        np.stack(list(rated.values())),
-        ~np.isnan(people.compared).all(axis=2),
-        cases.panel.case,
-    )
-    if some := len(np.unique(case[(there & ~compared).any(axis=0)])):
-        what = f"{some} of {len(cases)} cases have answers that lack a criterion"
-        notes.append(f"{what}: there the mean is over those that all rated answers have")
-    some, shared = (len(np.unique(case[each.any(axis=0)])) for each in (there, compared))
-    missing = {"rating": len(cases) - some, "criterion that all rated answers have": some - shared}
-    for what, count in missing.items():
-        if count:
-            notes.append(
-                f"{count} of {len(cases)} cases have no {what} and are left out of every agreement"
-            )
-    alone = ~np.isnan(cases.panel.relations(people.scores)) & np.isnan(people.relations)
-    if alone.any():
-        told = "not compared (--raters anonymous compares their means)"
-        notes.append(
-            f"{several(int(alone.sum()), 'pair')} of rated answers that no one rater rated both: {told}"
-        )
+        crossed = not np.isnan(ratings[is_rated]).any()
+        as_crossed = "raters are taken as crossed: all of them rated all that was rated"
+        as_others = "raters are taken as anonymous: not all of them rated everything (--raters crossed if they are persons)"
+        notes.append(as_crossed if crossed else as_others)
+    by_criterion = dict(zip(criteria, ratings))
+    named = raters != "anonymous"
+    people = People(cases.panel, annotators, by_criterion, crossed, named, comments, notes)
+    notes += _left_out(people, cases, is_rated)
     return people
+
+
+def _left_out(people: People, cases: Cases, is_rated: np.ndarray) -> Iterator[str]:
+    """Yield notes on the ratings that are not compared; `is_rated` is bool [criteria, responses]."""
+
+    def of_cases(which: np.ndarray) -> int:
+        return len(np.unique(cases.panel.case[which.any(axis=0)]))
+
+    is_compared = ~np.isnan(people.compared).all(axis=2)
+    if some := of_cases(is_rated & ~is_compared):
+        what = f"{some} of {len(cases)} cases have answers that lack a criterion"
+        yield f"{what}: there the mean is over those that all rated answers have"
+    rated, compared = of_cases(is_rated), of_cases(is_compared)
+    without = f"of {len(cases)} cases have no"
+    left_out = "and are left out of every agreement"
+    if rated < len(cases):
+        yield f"{len(cases) - rated} {without} rating {left_out}"
+    if compared < rated:
+        yield f"{rated - compared} {without} criterion that all rated answers have {left_out}"
+    is_alone = np.isnan(people.relations) & ~np.isnan(cases.panel.relations(people.scores))
+    if is_alone.any():
+        pairs = (
+            f"{several(int(is_alone.sum()), 'pair')} of rated answers that no one rater rated both"
+        )
+        yield f"{pairs}: not compared (--raters anonymous compares their means)"
 
 
 def read_choices(path: str, cases: Cases) -> tuple[dict[str, dict[int, Counter]], list[str]]:
@@ -238,13 +233,14 @@ def read_choices(path: str, cases: Cases) -> tuple[dict[str, dict[int, Counter]]
     votes: dict[str, dict[int, Counter]] = defaultdict(lambda: defaultdict(Counter))
     notes: list[str] = []
     on_cases = cases.known(read_placed(path, Choice), path, "choice about", notes)
-    for place, choice in without_repeats(on_cases, lambda each: frozenset(each.pair)):
-        located = [cases.locate(choice.case_id, model, place) for model in choice.pair]
+    for place, choice in without_repeats(on_cases, lambda choice: frozenset(choice.pair)):
+        responses = [cases.locate(choice.case_id, model, place) for model in choice.pair]
+        first, second = sorted(responses)
         if choice.choice in CHOICES[2:]:
             code = CHOICES.index(choice.choice)
         else:
-            code = int(located[choice.pair.index(choice.choice)] != min(located))
-        votes[choice.criterion][cases.pair_index[min(located), max(located)]][code] += 1
+            code = int(responses[choice.pair.index(choice.choice)] != first)
+        votes[choice.criterion][cases.pair_index[first, second]][code] += 1
     return votes, notes
 
 
@@ -265,40 +261,34 @@ def read_verdict_ratings(
     for verdict in verdicts:
         digests[verdict.case_id, verdict.judge].add(verdict.digest)
     notes: list[str] = []
-    counts: Counter[str] = Counter()
-
-    def is_ours(rating: VerdictRating) -> bool:
-        there = digests.get((rating.case_id, rating.judge), set())
-        without = rating.verdict_digest is None
-        counts["without"] += without
-        counts["other"] += (
-            left_out := bool(there) and not without and rating.verdict_digest not in there
-        )
-        return not left_out
-
-    on_cases = cases.known(read_placed(path, VerdictRating), path, "rating on", notes)
-    placed = (each for each in on_cases if is_ours(each[1]))
-    for place, rating in without_repeats(placed, lambda each: each.judge):
+    others = without = 0
+    placed = []
+    for place, rating in cases.known(read_placed(path, VerdictRating), path, "rating on", notes):
+        of_verdicts = digests.get((rating.case_id, rating.judge), {rating.verdict_digest})
+        if rating.verdict_digest is None:
+            without += 1
+        elif rating.verdict_digest not in of_verdicts:
+            others += 1
+            continue
+        placed.append((place, rating))
+    for place, rating in without_repeats(placed, lambda rating: rating.judge):
         with errors_at(place):
             check_number(rating.score, "score")
         ratings[rating.judge].append(rating)
     if not ratings:
         raise RecordError(f"{path}: no rating of these verdicts on any case in {cases.source}")
-    if counts["other"]:
-        notes.append(
-            f"{path}: {counts['other']} left out: of other texts than the judges' verdicts given here"
-        )
-    if counts["without"]:
-        notes.append(
-            f"{path}: {counts['without']} have no verdict_digest: counted by case and judge alone"
-        )
+    if others:
+        what = "of other texts than the judges' verdicts given here"
+        notes.append(f"{path}: {others} left out: {what}")
+    if without:
+        notes.append(f"{path}: {without} have no verdict_digest: counted by case and judge alone")
     return ratings, notes
 
 
 TIE = "tie"
 OUTCOMES = ("first", TIE, "second")
-# The two judges → criterion → every vote: number of the case, annotator, index of OUTCOMES.
-Preferences = dict[tuple[str, str], dict[str, list[tuple[int, str, int]]]]
+Vote = tuple[int, str, int]  # number of the case, annotator, index of OUTCOMES
+Preferences = dict[tuple[str, str], dict[str, list[Vote]]]  # the two judges → criterion → votes
 
 
 def read_preferences(path: str, cases: Cases) -> tuple[Preferences, list[str]]:
@@ -306,15 +296,15 @@ def read_preferences(path: str, cases: Cases) -> tuple[Preferences, list[str]]:
     preferences: Preferences = {}
     notes: list[str] = []
     on_cases = cases.known(read_placed(path, Preference), path, "preference about", notes)
-    for place, preference in without_repeats(on_cases, lambda each: frozenset(each.judges)):
+    for place, preference in without_repeats(on_cases, lambda vote: frozenset(vote.judges)):
         if TIE in preference.judges:
             raise RecordError(f"{place}: a judge cannot be called {TIE!r}: the word is a choice")
-        judges = (
-            preference.judges[::-1] if preference.judges[::-1] in preferences else preference.judges
-        )
-        number = 1 if preference.choice == TIE else 2 * judges.index(preference.choice)
+        judges = preference.judges
+        if judges[::-1] in preferences:
+            judges = judges[::-1]
+        outcome = 1 if preference.choice == TIE else 2 * judges.index(preference.choice)
         votes = preferences.setdefault(judges, defaultdict(list))[preference.criterion]
-        votes.append((cases.index[preference.case_id], preference.annotator, number))
+        votes.append((cases.index[preference.case_id], preference.annotator, outcome))
     return preferences, notes
 
 
@@ -328,26 +318,24 @@ def preference_shares(preferences: Preferences, cases: int) -> list[JsonObject]:
     """
     records = []
     for judges, by_criterion in preferences.items():
-        criteria = {}
-        for criterion, votes in by_criterion.items():
-            case, place = (np.array([vote[at] for vote in votes]) for at in (0, 2))
-            counts = np.stack(
-                [np.bincount(case, place == number, minlength=cases) for number in range(3)]
-            )
-            total, reason = counts.sum(axis=0), "no preference"
-            shares = {
-                name: bootstrap.ratio(count, total, len(votes), reason)
-                for name, count in zip(OUTCOMES, counts)
-            }
-            margin = bootstrap.mean(counts[0] - counts[2], total, len(votes), reason, (-1.0, 1.0))
-            counts_of: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
-            for _, annotator, number in votes:
-                counts_of[annotator][number] += 1
-            annotators = {
-                name: [n / sum(counts_of[name]) for n in counts_of[name]]
-                for name in sorted(counts_of)
-            }
-            more = {"margin": margin, "annotators": annotators, "cases": int((total > 0).sum())}
-            criteria[criterion] = shares | more
+        criteria = {name: _shares(votes, cases) for name, votes in by_criterion.items()}
         records.append({"judges": list(judges), "criteria": criteria})
     return records
+
+
+def _shares(votes: list[Vote], cases: int) -> JsonObject:
+    """Return the shares of the outcomes of some votes, of all together and by annotator."""
+    annotators: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
+    for _, annotator, outcome in votes:
+        annotators[annotator][outcome] += 1
+    case = np.array([vote[0] for vote in votes])
+    outcomes = np.array([vote[2] for vote in votes])
+    record: JsonObject = {}
+    for number, name in enumerate(OUTCOMES):
+        record[name] = mean_of(outcomes == number, case, cases, "no preference", SHARE)
+    record["margin"] = mean_of(1.0 - outcomes, case, cases, "no preference", (-1.0, 1.0))
+    record["annotators"] = {
+        name: [count / sum(counts) for count in counts]
+        for name, counts in sorted(annotators.items())
+    }
+    return record | {"cases": len(np.unique(case))}
