@@ -26,14 +26,13 @@ def measure_baselines(
             scores |= nearest_pieces(cases.records, encoder, on_batch=bar.update)
     baselines = []
     for name, values in scores.items():
-        missing = int((values != values).sum())
+        missing = int(np.isnan(values).sum())
         if missing == len(values):
             notes.append(f"no baseline {name}: no case has one")
             continue
         if missing:
-            notes.append(
-                f"{name}: {missing} of {len(values)} responses have none and are left out of its figures"
-            )
+            which = f"{missing} of {len(values)} responses"
+            notes.append(f"{name}: {which} have none and are left out of its figures")
         baselines.append(counted(cases, name, values))
     return baselines
 
@@ -47,18 +46,17 @@ def paired(
     """
     both = np.where(np.isnan(relations[second.name]), np.nan, relations[first.name])
     sides = [concordance(cases.panel, both, row.best_relations) for row in (first, second)]
-    return {
-        "first": first.name,
-        "second": second.name,
-        "measure": "concordance",
-        "concordances": sides,
-    }
+    names = {"first": first.name, "second": second.name}
+    return names | {"measure": "concordance", "concordances": sides}
 
 
 def differences(comparisons: Sequence[JsonObject]) -> list[JsonObject]:
     """Return the estimated comparisons of `paired` with the difference and its p-values, of those that have one."""
-    records = [each | {"difference": difference(*each["concordances"])} for each in comparisons]
-    records = [each for each in records if each["difference"].value is not None]
+    records = []
+    for comparison in comparisons:
+        gap = difference(*comparison["concordances"])
+        if gap.value is not None:
+            records.append(comparison | {"difference": gap})
     adjust(records, "difference")
     return records
 
@@ -78,16 +76,23 @@ def best_baseline(comparisons: Sequence[JsonObject]) -> JsonObject | None:
         The "name", "concordance", "difference", "p" and "p_adjusted" of the best baseline, and "outcome". None if no
         difference has a p-value.
     """
-    tested = [each for each in comparisons if each["p"] is not None]
+    tested = [record for record in comparisons if record["p"] is not None]
     if not tested:
         return None
-    place = min(range(len(tested)), key=lambda at: tested[at]["difference"].value)
-    best, p_adjusted = tested[place], holm([each["p"] for each in tested])[place]
-    better = best["difference"].value > 0 and max(each["p"] for each in tested) < LEVEL
-    worse = best["difference"].value < 0 and p_adjusted < LEVEL
-    about = {
+    p_values = [record["p"] for record in tested]
+    gaps = [record["difference"].value for record in tested]
+    place = int(np.argmin(gaps))
+    best, p_adjusted = tested[place], holm(p_values)[place]
+    outcome = "not better"
+    if gaps[place] > 0 and max(p_values) < LEVEL:
+        outcome = "better"
+    elif gaps[place] < 0 and p_adjusted < LEVEL:
+        outcome = "worse"
+    return {
         "name": best["second"],
-        "outcome": "better" if better else "worse" if worse else "not better",
+        "outcome": outcome,
+        "concordance": best["concordances"][1],
+        "difference": best["difference"],
+        "p": best["p"],
+        "p_adjusted": p_adjusted,
     }
-    figures = {"difference": best["difference"], "p": best["p"], "p_adjusted": p_adjusted}
-    return about | figures | {"concordance": best["concordances"][1]}

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -28,9 +28,8 @@ class Cases:
 
     records: list[Case]  # in any order
     source: str  # the name of their file, for notes and error messages
-    notes: list[str] = field(
-        default_factory=list
-    )  # what to know of the table of answers that they were read from
+    # What to know of the table of answers that they were read from.
+    notes: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         hashes = [hashlib.sha256(case.id.encode()).digest() for case in self.records]
@@ -68,11 +67,10 @@ class Cases:
     @cached_property
     def models(self) -> list[str]:
         """The names of the candidates, in the order of their first response in the file."""
-        return list(
-            dict.fromkeys(
-                name for number in self.file_order for name in self.records[number].models
-            )
-        )
+        names: dict[str, None] = {}
+        for number in self.file_order:
+            names |= dict.fromkeys(self.records[number].models)
+        return list(names)
 
     @cached_property
     def model_of(self) -> np.ndarray:
@@ -83,9 +81,8 @@ class Cases:
     @cached_property
     def empty(self) -> np.ndarray:
         """Whether each response is empty: bool [responses]."""
-        return np.array(
-            [response.is_empty for case in self.records for response in case.responses], bool
-        )
+        responses = chain.from_iterable(case.responses for case in self.records)
+        return np.array([response.is_empty for response in responses], bool)
 
     @cached_property
     def longer(self) -> np.ndarray:
@@ -95,12 +92,10 @@ class Cases:
     @cached_property
     def items(self) -> list[tuple[int, CaseCriterion]]:
         """Every response with every criterion of its case: (number of the response, criterion)."""
-        cases = enumerate(self.panel.case.tolist())
-        return [
-            (response, criterion)
-            for response, case in cases
-            for criterion in self.records[case].criteria
-        ]
+        items: list[tuple[int, CaseCriterion]] = []
+        for response, case in enumerate(self.panel.case.tolist()):
+            items += ((response, criterion) for criterion in self.records[case].criteria)
+        return items
 
     @cached_property
     def response_of(self) -> np.ndarray:
@@ -149,15 +144,16 @@ class Cases:
         """
         word, preposition = what.split()
         others: Counter[str] = Counter()
-        count = 0
-        for each in placed:
-            if each[1].case_id in self.index:
-                count += 1
-                yield each
+        has_some = False
+        for place, record in placed:
+            if record.case_id in self.index:
+                has_some = True
+                yield place, record
             else:
-                others[each[1].case_id] += 1
-        if not count:
+                others[record.case_id] += 1
+        if not has_some:
             raise RecordError(f"{source}: no {word} {preposition} any case in {self.source}")
         if others:
-            of = f"{len(others)} cases that are not among these {len(self)}, for example {next(iter(others))!r}"
-            notes.append(f"{source}: {word}s: {others.total()} left out, of {of}")
+            cases = f"{len(others)} cases that are not among these {len(self)}"
+            example = f"for example {next(iter(others))!r}"
+            notes.append(f"{source}: {word}s: {others.total()} left out, of {cases}, {example}")

@@ -4,9 +4,9 @@ This is the similarity to one teacher; it does not tell whether either rationale
 the `rationale_score` of `automedeval.metrics`.
 """
 
-from collections import Counter
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from automedeval.meta_evaluation.agreement.runs import check_names
 from automedeval.meta_evaluation.table import VerdictTable
 from automedeval.records import JsonObject, RecordError, foreign_errors_at
 from automedeval.rubrics.rationale import DOCTOR, permute
-from automedeval.stats import bootstrap
+from automedeval.stats.bootstrap import mean_of
 
 LABEL = "similarity to the teacher's rationale, not its quality"
 Shown = tuple[int, tuple[int, ...], bool]  # case, responses, whether their order matters
@@ -27,24 +27,22 @@ def rationales_of(judge: VerdictTable) -> tuple[dict[Shown, list[tuple[int, str]
     Every rationale is renamed to the order of the case: Doctor 1 is the same response in all of them. Answers A and B of a pair
     are not renamed; there only verdicts in the same order can be compared.
     """
-    texts: dict[Shown, list[tuple[int, str]]] = {}
+    texts: dict[Shown, list[tuple[int, str]]] = defaultdict(list)
     left_out: Counter = Counter()
+    slot_word = judge.rubric.slot_word if judge.rubric else DOCTOR
     for case, verdict in zip(judge.case_of.tolist(), judge.verdicts):
+        rationale = verdict.rationale or ""
         if not verdict.valid:
             left_out["invalid"] += 1
-        elif verdict.rationale is None or not verdict.rationale.strip():
+        elif not rationale.strip():
             left_out["without a rationale"] += 1
         elif verdict.pair is not None:
-            texts.setdefault((case, verdict.order, True), []).append(
-                (verdict.run, verdict.rationale)
-            )
+            texts[case, verdict.order, True].append((verdict.run, rationale))
         else:
             order = tuple(sorted(verdict.order))
             slots = [verdict.order.index(response) for response in order]
-            text = permute(
-                verdict.rationale, slots, judge.rubric.slot_word if judge.rubric else DOCTOR
-            )
-            texts.setdefault((case, order, False), []).append((verdict.run, text))
+            text = permute(rationale, slots, slot_word)
+            texts[case, order, False].append((verdict.run, text))
     return texts, left_out
 
 
@@ -52,11 +50,20 @@ def teacher_among(judges: Sequence[VerdictTable], name: str) -> VerdictTable:
     """Return the judge of this name; RecordError if there is none, or none of its verdicts has a rationale."""
     check_names("--teacher_verdicts", [name], [judge.name for judge in judges])
     teacher = next(judge for judge in judges if judge.name == name)
-    if not any(each.valid and (each.rationale or "").strip() for each in teacher.verdicts):
-        raise RecordError(
-            f"--teacher_verdicts: {name} has no valid verdict with a rationale on any of these cases"
-        )
+    if not any((verdict.rationale or "").strip() for verdict in teacher.valid):
+        what = "no valid verdict with a rationale on any of these cases"
+        raise RecordError(f"--teacher_verdicts: {name} has {what}")
     return teacher
+
+
+class Compared(NamedTuple):
+    """A rationale of a judge beside the teacher's on the same responses."""
+
+    judge: str
+    run: int
+    case: int
+    text: str
+    of_teacher: list[str]
 
 
 def compare_rationales(
@@ -81,71 +88,71 @@ def compare_rationales(
         RecordError: `score` refuses the texts or the settings.
     """
     table: dict[str, JsonObject] = {}
-    items: list[tuple[str, int, int, str, list[str]]] = []
-    references = {
-        shown: [text for _, text in texts] for shown, texts in rationales_of(teacher)[0].items()
-    }
+    compared: list[Compared] = []
+    references = {}
+    for shown, texts in rationales_of(teacher)[0].items():
+        references[shown] = [text for _, text in texts]
     for judge in judges:
-        if judge.kind != "judge":
-            continue
-        if judge.judge == teacher.judge:
-            table[judge.name] = {"reason": "the teacher itself"}
-            continue
-        rationales, left_out = rationales_of(judge)
-        before = len(items)
-        for shown, texts in rationales.items():
-            if shown in references:
-                items += [
-                    (judge.name, run, shown[0], text, references[shown]) for run, text in texts
-                ]
-            else:
-                left_out["without a rationale of the teacher's"] += len(texts)
-        count = len(items) - before
-        table[judge.name] = {"rationales": count, "left_out": dict(left_out), "runs": None}
-        if not count:
-            none = "no rationale on responses that the teacher has a rationale on"
-            table[judge.name]["reason"] = (
-                none if rationales else "this judge gives no rationale, or no valid verdict"
-            )
+        if judge.kind == "judge":
+            of_judge, table[judge.name] = _beside_teacher(judge, teacher, references)
+            compared += of_judge
     result = {"teacher": teacher.judge, "label": LABEL, "settings": settings, "judges": table}
-    if not items:
+    if not compared:
         return result
-    names, runs, places, predictions, of_teacher = zip(*items)
+    predictions = [rationale.text for rationale in compared]
+    of_teacher = [rationale.of_teacher for rationale in compared]
     with foreign_errors_at("the rationales cannot be compared", ValueError):
-        result_of_metric = score(
-            predictions=list(predictions), references=list(of_teacher), **settings
-        )
-    result |= {
-        name: result_of_metric[name]
-        for name in ("bert_score_hash", "revisions")
-        if name in result_of_metric
-    }
-    cut = Counter(names[item] for item in result_of_metric["truncated"])
-    of_judge, of_run, of_case = (np.array(column) for column in (names, runs, places))
+        metric = score(predictions=predictions, references=of_teacher, **settings)
+    for name in ("bert_score_hash", "revisions"):
+        if name in metric:
+            result[name] = metric[name]
+    truncated = Counter(compared[number].judge for number in metric["truncated"])
+    scores = {}
+    if "bert_score" in metric:
+        scores["bert_score"] = metric["bert_score"]["f1"]
+    if "bart_score" in metric:
+        scores["bart_score"] = metric["bart_score"]
+    case_of = np.array([rationale.case for rationale in compared])
+    run_of = np.array([rationale.run for rationale in compared])
+    judge_of = np.array([rationale.judge for rationale in compared])
 
-    scores = {
-        "bert_score": result_of_metric.get("bert_score", {}).get("f1"),
-        "bart_score": result_of_metric.get("bart_score"),
-    }
-
-    def figures(rows: np.ndarray) -> JsonObject:
+    def figures(which: np.ndarray) -> JsonObject:
+        none = "no rationale has a score"
         return {
-            name: bootstrap.mean_of(
-                np.array(values, float)[rows], of_case[rows], len(cases), "no rationale has a score"
-            )
+            name: mean_of(np.array(values, float)[which], case_of[which], len(cases), none)
             for name, values in scores.items()  # None becomes NaN
-            if values is not None
         }
 
     for judge in judges:
-        if judge.name in names:
-            rationales = of_judge == judge.name
-            table[judge.name] |= {"truncated": cut[judge.name]} | figures(
-                np.flatnonzero(rationales)
-            )
-            if len(judge.runs) > 1:
-                at = {run: np.flatnonzero(rationales & (of_run == run)) for run in judge.runs}
-                table[judge.name]["runs"] = [
-                    {"run": run} | figures(rows) for run, rows in at.items()
-                ]
+        of_judge = judge_of == judge.name
+        if not of_judge.any():
+            continue
+        record = table[judge.name]
+        record |= {"truncated": truncated[judge.name]} | figures(of_judge)
+        if len(judge.runs) > 1:
+            record["runs"] = [
+                {"run": run} | figures(of_judge & (run_of == run)) for run in judge.runs
+            ]
     return result
+
+
+def _beside_teacher(
+    judge: VerdictTable, teacher: VerdictTable, references: Mapping[Shown, list[str]]
+) -> tuple[list[Compared], JsonObject]:
+    """Return a judge's rationales on what the teacher has some on, and how many they are, and are left out, or why not."""
+    if judge.judge == teacher.judge:
+        return [], {"reason": "the teacher itself"}
+    rationales, left_out = rationales_of(judge)
+    compared = []
+    for shown, texts in rationales.items():
+        if shown not in references:
+            left_out["without a rationale of the teacher's"] += len(texts)
+            continue
+        for run, text in texts:
+            compared.append(Compared(judge.name, run, shown[0], text, references[shown]))
+    record = {"rationales": len(compared), "left_out": dict(left_out), "runs": None}
+    if not compared:
+        record["reason"] = "this judge gives no rationale, or no valid verdict"
+    if rationales and not compared:
+        record["reason"] = "no rationale on responses that the teacher has a rationale on"
+    return compared, record
