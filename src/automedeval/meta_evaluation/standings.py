@@ -28,20 +28,19 @@ def rank(
     cases: Cases, verdicts: Sequence[Verdict], rubric: Rubric, file: Path
 ) -> tuple[list[JsonObject], JudgeProfile]:
     """Return one row per model, the highest first, and what is known of the one judge that gave the verdicts in the file."""
-    judge = VerdictTable(
-        cases, verdicts, rubric if rubric.name == verdicts[0].rubric else None, file=file
-    )
+    by_rubric = rubric if rubric.name == verdicts[0].rubric else None
+    judge = VerdictTable(cases, verdicts, by_rubric, file=file)
     if rubric.in_words:
         return by_degrees(judge)
     row = rows_of([judge])[0]
-    rows = {each["model"]: each for each in by_values(judge, row.best, row.relations)}
+    rows = {record["model"]: record for record in by_values(judge, row.best, row.relations)}
     stands = ranked(cases, row.relations)
     order, ranks = stands["order"], stands["ranks"]  # as in the report
     rest = sorted(rows.keys() - {*order}, key=lambda model: (-_value(rows[model]), model))
-    table = [
-        {"model": model} | ({"rank": ranks.get(model)} if ranks else {}) | rows[model]
-        for model in (*order, *rest)
-    ]
+    table = []
+    for model in (*order, *rest):
+        rank = {"rank": ranks.get(model)} if ranks else {}
+        table.append({"model": model} | rank | rows[model])
     # The run prints the share of valid verdicts and the next command itself.
     known = {"agreement": [UNRATED], "valid": None, "steps": (), "unclear": stands["unclear"]}
     return table, known_of_judge(cases, row, **known)
@@ -51,12 +50,11 @@ def by_degrees(judge: VerdictTable) -> tuple[list[JsonObject], JudgeProfile]:
     """Return how many responses of each model have which degree by a rubric in words, and what is known of the judge."""
     harm = harm_result(judge.cases, [judge], None, bootstrap.RESAMPLES)
     counts = counts_table(harm)
-    table = [
-        {name: cell for name, cell in zip(counts.head, row) if name != "by"} for row in counts.rows
-    ]
-    return table, JudgeProfile(
-        judge.name, agreement=[UNRATED], valid=float(judge.is_valid.mean()), harm=harm
-    )
+    table = [dict(zip(counts.head, row)) for row in counts.rows]
+    for row in table:
+        del row["by"]
+    valid = float(judge.is_valid.mean())
+    return table, JudgeProfile(judge.name, agreement=[UNRATED], valid=valid, harm=harm)
 
 
 def by_values(
@@ -70,23 +68,23 @@ def by_values(
     """
     cases = judge.cases
     table: dict[str, JsonObject] = {model: {} for model in cases.models}
-    for model, mean in ({} if values is None else means_by_model(cases, values)).items():
+    means = {} if values is None else means_by_model(cases, values)
+    for model, mean in means.items():
         table[model] |= {"cases": mean.n, MEAN: mean}
     for model, share in shares_won(cases, relation).items():
         table[model] |= {WON: share} if judge.criteria == [] else {"pairs": share.n, WON: share}
     for model, figures in candidates(judge).items() if judge.on_criteria else ():
         table[model] |= {name: figures[name] for name in ("harm", "unread criteria")}
-    counts = {"empty": judge.by_model(cases.empty), "unread": judge.by_model(judge.unread)}
     differs = {model: count for model, (count, *_) in differing_by_model(judge).items() if count}
-    counts["a number differs"] = differs
-    counts = {name: numbers for name, numbers in counts.items() if numbers}
-    return [
-        {"model": model}
-        | figures
-        | {name: numbers.get(model, 0) for name, numbers in counts.items()}
-        for model, figures in bootstrap.plain(bootstrap.estimate(table, cases.clusters)).items()
-        if figures or model in counts.get("unread", ())
-    ]
+    unread = judge.by_model(judge.unread)
+    counts = {"empty": judge.by_model(cases.empty), "unread": unread, "a number differs": differs}
+    rows = []
+    for model, figures in bootstrap.plain(bootstrap.estimate(table, cases.clusters)).items():
+        if figures or model in unread:
+            row = {"model": model} | figures
+            row |= {name: numbers.get(model, 0) for name, numbers in counts.items() if numbers}
+            rows.append(row)
+    return rows
 
 
 def _value(row: JsonObject) -> float:

@@ -102,6 +102,11 @@ class Cases:
         """The number of the response of each item: int [items], ascending."""
         return np.array([response for response, _ in self.items], int)
 
+    @property
+    def case_of_item(self) -> np.ndarray:
+        """The number of the case of each item: int [items]."""
+        return self.panel.case[self.response_of]
+
     @cached_property
     def points(self) -> np.ndarray:
         """The points of the criterion of each item: float [items]."""

@@ -5,7 +5,7 @@ pooled figures alone. Unread criteria count as wrong in `accuracy` and are left 
 many there are.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
@@ -20,7 +20,7 @@ from automedeval.records import (
     read_placed,
     without_repeats,
 )
-from automedeval.stats.bootstrap import Statistic, divide, mean_of
+from automedeval.stats.bootstrap import SHARE, Statistic, divide, mean_along, mean_of
 from automedeval.stats.calibration_error import BINS, calibration_error
 from automedeval.stats.degrees import degree_tables, kappa
 
@@ -34,11 +34,9 @@ def strict_majority(share: np.ndarray) -> np.ndarray:
 
 def majority_of(labels: Labels, without: str | None = None) -> np.ndarray:
     """Return the strict majority of all annotators, or all but one: float [items], NaN where there is none."""
-    every = next(iter(labels.values()))
-    votes = np.stack(
-        [np.full_like(every, np.nan), *(met for name, met in labels.items() if name != without)]
-    )
-    return strict_majority(divide(np.nansum(votes, axis=0), (~np.isnan(votes)).sum(axis=0)))
+    votes = np.stack(list(labels.values()))
+    others = [name != without for name in labels]
+    return strict_majority(mean_along(votes[others], 0))
 
 
 def read_labels(path: str, cases: Cases) -> tuple[Labels, list[str]]:
@@ -50,14 +48,13 @@ def read_labels(path: str, cases: Cases) -> tuple[Labels, list[str]]:
     labels: Labels = {}
     notes: list[str] = []
     on_cases = cases.known(read_placed(path, CriterionLabel), path, "label on", notes)
-    for place, label in without_repeats(on_cases, lambda each: each.model):
+    for place, label in without_repeats(on_cases, lambda label: label.model):
         response = cases.locate(label.case_id, label.model, place)
         case, _ = cases.at(response)
-        texts = [each.criterion for each in case.criteria]
+        texts = [criterion.criterion for criterion in case.criteria]
         if label.criterion not in texts:
-            raise RecordError(
-                f"{place}: case {case.id!r} has no criterion {label.criterion[:80]!r}"
-            )
+            missing = label.criterion[:80]
+            raise RecordError(f"{place}: case {case.id!r} has no criterion {missing!r}")
         item = cases.first_item[response] + texts.index(label.criterion)
         labels.setdefault(label.annotator, np.full(len(cases.items), np.nan))[item] = label.met
     return labels, notes
@@ -73,45 +70,33 @@ def people_of(labels: Labels, cases: Cases) -> People:
     missing = np.bincount(cases.response_of, np.isnan(majority), minlength=cases.responses)
     scores = np.where(missing > 0, np.nan, cases.checklist_scores(majority).score)
     if np.isnan(scores).all():
-        raise RecordError(
-            "no response has a strict majority of labels on each of its criteria, and positive points"
-        )
+        needed = "a strict majority of labels on each of its criteria, and positive points"
+        raise RecordError(f"no response has {needed}")
+    people = People(
+        cases.panel, ["majority of the physicians"], {"criteria": scores[:, None]}, crossed=True
+    )
     parts = int(((missing > 0) & (missing < np.diff(cases.first_item))).sum())
-    notes = (
-        [f"{parts} responses have labels on some of their criteria alone, and count as not rated"]
-        if parts
-        else []
-    )
-    return People(
-        cases.panel,
-        ["majority of the physicians"],
-        {"criteria": scores[:, None]},
-        True,
-        notes=notes,
-    )
+    if parts:
+        what = "have labels on some of their criteria alone, and count as not rated"
+        people.notes.append(f"{parts} responses {what}")
+    return people
 
 
 # --- figures of one judge beside labels ------------------------------------------------------------------------------
 
 
-def _table(met: np.ndarray, truth: np.ndarray, case: np.ndarray, cases: int) -> np.ndarray:
-    """Return float [cases, 4]: true negatives, false positives, false negatives and true positives of each case."""
-    return degree_tables(truth, met, case, cases, 2).reshape(cases, 4)
-
-
-def _macro_f1(s: np.ndarray) -> np.ndarray:
+def _macro_f1(tables: np.ndarray) -> np.ndarray:
     """Return the mean F1 of "met" and "not met", of those of the two that the judge or the label names, as in scikit-learn."""
-    wrong = s[:, 1] + s[:, 2]
-    both = np.array([divide(2 * right, 2 * right + wrong) for right in (s[:, 0], s[:, 3])])
-    return divide(np.nansum(both, axis=0), (~np.isnan(both)).sum(axis=0))
+    negative, false_alarms, missed, positive = tables.T
+    wrong = false_alarms + missed
+    f1 = [divide(2 * right, 2 * right + wrong) for right in (negative, positive)]
+    return mean_along(np.array(f1), 0)
 
 
-OF_TABLE: dict[str, Callable[[np.ndarray], np.ndarray]] = {  # of sums of `_table`
-    "balanced_accuracy": lambda s: (
-        (divide(s[:, 3], s[:, 3] + s[:, 2]) + divide(s[:, 0], s[:, 0] + s[:, 1])) / 2
-    ),
-    "cohen_kappa": partial(kappa, 1 - np.eye(2)),
-}
+def _balanced_accuracy(tables: np.ndarray) -> np.ndarray:
+    negative, false_alarms, missed, positive = tables.T
+    of_met = divide(positive, positive + missed)
+    return (of_met + divide(negative, negative + false_alarms)) / 2
 
 
 def auroc(chance: np.ndarray, truth: np.ndarray, case: np.ndarray) -> Statistic:
@@ -120,71 +105,77 @@ def auroc(chance: np.ndarray, truth: np.ndarray, case: np.ndarray) -> Statistic:
     order = np.flatnonzero(defined)[np.argsort(chance[defined], kind="stable")]
     truth, starts = truth[order], np.unique(chance[order], return_index=True)[1]
 
-    def of(counts: np.ndarray) -> np.ndarray:
+    def share(counts: np.ndarray) -> np.ndarray:
         if not len(starts):
             return np.full(len(counts), np.nan)
-        positive, negative = (
-            np.add.reduceat(counts * is_kind, starts, axis=1) for is_kind in (truth, 1 - truth)
-        )
+        positive = np.add.reduceat(counts * truth, starts, axis=1)
+        negative = np.add.reduceat(counts * (1 - truth), starts, axis=1)
         below = negative.cumsum(axis=1) - negative / 2
         return divide((positive * below).sum(axis=1), positive.sum(axis=1) * negative.sum(axis=1))
 
-    return Statistic(None, of, len(order), "only one kind of label", None, case[order])
+    reason = "only one kind of label"
+    return Statistic(None, share, len(order), reason, cells=case[order])
 
 
 def measures(
     cases: Cases, met: np.ndarray, chance: np.ndarray, labels: Labels, majority: np.ndarray
 ) -> JsonObject:
     """Return the figures of a judge as statistics; `met` and `chance` are float [items], NaN where a criterion is unread."""
-    case, judged, size = cases.panel.case[cases.response_of], ~np.isnan(majority), len(cases)
-    sure = judged & ~np.isnan(chance)
-    bins = np.clip((chance[sure] * BINS).astype(int), 0, BINS - 1)  # of equal width
-    table = _table(met, majority, case, size)
-    pooled = np.sum([_table(met, labelled, case, size) for labelled in labels.values()], axis=0)
+    case, judged, size = cases.case_of_item, ~np.isnan(majority), len(cases)
+    is_sure = judged & ~np.isnan(chance)
+    bins = np.clip((chance[is_sure] * BINS).astype(int), 0, BINS - 1)  # of equal width
+    error = calibration_error(chance[is_sure], majority[is_sure], case[is_sure], size, bins)
+
+    def table(truth: np.ndarray) -> np.ndarray:
+        """Return float [cases, 4]: true negatives, false positives, false negatives, true positives."""
+        return degree_tables(truth, met, case, size, 2).reshape(size, 4)
+
+    def share(which: np.ndarray) -> Statistic:
+        return mean_of(np.where(judged, which, np.nan), case, size, bounds=SHARE)
+
+    by_majority = table(majority)
+    pooled = np.sum([table(labelled) for labelled in labels.values()], axis=0)
+    n = int(by_majority.sum())
     return {
-        "accuracy": mean_of(
-            np.where(judged, met == majority, np.nan), case, size, bounds=(0.0, 1.0)
-        ),
-        **{name: Statistic(table, of, int(table.sum())) for name, of in OF_TABLE.items()},
+        "accuracy": share(met == majority),
+        "balanced_accuracy": Statistic(by_majority, _balanced_accuracy, n),
+        "cohen_kappa": Statistic(by_majority, partial(kappa, 1 - np.eye(2)), n),
         "macro_f1_pooled": Statistic(pooled, _macro_f1, int(pooled.sum())),
         "auroc": auroc(chance, majority, case),
-        "calibration_error": calibration_error(
-            chance[sure], majority[sure], case[sure], size, bins
-        ),
-        "read_rate": mean_of(
-            np.where(judged, ~np.isnan(met), np.nan), case, size, bounds=(0.0, 1.0)
-        ),
+        "calibration_error": error,
+        "read_rate": share(~np.isnan(met)),
     }
 
 
 def certificate_of(cases: Cases, readings: Sequence[VerdictTable], labels: Labels) -> JsonObject:
     """Return the figures of every judge, and of each physician beside the majority of the others, as statistics."""
     majority = majority_of(labels)
-    labelled = ~np.isnan(np.stack([*labels.values()])).all(axis=0)
-    judged = {reading.name: strict_majority(reading.met) for reading in readings}
-    tree: JsonObject = {"judges": {}, "physicians": {}}
+    judges, physicians, judged = {}, {}, {}
     for reading in readings:
-        met, chance = judged[reading.name], reading.per_item("met_probabilities")
+        met, chance = strict_majority(reading.met), reading.per_item("met_probabilities")
         asked = np.where(reading.asked[cases.response_of], majority, np.nan)
-        tree["judges"][reading.name] = measures(cases, met, chance, labels, asked)
-    for annotator, met_by in labels.items():
-        truth = np.where(np.isnan(met_by), np.nan, majority_of(labels, without=annotator))
-        said = {"accuracy": met_by} | {
-            f"accuracy of {name} on these pairs": met for name, met in judged.items()
-        }
-        tree["physicians"][annotator] = {
-            name: _accuracy(cases, met, truth) for name, met in said.items()
-        }
-    sure = int((~np.isnan(majority)).sum())
+        judges[reading.name] = measures(cases, met, chance, labels, asked)
+        judged[f"accuracy of {reading.name} on these pairs"] = met
+    for annotator, own in labels.items():
+        truth = np.where(np.isnan(own), np.nan, majority_of(labels, without=annotator))
+        beside = {"accuracy": own} | judged
+        physicians[annotator] = {name: _accuracy(cases, met, truth) for name, met in beside.items()}
+    has_majority = ~np.isnan(majority)
     counts = {
-        "pairs": int(labelled.sum()),
-        "majority": sure,
-        "met": float(np.nanmean(majority)) if sure else None,
+        "pairs": int(labelled_items(labels).sum()),
+        "majority": int(has_majority.sum()),
+        "met": float(np.nanmean(majority)) if has_majority.any() else None,
+        "physicians": len(labels),
     }
-    return tree | {"labels": counts | {"physicians": len(labels)}}
+    return {"judges": judges, "physicians": physicians, "labels": counts}
+
+
+def labelled_items(labels: Labels) -> np.ndarray:
+    """Return whether anybody labelled each item: bool [items]."""
+    return ~np.isnan(np.stack(list(labels.values()))).all(axis=0)
 
 
 def _accuracy(cases: Cases, met: np.ndarray, truth: np.ndarray) -> Statistic:
     """Return the accuracy over the items that both have said something of."""
-    both = np.where(np.isnan(met) | np.isnan(truth), np.nan, met == truth)
-    return mean_of(both, cases.panel.case[cases.response_of], len(cases), bounds=(0.0, 1.0))
+    right = np.where(np.isnan(met) | np.isnan(truth), np.nan, met == truth)
+    return mean_of(right, cases.case_of_item, len(cases), bounds=SHARE)

@@ -6,7 +6,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from automedeval.meta_evaluation.agreement.cases import Cases
-from automedeval.meta_evaluation.criteria.checklists import Labels, certificate_of, strict_majority
+from automedeval.meta_evaluation.criteria.checklists import (
+    Labels,
+    certificate_of,
+    labelled_items,
+    strict_majority,
+)
 from automedeval.meta_evaluation.table import VerdictTable
 from automedeval.records import JsonObject
 from automedeval.records.text import span
@@ -20,14 +25,14 @@ def criteria_result(
     certificate, labelled = None, np.zeros(len(cases.items), bool)
     if labels is not None:
         certificate = certificate_of(cases, judges, labels)
-        labelled = ~np.isnan(np.stack([*labels.values()])).all(axis=0)
+        labelled = labelled_items(labels)
     records = {}
     for judge in judges:
-        certified = not np.isnan(strict_majority(judge.met[labelled])).all()
+        majority = strict_majority(judge.met[labelled])
         records[judge.name] = {
             "candidates": candidates(judge),
             "missed": missed(cases, judge),
-            "certified": certified,
+            "certified": not np.isnan(majority).all(),
         }
     return {"judges": records, "certificate": certificate}
 
@@ -38,31 +43,32 @@ def credit(result: JsonObject, name: str) -> list[str]:
     if name not in criteria["judges"]:
         return []
     if not criteria["judges"][name]["certified"]:
-        return [
-            f"{name} is uncertified: it was not compared with physicians' labels of these cases (--ratings)."
-        ]
-    values = {key: span(each, 3) for key, each in criteria["certificate"]["judges"][name].items()}
-    figures = "accuracy {accuracy}, balanced accuracy {balanced_accuracy}, AUROC {auroc}".format(
-        **values
+        why = "it was not compared with physicians' labels of these cases (--ratings)"
+        return [f"{name} is uncertified: {why}."]
+    certificate = criteria["certificate"]["judges"][name]
+    accuracy, balanced, auroc = (
+        span(certificate[measure], 3) for measure in ("accuracy", "balanced_accuracy", "auroc")
     )
+    figures = f"accuracy {accuracy}, balanced accuracy {balanced}, AUROC {auroc}"
     return [f"Beside physicians' labels of criteria {name} has {figures}."]
 
 
 def candidates(judge: VerdictTable) -> dict[str, JsonObject]:
     """Return of every candidate that was shown how many responses have a score, and the part of it by points below 0."""
-    cases, case, shown = judge.cases, judge.cases.panel.case, judge.shown()
+    cases, case, is_shown = judge.cases, judge.cases.panel.case, judge.shown()
     unread = judge.unread_criteria
-    of_harm = cases.checklist_scores(np.where(cases.points < 0, judge.met, 0.0)).score
-    harm, found = np.where(unread > 0, np.nan, of_harm), {}
-    for number in np.unique(cases.model_of[shown]).tolist():
-        at = np.flatnonzero(shown & (cases.model_of == number))
-        found[cases.models[number]] = {
+    by_harm = cases.checklist_scores(np.where(cases.points < 0, judge.met, 0.0)).score
+    harm = np.where(unread > 0, np.nan, by_harm)
+    records = {}
+    for number in np.unique(cases.model_of[is_shown]).tolist():
+        at = np.flatnonzero(is_shown & (cases.model_of == number))
+        records[cases.models[number]] = {
             "responses": len(at),
             "scored": int((~np.isnan(judge.scores[at])).sum()),
             "unread criteria": int(unread[at].sum()),
             "harm": mean_of(harm[at], case[at], len(cases), "no response is wholly read"),
         }
-    return found
+    return records
 
 
 def missed(cases: Cases, reading: VerdictTable) -> dict[str, JsonObject]:
@@ -78,17 +84,16 @@ def missed(cases: Cases, reading: VerdictTable) -> dict[str, JsonObject]:
     failed[~reading.shown()[cases.response_of]] = np.nan
     result: dict[str, JsonObject] = {}
     for tag, items in items_of.items():
-        shares, models = failed[items], cases.model_of[cases.response_of[items]]
+        shares, model_of = failed[items], cases.model_of[cases.response_of[items]]
         read = ~np.isnan(shares)
-        if read.any():
-            by_model = {
-                cases.models[each]: float(shares[read & (models == each)].mean())
-                for each in set(models[read])
-            }
-            by_model = dict(sorted(by_model.items()))
-            result[tag] = {
-                "criteria": int(read.sum()),
-                "failed": float(shares[read].mean()),
-                "candidates": by_model,
-            }
-    return dict(sorted(result.items(), key=lambda each: -each[1]["failed"]))
+        if not read.any():
+            continue
+        by_model = {}
+        for number in np.unique(model_of[read]).tolist():
+            by_model[cases.models[number]] = float(shares[read & (model_of == number)].mean())
+        result[tag] = {
+            "criteria": int(read.sum()),
+            "failed": float(shares[read].mean()),
+            "candidates": dict(sorted(by_model.items())),
+        }
+    return dict(sorted(result.items(), key=lambda of_tag: -of_tag[1]["failed"]))
