@@ -2,12 +2,12 @@
 
 import csv
 import io
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from automedeval.evidence.findings import CONTRADICTED, LABELS, UNREAD
 from automedeval.evidence.run import LANGUAGE, NO_EVIDENCE, NUMBERS, in_words
@@ -15,7 +15,7 @@ from automedeval.meta_evaluation.facts import AGAINST
 from automedeval.meta_evaluation.page import Bars, PageTable, render_report
 from automedeval.records import Case, CheckedResponse, JsonObject, question_text
 from automedeval.records.text import no_formula, percent, several, span
-from automedeval.stats.bootstrap import estimate, mean_of, plain
+from automedeval.stats.bootstrap import SHARE, estimate, mean_of, plain
 
 SHOWN = 3  # places that the terminal shows
 COLUMNS = (
@@ -34,29 +34,35 @@ def measure(
         counts of each label and "contradicted_answers"; the shares are of the answers that could be read.
     """
     numbers = {case.id: number for number, case in enumerate(cases)}
+    by_model: dict[str, list[CheckedResponse]] = defaultdict(list)
+    for response in checked:
+        by_model[response.model].append(response)
     tree: JsonObject = {}
-    for model in dict.fromkeys(each.model for each in checked):
-        of_model = [each for each in checked if each.model == model]
-        case = np.array([numbers[each.case_id] for each in of_model])
+    for model, responses in by_model.items():
+        case = np.array([numbers[response.case_id] for response in responses])
 
         def share(marked: Sequence[float], case: np.ndarray = case) -> Any:
             nothing = "no answer that could be read"
-            return mean_of(np.array(marked), case, len(cases), nothing, (0.0, 1.0))
+            return mean_of(np.array(marked), case, len(cases), nothing, SHARE)
 
-        differing = [np.nan if each.unread else float(bool(each.differs)) for each in of_model]
-        compared = sum(each.unread is None for each in of_model)
-        tree[model] = {"answers": len(of_model), "compared": compared}
-        tree[model]["differing_answers"] = share(differing)
-        if of_model[0].checker == NUMBERS:
-            continue
-        labels = [Counter(line["label"] for line in each.statements) for each in of_model]
-        counts = sum(labels, Counter[str]())
-        wrong = [
-            float(each[CONTRADICTED] > 0) if any(each[label] for label in LABELS) else np.nan
-            for each in labels
+        differing = [
+            np.nan if response.unread else float(bool(response.differs)) for response in responses
         ]
-        tree[model] |= {"statements": counts.total(), "contradicted_answers": share(wrong)}
-        tree[model] |= {label: counts[label] for label in (*LABELS, UNREAD)}
+        figures = tree[model] = {
+            "answers": len(responses),
+            "compared": sum(response.unread is None for response in responses),
+            "differing_answers": share(differing),
+        }
+        if responses[0].checker == NUMBERS:
+            continue
+        labels = [Counter(line["label"] for line in response.statements) for response in responses]
+        counts = sum(labels, Counter[str]())
+        wrong = []
+        for of_response in labels:
+            is_read = any(of_response[label] for label in LABELS)
+            wrong.append(float(of_response[CONTRADICTED] > 0) if is_read else np.nan)
+        figures |= {"statements": counts.total(), "contradicted_answers": share(wrong)}
+        figures |= {label: counts[label] for label in (*LABELS, UNREAD)}
     return plain(estimate(tree, len(cases), resamples))
 
 
@@ -70,11 +76,11 @@ def check_rows(figures: JsonObject) -> list[dict[str, str | float | int]]:
     """Return the table of the figures, the model with most numbers that differ first."""
     rows = []
     for model, share in _shares(figures):
-        each = figures[model]
-        row = {"model": model, "answers": each["answers"], "a number differs": span(share)}
-        if "statements" in each:
-            row["contradicted by the model"] = span(each["contradicted_answers"])
-            row |= {label.replace("_", " "): each[label] for label in (*LABELS, UNREAD)}
+        of_model = figures[model]
+        row = {"model": model, "answers": of_model["answers"], "a number differs": span(share)}
+        if "statements" in of_model:
+            row["contradicted by the model"] = span(of_model["contradicted_answers"])
+            row |= {label.replace("_", " "): of_model[label] for label in (*LABELS, UNREAD)}
         rows.append(row)
     return rows
 
@@ -85,52 +91,59 @@ def check_sentences(
     """Return the result in sentences: the models with marked answers, and what was not looked at."""
     lines = []
     for model, share in _shares(figures):
-        each = figures[model]
-        if each["compared"]:
-            count = f"{round(share['value'] * share['n'])} of {share['n']} answers ({percent(share['value'])})"
+        of_model = figures[model]
+        if of_model["compared"]:
+            count = f"{_count_of(share)} ({percent(share['value'])})"
             lines.append(f"{model}: in {count} a number differs from {AGAINST[evidence]}.")
-        wrong = each.get("contradicted_answers", {"n": 0})
+        wrong = of_model.get("contradicted_answers", {"n": 0})
         if wrong["n"]:
-            count = f"{round(wrong['value'] * wrong['n'])} of {wrong['n']} answers"
-            lines.append(f"{model}: {count} hold a statement that the model calls contradicted.")
-    unread = Counter(each.unread for each in checked)
+            what = "hold a statement that the model calls contradicted"
+            lines.append(f"{model}: {_count_of(wrong)} {what}.")
+    unread = Counter(response.unread for response in checked)
     if without := unread[NO_EVIDENCE]:
         lines.append(f"{several(without, 'answer')} had nothing to be checked against.")
     if foreign := unread[LANGUAGE]:
-        lines.append(
-            f"{several(foreign, 'answer')} or references are not English: no number of theirs is marked."
-        )
-    left = "what an answer leaves out" if any("statements" in each for each in figures.values()) else (
-        "whether words are right, and what an answer leaves out (words: --checker MODEL)"
-    )  # fmt: skip
-    return [
-        *lines,
-        f"Not looked at: {left}. A mark is a place to look at, and no mark is no proof.",
-    ]
+        what = "or references are not English: no number of theirs is marked"
+        lines.append(f"{several(foreign, 'answer')} {what}.")
+    left = "whether words are right, and what an answer leaves out (words: --checker MODEL)"
+    if any("statements" in of_model for of_model in figures.values()):
+        left = "what an answer leaves out"
+    no_proof = "A mark is a place to look at, and no mark is no proof."
+    return [*lines, f"Not looked at: {left}. {no_proof}"]
+
+
+def _count_of(share: JsonObject) -> str:
+    return f"{round(share['value'] * share['n'])} of {share['n']} answers"
 
 
 def marked_answers(cases: Sequence[Case], checked: Sequence[CheckedResponse]) -> list[JsonObject]:
     """Return the answers with something to look at: the largest factor first, then what a model is surest of."""
     by_id = {case.id: case for case in cases}
     answers = []
-    for each in checked:
-        wrong = [line for line in each.statements if line["label"] == CONTRADICTED]
-        if not (each.differs or wrong):
+    for response in checked:
+        wrong = [line for line in response.statements if line["label"] == CONTRADICTED]
+        if not (response.differs or wrong):
             continue
-        case = by_id[each.case_id]
-        places = sorted([*each.differs, *wrong], key=lambda place: place["start"])
+        case, index = _place(by_id, response)
+        places = sorted([*response.differs, *wrong], key=lambda place: place["start"])
         answers.append(
             {
                 "case_id": case.id,
-                "row": case.row_of(case.models.index(each.model)),
-                "model": each.model,
+                "row": case.row_of(index),
+                "model": response.model,
                 "question": question_text(case.question),
-                "text": marked(_text(case, each.model), places),
-                "numbers": each.differs,
+                "text": marked(case.responses[index].text, places),
+                "numbers": response.differs,
                 "contradicted": sorted(wrong, key=_unsure),
             }
         )
     return sorted(answers, key=_urgency)
+
+
+def _place(by_id: Mapping[str, Case], checked: CheckedResponse) -> tuple[Case, int]:
+    """Return the case of a checked response, and its index there."""
+    case = by_id[checked.case_id]
+    return case, case.models.index(checked.model)
 
 
 def _urgency(answer: JsonObject) -> tuple[float, float]:
@@ -144,42 +157,35 @@ def _unsure(statement: JsonObject) -> float:
     return -statement.get("probability", 0.0)
 
 
-def _text(case: Case, model: str) -> str:
-    return next(response.text for response in case.responses if response.model == model)
-
-
 def places_in_words(answers: Sequence[JsonObject]) -> list[str]:
     """Return the first places to look at, each with both sentences, for the terminal."""
     lines = []
     for answer in answers[:SHOWN]:
         for mark in answer["numbers"][:1]:
+            source = mark["source"] + ":"
             lines += [
                 f"\n{in_words(mark)}  ({answer['model']}, {answer['case_id']})",
-                f"  answer:    {_shown(mark['sentence'])}",
-                f"  {mark['source'] + ':':<10} {_shown(mark['passage'])}",
+                f"  answer:    {_in_brackets(mark['sentence'])}",
+                f"  {source:<10} {_in_brackets(mark['passage'])}",
             ]
     return lines
 
 
-def _shown(parts: Sequence[str]) -> str:
+def _in_brackets(parts: Sequence[str]) -> str:
     before, number, behind = (" ".join(f"|{part}|".split())[1:-1] for part in parts)
     return f"{before}[{number}]{behind}"
 
 
 def marked(text: str, passages: Sequence[JsonObject]) -> Markup:
     """Return an answer as HTML with passages of it marked, from `start` to `end`, in their order; they may overlap."""
-    parts, position = [], 0
-    for each in passages:
-        start, end = max(each["start"], position), each["end"]
+    page, position = Markup(), 0
+    for passage in passages:
+        start, end = max(passage["start"], position), passage["end"]
         if start < end:
-            parts += [
-                escape(text[position:start]),
-                Markup("<mark>"),
-                escape(text[start:end]),
-                Markup("</mark>"),
-            ]
+            page += text[position:start]
+            page += Markup("<mark>{}</mark>").format(text[start:end])
             position = end
-    return Markup("").join([*parts, escape(text[position:])])
+    return page + text[position:]
 
 
 def check_page(
@@ -190,9 +196,8 @@ def check_page(
 ) -> dict[str, str]:
     """Return check.html, check.md and claims.csv by name."""
     rows, against = check_rows(figures), AGAINST[settings["evidence"]]
-    table = PageTable(
-        list(rows[0]) if rows else [], [list(row.values()) for row in rows], "Answers by model"
-    )
+    head = list(rows[0]) if rows else []
+    table = PageTable(head, [list(row.values()) for row in rows], "Answers by model")
     bars = [(model, share, f"{share['n']} could be read") for model, share in _shares(figures)]
     pages = render_report(
         "check", "Answers checked",
@@ -208,12 +213,11 @@ def _csv(cases: Sequence[Case], checked: Sequence[CheckedResponse]) -> str:
     file, by_id = io.StringIO(), {case.id: case for case in cases}
     writer = csv.DictWriter(file, COLUMNS, lineterminator="\n", extrasaction="ignore")
     writer.writeheader()
-    for each in checked:
-        case = by_id[each.case_id]
-        row = case.row_of(case.models.index(each.model))
-        about = {"case_id": case.id, "model": each.model, "row": row}
-        about["question"] = question_text(case.question)
-        for line in _lines(each):
+    for response in checked:
+        case, index = _place(by_id, response)
+        about: JsonObject = {"case_id": case.id, "model": response.model}
+        about |= {"row": case.row_of(index), "question": question_text(case.question)}
+        for line in _lines(response):
             cells = about | line
             writer.writerow({name: no_formula(cells.get(name, "")) for name in COLUMNS})
     return file.getvalue()
@@ -221,15 +225,10 @@ def _csv(cases: Sequence[Case], checked: Sequence[CheckedResponse]) -> str:
 
 def _lines(checked: CheckedResponse) -> Iterator[JsonObject]:
     for mark in checked.differs:
-        words = {
-            name: "".join(mark[key])
-            for name, key in (("statement", "sentence"), ("passage", "passage"))
-        }
-        yield (
-            mark
-            | words
-            | {"number": mark["sentence"][1], "beside": mark["passage"][1], "label": "differs"}
-        )
+        sentence, passage = mark["sentence"], mark["passage"]
+        words = {"statement": "".join(sentence), "passage": "".join(passage)}
+        numbers = {"number": sentence[1], "beside": passage[1], "label": "differs"}
+        yield mark | words | numbers
     for statement in checked.statements:
         yield statement | {"statement": statement["text"]}
     if not checked.differs and not checked.statements:

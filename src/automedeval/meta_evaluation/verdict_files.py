@@ -3,7 +3,7 @@
 A verdict that does not fit is an error with file and line. What is left out is a note in the report.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -22,11 +22,8 @@ from automedeval.rubrics import Rubric, read_rubric, without_scale
 from automedeval.stats.agreement import CHOICES
 
 Tables = tuple[list[VerdictTable], list[str]]  # and notes
-SCORES, CRITERIA, WORDS = (
-    "scores",
-    "criteria",
-    "words",
-)  # what verdicts give; choices count as scores
+# What verdicts give; choices count as scores.
+SCORES, CRITERIA, WORDS = "scores", "criteria", "words"
 REFUSED = {
     SCORES: "a verdict by {} is not on the criteria of a case",
     CRITERIA: "a verdict on the criteria of a case; automedeval report reads these, on one file of cases",
@@ -76,7 +73,7 @@ def read_verdicts(
     for named_path in paths:
         label, path = named_file(named_path)
         file = verdicts_file(path)
-        found: dict[tuple[str, ...], list[Verdict]] = {}
+        by_author: dict[tuple[str, ...], list[Verdict]] = defaultdict(list)
         placed = placed_verdicts([file], by_id)
         for place, verdict in cases.known(placed, file, "verdict on", notes):
             if verdict.rubric not in rubrics:
@@ -88,20 +85,18 @@ def read_verdicts(
                     raise RecordError(REFUSED[kind].format(verdict.rubric))
                 CHECKS[kind](case, verdict, by)
             # Half of the memory, and no figure reads it; the page shows what could not be read.
-            kept = replace(verdict, raw="") if verdict.valid else verdict
-            found.setdefault(verdict.author, []).append(kept)
-        rubrics_of = Counter(judge for judge, _ in found)
-        for (judge, by_rubric), verdicts in found.items():
+            by_author[verdict.author].append(replace(verdict, raw="") if verdict.valid else verdict)
+        rubrics_of = Counter(judge for judge, _ in by_author)
+        for (judge, by_rubric), verdicts in by_author.items():
             name = f"{label}: {judge}" if label and len(rubrics_of) > 1 else label or judge
-            name = f"{name} by {by_rubric}" if rubrics_of[judge] > 1 else name
+            if rubrics_of[judge] > 1:
+                name = f"{name} by {by_rubric}"
+            named = "with --verdicts NAME=FILE"
             if name in tables:
-                raise RecordError(
-                    f"two judges are called {name!r}: name them with --verdicts NAME=FILE"
-                )
+                raise RecordError(f"two judges are called {name!r}: name them {named}")
             if name in reserved:
-                raise RecordError(
-                    f"a judge cannot be called {name!r} in a report: name it with --verdicts NAME=FILE"
-                )
+                where = "in a report: name it"
+                raise RecordError(f"a judge cannot be called {name!r} {where} {named}")
             tables[name] = VerdictTable(cases, verdicts, rubrics[by_rubric], name, file)
     if rubric and not (own := read_rubric(rubric)).in_words and own.name not in rubrics:
         raise RecordError(f"--rubric {rubric}: no verdict was given by {own.name}")
@@ -110,16 +105,13 @@ def read_verdicts(
 
 def _kind(verdict: Verdict, rubric: Rubric | None, case: Case) -> str:
     """Return what a verdict gives; an invalid one gives it by its rubric, or by the texts that it was shown."""
+    if verdict.checklist is not None:
+        return CRITERIA
     if rubric is not None:
         is_checklist = rubric.mode == "checklist"
-    else:
-        seen = verdict.extra.get(verdict.digest_key)
-        is_checklist = (
-            verdict.rubric.startswith("checklist@") or seen == case.checklist_digest != case.digest
-        )
-    if is_checklist or verdict.checklist is not None:
-        return CRITERIA
-    return WORDS if rubric is not None and rubric.in_words else SCORES
+        return CRITERIA if is_checklist else WORDS if rubric.in_words else SCORES
+    saw_criteria = verdict.extra.get(verdict.digest_key) == case.checklist_digest != case.digest
+    return CRITERIA if saw_criteria or verdict.rubric.startswith("checklist@") else SCORES
 
 
 def _check_single(verdict: Verdict) -> None:
@@ -166,28 +158,24 @@ def _rubric(name: str, given_path: str | None, notes: list[str]) -> Rubric | Non
 def check_words(name: str, choices: Mapping[str, str], rubric: Rubric, needed: bool = True) -> None:
     """Raise RecordError unless choices by the rubric called `name` are words of this rubric, a degree among them."""
     if name != rubric.name:
-        raise RecordError(
-            f"by {name}, and others are by {rubric.name}: their degrees are not compared"
-        )
+        others = f"others are by {rubric.name}: their degrees are not compared"
+        raise RecordError(f"by {name}, and {others}")
     if needed and rubric.degree.name not in choices:
         raise RecordError(f"'choices' has no {rubric.degree.name!r}")
     words = {criterion.name: criterion.words for criterion in rubric.criteria}
     for criterion, word in choices.items():
         _check_named([criterion], words, rubric.name)
         if word not in words[criterion]:
-            allowed = ", ".join(words[criterion])
-            raise RecordError(
-                f"the {criterion} {word!r:.60} of {rubric.name} must be one of {allowed}"
-            )
+            allowed = f"of {rubric.name} must be one of {', '.join(words[criterion])}"
+            raise RecordError(f"the {criterion} {word!r:.60} {allowed}")
 
 
 def _check_named(criteria: Iterable[str], known: Collection[str], rubric: str) -> None:
     """Raise RecordError unless a rubric has these criteria."""
     for criterion in criteria:
         if criterion not in known:
-            raise RecordError(
-                f"{rubric} has no criterion {criterion!r}; it has {', '.join(sorted(known))}"
-            )
+            names = ", ".join(sorted(known))
+            raise RecordError(f"{rubric} has no criterion {criterion!r}; it has {names}")
 
 
 def _check_words(case: Case, verdict: Verdict, rubric: Rubric | None) -> None:
@@ -200,23 +188,15 @@ def _check_words(case: Case, verdict: Verdict, rubric: Rubric | None) -> None:
 def _check_scores(case: Case, verdict: Verdict, rubric: Rubric | None) -> None:
     """Raise RecordError unless a verdict has scores on the scale of its rubric, or choices between the two that it shows."""
     if rubric is not None and rubric.scale is not None:
-        low, high = rubric.scale
-        for scores in verdict.score_lists.values():
-            given = [score for score in scores if score is not None]
-            off = [score for score in given if not low - 1e-6 <= score <= high + 1e-6]
-            if off:
-                raise RecordError(f"{off[0]} is off the scale of {rubric.name}, {low} to {high}")
-    says = verdict.scores or verdict.expected_scores or verdict.choices
-    if verdict.valid and not says:
+        _check_scale(verdict, rubric.name, *rubric.scale)
+    choices, pair = verdict.choices or {}, verdict.pair or ()
+    if verdict.valid and not (verdict.scores or verdict.expected_scores or choices):
         raise RecordError("'valid' is true, and there are neither scores nor choices")
-    pair = verdict.pair or ()
-    if verdict.choices or verdict.pair is not None:
+    if choices or verdict.pair is not None:
         shown = {case.models[index] for index in verdict.order}
         if len(shown) != 2 or set(pair) != shown:
-            raise RecordError(
-                f"'pair' {verdict.pair} does not name the two models that 'order' shows"
-            )
-    choices = verdict.choices or {}
+            what = "does not name the two models that 'order' shows"
+            raise RecordError(f"'pair' {verdict.pair} {what}")
     if rubric is not None:
         criteria = {criterion.name for criterion in rubric.criteria}
         _check_named(choices, criteria, rubric.name)
@@ -227,6 +207,14 @@ def _check_scores(case: Case, verdict: Verdict, rubric: Rubric | None) -> None:
         if choice not in (*pair, *CHOICES[2:]):
             allowed = ", ".join(pair)
             raise RecordError(f"{criterion!r} must be one of {allowed}, tie, neither: {choice!r}")
+
+
+def _check_scale(verdict: Verdict, rubric: str, low: int, high: int) -> None:
+    """Raise RecordError for a score that is not on the scale of a rubric."""
+    for scores in verdict.score_lists.values():
+        for score in scores:
+            if score is not None and not low - 1e-6 <= score <= high + 1e-6:
+                raise RecordError(f"{score} is off the scale of {rubric}, {low} to {high}")
 
 
 CHECKS: dict[str, Callable[[Case, Verdict, Rubric | None], None]] = {

@@ -9,7 +9,7 @@ import numpy as np
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.table import VerdictTable
 from automedeval.meta_evaluation.verdict_files import check_words
-from automedeval.records import HarmRating, RecordError, Verdict, errors_at, read_placed
+from automedeval.records import HarmRating, JsonObject, RecordError, Verdict, errors_at, read_placed
 from automedeval.rubrics import Rubric
 
 PHYSICIANS = "physicians"
@@ -21,15 +21,13 @@ def rubric_of(table: VerdictTable) -> Rubric:
     return table.rubric
 
 
-def degrees_said(table: VerdictTable) -> np.ndarray:
+def degrees_of(table: VerdictTable) -> np.ndarray:
     """Return the degree that each verdict says, from 0: float [verdicts], NaN where it is invalid or can tell none."""
-    degree = rubric_of(table).degree
-    *words, _ = degree.words
-    said = [
-        (verdict.choices or {}).get(degree.name) if verdict.valid else None
-        for verdict in table.verdicts
-    ]
-    return np.array([words.index(word) if word in words else np.nan for word in said], float)
+    criterion = rubric_of(table).degree
+    degrees = dict(zip(criterion.values, range(len(criterion.values))))
+    words = [(verdict.choices or {}).get(criterion.name, "") for verdict in table.verdicts]
+    numbers = [degrees.get(word, np.nan) for word in words]
+    return np.where(table.is_valid, numbers, np.nan)
 
 
 def middle_degrees(table: VerdictTable) -> np.ndarray:
@@ -38,23 +36,27 @@ def middle_degrees(table: VerdictTable) -> np.ndarray:
     Returns:
         float [responses], NaN where none can be told or nothing is said.
     """
-    said, middle = degrees_said(table), np.full(table.cases.responses, np.nan)
-    told = np.flatnonzero(~np.isnan(said))
-    told = told[np.lexsort([said[told], table.response[told]])]
-    responses, start, count = np.unique(table.response[told], return_index=True, return_counts=True)
-    middle[responses] = said[told[start + count // 2]]
+    degrees, middle = degrees_of(table), np.full(table.cases.responses, np.nan)
+    order = np.lexsort([degrees, table.response])
+    order = order[~np.isnan(degrees[order])]
+    responses, start, count = np.unique(
+        table.response[order], return_index=True, return_counts=True
+    )
+    middle[responses] = degrees[order[start + count // 2]]
     return middle
 
 
 def paired_degrees(table: VerdictTable) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the degrees of every two verdicts on one response, both ways round, and the case of each two."""
-    places = defaultdict(list)
-    for at, response in enumerate(table.response.tolist()):
-        places[response].append(at)
-    twos = [two for each in places.values() for two in itertools.permutations(each, 2)]
-    one, other = np.array(twos, int).reshape(-1, 2).T
-    said = degrees_said(table)
-    return said[one], said[other], table.case_of[one]
+    verdicts = defaultdict(list)
+    for number, response in enumerate(table.response.tolist()):
+        verdicts[response].append(number)
+    pairs: list[tuple[int, int]] = []
+    for on_response in verdicts.values():
+        pairs += itertools.permutations(on_response, 2)
+    first, second = np.array(pairs, int).reshape(-1, 2).T
+    degrees = degrees_of(table)
+    return degrees[first], degrees[second], table.case_of[first]
 
 
 def read_harm_ratings(
@@ -69,39 +71,42 @@ def read_harm_ratings(
             not in its text, or a second one by the same annotator; none of these cases.
     """
     rubric: Rubric | None = None
-    found: dict[tuple[int, str], Verdict] = {}
+    verdicts: dict[tuple[int, str], Verdict] = {}
     notes: list[str] = []
     for place, rating in cases.known(read_placed(path, HarmRating), path, "rating of", notes):
         number = cases.locate(rating.case_id, rating.model, place)
         case, response = cases.at(number)
         rubric = rubric or rubrics.get(rating.rubric)
         if rubric is None or not rubric.in_words:
-            raise RecordError(
-                f"{place}: no rubric in words is called {rating.rubric!r}; yours needs --rubric its.yaml"
-            )
+            yours = "yours needs --rubric its.yaml"
+            raise RecordError(f"{place}: no rubric in words is called {rating.rubric!r}; {yours}")
         with errors_at(place):
             check_words(rating.rubric, rating.choices, rubric)
-        if (number, rating.annotator) in found:
-            raise RecordError(
-                f"{place}: {rating.annotator!r} rated {rating.model!r} of case {case.id!r} before"
-            )
-        for start, end, words in (
-            [mark.get(name) for name in ("start", "end", "text")] for mark in rating.marks
-        ):
-            if (
-                {type(start), type(end)} != {int}
-                or not 0 <= start < end
-                or response.text[start:end] != words
-            ):
-                where = f"in the response of {rating.model!r} at {start} to {end}: another text was rated"
-                raise RecordError(f"{place}: the words {words!r:.60} do not stand {where}")
-        quoted = [f"“{mark['text']}”" for mark in rating.marks] + (
-            [rating.missing] if rating.missing else []
+            if (number, rating.annotator) in verdicts:
+                whom = f"{rating.model!r} of case {case.id!r}"
+                raise RecordError(f"{rating.annotator!r} rated {whom} before")
+            for mark in rating.marks:
+                _check_mark(mark, rating.model, response.text)
+        words = [f"“{mark['text']}”" for mark in rating.marks]
+        if rating.missing:
+            words.append(rating.missing)
+        verdicts[number, rating.annotator] = Verdict(
+            case.id,
+            PHYSICIANS,
+            rubric.name,
+            (case.models.index(rating.model),),
+            valid=True,
+            choices=rating.choices,
+            rationale="; ".join(words),
+            extra={"annotator": rating.annotator, "marks": rating.marks, "comment": rating.comment},
         )
-        about = {"annotator": rating.annotator, "marks": rating.marks, "comment": rating.comment}
-        said = {"choices": rating.choices, "rationale": "; ".join(quoted), "extra": about}
-        order = (case.models.index(rating.model),)
-        found[number, rating.annotator] = Verdict(
-            case.id, PHYSICIANS, rubric.name, order, valid=True, **said
-        )
-    return VerdictTable(cases, list(found.values()), rubric), notes
+    return VerdictTable(cases, list(verdicts.values()), rubric), notes
+
+
+def _check_mark(mark: JsonObject, model: str, text: str) -> None:
+    """Raise RecordError unless the words of a mark stand in the text of a response where it says."""
+    start, end, words = mark.get("start"), mark.get("end"), mark.get("text")
+    is_place = type(start) is int and type(end) is int and 0 <= start < end
+    if not is_place or text[start:end] != words:
+        where = f"in the response of {model!r} at {start} to {end}: another text was rated"
+        raise RecordError(f"the words {words!r:.60} do not stand {where}")
