@@ -6,6 +6,7 @@ regression. It has no whole score: rounded means would be the same for nearly ev
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import scipy
@@ -59,17 +60,61 @@ def points_of(knots: Knots, x: np.ndarray) -> np.ndarray:
 
 def values_of(verdict: Verdict, source: str) -> dict[int, float]:
     """Return index of a response → its score, of those that are neither empty nor unread."""
-    values, models = getattr(verdict, source), models_of(verdict)
-    if values is None:
-        what = source.replace("_", " ")
-        raise RecordError(
-            f"case {verdict.case_id!r}: the verdict has no {what}: nothing else can be calibrated"
-        )
-    return {
-        place: values[place]
-        for place in verdict.values
-        if models[place] not in verdict.empty and values[place] is not None
-    }
+    scores, models = getattr(verdict, source), models_of(verdict)
+    if scores is None:
+        what = f"the verdict has no {source.replace('_', ' ')}"
+        raise RecordError(f"case {verdict.case_id!r}: {what}: nothing else can be calibrated")
+    values = {}
+    for index in verdict.values:
+        if models[index] not in verdict.empty and scores[index] is not None:
+            values[index] = scores[index]
+    return values
+
+
+class Sample(NamedTuple):
+    """What a judge and people say of the rated responses; each verdict on one is an entry."""
+
+    score: np.ndarray  # float [entries], the judge's
+    response: np.ndarray  # int [entries], the number of the response here
+    people: np.ndarray  # float [responses]
+    case: np.ndarray  # int [responses], the number of the case here, by its id
+    ratings: int
+
+    @staticmethod
+    def of(table: VerdictTable, people: People) -> "Sample":
+        """Return what a table of verdicts and people both say something of."""
+        scores = table.expected if table.has_expected else table.score
+        rated = ~np.isnan(people.scores) & ~table.cases.empty
+        use = ~np.isnan(scores) & rated[table.response]
+        numbers, response = np.unique(table.response[use], return_inverse=True)
+        ids = [table.cases.at(number)[0].id for number in numbers.tolist()]
+        case = np.unique(np.array(ids, object), return_inverse=True)[1]
+        ratings = ~np.isnan(list(people.by_criterion.values()))
+        count = int(ratings[:, numbers].sum())
+        return Sample(scores[use], response, people.scores[numbers], case, count)
+
+    @property
+    def weight(self) -> np.ndarray:
+        """The weight of each entry: all on a response together weigh one."""
+        return 1 / np.bincount(self.response)[self.response]
+
+    def rising(self, which: np.ndarray) -> Knots:
+        """Return the rising line through some of the entries."""
+        people = self.people[self.response]
+        return rising(self.score[which], people[which], self.weight[which])
+
+    def errors(self, cases: int) -> JsonObject:
+        """Return the calibration error before the fit and after it, of each case by a line through the other cases."""
+        after = np.empty(len(self.people))
+        for in_fold in each_fold(deal(self.case, FOLDS)):
+            line = self.rising(~in_fold[self.response])
+            points = points_of(line, self.score)
+            after[in_fold] = np.bincount(self.response, points * self.weight)[in_fold]
+        before = np.bincount(self.response, self.score * self.weight)
+        errors = {}
+        for name, scores in (("before", before), ("after", after)):
+            errors[name] = calibration_error(scores, self.people, self.case, cases)
+        return plain(estimate(errors, cases))
 
 
 @dataclass(frozen=True)
@@ -80,9 +125,8 @@ class Calibration:
     source: str  # "expected_scores", or "scores" of a judge whose verdicts do not all have expected scores
     # (judge's score, people's score), ascending in both; straight lines between them, level beyond them.
     knots: Knots
-    settings: (
-        str | None
-    )  # the settings fingerprint of the judge; verdicts with other settings are refused
+    # The settings fingerprint of the judge; verdicts with other settings are refused.
+    settings: str | None
     judged_by: Sequence[str]  # the rubrics of the judge's verdicts; those by others are refused
     facts: JsonObject  # what the fit measured on the rated cases, for calibration.json
 
@@ -105,43 +149,24 @@ class Calibration:
         source = "expected_scores" if table.has_expected else "scores"
         for verdict in table.valid:
             values_of(verdict, source)  # refuses a verdict without these
-        values = table.expected if table.has_expected else table.score
-        people_say = rated.scores[table.response]
-        use = ~np.isnan(values) & ~np.isnan(people_say) & ~table.cases.empty[table.response]
-        shown, of = np.unique(table.response[use], return_inverse=True)
-        ids = [table.cases.records[number].id for number in table.cases.panel.case[shown].tolist()]
-        names, case = np.unique(np.array(ids, object), return_inverse=True)
-        people = rated.scores[shown]
-        if len(names) < FEWEST:
-            raise RecordError(
-                f"{len(names)} rated cases with a valid verdict; a calibration needs {FEWEST} at least"
-            )
-        if len(set(people.tolist())) == 1:
-            raise RecordError(f"every response is rated {people[0]:g}: there is nothing to learn")
-        x, weight = values[use], 1 / np.bincount(of)[of]
-        knots = rising(x, people[of], weight)
-        if np.ptp(points_of(knots, x)) < SAME:
-            raise RecordError(
-                "people's ratings do not rise with what the judge gives: there is nothing to learn"
-            )
-        after = np.empty(len(people))
-        for held in each_fold(deal(case, FOLDS)):
-            in_fold = held[of]
-            points = points_of(rising(x[~in_fold], people[of][~in_fold], weight[~in_fold]), x)
-            after[held] = np.bincount(of, points * weight)[held]
-        judged = np.bincount(of, x * weight)
-        given = sum(int((~np.isnan(scores[shown])).sum()) for scores in rated.by_criterion.values())
-        sides = {"before": judged, "after": after}
-        errors = {
-            name: calibration_error(scores, people, case, len(names))
-            for name, scores in sides.items()
-        }
-        facts: JsonObject = {"cases": len(names), "responses": len(case), "ratings": given}
-        facts["calibration_error"] = plain(estimate(errors, len(names)))
+        sample = Sample.of(table, rated)
+        cases = len(np.unique(sample.case))
+        if cases < FEWEST:
+            raise _too_few(cases)
+        nothing = "there is nothing to learn"
+        if len(np.unique(sample.people)) == 1:
+            raise RecordError(f"every response is rated {sample.people[0]:g}: {nothing}")
+        knots = sample.rising(np.ones(len(sample.score), bool))
+        if np.ptp(points_of(knots, sample.score)) < SAME:
+            what = "people's ratings do not rise with what the judge gives"
+            raise RecordError(f"{what}: {nothing}")
+        errors = sample.errors(cases)
         rubrics = sorted({verdict.rubric for verdict in table.valid})
         if rubrics != [rubric.name]:
-            off = {"value": None, "reason": f"judged by {', '.join(rubrics)}, not on this scale"}
-            facts["calibration_error"]["before"] = off
+            off = f"judged by {', '.join(rubrics)}, not on this scale"
+            errors["before"] = {"value": None, "reason": off}
+        facts: JsonObject = {"cases": cases, "responses": len(sample.people)}
+        facts |= {"ratings": sample.ratings, "calibration_error": errors}
         return Calibration(rubric, source, knots, verdicts[0].settings, rubrics, facts)
 
     @property
@@ -157,14 +182,11 @@ class Calibration:
         """
         where = f"case {verdict.case_id!r}"
         if verdict.settings != self.settings:
-            raise RecordError(
-                f"{where}: judged with other settings than the verdicts to calibrate with"
-            )
+            others = "judged with other settings than the verdicts to calibrate with"
+            raise RecordError(f"{where}: {others}")
         if verdict.valid and verdict.rubric not in self.judged_by:
-            learnt = ", ".join(self.judged_by)
-            raise RecordError(
-                f"{where}: judged by {verdict.rubric}, and the verdicts to calibrate with by {learnt}"
-            )
+            others = f"the verdicts to calibrate with by {', '.join(self.judged_by)}"
+            raise RecordError(f"{where}: judged by {verdict.rubric}, and {others}")
         extra = {**verdict.extra, "settings": self.fingerprint}
         fresh = replace(  # the scores are on the judge's scale
             verdict, judge=name, rubric=self.rubric.name, extra=extra,
@@ -172,23 +194,23 @@ class Calibration:
         )  # fmt: skip
         if not verdict.valid:
             return fresh
-        models, scale = models_of(verdict), _scale(self.rubric)
+        models, lowest = models_of(verdict), float(_scale(self.rubric)[0])
         expected: list[float | None] = [None] * len(verdict.scores or verdict.expected_scores or ())
-        for place, value in values_of(verdict, self.source).items():
-            expected[place] = round(points_of(self.knots, np.array([value])).item(), DIGITS)
-        for place in verdict.order:
-            if models[place] in verdict.empty:  # whatever was learnt of answers
-                expected[place] = float(scale[0])
+        for index, value in values_of(verdict, self.source).items():
+            expected[index] = round(points_of(self.knots, np.array([value])).item(), DIGITS)
+        for index in verdict.order:
+            if models[index] in verdict.empty:  # whatever was learnt of answers
+                expected[index] = lowest
         return replace(fresh, expected_scores=tuple(expected))
 
     def to_dict(self) -> JsonObject:
-        about = {
+        return {
             "rubric": self.rubric.name,
             "judge_settings": self.settings,
             "from": self.source,
             "knots": self.knots,
+            **self.facts,
         }
-        return about | dict(self.facts)
 
 
 def calibrate(
@@ -205,16 +227,13 @@ def calibrate(
         RecordError: a fault of `judge_verdicts` or `Calibration.fit`, or no case is rated, or every one.
     """
     placed = list(judge_verdicts(verdicts, judge))
-    if criteria := [place for place, verdict in placed if verdict.checklist is not None]:
-        raise RecordError(
-            f"{criteria[0]}: a verdict on the criteria of a case, and only scores are calibrated"
-        )
-    ratings_read = [
-        rating
-        for _, rating in placed_ratings(
-            ratings, (_case_of(verdict) for _, verdict in placed), rubric.better
-        )[0]
-    ]
+    for place, verdict in placed:
+        if verdict.checklist is not None:
+            what = "a verdict on the criteria of a case, and only scores are calibrated"
+            raise RecordError(f"{place}: {what}")
+    cases = (_case_of(verdict) for _, verdict in placed)
+    placed_rated, _ = placed_ratings(ratings, cases, rubric.better)
+    ratings_read = [rating for _, rating in placed_rated]
     learnt_from = {rating.case_id for rating in ratings_read}
     rated = [verdict for _, verdict in placed if verdict.case_id in learnt_from]
     files = f"{', '.join(verdicts)}, {ratings}"
@@ -269,7 +288,7 @@ def beside_people(
 ) -> tuple[VerdictTable, People]:
     """Return verdicts as a table, and people's ratings of the responses that they are on, which must be on the scale."""
     low, high = _scale(rubric)
-    cases = {each.case_id: _case_of(each) for each in verdicts}
+    cases = {verdict.case_id: _case_of(verdict) for verdict in verdicts}
     table = VerdictTable(Cases(list(cases.values()), "verdicts"), verdicts)
     models = {case.id: case.models for case in table.cases.records}
     usable = [rating for rating in ratings if rating.model in models.get(rating.case_id, ())]
@@ -278,25 +297,25 @@ def beside_people(
             what = f"case {rating.case_id!r}: the rating {rating.score:g}"
             raise RecordError(f"{what} is off {rubric.name}'s scale {low} to {high}")
     if len({verdict.settings for verdict in verdicts}) > 1:
-        raise RecordError(
-            "the verdicts to calibrate with are of several judges, or of one with several settings"
-        )
+        several = "of several judges, or of one with several settings"
+        raise RecordError(f"the verdicts to calibrate with are {several}")
     if not usable:
-        raise RecordError(
-            f"0 rated cases with a valid verdict; a calibration needs {FEWEST} at least"
-        )
-    return table, gather_ratings(
-        (("the ratings", rating) for rating in usable), table.cases, "the ratings"
-    )
+        raise _too_few(0)
+    placed = (("the ratings", rating) for rating in usable)
+    return table, gather_ratings(placed, table.cases, "the ratings")
+
+
+def _too_few(cases: int) -> RecordError:
+    needed = f"a calibration needs {FEWEST} at least"
+    return RecordError(f"{cases} rated cases with a valid verdict; {needed}")
 
 
 def models_of(verdict: Verdict) -> list[str]:
     """Return the models of a verdict's case, in the order of its responses; RecordError if it does not record them."""
     models = verdict.extra.get("models")
     if not isinstance(models, list) or len(models) <= max(verdict.order, default=-1):
-        raise RecordError(
-            f"case {verdict.case_id!r}: the verdict does not name the models whose responses it is on"
-        )
+        what = "does not name the models whose responses it is on"
+        raise RecordError(f"case {verdict.case_id!r}: the verdict {what}")
     return models
 
 
