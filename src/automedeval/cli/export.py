@@ -108,7 +108,7 @@ def export_preferences(args: ExportArguments, cases: Cases, output: Path) -> Non
     if not pairs:
         raise RecordError(f"{args.verdicts}: no pair is left")
     write_lines(output, pairs)
-    known = lines_of(known_of_judge(cases, rows_of(judges)[0]))
+    known = lines_of(known_of_judge(rows_of(judges)[0]))
     print(
         "\n".join(
             map(

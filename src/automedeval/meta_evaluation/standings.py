@@ -43,7 +43,7 @@ def rank(
         table.append({"model": model} | rank | rows[model])
     # The run prints the share of valid verdicts and the next command itself.
     known = {"agreement": [UNRATED], "valid": None, "steps": (), "unclear": stands["unclear"]}
-    return table, known_of_judge(cases, row, **known)
+    return table, known_of_judge(row, **known)
 
 
 def by_degrees(judge: VerdictTable) -> tuple[list[JsonObject], JudgeProfile]:

@@ -1,11 +1,12 @@
 """Baselines in a report: their scores, and whether a judge is better than the best of them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from tqdm import tqdm
 
 from automedeval.meta_evaluation.agreement.cases import Cases
+from automedeval.meta_evaluation.agreement.ratings import People
 from automedeval.meta_evaluation.table import Row, VerdictTable, counted
 from automedeval.metrics.embedding import TextEncoder, nearest_pieces
 from automedeval.metrics.lexical import BASELINES
@@ -37,15 +38,11 @@ def measure_baselines(
     return baselines
 
 
-def paired(
-    cases: Cases, relations: Mapping[str, np.ndarray], first: Row, second: Row
-) -> JsonObject:
-    """Return the concordances of two lines on the pairs that both were asked about, as statistics, for `differences`.
-
-    `relations` are people's, by the name of a line, of the pairs that it was asked about [pairs], NaN for the others.
-    """
-    both = np.where(np.isnan(relations[second.name]), np.nan, relations[first.name])
-    sides = [concordance(cases.panel, both, row.best_relations) for row in (first, second)]
+def paired(people: People, first: Row, second: Row) -> JsonObject:
+    """Return the concordances of two lines on the pairs that both were asked about, as statistics, for `differences`."""
+    asked = second.judge.asked_pairs
+    relation = np.where(asked, first.people_relations(people), np.nan)
+    sides = [concordance(people.panel, relation, row.best_relations) for row in (first, second)]
     names = {"first": first.name, "second": second.name}
     return names | {"measure": "concordance", "concordances": sides}
 

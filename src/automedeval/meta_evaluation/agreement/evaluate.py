@@ -55,7 +55,7 @@ def meta_evaluate(
     main = main or rivals[0]
     tree: JsonObject = {
         "cases": _counts(cases, people),
-        "judges": {row.name: record_of(cases, row) for row in rows},
+        "judges": {row.name: record_of(row) for row in rows},
         "main_judge": _main_judge(cases, main),
         "models": {row.name: compare_candidates(cases, row.relations, row.best) for row in rivals},
     }
@@ -89,7 +89,7 @@ def _main_judge(cases: Cases, main: Row) -> JsonObject:
     marked = {case for (case, _), marks in differing(main.judge).items() if marks}
     return {
         "name": main.name,
-        "valid_rates": _valid_rates(cases, main.judge),
+        "valid_rates": _valid_rates(main.judge),
         "differing_cases": len(marked),
         "shared": {} if main.best is None else shared_means(cases, main.best),
     }
@@ -104,19 +104,18 @@ def _add_people(
 ) -> None:
     """Add what people say, how far each line agrees with them, and the comparisons of two lines."""
     lines = {row.name: row for row in rows}
-    relations = {row.name: row.people_relations(people) for row in rows}
     for name, row in lines.items():
-        tree["judges"][name] |= _agreement(cases, people, row, relations[name])
+        tree["judges"][name] |= _agreement(people, row)
     tree["people"] = _people(cases, people)
     by_people = compare_candidates(cases, people.relations, people.scores)
     tree["models"] = {"people": by_people} | tree["models"]
     rivals = [row for row in rows if row.judge.kind == "judge"]
     baselines = [row for row in rows if row.judge.kind != "judge"]
     two_lines = product(rivals, baselines)
-    tree["comparisons"] = [paired(cases, relations, *two) for two in two_lines]
+    tree["comparisons"] = [paired(people, *two) for two in two_lines]
     if contrasts:
         two_lines = ((lines[first], lines[second]) for first, second in contrasts)
-        tree["contrasts"] = [paired(cases, relations, *two) for two in two_lines]
+        tree["contrasts"] = [paired(people, *two) for two in two_lines]
 
 
 def _counts(cases: Cases, people: People | None) -> JsonObject:
@@ -138,62 +137,58 @@ def _counts(cases: Cases, people: People | None) -> JsonObject:
     }
 
 
-def measures_of(cases: Cases, row: Row, rated: np.ndarray, relation: np.ndarray) -> JsonObject:
+def measures_of(row: Row, rated: np.ndarray, relation: np.ndarray) -> JsonObject:
     """Return the measures of one line: of its own scores or choices, but concordance of its finest relations.
 
     Args:
         rated: people's scores of the responses that count [responses], NaN for the others.
         relation: people's relations of the pairs that count [pairs], NaN for the others.
     """
-    record: JsonObject = agreement.accuracies(cases.panel, relation, row.relations)
-    record["concordance"] = agreement.concordance(cases.panel, relation, row.best_relations)
+    panel = row.judge.cases.panel
+    record: JsonObject = agreement.accuracies(panel, relation, row.relations)
+    record["concordance"] = agreement.concordance(panel, relation, row.best_relations)
     if row.own is None or np.isnan(row.own).all():  # the latter of one run
         reason = "this judge gives choices, no scores" if row.criteria else "no valid verdict"
         return record | dict.fromkeys(CORRELATIONS, Estimate(None, reason=reason))
-    return record | agreement.correlations(cases.panel, rated, row.own)
+    return record | agreement.correlations(panel, rated, row.own)
 
 
-def _agreement(cases: Cases, people: People, row: Row, relation: np.ndarray) -> JsonObject:
-    """Return the measures of one line, also of every run by itself.
-
-    `relation` has people's relations of the pairs that the judge was asked about [pairs].
-    """
-    rated, runs = np.where(row.judge.asked, people.scores, np.nan), row.runs()
-    record = measures_of(cases, row, rated, relation)
+def _agreement(people: People, row: Row) -> JsonObject:
+    """Return the measures of one line, also of every run by itself, on what the judge was asked about."""
+    relation, runs = row.people_relations(people), row.runs()
+    rated = np.where(row.judge.asked, people.scores, np.nan)
+    record = measures_of(row, rated, relation)
     record["runs"] = None
     if len(runs) > 1:
-        record["runs"] = [
-            {"run": run.run} | measures_of(cases, run, rated, relation) for run in runs
-        ]
+        record["runs"] = [{"run": run.run} | measures_of(run, rated, relation) for run in runs]
     record["rated_cases"] = row.rated_cases(people)
     if not row.criteria and row.judge.kind == "judge":
-        record["by_confidence"] = _by_confidence(cases, row, relation)
+        record["by_confidence"] = _by_confidence(row, relation)
     return record
 
 
-def _by_confidence(cases: Cases, row: Row, relation: np.ndarray) -> dict[str, Statistic]:
+def _by_confidence(row: Row, relation: np.ndarray) -> dict[str, Statistic]:
     """Return the concordance on the half of the judged cases in which the scores lie furthest apart, and on the others."""
-    gaps = row.gaps
+    gaps, panel = row.gaps, row.judge.cases.panel
     judged = ~np.isnan(gaps)
     is_sure = gaps > (np.median(gaps[judged]) if judged.any() else 0.0)
 
     def on(which: np.ndarray) -> Statistic:
-        people = np.where(which[cases.panel.case_of_pair], relation, np.nan)
-        return agreement.concordance(cases.panel, people, row.best_relations)
+        people = np.where(which[panel.case_of_pair], relation, np.nan)
+        return agreement.concordance(panel, people, row.best_relations)
 
     return {"surest": on(is_sure), "others": on(judged & ~is_sure)}
 
 
-def _valid_rates(cases: Cases, judge: VerdictTable) -> dict[str, Statistic]:
+def _valid_rates(judge: VerdictTable) -> dict[str, Statistic]:
     """Return, for each model, the share of the verdicts due on its responses that are there and valid."""
     rates = {}
+    cases, (valid, due) = judge.cases, judge.valid_by_response
     for number, name in enumerate(cases.models):
         of_model = cases.model_of == number
-        valid, due = (
-            cases.panel.responses_per_case(counts * of_model) for counts in judge.valid_by_response
-        )
-        if due.any():
-            rates[name] = bootstrap.ratio(valid, due, "no verdict")
+        if due[of_model].any():
+            sums = (cases.panel.responses_per_case(counts * of_model) for counts in (valid, due))
+            rates[name] = bootstrap.ratio(*sums, "no verdict")
     return rates
 
 

@@ -141,9 +141,10 @@ def next_steps(judge: VerdictTable, rated: bool, audited: bool) -> list[str]:
     return [*steps, f"{how}: {command}"]
 
 
-def record_of(cases: Cases, row: Row) -> JsonObject:
+def record_of(row: Row) -> JsonObject:
     """Return the record of a judge in agreement.json, as far as it needs no ratings, with a `Statistic` for every figure."""
     judge = row.judge
+    cases = judge.cases
     faults = Counter(filter(None, (verdict.rationale_fault for verdict in judge.valid)))
     return {
         "kind": judge.kind,
@@ -190,8 +191,8 @@ def profile(name: str, record: JsonObject, **more: Any) -> JudgeProfile:
     return JudgeProfile(name, **known | more)
 
 
-def known_of_judge(cases: Cases, row: Row, **more: Any) -> JudgeProfile:
+def known_of_judge(row: Row, **more: Any) -> JudgeProfile:
     """Return what is known of a line by its verdicts; `more` are further arguments of `JudgeProfile`."""
-    record = bootstrap.plain(bootstrap.estimate(record_of(cases, row), len(cases)))
+    record = bootstrap.plain(bootstrap.estimate(record_of(row), len(row.judge.cases)))
     steps = next_steps(row.judge, bool(more.get("agreement")), more.get("audit") is not None)
     return profile(row.name, record, **{"steps": steps} | more)

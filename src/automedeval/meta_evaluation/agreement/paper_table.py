@@ -99,7 +99,7 @@ def paper_table(
             [by_name[name] for name in record["names"]],
             [by_name[name] for name in ours["names"]],
         )
-        shared = _on_shared_pairs(cases, people, sides)
+        shared = _on_shared_pairs(people, sides)
         for column in columns:
             if column in RATIONALES:
                 both = [figures_of(column, side, statistics) for side in sides]
@@ -155,9 +155,7 @@ def mark(p: float | None) -> str:
     return "" if p is None else next((sign for level, sign in MARKS if p < level), "")
 
 
-def _on_shared_pairs(
-    cases: Cases, people: People, sides: Sequence[Sequence[Row]]
-) -> dict[str, list[Figures]]:
+def _on_shared_pairs(people: People, sides: Sequence[Sequence[Row]]) -> dict[str, list[Figures]]:
     """Return measure → of the trainings of both judges, name → run → the figure where every run has a value."""
     relation, rated = people.relations, people.scores
     for row in chain(*sides):
@@ -167,7 +165,7 @@ def _on_shared_pairs(
     shared: dict[str, list[Figures]] = {column: [{}, {}] for column in OF_SCORES}
     for number, side in enumerate(sides):
         for row in side:
-            runs = [measures_of(cases, run, rated, relation) for run in row.runs()]
+            runs = [measures_of(run, rated, relation) for run in row.runs()]
             for column, figures in shared.items():
                 figures[number][row.name] = {at: run[column] for at, run in enumerate(runs)}
     return shared

@@ -31,7 +31,7 @@ def criteria_result(
         majority = strict_majority(judge.met[labelled])
         records[judge.name] = {
             "candidates": candidates(judge),
-            "missed": missed(cases, judge),
+            "missed": missed(judge),
             "certified": not np.isnan(majority).all(),
         }
     return {"judges": records, "certificate": certificate}
@@ -71,11 +71,12 @@ def candidates(judge: VerdictTable) -> dict[str, JsonObject]:
     return records
 
 
-def missed(cases: Cases, reading: VerdictTable) -> dict[str, JsonObject]:
+def missed(reading: VerdictTable) -> dict[str, JsonObject]:
     """Return, for each tag, the share of failed criteria: not met with points above 0, or met with points below.
 
     Unread criteria do not count. The most failed one comes first; each has the same share by candidate.
     """
+    cases = reading.cases
     items_of: dict[str, list[int]] = defaultdict(list)
     for item, (_, criterion) in enumerate(cases.items):
         for tag in criterion.tags:

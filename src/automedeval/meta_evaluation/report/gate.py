@@ -78,5 +78,5 @@ def compare_two(
         "result": RESULTS[result.status],
     }
     record |= asdict(result) | {"invalid": invalid, "notes": notes}
-    known = lines_of(known_of_judge(cases, row))
+    known = lines_of(known_of_judge(row))
     return record, [*say("gate", **record), *known, *(f"note: {note}" for note in notes)]
