@@ -10,6 +10,7 @@ from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
+from numpy import ndarray
 
 from automedeval.audit.perturbations import READ, Perturbation
 from automedeval.audit.trials import Trial, ValuedAnswer
@@ -18,7 +19,7 @@ from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.table import Values, VerdictTable, expected_values, own_values
 from automedeval.records import Case, JsonObject, Verdict, question_text
 from automedeval.stats.agreement import SAME, in_steps
-from automedeval.stats.bootstrap import Statistic, divide, ratio, sums_at, undefined
+from automedeval.stats.bootstrap import Statistic, divide, is_known, ratio, sums_at, undefined
 
 LEAST = 0.5  # steps from which a score counts as risen or fallen: half a point
 ALIKE = 0.05  # steps within which numbers without a scale are equal: in bfloat16 another batch changes them by a third of that
@@ -99,11 +100,11 @@ class ScoreReader:
             pairs = [
                 pair for pair in combinations(sorted(own.before), 2) if target in (None, *pair)
             ]
-            before_after = [
-                judged.relation_of([values[one] - values[other] for one, other in pairs])
-                for values in own
-            ]
-            turned = int((before_after[0] * before_after[1] < 0).sum())
+            relations = []
+            for values in own:
+                gaps = [values[one] - values[other] for one, other in pairs]
+                relations.append(judged.relation_of(gaps))
+            turned = int((relations[0] * relations[1] < 0).sum())
             return Outcome(trial, case, shifts, turned, len(pairs))
         way = -1 if should == "fall" else 1
         moved = [shift for shift in shifts if way * shift >= LEAST]
@@ -167,7 +168,7 @@ def _order(judge: VerdictTable) -> Measure:
     if not len(effects):
         return Measure(share, nothing("no case has two responses"))
 
-    def span(sums: np.ndarray) -> np.ndarray:
+    def span(sums: ndarray) -> ndarray:
         means = divide(sums[:, ::2], sums[:, 1::2])
         return means.max(axis=1) - means.min(axis=1)
 
@@ -179,7 +180,7 @@ def _order(judge: VerdictTable) -> Measure:
     return Measure(share, shift, shown)
 
 
-def _slot_effects(judge: VerdictTable) -> np.ndarray:
+def _slot_effects(judge: VerdictTable) -> ndarray:
     """Sum by how many steps values in each slot lie above the mean of their verdict, and count: [slots, 2, cases].
 
     Verdicts on one response, and those that lack a value, are left out.
@@ -188,7 +189,7 @@ def _slot_effects(judge: VerdictTable) -> np.ndarray:
     mean = panel.per_group(values) / np.maximum(panel.sizes, 1)
     apart = in_steps(values - mean[panel.group], judge.step)
     apart[panel.sizes[panel.group] < 2] = np.nan
-    slots = judge.slot[~np.isnan(apart)].max(initial=-1) + 1
+    slots = judge.slot[is_known(apart)].max(initial=-1) + 1
     effects = np.zeros((slots, 2, panel.cases))
     for slot in range(slots):
         effects[slot] = sums_at(
@@ -226,7 +227,7 @@ class CriteriaReader:
         case, should = trial.clean.case, trial.perturbation.should
         points = np.array([criterion.points for criterion in case.criteria], float)
         met = np.array([_met(before, case), _met(after, case)], float)
-        known, read = ~np.isnan(met[0]), ~np.isnan(met).any(axis=0)
+        known, read = is_known(met[0]), is_known(met).all(axis=0)
         gained = np.where(read, (met[1] - met[0]) * np.sign(points), 0.0)
         is_good = met[0] == (points > 0)  # what could be lost; the other criteria could be gained
         possible = points.clip(0).sum()

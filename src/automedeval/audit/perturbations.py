@@ -206,8 +206,8 @@ def _edit(at: YamlFile, entry: Any, also: JsonObject) -> Edit:
     if len(ways) != 1:
         at.fail(kind, f"needs one of {', '.join(WAYS)}, has {', '.join(ways) or 'none'}")
     way = ways[0]
-    common = {"kind": (str,), "name": (str, kind), "skip": (dict, {})}
-    values = at.values(entry, common | WAYS[way])
+    keys = {"kind": (str,), "name": (str, kind), "skip": (dict, {}), **WAYS[way]}
+    values = at.values(entry, keys)
     for reason, pattern in values.pop("skip").items():
         values.setdefault("skip", {})[str(reason)] = _pattern(at, f"skip: {reason}", pattern)
     if way == "text":

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from markupsafe import Markup
+from numpy import ndarray
 
 from automedeval.evidence.findings import CONTRADICTED, LABELS, UNREAD
 from automedeval.evidence.run import LANGUAGE, NO_EVIDENCE, NUMBERS, in_words
@@ -41,7 +42,7 @@ def measure(
     for model, responses in by_model.items():
         case = np.array([numbers[response.case_id] for response in responses])
 
-        def share(marked: Sequence[float], case: np.ndarray = case) -> Any:
+        def share(marked: Sequence[float], case: ndarray = case) -> Any:
             nothing = "no answer that could be read"
             return mean_of(np.array(marked), case, len(cases), nothing, SHARE)
 

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
+from numpy import ndarray
 
 from automedeval.meta_evaluation.agreement.candidates import means_by_model, ranked, shares_won
 from automedeval.meta_evaluation.agreement.cases import Cases
@@ -57,9 +57,7 @@ def by_degrees(judge: VerdictTable) -> tuple[list[JsonObject], JudgeProfile]:
     return table, JudgeProfile(judge.name, agreement=[UNRATED], valid=valid, harm=harm)
 
 
-def by_values(
-    judge: VerdictTable, values: np.ndarray | None, relation: np.ndarray
-) -> list[JsonObject]:
+def by_values(judge: VerdictTable, values: ndarray | None, relation: ndarray) -> list[JsonObject]:
     """Return a row for each model of which verdicts say something, or that has an unread response.
 
     It has the cases and the mean of the values, float [responses], the share of pairs won by the relations [pairs], a tie

@@ -19,8 +19,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy import ndarray
 from numpy.typing import ArrayLike
 
 from automedeval.meta_evaluation.agreement.cases import Cases
@@ -28,7 +30,7 @@ from automedeval.meta_evaluation.agreement.ratings import People
 from automedeval.records import Case, Verdict
 from automedeval.rubrics import Rubric
 from automedeval.stats.agreement import CHOICES, NO_CHANGE, Panel, in_steps, relation_of
-from automedeval.stats.bootstrap import means_at
+from automedeval.stats.bootstrap import is_known, means_at
 from automedeval.stats.checklist import checklist_score
 
 Values = dict[int, float]  # index of a response in its case → value
@@ -74,7 +76,7 @@ def with_score(verdict: Verdict, case: Case) -> Verdict:
     if not verdict.valid:
         return replace(verdict, checklist=None)
     met = (verdict.checklist or {})["met"]
-    scores: list[float | None] = [None] * len(case.responses)
+    scores: list[Any] = [None] * len(case.responses)
     if None not in met:
         points = [criterion.points for criterion in case.criteria]
         for index in verdict.order:
@@ -178,7 +180,7 @@ class VerdictTable:
     # --- verdicts and entries
 
     @cached_property
-    def run(self) -> np.ndarray:
+    def run(self) -> ndarray:
         """The run of each verdict: int [verdicts]."""
         return np.array([verdict.run for verdict in self.verdicts], int)
 
@@ -188,22 +190,22 @@ class VerdictTable:
         return np.unique(self.run).tolist()
 
     @cached_property
-    def is_valid(self) -> np.ndarray:
+    def is_valid(self) -> ndarray:
         """Whether each verdict is valid: bool [verdicts]."""
         return np.array([verdict.valid for verdict in self.verdicts])
 
     @cached_property
-    def given(self) -> np.ndarray:
+    def given(self) -> ndarray:
         """The number of verdicts on each case: float [cases]."""
         return np.bincount(self.case_of, minlength=len(self.cases)).astype(float)
 
     @cached_property
-    def verdicts_valid(self) -> np.ndarray:
+    def verdicts_valid(self) -> ndarray:
         """The number of valid verdicts on each case: float [cases]."""
         return np.bincount(self.case_of, self.is_valid, len(self.cases))
 
     @cached_property
-    def _entries(self) -> np.ndarray:
+    def _entries(self) -> ndarray:
         """The verdict, the index in the case, and the slot of each entry: int [3, entries]."""
         entries: list[tuple[int, int, int]] = []
         for number, verdict in enumerate(self.verdicts):
@@ -216,16 +218,16 @@ class VerdictTable:
         return Panel(self._entries[0], self.case_of, len(self.cases))
 
     @cached_property
-    def response(self) -> np.ndarray:
+    def response(self) -> ndarray:
         """The number of the response of each entry: int [entries]."""
         return self.cases.start[self.panel.case] + self._entries[1]
 
     @property
-    def slot(self) -> np.ndarray:
+    def slot(self) -> ndarray:
         """The place of each entry in the order shown, from 0: int [entries]."""
         return self._entries[2]
 
-    def column(self, scores_of: Callable[[Verdict], Scores]) -> np.ndarray:
+    def column(self, scores_of: Callable[[Verdict], Scores]) -> ndarray:
         """Return the scores that each valid verdict has: float [entries], NaN where there is none."""
         values: list[float | None] = []
         for verdict in self.verdicts:
@@ -236,17 +238,17 @@ class VerdictTable:
     # --- values of entries, and their means over verdicts
 
     @cached_property
-    def score(self) -> np.ndarray:
+    def score(self) -> ndarray:
         """The whole scores: float [entries]."""
         return self.column(lambda verdict: verdict.scores)
 
     @cached_property
-    def expected(self) -> np.ndarray:
+    def expected(self) -> ndarray:
         """The expected scores: float [entries]."""
         return self.column(lambda verdict: verdict.expected_scores)
 
     @cached_property
-    def own(self) -> np.ndarray:
+    def own(self) -> ndarray:
         """The values that the judge itself gave (see `own_values`): float [entries]."""
         column: list[float | None] = []
         for case, verdict in zip(self.case_of.tolist(), self.verdicts):
@@ -255,12 +257,12 @@ class VerdictTable:
         return np.array(column, float)
 
     @property
-    def best(self) -> np.ndarray:
+    def best(self) -> ndarray:
         """The expected scores where every valid verdict has them, else the judge's own values: float [entries]."""
         return self.expected if self.has_expected else self.own
 
     @cached_property
-    def scores(self) -> np.ndarray:
+    def scores(self) -> ndarray:
         """The mean score, by criteria the score of the shares of the runs: float [responses], NaN where there is none."""
         if not self.on_criteria:
             return self.per_response(self.score)
@@ -270,44 +272,44 @@ class VerdictTable:
     @cached_property
     def step(self) -> float:
         """A point, or all criteria of a judge of pairs; without a scale the standard deviation of its values."""
-        values = self.best[~np.isnan(self.best)]
+        values = self.best[is_known(self.best)]
         if self.has_own or not len(values):
             return 1.0
         spread = float(np.std(values))
         return spread if spread > NO_CHANGE * np.abs(values).max() else 1.0
 
-    def relation_of(self, gaps: ArrayLike) -> np.ndarray:
+    def relation_of(self, gaps: ArrayLike) -> ndarray:
         """Return the relations by gaps between values of this judge; those below `NO_CHANGE` of a step are ties."""
         return relation_of(in_steps(gaps, self.step))
 
-    def relations(self, values: np.ndarray) -> np.ndarray:
+    def relations(self, values: ndarray) -> ndarray:
         """Return the relations of all pairs by values [responses]: float [pairs]; an empty response loses a tie."""
         first, second = self.cases.panel.pairs
         relations = self.relation_of(values[first] - values[second])
         by_empty = self.cases.empty[second] * 1.0 - self.cases.empty[first]
         return np.where(relations == 0, by_empty, relations)
 
-    def per_response(self, values: np.ndarray, run: int | None = None) -> np.ndarray:
+    def per_response(self, values: ndarray, run: int | None = None) -> ndarray:
         """Return the mean of values [entries] over verdicts, of all runs or of one: float [responses], NaN without any."""
         if run is not None:
             values = np.where(self.run[self.panel.group] == run, values, np.nan)
         return means_at(values, self.response, self.cases.responses)
 
     @cached_property
-    def criterion_scores(self) -> dict[str, np.ndarray]:
+    def criterion_scores(self) -> dict[str, ndarray]:
         """The mean score on each criterion that the judge scores by itself: float [responses]; empty where it scores none."""
         names: dict[str, None] = {}
         for verdict in self.valid:
             names |= dict.fromkeys(verdict.criterion_scores or ())
 
-        def mean(name: str) -> np.ndarray:
+        def mean(name: str) -> ndarray:
             column = self.column(lambda verdict: (verdict.criterion_scores or {}).get(name))
             return self.per_response(column)
 
         return {name: mean(name) for name in names}
 
     @cached_property
-    def mixed(self) -> np.ndarray:
+    def mixed(self) -> ndarray:
         """The scores; where the judge gives none, the expected scores: float [responses]."""
         none = np.isnan(self.scores).all()
         return self.per_response(self.expected) if none else self.scores
@@ -315,7 +317,7 @@ class VerdictTable:
     # --- pairs of verdicts
 
     @cached_property
-    def pairs(self) -> np.ndarray:
+    def pairs(self) -> ndarray:
         """The number of each pair of verdicts among the pairs of cases: int [pairs of verdicts]."""
         count = self.cases.responses
         of_cases = self.cases.panel.pairs
@@ -324,7 +326,7 @@ class VerdictTable:
 
     # --- choices of a pairwise judge
 
-    def codes(self, criterion: str) -> np.ndarray:
+    def codes(self, criterion: str) -> ndarray:
         """Return each verdict's choice as an index of CHOICES, "first" being first in the case; -1 for none."""
         codes = np.full(len(self.verdicts), -1)
         for number, verdict in enumerate(self.verdicts):
@@ -336,7 +338,7 @@ class VerdictTable:
                 codes[number] = int(choice != models[min(verdict.order)])
         return codes
 
-    def choice(self, criterion: str, run: int | None = None) -> np.ndarray:
+    def choice(self, criterion: str, run: int | None = None) -> ndarray:
         """Return the most frequent choice about each pair in all runs, or in one; the neutral one where two are.
 
         The choices are int [pairs], indices of CHOICES, -1 where there is none.
@@ -357,11 +359,11 @@ class VerdictTable:
         return np.where(most[:, 0] == 0, -1, choice)
 
     @cached_property
-    def choices(self) -> dict[str, np.ndarray]:
+    def choices(self) -> dict[str, ndarray]:
         """The choices on every criterion: int [pairs] (see `choice`)."""
         return {criterion: self.choice(criterion) for criterion in self.criteria}
 
-    def choice_relations(self, criterion: str, run: int | None = None) -> np.ndarray:
+    def choice_relations(self, criterion: str, run: int | None = None) -> ndarray:
         """Return the relations by the choices of all runs, or of one: float [pairs], 1 where the first response is better."""
         is_worse = self.rubric is not None and criterion not in self.rubric.better
         way = -1.0 if is_worse else 1.0
@@ -370,7 +372,7 @@ class VerdictTable:
 
     # --- criteria of a case
 
-    def per_item(self, key: str) -> np.ndarray:
+    def per_item(self, key: str) -> ndarray:
         """Return the mean over the runs that read each criterion of each response: float [items], NaN where no run did.
 
         Args:
@@ -386,29 +388,29 @@ class VerdictTable:
         return np.where(cases.empty[cases.response_of], 0.0, means)
 
     @cached_property
-    def met(self) -> np.ndarray:
+    def met(self) -> ndarray:
         """In what share of the runs each criterion of each response is met: float [items] (see `per_item`)."""
         return self.per_item("met")
 
     @cached_property
-    def unread_criteria(self) -> np.ndarray:
+    def unread_criteria(self) -> ndarray:
         """The number of criteria of each response that no run read: float [responses]."""
         return np.bincount(self.cases.response_of, np.isnan(self.met), self.cases.responses)
 
     # --- what was asked
 
-    def _asked(self, kind: np.ndarray, case: np.ndarray, shown: np.ndarray) -> np.ndarray:
+    def _asked(self, kind: ndarray, case: ndarray, shown: ndarray) -> ndarray:
         """Return whether the judge was asked about what is of such a kind, int, of such a case and shown in some verdict."""
         there = kind[(self.given > 0)[case]]
         return ~np.isin(kind, np.setdiff1d(there, kind[shown]))
 
-    def shown(self, which: np.ndarray | None = None) -> np.ndarray:
+    def shown(self, which: ndarray | None = None) -> ndarray:
         """Return whether any verdict, or any of these (bool [verdicts]), shows each response: bool [responses]."""
         response = self.response if which is None else self.response[which[self.panel.group]]
         return np.isin(np.arange(self.cases.responses), response)
 
     @cached_property
-    def asked(self) -> np.ndarray:
+    def asked(self) -> ndarray:
         """Whether the judge was asked about each response: bool [responses]; False is not counted as an error.
 
         A model that no verdict shows was left out on purpose (`--models` of automedeval judge).
@@ -416,7 +418,7 @@ class VerdictTable:
         return self._asked(self.cases.model_of, self.cases.panel.case, self.response)
 
     @cached_property
-    def asked_pairs(self) -> np.ndarray:
+    def asked_pairs(self) -> ndarray:
         """Whether the judge was asked about each pair: bool [pairs].
 
         Pairs of models that no verdict of a pairwise judge compares were left out on purpose (`--baseline`).
@@ -430,7 +432,7 @@ class VerdictTable:
         return asked & self._asked(kind, cases.panel.case_of_pair, self.pairs)
 
     @cached_property
-    def missing(self) -> np.ndarray:
+    def missing(self) -> ndarray:
         """Whether what the judge was asked about is in no verdict of a run: bool [runs, responses], of pairs [runs, pairs]."""
         verdict, shown, asked = self.panel.group, self.response, self.asked
         if self.of_pairs:
@@ -441,7 +443,7 @@ class VerdictTable:
         return missing
 
     @cached_property
-    def verdicts_due(self) -> np.ndarray:
+    def verdicts_due(self) -> ndarray:
         """The number of verdicts that each case should have: those given, and those asked for and not given: float [cases].
 
         In every run all responses of a case that are in no verdict count as one verdict; of a pairwise judge every such pair
@@ -453,31 +455,31 @@ class VerdictTable:
         return self.given + sum(panel.responses_per_case(absent) > 0 for absent in self.missing)
 
     @cached_property
-    def valid_by_response(self) -> tuple[np.ndarray, np.ndarray]:
+    def valid_by_response(self) -> tuple[ndarray, ndarray]:
         """The valid verdicts that say something of each response, and the verdicts due on it: two float [responses].
 
         In every run a response that is in no verdict counts as one verdict; of a pairwise judge every such pair counts.
         """
         count, missing = self.cases.responses, self.missing.sum(axis=0)
-        valid = np.bincount(self.response, ~np.isnan(self.best), count)
+        valid = np.bincount(self.response, is_known(self.best), count)
         due = np.bincount(self.response, minlength=count).astype(float)
         for response in self.cases.panel.pairs if self.of_pairs else (np.arange(count),):
             due += np.bincount(response, missing, count)
         return valid, due
 
     @cached_property
-    def unread(self) -> np.ndarray:
+    def unread(self) -> ndarray:
         """Whether valid verdicts show each response and none says anything of it: bool [responses]."""
         values = self.scores if self.on_criteria else self.per_response(self.best)
         return self.shown(self.is_valid) & np.isnan(values)
 
-    def by_model(self, which: np.ndarray) -> dict[str, int]:
+    def by_model(self, which: ndarray) -> dict[str, int]:
         """Return model → number of its responses that the judge was asked about and that are among these, bool [responses]."""
         models = Counter(self.cases.model_of[which & self.asked].tolist())
         return {self.cases.models[number]: count for number, count in sorted(models.items())}
 
 
-def counted(cases: Cases, name: str, values: np.ndarray) -> VerdictTable:
+def counted(cases: Cases, name: str, values: ndarray) -> VerdictTable:
     """Return the scores of a rule without a model, a baseline, as one verdict per case.
 
     Args:
@@ -486,11 +488,11 @@ def counted(cases: Cases, name: str, values: np.ndarray) -> VerdictTable:
     verdicts = []
     for number, case in enumerate(cases.records):
         scores = values[cases.start[number] : cases.start[number + 1]]
-        order = tuple(np.flatnonzero(~np.isnan(scores)).tolist())
+        order = tuple(np.flatnonzero(is_known(scores)).tolist())
         verdict = Verdict(case.id, name, "counted", order, valid=True)
         verdicts.append(replace(verdict, expected_scores=tuple(scores.tolist())))
     judge = VerdictTable(cases, verdicts, kind="baseline")
-    judge.asked = ~np.isnan(values)
+    judge.asked = is_known(values)
     return judge
 
 
@@ -510,11 +512,6 @@ class Row:
     def name(self) -> str:
         return self.judge.name if self.criterion is None else f"{self.judge.name}: {self.criterion}"
 
-    @property
-    def key(self) -> tuple[str, str | None]:
-        """The names of the judge and of the criterion."""
-        return self.judge.name, self.criterion
-
     def runs(self) -> "list[Row]":
         """Return a line for every run by itself; this line alone where the judge has one run."""
         numbers = self.judge.runs
@@ -526,7 +523,7 @@ class Row:
         return self.judge.criteria if self.criterion is None else [self.criterion]
 
     @cached_property
-    def score(self) -> np.ndarray | None:
+    def score(self) -> ndarray | None:
         """The mean whole scores, float [responses]; None where there are none."""
         judge = self.judge
         if self.criterion is not None or np.isnan(judge.scores).all():
@@ -534,7 +531,7 @@ class Row:
         return judge.scores if self.run is None else judge.per_response(judge.score, self.run)
 
     @cached_property
-    def expected(self) -> np.ndarray | None:
+    def expected(self) -> ndarray | None:
         """The mean expected scores, float [responses]; None where not every valid verdict has them."""
         judge = self.judge
         if self.criterion is not None or not judge.has_expected:
@@ -542,17 +539,17 @@ class Row:
         return judge.per_response(judge.expected, self.run)
 
     @property
-    def own(self) -> np.ndarray | None:
+    def own(self) -> ndarray | None:
         """The whole scores, else the expected scores, float [responses]; None where there are neither."""
         return self.expected if self.score is None else self.score
 
     @property
-    def best(self) -> np.ndarray | None:
+    def best(self) -> ndarray | None:
         """The expected scores, else the whole scores, float [responses]; None where there are neither."""
         return self.score if self.expected is None else self.expected
 
     @cached_property
-    def ranking_values(self) -> np.ndarray:
+    def ranking_values(self) -> ndarray:
         """The best scores; of a judge of pairs the pairs won less those lost: float [responses], NaN where not known."""
         if self.best is not None:
             return self.best
@@ -560,11 +557,11 @@ class Row:
         first, second = panel.pairs
         count = self.judge.cases.responses
         values = np.bincount(first, won, count) - np.bincount(second, won, count)
-        judged = panel.per_case(~np.isnan(self.relations)) > 0
+        judged = panel.per_case(is_known(self.relations)) > 0
         return np.where(judged[panel.case], values, np.nan)
 
     @cached_property
-    def gaps(self) -> np.ndarray:
+    def gaps(self) -> ndarray:
         """How sure the judge is of each case: the mean gap between two of its values, float [cases]; NaN without two."""
         panel, values = self.judge.cases.panel, self.ranking_values
         first, second = panel.pairs
@@ -572,22 +569,22 @@ class Row:
         return np.round(gaps, 9)  # equal ones are equal, in whatever order scores were summed
 
     @cached_property
-    def relations(self) -> np.ndarray:
+    def relations(self) -> ndarray:
         """The relations by the judge's choices, else by its scores, else by its expected scores: float [pairs]."""
         if self.criteria:
             relations = [self.judge.choice_relations(name, self.run) for name in self.criteria]
-            known = ~np.isnan(relations).all(axis=0)
+            known = is_known(relations).any(axis=0)
             return np.where(known, np.sign(np.nansum(relations, axis=0)), np.nan)
         if self.own is None:
             return np.full(len(self.judge.cases.panel.pairs[0]), np.nan)
         return self.judge.relations(self.own)
 
     @cached_property
-    def best_relations(self) -> np.ndarray:
+    def best_relations(self) -> ndarray:
         """The relations by the expected scores where there are any, which seldom tie: float [pairs]."""
         return self.relations if self.expected is None else self.judge.relations(self.expected)
 
-    def people_relations(self, people: People) -> np.ndarray:
+    def people_relations(self, people: People) -> ndarray:
         """Return people's relations of the pairs that this judge was asked about, float [pairs]."""
         return np.where(self.judge.asked_pairs, people.relations, np.nan)
 

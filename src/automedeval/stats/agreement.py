@@ -13,6 +13,7 @@ from functools import cached_property, partial
 from itertools import combinations
 
 import numpy as np
+from numpy import ndarray
 from numpy.typing import ArrayLike
 
 from automedeval.stats.bootstrap import (
@@ -20,6 +21,7 @@ from automedeval.stats.bootstrap import (
     Statistic,
     case_sums,
     divide,
+    is_known,
     mean_of,
     ratio,
     undefined,
@@ -35,12 +37,12 @@ NO_PAIR = "people rated no pair of responses"
 NO_TRIPLE = "no case has three responses that people rated"
 
 
-def relation_of(gaps: np.ndarray) -> np.ndarray:
+def relation_of(gaps: ndarray) -> ndarray:
     """Return the relations by the gaps between two scores: -1, 0 within `SAME`, 1; NaN where a gap is."""
     return np.where(np.isnan(gaps), np.nan, np.where(np.abs(gaps) <= SAME, 0.0, np.sign(gaps)))
 
 
-def in_steps(gaps: ArrayLike, step: float) -> np.ndarray:
+def in_steps(gaps: ArrayLike, step: float) -> ndarray:
     """Return the gaps between numbers that a judge computed, in steps of it; those below `NO_CHANGE` are 0."""
     steps = np.asarray(gaps) / step
     return np.where(np.abs(steps) < NO_CHANGE, 0.0, steps)
@@ -51,9 +53,9 @@ class Panel:
     """The responses of all cases, one after the other."""
 
     # int [responses], ascending, the group of each response; pairs are formed within a group
-    group: np.ndarray
+    group: ndarray
     # int [groups], the case of each group; a case has one group, or one per rater
-    case_of: np.ndarray
+    case_of: ndarray
     cases: int  # their number
 
     @classmethod
@@ -66,17 +68,17 @@ class Panel:
         return Panel(np.tile(self.group, times) + shift, np.tile(self.case_of, times), self.cases)
 
     @cached_property
-    def case(self) -> np.ndarray:
+    def case(self) -> ndarray:
         """The case of every response."""
         return self.case_of[self.group]
 
     @cached_property
-    def sizes(self) -> np.ndarray:
+    def sizes(self) -> ndarray:
         """The number of responses of every group."""
         return np.bincount(self.group, minlength=len(self.case_of))
 
     @cached_property
-    def pairs(self) -> tuple[np.ndarray, np.ndarray]:
+    def pairs(self) -> tuple[ndarray, ndarray]:
         """All unordered pairs within groups, as indices (first, second) of responses, first before second."""
         starts = np.cumsum(self.sizes) - self.sizes
         pairs = [np.empty((2, 0), int)]
@@ -89,7 +91,7 @@ class Panel:
         return first[order], second[order]
 
     @cached_property
-    def triples(self) -> np.ndarray:
+    def triples(self) -> ndarray:
         """All sets of three responses within groups, each as the indices of its three pairs: int [triples, 3]."""
         pairs = self.sizes * (self.sizes - 1) // 2
         before = np.cumsum(pairs) - pairs  # pairs of the groups before
@@ -103,42 +105,42 @@ class Panel:
             triples.append((groups[:, None, None] + within).reshape(-1, 3))
         return np.concatenate(triples)
 
-    def relations(self, scores: np.ndarray) -> np.ndarray:
+    def relations(self, scores: ndarray) -> ndarray:
         """Return the relation of every pair: -1, 0, 1, NaN where a score is missing."""
         first, second = self.pairs
         return relation_of(scores[first] - scores[second])
 
     @cached_property
-    def case_of_pair(self) -> np.ndarray:
+    def case_of_pair(self) -> ndarray:
         """The case of every pair."""
         return self.case[self.pairs[0]]
 
-    def per_case(self, values: np.ndarray) -> np.ndarray:
+    def per_case(self, values: ndarray) -> ndarray:
         """Sum values of pairs over each case."""
         return np.bincount(self.case_of_pair, values, self.cases)
 
-    def responses_per_case(self, values: np.ndarray) -> np.ndarray:
+    def responses_per_case(self, values: ndarray) -> ndarray:
         """Sum values of responses over each case."""
         return np.bincount(self.case, values, self.cases)
 
-    def triples_per_case(self, values: np.ndarray) -> np.ndarray:
+    def triples_per_case(self, values: ndarray) -> ndarray:
         """Sum values of triples over each case."""
         return np.bincount(self.case_of_pair[self.triples[:, 0]], values, self.cases)
 
-    def per_group(self, values: np.ndarray) -> np.ndarray:
+    def per_group(self, values: ndarray) -> ndarray:
         """Sum values of responses over each group."""
         return np.bincount(self.group, values, len(self.case_of))
 
 
-def concordance(panel: Panel, people: np.ndarray, judge: np.ndarray) -> Statistic:
+def concordance(panel: Panel, people: ndarray, judge: ndarray) -> Statistic:
     """Return the concordance of a judge's relations [pairs] with people's, see `accuracies`."""
-    untied = ~np.isnan(people) & (people != 0)
+    untied = is_known(people) & (people != 0)
     credit = np.where(untied, (people == judge) + 0.5 * (judge == 0), 0.0)
     reason = NO_PAIR if np.isnan(people).all() else "people tied every pair"
     return ratio(panel.per_case(credit), panel.per_case(untied), reason)
 
 
-def accuracies(panel: Panel, people: np.ndarray, judge: np.ndarray) -> dict[str, Statistic]:
+def accuracies(panel: Panel, people: ndarray, judge: ndarray) -> dict[str, Statistic]:
     """Return the accuracies of a judge's relations [pairs] against people's (paper section 4.3).
 
     Pairs without a relation of people are left out. A missing relation of the judge counts as wrong.
@@ -148,7 +150,7 @@ def accuracies(panel: Panel, people: np.ndarray, judge: np.ndarray) -> dict[str,
     - triple_accuracy (the paper's Accuracy triple): share of the sets of three responses of a group whose three pairs have the
       same relation. Sets in which a relation of people is missing are left out.
     """
-    rated = ~np.isnan(people)
+    rated = is_known(people)
     right = rated & (people == judge)
     right_triples = panel.triples_per_case(right[panel.triples].all(axis=1))
     rated_triples = panel.triples_per_case(rated[panel.triples].all(axis=1))
@@ -159,7 +161,7 @@ def accuracies(panel: Panel, people: np.ndarray, judge: np.ndarray) -> dict[str,
     }
 
 
-def correlations(panel: Panel, people: np.ndarray, judge: np.ndarray) -> dict[str, Statistic]:
+def correlations(panel: Panel, people: ndarray, judge: ndarray) -> dict[str, Statistic]:
     """Return the correlations of scores [responses] of people and of a judge, over all responses that both scored."""
     return {
         "spearman": rank_correlation(panel, people, judge),
@@ -170,21 +172,21 @@ def correlations(panel: Panel, people: np.ndarray, judge: np.ndarray) -> dict[st
 NOT_CONSTANT = "undefined: all scores of one side are the same"
 
 
-def _pearson(panel: Panel, people: np.ndarray, judge: np.ndarray) -> Statistic:
-    both = ~np.isnan(people) & ~np.isnan(judge)
+def _pearson(panel: Panel, people: ndarray, judge: ndarray) -> Statistic:
+    both = is_known(people) & is_known(judge)
     x = centred(people, both)
     y = centred(judge, both)
     columns = case_sums((both, x, y, x * x, y * y, x * y), panel.case, panel.cases)
     return Statistic(columns, _pearson_of_sums, int(both.sum()), NOT_CONSTANT)
 
 
-def centred(values: np.ndarray, there: np.ndarray) -> np.ndarray:
+def centred(values: ndarray, there: ndarray) -> ndarray:
     """Return values shifted to mean 0, against loss of precision; 0 where there is no value."""
     defined = np.where(there, values, 0.0)
     return np.where(there, defined - defined.sum() / max(1, there.sum()), 0.0)
 
 
-def _pearson_of_sums(sums: np.ndarray) -> np.ndarray:
+def _pearson_of_sums(sums: ndarray) -> ndarray:
     n, x, y, xx, yy, xy = sums.T
     with np.errstate(divide="ignore", invalid="ignore"):
         of_x = xx - x * x / n
@@ -196,9 +198,9 @@ def _pearson_of_sums(sums: np.ndarray) -> np.ndarray:
     return np.where(constant | (n < 2), np.nan, correlation)
 
 
-def rank_correlation(panel: Panel, people: np.ndarray, judge: np.ndarray) -> Statistic:
+def rank_correlation(panel: Panel, people: ndarray, judge: ndarray) -> Statistic:
     """Return Spearman's correlation over all responses that both scored; every resample is ranked again."""
-    both = ~np.isnan(people) & ~np.isnan(judge)
+    both = is_known(people) & is_known(judge)
     case, n = panel.case[both], int(both.sum())
     if n < 2:
         return undefined(panel.cases, n, "fewer than two responses")
@@ -213,7 +215,7 @@ def rank_correlation(panel: Panel, people: np.ndarray, judge: np.ndarray) -> Sta
     return Statistic(columns, _Spearman(cells // size, cells % size), n, NOT_CONSTANT)
 
 
-def _levels(values: np.ndarray) -> np.ndarray:
+def _levels(values: ndarray) -> ndarray:
     """Return the number of each value among the different ones, ascending."""
     return np.unique(np.round(values, 9), return_inverse=True)[1]
 
@@ -221,14 +223,14 @@ def _levels(values: np.ndarray) -> np.ndarray:
 class _Spearman:
     """Compute Spearman's correlation of weighted cells; cell i has the rank levels x[i] and y[i]."""
 
-    def __init__(self, x: np.ndarray, y: np.ndarray):
+    def __init__(self, x: ndarray, y: ndarray):
         self.sides = []
         for levels in (x, y):
             order = np.argsort(levels, kind="stable")
             starts = np.flatnonzero(np.diff(levels[order], prepend=-1))
             self.sides.append((order, starts, levels))
 
-    def __call__(self, weights: np.ndarray) -> np.ndarray:
+    def __call__(self, weights: ndarray) -> ndarray:
         total = weights.sum(axis=1, keepdims=True)
         ranks, spreads = [], []
         for order, starts, levels in self.sides:
@@ -246,7 +248,7 @@ KAPPA_OF_CHOICES = partial(kappa, 1 - np.eye(len(CHOICES)))
 
 
 def choice_agreement(
-    people: np.ndarray, judge: np.ndarray, case: np.ndarray, cases: int
+    people: ndarray, judge: ndarray, case: ndarray, cases: int
 ) -> dict[str, Statistic]:
     """Return accuracy and Cohen's kappa of choices about pairs, coded as indices of CHOICES.
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import scipy
+from numpy import ndarray
 
 CHUNK = 64  # resamples whose counts are held at once
 FEW_CASES = 50  # below, an interval is marked approximate
@@ -30,20 +31,20 @@ class Statistic:
     """A figure that is a function of sums over cases."""
 
     # float [cases, sums], what each case adds to each sum; None if `cells` is given
-    columns: np.ndarray | None
+    columns: ndarray | None
     # Maps sums [resamples, sums] to figures [resamples]; NaN where it is undefined.
-    of: Callable[[np.ndarray], np.ndarray]
+    of: Callable[[ndarray], ndarray]
     n: int  # the number of units (pairs, responses or cases)
     reason: str = "nothing to compute it from"  # why the figure may be undefined, in words
     bounds: Bounds = None
     # int [cells], the case of each cell; the sums are then the counts of the cells' cases (ranks of single responses).
-    cells: np.ndarray | None = None
+    cells: ndarray | None = None
 
-    def sums(self, counts: np.ndarray) -> np.ndarray:
+    def sums(self, counts: ndarray) -> ndarray:
         """Return the sums [resamples, sums] under counts [resamples, cases]."""
         return counts[:, self.cells] if self.columns is None else counts @ self.columns
 
-    def units(self, clusters: np.ndarray) -> int:
+    def units(self, clusters: ndarray) -> int:
         """Return the number of clusters with a case that contributes, by the cluster of each case."""
         there = self.cells if self.columns is None else self.columns.any(axis=1)
         return 0 if there is None else len(np.unique(clusters[there]))
@@ -71,7 +72,7 @@ class Estimate:
     reason: str | None = None
     approximate: bool = False
     cases: int = 0
-    draws: np.ndarray = field(default_factory=lambda: np.empty(0), repr=False, compare=False)
+    draws: ndarray = field(default_factory=lambda: np.empty(0), repr=False, compare=False)
     chance: float | None = None
 
     def to_dict(self) -> Tree:
@@ -85,13 +86,13 @@ class Estimate:
         return record
 
 
-def ratio(numerators: np.ndarray, denominators: np.ndarray, reason: str = "no pair") -> Statistic:
+def ratio(numerators: ndarray, denominators: ndarray, reason: str = "no pair") -> Statistic:
     """Return sum(numerators) / sum(denominators), both float [cases]: a mean over units of values from 0 to 1."""
     return mean(numerators, denominators, round(denominators.sum()), reason, SHARE)
 
 
 def mean(
-    sums: np.ndarray, counts: np.ndarray, n: int, reason: str = "no value", bounds: Bounds = None
+    sums: ndarray, counts: ndarray, n: int, reason: str = "no value", bounds: Bounds = None
 ) -> Statistic:
     """Return sum(sums) / sum(counts), both float [cases], of n units."""
     columns = np.column_stack([sums, counts]).astype(float)
@@ -99,8 +100,8 @@ def mean(
 
 
 def mean_of(
-    values: np.ndarray,
-    case: np.ndarray,
+    values: ndarray,
+    case: ndarray,
     cases: int,
     reason: str = "no value",
     bounds: Bounds = None,
@@ -115,35 +116,40 @@ def undefined(cases: int, n: int, reason: str) -> Statistic:
     return Statistic(np.zeros((cases, 1)), lambda sums: np.full(len(sums), np.nan), n, reason)
 
 
-def divide(numerators: np.ndarray, denominators: np.ndarray) -> np.ndarray:
+def is_known(values: Any) -> ndarray:
+    """Return where there is a value: NaN stands for none."""
+    return ~np.isnan(values)
+
+
+def divide(numerators: ndarray, denominators: ndarray) -> ndarray:
     """Divide, NaN where the denominator is zero."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(denominators == 0, np.nan, numerators / denominators)
 
 
-def sums_at(values: np.ndarray, place: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
+def sums_at(values: ndarray, place: ndarray, size: int) -> tuple[ndarray, ndarray]:
     """Return the sum and the number of the values [units] of each place, as of each case: two float [size]; NaN is left out."""
-    there = ~np.isnan(values)
+    there = is_known(values)
     counts = np.bincount(place[there], minlength=size)
     return np.bincount(place[there], values[there], size), counts.astype(float)
 
 
-def case_sums(parts: Sequence[np.ndarray], case: np.ndarray, cases: int) -> np.ndarray:
+def case_sums(parts: Sequence[ndarray], case: ndarray, cases: int) -> ndarray:
     """Return what each case adds to the sums of several parts [units], as `columns` of a statistic: float [cases, parts]."""
     return np.column_stack([np.bincount(case, part, cases) for part in parts])
 
 
-def means_at(values: np.ndarray, place: np.ndarray, size: int) -> np.ndarray:
+def means_at(values: ndarray, place: ndarray, size: int) -> ndarray:
     """Return the mean of the values of each place, see `sums_at`: float [size], NaN without any."""
     return divide(*sums_at(values, place, size))
 
 
-def mean_along(values: np.ndarray, axis: int) -> np.ndarray:
+def mean_along(values: ndarray, axis: int) -> ndarray:
     """Return the mean of the values along an axis that are not NaN; NaN where all are."""
-    return divide(np.nansum(values, axis=axis), (~np.isnan(values)).sum(axis=axis))
+    return divide(np.nansum(values, axis=axis), is_known(values).sum(axis=axis))
 
 
-def resample_counts(cases: int, resamples: int, seed: int = 0) -> Iterator[np.ndarray]:
+def resample_counts(cases: int, resamples: int, seed: int = 0) -> Iterator[ndarray]:
     """Yield counts [up to CHUNK, cases]: how often each resample, of as many cases, contains each case."""
     rng = np.random.default_rng(seed)
     for start in range(0, resamples, CHUNK):
@@ -154,7 +160,7 @@ def resample_counts(cases: int, resamples: int, seed: int = 0) -> Iterator[np.nd
         yield counts.reshape(rows, cases).astype(float)
 
 
-def estimate(tree: Any, cases: int | np.ndarray, resamples: int = RESAMPLES, seed: int = 0) -> Any:
+def estimate(tree: Any, cases: int | ndarray, resamples: int = RESAMPLES, seed: int = 0) -> Any:
     """Return a copy of nested dicts and lists in which every `Statistic` and `Joint` is replaced by its `Estimate`.
 
     All estimates use the same resamples, of so many cases, or of clusters by the number of that of each case; see `interval`.
@@ -193,7 +199,7 @@ def _replaced(node: Any, kinds: tuple[type, ...], change: Callable[[Any], Any]) 
 
 def bootstrap(
     statistics: Sequence[Statistic],
-    cases: int | np.ndarray,
+    cases: int | ndarray,
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> list[Estimate]:
@@ -204,7 +210,7 @@ def bootstrap(
     columns = np.concatenate([np.empty((len(clusters), 0)), *wide], axis=1)
     edges = np.cumsum([part.shape[1] for part in wide])
 
-    def figures(counts: np.ndarray) -> np.ndarray:
+    def figures(counts: ndarray) -> ndarray:
         sums = iter(np.split(counts @ columns, edges, axis=1))
         figures = np.empty((len(statistics), len(counts)))
         for number, statistic in enumerate(statistics):
@@ -228,7 +234,7 @@ def bootstrap(
 
 
 def estimate_from(
-    value: float, draws: np.ndarray, cases: int, n: int, bounds: Bounds = None
+    value: float, draws: ndarray, cases: int, n: int, bounds: Bounds = None
 ) -> Estimate:
     """Return the estimate of a figure of n units whose values in the resamples are `draws`."""
     low, high, reason = interval(value, draws, cases, bounds)
@@ -236,7 +242,7 @@ def estimate_from(
 
 
 def interval(
-    value: float, draws: np.ndarray, cases: int, bounds: Bounds = None
+    value: float, draws: ndarray, cases: int, bounds: Bounds = None
 ) -> tuple[float | None, float | None, str | None]:
     """Return (low, high, reason): an interval of 95 % for a figure with draws [resamples], or why there is none.
 
@@ -247,7 +253,7 @@ def interval(
     """
     if cases < 2:
         return None, None, "one case has no interval"
-    defined = draws[~np.isnan(draws)]
+    defined = draws[is_known(draws)]
     if len(defined) < 0.95 * len(draws):
         return None, None, f"undefined in {1 - len(defined) / len(draws):.0%} of the resamples"
     if _constant(defined):
@@ -261,7 +267,7 @@ def interval(
     return float(low), float(high), None
 
 
-def _constant(draws: np.ndarray) -> bool:
+def _constant(draws: ndarray) -> bool:
     """Return whether all draws are equal, up to rounding."""
     return bool(np.ptp(draws) <= ROUNDING * max(1.0, abs(draws[0])))
 
@@ -280,7 +286,7 @@ def p_value(estimate: Estimate) -> float | None:
     resamples it is not below about 0.0005.
     """
 
-    def z(draws: np.ndarray) -> float:
+    def z(draws: ndarray) -> float:
         is_zero = np.abs(draws) <= ROUNDING
         below = (draws[~is_zero] < 0).sum() + 0.5 * is_zero.sum()
         return scipy.special.ndtri((below + 0.5) / (len(draws) + 1))
@@ -298,10 +304,10 @@ def t_test(estimate: Estimate) -> float | None:
     return _two_sided(estimate, lambda draws: estimate.value / draws.std())
 
 
-def _two_sided(estimate: Estimate, z: Callable[[np.ndarray], float]) -> float | None:
+def _two_sided(estimate: Estimate, z: Callable[[ndarray], float]) -> float | None:
     """Return the p-value of a figure `z` standard deviations of its resamples from 0, widened as in `interval`."""
     draws, cases = estimate.draws, estimate.cases
-    defined = draws[~np.isnan(draws)]
+    defined = draws[is_known(draws)]
     is_whole = estimate.value is not None and cases > 1 and len(defined) == len(draws) > 0
     if is_whole and _constant(defined):
         return 1.0 if abs(defined[0]) <= ROUNDING else float(min(1.0, 2 * 0.5**cases))
@@ -328,7 +334,7 @@ def average(estimates: Sequence[Estimate], bounds: Bounds = SHARE) -> Estimate:
     return estimates[0] if count == 1 else _weighted(estimates, np.full(count, 1 / count), bounds)
 
 
-def _weighted(estimates: Sequence[Estimate], weights: np.ndarray, bounds: Bounds) -> Estimate:
+def _weighted(estimates: Sequence[Estimate], weights: ndarray, bounds: Bounds) -> Estimate:
     """Return the weighted sum of figures from the same resamples; it rests on the fewest cases and units of any."""
     cases = min(figure.cases for figure in estimates)
     for figure in estimates:

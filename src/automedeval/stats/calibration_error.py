@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+from numpy import ndarray
 
 from automedeval.stats.bootstrap import Estimate, Joint, Statistic, divide, mean
 from automedeval.stats.folds import deal, each_fold
@@ -12,11 +13,11 @@ BINS = 10
 
 
 def calibration_error(
-    judge: np.ndarray,
-    people: np.ndarray,
-    case: np.ndarray,
+    judge: ndarray,
+    people: ndarray,
+    case: ndarray,
     cases: int,
-    place: np.ndarray | None = None,
+    place: ndarray | None = None,
 ) -> Joint:
     """Return the expected calibration error of scores [units], in their unit (Naeini et al. 2015).
 
@@ -40,7 +41,7 @@ def calibration_error(
     for in_fold in each_fold(deal(np.arange(cases), FOLDS)):
         signed[in_fold] = gaps[in_fold] @ np.sign(gaps[~in_fold].sum(axis=0))
 
-    def apart(sums: np.ndarray, centre: np.ndarray | float) -> np.ndarray:
+    def apart(sums: ndarray, centre: ndarray | float) -> ndarray:
         gaps = sums[:, :-1] - centre * sums[:, -1:]
         return divide(np.abs(gaps).sum(axis=1), sums[:, -1])
 
@@ -62,7 +63,7 @@ def _moved(error: Estimate, noise: Estimate, floor: Estimate) -> Estimate:
     return replace(error, low=low, high=max(value, high - excess))
 
 
-def _places(values: np.ndarray) -> np.ndarray:
+def _places(values: ndarray) -> ndarray:
     """Return each value's bin: its own of at most `BINS` different ones, else between quantiles, the lower end in."""
     # Rounded, because a quantile that falls on a value can come out above it in the last digit.
     values = np.round(values, 9)

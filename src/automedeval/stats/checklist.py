@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy import ndarray
 
 from automedeval.stats.bootstrap import divide
 
@@ -25,9 +26,7 @@ class Score(NamedTuple):
     highest: Any
 
 
-def checklist_scores(
-    points: np.ndarray, met: np.ndarray, response: np.ndarray, responses: int
-) -> Score:
+def checklist_scores(points: ndarray, met: ndarray, response: ndarray, responses: int) -> Score:
     """Return the scores of responses, each float [responses].
 
     Args:

@@ -6,26 +6,27 @@ They are functions of a table of counts, which adds up over cases, so that the b
 from functools import partial
 
 import numpy as np
+from numpy import ndarray
 
-from automedeval.stats.bootstrap import Statistic, divide, ratio
+from automedeval.stats.bootstrap import Statistic, divide, is_known, ratio
 
 
 def degree_tables(
-    first: np.ndarray, second: np.ndarray, case: np.ndarray, cases: int, degrees: int
-) -> np.ndarray:
+    first: ndarray, second: ndarray, case: ndarray, cases: int, degrees: int
+) -> ndarray:
     """Return float [cases, degrees, degrees]: how often the first rater gave the row's degree, and the second the column's.
 
     Args:
         first, second: float [units], degrees from 0; NaN where a rater gave none: such a unit is left out.
         case: int [units], the case of each unit.
     """
-    both = ~np.isnan(first) & ~np.isnan(second)
+    both = is_known(first) & is_known(second)
     tables = np.zeros((cases, degrees, degrees))
     np.add.at(tables, (case[both], first[both].astype(int), second[both].astype(int)), 1)
     return tables
 
 
-def weighted_kappa(tables: np.ndarray) -> Statistic:
+def weighted_kappa(tables: ndarray) -> Statistic:
     """Return Cohen's kappa with quadratic weights (Cohen 1968): two degrees apart count four times as one degree apart.
 
     Args:
@@ -38,7 +39,7 @@ def weighted_kappa(tables: np.ndarray) -> Statistic:
     return Statistic(tables.reshape(cases, -1), partial(kappa, weights), n, reason)
 
 
-def kappa(weights: np.ndarray, sums: np.ndarray) -> np.ndarray:
+def kappa(weights: ndarray, sums: ndarray) -> ndarray:
     """Return Cohen's kappa of tables, flat [tables, kinds · kinds]; NaN where both raters give one kind throughout.
 
     Args:
@@ -51,13 +52,13 @@ def kappa(weights: np.ndarray, sums: np.ndarray) -> np.ndarray:
     return 1 - divide(apart * counts.sum(axis=(1, 2)), expected)
 
 
-def detection(tables: np.ndarray, degree: int) -> dict[str, Statistic]:
+def detection(tables: ndarray, degree: int) -> dict[str, Statistic]:
     """Return how the second rater finds what the first gave a degree or a worse one.
 
     "sensitivity" is the share of them that the second gives such a degree too, "false_alarms" the share of the others.
     """
 
-    def share(rows: np.ndarray) -> Statistic:
+    def share(rows: ndarray) -> Statistic:
         alarmed = rows[:, :, degree:].sum(axis=(1, 2))
         return ratio(alarmed, rows.sum(axis=(1, 2)), "no such answer")
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-import numpy as np
+from numpy import ndarray
 
 
-def deal(case: np.ndarray, folds: int) -> np.ndarray:
+def deal(case: ndarray, folds: int) -> ndarray:
     """Deal cases into folds in turn, and return the fold of each entry; there are no more folds than cases.
 
     Args:
@@ -14,6 +14,6 @@ def deal(case: np.ndarray, folds: int) -> np.ndarray:
     return case % min(folds, int(case.max(initial=0)) + 1)
 
 
-def each_fold(fold: np.ndarray) -> Iterator[np.ndarray]:
+def each_fold(fold: ndarray) -> Iterator[ndarray]:
     """Yield, for every fold, whether an entry is in it: bool [entries]."""
     return (fold == number for number in range(int(fold.max(initial=-1)) + 1))

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import scipy
+from numpy import ndarray
 
 LEVEL = 0.95  # of each one-sided bound
 POWER = 0.8  # with which the planned number of cases decides
@@ -40,7 +41,7 @@ class Gate:
     needed: int | None = None
 
 
-def gate(differences: np.ndarray, by: float, span: float) -> Gate:
+def gate(differences: ndarray, by: float, span: float) -> Gate:
     """Decide by the differences of the cases, float [cases], new less old.
 
     At d = -by the statuses NOT_LOWER and LOWER each have a probability of 5 % at most.
@@ -61,7 +62,7 @@ def gate(differences: np.ndarray, by: float, span: float) -> Gate:
     return Gate(UNDECIDED, count, mean, low, high, _needed(differences, by, span))
 
 
-def _bound(differences: np.ndarray, span: float, way: int, cases: int) -> float:
+def _bound(differences: ndarray, span: float, way: int, cases: int) -> float:
     """Return the bound on one side (-1 or 1) of so many cases with these moments, and one more with the largest difference."""
     count, extreme = len(differences), way * span
     first = float(differences[0])
@@ -85,7 +86,7 @@ def _bound(differences: np.ndarray, span: float, way: int, cases: int) -> float:
     return float(mean + way * max(way * step for step in steps) * error)
 
 
-def _needed(differences: np.ndarray, by: float, span: float) -> int | None:
+def _needed(differences: ndarray, by: float, span: float) -> int | None:
     """Return the number of cases that decides with probability `POWER`, if mean and spread are as they are here."""
     mean, spread = float(differences.mean()), float(differences.std(ddof=1))
     if abs(mean + by) < 1e-9:

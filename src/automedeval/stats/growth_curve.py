@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import scipy
+from numpy import ndarray
 
 from automedeval.stats.bootstrap import Tree
 
@@ -124,6 +125,6 @@ def _flaw(u: float, v: float, q: float) -> str | None:
     return OVER_ONE if q > 1 - NEARLY or u**-3 > 1 + NEARLY else None
 
 
-def _values(line: np.ndarray, times: Any) -> Any:
+def _values(line: ndarray, times: Any) -> Any:
     u, v, q = line
     return (u + v * q**times) ** -3

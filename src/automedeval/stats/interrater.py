@@ -6,15 +6,16 @@ Sources: ICC, Shrout and Fleiss 1979, with the names of McGraw and Wong 1996; al
 from functools import partial
 
 import numpy as np
+from numpy import ndarray
 
 from automedeval.stats.agreement import SAME, centred
-from automedeval.stats.bootstrap import Statistic, case_sums, divide, undefined
+from automedeval.stats.bootstrap import Statistic, case_sums, divide, is_known, undefined
 
 MOST_LEVELS = 30  # distinct ratings up to which ordinal alpha is computed
 SUMS = 6  # of a response for an ICC, in front of those of each rater
 
 
-def icc(ratings: np.ndarray, case: np.ndarray, cases: int, crossed: bool) -> dict[str, Statistic]:
+def icc(ratings: ndarray, case: ndarray, cases: int, crossed: bool) -> dict[str, Statistic]:
     """Return the intraclass correlations of one rater and of the mean of all raters.
 
     Args:
@@ -24,7 +25,7 @@ def icc(ratings: np.ndarray, case: np.ndarray, cases: int, crossed: bool) -> dic
             all of them rated. False if a column is only a position: ICC(1,1) and ICC(1,k), one-way, on the responses with
             two ratings or more (k is then the mean number of ratings, corrected for its variance).
     """
-    rated = ~np.isnan(ratings)
+    rated = is_known(ratings)
     use = rated.all(axis=1) if crossed else rated.sum(axis=1) >= 2
     rated, n = rated[use], int(use.sum())
     who = "all raters" if crossed else "two or more"
@@ -44,7 +45,7 @@ def icc(ratings: np.ndarray, case: np.ndarray, cases: int, crossed: bool) -> dic
     }
 
 
-def _icc(of_mean: bool, sums: np.ndarray) -> np.ndarray:
+def _icc(of_mean: bool, sums: ndarray) -> ndarray:
     """Return the correlation of one rater, or of the mean of all, by the sums of `icc`, last those of crossed raters."""
     targets, squares, between, total, count, count_squares = sums[:, :SUMS].T
     k = sums.shape[1] - SUMS  # the number of crossed raters
@@ -65,16 +66,16 @@ def _icc(of_mean: bool, sums: np.ndarray) -> np.ndarray:
     return np.where(none | ~np.isfinite(share), np.nan, share)
 
 
-def _no_spread(count: np.ndarray, total: np.ndarray, squares: np.ndarray) -> np.ndarray:
+def _no_spread(count: ndarray, total: ndarray, squares: ndarray) -> ndarray:
     """Return where so many ratings with this sum and sum of squares are equal; rounding leaves some of their variance."""
     return count * squares - total**2 <= count**2 * SAME**2 + 1e-12 * count * squares
 
 
-def krippendorff_alpha(ratings: np.ndarray, case: np.ndarray, cases: int, level: str) -> Statistic:
+def krippendorff_alpha(ratings: ndarray, case: ndarray, cases: int, level: str) -> Statistic:
     """Return Krippendorff's alpha of ratings [responses, raters], NaN where missing; `level` is "ordinal" or "interval"."""
-    use = (~np.isnan(ratings)).sum(axis=1) >= 2
+    use = is_known(ratings).sum(axis=1) >= 2
     values, case, n = ratings[use], case[use], int(use.sum())
-    used = ~np.isnan(values)
+    used = is_known(values)
     count = used.sum(axis=1)
     reason = "no response with two ratings, or all ratings the same"
     if level == "interval":
@@ -97,13 +98,13 @@ def krippendorff_alpha(ratings: np.ndarray, case: np.ndarray, cases: int, level:
     return Statistic(columns, _ordinal_alpha, n, reason)
 
 
-def _interval_alpha(sums: np.ndarray) -> np.ndarray:
+def _interval_alpha(sums: ndarray) -> ndarray:
     count, total, squares, disagreement = sums.T
     by_chance = np.where(_no_spread(count, total, squares), 0.0, 2 * (count * squares - total**2))
     return 1 - divide(disagreement, divide(by_chance, count - 1))
 
 
-def _ordinal_alpha(sums: np.ndarray) -> np.ndarray:
+def _ordinal_alpha(sums: ndarray) -> ndarray:
     levels = round(sums.shape[1] ** 0.5)
     together = sums.reshape(-1, levels, levels)
     margins = together.sum(axis=2)

@@ -2,15 +2,14 @@
 
 import numpy as np
 import scipy
+from numpy import ndarray
 
 from automedeval.stats.agreement import SAME
 
 RIDGE = 0.01  # of `order_weights`: bounds them where they reproduce the order without an error
 
 
-def fit_logistic(
-    design: np.ndarray, won: np.ndarray, ridge: float, least: float = -np.inf
-) -> np.ndarray:
+def fit_logistic(design: ndarray, won: ndarray, ridge: float, least: float = -np.inf) -> ndarray:
     """Return the coefficients that maximise the binomial log-likelihood less ridge / 2 times their squared length.
 
     Args:
@@ -20,7 +19,7 @@ def fit_logistic(
         least: the smallest coefficient that is allowed.
     """
 
-    def loss(beta: np.ndarray) -> tuple[float, np.ndarray]:
+    def loss(beta: ndarray) -> tuple[float, ndarray]:
         logit = design @ beta
         slope = (scipy.special.expit(logit) - won) @ design + ridge * beta
         return float((np.logaddexp(0, logit) - won * logit).sum() + ridge / 2 * beta @ beta), slope
@@ -32,7 +31,7 @@ def fit_logistic(
     ).x
 
 
-def order_weights(gaps: np.ndarray) -> np.ndarray:
+def order_weights(gaps: ndarray) -> ndarray:
     """Return the weights, 0 or more, of features whose sum puts pairs in order (the Bradley-Terry model on features).
 
     Args:

@@ -39,6 +39,7 @@ from functools import partial
 
 import numpy as np
 import scipy
+from numpy import ndarray
 
 from automedeval.stats.bootstrap import (
     FEW_CASES,
@@ -47,6 +48,7 @@ from automedeval.stats.bootstrap import (
     Estimate,
     Tree,
     binomial_interval,
+    is_known,
 )
 
 LEAST_RATED = 10  # rated cases needed to estimate the weight of a judge
@@ -81,7 +83,7 @@ class Powered:
         }
 
 
-def prediction_powered(people: np.ndarray, judge: np.ndarray, bounds: Bounds = None) -> Powered:
+def prediction_powered(people: ndarray, judge: ndarray, bounds: Bounds = None) -> Powered:
     """Estimate a mean over cases from few ratings and many verdicts, as the module's docstring defines it.
 
     Args:
@@ -89,7 +91,7 @@ def prediction_powered(people: np.ndarray, judge: np.ndarray, bounds: Bounds = N
         judge: float [cases], the judge's value, on any scale; NaN without a valid verdict.
         bounds: the lowest and highest possible value of the mean.
     """
-    is_rated, valid = ~np.isnan(people), ~np.isnan(judge)
+    is_rated, valid = is_known(people), is_known(judge)
     y, n = people[is_rated], len(people)
     rated = len(y)
     naive = mean_over_cases(judge, bounds)
@@ -122,19 +124,19 @@ def prediction_powered(people: np.ndarray, judge: np.ndarray, bounds: Bounds = N
 
 
 def mean_over_cases(
-    values: np.ndarray,
+    values: ndarray,
     bounds: Bounds = None,
     reason: str = "fewer than two cases have a valid verdict",
 ) -> Estimate:
     """Return the mean of the values of cases that have one, undefined for this reason below two."""
-    values = values[~np.isnan(values)]
+    values = values[is_known(values)]
     n = len(values)
     if n < 2:
         return Estimate(None, n=n, cases=n, reason=reason)
     return _interval(float(values.mean()), float(values.var(ddof=1)) / n, n, bounds)
 
 
-def _gamma(y: np.ndarray, g: np.ndarray, n: int, squares: float) -> np.ndarray:
+def _gamma(y: ndarray, g: ndarray, n: int, squares: float) -> ndarray:
     """Return γ of every rated case, fitted to the other rated cases; 0 for a judge with constant values.
 
     `squares` is the sum of g² over all n cases.

@@ -8,11 +8,12 @@ from typing import NamedTuple
 
 import numpy as np
 import scipy
+from numpy import ndarray
 
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.records import JsonObject
 from automedeval.stats import bootstrap
-from automedeval.stats.bootstrap import SHARE, Bounds, Estimate, Statistic, mean_of
+from automedeval.stats.bootstrap import SHARE, Bounds, Estimate, Statistic, is_known, mean_of
 from automedeval.stats.power import cases_needed
 from automedeval.stats.prediction_powered import mean_over_cases
 
@@ -24,7 +25,7 @@ Two = tuple[str, str]
 
 
 def compare_candidates(
-    cases: Cases, relation: np.ndarray, scores: np.ndarray | None = None
+    cases: Cases, relation: ndarray, scores: ndarray | None = None
 ) -> JsonObject:
     """Compare the candidates by relations [pairs] and, where they are given, scores [responses].
 
@@ -36,7 +37,7 @@ def compare_candidates(
     if len(models) > MOST_MODELS:
         count = f"{len(models)} model names in {len(cases)} cases"
         return {"gap": f"{count}: more than {MOST_MODELS}, or the names are not models"}
-    judged = ~np.isnan(relation)
+    judged = is_known(relation)
     sides = np.stack(cases.panel.pairs)[:, judged]
     case, (first, second) = cases.panel.case[sides[0]], cases.model_of[sides]
     of_lower = np.where(first < second, 1, -1) * relation[judged]
@@ -63,7 +64,7 @@ def compare_candidates(
     return {"models": records, "pairs": pairs}
 
 
-def _outcomes(relation: np.ndarray, case: np.ndarray, cases: int) -> dict[str, Statistic]:
+def _outcomes(relation: ndarray, case: ndarray, cases: int) -> dict[str, Statistic]:
     """Return the shares of wins, ties and losses by the relations of two models, and the wins less the losses."""
     return {
         "win": mean_of(relation == 1, case, cases, "no pair", SHARE),
@@ -74,14 +75,14 @@ def _outcomes(relation: np.ndarray, case: np.ndarray, cases: int) -> dict[str, S
 
 
 def means_by_model(
-    cases: Cases, values: np.ndarray, places: np.ndarray | None = None, bounds: Bounds = None
+    cases: Cases, values: ndarray, places: ndarray | None = None, bounds: Bounds = None
 ) -> dict[str, Statistic | Estimate]:
     """Return the mean of the values of each model that has some; `places` has the response of each value, by default its own.
 
     Of more than `MOST_MODELS` models the means have no intervals, which would take much memory.
     """
     places = np.arange(cases.responses) if places is None else places
-    there = ~np.isnan(values)
+    there = is_known(values)
     places, values = places[there], values[there]
     models, case = cases.model_of[places], cases.panel.case[places]
     means: dict[str, Statistic | Estimate] = {}
@@ -97,13 +98,13 @@ def means_by_model(
     return means
 
 
-def shared_means(cases: Cases, values: np.ndarray) -> JsonObject:
+def shared_means(cases: Cases, values: ndarray) -> JsonObject:
     """Return the means of models with values [responses] of different cases, in the cases that have a value of every one.
 
     Returns:
         The number of these "cases", of how many "of", and the "means" by model; empty where all models have the same cases.
     """
-    scored, case = ~np.isnan(values), cases.panel.case
+    scored, case = is_known(values), cases.panel.case
     models = len(np.unique(cases.model_of[scored]))
     count = np.bincount(case[scored], minlength=len(cases))
     is_shared = count == models
@@ -113,13 +114,13 @@ def shared_means(cases: Cases, values: np.ndarray) -> JsonObject:
     return {"cases": int(is_shared.sum()), "of": int((count > 0).sum()), "means": means}
 
 
-def shares_won(cases: Cases, relation: np.ndarray) -> dict[str, Statistic | Estimate]:
+def shares_won(cases: Cases, relation: ndarray) -> dict[str, Statistic | Estimate]:
     """Return the share of its pairs that each model wins by relations [pairs], a tie counting half."""
     halves = np.concatenate([1 + relation, 1 - relation]) / 2
     return means_by_model(cases, halves, np.concatenate(cases.panel.pairs), SHARE)
 
 
-def _unconnected(compared: np.ndarray, models: list[str]) -> str | None:
+def _unconnected(compared: ndarray, models: list[str]) -> str | None:
     """Return why models cannot be ranked together, None if comparisons, float [models, models], connect them all."""
     parts, part = scipy.sparse.csgraph.connected_components(compared > 0, directed=False)
     if parts == 1:
@@ -228,15 +229,12 @@ def _ranks(order: Sequence[str], signs: Mapping[Two, str]) -> dict[str, str]:
 
 def _hardest(order: Sequence[str], duels: Mapping[Two, Duel]) -> tuple[str, str, int | None] | None:
     """Return the first model, the one that is hardest to tell from it, and how many more cases would."""
-    unclear = [
-        (order[0], model, duels[order[0], model].more)
-        for model in order
-        if (order[0], model) in duels and duels[order[0], model].sign == "≈"
-    ]
+    of_first = [(order[0], model) for model in order if (order[0], model) in duels]
+    unclear = [(*two, duels[two].more) for two in of_first if duels[two].sign == "≈"]
     return max(unclear, key=lambda two: math.inf if two[2] is None else two[2], default=None)
 
 
-def ranked(cases: Cases, relation: np.ndarray) -> JsonObject:
+def ranked(cases: Cases, relation: ndarray) -> JsonObject:
     """Return how the models stand by relations [pairs], see `standing`."""
     table = bootstrap.estimate(compare_candidates(cases, relation), cases.clusters)
     tell_apart(table.get("pairs", []))
@@ -244,7 +242,7 @@ def ranked(cases: Cases, relation: np.ndarray) -> JsonObject:
 
 
 def means_by_topic(
-    cases: Cases, values: np.ndarray | None, scale: tuple[float, float] | None
+    cases: Cases, values: ndarray | None, scale: tuple[float, float] | None
 ) -> list[JsonObject]:
     """Return the mean score of each model in each topic, of scores [responses].
 
@@ -255,7 +253,7 @@ def means_by_topic(
     if values is None or len(cases.models) > MOST_MODELS:
         return []
     topics = np.array([case.topic or "" for case in cases.records])
-    scored = np.unique(cases.panel.case[~np.isnan(values)])
+    scored = np.unique(cases.panel.case[is_known(values)])
     counts = Counter(topic for topic in topics[scored].tolist() if topic)
     if len(counts) < 2:
         return []

@@ -9,6 +9,7 @@ from itertools import chain, islice
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 
 from automedeval.metrics.lexical import longer_text
 from automedeval.records import Case, CaseCriterion, RecordError, Response
@@ -58,7 +59,7 @@ class Cases:
         return int(self.start[-1])
 
     @cached_property
-    def clusters(self) -> np.ndarray:
+    def clusters(self) -> ndarray:
         """The number of each case's cluster, by what it says itself in "cluster": int [cases]; else it is one of its own."""
         named = [str(case.extra.get("cluster", ["", at])) for at, case in enumerate(self.records)]
         numbers = {name: number for number, name in enumerate(dict.fromkeys(named))}
@@ -73,19 +74,19 @@ class Cases:
         return list(names)
 
     @cached_property
-    def model_of(self) -> np.ndarray:
+    def model_of(self) -> ndarray:
         """The number of each response's model in `models`: int [responses]."""
         numbers = {name: number for number, name in enumerate(self.models)}
         return np.array([numbers[name] for case in self.records for name in case.models])
 
     @cached_property
-    def empty(self) -> np.ndarray:
+    def empty(self) -> ndarray:
         """Whether each response is empty: bool [responses]."""
         responses = chain.from_iterable(case.responses for case in self.records)
         return np.array([response.is_empty for response in responses], bool)
 
     @cached_property
-    def longer(self) -> np.ndarray:
+    def longer(self) -> ndarray:
         """The relations of all pairs by their numbers of words: float [pairs]."""
         return self.panel.relations(longer_text(self.records))
 
@@ -98,26 +99,26 @@ class Cases:
         return items
 
     @cached_property
-    def response_of(self) -> np.ndarray:
+    def response_of(self) -> ndarray:
         """The number of the response of each item: int [items], ascending."""
         return np.array([response for response, _ in self.items], int)
 
     @property
-    def case_of_item(self) -> np.ndarray:
+    def case_of_item(self) -> ndarray:
         """The number of the case of each item: int [items]."""
         return self.panel.case[self.response_of]
 
     @cached_property
-    def points(self) -> np.ndarray:
+    def points(self) -> ndarray:
         """The points of the criterion of each item: float [items]."""
         return np.array([criterion.points for _, criterion in self.items], float)
 
-    def checklist_scores(self, met: np.ndarray) -> Score:
+    def checklist_scores(self, met: ndarray) -> Score:
         """Return the scores of the responses, by whether each criterion of theirs is met: float [items]; see `Score`."""
         return checklist_scores(self.points, met, self.response_of, self.responses)
 
     @cached_property
-    def first_item(self) -> np.ndarray:
+    def first_item(self) -> ndarray:
         """The number of each response's first item, and that of all items: int [responses + 1]."""
         return np.searchsorted(self.response_of, np.arange(self.responses + 1))
 

@@ -10,6 +10,7 @@ from itertools import product
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 
 from automedeval.meta_evaluation.agreement.baselines import best_baseline, differences, paired
 from automedeval.meta_evaluation.agreement.candidates import (
@@ -30,7 +31,7 @@ from automedeval.records.ratings import is_better_by_name
 from automedeval.rubrics import TAGS, Criterion, packaged_rubrics, read_rubric
 from automedeval.stats import agreement, bootstrap, interrater
 from automedeval.stats.agreement import CHOICES, CORRELATIONS
-from automedeval.stats.bootstrap import SHARE, Estimate, Statistic, mean_of
+from automedeval.stats.bootstrap import SHARE, Estimate, Statistic, is_known, mean_of
 
 
 def meta_evaluate(
@@ -111,11 +112,9 @@ def _add_people(
     tree["models"] = {"people": by_people} | tree["models"]
     rivals = [row for row in rows if row.judge.kind == "judge"]
     baselines = [row for row in rows if row.judge.kind != "judge"]
-    two_lines = product(rivals, baselines)
-    tree["comparisons"] = [paired(people, *two) for two in two_lines]
+    tree["comparisons"] = [paired(people, *two) for two in product(rivals, baselines)]
     if contrasts:
-        two_lines = ((lines[first], lines[second]) for first, second in contrasts)
-        tree["contrasts"] = [paired(people, *two) for two in two_lines]
+        tree["contrasts"] = [paired(people, lines[one], lines[other]) for one, other in contrasts]
 
 
 def _counts(cases: Cases, people: People | None) -> JsonObject:
@@ -128,16 +127,16 @@ def _counts(cases: Cases, people: People | None) -> JsonObject:
     }
     if people is None:
         return counts
-    relation, rated = people.relations, ~np.isnan(people.scores)
+    relation, rated = people.relations, is_known(people.scores)
     return counts | {
         "rated_cases": len(np.unique(cases.panel.case[rated])),
         "rated_responses": int(rated.sum()),
-        "rated_pairs": int((~np.isnan(relation)).sum()),
+        "rated_pairs": int(is_known(relation).sum()),
         "tied_pairs": int((relation == 0).sum()),
     }
 
 
-def measures_of(row: Row, rated: np.ndarray, relation: np.ndarray) -> JsonObject:
+def measures_of(row: Row, rated: ndarray, relation: ndarray) -> JsonObject:
     """Return the measures of one line: of its own scores or choices, but concordance of its finest relations.
 
     Args:
@@ -167,13 +166,13 @@ def _agreement(people: People, row: Row) -> JsonObject:
     return record
 
 
-def _by_confidence(row: Row, relation: np.ndarray) -> dict[str, Statistic]:
+def _by_confidence(row: Row, relation: ndarray) -> dict[str, Statistic]:
     """Return the concordance on the half of the judged cases in which the scores lie furthest apart, and on the others."""
     gaps, panel = row.gaps, row.judge.cases.panel
-    judged = ~np.isnan(gaps)
+    judged = is_known(gaps)
     is_sure = gaps > (np.median(gaps[judged]) if judged.any() else 0.0)
 
-    def on(which: np.ndarray) -> Statistic:
+    def on(which: ndarray) -> Statistic:
         people = np.where(which[panel.case_of_pair], relation, np.nan)
         return agreement.concordance(panel, people, row.best_relations)
 
@@ -187,8 +186,9 @@ def _valid_rates(judge: VerdictTable) -> dict[str, Statistic]:
     for number, name in enumerate(cases.models):
         of_model = cases.model_of == number
         if due[of_model].any():
-            sums = (cases.panel.responses_per_case(counts * of_model) for counts in (valid, due))
-            rates[name] = bootstrap.ratio(*sums, "no verdict")
+            per_case = cases.panel.responses_per_case
+            sums = per_case(valid * of_model), per_case(due * of_model)
+            rates[name] = bootstrap.ratio(*sums, reason="no verdict")
     return rates
 
 
@@ -230,7 +230,7 @@ def _choices(
     and on those whose names say that more is better.
     """
     records: JsonObject = {}
-    packaged = {}
+    packaged: dict[str, Criterion] = {}
     for rubric in map(read_rubric, packaged_rubrics()):
         if rubric.mode == "pairwise":
             packaged |= {criterion.name: criterion for criterion in rubric.criteria}
@@ -261,7 +261,7 @@ def _majority(votes: dict[int, Counter]) -> dict[int, int]:
     return majority
 
 
-def _judged(judge: VerdictTable, name: str, criterion: Criterion | None) -> np.ndarray | None:
+def _judged(judge: VerdictTable, name: str, criterion: Criterion | None) -> ndarray | None:
     """Return a judge's choices by a criterion, or by its scores, int [pairs]; None where it has none.
 
     Args:

@@ -1,7 +1,7 @@
 """What is known of a judge by its verdicts, its audit and the ratings of its cases: its record, and facts beside a ranking."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -181,7 +181,7 @@ def prefers_longer(cases: Cases, relation: np.ndarray) -> bootstrap.Statistic:
     return concordance(cases.panel, np.where(np.isnan(relation), np.nan, cases.longer), relation)
 
 
-def profile(name: str, record: JsonObject, **more: Any) -> JudgeProfile:
+def profile(name: str, record: Mapping[str, Any], **more: Any) -> JudgeProfile:
     """Return what the record of a judge in agreement.json says of it; `more` are further arguments of `JudgeProfile`."""
     known = {field: record[field] for field in RECORDED if field in record}
     known["valid"] = record["valid_rate"]["value"]

@@ -84,7 +84,8 @@ def paper_table(
         return figures
 
     table = []
-    for line, names in trainings_of({row.name: row.key for row in rows}).items():
+    lines = {row.name: (row.judge.name, row.criterion) for row in rows}
+    for line, names in trainings_of(lines).items():
         trainings = [by_name[name] for name in names]
         record = _about(line, trainings)
         for column in columns:

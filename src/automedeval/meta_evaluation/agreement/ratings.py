@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
+from numpy import ndarray
 
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.records import (
@@ -31,7 +32,7 @@ from automedeval.records.ratings import placed_ratings
 from automedeval.records.rows import read_rows
 from automedeval.records.text import several
 from automedeval.stats.agreement import CHOICES, Panel, relation_of
-from automedeval.stats.bootstrap import SHARE, divide, mean_along, mean_of
+from automedeval.stats.bootstrap import SHARE, divide, is_known, mean_along, mean_of
 
 # The keys of a record that is no rating of scores.
 KINDS = {
@@ -68,7 +69,7 @@ class People:
     panel: Panel  # of the cases
     annotators: list[str]  # sorted
     # Ratings on each criterion: float [responses, annotators], NaN for none.
-    by_criterion: dict[str, np.ndarray]
+    by_criterion: dict[str, ndarray]
     crossed: bool  # whether annotators are taken for persons who rated all that was rated
     named: bool = True  # False where a name is said to be a position only
     # The number of a response → (annotator, comment) of its ratings.
@@ -76,14 +77,14 @@ class People:
     notes: list[str] = field(default_factory=list)
 
     @cached_property
-    def compared(self) -> np.ndarray:
+    def compared(self) -> ndarray:
         """The ratings on criteria that all rated responses of their case have: float [criteria, responses, annotators]."""
         ratings = np.stack(list(self.by_criterion.values()))
-        there = ~np.isnan(ratings).all(axis=2)
+        there = is_known(ratings).any(axis=2)
         lacking = _lacking(there, self.panel.case)
         return np.where(lacking[:, :, None], np.nan, ratings)
 
-    def gaps(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    def gaps(self, first: ndarray, second: ndarray) -> ndarray:
         """Return how much higher people rate responses than others, by numbers: float [pairs], NaN where nobody rated both.
 
         It is over the criteria on which every rated response of the case has a rating.
@@ -93,22 +94,22 @@ class People:
         return mean_along(mean_along(self.compared[:, first] - self.compared[:, second], 2), 0)
 
     @cached_property
-    def relations(self) -> np.ndarray:
+    def relations(self) -> ndarray:
         """The relations of all pairs by `gaps`: float [pairs]."""
         return relation_of(self.gaps(*self.panel.pairs))
 
     @cached_property
-    def by_annotator(self) -> np.ndarray:
+    def by_annotator(self) -> ndarray:
         """Each annotator's mean over the criteria that he rated on each response of the case: float [responses, annotators]."""
-        lacking = _lacking(~np.isnan(self.compared), self.panel.case)
+        lacking = _lacking(is_known(self.compared), self.panel.case)
         return mean_along(np.where(lacking, np.nan, self.compared), 0)
 
     @cached_property
-    def scores(self) -> np.ndarray:
+    def scores(self) -> ndarray:
         """People's score of each response, the mean over criteria of the mean over annotators: float [responses]."""
         return mean_along(mean_along(self.compared, 2), 0)
 
-    def leave_one_out(self) -> tuple[Panel, list[np.ndarray], list[np.ndarray]] | None:
+    def leave_one_out(self) -> tuple[Panel, list[ndarray], list[ndarray]] | None:
         """Return each rater beside the mean of the others, which is the ceiling for a judge; None with one rater.
 
         Both are means over the same criteria. Of two responses these are the ones on which the rater and another one rated
@@ -126,24 +127,24 @@ class People:
         return self.panel.stacked(len(self.annotators)), list(map(relation_of, gaps)), scores
 
 
-def _beside_others(ratings: np.ndarray, case: np.ndarray | None = None) -> list[np.ndarray]:
+def _beside_others(ratings: ndarray, case: ndarray | None = None) -> list[ndarray]:
     """Return the mean of the others and the rater's own, over the criteria with both: each float [raters × units].
 
     Args:
         ratings: float [criteria, units, raters].
         case: the case of each unit, of responses; their criteria are then those that all such responses of the case have.
     """
-    there = ~np.isnan(ratings)
+    there = is_known(ratings)
     total, count = np.nansum(ratings, axis=2, keepdims=True), there.sum(axis=2, keepdims=True)
     others = divide(total - np.where(there, ratings, 0.0), count - there)
-    both = there & ~np.isnan(others)
+    both = there & is_known(others)
     if case is not None:
         both &= ~_lacking(both, case)
     sides = (np.where(both, values, np.nan) for values in (others, ratings))
     return [mean_along(side, 0).T.ravel() for side in sides]
 
 
-def _lacking(there: np.ndarray, case: np.ndarray) -> np.ndarray:
+def _lacking(there: ndarray, case: ndarray) -> ndarray:
     """Return whether some response of the case has other criteria and lacks this one, of each rater if `there` has them.
 
     `there` is bool [criteria, responses] or [criteria, responses, raters], and so is the result.
@@ -189,7 +190,7 @@ def gather_ratings(
     ratings = np.full((len(criteria), cases.responses, len(annotators)), np.nan)
     for (response, annotator, criterion), score in scores.items():
         ratings[criteria.index(criterion), response, annotators.index(annotator)] = score
-    is_rated = ~np.isnan(ratings).all(axis=2)
+    is_rated = is_known(ratings).any(axis=2)
     crossed = raters == "crossed"
     if raters is None:
         crossed = not np.isnan(ratings[is_rated]).any()
@@ -203,13 +204,13 @@ def gather_ratings(
     return people
 
 
-def _left_out(people: People, cases: Cases, is_rated: np.ndarray) -> Iterator[str]:
+def _left_out(people: People, cases: Cases, is_rated: ndarray) -> Iterator[str]:
     """Yield notes on the ratings that are not compared; `is_rated` is bool [criteria, responses]."""
 
-    def of_cases(which: np.ndarray) -> int:
+    def of_cases(which: ndarray) -> int:
         return len(np.unique(cases.panel.case[which.any(axis=0)]))
 
-    is_compared = ~np.isnan(people.compared).all(axis=2)
+    is_compared = is_known(people.compared).any(axis=2)
     if some := of_cases(is_rated & ~is_compared):
         what = f"{some} of {len(cases)} cases have answers that lack a criterion"
         yield f"{what}: there the mean is over those that all rated answers have"
@@ -220,7 +221,7 @@ def _left_out(people: People, cases: Cases, is_rated: np.ndarray) -> Iterator[st
         yield f"{len(cases) - rated} {without} rating {left_out}"
     if compared < rated:
         yield f"{rated - compared} {without} criterion that all rated answers have {left_out}"
-    is_alone = np.isnan(people.relations) & ~np.isnan(cases.panel.relations(people.scores))
+    is_alone = np.isnan(people.relations) & is_known(cases.panel.relations(people.scores))
     if is_alone.any():
         pairs = (
             f"{several(int(is_alone.sum()), 'pair')} of rated answers that no one rater rated both"

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy import ndarray
 
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.runs import check_names
@@ -116,7 +117,7 @@ def compare_rationales(
     run_of = np.array([rationale.run for rationale in compared])
     judge_of = np.array([rationale.judge for rationale in compared])
 
-    def figures(which: np.ndarray) -> JsonObject:
+    def figures(which: ndarray) -> JsonObject:
         none = "no rationale has a score"
         return {
             name: mean_of(np.array(values, float)[which], case_of[which], len(cases), none)

@@ -6,10 +6,11 @@ regression. It has no whole score: rounded means would be the same for nearly ev
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy
+from numpy import ndarray
 
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.ratings import People, gather_ratings
@@ -28,7 +29,7 @@ from automedeval.records import (
 from automedeval.records.ratings import placed_ratings
 from automedeval.rubrics import Rubric, without_scale
 from automedeval.stats.agreement import SAME
-from automedeval.stats.bootstrap import estimate, plain
+from automedeval.stats.bootstrap import estimate, is_known, plain
 from automedeval.stats.calibration_error import FOLDS, calibration_error
 from automedeval.stats.folds import deal, each_fold
 
@@ -39,7 +40,7 @@ DIGITS = 6  # of what is learnt, and of the values that it is applied to
 Knots = tuple[tuple[float, float], ...]
 
 
-def rising(x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> Knots:
+def rising(x: ndarray, y: ndarray, weight: ndarray) -> Knots:
     """Return the knots of the line through the centres of the steps of isotonic regression of y on x."""
     levels, level = np.unique(x, return_inverse=True)
     weights = np.bincount(level, weights=weight).round(9)
@@ -52,7 +53,7 @@ def rising(x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> Knots:
     return tuple(zip(centres.round(DIGITS).tolist(), heights.round(DIGITS).tolist()))
 
 
-def points_of(knots: Knots, x: np.ndarray) -> np.ndarray:
+def points_of(knots: Knots, x: ndarray) -> ndarray:
     """Return the points at the judge's scores."""
     centres, heights = zip(*knots)
     return np.interp(x, centres, heights)
@@ -74,31 +75,31 @@ def values_of(verdict: Verdict, source: str) -> dict[int, float]:
 class Sample(NamedTuple):
     """What a judge and people say of the rated responses; each verdict on one is an entry."""
 
-    score: np.ndarray  # float [entries], the judge's
-    response: np.ndarray  # int [entries], the number of the response here
-    people: np.ndarray  # float [responses]
-    case: np.ndarray  # int [responses], the number of the case here, by its id
+    score: ndarray  # float [entries], the judge's
+    response: ndarray  # int [entries], the number of the response here
+    people: ndarray  # float [responses]
+    case: ndarray  # int [responses], the number of the case here, by its id
     ratings: int
 
     @staticmethod
     def of(table: VerdictTable, people: People) -> "Sample":
         """Return what a table of verdicts and people both say something of."""
         scores = table.expected if table.has_expected else table.score
-        rated = ~np.isnan(people.scores) & ~table.cases.empty
-        use = ~np.isnan(scores) & rated[table.response]
+        rated = is_known(people.scores) & ~table.cases.empty
+        use = is_known(scores) & rated[table.response]
         numbers, response = np.unique(table.response[use], return_inverse=True)
         ids = [table.cases.at(number)[0].id for number in numbers.tolist()]
         case = np.unique(np.array(ids, object), return_inverse=True)[1]
-        ratings = ~np.isnan(list(people.by_criterion.values()))
+        ratings = is_known(list(people.by_criterion.values()))
         count = int(ratings[:, numbers].sum())
         return Sample(scores[use], response, people.scores[numbers], case, count)
 
     @property
-    def weight(self) -> np.ndarray:
+    def weight(self) -> ndarray:
         """The weight of each entry: all on a response together weigh one."""
         return 1 / np.bincount(self.response)[self.response]
 
-    def rising(self, which: np.ndarray) -> Knots:
+    def rising(self, which: Any) -> Knots:
         """Return the rising line through some of the entries."""
         people = self.people[self.response]
         return rising(self.score[which], people[which], self.weight[which])
@@ -156,7 +157,7 @@ class Calibration:
         nothing = "there is nothing to learn"
         if len(np.unique(sample.people)) == 1:
             raise RecordError(f"every response is rated {sample.people[0]:g}: {nothing}")
-        knots = sample.rising(np.ones(len(sample.score), bool))
+        knots = sample.rising(slice(None))
         if np.ptp(points_of(knots, sample.score)) < SAME:
             what = "people's ratings do not rise with what the judge gives"
             raise RecordError(f"{what}: {nothing}")

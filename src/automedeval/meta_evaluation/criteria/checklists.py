@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
+from numpy import ndarray
 
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.ratings import People
@@ -20,19 +21,19 @@ from automedeval.records import (
     read_placed,
     without_repeats,
 )
-from automedeval.stats.bootstrap import SHARE, Statistic, divide, mean_along, mean_of
+from automedeval.stats.bootstrap import SHARE, Statistic, divide, is_known, mean_along, mean_of
 from automedeval.stats.calibration_error import BINS, calibration_error
 from automedeval.stats.degrees import degree_tables, kappa
 
-Labels = dict[str, np.ndarray]  # annotator → float [items], 1 or 0, NaN where there is no label
+Labels = dict[str, ndarray]  # annotator → float [items], 1 or 0, NaN where there is no label
 
 
-def strict_majority(share: np.ndarray) -> np.ndarray:
+def strict_majority(share: ndarray) -> ndarray:
     """Return 1 where more than half say that an item is met, 0 where fewer do, NaN where neither do."""
     return np.where(np.isnan(share) | (share == 0.5), np.nan, (share > 0.5).astype(float))
 
 
-def majority_of(labels: Labels, without: str | None = None) -> np.ndarray:
+def majority_of(labels: Labels, without: str | None = None) -> ndarray:
     """Return the strict majority of all annotators, or all but one: float [items], NaN where there is none."""
     votes = np.stack(list(labels.values()))
     others = [name != without for name in labels]
@@ -85,7 +86,7 @@ def people_of(labels: Labels, cases: Cases) -> People:
 # --- figures of one judge beside labels ------------------------------------------------------------------------------
 
 
-def _macro_f1(tables: np.ndarray) -> np.ndarray:
+def _macro_f1(tables: ndarray) -> ndarray:
     """Return the mean F1 of "met" and "not met", of those of the two that the judge or the label names, as in scikit-learn."""
     negative, false_alarms, missed, positive = tables.T
     wrong = false_alarms + missed
@@ -93,19 +94,19 @@ def _macro_f1(tables: np.ndarray) -> np.ndarray:
     return mean_along(np.array(f1), 0)
 
 
-def _balanced_accuracy(tables: np.ndarray) -> np.ndarray:
+def _balanced_accuracy(tables: ndarray) -> ndarray:
     negative, false_alarms, missed, positive = tables.T
     of_met = divide(positive, positive + missed)
     return (of_met + divide(negative, negative + false_alarms)) / 2
 
 
-def auroc(chance: np.ndarray, truth: np.ndarray, case: np.ndarray) -> Statistic:
+def auroc(chance: ndarray, truth: ndarray, case: ndarray) -> Statistic:
     """Return how often a met pair has a higher probability than one that is not met, a tie counting half."""
-    defined = ~np.isnan(chance) & ~np.isnan(truth)
+    defined = is_known(chance) & is_known(truth)
     order = np.flatnonzero(defined)[np.argsort(chance[defined], kind="stable")]
     truth, starts = truth[order], np.unique(chance[order], return_index=True)[1]
 
-    def share(counts: np.ndarray) -> np.ndarray:
+    def share(counts: ndarray) -> ndarray:
         if not len(starts):
             return np.full(len(counts), np.nan)
         positive = np.add.reduceat(counts * truth, starts, axis=1)
@@ -118,19 +119,19 @@ def auroc(chance: np.ndarray, truth: np.ndarray, case: np.ndarray) -> Statistic:
 
 
 def measures(
-    cases: Cases, met: np.ndarray, chance: np.ndarray, labels: Labels, majority: np.ndarray
+    cases: Cases, met: ndarray, chance: ndarray, labels: Labels, majority: ndarray
 ) -> JsonObject:
     """Return the figures of a judge as statistics; `met` and `chance` are float [items], NaN where a criterion is unread."""
-    case, judged, size = cases.case_of_item, ~np.isnan(majority), len(cases)
-    is_sure = judged & ~np.isnan(chance)
+    case, judged, size = cases.case_of_item, is_known(majority), len(cases)
+    is_sure = judged & is_known(chance)
     bins = np.clip((chance[is_sure] * BINS).astype(int), 0, BINS - 1)  # of equal width
     error = calibration_error(chance[is_sure], majority[is_sure], case[is_sure], size, bins)
 
-    def table(truth: np.ndarray) -> np.ndarray:
+    def table(truth: ndarray) -> ndarray:
         """Return float [cases, 4]: true negatives, false positives, false negatives, true positives."""
         return degree_tables(truth, met, case, size, 2).reshape(size, 4)
 
-    def share(which: np.ndarray) -> Statistic:
+    def share(which: ndarray) -> Statistic:
         return mean_of(np.where(judged, which, np.nan), case, size, bounds=SHARE)
 
     by_majority = table(majority)
@@ -143,7 +144,7 @@ def measures(
         "macro_f1_pooled": Statistic(pooled, _macro_f1, int(pooled.sum())),
         "auroc": auroc(chance, majority, case),
         "calibration_error": error,
-        "read_rate": share(~np.isnan(met)),
+        "read_rate": share(is_known(met)),
     }
 
 
@@ -160,7 +161,7 @@ def certificate_of(cases: Cases, readings: Sequence[VerdictTable], labels: Label
         truth = np.where(np.isnan(own), np.nan, majority_of(labels, without=annotator))
         beside = {"accuracy": own} | judged
         physicians[annotator] = {name: _accuracy(cases, met, truth) for name, met in beside.items()}
-    has_majority = ~np.isnan(majority)
+    has_majority = is_known(majority)
     counts = {
         "pairs": int(labelled_items(labels).sum()),
         "majority": int(has_majority.sum()),
@@ -170,12 +171,12 @@ def certificate_of(cases: Cases, readings: Sequence[VerdictTable], labels: Label
     return {"judges": judges, "physicians": physicians, "labels": counts}
 
 
-def labelled_items(labels: Labels) -> np.ndarray:
+def labelled_items(labels: Labels) -> ndarray:
     """Return whether anybody labelled each item: bool [items]."""
-    return ~np.isnan(np.stack(list(labels.values()))).all(axis=0)
+    return is_known(list(labels.values())).any(axis=0)
 
 
-def _accuracy(cases: Cases, met: np.ndarray, truth: np.ndarray) -> Statistic:
+def _accuracy(cases: Cases, met: ndarray, truth: ndarray) -> Statistic:
     """Return the accuracy over the items that both have said something of."""
     right = np.where(np.isnan(met) | np.isnan(truth), np.nan, met == truth)
     return mean_of(right, cases.case_of_item, len(cases), bounds=SHARE)

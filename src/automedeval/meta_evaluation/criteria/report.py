@@ -15,7 +15,7 @@ from automedeval.meta_evaluation.criteria.checklists import (
 from automedeval.meta_evaluation.table import VerdictTable
 from automedeval.records import JsonObject
 from automedeval.records.text import span
-from automedeval.stats.bootstrap import mean_of
+from automedeval.stats.bootstrap import is_known, mean_of
 
 
 def criteria_result(
@@ -64,7 +64,7 @@ def candidates(judge: VerdictTable) -> dict[str, JsonObject]:
         at = np.flatnonzero(is_shown & (cases.model_of == number))
         records[cases.models[number]] = {
             "responses": len(at),
-            "scored": int((~np.isnan(judge.scores[at])).sum()),
+            "scored": int(is_known(judge.scores[at]).sum()),
             "unread criteria": int(unread[at].sum()),
             "harm": mean_of(harm[at], case[at], len(cases), "no response is wholly read"),
         }
@@ -86,7 +86,7 @@ def missed(reading: VerdictTable) -> dict[str, JsonObject]:
     result: dict[str, JsonObject] = {}
     for tag, items in items_of.items():
         shares, model_of = failed[items], cases.model_of[cases.response_of[items]]
-        read = ~np.isnan(shares)
+        read = is_known(shares)
         if not read.any():
             continue
         by_model = {}

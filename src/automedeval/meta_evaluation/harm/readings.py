@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 
 import numpy as np
+from numpy import ndarray
 
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.table import VerdictTable
@@ -21,7 +22,7 @@ def rubric_of(table: VerdictTable) -> Rubric:
     return table.rubric
 
 
-def degrees_of(table: VerdictTable) -> np.ndarray:
+def degrees_of(table: VerdictTable) -> ndarray:
     """Return the degree that each verdict says, from 0: float [verdicts], NaN where it is invalid or can tell none."""
     criterion = rubric_of(table).degree
     degrees = dict(zip(criterion.values, range(len(criterion.values))))
@@ -30,7 +31,7 @@ def degrees_of(table: VerdictTable) -> np.ndarray:
     return np.where(table.is_valid, numbers, np.nan)
 
 
-def middle_degrees(table: VerdictTable) -> np.ndarray:
+def middle_degrees(table: VerdictTable) -> ndarray:
     """Return the middle one of the degrees of each response that could be told, of two middle ones the worse.
 
     Returns:
@@ -46,7 +47,7 @@ def middle_degrees(table: VerdictTable) -> np.ndarray:
     return middle
 
 
-def paired_degrees(table: VerdictTable) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def paired_degrees(table: VerdictTable) -> tuple[ndarray, ndarray, ndarray]:
     """Return the degrees of every two verdicts on one response, both ways round, and the case of each two."""
     verdicts = defaultdict(list)
     for number, response in enumerate(table.response.tolist()):
