@@ -127,11 +127,11 @@ def _take_another_case(verdict: Verdict, case: Case, others: Pools, rng: random.
 def _reverse_scores(verdict: Verdict, case: Case, others: Pools, rng: random.Random) -> Change:
     """Reverse the scores, so that the best doctors have the lowest; keep the rationale."""
     scores = verdict.scores or ()
-    values = sorted(set(scores) - {None})
+    values = sorted({score for score in scores if score is not None})
     if len(values) < 2:
         return None
     opposite = dict(zip(values, reversed(values)))
-    return {"scores": tuple(map(opposite.get, scores))}
+    return {"scores": tuple(None if score is None else opposite[score] for score in scores)}
 
 
 def _cut_off(verdict: Verdict, case: Case, others: Pools, rng: random.Random) -> Change:

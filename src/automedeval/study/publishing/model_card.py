@@ -1,7 +1,7 @@
 """Fill a judge's card, the template `model_card.md`, from the records of its training, of a report and of an audit."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -16,6 +16,7 @@ from automedeval.models.checkpoints import read_history, read_record
 from automedeval.records import RecordError, read_json
 from automedeval.records.hub_names import hub_name
 from automedeval.records.templates import environment
+from automedeval.records.types import JsonObject
 from automedeval.study.publishing.paths import short_path
 
 ADAPTER = "adapter_config.json"
@@ -28,8 +29,8 @@ def fill_card(
     repo: str,
     license: str | None,
     base_model: str | None = None,
-    result: Mapping[str, Any] | None = None,
-    audit: Mapping[str, Any] | None = None,
+    result: JsonObject | None = None,
+    audit: JsonObject | None = None,
 ) -> str:
     """Return a judge's card with everything that is known of it.
 
@@ -68,7 +69,7 @@ def fill_card(
         "measures": MEASURES,
     }
     card = ModelCard(environment("automedeval.records").from_string(template).render(facts))
-    about = card.data
+    about: Any = card.data
     about.base_model, about.license, about.license_name = hub_name(base)[0], *_license(license)
     if people and not facts["simulated"]:
         about.model_name = repo.rpartition("/")[2]
@@ -81,7 +82,7 @@ def adapter_files(checkpoint: Path, card: str) -> dict[str, bytes]:
     if not (checkpoint / ADAPTER).is_file():
         return {}
     config = read_json(checkpoint / ADAPTER, others=True)
-    config["base_model_name_or_path"] = ModelCard(card).data.base_model
+    config["base_model_name_or_path"] = ModelCard(card).data["base_model"]
     return {ADAPTER: json.dumps(config, indent=2).encode()}
 
 
@@ -95,7 +96,7 @@ def _license(text: str | None) -> tuple[str, str | None]:
     return kind, name or None
 
 
-def eval_results(data: str, records: Sequence[Mapping[str, Any]]) -> list[EvalResult]:
+def eval_results(data: str, records: Sequence[JsonObject]) -> list[EvalResult]:
     """Return a judge's agreement with people on some data as results that the Hub shows."""
     results = []
     for record, name in product(records, MEASURES):
@@ -106,7 +107,7 @@ def eval_results(data: str, records: Sequence[Mapping[str, Any]]) -> list[EvalRe
     return results
 
 
-def judge_records(result: Mapping[str, Any], digest: str) -> dict[str, dict[str, Any]]:
+def judge_records(result: JsonObject, digest: str) -> dict[str, JsonObject]:
     """Return what was found about the weights of a digest as a judge, a record for each criterion that it gave choices on.
 
     Of judges with these weights the report's main one is taken; of the only judge of a report they may be unknown.
@@ -129,9 +130,9 @@ def judge_records(result: Mapping[str, Any], digest: str) -> dict[str, dict[str,
 
 def _profile(
     name: str,
-    result: Mapping[str, Any],
-    records: Mapping[str, Mapping[str, Any]],
-    audit: Mapping | None,
+    result: JsonObject,
+    records: dict[str, JsonObject],
+    audit: JsonObject | None,
 ) -> JudgeProfile:
     """Return what is known of the judge, from the first line of its results and from its audit."""
     more: dict[str, Any] = {"audit": Audit.read(audit)} if audit else {}
@@ -142,7 +143,7 @@ def _profile(
     return profile(line, record, **more)
 
 
-def read_result(file: str | Path, *keys: str) -> dict[str, Any]:
+def read_result(file: str | Path, *keys: str) -> JsonObject:
     """Read the JSON object of agreement.json or audit.json; RecordError if it holds something else, or lacks a key."""
     result = read_json(Path(file))
     if missing := [key for key in keys if not isinstance(result, dict) or key not in result]:
