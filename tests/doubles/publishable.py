@@ -29,10 +29,11 @@ def trained(
     model: Path, folder: Path, history: tuple[str, ...] = ("stage1",), **changes: Any
 ) -> Path:
     """Copy a checkpoint, as recipes/sft.py would leave it after these stages; return its folder."""
-    run, stages = Run(folder, RECORD | changes), [stage_of(name) for name in history]
+    stages = [vars(stage_of(name)) for name in history]
+    run = Run(folder, RECORD | {"history": stages} | changes)
     shutil.copytree(model, folder, dirs_exist_ok=True)
-    write_card(folder, run.record, stages, [{"loss": 1.5, "step": 1}])
-    run.finish(history=list(map(vars, stages)), seconds=run.record["seconds"])
+    write_card(folder, run.record)
+    run.finish(seconds=run.record["seconds"])
     return folder
 
 

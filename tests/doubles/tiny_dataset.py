@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from programs import ROOT
+from safetensors.torch import load_file
 from tables import rows_of
 
 from automedeval.records import Case, Verdict
@@ -43,8 +44,18 @@ def build_instructions(folder: Path, sizes: Mapping[str, int]) -> Path:
     return folder
 
 
+def logged(output: Path, name: str) -> list[float]:
+    """Return what a run's trainer logged under a name, update by update."""
+    state = (output / "training/trainer_state.json").read_text()
+    return [line[name] for line in json.loads(state)["log_history"] if name in line]
+
+
 def losses(output: Path) -> list[float]:
-    return [
-        json.loads(line)["loss"]
-        for line in (output / "training/losses.jsonl").read_text().splitlines()
-    ]
+    return logged(output, "loss")
+
+
+def changed(before: Path, after: Path, file: str = "model.safetensors") -> list[bool]:
+    """Return of each tensor whether it is another one; both files have the same names and shapes."""
+    old, new = load_file(before / file), load_file(after / file)
+    assert {name: old[name].shape for name in old} == {name: new[name].shape for name in new}
+    return [bool((old[name] != new[name]).any()) for name in old]

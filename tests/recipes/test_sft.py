@@ -1,18 +1,21 @@
 """One training run by its documented command, on a tiny model: what it leaves, how it goes on, what it refuses."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import fields
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
-from doubles.tiny_dataset import build_instructions, losses
+from doubles.tiny_dataset import build_instructions, changed, logged, losses
 from doubles.tiny_model import CHAT_TEMPLATE, DATED, build_tiny_model
 from factories import read_json
 from programs import ROOT, SAVE, failed, flags, on, run_recipe, stopped, succeeded, told
@@ -22,17 +25,15 @@ from trl import ModelConfig, ScriptArguments, SFTConfig, TrlParser
 
 from automedeval import Case, Verdict, load_judge
 from automedeval.models.checkpoints import file_digests, read_history, read_record
-from automedeval.study.training.start import parse_run, precision, without_bfloat16
+from automedeval.records import RecordError
+from automedeval.study.training.start import parse_run, precision
 
 CONFIG = "recipes/runs/automedeval-135m/stage1.yaml"
-FAST = {"bf16": "false", "save_steps": 2, "logging_steps": 1, "num_train_epochs": 2}
+KINDS = (ScriptArguments, SFTConfig, ModelConfig)
+NAMES = {field.name for kind in KINDS for field in fields(kind)}
+ROWS = rows_of(__file__)
 TEMPLATE = ROOT / "src/automedeval/models/templates/chat_template.jinja"
 WEIGHTS, ADAPTER = "model.safetensors", "adapter_model.safetensors"
-REST_OR_RUN = {
-    "id": "1",
-    "question": "A cold?",
-    "responses": [{"model": "a", "text": "Rest."}, {"model": "b", "text": "Run."}],
-}
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +44,7 @@ def instructions(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def options_of(data: Path, start: Path, output: Path, **more: object) -> dict[str, object]:
     paths = {"model_name_or_path": start, "dataset_name": data, "output_dir": output}
-    return {"config": CONFIG} | paths | FAST | more
+    return {"config": CONFIG} | paths | ROWS["four updates of four rows"] | more
 
 
 @pytest.fixture
@@ -65,20 +66,11 @@ def stage1(
     return output, succeeded(done).stdout
 
 
-def changed(before: Path, after: Path, file: str = WEIGHTS) -> list[bool]:
-    """Return of each tensor whether it is another one; both files have the same names and shapes."""
-    old, new = load_file(before / file), load_file(after / file)
-    assert {name: each.shape for name, each in old.items()} == {
-        name: each.shape for name, each in new.items()
-    }
-    return [bool((old[name] != new[name]).any()) for name in old]
-
-
 def test_a_run_leaves_weights_card_and_record(stage1, tiny_model, instructions):
     output, printed = stage1
     record = read_record(output)
     words = record["precision"]
-    for said in ("stage1: 8 rows, ", "2 epochs = ", "4 rows an update", f"precision: {words}\n"):
+    for said in ("stage1: 8 rows, ", "4 rows an update", f"precision: {words}\n"):
         assert said in printed
     files = {path.name for path in output.iterdir()}
     assert {WEIGHTS, "config.json", "tokenizer.json", "README.md", "training"} <= files
@@ -101,7 +93,7 @@ def test_a_run_leaves_weights_card_and_record(stage1, tiny_model, instructions):
 
 def judged(folder: Path, **options: Any) -> Verdict:
     judge = load_judge(str(folder), **options)
-    (verdict,) = judge([Case.from_dict(REST_OR_RUN)])
+    (verdict,) = judge([Case.from_dict(ROWS["a case"])])
     return verdict
 
 
@@ -118,11 +110,7 @@ def test_a_trained_checkpoint_judges(stage1):
 @pytest.mark.parametrize("adapter", [False, True], ids=["full weights", "LoRA"])
 def test_trl_trains_the_same_from_the_same_yaml(adapter, tiny_model, instructions, tmp_path):
     """`accelerate launch recipes/sft.py` beside `trl sft`, over 20 updates; TRL's own reader, tokenizer and output layer."""
-    # There is padding within a batch.
-    more = {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 2}
-    more |= {"max_steps": 20, "save_steps": 20}
-    if adapter:
-        more |= {"use_peft": "true", "lora_r": 4, "lora_dropout": 0.1, "learning_rate": 0.01}
+    more = ROWS["20 updates, with padding"] | (ROWS["an adapter with dropout"] if adapter else {})
     machine = ("--config_file", "accelerate_configs/single.yaml")
     own = {"HF_DATASETS_CACHE": str(tmp_path / "cache"), "CUDA_VISIBLE_DEVICES": ""}
     for name, program, *words in (
@@ -143,7 +131,7 @@ def test_trl_trains_the_same_from_the_same_yaml(adapter, tiny_model, instruction
 
 
 def test_one_adapter_goes_through_the_stages_and_is_merged_once(sft, tiny_model, tmp_path):
-    lora = {"use_peft": "true", "lora_r": 4, "lora_alpha": 8, "learning_rate": 0.05}
+    lora = ROWS["an adapter that learns fast"]
     first, second, merged = (tmp_path / name for name in ("stage1", "stage2", "merged"))
     succeeded(sft(tiny_model, first, **lora))
     stage2 = partial(sft, first, second, dataset_train_split="stage2", save_steps=1)
@@ -165,15 +153,13 @@ def test_one_adapter_goes_through_the_stages_and_is_merged_once(sft, tiny_model,
 
 def test_what_trl_offers_works(sft, tiny_model, tmp_path):
     """The prompt trained on too, packing, several processes that tokenize, the loss of the test split."""
-    more = {"completion_only_loss": "false", "packing": "true", "dataset_num_proc": 2}
-    more |= {"eval_strategy": "epoch", "num_train_epochs": 1}
     out = tmp_path / "out"
-    succeeded(sft(tiny_model, out, **more))
+    succeeded(sft(tiny_model, out, **ROWS["what TRL offers"]))
     (stage,) = read_history(out)
     assert stage.trained == stage.tokens
     assert len(losses(out)) == 1  # eight rows of 730 tokens are three or four packs
-    (held_out,) = read_record(out)["evaluations"]
-    assert 6 < held_out["eval_loss"] < 8
+    (held_out,) = logged(out, "eval_loss")
+    assert 6 < held_out < 8
 
 
 def test_the_next_stage_starts_there_and_no_other_does(sft, stage1, tmp_path):
@@ -239,10 +225,38 @@ def test_a_checkpoint_that_trl_cannot_resume_is_one_line(sft, tiny_model, tmp_pa
     told(run(), f"resuming from {output}/checkpoint-1")
 
 
-@pytest.mark.parametrize(("more", "fault"), rows_of(__file__)["test_bad_input_is_one_line"])
+@pytest.mark.parametrize(("more", "fault"), ROWS["test_bad_input_is_one_line"])
 def test_bad_input_is_one_line(sft, tiny_model, tmp_path, more, fault):
     failed(sft(tiny_model, tmp_path / "out", **more), fault)
     assert not (tmp_path / "out" / WEIGHTS).exists()
+
+
+@mock.patch("trl.SFTTrainer.training_step", side_effect=ValueError("a late fault"))
+def test_an_error_of_training_keeps_its_traceback(step, sft, tiny_model, tmp_path):
+    with pytest.raises(ValueError, match="a late fault"):
+        sft(tiny_model, tmp_path / "out")
+
+
+def test_help_needs_no_library_and_shows_what_matters_first():
+    # Without site-packages.
+    command = [sys.executable, "-S", "recipes/sft.py", "--help"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    shown = told(done, "python recipes/sft.py --config recipes/runs/")
+    named = re.findall(r"^  --(\w+)", shown, re.M)
+    assert set(named) - NAMES == {"config"}
+
+
+def test_help_all_explains_every_argument():
+    told(run_recipe("sft", "--help_all"), *[f"--{name}" for name in NAMES])
+
+
+@pytest.mark.parametrize(
+    ("given", "seen"), ROWS["test_a_process_alone_takes_one_gpu_and_tells_nobody"]
+)
+def test_a_process_alone_takes_one_gpu_and_tells_nobody(given, seen, monkeypatch):
+    monkeypatch.setattr(os, "environ", dict(given))
+    failed(run_recipe("sft", config="nowhere.yaml"), "nowhere.yaml")
+    assert os.environ.items() >= seen.items()
 
 
 def test_a_base_without_a_chat_template_needs_one(sft, tmp_path):
@@ -262,22 +276,19 @@ def test_a_base_keeps_its_own_chat_template_where_none_takes_that_of_the_yaml_ba
     assert kept.read_text() == own.read_text()
 
 
-KEPT = ("--bf16", "true", "--dtype", "bfloat16")  # what the command line says
 PAPER = str(ROOT / "recipes/runs/automedeval-13b/stage1.yaml")
-FORMATS = [
-    ("avx2", (), False, "float32", " (this processor has no bfloat16 instructions)"),
-    ("avx2", KEPT, True, "bfloat16", " (this processor has no bfloat16 instructions; LOST)"),
-    ("avx512_bf16", (), True, "bfloat16", " (LOST)"),
-]
 
 
-@pytest.mark.parametrize(("feature", "more", "bf16", "dtype", "why"), FORMATS)
+@pytest.mark.parametrize(
+    ("feature", "more", "bf16", "dtype", "why"),
+    ROWS["test_a_processor_without_bfloat16_trains_in_float32"],
+)
 def test_a_processor_without_bfloat16_trains_in_float32(
     feature, more, bf16, dtype, why, monkeypatch
 ):
     monkeypatch.setattr("torch.cpu.get_capabilities", lambda: {feature: True})
     monkeypatch.setattr("sys.argv", ["recipes/sft.py", "--config", PAPER, "--use_cpu", *more])
-    _, training, model = parse_run(TrlParser((ScriptArguments, SFTConfig, ModelConfig)))
+    _, training, model = parse_run(TrlParser(KINDS))
     assert (training.bf16, training.fp16) == (bf16, False)
     assert (model.dtype, training.model_init_kwargs["dtype"]) == (dtype, dtype)
     assert training.model_init_kwargs["attn_implementation"] == "flash_attention_2"
@@ -296,7 +307,9 @@ def test_a_config_that_is_no_mapping_is_one_line(tmp_path):
     failed(run_recipe("sft", config=tmp_path / "run.yaml"), "must contain a YAML mapping")
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU may have bfloat16")
 def test_without_use_cpu_no_number_format_is_replaced(monkeypatch):
     monkeypatch.setattr("torch.cpu.get_capabilities", dict)
-    parser = TrlParser((ScriptArguments, SFTConfig, ModelConfig))
-    assert without_bfloat16(parser, ["--config", PAPER]) == []
+    monkeypatch.setattr("sys.argv", ["recipes/sft.py", "--config", PAPER])
+    with pytest.raises(RecordError, match="You need to assign use_cpu"):
+        parse_run(TrlParser(KINDS))

@@ -14,11 +14,12 @@ from pathlib import Path
 import psutil
 import pytest
 import torch
-from doubles.tiny_dataset import build_instructions, losses
+from doubles.tiny_dataset import build_instructions, changed, logged, losses
 from doubles.tiny_model import build_tiny_model
 from filelock import FileLock
-from programs import ROOT, torch_extensions
+from programs import ROOT, flags, torch_extensions
 from safetensors.torch import load_file
+from tables import rows_of
 from transformers import AutoModelForCausalLM
 
 from automedeval.models.checkpoints import read_record
@@ -37,6 +38,7 @@ pytestmark = [
 deepspeed = pytest.importorskip("deepspeed")
 
 BINARIES = Path(sys.executable).parent  # accelerate and ninja are there
+ROWS = rows_of(__file__)
 SMALL = "recipes/runs/automedeval-135m/stage1.yaml"
 COMPILE = (
     "from deepspeed.accelerator import get_accelerator; "
@@ -67,55 +69,36 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def arguments(folder: Path, output: Path, *more: object) -> list[str]:
-    start, data = folder / "model", folder / "instructions"
-    paths = ("--model_name_or_path", start, "--dataset_name", data, "--output_dir", output)
-    return ["recipes/sft.py", "--config", SMALL, *map(str, (*paths, *more))]
+def arguments(folder: Path, output: Path, **more: object) -> list[object]:
+    paths = {"model_name_or_path": folder / "model", "dataset_name": folder / "instructions"}
+    return ["recipes/sft.py", *flags(**{"config": SMALL, "output_dir": output} | paths | more)]
 
 
-def small(folder: Path, output: Path, *more: object) -> list[str]:
-    """Return the arguments of eight updates, four rows each, saved after every other one."""
-    updates = (
-        "--gradient_accumulation_steps",
-        2,
-        "--num_train_epochs",
-        2,
-        "--save_steps",
-        2,
-        "--bf16",
-        "false",
-    )
-    return arguments(folder, output, *updates, *more)
+def small(folder: Path, output: Path, **more: object) -> list[object]:
+    return arguments(folder, output, **ROWS["eight updates"], **more)
 
 
 def start(
-    machine: str,
-    recipe: list[str],
+    recipe: list[object],
     log: Path,
     limit: Callable[[], None] | None = None,
+    machine: str = "zero3_cpu",
     **environment: str,
 ) -> subprocess.Popen:
     """Start `accelerate launch` on a machine's description; what it prints goes to a file."""
-    own = {
-        "CUDA_VISIBLE_DEVICES": "",
-        "OMP_NUM_THREADS": "1",
-        "HF_DATASETS_CACHE": str(log.parent / "datasets"),
-    }
-    options = {
-        "cwd": ROOT,
-        "stdin": subprocess.DEVNULL,
-        "stderr": subprocess.STDOUT,
-        "preexec_fn": limit,
-    }
-    command = [
-        str(BINARIES / "accelerate"),
-        "launch",
-        "--config_file",
-        f"accelerate_configs/{machine}.yaml",
-    ]
+    datasets = str(log.parent / "datasets")
+    environment |= {"OMP_NUM_THREADS": "1", "HF_DATASETS_CACHE": datasets}
+    file = f"accelerate_configs/{machine}.yaml"
+    command = [BINARIES / "accelerate", "launch", "--config_file", file, *recipe]
     with open(log, "wb") as stream:
         return subprocess.Popen(
-            [*command, *recipe], stdout=stream, env=os.environ | own | environment, **options
+            list(map(str, command)),
+            cwd=ROOT,
+            env=os.environ | {"CUDA_VISIBLE_DEVICES": ""} | environment,
+            stdin=subprocess.DEVNULL,
+            stdout=stream,
+            stderr=subprocess.STDOUT,
+            preexec_fn=limit,
         )
 
 
@@ -128,9 +111,9 @@ def kill(process: subprocess.Popen) -> None:
     process.wait()
 
 
-def start_and_kill(recipe: list[str], output: Path) -> None:
+def start_and_kill(recipe: list[object], output: Path) -> None:
     """Start a run that writes to `output`, and kill it when its second checkpoint is whole."""
-    process = start("zero3_cpu", recipe, output.with_suffix(".log"))
+    process = start(recipe, output.with_suffix(".log"))
     until = time.monotonic() + TIMEOUT
     while (
         not (output / "checkpoint-4" / WHOLE).exists()
@@ -144,22 +127,24 @@ def start_and_kill(recipe: list[str], output: Path) -> None:
     assert not (output / "checkpoint-8").exists()
 
 
-def ended(process: subprocess.Popen, log: Path, status: int = 0, end: str = "") -> str:
-    """Return what a run printed, which ends with the status, or with an abort behind the text `end`.
+def ran(
+    recipe: list[object], output: Path, status: int = 0, end: str = "", **options: object
+) -> str:
+    """Run a recipe; return what it printed. It ends with the status, or with an abort behind the text `end`.
 
     The threads of gloo may abort a program of others while the interpreter shuts down (pytorch issue 179291).
     """
+    log = output.with_suffix(".log")
+    process = start(recipe, log, **options)
     try:
         process.wait(TIMEOUT)
     except subprocess.TimeoutExpired:
         kill(process)
         pytest.fail(f"not done after {TIMEOUT} s:\n{log.read_text(errors='replace')[-3000:]}")
-    output = log.read_text(errors="replace")
-    is_done = (
-        bool(end) and "terminate called without an active exception" in output.partition(end)[2]
-    )
-    assert process.returncode == status or is_done, output[-3000:]
-    return output
+    printed = log.read_text(errors="replace")
+    aborted = "terminate called without an active exception" in printed.partition(end or "\0")[2]
+    assert process.returncode == status or aborted, printed[-3000:]
+    return printed
 
 
 def errors(printed: str) -> set[str]:
@@ -172,8 +157,7 @@ def errors(printed: str) -> set[str]:
 def uninterrupted(folder: Path) -> tuple[Path, str]:
     """Return what a run leaves that nobody disturbs, and what it prints."""
     output = folder / "uninterrupted"
-    log = folder / "uninterrupted.log"
-    return output, ended(start("zero3_cpu", small(folder, output), log), log)
+    return output, ran(small(folder, output), output)
 
 
 @pytest.fixture(scope="module")
@@ -189,17 +173,12 @@ def test_two_processes_train_one_model(folder, uninterrupted):
     assert printed.count("stage1: 16 rows, ") == 1  # one process speaks for both
     assert "4 rows an update" in printed
     assert len(losses(output)) == 8
-    assert read_record(output)["identity"]["processes"] == 2
+    identity = read_record(output)["identity"]
+    assert (identity["processes"], identity["launcher"]) == (2, "ZeRO-3")
     assert read_record(output)["versions"]["deepspeed"]
-    before, after = (
-        load_file(folder / "model/model.safetensors"),
-        load_file(output / "model.safetensors"),
-    )
-    assert {name: each.shape for name, each in before.items()} == {
-        name: each.shape for name, each in after.items()
-    }
-    assert all(torch.isfinite(each).all() for each in after.values())
-    assert any((before[name] != after[name]).any() for name in before)
+    assert any(changed(folder / "model", output))
+    after = load_file(output / "model.safetensors")
+    assert all(torch.isfinite(weight).all() for weight in after.values())
     for dtype in (torch.float32, torch.bfloat16):
         loaded = AutoModelForCausalLM.from_pretrained(output, dtype=dtype, use_safetensors=True)
         assert torch.equal(loaded.model.norm.weight, after["model.norm.weight"].to(dtype))
@@ -208,60 +187,54 @@ def test_two_processes_train_one_model(folder, uninterrupted):
     assert not list(output.glob("checkpoint-*"))
 
 
+def test_the_schedule_is_that_of_the_run(uninterrupted):
+    rates = logged(uninterrupted[0], "learning_rate")
+    assert rates == pytest.approx(ROWS["their rates"])
+
+
 def test_killed_it_goes_on_to_the_same_weights(folder, killed, uninterrupted):
-    output, log = folder / "resumed", folder / "resumed-killed.log"
+    output, recipe = folder / "resumed", small(folder, folder / "resumed")
     shutil.copytree(killed, output)
-    printed = ended(start("zero3_cpu", small(folder, output), log), log)
-    assert f"resuming from {output}/checkpoint-4" in printed
+    refused = errors(ran(recipe, output, 1, machine="single"))
+    assert 'holds another run: launcher was "ZeRO-3", now null' in str(refused)
+    assert f"resuming from {output}/checkpoint-4" in ran(recipe, output)
     assert losses(output) == losses(uninterrupted[0])  # exactly
-    assert (output / "model.safetensors").read_bytes() == (
-        uninterrupted[0] / "model.safetensors"
-    ).read_bytes()
+    weights, whole = (place / "model.safetensors" for place in (output, uninterrupted[0]))
+    assert weights.read_bytes() == whole.read_bytes()
 
 
 def test_an_adapter_is_gathered_and_a_killed_run_goes_on_to_the_same_one(
     folder,
 ):
+    """With activations computed twice, which meets the frozen weights once more in the backward pass."""
     from deepspeed.utils.zero_to_fp32 import get_fp32_state_dict_from_zero_checkpoint
 
     pytest.importorskip("peft")
-    rank, alpha = 4, 32
-    lora = ("--use_peft", "true", "--lora_r", rank, "--lora_alpha", alpha)
-    lora += ("--lora_dropout", 0.1, "--learning_rate", 0.05)
-    whole, killed = folder / "adapter", folder / "adapter-killed"
-    output = ended(
-        start("zero3_cpu", small(folder, whole, *lora), folder / "adapter.log"),
-        folder / "adapter.log",
-    )
-    assert output.count("stage1: 16 rows, ") == 1
-    adapter = load_file(whole / "adapter_model.safetensors")
-    for name in (name for name in adapter if name.endswith(".lora_B.weight")):
-        assert adapter[name].abs().max() > 0.01  # trained: it starts as zero
+    name = "adapter_model.safetensors"
+    lora = ROWS["an adapter"]
+    whole, second, killed = (folder / f"adapter{which}" for which in ("", "-2", "-killed"))
+    assert ran(small(folder, whole, **lora), whole).count("stage1: 16 rows, ") == 1
+    adapter = load_file(whole / name)
+    for key in (key for key in adapter if key.endswith(".lora_B.weight")):
+        assert adapter[key].abs().max() > 0.01  # trained: it starts as zero
     assert not (whole / "model.safetensors").exists()
     # The next stage goes on from the adapter, on the weights that the processes share.
-    stage2 = small(folder, folder / "adapter2", *lora, "--model_name_or_path", whole)
-    # DeepSpeed's schedule has the rate 0 for its first two updates: four passes over four rows are four updates.
-    stage2 += ["--dataset_train_split", "stage2", "--num_train_epochs", "4"]
-    ended(start("zero3_cpu", stage2, folder / "adapter2.log"), folder / "adapter2.log")
-    later = load_file(folder / "adapter2" / "adapter_model.safetensors")
-    assert all((later[name] != adapter[name]).any() for name in adapter)
+    stage2 = {"model_name_or_path": whole, "dataset_train_split": "stage2"}
+    ran(small(folder, second, **lora, **stage2), second)
+    later = load_file(second / name)
+    assert all((later[key] != adapter[key]).any() for key in adapter)
     # What is gathered, beside DeepSpeed's own reader of the parts that each process holds.
-    start_and_kill(small(folder, killed, *lora), killed)
+    start_and_kill(small(folder, killed, **lora), killed)
     parts = get_fp32_state_dict_from_zero_checkpoint(str(killed / "checkpoint-4"))
-    for name, weight in load_file(killed / "checkpoint-4/adapter_model.safetensors").items():
-        assert torch.equal(weight, parts[name.replace(".weight", ".default.weight")]), name
-    output = ended(
-        start("zero3_cpu", small(folder, killed, *lora), folder / "resumed.log"),
-        folder / "resumed.log",
-    )
-    assert f"resuming from {killed}/checkpoint-4" in output
+    for key, weight in load_file(killed / "checkpoint-4" / name).items():
+        assert torch.equal(weight, parts[key.replace(".weight", ".default.weight")]), key
+    assert f"resuming from {killed}/checkpoint-4" in ran(small(folder, killed, **lora), killed)
     assert losses(killed) == losses(whole)
-    name = "adapter_model.safetensors"
     assert (killed / name).read_bytes() == (whole / name).read_bytes()
 
 
 def test_a_disk_that_fills_up_spares_the_whole_checkpoints(folder, killed):
-    output, log = folder / "full", folder / "full.log"
+    output = folder / "full"
     shutil.copytree(killed, output)
     (written,) = output.glob("checkpoint-4/global_step4/zero_pp_rank_0_*_optim_states.pt")
     size = written.stat().st_size - 1  # the weights fit, the optimizer's states do not
@@ -270,9 +243,7 @@ def test_a_disk_that_fills_up_spares_the_whole_checkpoints(folder, killed):
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
 
-    messages = errors(
-        ended(start("zero3_cpu", small(folder, output), log, limit=limit), log, status=1)
-    )
+    messages = errors(ran(small(folder, output), output, 1, limit=limit))
     first = {
         line for line in messages if line.startswith("error: a checkpoint could not be written: ")
     }
@@ -294,9 +265,7 @@ def test_a_disk_that_fills_up_spares_the_whole_checkpoints(folder, killed):
 
 def test_a_judge_rewards_the_completions_of_two_processes(folder):
     # ZeRO-3 splits the weights of the model that is trained, and leaves those of the judge whole.
-    output, log, settings, prompts = (
-        folder / name for name in ("grpo", "grpo.log", "reward.yaml", "prompts")
-    )
+    output, settings, prompts = (folder / name for name in ("grpo", "reward.yaml", "prompts"))
     settings.write_text(f"judge: {folder / 'model'}\n")
     prompts.mkdir()
     rows = [
@@ -304,61 +273,21 @@ def test_a_judge_rewards_the_completions_of_two_processes(folder):
         for number in range(6)
     ]
     (prompts / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    program = [
-        "-m",
-        "trl.scripts.grpo",
-        "--reward_funcs",
-        "automedeval.harness.rewards.medical_judge",
-    ]
-    program += [
-        "--model_name_or_path",
-        folder / "model",
-        "--dataset_name",
-        prompts,
-        "--output_dir",
-        output,
-    ]
-    program += [
-        "--max_completion_length",
-        8,
-        "--learning_rate",
-        0.01,
-        "--use_cpu",
-        "true",
-        "--bf16",
-        "false",
-    ]
-    program += ["--activation_checkpointing", "false", "--beta", 0.0]
-    program += [
-        "--num_generations",
-        2,
-        "--per_device_train_batch_size",
-        2,
-        "--gradient_accumulation_steps",
-        1,
-    ]
-    program += ["--max_steps", 3, "--save_steps", 3, "--logging_steps", 1]
-    ended(
-        start("zero3_cpu", list(map(str, program)), log, AUTOMEDEVAL_REWARD=str(settings)),
-        log,
-        end="Model saved to",
-    )
+    options = {"model_name_or_path": folder / "model", "dataset_name": prompts}
+    options |= ROWS["three updates by a reward"] | {"output_dir": output}
+    program = ["-m", "trl.scripts.grpo", *flags(**options)]
+    ran(program, output, end="Model saved to", AUTOMEDEVAL_REWARD=str(settings))
     state = json.loads((output / "checkpoint-3/trainer_state.json").read_text())
     assert len(list(output.glob("checkpoint-3/rng_state_*.pth"))) == 2  # one of each process
     rewards = [line for line in state["log_history"] if "judge/valid_rate" in line]
     assert [line["judge/valid_rate"] for line in rewards] == [1, 1, 1]
     assert all(1 <= line["reward"] <= 5 for line in rewards)
-    before, after = (
-        load_file(folder / "model/model.safetensors"),
-        load_file(output / "model.safetensors"),
-    )
-    assert any((before[name] != after[name]).any() for name in before), rewards
+    assert any(changed(folder / "model", output)), rewards
 
 
 def test_more_processes_than_rows_is_one_error(folder):
-    build_instructions(folder / "single", {"stage1": 1, "test": 1})
-    output, log = folder / "none", folder / "none.log"
-    recipe = arguments(folder, output, "--dataset_name", folder / "single")
-    messages = errors(ended(start("zero3_cpu", recipe, log), log, status=1))
-    assert messages == {f"error: {folder}/single, stage1: 1 rows for 2 processes; start fewer"}
+    data, output = folder / "single", folder / "none"
+    build_instructions(data, {"stage1": 1, "test": 1})
+    messages = errors(ran(arguments(folder, output, dataset_name=data), output, 1))
+    assert messages == {f"error: {data}, stage1: 1 rows for 2 processes; start fewer"}
     assert not output.exists()

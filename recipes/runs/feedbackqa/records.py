@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from automedeval.models.checkpoints import read_record
-from automedeval.records import Verdict, read_lines, read_records
+from automedeval.records import Verdict, read_json, read_records
 from automedeval.records.journal import write_json
 
 CURVE = ("step", "loss", "learning_rate")
@@ -18,8 +18,9 @@ KEPT = ("identity", "versions", "device", "precision", "seconds")
 def training(checkpoint: Path) -> dict[str, Any]:
     """Return what a finished stage says of its rows and its settings, and its losses."""
     record: Any = read_record(checkpoint)
-    lines = [line for _, line in read_lines(checkpoint / "training" / "losses.jsonl")]
-    losses = [{name: line[name] for name in CURVE} for line in lines]
+    state = read_json(checkpoint / "training" / "trainer_state.json", others=True)
+    updates = [line for line in state["log_history"] if "loss" in line]
+    losses = [{name: line[name] for name in CURVE} for line in updates]
     places = [stage | {"dataset": Path(stage["dataset"]).name} for stage in record["history"]]
     return {name: record.get(name) for name in KEPT} | {"history": places, "losses": losses}
 

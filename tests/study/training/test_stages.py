@@ -14,19 +14,21 @@ from typing import Any
 from unittest import mock
 
 import pytest
+import torch
 from datasets import Dataset
 from doubles.tiny_dataset import build_instructions
 from doubles.tiny_model import CHAT_TEMPLATE, build_tiny_model
-from factories import read_json, read_yaml
+from factories import read_yaml
 from programs import ROOT
 from tables import rows_of
-from transformers import AutoTokenizer
-from trl import ModelConfig, ScriptArguments, SFTConfig
+from torch.optim import SGD
+from transformers import AutoTokenizer, get_scheduler
+from trl import ModelConfig, ScriptArguments, SFTConfig, TrlParser
 
 from automedeval.models.checkpoints import Stage, read_history, read_record
 from automedeval.models.tokenization import PromptEncoder
 from automedeval.records import RecordError
-from automedeval.study.training.run import DECISIVE, WHOLE, Run
+from automedeval.study.training.run import DECISIVE, WHOLE, Run, launcher_of
 from automedeval.study.training.stages import (
     REFUSED,
     check_base,
@@ -178,7 +180,8 @@ def test_a_stage_starts_where_the_curriculum_allows(history, splits, data, fault
 def record(**identity: object) -> dict:
     """Return a record as a run begins with."""
     about = {"start": "base", "base": "base", "rubrics": [], "device": "CPU", "seconds": 3600.0}
-    return about | {"precision": "float32", "identity": {"learning_rate": 1e-4, **identity}}
+    about |= {"precision": "float32", "history": [vars(stage("stage1"))]}
+    return about | {"identity": {"learning_rate": 1e-4, **identity}}
 
 
 def test_a_folder_goes_on_with_the_same_run_alone(tmp_path):
@@ -192,11 +195,10 @@ def test_a_folder_goes_on_with_the_same_run_alone(tmp_path):
         Run(output, record(learning_rate=0.1))
     with pytest.raises(RecordError, match="its training is not finished"):
         read_history(output)
-    write_card(output, run.record, [stage("stage1")], [{"loss": 1.0}])
-    run.finish(history=[vars(stage("stage1"))])
+    write_card(output, run.record)
+    run.finish()
     assert Run(output, record()).finished
     assert read_history(output) == [stage("stage1")]
-    assert read_json(output / "training/losses.jsonl") == {"loss": 1.0}
     card = (output / "README.md").read_text()
     assert "| stage1 of instructions (d1) | 10 | 100 | 20 | 1.0 |" in card
     assert "1.00 hours on CPU" in card
@@ -233,6 +235,7 @@ def test_arguments_that_would_have_no_effect_are_refused(name, tmp_path):
     refuse_unused(arguments)
     with pytest.raises(RecordError, match=f"^{name}: "):
         refuse_unused(arguments | {name: "another"})
+    assert f"`{name}`" in (ROOT / "docs/train.md").read_text()
 
 
 def test_every_argument_of_training_decides_the_weights_or_is_known_not_to():
@@ -368,11 +371,6 @@ def launched(
     return found[0], found[1]
 
 
-def numbers_of(machine: Path) -> Path:
-    """Return DeepSpeed's file of a machine: several hosts have that of one."""
-    return machine.with_name(machine.stem.removesuffix("_multinode") + ".json")
-
-
 def memory_program(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Return the names of benchmarks/training_memory.py, which imports from its neighbours."""
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
@@ -389,44 +387,67 @@ def test_a_machine_holds_no_number_of_a_run(machine):
     assert flags.get("--config_file", str(machine)) == str(machine)
     assert set(read(machine)) <= set(ROWS["keys of a machine"])
     if machine in ZERO3:
-        known = {"deepspeed_config_file", "zero3_init_flag", "deepspeed_multinode_launcher"}
-        assert set(config.deepspeed_config) <= known
-        assert config.deepspeed_config["deepspeed_config_file"] == str(numbers_of(machine))
+        assert set(config.deepspeed_config) <= set(ROWS["keys of DeepSpeed"])
         assert update_rows(flags, read(Path(flags["--config"]))) == (
             128 if "13b" in flags["--config"] else 8
         )
 
 
 @pytest.mark.parametrize("machine", ZERO3, ids=str)
-def test_deepspeed_takes_its_numbers_from_the_run(machine):
-    held = read_json(ROOT / numbers_of(machine))
-    zero = held.pop("zero_optimization")
-    offloads = "offload" in machine.stem
-    assert (zero["stage"], zero["stage3_gather_16bit_weights_on_model_save"]) == (3, True)
-    assert ("offload_optimizer" in zero) == ("offload_param" in zero) == offloads
-    scheduler, optimizer = held.pop("scheduler"), held.pop("optimizer")
-    assert (scheduler["type"], optimizer["type"]) == ("WarmupDecayLR", "AdamW")
-    assert scheduler["params"].pop("warmup_type") == "linear"
-    # With its parameters in the host's memory DeepSpeed wants its own, compiled Adam; torch's needs no compiler.
-    assert optimizer["params"].pop("torch_adam", False) == (not offloads)
-    assert set(scheduler["params"].values()) == set(optimizer["params"].values()) == {"auto"}
-    assert held.pop("bf16") == held.pop("fp16") == {"enabled": "auto"}
-    assert set(held.values()) == {"auto"}
-
-
-@pytest.mark.parametrize("machine", ZERO3, ids=str)
 def test_accelerate_takes_the_machine(machine, monkeypatch):
+    """Weights in parts, saved whole; no optimizer and no schedule: those are the run's."""
     pytest.importorskip("deepspeed")
-    monkeypatch.chdir(ROOT)  # paths count from there
     monkeypatch.setenv("DS_ACCELERATOR", "cpu")
     rank = ("--machine_rank", "1", "--main_process_ip", "10.0.0.1")
     hosts = rank if "multinode" in machine.stem else ()
-    started, deepspeed = launched("--config_file", str(machine), *hosts)
-    assert deepspeed["zero_optimization"]["stage"] == 3
-    assert deepspeed["scheduler"]["params"]["warmup_type"] == "linear"
+    started, deepspeed = launched("--config_file", str(ROOT / machine), *hosts)
+    zero = deepspeed["zero_optimization"]
+    assert (zero["stage"], zero["stage3_gather_16bit_weights_on_model_save"]) == (3, True)
+    rest = "cpu" if "offload" in machine.stem else "none"
+    assert zero["offload_optimizer"]["device"] == zero["offload_param"]["device"] == rest
+    assert not {"optimizer", "scheduler"} & set(deepspeed)
     assert int(started["nproc_per_node"]) == (2 if machine.stem == "zero3_cpu" else 8)
     if hosts:
         assert started == started | ROWS["second of two hosts"]
+
+
+def test_the_rates_of_a_run_are_those_of_warmup_decay():
+    """Paper: "WarmupDecay", which is a schedule of DeepSpeed's; a run has the Trainer's linear one."""
+    schedules = pytest.importorskip("deepspeed.runtime.lr_schedules")
+    ours, theirs = (SGD([torch.nn.Parameter(torch.zeros(1))], lr=2e-5) for _ in range(2))
+    linear = get_scheduler("linear", ours, num_warmup_steps=10, num_training_steps=100)
+    decay = schedules.WarmupDecayLR(
+        theirs, 100, warmup_max_lr=2e-5, warmup_num_steps=10, warmup_type="linear"
+    )
+    for _ in range(100):
+        decay.step()
+        assert linear.get_last_lr() == pytest.approx(decay.get_last_lr())
+        ours.step()
+        linear.step()
+
+
+@pytest.mark.parametrize("block", ["optimizer", "scheduler"])
+def test_a_file_of_deepspeed_may_not_take_what_the_run_says(block, tmp_path, monkeypatch):
+    pytest.importorskip("deepspeed")
+    # Later tests would load their models in pieces.
+    monkeypatch.setattr("transformers.integrations.deepspeed._hf_deepspeed_config_weak_ref", None)
+    file = tmp_path / "zero3.json"
+    file.write_text(json.dumps({"zero_optimization": {"stage": 3}, block: {"type": "AdamW"}}))
+    monkeypatch.setenv("DS_ACCELERATOR", "cpu")
+    given = f"sft.py --use_cpu true --config {ROOT / RUNS[0]} --deepspeed {file}"
+    monkeypatch.setattr("sys.argv", given.split())
+    with pytest.raises(RecordError, match=f"names {block}, and .* would have no effect"):
+        parse_run(TrlParser((ScriptArguments, SFTConfig, ModelConfig)))
+
+
+def test_a_run_knows_what_shares_out_its_weights(tmp_path, monkeypatch):
+    """Of a process alone nothing is said, so that earlier runs go on."""
+    training = SFTConfig(str(tmp_path), use_cpu=True, bf16=False)
+    assert launcher_of(training) is None
+    monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
+    assert launcher_of(training) == "FSDP"
+    training.deepspeed_plugin = mock.Mock(zero_stage=2)
+    assert launcher_of(training) == "ZeRO-2"
 
 
 def test_accelerate_takes_fsdp2(monkeypatch):
@@ -465,7 +486,6 @@ def test_the_document_shows_what_the_program_prints(tmp_path, monkeypatch):
 
 
 def test_activations_are_those_that_pytorch_counts(monkeypatch):
-    import torch
     from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.distributed._tools.mem_tracker import MemTracker
 

@@ -18,16 +18,8 @@ from automedeval.records.run_record import describe_run
 from automedeval.study.training.run import DECISIVE, Run
 from automedeval.study.training.stages import refuse_unused
 
-LAYERS = [
-    "query",
-    "key",
-    "value",
-    "dense",
-    "q",
-    "k",
-    "v",
-    "o",
-]  # that get an adapter, as BERT and MPNet call them
+# What gets an adapter, as BERT and MPNet call it.
+LAYERS = ["query", "key", "value", "dense", "q", "k", "v", "o"]
 
 
 def train_adapter(
@@ -75,6 +67,6 @@ def train_adapter(
     )
     run.train(trainer)
     save_adapter(model, output / "adapter")
-    run.finish(losses=[line for line in trainer.state.log_history if "loss" in line])
+    run.finish()
     weights = fingerprint(output / "adapter", [])
     print(f"{output}: {len(rows):,} rows, {run.seconds / 60:.1f} minutes; adapter {weights}")

@@ -1,22 +1,24 @@
 """A run of training in its folder: reserved for one identity, resumed from its last whole checkpoint, finished once.
 
-The folder has `training/record.json`: `identity` holds everything that determines the weights, and `finished` is true once they
-are complete. Of a judge's checkpoint `history` lists every stage since the base model.
+The folder has `training/record.json`, beside the Trainer's own losses: `identity` holds everything that determines the weights,
+and `finished` is true once they are complete. Of a judge's checkpoint `history` lists every stage since the base model.
 """
 
 import json
+import os
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from accelerate import PartialState
+from accelerate.utils import broadcast_object_list
 from transformers import TrainerCallback
 from transformers.trainer_utils import get_last_checkpoint
 
 from automedeval.models.checkpoints import fingerprint, read_record
-from automedeval.records import RecordError, digest
+from automedeval.records import AutoMedEvalError, RecordError, digest
 from automedeval.records.errors import reason
 from automedeval.records.journal import write_json, write_whole
 from automedeval.records.tables import packaged
@@ -27,18 +29,51 @@ WHOLE = "whole"
 DECISIVE = tuple(
     name for names in packaged("study/training", "arguments")["decisive"].values() for name in names
 )
+T = TypeVar("T")
+
+
+def first_for_all(work: Callable[[], T]) -> T:
+    """Return in every process what the first one makes of `work`; each raises its error if a user can correct it."""
+    result: list[Any] = [None]
+    if PartialState().is_main_process:
+        try:
+            result = [work()]
+        except AutoMedEvalError as error:
+            result = [error]
+    (made,) = broadcast_object_list(result)
+    if isinstance(made, AutoMedEvalError):
+        raise made
+    return made
+
+
+def plain(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a record as its file has it: sets are sorted lists, and what JSON has no word for is its text."""
+    text = json.dumps(
+        record, default=lambda value: sorted(value) if isinstance(value, set) else str(value)
+    )
+    return json.loads(text)
 
 
 def identity_of(training: Any, model: Any, peft: Any, rows: Any, start: Path) -> dict[str, Any]:
-    """Return what determines the weights of a run: TRL's arguments, the adapter, the rows and the start."""
+    """Return what determines the weights of a run: TRL's arguments, the adapter, the rows, the start, and the launcher."""
     identity = {name: getattr(training, name) for name in DECISIVE if hasattr(training, name)}
+    encoded = [rows["input_ids"][:], rows["completion_mask"][:]]
     identity |= {
         "dtype": model.dtype,
         "peft": peft and peft.to_dict(),
         "processes": PartialState().num_processes,
+        "rows": digest(encoded),
+        "start": fingerprint(start, []),
     }
-    identity |= {name: True for name in ("load_in_8bit", "load_in_4bit") if getattr(model, name)}
-    return identity | {"rows": digest(rows), "start": fingerprint(start, [])}
+    launcher = launcher_of(training)
+    return identity | ({"launcher": launcher} if launcher else {})
+
+
+def launcher_of(training: Any) -> str | None:
+    """Return what shares out the weights, as ZeRO-3; None where each process has all. Its checkpoints are for it alone."""
+    if training.deepspeed_plugin:
+        return f"ZeRO-{training.deepspeed_plugin.zero_stage}"
+    return "FSDP" if os.environ.get("ACCELERATE_USE_FSDP") else None
 
 
 class Run(TrainerCallback):
@@ -48,61 +83,41 @@ class Run(TrainerCallback):
     """
 
     def __init__(self, output: Path, record: Mapping[str, Any]):
-        as_text = json.dumps(
-            record, default=lambda other: sorted(other) if isinstance(other, set) else str(other)
-        )
         self.output = output
-        self.record = json.loads(as_text)
+        self.record = plain(record)
         self._before = 0.0
-        self._started = time.monotonic()
-        self._goes = False  # whether training has begun
-        state = PartialState()
-        state.wait_for_everyone()  # the folder is reserved only after all processes have checked the input
-        if state.is_main_process:
-            self._reserve()
-        state.wait_for_everyone()
-        there = read_record(output)
-        self.finished = there is not None and there["finished"]
+        self._started: float | None = None  # when all of a checkpoint was read
+        self.finished = first_for_all(self._reserve)
         if self.finished:
-            state.print(f"{output}: this run is finished already")
+            PartialState().print(f"{output}: this run is finished already")
 
     @property
     def seconds(self) -> float:
         """Return the seconds of training until now, with those before an interruption."""
-        return self._before + time.monotonic() - self._started
+        now = time.monotonic()
+        return self._before + now - (self._started or now)
 
     def train(self, trainer: Any) -> None:
         """Train from the last whole checkpoint on, if there is one; checkpoints that a kill cut short are removed.
 
         RecordError if the trainer cannot go on from the checkpoint.
         """
-        state = PartialState()
-        seconds = {folder: _seconds(folder) for folder in self.output.glob("checkpoint-*")}
-        state.wait_for_everyone()  # all processes have looked before the first removes anything
-        if state.is_main_process and (
-            broken := sorted(each for each, whole in seconds.items() if whole is None)
-        ):
-            print(f"{', '.join(folder.name for folder in broken)}: incomplete, removed", flush=True)
-            for folder in broken:
-                shutil.rmtree(folder)
-        state.wait_for_everyone()
-        if checkpoint := get_last_checkpoint(str(self.output)):
-            state.print(f"resuming from {checkpoint}", flush=True)
-            self._before = seconds[Path(checkpoint)] or 0.0
+        checkpoint, self._before = first_for_all(self._last_whole)
+        if checkpoint:
+            PartialState().print(f"resuming from {checkpoint}", flush=True)
         trainer.add_callback(self)
         try:
             trainer.train(resume_from_checkpoint=checkpoint)
         except Exception as error:
-            if checkpoint is None or self._goes:
+            if checkpoint is None or self._started:
                 raise
             fault = f"{checkpoint} cannot be resumed: {reason(error)}"
             raise RecordError(f"{fault}; delete it to go on from the one before") from None
-
-    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        self._started = time.monotonic()
+        if PartialState().is_main_process:
+            trainer.state.save_to_json(str(self.output / "training" / "trainer_state.json"))
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        self._goes = True  # all of the checkpoint was read
+        self._started = self._started or time.monotonic()
 
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         PartialState().wait_for_everyone()
@@ -118,33 +133,41 @@ class Run(TrainerCallback):
         self._write({**self.record, "finished": True, "seconds": round(self.seconds, 1), **more})
         self._remove_checkpoints()
 
-    def _reserve(self) -> None:
+    def _last_whole(self) -> tuple[str | None, float]:
+        """Remove what a kill cut short; return the last whole checkpoint, and the seconds of training until then."""
+        for folder in sorted(self.output.glob("checkpoint-*")):
+            if _seconds(folder) is None:
+                print(f"{folder.name}: incomplete, removed", flush=True)
+                shutil.rmtree(folder)
+        last = get_last_checkpoint(str(self.output))
+        return last, _seconds(Path(last)) or 0.0 if last else 0.0
+
+    def _reserve(self) -> bool:
+        """Take the folder for this run, or go on in it; return whether the run has finished there."""
         there, now = read_record(self.output), self.record["identity"]
         if there is None:
             if self.output.exists() and any(self.output.iterdir()):
                 raise RecordError(
                     f"{self.output}: holds files that are no training run; choose another --output_dir"
                 )
-        else:
-            was = there["identity"]
-            if changed := sorted(name for name in {*was, *now} if was.get(name) != now.get(name)):
-                old, new = (
-                    json.dumps(identity.get(changed[0]), ensure_ascii=False)
-                    for identity in (was, now)
-                )
-                change = f"{changed[0]} was {old:.60}, now {new:.60}"
+            there = {"identity": now, "finished": False}
+        was = there["identity"]
+        for name in sorted({*was, *now}):
+            if was.get(name) != now.get(name):
+                old, new = (json.dumps(which.get(name), ensure_ascii=False) for which in (was, now))
+                change = f"{name} was {old:.60}, now {new:.60}"
                 raise RecordError(
                     f"{self.output}: holds another run: {change}; choose another --output_dir"
                 )
-            if there["finished"]:
-                self._remove_checkpoints()  # left by a run that was killed after writing its record
-                return
-        self._write({"finished": False, **self.record})
+        if there["finished"]:
+            self._remove_checkpoints()  # left by a run that was killed after writing its record
+        else:
+            self._write({"finished": False, **self.record})
+        return there["finished"]
 
     def _write(self, record: Mapping[str, Any]) -> None:
         (self.output / "training").mkdir(parents=True, exist_ok=True)
-        # NaN is the loss of a training that diverged.
-        write_json(self.output / "training" / "record.json", record, allow_nan=True)
+        write_json(self.output / "training" / "record.json", record)
 
     def _remove_checkpoints(self) -> None:
         for folder in self.output.glob("checkpoint-*"):

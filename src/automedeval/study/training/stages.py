@@ -11,7 +11,7 @@ from automedeval.models.checkpoints import Stage, base_of
 from automedeval.models.tokenization import PromptEncoder
 from automedeval.records import RecordError, errors_at, foreign_errors_at, read_json
 from automedeval.records.hub_names import hub_rows
-from automedeval.records.journal import write_lines, write_whole
+from automedeval.records.journal import write_whole
 from automedeval.records.tables import packaged
 from automedeval.records.templates import environment
 from automedeval.study.dataset.folder import (
@@ -112,14 +112,11 @@ def tokenize(
             )
     if not len(rows):
         raise RecordError(f"{place}: not a single row")
-    names = [
-        repr(each)
-        for each in (rows["case_id"] if "case_id" in rows.column_names else range(len(rows)))
-    ]
-    if empty := [
-        name for name, completion in zip(names, rows["completion"]) if not _answer(completion)
-    ]:
-        raise RecordError(f"{place}: {_listed('without a completion of one message', empty)}")
+    cases = rows["case_id"] if "case_id" in rows.column_names else range(len(rows))
+    names = list(map(repr, cases))
+    answers = zip(names, map(_answer, rows["completion"]))
+    empty = [name for name, answer in answers if not answer]
+    _refuse(place, "without a completion of one message", empty)
 
     def encode(batch: Mapping[str, list]) -> dict[str, list[list[int]]]:
         pairs = encoder.encode_answered(
@@ -132,18 +129,19 @@ def tokenize(
 
     with errors_at(place):
         encoded = rows.map(
-            encode, batched=True, batch_size=256, num_proc=num_proc, desc=f"Tokenizing {place}"
+            encode,
+            batched=True,
+            batch_size=256,
+            num_proc=num_proc,
+            keep_in_memory=True,  # other hosts may not have the file
+            desc=f"Tokenizing {place}",
         )
-    lengths = list(map(len, encoded["input_ids"]))
-    if over := [
-        f"{name} ({size:,})"
-        for name, size in zip(names, lengths)
-        if max_length and size > max_length
-    ]:
-        raise RecordError(
-            f"{place}: {_listed(f'of {len(rows):,} longer than max_length, {max_length:,} tokens', over)}; build the data "
-            "set with this --max_length, or raise it"
-        )
+    if max_length:
+        sizes = zip(names, map(len, encoded["input_ids"]))
+        over = [f"{name} ({size:,})" for name, size in sizes if size > max_length]
+        fault = f"of {len(rows):,} longer than max_length, {max_length:,} tokens"
+        advice = "; build the data set with this --max_length, or raise it"
+        _refuse(place, fault, over, advice)
     return encoded
 
 
@@ -151,9 +149,9 @@ def stage_of(
     rows: Any, dataset: str, splits: Sequence[str], statistics: Mapping[str, Any], training: Any
 ) -> Stage:
     """Return the record of a stage that trains on these tokenized rows."""
-    tokens = sum(map(len, rows["input_ids"]))
-    completion = sum(map(sum, rows["completion_mask"]))
-    trained = tokens if training.completion_only_loss is False else completion
+    tokens = trained = sum(map(len, rows["input_ids"]))
+    if training.completion_only_loss is not False:
+        trained = sum(map(sum, rows["completion_mask"]))
     fingerprint = statistics.get("fingerprint", "unknown")
     epochs = training.num_train_epochs
     return Stage(tuple(splits), dataset, fingerprint, len(rows), tokens, trained, epochs)
@@ -161,14 +159,18 @@ def stage_of(
 
 def _answer(completion: Any) -> str:
     """Return the text of a completion of one message; "" for anything else."""
-    one = isinstance(completion, list) and len(completion) == 1
-    text = (completion[0]["content"] or "") if one else ""
+    if not isinstance(completion, list) or len(completion) != 1:
+        return ""
+    text = completion[0]["content"] or ""
     return text if text.strip() else ""
 
 
-def _listed(fault: str, names: Sequence[str]) -> str:
-    shown = ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
-    return f"{len(names):,} row{'' if len(names) == 1 else 's'} {fault}: {shown}"
+def _refuse(place: str, fault: str, names: Sequence[str], advice: str = "") -> None:
+    """Raise RecordError if rows of these names have a fault."""
+    if names:
+        shown = ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
+        rows = "1 row" if len(names) == 1 else f"{len(names):,} rows"
+        raise RecordError(f"{place}: {rows} {fault}: {shown}{advice}")
 
 
 def check_start(
@@ -193,24 +195,24 @@ def check_start(
         return
     stages = [name for name in statistics["splits"] if name != TEST]
     place, last = stages.index(splits[0]), history[-1] if history else None
-    seen = f"{model} was trained on {last}" if last else f"{model} was trained on no stage here"
+    seen = f"{model} was trained on {last or 'no stage here'}"
+    this = statistics["fingerprint"]
     if place:
-        before = Stage((stages[place - 1],), dataset, statistics["fingerprint"], 0, 0, 0, 0)
-        if last is None or (last.splits, last.fingerprint) != (before.splits, before.fingerprint):
-            raise RecordError(f"{splits[0]} starts where {before} ended, and {seen}")
+        before = stages[place - 1]
+        if last is None or (last.splits, last.fingerprint) != ((before,), this):
+            raise RecordError(
+                f"{splits[0]} starts where {before} of {dataset} ({this}) ended, and {seen}"
+            )
     elif "follows" in statistics:
         if last is None or last.fingerprint != statistics["follows"]:
             raise RecordError(
                 f"{dataset} revises mistakes of a judge trained on {statistics['follows']}, and {seen}"
             )
-    elif any(stage.fingerprint == statistics["fingerprint"] for stage in history):
+    elif any(stage.fingerprint == this for stage in history):
         raise RecordError(f"{splits[0]} is the first stage of {dataset}, and {seen}")
 
 
-def write_card(
-    output: Path, record: Mapping[str, Any], history: Sequence[Stage], losses: Sequence[Mapping]
-) -> None:
-    """Write the card of a checkpoint, and the losses of its last stage."""
-    write_lines(output / "training" / "losses.jsonl", losses)
+def write_card(output: Path, record: Mapping[str, Any]) -> None:
+    """Write the card of a checkpoint."""
     template = environment("automedeval.study.training").get_template("checkpoint_card.md.jinja")
-    write_whole(output / "README.md", template.render(**record, stages=history).rstrip() + "\n")
+    write_whole(output / "README.md", template.render(record).rstrip() + "\n")

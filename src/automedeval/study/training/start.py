@@ -4,23 +4,22 @@ import atexit
 import os
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+import yaml
 from accelerate import PartialState
 from safetensors import SafetensorError
-from transformers.hf_argparser import string_to_bool
 from transformers.utils import is_flash_attn_2_available
 
 from automedeval.models.checkpoints import base_of
 from automedeval.models.device import bfloat16_missing
-from automedeval.records import AutoMedEvalError, RecordError, foreign_errors_at
+from automedeval.records import RecordError, foreign_errors_at
 from automedeval.records.errors import reason
 from automedeval.records.extras import install
-from automedeval.records.yaml_file import YamlFile
 from automedeval.study.training.stages import refuse_unused
 
 if TYPE_CHECKING:
@@ -39,20 +38,25 @@ _FULL_DISK = (
 def parse_run(parser: "TrlParser") -> tuple[Any, ...]:
     """Return TRL's arguments of YAML and command line, with how the model is loaded among those of training.
 
-    RecordError for an unknown key, for arguments that `refuse_unused` names, and without a model or an output.
+    On a processor without instructions for bfloat16 a YAML's is float32; the command line's counts. RecordError for an unknown
+    key, for arguments that `refuse_unused` and `refuse_blocks` name, and without a model.
     """
-    with foreign_errors_at("the arguments", ValueError, OSError, TypeError):
-        groups = parser.parse_args_and_config(
-            [*without_bfloat16(parser, sys.argv[1:]), *sys.argv[1:]]
-        )
+    given = ["--help" if word == "--help_all" else word for word in sys.argv[1:]]
+    with foreign_errors_at("the arguments", ImportError, ValueError, TypeError, yaml.YAMLError):
+        groups = parser.parse_args_and_config(given)
+        if groups[1].use_cpu and bfloat16_missing("cpu"):
+            float32 = ["--bf16", "false", "--dtype", "float32"]
+            groups = parser.parse_args_and_config([*float32, *given])
     refuse_unused({name: value for group in groups for name, value in vars(group).items()})
     _, training, model, *_ = groups
+    if training.deepspeed_plugin:
+        refuse_blocks(training.deepspeed_plugin.deepspeed_config)
     if training.use_cpu:
         os.environ.setdefault(
             "DS_ACCELERATOR", "cpu"
         )  # else DeepSpeed warns that it found no GPU, or takes one
-    if not model.model_name_or_path or not training.output_dir:
-        raise RecordError("model_name_or_path and output_dir are needed")
+    if not model.model_name_or_path:
+        raise RecordError("model_name_or_path is needed")
     loading = {
         "dtype": model.dtype,
         "attn_implementation": model.attn_implementation,
@@ -64,21 +68,11 @@ def parse_run(parser: "TrlParser") -> tuple[Any, ...]:
     return groups
 
 
-def without_bfloat16(parser: "TrlParser", given: list[str]) -> list[str]:
-    """Return the arguments that replace a YAML's bfloat16 by float32 on a processor without instructions for it.
-
-    What the command line, `given`, says counts: it comes later. Without `use_cpu` nothing is replaced:
-    transformers refuses such a run, which should not go on unnoticed on a CPU.
-    """
-    if "--config" in given[:-1]:
-        written = YamlFile(given[given.index("--config") + 1]).read()
-        if isinstance(written, dict):  # TRL says what is wrong with another file
-            parser.set_defaults_with_config(**written)
-    asked = parser.parse_known_args(given)[0]
-    on_cpu = asked.use_cpu or string_to_bool(os.environ.get("ACCELERATE_USE_CPU", "false"))
-    if not on_cpu or not bfloat16_missing("cpu"):
-        return []
-    return ["--bf16", "false", *(["--dtype", "float32"] if asked.dtype == "bfloat16" else [])]
+def refuse_blocks(settings: Mapping[str, Any]) -> None:
+    """Raise RecordError if DeepSpeed's settings name what the run's arguments say: those would have no effect."""
+    if blocks := sorted({"optimizer", "scheduler"} & set(settings)):
+        fault = f"DeepSpeed's file names {' and '.join(blocks)}, and a run's optim and lr_scheduler_type"
+        raise RecordError(f"{fault} would have no effect; take that out")
 
 
 def check_attention(wanted: str | None) -> None:
@@ -91,13 +85,10 @@ def check_attention(wanted: str | None) -> None:
 
 @contextmanager
 def launched() -> Iterator[None]:
-    """Run a program of TRL's, as its decorator, and turn the libraries' errors into one line."""
-    warnings.filterwarnings(
-        "ignore", r"`torch\.distributed", FutureWarning
-    )  # thousands from DeepSpeed's calls
-    warnings.filterwarnings(
-        "ignore", "`is_gradient_checkpointing`", FutureWarning
-    )  # peft asks by the old name
+    """Run a program of TRL's, as its decorator, and turn a full disk into one line; another late error keeps its traceback."""
+    # Thousands from DeepSpeed's calls; and peft asks by an old name.
+    noise = r"`(torch\.distributed|is_gradient_checkpointing`)"
+    warnings.filterwarnings("ignore", noise, FutureWarning)
     try:
         yield
         if PartialState().backend == "gloo":
@@ -106,10 +97,6 @@ def launched() -> Iterator[None]:
             atexit._run_exitfuncs()
             sys.stdout.flush()
             os._exit(0)
-    except AutoMedEvalError:
-        raise
-    except (ImportError, ValueError) as error:  # a missing library, arguments that TRL refuses
-        raise RecordError(reason(error)) from None
     except (RuntimeError, SafetensorError) as error:
         if not any(sign in str(error) for sign in _FULL_DISK):
             raise
@@ -117,7 +104,7 @@ def launched() -> Iterator[None]:
         raise RecordError(f"{fault}; earlier checkpoints are complete") from None
 
 
-def network_of(start: Path, quantization: Any, training: Any) -> Any:
+def network_of(start: Path, training: Any) -> Any:
     """Return what TRL trains: the path of weights, or with an adapter at `start` its base with the adapter to go on with.
 
     `training` is TRL's SFTConfig.
@@ -128,18 +115,18 @@ def network_of(start: Path, quantization: Any, training: Any) -> Any:
     from peft import PeftModel  # only adapters need it
     from trl.trainer.utils import create_model_from_path
 
-    loading = {**training.model_init_kwargs, "quantization_config": quantization}
-    if training.distributed_state.distributed_type in ("MULTI_GPU", "DEEPSPEED"):
-        loading["device_map"] = None  # as TRL has it
-    network = create_model_from_path(str(base), **loading)
+    network = create_model_from_path(
+        str(base), **{**training.model_init_kwargs, "device_map": None}
+    )
     return PeftModel.from_pretrained(network, start, is_trainable=True)
 
 
 def device_name() -> str:
     """Return the name of the device, with the number of processes."""
     state = PartialState()
-    names = {"cuda": torch.cuda.get_device_name, "mps": lambda: "Apple GPU"}
-    name = names.get(state.device.type, lambda: f"CPU, {os.cpu_count()} cores")()
+    name = f"{state.device.type.upper()}, {os.cpu_count()} cores"
+    if state.device.type == "cuda":
+        name = torch.cuda.get_device_name()
     return f"{state.num_processes} × {name}" if state.num_processes > 1 else name
 
 
@@ -150,12 +137,9 @@ def precision(training: "TrainingArguments", dtype: str, adapter: bool = False) 
     takes back. An adapter is in float32; ZeRO and FSDP keep float32 copies of the weights.
     """
     computed = "bfloat16" if training.bf16 else "float16" if training.fp16 else dtype
-    why = bfloat16_missing(training.device.type)
-    copies = any(
-        os.environ.get(f"ACCELERATE_USE_{name}") == "true" for name in ("DEEPSPEED", "FSDP")
-    )
-    lost = dtype == "bfloat16" and not (adapter or copies)
-    reasons = [*filter(None, [why]), *["loses small updates: --dtype float32"] * lost]
-    return f"computes in {computed}, weights in {dtype}" + (
-        f" ({'; '.join(reasons)})" if reasons else ""
-    )
+    notes = [bfloat16_missing(training.device.type)]
+    copies = {"ACCELERATE_USE_DEEPSPEED", "ACCELERATE_USE_FSDP"} & set(os.environ)
+    if dtype == "bfloat16" and not (adapter or copies):
+        notes.append("loses small updates: --dtype float32")
+    why = "; ".join(filter(None, notes))
+    return f"computes in {computed}, weights in {dtype}" + (f" ({why})" if why else "")
