@@ -63,14 +63,16 @@ def _cells(row: JsonObject, limit: str) -> tuple[str, str, str, int]:
 
 def gaps(result: JsonObject) -> list[str]:
     """Return what could not be measured, and why, and of what changes verdicts could often not be read."""
-    found = []
+    reasons = []
     for row in result["perturbations"]:
         if row["outcome"] == UNKNOWN:
-            found.append(f"{row['name']}: {row['share'].get('reason', '')}")
+            reasons.append(f"{row['name']}: {row['share'].get('reason', '')}")
         if row["invalid"]["value"]:
             lost = percent(row["invalid"]["value"])
-            found.append(f"{row['name']}: {lost} cannot be read after the change, and are left out")
-    return found
+            reasons.append(
+                f"{row['name']}: {lost} cannot be read after the change, and are left out"
+            )
+    return reasons
 
 
 def render(result: JsonObject) -> dict[str, str]:

@@ -85,7 +85,7 @@ def forecast(values: Sequence[float | None]) -> Tree:
         )  # fmt: skip
 
     # The sum of squares can have several minima: begin at several rates.
-    best = min(map(fit, RATES), key=lambda found: found.cost)
+    best = min(map(fit, RATES), key=lambda fitted: fitted.cost)
     if reason := _flaw(*best.x):
         return {"reason": reason}
     u, v, q = best.x

@@ -123,13 +123,13 @@ def paper_table(
 
 def _about(line: str, trainings: Sequence[Row]) -> JsonObject:
     """Return a row of the table without its cells."""
-    count, of = len(trainings), "trainings"
+    count, what = len(trainings), "trainings"
     if count == 1:
-        count, of = len(trainings[0].runs()), "runs"
+        count, what = len(trainings[0].runs()), "runs"
     valid = sum(row.judge.verdicts_valid.sum() for row in trainings)
     due = sum(row.judge.verdicts_due.sum() for row in trainings)
     names = [row.name for row in trainings]
-    record = {"judge": line, "names": names, "runs": count, "of": of}
+    record = {"judge": line, "names": names, "runs": count, "of": what}
     return record | {"valid": float(valid / due), "cells": {}}
 
 

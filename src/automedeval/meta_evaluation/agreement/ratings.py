@@ -149,8 +149,8 @@ def _lacking(there: ndarray, case: ndarray) -> ndarray:
 
     `there` is bool [criteria, responses] or [criteria, responses, raters], and so is the result.
     """
-    _, start, of = np.unique(case, return_index=True, return_inverse=True)
-    return np.logical_or.reduceat(there.any(axis=0) & ~there, start, axis=1)[:, of]
+    _, start, number = np.unique(case, return_index=True, return_inverse=True)
+    return np.logical_or.reduceat(there.any(axis=0) & ~there, start, axis=1)[:, number]
 
 
 def read_ratings(

@@ -112,10 +112,10 @@ def degrees_by_model(rater: VerdictTable) -> dict[str, JsonObject]:
         of_model = is_shown & (cases.model_of == number)
         if not of_model.any():
             continue
-        told = np.flatnonzero(of_model & is_told)
-        is_worse = degrees[told] >= least
-        case, none = cases.panel.case[told], "no degree can be told"
-        of_degree = np.bincount(degrees[told].astype(int), minlength=len(criterion.values))
+        responses = np.flatnonzero(of_model & is_told)
+        is_worse = degrees[responses] >= least
+        case, none = cases.panel.case[responses], "no degree can be told"
+        of_degree = np.bincount(degrees[responses].astype(int), minlength=len(criterion.values))
         counts[model] = {
             "untold": int((of_model & is_read & ~is_told).sum()),
             "unread": int((of_model & ~is_read).sum()),
@@ -164,7 +164,7 @@ def shown_answers(
                 readings[response].append((who, verdict))
     rubric = rubric_of(raters[0])
     words = rubric.degree.words
-    told = [rater.shown(rater.is_valid) for rater in raters]
+    is_rated_by = [rater.shown(rater.is_valid) for rater in raters]
     answers = []
     for number in np.lexsort([-np.fmax.reduce(degrees), -gap]).tolist():
         if not readings[number]:
@@ -174,9 +174,9 @@ def shown_answers(
         for _, verdict in readings[number]:
             marks += _marks(verdict, response.text)
         by = []
-        for rater, degree, is_told in zip(raters, degrees[:, number], told):
+        for rater, degree, is_rated in zip(raters, degrees[:, number], is_rated_by):
             word = words[-1 if np.isnan(degree) else int(degree)]
-            by.append((rater.name, word if is_told[number] else "not rated"))
+            by.append((rater.name, word if is_rated[number] else "not rated"))
         answers.append(
             {
                 "id": case.id,
