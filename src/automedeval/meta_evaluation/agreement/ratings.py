@@ -80,7 +80,7 @@ class People:
     def compared(self) -> ndarray:
         """The ratings on criteria that all rated responses of their case have: float [criteria, responses, annotators]."""
         ratings = np.stack(list(self.by_criterion.values()))
-        there = is_known(ratings).any(axis=2)
+        there = ~np.isnan(ratings).all(axis=2)
         lacking = _lacking(there, self.panel.case)
         return np.where(lacking[:, :, None], np.nan, ratings)
 
@@ -190,7 +190,7 @@ def gather_ratings(
     ratings = np.full((len(criteria), cases.responses, len(annotators)), np.nan)
     for (response, annotator, criterion), score in scores.items():
         ratings[criteria.index(criterion), response, annotators.index(annotator)] = score
-    is_rated = is_known(ratings).any(axis=2)
+    is_rated = ~np.isnan(ratings).all(axis=2)
     crossed = raters == "crossed"
     if raters is None:
         crossed = not np.isnan(ratings[is_rated]).any()
@@ -210,7 +210,7 @@ def _left_out(people: People, cases: Cases, is_rated: ndarray) -> Iterator[str]:
     def of_cases(which: ndarray) -> int:
         return len(np.unique(cases.panel.case[which.any(axis=0)]))
 
-    is_compared = is_known(people.compared).any(axis=2)
+    is_compared = ~np.isnan(people.compared).all(axis=2)
     if some := of_cases(is_rated & ~is_compared):
         what = f"{some} of {len(cases)} cases have answers that lack a criterion"
         yield f"{what}: there the mean is over those that all rated answers have"
