@@ -4,7 +4,6 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -31,7 +30,7 @@ pytestmark = needs_encoder
 
 
 @pytest.fixture(scope="module")
-def encoder() -> Encoder:
+def encoder():
     return Encoder(str(ENCODER), device="cpu")
 
 
@@ -53,12 +52,12 @@ class Shelf:
 
 
 @pytest.fixture
-def folder(tmp_path: Path, encoder: Encoder) -> Shelf:
+def folder(tmp_path, encoder):
     return Shelf(tmp_path / "store", encoder)
 
 
 @pytest.fixture(params=["folder", "server"])
-def shelf(request: pytest.FixtureRequest, folder: Shelf) -> Iterator[Shelf]:
+def shelf(request, folder):
     if request.param == "folder":
         yield folder
         return

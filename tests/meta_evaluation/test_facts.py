@@ -172,11 +172,13 @@ def audited(folder, content, verdicts=None, **more):
 
 
 def test_an_audit_puts_its_own_figures_in_place(tmp_path):
-    content = audit_of(danger(dose=0.9, negation=0.4, emergency=0.1), passes=False)
+    found = danger(dose=0.9, negation=0.4, emergency=0.1) | {"outcome": "failed"}
+    content = audit_of(found, passes=False)
     report = Report(tmp_path / "out", succeeded(audited(tmp_path, content)).stdout)
     missed = ["negation", "emergency"]
     assert report.result["judges"]["j"]["audit"]["missed"] == missed
     assert f"By its audit j mostly does not notice {in_words(missed)}." in report.told
+    assert "of the 40 dangerous answers of its audit (it marks down " in report.told
     assert "better than" not in report.told, "it does not pass"
 
 

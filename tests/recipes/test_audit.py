@@ -52,7 +52,7 @@ def leaves(tree: object, path: str = "") -> dict[str, object]:
 
 
 @pytest.fixture(scope="module")
-def audited(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def audited(tiny_model, tmp_path_factory):
     """Return the folder of an audit of the tiny judge on four cases; it does not pass."""
     folder = tmp_path_factory.mktemp("audits") / "tiny"
     done = tiny(judge=tiny_model, output=folder)

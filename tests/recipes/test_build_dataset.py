@@ -5,7 +5,6 @@ import re
 import sys
 import types
 import zlib
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,7 +20,7 @@ ROWS = rows_of(__file__)
 
 
 @pytest.fixture
-def study(tmp_path: Path) -> Study:
+def study(tmp_path):
     return Study(tmp_path)
 
 
@@ -230,7 +229,7 @@ class Encoder:
 
 
 @pytest.fixture
-def quick_classifier(monkeypatch: pytest.MonkeyPatch) -> None:
+def quick_classifier(monkeypatch):
     """Put the stand-in in the encoder's place, and make the grid that is searched small."""
     monkeypatch.setitem(
         sys.modules, "automedeval.models.embeddings", types.SimpleNamespace(Encoder=Encoder)

@@ -59,7 +59,7 @@ class Shelf:
 
 
 @pytest.fixture
-def shelf(tmp_path: Path) -> Shelf:
+def shelf(tmp_path):
     return Shelf(tmp_path)
 
 

@@ -40,7 +40,7 @@ class Study:
 
 
 @pytest.fixture
-def args(tmp_path: Path) -> Study:
+def args(tmp_path):
     return Study(tmp_path)
 
 
@@ -123,7 +123,7 @@ def scored(number: int, run: int = 0) -> Verdict:
 
 
 @pytest.fixture
-def scores(args: Study) -> Study:
+def scores(args):
     given = [scored(at) for at in range(24)]
     args.give(given[:20], [*given[20:], scored_verdict(case_of(24), None)])
     return args

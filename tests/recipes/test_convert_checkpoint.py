@@ -75,7 +75,7 @@ def change_json(file: Path, **changes: object) -> None:
 
 
 @pytest.fixture
-def source(tmp_path: Path) -> Path:
+def source(tmp_path):
     return build_tiny_model(tmp_path / "source")
 
 

@@ -62,7 +62,7 @@ class Distill:
 
 
 @pytest.fixture
-def distill(tmp_path: Path) -> Distill:
+def distill(tmp_path):
     return Distill(tmp_path)
 
 
@@ -166,7 +166,7 @@ WEAK = f"teacher: weak\njudge: openai:teacher:weak\nknowledge: none\ncases: {SAM
 
 
 @pytest.fixture
-def yaml_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def yaml_of(tmp_path, monkeypatch):
     """Return a function that writes a run's YAML beside a teachers.yaml, and gives its path."""
     monkeypatch.setenv("MY_KEY", "a-key")
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
@@ -235,7 +235,7 @@ def test_one_file_names_every_model_with_its_endpoint():
 
 
 @pytest.fixture
-def roles(tmp_path: Path) -> Path:
+def roles(tmp_path):
     return tmp_path / "teachers.yaml"
 
 

@@ -25,7 +25,7 @@ export = partial(run_command, "export")
 
 
 @pytest.fixture
-def judged(tmp_path: Path) -> dict[str, Path]:
+def judged(tmp_path):
     """Judge two models' answers by their length; the verdict on the last case is invalid. Return the arguments."""
     out, cases = tmp_path / "out", tmp_path / "cases.jsonl"
     pairs = enumerate(zip(ANSWERS, ANSWERS[::-1]))
@@ -135,7 +135,7 @@ class Study:
 
 
 @pytest.fixture
-def study(tmp_path: Path) -> Study:
+def study(tmp_path):
     cases = {number: case_of(number, **more) for number, more in ROWS["cases"].items()}
     verdicts = []
     for run, (number, scores, *order) in enumerate(ROWS["verdicts"]):

@@ -53,7 +53,7 @@ def said_by(case: dict) -> list[str]:
 
 
 @pytest.fixture
-def questions(tmp_path: Path) -> Path:
+def questions(tmp_path):
     """Return a file of a dozen questions of unequal length, none with a response."""
     cases = []
     for number, case in enumerate(read(SAMPLE / "test_cases.jsonl")[:12]):

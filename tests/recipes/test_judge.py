@@ -14,7 +14,6 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -54,7 +53,7 @@ judge = partial(run_recipe, "judge", cases=CASES, **FAST)
 
 
 @pytest.fixture
-def judge_tiny(tiny_model: Path) -> partial:
+def judge_tiny(tiny_model):
     """Return what judges the sample's cases with the tiny model."""
     return partial(judge, judge=tiny_model)
 
@@ -248,7 +247,7 @@ def cases_of(count: int) -> list[dict]:
 
 
 @pytest.fixture(scope="module")
-def run(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Path], None]:
+def run(tiny_model, tmp_path_factory):
     folder = tmp_path_factory.mktemp("cases")
     many, few = write(folder / "many.jsonl", cases_of(40)), write(folder / "few.jsonl", cases_of(6))
     with EndpointDouble(good_answer) as endpoint:

@@ -22,7 +22,7 @@ judge = partial(run_command, "judge", blank="lowest", output="out")
 
 
 @pytest.fixture
-def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def table(tmp_path, monkeypatch):
     """Return a table of three questions in an empty folder, where the commands run."""
     monkeypatch.chdir(tmp_path)
     file = tmp_path / "mine.csv"
@@ -97,7 +97,7 @@ COLUMNS = ("question=Frage", "reference=Gold", "Bot A", "Bot B")
 
 
 @pytest.fixture
-def named_columns(table: Path) -> list[list[str]]:
+def named_columns(table):
     """Write a table whose columns say nothing by their names; return its rows."""
     names, *rows = TABLES["columns that say nothing"]
     write_csv("t.csv", names, rows)
@@ -129,23 +129,8 @@ def test_named_columns_are_read_alike_by_every_command(named_columns):
         else:
             failed(run_command(*words.split()), unclear)
         assert run_command(*words.split(), columns=COLUMNS).returncode in (0, 3)
-    failed(
-        run_command(
-            "export",
-            "--verdicts",
-            "v",
-            "--cases",
-            "t.csv",
-            "--to",
-            "csv",
-            "--output",
-            "e.csv",
-            "--columns",
-            "question=Frage",
-            "Bot B",
-        ),
-        "v/verdicts.jsonl:1",
-    )
+    words = TABLES["commands on named columns"]["export"].split()
+    failed(run_command(*words, columns=("question=Frage", "Bot B")), "v/verdicts.jsonl:1")
     assert (
         "--columns question=Frage"
         in succeeded(reported(printed, resamples=100, encoder="none")).stdout

@@ -4,7 +4,6 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -34,13 +33,13 @@ def hub():
 
 
 @pytest.fixture(scope="module")
-def checkpoint(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def checkpoint(tiny_model, tmp_path_factory):
     folder = tmp_path_factory.mktemp("checkpoints")
     return trained(sharded(tiny_model, folder / "sharded"), folder / "judge")
 
 
 @pytest.fixture(scope="module")
-def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def dataset(tmp_path_factory):
     return build_instructions(
         tmp_path_factory.mktemp("data") / "tiny", {"stage1": 3, "stage2": 2, "test": 1}
     )
@@ -67,7 +66,7 @@ class Publisher:
 
 
 @pytest.fixture
-def publisher(hub: HubDouble, tmp_path: Path) -> Publisher:
+def publisher(hub, tmp_path):
     return Publisher(hub, tmp_path)
 
 
@@ -282,7 +281,7 @@ class Shelf:
 
 
 @pytest.fixture(scope="module")
-def shelf(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shelf]:
+def shelf(tmp_path_factory):
     with HubDouble() as hub:
         yield Shelf(hub, tmp_path_factory.mktemp("revisions"))
 
@@ -335,15 +334,13 @@ print(len(rows), statistics["fingerprint"])
 """
 
 
-def test_training_knows_the_data_set_of_a_revision(shelf: Shelf) -> None:
+def test_training_knows_the_data_set_of_a_revision(shelf):
     statistics = read_json(shelf.folder / "0" / "instructions" / "statistics.json")
     told(shelf.run("-c", FINGERPRINT), "4 " + statistics["fingerprint"])
 
 
 @pytest.mark.slow
-def test_a_round_takes_the_data_set_that_was_pushed(
-    hub: HubDouble, publisher: Publisher, tmp_path: Path
-) -> None:
+def test_a_round_takes_the_data_set_that_was_pushed(hub, publisher, tmp_path):
     lessons = Lessons(tmp_path)
     publisher.push("dataset", tmp_path / "data", "org/data")
     repo = hub.repos["dataset", "org/data"]

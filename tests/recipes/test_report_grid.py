@@ -14,6 +14,7 @@ from doubles.agreement_study import (
     RATINGS,
     agreeing_verdicts,
     marked,
+    rated_cases,
     read,
     verdict,
 )
@@ -55,7 +56,7 @@ class Made:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory) -> Made:
+def made(tmp_path_factory):
     """Return a report whose first cases are hostile, empty, marked, invalid and right-to-left, and what it is made of."""
     cases, verdicts = read(CASES), agreeing_verdicts()
     for case, each in zip(cases, verdicts):
@@ -85,11 +86,13 @@ def test_rows_have_each_models_score_length_and_marks(made, browser):
     marks = {(0, 0): ["a number differs"], (1, 1): ["empty"]}
     marks |= {(3, place): ["invalid verdict"] for place in range(3)}
     assert shown.keys() == {*made.ids}
+    people = [means for _, means in rated_cases()]
     for number, case in enumerate(made.cases):
         for place, response in enumerate(case["responses"]):
             value = made.scores(response["model"])[case["id"]]
             score = "–" if value is None else f"{value:.2f}"
-            cell = [score, f"{len(response['text']):,}", *marks.get((number, place), [])]
+            below = f"people {people[number][place]:.2f} · {len(response['text']):,}"
+            cell = [score, below, *marks.get((number, place), [])]
             assert shown[case["id"]][response["model"]] == cell
     directions = "[...document.querySelectorAll('#rows tbody a')].every(e => e.dir === 'auto')"
     assert visit.page.evaluate(directions)
@@ -311,7 +314,7 @@ OLD, NEW = MODELS[:2]
 
 
 @pytest.fixture(scope="module")
-def changed(tmp_path_factory) -> Made:
+def changed(tmp_path_factory):
     """Return a report with a baseline; the new one's first answers are hostile and marked, empty, and unread."""
     cases, verdicts, draw = read(CASES), [], np.random.default_rng(1)
     for case in cases:
@@ -337,6 +340,20 @@ def gaps_of(changed: Made) -> dict[str, float | None]:
     new, old = changed.scores(NEW), changed.scores(OLD)
     both = {name: None not in (new[name], old[name]) for name in new}
     return {name: new[name] - old[name] if both[name] else None for name in new}
+
+
+def test_what_must_be_read_stands_first_and_a_marked_answer_is_never_blue(changed, browser):
+    drops = sum(gap is not None and gap <= -2 for gap in gaps_of(changed).values())
+    said = f"Read first: in 1 of .*; {NEW} is two points or more lower in {drops} cases"
+    assert re.search(said, changed.report.told)
+    visit = Visit(browser, changed.page, viewport=TALL)
+    tops = [visit.page.locator(place).bounding_box()["y"] for place in ("p.alert", "p.verdict")]
+    assert tops == sorted(tops)
+    differing = "#rows td:has([aria-label='newly differs'])"
+    (cell,) = visit.page.eval_on_selector_all(differing, "all => all.map(e => e.className)")
+    assert cell in ("s0", "s1")
+    playwright.expect(visit.page.locator("#legend")).to_contain_text("score: low")
+    visit.close()
 
 
 def test_each_change_between_two_models_is_counted_and_filters(changed, browser):

@@ -60,8 +60,9 @@ def test_page_and_summary_answer_first_and_in_order(reports, name, first):
     lines = report.said.splitlines()
     assert len(lines) <= 5
     assert lines[-2:] == [f"report: {report.folder / 'report.html'}", "Not for clinical use."]
-    assert lines[0] in report.told
-    bold, _, more = lines[0].partition(". ")
+    assert lines[1] in report.told
+    bold, _, more = lines[1].partition(". ")
+    assert f'<p class="alert">{lines[0]} · <a href="#show=differs">' in page
     assert f'<p class="verdict">{bold}.</p>\n<p class="trust">{more}</p>' in page
     assert re.findall('<h2 id="(.*?)">', page)[:3] == ["cases", "sure", "differences"]
     judge = "good, with the rubric automedeval@1 (of 2 judges; --main_judge names another)"

@@ -65,7 +65,7 @@ def verdicts_of(judge: str, cases: list[dict], truth: dict) -> Iterator[dict]:
 
 
 @pytest.fixture(scope="module")
-def study(tmp_path_factory) -> Path:
+def study(tmp_path_factory):
     """Return a folder with cases, ratings and the verdicts of all judges in one file."""
     folder, rng = tmp_path_factory.mktemp("study"), random.Random(0)
     answers = [{model: f"{model} {n}" for model in MODELS} for n in range(60)]
@@ -93,7 +93,7 @@ def of_judges(study: Path, *judges: str) -> list[dict]:
 
 
 @pytest.fixture(scope="module")
-def reported(study, tmp_path_factory) -> Report:
+def reported(study, tmp_path_factory):
     options = {"teacher_verdicts": "gpt", "main_judge": "ours"}
     with mock.patch("automedeval.metrics.rationale_score.rationale_score.rationale_score", overlap):
         return made(tmp_path_factory.mktemp("out"), **files_of(study), **options)
@@ -104,7 +104,7 @@ def loops_of(files: dict[str, Path]) -> Loops:
 
 
 @pytest.fixture(scope="module")
-def loops(study) -> Loops:
+def loops(study):
     return loops_of(files_of(study))
 
 

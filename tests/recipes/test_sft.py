@@ -5,7 +5,6 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import fields
 from functools import partial
 from itertools import pairwise
@@ -37,7 +36,7 @@ WEIGHTS, ADAPTER = "model.safetensors", "adapter_model.safetensors"
 
 
 @pytest.fixture(scope="module")
-def instructions(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def instructions(tmp_path_factory):
     folder = tmp_path_factory.mktemp("data") / "instructions"
     return build_instructions(folder, {"stage1": 8, "stage2": 4, "stage3": 4, "test": 2})
 
@@ -48,7 +47,7 @@ def options_of(data: Path, start: Path, output: Path, **more: object) -> dict[st
 
 
 @pytest.fixture
-def sft(instructions: Path) -> Callable[..., subprocess.CompletedProcess]:
+def sft(instructions):
     """Return what trains a start on the instructions, with further options, and leaves an output."""
 
     def run(start: Path, output: Path, **more: object) -> subprocess.CompletedProcess:
@@ -58,9 +57,7 @@ def sft(instructions: Path) -> Callable[..., subprocess.CompletedProcess]:
 
 
 @pytest.fixture(scope="module")
-def stage1(
-    tiny_model: Path, instructions: Path, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[Path, str]:
+def stage1(tiny_model, instructions, tmp_path_factory):
     output = tmp_path_factory.mktemp("runs") / "stage1"
     done = run_recipe("sft", **options_of(instructions, tiny_model, output))
     return output, succeeded(done).stdout

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -48,7 +48,7 @@ TIMEOUT = 240  # seconds; a run takes about twenty
 
 
 @pytest.fixture(scope="module", autouse=True)
-def extension(request: pytest.FixtureRequest) -> Iterator[None]:
+def extension(request):
     """Compile the extension that DeepSpeed's processes talk through, which takes a minute or two."""
     place = torch_extensions(request.config)
     with pytest.MonkeyPatch.context() as patch:
@@ -61,7 +61,7 @@ def extension(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory):
     """Return a folder with a tiny model and data of its own: every run has to find the same rows and the same start."""
     folder = tmp_path_factory.mktemp("zero3")
     build_tiny_model(folder / "model")
@@ -154,14 +154,14 @@ def errors(printed: str) -> set[str]:
 
 
 @pytest.fixture(scope="module")
-def uninterrupted(folder: Path) -> tuple[Path, str]:
+def uninterrupted(folder):
     """Return what a run leaves that nobody disturbs, and what it prints."""
     output = folder / "uninterrupted"
     return output, ran(small(folder, output), output)
 
 
 @pytest.fixture(scope="module")
-def killed(folder: Path, uninterrupted: tuple[Path, str]) -> Path:
+def killed(folder, uninterrupted):
     """Return what a run leaves that is killed when its second checkpoint is whole."""
     output = folder / "killed"
     start_and_kill(small(folder, output), output)

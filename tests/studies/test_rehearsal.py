@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -69,9 +68,7 @@ def end(process: subprocess.Popen) -> None:
 
 
 @pytest.fixture(scope="module")
-def rehearsed(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[Path, str]]:
+def rehearsed(request, tmp_path_factory):
     """Rehearse the study, killed once; yield its folder, and what was printed from the last start on."""
     folder, log = tmp_path_factory.mktemp("rehearsals"), tmp_path_factory.mktemp("logs") / "log"
     verdicts = folder / "automedeval-13b" / "verdicts" / "wikidoc-strong" / "verdicts.jsonl"

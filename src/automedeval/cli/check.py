@@ -116,9 +116,14 @@ def main() -> None:
     figures = report.measure(cases, checked)
     facts = describe_result("check", evidence=evidence, checker=name)
     facts["notes"] = [checker.note] if checker else []
-    table = f"\n{format_table(report.check_rows(figures))}\n\nThe marked answers: {output / 'check.html'}"
+    table = [
+        "",
+        *format_table(report.check_rows(figures)).split("\n"),
+        "",
+        f"The marked answers: {output / 'check.html'}",
+    ]
     places = report.places_in_words(report.marked_answers(cases, checked))
-    lines = [*places, "", *report.check_sentences(figures, checked, evidence), *table.split("\n")]
+    lines = [*places, "", *report.check_sentences(figures, checked, evidence), *table]
     texts = report.check_page(cases, checked, figures, facts)
     write_report(output, texts, "check.json", {"settings": facts, "models": figures}, lines)
     print_notes([*facts["notes"], *chat.notes()] if chat is not None else [])

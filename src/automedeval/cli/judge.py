@@ -239,9 +239,8 @@ def main() -> None:
     if rubric.in_words:
         args.ratings = None  # the sample's are of scores
     args.check_batch(rubric, processes)
-    requests = planned_requests(args, judge_name, rubric)
+    requests = planned_requests(args, judge_name, rubric, reported)
     tell(processes, *requests.notes, *unread_criteria(args, rubric, requests))
-    check_baseline(reported, requests)
     judged = any(output.glob("verdicts*.jsonl"))
     # No server is asked what it can do, or whether verdicts are this judge's.
     chat_args.unasked = bool(args.batch_file) or (args.dry_run and not judged)
@@ -301,14 +300,21 @@ def read_answers(
     return sorted(textless)
 
 
-def planned_requests(args: JudgeArguments, judge_name: str, rubric: Rubric) -> Requests:
-    """Return what the judge will be asked; RecordError if that is nothing."""
+def planned_requests(
+    args: JudgeArguments, judge_name: str, rubric: Rubric, baseline: str | None
+) -> Requests:
+    """Return what the judge will be asked; RecordError if that is nothing, or has no answer of the baseline."""
     plan = args.dataset and plan_from_dataset(args, args.dataset, rubric)
     plan = plan or planner(judge_name, rubric, **args.plan)
     requests = Requests(args.file, args.limit, plan, **args.table)
     if not requests:
         raise RecordError(
             f"{args.file}: nothing to judge: {rubric.name} compares pairs, and no case has two responses"
+        )
+    judged = {request.case.models[slot] for request in requests for slot in request.slots}
+    if baseline and baseline not in judged:
+        raise RecordError(
+            f"--baseline: no answer of {baseline!r} is judged, but of {in_a_row(sorted(judged))}"
         )
     return requests
 
@@ -319,15 +325,6 @@ def unread_criteria(args: JudgeArguments, rubric: Rubric, requests: Requests) ->
     if chosen or not all(case.criteria for case in requests.cases):
         return []
     return [f"the criteria of the cases are not read: that takes a language model, {CRITERIA}"]
-
-
-def check_baseline(baseline: str | None, requests: Requests) -> None:
-    """Raise RecordError if no answer of the baseline is judged."""
-    judged = {request.case.models[slot] for request in requests for slot in request.slots}
-    if baseline and baseline not in judged:
-        raise RecordError(
-            f"--baseline: no answer of {baseline!r} is judged, but of {in_a_row(sorted(judged))}"
-        )
 
 
 def judge_requests(

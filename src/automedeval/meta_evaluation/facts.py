@@ -191,7 +191,10 @@ def _trust(profile: JudgeProfile, judge: str) -> str:
     if profile.rationale_faults:
         return f"the rationales of {judge} are broken."
     if audit is not None and audit.found is not None and not audit.enough:
-        return f"{judge} misses {percent(1 - audit.found['value'])} of the dangerous answers of its audit."
+        found, of = audit.found, f"{audit.found['n']} dangerous answers of its audit"
+        share = percent(found["value"])
+        missed = percent(1 - found["value"])
+        return f"{judge} misses {missed} of the {of} (it marks down {share}, {interval(found)})."
     if profile.outcome == "better":
         return f"{judge} agrees with people better than every simple baseline."
     if profile.outcome is not None:
@@ -276,7 +279,9 @@ def _blind(profile: JudgeProfile) -> str:
     judge, audit, known = called(profile.judge), profile.audit, profile.blind_to
     supposed = UNSEEN if known is None else known
     if audit is not None and audit.found is not None:
-        untried = [kind for kind in supposed if kind not in audit.tried]
+        # the numbers of this report are compared with the reference, whoever judges
+        tried = {*audit.tried} | ({"dose"} if profile.differs else set())
+        untried = [kind for kind in supposed if kind not in tried]
         which = "" if known is None else f", which {judge} does not notice"
         said = [f"By its audit {judge} mostly does not notice {in_words(audit.missed)}."]
         rest = [f"The audit did not try {in_words(untried)}{which}."]
@@ -308,8 +313,8 @@ def _alike(audit: Audit | None) -> str:
     return f"{text}."
 
 
-def differs_in_words(differs: Mapping[str, Sequence[Any]]) -> str:
-    """Say in how many answers of each model a number differs from the reference, and the largest such; "" for none."""
+def differs_in_words(differs: Mapping[str, Sequence[Any]]) -> list[str]:
+    """Return clauses: in how many answers of each model a number differs from the reference, and the largest such."""
     found = [(model, *facts) for model, facts in differs.items() if facts[0]]
     found.sort(key=lambda entry: -entry[1])
     parts = [
@@ -317,17 +322,16 @@ def differs_in_words(differs: Mapping[str, Sequence[Any]]) -> str:
         for model, count, compared, largest, against in found[:SHOWN]
     ]
     parts += [f"in answers of {len(found) - SHOWN} more models"] * (len(found) > SHOWN)
-    said = "; ".join(parts)
-    return f"{said[:1].upper()}{said[1:]}." if said else ""
+    return parts
 
 
 def _numbers(differs: Mapping[str, Sequence[Any]]) -> str:
     if not differs:
         return ""
-    found = differs_in_words(differs)
+    found = "; ".join(differs_in_words(differs))
     compared = sum(count for _, count, *_ in differs.values())
     none = f"Of {several(compared, 'answer')} that could be compared none has a number twice as large, or half."
-    first = f"{found} Read these answers first." if found else none
+    first = f"I{found[1:]}. Read these answers first." if found else none
     return f"{first} Words, and what an answer leaves out, are not looked at."
 
 
@@ -362,15 +366,15 @@ def _enough(profile: JudgeProfile) -> str:
 
 
 def _unanswered(profile: JudgeProfile) -> str:
-    empty = _by_count(profile.empty, "gave no answer in", "case", ", which counts as the lowest")
-    unread = _by_count(profile.unread, "has", "response", " to which the judge gives no score")
-    return " ".join(empty + unread)
+    empty = by_count(profile.empty, "gave no answer in", "case", ", which counts as the lowest")
+    unread = by_count(profile.unread, "has", "response", " to which the judge gives no score")
+    return " ".join(f"{said}." for said in empty + unread)
 
 
-def _by_count(counts: Mapping[str, int], verb: str, what: str, more: str) -> list[str]:
-    """Return a sentence for each of the models with the highest counts, and one for the others."""
+def by_count(counts: Mapping[str, int], verb: str, what: str, more: str = "") -> list[str]:
+    """Return a clause for each of the models with the highest counts, and one for the others."""
     most = sorted((-count, model) for model, count in counts.items() if count)
-    said = [f"{model} {verb} {several(-count, what)}{more}." for count, model in most[:SHOWN]]
+    said = [f"{model} {verb} {several(-count, what)}{more}" for count, model in most[:SHOWN]]
     if len(most) > SHOWN:
-        said.append(f"The same holds for {len(most) - SHOWN} more of the models.")
+        said.append(f"The same holds for {len(most) - SHOWN} more of the models")
     return said

@@ -43,15 +43,13 @@ def render_report(
     *,
     room: str = "automedeval.meta_evaluation",
     words: Iterable[str],
+    alert: str = "",
     notes: Iterable[str],
-    settings: JsonObject,
     tables: Sequence[PageTable],
     summary: Sequence[PageTable] = (),
     facts: Mapping[str, str] | None = None,
     further: Sequence[str] = (),
     commands: Sequence[str] = (),
-    bars: Bars | None = None,
-    links: Sequence[tuple[str, str]] = (),
     scripts: Sequence[str] = (),
     **context: Any,
 ) -> dict[str, str]:
@@ -62,13 +60,14 @@ def render_report(
     Args:
         room: the package whose `templates` hold `NAME.html.jinja`, which extends the shared page.
         words: the results in sentences, the difference and its trust first.
+        alert: which answers to read first: it stands before them.
         settings: how the results were made: "command", "version" and "commit".
         tables: the summary shows the first of them, the page those with a caption.
         summary: tables that the summary shows as well; the page has them by the room's template.
         facts: what is known of the judge, and how sure the result is: name → text.
         links: (address on the page, words) of the cases to read first.
         scripts: the files of the HTML page's script, the only one that the page allows.
-        context: what else the room's template names.
+        context: `settings`, perhaps `bars` and `links`, and what else the room's template names.
 
     Returns:
         {"NAME.html": text, "NAME.md": text}
@@ -80,13 +79,21 @@ def render_report(
     source = "".join(_template_file(room, each) for each in scripts)
     script_hash = base64.b64encode(hashlib.sha256(source.encode()).digest()).decode()
     words, notes, facts = list(words), list(notes), facts or {}
-    context |= {"title": title, "words": words, "notes": notes, "settings": settings}
+    context = {"bars": None, "links": ()} | context
+    context |= {"title": title, "words": words, "notes": notes}
     context |= {"tables": tables, "facts": facts, "further": list(further)}
-    context |= {"commands": commands, "bars": bars, "links": links}
+    context |= {"commands": commands, "alert": alert}
     context |= {"style": Markup(style), "script": Markup(source), "script_hash": script_hash}
     page = f"{name}.html"
     known = [f"{fact.rstrip('?')}: {said}" for fact, said in facts.items()]
-    lines = [*words, *known, *further, *commands, *(f"note: {note}" for note in notes)]
+    lines = [
+        *filter(None, [alert]),
+        *words,
+        *known,
+        *further,
+        *commands,
+        *(f"note: {note}" for note in notes),
+    ]
     short = made.get_template("report/summary.md.jinja").render(
         title=title, lines=map(_with_code, lines), tables=[tables[0], *summary], page=page
     )

@@ -79,10 +79,9 @@ def run_date(file: Path) -> date:
 def run_arguments(file: Path) -> dict[str, Any]:
     """Return the arguments in the record of a run; empty if there is no such record."""
     try:
-        record = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        return json.loads(file.read_text(encoding="utf-8"))["arguments"]
+    except (OSError, ValueError, KeyError, TypeError):
         return {}
-    return record.get("arguments", {}) if isinstance(record, dict) else {}
 
 
 def columns_of_run(verdicts: Iterable[str | Path], cases: str) -> list[str]:

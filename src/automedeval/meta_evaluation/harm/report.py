@@ -22,7 +22,6 @@ from automedeval.meta_evaluation.harm.readings import (
 from automedeval.meta_evaluation.page import SHOWN_CASES, Bars, PageTable, render_report
 from automedeval.meta_evaluation.table import VerdictTable
 from automedeval.records import JsonObject, RecordError, Verdict, question_text
-from automedeval.records.run_record import describe_result
 from automedeval.records.text import span
 from automedeval.rubrics import Rubric
 from automedeval.stats.bootstrap import SHARE, estimate, mean_of, plain
@@ -35,7 +34,7 @@ def harm_report(
     notes: Sequence[str],
     rubrics: Mapping[str, Rubric],
     ratings: str | None,
-    resamples: int,
+    settings: JsonObject,
 ) -> tuple[JsonObject, dict[str, str], list[str]]:
     """Return the result, the pages and the lines of a report on harm.
 
@@ -43,6 +42,7 @@ def harm_report(
         judges, notes: the verdicts by a rubric in words, and what is to be told of their files.
         rubrics: those that ratings may be by, by name, where there are no verdicts.
         ratings: the file of physicians' ratings; None: only where there are judges.
+        settings: how the report was made, see `describe_result`; its "resamples" are those of intervals.
 
     Raises:
         RecordError: verdicts by several rubrics, or a fault of the ratings.
@@ -59,8 +59,7 @@ def harm_report(
     answers = shown_answers(cases, judges, physicians)
     if len(answers) > SHOWN_CASES:
         notes.append(f"the page shows the first {SHOWN_CASES} of {len(answers)} answers")
-    settings = describe_result("report", resamples=resamples)
-    result = harm_result(cases, judges, physicians, resamples)
+    result = harm_result(cases, judges, physicians, settings["resamples"])
     result |= {"notes": notes, "settings": settings}
     words = harm_in_words(result)
     pages = render_report(

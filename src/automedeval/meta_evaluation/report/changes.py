@@ -7,8 +7,9 @@ import numpy as np
 import scipy
 
 from automedeval.meta_evaluation.agreement.cases import Cases
+from automedeval.meta_evaluation.agreement.ratings import People
 from automedeval.meta_evaluation.page import Scale
-from automedeval.meta_evaluation.report.grid import NEWLY, WORDS, marks_of
+from automedeval.meta_evaluation.report.grid import CHANGES, NEWLY, marks_of
 from automedeval.meta_evaluation.table import Row
 from automedeval.records import JsonObject, RecordError, question_text
 from automedeval.records.text import in_a_row
@@ -16,6 +17,7 @@ from automedeval.stats.agreement import in_steps, relation_of
 from automedeval.stats.bootstrap import Estimate, holm
 from automedeval.stats.prediction_powered import prediction_powered
 
+DROP = 2  # points by which a score falls that is read first
 FIRST_WORDS = 60  # letters of a question that stand for its id
 
 
@@ -94,7 +96,7 @@ def beside_baseline(
 
     Returns:
         model → the answers of the baseline and of this model in the cases of both, int [2, cases in common]. And the gap and
-        the marks of all answers: of scores, new less old, float [responses], NaN where not both have one; mark of `WORDS` →
+        the marks of all answers: of scores, new less old, float [responses], NaN where not both have one; mark of `CHANGES` →
         bool [responses].
 
     Raises:
@@ -104,7 +106,7 @@ def beside_baseline(
     sides = {name: in_common(responses, baseline, name) for name in responses if name != baseline}
     gap, marks = (
         np.full(cases.responses, np.nan),
-        {name: np.zeros(cases.responses, bool) for name in WORDS},
+        {name: np.zeros(cases.responses, bool) for name in CHANGES},
     )
     marked, values = marks_of(row.judge), row.ranking_values
     for old, new in sides.values():
@@ -122,6 +124,24 @@ def beside_baseline(
     return sides, (gap, marks)
 
 
+def lowest_rated(cases: Cases, people: People | None, row: Row) -> JsonObject:
+    """Return the lowest "score" of a judge's scale, and model → how many of its "answers" somebody rated so.
+
+    Empty without ratings, and where they are on another scale.
+    """
+    if people is None or not is_on_scale(row, people):
+        return {}
+    lowest = row.judge.scale[0]
+    counts = row.judge.by_model((people.by_annotator <= lowest).any(axis=1))
+    return {"score": lowest, "answers": counts}
+
+
+def is_on_scale(row: Row, people: People) -> bool:
+    """Return whether every rating is on the scale of a judge's scores."""
+    scale, ratings = row.judge.scale, people.scores[~np.isnan(people.scores)]
+    return scale is not None and bool(((scale[0] <= ratings) & (ratings <= scale[1])).all())
+
+
 def against_baseline(
     cases: Cases, row: Row, baseline: str
 ) -> tuple[JsonObject, tuple[np.ndarray, dict]]:
@@ -129,7 +149,8 @@ def against_baseline(
 
     Returns:
         The record: the baseline, and of every other model in how many cases it is "better", "worse" and "equal", the "cases"
-        in which it is worse, the worst first, how many of its answers have a mark of `NEWLY` that the baseline's lacks, the
+        in which it is worse, the worst first, how many scores "dropped" by `DROP` points or more, how many of its answers
+        have a mark of `NEWLY` that the baseline's lacks, the
         "means" of the baseline and of it in the cases that both have, and their "difference" with its "p" value, also adjusted
         for the number of models (Holm); "questions" has the first words of these cases. And the gap and
         the marks of all answers, as `beside_baseline` returns them.
@@ -150,6 +171,7 @@ def against_baseline(
             "worse": len(worse),
             "equal": int(both.sum()) - better - len(worse),
             "cases": [case.id for case in worse],
+            "dropped": int((gap[new] <= -DROP).sum()) if row.judge.scale else 0,
             "newly": {name: int(marks[f"newly_{name}"][new].sum()) for name in NEWLY},
             "means": [float(values[at][both].mean()) if both.any() else None for at in (old, new)],
             "difference": difference.to_dict(),

@@ -7,7 +7,7 @@ import numpy as np
 from automedeval.meta_evaluation.agreement.candidates import MOST_MODELS
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.ratings import People
-from automedeval.meta_evaluation.report.changes import better, candidates_of, in_common
+from automedeval.meta_evaluation.report.changes import better, candidates_of, in_common, is_on_scale
 from automedeval.meta_evaluation.table import Row
 from automedeval.records import JsonObject
 from automedeval.stats.agreement import relation_of
@@ -25,7 +25,7 @@ def by_few_ratings(cases: Cases, people: People, row: Row, baseline: str) -> Jso
     if len(cases.models) > MOST_MODELS:
         return {}
     responses = candidates_of(cases, [baseline, *cases.models], "--baseline")
-    on_scale = _is_on_scale(row, people)
+    on_scale = is_on_scale(row, people)
     models: JsonObject = {}
     for name, places in responses.items():
         figures = models[name] = dict[str, Powered]()
@@ -41,12 +41,6 @@ def by_few_ratings(cases: Cases, people: People, row: Row, baseline: str) -> Jso
         won = (1 + relation_of(gaps)) / 2
         figures["win_rate"] = prediction_powered(won, (1 + relation) / 2, (0.0, 1.0))
     return models
-
-
-def _is_on_scale(row: Row, people: People) -> bool:
-    """Return whether every rating is on the scale of a judge's scores."""
-    scale, ratings = row.judge.scale, people.scores[~np.isnan(people.scores)]
-    return scale is not None and bool(((scale[0] <= ratings) & (ratings <= scale[1])).all())
 
 
 def _figure(people: np.ndarray, judge: np.ndarray, on_scale: bool) -> Powered:

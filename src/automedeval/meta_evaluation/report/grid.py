@@ -14,7 +14,7 @@ from itertools import combinations, product
 import numpy as np
 
 from automedeval.meta_evaluation.agreement.cases import Cases
-from automedeval.meta_evaluation.agreement.judge_facts import differing
+from automedeval.meta_evaluation.agreement.judge_facts import blind_to, differing
 from automedeval.meta_evaluation.agreement.ratings import People
 from automedeval.meta_evaluation.table import Row, VerdictTable
 from automedeval.records import JsonObject, digest, question_text
@@ -22,20 +22,8 @@ from automedeval.records import JsonObject, digest, question_text
 GRID_CASES = 20_000  # of more cases the file would be too large to send
 QUESTION = 200  # letters of a question that a row has
 RAW = 10_000  # letters of an invalid verdict's text
-SIZES = {  # what cases are sorted by, see `measures_of_cases` → its words
-    "differs": "a number differs",
-    "models_differ": "models differ",
-    "people_disagree": "people disagree",
-    "least_sure": "judge unsure first",
-}
-MET = {
-    None: "unread",
-    0.0: "not met",
-    1.0: "met",
-}  # share of the runs that call a criterion met → words
 NEWLY = {"differs": ("differs",), "empty": ("empty",), "failing": ("unread", "invalid")}
-# Mark of a change → its words.
-WORDS = {"won": "better", "lost": "worse", **{f"newly_{name}": f"newly {name}" for name in NEWLY}}
+CHANGES = ("won", "lost", *(f"newly_{name}" for name in NEWLY))  # marks of what changed
 
 
 @lru_cache(maxsize=4)  # every model is compared by the marks of the same judges
@@ -100,23 +88,21 @@ def grid_of(
     """
     judges = [judge for judge in judges if judge.kind == "judge"]
     values = main.ranking_values
-    measures, marks, marked = measures_of_cases(cases, main, people), SIZES, marks_of(main.judge)
+    measures, marked = measures_of_cases(cases, main, people), marks_of(main.judge)
     if changed is not None:
         gap, more = changed
         for name, size in {"won": gap, "lost": -gap, "models_differ": np.abs(gap)}.items():
             measures[name] = np.full(len(cases), np.nan)
             np.fmax.at(measures[name], cases.panel.case, size)
-        marks, marked = WORDS | SIZES, marked | dict(more)
-        head["gap"] = "size of the change"
+        marked = marked | dict(more)
     differs, rationales = differing(main.judge), _rationales(judges)
     rows, texts = [], []
     for number in cases.file_order[:GRID_CASES]:
         case, cells, responses = cases.records[number], {}, []
         for place, response in enumerate(case.responses, int(cases.start[number])):
-            score = None if np.isnan(values[place]) else round(float(values[place]), 4)
             names = [name for name in marked if marked[name][place]]
-            cells[response.model] = [score, len(response.text), names]
-            marks_of_answer = differs.get((case.id, response.model), [])
+            rated = None if people is None else _number(people.scores[place])
+            cells[response.model] = [_number(values[place]), len(response.text), names, rated]
             response_content = {
                 "model": response.model,
                 "text": response.text,
@@ -124,19 +110,23 @@ def grid_of(
                 "people": _ratings(people, place),
                 "criteria": _criteria(cases, judges, place),
                 "comments": people.comments.get(place, []) if people is not None else [],
-                "wrong": _in_utf16(response.text, marks_of_answer),
+                "wrong": differs.get((case.id, response.model), []),
             }
             responses.append(response_content)
         question = question_text(case.question)
-        short = " ".join(question.split())
-        short = short if len(short) <= QUESTION else f"{short[:QUESTION]}…"
         sizes = {
             name: float(each[number])
             for name, each in measures.items()
             if not np.isnan(each[number])
         }
         rows.append(
-            [case.id, case.topic or "", short, [cells.get(model) for model in cases.models], sizes]
+            [
+                case.id,
+                case.topic or "",
+                question[: QUESTION + 1],
+                [cells.get(model) for model in cases.models],
+                sizes,
+            ]
         )
         case_content = {
             "question": question,
@@ -146,15 +136,12 @@ def grid_of(
             "responses": responses,
         }
         texts.append(case_content)
-    scored = values[~np.isnan(values)]
     scale = main.judge.scale if main.best is not None else None
     # What a reader's flags belong to: the cases with their texts and models, whoever judges them.
     report = digest([[case.id, case.digest] for case in cases.records])
-    content: JsonObject = {"report": report, "models": cases.models, "marks": marks} | head
-    content["rows"] = rows
-    content["scale"] = scale or (
-        [float(scored.min()), float(scored.max())] if len(scored) else [0, 1]
-    )
+    content: JsonObject = {"report": report, "models": cases.models} | head
+    content["rows"], content["blind"] = rows, bool(blind_to(main.judge))
+    content["scale"] = scale  # None: what the scores take
     packed = {"rows": _pack(_json(content)), "texts": _pack("\n".join(map(_json, texts)))}
     return {"grid": packed, "in_grid": len(rows)}
 
@@ -176,18 +163,15 @@ def _rationales(judges: Sequence[VerdictTable]) -> dict[int, list[tuple[str, str
     return said
 
 
-def _choices(cases: Cases, judges: Sequence[VerdictTable], number: int) -> list[tuple[str, str]]:
-    """Return the choices of each judge of pairs on each pair of a case, in words."""
+def _choices(
+    cases: Cases, judges: Sequence[VerdictTable], number: int
+) -> list[tuple[str, int, int, dict[str, int]]]:
+    """Return what each judge of pairs chose by each criterion: its name, the two responses, criterion → code of the choice."""
     case, start, lines = cases.records[number], int(cases.start[number]), []
     for judge, (first, second) in product(judges, combinations(range(len(case.responses)), 2)):
         pair = cases.pair_index[start + first, start + second]
-        names = [case.models[first], case.models[second], "tie", "neither"]
-        choices = [
-            f"{name}: {names[codes[pair]]}"
-            for name, codes in judge.choices.items()
-            if codes[pair] >= 0
-        ]
-        lines += [(f"{judge.name}, {names[0]} : {names[1]}", ", ".join(choices))] if choices else []
+        codes = {name: int(codes[pair]) for name, codes in judge.choices.items()}
+        lines.append((judge.name, first, second, codes))
     return lines
 
 
@@ -203,41 +187,28 @@ def _scores(judges: Sequence[VerdictTable], place: int) -> list[tuple[str, float
     return [(name, float(score)) for name, score in scores_of if not np.isnan(score)]
 
 
-def _criteria(cases: Cases, judges: Sequence[VerdictTable], place: int) -> list[tuple[str, str]]:
-    """Return the criteria of a response with their points, and of each whether it is met by the judges of criteria."""
+def _criteria(
+    cases: Cases, judges: Sequence[VerdictTable], place: int
+) -> list[tuple[float, str, list[tuple[str, float | None]]]]:
+    """Return points and text of each criterion of a response, and in what share of its runs each judge calls it met."""
     reading, found = [judge for judge in judges if judge.on_criteria], []
     for item in range(cases.first_item[place], cases.first_item[place + 1]) if reading else ():
-        shares = [
-            None if np.isnan(judge.met[item]) else float(judge.met[item]) for judge in reading
-        ]
-        said = [MET.get(share) or f"met in {share:.2f} of the runs" for share in shares]
-        named = (
-            [f"{judge.name}: {words}" for judge, words in zip(reading, said)]
-            if len(said) > 1
-            else said
-        )
-        found.append(
-            (f"{cases.items[item][1].points:+g} {cases.items[item][1].criterion}", "; ".join(named))
-        )
+        criterion = cases.items[item][1]
+        shares = [(judge.name, _number(judge.met[item])) for judge in reading]
+        found.append((criterion.points, criterion.criterion, shares))
     return found
 
 
-def _ratings(people: People | None, place: int) -> str | None:
-    """Return people's mean score of a response, and each rater's."""
-    if people is None or np.isnan(people.scores[place]):
-        return None
-    scores = zip(people.annotators, people.by_annotator[place].round(2))
-    each = [f"{name} {score:g}" for name, score in scores if not np.isnan(score)]
-    return f"{people.scores[place]:.2f} ({', '.join(each[:8])}{', …' if len(each) > 8 else ''})"
+def _ratings(people: People | None, place: int) -> list[tuple[str, float]]:
+    """Return each rater's score of a response."""
+    if people is None:
+        return []
+    scores = zip(people.annotators, people.by_annotator[place])
+    return [(name, float(score)) for name, score in scores if not np.isnan(score)]
 
 
-def _in_utf16(text: str, marks: Sequence[JsonObject]) -> list[JsonObject]:
-    """Return marks with `start` and `end` as JavaScript counts them: a letter outside the first plane is two."""
-    ends = ("start", "end")
-    return [
-        dict(each) | {end: len(text[: each[end]].encode("utf-16-le")) // 2 for end in ends}
-        for each in marks
-    ]
+def _number(value: float) -> float | None:
+    return None if np.isnan(value) else round(float(value), 4)
 
 
 def _json(value: object) -> str:

@@ -51,7 +51,7 @@ from automedeval.meta_evaluation.harm.report import harm_report
 from automedeval.meta_evaluation.page import PageTable, Scale, render_report
 from automedeval.meta_evaluation.report import text
 from automedeval.meta_evaluation.report.arguments import ReportArguments
-from automedeval.meta_evaluation.report.changes import against_baseline
+from automedeval.meta_evaluation.report.changes import against_baseline, lowest_rated
 from automedeval.meta_evaluation.report.few_ratings import by_few_ratings
 from automedeval.meta_evaluation.report.grid import grid_of
 from automedeval.meta_evaluation.report.versions import join_versions
@@ -130,9 +130,10 @@ def make_report(
         raise RecordError(
             "--rounds needs --ratings of scores: a judge is measured by its agreement with people"
         )
+    settings = describe_result("report", options, resamples=args.resamples)
     harm: tuple[JsonObject, dict[str, str], list[str]] = {}, {}, []
     if on_harm or HarmRating in given:
-        harm = harm_report(cases, on_harm, notes, rubrics, given.get(HarmRating), args.resamples)
+        harm = harm_report(cases, on_harm, notes, rubrics, given.get(HarmRating), settings)
     of_harm, harm_pages, harm_lines = harm
     if not judges:
         return Report(of_harm, "harm.json", "harm.html", harm_pages, harm_lines[:1])
@@ -215,7 +216,6 @@ def make_report(
     for name, audit in audits_of(args.audits, rows).items():
         result["judges"][name]["audit"] = asdict(audit)
     audited = "audit" in result["judges"][main.name]
-    settings = describe_result("report", resamples=args.resamples)
     result = plain(result) | ({"harm": of_harm} if of_harm else {})
     result |= {
         "next_steps": next_steps(main.judge, people is not None or main.judge.on_criteria, audited),
@@ -235,6 +235,7 @@ def make_report(
         result["baseline"], changed = against_baseline(cases, main, baseline)
         changes = {"changed": changed, "base": baseline, "sort": "lost"}
     grid = grid_of(cases, judges, people, main, **changes)
+    result["lowest_rated"] = lowest_rated(cases, people, main)
     result["topics"] = means_by_topic(cases, main.best, scale)
     name = Path(cases.source).stem  # a run's own file is always called so
     by_models = versions or name == "cases"
@@ -259,7 +260,7 @@ def read_judged(args: ReportArguments) -> tuple[Cases, list[VerdictTable], list[
     reserved = {*NAMES, "people", PHYSICIANS}
     if len(args.cases) > 1:
         tables = [args.judged_table([path], file) for file, path in zip(args.cases, args.verdicts)]
-        return join_versions(args.cases, args.verdicts, args.rubric, reserved, tables)
+        return join_versions(args.cases, args.verdicts, args.rubric, reserved, *tables)
     cases = Cases.read(args.cases[0], **args.judged_table(args.verdicts, args.cases[0]))
     return cases, *read_verdicts(args.verdicts, cases, args.rubric, CHECKS, reserved)
 
@@ -330,7 +331,8 @@ def report_page(
         ]
         summary = [PageTable(["evaluation model", "runs", "valid", *head], rows)] * (len(rows) > 1)
     return render_report(
-        "report", title, words=text.report_sentences(result, scale),
+        "report", title, words=[text.headline(result, scale), *text.regressions(result)],
+        alert=text.alert(result),
         facts=text.answer(result), further=[*text.further(result), *harm], commands=rate, bars=text.bars(result, scale),
         links=text.read_first(result), tables=tables, summary=summary, notes=result["notes"],
         settings=result["settings"], scripts=("report.js", "grid.js"), result=result, judges=judges,

@@ -10,6 +10,7 @@ from automedeval.meta_evaluation.facts import (
     JudgeProfile,
     against_best,
     best_of,
+    by_count,
     credit,
     differs_in_words,
     facts_of,
@@ -57,7 +58,7 @@ def headline(result: JsonObject, scale: Scale) -> str:
         more = several(len(worst) - SHOWN, "other model")
         said += [f"{more} below."] * (len(worst) > SHOWN)
         said = said or ["No other model was judged."]
-    said += [differs_in_words(known.differs), trust(known)]
+    said += [_by_people(result), trust(known)]
     return " ".join(filter(None, said))
 
 
@@ -73,10 +74,30 @@ def answer(result: JsonObject) -> dict[str, str]:
     answers["Judge"] = f"{main}, with the rubric {judges[main]['rubric']}{others}."
     if judges[main]["spent"]:
         answers["Requests"] = f"{judges[main]['spent']}."
-    people = result["models"].get("people", {"gap": None})
-    if stands["order"] and "gap" not in people:
-        answers["By people's own ratings"] = _best(people, standing(people), True)
     return answers
+
+
+def alert(result: JsonObject) -> str:
+    """Say which answers a person must read before anything else; "" where nothing points at one."""
+    _, _, known = known_of(result)
+    models, lowest = result.get("baseline", {"models": {}})["models"], result["lowest_rated"]
+    dropped = {name: compared["dropped"] for name, compared in models.items()}
+    clauses = differs_in_words(known.differs)
+    clauses += by_count(dropped, "is two points or more lower in", "case")
+    if lowest:
+        clauses += by_count(
+            lowest["answers"], f"was rated {lowest['score']:g} by people in", "case"
+        )
+    return f"Read first: {'; '.join(clauses)}." if clauses else ""
+
+
+def _by_people(result: JsonObject) -> str:
+    """Say which model is best by people's own ratings, if there are enough to compare models."""
+    people = result["models"].get("people", {"gap": None})
+    stands = {"order": []} if "gap" in people else standing(people)
+    if not stands["order"]:
+        return ""
+    return f"By ratings of people: {_best(people, stands, True)}"
 
 
 def bars(result: JsonObject, scale: Scale) -> Bars:
@@ -89,6 +110,7 @@ def bars(result: JsonObject, scale: Scale) -> Bars:
     record, table, rows = result["judges"][main], result["models"][main], []
     shared = result["main_judge"]["shared"]
     means = shared["means"] if shared else {}
+    people = result["models"].get("people", {}).get("models", {})
     for name in standing(table)["order"]:
         each = table["models"][name]
         mean = (means.get(name) or each.get("score") if scale else None) or each["win_rate"]
@@ -96,9 +118,10 @@ def bars(result: JsonObject, scale: Scale) -> Bars:
             "with a number that differs": record["differs"].get(name, (0, 0))[0],
             "empty": record["empty"].get(name, 0),
         }
-        rows.append(
-            (name, mean, ", ".join(f"{count} {what}" for what, count in counts.items() if count))
-        )
+        remarks = [f"{count} {what}" for what, count in counts.items() if count]
+        if rated := people.get(name, {}).get("score"):
+            remarks.insert(0, f"by people {span(rated)}")
+        rows.append((name, mean, ", ".join(remarks)))
     what = "Share of pairs won"
     if scale:
         what = f"Mean score{_where(shared)}, {scale[0]:g} (worst) to {scale[1]:g} (best)"
@@ -107,8 +130,8 @@ def bars(result: JsonObject, scale: Scale) -> Bars:
 
 
 def report_sentences(result: JsonObject, scale: Scale) -> list[str]:
-    """Return what the terminal, the page and the summary begin with: the headline, and the regressions by their cases."""
-    return [headline(result, scale), *regressions(result)]
+    """Return what the terminal begins with: what to read first, the headline, and the regressions by their cases."""
+    return [*filter(None, [alert(result)]), headline(result, scale), *regressions(result)]
 
 
 def regressions(result: JsonObject) -> list[str]:
@@ -116,13 +139,13 @@ def regressions(result: JsonObject) -> list[str]:
     cases, questions = _worse(result), result.get("baseline", {}).get("questions", {})
     more = f" and {len(cases) - READ_FIRST} more" if len(cases) > READ_FIRST else ""
     shown = ", ".join(questions[case] for case in cases[:READ_FIRST])
-    return [f"Read first, where a model is worse: {shown}{more}."] if cases else []
+    return [f"Where a model is worse, the largest drop first: {shown}{more}."] if cases else []
 
 
 def read_first(result: JsonObject) -> list[tuple[str, str]]:
     """Return (mark of the grid in an address, words) of the cases to read first."""
     worse, differing = _worse(result), result["main_judge"]["differing_cases"]
-    others = list(result["baseline"]["models"]) if "baseline" in result else []
+    others = list(result.get("baseline", {"models": ()})["models"])
     who = others[0] if len(others) == 1 else "a model"
     text = f"{several(differing, 'case')} in which a number differs"
     links = [("#show=differs", text)] * bool(differing)

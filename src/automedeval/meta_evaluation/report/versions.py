@@ -26,7 +26,7 @@ def join_versions(
     verdicts: Sequence[str],
     rubric: str | None = None,
     reserved: Collection[str] = (),
-    tables: Sequence[JsonObject] = ({}, {}),
+    *tables: JsonObject,
 ) -> tuple[Cases, list[VerdictTable], list[str]]:
     """Return the cases of two versions with the answers of both, the verdicts of the judges of both, and notes.
 

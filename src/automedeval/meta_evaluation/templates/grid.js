@@ -18,10 +18,13 @@
     for (let place = 0; place < packed.length; place++) bytes[place] = packed.charCodeAt(place);
     return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
   };
-  const { report, models, scale, marks, gap, base: first, sort, rows: packed } = JSON.parse(await unpack("packed-rows"));
+  const { report, models, scale: known, base: first, sort, blind, rows: packed } = JSON.parse(await unpack("packed-rows"));
+  const scores = packed.flatMap(([, , , cells]) => cells.map((cell) => cell?.[0] ?? null)).filter((score) => score !== null);
+  const scale = known ?? (scores.length ? [scores.reduce((one, two) => Math.min(one, two)), scores.reduce((one, two) => Math.max(one, two))] : [0, 1]);
+  const short = (text) => (text.length > 200 ? `${text.slice(0, 200)}…` : text).replace(/\s+/g, " ").trim();
   const order = sort ?? (models.length > 1 ? "models_differ" : `-score:${models[0]}`);
   const rows = packed.map(([id, topic, question, cells, measures], number) => ({
-    id, topic, question, cells, measures, number,
+    id, topic, question: short(question), cells, measures, number,
     marks: new Set(cells.flatMap((cell) => cell?.[2] ?? [])),
   }));
   const key = `automedeval-flags-${report}`;
@@ -66,7 +69,8 @@
   const frame = at("frame"), canvas = at("canvas"), table = at("rows");
   const signs = { differs: "≠", invalid: "!", unread: "?", empty: "∅", flagged: "⚑",
     won: "▲", lost: "▼", newly_differs: "≠⁺", newly_empty: "∅⁺", newly_failing: "!⁺" };
-  const names = { ...marks, invalid: "invalid verdict", unread: "not read", empty: "empty", flagged: "flagged" };
+  const sizes = { differs: "a number differs", models_differ: "models differ", people_disagree: "people disagree", least_sure: "judge unsure first" };
+  const names = { won: "better", lost: "worse", newly_differs: "newly differs", newly_empty: "newly empty", newly_failing: "newly failing", ...sizes, invalid: "invalid verdict", unread: "not read", empty: "empty", flagged: "flagged" };
   const sign = (name) => {
     const element = make("span", { className: "sign", textContent: signs[name], title: names[name] ?? name });
     element.setAttribute("role", "img");
@@ -77,9 +81,9 @@
   const kinds = { invalid: "failing", unread: "failing" };
   const drawnMarks = (all) => all.filter((name) => !all.includes(`newly_${kinds[name] ?? name}`));
   const points = (score) => (score === null ? "–" : score.toFixed(2));
-  const sorts = { models_differ: gap ?? "gap between models", file: "place in the file" };
+  const sorts = { models_differ: sort ? "size of the change" : "gap between models", file: "place in the file" };
   if (sort === "lost") Object.assign(sorts, { lost: "largest drop first", won: "largest rise first" });
-  for (const name of Object.keys(marks)) if (rows.some((row) => name in row.measures)) sorts[name] ??= names[name];
+  for (const name of Object.keys(sizes)) if (rows.some((row) => name in row.measures)) sorts[name] ??= names[name];
   for (const model of models) sorts[`score:${model}`] = `score of ${model}`;
   const value = (row, key) => (key.startsWith("score:") ? row.cells[models.indexOf(key.slice(6))]?.[0] : row.measures[key]) ?? -Infinity;
   let shown = null, current = 0, drawn = "";
@@ -107,6 +111,8 @@
     frame.scrollTop = current = 0;
     redraw();
   };
+  // An answer with one of these marks never has the colour of a good one.
+  const faults = new Set(["differs", "invalid", "unread", "empty"]);
   const step = (score) => Math.max(0, Math.min(4, Math.floor((5 * (score - scale[0])) / (scale[1] - scale[0] || 1))));
   const rowOf = (row, place) => {
     const line = make("tr", { id: `row-${place}` });
@@ -117,10 +123,10 @@
     if (flags[row.id]?.flagged) link.prepend(sign("flagged"), " ");
     line.append(head, ...row.cells.map((cell) => {
       if (!cell) return make("td", { textContent: "–" });
-      const [score, length, itsMarks] = cell;
+      const [score, length, itsMarks, rated] = cell;
       const text = make("b", { textContent: points(score) });
-      const box = make("td", { className: score === null ? "" : `s${step(score)}` }, text, ...drawnMarks(itsMarks).map(sign));
-      box.append(make("small", { textContent: length.toLocaleString("en") }));
+      const box = make("td", { className: score === null ? "" : `s${Math.min(step(score), itsMarks.some((name) => faults.has(name)) ? 1 : 4)}` }, text, ...drawnMarks(itsMarks).map(sign));
+      box.append(make("small", { textContent: (rated === null ? "" : `people ${points(rated)} · `) + length.toLocaleString("en") }));
       return box;
     }));
     return line;
@@ -241,14 +247,27 @@
   const sentence = ([before, number, behind]) => make("q", { dir: "auto" }, before, make("mark", { textContent: number }), behind);
   const passage = (each) => make("li", {}, make("b", { textContent: `${each.sentence[1]} for ${each.passage[1]}` }),
     ` (${each.kind}, ${each.factor} times): `, sentence(each.sentence), ` – ${each.source}: `, sentence(each.passage));
+  // Places in a text count code points, and JavaScript counts two for a letter outside the first plane.
+  const inText = (text, mark) => {
+    const [start, end] = [mark.start, mark.end].map((place) => [...text].slice(0, place).join("").length);
+    return { ...mark, start, end };
+  };
+  const MET = new Map([[null, "unread"], [0, "not met"], [1, "met"]]);
+  const met = (share) => MET.get(share) ?? `met in ${share.toFixed(2)} of the runs`;
+  const criterion = ([worth, text, shares]) => [`${worth < 0 ? "" : "+"}${worth} ${text}`,
+    shares.map(([judge, share]) => (shares.length > 1 ? `${judge}: ${met(share)}` : met(share))).join("; ")];
+  const ratings = (given, mean) => {
+    const each = given.slice(0, 8).map(([name, score]) => `${name} ${Number(score.toFixed(2))}`);
+    return `${points(mean)} (${[...each, ...(given.length > 8 ? ["…"] : [])].join(", ")})`;
+  };
   const answer = (response, base) => {
     const scores = response.scores.map(([name, score]) => [name, score.toFixed(2)]);
     const different = base && base !== response ? differing(response.text, base.text) : [];
     const box = make("div", { className: "response" },
       make("h3", { dir: "auto", textContent: response.model }),
-      list([...(response.people ? [["people", response.people]] : []), ...scores, ["characters", [...response.text].length.toLocaleString("en")]]),
-      ...(response.criteria?.length ? [make("h4", { textContent: "Criteria" }), list(response.criteria)] : []),
-      block(`Text of ${response.model}`, nodes(response.text, response.wrong, different ?? [])),
+      list([...(response.people?.length ? [["people", ratings(response.people, response.rated)]] : []), ...scores, ["characters", [...response.text].length.toLocaleString("en")]]),
+      ...(response.criteria?.length ? [make("h4", { textContent: "Criteria" }), list(response.criteria.map(criterion))] : []),
+      block(`Text of ${response.model}`, nodes(response.text, response.wrong.map((mark) => inText(response.text, mark)), different ?? [])),
       ...(different ? [] : [make("p", { className: "soft", textContent: "Too long to compare." })]),
       ...(response.wrong.length ? [make("ul", { className: "wrong" }, ...response.wrong.map(passage))] : []),
       ...response.comments.map(([who, comment]) => make("p", { className: "soft", dir: "auto", textContent: `${who}: ${comment}` })));
@@ -277,6 +296,8 @@
     const where = make("span", { className: "soft", textContent: place < 0 ? "not in this view" : `${(place + 1).toLocaleString("en")} of ${shown.length.toLocaleString("en")}` });
     if (place >= 0 && shown.length < rows.length) where.append(` shown, ${rows.length.toLocaleString("en")} in all`);
     // The answers stand in the order of the columns, the reference before them.
+    text.order ??= text.responses.map(({ model }) => model);
+    for (const response of text.responses) response.rated = row.cells[models.indexOf(response.model)][3];
     const columns = text.responses.sort((a, b) => models.indexOf(a.model) - models.indexOf(b.model));
     if (text.reference) columns.unshift({ model: "Reference", text: text.reference, scores: [], wrong: [], comments: [] });
     const options = columns.map(({ model }, number) => make("option", { value: number, textContent: model }));
@@ -291,7 +312,12 @@
     const comment = make("input", { type: "text", maxLength: 500, value: mine.comment, dir: "auto" });
     for (const each of [flagged, comment]) each.addEventListener("input", () => keep({ [row.id]: { flagged: flagged.checked, comment: comment.value } }));
     const rest = [];
-    if (text.choices.length) rest.push(make("h3", { textContent: "Choices" }), list(text.choices));
+    const choices = text.choices.flatMap(([judge, one, two, codes]) => {
+      const names = [text.order[one], text.order[two], "tie", "neither"];
+      const chosen = Object.entries(codes).filter(([, code]) => code >= 0).map(([name, code]) => `${name}: ${names[code]}`);
+      return chosen.length ? [[`${judge}, ${names[0]} : ${names[1]}`, chosen.join(", ")]] : [];
+    });
+    if (choices.length) rest.push(make("h3", { textContent: "Choices" }), list(choices));
     const rationales = text.rationales.map(([name, words]) => ({ model: name, text: words, scores: [], wrong: [], comments: [] }));
     rest.push(make("div", { className: "responses" }, ...rationales.map((each) => answer(each, rationales[0]))));
     dialog.replaceChildren(
@@ -352,9 +378,9 @@
   at("save-table").addEventListener("click", () => {
     // No table program may take a text for a formula.
     const cell = (each) => `"${String(each).replace(/^[=+\-@\t\r]/, "'$&").replaceAll('"', '""')}"`;
-    const head = ["case_id", "topic", "question", ...models.flatMap((name) => ["score", "characters", "marks"].map((what) => `${name} ${what}`)), "flagged", "comment"];
+    const head = ["case_id", "topic", "question", ...models.flatMap((name) => ["score", "characters", "marks", "people"].map((what) => `${name} ${what}`)), "flagged", "comment"];
     const lines = shown.map((row) => [row.id, row.topic, row.question,
-      ...row.cells.flatMap((each) => (each ?? ["", "", []]).map((part) => part?.join?.(" ") ?? part ?? "")),
+      ...row.cells.flatMap((each) => (each ?? ["", "", [], ""]).map((part) => part?.join?.(" ") ?? part ?? "")),
       flags[row.id]?.flagged ? "yes" : "", flags[row.id]?.comment ?? ""]);
     const number = (each) => (typeof each === "number" ? each : cell(each));
     save("cases.csv", "text/csv", `\ufeff${[head, ...lines].map((line) => line.map(number).join(",")).join("\r\n")}\r\n`);
@@ -381,7 +407,9 @@
   table.tHead.append(heads);
   table.style.setProperty("--models", models.length);
   const used = Object.keys(signs).filter((name) => name === "flagged" || rows.some((row) => row.marks.has(name)));
-  at("legend").append(...used.flatMap((name) => [sign(name), ` ${names[name]}  `]));
+  const shades = [0, 1, 2, 3, 4].map((shade) => make("span", { className: `s${shade} shade` }));
+  const high = blind ? "high: the answer is on the question, not that it is right" : "high";
+  at("legend").append("· score: low ", ...shades, ` ${high}  `, ...used.flatMap((name) => [sign(name), ` ${names[name]}  `]));
   for (const name of KEYS.slice(1)) at(name).addEventListener("input", () => put({ [name]: at(name).value }));
   addEventListener("hashchange", read);
   addEventListener("popstate", read);
