@@ -19,7 +19,6 @@ from automedeval.models.arguments import ChatArguments, parse_model
 from automedeval.models.replay import RecordedChat
 from automedeval.records import RecordError, Verdict, check_least, option, read_records
 from automedeval.records.arguments import TableArguments
-from automedeval.records.cases import table_of
 from automedeval.records.command_line import parse, run
 from automedeval.records.processes import print_notes
 from automedeval.records.run_record import record_run
@@ -62,8 +61,8 @@ def main() -> None:
         chat_args.unasked, chat_args.loads = True, False
     chain = chain_of(args, books, chat_args)
     requests = Requests(args.cases, args.limit, lambda case: [chain.plan(case)], **args.table)
-    if table := table_of(args.cases, **args.table):
-        print(f"{args.cases}: {'; '.join(table.notes)}")
+    for note in requests.table_notes:
+        print(note)
     log = verdict_log(Path(args.output), chain.judge, chain.fingerprint)
     if args.dry_run:
         log.join_parts()

@@ -19,7 +19,7 @@ from pathlib import Path
 from automedeval.models.arguments import ChatArguments, parse_model
 from automedeval.records import Case, RecordError, check_least, option
 from automedeval.records.arguments import TableArguments, comma_list
-from automedeval.records.cases import read_cases, table_of
+from automedeval.records.cases import CaseFile
 from automedeval.records.command_line import parse, run
 from automedeval.records.journal import Processes
 from automedeval.records.log import Log
@@ -85,7 +85,8 @@ def main() -> None:
             f"--output {args.output}: its cases.jsonl is the input; choose another folder"
         )
     names = candidate_names(args.candidates, args.names)
-    cases = list(itertools.islice(read_cases(args.cases, 0, **args.table), args.limit))
+    file = CaseFile(args.cases, 0, **args.table)
+    cases = list(itertools.islice(file, args.limit))
     for case in cases:
         question_messages(case)
     groups = itertools.combinations(names, args.candidates_per_case or len(names))
@@ -98,8 +99,8 @@ def main() -> None:
     ]
     # --- 2. Have one candidate after the other answer what it has not answered yet -------------------------------------------
     processes, responses, missing, failures = join_processes(), [], 0, []
-    if processes.rank == 0 and (table := table_of(args.cases, 0, **args.table)):
-        print(f"{args.cases}: {'; '.join(table.notes)}")
+    for note in file.notes if processes.rank == 0 else ():
+        print(note)
     for model, name, chat_args.chat_template_path in zip(args.candidates, names, files):
         asked = [case for case in cases if name in group_of[case.id] and name not in case.models]
         if processes.rank == 0 and len(asked) < len(cases):

@@ -1,7 +1,5 @@
 """Books to passages: what is read, where it is cut, and what is refused."""
 
-from pathlib import Path
-
 import pytest
 from doubles.agreement_study import write
 from doubles.pdf import write_pdf
@@ -9,16 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tables import refused, rows_of
 
-from automedeval.evidence.books import Book, Passage, find_books
+from automedeval.evidence.books import Book, find_books
 from automedeval.records import RecordError
 
 
-def count(texts: list[str]) -> list[int]:
+def count(texts):
     """Count words, and every eight characters of a long one."""
     return [sum(-(-len(word) // 8) for word in text.split()) for text in texts]
 
 
-def passages(file: Path, tokens: int = 200, overlap: int = 40) -> list[Passage]:
+def passages(file, tokens=200, overlap=40):
     return Book(file).passages(count, tokens, overlap)
 
 

@@ -3,7 +3,6 @@
 import json
 import os
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -33,7 +32,7 @@ REFUSED = ROWS["files"] | {
 }
 
 
-def filled_in(content: str) -> str:
+def filled_in(content):
     """Return a content with what its names in braces stand for, and what follows a name in the place of its `%s`."""
     return re.sub(
         r"\{([A-Z]+) ?(.*?)\}", lambda match: CONTENTS[match[1]].replace("%s", match[2]), content
@@ -48,7 +47,7 @@ def good_files(tmp_path, monkeypatch) -> Path:
     return tmp_path
 
 
-def refused_by(reply: Callable, *words: object) -> tuple[str, EndpointDouble]:
+def refused_by(reply, *words):
     """Return the line that ends the judging by a model of an endpoint that replies so, and the endpoint."""
     with EndpointDouble(reply) as at:
         words = ("--judge", "openai:m", "--base_url", at.url, "--output", "out", *words)

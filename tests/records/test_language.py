@@ -6,7 +6,7 @@ from tables import rows_of
 
 from automedeval.records import Case, Response
 from automedeval.records.cases import read_cases
-from automedeval.records.language import english_only, is_english
+from automedeval.records.language import english_only, foreign_answers, is_english
 
 OTHERS = rows_of(__file__)["test_other_languages_are_told_apart"]
 
@@ -31,3 +31,11 @@ def test_the_warning_counts_the_cases_and_names_the_step():
     assert note.startswith(
         "1 of 2 cases are not in English, for example 'k1': baselines that count words read English"
     )
+
+
+@pytest.mark.parametrize(
+    ("question", "answers"), rows_of(__file__)["test_a_short_answer_is_told_by_its_case"]
+)
+def test_a_short_answer_is_told_by_its_case(question, answers):
+    case = Case("k1", question, tuple(Response(text, text) for text in answers))
+    assert foreign_answers([case]) == list(answers.values())

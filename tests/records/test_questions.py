@@ -1,7 +1,6 @@
 """What the question of a case is, by every program that reads or compares it, however a conversation is written."""
 
 import json
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -21,11 +20,11 @@ CALLER = [{"role": "clinic", "content": "Hello!"}, {"role": "caller", "content":
 SAME = {"user": [USER], "system": [SYSTEM, USER], "greeting": [HELLO, USER], "others": CALLER}
 
 
-def case(question: object, text: str, **more: object) -> dict:
+def case(question, text, **more):
     return {"id": "one", "question": question, "responses": [{"model": "m", "text": text}], **more}
 
 
-def write(file: Path, row: dict) -> Path:
+def write(file, row):
     file.write_text(json.dumps(row) + "\n", "utf-8")
     return file
 

@@ -3,7 +3,6 @@
 import json
 import re
 
-import numpy as np
 import pandas
 import pytest
 from factories import read_json
@@ -11,7 +10,7 @@ from programs import error_line, run_command, succeeded
 from tables import rows_of, write_csv
 
 from automedeval.meta_evaluation.agreement.cases import Cases
-from automedeval.meta_evaluation.agreement.ratings import People, read_ratings
+from automedeval.meta_evaluation.agreement.ratings import read_ratings
 from automedeval.records import Case, RecordError, Response
 from automedeval.records.ratings import NAMING, UNSURE
 
@@ -28,11 +27,11 @@ SCORES = [
 ]  # by one rater, "ann"
 
 
-def on_criterion(people: People, name: str) -> np.ndarray:
+def on_criterion(people, name):
     return pandas.DataFrame(people.by_criterion[name]).mean(axis=1).to_numpy()
 
 
-def filled(value: object, own: dict[str, object]) -> object:
+def filled(value, own):
     """Return a row with a rating's own values in the place of their names."""
     if isinstance(value, dict):
         return {name: filled(each, own) for name, each in value.items()}
@@ -43,7 +42,7 @@ def filled(value: object, own: dict[str, object]) -> object:
     )
 
 
-def written(name: str, row: dict) -> str:
+def written(name, row):
     rows = []
     for number, (case, model, score) in enumerate(SCORES):
         own = {
@@ -102,7 +101,7 @@ def test_a_column_of_scores_may_be_one_annotator_s_or_one_criterion_s(row, tmp_p
     ]
 
 
-def told(error: str) -> str:
+def told(error):
     words = {"NAMING": NAMING, "UNSURE": UNSURE}
     return re.sub("|".join(words), lambda match: words[match[0]], error)
 
@@ -149,7 +148,7 @@ def test_criteria_on_which_more_is_worse_are_turned_round(tmp_path):
         assert way in (tmp_path / "report/report.html").read_text("utf-8")
 
 
-def as_list(value: object) -> list:
+def as_list(value):
     return value if isinstance(value, list) else [value]
 
 

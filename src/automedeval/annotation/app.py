@@ -188,13 +188,10 @@ def _add_tasks(app: FastAPI, study: Study, store: Store, templates: Jinja2Templa
                 field.name: list(request.state.form.get(field.name, []))
                 for field in sheet["fields"]
             }
-        missing = [
-            each.name
-            for each in sheet["fields"]
-            if each.request and not "".join(values[each.name]).strip()
-        ]
+        required = [field.name for field in sheet["fields"] if field.request]
+        missing = [name for name in required if not "".join(values[name]).strip()]
         step = request.url.path.rpartition("/")[2]
-        shown = {
+        content = {
             "sheet": sheet,
             "assignment": assignment,
             "progress": store.progress(assignment.annotator),
@@ -204,7 +201,7 @@ def _add_tasks(app: FastAPI, study: Study, store: Store, templates: Jinja2Templa
             "reason": field_of(request, "reason") if step == "skip" else None,
         }
         return templates.TemplateResponse(
-            request, "task.html.jinja", shown, error.status if error else 200
+            request, "task.html.jinja", content, error.status if error else 200
         )
 
     def form_again(request: Request, error: Refused) -> Response | None:

@@ -6,6 +6,7 @@ All functions read within one transaction of the database; `store` writes.
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass
+from operator import itemgetter
 from sqlite3 import Connection
 
 from automedeval.annotation.database import OPEN, DatabaseRow
@@ -74,13 +75,14 @@ def free_items(connection: Connection, study: Study, who: Annotator, since: floa
     for number, (kind, plan) in enumerate(study.plans.items()):
         if who.role not in plan.roles:
             continue
-        able = sum(each.role in plan.roles for each in study.annotators)
+        able = sum(annotator.role in plan.roles for annotator in study.annotators)
         for place, item in enumerate(item for item in study.items if item.kind == kind):
-            count, shared = taken.get(item.key, 0), place < plan.overlap
+            count, is_shared = taken.get(item.key, 0), place < plan.overlap
             # The overlap goes to everybody, however many answered it and then left the study.
-            if (shared or count < item.needed) and (kind, item.case_id) not in seen:
-                free.append(((number, not shared, count if item.needed < able else 0, place), item))
-    return [item for _, item in sorted(free, key=lambda pair: pair[0])]
+            if (is_shared or count < item.needed) and (kind, item.case_id) not in seen:
+                rank = (number, not is_shared, count if item.needed < able else 0, place)
+                free.append((rank, item))
+    return [item for _, item in sorted(free, key=itemgetter(0))]
 
 
 def new_row(study: Study, item: Item, who: Annotator) -> JsonObject:
@@ -95,9 +97,10 @@ def new_row(study: Study, item: Item, who: Annotator) -> JsonObject:
         slots, parts = list(study.disputes[item.case_id].order), [DECISION]
     elif item.kind == "verify":
         judges = rng.sample(item.judges, len(item.judges))
-        shown = study.verdicts[item.case_id, judges[0]].order
-        rest = [index for index in range(len(study.case_of(item).responses)) if index not in shown]
-        slots, parts = [*shown, *rest], [VERDICT + judge for judge in judges]
+        judged = study.verdicts[item.case_id, judges[0]].order
+        every = range(len(study.case_of(item).responses))
+        slots = [*judged, *(index for index in every if index not in judged)]
+        parts = [VERDICT + judge for judge in judges]
     else:
         slots = list(range(len(study.cases[item.case_id].responses)))
         judges = rng.sample(item.judges, len(item.judges))
@@ -121,23 +124,21 @@ def read_assignment(connection: Connection, row: DatabaseRow) -> Assignment:
         "SELECT part, content FROM events WHERE assignment = ? AND what = 'answer' AND id > ? ORDER BY id",
         [row.id, row.since],
     )
-    kept = connection.execute("SELECT part, content FROM drafts WHERE assignment = ?", [row.id])
-    answers, drafts = ({each.part: each.content for each in rows} for rows in (stored, kept))
-    order, parts = tuple(row.slots), tuple(row.parts)
-    part = (
-        next((part for part in parts if part not in answers), None) if row.state == OPEN else None
-    )
+    begun = connection.execute("SELECT part, content FROM drafts WHERE assignment = ?", [row.id])
+    answers = {event.part: event.content for event in stored}
+    drafts = {draft.part: draft.content for draft in begun}
+    waiting = [part for part in row.parts if part not in answers and row.state == OPEN]
     return Assignment(
-        row.id,
-        item_of(row),
-        row.annotator,
-        order,
-        parts,
-        answers,
-        drafts,
-        part,
-        row.version,
-        row.state,
+        id=row.id,
+        item=item_of(row),
+        annotator=row.annotator,
+        order=tuple(row.slots),
+        parts=tuple(row.parts),
+        answers=answers,
+        drafts=drafts,
+        part=waiting[0] if waiting else None,
+        version=row.version,
+        state=row.state,
     )
 
 

@@ -32,8 +32,8 @@ class DatabaseRow(SimpleNamespace):
         names = [column[0] for column in cursor.description]
         super().__init__(
             **{
-                name: json.loads(each) if name in JSON else each
-                for name, each in zip(names, values)
+                name: json.loads(value) if name in JSON else value
+                for name, value in zip(names, values)
             }
         )
 

@@ -34,27 +34,24 @@ def slug_of(assignment: Assignment, part: str) -> str:
 
 def sheet_of(study: Study, assignment: Assignment, part: str) -> JsonObject:
     """Return what the page shows of a part, and its form; a verdict is in the slots of the responses."""
-    item, case, order = (
-        assignment.item,
-        study.case_of(assignment.item),
-        shown_order(study, assignment),
-    )
+    item, order = assignment.item, shown_order(study, assignment)
+    case = study.case_of(item)
     if isinstance(case.question, str):
         question = [("Question", case.question)]
     else:
         speakers = {"user": "Patient", "assistant": "Answer", "system": "Setting"}
         question = [
-            (speakers.get(each["role"], each["role"].capitalize()), each["content"])
-            for each in case.question
+            (speakers.get(message["role"], message["role"].capitalize()), message["content"])
+            for message in case.question
         ]
-    shown, exchanges = [], []
+    verdicts, exchanges = [], []
     rubric, questions = study.rubric_of(item), study.verdict_questions
     anchors: Mapping[Any, str] = meanings(rubric.scale, rubric.anchors)
     if part == HARM:
         anchors = rubric.degree.values
     elif part == DECISION:
         dispute = study.disputes[case.id]
-        shown = [
+        verdicts = [
             ("The verdict on record", dispute.recorded),
             ("The verdict that differs from it", dispute.judged),
         ]
@@ -65,13 +62,13 @@ def sheet_of(study: Study, assignment: Assignment, part: str) -> JsonObject:
     elif part == PREFERENCE:
         anchors = {}
         places = enumerate(assignment.order, 1)
-        shown = [
+        verdicts = [
             (f"Verdict {side}", study.verdicts[case.id, item.judges[place]])
             for side, place in places
         ]
     elif part != RESPONSES:
         anchors = meanings(questions.scale, questions.anchors)
-        shown = [("The verdict", study.verdicts[case.id, part.removeprefix(VERDICT)])]
+        verdicts = [("The verdict", study.verdicts[case.id, part.removeprefix(VERDICT)])]
     heading, lead = HEADINGS[
         part if part in HEADINGS else "verify" if item.kind == "verify" else "verdict"
     ]
@@ -80,7 +77,9 @@ def sheet_of(study: Study, assignment: Assignment, part: str) -> JsonObject:
         "question": question,
         "responses": [(slot, case.responses[index].text) for slot, index in enumerate(order, 1)],
         "verdicts": [
-            (title, seen_from(each, order, rubric.slot_word)) for title, each in shown if each.valid
+            (title, seen_from(verdict, order, rubric.slot_word))
+            for title, verdict in verdicts
+            if verdict.valid
         ],
         "exchanges": exchanges,
         "fields": fields_of(study, assignment, part),
@@ -117,10 +116,9 @@ def fields_of(study: Study, assignment: Assignment, part: str) -> list[Field]:
         name = (str(slot),) if slot else ()
         about: JsonObject = {"slot": slot, "about": f"Doctor {slot}"} if slot else {}
         request = f"Please answer every question{f' on Doctor {slot}' if slot else ''}."
-        for each in asked.criteria:
-            fields.append(
-                _asked((given, *name, each.name), each, asked, sides, request=request, **about)
-            )
+        for criterion in asked.criteria:
+            path = (given, *name, criterion.name)
+            fields.append(_asked(path, criterion, asked, sides, request=request, **about))
         if not of_responses and not sides:
             tags = tuple(
                 Option(tag, words(tag), sentence) for tag, sentence in questions.tags.items()
@@ -232,20 +230,16 @@ def checked(
     if content.get("decision") == "keep" and not draft:
         content = {**content, "rationale": None, "scores": None}
     stored = in_layout(fields, content, draft)
-    stored["scores"] = scores = [
-        stored["scores"].get(str(slot)) for slot in range(1, len(assignment.order) + 1)
-    ]
+    slots = range(1, len(assignment.order) + 1)
+    stored["scores"] = scores = [stored["scores"].get(str(slot)) for slot in slots]
     if draft:
         return stored
     if stored["decision"] == "keep":
         return stored | {"scores": []}
     if None in scores:
         raise Invalid("Please give every doctor a score, or keep the verdict as it is.")
-    dispute, order, rationale = (
-        study.disputes[assignment.item.case_id],
-        assignment.order,
-        stored["rationale"],
-    )
+    dispute = study.disputes[assignment.item.case_id]
+    order, rationale = assignment.order, stored["rationale"]
     word = dispute.rubric.slot_word
     if not rationale and dispute.recorded.rationale:
         raise Invalid("Please write the verdict that is to stand in the place of the old one.")

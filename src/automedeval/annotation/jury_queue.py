@@ -9,7 +9,6 @@ from pathlib import Path
 
 from automedeval.records import (
     Case,
-    JsonObject,
     RecordError,
     Verdict,
     as_shown,
@@ -28,7 +27,7 @@ REVISIONS = "revisions.jsonl"
 class Dispute:
     """A mistake that waits for the jury."""
 
-    line: JsonObject  # of the queue; its order and models are exported
+    line: Mapping  # of the queue; its order and models are exported
     case: Case  # with the responses that were judged: its own, or these and the reference
     rubric: Rubric
     recorded: Verdict
@@ -53,7 +52,7 @@ def read_disputes(
     """
     revisions = Path(queue).with_name(REVISIONS)
     records = {record.get("case_id"): (place, record) for place, record in read_lines(revisions)}
-    disputes: dict[str, Dispute] = {}
+    disputes = {}
     for place, line in read_lines(queue):
         with errors_at(place):
             case_id = take(line, "case_id", (str,))
@@ -72,9 +71,7 @@ def read_disputes(
     return disputes
 
 
-def _dispute(
-    line: JsonObject, record: JsonObject, case: Case, rubrics: Mapping[str, Rubric]
-) -> Dispute:
+def _dispute(line: Mapping, record: Mapping, case: Case, rubrics: Mapping[str, Rubric]) -> Dispute:
     name, models = record["rubric"], record["models"]
     if name not in rubrics:
         raise RecordError(f"its rubric {name!r} is none of {', '.join(sorted(rubrics))}")

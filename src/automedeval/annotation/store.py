@@ -63,10 +63,9 @@ class Store(db.Database):
     def annotator_of(self, token: str) -> Annotator | None:
         """Return the annotator of an invitation's token, None if it is void or the annotator no longer takes part."""
         with self.transaction() as connection:
-            found = connection.execute(
-                "SELECT annotator FROM invitations WHERE digest = ?", [_digest(token)]
-            ).fetchone()
-        return None if found is None else self.study.annotator(found.annotator)
+            query = "SELECT annotator FROM invitations WHERE digest = ?"
+            row = connection.execute(query, [_digest(token)]).fetchone()
+        return None if row is None else self.study.annotator(row.annotator)
 
     def _annotator(self, annotator: str) -> Annotator:
         if (who := self.study.annotator(annotator)) is None:
@@ -108,8 +107,8 @@ class Store(db.Database):
             before = self._assignment_of(connection, annotator, number)
             if part != before.part:
                 raise Stale("This part of the task is stored already.")
-            kept = checked(self.study, before, part, content, draft=True)
-            db.put(connection, "drafts", "REPLACE", assignment=number, part=part, content=kept)
+            draft = checked(self.study, before, part, content, draft=True)
+            db.put(connection, "drafts", "REPLACE", assignment=number, part=part, content=draft)
             self._change(connection, number, touched_at=self.clock())
 
     def answer(
@@ -145,10 +144,8 @@ class Store(db.Database):
     def skip(self, annotator: str, number: int, reason: str, version: int) -> None:
         """Skip an assignment, so that others can get its item; stored parts count. Raise NotYours, Stale or Invalid."""
         with self.transaction() as connection:
-            before, content = (
-                self._assignment_of(connection, annotator, number),
-                {"reason": checked_reason(reason)},
-            )
+            before = self._assignment_of(connection, annotator, number)
+            content = {"reason": checked_reason(reason)}
             if version != before.version:
                 return self._refuse_other(connection, before, version, "skip", "", content)
             if before.state != db.OPEN:

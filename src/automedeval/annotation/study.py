@@ -8,7 +8,7 @@ bad, how likely and by what the worst harm of each response is).
 
 import json
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from operator import attrgetter
@@ -18,7 +18,6 @@ from typing import Any
 from automedeval.annotation.jury_queue import Dispute, read_disputes
 from automedeval.records import (
     Case,
-    JsonObject,
     Verdict,
     as_shown,
     digest,
@@ -130,31 +129,19 @@ class Study:
     @cached_property
     def fingerprint(self) -> str:
         """Return twelve hexadecimal digits over the questions and everything shown, but not over annotators and assignment."""
-
-        def content_of(verdict: Verdict) -> list[Any]:
-            return [
-                verdict.case_id,
-                verdict.judge,
-                verdict.order,
-                verdict.rationale,
-                verdict.scores,
-            ]
-
-        judged = [[*key, *content_of(verdict)] for key, verdict in self.verdicts.items()]
-        asked = [
-            [*content_of(each.recorded), each.order, content_of(each.judged)]
-            for each in self.disputes.values()
-        ]
-        shown = [
-            *sorted([case.id, case.digest] for case in self.cases.values()),
-            *sorted(judged, key=json.dumps),
-        ]
+        judged = [[*key, *_content_of(verdict)] for key, verdict in self.verdicts.items()]
+        disputed = []
+        for dispute in self.disputes.values():
+            recorded, judges = _content_of(dispute.recorded), _content_of(dispute.judged)
+            disputed.append([*recorded, dispute.order, judges])
+        content = sorted([case.id, case.digest] for case in self.cases.values())
+        content += [*sorted(judged, key=json.dumps), *sorted(disputed, key=json.dumps)]
         questions = [self.rubric.fingerprint, self.verdict_questions.fingerprint]
         questions += [self.harm_rubric.fingerprint] if "harm" in self.plans else []
-        return digest([*questions, *shown, *sorted(asked, key=json.dumps)])
+        return digest([*questions, *content])
 
     def annotator(self, name: str) -> Annotator | None:
-        return next((each for each in self.annotators if each.name == name), None)
+        return {annotator.name: annotator for annotator in self.annotators}.get(name)
 
     def case_of(self, item: Item) -> Case:
         """Return the case as shown for an item; the order of an assignment holds indices of its responses."""
@@ -171,6 +158,10 @@ class Study:
         return self.disputes[item.case_id].rubric if item.kind == "jury" else self.rubric
 
 
+def _content_of(verdict: Verdict) -> list:
+    return [verdict.case_id, verdict.judge, verdict.order, verdict.rationale, verdict.scores]
+
+
 def read_study(path: str | Path) -> Study:
     """Read a study's YAML and the files that it names.
 
@@ -183,7 +174,7 @@ def read_study(path: str | Path) -> Study:
 class _StudyReader(YamlFile):
     def texts(
         self,
-        mapping: JsonObject,
+        mapping: Mapping,
         key: str,
         default: Any = ...,
         allowed: Sequence[str] = (),
@@ -193,7 +184,7 @@ class _StudyReader(YamlFile):
         value = mapping.get(key)
         given = {**mapping, key: [value]} if isinstance(value, str) else mapping
         values = self.take(given, key, list, default, allowed, inside=inside)
-        if not all(isinstance(each, str) and each for each in values):
+        if not all(isinstance(text, str) and text for text in values):
             self.fail(inside + key, f"must be a text or a list of texts, not {value!r}")
         if len(set(values)) < len(values):
             self.fail(inside + key, f"names one twice: {', '.join(values)}")
@@ -210,21 +201,23 @@ class _StudyReader(YamlFile):
         order = self.take(content, "order", str, "file", ORDERS)
         annotators = self.annotators(content)
         rubric, questions = self.rubrics(content)
-        every = self.cases(content)
-        limit = self.take(content, "limit", int, len(every), least=1)
-        cases = dict(list(every.items())[:limit])
+        given = self.cases(content)
+        limit = self.take(content, "limit", int, len(given), least=1)
+        cases = dict(list(given.items())[:limit])
         valid = self.verdicts(content, cases, rubric)
         for (case_id, _), verdict in valid.items():
-            if (shown := as_shown(every[case_id], verdict)) is not every[case_id]:
-                cases[case_id] = shown
-        verdicts = {
-            key: verdict for key, verdict in valid.items() if (verdict.rationale or "").strip()
-        }
+            judged = as_shown(given[case_id], verdict)
+            if judged is not given[case_id]:
+                cases[case_id] = judged
+        verdicts = {}
+        for key, verdict in valid.items():
+            if (verdict.rationale or "").strip():
+                verdicts[key] = verdict
         plans = self.plans(content, annotators, verdicts)
-        disputes = self.disputes(content, every, rubric) if "jury" in plans else {}
-        items: list[Item] = []
+        disputes = self.disputes(content, given, rubric) if "jury" in plans else {}
+        items = []
         for plan in plans.values():
-            able = sum(each.role in plan.roles for each in annotators)
+            able = _able(annotators, plan.roles)
             asked = list(disputes) if plan.kind == "jury" else self.askable(plan, cases, verdicts)
             asked = self.drawn(plan, asked, seed)
             if order == "random":
@@ -232,26 +225,22 @@ class _StudyReader(YamlFile):
             for place, case_id in enumerate(asked):
                 needed = able if place < plan.overlap else plan.raters
                 items.append(_item(plan, case_id, verdicts, needed))
-        counts = {case.id: len(case.responses) for case in every.values()}
+        counts = {case.id: len(case.responses) for case in given.values()}
         files = (cases, counts, verdicts, disputes, annotators, plans)
         return Study(title, self.place, rubric, questions, *files, tuple(items), seed, database)
 
     def plans(
-        self, content: JsonObject, annotators: Sequence[Annotator], verdicts: Verdicts
+        self, content: Mapping, annotators: Sequence[Annotator], verdicts: Verdicts
     ) -> dict[str, KindPlan]:
         """Return the plans of the kinds that the study has, in the order of the file."""
-        plans = {
-            kind: self.plan(kind, content[kind], annotators, verdicts)
-            for kind in content
-            if kind in KINDS
-        }
+        kinds = [kind for kind in content if kind in KINDS]
+        plans = {kind: self.plan(kind, content[kind], annotators, verdicts) for kind in kinds}
         if not plans:
             self.fail("the file", f"needs at least one of {', '.join(KINDS)}")
-        if "verify" in plans and (other := [kind for kind in ("rate", "prefer") if kind in plans]):
-            self.fail(
-                "verify",
-                f"asks other questions about verdicts than {other[0]}: it needs a study of its own",
-            )
+        others = [kind for kind in ("rate", "prefer") if kind in plans]
+        if "verify" in plans and others:
+            other = f"asks other questions about verdicts than {others[0]}"
+            self.fail("verify", f"{other}: it needs a study of its own")
         return plans
 
     def askable(self, plan: KindPlan, cases: Iterable[str], verdicts: Verdicts) -> list[str]:
@@ -276,8 +265,8 @@ class _StudyReader(YamlFile):
         chosen = set(random.Random(f"{seed}:draw:{plan.kind}").sample(sorted(ids), plan.draw))
         return [case_id for case_id in ids if case_id in chosen]
 
-    def annotators(self, content: JsonObject) -> tuple[Annotator, ...]:
-        annotators: dict[str, Annotator] = {}
+    def annotators(self, content: Mapping) -> tuple[Annotator, ...]:
+        annotators = {}
         for number, entry in enumerate(self.take(content, "annotators", list)):
             inside = f"annotators[{number}]."
             self.only(entry, ("name", "role"), inside)
@@ -286,14 +275,13 @@ class _StudyReader(YamlFile):
                 self.fail(f"{inside}name", f"must be 1 to 80 printable characters, not {name!r}")
             if name in annotators:
                 self.fail(f"{inside}name", f"{name!r} came before")
-            annotators[name] = Annotator(
-                name, self.take(entry, "role", str, allowed=ROLES, inside=inside)
-            )
+            role = self.take(entry, "role", str, allowed=ROLES, inside=inside)
+            annotators[name] = Annotator(name, role)
         if not annotators:
             self.fail("annotators", "needs one annotator at least")
         return tuple(annotators.values())
 
-    def rubrics(self, content: JsonObject) -> tuple[Rubric, Questions]:
+    def rubrics(self, content: Mapping) -> tuple[Rubric, Questions]:
         name = self.take(content, "rubric", str, "automedeval")
         with errors_at(f"{self.place}: rubric"):
             rubric = read_rubric(name)
@@ -306,18 +294,18 @@ class _StudyReader(YamlFile):
             "verify": "checking verdicts",
             "prefer": "comparing verdicts",
         }
-        if not rubric.scale and (
-            needing := [text for kind, text in asked.items() if kind in content]
-        ):
-            self.fail(
-                "rubric", f"{rubric.name} gives choices about pairs; {needing[0]} needs a scale"
-            )
-        if unknown := [tag for tag in questions.tags if tag not in TAGS]:
-            self.fail("verdict_rubric", f"the tag {unknown[0]!r} is none of {', '.join(TAGS)}")
+        for kind, task in asked.items():
+            if kind in content and not rubric.scale:
+                self.fail(
+                    "rubric", f"{rubric.name} gives choices about pairs; {task} needs a scale"
+                )
+        for tag in questions.tags:
+            if tag not in TAGS:
+                self.fail("verdict_rubric", f"the tag {tag!r} is none of {', '.join(TAGS)}")
         return rubric, questions
 
-    def cases(self, content: JsonObject) -> dict[str, Case]:
-        cases: dict[str, Case] = {}
+    def cases(self, content: Mapping) -> dict[str, Case]:
+        cases = {}
         blank = self.take(content, "blank", str, None, BLANK)
         columns = self.texts(content, "columns", ())
         for file in self.texts(content, "cases"):
@@ -329,7 +317,7 @@ class _StudyReader(YamlFile):
                 cases[case.id] = case
         return cases
 
-    def verdicts(self, content: JsonObject, cases: Mapping[str, Case], rubric: Rubric) -> Verdicts:
+    def verdicts(self, content: Mapping, cases: Mapping[str, Case], rubric: Rubric) -> Verdicts:
         """Return the valid verdicts on the cases by the study's rubric; skip verdicts on other cases or by other rubrics."""
         verdicts: Verdicts = {}
         files = self.texts(content, "verdicts", ())
@@ -341,7 +329,7 @@ class _StudyReader(YamlFile):
         return verdicts
 
     def disputes(
-        self, content: JsonObject, cases: Mapping[str, Case], rubric: Rubric
+        self, content: Mapping, cases: Mapping[str, Case], rubric: Rubric
     ) -> dict[str, Dispute]:
         queue = self.take(content["jury"] or {}, "queue", str, inside="jury.")
         return read_disputes(queue, cases, rubrics_with([]) | {rubric.name: rubric})
@@ -360,34 +348,29 @@ class _StudyReader(YamlFile):
         overlap = self.take(entry, "overlap", int, 0, inside=inside, least=0)
         draw = self.take(entry, "draw", int, None, inside=inside)
         roles = self.texts(entry, "roles", ROLES_OF[kind], ROLES, inside)
-        able = sum(each.role in roles for each in annotators)
+        able = _able(annotators, roles)
         if not 1 <= raters <= able:
-            self.fail(
-                f"{inside}raters",
-                f"must be from 1 to the {able} annotators with the roles, not {raters}",
-            )
-        all_judges = list(dict.fromkeys(judge for _, judge in verdicts))
-        judges = self.texts(
-            entry,
-            "judges",
-            {"prefer": ..., "jury": (), "harm": ()}.get(kind, all_judges),
-            inside=inside,
-        )
+            allowed = f"must be from 1 to the {able} annotators with the roles"
+            self.fail(f"{inside}raters", f"{allowed}, not {raters}")
+        judging = tuple(dict.fromkeys(judge for _, judge in verdicts))
+        usual = {"prefer": ..., "jury": (), "harm": ()}.get(kind, judging)
+        judges = self.texts(entry, "judges", usual, inside=inside)
         if kind == "prefer" and len(judges) != 2:
             self.fail(f"{inside}judges", f"must name two judges, not {len(judges)}")
         if kind == "prefer" and "tie" in judges:
-            self.fail(
-                f"{inside}judges", "a judge cannot be called 'tie' here: the word is a choice"
-            )
-        if missing := [judge for judge in judges if judge not in all_judges]:
-            there = (
-                f"there are {', '.join(all_judges)}" if all_judges else "there is none of any judge"
-            )
-            self.fail(
-                f"{inside}judges",
-                f"no valid verdict with a rationale of {missing[0]!r} on these cases; {there}",
-            )
+            fault = "a judge cannot be called 'tie' here: the word is a choice"
+            self.fail(f"{inside}judges", fault)
+        for judge in judges:
+            if judge not in judging:
+                there = f"are {', '.join(judging)}" if judging else "is none of any judge"
+                fault = f"no valid verdict with a rationale of {judge!r} on these cases"
+                self.fail(f"{inside}judges", f"{fault}; there {there}")
         return KindPlan(kind, raters, overlap, roles, judges, draw)
+
+
+def _able(annotators: Iterable[Annotator], roles: Collection[str]) -> int:
+    """Return how many annotators have one of the roles."""
+    return sum(annotator.role in roles for annotator in annotators)
 
 
 def _judges_on(case_id: str, plan: KindPlan, verdicts: Verdicts) -> tuple[str, ...]:

@@ -55,9 +55,7 @@ class Field:
         return "-".join(self.path)
 
     def invalid(self, problem: str) -> Invalid:
-        return Invalid(
-            f"{self.about}: {self.label}: {problem}" if self.about else f"{self.label}: {problem}"
-        )
+        return Invalid(": ".join(filter(None, (self.about, self.label, problem))))
 
     def checked(self, value: Any, draft: bool = False) -> Any:
         """Return a value as it is stored; raise Invalid if the field does not allow it."""
@@ -70,9 +68,9 @@ class Field:
             return text
         allowed = [option.value for option in self.options]
         chosen = value if self.kind == "tags" else [value]
-        if any(each not in allowed for each in chosen) or len(set(chosen)) < len(chosen):
+        if any(choice not in allowed for choice in chosen) or len(set(chosen)) < len(chosen):
             raise self.invalid("this is not one of the answers. Nothing was stored.")
-        return [each for each in allowed if each in chosen] if self.kind == "tags" else value
+        return [tag for tag in allowed if tag in chosen] if self.kind == "tags" else value
 
     def read(self, texts: list[str]) -> Any:
         """Return the value that a browser sent as texts, which `checked` has to see; raise Invalid if there are two."""
@@ -99,7 +97,7 @@ def read_form(fields: Sequence[Field], form: Mapping[str, Sequence[str]]) -> Jso
     return content
 
 
-def in_layout(fields: Sequence[Field], content: JsonObject, draft: bool = False) -> JsonObject:
+def in_layout(fields: Sequence[Field], content: Mapping, draft: bool = False) -> JsonObject:
     """Return the content of fields in the layout in which it is stored.
 
     Raise Invalid if a field has a wrong value, or is missing; fields of a draft may be missing.
@@ -107,11 +105,8 @@ def in_layout(fields: Sequence[Field], content: JsonObject, draft: bool = False)
     stored: JsonObject = {}
     for field in fields:
         value = _at(content, field.path)
-        value = (
-            {"text": "", "tags": []}.get(field.kind)
-            if value is None
-            else field.checked(value, draft)
-        )
+        blank = {"text": "", "tags": []}.get(field.kind)
+        value = blank if value is None else field.checked(value, draft)
         if value is None and field.request and not draft:
             raise Invalid(field.request)
         if len(field.path) > 1:
@@ -121,13 +116,14 @@ def in_layout(fields: Sequence[Field], content: JsonObject, draft: bool = False)
     return stored
 
 
-def values_of(fields: Sequence[Field], content: JsonObject) -> dict[str, list[str]]:
+def values_of(fields: Sequence[Field], content: Mapping) -> dict[str, list[str]]:
     """Return the values of the fields, by name, for a content."""
-    found = {field.name: _at(content, field.path) for field in fields}
-    lists = {name: value if isinstance(value, list) else [value] for name, value in found.items()}
-    return {
-        name: [str(each) for each in values if each is not None] for name, values in lists.items()
-    }
+    values = {}
+    for field in fields:
+        value = _at(content, field.path)
+        texts = value if isinstance(value, list) else [value]
+        values[field.name] = [str(text) for text in texts if text is not None]
+    return values
 
 
 def checked_reason(reason: str) -> str:

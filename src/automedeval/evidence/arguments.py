@@ -2,10 +2,9 @@
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from automedeval.models.arguments import EncoderArguments
-from automedeval.records import RecordError, check_least, option
+from automedeval.records import JsonObject, RecordError, check_least, option
 from automedeval.rubrics.questions import Search
 
 QDRANT_URL = (
@@ -63,7 +62,7 @@ class EvidenceArguments:
         None,
     )
 
-    def books(self, encoder: EncoderArguments, device: str) -> dict[str, Any]:
+    def books(self, encoder: EncoderArguments, device: str) -> JsonObject:
         """Return `search`, with the encoder that the store was built with, and its fingerprint `store`; {} without books."""
         if not self.evidence:
             return {}

@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 from automedeval.evidence.statements import sentences
 from automedeval.records import (
+    JsonObject,
     RecordError,
     digest,
     foreign_errors_at,
@@ -44,7 +45,7 @@ class Passage:
     def of(cls, book: str, section: str, page: int | None, text: str) -> "Passage":
         return cls(digest([book, section, page, text]), book, section, page, text)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the passage as verdicts record it."""
         # Beyond four digits a score depends on which other questions were embedded in the same batch.
         record = vars(self) | {"score": None if self.score is None else round(self.score, 4)}
@@ -62,24 +63,29 @@ class Block:
     book: str | None = None
 
     @classmethod
-    def from_dict(cls, record: dict) -> "Block":
+    def from_dict(cls, record: JsonObject) -> "Block":
         """Read a line of a JSON Lines book; `module`, if present, is the heading above the section."""
         for name, kind in (("text", str), ("book", str | None), ("section", str | None)):
             if not isinstance(record.get(name), kind):
-                raise RecordError(
-                    f"{name!r} must be a string, not {json.dumps(record.get(name), default=str)[:80]}"
-                )
+                raise RecordError(f"{name!r} must be a string, not {_shown(record.get(name))}")
         page, module = record.get("page"), record.get("module")
         if type(page) not in (int, type(None)):
-            raise RecordError(
-                f"'page' must be a whole number or null, not {json.dumps(page, default=str)[:80]}"
-            )
-        headings = dict.fromkeys(
-            [module if isinstance(module, str) else "", record.get("section") or ""]
-        )
-        return cls(
-            " > ".join(filter(None, headings)), page, record["text"], record.get("book") or None
-        )
+            raise RecordError(f"'page' must be a whole number or null, not {_shown(page)}")
+        headings = [module if isinstance(module, str) else "", record.get("section") or ""]
+        section = " > ".join(filter(None, dict.fromkeys(headings)))
+        return cls(section, page, record["text"], record.get("book") or None)
+
+
+def _shown(value: object) -> str:
+    return json.dumps(value, default=str)[:80]
+
+
+class Piece(NamedTuple):
+    """A sentence, or a part of a long one, with its number of tokens and its page."""
+
+    text: str
+    size: int
+    page: int | None
 
 
 @dataclass
@@ -108,21 +114,19 @@ class Book:
         """Return the paragraphs in order; raise RecordError if the file cannot be read, or contains no text."""
         suffix = self.file.suffix.lower()
         if suffix == ".jsonl":
-            lines = (line for _, line in read_placed(self.file, Block))
-            blocks = [replace(line, text=text) for line in lines for text in _paragraphs(line.text)]
+            blocks = []
+            for _, block in read_placed(self.file, Block):
+                blocks += [replace(block, text=text) for text in _paragraphs(block.text)]
         elif suffix == ".pdf":
             blocks = self._pdf_blocks()
+        elif suffix == ".txt":
+            blocks = [Block("", None, text) for text in _paragraphs(read_text(self.file))]
         else:
-            text = read_text(self.file)
-            plain = (Block("", None, paragraph) for paragraph in _paragraphs(text))
-            blocks = list(plain if suffix == ".txt" else _markdown_blocks(text))
+            blocks = list(_markdown_blocks(read_text(self.file)))
         if not blocks:
-            scans = (
-                f": {self.pages_without_text} pages without text, perhaps scans"
-                if suffix == ".pdf"
-                else ""
-            )
-            raise RecordError(f"{self.file}: the book holds no text{scans}")
+            scans = f": {self.pages_without_text} pages without text, perhaps scans"
+            pages = scans if suffix == ".pdf" else ""
+            raise RecordError(f"{self.file}: the book holds no text{pages}")
         return blocks
 
     def _pdf_blocks(self) -> list[Block]:
@@ -151,15 +155,17 @@ class Book:
         """
         passages, blocks = [], self.blocks()
         self.words = sum(len(block.text.split()) for block in blocks)
-        placed = [(block, text) for block in blocks for text in sentences(block.text)]
+        placed = []
+        for block in blocks:
+            placed += [(block, text) for text in sentences(block.text)]
         sized = zip(placed, count([text for _, text in placed]))
         for (book, section), run in groupby(
             sized, lambda entry: (entry[0][0].book, entry[0][0].section)
         ):
-            pieces: list[tuple[str, int, int | None]] = []
+            pieces = []
             for (block, text), size in run:
                 parts = [(text, size)] if size <= tokens else _cut(text, count, tokens)
-                pieces += [(part, size, block.page) for part, size in parts]
+                pieces += [Piece(part, size, block.page) for part, size in parts]
             for page, text in _pack(pieces, tokens, overlap):
                 passages.append(Passage.of(book or self.file.stem, section, page, text))
         return passages
@@ -174,9 +180,8 @@ def find_books(paths: Sequence[str | Path]) -> tuple[list[Book], Counter[str]]:
     skipped: Counter[str] = Counter()
     for kind, place in map(named_file, map(str, paths)):
         path = Path(place)
-        inside = sorted(
-            file for file in path.rglob("*") if file.is_file() and not file.name.startswith(".")
-        )
+        files = (file for file in path.rglob("*") if file.is_file())
+        inside = sorted(file for file in files if not file.name.startswith("."))
         for file in inside if path.is_dir() else [path]:
             if file == path or file.suffix.lower() in SUFFIXES:
                 kinds.setdefault(file, kind)
@@ -210,23 +215,23 @@ def _without_running_heads(pages: Sequence[Sequence[str]]) -> list[list[str]]:
     def shape(line: str) -> str:
         return re.sub(r"\d+", "0", line.strip())
 
-    written = [[line for line in lines if line.strip()] for lines in pages]
-    edges = Counter(
-        line for lines in written if lines for line in set(map(shape, (lines[0], lines[-1])))
-    )
-    common = {
-        line for line, times in edges.items() if times > max(2, sum(map(bool, written)) / 2)
-    } | {"0"}
-    kept = []
+    edges: Counter[str] = Counter()
+    written = 0  # pages with text
     for lines in pages:
-        lines = list(lines)
+        texts = [line for line in lines if line.strip()]
+        written += bool(texts)
+        edges.update({shape(line) for line in (*texts[:1], *texts[-1:])})
+    common = {line for line, times in edges.items() if times > max(2, written / 2)} | {"0"}
+    bodies = []
+    for page in pages:
+        lines = list(page)
         for at in (0, -1):
             while lines and not lines[at].strip():
                 lines.pop(at)
             if lines and shape(lines[at]) in common:
                 lines.pop(at)
-        kept.append(lines)
-    return kept
+        bodies.append(lines)
+    return bodies
 
 
 def _paragraphs(text: str) -> Iterator[str]:
@@ -250,9 +255,8 @@ def _markdown_blocks(text: str) -> Iterator[Block]:
         if mark in ("```", "~~~") and fence in (None, mark):
             fence = None if fence else mark
         elif heading := None if fence else _HEADING.match(line):
-            path = [entry for entry in path if entry[0] < len(heading[1])] + [
-                (len(heading[1]), heading[2])
-            ]
+            level = len(heading[1])
+            path = [*(entry for entry in path if entry[0] < level), (level, heading[2])]
             parts.append((path, []))
         else:
             parts[-1][1].append(line)
@@ -282,21 +286,23 @@ def _cut(
     return [*parts, (" ".join(words[start:]), size)] if words else parts
 
 
-def _pack(
-    run: Sequence[tuple[str, int, int | None]], tokens: int, overlap: int
-) -> Iterator[tuple[int | None, str]]:
-    """Join sentences (text, tokens, page) to passages (page, text), which begin with the end of the passage before."""
-    held: list[tuple[str, int, int | None]] = []
+def _pack(run: Sequence[Piece], tokens: int, overlap: int) -> Iterator[tuple[int | None, str]]:
+    """Join sentences to passages (page, text), which begin with the end of the passage before."""
+    passage: list[Piece] = []
     for sentence in run:
-        if held and sum(size for _, size, _ in held) + sentence[1] > tokens:
-            yield held[0][2], " ".join(text for text, _, _ in held)
-            room = min(overlap, tokens - sentence[1])
-            tail: list[tuple[str, int, int | None]] = []
-            for before in reversed(held[-2:] if len(held) > 2 else held[1:]):
-                if sum(size for _, size, _ in tail) + before[1] > room:
+        if passage and _size(passage) + sentence.size > tokens:
+            yield passage[0].page, " ".join(piece.text for piece in passage)
+            room = min(overlap, tokens - sentence.size)
+            tail: list[Piece] = []
+            for before in reversed(passage[-2:] if len(passage) > 2 else passage[1:]):
+                if _size(tail) + before.size > room:
                     break
                 tail.insert(0, before)
-            held = tail
-        held.append(sentence)
-    if held:
-        yield held[0][2], " ".join(text for text, _, _ in held)
+            passage = tail
+        passage.append(sentence)
+    if passage:
+        yield passage[0].page, " ".join(piece.text for piece in passage)
+
+
+def _size(pieces: Sequence[Piece]) -> int:
+    return sum(piece.size for piece in pieces)

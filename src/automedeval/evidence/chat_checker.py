@@ -64,9 +64,9 @@ class ChatChecker:
 
     @cached_property
     def fingerprint(self) -> str:
-        wording = [[each.name, each.wording, each.options] for each in (BESIDE_REFERENCE, QUESTION)]
-        models = [self.encoder.fingerprint, self.chat.fingerprint]
-        return digest([7, *models, wording, SURE, MOST])
+        questions = (BESIDE_REFERENCE, QUESTION)
+        wording = [[question.name, question.wording, question.options] for question in questions]
+        return digest([7, self.encoder.fingerprint, self.chat.fingerprint, wording, SURE, MOST])
 
     def check(
         self, answers: StatedAnswers, wanted: Sequence[bool] | None = None
@@ -89,26 +89,27 @@ class ChatChecker:
             while want and index not in got:
                 place, group = next(replies)
                 got[place] = group
-            if not want or any(each.failed for each in got[index]):
+            if not want or any(reply.failed for reply in got[index]):
                 yield None
                 continue
-            said, findings = iter(got.pop(index)), {}
-            for each in asked:
-                unasked = Judgement(error=TOO_LONG.format(each.over))
-                judged = unasked if each.over > 0 else QUESTION.read(next(said))
-                findings[each.statement] = self._finding(each, judged, answer[1])
-            yield [findings.get(each) or Finding(each, UNREAD) for each in answer[0]]
+            given, findings = iter(got.pop(index)), {}
+            for question in asked:
+                is_long = question.over > 0
+                unasked = Judgement(error=TOO_LONG.format(question.over))
+                judged = unasked if is_long else QUESTION.read(next(given))
+                findings[question.statement] = self._finding(question, judged, answer[1])
+            yield [findings.get(text) or Finding(text, UNREAD) for text in answer[0]]
 
     def _questions(self, answers: StatedAnswers) -> list[list[_Asked]]:
         """Return the questions on the statements of each answer that are to be checked."""
         vectors = vectors_of(self.encoder, answers)
         asked: list[list[_Asked]] = []
         for statements, passages, patient in answers:
-            rows = np.array([vectors[readable(each.text)] for each in passages])
+            rows = np.array([vectors[readable(passage.text)] for passage in passages])
             is_reference = any(passage.source == REFERENCE for passage in passages)
             most = len(passages) if is_reference else MOST
             asked.append([])
-            for statement in (each for each in statements if each.unread is None):
+            for statement in _checked(statements):
                 cosines = rows @ vectors[readable(statement.text)]
                 near = np.argsort(-cosines, kind="stable")[:most].tolist()
                 asked[-1].append(self._ask(statement, near, passages, patient))
@@ -118,10 +119,10 @@ class ChatChecker:
         self, statement: Statement, near: list[int], passages: Sequence[Evidence], patient: str
     ) -> _Asked:
         """Return the question beside as many of the nearest passages as fit, in the order of their texts."""
-        shown = [passages[index] for index in sorted(near)]
-        is_reference = any(passage.source == REFERENCE for passage in shown)
+        beside = [passages[index] for index in sorted(near)]
+        is_reference = any(passage.source == REFERENCE for passage in beside)
         question = BESIDE_REFERENCE if is_reference else QUESTION
-        text = " ".join(passage.text for passage in shown)
+        text = " ".join(passage.text for passage in beside)
         state = {"question": patient, "passage": text, "statement": statement.text}
         prompt = question.prompt(state)
         (over,) = self.chat.overflow([prompt])
@@ -163,22 +164,26 @@ class OpinionChecker(ChatChecker):
         return digest([self.chat.fingerprint, OPINION.name, OPINION.wording, OPINION.options])
 
     def _questions(self, answers: StatedAnswers) -> list[list[_Asked]]:
-        checked = (
-            [each for each in statements if each.unread is None] for statements, _, _ in answers
-        )
-        asked = (
-            [(each, OPINION.prompt({"statement": each.text})) for each in some] for some in checked
-        )
-        return [
-            [_Asked(each, [], it, self.chat.overflow([it])[0]) for each, it in some]
-            for some in asked
-        ]
+        questions = []
+        for statements, _, _ in answers:
+            asked = []
+            for statement in _checked(statements):
+                prompt = OPINION.prompt({"statement": statement.text})
+                asked.append(_Asked(statement, [], prompt, self.chat.overflow([prompt])[0]))
+            questions.append(asked)
+        return questions
+
+
+def _checked(statements: Sequence[Statement]) -> list[Statement]:
+    return [statement for statement in statements if statement.unread is None]
 
 
 def vectors_of(encoder: Any, answers: StatedAnswers) -> dict[str, np.ndarray]:
     """Return the vector of each text, made readable: of the statements that are checked, and of all evidence."""
-    texts = [each.text for asked, _, _ in answers for each in asked if each.unread is None]
-    texts += [passage.text for _, passages, _ in answers for passage in passages]
+    texts = []
+    for asked, passages, _ in answers:
+        texts += [statement.text for statement in _checked(asked)]
+        texts += [passage.text for passage in passages]
     different = list(dict.fromkeys(map(readable, texts)))
     return dict(zip(different, encoder.encode(different)))
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from automedeval.evidence.statements import Evidence, Statement
+from automedeval.records import JsonObject
 
 SUPPORTED, CONTRADICTED, NOT_FOUND, UNREAD = "supported", "contradicted", "not_found", "unread"
 LABELS = (SUPPORTED, CONTRADICTED, NOT_FOUND)
@@ -25,10 +25,10 @@ class Finding:
     probability: float | None = None
     passage: Evidence | None = None
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the finding as claims.jsonl records it."""
         text, start, end, reason = self.statement
-        record: dict[str, Any] = {"text": text, "start": start, "end": end, "label": self.label}
+        record = {"text": text, "start": start, "end": end, "label": self.label}
         if reason or self.label == UNREAD:
             record["reason"] = reason or "cannot be read"
         if self.probability is not None:

@@ -8,14 +8,16 @@ sides. A mark is a place to look at, and no finding: it says nothing of what the
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from operator import attrgetter
+from typing import NamedTuple
 
 from automedeval.evidence.statements import Span, spans
+from automedeval.records import JsonObject
 from automedeval.records.tables import packaged
 
 FACTOR = 2.0  # the least that is marked
 ROUNDING = 1e-6  # of what is twice as often: an hour is no round part of a day
-_KNOWN: dict[str, Any] = packaged("evidence", "numbers")
+_KNOWN: JsonObject = packaged("evidence", "numbers")
 _FRACTIONS = {"½": 0.5, "¼": 0.25, "¾": 0.75, "⅓": 1 / 3, "⅔": 2 / 3}
 
 
@@ -72,14 +74,20 @@ _PERIODS = _named({"": _KNOWN["periods"], "adverb": _KNOWN["adverbs"]})
 _WORDS = _named({"": _KNOWN["numbers"] | _KNOWN["times"]})
 _UNIT = _any(f"{unit}s?" for units in _KNOWN["units"].values() for unit in units)
 _BY = _any(f"{unit}s?" for units in _KNOWN["per"].values() for unit in units)
-_PERIOD, _ADVERB = _any(f"{each}s?" for each in _KNOWN["periods"]), _any(_KNOWN["adverbs"])
+_PERIOD, _ADVERB = _any(f"{period}s?" for period in _KNOWN["periods"]), _any(_KNOWN["adverbs"])
 # "1.000 mg" has two readings and is not read; "1 000" is a thousand, and "2 500 mg tablets" are two.
 _DIGITS = (
     r"(?![1-9]\d{0,2}\.\d{3}\b)(?!0+(?:[.,]0+)?(?!\d|[.,]\d))"
     r"(?:[1-9]\d{0,2}(?:[,\u00a0\u2009\u202f]\d{3})+(?:\.\d+)?|[1-9]\d{0,2}(?: 000)+"
     r"|[1-9]\d{1,2}(?: \d{3})+|\d{1,9}[.,]\d{1,9}|(?:\d )?[1-9]/[1-9]|\d?[½¼¾⅓⅔]|\d{1,9})(?!\d)"
 )
-_NUMBER = rf"(?:{_DIGITS}|{_any(_KNOWN['numbers'])}\b)(?: {_any(_KNOWN['scales'])}| and a half)?"
+_TENS = _any(word for word, value in _KNOWN["numbers"].items() if value >= 20)
+_ONES = _any(word for word, value in _KNOWN["numbers"].items() if value in range(1, 10))
+# Atomic: "twenty-five" is no range.
+_IN_WORDS = rf"(?>(?:{_TENS}[ -]{_ONES}|{_any(_KNOWN['numbers'])})\b)"
+_NUMBER = (
+    rf"(?:{_DIGITS}|{_IN_WORDS})(?: {_any(_KNOWN['scales'])}(?: and {_IN_WORDS})?| and a half)?"
+)
 _RANGE = (
     rf"(?<![\w.,/$€£])(?<!\w[-–])(?:(?:between (?P<between>{_NUMBER}) ?(?P<first>{_UNIT})? and"
     rf"|(?P<low>{_NUMBER})[ -]?(?P<lower>{_UNIT})? ?(?:-|–|—|to|or)) ?)?(?P<high>{_NUMBER})"
@@ -115,8 +123,10 @@ _FORBIDS = re.compile(rf"\b{_any(_KNOWN['forbids'])}", re.I)
 
 def differences(answer: str, sources: Sequence[str]) -> list[Difference]:
     """Return the numbers of an answer that differ from every number of their kind in the sources, the largest factor first."""
-    known = [(number, place) for place, text in enumerate(sources) for number in numbers(text)]
-    found = []
+    known = []
+    for place, text in enumerate(sources):
+        known += [(number, place) for number in numbers(text)]
+    different = []
     for number in numbers(answer):
         beside = [entry for entry in known if entry[0].kind == number.kind]
         measures = [entry for entry in beside if entry[0].counted or number.counted < 2]
@@ -125,9 +135,10 @@ def differences(answer: str, sources: Sequence[str]) -> list[Difference]:
             nearest, place = measures[factors.index(min(factors))]
             least = min(_factor(end, allowed, number.is_daily) for allowed, _ in beside)
             if least >= FACTOR - ROUNDING:
-                found.append(Difference(min(factors), number, nearest, place))
-    worst = {each.number: each for each in sorted(found, key=lambda each: each.factor)}
-    return sorted(worst.values(), key=lambda each: -each.factor)
+                different.append(Difference(min(factors), number, nearest, place))
+    by_factor = attrgetter("factor")
+    worst = {difference.number: difference for difference in sorted(different, key=by_factor)}
+    return sorted(worst.values(), key=by_factor, reverse=True)
 
 
 def _factor(value: float, allowed: Number, is_least: bool) -> float:
@@ -167,11 +178,11 @@ def _read(sentence: str, span: Span) -> Iterator[Number]:
             once = form != "amount" and _ONCE.fullmatch(match[0])
             counted = int(bool(once[1])) if once else 2
             start, end = span.start + match.start(), span.start + match.end()
-            for kind, low, high in _amounts(match) if form == "amount" else [_rate(form, match)]:
-                is_span = kind != "duration" or _FOR.search(before)  # else an age, or since when
-                if low > 0 and is_span:
-                    low, high = min(low, high), max(low, high)
-                    yield Number(kind, low, high, is_limit, counted, start, end, span)
+            for kind, *ends in _amounts(match) if form == "amount" else [_rate(form, match)]:
+                if kind == "duration" and not _FOR.search(before):  # an age, or since when
+                    continue
+                if ends[0] > 0:
+                    yield Number(kind, min(ends), max(ends), is_limit, counted, start, end, span)
 
 
 def _amounts(match: re.Match) -> Iterator[tuple[str, float, float]]:
@@ -186,7 +197,7 @@ def _amounts(match: re.Match) -> Iterator[tuple[str, float, float]]:
         yield "temperature", (low - 32) / 1.8, (high - 32) / 1.8
     elif match["by"]:
         per, size = _meaning(_PER, match["by"])
-        size *= _value(match["count"]) if match["count"] else 1
+        size *= _value(match["count"] or "1")
         yield f"{kind} {per}", low / size, high / size
     else:
         yield kind, low, high
@@ -194,25 +205,22 @@ def _amounts(match: re.Match) -> Iterator[tuple[str, float, float]]:
 
 def _rate(form: str, match: re.Match) -> tuple[str, float, float]:
     """Return how often a day."""
-    said = match.groupdict()
-    days = _meaning(_PERIODS, said.get("period") or said["adverb"])[1]
-    if form == "times":
-        days *= _value(said["count"]) if said["count"] else 1
-        if said["times"]:
-            low, high = _value(said["few"] or said["times"]), _value(said["times"])
-        else:
-            low, high = _ends(match)
-        return "how often", low / days, high / days
-    if said.get("other"):
-        days *= 2
-    low, high = _ends(match) if said.get("high") else (1.0, 1.0)
-    return "how often", 1 / (high * days), 1 / (low * days)
+    groups = match.groupdict()
+    days = _meaning(_PERIODS, groups.get("period") or groups["adverb"])[1]
+    if form != "times":
+        days *= 2 if groups.get("other") else 1
+        low, high = _ends(match) if groups.get("high") else (1.0, 1.0)
+        return "how often", 1 / (high * days), 1 / (low * days)
+    days *= _value(groups["count"] or "1")
+    if groups["times"]:
+        low, high = _value(groups["few"] or groups["times"]), _value(groups["times"])
+    else:
+        low, high = _ends(match)
+    return "how often", low / days, high / days
 
 
 def _ends(match: re.Match) -> tuple[float, float]:
-    high = _value(match["high"])
-    low = match["between"] or match["low"]
-    return (_value(low) if low else high), high
+    return _value(match["between"] or match["low"] or match["high"]), _value(match["high"])
 
 
 def _meaning(table: list[tuple[re.Pattern, str, float]], word: str) -> tuple[str, float]:
@@ -221,17 +229,19 @@ def _meaning(table: list[tuple[re.Pattern, str, float]], word: str) -> tuple[str
 
 def _value(text: str) -> float:
     """Return the value of a number in digits or words."""
-    text, scale = text.lower().strip(), 1.0
+    text = text.lower().strip()
+    whole, _, rest = text.partition(" and ")
+    if rest:  # "two hundred and fifty", "one and a half"
+        return _value(whole) + _value(rest)
     for word, factor in _KNOWN["scales"].items():
         if text.endswith(f" {word}"):
-            text, scale = text.removesuffix(f" {word}"), factor
-    if text.endswith(" and a half"):
-        return _value(text.removesuffix(" and a half")) + 0.5
+            return factor * _value(text.removesuffix(word))
     if not re.search(r"[\d½¼¾⅓⅔]", text):
-        return scale * _meaning(_WORDS, text)[1]
+        parts = [text] if text in _KNOWN["numbers"] | _KNOWN["times"] else re.split("[ -]", text)
+        return sum(_meaning(_WORDS, part)[1] for part in parts)  # "twenty-five"
     if re.fullmatch(r"[1-9]\d{0,2}(?:[,\s]\d{3})+(?:\.\d+)?", text):
-        return scale * float(re.sub(r"[,\s]", "", text))
+        return float(re.sub(r"[,\s]", "", text))
     whole, fraction = re.findall(r"(\d+(?:[.,]\d+)?(?![/\d]))? ?(\d/\d|[½¼¾⅓⅔])?", text)[0]
     above, _, below = fraction.partition("/")
     part = float(above) / float(below) if below else _FRACTIONS.get(fraction, 0.0)
-    return scale * (float((whole or "0").replace(",", ".")) + part)
+    return float((whole or "0").replace(",", ".")) + part

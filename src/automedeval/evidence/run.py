@@ -1,11 +1,12 @@
 """Check the responses of cases: the numbers that differ from the evidence, and by a model the statements it contradicts."""
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from automedeval.evidence.numbers import Number, differences
+from automedeval.evidence.numbers import differences
 from automedeval.evidence.statements import REFERENCE, Evidence, not_asserted, spans, statements
-from automedeval.records import Case, CheckedResponse, patient_question
+from automedeval.records import Case, CheckedResponse, JsonObject, patient_question
 from automedeval.records.language import is_english
 from automedeval.rubrics.questions import Search
 
@@ -20,7 +21,7 @@ LANGUAGE = "not English"
 
 def marked_numbers(
     question: str, answer: str, sources: Sequence[Evidence]
-) -> tuple[list[dict[str, Any]], str | None]:
+) -> tuple[list[JsonObject], str | None]:
     """Return the numbers of an answer that differ from its sources, the largest factor first; and why none was looked for.
 
     A mark has the `factor`, the `kind`, the number's place in the answer (`start`, `end`), its `sentence`, and that of the
@@ -31,21 +32,23 @@ def marked_numbers(
         return [], NO_EVIDENCE
     if not all(_is_known(text, [question, answer, *texts]) for text in (answer, " ".join(texts))):
         return [], LANGUAGE
-    marks, seen = [], list[Number]()
+    marks: dict[tuple, JsonObject] = {}  # one shows all equal numbers
     for difference in differences(answer, [source.text for source in sources]):
         number, source = difference.number, sources[difference.source]
-        if any(same[:3] == number[:3] for same in seen):  # one mark shows it
-            continue
-        seen.append(number)
-        mark: dict[str, Any] = {"factor": round(difference.factor, 2), "kind": number.kind}
-        mark |= {"start": number.start, "end": number.end}
-        mark |= {"sentence": difference.number.parts(answer)}
-        mark |= {"passage": difference.nearest.parts(source.text), "source": source.source}
-        marks.append(mark)
-    return marks, None
+        mark = {
+            "factor": round(difference.factor, 2),
+            "kind": number.kind,
+            "start": number.start,
+            "end": number.end,
+            "sentence": number.parts(answer),
+            "passage": difference.nearest.parts(source.text),
+            "source": source.source,
+        }
+        marks.setdefault((number.kind, number.low, number.high), mark)
+    return list(marks.values()), None
 
 
-def in_words(mark: Mapping[str, Any]) -> str:
+def in_words(mark: Mapping) -> str:
     """Return "12 g for 4 g" for a mark of `marked_numbers`."""
     return f"{mark['sentence'][1]} for {mark['passage'][1]}"
 
@@ -69,22 +72,24 @@ def sources_of(case: Case, index: int, kind: str, search: Search | None = None) 
         return [Evidence(text, kind)] if text.strip() else []
     if kind == "none" or search is None:
         return []
-    asked = [each.text for each in statements(case.responses[index].text) if each.unread is None]
-    nearest = [each for passages in search(asked) for each in passages] if asked else []
-    found = [
-        Evidence(each.text, ", ".join(filter(None, (each.book, each.section)))) for each in nearest
-    ]
-    return list(dict.fromkeys(found))
+    cut = statements(case.responses[index].text)
+    asked = [statement.text for statement in cut if statement.unread is None]
+    evidence: dict[Evidence, None] = {}
+    for passage in itertools.chain(*search(asked)) if asked else ():
+        source = ", ".join(filter(None, (passage.book, passage.section)))
+        evidence[Evidence(passage.text, source)] = None
+    return list(evidence)
 
 
 def sentences_of(sources: Sequence[Evidence]) -> list[Evidence]:
     """Return the sentences that texts assert, each after what stands above it."""
-    cut = [
-        Evidence(": ".join(filter(None, [above, each.text[start:end]])), each.source)
-        for each in sources
-        for start, end, above in spans(each.text)
-    ]
-    return list(dict.fromkeys(each for each in cut if not_asserted(each.text) is None))
+    asserted: dict[Evidence, None] = {}
+    for source in sources:
+        for start, end, above in spans(source.text):
+            text = ": ".join(filter(None, [above, source.text[start:end]]))
+            if not_asserted(text) is None:
+                asserted[Evidence(text, source.source)] = None
+    return list(asserted)
 
 
 def check_cases(
@@ -103,36 +108,36 @@ def check_cases(
     """
     name = checker.name if checker else NUMBERS
     for start in range(0, len(cases), CHUNK):
-        some = [
-            (case, index)
-            for case in cases[start : start + CHUNK]
-            for index in range(len(case.responses))
-        ]
-        wanted = [(case.id, case.responses[index].model) not in done for case, index in some]
+        answers = []
+        for case in cases[start : start + CHUNK]:
+            answers += [(case, index) for index in range(len(case.responses))]
+        wanted = [(case.id, case.responses[index].model) not in done for case, index in answers]
         if not any(wanted):
             continue
-        sources = [sources_of(case, index, kind, search) for case, index in some]
-        unlabelled: Iterator[list[Any]] = iter([[] for _ in some])
-        labelled = checker.check(_stated(some, sources, kind), wanted) if checker else unlabelled
-        for (case, index), beside, want, findings in zip(some, sources, wanted, labelled):
+        sources = [sources_of(case, index, kind, search) for case, index in answers]
+        labelled: Iterator[list | None] = iter([[] for _ in answers])
+        if checker:
+            labelled = checker.check(_stated(answers, sources, kind), wanted)
+        for (case, index), beside, want, findings in zip(answers, sources, wanted, labelled):
             if not want or findings is None:
                 continue
             response = case.responses[index]
             marks, unread = marked_numbers(patient_question(case.question), response.text, beside)
+            labels = tuple(finding.to_dict() for finding in findings)
+            extra = {"case_digest": case.digest, "settings": settings}
             yield CheckedResponse(
-                case.id, response.model, name, kind, tuple(each.to_dict() for each in findings), tuple(marks), unread,
-                {"case_digest": case.digest, "settings": settings},
-            )  # fmt: skip
+                case.id, response.model, name, kind, labels, tuple(marks), unread, extra
+            )
 
 
 def _stated(
-    some: Sequence[tuple[Case, int]], sources: Sequence[Sequence[Evidence]], kind: str
+    answers: Sequence[tuple[Case, int]], sources: Sequence[Sequence[Evidence]], kind: str
 ) -> list[tuple]:
     """Return the statements of each response, its evidence and its question, for a checker."""
-    answers = []
-    for (case, index), beside in zip(some, sources):
+    stated = []
+    for (case, index), beside in zip(answers, sources):
         asked, passages = statements(case.responses[index].text), sentences_of(beside)
         if not passages and kind != "none":  # nothing is known of these: they are not "not found"
-            asked = [each._replace(unread=each.unread or NO_EVIDENCE) for each in asked]
-        answers.append((asked, passages, patient_question(case.question)))
-    return answers
+            asked = [text._replace(unread=text.unread or NO_EVIDENCE) for text in asked]
+        stated.append((asked, passages, patient_question(case.question)))
+    return stated

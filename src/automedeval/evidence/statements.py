@@ -65,19 +65,20 @@ def statements(text: str) -> list[Statement]:
     """Return the statements of a text in their order; those that are not to be checked say why."""
     cut, code = [], False
     for start, end, above in spans(text):
-        shown, reason = text[start:end], None
-        said = f"{above}: " * bool(above) + _MARKUP.sub("", shown).strip()
-        fence = shown.startswith("```")
+        words, reason = text[start:end], None
+        whole = _MARKUP.sub("", words).strip()
+        whole = f"{above}: {whole}" if above else whole
+        fence = words.startswith("```")
         code ^= fence
         if code or fence:
             reason = "code"
-        elif _TABLE.search(shown):
+        elif _TABLE.search(words):
             reason = "table"
-        elif len(_WORD.findall(said)) < 2:
+        elif len(_WORD.findall(whole)) < 2:
             reason = "no statement"
         else:
-            reason = not_asserted(f"{above} {shown}".strip())
-        cut.append(Statement(said, start, end, reason))
+            reason = not_asserted(f"{above} {words}".strip())
+        cut.append(Statement(whole, start, end, reason))
     return cut
 
 
@@ -103,15 +104,15 @@ def spans(text: str) -> Iterator[Span]:
             heading, lists = "", []
         while lists and lists[-1][0] >= indent and not is_below:
             lists.pop()
-        above = ": ".join(filter(None, [heading, *(said for _, said in lists)]))
+        above = ": ".join(filter(None, [heading, *(text for _, text in lists)]))
         last, was_item, start, end = line.end(), is_item, 0, 0
         for start, end in _sentences(line[0], bullet.end() if bullet else 0):
             yield Span(line.start() + start, line.start() + end, above)
-        said = _MARKUP.sub("", line[0][start:end]).strip(" :|")
+        words = _MARKUP.sub("", line[0][start:end]).strip(" :|")
         if is_heading:
-            heading = said
+            heading = words
         elif _opens_list(line[0].rstrip(" *_"), text[line.end() :].lstrip("\n")):
-            lists.append((-1 if _TABLE.search(line[0]) else indent, said))
+            lists.append((-1 if _TABLE.search(line[0]) else indent, words))
 
 
 def _sentences(line: str, start: int) -> Iterator[tuple[int, int]]:
@@ -120,9 +121,10 @@ def _sentences(line: str, start: int) -> Iterator[tuple[int, int]]:
         end = mark.end()
         if mark[0] == "." and _ABBREVIATION.search(line[max(start, end - 12) : end]):
             continue
-        if said := line[start:end].strip():
-            first = start + line[start:end].index(said[0])
-            yield first, first + len(said)
+        sentence = line[start:end].strip()
+        if sentence:
+            first = line.index(sentence[0], start)
+            yield first, first + len(sentence)
         start = end
 
 

@@ -23,7 +23,7 @@ from qdrant_client.local.qdrant_local import META_INFO_FILENAME
 
 from automedeval.evidence.books import OVERLAP, TOKENS, Passage
 from automedeval.models.embeddings import Encoder
-from automedeval.records import RecordError, digest, foreign_errors_at
+from automedeval.records import JsonObject, RecordError, digest, foreign_errors_at
 from automedeval.records.errors import reason
 from automedeval.records.text import shown_address
 
@@ -228,7 +228,7 @@ def _connect(store: str | Path, url: str | None) -> QdrantClient:
         time.sleep(0.5)
 
 
-def _refuse_change(place: str, settings: dict[str, Any], wanted: dict[str, Any]) -> None:
+def _refuse_change(place: str, settings: JsonObject, wanted: JsonObject) -> None:
     """Raise RecordError if a store has other settings than those wanted; the encoder's name may differ."""
     for name, value in wanted.items():
         if name != "encoder" and settings.get(name) != value:

@@ -20,20 +20,20 @@ from automedeval.harness.questions import (
 from automedeval.harness.scoring import score_answers
 from automedeval.judges.base import BaseJudge
 from automedeval.judges.judge import load_by_settings
-from automedeval.records import Case, Response
+from automedeval.records import Case, JsonObject, Response
 from automedeval.records.columns import is_choice
 
 
 class Together:
     """Judge in one call all answers that wait: at first those of all samples, then those that came in meanwhile."""
 
-    def __init__(self, settings: dict[str, Any]):
+    def __init__(self, settings: JsonObject):
         self.settings, self.lock = settings, anyio.Lock()
         self.judge: BaseJudge | None = None
         self.waiting: dict[object, Case] = {}
-        self.done: dict[object, dict[str, Any] | Exception] = {}
+        self.done: dict[object, JsonObject | Exception] = {}
 
-    async def score(self, answer: Case) -> dict[str, Any]:
+    async def score(self, answer: Case) -> dict:
         """Return the score of an answer, see `score_answers`."""
         ticket = object()
         self.waiting[ticket] = answer
@@ -57,7 +57,7 @@ class Together:
             raise outcome
         return outcome
 
-    def _judge(self, answers: list[Case]) -> Sequence[dict[str, Any] | Exception]:
+    def _judge(self, answers: list[Case]) -> Sequence[JsonObject | Exception]:
         try:
             self.judge = self.judge or load_by_settings(self.settings)
             return score_answers(self.judge, answers)
@@ -84,7 +84,7 @@ def judge(question_pattern: str | None = None, **settings: Any) -> Scorer:
         prompt = (
             state.input
             if isinstance(state.input, str)
-            else [each.model_dump() for each in state.input]
+            else [message.model_dump() for message in state.input]
         )
         question = question_in(question_of(prompt, "input"), question_pattern)
         if question is None:

@@ -12,7 +12,7 @@ from automedeval.harness.questions import (
     refuse_template,
 )
 from automedeval.records import Case, RecordError, digest, key_of, named_file, option, question_text
-from automedeval.records.cases import read_cases, table_of
+from automedeval.records.cases import CaseFile
 
 
 @dataclass
@@ -31,11 +31,10 @@ class LogArguments:
 
 def read_version(file: str, blank: str | None, columns: Sequence[str] = ()) -> Answers:
     """Return the answers of one version of a model, which its table has in one column; RecordError if it has several."""
-    table = table_of(file, blank=blank, columns=columns)
+    content = CaseFile(file, blank=blank, columns=columns)
+    table = content.table
     answers = Answers(file, None)
-    for place, case in (
-        table.cases if table else ((file, each) for each in read_cases(file, blank=blank))
-    ):
+    for place, case in table.cases if table else ((file, case) for case in content):
         if len(case.responses) != 1:
             count = f"{len(case.responses)} answers ({', '.join(case.models)})"
             raise RecordError(
@@ -62,7 +61,9 @@ def join_logs(
         read_log(file) if is_log(file) else read_version(file, blank, columns)
         for _, file in map(named_file, values)
     ]
-    asked = [Counter(key_of(each.question) for each in log.answers if each.id) for log in logs]
+    asked = [
+        Counter(key_of(answer.question) for answer in log.answers if answer.id) for log in logs
+    ]
     several = {
         key for counts in asked for key, count in counts.items() if count > 1
     }  # told apart by their ids
@@ -107,15 +108,20 @@ def join_logs(
     if not joined:
         raise RecordError(f"no answer: {'; '.join(notes)}")
     ids = Counter(
-        name for each in joined.values() for name in {answer.id for answer in each.values()} if name
+        name
+        for of_case in joined.values()
+        for name in {answer.id for answer in of_case.values()}
+        if name
     )
     if twice := next((name for name, count in ids.items() if count > 1), None):
         what = f"the id {twice!r} has different questions in these tables"
         raise RecordError(f"{what}: make them one, or leave the ids out")
     if len(models) > 1:
-        full = sum(len(each) == len(models) for each in joined.values())
+        full = sum(len(of_case) == len(models) for of_case in joined.values())
         notes.append(f"{len(joined)} cases, {full} with an answer of all {len(models)} models")
-        alone = Counter(model for each in joined.values() if len(each) == 1 for model in each)
+        alone = Counter(
+            model for of_case in joined.values() if len(of_case) == 1 for model in of_case
+        )
         notes += [f"only {model} has {count} of them" for model, count in alone.items()]
     differ: Counter[str] = Counter()
     cases = [_case(key, epoch, answers, differ) for (key, epoch, _), answers in joined.items()]
@@ -129,15 +135,15 @@ def join_logs(
 def _case(key: str, epoch: int, answers: Mapping[str, Case], differ: Counter[str]) -> Case:
     """Return the case of the answers of some models to a question; count the keys in which they differ."""
     about: dict[str, list] = {}
-    for each in answers.values():
-        told = {
-            "question": " ".join(question_text(each.question).split()),
-            "reference": each.reference,
-            "topic": each.topic,
-            "criteria": each.criteria,
-            **each.extra,
+    for answer in answers.values():
+        facts = {
+            "question": " ".join(question_text(answer.question).split()),
+            "reference": answer.reference,
+            "topic": answer.topic,
+            "criteria": answer.criteria,
+            **answer.extra,
         }
-        for name, value in told.items():
+        for name, value in facts.items():
             if value not in (None, "", ()):
                 about.setdefault(name, []).append(value)
     if len(set(about.get("row", ()))) > 1:  # of tables in different orders
@@ -149,8 +155,10 @@ def _case(key: str, epoch: int, answers: Mapping[str, Case], differ: Counter[str
     _, reference, topic, criteria = (
         extra.pop(name, None) for name in ("question", "reference", "topic", "criteria")
     )
-    name = next((each.id for each in answers.values() if each.id), digest(key))
-    responses = tuple(replace(each.responses[0], model=model) for model, each in answers.items())
+    name = next((answer.id for answer in answers.values() if answer.id), digest(key))
+    responses = tuple(
+        replace(answer.responses[0], model=model) for model, answer in answers.items()
+    )
     question = next(iter(answers.values())).question
     case_id = name if epoch == 1 else f"{name}/epoch-{epoch}"
     return Case(case_id, question, responses, reference, topic, extra, criteria or ())

@@ -8,7 +8,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from automedeval.harness.questions import (
 )
 from automedeval.records import (
     Case,
+    JsonObject,
     RecordError,
     Response,
     foreign_errors_at,
@@ -103,21 +104,17 @@ def is_log(path: str) -> bool:
         return (file / STATE).is_file()
     if file.suffix == ".eval":
         return True
+    if file.suffix not in (".json", ".jsonl"):
+        return False
     try:
         with open(file, encoding="utf-8") as stream:
-            first = {
-                ".json": stream.read,
-                ".jsonl": lambda: next(filter(str.strip, stream), ""),
-            }.get(file.suffix, str)
-            content = parse_json(first(), others=True)
+            is_whole = file.suffix == ".json"
+            first = stream.read() if is_whole else next(filter(str.strip, stream), "")
+        content = parse_json(first, others=True)
     except (OSError, ValueError):
         return False
     keys = set(content) if isinstance(content, dict) else set()
-    return (
-        {"arguments", "doc_id"} <= keys
-        if file.suffix == ".jsonl"
-        else bool({"eval", "request_states"} & keys)
-    )
+    return bool(keys & {"eval", "request_states"} if is_whole else {"arguments", "doc_id"} <= keys)
 
 
 def read_log(path: str) -> Answers:
@@ -129,18 +126,17 @@ def read_log(path: str) -> Answers:
     if file.suffix == ".jsonl":
         numbered = enumerate(text.split("\n"), 1)
         lines = [_parsed(line, f"{path}:{number}") for number, line in numbered if line.strip()]
-        first = [
-            line for line in lines if _find(str, line, "filter") == _find(str, lines[0], "filter")
-        ]
+        filters = [_find(str, line, "filter") for line in lines]
+        first = [line for line, name in zip(lines, filters) if name == filters[0]]
         log = Answers(path, None, left_out=+Counter({FILTERED: len(lines) - len(first)}))
         return log.read("record", first, _lm_eval)
-    whole = _parsed(text, path)
-    if "request_states" not in whole:
-        return _inspect(path, whole)
+    content = _parsed(text, path)
+    if "request_states" not in content:
+        return _inspect(path, content)
     if not file.with_name("run_spec.json").is_file():  # HELM writes it when a run ends
         raise RecordError(f"{file}: no run_spec.json beside it: not a whole run of HELM")
-    log = Answers(str(file), _find(str, whole, "adapter_spec", "model") or None)
-    return log.read("request", _find(list, whole, "request_states"), _helm)
+    log = Answers(str(file), _find(str, content, "adapter_spec", "model") or None)
+    return log.read("request", _find(list, content, "request_states"), _helm)
 
 
 def _parsed(text: str, place: str) -> Any:
@@ -167,6 +163,11 @@ def _find(kind: type, record: Any, *path: str | int) -> Any:
     return value if isinstance(value, kind) else kind()
 
 
+def _is_chat_in_text(prompt: Any) -> bool:
+    """Return whether a prompt is a list with the messages for an endpoint in one text of JSON."""
+    return isinstance(prompt, list) and len(prompt) == 1 and isinstance(prompt[0], str)
+
+
 def _lm_eval(log: Answers, line: Any, place: str) -> Case | str:
     request = _get(line, place, "arguments", "gen_args_0")
     prompt = _get(request, place, "arg_0")
@@ -174,9 +175,7 @@ def _lm_eval(log: Answers, line: Any, place: str) -> Case | str:
     # A likelihood is written as a text too; only a request for a text has a dict of settings.
     if not texts or not isinstance(texts[0], str) or not isinstance(request.get("arg_1"), dict):
         return NO_TEXT
-    if (
-        isinstance(prompt, list) and len(prompt) == 1 and isinstance(prompt[0], str)
-    ):  # a chat for an endpoint
+    if _is_chat_in_text(prompt):
         prompt = _parsed(prompt[0], place)
     question = question_of(prompt, place)
     log.notes[FURTHER] += len(texts) - 1
@@ -185,7 +184,7 @@ def _lm_eval(log: Answers, line: Any, place: str) -> Case | str:
     return _answer(_get(line, place, "doc_id"), question, texts[0], reference)
 
 
-def _read_eval(path: str) -> dict[str, Any]:
+def _read_eval(path: str) -> JsonObject:
     place = f"{path}: reading .eval needs inspect_ai, or `inspect log convert --to json` first"
     with foreign_errors_at(path), foreign_errors_at(place, ImportError):
         from inspect_ai.log import read_eval_log
@@ -193,7 +192,7 @@ def _read_eval(path: str) -> dict[str, Any]:
         return json.loads(read_eval_log(path).model_dump_json())
 
 
-def _inspect(path: str, content: dict[str, Any]) -> Answers:
+def _inspect(path: str, content: JsonObject) -> Answers:
     log = Answers(path, _find(str, content, "eval", "model") or None)
     samples = _find(list, content, "samples")
     if (status := content.get("status")) != "success":
@@ -207,28 +206,35 @@ def _inspect_sample(log: Answers, sample: Any, place: str) -> Case | str:
     prompt = _get(sample, place, "input")
     if _find(list, sample, "choices"):
         return MULTIPLE_CHOICE
-    said = _find(list, sample, "output", "choices")
-    text = None  # what inspect_ai's own scorers read
-    if not sample.get("error"):
-        text = _find(str, sample, "output", "completion")  # solvers may have changed it
-        text = text or (text_of(_get(said, place, 0, "message", "content")) if said else None)
+    text = None if sample.get("error") else _text_of_sample(sample, place)
     if text is None or sample.get("invalidation"):
         return "no answer" if text is None else "marked as invalid"
     question = question_of(prompt, place)
-    # a message of a user after one that the model wrote; those of examples it did not write
-    messages = _find(list, sample, "messages")
-    wrote = (
-        number for number, each in enumerate(messages) if _find(str, each, "source") == "generate"
-    )
-    again = any(
-        _find(str, each, "role") == "user" for each in messages[next(wrote, len(messages)) :]
-    )
-    log.notes += {FURTHER: max(len(said) - 1, 0), LIMITED: bool(sample.get("limit"))}
-    log.notes += {MORE: shows_more(prompt), AGAIN: again}
+    further = len(_find(list, sample, "output", "choices")) - 1
+    log.notes += {FURTHER: max(further, 0), LIMITED: bool(sample.get("limit"))}
+    log.notes += {MORE: shows_more(prompt), AGAIN: _goes_on(_find(list, sample, "messages"))}
     reference = log.reference(reference_of, sample.get("target"))
-    return _answer(
-        _get(sample, place, "id"), question, text, reference, _find(int, sample, "epoch") or 1
-    )
+    epoch = _find(int, sample, "epoch") or 1
+    return _answer(_get(sample, place, "id"), question, text, reference, epoch)
+
+
+def _text_of_sample(sample: Any, place: str) -> str | None:
+    """Return the answer that inspect_ai's own scorers read; None if there is none."""
+    text = _find(str, sample, "output", "completion")  # solvers may have changed it
+    choices = _find(list, sample, "output", "choices")
+    if text or not choices:
+        return text or None
+    return text_of(_get(choices, place, 0, "message", "content"))
+
+
+def _goes_on(messages: Sequence[Any]) -> bool:
+    """Return whether a user wrote after the model did; what examples have of the model it did not write."""
+    has_written = False
+    for message in messages:
+        if has_written and _find(str, message, "role") == "user":
+            return True
+        has_written = has_written or _find(str, message, "source") == "generate"
+    return False
 
 
 def _helm(log: Answers, request: Any, place: str) -> Case | str:
@@ -246,12 +252,12 @@ def _helm(log: Answers, request: Any, place: str) -> Case | str:
         return MULTIPLE_CHOICE
     text = _get(completions, place, 0, "text")
     prompt = _find(list, instance, "input", "messages") or _get(instance, place, "input", "text")
-    references = [
-        each
-        for each in _find(list, instance, "references")
-        if "correct" in _find(list, each, "tags")
-    ]
-    right = reference_of([_find(str, each, "output", "text") for each in references])
+    correct = []
+    for reference in _find(list, instance, "references"):
+        if "correct" in _find(list, reference, "tags"):
+            correct.append(_find(str, reference, "output", "text"))
     log.notes[FURTHER] += len(completions) - 1
     log.notes[MORE] += "multimedia_content" in instance["input"]
-    return _answer(_get(instance, place, "id"), question_of(prompt, place), text, right)
+    return _answer(
+        _get(instance, place, "id"), question_of(prompt, place), text, reference_of(correct)
+    )

@@ -3,19 +3,18 @@
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from statistics import fmean
-from typing import Any
 
 import numpy as np
 
 from automedeval.meta_evaluation.table import VerdictTable
-from automedeval.records import RecordError
+from automedeval.records import JsonObject, RecordError
 
 Values = Mapping[int, Mapping[int, float]]  # response → verdict → value
 
 
 def preference_pairs(
     judge: VerdictTable, least_gap: float
-) -> tuple[list[dict[str, Any]], Counter[str]]:
+) -> tuple[list[JsonObject], Counter[str]]:
     """Return a pair of each case, and reason → number of judged cases without one.
 
     The response with the highest value is chosen, the one with the lowest rejected, if they differ by more than `least_gap`. A
@@ -33,7 +32,7 @@ def preference_pairs(
     ):
         if not (np.isnan(value) or judge.cases.empty[response]):
             values[response][verdict] = value
-    pairs: list[dict[str, Any]] = []
+    pairs = []
     reasons: Counter[str] = Counter()
     for number in judge.cases.file_order:
         if judge.given[number]:
@@ -45,9 +44,7 @@ def preference_pairs(
     return pairs, reasons
 
 
-def _pair(
-    judge: VerdictTable, number: int, values: Values, least_gap: float
-) -> dict[str, Any] | str:
+def _pair(judge: VerdictTable, number: int, values: Values, least_gap: float) -> JsonObject | str:
     """Return the pair of a case, or why there is none."""
     case, start = judge.cases.records[number], int(judge.cases.start[number])
     if not judge.verdicts_valid[number]:
@@ -68,7 +65,7 @@ def _pair(
     together = by_best.keys() & by_worst.keys()
     if judge.of_pairs and not together:
         return "never compared"
-    if any(by_best[each] <= by_worst[each] for each in together):
+    if any(by_best[verdict] <= by_worst[verdict] for verdict in together):
         return "verdicts that disagree"
     texts = [case.responses[at].text for at in (best, worst)]
     if texts[0].strip() == texts[1].strip():

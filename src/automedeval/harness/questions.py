@@ -1,9 +1,10 @@
 """What a prompt asks, and the reference that the author of a task gave."""
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
-from automedeval.records import Question, RecordError, foreign_errors_at
+from automedeval.records import JsonObject, Question, RecordError, foreign_errors_at
 from automedeval.records.thoughts import CHAT_TOKEN
 
 # What Python writes for a value that is no text
@@ -17,11 +18,12 @@ def question_of(prompt: Any, place: str) -> Question:
     """Return a prompt as a question: a text, or messages as their roles and texts; anything else is a RecordError."""
     if isinstance(prompt, str):
         return prompt
-    if not isinstance(prompt, list) or not all(
-        isinstance(each, dict) and isinstance(each.get("role"), str) for each in prompt
-    ):
-        raise RecordError(f"{place}: the prompt is neither a text nor a list of messages")
-    return [{"role": each["role"], "content": text_of(each.get("content"))} for each in prompt]
+    question = []
+    for message in prompt if isinstance(prompt, list) else [None]:
+        if not isinstance(message, dict) or not isinstance(message.get("role"), str):
+            raise RecordError(f"{place}: the prompt is neither a text nor a list of messages")
+        question.append({"role": message["role"], "content": text_of(message.get("content"))})
+    return question
 
 
 def text_of(content: Any) -> str:
@@ -34,22 +36,25 @@ def text_of(content: Any) -> str:
 
 def shows_more(prompt: Any) -> bool:
     """Return whether a prompt has parts that are no text, such as images."""
-    parts = (
-        [part for each in prompt for part in _parts(each.get("content"))]
-        if isinstance(prompt, list)
-        else []
-    )
-    return any(part.get("type") not in ("text", "reasoning") for part in parts)
+    for message in prompt if isinstance(prompt, list) else ():
+        for part in _parts(message.get("content")):
+            if part.get("type") not in ("text", "reasoning"):
+                return True
+    return False
 
 
-def _parts(content: Any) -> list[dict[str, Any]]:
+def _parts(content: Any) -> list[JsonObject]:
     return [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
 
 
 def is_blank(question: Question) -> bool:
     """Return whether a question has no text."""
-    contents = [question] if isinstance(question, str) else [each["content"] for each in question]
-    return not any(content.strip() for content in contents)
+    texts = [question] if isinstance(question, str) else _contents(question)
+    return not any(text.strip() for text in texts)
+
+
+def _contents(messages: Sequence[dict[str, str]]) -> list[str]:
+    return [message["content"] for message in messages]
 
 
 def question_expression(pattern: str | None) -> re.Pattern | None:
@@ -76,10 +81,9 @@ def question_in(prompt: Question, pattern: str | None) -> Question | None:
     if expression is None:
         return prompt
     if not isinstance(prompt, str):
-        asked = [each["content"] for each in prompt if each["role"] == "user"] or [
-            each["content"] for each in prompt
-        ]
-        prompt = asked[-1] if asked else ""
+        asked = [message for message in prompt if message["role"] == "user"]
+        contents = _contents(asked or prompt)
+        prompt = contents[-1] if contents else ""
     groups = [fit[1].strip() for fit in expression.finditer(prompt) if fit[1]]
     return next(filter(None, reversed(groups)), None)
 
@@ -96,11 +100,17 @@ def reference_of(target: Any, written: bool = False) -> str | None:
     RecordError if it is something else, such as a number: what it stands for is not known. `written` says that texts are what
     `str` made of the author's value, which may have been none, or a template filled with nothing.
     """
-    given = target if isinstance(target, list | tuple) else [target]
-    texts = [each for each in given if each is not None and each == each]  # JSON of others has NaN
-    for each in texts:
-        if not isinstance(each, str) or (
-            written and (_VALUE.fullmatch(each) or re.search(r"\bNone\b", each))
-        ):
+    texts = []
+    for text in target if isinstance(target, list | tuple) else [target]:
+        if text is None or text != text:  # JSON of others has NaN
+            continue
+        if not isinstance(text, str) or (written and _is_no_text(text)):
             raise RecordError(f"it cannot be told what was written as {str(target)[:60]!r}")
-    return "\n".join(each for each in texts if each.strip()) or None
+        if text.strip():
+            texts.append(text)
+    return "\n".join(texts) or None
+
+
+def _is_no_text(text: str) -> bool:
+    """Return whether a text is what `str` makes of another value, or of a template without one."""
+    return bool(_VALUE.fullmatch(text) or re.search(r"\bNone\b", text))

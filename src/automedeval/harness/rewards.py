@@ -6,6 +6,7 @@ The completions of one prompt are judged together, as the responses of one case.
 `automedeval judge` takes to load and to ask a model.
 """
 
+import itertools
 import os
 from collections.abc import Sequence
 from functools import cache
@@ -54,18 +55,18 @@ class JudgeReward:
             question = [
                 prompt[0]["content"] if alone else prompt for prompt, alone in zip(prompts, single)
             ]
-            for each in question:
-                refuse_template(each, "a prompt", "a column 'question'")
+            for prompt in question:
+                refuse_template(prompt, "a prompt", "a column 'question'")
         warn_of_references(self.judge, reference or ())
-        texts = [_written(each) for each in completions]
+        texts = [_written(completion) for completion in completions]
         cases = cases_of(question, reference or [None] * len(texts), [text or "" for text in texts])
-        said: dict[str, list[list[float]]] = {
-            case.id: [[] for _ in case.responses] for case in cases
-        }
+        values: dict[str, list[list[float]]] = {}
+        for case in cases:
+            values[case.id] = [[] for _ in case.responses]
         for verdict in self.judge(cases):
             for index, value in verdict.values.items():
-                said[verdict.case_id][index].append(value)
-        judged = [fmean(values) if values else None for case in cases for values in said[case.id]]
+                values[verdict.case_id][index].append(value)
+        judged = [fmean(given) if given else None for given in itertools.chain(*values.values())]
         rewards = [None if text is None else reward for text, reward in zip(texts, judged)]
         if log_metric is not None and rewards:
             log_metric("judge/valid_rate", fmean(value is not None for value in rewards))
@@ -96,8 +97,8 @@ def load_reward(settings: str | None = None) -> JudgeReward:
     from transformers.integrations import deepspeed  # loads torch, which the judges load too
 
     # the judge's weights are loaded whole, though ZeRO-3 splits those of the model that is trained
-    held = deepspeed._hf_deepspeed_config_weak_ref  # only its dict has a public name
-    config = held() if held is not None else None
+    reference = deepspeed._hf_deepspeed_config_weak_ref  # only its dict has a public name
+    config = reference() if reference is not None else None
     deepspeed.unset_hf_deepspeed_config()
     try:
         return JudgeReward(load_by_settings({"config": settings}))

@@ -4,17 +4,16 @@ import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from statistics import fmean
-from typing import Any
 
 from automedeval.harness.questions import is_blank
 from automedeval.judges.base import BaseJudge
-from automedeval.records import AutoMedEvalError, Case, Verdict
+from automedeval.records import AutoMedEvalError, Case, JsonObject, Verdict
 from automedeval.records.errors import ChatError
 
 UNREAD = "the answer, or the verdict on a criterion, is unread"
 
 
-def score_of(verdicts: Sequence[Verdict], refused: str | None = None) -> dict[str, Any]:
+def score_of(verdicts: Sequence[Verdict], refused: str | None = None) -> JsonObject:
     """Return the score of an answer, the only one of its case: value, explanation, verdicts, valid.
 
     `value` is the mean of the scores of the verdicts that give one, NaN if none does. `explanation` has the first rationale,
@@ -47,14 +46,14 @@ def warn_of_references(judge: BaseJudge, references: Iterable[str | None]) -> No
         )
 
 
-def score_answers(judge: BaseJudge, answers: Sequence[Case]) -> list[dict[str, Any]]:
+def score_answers(judge: BaseJudge, answers: Sequence[Case]) -> list[JsonObject]:
     """Return the score of each answer, a case with one response, as `score_of` does; all are judged in one call.
 
     An answer that cannot be judged has no score, and its explanation says why; the others are judged without it. ChatError if
     the judge's model cannot go on, which is no answer's fault.
     """
     warn_of_references(judge, (answer.reference for answer in answers))
-    cases: dict[str, Case] = {}
+    cases = {}
     for answer in answers:
         name = answer.id
         while name in cases:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from automedeval.records import Case, RecordError
-from automedeval.records.cases import read_cases
+from automedeval.records.cases import CaseFile
 from automedeval.records.thoughts import note_on_thoughts
 from automedeval.rubrics import Rubric
 
@@ -47,7 +47,8 @@ class Request:
 class Requests(list[Request]):
     """The requests of the first `limit` cases of a file, in their order; `file` and `table` are as in `read_cases`.
 
-    `digests` are those of the cases that take a request, by id; `notes` is what is to be told of the cases.
+    `digests` are those of the cases that take a request, by id; `table_notes` say what is read of a table, `notes` what is to
+    be told of the cases.
     """
 
     def __init__(
@@ -58,9 +59,11 @@ class Requests(list[Request]):
         **table: Any,
     ):
         self.file = file
-        self.cases = list(itertools.islice(read_cases(file, **table), limit))
+        content = CaseFile(file, **table)
+        self.cases = list(itertools.islice(content, limit))
         super().__init__(request for case in self.cases for request in plan(case))
         self.digests = {request.case.id: request.digest for request in self}
+        self.table_notes = content.notes
         self.notes = note_on_thoughts(self.cases)
 
 

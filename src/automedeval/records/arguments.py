@@ -57,7 +57,7 @@ class TableArguments:
     )
 
     @property
-    def table(self) -> dict[str, Any]:
+    def table(self) -> dict:
         """How `read_cases` is told to read a table."""
         return {"blank": self.blank, "columns": self.columns}
 

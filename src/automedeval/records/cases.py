@@ -5,11 +5,13 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from automedeval.records.columns import Columns, Table
 from automedeval.records.errors import errors_at
 from automedeval.records.messages import without_messages
 from automedeval.records.questions import question_text
+from automedeval.records.readers import Placed
 from automedeval.records.rows import SHEETS, read_rows
 from automedeval.records.types import Case, RecordError, digest
 
@@ -23,79 +25,89 @@ def read_cases(
     """Yield the cases of a file one by one; `least_responses=0` accepts cases without responses.
 
     Records of cases (JSON Lines, Parquet, a dataset of the Hub) are read one by one. A table of answers (CSV, a JSON array, a
-    spreadsheet, or JSON Lines without the key `responses`) is read as a whole, see `table_of`; `without_blanks`
-    says what `blank` is. RecordError if a row cannot be read or is no case, an id is repeated, or the file has no case.
+    spreadsheet, or JSON Lines without the key `responses`) is read as a whole, see `read_table`; `without_blanks` says what
+    `blank` is. RecordError if a row cannot be read or is no case, an id is repeated, or the file has no case.
     """
-    held = _opened(path, least_responses, blank, columns)
-    rows = (
-        ((place, case.to_dict()) for place, case in held.cases) if isinstance(held, Table) else held
-    )
-    seen: dict[str, str] = {}
-    names: dict[str, str] = {}  # of models, without blanks
-    for place, row in rows:
-        with errors_at(place):
-            case = Case.from_dict(row, least_responses)
-            if case.id in seen:
-                raise RecordError(f"the id {case.id!r} stands at {seen[case.id]} already")
-            for name in case.models:
-                if (other := names.setdefault("".join(name.split()), name)) != name:
-                    both = f"the models {other!r} and {name!r}"
-                    raise RecordError(f"{both} differ by blanks alone: rename one of them")
-        seen[case.id] = place
-        yield case
-    if not seen:
-        raise RecordError(f"{path}: the file is empty")
+    yield from CaseFile(path, least_responses, blank, columns)
 
 
-def table_of(
-    path: str | Path,
-    least_responses: int = 1,
-    blank: str | None = None,
-    columns: Sequence[str] = (),
-) -> Table | None:
-    """Return what a table of answers holds, by `columns` and else by their names; None for a file of cases.
+def table_of(path: str | Path, *given: Any, **table: Any) -> Table | None:
+    """Return what a table of answers holds, None for a file of cases; the arguments are those of `read_cases`."""
+    return CaseFile(path, *given, **table).table
 
-    RecordError as `read_cases`.
-    """
-    held = _opened(path, least_responses, blank, columns)
-    return held if isinstance(held, Table) else None
+
+class CaseFile:
+    """The cases of a file, see `read_cases`, to be read through once; `table` is what a table of answers holds, else None."""
+
+    def __init__(
+        self,
+        path: str | Path,
+        least_responses: int = 1,
+        blank: str | None = None,
+        columns: Sequence[str] = (),
+    ):
+        self.path, self.least_responses = path, least_responses
+        self.table: Table | None = None
+        rows = read_rows(path, split="test")
+        first = list(itertools.islice(rows, 1))
+        self._rows: Iterable[Placed] = itertools.chain(first, rows)
+        if any("responses" in row for _, row in first):
+            if columns:
+                raise RecordError(
+                    f"{path}: --columns are those of a table, and this file has cases"
+                )
+        elif first and (least_responses or columns or Path(path).suffix.lower() in SHEETS):
+            placed = list(self._rows)
+            for place, row in placed:
+                if "responses" in row:
+                    mixed = "has 'responses', as a case has, and the first row is one of a table"
+                    raise RecordError(f"{place}: {mixed}")
+            self.table = read_table(path, placed, blank, columns, least_responses)
+            self._rows = ((place, case.to_dict()) for place, case in self.table.cases)
+
+    @property
+    def notes(self) -> list[str]:
+        """Return a line on what is read of a table; none for a file of cases."""
+        return [f"{self.path}: {'; '.join(self.table.notes)}"] if self.table else []
+
+    def __iter__(self) -> Iterator[Case]:
+        places: dict[str, str] = {}  # of the cases, by id
+        names: dict[str, str] = {}  # of models, without blanks
+        for place, row in self._rows:
+            with errors_at(place):
+                case = Case.from_dict(row, self.least_responses)
+                if case.id in places:
+                    raise RecordError(f"the id {case.id!r} stands at {places[case.id]} already")
+                for name in case.models:
+                    other = names.setdefault("".join(name.split()), name)
+                    if other != name:
+                        both = f"the models {other!r} and {name!r}"
+                        raise RecordError(f"{both} differ by blanks alone: rename one of them")
+            places[case.id] = place
+            yield case
+        if not places:
+            raise RecordError(f"{self.path}: the file is empty")
 
 
 def read_table(
     path: str | Path,
-    placed: Iterable[tuple[str, dict]],
+    placed: Iterable[Placed],
     blank: str | None,
     columns: Sequence[str] = (),
     least_responses: int = 1,
 ) -> Table:
     """Return what the rows of a table of answers hold, see `Columns.of`; RecordError as `read_cases`."""
-    contents = [(place, without_messages(row, place)) for place, row in placed]
-    held = Columns.of([row for _, row in contents], str(path), columns, least_responses)
-    table = held.table(str(path), contents, blank)
-    answered = [each for each in table.cases if len(each[1].responses) or not least_responses]
-    without = len(table.cases) - len(answered)
-    notes = [f"cases without an answer, left out: {without:,}"] if without else []
-    return table._replace(cases=list(_named(answered)), notes=table.notes + notes)
-
-
-def _opened(
-    path: str | Path, least_responses: int, blank: str | None, columns: Sequence[str] = ()
-) -> Table | Iterator[tuple[str, dict]]:
-    """Return a table, or the records of cases."""
-    rows = read_rows(path, split="test")
-    first = list(itertools.islice(rows, 1))
-    of_cases = any("responses" in row for _, row in first)
-    of_table = least_responses or columns or Path(path).suffix.lower() in SHEETS
-    if of_cases and columns:
-        raise RecordError(f"{path}: --columns are those of a table, and this file has cases")
-    if not first or of_cases or not of_table:
-        return itertools.chain(first, rows)
-    placed = [*first, *rows]
-    if mixed := next((place for place, row in placed if "responses" in row), None):
-        raise RecordError(
-            f"{mixed}: has 'responses', as a case has, and the first row is one of a table"
-        )
-    return read_table(path, placed, blank, columns, least_responses)
+    contents = []
+    for place, row in placed:
+        with errors_at(place):
+            contents.append((place, without_messages(row)))
+    read = Columns.of([row for _, row in contents], str(path), columns, least_responses)
+    table = read.table(str(path), contents, blank)
+    cases = [(place, case) for place, case in table.cases if case.responses or not least_responses]
+    notes = list(table.notes)
+    if without := len(table.cases) - len(cases):
+        notes.append(f"cases without an answer, left out: {without:,}")
+    return Table(read, list(_named(cases)), notes)
 
 
 def _named(cases: Iterable[tuple[str, Case]]) -> Iterator[tuple[str, Case]]:
@@ -104,15 +116,14 @@ def _named(cases: Iterable[tuple[str, Case]]) -> Iterator[tuple[str, Case]]:
     One without an id is named by the first words of its question and six digits over all of it, so that further candidates and
     another order of the rows change no id. A question that is asked again is a case of its own.
     """
-    names: set[str] = set()
+    names = set()
     for place, case in cases:
         name = case.id
         if not name:
             words = "-".join(re.findall(r"\w+", question_text(case.question).casefold())[:6])[:48]
-            name = f"{words or 'q'}-{digest(case.question)[:6]}"
-            numbered = itertools.chain(
-                [name], (f"{name}-{number}" for number in itertools.count(2))
-            )
-            name = next(each for each in numbered if each not in names)
+            name = base = f"{words or 'q'}-{digest(case.question)[:6]}"
+            numbers = itertools.count(2)
+            while name in names:
+                name = f"{base}-{next(numbers)}"
         names.add(name)
         yield place, replace(case, id=name)

@@ -4,17 +4,19 @@ A wide table has a row for each case: the columns question, reference, id and to
 responses. A long table has a row for each response: the columns question, model and answer, beside reference, id and topic.
 """
 
+import itertools
 import re
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self
 
 from automedeval.records.arguments import BLANK
-from automedeval.records.errors import UnclearArguments
+from automedeval.records.errors import UnclearArguments, errors_at
 from automedeval.records.messages import text_in_object
 from automedeval.records.questions import key_of
-from automedeval.records.rows import NoText, filled
+from automedeval.records.readers import Placed
+from automedeval.records.rows import filled
 from automedeval.records.tables import packaged
 from automedeval.records.types import Case, RecordError, Response
 
@@ -37,6 +39,9 @@ CHOICE = re.compile(r"(\s*\(?[A-J]\)?[.:]?\s*(\n|\Z))+", re.I)
 NAMELESS = re.compile(r"(Unnamed: \d+)?\s*")
 
 
+PlacedCases = list[tuple[str, Case]]  # each with its place in the file
+
+
 @dataclass(frozen=True)
 class Columns:
     """The columns that are read, by what they hold."""
@@ -52,61 +57,61 @@ class Columns:
 
     @classmethod
     def of(
-        cls, rows: Sequence[dict], path: str, told: Sequence[str] = (), least_responses: int = 1
+        cls, rows: Sequence[dict], path: str, columns: Sequence[str] = (), least_responses: int = 1
     ) -> Self:
-        """Return the columns by their names, and by what is told of them, as by `--columns`.
+        """Return the columns by their names, and by `columns`, as of `--columns`.
 
-        An entry of `told` is ROLE=COLUMN, or a column with a candidate's responses. Of a role that no entry has, the column is
-        known by its name. Where no entry names a candidate, every other column with text is one; but where no responses are
+        An entry of `columns` is ROLE=COLUMN, or a column with a candidate's responses. Of a role that no entry has, the column
+        is known by its name. Where no entry names a candidate, every other column with text is one; but where no responses are
         needed and entries are given, none is.
 
         RecordError for an entry that is wrong, a text without a column's name, or no responses although some are needed;
         UnclearArguments for no column or several with the question, or one that may be the reference or a candidate's.
         """
-        every = _names(rows)
-        listed = f"the columns are {', '.join(' '.join(name.split()) for name in every)}"
-        roles, responses = _told(told)
+        names = names_of(rows)
+
+        def fault(what: str) -> RecordError:
+            listed = ", ".join(" ".join(name.split()) for name in names)
+            return RecordError(f"{path}: {what}; the columns are {listed}")
+
+        roles, responses = _by_option(columns)
         named = [*roles.values(), *responses]
-        if missing := next((name for name in named if name not in every), None):
-            raise RecordError(f"{path}: --columns: no column {missing!r}; {listed}")
-        free = [name for name in every if name not in named]
+        for name in named:
+            if name not in names:
+                raise fault(f"--columns: no column {name!r}")
+        free = [name for name in names if name not in named]
         doubts = _recognize(roles, free, ROLES[:-1] if responses else ROLES)
         unknown = [name for name in free if not _is_known(name)]
         texts = [name for name in unknown if _has_text(name, rows)]
         if "question" not in roles:
             asking = [name for name in texts if plain(name) not in PREFERENCE]
             if not asking:
-                raise RecordError(f"{path}: no column is called question; {listed}")
+                raise fault("no column is called question")
             doubts.insert(0, "no column is called question")
             roles = {"question": asking[0], **roles}
             texts.remove(asking[0])
-        textless: list[str] = []
+        textless = []
         if "model" in roles or "answer" in roles:
             doubts += _find_answer(roles, texts)
-        elif not responses and (least_responses or not told):
-            if nameless := [name for name in texts if NAMELESS.fullmatch(name)]:
-                what = f"{nameless[0]!r} holds text, and the file has no name for it"
-                raise RecordError(f"{path}: {what}; {listed}")
-            textless = [n for n in unknown if n not in texts and not NAMELESS.fullmatch(n)]
-            pair = [name for name in texts if plain(name) in PREFERENCE]
-            responses = pair if len(pair) == len(PREFERENCE) else texts
-            if unsure := _may_be_reference(responses, roles, least_responses):
-                doubts.append(f"{unsure!r} may be the reference, or a candidate's responses")
-                if "reference" not in roles or plain(unsure) not in NAMES["answer"]:
-                    roles.setdefault("reference", unsure)
-                    responses = [name for name in responses if name != unsure]
+        elif not responses and (least_responses or not columns):
+            for name in texts:
+                if NAMELESS.fullmatch(name):
+                    raise fault(f"{name!r} holds text, and the file has no name for it")
+            textless = [name for name in unknown if name not in texts]
+            textless = [name for name in textless if not NAMELESS.fullmatch(name)]
+            responses, unsure = _find_responses(roles, texts, least_responses)
+            doubts += unsure
         if least_responses and not responses and "answer" not in roles:
-            fault = [*doubts, "no column has responses"][0]
-            raise RecordError(f"{path}: {fault}; {listed}")
+            raise fault([*doubts, "no column has responses"][0])
         if doubts:
             entries = [*(f"{role}={name}" for role, name in roles.items()), *responses]
-            raise UnclearArguments(f"{path}: {doubts[0]}; {listed}", ["--columns", *entries])
+            raise UnclearArguments(str(fault(doubts[0])), ["--columns", *entries])
         return cls(**roles, responses=tuple(responses), textless=tuple(textless))
 
     def __str__(self) -> str:
         roles = {name: role for role in NAMES if (name := getattr(self, role))}
-        said = {name: f" ({role})" for name, role in roles.items() if plain(name) != role}
-        named = [_listed(name) + said.get(name, "") for name in self.every]
+        kinds = {name: f" ({role})" for name, role in roles.items() if plain(name) != role}
+        named = [_quoted(name) + kinds.get(name, "") for name in self.every]
         if self.responses:
             named[len(self.responses)] += " (answers)"
         return ", ".join(named)
@@ -114,20 +119,10 @@ class Columns:
     @property
     def every(self) -> list[str]:
         """The names of all columns that are read."""
-        named = (
-            self.question,
-            *self.responses,
-            self.model,
-            self.answer,
-            self.reference,
-            self.topic,
-            self.id,
-        )
-        return [name for name in named if name is not None]
+        beside = (self.model, self.answer, self.reference, self.topic, self.id)
+        return [self.question, *self.responses, *(name for name in beside if name is not None)]
 
-    def table(
-        self, source: str, placed: Sequence[tuple[str, dict]], blank: str | None = None
-    ) -> "Table":
+    def table(self, source: str, placed: Sequence[Placed], blank: str | None = None) -> "Table":
         """Return what the rows `(place, row)` of the file `source` hold; `without_blanks` says what a blank cell is.
 
         A case has the number of its first row as `row`, from 1, and each response of a long table its own. A blank cell is no
@@ -136,109 +131,106 @@ class Columns:
         texts is kept. RecordError if a column is missing in a row, a cell is not text, a reference is a word that programs
         write where there is none, the rows of a case contradict each other, or a fault of `without_blanks`.
         """
-        taken: Counter[str] = Counter()
-        rows = list(self._checked(placed, taken))
+        rows, taken = self._checked(placed)
         cases, notes = self._cases(rows)
-        notes += [f"{what}: {count:,}" for what, count in taken.items() if count]
+        notes += [f"{what}: {count:,}" for what, count in taken.items()]
         cases, blanks = without_blanks(source, cases, blank)
         contents = [row for _, row in placed]
-        unread = [name for name in _names(contents) if name not in self.every]
-        # a column that has neither a name nor a filled cell is none
-        told = {name for row in contents for name in row if filled(row[name])}
-        unread = [name for name in unread if not NAMELESS.fullmatch(name) or name in told]
-        kinds = {name: "" if _has_text(name, contents) else " (no text)" for name in unread}
-        shown = ", ".join(_listed(name) + kinds[name] for name in unread)
-        words = sum(no_value(response.text) for _, case in cases for response in case.responses)
-        notes = [
-            f"read: {self}",
-            *([f"not read: {shown}"] if unread else []),
-            f"{len(rows):,} rows, {len(cases):,} cases",
-            *notes,
-            *blanks,
-            *(
-                [f"answers that are words like NA or None, read as they stand: {words:,}"]
-                if words
-                else []
-            ),
-        ]
+        filled_columns = filled_names(contents)
+        unread = []
+        for name in names_of(contents):
+            # a column that has neither a name nor a filled cell is none
+            is_column = name in filled_columns or not NAMELESS.fullmatch(name)
+            if is_column and name not in self.every:
+                unread.append(_quoted(name) + ("" if _has_text(name, contents) else " (no text)"))
+        read = [f"read: {self}"]
+        if unread:
+            read.append(f"not read: {', '.join(unread)}")
+        read.append(f"{len(rows):,} rows, {len(cases):,} cases")
+        notes = [*read, *notes, *blanks]
+        responses = [case.responses for _, case in cases]
+        words = sum(no_value(response.text) for response in itertools.chain(*responses))
+        if words:
+            notes.append(f"answers that are words like NA or None, read as they stand: {words:,}")
         return Table(self, cases, notes)
 
-    def _checked(
-        self, placed: Iterable[tuple[str, dict]], taken: Counter[str]
-    ) -> Iterator[tuple[str, dict]]:
-        """Yield the cells that are read; one that a row lacks is blank. `taken` counts the texts of objects."""
-        for place, row in placed:
-            if missing := next(
-                (name for name in (self.question, self.model) if name and name not in row), None
-            ):
-                raise RecordError(
-                    f"{place}: {missing!r} is missing; found the keys {', '.join(map(str, row))}"
-                )
-            cells = {name: row.get(name) for name in self.every}
-            for name, value in cells.items():
-                if name == self.id and type(value) is int:
-                    cells[name] = str(value)
-                elif isinstance(value, NoText) or not (
-                    isinstance(value, str | None) or (name == self.question and _is_asked(value))
-                ):
-                    raise RecordError(f"{place}: {name!r} must be text, not {str(value)[:80]}")
-            for name in filter(None, (*self.responses, self.answer, self.reference)):
-                key, cells[name] = _answer_in(cells[name], f"{place}: {name!r}")
-                taken[f"of an object in {name!r} its text {key!r} is read"] += bool(key)
-            if self.reference and (fault := fault_of_reference(cells[self.reference])):
-                raise RecordError(f"{place}: {fault}")
-            yield place, cells
+    def _checked(self, placed: Iterable[Placed]) -> tuple[list["_Row"], Counter[str]]:
+        """Return the cells that are read, and what was taken out of objects, with its number."""
+        rows = []
+        taken: Counter[str] = Counter()
+        for number, (place, row) in enumerate(placed, 1):
+            with errors_at(place):
+                cells = self._cells(row)
+                for name in filter(None, (*self.responses, self.answer, self.reference)):
+                    if is_failure(cells[name]):  # it stands as it is
+                        continue
+                    key, cells[name] = text_in_object(cells[name], repr(name))
+                    if key:
+                        taken[f"of an object in {name!r} its text {key!r} is read"] += 1
+                if self.reference and (fault := fault_of_reference(cells[self.reference])):
+                    raise RecordError(fault)
+            rows.append(_Row(number, place, cells))
+        return rows, taken
 
-    def _cases(self, rows: Sequence[tuple[str, dict]]) -> tuple[list[tuple[str, Case]], list[str]]:
+    def _cells(self, row: dict) -> dict:
+        """Return the cells that are read; one that a row lacks is blank. RecordError if one is not text."""
+        for name in filter(None, (self.question, self.model)):
+            if name not in row:
+                raise RecordError(f"{name!r} is missing; found the keys {', '.join(map(str, row))}")
+        cells = {name: row.get(name) for name in self.every}
+        for name, cell in cells.items():
+            if name == self.id and type(cell) is int:
+                cells[name] = str(cell)
+            elif not (isinstance(cell, str | None) or (name == self.question and _is_asked(cell))):
+                raise RecordError(f"{name!r} must be text, not {str(cell)[:80]}")
+        return cells
+
+    def _cases(self, rows: Sequence["_Row"]) -> tuple[PlacedCases, list[str]]:
         """Return the cases, and lines on what the rows of one case differ in."""
-        keys = [
-            key_of(row[self.question]) if self.model else str(number)
-            for number, (_, row) in enumerate(rows)
-        ]
-        ids = [_text(row[self.id]) for _, row in rows] if self.id else [""]
+        keys = [key_of(row.cells[self.question]) if self.model else str(row.number) for row in rows]
+        ids = [_text(row.cells[self.id]) for row in rows] if self.id else [""]
         by_id = any(ids) and (len(set(ids)) < len(ids) or len(set(keys)) == len(keys))
-        groups: dict[str, list[tuple[int, str, dict]]] = {}
-        for number, ((place, row), key) in enumerate(
-            zip(rows, ids if by_id and self.model else keys), 1
-        ):
+        groups: dict[str, list[_Row]] = {}
+        for row, key in zip(rows, ids if by_id and self.model else keys):
             if not key and by_id:
-                raise RecordError(f"{place}: the id is blank, and in other rows it names the case")
-            groups.setdefault(key, []).append((number, place, row))
-        cases = []
-        for group in groups.values():
-            number, place, first = group[0]
-            about: dict[str, Any] = {}
-            for role in ("question", "reference", "topic"):
-                cells = [
-                    (where, cell)
-                    for _, where, row in group
-                    if filled(cell := row.get(getattr(self, role)))
-                ]
-                if other := next(
-                    (where for where, cell in cells if key_of(cell) != key_of(cells[0][1])), None
-                ):
-                    same = "id" if by_id else "question"
-                    raise RecordError(
-                        f"{other}: another {role} than {cells[0][0]}, with the same {same}"
-                    )
-                about[role] = min(
-                    (cell for _, cell in cells),
-                    key=lambda cell: (len(str(cell)), str(cell)),
-                    default=None,
-                )
-            if self.model:
-                each = [
-                    Response(_text(row[self.model]), _text(row[self.answer]), {"row": at})
-                    for at, _, row in group
-                ]
-            else:
-                each = [Response(name, _text(first[name])) for name in self.responses]
-            name = _text(first[self.id]).strip() if by_id else ""
-            question, reference, topic = about.values()
-            cases.append(
-                (place, Case(name, question or "", tuple(each), reference, topic, {"row": number}))
-            )
+                fault = "the id is blank, and in other rows it names the case"
+                raise RecordError(f"{row.place}: {fault}")
+            groups.setdefault(key, []).append(row)
+        cases = [(group[0].place, self._case(group, bool(by_id))) for group in groups.values()]
         return cases, [f"{self.id!r} names rows, and no cases"] if any(ids) and not by_id else []
+
+    def _case(self, rows: Sequence["_Row"], by_id: bool) -> Case:
+        first = rows[0].cells
+        same = "id" if by_id else "question"
+        question, reference, topic = (
+            self._same(role, rows, same) for role in ("question", "reference", "topic")
+        )
+        responses = [Response(name, _text(first[name])) for name in self.responses]
+        for row in rows if self.model else ():
+            model, answer = _text(row.cells[self.model]), _text(row.cells[self.answer])
+            responses.append(Response(model, answer, {"row": row.number}))
+        name = _text(first[self.id]).strip() if by_id else ""
+        about = {"row": rows[0].number}
+        return Case(name, question or "", tuple(responses), reference, topic, about)
+
+    def _same(self, role: str, rows: Sequence["_Row"], same: str) -> Any:
+        """Return the shortest of the cells that the rows of a case have for a role; RecordError if they differ."""
+        column = getattr(self, role)
+        given = [row for row in rows if filled(row.cells.get(column))]
+        for row in given:
+            if key_of(row.cells[column]) != key_of(given[0].cells[column]):
+                what = f"another {role} than {given[0].place}, with the same {same}"
+                raise RecordError(f"{row.place}: {what}")
+        cells = [row.cells[column] for row in given]
+        return min(cells, key=lambda cell: (len(str(cell)), str(cell)), default=None)
+
+
+class _Row(NamedTuple):
+    """A row of a table, from 1, with the cells that are read of it."""
+
+    number: int
+    place: str
+    cells: dict
 
 
 class Table(NamedTuple):
@@ -252,8 +244,8 @@ class Table(NamedTuple):
 
 
 def without_blanks(
-    source: str, placed: Sequence[tuple[str, Case]], blank: str | None
-) -> tuple[list[tuple[str, Case]], list[str]]:
+    source: str, placed: PlacedCases, blank: str | None
+) -> tuple[PlacedCases, list[str]]:
     """Settle what the blank cells of candidates are, which every reader of a table hands over as responses without text.
 
     A cell that holds an error of a program, see `is_failure`, is as a blank one.
@@ -263,16 +255,21 @@ def without_blanks(
     """
     if blank not in (None, *BLANK):
         raise RecordError(f"blank cells are {' or '.join(BLANK)}, not {blank!r}")
-    cells = [response for _, case in placed for response in case.responses]
-    failed = dict.fromkeys(response.text for response in cells if is_failure(response.text))
-    counts = Counter(
-        response.model for response in cells if not response.text or response.text in failed
-    )
-    if not counts:
-        return list(placed), []
-    count = f"{counts.total():,} of {len(cells):,} answers are blank"
-    count += f" or an error of a program, such as {next(iter(failed))[:60]!r}" if failed else ""
-    count += f" ({', '.join(f'{model} {number:,}' for model, number in counts.items())})"
+    failed: dict[str, None] = {}
+    blanks: Counter[str] = Counter()
+    for _, case in placed:
+        for response in case.responses:
+            if is_failure(response.text):
+                failed[response.text] = None
+            if not response.text or response.text in failed:
+                blanks[response.model] += 1
+    if not blanks:
+        return placed, []
+    total = sum(len(case.responses) for _, case in placed)
+    count = f"{blanks.total():,} of {total:,} answers are blank"
+    if failed:
+        count += f" or an error of a program, such as {next(iter(failed))[:60]!r}"
+    count += f" ({', '.join(f'{model} {number:,}' for model, number in blanks.items())})"
     if blank is None:
         raise RecordError(
             f"{source}: {count}: --blank lowest if the model was asked and gave no answer, which has the lowest score, or "
@@ -280,19 +277,28 @@ def without_blanks(
         )
     settled = []
     for place, case in placed:
-        read = [replace(each, text="") if each.text in failed else each for each in case.responses]
-        kept = tuple(response for response in read if response.text or blank == "lowest")
-        settled.append((place, replace(case, responses=kept)))
-    return settled, [
-        f"{count}, and {'are empty answers' if blank == 'lowest' else 'were not asked'} (--blank {blank})"
-    ]
+        responses = []
+        for response in case.responses:
+            if response.text and response.text not in failed:
+                responses.append(response)
+            elif blank == "lowest":
+                responses.append(replace(response, text=""))
+        settled.append((place, replace(case, responses=tuple(responses))))
+    meaning = "are empty answers" if blank == "lowest" else "were not asked"
+    return settled, [f"{count}, and {meaning} (--blank {blank})"]
 
 
-def _names(rows: Iterable[dict]) -> list[str]:
-    return list(dict.fromkeys(str(name) for row in rows for name in row))
+def names_of(rows: Iterable[dict]) -> list[str]:
+    """Return the names of all columns."""
+    return list(dict.fromkeys(map(str, itertools.chain(*rows))))
 
 
-def _listed(name: str) -> str:
+def filled_names(rows: Sequence[dict]) -> list[str]:
+    """Return the names of the columns that have a filled cell."""
+    return [name for name in names_of(rows) if any(filled(row.get(name)) for row in rows)]
+
+
+def _quoted(name: str) -> str:
     """Return a column's name as it stands in a list of names."""
     return repr(name) if set(name) & set(",;()'\"") or not name.isprintable() else name
 
@@ -312,10 +318,10 @@ def _unnumbered(name: str) -> str:
     return plain(name).rstrip("_0123456789")
 
 
-def _told(entries: Sequence[str]) -> tuple[dict[str, str], list[str]]:
+def _by_option(entries: Sequence[str]) -> tuple[dict[str, str], list[str]]:
     """Return role → column, and the columns of candidates, that `--columns` names; RecordError for a name that comes twice."""
-    roles: dict[str, str] = {}
-    responses: list[str] = []
+    roles = {}
+    responses = []
     for entry in entries:
         role, sign, column = entry.partition("=")
         if not sign or role not in NAMES:
@@ -324,9 +330,9 @@ def _told(entries: Sequence[str]) -> tuple[dict[str, str], list[str]]:
             raise RecordError(f"--columns: {role!r} is named twice")
         else:
             roles[role] = column
-    named = [*roles.values(), *responses]
-    if twice := next((name for name in named if named.count(name) > 1), None):
-        raise RecordError(f"--columns: the column {twice!r} is named twice")
+    for name, count in Counter([*roles.values(), *responses]).items():
+        if count > 1:
+            raise RecordError(f"--columns: the column {name!r} is named twice")
     return roles, responses
 
 
@@ -335,13 +341,13 @@ def _recognize(roles: dict[str, str], names: Sequence[str], wanted: Iterable[str
     doubts = []
     for role in wanted:
         called = [name for name in names if plain(name) in NAMES[role]]
-        exact = [name for name in called if plain(name) == role]
-        found = called if role == "question" else exact or called
-        if role in roles or not found:
+        if role != "question":
+            called = [name for name in called if plain(name) == role] or called
+        if role in roles or not called:
             continue
-        if len(found) > 1:
-            doubts.append(f"{' or '.join(map(repr, found))} may be the {role}")
-        roles[role] = found[0]
+        if len(called) > 1:
+            doubts.append(f"{' or '.join(map(repr, called))} may be the {role}")
+        roles[role] = called[0]
     return doubts
 
 
@@ -356,6 +362,21 @@ def _find_answer(roles: dict[str, str], texts: Sequence[str]) -> list[str]:
         roles["answer"] = [*answers, *texts][0]
     doubt = f"beside {roles['model']!r}, one column must be called answer"
     return [] if len(answers) == 1 else [doubt]
+
+
+def _find_responses(
+    roles: dict[str, str], texts: list[str], least_responses: int
+) -> tuple[list[str], list[str]]:
+    """Return the candidates' columns of a wide table, and why one is in doubt, which may be the reference."""
+    pair = [name for name in texts if plain(name) in PREFERENCE]
+    responses = pair if len(pair) == len(PREFERENCE) else texts
+    unsure = _may_be_reference(responses, roles, least_responses)
+    if unsure is None:
+        return responses, []
+    if "reference" not in roles or plain(unsure) not in NAMES["answer"]:
+        roles.setdefault("reference", unsure)
+        responses = [name for name in responses if name != unsure]
+    return responses, [f"{unsure!r} may be the reference, or a candidate's responses"]
 
 
 def _is_known(name: str) -> bool:
@@ -396,7 +417,7 @@ def is_choice(reference: str | None) -> bool:
 
 def _is_asked(question: Any) -> bool:
     """Return whether a question is given as messages or as parts."""
-    return isinstance(question, list) and all(isinstance(each, dict) for each in question)
+    return isinstance(question, list) and all(isinstance(part, dict) for part in question)
 
 
 def fault_of_reference(cell: Any) -> str | None:
@@ -420,8 +441,3 @@ def _has_text(name: str, rows: Iterable[dict]) -> bool:
     if any(not NO_TEXT.fullmatch(cell) and not no_value(cell) for cell in cells):
         return True
     return bool(cells) and not any(map(NO_TEXT.fullmatch, cells))
-
-
-def _answer_in(cell: Any, name: str) -> tuple[str, Any]:
-    """Return what `text_in_object` does; a program's error stands as it is."""
-    return ("", cell) if is_failure(cell) else text_in_object(cell, name)

@@ -55,23 +55,16 @@ class _Parser(HfArgumentParser):
         if not self.first:
             return super().format_help()
         by_name = {action.dest: action for action in self._actions}
-        shown = [
-            *self.first,
-            *(
-                name
-                for name, action in by_name.items()
-                if action.required and name not in self.first
-            ),
-        ]
+        required = [name for name, action in by_name.items() if action.required]
+        names = list(dict.fromkeys([*self.first, *required]))
         formatter = self._get_formatter()
         formatter.add_usage("%(prog)s [OPTION VALUE …]", [], [])
         formatter.add_text(self.description)
         formatter.start_section("options that matter first")
-        formatter.add_arguments([by_name[name] for name in shown])
+        formatter.add_arguments([by_name[name] for name in names])
         formatter.end_section()
-        others = " ".join(
-            f"--{name}" for name in by_name if name not in (*shown, "help", "help_all")
-        )
+        hidden = {*names, "help", "help_all"}
+        others = " ".join(f"--{name}" for name in by_name if name not in hidden)
         formatter.add_text(f"other options, which --help_all explains: {others}")
         return formatter.format_help()
 
@@ -126,7 +119,7 @@ def parse(
     return tuple(values[: len(kinds)])
 
 
-def _config_arguments(file: str, options: Mapping[str, Any], argv: Sequence[str]) -> list[str]:
+def _config_arguments(file: str, options: Mapping, argv: Sequence[str]) -> list[str]:
     """Return the words of the command line that say the same; a list is a value each where an option takes several."""
     content = YamlFile(file).read()
     if not isinstance(content, dict):
@@ -144,7 +137,7 @@ def _config_arguments(file: str, options: Mapping[str, Any], argv: Sequence[str]
             raise RecordError(f"{file}: {key}: must be one value or a list of values")
         if value is None:
             continue
-        texts = [str(each) for each in (value if isinstance(value, list) else [value])]
+        texts = list(map(str, value if isinstance(value, list) else [value]))
         if texts and options[key] == "+" and not any(text.startswith("-") for text in texts):
             arguments += [f"--{key}", *texts]
         else:

@@ -13,7 +13,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from filelock import FileLock, Timeout
 
@@ -49,12 +48,12 @@ def write_json(path: Path, value: object, allow_nan: bool = False) -> None:
     write_whole(path, json.dumps(value, indent=1, ensure_ascii=False, allow_nan=allow_nan) + "\n")
 
 
-def json_lines(records: Iterable[Mapping[str, Any]]) -> str:
+def json_lines(records: Iterable[Mapping]) -> str:
     """Return records as the text of a JSON Lines file."""
     return "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
 
 
-def write_lines(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
+def write_lines(path: Path, records: Iterable[Mapping]) -> None:
     """Write a JSON Lines file so that every reader gets either the old one or the complete new one; else RecordError."""
     with (
         replacing(path) as scratch,
@@ -81,14 +80,14 @@ def lock(path: Path, doing: str) -> FileLock:
     The folder that both lie in is made; the path itself need not exist. `doing` says in errors what the lock's holder does.
     RecordError if another process holds the lock, or the file beside the path cannot be written.
     """
-    held = FileLock(path.with_name(f".{path.name}.lock"))
+    file_lock = FileLock(path.with_name(f".{path.name}.lock"))
     with foreign_errors_at(f"{path}: cannot be written", OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            held.acquire(blocking=False)
+            file_lock.acquire(blocking=False)
         except Timeout:
             raise RecordError(f"{path}: another process is {doing}") from None
-    return held
+    return file_lock
 
 
 class Journal:
@@ -124,11 +123,11 @@ class Journal:
         if end < size:
             os.truncate(self.path, end)
 
-    def records(self) -> Iterator[dict[str, Any]]:
+    def records(self) -> Iterator[dict]:
         """Yield the records of the file."""
         return (record for _, record in read_lines(self.path))
 
-    def append(self, record: dict[str, Any]) -> None:
+    def append(self, record: dict) -> None:
         """Write one record, completely or not at all."""
         text = json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n"
         line = text.encode(
@@ -165,6 +164,5 @@ def arithmetic(
     """Return the line that every filter prints: `9,874 verdicts → 9,569 kept, 305 rejected (fluency: 126, …)`."""
     out = sum(reasons.values())
     counts = ", ".join(f"{reason}: {count:,}" for reason, count in sorted(reasons.items()))
-    return f"{before:,} {what} → {before - out:,} {kept}, {out:,} {rejected}" + (
-        f" ({counts})" if counts else ""
-    )
+    line = f"{before:,} {what} → {before - out:,} {kept}, {out:,} {rejected}"
+    return f"{line} ({counts})" if counts else line

@@ -42,13 +42,30 @@ def is_english(text: str, enough: int = ENOUGH) -> bool | None:
     return sum(word in _FUNCTION_WORDS for word in words) >= LEAST * len(words)
 
 
+def _text_of(case: Case) -> str:
+    answers = [response.text for response in case.responses]
+    return "\n".join([question_text(case.question), *answers])
+
+
+def foreign_answers(cases: Sequence[Case]) -> list[bool]:
+    """Return of each response whether it is in another language than English.
+
+    A short one is in the language of its question, and a short question in that of the first hundred cases.
+    """
+    of_all = is_english("\n".join(map(_text_of, cases[:100])))
+    foreign = []
+    for case in cases:
+        for response in case.responses:
+            known = is_english(response.text)
+            if known is None:
+                known = is_english(question_text(case.question))
+            foreign.append((of_all if known is None else known) is False)
+    return foreign
+
+
 def english_only(cases: Sequence[Case], steps: str) -> list[str]:
     """Return a note that these steps read English only, if some cases are not English; else none."""
-    texts = (
-        " ".join([question_text(case.question), *(each.text for each in case.responses)])
-        for case in cases
-    )
-    foreign = [case.id for case, text in zip(cases, texts) if is_english(text) is False]
+    foreign = [case.id for case in cases if is_english(_text_of(case)) is False]
     if not foreign:
         return []
     which = f"{len(foreign)} of {len(cases)} cases are not in English, for example {foreign[0]!r}"

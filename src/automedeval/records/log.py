@@ -108,14 +108,14 @@ class Log:
         if not self.changed:
             return
         with Journal(self.path), Journal(self.replaced_file) as replaced:
-            kept = []
+            others = []
             for record in self._read(self.path):
                 if self._is_old(record):
                     replaced.append(record.to_dict())
                 else:
-                    kept.append(record.to_dict())
+                    others.append(record.to_dict())
             replaced.sync()
-            write_lines(self.path, kept)
+            write_lines(self.path, others)
 
     def _is_old(self, record: Any) -> bool:
         if record.author != self.author or record.settings not in (self.settings, *self.alike):
@@ -133,10 +133,10 @@ class Log:
         ]
         if not names:
             return []
-        told = ", ".join(names[:MOST_NAMED]) + ", …" * (len(names) > MOST_NAMED)
-        kept = f"{self.kind.verb} anew, what was there before is in {self.replaced_file}"
+        named = ", ".join(names[:MOST_NAMED]) + (", …" if len(names) > MOST_NAMED else "")
+        done = f"{self.kind.verb} anew, what was there before is in {self.replaced_file}"
         what = "answers were cut off, or texts changed" if self.alike else "texts changed"
-        return [f"{len(names)} of {len(cases)} {what}: {told}; {kept}"]
+        return [f"{len(names)} of {len(cases)} {what}: {named}; {done}"]
 
     def records(self) -> Iterator[Any]:
         """Yield the author's records that the file holds."""

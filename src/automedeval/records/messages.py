@@ -3,13 +3,14 @@
 import ast
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import takewhile
 from typing import Any
 
-from automedeval.records.errors import RecordError, errors_at
+from automedeval.records.errors import RecordError
 
+Message = dict[str, str]  # with a role and a content
 ROLES = {"user": "user", "human": "user", "assistant": "assistant", "gpt": "assistant"}
 TEXTS, HIDDEN = (
     ("text", "output_text", "input_text"),
@@ -32,11 +33,12 @@ REPLY = re.compile(
 
 def is_conversation(value: Any) -> bool:
     """Return whether a value is a list of messages."""
-    messages = isinstance(value, list) and all(
-        isinstance(each, dict) and _role(each) is not None for each in value
-    )
+    if not isinstance(value, list):
+        return False
+    if not all(isinstance(message, dict) and _role(message) is not None for message in value):
+        return False
     # Without any of these it is data beside the answers: {"role": "physician", "name": …}.
-    return messages and any({"content", "value", *CALLS} & {*each} for each in value)
+    return any({"content", "value", *CALLS} & {*message} for message in value)
 
 
 def _role(message: dict) -> Any:
@@ -54,11 +56,11 @@ def as_messages(value: Any, name: str) -> Any:
 
     RecordError, which names the column, if a text begins as an object, and has messages or a reply in another form.
     """
-    told = _read(value)
-    if _is_message(told):
-        return [told]
-    if is_conversation(told) or _is_parts(told):
-        return told
+    content = _read(value)
+    if _is_message(content):
+        return [content]
+    if is_conversation(content) or _is_parts(content):
+        return content
     if isinstance(value, str) and OBJECT.match(value) and REPLY.search(value):
         raise RecordError(
             f"{name!r} holds messages in a form that cannot be read, and no text: {value[:40]!r}"
@@ -80,13 +82,14 @@ def text_in_object(value: Any, name: str) -> tuple[str, Any]:
 
     RecordError, which has the name, for an object with several texts or none.
     """
-    if not isinstance(told := _read(value), dict):
+    content = _read(value)
+    if not isinstance(content, dict):
         return "", value
-    texts = list(_texts_in(told))
+    texts = list(_texts_in(content))
     if len(texts) != 1:
-        held = ", ".join(repr(key) for key, _ in texts) or "none"
+        keys = ", ".join(repr(key) for key, _ in texts) or "none"
         raise RecordError(
-            f"{name} holds an object with the texts {held}: put the answer alone into the cell"
+            f"{name} holds an object with the texts {keys}: put the answer alone into the cell"
         )
     return texts[0]
 
@@ -95,26 +98,29 @@ def _texts_in(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
     """Yield the texts of an object, also of those in it, with their keys."""
     if isinstance(value, str) and value.strip():
         yield key, value
-    inner: Iterable[tuple[Any, Any]] = value.items() if isinstance(value, dict) else ()
-    if isinstance(value, list):
-        inner = ((key, each) for each in value)
-    for name, each in inner:
-        yield from _texts_in(each, str(name))
+    elif isinstance(value, dict):
+        for name, inner in value.items():
+            yield from _texts_in(inner, str(name))
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _texts_in(inner, key)
 
 
-def read_conversation(messages: Sequence[dict], name: str) -> list[dict[str, str]]:
+def read_conversation(messages: Sequence[dict], name: str) -> list[Message]:
     """Return messages as `{"role", "content"}`, each with a text; other keys with texts stay, `REMOVED` stands for calls.
 
     Messages that are thoughts are left out. RecordError, which names the message of `name`, for one without text.
     """
-    read = [
-        _message(message, f"message {number} of {name!r}")
-        for number, message in enumerate(messages, 1)
-    ]
+    read = _messages(messages, name)
     return [message for message in read if message.get("channel") not in THOUGHTS]
 
 
-def _message(message: dict, place: str) -> dict[str, str]:
+def _messages(messages: Sequence[dict], name: str) -> list[Message]:
+    numbered = enumerate(messages, 1)
+    return [_message(message, f"message {number} of {name!r}") for number, message in numbered]
+
+
+def _message(message: dict, place: str) -> Message:
     if not isinstance(message, dict) or not isinstance(role := _role(message), str):
         raise RecordError(f"{place} is no object with a role and a content")
     content = message.get("content", message.get("value"))
@@ -123,24 +129,26 @@ def _message(message: dict, place: str) -> dict[str, str]:
     calls = [REMOVED for key in CALLS if message.get(key)]
     if not isinstance(text or "", str) or (text is None and not calls):
         raise RecordError(f"{place} has no text")
-    beside = ((key, told) for key, told in message.items() if key not in ("from", "value"))
-    texts = {key: told for key, told in beside if isinstance(told, str)}
+    texts = {key: value for key, value in message.items() if isinstance(value, str)}
+    texts.pop("from", None)
+    texts.pop("value", None)
     role = ROLES.get(role.casefold(), role)
     return texts | {"role": role, "content": "\n".join(filter(None, [text, *calls]))}
 
 
 def _parts(parts: list) -> str:
     """Return the texts of a content's parts; of another part, such as an image, its kind in brackets."""
-    read = [
-        part if isinstance(part, dict) else {"text": part} for part in parts if part is not None
-    ]
-    return "\n".join(str(text) for part in read if (text := _part(part)) not in (None, ""))
+    read = [_part(part) for part in parts if part is not None]
+    return "\n".join(str(text) for text in read if text not in (None, ""))
 
 
-def _part(part: dict) -> Any:
+def _part(part: Any) -> Any:
+    if not isinstance(part, dict):
+        return part
     kind = part.get("type", "part")
-    is_hidden = kind in HIDDEN or str(kind).endswith("tool_result")
-    return REMOVED if is_hidden else part.get("text", part.get("refusal", f"[{kind}]"))
+    if kind in HIDDEN or str(kind).endswith("tool_result"):
+        return REMOVED
+    return part.get("text", part.get("refusal", f"[{kind}]"))
 
 
 def answer_text(value: Any, name: str) -> Any:
@@ -164,14 +172,12 @@ def _last_turn(messages: list[dict], name: str) -> tuple[list[dict], str, str]:
 
     RecordError if several messages of that turn have a text that is no thought.
     """
-    read = [
-        _message(message, f"message {number} of {name!r}")
-        for number, message in enumerate(messages, 1)
-    ]
+    read = _messages(messages, name)
     turn = [*takewhile(lambda message: message["role"] == "assistant", reversed(read))][::-1]
-    texts = [
-        REMOVED if message.get("channel") in THOUGHTS else message["content"] for message in turn
-    ]
+    texts = [message["content"] for message in turn]
+    for at, message in enumerate(turn):
+        if message.get("channel") in THOUGHTS:
+            texts[at] = REMOVED
     if sum(bool(text.replace(REMOVED, "").strip()) for text in texts) > 1:
         raise RecordError(
             f"{name!r} ends with several messages of the assistant: leave the one that is the answer"
@@ -180,40 +186,36 @@ def _last_turn(messages: list[dict], name: str) -> tuple[list[dict], str, str]:
 
 
 def _is_parts(value: Any) -> bool:
-    return isinstance(value, list) and any(
-        isinstance(each, dict) and each.get("type") in TEXTS for each in value
-    )
+    parts = value if isinstance(value, list) else ()
+    return any(isinstance(part, dict) and part.get("type") in TEXTS for part in parts)
 
 
-def without_messages(row: dict, place: str) -> dict:
+def without_messages(row: dict) -> dict:
     """Return a row of a table with texts in the place of messages, of which each cell has a list or one.
 
     `messages` are the question and, where an assistant has the last word, the answer to it; of other columns the last
     message is the answer.
     RecordError for messages without a text, and where it is unclear what they are.
     """
-    with errors_at(place):
-        return _texts_of({name: as_messages(value, name) for name, value in row.items()})
-
-
-def _texts_of(row: dict) -> dict:
-    if {"chosen", "rejected"} <= set(row) and ASKED & set(
-        row
-    ):  # a conversation has one of them again
+    row = {name: as_messages(value, name) for name, value in row.items()}
+    asked = ASKED & set(row)
+    if asked and {"chosen", "rejected"} <= set(row):  # a conversation has one of them again
         row = {name: value for name, value in row.items() if name not in CONVERSATIONS}
-    texts: dict[str, Any] = {}
+    texts = {}
     for name, value in row.items():
         before, role, text = _last_turn(value, name) if is_conversation(value) else ([], "", "")
-        if name in CONVERSATIONS and role and not ASKED & set(row):
+        if role and name in CONVERSATIONS and not asked:
             if role not in ("assistant", "user"):
                 last = f"message {len(value)} of {name!r}, the last one,"
                 raise RecordError(f"{last} is neither a user's nor an assistant's: {role!r}")
-            if role == "assistant" and "answer" in row:
+            texts["question"] = _question(read_conversation(before, name))
+            if role == "user":
+                continue
+            if "answer" in row:
                 raise RecordError(
                     f"{name!r} ends with an answer, and there is 'answer' beside it: leave one"
                 )
-            texts["question"] = _question(read_conversation(before, name))
-            texts |= {"answer": text} if role == "assistant" else {}
+            texts["answer"] = text
         elif role and (name in ASKED or role == "user"):
             texts[name] = _question(read_conversation(value, name))
         else:
@@ -221,7 +223,7 @@ def _texts_of(row: dict) -> dict:
     return texts
 
 
-def _question(messages: list[dict[str, str]]) -> str | list[dict[str, str]]:
-    return (
-        messages[0]["content"] if len(messages) == 1 and messages[0]["role"] == "user" else messages
-    )
+def _question(messages: list[Message]) -> str | list[Message]:
+    if len(messages) == 1 and messages[0]["role"] == "user":
+        return messages[0]["content"]
+    return messages

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from automedeval.records.messages import is_conversation, read_conversation
+from automedeval.records.messages import Message, is_conversation, read_conversation
 
-Question = str | list[dict[str, str]]
+Question = str | list[Message]
 
 
 def patient_messages(question: Question) -> list[str]:

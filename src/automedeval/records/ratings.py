@@ -5,24 +5,29 @@ programs write where there is no value, is missing: it is counted and left out.
 """
 
 import re
-from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from automedeval.records.columns import (
     BESIDE,
     CRITERIA,
     NAMELESS,
     RATINGS,
+    filled_names,
+    names_of,
     no_value,
     plain,
 )
+from automedeval.records.errors import errors_at
 from automedeval.records.questions import key_of, question_text
+from automedeval.records.readers import Placed
 from automedeval.records.rows import NoText, filled, read_rows
 from automedeval.records.types import Case, Rating, RecordError
 
+_KEYS = frozenset[str]().union(*RATINGS.values())
 ABOUT_RATED = {*RATINGS["case_id"], *RATINGS["question"], *RATINGS["model"], *RATINGS["comment"]}
 # What people write where they give no score, beside the words of programs.
 _MARKS = r"[\s\u200b\ufeff!-*,-/:-@\[-`{-~‐-―−…]*"
@@ -35,6 +40,11 @@ A_RATER = re.compile(
 A_SCORE = re.compile(  # the end of the name of one's column: "relevancy_score"
     r"(?<=\w)(?:[\W_]+(?i:score|rating)|(?<=[a-z])(?:Score|Rating))\W*$"
 )
+STARS = re.compile(  # of Label Studio
+    r"""\A\[\{[^{}]*["'](?:rating|number)["']: ?(\d+(?:\.\d+)?)\}\]\Z"""
+)
+DECIMAL_COMMA = re.compile(r"\A([-+]?\d+),(\d{1,2})\Z")
+CODES = {-999, -99, -9, 77, 88, 98, 99, 999}  # what surveys write for a missing answer
 MARKED = re.compile(r"(?i)^criterion[\W_]+")
 NAMING = "called score, criterion_NAME, rater_1, or as a model is"
 UNSURE = (
@@ -68,46 +78,60 @@ def placed_ratings(
             no number.
     """
     rated = _RatedCases(cases)
-    counts: Counter[str] = Counter()
-    given = [(place, each) for place, row in read_rows(path) for each in _answers(row, counts)]
-    rows, columns_of, notes = _one_score_each(given, rated.models)
-    columns = _columns_of(rows, path)
+    left_out: Counter[str] = Counter()
+    answers = []
+    for place, row in read_rows(path):
+        answers += [(place, answer) for answer in _answers(row, left_out)]
+    rows, split_by, notes = _one_score_each(answers, rated.models)
+    columns = _columns_of([row for _, row in rows], path)
     ratings = []
     for place, row in rows:
-        cells = {role: row.get(name) for role, name in columns.items()}
-        of = f" in {row[columns_of]!r}" if columns_of else ""
-        score = _score(cells["score"], place, of)
-        if score is None:
-            counts[NO_ANSWER] += 1
-            continue
-        for role in ("case_id", "question"):
-            if isinstance(cells.get(role), NoText):
-                raise RecordError(f"{place}: {columns[role]!r} must be text, not {cells[role]}")
-        case_id = rated.locate(cells.get("case_id"), cells.get("question"), place)
-        model = rated.model_of(case_id, cells.get("model"), place)
-        annotator = _text(cells.get("annotator", "rater"))
-        if not annotator:
-            raise RecordError(f"{place}: does not say who rates: {columns['annotator']!r} is blank")
-        criterion = _text(cells.get("criterion")) or "overall"
-        comment = _text(cells.get("comment")) or None
-        extra = {key: cell for key, cell in row.items() if key not in columns.values()}
-        rating = Rating(case_id, model, annotator, criterion, score, comment, extra)
-        ratings.append((place, rating))
+        with errors_at(place):
+            rating = _rating(row, columns, split_by, rated)
+        if rating is None:
+            left_out[NO_ANSWER] += 1
+        else:
+            ratings.append((place, rating))
     _check_criteria(ratings, better, worse, path)
-    ratings = _turned(ratings, worse)
+    by_criterion = defaultdict(set)
+    for _, rating in ratings:
+        by_criterion[rating.criterion].add(rating.score)
+    _refuse_codes(ratings, by_criterion)
     if "annotator" not in columns:
-        if len({(each.case_id, each.model, each.criterion) for _, each in ratings}) < len(ratings):
+        rated_on = {(rating.case_id, rating.model, rating.criterion) for _, rating in ratings}
+        if len(rated_on) < len(ratings):
             raise RecordError(
                 f"{path}: responses are rated twice: call the column that says by whom rater"
             )
         notes.append("no column is called rater: the ratings are taken as one person's")
-    others = dict.fromkeys(
-        str(key) for _, each in ratings for key, cell in each.extra.items() if filled(cell)
-    )
-    if unread := [name for name in others if name not in ("rubric", "role") and not _is_key(name)]:
+    beside = filled_names([rating.extra for _, rating in ratings])
+    unread = [name for name in beside if name not in ("rubric", "role") and not _is_key(name)]
+    if unread:
         notes.append(f"not read: {', '.join(unread)}")
-    notes += [f"ratings {what}, left out: {count:,}" for what, count in sorted(counts.items())]
-    return ratings, [f"{path}: {note}" for note in notes]
+    notes += [f"ratings {what}, left out: {count:,}" for what, count in sorted(left_out.items())]
+    return _turned(ratings, by_criterion, worse), [f"{path}: {note}" for note in notes]
+
+
+def _rating(
+    row: dict, columns: Mapping[str, str], split_by: str, rated: "_RatedCases"
+) -> Rating | None:
+    """Return the rating of a row, None if it has no score."""
+    cells = {role: row.get(name) for role, name in columns.items()}
+    score = _score(cells["score"], f" in {row[split_by]!r}" if split_by else "")
+    if score is None:
+        return None
+    for role in ("case_id", "question"):
+        if isinstance(cells.get(role), NoText):
+            raise RecordError(f"{columns[role]!r} must be text, not {cells[role]}")
+    case_id = rated.locate(cells.get("case_id"), cells.get("question"))
+    model = rated.model_of(case_id, cells.get("model"))
+    annotator = _text(cells.get("annotator", "rater"))
+    if not annotator:
+        raise RecordError(f"does not say who rates: {columns['annotator']!r} is blank")
+    criterion = _text(cells.get("criterion")) or "overall"
+    comment = _text(cells.get("comment")) or None
+    extra = {key: cell for key, cell in row.items() if key not in columns.values()}
+    return Rating(case_id, model, annotator, criterion, score, comment, extra)
 
 
 class _RatedCases:
@@ -122,93 +146,90 @@ class _RatedCases:
             for key in {key_of(case.question), key_of(question_text(case.question))}:
                 self.asking.setdefault(key, []).append(case.id)
 
-    def locate(self, cell: Any, question: Any, place: str) -> str:
+    def locate(self, cell: Any, question: Any) -> str:
         """Return the id of the case that a row rates; what it asks, where no case does and no id is given."""
-        case_id, asks = _text(cell, self.by_id), key_of(question)
-        asking = sorted(self.asking.get(asks, [])) if asks else []
-        if asks and case_id in self.by_id and case_id not in asking:
-            raise RecordError(f"{place}: the case {case_id!r} asks another question")
+        case_id, asked = _text(cell, self.by_id), key_of(question)
+        asking = sorted(self.asking.get(asked, [])) if asked else []
+        if asked and case_id in self.by_id and case_id not in asking:
+            raise RecordError(f"the case {case_id!r} asks another question")
         if not asking or case_id in asking:
-            return case_id or asks
+            return case_id or asked
         if len(asking) > 1:
             these = ", ".join(map(repr, asking[:3]))
-            raise RecordError(f"{place}: the cases {these} ask this question; give case_id")
+            raise RecordError(f"the cases {these} ask this question; give case_id")
         return asking[0]
 
-    def model_of(self, case_id: str, cell: Any, place: str) -> str:
+    def model_of(self, case_id: str, cell: Any) -> str:
         """Return the model that a row rates, which need not be named where the case has one response."""
         models = self.by_id[case_id].models if case_id in self.by_id else [""]
         model = _text(cell, models)
         if not model and len(models) > 1:
-            named = ", ".join(map(repr, models))
-            raise RecordError(f"{place}: does not say which model is rated: {named}")
+            raise RecordError(f"does not say which model is rated: {', '.join(map(repr, models))}")
         return model or models[0]
 
 
-def _columns_of(rows: Sequence[tuple[str, dict]], path: str | Path) -> dict[str, str]:
+def _columns_of(rows: Sequence[dict], path: str | Path) -> dict[str, str]:
     """Return role → column; RecordError if no column has the score or the case, or two may have the score."""
-    held = {name: str(key) for _, row in rows for key in row for name in [plain(str(key))]}
-    called = {
-        role: [held[name] for name in names if name in held] for role, names in RATINGS.items()
-    }
+    names = {plain(name): name for name in names_of(rows)}
+    called = {}
+    for role, words in RATINGS.items():
+        called[role] = [names[word] for word in words if word in names]
     # Programs number their rows and tasks so.
-    if all(re.fullmatch(r"\s*\d*\s*", _text(row.get(held.get("id")))) for _, row in rows):
+    if all(re.fullmatch(r"\s*\d*\s*", _text(row.get(names.get("id")))) for row in rows):
         called["case_id"] = [name for name in called["case_id"] if plain(name) != "id"]
     needed = {
         f"a score, {NAMING}": called["score"],
         "a question, or the case as case_id": called["case_id"] or called["question"],
     }
-    for what, names in needed.items():
-        if rows and not names:
-            there = ", ".join(held.values())
+    for what, columns in needed.items():
+        if rows and not columns:
+            there = ", ".join(names.values())
             raise RecordError(f"{path}: no column holds {what}; there are {there}")
-    scores = [{str(row.get(name)) for name in called["score"]} for _, row in rows]
-    if any(len(given) > 1 for given in scores):
-        several = " or ".join(map(repr, called["score"]))
-        raise RecordError(f"{path}: {several} may be the score: leave one")
-    return {role: names[0] for role, names in called.items() if names}
+    for row in rows:
+        if len({str(row.get(name)) for name in called["score"]}) > 1:
+            several = " or ".join(map(repr, called["score"]))
+            raise RecordError(f"{path}: {several} may be the score: leave one")
+    return {role: columns[0] for role, columns in called.items() if columns}
 
 
 def _one_score_each(
-    rows: list[tuple[str, dict]], models: Collection[str]
-) -> tuple[list[tuple[str, dict]], str, list[str]]:
+    rows: list[Placed], models: Collection[str]
+) -> tuple[list[Placed], str, list[str]]:
     """Return a row for each score; the role of which a table has a column of scores for each, if there is one; and notes."""
-    columns = dict.fromkeys(
-        str(key) for _, row in rows for key, cell in row.items() if filled(cell)
-    )
-    named = {
-        role: [name for name in columns if plain(name) in words] for role, words in RATINGS.items()
-    }
+    contents = [row for _, row in rows]
+    columns = filled_names(contents)
     whose = {name: A_SCORE.sub("", name) for name in columns if not _is_key(name)}
-    marked = {name: MARKED.sub("", of) for name, of in whose.items() if MARKED.match(of)}
+    marked = {name: MARKED.sub("", word) for name, word in whose.items() if MARKED.match(word)}
+    criteria = [name for name, word in whose.items() if _is_criterion(name, plain(word), contents)]
     kinds = {
-        "model": {name: of for name, of in whose.items() if of in models},
-        "annotator": {name: of for name, of in whose.items() if A_RATER.fullmatch(plain(of))},
-        "criterion": marked
-        or {name: of for name, of in whose.items() if _is_criterion(name, plain(of), rows)},
+        "model": {name: word for name, word in whose.items() if word in models},
+        "annotator": {name: word for name, word in whose.items() if A_RATER.fullmatch(plain(word))},
+        "criterion": marked or {name: whose[name] for name in criteria},
     }
-    kinds = {role: scores for role, scores in kinds.items() if scores and not named[role]}
-    if named["score"] or not kinds:
+    called = {plain(name) for name in columns}
+    for role in tuple(kinds):
+        if not kinds[role] or called & {*RATINGS[role]}:
+            del kinds[role]
+    if not kinds or called & {*RATINGS["score"]}:
         return rows, "", []
     if len(kinds) > 1:
         first, second = (", ".join(map(repr, scores)) for scores in [*kinds.values()][:2])
         raise RecordError(f"{rows[0][0]}: {first} or {second} may be the scores: leave one out")
-    (role, scores), *_ = kinds.items()
-    split = []
+    ((role, scores),) = kinds.items()
+    parted = []
     for place, row in rows:
-        about = {key: cell for key, cell in row.items() if key not in scores}
-        split += [
-            (place, about | {role: of, "score": row.get(name)}) for name, of in scores.items()
-        ]
-    return split, role, [f"scores of one {role} a column: {', '.join(scores)}"]
+        beside = {key: cell for key, cell in row.items() if key not in scores}
+        for name, word in scores.items():
+            parted.append((place, beside | {role: word, "score": row.get(name)}))
+    return parted, role, [f"scores of one {role} a column: {', '.join(scores)}"]
 
 
-def _is_criterion(name: str, plain_name: str, rows: Iterable[tuple[str, dict]]) -> bool:
+def _is_criterion(name: str, plain_name: str, rows: Iterable[dict]) -> bool:
     """Return whether a column has scores on a criterion by its name; one that may as well hold texts, by its numbers."""
     if plain_name not in BESIDE or plain_name not in CRITERIA:
         return plain_name in CRITERIA
     try:
-        scores = [_score(row.get(name), "") for _, row in rows]
+        scores = [_score(row.get(name)) for row in rows]
     except RecordError:
         return False
     return any(score is not None for score in scores)
@@ -216,10 +237,7 @@ def _is_criterion(name: str, plain_name: str, rows: Iterable[tuple[str, dict]]) 
 
 def _is_key(name: str) -> bool:
     """Return whether a column is read by its name, or is the index that pandas writes."""
-    return (
-        any(plain(name) in names for names in RATINGS.values())
-        or NAMELESS.fullmatch(name) is not None
-    )
+    return plain(name) in _KEYS or NAMELESS.fullmatch(name) is not None
 
 
 def _check_criteria(
@@ -233,12 +251,11 @@ def _check_criteria(
     if unknown := sorted({*worse} - names - {"none"}):
         there = ", ".join(sorted(names))
         raise RecordError(f"--worse: {path} has no criterion {unknown[0]!r}, but {there}")
-    by_page = {
-        rating.criterion
-        for _, rating in ratings
-        if BY_A_RUBRIC.fullmatch(str(rating.extra.get("rubric")))
-    }
-    for name in sorted(names - {*better} - by_page) if not worse else ():
+    known = {*better}
+    for _, rating in ratings:
+        if BY_A_RUBRIC.fullmatch(str(rating.extra.get("rubric"))):
+            known.add(rating.criterion)
+    for name in sorted(names - known) if not worse else ():
         if not is_better_by_name(name):
             raise RecordError(f"{path}: {name!r} {UNSURE}")
 
@@ -246,22 +263,33 @@ def _check_criteria(
 def is_better_by_name(criterion: str) -> bool:
     """Return whether the name of a criterion says that more of it is better."""
     name = plain(criterion)
-    said = [word for word in name.split("_") if word not in SAY_NOTHING]
-    return not said or bool({name, "_".join(said)} & CRITERIA)
+    words = [word for word in name.split("_") if word not in SAY_NOTHING]
+    return not words or bool({name, "_".join(words)} & CRITERIA)
 
 
-def _turned(ratings: list[tuple[str, Rating]], worse: Collection[str]) -> list[tuple[str, Rating]]:
+def _refuse_codes(ratings: Iterable[tuple[str, Rating]], scores: Mapping[str, set[float]]) -> None:
+    """Raise RecordError for a number that surveys write where there is no score, if all others are from 0 to 10."""
+    for place, rating in ratings:
+        if rating.score not in CODES:
+            continue
+        others = scores[rating.criterion] - CODES
+        if others and min(others) >= 0 and max(others) <= 10:
+            raise RecordError(
+                f"{place}: the score {rating.score:g} looks like a code for none, the others are at most 10: leave it blank"
+            )
+
+
+def _turned(
+    ratings: list[tuple[str, Rating]], scores: Mapping[str, set[float]], worse: Collection[str]
+) -> list[tuple[str, Rating]]:
     """Return ratings with the scores on some criteria turned round, between the lowest and the highest that were given."""
-    given: dict[str, list[float]] = {name: [] for name in worse}
-    for _, rating in ratings:
-        given.get(rating.criterion, []).append(rating.score)
-    ends = {name: min(scores) + max(scores) for name, scores in given.items() if scores}
-    return [
-        (place, replace(rating, score=ends[rating.criterion] - rating.score))
-        if rating.criterion in ends
-        else (place, rating)
-        for place, rating in ratings
-    ]
+    ends = {name: min(scores[name]) + max(scores[name]) for name in worse if name in scores}
+    turned = []
+    for place, rating in ratings:
+        if rating.criterion in ends:
+            rating = replace(rating, score=ends[rating.criterion] - rating.score)
+        turned.append((place, rating))
+    return turned
 
 
 def _text(cell: Any, names: Collection[str] = ()) -> str:
@@ -275,92 +303,97 @@ def _text(cell: Any, names: Collection[str] = ()) -> str:
     return text if text in names else text.strip(" \t\r\n\xa0")
 
 
-def _score(cell: Any, place: str, of: str = "") -> float | None:
+def _is_missing(cell: Any) -> bool:
+    """Return whether a cell has no score: it is blank, NaN, or what programs and people write where there is none."""
+    if not filled(cell) or no_value(cell) or cell != cell:
+        return True
+    return isinstance(cell, str) and NO_SCORE.fullmatch(cell) is not None
+
+
+def _score(cell: Any, whose: str = "") -> float | None:
     """Return a score, None if it is missing; RecordError if it is no number."""
-    if (
-        not filled(cell)
-        or no_value(cell)
-        or cell != cell
-        or (isinstance(cell, str) and NO_SCORE.fullmatch(cell))
-    ):
+    if _is_missing(cell):
         return None
     text = str(cell).strip() if isinstance(cell, str | list) else ""
-    text = re.sub(
-        r"""\A\[\{[^{}]*["'](?:rating|number)["']: ?(\d+(?:\.\d+)?)\}\]\Z""", r"\1", text
-    )  # Label Studio's
-    text = re.sub(r"\A([-+]?\d+),(\d{1,2})\Z", r"\1.\2", text)  # a decimal comma
+    text = DECIMAL_COMMA.sub(r"\1.\2", STARS.sub(r"\1", text))
     if re.fullmatch(r"[-+]?(\d+(\.\d*)?|\.\d+)", text):
         return float(text)
     if isinstance(cell, bool) or not isinstance(cell, int | float):
-        raise RecordError(f"{place}: the score{of} is no number: {str(cell)[:40]!r}")
+        raise RecordError(f"the score{whose} is no number: {str(cell)[:40]!r}")
     return cell
 
 
-def _answers(row: dict, counts: Counter[str]) -> Iterator[dict]:
+class _Answer(NamedTuple):
+    """What a person answered to one question of a form."""
+
+    person: Any  # what tells persons apart within a row
+    user: Any
+    status: str | None
+    question: str = ""
+    value: Any = None
+
+
+def _answers(row: dict, left_out: Counter[str]) -> Iterator[dict]:
     """Yield a row for each person who answers a task of Label Studio or a record of Argilla; another row as it is."""
-    annotations = next(
-        (row[key] for key in ("annotations", "completions") if isinstance(row.get(key), list)), None
-    )
-    given = list(_argilla(row) if annotations is None else _label_studio(annotations))
-    if not given and annotations is None:
-        if "_task_hash" in row and row.get("answer") in LEFT_OUT:  # Prodigy's
-            counts[row["answer"]] += 1
-        else:
-            yield row
-        return
-    about: dict[str, Any] = {}
+    about: dict = {}
     for part in ("data", "fields", "metadata"):
         about |= row[part] if isinstance(row.get(part), dict) else {}
-    if annotations is None:  # a task's own id is its number
+    lists = [row[key] for key in ("annotations", "completions") if isinstance(row.get(key), list)]
+    answers = [*(_label_studio(lists[0]) if lists else _argilla(row))]
+    if not lists:  # a task's own id is its number
         about |= {key.removeprefix("metadata."): value for key, value in row.items()}
-    about = {key: held for key, held in about.items() if plain(key) in ABOUT_RATED}
+        if not answers and "_task_hash" in row and row.get("answer") in LEFT_OUT:  # Prodigy's
+            left_out[row["answer"]] += 1
+        elif not answers:
+            yield row
+    about = {key: cell for key, cell in about.items() if plain(key) in ABOUT_RATED}
     people: dict[Any, dict] = {}
-    for who, user, status, name, value in given:
-        if status in LEFT_OUT:
-            counts[status] += 1
-        else:
-            row = people.setdefault(who, {"annotator": _text(user) or "rater"})
-            row[name] = [row[name], value] if name in row else value  # two answers are no score
-    yield from (about | each for each in people.values())
-
-
-Answer = tuple[Any, Any, str | None, str, Any]  # whose, user, status, question, value
-
-
-def _label_studio(annotations: list) -> Iterator[Answer]:
-    """Yield the numbers and choices of the annotations of a task; the control's name is the criterion."""
-    for number, annotation in enumerate(each for each in annotations if isinstance(each, dict)):
-        user = annotation.get("completed_by")
-        cancelled = annotation.get("was_cancelled")
-        if cancelled or not annotation.get("result"):
-            yield number, user, "cancelled" if cancelled else NO_ANSWER, "", None
+    for answer in answers:
+        if answer.status in LEFT_OUT:
+            left_out[answer.status] += 1
             continue
-        for result in (each for each in annotation.get("result") or () if isinstance(each, dict)):
-            value = result.get("value") or {}
-            said = next(
-                (value[key] for key in ("rating", "number", "choices") if key in value), None
-            )
-            if said is not None:  # else a text, or a mark
-                said = said[0] if isinstance(said, list) and len(said) == 1 else said
-                yield number, user, None, str(result.get("from_name")), said
+        name, value = answer.question, answer.value
+        given = people.setdefault(answer.person, {"annotator": _text(answer.user) or "rater"})
+        given[name] = [given[name], value] if name in given else value  # two answers are no score
+    for given in people.values():
+        yield about | given
 
 
-def _argilla(row: dict) -> Iterator[Answer]:
+def _objects(values: Any) -> list[dict]:
+    """Return the objects of a list; nothing of another value."""
+    return [value for value in values if isinstance(value, dict)] if type(values) is list else []
+
+
+def _label_studio(annotations: list) -> Iterator[_Answer]:
+    """Yield the numbers and choices of the annotations of a task; the control's name is the criterion."""
+    for number, annotation in enumerate(_objects(annotations)):
+        user, results = annotation.get("completed_by"), annotation.get("result")
+        if annotation.get("was_cancelled") or not results:
+            status = "cancelled" if annotation.get("was_cancelled") else NO_ANSWER
+            yield _Answer(number, user, status)
+            continue
+        for result in _objects(results):
+            content = result.get("value") or {}
+            values = [content[key] for key in ("rating", "number", "choices") if key in content]
+            if not values or values[0] is None:  # a text, or a mark
+                continue
+            value = values[0]
+            if isinstance(value, list) and len(value) == 1:
+                value = value[0]
+            yield _Answer(number, user, None, str(result.get("from_name")), value)
+
+
+def _argilla(row: dict) -> Iterator[_Answer]:
     """Yield the answers of a record as version 2 writes it, and as a data set of the Hub."""
-    nested = row["responses"].items() if isinstance(row.get("responses"), dict) else ()
-    for name, answers in nested:
-        given = (
-            [each for each in answers if isinstance(each, dict)]
-            if isinstance(answers, list)
-            else []
-        )
-        for at, each in enumerate(given):
-            user = each.get("user_id")
-            yield user or at, user, each.get("status"), name, each.get("value")
-    for name, answers in row.items():
-        if str(name).endswith(".responses") and isinstance(answers, list):
-            users, states = (
-                row.get(f"{name}.{what}") or [None] * len(answers) for what in ("users", "status")
-            )
-            for at, (user, status, answer) in enumerate(zip(users, states, answers)):
-                yield user or at, user, status, name.removesuffix(".responses"), answer
+    nested = row.get("responses")
+    for name, answers in nested.items() if isinstance(nested, dict) else ():
+        for at, answer in enumerate(_objects(answers)):
+            user = answer.get("user_id")
+            yield _Answer(user or at, user, answer.get("status"), name, answer.get("value"))
+    for name, values in row.items():
+        if not str(name).endswith(".responses") or not isinstance(values, list):
+            continue
+        none = [None] * len(values)
+        users, states = row.get(f"{name}.users") or none, row.get(f"{name}.status") or none
+        for at, (user, status, value) in enumerate(zip(users, states, values)):
+            yield _Answer(user or at, user, status, name.removesuffix(".responses"), value)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from datetime import date, time, timedelta
 from decimal import Decimal
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,10 @@ from automedeval.records.errors import RecordError, errors_at, foreign_errors_at
 from automedeval.records.hub_names import hub_rows, is_hub_dataset
 from automedeval.records.types import Case, Rating, Verdict, _shown, check_number, whole
 
+Placed = tuple[str, dict]  # "file:line" and what stands there
 
-def read_lines(path: str | Path, split: str = "") -> Iterator[tuple[str, dict]]:
+
+def read_lines(path: str | Path, split: str = "") -> Iterator[Placed]:
     """Yield `(place, object)` for each record of a JSON Lines file, a parquet file or a `split` of a dataset of the Hub.
 
     `place` is "file:line" for error messages. Blank lines are skipped. Memory does not grow with the file. RecordError if the
@@ -28,6 +31,8 @@ def read_lines(path: str | Path, split: str = "") -> Iterator[tuple[str, dict]]:
     with foreign_errors_at(path, OSError), open(file, "rb") as stream:
         for number, line in enumerate(stream, 1):
             place = f"{path}:{number}"
+            if number == 1 and (kind := _kind_of(line)):
+                raise RecordError(f"{path}: {kind}")
             record = _parsed(line.removeprefix(codecs.BOM_UTF8) if number == 1 else line, place)
             if record is not None:
                 yield place, record
@@ -86,7 +91,7 @@ def _parsed(line: bytes, place: str) -> dict | None:
     return record
 
 
-def _read_dataset(path: str, split: str) -> Iterator[tuple[str, dict]]:
+def _read_dataset(path: str, split: str) -> Iterator[Placed]:
     import datasets  # slow to import, and only parquet and the Hub need it
 
     what = f"split {split!r} cannot" if split else "cannot"
@@ -172,8 +177,8 @@ def check_ratings(
     `models` maps the id of a case to the models that it has a response of. RecordError for another model, a score that is no
     usable number, or a second rating of the same response.
     """
-    of_cases = (each for each in placed if each[1].case_id in models)
-    for place, rating in without_repeats(of_cases, lambda each: each.model):
+    of_cases = ((place, rating) for place, rating in placed if rating.case_id in models)
+    for place, rating in without_repeats(of_cases, attrgetter("model")):
         with errors_at(place):
             check_number(rating.score, "score")
             if rating.model not in models[rating.case_id]:
@@ -188,27 +193,43 @@ def without_repeats(
 
     RecordError if an annotator gave two records about the same thing on the same criterion.
     """
-    seen: set[tuple] = set()
+    seen = set()
     for place, record in placed:
         key = (record.case_id, about(record), record.annotator, record.criterion)
         if key in seen:
-            about_it = ", ".join(sorted(key[1])) if isinstance(key[1], frozenset) else key[1]
-            raise RecordError(
-                f"{place}: {record.annotator!r} rated {about_it!r} of case {record.case_id!r} on {record.criterion!r} before"
-            )
+            rated = ", ".join(sorted(key[1])) if isinstance(key[1], frozenset) else key[1]
+            on = f"of case {record.case_id!r} on {record.criterion!r}"
+            raise RecordError(f"{place}: {record.annotator!r} rated {rated!r} {on} before")
         seen.add(key)
         yield place, record
 
 
+# How files begin that are given in the place of a text.
+_KINDS = {
+    b"PK\3\4": "a spreadsheet under another name: let it end in .xlsx",
+    b"\xd0\xcf\x11\xe0": "an old spreadsheet: save it as .xlsx",
+    b"PAR1": "a Parquet file under another name: let it end in .parquet",
+    b"%PDF": "a PDF, and no text",
+}
+
+
+def _kind_of(content: bytes) -> str | None:
+    """Return what a file is that is no text, by its first bytes; None if they do not tell."""
+    return next((kind for start, kind in _KINDS.items() if content.startswith(start)), None)
+
+
 def read_text(file: Any, place: str | None = None) -> str:
     """Return the text of a path or packaged resource, which errors call `place`; RecordError if it cannot be read as UTF-8."""
-    with foreign_errors_at(place or file, OSError):
+    place = place or str(file)
+    with foreign_errors_at(place, OSError):
         content = file.read_bytes()
+    if kind := _kind_of(content):
+        raise RecordError(f"{place}: {kind}")
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         # Which other encoding it is cannot be seen from the bytes, and a wrong one would change letters without a word.
         line = len(content[: error.start + 1].splitlines())
         raise RecordError(
-            f"{place or file}: not UTF-8 (line {line}); in a spreadsheet, save it as 'CSV UTF-8'"
+            f"{place}: not UTF-8 (line {line}); in a spreadsheet, save it as 'CSV UTF-8'"
         ) from None

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from automedeval.records.errors import RecordError, foreign_errors_at
-from automedeval.records.readers import parse_json, read_lines, read_text
+from automedeval.records.readers import Placed, parse_json, read_lines, read_text
 
 SEPARATORS = ",;\t"  # spreadsheets write ";" where "," stands in numbers
 PLAIN = re.compile(
@@ -21,7 +21,7 @@ PLAIN = re.compile(
 )  # formats of numbers without a sign, a unit or a zero in front
 
 
-def read_rows(path: str | Path, split: str = "") -> Iterator[tuple[str, dict]]:
+def read_rows(path: str | Path, split: str = "") -> Iterator[Placed]:
     """Yield `(place, row)` of a .csv, .tsv, .xlsx, .json, .jsonl or .parquet file, or of a `split` of a dataset of the Hub.
 
     `place` is "file:line" for error messages. Rows of a table whose cells are all blank are skipped. RecordError if the file
@@ -35,14 +35,15 @@ def read_rows(path: str | Path, split: str = "") -> Iterator[tuple[str, dict]]:
     yield from read(file)
 
 
-def _read_csv(file: Path) -> Iterator[tuple[str, dict]]:
+def _read_csv(file: Path) -> Iterator[Placed]:
     csv.field_size_limit(2**31 - 1)  # an answer may be longer than the 128 KiB that csv expects
     text = read_text(file)
     # Excel may name the separator in a line in front, whose end stays, so that the others keep their numbers.
-    if told := re.match(r"sep=([,;\t])(?=[\r\n])", text):
-        text = text[told.end() :]
+    named = re.match(r"sep=([,;\t])(?=[\r\n])", text)
+    if named:
+        text = text[named.end() :]
     fits = []
-    for separator in told[1] if told else SEPARATORS:
+    for separator in named[1] if named else SEPARATORS:
         with suppress(RecordError):  # a name between quotation marks is no CSV by another one
             if len(next(_cells(file, text, separator), ("", []))[1]) > 1:
                 fits.append(separator)
@@ -70,31 +71,32 @@ def _cells(file: Path, text: str, separator: str) -> Iterator[tuple[str, list[st
         raise RecordError(f"{file}:{reader.line_num}: not CSV: {error}") from None
 
 
-def _read_xlsx(file: Path) -> Iterator[tuple[str, dict]]:
+def _read_xlsx(file: Path) -> Iterator[Placed]:
     import openpyxl  # takes its time, and only spreadsheets need it
 
     sheets = {}
     with foreign_errors_at(f"{file}: cannot be read as a spreadsheet"):
         merged = _merged_cells(file)
-        values, formulas = (
-            openpyxl.load_workbook(file, read_only=True, data_only=only) for only in (True, False)
-        )
-        for shown, written in zip(values.worksheets, formulas.worksheets):
-            for sheet in (shown, written):
-                sheet.reset_dimensions()  # those that the file states may be of an earlier content
-            rows = [list(map(_cell, *both)) for both in zip(shown.iter_rows(), written.iter_rows())]
-            _mark_merged(rows, merged.get(shown.title, ()))
-            if any(filled(cell) for row in rows for cell in row):
-                sheets[shown.title] = rows
+        values = openpyxl.load_workbook(file, read_only=True, data_only=True)
+        formulas = openpyxl.load_workbook(file, read_only=True)
+        for sheet, written in zip(values.worksheets, formulas.worksheets):
+            # the dimensions that the file states may be of an earlier content
+            sheet.reset_dimensions()
+            written.reset_dimensions()
+            rows = []
+            for cells, formulas_of_row in zip(sheet.iter_rows(), written.iter_rows()):
+                rows.append(list(map(_cell, cells, formulas_of_row)))
+            _mark_merged(rows, merged.get(sheet.title, ()))
+            if any(map(filled, itertools.chain(*rows))):
+                sheets[sheet.title] = rows
     if len(sheets) > 1:
         names = ", ".join(map(repr, sheets))
         raise RecordError(
             f"{file}: the sheets {names} have cells; save the one with the answers as a file of its own"
         )
     for rows in sheets.values():
-        yield from _named(
-            file, ((f"{file}: row {number}", row) for number, row in enumerate(rows, 1))
-        )
+        placed = ((f"{file}: row {number}", row) for number, row in enumerate(rows, 1))
+        yield from _named(file, placed)
 
 
 def _merged_cells(file: Path) -> dict[str, list[Any]]:
@@ -132,20 +134,21 @@ class NoText:
         return self.what
 
 
-def _cell(shown: Any, written: Any) -> Any:
+def _cell(cell: Any, written: Any) -> Any:
     """Return the text of a cell, also of a number, "" if it is blank, else NoText; `written` is the cell with its formula."""
-    value = shown.value
-    if shown.data_type == "e":
+    value = cell.value
+    if cell.data_type == "e":
         return NoText(f"the error {value}")
-    if (
-        value is None and written.data_type == "f" and shown.data_type != "str"
-    ):  # the value of a formula may be ""
+    if value is None and written.data_type == "f" and cell.data_type != "str":
+        # else the formula's value is ""
         return NoText("a formula whose value is not in the file")
-    if shown.data_type == "n" and value is not None and not PLAIN.fullmatch(shown.number_format):
-        return NoText(f"a number that the sheet shows as {shown.number_format!r}: make it a text")
+    if cell.data_type == "n" and value is not None and not PLAIN.fullmatch(cell.number_format):
+        return NoText(f"a number that the sheet shows as {cell.number_format!r}: make it a text")
     if isinstance(value, bool):
         return str(value).upper()
-    return "" if value is None else str(value) if isinstance(value, int | float) else value
+    if isinstance(value, int | float):
+        return str(value)
+    return "" if value is None else value
 
 
 def filled(cell: Any) -> bool:
@@ -155,25 +158,31 @@ def filled(cell: Any) -> bool:
     return cell is not None and not (isinstance(cell, NoText) and cell.merged)
 
 
-def _named(file: Path, placed: Iterable[tuple[str, list]]) -> Iterator[tuple[str, dict]]:
+def _named(file: Path, placed: Iterable[tuple[str, list]]) -> Iterator[Placed]:
     """Yield the rows by the names in the first one; rows without a filled cell are left out, as blank lines are.
 
     A column without a name gets the one that pandas gives it, "Unnamed: 0" and so on. No two columns may have one name.
     """
     names: list[str] = []
+    is_header_alone = False
     for place, cells in placed:
         if not any(map(filled, cells)):
             continue
         if names:
+            is_header_alone = False
             names += [f"Unnamed: {at}" for at in range(len(names), len(cells))]
             yield place, dict(itertools.zip_longest(names, cells, fillvalue=""))
             continue
         names = [str(cell).strip() or f"Unnamed: {at}" for at, cell in enumerate(cells)]
-        if twice := next((name for name in names if names.count(name) > 1), None):
-            raise RecordError(f"{file}: two columns are called {twice!r}")
+        is_header_alone = True
+        for name in names:
+            if names.count(name) > 1:
+                raise RecordError(f"{file}: two columns are called {name!r}")
+    if is_header_alone:
+        raise RecordError(f"{file}: a header, and no row below it")
 
 
-def _read_json(file: Path) -> Iterator[tuple[str, dict]]:
+def _read_json(file: Path) -> Iterator[Placed]:
     content = read_text(file)
     try:
         rows = parse_json(content)
@@ -182,7 +191,7 @@ def _read_json(file: Path) -> Iterator[tuple[str, dict]]:
             raise RecordError(f"{file}: not JSON: {error}") from None
         yield from read_lines(file)  # JSON Lines under another name
         return
-    if isinstance(rows, dict) and all(isinstance(each, dict | list) for each in rows.values()):
+    if isinstance(rows, dict) and all(isinstance(value, dict | list) for value in rows.values()):
         raise RecordError(
             f"{file}: one object, and no list of rows; pandas writes one by to_json(orient='records')"
         )

@@ -23,7 +23,7 @@ _SECRET = ("hub_token",)
 _DECIDING = ("AUTOMEDEVAL_JUDGE", "AUTOMEDEVAL_OFFLINE", "OPENAI_BASE_URL")
 
 
-def describe_run(*groups: Any, libraries: Sequence[str] = ()) -> dict[str, Any]:
+def describe_run(*groups: Any, libraries: Sequence[str] = ()) -> dict:
     """Return the arguments in these dataclasses, the versions, and the commits of the code and of what the Hub gave."""
     values = {name: value for group in groups for name, value in vars(group).items()}
     arguments = {name: _shown(value) for name, value in values.items() if name not in _SECRET}
@@ -34,9 +34,7 @@ def describe_run(*groups: Any, libraries: Sequence[str] = ()) -> dict[str, Any]:
     return record | {"commit": git_commit(), "revisions": hub_commits()}
 
 
-def describe_result(
-    command: str, options: Sequence[str] | None = None, **settings: Any
-) -> dict[str, Any]:
+def describe_result(command: str, options: Sequence[str] | None = None, **settings: Any) -> dict:
     """Return how a result of `automedeval COMMAND` was made, for its file and its page; by default with this program's options.
 
     Variables that decide which judge is asked, and where, stand in front: without them the command would send data elsewhere.
@@ -66,17 +64,17 @@ def _shown(value: Any) -> Any:
 def record_run(file: Path, *groups: Any) -> None:
     """Write what `describe_run` returns to a JSON file, with the run's date and the number of its processes."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    told = {"date": run_date(file).isoformat(), "processes": process_count()}
-    write_json(file, describe_run(*groups) | told)
+    about = {"date": run_date(file).isoformat(), "processes": process_count()}
+    write_json(file, describe_run(*groups) | about)
 
 
 def run_date(file: Path) -> date:
     """Return the date on which the run began that a record is of: a resumed run shows chat templates no other one."""
-    told = read_json(file, others=True).get("date") if file.exists() else None
-    return date.fromisoformat(told) if told else date.today()
+    begun = read_json(file, others=True).get("date") if file.exists() else None
+    return date.fromisoformat(begun) if begun else date.today()
 
 
-def run_arguments(file: Path) -> dict[str, Any]:
+def run_arguments(file: Path) -> dict:
     """Return the arguments in the record of a run; empty if there is no such record."""
     try:
         return json.loads(file.read_text(encoding="utf-8"))["arguments"]

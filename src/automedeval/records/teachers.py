@@ -7,7 +7,6 @@ with it, `judges: introspection2,teacher:strong` the name alone.
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from automedeval.records.errors import RecordError
 from automedeval.records.yaml_file import YamlFile
@@ -17,30 +16,30 @@ ENDPOINT = ("base_url", "api_key_env")  # arguments of the programs that ask
 _ROLE = re.compile(r"\bteacher:(\w+)")
 
 
-def read_teachers(file: Path) -> dict[str, dict[str, Any]]:
+def read_teachers(file: Path) -> dict[str, dict]:
     """Read a teachers.yaml: role → its `model`, what the `paper` used, and ENDPOINT. A role may stand for another one."""
     reader = YamlFile(str(file))
     entries = reader.read()
     if not isinstance(entries, dict):
         reader.fail("the file", "must be a mapping of roles")
 
-    # a text is the name of another role
-    roles: dict[str, Any] = {
-        role: entries.get(each) if isinstance(each, str) else each for role, each in entries.items()
-    }
+    roles = dict(entries)
+    for role, entry in entries.items():
+        if isinstance(entry, str):  # the name of another role
+            roles[role] = entries.get(entry)
     for role, settings in roles.items():
         reader.only(settings, ("model", "paper", *ENDPOINT), f"{role}.")
         reader.take(settings, "model", str, inside=f"{role}.")
     return roles
 
 
-def teacher_arguments(arguments: Mapping[str, Any], place: str) -> dict[str, Any]:
+def teacher_arguments(arguments: Mapping, place: str) -> dict:
     """Return the arguments that name roles with the models in their place, and the settings of endpoints that come with them.
 
     The arguments are those of the YAML at `place`, whose own settings stay. RecordError if there is no such role, or two
     models of one step are at different endpoints.
     """
-    changes: dict[str, Any] = {}
+    changes: dict = {}
     file = Path(place).with_name(TEACHERS)
     for name, value in arguments.items():
         entries = value if isinstance(value, list) else [value]
@@ -64,5 +63,5 @@ def teacher_arguments(arguments: Mapping[str, Any], place: str) -> dict[str, Any
     return {name: value for name, value in changes.items() if value is not None}
 
 
-def _with_models(entry: object, teachers: Mapping[str, Mapping[str, Any]]) -> str:
+def _with_models(entry: object, teachers: Mapping[str, Mapping]) -> str:
     return _ROLE.sub(lambda match: str(teachers[match[1]]["model"]), str(entry))

@@ -28,5 +28,5 @@ def environment(room: str, **more: jinja2.BaseLoader) -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {each.__name__: each for each in _FILTERS}
+    made.filters |= {function.__name__: function for function in _FILTERS}
     return made

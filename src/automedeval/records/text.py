@@ -1,5 +1,6 @@
 """Write figures, tables and hostile text as plain text: what reports, cards and terminals show."""
 
+import itertools
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,7 +28,7 @@ def number(value: Any, digits: int = 3) -> str:
     return UNDEFINED if value is None else str(value)
 
 
-def span(estimate: Mapping[str, Any] | None, digits: int = 2, factor: float = 1.0) -> str:
+def span(estimate: Mapping | None, digits: int = 2, factor: float = 1.0) -> str:
     """Return an estimate {"value", "low", "high"} with its interval, as "0.73 [0.70, 0.76]"; "–" where it is undefined."""
     if not estimate or estimate["value"] is None:
         return UNDEFINED
@@ -35,21 +36,21 @@ def span(estimate: Mapping[str, Any] | None, digits: int = 2, factor: float = 1.
     return str(value) if low is None else f"{value} [{low}, {high}]"
 
 
-def interval(estimate: Mapping[str, Any], digits: int = 0, factor: float = 100.0) -> str:
+def interval(estimate: Mapping, digits: int = 0, factor: float = 100.0) -> str:
     """Return an interval as "95 % interval 70–76", by default of shares in per cent; "no interval" where there is none."""
     if estimate["low"] is None:
         return "no interval"
     return f"95 % interval {factor * estimate['low']:z.{digits}f}–{factor * estimate['high']:z.{digits}f}"
 
 
-def ends(estimate: Mapping[str, Any]) -> tuple[Any, Any, Any]:
+def ends(estimate: Mapping) -> tuple[Any, Any, Any]:
     """Return value, low and high of an estimate."""
     return estimate["value"], estimate["low"], estimate["high"]
 
 
 def in_a_row(names: Sequence[str], last: str = "and") -> str:
     """Return names as "one, two and three"."""
-    return f" {last} ".join([*([", ".join(names[:-1])] if names[:-1] else []), *names[-1:]])
+    return f" {last} ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
 
 
 def several(count: int, noun: str) -> str:
@@ -66,10 +67,10 @@ def percent(share: float) -> str:
 
 def by_reason(gaps: Iterable[tuple[str, str, str]]) -> dict[str, list[str]]:
     """Return reason → "NAME, FIGURE, FIGURE" of each name, from (reason, name, figure) of what is undefined."""
-    found: dict[str, dict[str, list[str]]] = {}
+    named: dict[str, dict[str, list[str]]] = {}
     for reason, name, figure in gaps:
-        found.setdefault(reason, {}).setdefault(name, [name]).append(figure)
-    return {reason: [", ".join(said) for said in names.values()] for reason, names in found.items()}
+        named.setdefault(reason, {}).setdefault(name, [name]).append(figure)
+    return {reason: list(map(", ".join, names.values())) for reason, names in named.items()}
 
 
 def p_value(p: float | None) -> str:
@@ -101,13 +102,14 @@ def cell(text: object) -> str:
     return text.replace("://", ":&#47;/").replace("www.", "www&#46;")
 
 
-def format_table(rows: list[dict[str, Any]], most: int = 20) -> str:
+def format_table(rows: list[dict], most: int = 20) -> str:
     """Lay rows out as a plain text table, the first `most` of them; an estimate has its interval."""
     if not rows:
         return "no valid verdict"
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    cells = [names] + [[number(row.get(name), 2) for name in names] for row in rows[:most]]
-    cells = [list(map(printable, line)) for line in cells]
+    names = list(dict.fromkeys(itertools.chain(*rows)))
+    cells = [list(map(printable, names))]
+    for row in rows[:most]:
+        cells.append([printable(number(row.get(name), 2)) for name in names])
     widths = [max(len(line[column]) for line in cells) for column in range(len(names))]
     lines = [
         "  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])])

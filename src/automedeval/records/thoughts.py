@@ -5,6 +5,7 @@ thought or a chat template is counted, and judged whole.
 """
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ from automedeval.records.errors import RecordError
 from automedeval.records.tables import packaged
 
 LONGEST_ANSWER = 100_000  # characters that are read of an answer: forty pages
-_HELD = {  # by the key of `Response.extra`
+_BESIDE = {  # by the key of `Response.extra`
     "cut": f"more than {LONGEST_ANSWER:,} characters, of which only the first {LONGEST_ANSWER:,} are read",
     "thoughts": "thoughts or control tokens, which are removed",
     "unclear": "what looks like thoughts or marks of a raw text, and are judged whole",
@@ -54,8 +55,8 @@ def without_thoughts(text: str) -> str:
     elif not messages:
         messages = [("final", _answering(_turns(text)))]
     final = [content for channel, content in messages if channel == "final"]
-    said = _said(final[-1]) if final else ""
-    return text if said == text.strip() else said
+    answer = _spoken(final[-1]) if final else ""
+    return text if answer == text.strip() else answer
 
 
 def _unclear(what: str) -> RecordError:
@@ -83,14 +84,18 @@ def _written(pattern: re.Pattern, text: str) -> list[re.Match]:
 
 def _turns(text: str) -> list[tuple[str, str]]:
     """Return (role, text) of the turns; the role is "user", "model", "tool", or "" before any mark."""
-    turns, role, start = [], "", 0
+    turns = []
+    role, start = "", 0
     for mark in _TURN.finditer(text):
-        if role in ("user", "tool") or _is_written(text, mark):
-            part = text[start : mark.start()]
-            turns.append(("tool" if role == "user" and "<tool_response>" in part else role, part))
-            role, start = _ROLES[mark[mark.lastgroup or 0].casefold()], mark.end()
+        if role not in ("user", "tool") and not _is_written(text, mark):
+            continue
+        part = text[start : mark.start()]
+        if role == "user" and "<tool_response>" in part:
+            role = "tool"
+        turns.append((role, part))
+        role, start = _ROLES[mark[mark.lastgroup or 0].casefold()], mark.end()
     turns.append((role, text[start:]))
-    return [turn for turn in turns if turn[0] in ("model", "tool") or _bare(turn[1])]
+    return [(role, part) for role, part in turns if role in ("model", "tool") or _bare(part)]
 
 
 def _answering(turns: Sequence[tuple[str, str]]) -> str:
@@ -99,57 +104,60 @@ def _answering(turns: Sequence[tuple[str, str]]) -> str:
     following = [role for role, _ in others]
     begun = _BEGINNING.sub("", first)
     is_ended, is_marked = bool(_written(_END, begun)), begun != first
-    if not role and following and following[0] == "model" and (is_marked or not is_ended):
-        raise _unclear("whose first turn is nobody's")
-    if not role and following and is_marked and not is_ended:
-        role = "user"  # of the system, after the first token of all
+    if not role and following:
+        if following[0] == "model" and (is_marked or not is_ended):
+            raise _unclear("whose first turn is nobody's")
+        if is_marked and not is_ended:
+            role = "user"  # of the system, after the first token of all
     if role in ("", "model") and "tool" not in following:
         return first
-    if (role, first) == turns[-1] or following[-1] != "model":
+    if not others or following[-1] != "model":
         raise _unclear("whose last turn is not the model's")
     return others[-1][1]
 
 
-def _said(turn: str) -> str:
+def _spoken(turn: str) -> str:
     """Return what a turn of the model says outside thoughts and calls of tools, up to its end."""
-    said = _HIDDEN.sub(lambda hidden: "" if _is_written(turn, hidden) else hidden[0], turn)
-    if ends := _written(_CLOSE, said):  # of a thought that began in the prompt
-        before, after = said[: ends[0].start()], said[ends[0].end() :]
-        if len(ends) > 1 or (said != turn and _bare(after)):
+    text = _HIDDEN.sub(lambda hidden: "" if _is_written(turn, hidden) else hidden[0], turn)
+    if ends := _written(_CLOSE, text):  # of a thought that began in the prompt
+        before, after = text[: ends[0].start()], text[ends[0].end() :]
+        is_cut = text != turn
+        if len(ends) > 1 or (is_cut and _bare(after)):
             raise _unclear("with more ends of thoughts than beginnings")
-        said = before if said != turn else after
-    text = _BEGINNING.sub("", said)
-    own, rest = text, ""
-    if ends := _written(_END, text):
-        own, rest = text[: ends[0].start()], text[ends[0].start() :]
-    own = _WRAPPED.sub(r"\g<inner>", _bare(own))
-    if _written(_MARK, own) or (_bare(rest) and len(CHAT_TOKEN.findall(rest)) > 1):
+        text = before if is_cut else after
+    text = _BEGINNING.sub("", text)
+    ends = _written(_END, text)
+    end = ends[0].start() if ends else len(text)
+    answer, rest = _WRAPPED.sub(r"\g<inner>", _bare(text[:end])), text[end:]
+    if _written(_MARK, answer) or (_bare(rest) and len(CHAT_TOKEN.findall(rest)) > 1):
         raise _unclear("has other marks in its answer")
-    return own.strip()
+    return answer.strip()
 
 
 def read_answer(text: str) -> tuple[str, dict[str, bool]]:
     """Return the answer in a model's text, or the text if it cannot be told, and the keys of `Response.extra` for it."""
     try:
-        own = without_thoughts(text)
+        answer = without_thoughts(text)
     except RecordError:
         return text, {"unclear": True}
-    suspect = (mark for mark in _SUSPECT.finditer(own) if mark.lastgroup != "struck")
-    unquoted = (mark for mark in suspect if own[mark.start() - 1 : mark.start()] not in _QUOTES)
-    found = {"thoughts": own != text, "unclear": any(unquoted)}
-    return own, {key: True for key, is_found in found.items() if is_found}
+    notes = {"thoughts": True} if answer != text else {}
+    for mark in _SUSPECT.finditer(answer):
+        if mark.lastgroup != "struck" and answer[mark.start() - 1 : mark.start()] not in _QUOTES:
+            notes["unclear"] = True
+    return answer, notes
 
 
 def note_on_thoughts(cases: Sequence[Any]) -> list[str]:
     """Return a line for each thing that answers of cases held beside the answer when they were read, with their number."""
-    counts = {
-        key: sum(key in each.extra for case in cases for each in case.responses) for key in _HELD
-    }
-    return [
-        f"{count:,} answer{'s' * (count > 1)} held {_HELD[key]}"
-        for key, count in counts.items()
-        if count
-    ]
+    counts: Counter[str] = Counter()
+    for case in cases:
+        for response in case.responses:
+            counts.update(response.extra.keys() & _BESIDE)
+    notes = []
+    for key, what in _BESIDE.items():
+        if count := counts[key]:
+            notes.append(f"{count:,} {'answer' if count == 1 else 'answers'} held {what}")
+    return notes
 
 
 def own_text(text: str) -> str:

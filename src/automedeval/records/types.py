@@ -12,12 +12,12 @@ import unicodedata
 from collections.abc import Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import cache
-from itertools import pairwise
 from types import NoneType, UnionType
-from typing import Any, ClassVar, Self, get_args, get_origin
+from typing import Any, ClassVar, NamedTuple, Self, get_args, get_origin
 
 from automedeval.records.errors import RecordError, errors_at
 from automedeval.records.messages import answer_text, read_conversation
+from automedeval.records.questions import Question
 from automedeval.records.thoughts import LONGEST_ANSWER, read_answer
 
 JsonObject = dict[str, Any]  # what a record or a result holds, by name
@@ -47,10 +47,9 @@ def repeats(text: str) -> bool:
     """Return whether a text ends by saying the same words again and again: four times or more, eight words or more."""
     words = re.findall(r"\w+", text.lower())[:-1]  # the last one may be cut off
     for period in range(1, len(words) // 4 + 1):
-        pairs = zip(reversed(words), reversed(words[:-period]))
-        same = period + next(
-            (number for number, (one, two) in enumerate(pairs) if one != two), len(words) - period
-        )
+        same = period  # words at the end that are those of a period before
+        while same < len(words) and words[-1 - same] == words[period - 1 - same]:
+            same += 1
         if same >= max(4 * period, 8):
             return True
     return False
@@ -88,27 +87,34 @@ def take(record: object, name: str, kinds: tuple[type, ...], default: Any = ...)
 def _json_kinds(annotation: Any) -> tuple[type, ...]:
     """Return the types of a field's values as JSON has them: a tuple is a list, and a float can be a whole number."""
     options = get_args(annotation) if isinstance(annotation, UnionType) else (annotation,)
-    kinds = (get_origin(option) or option for option in options)
-    return tuple(
-        accepted
-        for kind in kinds
-        for accepted in {float: (int, float), tuple: (list,)}.get(kind, (kind,))
-    )
+    kinds: list[type] = []
+    for option in options:
+        kind = get_origin(option) or option
+        kinds += {float: (int, float), tuple: (list,)}.get(kind, (kind,))
+    return tuple(kinds)
+
+
+class _Key(NamedTuple):
+    """What the JSON of a record has for one of its fields."""
+
+    kinds: tuple[type, ...]
+    entries: tuple[type, ...]  # of a list
+    needed: bool
 
 
 @cache
-def _layout(kind: Any) -> list[tuple[str, tuple[type, ...], tuple[type, ...], bool]]:
-    """Return (name, types, types of a tuple's items, whether it must be given) of each field but `extra`."""
-    layout = []
-    for each in fields(kind):
-        options = (each.type, *get_args(each.type))
-        items = next(
-            (_json_kinds(get_args(option)[0]) for option in options if get_origin(option) is tuple),
-            (),
-        )
-        needed = each.default is each.default_factory is MISSING or "needed" in each.metadata
-        layout.append((each.name, _json_kinds(each.type), items, needed))
-    return [each for each in layout if each[0] != "extra"]
+def _layout(kind: Any) -> dict[str, _Key]:
+    """Return the key of each field but `extra`, by its name."""
+    layout = {}
+    for declared in fields(kind):
+        options = (declared.type, *get_args(declared.type))
+        tuples = [get_args(option)[0] for option in options if get_origin(option) is tuple]
+        entries = _json_kinds(tuples[0]) if tuples else ()
+        needed = declared.default is declared.default_factory is MISSING
+        needed = needed or "needed" in declared.metadata
+        layout[declared.name] = _Key(_json_kinds(declared.type), entries, needed)
+    layout.pop("extra", None)
+    return layout
 
 
 @dataclass(frozen=True)
@@ -118,25 +124,29 @@ class Record:
     @classmethod
     def from_dict(cls, record: dict) -> Self:
         """Return the record in a JSON object; RecordError if a key is missing or has a value of another type."""
-        fields: dict[str, Any] = {}
-        for name, kinds, items, needed in _layout(cls):  # type: ignore[arg-type]
-            if needed or name in record:
-                value = take(record, name, kinds)
-                listed = isinstance(value, list)
-                fields[name] = (
-                    tuple(take({name: item}, name, items) for item in value) if listed else value
-                )
-        unknown = {key: value for key, value in record.items() if key not in fields}
-        return cls(**fields, **({"extra": unknown} if "extra" in cls.__dataclass_fields__ else {}))
+        values = {}
+        for name, key in _layout(cls).items():  # type: ignore[arg-type]
+            if key.needed or name in record:
+                value = take(record, name, key.kinds)
+                if isinstance(value, list):
+                    value = tuple(take({name: entry}, name, key.entries) for entry in value)
+                values[name] = value
+        if "extra" in cls.__dataclass_fields__:
+            values["extra"] = _unknown(cls, record)
+        return cls(**values)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict:
         """Return the record as a JSON object."""
-        fields = {name: getattr(self, name) for name, *_ in _layout(type(self))}  # type: ignore[arg-type]
-        fields = {
-            name: list(value) if isinstance(value, tuple) else value
-            for name, value in fields.items()
-        }
-        return fields | getattr(self, "extra", {})
+        record = {name: getattr(self, name) for name in _layout(type(self))}  # type: ignore[arg-type]
+        for name, value in record.items():
+            if isinstance(value, tuple):
+                record[name] = list(value)
+        return record | getattr(self, "extra", {})
+
+
+def _unknown(kind: Any, record: dict) -> dict:
+    """Return what a JSON object has beside the fields of a record."""
+    return {key: value for key, value in record.items() if key not in _layout(kind)}
 
 
 @dataclass(frozen=True)
@@ -192,7 +202,7 @@ class Response(Record):
 
     model: str
     text: str
-    extra: dict[str, Any] = field(default_factory=dict)
+    extra: dict = field(default_factory=dict)
 
     @property
     def is_empty(self) -> bool:
@@ -212,10 +222,10 @@ class Response(Record):
             raise RecordError(
                 f"a model cannot be called {response.model!r}: the word is an answer of pairwise rubrics"
             )
-        text, told = read_answer(response.text)
+        text, notes = read_answer(response.text)
         if len(text) > LONGEST_ANSWER:
-            text, told = text[:LONGEST_ANSWER], told | {"cut": True}
-        return replace(response, text=text, extra=response.extra | told) if told else response
+            text, notes = text[:LONGEST_ANSWER], notes | {"cut": True}
+        return replace(response, text=text, extra=response.extra | notes) if notes else response
 
 
 @dataclass(frozen=True)
@@ -228,7 +238,7 @@ class CaseCriterion(Record):
     criterion: str
     points: float
     tags: tuple[str, ...] = ()
-    extra: dict[str, Any] = field(default_factory=dict)
+    extra: dict = field(default_factory=dict)
 
     @classmethod
     def from_dict(cls, record: dict) -> Self:
@@ -245,9 +255,9 @@ class CaseCriterion(Record):
 def criteria_of(entries: list[dict]) -> tuple[CaseCriterion, ...]:
     """Return the criteria of a case; RecordError, which has the number, for a faulty one and one that came before."""
     criteria: dict[str, CaseCriterion] = {}
-    for number, each in enumerate(entries, 1):
+    for number, entry in enumerate(entries, 1):
         with errors_at(f"criterion {number}"):
-            criterion = CaseCriterion.from_dict(each)
+            criterion = CaseCriterion.from_dict(entry)
             if criteria.setdefault(criterion.criterion, criterion) is not criterion:
                 raise RecordError(f"{_shown(criterion.criterion)} came before")
     return tuple(criteria.values())
@@ -263,66 +273,54 @@ class Case:
     """
 
     id: str
-    question: str | list[dict[str, str]]
+    question: Question
     responses: tuple[Response, ...]
     reference: str | None = None
     topic: str | None = None
-    extra: dict[str, Any] = field(default_factory=dict)
+    extra: dict = field(default_factory=dict)
     criteria: tuple[CaseCriterion, ...] = ()
 
     @classmethod
     def from_dict(cls, record: dict, least_responses: int = 1) -> "Case":
-        if not (case_id := str(take(record, "id", (str, int)))):
+        case_id = str(take(record, "id", (str, int)))
+        if not case_id:
             raise RecordError("'id' must not be empty")
         question = take(record, "question", (str, list))
+        text = question
         if isinstance(question, list):
             question = read_conversation(question, "question")
             for message in question:
                 if message["role"] == "assistant":
                     message["content"] = read_answer(message["content"])[0]
-            said = "".join(message["content"] for message in question)
-        else:
-            said = question
-        if not said.strip():
+            text = "".join(message["content"] for message in question)
+        if not text.strip():
             raise RecordError(f"case {case_id!r}: 'question' must not be empty")
         entries = take(record, "responses", (list,), ... if least_responses else [])
-        responses = tuple(Response.from_dict(response) for response in entries)
+        responses = tuple(Response.from_dict(entry) for entry in entries)
         if len(responses) < least_responses:
             raise RecordError(f"case {case_id!r} has no response")
-        names = sorted(response.model for response in responses)
-        if twice := next((name for name, other in pairwise(names) if name == other), None):
-            raise RecordError(f"case {case_id!r} has two responses of the model {twice!r}")
-        reference, topic = (
-            take(record, name, (str, NoneType), None) for name in ("reference", "topic")
-        )
+        models = [response.model for response in responses]
+        for model in models if len(set(models)) < len(models) else ():
+            if models.count(model) > 1:
+                raise RecordError(f"case {case_id!r} has two responses of the model {model!r}")
+        reference = take(record, "reference", (str, NoneType), None)
+        reference = reference and read_answer(reference)[0]
+        topic = take(record, "topic", (str, NoneType), None)
         with errors_at(f"case {case_id!r}"):
             criteria = criteria_of(take(record, "criteria", (list, NoneType), None) or [])
-        known = {name for name, *_ in _layout(cls)}  # type: ignore[arg-type]
-        extra = {key: value for key, value in record.items() if key not in known}
-        return cls(
-            case_id,
-            question,
-            responses,
-            reference and read_answer(reference)[0],
-            topic,
-            extra,
-            criteria,
-        )
+        return cls(case_id, question, responses, reference, topic, _unknown(cls, record), criteria)
 
-    def to_dict(self) -> dict[str, Any]:
-        return {
+    def to_dict(self) -> dict:
+        record = {
             "id": self.id,
             "question": self.question,
             "reference": self.reference,
             "topic": self.topic,
             "responses": [response.to_dict() for response in self.responses],
-            **(
-                {"criteria": [criterion.to_dict() for criterion in self.criteria]}
-                if self.criteria
-                else {}
-            ),
-            **self.extra,
         }
+        if self.criteria:
+            record["criteria"] = [criterion.to_dict() for criterion in self.criteria]
+        return record | self.extra
 
     @property
     def digest(self) -> str:
@@ -330,19 +328,14 @@ class Case:
 
         A judge of criteria sees more: `checklist_digest`.
         """
-        shown = [
-            self.question,
-            self.reference,
-            [(response.model, response.text) for response in self.responses],
-        ]
-        return digest(shown)
+        texts = [(response.model, response.text) for response in self.responses]
+        return digest([self.question, self.reference, texts])
 
     @property
     def checklist_digest(self) -> str:
         """Return twelve hexadecimal digits over the texts, the models and the criteria with their points."""
-        return digest(
-            [self.digest, [(each.criterion, float(each.points)) for each in self.criteria]]
-        )
+        criteria = [(criterion.criterion, float(criterion.points)) for criterion in self.criteria]
+        return digest([self.digest, criteria])
 
     def row_of(self, index: int) -> int | None:
         """Return the row of a table, from 1, that has a response; None where the case is not from a table."""
@@ -366,7 +359,7 @@ class CriterionLabel(Record):
     criterion: str
     annotator: str
     label: str
-    extra: dict[str, Any] = field(default_factory=dict)
+    extra: dict = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.label not in CRITERION_LABELS:
@@ -390,7 +383,7 @@ class Rating(Record):
     criterion: str
     score: float
     comment: str | None = None
-    extra: dict[str, Any] = field(default_factory=dict)
+    extra: dict = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -409,7 +402,7 @@ class HarmRating(Record):
     marks: tuple[dict, ...] = ()
     missing: str | None = None
     comment: str | None = None
-    extra: dict[str, Any] = field(default_factory=dict)
+    extra: dict = field(default_factory=dict)
 
 
 def _check_choice(
@@ -468,13 +461,7 @@ class VerdictRating(Record):
     tags: tuple[str, ...] | None = (
         None  # the kinds of error in the verdict, on one of its criteria; None: nobody asked
     )
-    extra: dict[str, Any] = field(default_factory=dict)
-
-
-def _check_statement(statement: object) -> None:
-    """Raise RecordError unless a checked statement has its text and its place in the response."""
-    for name, kinds in (("text", (str,)), ("start", (int,)), ("end", (int,))):
-        take(statement, name, kinds)
+    extra: dict = field(default_factory=dict)
 
 
 # The kinds of danger that a judge without medical knowledge does not see, its verdicts' "blind_to".
@@ -515,8 +502,8 @@ class Verdict(LogRecord):
     choices: dict[str, str] | None = None
     raw: str = ""
     usage: dict[str, int] = field(default_factory=dict)
-    extra: dict[str, Any] = field(default_factory=dict)
-    checklist: dict[str, Any] | None = None
+    extra: dict = field(default_factory=dict)
+    checklist: dict | None = None
     criterion_scores: dict[str, list[int | None]] | None = None
 
     @classmethod
@@ -528,7 +515,8 @@ class Verdict(LogRecord):
         checked = take(record, "checked", (dict, NoneType), None) or {}
         for model in checked:
             for statement in take(checked, model, (list,)):
-                _check_statement(statement)
+                for name, kind in (("text", str), ("start", int), ("end", int)):
+                    take(statement, name, (kind,))
         return super().from_dict(record)
 
     def placed(self, places: Sequence[int], count: int) -> Self:
@@ -547,8 +535,9 @@ class Verdict(LogRecord):
             return tuple(value_at.get(place) for place in range(count))
 
         lists = ("scores", "expected_scores", "criterion_scores")
+        values = {name: moved(getattr(self, name)) for name in lists}
         order = tuple(place_of.get(index, index) for index in self.order)
-        return replace(self, order=order, **{name: moved(getattr(self, name)) for name in lists})
+        return replace(self, order=order, **values)
 
     def of_case(self, case: Case, with_reference: bool = False) -> Self:
         """Return the verdict in the order of the case's responses, the reference among them if it was shown as one.
@@ -559,17 +548,17 @@ class Verdict(LogRecord):
         if models != case.models and sorted(models) == sorted(case.models):
             verdict = self.placed([case.models.index(model) for model in models], len(models))
             return replace(verdict, extra=self.extra | {"models": case.models}).of_case(case)
-        shown = as_shown(case, self, with_reference)
+        judged = as_shown(case, self, with_reference)
         if self.has_changed(case.digest):
-            self.check(shown.digest, case.checklist_digest)
-        self.check_fit(len(shown.responses))
+            self.check(judged.digest, case.checklist_digest)
+        self.check_fit(len(judged.responses))
         return self
 
     def check_fit(self, count: int) -> None:
         """Raise RecordError unless the order and the scores fit so many responses."""
         whose = f"the {count} responses of case {self.case_id!r}"
-        shown = set(self.order)
-        if not shown or len(shown) < len(self.order) or not shown <= set(range(count)):
+        slots = set(self.order)
+        if not slots or len(slots) < len(self.order) or not slots <= set(range(count)):
             raise RecordError(f"'order' {list(self.order)} does not fit {whose}")
         for name, scores in self.score_lists.items():
             if not isinstance(scores, list | tuple) or len(scores) != count:
@@ -578,20 +567,20 @@ class Verdict(LogRecord):
                 if score is None:
                     continue
                 check_number(take({name: score}, name, (int, float)), name)
-                if index not in shown:
+                if index not in slots:
                     raise RecordError(
                         f"{name!r} has a score for a response that 'order' does not show"
                     )
 
     @property
-    def score_lists(self) -> dict[str, Any]:
+    def score_lists(self) -> dict:
         """Return the lists of scores that the verdict has, by their names."""
-        lists: dict[str, Any] = {"scores": self.scores, "expected_scores": self.expected_scores}
+        lists: dict = {"scores": self.scores, "expected_scores": self.expected_scores}
         for name, scores in (self.criterion_scores or {}).items():
             lists[f"criterion_scores.{name}"] = scores
         return {name: scores for name, scores in lists.items() if scores is not None}
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict:
         record = super().to_dict()
         for name in ("checklist", "criterion_scores"):  # only judges by some rubrics have one
             if record[name] is None:
@@ -608,10 +597,10 @@ class Verdict(LogRecord):
             return None
         if self.checklist is not None:
             return None if None in self.checklist["met"] else self.checklist["score"]
-        readings = (
-            scores[index] for scores in (self.expected_scores, self.scores) if scores is not None
-        )
-        return next((score for score in readings if score is not None), None)
+        for scores in (self.expected_scores, self.scores):
+            if scores is not None and scores[index] is not None:
+                return scores[index]
+        return None
 
     @property
     def values(self) -> dict[int, float]:
@@ -639,13 +628,9 @@ class Verdict(LogRecord):
         """Return what is wrong with the rationale, of which `valid` says nothing: it "repeats itself" or "breaks off"."""
         if not self.rationale:
             return None
-        return (
-            "repeats itself"
-            if repeats(self.rationale)
-            else "breaks off"
-            if self.extra.get("truncated")
-            else None
-        )
+        if repeats(self.rationale):
+            return "repeats itself"
+        return "breaks off" if self.extra.get("truncated") else None
 
     @property
     def digest(self) -> str:
@@ -654,11 +639,11 @@ class Verdict(LogRecord):
         That is the case as it was judged, the rubric, the order of the responses, the rationale, and the scores or choices. The
         judge, the run, probabilities, tokens and settings do not count: equal texts have equal digests.
         """
-        shown = [self.extra.get("case_digest"), self.rubric, self.order, self.pair]
-        shown += [self.rationale, self.scores, self.choices]
-        shown += [self.checklist["met"]] if self.checklist else []
-        shown += [self.criterion_scores] if self.criterion_scores else []
-        return digest(shown, sort_keys=True)
+        seen = [self.extra.get("case_digest"), self.rubric, self.order, self.pair]
+        seen += [self.rationale, self.scores, self.choices]
+        seen += [self.checklist["met"]] if self.checklist else []
+        seen += [self.criterion_scores] if self.criterion_scores else []
+        return digest(seen, sort_keys=True)
 
 
 @dataclass(frozen=True)
@@ -679,7 +664,7 @@ class CheckedResponse(LogRecord):
     statements: tuple[dict, ...]
     differs: tuple[dict, ...] = ()
     unread: str | None = None
-    extra: dict[str, Any] = field(default_factory=dict)
+    extra: dict = field(default_factory=dict)
 
 
 REFERENCE = (

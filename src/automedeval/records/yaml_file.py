@@ -84,12 +84,12 @@ class YamlFile:
             self.fail(inside + key, f"must be {_KINDS[kind]}, not {value!r}")
         if least is not None and isinstance(value, int) and value < least:
             self.fail(inside + key, f"must be at least {least}, not {value}")
-        for item in value if isinstance(value, list) else [value]:
-            if allowed and item not in allowed:
-                self.fail(inside + key, f"{item!r} is not one of {', '.join(allowed)}")
+        for entry in value if isinstance(value, list) else [value]:
+            if allowed and entry not in allowed:
+                self.fail(inside + key, f"{entry!r} is not one of {', '.join(allowed)}")
         return value
 
-    def values(self, mapping: Any, keys: Mapping[str, tuple], inside: str = "") -> dict[str, Any]:
+    def values(self, mapping: Any, keys: Mapping[str, tuple], inside: str = "") -> dict:
         """Return the values of all `keys`, each with its type, default and allowed values as `take` has them."""
         self.only(mapping, list(keys), inside)
         return {key: self.take(mapping, key, *rule, inside=inside) for key, rule in keys.items()}

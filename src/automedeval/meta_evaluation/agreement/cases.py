@@ -13,7 +13,7 @@ from numpy import ndarray
 
 from automedeval.metrics.lexical import longer_text
 from automedeval.records import Case, CaseCriterion, RecordError, Response
-from automedeval.records.cases import read_cases, table_of
+from automedeval.records.cases import CaseFile
 from automedeval.records.thoughts import note_on_thoughts
 from automedeval.stats.agreement import Panel
 from automedeval.stats.checklist import Score, checklist_scores
@@ -45,10 +45,9 @@ class Cases:
     @classmethod
     def read(cls, path: str, limit: int | None = None, **table: Any) -> "Cases":
         """Read the first `limit` cases of a file, or all, with `read_cases`."""
-        read = table_of(path, **table)
-        notes = [f"{path}: {'; '.join(read.notes)}"] if read and len(read.notes) > 1 else []
-        records = list(islice(read_cases(path, **table), limit))
-        return cls(records, path, notes + note_on_thoughts(records))
+        file = CaseFile(path, **table)
+        records = list(islice(file, limit))
+        return cls(records, path, file.notes + note_on_thoughts(records))
 
     def __len__(self) -> int:
         return len(self.records)

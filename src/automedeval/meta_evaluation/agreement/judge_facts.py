@@ -15,7 +15,7 @@ from automedeval.meta_evaluation.facts import AGAINST, LEAST_RATED, Audit, Judge
 from automedeval.meta_evaluation.table import Row, VerdictTable
 from automedeval.models.arguments import ChatArguments, EncoderArguments, next_command
 from automedeval.records import JsonObject, RecordError, foreign_errors_at, question_text, read_json
-from automedeval.records.language import is_english
+from automedeval.records.language import foreign_answers
 from automedeval.records.run_record import columns_of_run, run_arguments
 from automedeval.rubrics import without_scale
 from automedeval.stats import bootstrap
@@ -172,8 +172,8 @@ def foreign(judge: VerdictTable) -> list[int]:
     """Return the answers in another language than English, and all: of a small judge, which reads English; else [0, 0]."""
     if blind_to(judge) is None or without_scale(judge.rubric_name):
         return [0, 0]
-    texts = [judge.cases.at(number)[1].text for number in np.flatnonzero(judge.asked).tolist()]
-    return [sum(is_english(text) is False for text in texts), len(texts)]
+    foreign_asked = np.array(foreign_answers(judge.cases.records), bool)[judge.asked]
+    return [int(foreign_asked.sum()), len(foreign_asked)]
 
 
 def prefers_longer(cases: Cases, relation: np.ndarray) -> bootstrap.Statistic:
