@@ -154,9 +154,10 @@ class _Screen:
     def __init__(self, stream: TextIO):
         self._stream = stream
 
-    def write(self, text: str) -> None:
+    def write(self, text: str) -> int:
         with self._perhaps_unread():
             self._stream.write("\n".join(map(printable, text.split("\n"))))
+        return len(text)
 
     def flush(self) -> None:
         with self._perhaps_unread():

@@ -129,11 +129,11 @@ def lowest_rated(cases: Cases, people: People | None, row: Row) -> JsonObject:
 
     Empty without ratings, and where they are on another scale.
     """
-    if people is None or not is_on_scale(row, people):
+    scale = row.judge.scale
+    if people is None or scale is None or not is_on_scale(row, people):
         return {}
-    lowest = row.judge.scale[0]
-    counts = row.judge.by_model((people.by_annotator <= lowest).any(axis=1))
-    return {"score": lowest, "answers": counts}
+    counts = row.judge.by_model(np.any(people.by_annotator <= scale[0], axis=1))
+    return {"score": scale[0], "answers": counts}
 
 
 def is_on_scale(row: Row, people: People) -> bool:
