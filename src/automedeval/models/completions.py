@@ -155,9 +155,9 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 def _parameter(details: Mapping[str, Any], words: str) -> str | None:
     """Return the parameter that an error refuses; None if it refuses the prompt, or names none."""
-    told = details.get("param")
-    if isinstance(told, str):
-        return None if told.startswith(("messages", "prompt")) else told
+    name = details.get("param")
+    if isinstance(name, str):
+        return None if name.startswith(("messages", "prompt")) else name
     return refused_parameter(None, words, OPTIONAL)
 
 
@@ -197,21 +197,23 @@ def endpoint_words(body: Any, most: int = 200) -> str:
             body = parse_json(text, others=True)
         except ValueError:
             body = text
-    said = ": ".join(dict.fromkeys(filter(None, _said(body))))
-    said = said or (str(dict(body)) if body and isinstance(body, Mapping) else "")
-    return shown_address(said)[:most]
+    words = ": ".join(dict.fromkeys(filter(None, _phrases(body))))
+    if not words and body and isinstance(body, Mapping):
+        words = str(dict(body))
+    return shown_address(words)[:most]
 
 
-def _said(body: Any) -> Iterator[str]:
+def _phrases(body: Any) -> Iterator[str]:
     if isinstance(body, Mapping):
-        yield (
-            ".".join(map(str, body["loc"])) if isinstance(body.get("loc"), list) else ""
-        )  # FastAPI's name of a field
-        yield str(body.get("code")) if re.fullmatch("[45][0-9][0-9]", str(body.get("code"))) else ""
+        if isinstance(body.get("loc"), list):  # FastAPI's name of a field
+            yield ".".join(map(str, body["loc"]))
+        if re.fullmatch("[45][0-9][0-9]", str(body.get("code"))):
+            yield str(body["code"])
         for name in ("error", "errors", "message", "detail", "msg", "raw", "metadata", "choices"):
-            yield from _said(body.get(name))
+            yield from _phrases(body.get(name))
     elif isinstance(body, list):
-        yield from (words for each in body for words in _said(each))
+        for part in body:
+            yield from _phrases(part)
     elif body is not None:
         page = re.sub(r"<(script|style)\b.*?</\1>|<[^>]{0,500}>", " ", str(body), flags=re.I | re.S)
         yield " ".join(html.unescape(page).split())

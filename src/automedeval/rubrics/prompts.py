@@ -18,6 +18,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment, SecurityError
 from automedeval.models.base import Messages
 from automedeval.records import (
     CaseCriterion,
+    Question,
     RecordError,
     digest,
     foreign_errors_at,
@@ -43,12 +44,8 @@ def fenced(text: str) -> str:
 def _template(source: str, packaged: bool = False) -> jinja2.Template:
     """Return a compiled template: one of this package's prompts, or the template of a rubric, whose author is unknown."""
     # Plain text for a model, not HTML: escaping would change what is judged.
-    options: dict[str, Any] = {
-        "undefined": jinja2.StrictUndefined,
-        "trim_blocks": True,
-        "lstrip_blocks": True,
-    }
-    environment = (jinja2.Environment if packaged else ImmutableSandboxedEnvironment)(**options)
+    kind = jinja2.Environment if packaged else ImmutableSandboxedEnvironment
+    environment = kind(undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters["fenced"] = fenced
     return environment.from_string(source)
 
@@ -79,7 +76,7 @@ def _given(reference: str | None) -> dict[str, str]:
 
 def judge_messages(
     rubric: Rubric,
-    question: str | list[dict[str, str]],
+    question: Question,
     responses: Sequence[str],
     reference: str | None = None,
     rationale: bool = True,
@@ -111,7 +108,7 @@ def judge_messages(
 
 def chain_messages(
     rubric: Rubric,
-    question: str | list[dict[str, str]],
+    question: Question,
     responses: Sequence[str],
     reference: str | None = None,
     asked: Sequence[tuple[str, Sequence[Any] | None]] = (),
@@ -145,7 +142,7 @@ class Turn:
 
 def discussion_messages(
     rubric: Rubric,
-    question: str | list[dict[str, str]],
+    question: Question,
     responses: Sequence[str],
     reference: str | None,
     verdicts: tuple[Any, Any],
@@ -160,7 +157,7 @@ def discussion_messages(
     "suggestion" or "review", the message to ask for, with further `names`. A partner that `may_ask` the books is told how.
     """
     template = _packaged("discussion")
-    shown = {
+    material = {
         "rubric": rubric,
         "slot": rubric.slot_word,
         "question": question_text(question),
@@ -169,16 +166,15 @@ def discussion_messages(
         "judged": verdicts[1],
         "answer_form": answer_form(rubric, len(responses), rationale=False),
     } | _given(reference)
-    asked = [_block(template, "material", shown), _block(template, block, shown | names)]
-    asked += [_block(template, "query", shown)] if may_ask else []
-    messages = [{"role": "system", "content": _block(template, "system", shown)}]
+    blocks = ["material", block, *(["query"] if may_ask else [])]
+    asked = [_block(template, name, material | names) for name in blocks]
+    messages = [{"role": "system", "content": _block(template, "system", material)}]
     messages.append({"role": "user", "content": "\n\n".join(asked)})
     for turn in turns:
-        text = turn.text.strip() or _block(template, "silence", shown)
+        text = turn.text.strip() or _block(template, "silence", material)
+        reply = _block(template, turn.block, material | turn.names)
         messages.append({"role": "assistant", "content": text})
-        messages.append(
-            {"role": "user", "content": _block(template, turn.block, shown | turn.names)}
-        )
+        messages.append({"role": "user", "content": reply})
     return messages
 
 
@@ -192,18 +188,13 @@ def clip(text: str, words: int) -> str:
     return cut[: ends[-1]] if ends else f"{cut} …"
 
 
-def likelihood_texts(question: str | list[dict[str, str]], response: str) -> tuple[str, str]:
+def likelihood_texts(question: Question, response: str) -> tuple[str, str]:
     """Return (condition, target) for the likelihood judge: the target's tokens are the ones whose probability counts."""
     template = _packaged("likelihood")
-    condition = "".join(
-        template.blocks["condition"](template.new_context({"response": response.strip()}))
-    )
-    target = "".join(
-        template.blocks["target"](
-            template.new_context({"question": question_text(question).strip()})
-        )
-    )
-    return condition.strip("\n"), target.strip("\n")
+    names = {"response": response.strip(), "question": question_text(question).strip()}
+    context = template.new_context(names)
+    texts = ["".join(template.blocks[name](context)) for name in ("condition", "target")]
+    return texts[0].strip("\n"), texts[1].strip("\n")
 
 
 _SAMPLE_QUESTIONS = (
@@ -224,13 +215,11 @@ def prompt_fingerprint(rubric: Rubric) -> str:
     RecordError for a fault of `judge_messages`.
     """
     made: list[Any] = []
+    responses = _SAMPLE_RESPONSES[: rubric.max_responses]
+    reference = "A reference." if rubric.needs_reference else None
+    if rubric.mode == "checklist":
+        rubric = rubric.about(_SAMPLE_CRITERIA)
     for question in _SAMPLE_QUESTIONS:
-        responses = _SAMPLE_RESPONSES[: rubric.max_responses]
-        if rubric.mode == "checklist":
-            rubric = rubric.about(_SAMPLE_CRITERIA)
-        reference = "A reference." if rubric.needs_reference else None
-        made += [
-            judge_messages(rubric, question, responses, reference, rationale)
-            for rationale in (True, False)
-        ]
+        for rationale in (True, False):
+            made.append(judge_messages(rubric, question, responses, reference, rationale))
     return digest(made)

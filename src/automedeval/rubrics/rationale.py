@@ -28,10 +28,8 @@ _ORDINALS = (
     "tenth",
 )
 _CARDINALS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
-_NO_OWN = "".join(
-    rf"(?<!\b{word}\s)"
-    for word in ("a", "any", "another", "my", "your", "his", "her", "their", "our")
-)
+_OWNERS = ("a", "any", "another", "my", "your", "his", "her", "their", "our")
+_NO_OWN = "".join(rf"(?<!\b{word}\s)" for word in _OWNERS)
 _NO_UNIT = (
     r"(?!(?:\s?(?:[–-]|to)\s?[0-9]+)?\s?(?:%|(?:mg|mcg|g|ml|tablets?|pills?|times|miles?|minutes?|hours?|days?|weeks?|"
     r"months?|years?)\b))"
@@ -44,9 +42,8 @@ _NUMBERS = re.compile(r"([0-9]+)(?:([–-]|\s(?:to|through)\s)([0-9]+))?")
 def _patterns(word: str) -> tuple[re.Pattern, re.Pattern, re.Pattern]:
     """Return the patterns of a doctor's name, of the header of a step, and of the names in a text."""
     # Physicians are asked to write "Doctor" in any case, and models write "Dr." too.
-    every = dict.fromkeys((DOCTOR, word))
-    single = "|".join((*map(re.escape, every), r"dr\.?"))
-    plural = "|".join((*(re.escape(f"{each}s") for each in every), r"drs\.?"))
+    named = "|".join(map(re.escape, dict.fromkeys((DOCTOR, word))))
+    single, plural = rf"{named}|dr\.?", rf"(?:{named})s|drs\.?"
     doctor = rf"\b(?i:{single}){_GAP}#?({_NUMBER})"
     # A header begins a line; within a line only "Step 3:", with a capital and a colon, is one.
     header = re.compile(
@@ -58,7 +55,6 @@ def _patterns(word: str) -> tuple[re.Pattern, re.Pattern, re.Pattern]:
     )
     # "Doctor 2", "Dr. 2", "Doctors 1, 2 and 3", "the first doctor", "Doctor Two". After a single doctor a comma begins no list:
     # "Doctor 1, 2 tablets". What follows a patient's own doctor is no name: "see your doctor 2 or 3 weeks before".
-    named = "|".join(map(re.escape, every))
     names = re.compile(
         rf"{_NO_OWN}\b(?:(?:{plural})\s{{0,3}}{_ONE}(?:(?:[–-]|\s?[,/&]\s?|,?\s(?:and|or|to|through|vs\.?)\s){_ONE}){{0,20}}"
         rf"|(?:{single})\s{{0,3}}{_ONE}(?:(?:\s?[/&]\s?|\s(?:and|or|vs\.?)\s){_ONE}){{0,20}})"
@@ -93,22 +89,16 @@ def read_steps(rationale: str, word: str = DOCTOR) -> tuple[list[Step], int]:
     doctor_of, header_of, _ = _patterns(word)
     headers = list(header_of.finditer(rationale))
     doctors = (doctor_of.findall(header[0]) for header in headers)
-    named = [int(numbers[0]) if len(numbers) == 1 else None for numbers in doctors]
-    shift = (
-        0 if any(int(header["number"]) == doctor for header, doctor in zip(headers, named)) else 1
-    )
+    named = [int(found[0]) if len(found) == 1 else None for found in doctors]
+    numbers = [int(header["number"]) for header in headers]
+    shift = int(all(number != doctor for number, doctor in zip(numbers, named)))
     steps = []
     limits = [*(header.start() for header in headers[1:]), len(rationale)]
-    for header, doctor, limit in zip(headers, named, limits):
+    for header, number, doctor, limit in zip(headers, numbers, named, limits):
         body = rationale[header.end() : limit]
-        place = (
-            header.start(),
-            header.span("number"),
-            limit - len(body.lstrip()),
-            header.end() + len(body.rstrip()),
-        )
-        number = int(header["number"])
+        start, end = limit - len(body.lstrip()), header.end() + len(body.rstrip())
         owner = max(number - shift, 0) if doctor is None else doctor
+        place = (header.start(), header.span("number"), start, end)
         steps.append(Step(*place, owner, number == owner + shift))
     return steps, shift
 
@@ -197,8 +187,8 @@ def _rename(text: str, name: Callable[[int], int], word: str = DOCTOR) -> str:
 
     def names(match: re.Match) -> str:
         last = match[0].split()[-1]
-        numerals = next((each for each in (_ORDINALS, _CARDINALS) if last.lower() in each), None)
-        if numerals is None:
+        numerals = _ORDINALS if last.lower() in _ORDINALS else _CARDINALS
+        if last.lower() not in numerals:
             return _NUMBERS.sub(numbers, match[0])
         new = name(numerals.index(last.lower()) + 1)
         other = numerals[new - 1] if new <= len(numerals) else last
