@@ -247,7 +247,7 @@ def measure(options: argparse.Namespace, folder: str, results: Results) -> None:
 def main() -> None:
     parser = arguments(__doc__)
     add = parser.add_argument
-    config = ROOT / "recipes/runs/automedeval-135m/stage1.yaml"
+    config = ROOT / "recipes/runs/automedeval-135m/sft.yaml"
     add("--config", default=config, help="the run that is ours (%(default)s)")
     add(
         "--model",

@@ -11,6 +11,7 @@ one H200 reached. Printed is Markdown, the tables of docs/train.md.
 """
 
 import argparse
+import math
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 ROOT = Path(__file__).parents[1]
 RUN = ROOT / "recipes" / "runs" / "automedeval-13b"
 HOST_GPUS = 8
+UPDATE = 128  # rows of an update
 # what the config.json of LLaMA-13B says; the tokenizer's size included
 LLAMA = {
     "hidden_size": 5120,
@@ -32,10 +34,7 @@ LLAMA = {
     "num_attention_heads": 40,
 }
 LLAMA |= {"vocab_size": 32000}
-RUNS = {  # the YAMLs whose numbers count; those of a run have equal ones
-    "13B": ("stage1", "stage2", "stage3", "introspection1", "introspection2"),
-    "13B, LoRA": ("lora",),
-}
+RUNS = {"13B": "sft", "13B, LoRA": "lora"}  # the YAMLs whose numbers count
 MACHINES = {  # accelerate configuration, GPUs, GiB of each, hosts
     "13B": (
         ("zero3", 8, 80, 1), ("zero3", 4, 80, 1), ("zero3_offload", 8, 40, 1),
@@ -125,10 +124,14 @@ class Run:
         """Bytes of what the run ends with; beside an adapter the model with which it was merged."""
         return self.weight_bytes * self.parameters + (4 * self.trained if self.adapter else 0)
 
-    @property
-    def disk(self) -> int:
+    def saves(self, rows: int, epochs: int) -> int:
+        """Return how many checkpoints a training on so many rows writes, the last one included."""
+        return math.ceil(rows * epochs / UPDATE / self.arguments["save_steps"])
+
+    def disk(self, saves: int) -> int:
         """Bytes at the worst moment: the checkpoints that are kept, the one that is being written, the weights."""
-        return (self.arguments["save_total_limit"] + 1) * self.checkpoint + self.weights
+        there = min(saves, self.arguments["save_total_limit"] + 1)
+        return there * self.checkpoint + self.weights
 
     def operations(self, tokens: float) -> float:
         """Return floating-point operations: per parameter and token 2 forward, 4 backward, 2 for what is computed again.
@@ -141,20 +144,7 @@ class Run:
 
 def count(name: str) -> Run:
     """Count the parameters of a run on a model without data."""
-    arguments, *others = (
-        yaml.safe_load((RUN / f"{file}.yaml").read_text(encoding="utf-8")) for file in RUNS[name]
-    )
-    decisive = [
-        "max_length",
-        "per_device_train_batch_size",
-        "activation_checkpointing",
-        "dtype",
-        "optim",
-    ]
-    decisive += ["save_total_limit"]
-    assert all(other[key] == arguments[key] for other in others for key in decisive), (
-        f"{RUNS[name]} differ"
-    )
+    arguments = yaml.safe_load((RUN / f"{RUNS[name]}.yaml").read_text(encoding="utf-8"))
     with torch.device("meta"):
         return run_of(name, LLAMA, arguments)[0]
 
@@ -198,12 +188,12 @@ def memory_row(run: Run, config: str, gpus: int, size: int, hosts: int) -> list[
     ]
 
 
-def cost_row(run: Run, tokens: float, speed: float) -> list[str]:
+def cost_row(run: Run, tokens: float, speed: float, saves: int) -> list[str]:
     """Return the row of a run in the table of disk and time; GB, and hours at `speed` operations a second and GPU."""
     hours = run.operations(tokens) / speed / 3600
-    disk = [f"{size / 1e9:,.1f}" for size in (run.checkpoint, run.weights, run.disk)]
+    disk = [f"{size / 1e9:,.1f}" for size in (run.checkpoint, run.weights, run.disk(saves))]
     shared = "–" if run.adapter else f"{hours / HOST_GPUS:.2f}"
-    return [run.name, f"{tokens / 1e6:.1f} M", *disk, f"{hours:.2f}", shared]
+    return [run.name, f"{tokens / 1e6:.1f} M", str(saves), *disk, f"{hours:.2f}", shared]
 
 
 def tables(
@@ -241,13 +231,17 @@ def tables(
         (
             "run",
             "tokens",
+            "saves",
             "checkpoint",
             "weights",
             "disk at most",
             "hours, 1 GPU",
             f"hours, {HOST_GPUS} GPUs",
         ),
-        [cost_row(run, all_tokens, utilisation * peak * 1e12) for run in runs],
+        [
+            cost_row(run, all_tokens, utilisation * peak * 1e12, run.saves(rows, epochs))
+            for run in runs
+        ],
     )
     whole, adapter = (f"{count / 1e6:,.1f} M" for count in (runs[0].parameters, runs[1].trained))
     return f"""GiB of each GPU for {whole} parameters ({adapter} trained with LoRA) and 2 rows of 2,048 tokens:
@@ -256,7 +250,7 @@ activations with all logits. A run "fits" in {USABLE:.0%} of a GPU. "host": GiB 
 
 {memory}
 
-GB on disk, and hours for the three stages together, which are also those of one round of introspection: {rows:,} rows ×
+Saves and GB on disk of a round (a stage saves once), and hours, which the three stages take together too: {rows:,} rows ×
 {epochs} epochs × {tokens:,} tokens a row (assumed), at {utilisation:.0%} of {peak:g} TFLOP/s a GPU (A100).
 
 {cost}

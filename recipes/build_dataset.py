@@ -5,7 +5,7 @@ Writes OUTPUT/{stage1,stage2,stage3,test}.parquet, a card, statistics.json, drop
 
     python recipes/build_dataset.py --cases cases.jsonl --verdicts strong/verdicts.jsonl weak/verdicts.jsonl \\
         --verdict_ratings verdict_ratings.jsonl --plan recipes/runs/automedeval-13b/plan.yaml \\
-        --training recipes/runs/automedeval-13b/stage1.yaml --evaluation_cases test.jsonl --output instructions
+        --training recipes/runs/automedeval-13b/sft.yaml --evaluation_cases test.jsonl --output instructions
     python recipes/build_dataset.py --config recipes/runs/automedeval-135m/build_dataset.yaml
 
 The folder is replaced as a whole when everything is written.

@@ -2,7 +2,7 @@
 
     python recipes/introspect_discuss.py --dataset instructions --verdicts verdicts/stage3-train --cases cases.jsonl \\
         --suggester openai:MODEL --store STORE --reviewer openai:MODEL --output instructions-round1
-    python recipes/introspect_discuss.py --config recipes/runs/automedeval-135m/discuss1.yaml
+    python recipes/introspect_discuss.py --config recipes/runs/automedeval-135m/discuss.yaml
 
 Reads the data set, and the judge's verdicts on all of its training cases. Writes OUTPUT.discussion/: revisions.jsonl with every
 mistake and what the partners said and decided, and jury.jsonl with those that wait for the jury. The same command goes on where

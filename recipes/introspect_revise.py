@@ -1,7 +1,7 @@
 """Write the data set of a round of introspection: what the partners and the jury decided (paper section 3.3, Algorithm 2).
 
     python recipes/introspect_revise.py --dataset instructions --cases cases.jsonl --output instructions-round1
-    python recipes/introspect_revise.py --config recipes/runs/automedeval-135m/revise1.yaml
+    python recipes/introspect_revise.py --dataset instructions --cases cases.jsonl --output new --waiting keep_old
 
 Reads OUTPUT.discussion/ of recipes/introspect_discuss.py, where the jury's decisions are in decided/jury.jsonl. Writes
 OUTPUT/{train,test}.parquet with a card, statistics.json, revisions.jsonl, dropped.jsonl and run.json. While cases

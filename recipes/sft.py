@@ -1,8 +1,8 @@
 """Train one stage of a curriculum, or a round of introspection, with TRL's SFTTrainer (sections 3.2, 3.3).
 
     accelerate launch --config_file accelerate_configs/zero3.yaml \\
-        recipes/sft.py --config recipes/runs/automedeval-13b/stage1.yaml
-    python recipes/sft.py --config recipes/runs/automedeval-135m/stage1.yaml
+        recipes/sft.py --config recipes/runs/automedeval-13b/sft.yaml
+    python recipes/sft.py --config recipes/runs/automedeval-135m/sft.yaml
 
 One run is one stage. It writes its weights to OUTPUT_DIR, from which the next stage starts. The
 same command again resumes from the last complete checkpoint. All arguments are TRL's, so that

@@ -387,7 +387,7 @@ def splits() -> Any:
     found: dict[str, Any] = {}
     step("build_store", "build_store", store=WORK / "store")
     for name in ("strong", "weak"):
-        step("distill", f"distill_{name}", store=WORK / "store", output=WORK / name)
+        step("distill", "distill", teacher=name, store=WORK / "store", output=WORK / name)
         verdicts = lines(WORK / name / "verdicts.jsonl")
         passages = [
             one["text"]

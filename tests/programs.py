@@ -189,20 +189,15 @@ def torch_extensions(config: pytest.Config) -> Path:
     return place
 
 
-def figures_of_the_paper() -> list[tuple[str, str, list[str]]]:
-    """Return what docs/reproducing.md says of the paper's tables and figures: which, by what command, and the files."""
+def figures_of_the_paper() -> list[tuple[str, list[str]]]:
+    """Return what docs/reproducing.md says of the paper's tables and figures: which, and the files."""
     section = (
         (ROOT / "docs/reproducing.md")
         .read_text(encoding="utf-8")
         .partition("## What makes what")[2]
     )
-    line = r"^\| (.*(?:Table|Figure).*) \| `((?:python recipes/\w+\.py|automedeval \w+) .*RUN.*)` \| (.*) \|$"
-    rows = re.findall(line, section, re.M)
-    place = "recipes/runs/automedeval-13b"
-    return [
-        (about, words.replace("RUN", place), re.findall(r"`(.*?)`", files))
-        for about, words, files in rows
-    ]
+    rows = re.findall(r"^\| (.*(?:Table|Figure).*) \| (.*) \|$", section, re.M)
+    return [(about, re.findall(r"`(.*?)`", files)) for about, files in rows]
 
 
 def error_line(done: subprocess.CompletedProcess) -> str:

@@ -15,13 +15,13 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from contextlib import redirect_stdout
-from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
 import yaml
 from doubles.stand_ins import BROUGHT, CASES, decide, stand_in
 from doubles.study_endpoint import serve
+from factories import read_yaml
 from programs import ROOT
 
 from automedeval.records.teachers import read_teachers, teacher_arguments
@@ -40,26 +40,22 @@ play(sys.argv[1])
 
 def small_yaml(file: Path) -> Any:
     """Return the content of a study's YAML as it is rehearsed."""
-    content = yaml.safe_load(file.read_text(encoding="utf-8"))
+    content = read_yaml(file)
     if file.name == "teachers.yaml":  # of a double at OPENAI_BASE_URL
-        models = {role: each for role, each in content.items() if isinstance(each, dict)}
-        names = {
-            role: (f"double-of-{each['model']}", each["paper"]) for role, each in models.items()
-        }
-        doubles = {role: {"model": model, "paper": paper} for role, (model, paper) in names.items()}
-        return content | doubles
+        for role, settings in content.items():
+            if isinstance(settings, dict):
+                model = f"double-of-{settings['model']}"
+                content[role] = {"model": model, "paper": settings["paper"]}
+        return content
     if file.stem == "counts":
         return content | {"share": share()}
     if file.stem.startswith("plan"):
         return counted(content)
-    for pattern, changes in SMALLER.items():
-        if fnmatch(file.stem, pattern):
-            content |= changes
-    return content
+    return content | SMALLER.get(file.stem, {})
 
 
 def share() -> float:
-    counts = yaml.safe_load((ROOT / RUN / "counts.yaml").read_text(encoding="utf-8"))
+    counts = read_yaml(ROOT / RUN / "counts.yaml")
     return CASES / counts["files"]["cases/wikidoc/cases.jsonl"]
 
 

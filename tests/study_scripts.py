@@ -4,6 +4,7 @@ import os
 import shlex
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,9 @@ SCRIPTS = {
     "small": ["automedeval-135m/run.sh"],
     "paper": ["automedeval-13b/run.sh"],
 }
-for variant in ("no_chain", "no_curriculum", "no_introspection", "vanilla", "lora", "run2"):
+for variant in (
+    *("no_chain", "no_curriculum", "no_introspection", "out_of_fold", "vanilla", "lora", "run2"),
+):
     SCRIPTS[variant] = ["automedeval-13b/variants.sh", variant]
 
 
@@ -50,17 +53,13 @@ def program(words: list[str]) -> str:
 
 def arguments(words: list[str]) -> dict[str, Any]:
     """Return the arguments of a command: its YAML's, with those of the command line in their place."""
-    at = len(words) - 1 - words[::-1].index("--config") if "--config" in words else None
-    values: dict[str, Any] = {}
-    if at is not None:
-        values = yaml.safe_load((ROOT / words[at + 1]).read_text())
-        values |= teacher_arguments(values, words[at + 1])
-    first = (
-        at + 2
-        if at is not None
-        else next(i for i, word in enumerate(words) if word.startswith("--"))
-    )
-    return values | {name[2:]: value for name, value in zip(words[first::2], words[first + 1 :: 2])}
+    given = {name[2:]: value for name, value in pairwise(words) if name[:2] == "--"}
+    if config := given.pop("config", None):
+        values = yaml.safe_load((ROOT / config).read_text())
+        values = {name: value for name, value in values.items() if name not in given}
+        given |= teacher_arguments(given, config)
+        return values | teacher_arguments(values, config) | given
+    return given
 
 
 def of(commands: list[list[str]], name: str) -> list[dict[str, Any]]:
@@ -68,9 +67,11 @@ def of(commands: list[list[str]], name: str) -> list[dict[str, Any]]:
 
 
 def steps(commands: list[list[str]]) -> list[str]:
-    return [
-        Path(words[len(words) - words[::-1].index("--config")]).stem
-        if "--config" in words
-        else program(words)
-        for words in commands
-    ]
+    """Return of each command its program, and as what a judge is recorded, or which folder it makes or checks."""
+    return [step(program(words), arguments(words)) for words in commands]
+
+
+def step(name: str, values: dict[str, Any]) -> str:
+    keys = ("judge_name", "output_dir", "output", "folder", "store")
+    made = next((values[key] for key in keys if key in values), None)
+    return f"{name}:{Path(made).name}" if made else name

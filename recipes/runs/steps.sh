@@ -18,10 +18,15 @@ done
 
 # step ABOUT COMMAND...: run a step. The terminal shows a line for it; all that it prints is in its log.
 step() {
-  local about=$1 word name=''
+  local about=$1 word before='' name=step made=''
   shift
-  for word in "$@"; do # the log is called after the first YAML of a run, or after the program
-    [[ ! $name && $word == *.yaml && $word != accelerate_configs/* ]] && name=$(basename "$word" .yaml)
+  for word in "$@"; do # the log is called after the program, and the output if the command names one
+    case $before in
+    automedeval) name=$word ;;
+    --output | --output_dir) made=-$(basename "$word") ;;
+    esac
+    [[ $word != recipes/*.py ]] || name=$(basename "$word" .py)
+    before=$word
   done
   number=$((number + 1))
   if [[ $dry_run ]]; then
@@ -30,7 +35,7 @@ step() {
     echo
     return
   fi
-  log=logs/$(basename "$RUN")/$(printf %02d $number)-${name:-step}.log
+  log=logs/$(basename "$RUN")/$(printf %02d $number)-$name$made.log
   mkdir -p "$(dirname "$log")"
   printf '== %d %s' $number "$about"
   SECONDS=0

@@ -84,8 +84,8 @@ def asks_once(body):
     ("teacher", "ended"), ROWS["test_the_small_study_is_distilled_from_its_recording"]
 )
 def test_the_small_study_is_distilled_from_its_recording(tmp_path, books, teacher, ended):
-    config = RECORDING.with_name(f"distill_{teacher}.yaml")
-    run = partial(run_recipe, "distill", config=config, output=tmp_path / "out")
+    config = RECORDING.with_name("distill.yaml")
+    run = partial(run_recipe, "distill", config=config, teacher=teacher, output=tmp_path / "out")
     told(run(), f"ended: {ended}", "60 cases → 60 verdicts (60 new), 0 missing")
     verdicts = verdicts_in(tmp_path / "out")
     about = {(verdict.judge, verdict.order) for verdict in verdicts}
@@ -196,6 +196,16 @@ def test_a_yaml_alone_asks_the_model_of_its_role(yaml_of, tmp_path):
         succeeded(run(output=tmp_path / "same"))
         assert len(endpoint.asked) == 2
         assert asked_for(other) == [("m", "Bearer none")] * 2 + [("org/open-1", "Bearer a-key")] * 2
+
+
+def test_a_role_on_the_command_line_takes_its_endpoint_with_it(yaml_of, tmp_path):
+    with EndpointDouble(good_answer) as endpoint, EndpointDouble(good_answer) as other:
+        config = yaml_of(endpoint.url, WEAK.replace("openai:teacher:weak", "recording:none"))
+        run = partial(run_recipe, "distill", config=config, judge="openai:teacher:weak")
+        succeeded(run())
+        assert asked_for(endpoint) == [("org/open-1", "Bearer a-key")] * 2
+        succeeded(run(base_url=other.url, output=tmp_path / "same"))
+        assert asked_for(other) == [("org/open-1", "Bearer a-key")] * 2
 
 
 def test_a_role_that_is_not_there_is_told_in_a_line(yaml_of, tmp_path):

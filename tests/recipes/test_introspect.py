@@ -76,12 +76,16 @@ def sample(tmp_path_factory):
 def test_round_1_of_the_small_study(sample, tmp_path, tiny_model):
     round1, training = tmp_path / "round1", tmp_path / "training.yaml"
     about = {"dataset": sample, "output": round1}
-    discuss = {"config": RUN / "discuss1.yaml", "verdicts": sample}
+    discuss = {"config": RUN / "discuss.yaml", "verdicts": sample}
     succeeded(run_recipe("introspect_discuss", **discuss, **about))
 
     def revise(most: int) -> str:
         training.write_text(json.dumps({"model_name_or_path": str(tiny_model), "max_length": most}))
-        options = {"config": RUN / "revise1.yaml", "training": training}
+        options = {
+            "cases": SAMPLE / "train_cases.jsonl",
+            "waiting": "keep_old",
+            "training": training,
+        }
         return succeeded(run_recipe("introspect_revise", **options, **about)).stdout
 
     revise(4000)

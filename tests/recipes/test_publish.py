@@ -307,7 +307,7 @@ def test_a_judge_and_its_cases_are_of_the_named_revision(shelf, tmp_path, tag):
 def test_training_records_the_revisions_of_base_and_data(shelf, tmp_path):
     out = tmp_path / "out"
     names = {"model_name_or_path": "org/judge@v1", "dataset_name": "org/instructions@v1"}
-    config = {"config": "recipes/runs/automedeval-135m/stage1.yaml", "num_train_epochs": 1}
+    config = {"config": "recipes/runs/automedeval-135m/sft.yaml", "num_train_epochs": 1}
     options = flags(**config, **names, bf16="false", output_dir=out)
     # The first revision has four rows, the second has three.
     told(shelf.run("recipes/sft.py", *options), "stage1: 4 rows")

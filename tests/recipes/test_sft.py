@@ -27,7 +27,7 @@ from automedeval.models.checkpoints import file_digests, read_history, read_reco
 from automedeval.records import RecordError
 from automedeval.study.training.start import parse_run, precision
 
-CONFIG = "recipes/runs/automedeval-135m/stage1.yaml"
+CONFIG = "recipes/runs/automedeval-135m/sft.yaml"
 KINDS = (ScriptArguments, SFTConfig, ModelConfig)
 NAMES = {field.name for kind in KINDS for field in fields(kind)}
 ROWS = rows_of(__file__)
@@ -183,11 +183,10 @@ def test_a_finished_run_is_not_repeated_and_not_written_over(sft, stage1, tiny_m
 
 @pytest.mark.parametrize(
     ("rows", "split"),
-    [(16, {}), (8, {"dataset_train_split": "stage1[:50%]+stage2[50%:]+stage3[1:3]"})],
+    [(16, "stage1+stage2+stage3"), (8, "stage1[:50%]+stage2[50%:]+stage3[1:3]")],
 )
 def test_the_same_rows_at_once_are_an_ablation(rows, split, sft, tiny_model, tmp_path):
-    config = "recipes/runs/automedeval-135m/no_curriculum.yaml"
-    succeeded(sft(tiny_model, tmp_path / "out", config=config, **split))
+    succeeded(sft(tiny_model, tmp_path / "out", dataset_train_split=split))
     (stage,) = read_history(tmp_path / "out")
     assert [part[:6] for part in stage.splits] == ["stage1", "stage2", "stage3"]
     assert stage.rows == rows
@@ -273,7 +272,7 @@ def test_a_base_keeps_its_own_chat_template_where_none_takes_that_of_the_yaml_ba
     assert kept.read_text() == own.read_text()
 
 
-PAPER = str(ROOT / "recipes/runs/automedeval-13b/stage1.yaml")
+PAPER = str(ROOT / "recipes/runs/automedeval-13b/sft.yaml")
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ deepspeed = pytest.importorskip("deepspeed")
 
 BINARIES = Path(sys.executable).parent  # accelerate and ninja are there
 ROWS = rows_of(__file__)
-SMALL = "recipes/runs/automedeval-135m/stage1.yaml"
+SMALL = "recipes/runs/automedeval-135m/sft.yaml"
 COMPILE = (
     "from deepspeed.accelerator import get_accelerator; "
     "get_accelerator().create_op_builder('ShareMemCommBuilder').load(verbose=False)"

@@ -11,12 +11,12 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 from doubles.publishable import card_of
+from factories import read_json
 from programs import ROOT, figures_of_the_paper, torch_extensions
+from study_scripts import dry_run, of
 
 from automedeval.records import Verdict, read_records
 from automedeval.records.cases import read_cases
@@ -90,10 +90,6 @@ def rehearsed(request, tmp_path_factory):
         end(process)
 
 
-def read(file: Path) -> Any:
-    return json.loads(file.read_text(encoding="utf-8"))
-
-
 def test_every_step_runs_and_leaves_what_the_study_is_for(rehearsed):
     folder, printed = rehearsed
     begun = [int(number) for number in re.findall(r"^== (\d+) ", printed, re.M)]
@@ -108,7 +104,7 @@ def test_the_test_set_has_the_plans_cases_and_three_of_four_candidates_in_turn(
 ):
     folder, _ = rehearsed
     cases = list(read_cases(folder / "responses" / "test" / "cases.jsonl"))
-    statistics = read(folder / "instructions" / "wikidoc" / "statistics.json")
+    statistics = read_json(folder / "instructions" / "wikidoc" / "statistics.json")
     medtext = [case for case in cases if case.id.startswith("medtext-")]
     assert len(medtext) == 12
     assert len(cases) - len(medtext) == statistics["splits"]["test"]["rows"]
@@ -130,13 +126,13 @@ def test_the_papers_counts_stand_beside_those_of_the_rehearsal(rehearsed):
     assert rows["instructions/verified/verified.parquet"][:3] == ["9,569", "58.1", "58"]
     assert "8 more than 2,048 tokens" in rows["instructions/wikidoc/stage1.parquet"][-1]
     assert rows["instructions/wikidoc/test.parquet"] == ["958", "5.8", "5", ""]
-    splits = read(folder / "instructions" / "wikidoc" / "statistics.json")["splits"]
+    splits = read_json(folder / "instructions" / "wikidoc" / "statistics.json")["splits"]
     trained = sum(splits[stage]["rows"] for stage in ("stage1", "stage2", "stage3"))
     for number, judge in ((1, "stage3"), (2, "round1")):
         judged = list(
             read_records(folder / "verdicts" / f"wikidoc-{judge}-train" / "verdicts.jsonl", Verdict)
         )
-        counts = read(folder / "instructions" / f"wikidoc-round{number}" / "statistics.json")[
+        counts = read_json(folder / "instructions" / f"wikidoc-round{number}" / "statistics.json")[
             "counts"
         ]
         assert len(judged) == counts["cases"] == trained
@@ -175,7 +171,7 @@ def test_reports_tables_and_figures_are_of_all_judges_and_of_physicians(
     folder, _ = rehearsed
     names = ("wikidoc", "table2", "table3", "figure4", "figure5")
     report, table2, table3, figure4, figure5 = (
-        read(folder / "reports" / name / "agreement.json") for name in names
+        read_json(folder / "reports" / name / "agreement.json") for name in names
     )
     assert {"MedLLaMA-13B", "likelihood:MedLLaMA-13B", *TRAINED, *OTHERS} <= report["judges"].keys()
     assert {"MedLLaMA-13B", *TRAINED, *OTHERS} <= {row["judge"] for row in table2["table2"]["rows"]}
@@ -187,7 +183,7 @@ def test_reports_tables_and_figures_are_of_all_judges_and_of_physicians(
     assert set(compared["judges"]) == {"introspection2", "double-of-gpt-4-turbo-2024-04-09"}
     assert [
         file
-        for *_, files in figures_of_the_paper()
+        for _, files in figures_of_the_paper()
         for file in files
         if not (folder / file).is_file()
     ] == []
@@ -197,14 +193,14 @@ def test_the_card_of_the_model_has_the_studys_own_figures(rehearsed, monkeypatch
     folder, _ = rehearsed
     results = [file.read_text(encoding="utf-8") for file in (folder / "logs").rglob("*.log")]
     assert sum("dry run: nothing was sent" in text for text in results) == 4
-    about = yaml.safe_load((folder / "plans" / "publish_model.yaml").read_text())
+    *_, about = of(dry_run("paper"), "publish")
     monkeypatch.chdir(folder)
     text = card_of(
         Path(about["folder"]),
         **{name: about[name] for name in ("agreement", "audit", "license", "base_model")},
     )
-    accuracy = read(folder / "reports" / "wikidoc" / "agreement.json")["judges"]["introspection2"][
-        "pairwise_accuracy"
-    ]
+    accuracy = read_json(folder / "reports" / "wikidoc" / "agreement.json")["judges"][
+        "introspection2"
+    ]["pairwise_accuracy"]
     assert "| Pairwise accuracy | {value:.2f} [{low:.2f}, {high:.2f}]".format(**accuracy) in text
     assert "Audited on 3 cases as introspection2" in text

@@ -3,15 +3,14 @@
 import re
 import shlex
 import subprocess
-from fnmatch import fnmatch
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 import rehearse
-import yaml
 from doubles.stand_ins import BROUGHT
+from factories import read_yaml
 from programs import ROOT
 from project.test_docs import faults
 from study_scripts import RUNS, SCRIPTS, arguments, dry_run, of, program, script, steps
@@ -20,19 +19,11 @@ from tables import rows_of
 from automedeval.rubrics import read_rubric
 
 PAPER = ROOT / RUNS / "automedeval-13b"
-STEPS = {name: words.split() for name, words in rows_of(__file__)["steps"].items()}
-WRITTEN = (
-    "cases",
-    "responses",
-    "verdicts",
-    "instructions",
-    "checkpoints",
-    "stores",
-    "reports",
-    "ratings",
-    "demo",
-)
-OUTPUTS = ("output", "output_dir", "store")
+ROWS = rows_of(__file__)
+STEPS = {name: words.split() for name, words in ROWS["steps"].items()}
+FLAGS, SPLITS = ROWS["flags"], ROWS["splits"]
+WRITTEN = r"(?<![\w/])(?:cases|responses|verdicts|instructions|checkpoints|stores|reports|ratings|demo)/[\w./-]+"
+OUTPUTS = {"output", "output_dir", "store"}
 
 
 @pytest.mark.parametrize("name", STEPS)
@@ -43,15 +34,23 @@ def test_a_study_from_top_to_bottom(name):
 def test_nothing_is_sent_to_the_hub_and_the_demo_writes_beside_the_small_study():
     assert all(each["dry_run"] for each in of(dry_run("paper"), "publish"))
     for values in map(arguments, dry_run("demo")):
-        written = [values[name] for name in OUTPUTS if name in values]
+        written = [values[name] for name in OUTPUTS & values.keys()]
         assert all(path.startswith("demo/") for path in written)
 
 
-def test_every_yaml_is_a_step_of_the_study_or_of_a_variant():
-    files = {file.stem for file in PAPER.glob("*.yaml")}
-    others = {name for name in files if name.startswith(("annotate", "plan", "teachers"))}
-    named = {*SCRIPTS}.union(*(steps(dry_run(name)) for name in SCRIPTS))
-    assert files - others - named == {"audit"} - named
+def test_every_yaml_is_of_a_step_of_the_study_or_of_a_variant():
+    printed = "".join(script(name, "--dry_run").stdout for name in SCRIPTS)
+    for file in PAPER.glob("*.yaml"):
+        assert f"/{file.name}" in printed or file.name.startswith("annotate")
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_trainings_of_a_study_differ_only_in_where_they_start_and_what_they_read(name):
+    """A stage or an ablation that changed anything else at the same time would compare nothing."""
+    for words in dry_run(name):
+        if program(words) == "sft":
+            flags = {word for word in words[words.index("--config") + 1 :] if word[:2] == "--"}
+            assert flags <= {*FLAGS["all"].split(), *FLAGS.get(name, "").split()}
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
@@ -59,35 +58,28 @@ def test_every_command_is_right_and_reads_what_is_there(name):
     """Each option is known and none missing; each path is written by an earlier step, brought, or in the repository."""
     commands = dry_run(name)
     assert [fault for words in commands for fault in faults(words)] == []
-    # A variant runs after the study.
-    before = dry_run("paper") if SCRIPTS[name][0].endswith("variants.sh") else []
+    study = dry_run("paper") if "variants.sh" in SCRIPTS[name][0] else []  # before a variant
     made = {*BROUGHT}
-    for values in map(arguments, before):
-        made |= {values[key] for key in OUTPUTS if key in values}
-    for words in commands:
+    for words in study + commands:
         values = arguments(words)
-        outputs = {key for key in OUTPUTS if key in values}
+        outputs = OUTPUTS & values.keys()
         if program(words) != "build_store":
             outputs -= {"store"}
         for key in values.keys() - outputs:
-            entries = values[key] if isinstance(values[key], list) else str(values[key]).split(",")
-            for entry in entries:
-                path = str(entry).rpartition("=")[2].rpartition(":")[2]
-                if "/" in path and path.partition("/")[0] in WRITTEN:
-                    above = {path, *map(str, Path(path).parents)}
-                    assert above & made, f"{words}: {key}: nothing writes {path}"
+            for path in re.findall(WRITTEN, str(values[key])):
+                above = {path, *map(str, Path(path).parents)}
+                assert above & made, f"{words}: {key}: nothing writes {path}"
         made |= {values[key] for key in outputs}
 
 
-@pytest.mark.parametrize("name", ["demo", "small", "paper", "no_chain", "lora", "run2"])
+@pytest.mark.parametrize("name", ["demo", "small", "paper", "no_chain", "no_curriculum", "lora"])
 def test_each_training_starts_where_the_last_ended_and_the_rounds_read_its_verdicts(
     name,
 ):
     commands = dry_run(name)
-    runs, tests = of(commands, "sft"), of(commands, "judge")
+    runs = of(commands, "sft")
     for before, run in pairwise(runs):
         assert run["model_name_or_path"] == before["output_dir"]
-    assert {run["output_dir"] for run in runs} & {each["judge"] for each in tests}
     audit = of(commands, "audit")[0]
     assert audit["judge"] == runs[-1]["output_dir"]
     for before, words in pairwise(commands):
@@ -95,46 +87,36 @@ def test_each_training_starts_where_the_last_ended_and_the_rounds_read_its_verdi
             judged, this = arguments(before), arguments(words)
             assert (judged["output"], judged["dataset"]) == (this["verdicts"], this["dataset"])
             assert judged["cases"] in this["cases"]
-    if name not in ("demo", "small"):
-        assert [run["dataset_train_split"] for run in runs] == [
-            "stage1",
-            "stage2",
-            "stage3",
-            "train",
-            "train",
-        ]
 
 
 def test_the_test_set_is_that_of_the_paper():
     """958 cases of wikidoc and 172 of MedText, four candidates each (section 4.1), read by judge and report."""
     commands = dry_run("paper")
     by = dict(zip(steps(commands), map(arguments, commands)))
-    assert yaml.safe_load((ROOT / by["build_dataset"]["plan"]).read_text())["test"]["take"] == 958
-    assert by["prepare_medtext"]["sample"] == 172
-    assert by["prepare_test"]["ids"][0] == f"{by['build_dataset']['output']}/test.parquet"
-    training, new = by["generate_responses"]["candidates"], by["generate_test"]["candidates"]
+    built, test = by["build_dataset:wikidoc"], by["generate_responses:test"]
+    assert read_yaml(ROOT / built["plan"])["test"]["take"] == 958
+    assert by["prepare:medtext"]["sample"] == "172"
+    assert by["prepare:test"]["ids"].split(",")[0] == f"{built['output']}/test.parquet"
+    training, new = by["generate_responses:wikidoc"]["candidates"], test["candidates"].split(",")
     assert (new[:2], len(new)) == (training, 4)
-    test = by["generate_test"]
-    assert test["candidates_per_case"] == read_rubric("automedeval").max_responses
+    assert int(test["candidates_per_case"]) == read_rubric("automedeval").max_responses
     formats = (ROOT / test["chat_template_path"]).glob("*.jinja")
     assert {file.stem for file in formats} == {Path(model).name for model in new}
-    readers = [by["judge"], *of(commands, "report"), *of(commands, "audit")]
+    readers = [by["judge:introspection2"], *of(commands, "report"), *of(commands, "audit")]
     assert {each["cases"] for each in readers} == {f"{test['output']}/cases.jsonl"}
 
 
-def test_the_other_judges_of_table_2_judge_the_test_cases_three_times():
+def test_every_judge_of_table_2_judges_the_test_cases_three_times():
     commands = [words for words in dry_run("paper") if "--runs" in words]
     judges = [each for each in map(arguments, commands) if "judge" in each]
-    names = [each["judge"].removeprefix("models/") for each in judges]
-    assert names == [
-        *("MedLLaMA-13B", "openai:gpt-3.5-turbo-0125", "openai:gpt-4-turbo-2024-04-09"),
-        *("openai:gemini-2.0-flash", "Vicuna-7B", "Vicuna-13B"),
-        *("DeepSeek-R1-Distill-Llama-8B", "PandaLM-7B"),
-    ]
+    names = [each["judge"] for each in judges]
+    assert names == ROWS["judges of Table 2"].split()
     about = ("runs", "temperature", "cases", "output")
     same = ("3", "0.5", "responses/test/cases.jsonl", "verdicts/wikidoc")
     assert {tuple(each[name] for name in about) for each in judges} == {same}
-    assert [each["rubric"] for each in judges] == ["automedeval"] * 7 + ["pandalm"]
+    assert [each["rubric"] for each in judges] == ["automedeval"] * 7 + ["pandalm"] + [
+        "automedeval"
+    ] * 5
     # An endpoint is asked by one process; eight checkpoints take eight GPUs.
     alone = [words[0] == "automedeval" for words in commands]
     assert alone == [name.startswith("openai:") for name in names]
@@ -142,7 +124,7 @@ def test_the_other_judges_of_table_2_judge_the_test_cases_three_times():
 
 def test_a_variant_changes_what_its_name_says_and_writes_beside_the_study():
     plain = {run["output_dir"] for run in of(dry_run("paper"), "sft")}
-    for name in ("no_chain", "no_curriculum", "vanilla", "lora", "run2"):
+    for name in ("no_chain", "no_curriculum", "no_introspection", "out_of_fold", "vanilla", "lora"):
         commands = dry_run(name)
         assert plain.isdisjoint(run["output_dir"] for run in of(commands, "sft"))
         assert of(commands, "report")[0]["output"].endswith(name)
@@ -150,12 +132,33 @@ def test_a_variant_changes_what_its_name_says_and_writes_beside_the_study():
     assert {
         each["knowledge"] for each in of(without, "distill") + of(without, "introspect_discuss")
     } == {"none"}
-    assert of(dry_run("no_introspection"), "sft") == []
+    first, _ = of(dry_run("no_introspection"), "sft")
+    assert first["model_name_or_path"] == "checkpoints/wikidoc-stage3"
     for name in ("no_chain", "vanilla"):  # no test case of the study is trained on
         (built,) = of(dry_run(name), "build_dataset")
         assert "cases/test/cases.jsonl" in built["evaluation_cases"]
     assert all(run["use_peft"] for run in of(dry_run("lora"), "sft"))
     assert {run["seed"] for run in of(dry_run("run2"), "sft")} == {"1"}
+
+
+@pytest.mark.parametrize("name", SPLITS)
+def test_the_trainings_of_a_study_read_these_rows(name):
+    splits = [run["dataset_train_split"] for run in of(dry_run(name), "sft")]
+    assert splits == SPLITS[name].split()
+
+
+def test_out_of_fold_the_judge_of_each_half_judges_the_other():
+    for before, words in pairwise(dry_run("out_of_fold")):
+        trained, judged = arguments(before), arguments(words)
+        if "split" in judged:
+            assert judged["judge"] == trained["output_dir"]
+            assert ("[:" in judged["split"]) != ("[:" in trained["dataset_train_split"])
+
+
+def test_a_round_is_estimated_by_the_one_before(tmp_path):
+    words = ["bash", "-c", ROWS["an ended round"], ROOT / RUNS]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
+    assert done.stdout == ROWS["its estimate"]
 
 
 def test_without_physicians_no_verdict_is_verified():
@@ -168,15 +171,10 @@ def test_without_physicians_no_verdict_is_verified():
 
 def test_fewer_gpus_keep_the_rows_of_an_update():
     for gpus in ("1", "4", "8", "16"):
-        for words in dry_run("paper", GPUS=gpus):
-            if program(words) == "sft":
-                run = arguments(words)
-                rows = (
-                    run["per_device_train_batch_size"]
-                    * int(gpus)
-                    * int(run["gradient_accumulation_steps"])
-                )
-                assert (rows, words[words.index("--num_processes") + 1]) == (128, gpus)
+        for run in of(dry_run("paper", GPUS=gpus), "sft"):
+            accumulated = int(run["gradient_accumulation_steps"])
+            rows = run["per_device_train_batch_size"] * int(gpus) * accumulated
+            assert (rows, run["num_processes"]) == (128, gpus)
     done = script("paper", "--dry_run", GPUS="3")
     assert (done.returncode, done.stderr) == (1, "GPUS=3: must divide 64\n")
 
@@ -238,21 +236,12 @@ def test_a_script_stops_for_people_and_for_a_step_that_fails(tmp_path):
 
 
 def test_a_rehearsal_differs_in_the_listed_keys_alone():
-    for file in PAPER.glob("*.yaml"):
-        if file.name == "teachers.yaml":
-            continue
-        real, small = yaml.safe_load(file.read_text()), rehearse.small_yaml(file)
-        listed = {
-            key
-            for name, keys in rehearse.SMALLER.items()
-            if fnmatch(file.stem, name)
-            for key in keys
-        }
+    lengths = {"max_new_tokens", "max_length", "questions", "passages", "runs"}  # the true ones
+    for file in {*PAPER.glob("*.yaml")} - {PAPER / "teachers.yaml"}:
+        real, small = read_yaml(file), rehearse.small_yaml(file)
+        listed = {*rehearse.SMALLER.get(file.stem, ())} - lengths
         if file.stem.startswith("plan"):
             listed |= {"test", "teachers", "stages"}  # counts
         listed |= {"share"} if file.stem == "counts" else set()
-        assert {
-            key for key in real | small if real.get(key, ...) != small.get(key, ...)
-        } <= listed, file
-        for key in ("max_new_tokens", "max_length", "questions", "passages", "runs"):
-            assert real.get(key) == small.get(key), "the window is the true one"
+        changed = {key for key in real | small if real.get(key, ...) != small.get(key, ...)}
+        assert changed <= listed, file

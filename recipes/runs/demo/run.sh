@@ -8,7 +8,7 @@ RUN=${RUN:-recipes/runs/demo} SMALL=${SMALL:-recipes/runs/automedeval-135m}
 
 # --- an answer first
 step "The packaged small judge scores three models' answers to 12 questions: first verdicts, before any training" \
-  automedeval judge --config $SMALL/judge_small.yaml --limit 12 --output demo/verdicts/sample
+  automedeval judge --config $SMALL/judge.yaml --judge small --encoder models/all-MiniLM-L6-v2 --limit 12 --output demo/verdicts/sample
 step "A first report on these verdicts: which model is best, and may this judge be believed?" \
   automedeval report --config $SMALL/report.yaml --verdicts demo/verdicts/sample --encoder none --output demo/reports/sample-first
 step "Where does a number of two bots' answers differ from the reference? Two of six dangerous answers have one" \
@@ -18,20 +18,20 @@ step "Where does a number of two bots' answers differ from the reference? Two of
 step "Two reference books go into a store, because the teachers look facts up in them" \
   python recipes/build_store.py --config $SMALL/build_store.yaml --store demo/stores/sample
 step "A strong teacher (recorded) judges 30 training cases, because a judge learns from verdicts" \
-  python recipes/distill.py --config $SMALL/distill_strong.yaml --limit 30 --store demo/stores/sample --output demo/verdicts/sample-strong
+  python recipes/distill.py --config $SMALL/distill.yaml --limit 30 --store demo/stores/sample --output demo/verdicts/sample-strong
 step "A weak teacher (recorded) judges the same cases, for the first stages of training" \
-  python recipes/distill.py --config $SMALL/distill_weak.yaml --limit 30 --store demo/stores/sample --output demo/verdicts/sample-weak
+  python recipes/distill.py --config $SMALL/distill.yaml --teacher weak --limit 30 --store demo/stores/sample --output demo/verdicts/sample-weak
 step "Physicians' checks (simulated), quality, and a curriculum: verdicts become four training rows in three stages" \
   python recipes/build_dataset.py --config $SMALL/build_dataset.yaml --plan $RUN/plan.yaml \
   --verdicts demo/verdicts/sample-strong/verdicts.jsonl,demo/verdicts/sample-weak/verdicts.jsonl --output demo/instructions/sample
 
 # --- training; the same test cases before and after it
 judge() { step "$1" automedeval judge --config $SMALL/judge.yaml --limit 2 --max_new_tokens 48 --output demo/verdicts/sample "${@:2}"; }
-train() { # ABOUT YAML FROM DATASET TO
-  step "$1" python recipes/sft.py --config $SMALL/"$2".yaml --gradient_accumulation_steps 1 --save_strategy no \
-    --model_name_or_path "$3" --dataset_name "$4" --output_dir "$5"
+train() { # ABOUT SPLIT FROM DATASET TO
+  step "$1" python recipes/sft.py --config $SMALL/sft.yaml --gradient_accumulation_steps 1 --save_strategy no \
+    --model_name_or_path "$3" --dataset_name "$4" --dataset_train_split "$2" --output_dir "$5"
 }
-checkpoints=demo/checkpoints/sample
+checkpoints=demo/checkpoints/sample cases=src/automedeval/sample/train_cases.jsonl
 judge "A language model of 135M parameters judges two test cases before it is trained, to compare with"
 train "Training, stage 1: the form of a verdict, from the weak teacher" \
   stage1 models/SmolLM2-135M-Instruct demo/instructions/sample $checkpoints-stage1
@@ -43,14 +43,14 @@ judge "The trained judge judges the same two cases: what has it learnt?" --judge
 
 # --- a round of introspection
 step "It judges its training cases, to find the verdicts in which it differs from its teachers" \
-  automedeval judge --config $SMALL/judge_training1.yaml --judge $checkpoints-stage3 --max_new_tokens 32 \
-  --dataset demo/instructions/sample --output demo/verdicts/sample-stage3-train
-step "These mistakes are discussed (recorded)" python recipes/introspect_discuss.py --config $SMALL/discuss1.yaml \
+  automedeval judge --config $SMALL/judge.yaml --judge $checkpoints-stage3 --judge_name stage3 --max_new_tokens 32 \
+  --cases $cases --dataset demo/instructions/sample --output demo/verdicts/sample-stage3-train
+step "These mistakes are discussed (recorded)" python recipes/introspect_discuss.py --config $SMALL/discuss.yaml \
   --dataset demo/instructions/sample --verdicts demo/verdicts/sample-stage3-train --output demo/instructions/sample-round1
-step "The verdicts that both partners want revised are revised" python recipes/introspect_revise.py --config $SMALL/revise1.yaml \
-  --dataset demo/instructions/sample --output demo/instructions/sample-round1
+step "The verdicts that both partners want revised are revised" python recipes/introspect_revise.py --dataset demo/instructions/sample \
+  --cases $cases --output demo/instructions/sample-round1 --waiting keep_old --training $SMALL/sft.yaml
 train "Training once more, on the revised verdicts" \
-  introspection1 $checkpoints-stage3 demo/instructions/sample-round1 $checkpoints-round1
+  train $checkpoints-stage3 demo/instructions/sample-round1 $checkpoints-round1
 judge "The judge after this round judges the two cases" --judge $checkpoints-round1 --judge_name introspection1
 
 # --- may it be believed?

@@ -1,7 +1,7 @@
 """Read a program's arguments, and end it with one line where the user can correct an error.
 
-One YAML file is one run: `--config run.yaml` gives values by the arguments' names. The command line overrides the file, and
-both override the defaults. An unknown key is an error.
+`--config run.yaml` gives values by the arguments' names. The command line overrides the file, and both override the defaults.
+An unknown key is an error.
 """
 
 import argparse
@@ -14,6 +14,7 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
@@ -108,7 +109,9 @@ def parse(
     if config:
         options = {action.dest: action.nargs for action in parser._actions}
         # Put before the command line: types and choices are checked alike, and the later value of an argument counts.
-        argv = [*_config_arguments(config, options, argv), *argv]
+        given = dict(pairwise(word.lstrip("-") for word in argv))
+        models = [f"--{name}={value}" for name, value in teacher_arguments(given, config).items()]
+        argv = [*_config_arguments(config, options, argv), *argv, *models]
     *values, rest = parser.parse_args_into_dataclasses(argv, return_remaining_strings=True)
     if rest:
         parser.error(f"unrecognized arguments: {' '.join(rest)}")

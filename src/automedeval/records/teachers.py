@@ -1,7 +1,7 @@
 """The models that a study asks over endpoints, by role: the `teachers.yaml` beside a study's YAMLs names them all.
 
-In a YAML beside it `teacher:ROLE` stands for the model's name: `judge: openai:teacher:strong` takes the role's endpoint
-with it, `judges: introspection2,teacher:strong` the name alone.
+In a YAML beside it, and in a flag beside `--config`, `teacher:ROLE` stands for the model's name: `judge: openai:teacher:strong`
+takes the role's endpoint with it, `judges: introspection2,teacher:strong` the name alone.
 """
 
 import re
@@ -11,7 +11,6 @@ from pathlib import Path
 from automedeval.records.errors import RecordError
 from automedeval.records.yaml_file import YamlFile
 
-TEACHERS = "teachers.yaml"
 ENDPOINT = ("base_url", "api_key_env")  # arguments of the programs that ask
 _ROLE = re.compile(r"\bteacher:(\w+)")
 
@@ -40,22 +39,22 @@ def teacher_arguments(arguments: Mapping, place: str) -> dict:
     models of one step are at different endpoints.
     """
     changes: dict = {}
-    file = Path(place).with_name(TEACHERS)
+    file = Path(place).with_name("teachers.yaml")
     for name, value in arguments.items():
         entries = value if isinstance(value, list) else [value]
         roles = _ROLE.findall(str(entries))
         if not roles:
             continue
         teachers = read_teachers(file)
-        if missing := [role for role in roles if role not in teachers]:
+        if missing := set(roles) - teachers.keys():
             raise RecordError(
-                f"{place}: {name}: teacher:{missing[0]}: {file} has {', '.join(teachers) or 'no role'}"
+                f"{place}: {name}: teacher:{min(missing)}: {file} has {', '.join(teachers) or 'no role'}"
             )
         models = [_with_models(entry, teachers) for entry in entries]
         changes[name] = models if isinstance(value, list) else models[0]
         if str(value).startswith("openai:"):
             teacher = teachers[roles[0]]
-            for key in (key for key in ENDPOINT if key not in arguments):
+            for key in set(ENDPOINT) - arguments.keys():
                 if changes.setdefault(key, teacher.get(key)) != teacher.get(key):
                     raise RecordError(
                         f"{place}: {name}: {entries[0]} has another {key} than the step's other model"
