@@ -66,13 +66,14 @@ judge_rows() {
 # estimate ROUND DATASET: what a round will ask, before it starts; of the round before, whose data set it is, the mistakes are known.
 estimate() {
   local said=$2.discussion/discussion.jsonl cases mistakes calls
-  if [[ -s $said ]]; then
+  if [[ -s $said && -s $2/statistics.json ]]; then # a round that waits for the jury has no statistics yet
     cases=$(sum cases "$2"/statistics.json) mistakes=$(sum mistakes "$2"/statistics.json)
-    calls=$(($(wc -l <"$said") + $(grep -o '"goes_on"' "$said" | wc -l))) # a message each, and its questions
+    calls=$(awk '{n += 1 + gsub(/"goes_on"/, "")} END {print n}' "$said") # a message each, and its questions
     printf '\n-- round %d: about as many as round %d had: of %d cases %d mistakes (%d %%), %d calls with %d + %d tokens\n' "$1" $(($1 - 1)) \
       "$cases" "$mistakes" $((100 * mistakes / cases)) $calls "$(sum prompt_tokens "$said")" "$(sum completion_tokens "$said")"
   else
-    printf '\n-- round %d: 8,611 cases; no round before says how many are mistakes; each takes 2 to 16 calls\n' "$1"
+    printf '\n-- round %d: 8,611 cases; no written round says how many are mistakes; each takes 2 to 16 calls\n' "$1"
   fi
 }
-sum() { grep -o "\"$1\": [0-9]*" "$2" | awk '{n += $2} END {print n + 0}'; } # KEY FILE
+# sum KEY FILE: 0 without the key, as an endpoint may count no tokens
+sum() { { grep -o "\"$1\": [0-9]*" "$2" || true; } | awk '{n += $2} END {print n + 0}'; }

@@ -113,7 +113,7 @@ for round in 1 2; do # its data set names who of the jury decided, by the pseudo
 done
 # the judge after its last round, whose card shows the study's own figures; license: LLaMA's, for which the Hub has no name
 checked "the model" model checkpoints/wikidoc-round2 automedeval-13b --agreement reports/wikidoc/agreement.json \
-  --audit reports/wikidoc-audit/audit.json --base_model chaoyi-wu/MedLLaMA_13B --license other
+  --audit reports/wikidoc-audit/audit.json --base_model chaoyi-wu/MedLLaMA_13B --license other:llama
 
 # --- what takes ratings of its own; late, so that nothing waits for them
 for file in verdict_ratings preferences; do
