@@ -54,7 +54,13 @@ from automedeval.records import RecordError, foreign_errors_at
 from automedeval.records.command_line import run
 from automedeval.records.hub_names import hub_commits
 from automedeval.records.run_record import describe_run, run_date
-from automedeval.study.training.run import Run, first_for_all, identity_of, plain
+from automedeval.study.training.run import (
+    Run,
+    first_for_all,
+    identity_of,
+    launcher_of,
+    plain,
+)
 from automedeval.study.training.stages import (
     check_base,
     check_start,
@@ -71,6 +77,19 @@ from automedeval.study.training.start import (
     parse_run,
     precision,
 )
+
+
+def check_saves(training_args) -> None:
+    """Raise RecordError if accelerate's file would save weights in parts, or, as FSDP2 does by default, none at all."""
+    launcher = launcher_of(training_args)
+    if launcher == "ZeRO-3":
+        zero = training_args.deepspeed_plugin.deepspeed_config["zero_optimization"]
+        if not zero.get("stage3_gather_16bit_weights_on_model_save"):
+            raise RecordError(
+                "zero3_save_16bit_model must be true: a stage starts from whole weights"
+            )
+    if launcher == "FSDP" and os.environ.get("FSDP_STATE_DICT_TYPE") != "FULL_STATE_DICT":
+        raise RecordError("fsdp_state_dict_type must be FULL_STATE_DICT: else no weights are saved")
 
 
 def prepare(script_args, training_args, model_args, start, peft_config, encoder):
@@ -132,6 +151,7 @@ def main(script_args, training_args, model_args) -> None:
     """Check rows and start, train with TRL, and save what the next stage starts from."""
     state, output = PartialState(), Path(training_args.output_dir)
     name, peft_config = model_args.model_name_or_path, get_peft_config(model_args)
+    check_saves(training_args)
 
     # --- 1. Load data, and reserve the folder for this run ------------------------------------
     start = checkpoint_folder(name)

@@ -294,7 +294,7 @@ def test_a_processor_without_bfloat16_trains_in_float32(
         dtype == "bfloat16"
     ):  # an adapter is in float32, and so are ZeRO's and FSDP's copies of the weights
         assert "loses" not in precision(training, model.dtype, adapter=True)
-        monkeypatch.setenv("ACCELERATE_USE_DEEPSPEED", "true")
+        monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
         assert "loses" not in precision(training, model.dtype)
 
 

@@ -19,11 +19,11 @@ from datasets import Dataset
 from doubles.tiny_dataset import build_instructions
 from doubles.tiny_model import CHAT_TEMPLATE, build_tiny_model
 from factories import read_yaml
-from programs import ROOT
+from programs import ROOT, failed, run_recipe
 from tables import rows_of
 from torch.optim import SGD
 from transformers import AutoTokenizer, get_scheduler
-from trl import ModelConfig, ScriptArguments, SFTConfig, TrlParser
+from trl import ModelConfig, ScriptArguments, SFTConfig
 
 from automedeval.models.checkpoints import Stage, read_history, read_record
 from automedeval.models.tokenization import PromptEncoder
@@ -426,18 +426,21 @@ def test_the_rates_of_a_run_are_those_of_warmup_decay():
         linear.step()
 
 
-@pytest.mark.parametrize("block", ["optimizer", "scheduler"])
-def test_a_file_of_deepspeed_may_not_take_what_the_run_says(block, tmp_path, monkeypatch):
+@pytest.mark.parametrize(("settings", "fault"), ROWS["refused settings of DeepSpeed"])
+def test_a_file_of_deepspeed_may_not_take_what_the_run_says(settings, fault, tmp_path, monkeypatch):
     pytest.importorskip("deepspeed")
     # Later tests would load their models in pieces.
     monkeypatch.setattr("transformers.integrations.deepspeed._hf_deepspeed_config_weak_ref", None)
-    file = tmp_path / "zero3.json"
-    file.write_text(json.dumps({"zero_optimization": {"stage": 3}, block: {"type": "AdamW"}}))
     monkeypatch.setenv("DS_ACCELERATOR", "cpu")
-    given = f"sft.py --use_cpu true --config {ROOT / RUNS[0]} --deepspeed {file}"
-    monkeypatch.setattr("sys.argv", given.split())
-    with pytest.raises(RecordError, match=f"names {block}, and .* would have no effect"):
-        parse_run(TrlParser((ScriptArguments, SFTConfig, ModelConfig)))
+    file = tmp_path / "zero3.json"
+    file.write_text(json.dumps(settings))
+    small = ROOT / RUNS[0]
+    failed(run_recipe("sft", config=small, optim="adafactor", deepspeed=file), fault)
+
+
+def test_fsdp_that_would_save_no_weights_is_refused_at_once(monkeypatch):
+    monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
+    failed(run_recipe("sft", config=ROOT / RUNS[0]), "must be FULL_STATE_DICT")
 
 
 def test_a_run_knows_what_shares_out_its_weights(tmp_path, monkeypatch):

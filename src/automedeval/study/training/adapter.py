@@ -47,8 +47,12 @@ def train_adapter(
         for name in (*DECISIVE, "batch_sampler")
         if hasattr(training, name)
     }
-    identity |= {"start": start and fingerprint(start, [])}
-    identity |= {**lora, "rows": digest(rows), "encoder": fingerprint(base, [])}
+    identity |= {
+        **lora,
+        "start": start and fingerprint(start, []),
+        "rows": digest(rows),
+        "encoder": fingerprint(base, []),
+    }
     about = describe_run(
         arguments, training, libraries=("sentence-transformers", "peft", "datasets")
     )

@@ -58,15 +58,14 @@ def identity_of(training: Any, model: Any, peft: Any, rows: Any, start: Path) ->
     """Return what determines the weights of a run: TRL's arguments, the adapter, the rows, the start, and the launcher."""
     identity = {name: getattr(training, name) for name in DECISIVE if hasattr(training, name)}
     encoded = [rows["input_ids"][:], rows["completion_mask"][:]]
-    identity |= {
+    return identity | {
         "dtype": model.dtype,
         "peft": peft and peft.to_dict(),
         "processes": PartialState().num_processes,
         "rows": digest(encoded),
         "start": fingerprint(start, []),
+        "launcher": launcher_of(training),
     }
-    launcher = launcher_of(training)
-    return identity | ({"launcher": launcher} if launcher else {})
 
 
 def launcher_of(training: Any) -> str | None:

@@ -4,7 +4,7 @@ import atexit
 import os
 import sys
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +20,7 @@ from automedeval.models.device import bfloat16_missing
 from automedeval.records import RecordError, foreign_errors_at
 from automedeval.records.errors import reason
 from automedeval.records.extras import install
+from automedeval.study.training.run import launcher_of
 from automedeval.study.training.stages import refuse_unused
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def parse_run(parser: "TrlParser") -> tuple[Any, ...]:
     refuse_unused({name: value for group in groups for name, value in vars(group).items()})
     _, training, model, *_ = groups
     if training.deepspeed_plugin:
-        refuse_blocks(training.deepspeed_plugin.deepspeed_config)
+        refuse_blocks(training)
     if training.use_cpu:
         os.environ.setdefault(
             "DS_ACCELERATOR", "cpu"
@@ -68,11 +69,17 @@ def parse_run(parser: "TrlParser") -> tuple[Any, ...]:
     return groups
 
 
-def refuse_blocks(settings: Mapping[str, Any]) -> None:
-    """Raise RecordError if DeepSpeed's settings name what the run's arguments say: those would have no effect."""
-    if blocks := sorted({"optimizer", "scheduler"} & set(settings)):
-        fault = f"DeepSpeed's file names {' and '.join(blocks)}, and a run's optim and lr_scheduler_type"
-        raise RecordError(f"{fault} would have no effect; take that out")
+def refuse_blocks(training: Any) -> None:
+    """Raise RecordError if DeepSpeed's settings leave an argument of the run without effect."""
+    settings = training.deepspeed_plugin.deepspeed_config
+    for block in ("optimizer", "scheduler"):
+        if block in settings:
+            raise RecordError(
+                f"DeepSpeed's file names {block}, and a run's optim and lr_scheduler_type would have no effect; take that out"
+            )
+    host = settings["zero_optimization"].get("offload_optimizer", {}).get("device", "none")
+    if host != "none" and training.optim not in ("adamw_torch", "adamw_torch_fused"):
+        raise RecordError(f"optim: on {host} DeepSpeed's AdamW takes its place: adamw_torch")
 
 
 def check_attention(wanted: str | None) -> None:
@@ -138,8 +145,7 @@ def precision(training: "TrainingArguments", dtype: str, adapter: bool = False) 
     """
     computed = "bfloat16" if training.bf16 else "float16" if training.fp16 else dtype
     notes = [bfloat16_missing(training.device.type)]
-    copies = {"ACCELERATE_USE_DEEPSPEED", "ACCELERATE_USE_FSDP"} & set(os.environ)
-    if dtype == "bfloat16" and not (adapter or copies):
+    if dtype == "bfloat16" and not (adapter or launcher_of(training)):
         notes.append("loses small updates: --dtype float32")
     why = "; ".join(filter(None, notes))
     return f"computes in {computed}, weights in {dtype}" + (f" ({why})" if why else "")
