@@ -285,9 +285,10 @@ def test_a_judge_rewards_the_completions_of_two_processes(folder):
     assert any(changed(folder / "model", output)), rewards
 
 
-def test_more_processes_than_rows_is_one_error(folder):
+def test_what_the_first_process_finds_is_one_error_of_all(folder):
     data, output = folder / "single", folder / "none"
     build_instructions(data, {"stage1": 1, "test": 1})
     messages = errors(ran(arguments(folder, output, dataset_name=data), output, 1))
     assert messages == {f"error: {data}, stage1: 1 rows for 2 processes; start fewer"}
     assert not output.exists()
+    (_,) = errors(ran(arguments(folder, folder / "model/config.json"), output, 1))

@@ -18,7 +18,7 @@ from transformers import TrainerCallback
 from transformers.trainer_utils import get_last_checkpoint
 
 from automedeval.models.checkpoints import fingerprint, read_record
-from automedeval.records import AutoMedEvalError, RecordError, digest
+from automedeval.records import RecordError, digest
 from automedeval.records.errors import reason
 from automedeval.records.journal import write_json, write_whole
 from automedeval.records.tables import packaged
@@ -33,15 +33,15 @@ T = TypeVar("T")
 
 
 def first_for_all(work: Callable[[], T]) -> T:
-    """Return in every process what the first one makes of `work`; each raises its error if a user can correct it."""
+    """Return in every process what the first one makes of `work`, or raise its error there: none waits for it without end."""
     result: list[Any] = [None]
     if PartialState().is_main_process:
         try:
             result = [work()]
-        except AutoMedEvalError as error:
+        except Exception as error:  # noqa: BLE001 - it is raised below
             result = [error]
     (made,) = broadcast_object_list(result)
-    if isinstance(made, AutoMedEvalError):
+    if isinstance(made, Exception):
         raise made
     return made
 
