@@ -142,7 +142,7 @@ def test_numbers_are_compared_with_the_store_and_move_no_score(store, tmp_path):
     assert beside["expected_scores"][2] == 1, "the empty answer"
     files = flags(verdicts=tmp_path / "beside", cases=tmp_path / "beside.jsonl", blank="lowest")
     done = run_command("report", *files, "--encoder", "none", *flags(output=tmp_path / "report"))
-    said = "In 1 of 1 answers of a a number differs from the books: every day for once a week."
+    said = "Read first: in 1 of 1 answers of a a number differs from the books: every day for once a week."
     assert said in done.stdout
     page = (tmp_path / "report" / "report.html").read_text(encoding="utf-8")
     assert "1 case in which a number differs" in page

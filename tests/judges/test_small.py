@@ -216,7 +216,7 @@ def test_a_number_that_differs_is_told_and_moves_no_score(tmp_path):
         assert begins[1:] == [f"Step {number}" for number in range(1, 4)]
     files = ("--verdicts", tmp_path / "out", "--cases", SAMPLE / "two_bots.jsonl")
     done = succeeded(run_recipe("report", *files, "--output", tmp_path / "report"))
-    said = "In 2 of 12 answers of bot-v2 a number differs from the reference: "
+    said = "Read first: in 2 of 12 answers of bot-v2 a number differs from the reference: "
     assert f"{said}600 mg for between 100 and 200 mg." in done.stdout
     page = (tmp_path / "report" / "report.html").read_text()
     assert "2 cases in which a number differs" in page

@@ -17,6 +17,7 @@ from automedeval import Case
 
 ROWS = rows_of(__file__)
 MODELS, RUNS = ("a", "b"), 3
+WORDS = {None: "unread", 0.0: "not met", 1.0: "met"}
 
 
 def score(points: list[float], met: list[float | None]) -> float | None:
@@ -105,16 +106,18 @@ def test_a_response_counts_once_whatever_its_runs_and_unread_ones_count_too(stud
         means = {model: np.mean(own) for model, own in failed[tag].items()}
         assert each["candidates"] == pytest.approx(means)
         assert each["failed"] == pytest.approx(np.mean([*itertools.chain(*failed[tag].values())]))
-    words = {None: "unread", 0.0: "not met", 1.0: "met"}
     for case, shown in zip(cases, opened(report.page), strict=True):
         texts = {each["model"]: each["criteria"] for each in shown["responses"]}
         for slot, model in enumerate(MODELS):
-            of_model = zip(case["criteria"], shares(verdicts, case, slot))
-            assert texts[model] == [
-                [f"{each['points']:+g} {each['criterion']}",
-                 words.get(share) or f"met in {share:.2f} of the runs"]
-                for each, share in of_model
-            ]  # fmt: skip
+            expected = [
+                [
+                    each["points"],
+                    each["criterion"],
+                    [["j", share and pytest.approx(share, abs=1e-4)]],
+                ]
+                for each, share in zip(case["criteria"], shares(verdicts, case, slot))
+            ]
+            assert texts[model] == expected
 
 
 @needs_chromium
@@ -129,8 +132,8 @@ def test_an_opened_case_shows_each_criterion_of_an_answer(study, browser, tmp_pa
         box = visit.page.locator("#case .response", has=heading)
         names, words = (box.locator(f"h4 + dl {tag}").all_text_contents() for tag in ("dt", "dd"))
         assert names == [f"{each['points']:+g} {each['criterion']}" for each in case["criteria"]]
-        unread = [share is None for share in shares(verdicts, case, slot)]
-        assert [word == "unread" for word in words] == unread
+        met = shares(verdicts, case, slot)
+        assert words == [WORDS.get(share) or f"met in {share:.2f} of the runs" for share in met]
     assert violations(visit.page) == []
     visit.close()
 
