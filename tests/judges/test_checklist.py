@@ -72,6 +72,7 @@ def test_what_cannot_be_read_stays_unread():
     assert checklist["met_probabilities"] == [None] * 3
     assert (checklist["score"], checklist["lowest"], checklist["highest"]) == (5 / 8, 5 / 8, 1.0)
     assert verdict.extra["unread"] == ["no JSON object with the criteria"]
+    assert verdict.usage["requests"] == 3
 
 
 def test_each_prompt_shows_one_criterion_without_its_points(chat):

@@ -125,7 +125,7 @@ def test_an_answer_that_cannot_be_read_is_shown_and_without_a_valid_one_the_run_
 
 def long_or_cut(body):
     """Cut the answers on one case off below 600 tokens, and write what cannot be read on another."""
-    first, second = (case.question for case in CASES_OF[:2])
+    second, first = (case.question for case in CASES_OF[1:3])
     text = str(body["messages"])
     if second in text:
         return answer("I would rather not say.")
@@ -144,12 +144,13 @@ def test_what_was_cut_off_is_asked_again_with_more_tokens_and_no_other_invalid_v
         runs.failed(endpoint.url, "had a smaller --max_new_tokens", max_new_tokens=500, again="cut")
         asked = len(endpoint.asked)
         again = partial(runs.good, endpoint.url, max_new_tokens=900, again="cut")
+        assert len(again(limit=1).verdicts) == 4, "of other cases nothing is moved"
         after = again()
         assert len(endpoint.asked) == asked + 1
         assert (len(after.verdicts), after.valid.count(False)) == (4, 1)
         assert "1 of 4 answers were cut off, or texts changed: " in after.out
         (replaced,) = read(runs.output / "replaced-verdicts.jsonl")
-        assert (replaced["truncated"], replaced["case_id"]) == (True, IDS[0])
+        assert (replaced["truncated"], replaced["case_id"]) == (True, IDS[2])
         assert "(0 new)" in again().out
         assert len(endpoint.asked) == asked + 1
     files = {"verdicts": runs.output, "cases": runs.output / "cases-4.jsonl"}

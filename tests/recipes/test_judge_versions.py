@@ -153,7 +153,7 @@ def test_the_first_version_is_the_baseline_of_a_report_that_open_makes(tmp_path,
     assert "3 cases in which v2 is worse" in page
     assert "<h1>Report: v1, v2</h1>" in page
     summary = (tmp_path / "reports/out/report.md").read_text("utf-8")
-    assert summary.index("Where a model is worse, the largest drop first: ") < summary.index(
+    assert summary.index("Where a model is worse, its largest drop first: ") < summary.index(
         "Wins most pairs"
     )
     assert f"automedeval report --verdicts {tmp_path / 'out'} --cases " in page
@@ -165,7 +165,7 @@ def test_the_first_version_is_the_baseline_of_a_report_that_open_makes(tmp_path,
         "--baseline v1 ",
         "v2 is not clearly different from v1",  # four cases are few
         "worse in 3 of 4 cases and better in 1.",
-        f"Where a model is worse, the largest drop first: {', '.join(texts)}.",
+        f"Where a model is worse, its largest drop first: {', '.join(texts)}.",
     )
     told(judged(tmp_path, *versions, baseline="v2"), "--baseline v2 ")
 

@@ -332,18 +332,19 @@ def changed(tmp_path_factory):
     }  # a tie, which the empty answer loses
     verdicts[2] |= {"scores": [3, None], "expected_scores": [3, None]}
     verdicts[3] |= verdict(cases[3], None)  # of both: nothing is new
+    verdicts[4]["expected_scores"] = [4.1, 2.1]  # in binary a little less than two apart
     return Made(tmp_path_factory.mktemp("models"), cases, verdicts, baseline=OLD)
 
 
-def gaps_of(changed: Made) -> dict[str, float | None]:
-    """Return by how much the new model's score is above the old one's in each case, None where one is missing."""
+def gaps_of(changed: Made) -> dict[str, float]:
+    """Return by how much the new model's score is above the old one's in each case that has both, as it is shown."""
     new, old = changed.scores(NEW), changed.scores(OLD)
-    both = {name: None not in (new[name], old[name]) for name in new}
-    return {name: new[name] - old[name] if both[name] else None for name in new}
+    both = (name for name in new if None not in (new[name], old[name]))
+    return {name: round(new[name] - old[name], 2) for name in both}
 
 
 def test_what_must_be_read_stands_first_and_a_marked_answer_is_never_blue(changed, browser):
-    drops = sum(gap is not None and gap <= -2 for gap in gaps_of(changed).values())
+    drops = sum(gap <= -2 for gap in gaps_of(changed).values())
     said = f"Read first: in 1 of .*; {NEW} is two points or more lower in {drops} cases"
     assert re.search(said, changed.report.told)
     visit = Visit(browser, changed.page, viewport=TALL)
@@ -358,7 +359,7 @@ def test_what_must_be_read_stands_first_and_a_marked_answer_is_never_blue(change
 
 def test_each_change_between_two_models_is_counted_and_filters(changed, browser):
     ids = changed.ids
-    gaps = {case_id: gap for case_id, gap in gaps_of(changed).items() if gap is not None}
+    gaps = gaps_of(changed)
     expected = {
         "won": {case_id for case_id, gap in gaps.items() if gap > 0},
         "lost": {case_id for case_id, gap in gaps.items() if gap < 0} | {ids[1]},
@@ -385,8 +386,7 @@ def test_the_changes_sort_by_size_and_by_side(changed, browser):
     visit, gaps = Visit(browser, changed.page, viewport=TALL), gaps_of(changed)
     for sort, key in (("models_differ", abs), ("won", float), ("lost", lambda gap: -gap)):
         visit.page.select_option("#sort", sort)
-        shown = [gaps[case_id] for case_id in visit.rows()]
-        sizes = [-9 if gap is None else key(gap) for gap in shown]
+        sizes = [key(gaps[name]) if name in gaps else -9 for name in visit.rows()]
         assert sizes == sorted(sizes, reverse=True)
     visit.close()
 

@@ -103,7 +103,7 @@ class ChecklistJudge(Judge):
         )
         usage: Counter[str] = Counter()
         for each in answer:
-            usage.update(each.usage)
+            usage.update(each.usage and {"requests": 1} | each.usage)
         return self._checklist(
             request, met, chances, extra, errors[0] if errors else None,
             rationale=rationale, usage=dict(usage), raw="\n".join(each.text for each in answer),

@@ -34,10 +34,12 @@ def verdict_log(
 
 
 def shorter_settings(judge: Any, folder: Path) -> list[str]:
-    """Return a judge's settings with the smaller limits of earlier runs; RecordError without one."""
+    """Return a judge's settings with the smaller limits of earlier runs; RecordError without one, and of other judges."""
+    if not hasattr(judge, "score_decoding"):
+        raise RecordError(f"--again cut: {judge.name} writes no text, which could be cut off")
     runs = map(run_arguments, folder.glob("run-*.json"))
     limits = {run.get("max_new_tokens", 0) for run in runs}
-    shorter = [limit for limit in limits if limit < getattr(judge.chat, "max_new_tokens", 0)]
+    shorter = [limit for limit in limits if limit < judge.chat.max_new_tokens]
     if not shorter:
         raise RecordError(f"--again cut: no run in {folder} had a smaller --max_new_tokens")
     chats = [replace(judge.chat, max_new_tokens=limit) for limit in shorter]

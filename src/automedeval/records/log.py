@@ -29,8 +29,8 @@ class Log:
     `renewed` maps a case to the digest of its texts: on entering, records about texts that have changed since are moved to
     `replaced_file`, to be made anew; `changed` are the ids of their cases. Without it they are refused.
 
-    `alike` are the settings of earlier runs that differ in nothing but a smaller limit of new tokens: of their records those
-    that were cut off at it are moved as well, and the others count as done.
+    `alike` are the settings of earlier runs that differ in nothing but a smaller limit of new tokens: of their records on these
+    cases those that were cut off at it are moved as well, and the others count as done.
     """
 
     def __init__(
@@ -120,9 +120,10 @@ class Log:
     def _is_old(self, record: Any) -> bool:
         if record.author != self.author or record.settings not in (self.settings, *self.alike):
             return False
-        if record.settings in self.alike and record.extra.get("truncated"):
-            return True
-        return record.case_id in self.renewed and record.has_changed(self.renewed[record.case_id])
+        if record.case_id not in self.renewed:
+            return False
+        is_cut = record.settings in self.alike and record.extra.get("truncated")
+        return is_cut or record.has_changed(self.renewed[record.case_id])
 
     def notes(self, cases: Sequence[Case]) -> list[str]:
         """Return a line on the cases whose records were moved, if there are any; rows are those of a table."""

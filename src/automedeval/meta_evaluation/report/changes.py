@@ -171,7 +171,7 @@ def against_baseline(
             "worse": len(worse),
             "equal": int(both.sum()) - better - len(worse),
             "cases": [case.id for case in worse],
-            "dropped": int((gap[new] <= -DROP).sum()) if row.judge.scale else 0,
+            "dropped": int((gap[new].round(2) <= -DROP).sum()) if row.judge.scale else 0,
             "newly": {name: int(marks[f"newly_{name}"][new].sum()) for name in NEWLY},
             "means": [float(values[at][both].mean()) if both.any() else None for at in (old, new)],
             "difference": difference.to_dict(),

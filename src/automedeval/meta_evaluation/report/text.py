@@ -139,7 +139,7 @@ def regressions(result: JsonObject) -> list[str]:
     cases, questions = _worse(result), result.get("baseline", {}).get("questions", {})
     more = f" and {len(cases) - READ_FIRST} more" if len(cases) > READ_FIRST else ""
     shown = ", ".join(questions[case] for case in cases[:READ_FIRST])
-    return [f"Where a model is worse, the largest drop first: {shown}{more}."] if cases else []
+    return [f"Where a model is worse, its largest drop first: {shown}{more}."] if cases else []
 
 
 def read_first(result: JsonObject) -> list[tuple[str, str]]:
