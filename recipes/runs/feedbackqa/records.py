@@ -4,12 +4,13 @@ python recipes/runs/feedbackqa/records.py OUTPUT FOLDER
 """
 
 import sys
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
 from automedeval.models.checkpoints import read_record
 from automedeval.records import Verdict, read_json, read_records
-from automedeval.records.journal import write_json
+from automedeval.records.journal import write_lines
 
 CURVE = ("step", "loss", "learning_rate")
 KEPT = ("identity", "versions", "device", "precision", "seconds")
@@ -25,27 +26,24 @@ def training(checkpoint: Path) -> dict[str, Any]:
     return {name: record.get(name) for name in KEPT} | {"history": places, "losses": losses}
 
 
-def write(file: Path, record: dict[str, Any]) -> None:
-    """Write a record, in a folder that need not be there."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    write_json(file, record)
-
-
 def main(output: Path, folder: Path) -> None:
-    """Write a file for each stage and for each judge's scores of a file of cases."""
+    """Write a line for each stage, and a file of each judge's scores of a file of cases, a line for each case."""
+    stages = []
     for checkpoint in sorted((output / "checkpoints").glob("*")):
         if (read_record(checkpoint) or {}).get("finished"):
-            write(folder / "stages" / f"{checkpoint.name}.json", training(checkpoint))
-    scores: dict[tuple[str, str], dict[str, Any]] = {}
+            stages.append({"stage": checkpoint.name} | training(checkpoint))
+    folder.mkdir(parents=True, exist_ok=True)
+    write_lines(folder / "stages.jsonl", stages)
     for file in sorted((output / "verdicts").glob("*/verdicts.jsonl")):
+        judges: dict[str, dict[str, Any]] = defaultdict(dict)
         for verdict in read_records(file, Verdict):
-            told = scores.setdefault(
-                (file.parent.name, verdict.judge), {"settings": verdict.settings}
-            )
-            for index, value in verdict.values.items():
-                told.setdefault(verdict.case_id, {})[str(index)] = round(value, 4)
-    for (cases, judge), told in scores.items():
-        write(folder / "scores" / cases / f"{judge.replace(':', '-')}.json", told)
+            about = {"case_id": verdict.case_id, "settings": verdict.settings, "scores": {}}
+            scores = judges[verdict.judge].setdefault(verdict.case_id, about)["scores"]
+            scores.update({index: round(value, 4) for index, value in verdict.values.items()})
+        place = folder / "scores" / file.parent.name
+        place.mkdir(parents=True, exist_ok=True)
+        for judge, cases in judges.items():
+            write_lines(place / f"{judge.replace(':', '-')}.jsonl", cases.values())
 
 
 if __name__ == "__main__":
