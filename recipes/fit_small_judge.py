@@ -20,14 +20,14 @@ import numpy as np
 from tqdm import tqdm
 
 from automedeval.judges.features import FEATURES, read_responses
-from automedeval.judges.small import ADAPTER, CHUNK, PACKAGED, SCALES, Scale, write_small_judge
+from automedeval.judges.small import ADAPTER, CHUNK, SCALES, Scale, write_small_judge
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.ratings import read_ratings
 from automedeval.meta_evaluation.calibration.scores import FEWEST
 from automedeval.models.arguments import EncoderArguments
 from automedeval.models.checkpoints import checkpoint_folder
 from automedeval.models.pair_reader import PairReader
-from automedeval.records import Case, RecordError, check_patterns, option, parse_json
+from automedeval.records import Case, RecordError, check_patterns, option
 from automedeval.records.arguments import TableArguments, comma_list
 from automedeval.records.cases import read_cases
 from automedeval.records.command_line import parse, run
@@ -134,8 +134,6 @@ def main() -> None:
     sets = [each for each in sets if each.scale in scales]
     facts: dict[str, Any] = {"sets": {each.name: measured(each, sets) for each in sets}}
     facts |= {name: getattr(args, name) for name in ("only", "seen")}
-    # What a language model's voice is worth beside a small judge was learnt apart, and is kept.
-    facts["voice"] = parse_json((PACKAGED / "judge.json").read_text("utf-8"))["voice"]
     output.mkdir(parents=True, exist_ok=True)
     shutil.copytree(adapter, output / ADAPTER, dirs_exist_ok=True)
     write_small_judge(output, scales, base, facts)

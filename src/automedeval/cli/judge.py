@@ -84,7 +84,7 @@ class JudgeArguments(BaselineArguments, EvidenceArguments):
         "or a Hub dataset id; sample: the packaged one; or logs of harnesses as MODEL=FILE, which are joined"
     )
     judge: str | None = option(
-        "small (packaged), small+MODEL (with the voice of a language model), checkpoint (folder or Hub id), "
+        "small (packaged), checkpoint (folder or Hub id), "
         "openai:MODEL (an endpoint, see --base_url), likelihood:CHECKPOINT (how likely a response makes the question), "
         "small:FOLDER (of recipes/fit_small_judge.py), or baseline:NAME (as in a report); "
         f"default: {VARIABLE}, else small",
@@ -364,10 +364,8 @@ def models_of(cases: Iterable[Case]) -> set[str]:
 
 
 def folder_name(judge: str) -> str:
-    """Return a judge's name as a part of a folder's name: `likelihood:models/x` is likelihood-x, `small+openai:m` small+m."""
+    """Return a judge's name as a part of a folder's name: `likelihood:models/x` is likelihood-x."""
     kind, model = parse_model(judge)
-    if model.startswith("+"):
-        return f"{kind}+{Path(parse_model(model[1:])[1]).name}"
     return "-".join([kind] * (kind != "checkpoint") + [Path(model).name] * bool(model))
 
 

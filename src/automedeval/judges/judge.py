@@ -53,7 +53,7 @@ def load_judge(
     Args:
         spec: `MODEL` (a checkpoint's folder or Hub id), `openai:MODEL` or `decision:MODEL` is a `Judge`, with a rubric of the
             mode checklist a `ChecklistJudge`. `likelihood:MODEL` is a `LikelihoodJudge`, `small` (the packaged one) or
-            `small:FOLDER` a `SmallJudge`, `small+MODEL` one with the `Voice` of a model, `baseline:NAME` a `BaselineJudge`.
+            `small:FOLDER` a `SmallJudge`, `baseline:NAME` a `BaselineJudge`.
         rubric: a `Rubric`, a packaged rubric's id or a YAML file; see `judge_rubric`. Likelihoods and baselines use none.
         chat: how the model is loaded and asked: `ChatArguments`, or a dict of its fields.
         seed: of the orders, and of sampling.
@@ -80,9 +80,8 @@ def load_judge(
             model, None if cases is None else Collection.of(cases), encoder=network, **named
         )
     if kind == "small":
-        voice = chat.load(model[1:], seed) if model.startswith("+") else None
-        folder = SMALL if voice or not model else Path(model)
-        return load_small_judge(folder, rubric, encoder, chat.device, voice, **named, **books)
+        folder = Path(model) if model else SMALL
+        return load_small_judge(folder, rubric, encoder, chat.device, **named, **books)
     if kind == "likelihood":
         return LikelihoodJudge(chat.load(model, seed), **named)
     loaded = chat.load(spec, seed)
@@ -130,11 +129,9 @@ def planner(spec: str, rubric: Rubric, **options: Any) -> Callable[[Case], list[
 
 
 def references_note(judge: BaseJudge, cases: Iterable[Case]) -> list[str]:
-    """Return a line if cases have references, and the judge or its voice does not read them."""
+    """Return a line if cases have references, and the judge does not read them."""
     if not any(case.reference for case in cases):
         return []
-    if voice := getattr(judge, "voice", None):
-        return [f"reference: the small judge alone scores these cases, without {voice.chat.name}"]
     hint = isinstance(judge, Judge) and judge.wording.id == PACKAGED
     shows = "; --rubric automedeval_guided shows it to the model" if hint else ""
     return [] if judge.reads_reference else [f"reference: not read by this judge{shows}"]

@@ -17,12 +17,9 @@ from automedeval.judges.base import ApartJudge
 from automedeval.judges.composed import compose
 from automedeval.judges.features import FEATURES, QUESTION, newest, read_responses
 from automedeval.judges.requests import Request
-from automedeval.judges.voice import Voice, log_odds
 from automedeval.models.arguments import EncoderArguments
-from automedeval.models.base import Answer
 from automedeval.models.checkpoints import described, fingerprint, weights_fingerprint
 from automedeval.models.pair_reader import PairReader
-from automedeval.models.questions import Judgement
 from automedeval.records import UNSEEN, Case, RecordError, Verdict, digest
 from automedeval.records.journal import write_json
 from automedeval.rubrics import Rubric
@@ -35,10 +32,6 @@ PACKAGED = Path(__file__).parent / "packaged" / "small"
 ADAPTER = "relevance"  # folder of the adapter
 READING = 4  # version of what is read, for the fingerprint: 3 lowered the score of contradicted statements
 CHUNK = 32  # cases that are read together, but for the first one: the vectors of all their tokens are kept
-WITH_VOICE = (
-    4  # cases that are read together beside a voice: what a run that is stopped has to ask again
-)
-Read = tuple[np.ndarray, list[Judgement]]  # the features, and what the voice says of each response
 SCALES = {"question": QUESTION, "reference": FEATURES}  # what is read without and with a reference
 
 
@@ -101,8 +94,7 @@ class SmallJudge(ApartJudge):
     """Score every response by itself: `expected_scores` on the rubric's scale, calibrated with people's ratings.
 
     A response that the encoder cannot read has no score; the others of its case keep theirs. A `search` finds passages of
-    books, beside which numbers are compared. `adapter` and `store` are fingerprints. Where there is no reference a `voice` is
-    added, and a response of which it says nothing has no score.
+    books, beside which numbers are compared. `adapter` and `store` are fingerprints.
     """
 
     encoder: Any
@@ -114,16 +106,13 @@ class SmallJudge(ApartJudge):
     name: str | None = None
     search: Search | None = None
     store: str = ""
-    voice: Voice | None = None
 
-    batched = True  # the encoder's batches, whatever asks the voice
     blind_to = UNSEEN
 
     def __post_init__(self) -> None:
         assert self.rubric.scale is not None  # `planner` refuses other rubrics
         self.wording, self._scale = self.rubric, self.rubric.scale
-        self.chat = self.voice.chat if self.voice else None
-        self.name = self.name or (f"small+{self.chat.name}" if self.chat else "small")
+        self.name = self.name or "small"
         self.rubric_name = self.rubric.name
 
     @property
@@ -135,28 +124,16 @@ class SmallJudge(ApartJudge):
             {"scales": _written(self.scales)},
             self._scale,
         ]
-        read += [self.voice.fingerprint] if self.voice else []
         return digest(read + ([self.store] if self.search else []))
 
     @property
     def reads_reference(self) -> bool:
         return "reference" in self.scales
 
-    def estimate(self, requests: Sequence[Request]) -> int:
-        if self.voice is None:
-            return 0
-        cases = [shown(request) for request in requests]
-        return self.voice.chat.estimate(
-            [each for case in cases for each in self.voice.prompts(case)]
-        )
-
-    def overflow(self, prompts: Sequence[Request]) -> list[int]:
-        return [0] * len(prompts)  # the voice leaves out a response that is too long for it
-
     def answer(
         self, prompts: Sequence[Request], wanted: Sequence[bool]
-    ) -> Iterator[tuple[int, Read | Answer]]:
-        """Yield (index, what is read of the responses in the slots) of the wanted requests, the shortest cases first.
+    ) -> Iterator[tuple[int, np.ndarray]]:
+        """Yield (index, features of the responses in the slots) of the wanted requests, the shortest cases first.
 
         All cases are read, wanted or not: which texts share a batch changes the last digits of their vectors.
         """
@@ -165,24 +142,16 @@ class SmallJudge(ApartJudge):
             range(len(cases)),
             key=lambda index: sum(len(each.text) for each in cases[index].responses),
         )
-        chunk = WITH_VOICE if self.voice else CHUNK
-        starts = [
-            0,
-            *range(1, len(by_length), chunk),
-            len(by_length),
-        ]  # a first verdict is there soon
+        # The first one alone, so that a first verdict is there soon.
+        starts = [0, *range(1, len(by_length), CHUNK), len(by_length)]
         for some in (by_length[start:end] for start, end in pairwise(starts)):
             if any(wanted[index] for index in some):
                 read = [cases[index] for index in some]
                 features = read_responses(read, self.encoder, self.pair_reader)
                 ends = np.cumsum([len(case.responses) for case in read])
-                asked = [wanted[index] for index in some]
-                found = np.split(features, ends[:-1])
-                silent: Iterator[tuple[int, Any]] = (
-                    (at, []) for at, want in enumerate(asked) if want
-                )
-                for at, said in self.voice.ask(read, asked) if self.voice else silent:
-                    yield some[at], said if isinstance(said, Answer) else (found[at], said)
+                for index, found in zip(some, np.split(features, ends[:-1])):
+                    if wanted[index]:
+                        yield index, found
 
     def books_on(self, request: Request) -> dict[int, list[Evidence]]:
         if self.search is None:
@@ -192,20 +161,10 @@ class SmallJudge(ApartJudge):
         }
 
     def verdict(
-        self, request: Request, answer: Read | Answer, notes: dict[str, Any] | None = None
+        self, request: Request, answer: np.ndarray, notes: dict[str, Any] | None = None
     ) -> Verdict:
-        """Return the verdict of what was read of a case; it is invalid if no response could be read, and none is empty."""
-        if isinstance(answer, Answer):
-            return self.record(request, answer.error, notes, expected_scores=None)
-        features, said = answer
-        (low, high), shares = self._scale, shares_by(self.scales, features)
-        if self.voice is not None and said:
-            shares = self.voice.add(shares, said)
-            of_each = {
-                request.case.models[slot]: each.error or round(log_odds(each), 4)
-                for slot, each in zip(request.slots, said)
-            }
-            notes = {"voice": of_each} | (notes or {})
+        """Return the verdict of the features of a case; it is invalid if no response could be read, and none is empty."""
+        (low, high), shares = self._scale, shares_by(self.scales, answer)
         scores = [
             None if np.isnan(share) else round(low + (high - low) * share, 6)
             for share in shares.tolist()
@@ -215,20 +174,17 @@ class SmallJudge(ApartJudge):
         if not self.encoder.reads([newest(request.case.question)])[0]:
             return self.record(request, "the question cannot be read", notes, expected_scores=None)
         if np.isnan(shares).all() and not empty:
-            why = next((f" ({each.error})" for each in said if each.error), "")
-            return self.record(
-                request, f"no response can be read{why}", notes, expected_scores=None
-            )
+            return self.record(request, "no response can be read", notes, expected_scores=None)
         beside = (
             "reference" in self.scales
-            and not np.isnan(features[:, FEATURES.index("reference")]).all()
+            and not np.isnan(answer[:, FEATURES.index("reference")]).all()
         )
         added: dict[str, Any] = {"reads_reference": True} if beside else {}
         case = shown(request)
         added["composed"] = True
         verdict = self.record(request, None, added | (notes or {}), expected_scores=expected)
         final = [(verdict.expected_scores or expected)[slot] for slot in request.slots]
-        return replace(verdict, rationale=compose(case, features, final, (low, high)))
+        return replace(verdict, rationale=compose(case, answer, final, (low, high)))
 
 
 def shown(request: Request) -> Case:
@@ -243,28 +199,26 @@ def load_small_judge(
     rubric: Rubric,
     encoder: EncoderArguments,
     device: str = "auto",
-    chat: Any = None,
     **options: Any,
 ) -> SmallJudge:
-    """Load the small judge that recipes/fit_small_judge.py wrote; `chat` is for its voice.
+    """Load the small judge that recipes/fit_small_judge.py wrote.
 
     RecordError: a fault of `described`, a library or the encoder is missing, or the adapter is of another encoder.
     """
 
-    def learnt(content: Any) -> tuple[dict[str, Scale], Voice | None]:
+    def learnt(content: Any) -> dict[str, Scale]:
         scales = {
             name: Scale(**content["scales"][name]) for name in SCALES if name in content["scales"]
         }
         if unknown := {name for scale in scales.values() for name in scale.weights} - set(FEATURES):
             raise ValueError(f"no feature is called {min(unknown)!r}")
-        voice = Voice(chat, **content["voice"]) if chat else None
-        return {"question": scales["question"], **scales}, voice
+        return {"question": scales["question"], **scales}
 
-    (scales, voice), place = described(folder / "judge.json", "small judge", encoder.place, learnt)
+    scales, place = described(folder / "judge.json", "small judge", encoder.place, learnt)
     network = encoder.load(device)
     pair_reader = PairReader(place, folder / ADAPTER, device)
     adapter = fingerprint(folder / ADAPTER, [])
-    return SmallJudge(network, pair_reader, scales, adapter, rubric, voice=voice, **options)
+    return SmallJudge(network, pair_reader, scales, adapter, rubric, **options)
 
 
 def write_small_judge(

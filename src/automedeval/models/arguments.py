@@ -28,15 +28,15 @@ _KINDS = ("openai", "decision", "likelihood", "baseline", "small", "recording")
 def parse_model(spec: str) -> tuple[str, str]:
     """Split a model's or judge's name into kind and rest: "openai:gpt" is ("openai", "gpt"), "x" is ("checkpoint", "x")."""
     kind, colon, name = spec.partition(":")
-    if spec == "small" or spec.startswith("small+"):
-        return "small", spec[5:]  # the packaged one, beside it the voice of +MODEL
+    if spec == "small":
+        return "small", ""  # the packaged one
     return (kind, name) if colon and kind in _KINDS else ("checkpoint", spec)
 
 
 def checked_model(spec: str) -> tuple[str, str]:
     """Split the name of a model like `parse_model`; raise RecordError if it is empty or an endpoint's URL."""
     kind, name = parse_model(spec)
-    if not name.strip("+ ") and spec != "small":
+    if not name.strip() and spec != "small":
         raise RecordError("the name of a model is empty")
     if "://" in spec:
         raise RecordError(f"{spec}: an endpoint is given as openai:MODEL with --base_url {spec}")
