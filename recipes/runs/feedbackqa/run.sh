@@ -4,7 +4,7 @@
 #   AUTOMEDEVAL_DATA=FOLDER OUTPUT=/var/tmp/feedbackqa bash recipes/runs/feedbackqa/run.sh [--dry_run] ARM...
 # The arms: B the base, S the same rows shuffled, C the curriculum, O strong labels from the start; and from C one pass each, U on
 # unrevised rows, I after introspection with mistakes found out of fold, X on as many rows revised at random.
-# BASE names another base, ADAPTER=true trains an adapter, CASES=12 takes so many cases of each source, SFT and JUDGE are more options.
+# BASE names another base, CASES=12 takes so many cases of each source, SFT and JUDGE are more options.
 cd "$(dirname "$0")/../../.."
 RUN=recipes/runs/feedbackqa
 arms='' options=''
@@ -47,15 +47,14 @@ built() { # built FOLDER PLAN
 }
 
 # --- an arm is trained, and judges what was left out
-adapter="--use_peft true --lora_r 8 --lora_alpha 16 --lora_target_modules q_proj k_proj v_proj o_proj --learning_rate 2.0e-4"
 trained() { # trained NAME START DATASET SPLIT
   step "training: $1" python recipes/sft.py --config $RUN/sft.yaml --model_name_or_path $2 --dataset_name $OUTPUT/$3 \
-    --dataset_train_split "$4" --output_dir $OUTPUT/checkpoints/$1 ${ADAPTER:+$adapter} ${SFT:-}
+    --dataset_train_split "$4" --output_dir $OUTPUT/checkpoints/$1 ${SFT:-}
 }
 judged() { # judged NAME CASES OPTION...
   local name=$1 cases=$2
   shift 2
-  step "$name judges $cases" automedeval judge --cases $DATA/$cases.jsonl --rubric $RUN/rubric.yaml --rationale false \
+  step "$name judges $cases" automedeval judge --cases $DATA/$cases.jsonl --rubric $RUN/rubric.yaml \
     --output $OUTPUT/verdicts/$cases --judge_name $name "$@" ${JUDGE:-}
 }
 tested() { # tested NAME CHECKPOINT
@@ -75,7 +74,7 @@ first='stage1[:50%]+stage2[:50%]+stage3[:50%]' second='stage1[50%:]+stage2[50%:]
 fold() { # fold NAME SPLIT OTHER: a judge learns from half of the rows, and judges the others
   trained $1 $BASE instructions "$2"
   step "$1 judges the rows that it has not seen" automedeval judge --cases $DATA/cases.jsonl --dataset $OUTPUT/instructions \
-    --split "$3" --rubric $RUN/rubric.yaml --rationale false --judge $OUTPUT/checkpoints/$1 --judge_name $1 \
+    --split "$3" --rubric $RUN/rubric.yaml --judge $OUTPUT/checkpoints/$1 --judge_name $1 \
     --output $OUTPUT/verdicts/$1 ${JUDGE:-}
 }
 round_of() { # round_of ARM ROWS: the second rater discusses mistakes, or all rows

@@ -3,9 +3,8 @@
     python recipes/runs/feedbackqa/verdicts.py DATA OUTPUT [CASES]
 
 DATA is the folder with feedbackqa, feedbackqa_cdc_valid and mediqa_validation; CASES takes so many cases of each source alone.
-Weak is the first rater's score and reason. Strong is the rounded mean of all raters, with the reason of the nearest one. Half
-of the answers, by a digest, have a score alone. Training has the cases of the UK and Australia; CDC's and WHO's are left out,
-each with the cluster of cases around a passage that it belongs to. Answers are cut to 700 characters.
+Weak is the first rater's score, strong the rounded mean of all raters. Training has the cases of the UK and Australia; CDC's
+and WHO's are left out, each with the cluster of cases around a passage that it belongs to. Answers are cut to 700 characters.
 """
 
 import sys
@@ -42,16 +41,13 @@ def single_answers(case: Case) -> Iterator[Case]:
 
 
 def verdict(case: Case, ratings: Sequence[Rating], teacher: str) -> Verdict:
-    """Return the verdict of the first rater, or of the mean of all of them with the reason of the nearest."""
-    rating, score = ratings[0], ratings[0].score
+    """Return the score of the first rater, or the rounded mean of all of them, as a verdict without a reason."""
+    score = ratings[0].score
     if teacher == "strong":
-        mean = sum(each.score for each in ratings) / len(ratings)
+        mean = sum(rating.score for rating in ratings) / len(ratings)
         score = int(mean + 0.5)  # halves upwards
-        rating = min(ratings, key=lambda each: abs(each.score - mean))
-    reasoned = int(digest(case.id), 16) % 2
-    reason = " ".join(rating.comment.split()) if reasoned and rating.comment else None
     extra = {"teacher": teacher, "case_digest": case.digest}
-    about = {"valid": True, "rationale": reason, "scores": (int(score),), "extra": extra}
+    about = {"valid": True, "rationale": None, "scores": (int(score),), "extra": extra}
     return Verdict(case.id, teacher, "feedbackqa_answer@1", (0,), **about)
 
 

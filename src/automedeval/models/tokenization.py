@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from importlib.util import find_spec
-from itertools import takewhile
+from itertools import pairwise, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +98,17 @@ class PromptEncoder:
                 "the chat template renders a prompt with an answer differently from one without"
             )
         return [(ids, whole[len(ids) :]) for ids, whole in zip(prompts, wholes)]
+
+    def trained(
+        self, answer: Sequence[int], text: str, spans: Sequence[Sequence[int]] | None
+    ) -> list[int]:
+        """Return 1 for each token of an answer that holds a character of these spans of its text, else 0; without spans 1."""
+        if spans is None:
+            return [1] * len(answer)
+        ends = [len(self.tokenizer.decode(answer[:size])) for size in range(len(answer) + 1)]
+        start = self.tokenizer.decode(answer).index(text)
+        held = {start + place for span in spans for place in range(*span)}
+        return [int(not held.isdisjoint(range(*token))) for token in pairwise(ends)]
 
     def after(self, anchor: str, text: str) -> list[int]:
         """Tokenize a text as it is tokenized after `anchor`."""

@@ -99,6 +99,22 @@ def answer_form(rubric: Rubric, slots: int, rationale: bool = True) -> str:
 
 def format_verdict(reading: ParsedAnswer, rubric: Rubric) -> str:
     """Return the text of valid values in the rubric's grammar; `parse_verdict` returns the values again."""
+    return _written(reading, rubric)[0]
+
+
+def answer_columns(reading: ParsedAnswer, rubric: Rubric) -> dict[str, Any]:
+    """Return the columns of a training row that hold this answer: `completion`, and `trained`.
+
+    `trained` are the characters that are trained, each with the one behind its last, where the rubric trains values alone.
+    """
+    text, spans = _written(reading, rubric)
+    values_alone = rubric.output.get("trained") == "values"
+    completion = [{"role": "assistant", "content": text}]
+    return {"completion": completion, "trained": spans if values_alone else None}
+
+
+def _written(reading: ParsedAnswer, rubric: Rubric) -> tuple[str, list[list[int]]]:
+    """Return the text of valid values, and where each of them stands in it."""
     slots = len(reading.scores) if reading.scores else 2
     rationale, scores, choices = (
         reading.rationale or "",
@@ -113,9 +129,10 @@ def format_verdict(reading: ParsedAnswer, rubric: Rubric) -> str:
         values = [str(score) for score in reading.scores]
     else:
         values = [rubric.labels(name)[choices[name]] for name in rubric.output_criteria]
-    text = ""
+    text, spans = "", []
     for part in answer_parts(rubric, slots, reading.rationale is not None):
         if isinstance(part, Slot):
+            spans.append([len(text), len(text) + len(values[0])])
             text += values.pop(0)
         elif isinstance(part, Free):
             text += (
@@ -123,7 +140,7 @@ def format_verdict(reading: ParsedAnswer, rubric: Rubric) -> str:
             )
         else:
             text += part
-    return text
+    return text, spans
 
 
 def parse_verdict(

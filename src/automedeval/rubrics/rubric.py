@@ -60,7 +60,9 @@ KEYS: Keys = {
     "template": (str,),
 }
 TEXTS = dict.fromkeys(("value_key", "choices_key", "rationale_key"), (str, None))
-OUTPUT = {"grammar": (str, ..., GRAMMARS), "slot": (str, None), "order": (list, None)} | TEXTS
+TRAINED = ("answer", "values")
+OUTPUT: Keys = {"grammar": (str, ..., GRAMMARS), "slot": (str, None), "order": (list, None)}
+OUTPUT |= TEXTS | {"trained": (str, "answer", TRAINED)}
 CRITERION: Keys = {
     "name": (str,),
     "description": (str,),

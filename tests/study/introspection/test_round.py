@@ -1,8 +1,10 @@
 """A round's data set: which verdicts are revised, by whom, and what stays as it was."""
 
 import json
+from dataclasses import replace
 
 import pytest
+from datasets import Dataset
 from doubles.introspection_study import (
     AUTOMEDEVAL,
     MODELS,
@@ -17,12 +19,14 @@ from factories import read, read_json, write
 from programs import error_line, succeeded
 from tables import rows_of
 
+from automedeval.models.tokenization import PromptEncoder
 from automedeval.records import RecordError
 from automedeval.rubrics.grammar import ParsedAnswer, parse_verdict
 from automedeval.rubrics.prompts import judge_messages
 from automedeval.rubrics.rationale import split_steps
 from automedeval.study.dataset.folder import read_dataset
 from automedeval.study.introspection.round import revised_row
+from automedeval.study.training.stages import tokenize
 
 ROWS = rows_of(__file__)
 
@@ -56,6 +60,20 @@ def test_a_revised_row_keeps_its_case_its_slots_and_its_teacher():
         AUTOMEDEVAL, case.question, texts, case.reference, rationale=False
     )
     assert bare["prompt_digest"] != recorded.row["prompt_digest"]
+
+
+def test_values_alone_are_trained_where_the_rubric_says_so(tiny_model):
+    """The names of slots and the rationale hold numbers too."""
+    case = case_of(0)
+    recorded = recorded_of(verdict_of(case, (4, 2, 5), "teacher", order=(2, 0, 1)), case)
+    rubric = replace(AUTOMEDEVAL, output=AUTOMEDEVAL.output | {"trained": "values"})
+    new = ParsedAnswer(True, None, rationale_of(MODELS, recorded.order, "1 2 3"), (1, 2, 3))
+    row = revised_row(replace(recorded, rubric=rubric), new, "consensus")
+    encoder = PromptEncoder.from_checkpoint(str(tiny_model))
+    (encoded,) = tokenize(Dataset.from_list([row]), "d", encoder)
+    masked = zip(encoded["input_ids"], encoded["completion_mask"], strict=True)
+    trained = encoder.tokenizer.batch_decode([[token] for token, mask in masked if mask])
+    assert [text.strip() for text in trained] == ["1", "2", "3"]
 
 
 @pytest.fixture(scope="module")

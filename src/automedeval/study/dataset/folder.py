@@ -40,8 +40,9 @@ _TYPES = {
     "completion": MESSAGES,
     "order": pa.list_(pa.int32()),
     "models": pa.list_(pa.string()),
+    "trained": pa.list_(pa.list_(pa.int32())),
 }
-COLUMNS = "prompt completion case_id teacher judge quality rubric order models prompt_digest source license"
+COLUMNS = "prompt completion case_id teacher judge quality rubric order models prompt_digest source license trained"
 SCHEMA = pa.schema([(name, _TYPES.get(name, pa.string())) for name in COLUMNS.split()])
 UNSTATED = "not stated"
 TALLIED = ("teacher", "judge", "quality", "rubric", "source", "license")

@@ -10,7 +10,7 @@ from typing import Any
 
 from automedeval.records import Case, RecordError, Verdict, as_shown, digest
 from automedeval.rubrics import Rubric
-from automedeval.rubrics.grammar import ParsedAnswer, format_verdict
+from automedeval.rubrics.grammar import ParsedAnswer, answer_columns
 from automedeval.rubrics.prompts import judge_messages
 from automedeval.rubrics.slots import by_slot, renamed
 
@@ -44,7 +44,6 @@ def instruction(
     prompt = judge_messages(rubric, case.question, texts, case.reference, rationale=bool(rationale))
     return {
         "prompt": prompt,
-        "completion": [{"role": "assistant", "content": format_verdict(reading, rubric)}],
         "case_id": case.id,
         "teacher": teacher,
         "judge": verdict.judge,
@@ -55,6 +54,7 @@ def instruction(
         "prompt_digest": digest(prompt),
         "source": case.extra.get("source"),
         "license": case.extra.get("license"),
+        **answer_columns(reading, rubric),
     }
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from automedeval.models.tokenization import PromptEncoder
 from automedeval.records import RecordError, digest
 from automedeval.records.journal import arithmetic, write_lines
-from automedeval.rubrics.grammar import ParsedAnswer, format_verdict
+from automedeval.rubrics.grammar import ParsedAnswer, answer_columns
 from automedeval.rubrics.prompts import judge_messages
 from automedeval.rubrics.slots import by_slot
 from automedeval.study.dataset.folder import TEST, Dataset, row_faults, write_splits
@@ -36,9 +36,8 @@ def revised_row(recorded: Recorded, reading: ParsedAnswer, by: str) -> dict[str,
             recorded.rubric, case.question, texts, case.reference, reading.rationale is not None
         )
         prompt_digest = digest(prompt)
-    completion = [{"role": "assistant", "content": format_verdict(reading, recorded.rubric)}]
-    new = {"prompt": prompt, "completion": completion, "judge": by, "prompt_digest": prompt_digest}
-    return {**recorded.row, **new}
+    new = {"prompt": prompt, "judge": by, "prompt_digest": prompt_digest}
+    return recorded.row | new | answer_columns(reading, recorded.rubric)
 
 
 def decision_lines(records: Sequence[Record], rulings: Iterable[str]) -> list[str]:

@@ -119,12 +119,16 @@ def tokenize(
     _refuse(place, "without a completion of one message", empty)
 
     def encode(batch: Mapping[str, list]) -> dict[str, list[list[int]]]:
-        pairs = encoder.encode_answered(
-            list(zip(batch["prompt"], map(_answer, batch["completion"])))
-        )
+        texts = list(map(_answer, batch["completion"]))
+        pairs = encoder.encode_answered(list(zip(batch["prompt"], texts)))
+        spans = batch.get("trained") or [None] * len(texts)
+        masks = [
+            [0] * len(prompt) + encoder.trained(answer, text, places)
+            for (prompt, answer), text, places in zip(pairs, texts, spans)
+        ]
         return {
             "input_ids": [prompt + answer for prompt, answer in pairs],
-            "completion_mask": [[0] * len(prompt) + [1] * len(answer) for prompt, answer in pairs],
+            "completion_mask": masks,
         }
 
     with errors_at(place):
