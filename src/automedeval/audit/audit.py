@@ -1,7 +1,7 @@
 """Audit a judge: judge the cases as they are and as perturbations change them, by one loop, and make the table."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -118,14 +118,11 @@ def audit_judge(
     trials: list[Trial] = []
     for perturbation in perturbations:
         trials += planner.plan(perturbation, answers)
-    sides: dict[tuple, Request] = {}
-    for trial in trials:
-        sides |= {trial.before.key: trial.before, trial.after.key: trial.after}
-    sides = {key: side for key, side in sides.items() if key not in verdicts}
+    sides = _new_sides(trials, verdicts)
     if processes.rank == 0:
-        changed = {side.case.id: side.case.to_dict() for side in sides.values()}
+        changed = {side.case.id: side.case.to_dict() for side in sides}
         write_lines(output / f"{CHANGED}.jsonl", changed.values())
-    verdicts |= judge_all(judge, list(sides.values()), output / CHANGED, processes, *arguments)
+    verdicts |= judge_all(judge, sides, output / CHANGED, processes, *arguments)
     if judge.chat is not None:
         print_notes(judge.chat.notes(), processes)
     if processes.rank > 0:
@@ -152,6 +149,13 @@ def audit_judge(
         ],
         "settings": {"resamples": RESAMPLES, "seed": args.seed},
     }  # fmt: skip
+
+
+def _new_sides(trials: Sequence[Trial], verdicts: Mapping[tuple, Verdict]) -> list[Request]:
+    """Return the requests of trials, each once, that have no verdict yet."""
+    sides = chain.from_iterable((trial.before, trial.after) for trial in trials)
+    by_key = {side.key: side for side in sides}
+    return [side for key, side in by_key.items() if key not in verdicts]
 
 
 def _left_out(

@@ -110,21 +110,14 @@ class _CasePlan:
     def _trials(self) -> Iterator[Trial]:
         changes = self.perturbation.changes
         edits = self.perturbation.edits
-        most = self.planner.most
         worst, best = self.answers[0], self.answers[-1]
         if changes == "worst answer":
             shuffled = list(edits)
             random.Random(self.planner.seed).shuffle(shuffled)
-            for edit in self._dealt(shuffled, most or len(edits)):
+            for edit in self._dealt(shuffled, self.planner.most or len(edits)):
                 yield from self._edited(edit, worst)
         elif changes == "good answer":
-            made: list[Trial] = []
-            for edit in edits:
-                made += islice(self._of_good_answers(edit), 1)
-            places = range(len(made))
-            if most and most < len(made):
-                places = range(self.number, self.number + most)
-            yield from (made[place % len(made)] for place in places)
+            yield from self._on_good_answers()
         elif changes in ("one answer", "question"):
             in_order = sorted(self.answers, key=lambda answer: answer.index)
             for edit in edits:
@@ -136,10 +129,17 @@ class _CasePlan:
             for request in {answer.request.key: answer.request for answer in self.answers}.values():
                 yield self._trial("again", "again", request, [request.case])
 
-    def _of_good_answers(self, edit: Edit) -> Iterator[Trial]:
-        """Yield the trials of an edit on each answer but the last of several, the best first."""
-        for answer in self.answers[:0:-1] or self.answers:
-            yield from self._edited(edit, answer)
+    def _on_good_answers(self) -> Iterator[Trial]:
+        """Yield a trial of each edit whose turn it is, on the best answer that it can change, but not the worst of several."""
+        made: list[Trial] = []
+        for edit in self.perturbation.edits:
+            on_each = (self._edited(edit, answer) for answer in self.answers[:0:-1] or self.answers)
+            made += islice(chain.from_iterable(on_each), 1)
+        most = self.planner.most
+        places = range(len(made))
+        if most and most < len(made):
+            places = range(self.number, self.number + most)
+        yield from (made[place % len(made)] for place in places)
 
     def _edited(
         self, edit: Edit, answer: ValuedAnswer, place: int | None = None, control: bool = False

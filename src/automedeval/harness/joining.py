@@ -1,7 +1,7 @@
 """Join the answers of several logs into cases: those to the same question become the responses of one case."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from automedeval.harness.logs import NO_FIT, Answers, is_log, read_log
@@ -11,8 +11,20 @@ from automedeval.harness.questions import (
     question_in,
     refuse_template,
 )
-from automedeval.records import Case, RecordError, digest, key_of, named_file, option, question_text
+from automedeval.records import (
+    Case,
+    JsonObject,
+    RecordError,
+    digest,
+    key_of,
+    named_file,
+    option,
+    question_text,
+)
 from automedeval.records.cases import CaseFile
+
+# The question of a case, its epoch, and its id where a log has the question several times
+Place = tuple[str, int, str]
 
 
 @dataclass
@@ -29,7 +41,7 @@ class LogArguments:
         question_expression(self.question_pattern)
 
 
-def read_version(file: str, blank: str | None, columns: Sequence[str] = ()) -> Answers:
+def read_version(file: str, blank: str | None, columns: Sequence[str]) -> Answers:
     """Return the answers of one version of a model, which its table has in one column; RecordError if it has several."""
     content = CaseFile(file, blank=blank, columns=columns)
     table = content.table
@@ -57,23 +69,16 @@ def join_logs(
     An epoch is a case of its own, because the responses of a case are of different models. RecordError for a fault of
     `read_log`, a log without a model's name, two logs of one model, and if nothing can be joined.
     """
+    named = [named_file(value) for value in values]
     logs = [
-        read_log(file) if is_log(file) else read_version(file, blank, columns)
-        for _, file in map(named_file, values)
+        read_log(file) if is_log(file) else read_version(file, blank, columns) for _, file in named
     ]
-    asked = [
-        Counter(key_of(answer.question) for answer in log.answers if answer.id) for log in logs
-    ]
-    several = {
-        key for counts in asked for key, count in counts.items() if count > 1
-    }  # told apart by their ids
-    joined: dict[
-        tuple[str, int, str], dict[str, Case]
-    ] = {}  # the question, its epoch and such an id → model → answer
+    several = _asked_again(logs)
+    joined: dict[Place, dict[str, Case]] = {}  # model → answer
+    places: dict[str, Place] = {}  # of the ids
     notes: list[str] = []
     models: list[str] = []
-    for value, log in zip(values, logs):
-        name, file = named_file(value)
+    for (name, file), log in zip(named, logs):
         model = name or log.model
         if not model:
             raise RecordError(f"{file}: the log does not name the model: give NAME={file}")
@@ -81,47 +86,26 @@ def join_logs(
             raise RecordError(f"{file}: a second log of {model!r}: give NAME={file}")
         models.append(model)
         answers = []
-        for answer in log.answers:
-            if args.question_pattern is None:
-                refuse_template(answer.question, f"{file}: a prompt", "--question_pattern")
-            question = question_in(answer.question, args.question_pattern)
-            if question is None or is_blank(question):
-                log.left_out[NO_FIT if question is None else "the question has no text"] += 1
-                continue
-            key = key_of(question)
+        for answer in _with_questions(file, log, args.question_pattern):
+            key = key_of(answer.question)
             epoch = answer.responses[0].extra.get("harness_epoch", 1)
-            of_question = joined.setdefault((key, epoch, answer.id if key in several else ""), {})
-            if model in of_question:
+            place = (key, epoch, answer.id if key in several else "")
+            of_case = joined.setdefault(place, {})
+            if model in of_case:
                 log.left_out["the question is in the log before"] += 1
                 continue
-            of_question[model] = replace(answer, question=question)
+            if answer.id and places.setdefault(answer.id, place) != place:
+                what = f"the id {answer.id!r} has different questions in these tables"
+                raise RecordError(f"{what}: make them one, or leave the ids out")
+            of_case[model] = answer
             answers.append(answer)
-        referred = sum(answer.reference is not None for answer in answers)
-        some = f", {referred} with a reference" if referred < len(answers) else ""
-        reasons = "".join(
-            f"; left out: {count} ({reason})" for reason, count in sorted(log.left_out.items())
-        )
-        notes.append(f"{file}: {len(answers)} answers of {model}{some}{reasons}")
-        notes += [f"{file}: {count} {what}" for what, count in log.notes.items() if count]
-        if log.remark:
-            notes.append(f"{file}: {log.remark}")
+        notes += _told_of(log, file, model, answers)
     if not joined:
         raise RecordError(f"no answer: {'; '.join(notes)}")
-    ids = Counter(
-        name
-        for of_case in joined.values()
-        for name in {answer.id for answer in of_case.values()}
-        if name
-    )
-    if twice := next((name for name, count in ids.items() if count > 1), None):
-        what = f"the id {twice!r} has different questions in these tables"
-        raise RecordError(f"{what}: make them one, or leave the ids out")
     if len(models) > 1:
         full = sum(len(of_case) == len(models) for of_case in joined.values())
         notes.append(f"{len(joined)} cases, {full} with an answer of all {len(models)} models")
-        alone = Counter(
-            model for of_case in joined.values() if len(of_case) == 1 for model in of_case
-        )
+        alone = Counter(next(iter(of_case)) for of_case in joined.values() if len(of_case) == 1)
         notes += [f"only {model} has {count} of them" for model, count in alone.items()]
     differ: Counter[str] = Counter()
     cases = [_case(key, epoch, answers, differ) for (key, epoch, _), answers in joined.items()]
@@ -132,9 +116,45 @@ def join_logs(
     return cases, notes
 
 
+def _asked_again(logs: Sequence[Answers]) -> set[str]:
+    """Return the questions that one log has several times with ids, by which their cases are told apart."""
+    several: set[str] = set()
+    for log in logs:
+        asked = Counter(key_of(answer.question) for answer in log.answers if answer.id)
+        several.update(key for key, count in asked.items() if count > 1)
+    return several
+
+
+def _with_questions(file: str, log: Answers, pattern: str | None) -> Iterator[Case]:
+    """Yield the answers of a log with the question that is in their prompt; those without one are left out, and counted."""
+    for answer in log.answers:
+        if pattern is None:
+            refuse_template(answer.question, f"{file}: a prompt", "--question_pattern")
+        question = question_in(answer.question, pattern)
+        if question is None:
+            log.left_out[NO_FIT] += 1
+        elif is_blank(question):
+            log.left_out["the question has no text"] += 1
+        else:
+            yield replace(answer, question=question)
+
+
+def _told_of(log: Answers, file: str, model: str, answers: Sequence[Case]) -> list[str]:
+    """Return lines on the answers of a model that were joined, and on those that were left out."""
+    referred = sum(answer.reference is not None for answer in answers)
+    some = f", {referred} with a reference" if referred < len(answers) else ""
+    left_out = [f"; left out: {count} ({reason})" for reason, count in sorted(log.left_out.items())]
+    lines = [f"{len(answers)} answers of {model}{some}{''.join(left_out)}"]
+    lines += [f"{count} {what}" for what, count in log.notes.items() if count]
+    if log.remark:
+        lines.append(log.remark)
+    return [f"{file}: {line}" for line in lines]
+
+
 def _case(key: str, epoch: int, answers: Mapping[str, Case], differ: Counter[str]) -> Case:
     """Return the case of the answers of some models to a question; count the keys in which they differ."""
-    about: dict[str, list] = {}
+    about: JsonObject = {}
+    others: JsonObject = {}  # values that are not the first ones
     for answer in answers.values():
         facts = {
             "question": " ".join(question_text(answer.question).split()),
@@ -144,16 +164,13 @@ def _case(key: str, epoch: int, answers: Mapping[str, Case], differ: Counter[str
             **answer.extra,
         }
         for name, value in facts.items():
-            if value not in (None, "", ()):
-                about.setdefault(name, []).append(value)
-    if len(set(about.get("row", ()))) > 1:  # of tables in different orders
+            if value not in (None, "", ()) and about.setdefault(name, value) != value:
+                others[name] = value
+    if "row" in others:  # of tables in different orders
         del about["row"]
-    differ.update(
-        name for name, values in about.items() if any(value != values[0] for value in values)
-    )
-    extra = {name: values[0] for name, values in about.items()}
+    differ.update(name for name in about if name in others)
     _, reference, topic, criteria = (
-        extra.pop(name, None) for name in ("question", "reference", "topic", "criteria")
+        about.pop(name, None) for name in ("question", "reference", "topic", "criteria")
     )
     name = next((answer.id for answer in answers.values() if answer.id), digest(key))
     responses = tuple(
@@ -161,4 +178,4 @@ def _case(key: str, epoch: int, answers: Mapping[str, Case], differ: Counter[str
     )
     question = next(iter(answers.values())).question
     case_id = name if epoch == 1 else f"{name}/epoch-{epoch}"
-    return Case(case_id, question, responses, reference, topic, extra, criteria or ())
+    return Case(case_id, question, responses, reference, topic, about, criteria or ())

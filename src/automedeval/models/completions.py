@@ -44,21 +44,10 @@ def answer_from_completion(completion: Mapping[str, Any]) -> Answer:
         raise ValueError("it has no choices")
     choice = completion["choices"][0]
     reason, message = choice.get("finish_reason"), choice.get("message") or {}
-    if "text" in choice and not choice.get("message"):
+    if "text" in choice and not message:
         raise ValueError("it is a completion of a text, and no message of a chat")
     counts = completion.get("usage") or {}
-    usage = {
-        name: counts[name]
-        for name in ("prompt_tokens", "completion_tokens")
-        if isinstance(counts.get(name), int)
-    }
-    cached = (counts.get("prompt_tokens_details") or {}).get("cached_tokens")
-    if isinstance(cached, int) and cached > usage.get(
-        "prompt_tokens", cached
-    ):  # some count only what was not cached
-        usage["prompt_tokens"] += cached
-    if isinstance(cached, int) and cached:
-        usage["cached_tokens"] = cached
+    usage = _usage(counts)
     content = message.get("content") or message.get("refusal") or ""
     if isinstance(content, list):  # in parts, of which those of another type are thoughts
         content = "".join(part["text"] for part in content if part["type"] == "text")
@@ -73,9 +62,9 @@ def answer_from_completion(completion: Mapping[str, Any]) -> Answer:
         or (reason == "error" and "finish_reason error")
     ):
         raise ValueError(endpoint_words({"error": problem}))
-    answer = Answer.of_text(
-        content, tokens=token_alternatives(choice), truncated=reason == "length", usage=usage
-    )
+    cut = reason == "length"
+    tokens = token_alternatives(choice)
+    answer = Answer.of_text(content, tokens=tokens, truncated=cut, usage=usage)
     if answer.text.strip() or answer.error:
         return answer
     # vLLM and DeepSeek return thoughts in a field of their own; OpenAI returns only their number of tokens.
@@ -86,12 +75,27 @@ def answer_from_completion(completion: Mapping[str, Any]) -> Answer:
         message.get("reasoning"),
         details.get("reasoning_tokens"),
     )
-    cut, why = reason == "length", f" (finish_reason {reason})"
+    why = f" (finish_reason {reason})"
     if any(thoughts) or cut:
         spent = details.get("reasoning_tokens") or usage.get("completion_tokens") or "all"
         why = f": {spent} tokens were spent on thinking"
     why += "; a larger --max_new_tokens may leave room for an answer" if cut else ""
     return Answer(error=f"the answer is empty{why}", truncated=cut, usage=usage, refused=True)
+
+
+def _usage(counts: Mapping[str, Any]) -> dict[str, int]:
+    """Return how many tokens a completion counts, by kind; kinds that it does not count are left out."""
+    usage = {
+        name: counts[name]
+        for name in ("prompt_tokens", "completion_tokens")
+        if isinstance(counts.get(name), int)
+    }
+    cached = (counts.get("prompt_tokens_details") or {}).get("cached_tokens")
+    if not isinstance(cached, int) or not cached:
+        return usage
+    if cached > usage.get("prompt_tokens", cached):  # some count only what was not cached
+        usage["prompt_tokens"] += cached
+    return usage | {"cached_tokens": cached}
 
 
 def token_alternatives(choice: Mapping[str, Any]) -> Tokens:
@@ -105,7 +109,7 @@ def token_alternatives(choice: Mapping[str, Any]) -> Tokens:
             if chances and not chances[_token_bytes(token)]:
                 chances[_token_bytes(token)] = math.exp(min(0.0, token["logprob"]))
             tokens.append((_token_bytes(token), tuple(chances.items())))
-    except (AttributeError, LookupError, TypeError, ValueError):  # a verdict does not need them
+    except UNREADABLE:  # a verdict does not need them
         return ()
     return tuple(tokens)
 

@@ -104,14 +104,17 @@ class OpenAIChat(Chat):
             ".api.openai.com"
         )  # eu.api.openai.com is one as well
         self.served: dict[str, Any] = {} if official or self.unasked else self._identity()
-        settings = [
-            self.address,
-            self.model,
-            self.max_new_tokens,
-            self.temperature,
-            self.seed,
-        ]
-        self._fingerprint = digest([*settings, TOP_LOGPROBS, self.served])
+        self._fingerprint = digest(
+            [
+                self.address,
+                self.model,
+                self.max_new_tokens,
+                self.temperature,
+                self.seed,
+                TOP_LOGPROBS,
+                self.served,
+            ]
+        )
         self.failures: list[str] = []
         self.left_out: list[str] = []
         self.asked = 0
@@ -224,19 +227,10 @@ class OpenAIChat(Chat):
                     break
                 ended, _ = wait(running, return_when=FIRST_COMPLETED)
                 for future in ended:
-                    key = running.pop(future)
                     try:
-                        result, refused = future.result()
-                    except _Failure as failure:
-                        self.failures.append(str(failure))
-                        yield from row.add("failed", str(failure))
-                        if failed:
-                            yield key, failed(str(failure))
+                        yield from self._settled(future, running.pop(future), row, failed)
                     except ChatError as error:
                         problem = problem or error
-                    else:
-                        kind = re.sub(r"\S*\d\S*", "", refused)  # ids of requests are digits
-                        yield from row.add(kind, refused, (key, result))
                 if row.is_long:
                     again = f"{MOST_ALIKE} requests in a row; the same command asks them again"
                     problem = problem or ChatError(f"{self.address} {row.words} ({again})")
@@ -251,6 +245,21 @@ class OpenAIChat(Chat):
         finally:
             halt.set()
             pool.shutdown(wait=True, cancel_futures=True)
+
+    def _settled(
+        self, future: Future, key: Any, row: "_Row", failed: Callable[[str], Any] | None
+    ) -> Iterator[tuple[Any, Any]]:
+        """Yield the results that count now that a dialogue has ended; ChatError if no other will get an answer."""
+        try:
+            result, refused = future.result()
+        except _Failure as failure:
+            self.failures.append(str(failure))
+            yield from row.add("failed", str(failure))
+            if failed:
+                yield key, failed(str(failure))
+        else:
+            kind = re.sub(r"\S*\d\S*", "", refused)  # ids of requests are digits
+            yield from row.add(kind, refused, (key, result))
 
     def _lead(self, dialogue: Dialogue, halt: threading.Event) -> tuple[Any, str]:
         """Lead a dialogue to its end; return its result, and the words with which the endpoint refused a prompt of it."""
@@ -294,19 +303,7 @@ class OpenAIChat(Chat):
             content = self.send(body)
             answer = self.read(parse_json(content.decode(), others=True), body)
         except openai.APIStatusError as error:
-            status, words = error.status_code, error_text(error)
-            if status in REFUSED and (refused := refusal(error.code, words)):
-                return refused
-            if status in (*REFUSED, 403):  # OpenAI forbids log-probabilities with 403
-                name = refused_parameter(error.param, error_text(error, 2000), body)
-                if name and self._leave_out(name):
-                    return None
-            problem = f"answered {status}: {words}"
-            if status in REFUSED:
-                raise _Refusal(problem) from None
-            if status in _FATAL:
-                raise ChatError(f"{self.address} {problem}") from None
-            raise _Failure(problem) from None
+            return self._of_refused(error, body)
         except openai.APITimeoutError:
             raise _Failure(f"no answer within {self.timeout:g} s") from None
         except openai.APIConnectionError as error:
@@ -322,6 +319,22 @@ class OpenAIChat(Chat):
         with self._lock:
             self.asked += 1
         return answer
+
+    def _of_refused(self, error: openai.APIStatusError, body: dict[str, Any]) -> Answer | None:
+        """Return what `_request` returns of a request that the endpoint refuses, or raise as it does."""
+        status, words = error.status_code, error_text(error)
+        if status in REFUSED and (answer := refusal(error.code, words)):
+            return answer
+        if status in (*REFUSED, 403):  # OpenAI forbids log-probabilities with 403
+            name = refused_parameter(error.param, error_text(error, 2000), body)
+            if name and self._leave_out(name):
+                return None
+        problem = f"answered {status}: {words}"
+        if status in REFUSED:
+            raise _Refusal(problem) from None
+        if status in _FATAL:
+            raise ChatError(f"{self.address} {problem}") from None
+        raise _Failure(problem) from None
 
     def send(self, body: dict[str, Any]) -> bytes:
         """Send a request; return what the endpoint says. Raises openai's errors."""

@@ -76,9 +76,9 @@ class Columns:
 
         roles, responses = _by_option(columns)
         named = [*roles.values(), *responses]
-        for name in named:
-            if name not in names:
-                raise fault(f"--columns: no column {name!r}")
+        absent = [name for name in named if name not in names]
+        if absent:
+            raise fault(f"--columns: no column {absent[0]!r}")
         free = [name for name in names if name not in named]
         doubts = _recognize(roles, free, ROLES[:-1] if responses else ROLES)
         unknown = [name for name in free if not _is_known(name)]
@@ -94,9 +94,9 @@ class Columns:
         if "model" in roles or "answer" in roles:
             doubts += _find_answer(roles, texts)
         elif not responses and (least_responses or not columns):
-            for name in texts:
-                if NAMELESS.fullmatch(name):
-                    raise fault(f"{name!r} holds text, and the file has no name for it")
+            nameless = [name for name in texts if NAMELESS.fullmatch(name)]
+            if nameless:
+                raise fault(f"{nameless[0]!r} holds text, and the file has no name for it")
             textless = [name for name in unknown if name not in texts]
             textless = [name for name in textless if not NAMELESS.fullmatch(name)]
             responses, unsure = _find_responses(roles, texts, least_responses)
@@ -255,20 +255,16 @@ def without_blanks(
     """
     if blank not in (None, *BLANK):
         raise RecordError(f"blank cells are {' or '.join(BLANK)}, not {blank!r}")
-    failed: dict[str, None] = {}
-    blanks: Counter[str] = Counter()
-    for _, case in placed:
-        for response in case.responses:
-            if is_failure(response.text):
-                failed[response.text] = None
-            if not response.text or response.text in failed:
-                blanks[response.model] += 1
+    given = [case.responses for _, case in placed]
+    answers = list(itertools.chain(*given))
+    failed = [answer.text for answer in answers if is_failure(answer.text)]
+    no_answers = {"", *failed}
+    blanks = Counter(answer.model for answer in answers if answer.text in no_answers)
     if not blanks:
         return placed, []
-    total = sum(len(case.responses) for _, case in placed)
-    count = f"{blanks.total():,} of {total:,} answers are blank"
+    count = f"{blanks.total():,} of {len(answers):,} answers are blank"
     if failed:
-        count += f" or an error of a program, such as {next(iter(failed))[:60]!r}"
+        count += f" or an error of a program, such as {failed[0][:60]!r}"
     count += f" ({', '.join(f'{model} {number:,}' for model, number in blanks.items())})"
     if blank is None:
         raise RecordError(
@@ -279,7 +275,7 @@ def without_blanks(
     for place, case in placed:
         responses = []
         for response in case.responses:
-            if response.text and response.text not in failed:
+            if response.text not in no_answers:
                 responses.append(response)
             elif blank == "lowest":
                 responses.append(replace(response, text=""))

@@ -290,7 +290,7 @@ def _read_score_line(text: str, rubric: Rubric, slots: int) -> tuple[ParsedAnswe
 
     Beside each of them may stand a reason, on its line; behind them nothing but the same scores again.
     """
-    (low, high), (slot_pattern, score_pattern) = rubric.bounds, _patterns(rubric)
+    slot_pattern, score_pattern = _patterns(rubric)
     headers = [*_HEADER.finditer(text)] or [*_INLINE.finditer(text)]
     if not headers:
         return ParsedAnswer(False, NO_SCORE_LINE), ""
@@ -309,21 +309,11 @@ def _read_score_line(text: str, rubric: Rubric, slots: int) -> tuple[ParsedAnswe
             return ParsedAnswer(
                 False, f"the score of slot {number} is not a plain whole number"
             ), ""
-        value, rest, problem = int(score["score"]), text[score.end() : stop], None
+        value, rest = int(score["score"]), text[score.end() : stop]
         reason, below = (_surplus(part, opened) for part in rest.partition("\n")[::2])
         reasons.add(bool(reason))
-        if not 1 <= number <= slots:
-            problem = f"a score for slot {number}, of {slots}"
-        elif scores.get(number, value) != value or (number in scores and len(scores) < slots):
-            problem = f"slot {number} has two scores"
-        elif not low <= value <= high:
-            problem = f"the score {value} is not on the scale {low} to {high}"
-        elif below:
-            problem = f"text stands behind the scores: {below[:40]!r}"
-        elif _NO_REASON.search(reason) or any(map(str.isnumeric, _COUNTED.sub("", reason))):
-            problem = (
-                f"what stands beside the score of slot {number} may change it: {reason[:40]!r}"
-            )
+        problem = _wrong_score(number, value, scores, rubric, slots)
+        problem = problem or _wrong_beside(number, reason, below)
         if problem:
             return ParsedAnswer(False, problem), below
         scores[number] = value
@@ -333,6 +323,29 @@ def _read_score_line(text: str, rubric: Rubric, slots: int) -> tuple[ParsedAnswe
         return ParsedAnswer(False, "a reason stands beside some of the scores alone"), rest
     told = tuple(scores[number] for number in sorted(scores))
     return ParsedAnswer(True, None, text[: headers[-1].start()] or None, told), rest
+
+
+def _wrong_score(
+    number: int, value: int, scores: dict[int, int], rubric: Rubric, slots: int
+) -> str | None:
+    """Return what is wrong with the score of a slot after those before it; None if nothing is."""
+    low, high = rubric.bounds
+    if not 1 <= number <= slots:
+        return f"a score for slot {number}, of {slots}"
+    if scores.get(number, value) != value or (number in scores and len(scores) < slots):
+        return f"slot {number} has two scores"
+    if not low <= value <= high:
+        return f"the score {value} is not on the scale {low} to {high}"
+    return None
+
+
+def _wrong_beside(number: int, reason: str, below: str) -> str | None:
+    """Return what is wrong with the text on the line of a score, and below it; None if nothing is."""
+    if below:
+        return f"text stands behind the scores: {below[:40]!r}"
+    if _NO_REASON.search(reason) or any(map(str.isnumeric, _COUNTED.sub("", reason))):
+        return f"what stands beside the score of slot {number} may change it: {reason[:40]!r}"
+    return None
 
 
 def _patterns(rubric: Rubric) -> tuple[re.Pattern, re.Pattern]:
