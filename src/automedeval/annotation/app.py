@@ -7,8 +7,8 @@ Every POST is answered with a redirect, so that going back or reloading stores n
 import hashlib
 import re
 import time
-from collections.abc import Callable
 from contextlib import suppress
+from functools import cache
 
 from fastapi import FastAPI
 from starlette.exceptions import HTTPException
@@ -35,7 +35,8 @@ class SignedOut(Refused):
     status, heading = 401, "You are signed out"
 
 
-def make_templates() -> Jinja2Templates:
+@cache
+def page_templates() -> Jinja2Templates:
     """Return the templates of the pages; everything is escaped, and undefined names are errors."""
     made = environment("automedeval.annotation")
     digest = hashlib.sha256(b"".join((PAGES / name).read_bytes() for name in ASSETS)).hexdigest()[
@@ -53,10 +54,15 @@ def make_app(study: Study, store: Store, *, secret: str, secure: bool) -> FastAP
     """
     app = FastAPI(title=study.title, docs_url=None, redoc_url=None, openapi_url=None)
     protect(app, secret, secure)
-    templates = make_templates()
-    _add_start(app, study, store, templates)
-    _add_tasks(app, study, store, templates)
+    _add_start(app, study, store)
+    _add_tasks(app, study, store)
+    _add_errors(app, study, store)
     return app
+
+
+def _page(request: Request, name: str, content: JsonObject, status: int = 200) -> Response:
+    """Return a page by the name of its template."""
+    return page_templates().TemplateResponse(request, f"{name}.html.jinja", content, status)
 
 
 def _signed_in(request: Request, store: Store) -> Annotator:
@@ -80,12 +86,8 @@ def _see(request: Request, place: str) -> Response:
     return RedirectResponse(place, 303)
 
 
-def _add_errors(
-    app: FastAPI,
-    templates: Jinja2Templates,
-    form_again: Callable[[Request, Refused], Response | None],
-) -> None:
-    """Answer what is refused by a page: the form with the values entered, where `form_again` returns it."""
+def _add_errors(app: FastAPI, study: Study, store: Store) -> None:
+    """Answer what is refused by a page: the form with the values entered, where `_form_again` returns it."""
     texts = {404: "There is no such page.", 405: "This address takes no such request."}
 
     def message(request: Request, status: int, heading: str, text: str) -> Response:
@@ -93,7 +95,7 @@ def _add_errors(
         if status in (409, 422) and "number" in request.path_params:
             task = f"/tasks/{request.path_params['number']}"
             content |= {"link": task, "link_text": "To the task as it stands now"}
-        return templates.TemplateResponse(request, "message.html.jinja", content, status)
+        return _page(request, "message", content, status)
 
     @app.exception_handler(HTTPException)
     def not_possible(request: Request, error: HTTPException) -> Response:
@@ -105,12 +107,14 @@ def _add_errors(
     @app.exception_handler(Refused)
     def refused(request: Request, error: Refused) -> Response:
         with suppress(Refused):  # who is signed out meanwhile is shown the message
-            if isinstance(error, Invalid | Stale) and (page := form_again(request, error)):
+            if isinstance(error, Invalid | Stale) and (
+                page := _form_again(request, study, store, error)
+            ):
                 return page
         return message(request, error.status, error.heading, str(error))
 
 
-def _add_start(app: FastAPI, study: Study, store: Store, templates: Jinja2Templates) -> None:
+def _add_start(app: FastAPI, study: Study, store: Store) -> None:
     def asset(request: Request) -> Response:
         name = request.url.path.removeprefix("/")
         headers = {
@@ -130,7 +134,7 @@ def _add_start(app: FastAPI, study: Study, store: Store, templates: Jinja2Templa
             content |= {"annotator": annotator, "progress": store.progress(annotator.name)}
             content |= {"kinds": kinds, "tasks": forms.TASKS, "meanings": forms.meanings}
             request.session["day"] = int(time.time() // 86400)  # renews the cookie once a day
-        return templates.TemplateResponse(request, "start.html.jinja", content)
+        return _page(request, "start", content)
 
     @app.get("/invitation/{token}")
     def invitation(request: Request, token: str) -> Response:
@@ -142,9 +146,7 @@ def _add_start(app: FastAPI, study: Study, store: Store, templates: Jinja2Templa
             "token": token,
             "invite_again": INVITE_AGAIN,
         }
-        return templates.TemplateResponse(
-            request, "invitation.html.jinja", content, 200 if annotator else 404
-        )
+        return _page(request, "invitation", content, 200 if annotator else 404)
 
     @app.post("/invitation/{token}")
     def accept(request: Request, token: str) -> Response:
@@ -162,107 +164,110 @@ def _add_start(app: FastAPI, study: Study, store: Store, templates: Jinja2Templa
         return _see(request, "/")
 
 
-def _add_tasks(app: FastAPI, study: Study, store: Store, templates: Jinja2Templates) -> None:
-    def see_task(request: Request, assignment: Assignment | None) -> Response:
-        return _see(request, "/" if assignment is None else f"/tasks/{assignment.id}")
+def _see_task(request: Request, assignment: Assignment | None) -> Response:
+    return _see(request, "/" if assignment is None else f"/tasks/{assignment.id}")
 
-    def task_of(request: Request, number: int) -> Assignment:
-        return store.assignment(_signed_in(request, store).name, number)
 
-    def asked(assignment: Assignment, slug: str) -> tuple[str, list[Field]]:
-        """Return the part of an address, and its fields."""
-        for part in assignment.parts:
-            if forms.slug_of(assignment, part) == slug:
-                return part, forms.fields_of(study, assignment, part)
-        raise NotYours("There is no such task for you.")
+def _task_of(request: Request, store: Store, number: int) -> Assignment:
+    return store.assignment(_signed_in(request, store).name, number)
 
-    def task_page(
-        request: Request, assignment: Assignment, part: str, error: Refused | None = None
-    ) -> Response:
-        """Return the form of the current part, filled with the draft, or after an error with the values entered."""
-        sheet = forms.sheet_of(study, assignment, part)
-        if error is None:
-            values = values_of(sheet["fields"], forms.first_content(study, assignment, part))
-        else:
-            values = {
-                field.name: list(request.state.form.get(field.name, []))
-                for field in sheet["fields"]
-            }
-        required = [field.name for field in sheet["fields"] if field.request]
-        missing = [name for name in required if not "".join(values[name]).strip()]
-        step = request.url.path.rpartition("/")[2]
-        content = {
-            "sheet": sheet,
-            "assignment": assignment,
-            "progress": store.progress(assignment.annotator),
-            "values": values,
-            "missing": missing if step == sheet["slug"] else [],
-            "told": str(error or ""),
-            "reason": field_of(request, "reason") if step == "skip" else None,
+
+def _asked(study: Study, assignment: Assignment, slug: str) -> tuple[str, list[Field]]:
+    """Return the part of an address, and its fields."""
+    for part in assignment.parts:
+        if forms.slug_of(assignment, part) == slug:
+            return part, forms.fields_of(study, assignment, part)
+    raise NotYours("There is no such task for you.")
+
+
+def _task_page(
+    request: Request,
+    study: Study,
+    store: Store,
+    assignment: Assignment,
+    part: str,
+    error: Refused | None = None,
+) -> Response:
+    """Return the form of the current part, filled with the draft, or after an error with the values entered."""
+    sheet = forms.sheet_of(study, assignment, part)
+    if error is None:
+        values = values_of(sheet["fields"], forms.first_content(study, assignment, part))
+    else:
+        values = {
+            field.name: list(request.state.form.get(field.name, [])) for field in sheet["fields"]
         }
-        return templates.TemplateResponse(
-            request, "task.html.jinja", content, error.status if error else 200
-        )
+    required = [field.name for field in sheet["fields"] if field.request]
+    missing = [name for name in required if not "".join(values[name]).strip()]
+    step = request.url.path.rpartition("/")[2]
+    content = {
+        "sheet": sheet,
+        "assignment": assignment,
+        "progress": store.progress(assignment.annotator),
+        "values": values,
+        "missing": missing if step == sheet["slug"] else [],
+        "told": str(error or ""),
+        "reason": field_of(request, "reason") if step == "skip" else None,
+    }
+    return _page(request, "task", content, error.status if error else 200)
 
-    def form_again(request: Request, error: Refused) -> Response | None:
-        """Return the form with the values entered and the error; None if its part is not the one to be done now."""
-        if (number := request.path_params.get("number")) is None:
-            return None
-        assignment = task_of(request, number)
-        slug = request.path_params.get("slug")  # None: to be skipped, whatever the part
-        if assignment.part is None or slug not in (
-            None,
-            forms.slug_of(assignment, assignment.part),
-        ):
-            return None
-        return task_page(request, assignment, assignment.part, error)
 
-    _add_errors(app, templates, form_again)
+def _form_again(request: Request, study: Study, store: Store, error: Refused) -> Response | None:
+    """Return the form with the values entered and the error; None if its part is not the one to be done now."""
+    if (number := request.path_params.get("number")) is None:
+        return None
+    assignment = _task_of(request, store, number)
+    slug = request.path_params.get("slug")  # None: to be skipped, whatever the part
+    part = assignment.part
+    if part is None or slug not in (None, forms.slug_of(assignment, part)):
+        return None
+    return _task_page(request, study, store, assignment, part, error)
 
+
+def _add_tasks(app: FastAPI, study: Study, store: Store) -> None:
     @app.post("/next")
     def next_task(request: Request) -> Response:
-        return see_task(request, store.next(_signed_in(request, store).name))
+        return _see_task(request, store.next(_signed_in(request, store).name))
 
     @app.post("/undo")
     def undo(request: Request) -> Response:
-        return see_task(request, store.undo(_signed_in(request, store).name))
+        return _see_task(request, store.undo(_signed_in(request, store).name))
 
     @app.get("/tasks/{number:int}")
     def task(request: Request, number: int) -> Response:
-        assignment = task_of(request, number)
+        assignment = _task_of(request, store, number)
         if assignment.part is not None:
-            return task_page(request, assignment, assignment.part)
+            return _task_page(request, study, store, assignment, assignment.part)
         content = {"assignment": assignment, "progress": store.progress(assignment.annotator)}
-        return templates.TemplateResponse(request, "finished.html.jinja", content)
+        return _page(request, "finished", content)
 
     @app.post("/tasks/{number:int}/skip")
     def skip(request: Request, number: int) -> Response:
-        assignment = task_of(request, number)
+        assignment = _task_of(request, store, number)
         part, version = assignment.part, _version(request)
         if part is not None and version == assignment.version:
             # The values entered are kept as a draft, in case the skip is undone.
             content = read_form(forms.fields_of(study, assignment, part), request.state.form)
             store.keep_draft(assignment.annotator, number, part, content)
         store.skip(assignment.annotator, number, field_of(request, "reason").strip(), version)
-        return see_task(request, store.next(assignment.annotator))
+        return _see_task(request, store.next(assignment.annotator))
 
     @app.post("/tasks/{number:int}/{slug}")
     def answer(request: Request, number: int, slug: str) -> Response:
-        assignment = task_of(request, number)
-        part, fields = asked(assignment, slug)
+        assignment = _task_of(request, store, number)
+        part, fields = _asked(study, assignment, slug)
         content = read_form(fields, request.state.form)
         stored = store.answer(assignment.annotator, number, part, content, _version(request))
-        return see_task(
+        return _see_task(
             request, store.next(assignment.annotator) if stored.part is None else stored
         )
 
     @app.post("/tasks/{number:int}/{slug}/draft")
     def keep_draft(request: Request, number: int, slug: str) -> Response:
         """Store a draft; then undo, go to the first page ("leave"), or return no content if the script asks."""
-        assignment = task_of(request, number)
-        part, fields = asked(assignment, slug)
+        assignment = _task_of(request, store, number)
+        part, fields = _asked(study, assignment, slug)
         store.keep_draft(assignment.annotator, number, part, read_form(fields, request.state.form))
         then = field_of(request, "then")
         if then == "undo":
-            return see_task(request, store.undo(assignment.annotator))
+            return _see_task(request, store.undo(assignment.annotator))
         return _see(request, "/") if then else Response(status_code=204)

@@ -14,13 +14,15 @@ claims.csv and check.json; the same command again checks only what is missing. N
 The exit status is 0; 3 with --fail_if differs or --fail_if contradicted if there is one; 1 if an input or argument is wrong.
 """
 
+import itertools
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import automedeval
 from automedeval.evidence.arguments import EvidenceArguments
-from automedeval.evidence.chat_checker import load_checker
+from automedeval.evidence.chat_checker import ChatChecker, load_checker
 from automedeval.evidence.findings import UNREAD
 from automedeval.evidence.run import NO_EVIDENCE, NUMBERS, check_cases
 from automedeval.evidence.statements import NOT_ASKED
@@ -93,20 +95,18 @@ def main() -> None:
     checker = None
     if args.checker:
         checker = load_checker(args.checker, encoder_args, chat_args, opinion=evidence == "none")
-    chat = checker.chat if checker else None
     digests = {case.id: case.digest for case in cases}
     total = sum(len(case.responses) for case in cases)
     books = args.books(encoder_args, chat_args.device) if evidence == "books" else {}
     settings = digest([VERSION, checker and checker.fingerprint, books.get("store")])
     output.mkdir(parents=True, exist_ok=True)
-    name = checker.name if checker else NUMBERS
-    author = (name, evidence)
+    author = (checker.name if checker else NUMBERS, evidence)
     with Log(output / "claims.jsonl", CheckedResponse, author, settings, renewed=digests) as log:
         done = log.done(digests)  # refuses another checker's findings before anything is written
         print_notes(log.notes(cases))
         record_run(output / "run.json", args, encoder_args, chat_args)
-        if chat is not None:
-            chat.set_date(run_date(output / "run.json"))
+        if checker:
+            checker.chat.set_date(run_date(output / "run.json"))
         log.fill(
             check_cases(checker, cases, evidence, done, settings, books.get("search")),
             total - len(done),
@@ -114,28 +114,35 @@ def main() -> None:
         )
         checked = [each for each in log.records() if each.case_id in digests]
     figures = report.measure(cases, checked)
-    facts = describe_result("check", evidence=evidence, checker=name)
+    facts = describe_result("check", evidence=evidence, checker=author[0])
     facts["notes"] = [checker.note] if checker else []
-    table = [
+    lines = [
+        *report.places_in_words(report.marked_answers(cases, checked)),
+        "",
+        *report.check_sentences(figures, checked, evidence),
         "",
         *format_table(report.check_rows(figures)).split("\n"),
         "",
         f"The marked answers: {output / 'check.html'}",
     ]
-    places = report.places_in_words(report.marked_answers(cases, checked))
-    lines = [*places, "", *report.check_sentences(figures, checked, evidence), *table]
     texts = report.check_page(cases, checked, figures, facts)
     write_report(output, texts, "check.json", {"settings": facts, "models": figures}, lines)
-    print_notes([*facts["notes"], *chat.notes()] if chat is not None else [])
-    read = [statement for each in checked for statement in each.statements]
-    if chat is not None and all(statement["label"] == UNREAD for statement in read):
-        reasons = [statement.get("reason") for statement in read]
-        if reasons := [why for why in reasons if why not in (*NOT_ASKED, NO_EVIDENCE)]:
-            raise RecordError(f"{name} answered none of {len(reasons)} questions: {reasons[0]}")
-    if failures := getattr(chat, "failures", ()):
-        raise RecordError(
-            f"{len(failures)} requests not answered, the last: {failures[-1]}; the same command asks again"
-        )
+    if checker:
+        print_notes([checker.note, *checker.chat.notes()])
+        refuse_failures(checker, checked)
     for fault in args.fail_if:
         if any(shares[FAULTS[fault]]["value"] for shares in figures.values()):
             sys.exit(3)
+
+
+def refuse_failures(checker: ChatChecker, checked: Sequence[CheckedResponse]) -> None:
+    """Raise RecordError if none of the model's answers can be read, or an endpoint did not answer requests."""
+    read = list(itertools.chain(*(response.statements for response in checked)))
+    reasons = [statement.get("reason") for statement in read]
+    asked = [reason for reason in reasons if reason not in (*NOT_ASKED, NO_EVIDENCE)]
+    if asked and all(statement["label"] == UNREAD for statement in read):
+        raise RecordError(f"{checker.name} answered none of {len(asked)} questions: {asked[0]}")
+    if failures := getattr(checker.chat, "failures", ()):
+        raise RecordError(
+            f"{len(failures)} requests not answered, the last: {failures[-1]}; the same command asks again"
+        )

@@ -232,8 +232,8 @@ def main() -> None:
     if args.judge_by_default:
         tell(processes, f"judge: {judge_name} (--judge names another)")
     rubric = judge_rubric(judge_name, args.rubric)
-    compared = rubric.mode != "checklist" and not rubric.in_words
-    reported = (args.baseline or version) if compared else None  # the baseline of the report
+    # the baseline of the report
+    reported = None if rubric.mode == "checklist" or rubric.in_words else args.baseline or version
     # by other rubrics than pairwise ones it changes nothing that is judged
     args.baseline = reported if rubric.mode == "pairwise" and not args.dataset else None
     if rubric.in_words:
@@ -241,9 +241,10 @@ def main() -> None:
     args.check_batch(rubric, processes)
     requests = planned_requests(args, judge_name, rubric, reported)
     tell(processes, *requests.notes, *unread_criteria(args, rubric, requests))
-    judged = any(output.glob("verdicts*.jsonl"))
     # No server is asked what it can do, or whether verdicts are this judge's.
-    chat_args.unasked = bool(args.batch_file) or (args.dry_run and not judged)
+    chat_args.unasked = bool(args.batch_file) or (
+        args.dry_run and not any(output.glob("verdicts*.jsonl"))
+    )
     chat_args.loads = False  # the weights are loaded when something is missing
     judge = load_judge(
         judge_name, rubric, chat_args, name=args.judge_name, cases=requests.cases, encoder=encoder_args,
@@ -255,17 +256,14 @@ def main() -> None:
     alike = shorter_settings(judge, output) if args.again else ()
     log = verdict_log(output, judge, processes=processes, renewed=requests.digests, alike=alike)
     if args.dry_run:
-        if judged:
-            log.join_parts()
-        done = log.done(requests.digests) if judged else ()
-        return tell(processes, dry_run(judge, requests, done))
+        log.join_parts()
+        return tell(processes, dry_run(judge, requests, log.done(requests.digests)))
     started = time.monotonic()
     awaited = judge_requests(judge, requests, log, args, encoder_args, chat_args)
     verdicts: list[Verdict] = []
     seconds = time.monotonic() - started
     if processes.rank == 0 and (log.new or not awaited):
-        standings, verdicts = summary(log, rubric, requests, seconds, textless)
-        tell(processes, standings)
+        verdicts = print_standings(log, rubric, requests, seconds, textless)
     tell(processes, *filter(None, [awaited]))
     if judge.chat is not None:
         print_notes(judge.chat.notes(), processes)
@@ -369,14 +367,14 @@ def folder_name(judge: str) -> str:
     return "-".join([kind] * (kind != "checkpoint") + [Path(model).name] * bool(model))
 
 
-def summary(
+def print_standings(
     log: Log, rubric: Rubric, requests: Requests, seconds: float, textless: Iterable[str]
-) -> tuple[str, list[Verdict]]:
-    """Return the standings of the models by this judge's verdicts, old and new, the counts of the run, and what is known.
+) -> list[Verdict]:
+    """Print the standings of the models by this judge's verdicts, old and new, the counts of the run, and what is known.
 
     Columns that are `textless` stand there without a score: they may be a model's.
 
-    The first answer that cannot be read is shown in full. Returned too are the verdicts.
+    The first answer that cannot be read is shown in full. Return the verdicts.
     """
     shown, output = {each.case.id: each.case for each in requests}, log.path.parent
     cases = Cases(list(shown.values()), requests.file)
@@ -410,7 +408,8 @@ def summary(
         lines.append(f"{unread} invalid for good, and not asked until they can be read: {again}")
     warnings = WARNINGS | ({"Harm"} if profile and profile.harm else set())
     lines += lines_of(profile, warnings) if profile else []
-    return "\n".join([*lines, f"verdicts: {log.path}"]), verdicts
+    tell(ALONE, *lines, f"verdicts: {log.path}")
+    return verdicts
 
 
 def report_command(args: JudgeArguments, output: Path) -> str:
